@@ -1,0 +1,24 @@
+//! The kernels of Undertone: the code that decides its speed, and the only unsafe code.
+//!
+//! | module | kernel | paths |
+//! |---|---|---|
+//! | [`bits`] | packed bit matrices, transpose | portable |
+//! | [`hamming`] | XOR-popcount distance tiles | portable, AVX2, AVX-512 VPOPCNTDQ |
+//! | [`prg`] | ChaCha20 expansion | those of the `chacha20` crate |
+//! | [`normal`] | standard normals from a PRG | portable, the same bits everywhere |
+//! | [`project`] | signs of a Gaussian projection | portable, AVX2, AVX-512, the same bits everywhere |
+//!
+//! [`Cpu`] decides at run time which path is taken. Tests hold every path equal to the portable
+//! one, and the portable one to the definition.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod bits;
+pub mod cpu;
+pub mod hamming;
+pub mod normal;
+pub mod prg;
+pub mod project;
+
+pub use bits::BitMatrix;
+pub use cpu::Cpu;
+pub use prg::Prg;

@@ -1,0 +1,296 @@
+//! Drives one party, without I/O.
+//!
+//! The caller moves frames: what [`poll`](Endpoint::poll) gives goes to its receiver, what arrives
+//! goes to [`push`](Endpoint::push). Frames may arrive in any order; they are consumed in the order
+//! they were sent, so the run is the same. Frames too far ahead are handed back: the caller's
+//! queue, not the endpoint, holds them, and the link stops.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Instant;
+
+use crate::frame::{FrameError, HEADER_LEN, Header, Kind, Limits, SessionId};
+use crate::ledger::Ledger;
+use crate::party::{Abort, Aborted, Arrival, Inbox, Party, PartyId, Phase, Step};
+
+/// What the endpoint wants of its driver.
+#[derive(Debug)]
+pub enum Poll {
+    /// Send this frame to that party, then poll again.
+    Send(PartyId, Vec<u8>),
+    /// A slice of work is done and more is to do: poll again.
+    Busy,
+    /// Nothing to do until a frame comes or a party leaves.
+    Wait,
+    /// The protocol has ended and everything is sent.
+    Done,
+}
+
+/// What became of a pushed frame.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a frame that is handed back must be pushed again"]
+pub enum Push {
+    /// It is kept until its turn.
+    Accepted,
+    /// Too early: push it again after the next step.
+    Full(Vec<u8>),
+}
+
+#[derive(Debug, Default)]
+struct Link {
+    next_out: u32,
+    next_in: u32,
+    early: BTreeMap<u32, (Header, Vec<u8>)>,
+    gone: bool,
+}
+
+enum State<P: Party> {
+    Running { party: P, need: Vec<PartyId> },
+    Done(P::Output),
+    Aborted(Aborted),
+    Stepping,
+}
+
+/// Drives one [`Party`].
+pub struct Endpoint<P: Party> {
+    me: PartyId,
+    session: SessionId,
+    limits: Limits,
+    state: State<P>,
+    phase: Phase,
+    links: BTreeMap<PartyId, Link>,
+    outgoing: VecDeque<(PartyId, Vec<u8>)>,
+    depth: u32,
+    ledger: Ledger,
+}
+
+impl<P: Party> Endpoint<P> {
+    /// An endpoint of `party`, which is `me` in `session`.
+    pub fn new(me: PartyId, session: SessionId, limits: Limits, party: P) -> Self {
+        Self {
+            me,
+            session,
+            limits,
+            phase: party.phase(),
+            state: State::Running {
+                party,
+                need: Vec::new(),
+            },
+            links: BTreeMap::new(),
+            outgoing: VecDeque::new(),
+            depth: 0,
+            ledger: Ledger::default(),
+        }
+    }
+
+    /// Who this is.
+    pub fn id(&self) -> PartyId {
+        self.me
+    }
+
+    /// The phase of the last or next step.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// What it has cost so far.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Takes a frame that came by the link from `link`, whose name the driver vouches for.
+    ///
+    /// # Errors
+    /// A [`FrameError`]: the frame is dropped, the endpoint unharmed.
+    pub fn push(&mut self, link: PartyId, mut frame: Vec<u8>) -> Result<Push, FrameError> {
+        let header = Header::parse(&frame, &self.limits)?;
+        if header.session != self.session {
+            return Err(FrameError::Session);
+        }
+        if header.from != link || header.to != self.me {
+            return Err(FrameError::Address {
+                from: header.from,
+                to: header.to,
+                link,
+                me: self.me,
+            });
+        }
+        if !matches!(self.state, State::Running { .. }) {
+            return Ok(Push::Accepted);
+        }
+        let state = self.links.entry(link).or_default();
+        let replayed = FrameError::Replayed { seq: header.seq };
+        let Some(ahead) = header.seq.checked_sub(state.next_in) else {
+            return Err(replayed);
+        };
+        if ahead >= self.limits.max_early_frames {
+            return Ok(Push::Full(frame));
+        }
+        if state.early.contains_key(&header.seq) {
+            return Err(replayed);
+        }
+        frame.drain(..HEADER_LEN);
+        state.early.insert(header.seq, (header, frame));
+        Ok(Push::Accepted)
+    }
+
+    /// Tells that `who` has left: what it sent before still counts, nothing more will come.
+    pub fn gone(&mut self, who: PartyId) {
+        self.links.entry(who).or_default().gone = true;
+    }
+
+    /// Goes on: gives a frame to send, or takes the next step if it can be taken.
+    ///
+    /// # Errors
+    /// [`Aborted`], once the peers' notices are sent; then always the same.
+    pub fn poll(&mut self) -> Result<Poll, Aborted> {
+        if let Some((to, frame)) = self.outgoing.pop_front() {
+            return Ok(Poll::Send(to, frame));
+        }
+        match std::mem::replace(&mut self.state, State::Stepping) {
+            State::Running { party, need } => {
+                if !need.iter().all(|who| self.ready(*who)) {
+                    self.state = State::Running { party, need };
+                    return Ok(Poll::Wait);
+                }
+                self.phase = party.phase();
+                match self.advance(party, &need) {
+                    Ok(()) => Ok(Poll::Busy),
+                    Err(cause) => {
+                        self.abort(cause);
+                        Ok(Poll::Busy)
+                    }
+                }
+            }
+            State::Done(output) => {
+                self.state = State::Done(output);
+                Ok(Poll::Done)
+            }
+            State::Aborted(aborted) => {
+                self.state = State::Aborted(aborted.clone());
+                Err(aborted)
+            }
+            State::Stepping => Err(Aborted {
+                party: self.me,
+                phase: self.phase,
+                cause: Abort::Internal("a step panicked".into()),
+            }),
+        }
+    }
+
+    /// The result of an ended run, with its costs.
+    ///
+    /// # Errors
+    /// [`Aborted`] when it was aborted or has not ended.
+    pub fn finish(self) -> Result<(P::Output, Ledger), Aborted> {
+        match self.state {
+            State::Done(output) => Ok((output, self.ledger)),
+            State::Aborted(aborted) => Err(aborted),
+            State::Running { .. } | State::Stepping => Err(Aborted {
+                party: self.me,
+                phase: self.phase,
+                cause: Abort::Misuse("the protocol has not ended".into()),
+            }),
+        }
+    }
+
+    fn ready(&self, who: PartyId) -> bool {
+        self.links
+            .get(&who)
+            .is_some_and(|link| link.gone || link.early.contains_key(&link.next_in))
+    }
+
+    fn advance(&mut self, party: P, need: &[PartyId]) -> Result<(), Abort> {
+        let mut arrivals = Vec::with_capacity(need.len());
+        for who in need {
+            arrivals.push((*who, self.arrival(*who)?));
+        }
+        let start = Instant::now();
+        let step = party.step(Inbox::new(arrivals));
+        self.ledger.computed(self.phase, start.elapsed());
+        let (out, state) = match step? {
+            Step::Continue { out, need, next } => (out, State::Running { party: next, need }),
+            Step::Done { out, output } => (out, State::Done(output)),
+        };
+        for (to, payload) in out {
+            self.send(to, Kind::Message, &payload)?;
+        }
+        self.state = state;
+        Ok(())
+    }
+
+    fn arrival(&mut self, who: PartyId) -> Result<Arrival, Abort> {
+        let link = self.links.entry(who).or_default();
+        let Some((header, payload)) = link.early.remove(&link.next_in) else {
+            return Ok(Arrival::Gone);
+        };
+        link.next_in += 1;
+        if header.kind == Kind::Abort {
+            link.gone = true;
+            link.early.clear();
+            return Ok(Arrival::Gone);
+        }
+        if header.phase != self.phase.id {
+            return Err(Abort::Malformed {
+                from: who,
+                what: format!(
+                    "a message of phase number {} where {} (number {}) is due",
+                    header.phase, self.phase, self.phase.id
+                ),
+            });
+        }
+        self.depth = self.depth.max(header.depth);
+        self.ledger
+            .received(self.phase, HEADER_LEN + payload.len(), header.depth);
+        Ok(Arrival::Message(payload))
+    }
+
+    fn send(&mut self, to: PartyId, kind: Kind, payload: &[u8]) -> Result<(), Abort> {
+        if payload.len() > self.limits.max_payload {
+            return Err(Abort::Internal(format!(
+                "a message of {} bytes, the limit is {}",
+                payload.len(),
+                self.limits.max_payload
+            )));
+        }
+        let link = self.links.entry(to).or_default();
+        let seq = link.next_out;
+        link.next_out += 1;
+        let depth = self.depth.saturating_add(1);
+        let frame = Header {
+            kind,
+            phase: self.phase.id,
+            from: self.me,
+            to,
+            seq,
+            depth,
+            len: 0,
+            session: self.session,
+        }
+        .frame(payload);
+        self.ledger.sent(self.phase, frame.len(), depth);
+        self.outgoing.push_back((to, frame));
+        Ok(())
+    }
+
+    fn abort(&mut self, cause: Abort) {
+        self.outgoing.clear();
+        let peers: BTreeSet<PartyId> = self
+            .links
+            .iter()
+            .filter(|(_, link)| !link.gone)
+            .map(|(who, _)| *who)
+            .collect();
+        for who in peers {
+            // An abort frame has no payload, so it is never too long.
+            let _ = self.send(who, Kind::Abort, &[]);
+        }
+        for link in self.links.values_mut() {
+            link.early.clear();
+        }
+        self.state = State::Aborted(Aborted {
+            party: self.me,
+            phase: self.phase,
+            cause,
+        });
+    }
+}

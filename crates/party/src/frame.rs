@@ -1,0 +1,201 @@
+//! The frame: a fixed header, then the payload.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0..2 | magic `UT` |
+//! | 2 | version, 1 |
+//! | 3 | kind: 0 message, 1 abort |
+//! | 4 | phase |
+//! | 5..8 | zero |
+//! | 8..12 | sender |
+//! | 12..16 | receiver |
+//! | 16..20 | number of the frame on its way from sender to receiver, from 0 |
+//! | 20..24 | causal depth: one more than the deepest frame the sender had consumed |
+//! | 24..28 | payload length |
+//! | 28..32 | zero |
+//! | 32..64 | session id |
+
+use crate::codec::{DecodeError, Reader, Writer};
+use crate::party::PartyId;
+
+/// Length of a header in bytes.
+pub const HEADER_LEN: usize = 64;
+
+/// Payload bytes a sender of a long array puts in one frame; memory in flight is counted in it.
+pub const TILE_BYTES: usize = 1 << 20;
+
+const MAGIC: [u8; 2] = *b"UT";
+const VERSION: u8 = 1;
+
+/// 32 fresh bytes chosen by the server; every frame repeats them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SessionId(pub [u8; 32]);
+
+/// What a frame is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It carries a protocol message.
+    Message,
+    /// The sender has given up. No payload.
+    Abort,
+}
+
+/// The header of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// What the frame is for.
+    pub kind: Kind,
+    /// [`Phase::id`](crate::Phase) of the step that sent it.
+    pub phase: u8,
+    /// Sender.
+    pub from: PartyId,
+    /// Receiver.
+    pub to: PartyId,
+    /// Number of the frame on its way from sender to receiver.
+    pub seq: u32,
+    /// Causal depth.
+    pub depth: u32,
+    /// Payload length in bytes.
+    pub len: u32,
+    /// The session.
+    pub session: SessionId,
+}
+
+/// Bounds on what an endpoint takes from its peers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest payload in bytes.
+    pub max_payload: usize,
+    /// How many frames of one sender may wait before their turn.
+    pub max_early_frames: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_payload: 4 << 20,
+            max_early_frames: 64,
+        }
+    }
+}
+
+/// Why a frame was refused. The endpoint that refused it goes on unharmed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// The header does not decode.
+    #[error("frame header: {0}")]
+    Header(#[from] DecodeError),
+    /// Not a frame of this protocol or version.
+    #[error("not an Undertone frame of version 1")]
+    Unknown,
+    /// The payload is not as long as the header says.
+    #[error("the header announces {announced} payload bytes, {have} are there")]
+    Length {
+        /// What the header says.
+        announced: usize,
+        /// What there is.
+        have: usize,
+    },
+    /// The payload is longer than [`Limits::max_payload`].
+    #[error("payload of {len} bytes, at most {max} are accepted")]
+    TooLong {
+        /// Its length.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The frame belongs to another session.
+    #[error("frame of another session")]
+    Session,
+    /// Sender or receiver are not the two ends of the link it came by.
+    #[error("frame from {from} to {to} came by the link from {link} to {me}")]
+    Address {
+        /// Sender in the header.
+        from: PartyId,
+        /// Receiver in the header.
+        to: PartyId,
+        /// Who is at the other end.
+        link: PartyId,
+        /// Who received it.
+        me: PartyId,
+    },
+    /// A frame of this number came before.
+    #[error("frame {seq} came twice")]
+    Replayed {
+        /// Its number.
+        seq: u32,
+    },
+}
+
+impl Header {
+    /// Builds the frame of `payload`; `len` is taken from it.
+    pub fn frame(mut self, payload: &[u8]) -> Vec<u8> {
+        self.len = payload.len() as u32;
+        let mut w = Writer::with_capacity(HEADER_LEN + payload.len());
+        w.raw(&MAGIC);
+        w.u8(VERSION);
+        w.u8(match self.kind {
+            Kind::Message => 0,
+            Kind::Abort => 1,
+        });
+        w.u32(self.phase.into());
+        w.u32(self.from.to_wire());
+        w.u32(self.to.to_wire());
+        w.u32(self.seq);
+        w.u32(self.depth);
+        w.u64(self.len.into());
+        w.raw(&self.session.0);
+        w.raw(payload);
+        w.finish()
+    }
+
+    /// Reads the header of `frame` and checks the payload's length.
+    ///
+    /// # Errors
+    /// A [`FrameError`] that says what is wrong with it.
+    pub fn parse(frame: &[u8], limits: &Limits) -> Result<Self, FrameError> {
+        let mut r = Reader::new(frame);
+        let magic = r.array::<2>("magic")?;
+        let version = r.u8("version")?;
+        let kind = r.u8("kind")?;
+        let phase = r.u32("phase")?;
+        if magic != MAGIC || version != VERSION || phase > u8::MAX.into() {
+            return Err(FrameError::Unknown);
+        }
+        let kind = match kind {
+            0 => Kind::Message,
+            1 => Kind::Abort,
+            _ => return Err(FrameError::Unknown),
+        };
+        let from = PartyId::from_wire(r.u32("sender")?);
+        let to = PartyId::from_wire(r.u32("receiver")?);
+        let seq = r.u32("number")?;
+        let depth = r.u32("depth")?;
+        let announced = r.u64("length")?;
+        let session = SessionId(r.array("session")?);
+        let have = r.remaining();
+        if have > limits.max_payload {
+            return Err(FrameError::TooLong {
+                len: have,
+                max: limits.max_payload,
+            });
+        }
+        if announced != have as u64 {
+            return Err(FrameError::Length {
+                announced: usize::try_from(announced).unwrap_or(usize::MAX),
+                have,
+            });
+        }
+        Ok(Self {
+            kind,
+            phase: phase as u8,
+            from,
+            to,
+            seq,
+            depth,
+            len: have as u32,
+            session,
+        })
+    }
+}

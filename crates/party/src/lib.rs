@@ -1,0 +1,28 @@
+//! How Undertone protocols run. No cryptography, no sockets.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`party`] | [`Party`]: a state that takes messages and gives messages; [`Abort`] |
+//! | [`endpoint`] | [`Endpoint`]: drives one party without I/O: `push` frames in, `poll` frames out |
+//! | [`frame`] | the header every message travels under, and its limits |
+//! | [`codec`] | bounded reading and writing of payloads |
+//! | [`ledger`] | bytes, messages, rounds and compute, per phase |
+//! | [`memory`] | a network inside one process: any delivery order, leavers, tampering |
+//!
+//! A protocol is a type that implements [`Party`]. The same type runs in memory for tests and
+//! simulations, over a network, or inside somebody else's event loop.
+#![forbid(unsafe_code)]
+
+pub mod codec;
+pub mod endpoint;
+pub mod frame;
+pub mod ledger;
+pub mod memory;
+pub mod party;
+
+pub use codec::{DecodeError, Reader, Writer};
+pub use endpoint::{Endpoint, Poll, Push};
+pub use frame::{FrameError, Header, Limits, SessionId};
+pub use ledger::{Cost, Ledger};
+pub use memory::{Network, Node, Stalled};
+pub use party::{Abort, Aborted, Arrival, Inbox, Outbox, Party, PartyId, Phase, Step};

@@ -1,0 +1,304 @@
+//! A network inside one process.
+//!
+//! Drives any number of endpoints until all have ended. Frames move in order of sending, or as a
+//! chooser says: any frame of any link next. Parties can be made to leave and frames be tampered
+//! with, for tests.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::endpoint::{Endpoint, Poll, Push};
+use crate::frame::FrameError;
+use crate::party::{Aborted, Party, PartyId, Phase};
+
+/// An [`Endpoint`] of any party.
+pub trait Node {
+    /// See [`Endpoint::id`].
+    fn id(&self) -> PartyId;
+    /// See [`Endpoint::phase`].
+    fn phase(&self) -> Phase;
+    /// See [`Endpoint::push`].
+    ///
+    /// # Errors
+    /// As [`Endpoint::push`].
+    fn push(&mut self, link: PartyId, frame: Vec<u8>) -> Result<Push, FrameError>;
+    /// See [`Endpoint::gone`].
+    fn gone(&mut self, who: PartyId);
+    /// See [`Endpoint::poll`].
+    ///
+    /// # Errors
+    /// As [`Endpoint::poll`].
+    fn poll(&mut self) -> Result<Poll, Aborted>;
+}
+
+impl<P: Party> Node for Endpoint<P> {
+    fn id(&self) -> PartyId {
+        self.id()
+    }
+    fn phase(&self) -> Phase {
+        self.phase()
+    }
+    fn push(&mut self, link: PartyId, frame: Vec<u8>) -> Result<Push, FrameError> {
+        self.push(link, frame)
+    }
+    fn gone(&mut self, who: PartyId) {
+        self.gone(who);
+    }
+    fn poll(&mut self) -> Result<Poll, Aborted> {
+        self.poll()
+    }
+}
+
+/// Nobody can go on and somebody has not ended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the protocol stalled: {waiting:?} wait for messages that nobody sends")]
+pub struct Stalled {
+    /// Who waits.
+    pub waiting: Vec<PartyId>,
+}
+
+type Chooser<'a> = Box<dyn FnMut(usize) -> usize + 'a>;
+type Interceptor<'a> = Box<dyn FnMut(PartyId, PartyId, &mut Vec<u8>) + 'a>;
+type Observer<'a> = Box<dyn FnMut(PartyId, Phase) + 'a>;
+
+/// The network. Configure it, then [`run`](Network::run).
+#[derive(Default)]
+pub struct Network<'a> {
+    chooser: Option<Chooser<'a>>,
+    interceptor: Option<Interceptor<'a>>,
+    observer: Option<Observer<'a>>,
+    leave_after: BTreeMap<PartyId, usize>,
+    sent: BTreeMap<PartyId, usize>,
+    queues: BTreeMap<(PartyId, PartyId), VecDeque<Vec<u8>>>,
+    left: BTreeSet<PartyId>,
+    ended: BTreeSet<PartyId>,
+    refused: Vec<FrameError>,
+}
+
+impl<'a> Network<'a> {
+    /// A network that delivers in order of sending.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets `chooser(count)`, a number below `count`, pick what happens next and which frame of a
+    /// link is delivered first.
+    #[must_use]
+    pub fn choose(mut self, chooser: impl FnMut(usize) -> usize + 'a) -> Self {
+        self.chooser = Some(Box::new(chooser));
+        self
+    }
+
+    /// Lets `interceptor(from, to, frame)` read and change every frame.
+    #[must_use]
+    pub fn intercept(
+        mut self,
+        interceptor: impl FnMut(PartyId, PartyId, &mut Vec<u8>) + 'a,
+    ) -> Self {
+        self.interceptor = Some(Box::new(interceptor));
+        self
+    }
+
+    /// Calls `observer(party, phase)` after every slice of work.
+    #[must_use]
+    pub fn observe(mut self, observer: impl FnMut(PartyId, Phase) + 'a) -> Self {
+        self.observer = Some(Box::new(observer));
+        self
+    }
+
+    /// Makes `who` leave once it has sent `frames` frames. What it sent is still delivered.
+    #[must_use]
+    pub fn leave(mut self, who: PartyId, frames: usize) -> Self {
+        self.leave_after.insert(who, frames);
+        if frames == 0 {
+            self.left.insert(who);
+        }
+        self
+    }
+
+    /// Frames that endpoints refused.
+    pub fn refused(&self) -> &[FrameError] {
+        &self.refused
+    }
+
+    /// Drives `nodes` until each has ended, aborted or left.
+    ///
+    /// # Errors
+    /// [`Stalled`] when nobody can go on: a bug of the protocol, or tampering.
+    pub fn run(&mut self, nodes: &mut [&mut dyn Node]) -> Result<(), Stalled> {
+        loop {
+            let moved = if self.chooser.is_some() {
+                self.one_of_any(nodes)
+            } else {
+                self.all_in_turn(nodes)
+            };
+            if !moved {
+                break;
+            }
+        }
+        let waiting: Vec<PartyId> = nodes
+            .iter()
+            .map(|node| node.id())
+            .filter(|id| !self.over(*id))
+            .collect();
+        if waiting.is_empty() {
+            Ok(())
+        } else {
+            Err(Stalled { waiting })
+        }
+    }
+
+    fn over(&self, id: PartyId) -> bool {
+        self.ended.contains(&id) || self.left.contains(&id)
+    }
+
+    fn all_in_turn(&mut self, nodes: &mut [&mut dyn Node]) -> bool {
+        let mut moved = false;
+        for index in 0..nodes.len() {
+            moved |= self.work(nodes[index]);
+            while self.work_is_sending(nodes[index]) {}
+            for (from, to) in self.loaded_links() {
+                moved |= self.deliver(nodes, from, to, None) > 0;
+            }
+            moved |= self.announce_leavers(nodes);
+        }
+        moved
+    }
+
+    fn one_of_any(&mut self, nodes: &mut [&mut dyn Node]) -> bool {
+        let Some(mut chooser) = self.chooser.take() else {
+            return false;
+        };
+        let links = self.loaded_links();
+        let mut actions: Vec<usize> = (0..nodes.len() + links.len()).collect();
+        let mut moved = false;
+        while !moved && !actions.is_empty() {
+            let action = actions.swap_remove(chooser(actions.len()));
+            moved = if action < nodes.len() {
+                self.work(nodes[action])
+            } else {
+                let (from, to) = links[action - nodes.len()];
+                self.deliver(nodes, from, to, Some(&mut chooser)) > 0
+            };
+        }
+        moved |= self.announce_leavers(nodes);
+        self.chooser = Some(chooser);
+        moved
+    }
+
+    fn loaded_links(&self) -> Vec<(PartyId, PartyId)> {
+        self.queues
+            .iter()
+            .filter(|(_, queue)| !queue.is_empty())
+            .map(|(link, _)| *link)
+            .collect()
+    }
+
+    /// Polls `node` once; true if it sent or worked.
+    fn work(&mut self, node: &mut dyn Node) -> bool {
+        let id = node.id();
+        if self.over(id) {
+            return false;
+        }
+        let polled = node.poll();
+        if let Some(observer) = &mut self.observer {
+            observer(id, node.phase());
+        }
+        match polled {
+            Ok(Poll::Send(to, mut frame)) => {
+                if let Some(interceptor) = &mut self.interceptor {
+                    interceptor(id, to, &mut frame);
+                }
+                self.queues.entry((id, to)).or_default().push_back(frame);
+                let sent = self.sent.entry(id).or_default();
+                *sent += 1;
+                if self.leave_after.get(&id).is_some_and(|after| *sent >= *after) {
+                    self.left.insert(id);
+                }
+                true
+            }
+            Ok(Poll::Busy) => true,
+            Ok(Poll::Wait) => false,
+            Ok(Poll::Done) => {
+                self.ended.insert(id);
+                true
+            }
+            Err(_) => {
+                self.left.insert(id);
+                self.leave_after.insert(id, 0);
+                true
+            }
+        }
+    }
+
+    /// Polls `node`; true while it has frames to send.
+    fn work_is_sending(&mut self, node: &mut dyn Node) -> bool {
+        let before = self.sent.get(&node.id()).copied();
+        self.work(node) && self.sent.get(&node.id()).copied() != before
+    }
+
+    /// Delivers the frames of one link that are accepted, in the order `pick` says or as sent;
+    /// returns how many.
+    fn deliver(
+        &mut self,
+        nodes: &mut [&mut dyn Node],
+        from: PartyId,
+        to: PartyId,
+        mut pick: Option<&mut Chooser<'a>>,
+    ) -> usize {
+        let Some(queue) = self.queues.get_mut(&(from, to)) else {
+            return 0;
+        };
+        let Some(node) = nodes.iter_mut().find(|node| node.id() == to) else {
+            let count = queue.len();
+            queue.clear();
+            return count;
+        };
+        let mut delivered = 0;
+        let mut full = VecDeque::new();
+        while !queue.is_empty() {
+            let index = pick.as_mut().map_or(0, |pick| pick(queue.len()));
+            let Some(frame) = queue.remove(index) else {
+                break;
+            };
+            match node.push(from, frame) {
+                Ok(Push::Accepted) => delivered += 1,
+                Ok(Push::Full(frame)) => {
+                    full.push_back(frame);
+                    if pick.is_none() {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    self.refused.push(error);
+                    delivered += 1;
+                }
+            }
+        }
+        full.append(queue);
+        *queue = full;
+        delivered
+    }
+
+    /// Tells everybody of leavers whose frames have all been delivered.
+    fn announce_leavers(&mut self, nodes: &mut [&mut dyn Node]) -> bool {
+        let due: Vec<PartyId> = self
+            .left
+            .iter()
+            .copied()
+            .filter(|who| {
+                self.leave_after.contains_key(who)
+                    && !self
+                        .queues
+                        .iter()
+                        .any(|((from, _), queue)| from == who && !queue.is_empty())
+            })
+            .collect();
+        for who in &due {
+            self.leave_after.remove(who);
+            for node in nodes.iter_mut().filter(|node| node.id() != *who) {
+                node.gone(*who);
+            }
+        }
+        !due.is_empty()
+    }
+}

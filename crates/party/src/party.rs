@@ -1,0 +1,272 @@
+//! The one trait a protocol implements, and what passes through it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::codec::DecodeError;
+
+/// Names a party of a session: the server, or client `j` in roster order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartyId(u32);
+
+impl PartyId {
+    /// The server.
+    pub const SERVER: Self = Self(u32::MAX);
+
+    /// Client `index`, counted from 0.
+    ///
+    /// # Panics
+    /// When `index` does not fit below the server's number, 2³² − 1.
+    pub const fn client(index: usize) -> Self {
+        assert!((index as u64) < u32::MAX as u64, "client index too large");
+        Self(index as u32)
+    }
+
+    /// The client's index, or `None` for the server.
+    pub fn index(self) -> Option<usize> {
+        (self != Self::SERVER).then_some(self.0 as usize)
+    }
+
+    /// The number on the wire.
+    pub fn to_wire(self) -> u32 {
+        self.0
+    }
+
+    /// The inverse of [`to_wire`](Self::to_wire); every number names a party.
+    pub fn from_wire(number: u32) -> Self {
+        Self(number)
+    }
+}
+
+impl fmt::Display for PartyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.index() {
+            Some(index) => write!(f, "client {index}"),
+            None => f.write_str("server"),
+        }
+    }
+}
+
+impl fmt::Debug for PartyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A named stretch of a protocol: the unit of the cost tables, and a number in every frame.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct Phase {
+    /// The number on the wire; phases are reported in its order.
+    pub id: u8,
+    /// The name in reports and errors.
+    pub name: &'static str,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// One party of a protocol, between two messages.
+///
+/// [`step`](Party::step) consumes the state, so that after an abort nothing is left to misuse.
+/// Messages sent by a step, messages it consumes and the time it takes count for
+/// [`phase`](Party::phase) as it was before the step.
+pub trait Party: Sized + Send {
+    /// What the party holds when the protocol has ended.
+    type Output: Send;
+
+    /// The phase the next step belongs to.
+    fn phase(&self) -> Phase;
+
+    /// Consumes one arrival from every party named by the last `need` (none the first time).
+    ///
+    /// # Errors
+    /// An [`Abort`]: the run is over for this party.
+    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort>;
+}
+
+/// What a step leads to.
+#[derive(Debug)]
+pub enum Step<P: Party> {
+    /// Send `out`, wait for one message from every party in `need`, go on as `next`.
+    /// An empty `need` asks to be called again at once: the driver gets a chance to move bytes.
+    Continue {
+        /// Messages to send.
+        out: Outbox,
+        /// Who must be heard before the next step.
+        need: Vec<PartyId>,
+        /// The state that takes the next step.
+        next: P,
+    },
+    /// Send `out`; the protocol has ended.
+    Done {
+        /// Messages to send.
+        out: Outbox,
+        /// The result.
+        output: P::Output,
+    },
+}
+
+/// What came from a party that was waited for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Arrival {
+    /// The payload of its next message.
+    Message(Vec<u8>),
+    /// It has left; nothing more will come.
+    Gone,
+}
+
+/// One arrival from every party the last step asked for.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    arrivals: BTreeMap<PartyId, Arrival>,
+}
+
+impl Inbox {
+    /// An inbox with the given arrivals.
+    pub fn new(arrivals: impl IntoIterator<Item = (PartyId, Arrival)>) -> Self {
+        Self {
+            arrivals: arrivals.into_iter().collect(),
+        }
+    }
+
+    /// The message of `from`, or `None` when it has left.
+    ///
+    /// # Errors
+    /// [`Abort::Internal`] when `from` was not waited for.
+    pub fn take(&mut self, from: PartyId) -> Result<Option<Vec<u8>>, Abort> {
+        match self.arrivals.remove(&from) {
+            Some(Arrival::Message(payload)) => Ok(Some(payload)),
+            Some(Arrival::Gone) => Ok(None),
+            None => Err(Abort::Internal(format!("no arrival from {from}"))),
+        }
+    }
+
+    /// The message of `from`, whose leaving ends the protocol.
+    ///
+    /// # Errors
+    /// [`Abort::Left`] when `from` has left, [`Abort::Internal`] when it was not waited for.
+    pub fn require(&mut self, from: PartyId) -> Result<Vec<u8>, Abort> {
+        self.take(from)?.ok_or(Abort::Left { who: from })
+    }
+}
+
+/// Messages to send, in order.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    messages: Vec<(PartyId, Vec<u8>)>,
+}
+
+impl Outbox {
+    /// Nothing to send.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One message.
+    pub fn to(whom: PartyId, payload: Vec<u8>) -> Self {
+        let mut out = Self::new();
+        out.push(whom, payload);
+        out
+    }
+
+    /// Adds a message.
+    pub fn push(&mut self, whom: PartyId, payload: Vec<u8>) {
+        self.messages.push((whom, payload));
+    }
+
+    /// How many messages there are.
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+}
+
+impl IntoIterator for Outbox {
+    type Item = (PartyId, Vec<u8>);
+    type IntoIter = std::vec::IntoIter<Self::Item>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.messages.into_iter()
+    }
+}
+
+/// Why a party gave up. Peers are told only that it did.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Abort {
+    /// A peer's bytes do not decode to the message that was due.
+    #[error("{from} sent a malformed message: {what}")]
+    Malformed {
+        /// Who sent them.
+        from: PartyId,
+        /// What is wrong with them.
+        what: String,
+    },
+    /// A peer's message decodes but contradicts what is known.
+    #[error("{culprit} failed a check: {check}")]
+    Cheated {
+        /// Who sent it.
+        culprit: PartyId,
+        /// The check it failed.
+        check: String,
+    },
+    /// A party without which there is no result has left.
+    #[error("{who} left before the protocol ended")]
+    Left {
+        /// Who left.
+        who: PartyId,
+    },
+    /// Too many parties have left.
+    #[error("{left} clients are left, {need} are needed")]
+    TooFew {
+        /// How many are left.
+        left: usize,
+        /// How many the protocol needs.
+        need: usize,
+    },
+    /// This party was given input it cannot use.
+    #[error("{0}")]
+    Misuse(String),
+    /// A bug in this program.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+impl Abort {
+    /// For `map_err` on a decoder: blames `from`.
+    pub fn malformed(from: PartyId) -> impl Fn(DecodeError) -> Self {
+        move |error| Self::Malformed {
+            from,
+            what: error.to_string(),
+        }
+    }
+
+    /// The party to blame, where there is one.
+    pub fn culprit(&self) -> Option<PartyId> {
+        match self {
+            Self::Malformed { from, .. } => Some(*from),
+            Self::Cheated { culprit, .. } => Some(*culprit),
+            Self::Left { who } => Some(*who),
+            _ => None,
+        }
+    }
+}
+
+/// An [`Abort`], with who gave up and when.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{party} aborted in phase {phase}: {cause}")]
+pub struct Aborted {
+    /// Who gave up.
+    pub party: PartyId,
+    /// In which phase.
+    pub phase: Phase,
+    /// Why.
+    pub cause: Abort,
+}
