@@ -5,6 +5,7 @@
 //! | [`bits`] | packed bit matrices, transpose | portable |
 //! | [`hamming`] | XOR-popcount distance tiles | portable, AVX2, AVX-512 VPOPCNTDQ |
 //! | [`prg`] | ChaCha20 expansion | those of the `chacha20` crate |
+//! | [`lanes`] | sparse products and updates of many vectors at once | portable, AVX2, AVX-512, the same bits everywhere |
 //! | [`normal`] | standard normals from a PRG | portable, the same bits everywhere |
 //! | [`project`] | signs of a Gaussian projection | portable, AVX2, AVX-512, the same bits everywhere |
 //!
@@ -15,6 +16,7 @@
 pub mod bits;
 pub mod cpu;
 pub mod hamming;
+pub mod lanes;
 pub mod normal;
 pub mod prg;
 pub mod project;

@@ -188,6 +188,12 @@ impl Outbox {
     }
 }
 
+impl Extend<(PartyId, Vec<u8>)> for Outbox {
+    fn extend<I: IntoIterator<Item = (PartyId, Vec<u8>)>>(&mut self, messages: I) {
+        self.messages.extend(messages);
+    }
+}
+
 impl IntoIterator for Outbox {
     type Item = (PartyId, Vec<u8>);
     type IntoIter = std::vec::IntoIter<Self::Item>;

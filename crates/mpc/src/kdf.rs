@@ -1,0 +1,70 @@
+//! Seeds and the keys derived from them.
+
+use std::fmt;
+
+use hkdf::Hkdf;
+use sha2::Sha256;
+use undertone_kernel::Prg;
+use undertone_party::SessionId;
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+/// 32 secret bytes from which keys or a party's randomness are derived.
+///
+/// A seed given twice gives the same transcript twice: give each run a fresh one.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct Seed([u8; 32]);
+
+impl Seed {
+    /// A seed the caller chose: for tests and simulations.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// A fresh seed from the operating system.
+    ///
+    /// # Errors
+    /// When the operating system has no randomness.
+    pub fn from_os() -> Result<Self, getrandom::Error> {
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// HKDF-SHA256 of `material`, salted with the session.
+    pub fn extract(session: SessionId, purpose: &str, material: &[u8]) -> Self {
+        expand(Hkdf::new(Some(&session.0), material), session, purpose, &[])
+    }
+
+    /// The key for `purpose` among the parties `ids` of `session`:
+    /// HKDF-Expand with info `undertone/v1/<purpose>` ‖ session ‖ ids.
+    #[must_use]
+    pub fn derive(&self, session: SessionId, purpose: &str, ids: &[u32]) -> Self {
+        expand(Hkdf::new(None, &self.0), session, purpose, ids)
+    }
+
+    /// The stream of random bytes of this seed.
+    pub fn prg(&self) -> Prg {
+        Prg::new(&self.0)
+    }
+
+    /// The bytes, to key a primitive with.
+    pub fn expose(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+fn expand(hkdf: Hkdf<Sha256>, session: SessionId, purpose: &str, ids: &[u32]) -> Seed {
+    let mut info = format!("undertone/v1/{purpose}").into_bytes();
+    info.extend_from_slice(&session.0);
+    info.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
+    let mut out = Seed([0; 32]);
+    let expanded = hkdf.expand(&info, &mut out.0);
+    debug_assert!(expanded.is_ok(), "32 bytes are within HKDF's bound");
+    out
+}
+
+impl fmt::Debug for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seed(..)")
+    }
+}

@@ -1,0 +1,18 @@
+//! The protocols of Undertone, each a pair of [`Party`](undertone_party::Party)s.
+//!
+//! | module | protocol | who learns what |
+//! |---|---|---|
+//! | [`group`] | roster and group seed | clients: a seed; the server: nothing |
+//! | [`seal`] | pair channels: X25519, HKDF-SHA256, ChaCha20-Poly1305 | the two ends: the plaintext |
+//! | [`hamming`] | distances between all rows of all clients | the server: distances, and what the [`Backend`](hamming::Backend) says |
+//! | [`sum`] | sums and row sums | today everything at the server: see the module |
+//!
+//! No module here knows what the numbers mean; [`undertone-xclp`](https://crates.io/crates/undertone-xclp) does.
+#![forbid(unsafe_code)]
+
+pub mod group;
+pub mod hamming;
+pub mod kdf;
+pub mod seal;
+pub mod sum;
+pub mod tiles;

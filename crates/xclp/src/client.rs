@@ -1,0 +1,414 @@
+//! The client: brings rows and labels, takes labels home.
+
+use undertone_mpc::group::{self, Group, Rules};
+use undertone_mpc::hamming;
+use undertone_mpc::kdf::Seed;
+use undertone_mpc::sum::{rows, vector};
+use undertone_party::{
+    Abort, Inbox, Outbox, Party, PartyId, Phase, Reader, SessionId, Step,
+};
+
+use crate::codes::Codes;
+use crate::distances::Distances;
+use crate::input::{Features, InputError, Labelling};
+use crate::labels::Labels;
+use crate::messages::{Advertisement, Clients, OwnRows, Plan, column_words};
+use crate::params::{Params, Variant};
+use crate::phases;
+use crate::scores::{FixedPoint, Scores};
+use crate::solo;
+
+const SERVER: PartyId = PartyId::SERVER;
+
+/// A client's rows: features to hash, or codes hashed before.
+#[derive(Debug, Clone)]
+pub enum Rows {
+    /// Feature rows.
+    Features(Features),
+    /// Codes of the run's length.
+    Codes(Codes),
+}
+
+impl Rows {
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Features(features) => features.rows(),
+            Self::Codes(codes) => codes.bits().rows(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What a client takes home.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// A label and a confidence for each of its rows.
+    pub labels: Labels,
+    /// Scores of its unlabelled rows.
+    pub scores: Scores,
+}
+
+/// The client as a [`Party`]. Output: [`Outcome`].
+pub struct Client {
+    job: Job,
+    stage: Stage,
+}
+
+/// What a client holds all along.
+struct Job {
+    params: Params,
+    session: SessionId,
+    labelling: Labelling,
+}
+
+/// How far a client has come.
+enum Stage {
+    Setup {
+        party: group::Client,
+        rows: Rows,
+    },
+    Hash {
+        group: Group,
+        rows: Rows,
+    },
+    OwnDistances {
+        codes: Codes,
+        clients: Clients,
+    },
+    OwnRows {
+        codes: Codes,
+        clients: Clients,
+        near: Distances,
+        sent: usize,
+    },
+    Distances {
+        party: hamming::Client,
+        clients: Clients,
+    },
+    Plan {
+        clients: Clients,
+    },
+    Columns {
+        columns: Columns,
+    },
+    Counts {
+        party: vector::Client,
+        rows: rows::Client,
+        point: FixedPoint,
+    },
+    RowSums {
+        party: rows::Client,
+        point: FixedPoint,
+    },
+    Totals {
+        scores: Scores,
+    },
+    Done {
+        scores: Scores,
+    },
+}
+
+/// The columns as they come, added up class by class: Z̄ = S_L Y_L.
+struct Columns {
+    plan: Plan,
+    clients: usize,
+    labels: Vec<u16>,
+    classes: usize,
+    scores: Vec<f64>,
+    received: usize,
+}
+
+impl Columns {
+    fn new(plan: Plan, clients: usize, labelling: &Labelling) -> Self {
+        Self {
+            scores: vec![0.0; plan.unlabelled * labelling.classes()],
+            labels: labelling.labels().iter().flatten().copied().collect(),
+            classes: labelling.classes(),
+            plan,
+            clients,
+            received: 0,
+        }
+    }
+
+    fn left(&self) -> usize {
+        self.plan.columns * self.plan.unlabelled - self.received
+    }
+
+    fn receive(&mut self, bytes: &[u8]) -> Result<(), Abort> {
+        let malformed = Abort::malformed(SERVER);
+        let count = column_words(self.left());
+        let mut r = Reader::new(bytes);
+        let words = r.u64s(count, "columns").map_err(&malformed)?;
+        r.finish().map_err(&malformed)?;
+        let height = self.plan.unlabelled;
+        let (mut column, mut row) = (self.received / height, self.received % height);
+        for word in words {
+            let value = f64::from_bits(word);
+            if !(value.is_finite() && value >= 0.0) {
+                return Err(Abort::Cheated {
+                    culprit: SERVER,
+                    check: format!("no influence is negative; one is {value}"),
+                });
+            }
+            self.scores[row * self.classes + usize::from(self.labels[column])] += value;
+            row += 1;
+            if row == height {
+                (column, row) = (column + 1, 0);
+            }
+        }
+        self.received += count;
+        Ok(())
+    }
+
+    /// The client's side of the row sums, once all columns are there.
+    fn row_sums(self, own: usize) -> Result<rows::Client, Abort> {
+        let shape = rows::Shape {
+            width: self.classes,
+            rows: self.plan.unlabelled,
+        };
+        let words = self.plan.point.encode(&self.scores, self.clients)?;
+        let own = self.plan.own_start..self.plan.own_start + own;
+        rows::Client::new(&shape, words, own)
+    }
+}
+
+impl Job {
+    fn go_on(self, stage: Stage, out: Outbox, need: Vec<PartyId>) -> Step<Client> {
+        Step::Continue {
+            out,
+            need,
+            next: Client { job: self, stage },
+        }
+    }
+
+    /// Takes the next step at once.
+    fn now(self, stage: Stage) -> Step<Client> {
+        self.go_on(stage, Outbox::new(), Vec::new())
+    }
+
+    /// Takes the next step when the server has sent something.
+    fn on_server(self, stage: Stage) -> Step<Client> {
+        self.go_on(stage, Outbox::new(), vec![SERVER])
+    }
+
+    fn hash(&self, group: &Group, rows: Rows) -> Codes {
+        match rows {
+            Rows::Codes(codes) => codes,
+            Rows::Features(features) => {
+                let seed = group.seed.derive(self.session, "projection", &[]);
+                Codes::hash(&features, &seed, self.params.bits)
+            }
+        }
+    }
+
+    /// Sends the next rows' flags and neighbours, then turns to the backend.
+    fn own_rows(self, codes: Codes, clients: Clients, near: Distances, sent: usize) -> Step<Client> {
+        let mut out = Outbox::new();
+        let mut end = sent;
+        if sent < near.rows() {
+            let labelled: Vec<bool> = self.labelling.labels().iter().map(Option::is_some).collect();
+            let shape = OwnRows::new(near.rows(), &self.params);
+            let (message, next) = shape.write(sent, &labelled, &near);
+            out.push(SERVER, message);
+            end = next;
+        }
+        let stage = if end == near.rows() {
+            Stage::Distances {
+                party: hamming::Client::new(self.params.backend, codes.into_bits()),
+                clients,
+            }
+        } else {
+            Stage::OwnRows {
+                codes,
+                clients,
+                near,
+                sent: end,
+            }
+        };
+        self.go_on(stage, out, Vec::new())
+    }
+
+    fn plan(self, clients: &Clients, bytes: &[u8]) -> Result<Step<Client>, Abort> {
+        let total = clients.rows.iter().map(|(_, rows)| rows).sum();
+        let labelled = self.labelling.labelled().count();
+        let own = self.labelling.rows() - labelled;
+        let plan = Plan::read(bytes, labelled, own, total)?;
+        let columns = Columns::new(plan, clients.rows.len(), &self.labelling);
+        self.columns(columns)
+    }
+
+    fn columns(self, columns: Columns) -> Result<Step<Client>, Abort> {
+        if columns.left() > 0 {
+            return Ok(self.on_server(Stage::Columns { columns }));
+        }
+        let point = columns.plan.point;
+        let rows = columns.row_sums(self.labelling.unlabelled().count())?;
+        let stage = match self.params.variant {
+            Variant::Paper => Stage::RowSums { party: rows, point },
+            Variant::Balanced => Stage::Counts {
+                party: vector::Client::new(self.labelling.counts()),
+                rows,
+                point,
+            },
+        };
+        Ok(self.now(stage))
+    }
+
+    fn balance(&self, scores: &mut Scores, bytes: &[u8]) -> Result<(), Abort> {
+        let malformed = Abort::malformed(SERVER);
+        let mut r = Reader::new(bytes);
+        let counts = r.u64s(self.labelling.classes(), "class counts");
+        let counts: Vec<u64> = counts.map_err(&malformed)?.collect();
+        r.finish().map_err(&malformed)?;
+        scores.balance(&counts);
+        Ok(())
+    }
+}
+
+impl Client {
+    /// Client `me` of `session` with its rows and labels; `seed` is its randomness.
+    ///
+    /// # Errors
+    /// [`Abort::Misuse`] when a parameter is out of range or rows, labels and codes do not fit.
+    pub fn new(
+        me: PartyId,
+        session: SessionId,
+        params: Params,
+        rows: Rows,
+        labelling: Labelling,
+        seed: &Seed,
+    ) -> Result<Self, Abort> {
+        params.check()?;
+        let misfit = |what, have, due| Abort::from(InputError::Shape { what, have, due });
+        if rows.len() != labelling.rows() {
+            return Err(misfit("labels: rows", labelling.rows(), rows.len()));
+        }
+        let dim = match &rows {
+            Rows::Features(features) => features.dim(),
+            Rows::Codes(codes) => {
+                let bits = codes.bits().columns();
+                if bits != params.bits {
+                    return Err(misfit("codes: bits", bits, params.bits));
+                }
+                0
+            }
+        };
+        let ad = Advertisement::new(rows.len(), dim, labelling.classes(), &params);
+        let party = group::Client::new(rules(session, &params), me, ad.write(), seed)?;
+        Ok(Self {
+            job: Job {
+                params,
+                session,
+                labelling,
+            },
+            stage: Stage::Setup { party, rows },
+        })
+    }
+}
+
+pub(crate) fn rules(session: SessionId, params: &Params) -> Rules {
+    Rules {
+        session,
+        secrecy: params.backend.secrecy(),
+        min_clients: params.min_clients,
+    }
+}
+
+impl Party for Client {
+    type Output = Outcome;
+
+    fn phase(&self) -> Phase {
+        match self.stage {
+            Stage::Setup { .. } => phases::SETUP,
+            Stage::Hash { .. } => phases::CODES,
+            Stage::OwnDistances { .. } | Stage::OwnRows { .. } | Stage::Distances { .. } => {
+                phases::DISTANCES
+            }
+            Stage::Plan { .. } | Stage::Columns { .. } => phases::INFLUENCE,
+            Stage::Counts { .. }
+            | Stage::RowSums { .. }
+            | Stage::Totals { .. }
+            | Stage::Done { .. } => phases::LABELS,
+        }
+    }
+
+    fn step(self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
+        let Self { job, stage } = self;
+        Ok(match stage {
+            Stage::Setup { party, rows } => match party.step(inbox)? {
+                Step::Continue { out, need, next } => {
+                    job.go_on(Stage::Setup { party: next, rows }, out, need)
+                }
+                Step::Done { out, output: group } => {
+                    job.go_on(Stage::Hash { group, rows }, out, Vec::new())
+                }
+            },
+            Stage::Hash { group, rows } => {
+                let clients = Clients::of(&group.members, &job.params)?;
+                let codes = job.hash(&group, rows);
+                job.now(Stage::OwnDistances { codes, clients })
+            }
+            Stage::OwnDistances { codes, clients } => {
+                let near = solo::nearest(codes.clone(), job.params.neighbours);
+                job.own_rows(codes, clients, near, 0)
+            }
+            Stage::OwnRows {
+                codes,
+                clients,
+                near,
+                sent,
+            } => job.own_rows(codes, clients, near, sent),
+            Stage::Distances { party, clients } => match party.step(inbox)? {
+                Step::Continue { out, need, next } => {
+                    let party = next;
+                    job.go_on(Stage::Distances { party, clients }, out, need)
+                }
+                Step::Done { out, output: () } => {
+                    job.go_on(Stage::Plan { clients }, out, vec![SERVER])
+                }
+            },
+            Stage::Plan { clients } => job.plan(&clients, &inbox.require(SERVER)?)?,
+            Stage::Columns { mut columns } => {
+                columns.receive(&inbox.require(SERVER)?)?;
+                job.columns(columns)?
+            }
+            Stage::Counts { party, rows, point } => match party.step(inbox)? {
+                Step::Continue { out, need, next } => {
+                    let party = next;
+                    job.go_on(Stage::Counts { party, rows, point }, out, need)
+                }
+                Step::Done { out, output: () } => {
+                    job.go_on(Stage::RowSums { party: rows, point }, out, Vec::new())
+                }
+            },
+            Stage::RowSums { party, point } => match party.step(inbox)? {
+                Step::Continue { out, need, next } => {
+                    job.go_on(Stage::RowSums { party: next, point }, out, need)
+                }
+                Step::Done { out, output } => {
+                    let scores = Scores::new(job.labelling.classes(), point.decode(&output));
+                    match job.params.variant {
+                        Variant::Paper => job.go_on(Stage::Done { scores }, out, Vec::new()),
+                        Variant::Balanced => job.go_on(Stage::Totals { scores }, out, vec![SERVER]),
+                    }
+                }
+            },
+            Stage::Totals { mut scores } => {
+                job.balance(&mut scores, &inbox.require(SERVER)?)?;
+                job.now(Stage::Done { scores })
+            }
+            Stage::Done { scores } => Step::Done {
+                out: Outbox::new(),
+                output: Outcome {
+                    labels: Labels::decide(&job.labelling, &scores),
+                    scores,
+                },
+            },
+        })
+    }
+}

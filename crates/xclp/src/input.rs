@@ -1,0 +1,218 @@
+//! What a client brings: feature rows, and labels for some of them. Parsed once, valid after.
+
+use undertone_party::Abort;
+
+/// Most rows of all clients together.
+pub const MAX_ROWS: usize = 1 << 24;
+
+/// Most classes.
+pub const MAX_CLASSES: usize = 1 << 16;
+
+/// Why input is refused. Rows and columns count from 0.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InputError {
+    /// A value is NaN or infinite.
+    #[error("features: row {row}, column {column} is {value}; every value must be finite")]
+    NotFinite {
+        /// Row.
+        row: usize,
+        /// Column.
+        column: usize,
+        /// The value.
+        value: f64,
+    },
+    /// A row has no direction.
+    #[error("features: row {row} is all zeros and has no direction; leave it out")]
+    ZeroRow {
+        /// Row.
+        row: usize,
+    },
+    /// A row is so long that its projection overflows.
+    #[error("features: row {row} is too large; scale the features below 1e150")]
+    TooLarge {
+        /// Row.
+        row: usize,
+    },
+    /// Numbers that must fit do not.
+    #[error("{what}: {have}, {due} are due")]
+    Shape {
+        /// Of what.
+        what: &'static str,
+        /// How many there are.
+        have: usize,
+        /// How many are due.
+        due: usize,
+    },
+    /// A label is not a class.
+    #[error("labels: row {row} has label {label}; classes are 0 to {}", classes - 1)]
+    Label {
+        /// Row.
+        row: usize,
+        /// Its label.
+        label: usize,
+        /// The number of classes.
+        classes: usize,
+    },
+    /// Too few classes to tell apart, or too many to represent.
+    #[error("labels: {0} classes; from 2 to 65536 are possible")]
+    Classes(usize),
+    /// A parameter is out of range.
+    #[error("{name} is {value}; it must be {range}")]
+    Parameter {
+        /// Its name.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What it may be.
+        range: &'static str,
+    },
+}
+
+impl From<InputError> for Abort {
+    fn from(error: InputError) -> Self {
+        Self::Misuse(error.to_string())
+    }
+}
+
+/// Feature rows: finite, none all zero.
+#[derive(Clone, PartialEq)]
+pub struct Features {
+    dim: usize,
+    values: Vec<f64>,
+}
+
+impl std::fmt::Debug for Features {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Features({} x {}, ..)", self.rows(), self.dim)
+    }
+}
+
+impl Features {
+    /// Rows of `dim` values each.
+    ///
+    /// # Errors
+    /// An [`InputError`] that names the first offending row and column.
+    pub fn new(dim: usize, values: Vec<f64>) -> Result<Self, InputError> {
+        if dim == 0 || !values.len().is_multiple_of(dim) {
+            return Err(InputError::Shape {
+                what: "features: values in the last row",
+                have: values.len().checked_rem(dim).unwrap_or(0),
+                due: dim,
+            });
+        }
+        for (row, values) in values.chunks_exact(dim).enumerate() {
+            if let Some(column) = values.iter().position(|v| !v.is_finite()) {
+                return Err(InputError::NotFinite {
+                    row,
+                    column,
+                    value: values[column],
+                });
+            }
+            if values.iter().all(|v| *v == 0.0) {
+                return Err(InputError::ZeroRow { row });
+            }
+            if values.iter().any(|v| v.abs() > 1e150) {
+                return Err(InputError::TooLarge { row });
+            }
+        }
+        Ok(Self { dim, values })
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.values.len() / self.dim
+    }
+
+    /// Values in a row.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// All values, row after row.
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    /// The rows named by `rows`, in that order.
+    ///
+    /// # Panics
+    /// When one of them does not exist.
+    #[must_use]
+    pub fn select(&self, rows: &[usize]) -> Self {
+        let row = |row: &usize| &self.values[row * self.dim..(row + 1) * self.dim];
+        Self {
+            dim: self.dim,
+            values: rows.iter().flat_map(row).copied().collect(),
+        }
+    }
+}
+
+/// Labels for some of a client's rows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Labelling {
+    classes: usize,
+    labels: Vec<Option<u16>>,
+}
+
+impl std::fmt::Debug for Labelling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Labelling({} rows, {} classes, ..)", self.rows(), self.classes)
+    }
+}
+
+impl Labelling {
+    /// A label, or none, for each row; classes are `0..classes`.
+    ///
+    /// # Errors
+    /// [`InputError::Classes`] or [`InputError::Label`].
+    pub fn new(classes: usize, labels: Vec<Option<u16>>) -> Result<Self, InputError> {
+        if !(2..=MAX_CLASSES).contains(&classes) {
+            return Err(InputError::Classes(classes));
+        }
+        for (row, label) in labels.iter().enumerate() {
+            if let Some(label) = label.map(usize::from).filter(|label| *label >= classes) {
+                return Err(InputError::Label {
+                    row,
+                    label,
+                    classes,
+                });
+            }
+        }
+        Ok(Self { classes, labels })
+    }
+
+    /// Classes.
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// The label of each row, if it has one.
+    pub fn labels(&self) -> &[Option<u16>] {
+        &self.labels
+    }
+
+    /// The labelled rows.
+    pub fn labelled(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.rows()).filter(|row| self.labels[*row].is_some())
+    }
+
+    /// The unlabelled rows.
+    pub fn unlabelled(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.rows()).filter(|row| self.labels[*row].is_none())
+    }
+
+    /// The number of labelled rows of each class.
+    pub fn counts(&self) -> Vec<u64> {
+        let mut counts = vec![0; self.classes];
+        for label in self.labels.iter().flatten() {
+            counts[usize::from(*label)] += 1;
+        }
+        counts
+    }
+}

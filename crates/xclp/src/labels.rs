@@ -1,0 +1,80 @@
+//! Labels: the class of each row and how sure that is.
+
+use crate::input::Labelling;
+use crate::scores::Scores;
+
+/// A class, or none, and a confidence for each of a client's rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Labels {
+    classes: Vec<Option<u16>>,
+    confidences: Vec<f64>,
+}
+
+impl Labels {
+    /// Labelled rows keep their label, with confidence 1. An unlabelled row gets the class of its
+    /// largest score, ties to the smaller class, with confidence `1 − H(z/Σz)/ln C`; a row no label
+    /// reaches gets none, with confidence 0.
+    ///
+    /// # Panics
+    /// When `scores` has not one row for each unlabelled row.
+    pub fn decide(labelling: &Labelling, scores: &Scores) -> Self {
+        let unlabelled = labelling.rows() - labelling.labelled().count();
+        assert_eq!(scores.rows(), unlabelled, "rows of scores");
+        let mut scores = scores.iter();
+        let decide = |label: &Option<u16>| match label {
+            Some(class) => (Some(*class), 1.0),
+            None => scores.next().map_or((None, 0.0), most_likely),
+        };
+        let (classes, confidences) = labelling.labels().iter().map(decide).unzip();
+        Self {
+            classes,
+            confidences,
+        }
+    }
+
+    /// The class of each row.
+    pub fn classes(&self) -> &[Option<u16>] {
+        &self.classes
+    }
+
+    /// The confidence of each row, from 0 to 1.
+    pub fn confidences(&self) -> &[f64] {
+        &self.confidences
+    }
+}
+
+fn most_likely(scores: &[f64]) -> (Option<u16>, f64) {
+    let total: f64 = scores.iter().sum();
+    if total <= 0.0 {
+        return (None, 0.0);
+    }
+    let mut best = 0;
+    let mut entropy = 0.0;
+    for (class, score) in scores.iter().enumerate() {
+        if *score > scores[best] {
+            best = class;
+        }
+        let share = score / total;
+        if share > 0.0 {
+            entropy -= share * share.ln();
+        }
+    }
+    let confidence = 1.0 - entropy / (scores.len() as f64).ln();
+    (Some(best as u16), confidence.clamp(0.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ties_unreached_rows_and_given_labels() {
+        let labelling = Labelling::new(3, vec![None, Some(2), None, None]).unwrap();
+        let scores = Scores::new(3, vec![0.0, 2.0, 2.0, 0.0, 0.0, 0.0, 5.0, 0.0, 0.0]);
+        let labels = Labels::decide(&labelling, &scores);
+        assert_eq!(labels.classes(), [Some(1), Some(2), None, Some(0)]);
+        let tie = 1.0 - 2f64.ln() / 3f64.ln();
+        assert!((labels.confidences()[0] - tie).abs() < 1e-15);
+        assert_eq!(labels.confidences()[1..], [1.0, 0.0, 1.0]);
+    }
+}

@@ -1,0 +1,31 @@
+//! Cross-client label propagation (XCLP; Scott, Yeo, Lampert, arXiv 2210.06434): from feature rows
+//! that may not leave their owners to labels for all of them.
+//!
+//! Start with the [`guide`].
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod codes;
+pub mod distances;
+pub mod graph;
+pub mod guide;
+pub mod influence;
+pub mod input;
+pub mod labels;
+mod messages;
+pub mod params;
+pub mod phases;
+pub mod scores;
+pub mod server;
+pub mod solo;
+
+pub use client::{Client, Outcome, Rows};
+pub use codes::Codes;
+pub use distances::Distances;
+pub use graph::Graph;
+pub use influence::Influence;
+pub use input::{Features, InputError, Labelling};
+pub use labels::Labels;
+pub use params::{Params, Variant};
+pub use scores::Scores;
+pub use server::{Report, Server};

@@ -1,0 +1,257 @@
+//! What client and server tell each other besides the protocols of `undertone-mpc`.
+
+use undertone_mpc::group::Member;
+use undertone_party::frame::TILE_BYTES;
+use undertone_party::{Abort, DecodeError, PartyId, Reader, Writer};
+
+use crate::distances::Distances;
+use crate::input::MAX_ROWS;
+use crate::params::Params;
+use crate::scores::FixedPoint;
+
+const SERVER: PartyId = PartyId::SERVER;
+
+/// What a client advertises at setup: everybody can compare it with their own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Advertisement {
+    pub(crate) rows: usize,
+    /// Features in a row; 0 where rows come as codes.
+    pub(crate) dim: usize,
+    pub(crate) classes: usize,
+    params: Vec<u8>,
+}
+
+impl Advertisement {
+    pub(crate) fn new(rows: usize, dim: usize, classes: usize, params: &Params) -> Self {
+        let mut w = Writer::default();
+        params.write(&mut w);
+        Self {
+            rows,
+            dim,
+            classes,
+            params: w.finish(),
+        }
+    }
+
+    pub(crate) fn write(&self) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.u32(self.rows as u32);
+        w.u32(self.dim as u32);
+        w.u32(self.classes as u32);
+        w.raw(&self.params);
+        w.finish()
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(bytes);
+        Ok(Self {
+            rows: r.index(MAX_ROWS + 1, "rows")?,
+            dim: r.u32("features")? as usize,
+            classes: r.index(crate::input::MAX_CLASSES + 1, "classes")?,
+            params: r.raw(r.remaining(), "parameters")?.to_vec(),
+        })
+    }
+}
+
+/// The clients of a run and how many rows each has.
+#[derive(Debug, Clone)]
+pub(crate) struct Clients {
+    pub(crate) rows: Vec<(PartyId, usize)>,
+    pub(crate) classes: usize,
+}
+
+impl Clients {
+    /// Reads the members' advertisements and checks that they agree.
+    pub(crate) fn of(members: &[Member], params: &Params) -> Result<Self, Abort> {
+        let mut rows = Vec::with_capacity(members.len());
+        let mut first: Option<(PartyId, Advertisement)> = None;
+        let mut total = 0;
+        for member in members {
+            let ad = Advertisement::read(&member.advertisement)
+                .map_err(Abort::malformed(member.id))?;
+            let cheated = |check: String| {
+                Err(Abort::Cheated {
+                    culprit: member.id,
+                    check,
+                })
+            };
+            let expected = Advertisement::new(0, 0, 0, params).params;
+            if ad.params != expected {
+                return cheated("it runs with the same parameters as everybody".into());
+            }
+            let (one, same) = first.get_or_insert_with(|| (member.id, ad.clone()));
+            if ad.dim != same.dim {
+                let kind = |dim: usize| match dim {
+                    0 => "codes".to_owned(),
+                    dim => format!("{dim} features"),
+                };
+                return cheated(format!(
+                    "its rows have {}, those of {one} {}",
+                    kind(ad.dim),
+                    kind(same.dim)
+                ));
+            }
+            if ad.classes != same.classes {
+                return cheated(format!(
+                    "it has {} classes, {one} has {}",
+                    ad.classes, same.classes
+                ));
+            }
+            total += ad.rows;
+            if total > MAX_ROWS {
+                return cheated(format!("all rows together are at most {MAX_ROWS}"));
+            }
+            rows.push((member.id, ad.rows));
+        }
+        Ok(Self {
+            rows,
+            classes: first.map_or(0, |(_, ad)| ad.classes),
+        })
+    }
+}
+
+/// A client's rows as the server hears of them: for each, whether it is labelled and which of the
+/// same client's rows are nearest.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OwnRows {
+    pub(crate) rows: usize,
+    pub(crate) neighbours: usize,
+    pub(crate) bits: usize,
+}
+
+impl OwnRows {
+    pub(crate) fn new(rows: usize, params: &Params) -> Self {
+        Self {
+            rows,
+            neighbours: params.neighbours.min(rows.saturating_sub(1)),
+            bits: params.bits,
+        }
+    }
+
+    fn record_len(&self) -> usize {
+        1 + 6 * self.neighbours
+    }
+
+    /// The rows of the message that starts with row `first`.
+    fn window(&self, first: usize) -> std::ops::Range<usize> {
+        first..self.rows.min(first + (TILE_BYTES / self.record_len()).max(1))
+    }
+
+    /// The message that starts with row `first`, and the row the next one starts with.
+    pub(crate) fn write(
+        &self,
+        first: usize,
+        labelled: &[bool],
+        near: &Distances,
+    ) -> (Vec<u8>, usize) {
+        let window = self.window(first);
+        let mut w = Writer::with_capacity(window.len() * self.record_len());
+        for row in window.clone() {
+            w.u8(labelled[row].into());
+            for (distance, id) in near.nearest(row) {
+                w.u32(id as u32);
+                w.u16(distance);
+            }
+        }
+        (w.finish(), window.end)
+    }
+
+    /// Reads the message that starts with row `first` into `labelled` and `near`, where the client
+    /// has place `client`; returns the row the next one starts with.
+    pub(crate) fn read(
+        &self,
+        first: usize,
+        from: PartyId,
+        bytes: &[u8],
+        labelled: &mut Vec<bool>,
+        (near, client): (&mut Distances, usize),
+    ) -> Result<usize, Abort> {
+        let malformed = Abort::malformed(from);
+        let window = self.window(first);
+        let offset = near.offset(client);
+        let mut r = Reader::new(bytes);
+        for row in window.clone() {
+            labelled.push(r.u8("label flag").map_err(&malformed)? != 0);
+            let mut last = None;
+            for _ in 0..self.neighbours {
+                let id = r.index(self.rows, "neighbour").map_err(&malformed)?;
+                let distance = r.u16("distance").map_err(&malformed)?;
+                let this = Some((distance, id));
+                if id == row || this <= last || usize::from(distance) > self.bits {
+                    return Err(Abort::Cheated {
+                        culprit: from,
+                        check: format!("the neighbours of its row {row} are rows, nearest first"),
+                    });
+                }
+                last = this;
+                near.offer(offset + row, distance, offset + id);
+            }
+        }
+        r.finish().map_err(&malformed)?;
+        Ok(window.end)
+    }
+}
+
+/// What the server tells a client before its columns come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Unlabelled rows of all clients.
+    pub(crate) unlabelled: usize,
+    /// Which of them is the client's first.
+    pub(crate) own_start: usize,
+    /// Columns to come: the client's labelled rows.
+    pub(crate) columns: usize,
+    /// How scores are added up.
+    pub(crate) point: FixedPoint,
+}
+
+impl Plan {
+    pub(crate) fn write(&self) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.u32(self.unlabelled as u32);
+        w.u32(self.own_start as u32);
+        w.u32(self.columns as u32);
+        w.u8(self.point.to_wire());
+        w.finish()
+    }
+
+    /// Reads the plan of a client with `columns` labelled and `own` unlabelled rows, in a run of
+    /// `total` rows.
+    pub(crate) fn read(
+        bytes: &[u8],
+        columns: usize,
+        own: usize,
+        total: usize,
+    ) -> Result<Self, Abort> {
+        let malformed = Abort::malformed(SERVER);
+        let mut r = Reader::new(bytes);
+        let unlabelled = r.index(total + 1, "unlabelled rows").map_err(&malformed)?;
+        let own_start = r.index(total + 1, "first own row").map_err(&malformed)?;
+        let announced = r.u32("columns").map_err(&malformed)?;
+        let fraction = r.u8("fractional bits").map_err(&malformed)?;
+        r.finish().map_err(&malformed)?;
+        let cheated = |check: &str| Abort::Cheated {
+            culprit: SERVER,
+            check: check.into(),
+        };
+        if announced as usize != columns {
+            return Err(cheated("I get one column for each of my labelled rows"));
+        }
+        if own_start + own > unlabelled {
+            return Err(cheated("my unlabelled rows are among all unlabelled rows"));
+        }
+        let point = FixedPoint::from_wire(fraction)
+            .ok_or_else(|| cheated("scores have from 16 to 40 fractional bits"))?;
+        Ok(Self {
+            unlabelled,
+            own_start,
+            columns,
+            point,
+        })
+    }
+}
+
+/// Numbers of a column message of which `left` are still to come.
+pub(crate) fn column_words(left: usize) -> usize {
+    left.min(TILE_BYTES / 8)
+}

@@ -1,0 +1,123 @@
+//! The parameters of a run, the same for all parties.
+
+use std::fmt;
+use std::str::FromStr;
+
+use undertone_mpc::hamming::{Backend, MAX_BITS};
+use undertone_party::Writer;
+
+use crate::input::InputError;
+
+/// How similarities are weighted and scores scaled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Variant {
+    /// Weight `cos³`; scores of a class divided by the number of its labelled rows over all clients.
+    Balanced,
+    /// Weight `cos`, one-hot labels: as published.
+    Paper,
+}
+
+impl Variant {
+    /// The weight of an edge between rows whose codes of `bits` bits differ in `distance`; zero
+    /// where the similarity is not positive.
+    pub fn weight(self, distance: u16, bits: usize) -> f64 {
+        if 2 * usize::from(distance) >= bits {
+            return 0.0;
+        }
+        let cos = (std::f64::consts::PI * f64::from(distance) / bits as f64).cos();
+        match self {
+            Self::Balanced => cos * cos * cos,
+            Self::Paper => cos,
+        }
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Balanced => "balanced",
+            Self::Paper => "paper",
+        })
+    }
+}
+
+impl FromStr for Variant {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        [Self::Balanced, Self::Paper]
+            .into_iter()
+            .find(|variant| variant.to_string() == name)
+            .ok_or_else(|| format!("unknown variant {name}"))
+    }
+}
+
+/// The parameters of a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Params {
+    /// Code length `L` in bits.
+    pub bits: usize,
+    /// Neighbours `k` of a row.
+    pub neighbours: usize,
+    /// How much of a row's score comes from its neighbours: `α` in (0, 1).
+    pub alpha: f64,
+    /// Weights and scaling.
+    pub variant: Variant,
+    /// How distances reach the server.
+    pub backend: Backend,
+    /// Fewest clients with which a run goes on. With two, a sum tells each the other's part.
+    pub min_clients: usize,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self {
+            bits: 4096,
+            neighbours: 10,
+            alpha: 0.99,
+            variant: Variant::Balanced,
+            backend: Backend::Sketch,
+            min_clients: 3,
+        }
+    }
+}
+
+impl Params {
+    /// Checks every field.
+    ///
+    /// # Errors
+    /// [`InputError::Parameter`], which names the field.
+    pub fn check(&self) -> Result<(), InputError> {
+        let refuse = |name, value: String, range| {
+            Err(InputError::Parameter { name, value, range })
+        };
+        if !(1..=MAX_BITS).contains(&self.bits) {
+            return refuse("bits", self.bits.to_string(), "1 to 65535");
+        }
+        if !(1..=1 << 16).contains(&self.neighbours) {
+            return refuse("neighbours", self.neighbours.to_string(), "1 to 65536");
+        }
+        if !(self.alpha > 0.0 && self.alpha < 1.0) {
+            return refuse("alpha", self.alpha.to_string(), "above 0 and below 1");
+        }
+        if self.min_clients < 2 {
+            return refuse("min_clients", self.min_clients.to_string(), "2 or more");
+        }
+        Ok(())
+    }
+
+    /// The bytes by which parties compare their parameters.
+    pub(crate) fn write(&self, w: &mut Writer) {
+        w.u16(self.bits as u16);
+        w.u32(self.neighbours as u32);
+        w.u64(self.alpha.to_bits());
+        w.u8(match self.variant {
+            Variant::Balanced => 0,
+            Variant::Paper => 1,
+        });
+        let backend = self.backend.to_string();
+        w.u8(backend.len() as u8);
+        w.raw(backend.as_bytes());
+        w.u32(self.min_clients as u32);
+    }
+}
