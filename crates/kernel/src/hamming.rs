@@ -46,6 +46,26 @@ pub fn distances(
     }
 }
 
+/// The sum of the distances between row `row` and rows `others` of `a`: the XORs and popcounts of
+/// [`distances`] and nothing else. The floor its time is compared with.
+///
+/// # Panics
+/// When a row does not exist.
+pub fn total(cpu: Cpu, a: &BitMatrix, row: usize, others: Range<usize>) -> u64 {
+    let stride = a.stride();
+    let block = &a.words()[others.start * stride..others.end * stride];
+    match cpu.level() {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a `Cpu` of this level exists only where these instructions do.
+        Level::Avx512 => unsafe { x86::total_avx512(a.row(row), block) },
+        _ => {
+            let mut out = vec![0; others.len()];
+            distances(cpu, a, row..row + 1, a, others, &mut out);
+            out.iter().map(|h| u64::from(*h)).sum()
+        }
+    }
+}
+
 /// Distances from `row` to each of `out.len()` rows of `block`, which are as long as `row`.
 fn one_to_many(cpu: Cpu, row: &[u64], block: &[u64], out: &mut [u16]) {
     debug_assert_eq!(block.len(), row.len() * out.len());
@@ -125,6 +145,35 @@ mod x86 {
             }
             *h = _mm512_reduce_add_epi64(sum) as u16;
         }
+    }
+
+    /// # Safety
+    /// Needs AVX-512 F and VPOPCNTDQ.
+    #[target_feature(enable = "avx512f,avx512vpopcntdq")]
+    pub(super) unsafe fn total_avx512(row: &[u64], block: &[u64]) -> u64 {
+        let mut sums = [_mm512_setzero_si512(); 4];
+        let mut rest = 0;
+        for other in block.chunks_exact(row.len()) {
+            let (xs, x_rest) = row.as_chunks::<8>();
+            let (ys, y_rest) = other.as_chunks::<8>();
+            for (i, (x, y)) in xs.iter().zip(ys).enumerate() {
+                // SAFETY: both are eight words long.
+                let (x, y) = unsafe {
+                    (
+                        _mm512_loadu_epi64(x.as_ptr().cast()),
+                        _mm512_loadu_epi64(y.as_ptr().cast()),
+                    )
+                };
+                let ones = _mm512_popcnt_epi64(_mm512_xor_si512(x, y));
+                sums[i % 4] = _mm512_add_epi64(sums[i % 4], ones);
+            }
+            for (x, y) in x_rest.iter().zip(y_rest) {
+                rest += u64::from((x ^ y).count_ones());
+            }
+        }
+        let sum = |a, b| _mm512_add_epi64(a, b);
+        let all = sum(sum(sums[0], sums[1]), sum(sums[2], sums[3]));
+        _mm512_reduce_add_epi64(all) as u64 + rest
     }
 
     /// Lane r of the result is the sum of the lanes of `v[r]`.
@@ -235,6 +284,20 @@ mod tests {
             for cpu in Cpu::all() {
                 assert_eq!(of(cpu, &zero, &ones), vec![columns as u16; 27], "{cpu:?}");
                 assert_eq!(of(cpu, &ones, &ones), vec![0; 81], "{cpu:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn totals_are_sums_of_distances() {
+        for columns in [64, 100, 4096] {
+            let a = random(20, columns, 3);
+            let rest: u64 = of(Cpu::portable(), &a, &a)[3 * 20 + 5..4 * 20]
+                .iter()
+                .map(|h| u64::from(*h))
+                .sum();
+            for cpu in Cpu::all() {
+                assert_eq!(total(cpu, &a, 3, 5..20), rest, "{cpu:?}");
             }
         }
     }

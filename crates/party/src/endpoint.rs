@@ -97,6 +97,14 @@ impl<P: Party> Endpoint<P> {
         &self.ledger
     }
 
+    /// Why it gave up, if it did.
+    pub fn aborted(&self) -> Option<&Aborted> {
+        match &self.state {
+            State::Aborted(aborted) => Some(aborted),
+            _ => None,
+        }
+    }
+
     /// Takes a frame that came by the link from `link`, whose name the driver vouches for.
     ///
     /// # Errors

@@ -1,0 +1,262 @@
+//! `undertone bench`.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use undertone::kernel::{BitMatrix, Cpu, Prg, hamming, normal};
+use undertone::mpc::kdf::Seed;
+use undertone::mpc::tiles::{self, Sink, Tile};
+use undertone::xclp::{Codes, Distances, Features, Graph, Influence, Labelling, Params, solo};
+
+use super::report::milliseconds;
+use super::{Failure, Show, output};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Bench {
+    /// Each stage from features to labels, on one owner's synthetic rows
+    Pipeline(Pipeline),
+}
+
+impl Bench {
+    pub(super) fn run(self, show: Show) -> Result<(), Failure> {
+        match self {
+            Self::Pipeline(pipeline) => pipeline.run(show),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Pipeline {
+    /// Rows
+    #[arg(long, default_value_t = 2500)]
+    rows: usize,
+    /// Features of a row
+    #[arg(long, default_value_t = 128)]
+    features: usize,
+    /// Code length in bits
+    #[arg(long, default_value_t = 4096)]
+    bits: usize,
+    /// Neighbours of a row
+    #[arg(long, default_value_t = 10)]
+    neighbours: usize,
+    /// Labelled rows
+    #[arg(long, default_value_t = 250)]
+    labelled: usize,
+    /// How far apart the ten classes are; 0 makes them one cloud, the hardest case for the solve
+    #[arg(long, default_value_t = 0.3)]
+    separation: f64,
+    /// Repetitions; medians are shown
+    #[arg(long, default_value_t = 5)]
+    repeat: usize,
+}
+
+const CLASSES: usize = 10;
+
+/// One stage's median.
+#[derive(Debug, Serialize)]
+struct Stage {
+    stage: &'static str,
+    ms: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct PipelineReport {
+    rows: usize,
+    features: usize,
+    bits: usize,
+    neighbours: usize,
+    labelled: usize,
+    separation: f64,
+    threads: usize,
+    simd: String,
+    method: String,
+    accuracy: f64,
+    stages: Vec<Stage>,
+    /// Hashing, distances with top-k, graph, solve.
+    total_ms: f64,
+    ns_per_distance: f64,
+    /// XOR and popcount of the same words, nothing else.
+    floor_ns_per_distance: f64,
+    distance_over_floor: f64,
+}
+
+/// Takes distances and drops them.
+struct Nothing;
+
+impl Sink for Nothing {
+    fn fork(&self) -> Self {
+        Self
+    }
+    fn join(&mut self, _: Self) {}
+    fn tile(&mut self, tile: &Tile<'_>) {
+        black_box(tile.distances);
+    }
+}
+
+#[derive(Default)]
+struct Times(Vec<(&'static str, Vec<f64>)>);
+
+impl Times {
+    fn time<T>(&mut self, stage: &'static str, work: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let out = black_box(work());
+        self.add(stage, start.elapsed());
+        out
+    }
+
+    fn add(&mut self, stage: &'static str, time: Duration) {
+        let ms = milliseconds(time);
+        match self.0.iter_mut().find(|(name, _)| *name == stage) {
+            Some((_, times)) => times.push(ms),
+            None => self.0.push((stage, vec![ms])),
+        }
+    }
+
+    fn median(&mut self, stage: &str) -> f64 {
+        let Some((_, times)) = self.0.iter_mut().find(|(name, _)| *name == stage) else {
+            return 0.0;
+        };
+        times.sort_unstable_by(f64::total_cmp);
+        times[times.len() / 2]
+    }
+}
+
+impl Pipeline {
+    fn run(self, show: Show) -> Result<(), Failure> {
+        let params = Params {
+            bits: self.bits,
+            neighbours: self.neighbours,
+            ..Params::default()
+        };
+        params.check().map_err(|error| Failure::usage(error.to_string()))?;
+        if self.neighbours >= self.rows || self.labelled == 0 || self.labelled > self.rows {
+            return Err(Failure::usage(
+                "--rows must be above --neighbours and not below --labelled, which must be 1 or more",
+            ));
+        }
+        if self.repeat == 0 || self.features == 0 {
+            return Err(Failure::usage("--repeat and --features must be 1 or more"));
+        }
+        let failed = |error: &dyn std::fmt::Display| Failure::data(error.to_string());
+        let (features, truth) = self.clusters().map_err(|error| failed(&error))?;
+        let labels = (0..self.rows).map(|row| (row < self.labelled).then_some(truth[row]));
+        let labelling = Labelling::new(CLASSES, labels.collect()).map_err(|e| failed(&e))?;
+
+        let bar = output::progress(self.repeat as u64, show);
+        let mut times = Times::default();
+        let mut right = 0;
+        let mut method = String::new();
+        for _ in 0..self.repeat {
+            let codes = times.time("hashing", || {
+                Codes::hash(&features, &Seed::from_bytes([1; 32]), self.bits)
+            });
+            let bits = [codes.bits().clone()];
+            let pairs = tiles::own(0, self.rows);
+            let cpu = Cpu::detect();
+            times.time("floor", || floor(cpu, &bits[0]));
+            times.time("distances", || tiles::sweep(cpu, &bits, &pairs, &mut Nothing));
+            let near = times.time("distances and top-k", || {
+                let mut near = Distances::new(&[self.rows], self.neighbours);
+                tiles::sweep(cpu, &bits, &pairs, &mut near);
+                near
+            });
+            let graph = times.time("graph", || Graph::new(&near, self.bits, params.variant));
+            let scores = times.time("solve", || {
+                let influence = Influence::new(graph, params.alpha, self.labelled)?;
+                method = format!("{:?}", influence.method());
+                Ok::<_, undertone::party::Abort>(solo::scores(&influence, &labelling, params.variant))
+            });
+            let scores = scores.map_err(|error| failed(&error))?;
+            let labels = undertone::xclp::Labels::decide(&labelling, &scores);
+            let hidden = labelling.unlabelled();
+            right = hidden.filter(|row| labels.classes()[*row] == Some(truth[*row])).count();
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        self.show(show, times, right, method)
+    }
+
+    fn show(&self, show: Show, mut times: Times, right: usize, method: String) -> Result<(), Failure> {
+        let count = (self.rows * (self.rows - 1) / 2) as f64;
+        let stages: Vec<Stage> = ["hashing", "distances", "distances and top-k", "graph", "solve"]
+            .into_iter()
+            .map(|stage| Stage {
+                stage,
+                ms: times.median(stage),
+            })
+            .collect();
+        let total_ms = stages.iter().filter(|s| s.stage != "distances").map(|s| s.ms).sum();
+        let ns = times.median("distances") * 1e6 / count;
+        let floor = times.median("floor") * 1e6 / count;
+        let report = PipelineReport {
+            rows: self.rows,
+            features: self.features,
+            bits: self.bits,
+            neighbours: self.neighbours,
+            labelled: self.labelled,
+            separation: self.separation,
+            threads: rayon::current_num_threads(),
+            simd: format!("{:?}", Cpu::detect().level()),
+            method,
+            accuracy: 100.0 * right as f64 / (self.rows - self.labelled).max(1) as f64,
+            total_ms,
+            ns_per_distance: ns,
+            floor_ns_per_distance: floor,
+            distance_over_floor: ns / floor,
+            stages,
+        };
+        if show.json {
+            let json = serde_json::to_string_pretty(&report)
+                .map_err(|error| Failure::data(format!("report: {error}")))?;
+            return output::print(&format!("{json}\n"));
+        }
+        let mut text = format!(
+            "{} rows, {} features, {} bits, {} neighbours, {} labelled; {} thread(s), {}; medians of {}\n",
+            self.rows,
+            self.features,
+            self.bits,
+            self.neighbours,
+            self.labelled,
+            report.threads,
+            report.simd,
+            self.repeat
+        );
+        for Stage { stage, ms } in &report.stages {
+            text += &format!("  {stage:<20} {ms:9.2} ms\n");
+        }
+        text += &format!("  {:<20} {:9.2} ms\n", "total", report.total_ms);
+        text += &format!(
+            "a distance {:.2} ns, {:.2} of the floor (XOR and popcount alone, {:.2} ns); solved by {}; accuracy {:.1} %\n",
+            report.ns_per_distance,
+            report.distance_over_floor,
+            report.floor_ns_per_distance,
+            report.method,
+            report.accuracy
+        );
+        output::print(&text)
+    }
+
+    /// Ten Gaussian clouds.
+    fn clusters(&self) -> Result<(Features, Vec<u16>), undertone::xclp::InputError> {
+        let mut prg = Prg::new(&[2; 32]);
+        let mut values = vec![0.0; (self.rows + CLASSES) * self.features];
+        normal::fill(&mut prg, 0, &mut values);
+        let centres = values.split_off(self.rows * self.features);
+        let truth: Vec<u16> = (0..self.rows).map(|row| (row % CLASSES) as u16).collect();
+        for (row, class) in values.chunks_exact_mut(self.features).zip(&truth) {
+            let centre = &centres[usize::from(*class) * self.features..][..self.features];
+            for (value, centre) in row.iter_mut().zip(centre) {
+                *value += self.separation * centre;
+            }
+        }
+        Ok((Features::new(self.features, values)?, truth))
+    }
+}
+
+/// The XORs and popcounts of all pairs of rows, added up: no distance is stored.
+fn floor(cpu: Cpu, codes: &BitMatrix) -> u64 {
+    let rows = codes.rows();
+    (0..rows).map(|row| hamming::total(cpu, codes, row, row + 1..rows)).sum()
+}

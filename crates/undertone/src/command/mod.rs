@@ -1,0 +1,142 @@
+//! The command line: arguments in, exit code out.
+
+mod bench;
+mod experiment;
+mod label;
+mod output;
+mod report;
+
+use std::fmt::Display;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use undertone::data::DataError;
+use undertone::simulate::SimulationError;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "undertone",
+    version,
+    about = "Label propagation over data that may not leave its owners",
+    after_help = "Exit codes: 0 done, 2 wrong arguments, 65 unusable data, 66 a file that cannot be \
+                  read, 70 a protocol that was aborted, 73 a file that cannot be written."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    /// Threads to compute with [default: all cores]
+    #[arg(long, global = true, value_name = "N")]
+    threads: Option<usize>,
+    /// Print results only
+    #[arg(long, short, global = true)]
+    quiet: bool,
+    /// Print one JSON object on standard output
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Label rows: an experiment on one labelled FILE, or one file a client
+    Label(Box<label::Label>),
+    /// Measure
+    Bench {
+        #[command(subcommand)]
+        what: bench::Bench,
+    },
+    /// Print shell completions
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// How results are shown.
+#[derive(Debug, Clone, Copy)]
+struct Show {
+    quiet: bool,
+    json: bool,
+}
+
+/// Why the command fails: a message and an exit code.
+#[derive(Debug)]
+struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    fn usage(message: impl Into<String>) -> Self {
+        Self {
+            code: 2,
+            message: message.into(),
+        }
+    }
+
+    fn data(message: impl Into<String>) -> Self {
+        Self {
+            code: 65,
+            message: message.into(),
+        }
+    }
+
+    fn file(path: &Path, error: &DataError) -> Self {
+        Self {
+            code: if matches!(error, DataError::Unreadable(_)) { 66 } else { 65 },
+            message: format!("{}: {error}", path.display()),
+        }
+    }
+
+    fn unwritable(path: &Path, error: &dyn Display) -> Self {
+        Self {
+            code: 73,
+            message: format!("cannot write {}: {error}", path.display()),
+        }
+    }
+}
+
+impl From<SimulationError> for Failure {
+    fn from(error: SimulationError) -> Self {
+        Self {
+            code: 70,
+            message: error.to_string(),
+        }
+    }
+}
+
+pub(crate) fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("undertone: {}", failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), Failure> {
+    if let Some(threads) = arguments.threads {
+        if threads == 0 {
+            return Err(Failure::usage("--threads must be 1 or more"));
+        }
+        rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build_global()
+            .map_err(|error| Failure::usage(format!("--threads {threads}: {error}")))?;
+    }
+    let show = Show {
+        quiet: arguments.quiet,
+        json: arguments.json,
+    };
+    match arguments.command {
+        Command::Label(label) => label.run(show),
+        Command::Bench { what } => what.run(show),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "undertone", &mut script);
+            output::print(&String::from_utf8_lossy(&script))
+        }
+    }
+}

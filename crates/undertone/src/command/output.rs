@@ -1,0 +1,101 @@
+//! Where results go: standard output, files that appear whole or not at all, a progress bar.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use npyz::{AutoSerialize, WriterBuilder};
+use tempfile::NamedTempFile;
+
+use super::{Failure, Show};
+
+/// Prints to standard output; a reader that has gone away is no error.
+pub(super) fn print(text: &str) -> Result<(), Failure> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::unwritable(Path::new("standard output"), &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A file to be: opened before the work starts, put in its place when it is whole.
+#[derive(Debug)]
+pub(super) struct Output {
+    path: PathBuf,
+    file: NamedTempFile,
+}
+
+impl Output {
+    /// Makes sure `path` can be written, in a folder that exists.
+    pub(super) fn create(path: &Path) -> Result<Self, Failure> {
+        let unwritable = |error: &dyn std::fmt::Display| Failure::unwritable(path, error);
+        if path.is_dir() {
+            return Err(unwritable(&"it is a folder"));
+        }
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".undertone-");
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
+        let file = builder
+            .tempfile_in(folder)
+            .map_err(|error| unwritable(&error))?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+        })
+    }
+
+    /// As [`create`](Self::create), for `name` in `folder`, which is made if need be.
+    pub(super) fn create_in(folder: &Path, name: &str) -> Result<Self, Failure> {
+        std::fs::create_dir_all(folder).map_err(|error| Failure::unwritable(folder, &error))?;
+        Self::create(&folder.join(name))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the whole file with `fill`, then puts it in its place.
+    pub(super) fn write(
+        mut self,
+        fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        let mut writer = io::BufWriter::new(self.file.as_file_mut());
+        let written = fill(&mut writer).and_then(|()| writer.flush());
+        drop(writer);
+        written
+            .and_then(|()| self.file.persist(&self.path).map_err(|error| error.error))
+            .map(drop)
+            .map_err(|error| Failure::unwritable(&self.path, &error))
+    }
+
+    /// Writes a matrix as an `.npy` array.
+    pub(super) fn npy<T: AutoSerialize>(self, shape: &[u64], values: &[T]) -> Result<(), Failure> {
+        self.write(|writer| {
+            let mut npy = npyz::WriteOptions::new()
+                .default_dtype()
+                .shape(shape)
+                .writer(writer)
+                .begin_nd()?;
+            npy.extend(values)?;
+            npy.finish()
+        })
+    }
+}
+
+/// A progress bar on standard error, if that is a terminal.
+pub(super) fn progress(steps: u64, show: Show) -> ProgressBar {
+    if show.quiet || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(steps);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}

@@ -1,0 +1,162 @@
+//! What a run cost and how well it did, for people and for programs.
+
+use std::time::Duration;
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+use undertone::party::{Cost, Ledger, PartyId};
+use undertone::xclp::{Params, phases};
+
+/// One party's costs in one phase.
+#[derive(Debug, Serialize)]
+pub(super) struct PhaseCost {
+    phase: &'static str,
+    party: String,
+    bytes_sent: u64,
+    bytes_received: u64,
+    messages: u64,
+    rounds: usize,
+    compute_ms: f64,
+}
+
+/// The JSON object of `label`.
+#[derive(Debug, Serialize)]
+pub(super) struct LabelReport {
+    /// Per cent of hidden rows; null where the truth is not known.
+    pub(super) accuracy_mean: Option<f64>,
+    pub(super) accuracy_sd: Option<f64>,
+    pub(super) local_accuracy_mean: Option<f64>,
+    pub(super) local_accuracy_sd: Option<f64>,
+    pub(super) rows: usize,
+    pub(super) labelled_rows: usize,
+    pub(super) clients: usize,
+    pub(super) classes: usize,
+    pub(super) backend: String,
+    pub(super) variant: String,
+    pub(super) bits: usize,
+    pub(super) neighbours: usize,
+    pub(super) alpha: f64,
+    pub(super) seed: u64,
+    pub(super) rounds: u32,
+    pub(super) rows_without_label: usize,
+    /// Costs of the run with the first seed.
+    pub(super) phases: Vec<PhaseCost>,
+}
+
+/// Mean and sample deviation.
+pub(super) fn mean_sd(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let sd = if values.len() > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 };
+    (mean, sd)
+}
+
+pub(super) fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+pub(super) fn phase_costs(ledgers: &[(PartyId, Ledger)]) -> Vec<PhaseCost> {
+    let mut out = Vec::new();
+    for phase in phases::ALL {
+        for (party, ledger) in ledgers {
+            if let Some(cost) = ledger.phase(phase) {
+                out.push(PhaseCost {
+                    phase: phase.name,
+                    party: party.to_string(),
+                    bytes_sent: cost.bytes_sent,
+                    bytes_received: cost.bytes_received,
+                    messages: cost.messages,
+                    rounds: cost.rounds(),
+                    compute_ms: milliseconds(cost.compute),
+                });
+            }
+        }
+    }
+    out
+}
+
+/// The cost table: a line a phase, bytes of all clients together, compute of the average client.
+pub(super) fn cost_table(ledgers: &[(PartyId, Ledger)]) -> String {
+    let mut server = Ledger::default();
+    let mut clients = Ledger::default();
+    let mut both = Ledger::default();
+    for (party, ledger) in ledgers {
+        let side = if *party == PartyId::SERVER { &mut server } else { &mut clients };
+        side.add(ledger);
+        both.add(ledger);
+    }
+    let count = ledgers.len().saturating_sub(1).max(1) as u32;
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header([
+        "phase",
+        "bytes up",
+        "bytes down",
+        "messages",
+        "rounds",
+        "a client computes",
+        "server computes",
+    ]);
+    let none = Cost::default();
+    let mut line = |name: &str, server: &Cost, clients: &Cost, both: &Cost| {
+        table.add_row([
+            name.to_owned(),
+            bytes(clients.bytes_sent),
+            bytes(server.bytes_sent),
+            both.messages.to_string(),
+            both.rounds().to_string(),
+            time(clients.compute / count),
+            time(server.compute),
+        ]);
+    };
+    let mut total = (Cost::default(), Cost::default(), Cost::default());
+    for phase in phases::ALL {
+        if let Some(cost) = both.phase(phase) {
+            let server = server.phase(phase).unwrap_or(&none);
+            let clients = clients.phase(phase).unwrap_or(&none);
+            line(phase.name, server, clients, cost);
+            total.0.add(server);
+            total.1.add(clients);
+            total.2.add(cost);
+        }
+    }
+    line("total", &total.0, &total.1, &total.2);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+        .lines()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect()
+}
+
+fn bytes(count: u64) -> String {
+    match count {
+        0..10_000 => format!("{count} B"),
+        10_000..10_000_000 => format!("{:.1} kB", count as f64 / 1e3),
+        _ => format!("{:.1} MB", count as f64 / 1e6),
+    }
+}
+
+fn time(time: Duration) -> String {
+    let ms = milliseconds(time);
+    if ms < 10_000.0 {
+        format!("{ms:.2} ms")
+    } else {
+        format!("{:.1} s", ms / 1e3)
+    }
+}
+
+/// What a run does, in a line.
+pub(super) fn describe(params: &Params) -> String {
+    format!(
+        "backend {}: the server learns {}\nL = {} bits, k = {} neighbours, alpha = {}, variant {}\n",
+        params.backend,
+        params.backend.server_learns(),
+        params.bits,
+        params.neighbours,
+        params.alpha,
+        params.variant
+    )
+}

@@ -1,0 +1,112 @@
+//! Data sets from files.
+//!
+//! An `.npz` archive holds `features` (float32 or float64 `[n, d]`) or `codes` (uint8
+//! `[n, ⌈L/8⌉]`, `numpy.packbits` order) with `bits` (an integer, `L`); `labels` (integers `[n]`, −1
+//! for unlabelled rows); optionally `classes` (an integer). Any other file is read as CSV: the
+//! column `label`, or else the last, holds labels (−1 or empty for none), the others features.
+
+mod npz;
+mod text;
+
+use std::path::Path;
+
+use undertone_xclp::{Features, InputError, Labelling, Rows};
+
+/// What kind of rows a file is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Features.
+    Features,
+    /// Codes.
+    Codes,
+}
+
+/// What a file holds.
+#[derive(Debug, Clone)]
+pub struct Dataset {
+    /// The rows.
+    pub rows: Rows,
+    /// The label of each row, if it has one.
+    pub labels: Vec<Option<u16>>,
+    /// The number of classes, if the file tells.
+    pub classes: Option<usize>,
+}
+
+/// Why a file is refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// The file cannot be read at all.
+    #[error("{0}")]
+    Unreadable(#[from] std::io::Error),
+    /// The archive or an array in it is broken or cut short.
+    #[error("{0}; is the file complete?")]
+    Broken(String),
+    /// What the file holds is not what is needed.
+    #[error("{0}")]
+    Wrong(String),
+    /// The rows or labels are refused.
+    #[error(transparent)]
+    Input(#[from] InputError),
+}
+
+/// Reads `path`.
+///
+/// # Errors
+/// A [`DataError`] that says what is wrong, where, and what to do.
+pub fn load(path: &Path, kind: Kind) -> Result<Dataset, DataError> {
+    let is_npz = path.extension().is_some_and(|extension| extension == "npz");
+    let data = match (is_npz, kind) {
+        (true, _) => npz::load(path, kind)?,
+        (false, Kind::Features) => text::load(path)?,
+        (false, Kind::Codes) => {
+            return Err(DataError::Wrong(
+                "codes are read from .npz files only".into(),
+            ));
+        }
+    };
+    if data.labels.len() != data.rows.len() {
+        return Err(DataError::Wrong(format!(
+            "{} labels for {} rows; there must be one for each row",
+            data.labels.len(),
+            data.rows.len()
+        )));
+    }
+    if data.rows.is_empty() {
+        return Err(DataError::Wrong("there are no rows".into()));
+    }
+    Ok(data)
+}
+
+impl Dataset {
+    /// The largest label plus one.
+    pub fn classes_seen(&self) -> usize {
+        let labels = self.labels.iter().flatten();
+        labels.max().map_or(0, |largest| usize::from(*largest) + 1)
+    }
+
+    /// The labels as those of `classes` classes.
+    ///
+    /// # Errors
+    /// An [`InputError`] when a label is none of them.
+    pub fn labelling(&self, classes: usize) -> Result<Labelling, InputError> {
+        Labelling::new(classes, self.labels.clone())
+    }
+}
+
+fn label(row: usize, value: i64) -> Result<Option<u16>, DataError> {
+    match u16::try_from(value) {
+        Ok(class) => Ok(Some(class)),
+        Err(_) if value == -1 => Ok(None),
+        Err(_) => Err(DataError::Wrong(format!(
+            "labels: row {row} is {value}; labels are 0 to 65535, or -1 for none"
+        ))),
+    }
+}
+
+fn features(dim: usize, values: Vec<f64>) -> Result<Features, DataError> {
+    if dim == 0 {
+        return Err(DataError::Wrong("features: rows have no columns".into()));
+    }
+    Ok(Features::new(dim, values)?)
+}

@@ -1,0 +1,361 @@
+//! `.npz` archives. Sizes in headers are held against the bytes that are there before anything is
+//! allocated for them.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek};
+use std::path::Path;
+
+use npyz::{DType, Deserialize, NpyFile, NpyHeader, Order};
+use undertone_kernel::BitMatrix;
+use undertone_mpc::hamming::MAX_BITS;
+use undertone_xclp::{Codes, Rows};
+use zip::ZipArchive;
+
+use super::{DataError, Dataset, Kind};
+
+/// Largest array in bytes.
+const MAX_ARRAY: u64 = 8 << 30;
+
+/// Longest array header in bytes.
+const MAX_HEADER: usize = 1 << 16;
+
+/// An array as it stands in the archive.
+struct Array {
+    name: &'static str,
+    header: NpyHeader,
+    bytes: Vec<u8>,
+}
+
+pub(super) fn load(path: &Path, kind: Kind) -> Result<Dataset, DataError> {
+    read(BufReader::new(File::open(path)?), kind)
+}
+
+fn read(reader: impl Read + Seek, kind: Kind) -> Result<Dataset, DataError> {
+    let mut archive = ZipArchive::new(reader).map_err(|error| broken("archive", &error))?;
+    let rows = match kind {
+        Kind::Features => {
+            let array = need(&mut archive, "features")?;
+            let dim = array.rank(2, "[rows, columns]")?[1];
+            Rows::Features(super::features(dim, array.floats()?)?)
+        }
+        Kind::Codes => {
+            let bits = need(&mut archive, "bits")?.scalar()?;
+            if !(1..=MAX_BITS as i64).contains(&bits) {
+                return Err(DataError::Wrong(format!(
+                    "bits is {bits}; it must be from 1 to {MAX_BITS}"
+                )));
+            }
+            Rows::Codes(need(&mut archive, "codes")?.codes(bits as usize)?)
+        }
+    };
+    let labels = need(&mut archive, "labels")?;
+    labels.rank(1, "[rows]")?;
+    let labels: Result<Vec<_>, _> = labels
+        .integers()?
+        .into_iter()
+        .enumerate()
+        .map(|(row, value)| super::label(row, value))
+        .collect();
+    let classes = match find(&mut archive, "classes")? {
+        None => None,
+        Some(array) => {
+            let value = array.scalar()?;
+            let classes = usize::try_from(value).map_err(|_| {
+                DataError::Wrong(format!("classes is {value}; it must be 2 or more"))
+            })?;
+            Some(classes)
+        }
+    };
+    Ok(Dataset {
+        rows,
+        labels: labels?,
+        classes,
+    })
+}
+
+fn broken(what: &str, error: &dyn std::fmt::Display) -> DataError {
+    DataError::Broken(format!("{what}: {error}"))
+}
+
+fn need(
+    archive: &mut ZipArchive<impl Read + Seek>,
+    name: &'static str,
+) -> Result<Array, DataError> {
+    find(archive, name)?.ok_or_else(|| {
+        let held: Vec<String> = archive
+            .file_names()
+            .filter_map(|name| Some(name.ok()?.trim_end_matches(".npy").to_owned()))
+            .collect();
+        DataError::Wrong(format!(
+            "array '{name}' is missing; the archive holds: {}",
+            if held.is_empty() { "nothing".into() } else { held.join(", ") }
+        ))
+    })
+}
+
+fn find(
+    archive: &mut ZipArchive<impl Read + Seek>,
+    name: &'static str,
+) -> Result<Option<Array>, DataError> {
+    let entry = match archive.by_name(&format!("{name}.npy")) {
+        Ok(entry) => entry,
+        Err(zip::result::ZipError::FileNotFound) => return Ok(None),
+        Err(error) => return Err(broken(name, &error)),
+    };
+    let mut file = entry.take(MAX_ARRAY);
+    let broken = |error: std::io::Error| broken(&format!("array '{name}'"), &error);
+    let start = checked_header(&mut file).map_err(broken)?;
+    let header = NpyHeader::from_reader(&start[..]).map_err(broken)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(broken)?;
+    let array = Array {
+        name,
+        header,
+        bytes,
+    };
+    let item = match array.header.dtype() {
+        DType::Plain(plain) => plain.num_bytes().unwrap_or(0) as u64,
+        _ => return Err(array.wrong("a plain numeric type")),
+    };
+    if array.header.len().checked_mul(item) != Some(array.bytes.len() as u64) {
+        return Err(DataError::Broken(format!(
+            "array '{name}': its header announces shape {:?} of {}, {} bytes follow",
+            array.header.shape(),
+            array.dtype(),
+            array.bytes.len()
+        )));
+    }
+    Ok(Some(array))
+}
+
+/// Reads an array's header, as far as it can be trusted to a parser: not too long, and a shape
+/// whose number of entries fits 64 bits.
+fn checked_header(file: &mut impl Read) -> std::io::Result<Vec<u8>> {
+    let refuse = |what: &str| Err(std::io::Error::new(std::io::ErrorKind::InvalidData, what));
+    let mut start = vec![0; 10];
+    file.read_exact(&mut start)?;
+    if start[..6] != *b"\x93NUMPY" {
+        return refuse("not an .npy array");
+    }
+    let mut len = usize::from(u16::from_le_bytes([start[8], start[9]]));
+    if start[6] >= 2 {
+        let mut high = [0; 2];
+        file.read_exact(&mut high)?;
+        start.extend(high);
+        len |= usize::from(u16::from_le_bytes(high)) << 16;
+    }
+    if len > MAX_HEADER {
+        return refuse("its header is too long");
+    }
+    let at = start.len();
+    start.resize(at + len, 0);
+    file.read_exact(&mut start[at..])?;
+    let text = String::from_utf8_lossy(&start[at..]);
+    let shape = text.split("shape").nth(1).and_then(|rest| rest.split(')').next());
+    let digits = shape.map(|shape| shape.chars().filter(char::is_ascii_digit).count());
+    if digits.is_some_and(|digits| digits > 18) {
+        return refuse("its shape is too large");
+    }
+    Ok(start)
+}
+
+impl Array {
+    fn dtype(&self) -> String {
+        self.header.dtype().descr().trim_matches('\'').to_owned()
+    }
+
+    fn wrong(&self, due: &str) -> DataError {
+        DataError::Wrong(format!(
+            "array '{}' has dtype {} and shape {:?}; {due} is needed",
+            self.name,
+            self.dtype(),
+            self.header.shape()
+        ))
+    }
+
+    fn rank(&self, rank: usize, layout: &str) -> Result<Vec<usize>, DataError> {
+        let shape = self.header.shape();
+        if shape.len() != rank {
+            return Err(self.wrong(&format!("a {rank}-dimensional array {layout}")));
+        }
+        Ok(shape.iter().map(|len| *len as usize).collect())
+    }
+
+    /// The entries, as stored, if they are of type `T`.
+    fn entries<T: Deserialize>(&self) -> Option<Vec<T>> {
+        let file = NpyFile::with_header(self.header.clone(), &self.bytes[..]);
+        file.data::<T>().ok()?.collect::<Result<_, _>>().ok()
+    }
+
+    /// Matrix entries row after row, whichever way they are stored.
+    fn by_rows<T: Copy>(&self, entries: Vec<T>) -> Vec<T> {
+        match (self.header.order(), self.header.shape()) {
+            (Order::Fortran, &[rows, columns]) => {
+                let (rows, columns) = (rows as usize, columns as usize);
+                let row = |row| (0..columns).map(move |column| column * rows + row);
+                (0..rows).flat_map(row).map(|at| entries[at]).collect()
+            }
+            _ => entries,
+        }
+    }
+
+    fn floats(&self) -> Result<Vec<f64>, DataError> {
+        let single = || Some(self.entries::<f32>()?.into_iter().map(f64::from).collect());
+        let values = self.entries::<f64>().or_else(single);
+        let values = values.ok_or_else(|| self.wrong("float32 or float64"))?;
+        Ok(self.by_rows(values))
+    }
+
+    fn integers(&self) -> Result<Vec<i64>, DataError> {
+        fn widened<T: Deserialize + Into<i64>>(array: &Array) -> Option<Vec<i64>> {
+            Some(array.entries::<T>()?.into_iter().map(Into::into).collect())
+        }
+        let unsigned = || {
+            let values = self.entries::<u64>()?.into_iter();
+            Some(values.map(|value| i64::try_from(value).unwrap_or(i64::MAX)).collect())
+        };
+        self.entries::<i64>()
+            .or_else(|| widened::<u8>(self))
+            .or_else(|| widened::<i32>(self))
+            .or_else(|| widened::<i8>(self))
+            .or_else(|| widened::<i16>(self))
+            .or_else(|| widened::<u16>(self))
+            .or_else(|| widened::<u32>(self))
+            .or_else(unsigned)
+            .ok_or_else(|| self.wrong("an integer type"))
+    }
+
+    fn scalar(&self) -> Result<i64, DataError> {
+        match self.integers()?[..] {
+            [value] => Ok(value),
+            _ => Err(self.wrong("one integer")),
+        }
+    }
+
+    fn codes(&self, bits: usize) -> Result<Codes, DataError> {
+        let shape = self.rank(2, "[rows, bytes]")?;
+        let bytes = self.entries::<u8>().ok_or_else(|| self.wrong("uint8"))?;
+        if shape[1] != bits.div_ceil(8) {
+            return Err(self.wrong(&format!("[rows, {}] for {bits} bits", bits.div_ceil(8))));
+        }
+        let bytes = self.by_rows(bytes);
+        Ok(Codes::from_bits(BitMatrix::from_packed(shape[0], bits, &bytes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Cursor, Write};
+    use zip::write::{SimpleFileOptions, ZipWriter};
+
+    fn npy(header: &str, data: &[u8]) -> Vec<u8> {
+        let mut out = b"\x93NUMPY\x01\x00".to_vec();
+        out.extend((header.len() as u16).to_le_bytes());
+        out.extend(header.as_bytes());
+        out.extend(data);
+        out
+    }
+
+    fn array(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+        let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+        npy(&header, data)
+    }
+
+    fn archive(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        for (name, bytes) in entries {
+            zip.start_file(format!("{name}.npy"), SimpleFileOptions::default()).unwrap();
+            zip.write_all(bytes).unwrap();
+        }
+        zip.finish().unwrap().into_inner()
+    }
+
+    fn floats(values: &[f32]) -> Vec<u8> {
+        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    fn features(shape: &str, values: &[f32]) -> (&'static str, Vec<u8>) {
+        ("features", array("<f4", shape, &floats(values)))
+    }
+
+    fn labels() -> (&'static str, Vec<u8>) {
+        ("labels", array("|i1", "(2,)", &[1, 0xff]))
+    }
+
+    fn error(bytes: Vec<u8>, kind: Kind) -> String {
+        read(Cursor::new(bytes), kind).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn rows_and_labels() {
+        let c = archive(&[features("(2, 3)", &[1., 2., 3., 4., 5., 6.]), labels()]);
+        let fortran = "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }";
+        let fortran = ("features", npy(fortran, &floats(&[1., 4., 2., 5., 3., 6.])));
+        for bytes in [c, archive(&[fortran, labels()])] {
+            let data = read(Cursor::new(bytes), Kind::Features).unwrap();
+            let Rows::Features(features) = data.rows else {
+                panic!("features were asked for");
+            };
+            assert_eq!(features.dim(), 3);
+            assert_eq!(features.values(), [1., 2., 3., 4., 5., 6.]);
+            assert_eq!(data.labels, [Some(1), None]);
+        }
+    }
+
+    #[test]
+    fn codes_in_numpys_order() {
+        let codes = ("codes", array("|u1", "(2, 2)", &[0x80, 0x40, 0x01, 0x00]));
+        let bits = ("bits", array("<i8", "()", &10i64.to_le_bytes()));
+        let data = read(Cursor::new(archive(&[codes, bits, labels()])), Kind::Codes).unwrap();
+        let Rows::Codes(codes) = data.rows else {
+            panic!("codes were asked for");
+        };
+        let set = |row| (0..10).filter(|bit| codes.bits().get(row, *bit)).collect::<Vec<_>>();
+        assert_eq!(set(0), [0, 9]);
+        assert_eq!(set(1), [7]);
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong() {
+        let good = features("(2, 1)", &[1., 2.]);
+        let cases = [
+            (vec![labels()], "'features' is missing; the archive holds: labels"),
+            (vec![good.clone()], "'labels' is missing"),
+            (vec![features("(2,)", &[1., 2.]), labels()], "2-dimensional"),
+            (vec![("features", array("<i8", "(1, 1)", &[0; 8])), labels()], "float32 or float64"),
+            (vec![good.clone(), ("labels", array("<f4", "(2,)", &[0; 8]))], "an integer type"),
+            (vec![good.clone(), ("labels", array("|i1", "(2,)", &[0, 0xfe]))], "row 1 is -2"),
+            (vec![features("(2, 1)", &[1., f32::NAN]), labels()], "row 1, column 0 is NaN"),
+            (vec![features("(2, 1)", &[1., 0.]), labels()], "row 1 is all zeros"),
+            (vec![features("(3, 1)", &[1., 2.]), labels()], "8 bytes follow"),
+            (vec![features("(9000000000, 9000000000)", &[]), labels()], "too large"),
+            (vec![("features", b"\x93NUMPY\x02\0\xff\xff\xff\xff".to_vec()), labels()], "too long"),
+            (vec![("features", b"text".to_vec()), labels()], "is the file complete?"),
+        ];
+        for (entries, expected) in cases {
+            let message = error(archive(&entries), Kind::Features);
+            assert!(message.contains(expected), "'{message}' lacks '{expected}'");
+        }
+    }
+
+    #[test]
+    fn cut_archives_are_refused_everywhere() {
+        let whole = archive(&[features("(2, 3)", &[1., 2., 3., 4., 5., 6.]), labels()]);
+        for len in 0..whole.len() {
+            assert!(read(Cursor::new(&whole[..len]), Kind::Features).is_err(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn changed_archives_do_not_panic() {
+        let whole = archive(&[features("(2, 3)", &[1., 2., 3., 4., 5., 6.]), labels()]);
+        for at in 0..whole.len() {
+            for change in [1, 0x80, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] ^= change;
+                let _ = read(Cursor::new(bytes), Kind::Features);
+            }
+        }
+    }
+}

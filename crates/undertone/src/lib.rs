@@ -1,0 +1,23 @@
+//! Undertone: label propagation over data that may not leave its owners.
+//!
+//! Start with the [`guide`](xclp::guide): one table from a feature matrix to labels.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`xclp`] | the application: client and server as parties |
+//! | [`mpc`] | the protocols: group seed, distances, sums |
+//! | [`party`] | how protocols run: parties, endpoints, frames, ledger |
+//! | [`kernel`] | the fast code below |
+//! | [`simulate`] | all parties of a run in one process |
+//! | [`data`] | data sets from `.npz` and `.csv` files |
+//! | [`split`] | a data set dealt out to clients, most labels hidden |
+#![forbid(unsafe_code)]
+
+pub mod data;
+pub mod simulate;
+pub mod split;
+
+pub use undertone_kernel as kernel;
+pub use undertone_mpc as mpc;
+pub use undertone_party as party;
+pub use undertone_xclp as xclp;

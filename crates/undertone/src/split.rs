@@ -1,0 +1,167 @@
+//! A labelled data set dealt out to clients, most labels hidden: the experiment of the paper.
+
+use std::fmt;
+use std::str::FromStr;
+
+use chacha20::ChaCha20Rng;
+use rand::RngExt;
+use rand::seq::SliceRandom;
+use rand_distr::{Distribution, Gamma};
+
+/// How rows are dealt out to clients.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Split {
+    /// At random, in equal parts.
+    Iid,
+    /// Each class in its own random proportions, from a symmetric Dirichlet distribution: the
+    /// smaller the parameter, the more the clients differ.
+    Dirichlet(f64),
+}
+
+impl fmt::Display for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Iid => f.write_str("iid"),
+            Self::Dirichlet(concentration) => write!(f, "dirichlet:{concentration}"),
+        }
+    }
+}
+
+impl FromStr for Split {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "iid" {
+            return Ok(Self::Iid);
+        }
+        let parameter = text.strip_prefix("dirichlet:").and_then(|p| p.parse().ok());
+        match parameter {
+            Some(p) if p > 0.0 && p <= 1e6 => Ok(Self::Dirichlet(p)),
+            _ => Err("expected iid, or dirichlet:A with A above 0, as in dirichlet:0.3".into()),
+        }
+    }
+}
+
+/// Times a Dirichlet split is drawn before giving up on clients without rows.
+const ATTEMPTS: usize = 1000;
+
+/// Deals the rows out to `clients` clients, each at least one; `None` where that cannot be done.
+pub fn deal(
+    split: Split,
+    labels: &[u16],
+    clients: usize,
+    rng: &mut ChaCha20Rng,
+) -> Option<Vec<Vec<usize>>> {
+    if labels.len() < clients {
+        return None;
+    }
+    match split {
+        Split::Iid => {
+            let mut rows: Vec<usize> = (0..labels.len()).collect();
+            rows.shuffle(rng);
+            Some(cut(&rows, &vec![1.0; clients]))
+        }
+        Split::Dirichlet(concentration) => {
+            let gamma = Gamma::new(concentration, 1.0).ok()?;
+            (0..ATTEMPTS)
+                .map(|_| by_class(labels, clients, gamma, rng))
+                .find(|parts| parts.iter().all(|part| !part.is_empty()))
+        }
+    }
+}
+
+fn by_class(
+    labels: &[u16],
+    clients: usize,
+    gamma: Gamma<f64>,
+    rng: &mut ChaCha20Rng,
+) -> Vec<Vec<usize>> {
+    let classes = labels.iter().max().map_or(0, |largest| largest + 1);
+    let mut out = vec![Vec::new(); clients];
+    for class in 0..classes {
+        let mut rows: Vec<usize> = (0..labels.len()).filter(|row| labels[*row] == class).collect();
+        rows.shuffle(rng);
+        let mut shares: Vec<f64> = (0..clients).map(|_| gamma.sample(rng)).collect();
+        if shares.iter().sum::<f64>() <= 0.0 {
+            // A tiny parameter underflows to zero everywhere: one client gets the class.
+            shares[rng.random_range(0..clients)] = 1.0;
+        }
+        for (part, rows) in out.iter_mut().zip(cut(&rows, &shares)) {
+            part.extend(rows);
+        }
+    }
+    out.iter_mut().for_each(|part| part.shuffle(rng));
+    out
+}
+
+/// Cuts `rows` into parts proportional to `shares`.
+fn cut(rows: &[usize], shares: &[f64]) -> Vec<Vec<usize>> {
+    let total: f64 = shares.iter().sum();
+    let mut sum = 0.0;
+    let mut start = 0;
+    let part = |share: &f64| {
+        sum += share;
+        let end = ((sum / total * rows.len() as f64).round() as usize).clamp(start, rows.len());
+        let part = rows[start..end].to_vec();
+        start = end;
+        part
+    };
+    shares.iter().map(part).collect()
+}
+
+/// Chooses the rows of a client that keep their label: the given fraction of `rows`, at least one.
+pub fn reveal(rows: usize, fraction: f64, rng: &mut ChaCha20Rng) -> Vec<bool> {
+    let count = ((fraction * rows as f64).round() as usize).max(1).min(rows);
+    let mut out = vec![false; rows];
+    out[..count].fill(true);
+    out.shuffle(rng);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chacha20::rand_core::SeedableRng;
+
+    #[test]
+    fn every_row_goes_to_one_client() {
+        let labels: Vec<u16> = (0..997).map(|row| (row % 7) as u16).collect();
+        for split in [Split::Iid, Split::Dirichlet(0.3), Split::Dirichlet(100.0)] {
+            let mut rng = ChaCha20Rng::from_seed([1; 32]);
+            let parts = deal(split, &labels, 6, &mut rng).unwrap();
+            assert_eq!(parts.len(), 6);
+            let mut rows: Vec<usize> = parts.concat();
+            rows.sort_unstable();
+            assert_eq!(rows, (0..997).collect::<Vec<_>>(), "{split}");
+            assert!(parts.iter().all(|part| !part.is_empty()));
+            if split == Split::Iid {
+                assert!(parts.iter().all(|part| part.len().abs_diff(166) <= 1));
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_parameter_separates_the_classes() {
+        let labels: Vec<u16> = (0..1000).map(|row| (row % 10) as u16).collect();
+        let largest_share = |concentration| {
+            let mut rng = ChaCha20Rng::from_seed([2; 32]);
+            let parts = deal(Split::Dirichlet(concentration), &labels, 5, &mut rng).unwrap();
+            let most = |class| {
+                let of = |part: &Vec<usize>| part.iter().filter(|r| labels[**r] == class).count();
+                parts.iter().map(of).max().unwrap()
+            };
+            (0..10).map(most).sum::<usize>() as f64 / 1000.0
+        };
+        assert!(largest_share(0.1) > 0.6);
+        assert!(largest_share(1000.0) < 0.25);
+    }
+
+    #[test]
+    fn fractions_are_rounded_and_never_none() {
+        let mut rng = ChaCha20Rng::from_seed([3; 32]);
+        for (rows, fraction, count) in [(36, 0.1, 4), (22, 0.2, 4), (6, 0.01, 1), (10, 1.0, 10)] {
+            let revealed = reveal(rows, fraction, &mut rng);
+            assert_eq!(revealed.iter().filter(|r| **r).count(), count);
+        }
+    }
+}
