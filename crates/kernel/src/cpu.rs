@@ -10,7 +10,7 @@ pub const VARIABLE: &str = "UNDERTONE_SIMD";
 pub enum Level {
     /// What every target of the compiler has.
     Portable,
-    /// AVX2, POPCNT.
+    /// AVX2, FMA, POPCNT.
     Avx2,
     /// AVX-512 F, BW, DQ, VL and VPOPCNTDQ.
     Avx512,
@@ -64,7 +64,9 @@ impl Cpu {
 
 #[cfg(target_arch = "x86_64")]
 fn available() -> Level {
-    let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt");
+    let avx2 = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("popcnt");
     let avx512 = is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq")

@@ -1,14 +1,19 @@
 //! Signs of a Gaussian projection: bit l of row v is `1[Σ_t Π[l,t]·v[t] ≥ 0]`.
 //!
-//! Π is expanded from a seed in panels of 32 rows, each transposed so that 32 sums advance together
-//! through `t = 0, 1, …`:
+//! The definition, [`exact`], multiplies and adds in double precision, `t = 0, 1, …`, without fused
+//! multiply-add. Every path gives its bits, on every platform and for every number of threads.
+//!
+//! The fast paths reach them in single precision. Π is expanded in panels of 32 rows, each
+//! transposed so that 32 sums advance together:
 //!
 //! ```text
 //! panel[t] = Π[l,t] Π[l+1,t] … Π[l+31,t]      sum[l..l+32] += panel[t] · v[t]
 //! ```
 //!
-//! Every path multiplies, rounds, adds, rounds, in that order (no fused multiply-add), so the bits
-//! are the same on every platform and for every number of threads. Π is never held whole.
+//! A sum of `d` fused products is off by at most `(d + 4)·2⁻²⁴·‖Π_l‖·‖v‖` from the real number
+//! (Higham 2002, 3.1, and Cauchy–Schwarz; the 4 covers the rounding of Π and v to single precision
+//! and the error of the definition). Where it is farther from zero its sign is the definition's;
+//! the few others, about one in ten thousand, are computed again by the definition.
 
 use rayon::prelude::*;
 
@@ -17,24 +22,74 @@ use crate::cpu::{Cpu, Level};
 use crate::normal;
 use crate::prg::Prg;
 
+/// Rows of Π in a panel.
 const LANES: usize = 32;
-type Panel = Vec<[f64; LANES]>;
 
-/// Expands rows `first..first+32` of Π (`bits` rows of `dim`), transposed; rows past the last are zero.
-fn panel(seed: &[u8; 32], bits: usize, dim: usize, first: usize) -> Panel {
-    let rows = bits.saturating_sub(first).min(LANES);
-    let mut flat = vec![0.0; rows * dim];
-    normal::fill(&mut Prg::new(seed), (first * dim) as u64, &mut flat);
-    let mut out = vec![[0.0; LANES]; dim];
-    for (lane, row) in flat.chunks_exact(dim).enumerate() {
-        for (to, from) in out.iter_mut().zip(row) {
-            to[lane] = *from;
-        }
-    }
-    out
+/// Some rows of Π.
+struct Panel {
+    /// Row after row.
+    rows: Vec<f64>,
+    /// Transposed and rounded; lanes past the last row are zero.
+    lanes: Vec<[f32; LANES]>,
+    /// Per row, what its sums may be off by for a row of norm 1.
+    slack: [f32; LANES],
 }
 
-/// The codes of `features` (rows of `dim` values) under the Π of `seed` with `bits` rows.
+impl Panel {
+    /// Expands rows `first..first+32` of Π (`bits` rows of `dim`).
+    fn new(seed: &[u8; 32], bits: usize, dim: usize, first: usize) -> Self {
+        let count = bits.saturating_sub(first).min(LANES);
+        let mut rows = vec![0.0; count * dim];
+        normal::fill(&mut Prg::new(seed), (first * dim) as u64, &mut rows);
+        let mut lanes = vec![[0.0; LANES]; dim];
+        let mut slack = [0.0; LANES];
+        for (lane, row) in rows.chunks_exact(dim).enumerate() {
+            for (to, from) in lanes.iter_mut().zip(row) {
+                to[lane] = *from as f32;
+            }
+            slack[lane] = (norm(row) * relative_error(dim)) as f32;
+        }
+        Self { rows, lanes, slack }
+    }
+}
+
+fn norm(row: &[f64]) -> f64 {
+    row.iter().map(|value| value * value).sum::<f64>().sqrt()
+}
+
+/// Bound on the error of a single-precision sum of `dim` products, relative to the norms; one per
+/// cent more than derived, for the rounding of the bound itself.
+fn relative_error(dim: usize) -> f64 {
+    1.01 * (dim + 4) as f64 / f64::from(1 << 24)
+}
+
+/// Rows of features in single precision, each scaled by a power of two so that its largest value
+/// is between 1 and 2; signs do not change.
+struct Rounded {
+    values: Vec<f32>,
+    /// Norm of each scaled row.
+    norms: Vec<f32>,
+}
+
+impl Rounded {
+    fn new(features: &[f64], dim: usize) -> Self {
+        let mut values = Vec::with_capacity(features.len());
+        let mut norms = Vec::with_capacity(features.len() / dim);
+        let mut scaled = vec![0.0; dim];
+        for row in features.chunks_exact(dim) {
+            let largest = row.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
+            let scale = libm::scalbn(1.0, -libm::ilogb(largest.max(f64::MIN_POSITIVE)).min(1022));
+            for (to, from) in scaled.iter_mut().zip(row) {
+                *to = from * scale;
+            }
+            values.extend(scaled.iter().map(|value| *value as f32));
+            norms.push(norm(&scaled) as f32);
+        }
+        Self { values, norms }
+    }
+}
+
+/// The codes of `features` (rows of `dim` finite values) under the Π of `seed` with `bits` rows.
 ///
 /// # Panics
 /// When `dim` is 0 or does not divide the number of values.
@@ -42,14 +97,22 @@ pub fn signs(cpu: Cpu, seed: &[u8; 32], bits: usize, features: &[f64], dim: usiz
     assert!(dim > 0 && features.len().is_multiple_of(dim), "rows of {dim} values");
     let rows = features.len() / dim;
     let stride = bits.div_ceil(64);
+    let rounded = match cpu.level() {
+        Level::Portable => None,
+        _ => Some(Rounded::new(features, dim)),
+    };
     let columns: Vec<Vec<u64>> = (0..stride)
         .into_par_iter()
         .map(|word| {
-            let low = panel(seed, bits, dim, 64 * word);
             let mut out = vec![0; rows];
-            apply(cpu, &low, features, &mut out, 0);
-            let high = panel(seed, bits, dim, 64 * word + LANES);
-            apply(cpu, &high, features, &mut out, LANES as u32);
+            for half in 0..64 / LANES {
+                let shift = (half * LANES) as u32;
+                let panel = Panel::new(seed, bits, dim, 64 * word + half * LANES);
+                match &rounded {
+                    None => apply_exact(&panel, features, &mut out, shift),
+                    Some(rounded) => apply(cpu, &panel, features, rounded, &mut out, shift),
+                }
+            }
             out
         })
         .collect();
@@ -62,52 +125,105 @@ pub fn signs(cpu: Cpu, seed: &[u8; 32], bits: usize, features: &[f64], dim: usiz
     BitMatrix::from_words(rows, bits, words)
 }
 
-/// ORs the 32 signs of every row, shifted left by `shift`, into `out`.
-fn apply(cpu: Cpu, panel: &Panel, features: &[f64], out: &mut [u64], shift: u32) {
-    match cpu.level() {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a `Cpu` of this level exists only where these instructions do.
-        Level::Avx512 => unsafe { x86::apply_avx512(panel, features, out, shift) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
-        Level::Avx2 => unsafe { x86::apply_avx2(panel, features, out, shift) },
-        _ => portable(panel, features, out, shift),
+/// The definition of a bit.
+fn exact(pi: &[f64], v: &[f64]) -> bool {
+    let mut sum = 0.0;
+    for (p, v) in pi.iter().zip(v) {
+        sum += p * v;
+    }
+    sum >= 0.0
+}
+
+/// The definition for a panel: every lane of a row advances as in [`exact`].
+fn apply_exact(panel: &Panel, features: &[f64], out: &mut [u64], shift: u32) {
+    const GROUP: usize = 8;
+    let dim = panel.lanes.len();
+    for (group, rows) in panel.rows.chunks(GROUP * dim).enumerate() {
+        let mut transposed = vec![[0.0; GROUP]; dim];
+        for (lane, row) in rows.chunks_exact(dim).enumerate() {
+            for (to, from) in transposed.iter_mut().zip(row) {
+                to[lane] = *from;
+            }
+        }
+        for (out, row) in out.iter_mut().zip(features.chunks_exact(dim)) {
+            let mut sums = [0.0; GROUP];
+            for (value, lanes) in row.iter().zip(&transposed) {
+                for (sum, lane) in sums.iter_mut().zip(lanes) {
+                    *sum += lane * value;
+                }
+            }
+            for (lane, sum) in sums.iter().enumerate() {
+                *out |= u64::from(*sum >= 0.0) << ((group * GROUP + lane) as u32 + shift);
+            }
+        }
     }
 }
 
-fn portable(panel: &Panel, features: &[f64], out: &mut [u64], shift: u32) {
-    for (out, row) in out.iter_mut().zip(features.chunks_exact(panel.len())) {
-        let mut sums = [0.0; LANES];
-        for (value, lanes) in row.iter().zip(panel) {
-            for (sum, lane) in sums.iter_mut().zip(lanes) {
-                *sum += lane * value;
+/// Signs of 32 sums, and which of them are too near zero to be sure of.
+#[derive(Clone, Copy)]
+struct Signs {
+    positive: u32,
+    unsure: u32,
+}
+
+/// ORs the 32 signs of every row, shifted left by `shift`, into `out`.
+fn apply(
+    cpu: Cpu,
+    panel: &Panel,
+    features: &[f64],
+    rounded: &Rounded,
+    out: &mut [u64],
+    shift: u32,
+) {
+    let dim = panel.lanes.len();
+    let count = panel.rows.len() / dim;
+    let mut settle = |row: usize, signs: Signs| {
+        let mut positive = signs.positive;
+        let mut unsure = signs.unsure;
+        while unsure != 0 {
+            let lane = unsure.trailing_zeros() as usize;
+            unsure &= unsure - 1;
+            if lane < count {
+                let pi = &panel.rows[lane * dim..(lane + 1) * dim];
+                let sign = exact(pi, &features[row * dim..(row + 1) * dim]);
+                positive = positive & !(1 << lane) | u32::from(sign) << lane;
             }
         }
-        for (lane, sum) in sums.iter().enumerate() {
-            *out |= u64::from(*sum >= 0.0) << (lane as u32 + shift);
-        }
+        out[row] |= u64::from(positive) << shift;
+    };
+    match cpu.level() {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a `Cpu` of this level exists only where these instructions do.
+        Level::Avx512 => unsafe { x86::apply_avx512(panel, rounded, &mut settle) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Level::Avx2 => unsafe { x86::apply_avx2(panel, rounded, &mut settle) },
+        _ => unreachable!("the portable path is the definition"),
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::LANES;
+    use super::{LANES, Panel, Rounded, Signs};
     use std::arch::x86_64::*;
 
     /// Applies `$kernel` to blocks of `$block` rows, and row by row to the rest.
     macro_rules! by_blocks {
-        ($panel:ident, $features:ident, $out:ident, $shift:ident, $kernel:ident, $block:literal) => {{
-            let dim = $panel.len();
-            let whole = $out.len() / $block * $block;
+        ($panel:ident, $rounded:ident, $settle:ident, $kernel:ident, $block:literal) => {{
+            let dim = $panel.lanes.len();
+            let count = $rounded.norms.len();
+            let whole = count / $block * $block;
             for at in (0..whole).step_by($block) {
-                let signs = $kernel::<$block>($panel, &$features[at * dim..(at + $block) * dim]);
-                for (out, signs) in $out[at..at + $block].iter_mut().zip(signs) {
-                    *out |= u64::from(signs) << $shift;
+                let values = &$rounded.values[at * dim..(at + $block) * dim];
+                let norms = &$rounded.norms[at..at + $block];
+                for (r, signs) in $kernel::<$block>($panel, values, norms).into_iter().enumerate() {
+                    $settle(at + r, signs);
                 }
             }
-            for at in whole..$out.len() {
-                let [signs] = $kernel::<1>($panel, &$features[at * dim..(at + 1) * dim]);
-                $out[at] |= u64::from(signs) << $shift;
+            for at in whole..count {
+                let values = &$rounded.values[at * dim..(at + 1) * dim];
+                let [signs] = $kernel::<1>($panel, values, &$rounded.norms[at..at + 1]);
+                $settle(at, signs);
             }
         }};
     }
@@ -116,81 +232,109 @@ mod x86 {
     /// Needs AVX-512 F and DQ.
     #[target_feature(enable = "avx512f,avx512dq")]
     pub(super) unsafe fn apply_avx512(
-        panel: &[[f64; LANES]],
-        features: &[f64],
-        out: &mut [u64],
-        shift: u32,
+        panel: &Panel,
+        rounded: &Rounded,
+        settle: &mut impl FnMut(usize, Signs),
     ) {
-        by_blocks!(panel, features, out, shift, block_avx512, 6);
+        by_blocks!(panel, rounded, settle, block_avx512, 12);
     }
 
-    /// Six rows by four registers: 24 sums, 4 lanes of the panel and 1 feature fill 29 of 32 registers.
+    /// Twelve rows by two registers: 24 sums, 2 of the panel and 1 feature fill 27 of 32 registers.
     #[target_feature(enable = "avx512f,avx512dq")]
-    fn block_avx512<const R: usize>(panel: &[[f64; LANES]], rows: &[f64]) -> [u32; R] {
-        let dim = panel.len();
-        assert_eq!(rows.len(), R * dim);
-        let mut sums = [[_mm512_setzero_pd(); 4]; R];
-        for (t, lanes) in panel.iter().enumerate() {
-            // SAFETY: `lanes` holds 4 · 8 values.
-            let p: [__m512d; 4] =
-                std::array::from_fn(|c| unsafe { _mm512_loadu_pd(lanes.as_ptr().add(8 * c)) });
+    fn block_avx512<const R: usize>(panel: &Panel, rows: &[f32], norms: &[f32]) -> [Signs; R] {
+        let dim = panel.lanes.len();
+        assert!(rows.len() == R * dim && norms.len() == R);
+        let mut sums = [[_mm512_setzero_ps(); 2]; R];
+        for (t, lanes) in panel.lanes.iter().enumerate() {
+            // SAFETY: `lanes` holds 2 · 16 values.
+            let p: [__m512; 2] =
+                std::array::from_fn(|c| unsafe { _mm512_loadu_ps(lanes.as_ptr().add(16 * c)) });
             for (r, sums) in sums.iter_mut().enumerate() {
                 // SAFETY: r < R and t < dim.
-                let v = _mm512_set1_pd(unsafe { *rows.get_unchecked(r * dim + t) });
+                let v = _mm512_set1_ps(unsafe { *rows.get_unchecked(r * dim + t) });
                 for (sum, p) in sums.iter_mut().zip(p) {
-                    *sum = _mm512_add_pd(*sum, _mm512_mul_pd(p, v));
+                    *sum = _mm512_fmadd_ps(p, v, *sum);
                 }
             }
         }
-        sums.map(|sums| {
-            let mut signs = 0;
-            for (c, sum) in sums.into_iter().enumerate() {
-                let mask = _mm512_cmp_pd_mask::<_CMP_GE_OQ>(sum, _mm512_setzero_pd());
-                signs |= u32::from(mask) << (8 * c);
+        // Indexed by constants only until here, so that the sums stay in registers.
+        let mut kept = [[_mm512_setzero_ps(); 2]; R];
+        for r in 0..R {
+            kept[r][0] = sums[r][0];
+            kept[r][1] = sums[r][1];
+        }
+        std::array::from_fn(|r| {
+            let mut signs = Signs {
+                positive: 0,
+                unsure: 0,
+            };
+            for (c, sum) in kept[r].into_iter().enumerate() {
+                // SAFETY: `slack` holds 2 · 16 values.
+                let slack = unsafe { _mm512_loadu_ps(panel.slack.as_ptr().add(16 * c)) };
+                let slack = _mm512_mul_ps(slack, _mm512_set1_ps(norms[r]));
+                let positive = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(sum, _mm512_setzero_ps());
+                // Not greater: also where a sum or a bound is not a number.
+                let unsure = _mm512_cmp_ps_mask::<_CMP_NGT_UQ>(_mm512_abs_ps(sum), slack);
+                signs.positive |= u32::from(positive) << (16 * c);
+                signs.unsure |= u32::from(unsure) << (16 * c);
             }
             signs
         })
     }
 
     /// # Safety
-    /// Needs AVX2.
-    #[target_feature(enable = "avx2")]
+    /// Needs AVX2 and FMA.
+    #[target_feature(enable = "avx2,fma")]
     pub(super) unsafe fn apply_avx2(
-        panel: &[[f64; LANES]],
-        features: &[f64],
-        out: &mut [u64],
-        shift: u32,
+        panel: &Panel,
+        rounded: &Rounded,
+        settle: &mut impl FnMut(usize, Signs),
     ) {
-        by_blocks!(panel, features, out, shift, block_avx2, 3);
+        by_blocks!(panel, rounded, settle, block_avx2, 3);
     }
 
-    /// Half a panel at a time: three rows by four registers of 16.
-    #[target_feature(enable = "avx2")]
-    fn block_avx2<const R: usize>(panel: &[[f64; LANES]], rows: &[f64]) -> [u32; R] {
-        let dim = panel.len();
-        assert_eq!(rows.len(), R * dim);
-        let mut signs = [0; R];
-        for half in [0, LANES / 2] {
-            let mut sums = [[_mm256_setzero_pd(); 4]; R];
-            for (t, lanes) in panel.iter().enumerate() {
-                for (r, sums) in sums.iter_mut().enumerate() {
-                    // SAFETY: r < R and t < dim.
-                    let v = _mm256_set1_pd(unsafe { *rows.get_unchecked(r * dim + t) });
-                    for (c, sum) in sums.iter_mut().enumerate() {
-                        // SAFETY: half + 4·c + 4 ≤ 32.
-                        let p = unsafe { _mm256_loadu_pd(lanes.as_ptr().add(half + 4 * c)) };
-                        *sum = _mm256_add_pd(*sum, _mm256_mul_pd(p, v));
-                    }
-                }
-            }
-            for (signs, sums) in signs.iter_mut().zip(sums) {
-                for (c, sum) in sums.into_iter().enumerate() {
-                    let ge = _mm256_cmp_pd::<_CMP_GE_OQ>(sum, _mm256_setzero_pd());
-                    *signs |= (_mm256_movemask_pd(ge) as u32) << (half + 4 * c);
+    /// Three rows by four registers: 12 sums and 1 feature; the panel is read from memory.
+    #[target_feature(enable = "avx2,fma")]
+    fn block_avx2<const R: usize>(panel: &Panel, rows: &[f32], norms: &[f32]) -> [Signs; R] {
+        let dim = panel.lanes.len();
+        assert!(rows.len() == R * dim && norms.len() == R);
+        let mut sums = [[_mm256_setzero_ps(); LANES / 8]; R];
+        for (t, lanes) in panel.lanes.iter().enumerate() {
+            for (r, sums) in sums.iter_mut().enumerate() {
+                // SAFETY: r < R and t < dim.
+                let v = _mm256_set1_ps(unsafe { *rows.get_unchecked(r * dim + t) });
+                for (c, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: 8·c + 8 ≤ 32.
+                    let p = unsafe { _mm256_loadu_ps(lanes.as_ptr().add(8 * c)) };
+                    *sum = _mm256_fmadd_ps(p, v, *sum);
                 }
             }
         }
-        signs
+        // As above.
+        let mut kept = [[_mm256_setzero_ps(); LANES / 8]; R];
+        for r in 0..R {
+            for c in 0..LANES / 8 {
+                kept[r][c] = sums[r][c];
+            }
+        }
+        std::array::from_fn(|r| {
+            let mut signs = Signs {
+                positive: 0,
+                unsure: 0,
+            };
+            for (c, sum) in kept[r].into_iter().enumerate() {
+                // SAFETY: 8·c + 8 ≤ 32.
+                let slack = unsafe { _mm256_loadu_ps(panel.slack.as_ptr().add(8 * c)) };
+                let slack = _mm256_mul_ps(slack, _mm256_set1_ps(norms[r]));
+                let positive = _mm256_cmp_ps::<_CMP_GE_OQ>(sum, _mm256_setzero_ps());
+                let magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0), sum);
+                // Not greater: also where a sum or a bound is not a number.
+                let unsure = _mm256_cmp_ps::<_CMP_NGT_UQ>(magnitude, slack);
+                signs.positive |= (_mm256_movemask_ps(positive) as u32) << (8 * c);
+                signs.unsure |= (_mm256_movemask_ps(unsure) as u32) << (8 * c);
+            }
+            signs
+        })
     }
 }
 
@@ -206,27 +350,57 @@ mod tests {
         let mut out = BitMatrix::zero(features.len() / dim, bits);
         for (r, v) in features.chunks_exact(dim).enumerate() {
             for (l, row) in pi.chunks_exact(dim).enumerate() {
-                let mut sum = 0.0;
-                for (p, v) in row.iter().zip(v) {
-                    sum += p * v;
-                }
-                out.set(r, l, sum >= 0.0);
+                out.set(r, l, exact(row, v));
             }
         }
         out
     }
 
+    fn agree(seed: &[u8; 32], bits: usize, features: &[f64], dim: usize) {
+        let expected = naive(seed, bits, features, dim);
+        for cpu in Cpu::all() {
+            assert_eq!(signs(cpu, seed, bits, features, dim), expected, "{cpu:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn every_path_gives_the_same_bits(
-            rows in 0usize..15, dim in 1usize..40, bits in 1usize..200, seed: [u8; 32],
+            rows in 0usize..30, dim in 1usize..40, bits in 1usize..200, seed: [u8; 32],
+            exponents in prop::collection::vec(-300i32..300, 30),
         ) {
             let mut features = vec![0.0; rows * dim];
             normal::fill(&mut Prg::new(&[1; 32]), 0, &mut features);
-            let expected = naive(&seed, bits, &features, dim);
-            for cpu in Cpu::all() {
-                prop_assert_eq!(&signs(cpu, &seed, bits, &features, dim), &expected, "{:?}", cpu);
+            for (row, exponent) in features.chunks_exact_mut(dim).zip(exponents) {
+                row.iter_mut().for_each(|value| *value *= 2f64.powi(exponent));
             }
+            agree(&seed, bits, &features, dim);
+        }
+
+        /// Rows made orthogonal to rows of Π: sums far below single precision decide the sign.
+        #[test]
+        fn sums_near_zero_are_settled_exactly(dim in 2usize..300, seed: [u8; 32]) {
+            let bits = 40;
+            let mut pi = vec![0.0; bits * dim];
+            normal::fill(&mut Prg::new(&seed), 0, &mut pi);
+            let mut features = vec![0.0; bits * dim];
+            normal::fill(&mut Prg::new(&[9; 32]), 0, &mut features);
+            for (v, p) in features.chunks_exact_mut(dim).zip(pi.chunks_exact(dim)) {
+                for _ in 0..2 {
+                    let along: f64 = v.iter().zip(p).map(|(v, p)| v * p).sum();
+                    let square: f64 = p.iter().map(|p| p * p).sum();
+                    v.iter_mut().zip(p).for_each(|(v, p)| *v -= along / square * p);
+                }
+            }
+            agree(&seed, bits, &features, dim);
+        }
+    }
+
+    #[test]
+    fn extreme_values() {
+        let tiny = f64::MIN_POSITIVE;
+        for row in [[1e150, -1e150, 1.0], [tiny, -tiny, tiny / 4.0], [1e-300, 1e150, 0.0], [0.0, 0.0, 1e-310]] {
+            agree(&[4; 32], 300, &row, 3);
         }
     }
 }
