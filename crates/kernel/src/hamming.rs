@@ -170,33 +170,39 @@ mod x86 {
         }
     }
 
+    /// Eight registers of `row` stay where they are while the rows of `block` pass by.
+    ///
     /// # Safety
     /// Needs AVX-512 F and VPOPCNTDQ.
     #[target_feature(enable = "avx512f,avx512vpopcntdq")]
     pub(super) unsafe fn total_avx512(row: &[u64], block: &[u64]) -> u64 {
-        let mut sums = [_mm512_setzero_si512(); 4];
-        let mut rest = 0;
-        let whole = row.len() / 32 * 32;
-        for other in block.chunks_exact(row.len()) {
-            for at in (0..whole).step_by(32) {
-                for (part, sum) in sums.iter_mut().enumerate() {
-                    // SAFETY: words up to at + 32 are inside both rows.
-                    let (x, y) = unsafe {
-                        (
-                            _mm512_loadu_epi64(row.as_ptr().add(at + 8 * part).cast()),
-                            _mm512_loadu_epi64(other.as_ptr().add(at + 8 * part).cast()),
-                        )
+        let mut sums = [_mm512_setzero_si512(); 8];
+        let (parts, rest) = row.as_chunks::<64>();
+        for (index, part) in parts.iter().enumerate() {
+            // SAFETY: `part` holds 8 · 8 words.
+            let x: [__m512i; 8] = std::array::from_fn(|i| unsafe {
+                _mm512_loadu_epi64(part.as_ptr().add(8 * i).cast())
+            });
+            for other in block.chunks_exact(row.len()) {
+                for (i, (sum, x)) in sums.iter_mut().zip(x).enumerate() {
+                    // SAFETY: `other` is as long as `row`, so part `index` of it holds 64 words.
+                    let y = unsafe {
+                        _mm512_loadu_epi64(other.as_ptr().add(64 * index + 8 * i).cast())
                     };
                     *sum = _mm512_add_epi64(*sum, _mm512_popcnt_epi64(_mm512_xor_si512(x, y)));
                 }
             }
-            for (x, y) in row[whole..].iter().zip(&other[whole..]) {
-                rest += u64::from((x ^ y).count_ones());
+        }
+        let mut total = 0;
+        for other in block.chunks_exact(row.len()) {
+            for (x, y) in rest.iter().zip(&other[row.len() - rest.len()..]) {
+                total += u64::from((x ^ y).count_ones());
             }
         }
-        let sum = |a, b| _mm512_add_epi64(a, b);
-        let all = sum(sum(sums[0], sums[1]), sum(sums[2], sums[3]));
-        _mm512_reduce_add_epi64(all) as u64 + rest
+        for sum in sums {
+            total += _mm512_reduce_add_epi64(sum) as u64;
+        }
+        total
     }
 
     /// Lane r of the result is the sum of the lanes of `v[r]`.
