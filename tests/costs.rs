@@ -1,0 +1,53 @@
+//! The ledger says what the documentation predicts.
+#![allow(missing_docs)]
+
+use undertone::mpc::hamming::Backend;
+use undertone::party::frame::HEADER_LEN;
+use undertone::xclp::{Params, phases};
+use undertone_tests::{random_clients, simulation};
+
+#[test]
+fn bytes_are_the_formulae() {
+    let rows = [40, 25, 60, 1, 0];
+    let (bits, k, classes) = (1000, 4, 2);
+    for backend in Backend::ALL {
+        let params = Params { bits, neighbours: k, backend, ..Params::default() };
+        let clients = random_clients(&rows, bits, 2).unwrap();
+        let labelled: Vec<usize> = clients.iter().map(|(_, l)| l.labelled().count()).collect();
+        let unlabelled: usize = rows.iter().sum::<usize>() - labelled.iter().sum::<usize>();
+        let run = simulation(params, clients).run(|_, _| {}).unwrap();
+        let mut up = 0;
+        let mut down = 0;
+        for (client, rows) in rows.iter().enumerate() {
+            let ledger = &run.ledgers[client + 1].1;
+            let sent = |phase| ledger.phase(phase).map_or(0, |cost| cost.bytes_sent);
+            let received = |phase| ledger.phase(phase).map_or(0, |cost| cost.bytes_received);
+            let frames = |messages: usize, payload: usize| (messages * HEADER_LEN + payload) as u64;
+
+            let near = k.min(rows.saturating_sub(1));
+            let own = frames(usize::from(*rows > 0), rows * (1 + 6 * near));
+            let codes = frames(usize::from(*rows > 0), rows * bits.div_ceil(8));
+            assert_eq!(sent(phases::DISTANCES), own + codes, "client {client}");
+
+            let columns = 8 * unlabelled * labelled[client];
+            let messages = 1 + usize::from(columns > 0);
+            assert_eq!(received(phases::INFLUENCE), frames(messages, 13 + columns));
+
+            let own_rows = rows - labelled[client];
+            let sums = frames(1, 8 * classes) + frames(1, 8 * classes * (unlabelled - own_rows));
+            assert_eq!(sent(phases::LABELS), sums, "client {client}");
+            let back = frames(usize::from(own_rows > 0), 8 * classes * own_rows);
+            assert_eq!(received(phases::LABELS), back + frames(1, 8 * classes));
+            up += ledger.phases().map(|(_, cost)| cost.bytes_sent).sum::<u64>();
+            down += ledger.phases().map(|(_, cost)| cost.bytes_received).sum::<u64>();
+        }
+        let server = &run.ledgers[0].1;
+        assert_eq!(server.phases().map(|(_, cost)| cost.bytes_received).sum::<u64>(), up);
+        assert_eq!(server.phases().map(|(_, cost)| cost.bytes_sent).sum::<u64>(), down);
+        let rounds = |phase| server.phase(phase).map_or(0, |cost| cost.rounds());
+        assert_eq!(
+            [phases::SETUP, phases::DISTANCES, phases::INFLUENCE, phases::LABELS].map(rounds),
+            [4, 1, 1, 2]
+        );
+    }
+}

@@ -1,0 +1,115 @@
+//! Clients that leave, at every point of a run.
+#![allow(missing_docs)]
+
+use proptest::prelude::*;
+use undertone::party::{Abort, Network, PartyId, Phase};
+use undertone::simulate::{Run, SimulationError};
+use undertone::xclp::{Params, phases};
+use undertone_tests::{chooser, random_clients, simulation};
+
+const BITS: usize = 200;
+
+fn params() -> Params {
+    Params { bits: BITS, neighbours: 3, min_clients: 2, ..Params::default() }
+}
+
+/// Frames a client has sent when it has nothing more to say in `phase`.
+fn frames_through(phase: Phase, rows: &[usize], client: usize) -> usize {
+    let clients = random_clients(rows, BITS, 1).unwrap();
+    let run = simulation(params(), clients).run(|_, _| {}).unwrap();
+    let ledger = &run.ledgers[client + 1].1;
+    ledger.phases().filter(|(p, _)| *p <= phase).map(|(_, cost)| cost.messages as usize).sum()
+}
+
+fn with_leaver(rows: &[usize], leaver: usize, frames: usize, order: Option<u64>) -> Run {
+    let clients = random_clients(rows, BITS, 1).unwrap();
+    let mut network = Network::new().leave(PartyId::client(leaver), frames);
+    if let Some(order) = order {
+        network = network.choose(chooser(order));
+    }
+    simulation(params(), clients).run_over(network).unwrap()
+}
+
+fn without(rows: &[usize], leaver: usize) -> Run {
+    let mut clients = random_clients(rows, BITS, 1).unwrap();
+    clients.remove(leaver);
+    simulation(params(), clients).run(|_, _| {}).unwrap()
+}
+
+/// The survivors' outcomes and the graph are those of a run that never had the leaver.
+fn assert_smaller_roster(run: &Run, leaver: usize, smaller: &Run) {
+    let survivors: Vec<_> =
+        run.clients.iter().enumerate().filter(|(c, _)| *c != leaver).map(|(_, o)| o.clone()).collect();
+    assert!(survivors.iter().all(Result::is_ok), "{survivors:?}");
+    assert_eq!(survivors, smaller.clients);
+    assert_eq!(run.report.distances, smaller.report.distances);
+    assert!(!run.report.clients.contains(&PartyId::client(leaver)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    #[test]
+    fn leaving_before_or_during_the_distances_leaves_the_smaller_roster(
+        leaver in 0usize..5, frames in 0usize..4, order: u64,
+    ) {
+        let rows = [12, 9, 14, 8, 11];
+        // Hello, contributions, own rows, codes: four frames until the distances are there.
+        prop_assert_eq!(frames_through(phases::DISTANCES, &rows, leaver), 4);
+        let run = with_leaver(&rows, leaver, frames, Some(order));
+        assert_smaller_roster(&run, leaver, &without(&rows, leaver));
+    }
+}
+
+#[test]
+fn leaving_between_two_tiles_of_codes() {
+    let params = Params { bits: 65_535, neighbours: 3, min_clients: 2, ..Params::default() };
+    let rows = [150, 140, 160];
+    let clients = random_clients(&rows, 65_535, 1).unwrap();
+    let network = Network::new().leave(PartyId::client(1), 4);
+    let run = simulation(params, clients.clone()).run_over(network).unwrap();
+    let mut fewer = clients;
+    fewer.remove(1);
+    let smaller = simulation(params, fewer).run(|_, _| {}).unwrap();
+    assert_smaller_roster(&run, 1, &smaller);
+}
+
+#[test]
+fn leaving_after_the_distances_costs_the_survivors_only_its_labels() {
+    let rows = [12, 9, 14, 8, 11];
+    let last = frames_through(phases::LABELS, &rows, 3);
+    for frames in 4..last {
+        let run = with_leaver(&rows, 3, frames, None);
+        assert_eq!(run.report.clients.len(), 5, "its rows stay in the graph");
+        assert!(!run.report.contributors.contains(&PartyId::client(3)));
+        for (client, outcome) in run.clients.iter().enumerate().filter(|(client, _)| *client != 3) {
+            let labels = &outcome.as_ref().unwrap().labels;
+            assert!(labels.classes().iter().all(Option::is_some), "client {client}");
+        }
+    }
+}
+
+#[test]
+fn too_few_survivors_are_a_named_error() {
+    let clients = random_clients(&[12, 9, 14], BITS, 1).unwrap();
+    for frames in 0..4 {
+        let params = Params { min_clients: 3, ..params() };
+        let network = Network::new().leave(PartyId::client(0), frames);
+        let error = simulation(params, clients.clone()).run_over(network).unwrap_err();
+        let SimulationError::Aborted(aborted) = error else {
+            panic!("{error}");
+        };
+        assert_eq!(aborted.cause, Abort::TooFew { left: 2, need: 3 });
+        let phase = if frames < 2 { phases::SETUP } else { phases::DISTANCES };
+        assert_eq!((aborted.party, aborted.phase), (PartyId::SERVER, phase));
+    }
+}
+
+#[test]
+fn a_server_that_leaves_ends_every_client() {
+    let clients = random_clients(&[12, 9, 14], BITS, 1).unwrap();
+    for frames in [0, 3, 6, 9] {
+        let network = Network::new().leave(PartyId::SERVER, frames);
+        let error = simulation(params(), clients.clone()).run_over(network).unwrap_err();
+        assert!(error.to_string().contains("server"), "{error}");
+    }
+}

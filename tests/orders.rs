@@ -1,0 +1,73 @@
+//! The same run under any order of delivery.
+#![allow(missing_docs)]
+
+use proptest::prelude::*;
+use undertone::mpc::hamming::Backend;
+use undertone::party::Network;
+use undertone::simulate::Run;
+use undertone::xclp::{Params, Variant};
+use undertone_tests::{chooser, random_clients, simulation};
+
+/// Everything of a run but times.
+fn facts(run: &Run) -> impl PartialEq + std::fmt::Debug + use<> {
+    let costs = |ledger: &undertone::party::Ledger| -> Vec<_> {
+        let cost = |(phase, cost): (undertone::party::Phase, &undertone::party::Cost)| {
+            (phase, cost.bytes_sent, cost.bytes_received, cost.messages, cost.rounds())
+        };
+        ledger.phases().map(cost).collect()
+    };
+    let ledgers: Vec<_> = run.ledgers.iter().map(|(id, ledger)| (*id, costs(ledger))).collect();
+    (run.clients.clone(), run.report.distances.clone(), run.report.contributors.clone(), ledgers)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn any_order_gives_the_same_run(
+        rows in prop::collection::vec(0usize..30, 3..7), bits in 1usize..200, order: u64, seed: u8,
+        paper: bool, clear: bool,
+    ) {
+        prop_assume!(rows.iter().sum::<usize>() > 3 && rows.iter().any(|rows| *rows > 0));
+        let params = Params {
+            bits,
+            neighbours: 3,
+            variant: if paper { Variant::Paper } else { Variant::Balanced },
+            backend: if clear { Backend::Clear } else { Backend::Sketch },
+            ..Params::default()
+        };
+        let clients = random_clients(&rows, bits, seed).unwrap();
+        let straight = simulation(params, clients.clone()).run_over(Network::new()).unwrap();
+        let network = Network::new().choose(chooser(order));
+        let shuffled = simulation(params, clients).run_over(network).unwrap();
+        prop_assert!(straight.clients.iter().all(Result::is_ok));
+        prop_assert_eq!(facts(&straight), facts(&shuffled));
+    }
+}
+
+#[test]
+fn long_messages_come_in_tiles_and_any_order() {
+    // Codes of two tiles a client, columns and sums of several.
+    let params = Params { bits: 65_535, neighbours: 5, ..Params::default() };
+    let rows = [150, 140, 160];
+    let clients = random_clients(&rows, 65_535, 1).unwrap();
+    let straight = simulation(params, clients.clone()).run_over(Network::new()).unwrap();
+    let messages = straight.ledgers[1].1.phases().map(|(_, cost)| cost.messages).max();
+    assert!(messages > Some(2), "{messages:?} messages in a phase");
+    for order in 0..4 {
+        let network = Network::new().choose(chooser(order));
+        let shuffled = simulation(params, clients.clone()).run_over(network).unwrap();
+        assert_eq!(facts(&straight), facts(&shuffled));
+    }
+}
+
+#[test]
+fn backends_agree() {
+    let clients = random_clients(&[40, 30, 20], 512, 3).unwrap();
+    let run = |backend| {
+        let params = Params { bits: 512, backend, ..Params::default() };
+        simulation(params, clients.clone()).run(|_, _| {}).unwrap()
+    };
+    let (clear, sketch) = (run(Backend::Clear), run(Backend::Sketch));
+    assert_eq!(clear.clients, sketch.clients);
+    assert_eq!(clear.report.distances, sketch.report.distances);
+}

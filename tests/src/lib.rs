@@ -1,0 +1,72 @@
+//! What the end-to-end tests share.
+#![forbid(unsafe_code)]
+
+pub mod reference;
+pub mod vectors;
+
+use std::path::{Path, PathBuf};
+
+use undertone::data::{self, Dataset, Kind};
+use undertone::kernel::{BitMatrix, Prg};
+use undertone::mpc::kdf::Seed;
+use undertone::simulate::Simulation;
+use undertone::xclp::{Codes, InputError, Labelling, Params, Rows};
+
+/// A path below the project's root.
+pub fn root(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+/// One of the data sets in `data/`.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn dataset(name: &str) -> Result<Dataset, data::DataError> {
+    data::load(&root(&format!("data/{name}.npz")), Kind::Features)
+}
+
+/// A chooser for [`Network::choose`](undertone::party::Network::choose).
+pub fn chooser(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let mut prg = Prg::new(&bytes);
+    move |count| (prg.next_u64() % count as u64) as usize
+}
+
+/// Clients with random codes in two clusters; one row in four is labelled.
+///
+/// # Errors
+/// Never, for these labels.
+pub fn random_clients(
+    rows: &[usize],
+    bits: usize,
+    seed: u8,
+) -> Result<Vec<(Rows, Labelling)>, InputError> {
+    let mut prg = Prg::new(&[seed; 32]);
+    let mut centre = || (0..bits.div_ceil(64)).map(|_| prg.next_u64()).collect::<Vec<_>>();
+    let centres = [centre(), centre()];
+    let client = |rows: &usize| {
+        let mut words = Vec::new();
+        let mut labels = Vec::new();
+        for row in 0..*rows {
+            let class = usize::from(prg.next_u64() % 2 == 1);
+            // An eighth of the bits differ from the centre.
+            words.extend(centres[class].iter().map(|word| {
+                word ^ (prg.next_u64() & prg.next_u64() & prg.next_u64())
+            }));
+            labels.push((row % 4 == 0).then_some(class as u16));
+        }
+        let codes = Codes::from_bits(BitMatrix::from_words(*rows, bits, words));
+        Ok((Rows::Codes(codes), Labelling::new(2, labels)?))
+    };
+    rows.iter().map(client).collect()
+}
+
+/// A simulation with a fixed seed.
+pub fn simulation(params: Params, clients: Vec<(Rows, Labelling)>) -> Simulation {
+    Simulation {
+        params,
+        clients,
+        seed: Seed::from_bytes([5; 32]),
+    }
+}

@@ -1,0 +1,11 @@
+//! The committed vectors are what this machine computes, on whatever path and number of threads.
+#![allow(missing_docs)]
+
+use undertone_tests::{root, vectors};
+
+#[test]
+fn committed_vectors_are_reproduced() {
+    let held = std::fs::read_to_string(root("vectors/undertone.json")).unwrap();
+    let made = vectors::to_json(&vectors::make()).unwrap();
+    assert!(held == made, "vectors differ: cargo run -p undertone-tests --bin make-vectors");
+}
