@@ -1,0 +1,291 @@
+//! Messages that are cut, stretched, or false: every check catches its cheater, nothing panics.
+#![allow(missing_docs)]
+
+use proptest::prelude::*;
+use undertone::mpc::kdf::Seed;
+use undertone::party::frame::HEADER_LEN;
+use undertone::party::{
+    Abort, Aborted, Endpoint, Limits, Network, Node, PartyId, Phase, SessionId,
+};
+use undertone::simulate::SimulationError;
+use undertone::xclp::{
+    Client, Features, Labelling, Params, Rows, Server, Variant, phases,
+};
+use undertone_tests::{random_clients, simulation};
+
+const BITS: usize = 100;
+const ROWS: [usize; 3] = [9, 8, 10];
+const SERVER: PartyId = PartyId::SERVER;
+const CHEAT: usize = 1;
+
+fn params() -> Params {
+    Params { bits: BITS, neighbours: 3, ..Params::default() }
+}
+
+/// A network in which frame `nth` from `from` to `to` carries what `change` makes of its payload.
+fn tampering<'a>(
+    from: PartyId,
+    to: PartyId,
+    nth: usize,
+    change: impl Fn(&mut Vec<u8>) + 'a,
+) -> Network<'a> {
+    let mut seen = 0;
+    Network::new().intercept(move |f, t, frame| {
+        if (f, t) != (from, to) {
+            return;
+        }
+        if seen == nth {
+            let mut payload = frame.split_off(HEADER_LEN);
+            change(&mut payload);
+            frame[24..32].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+            frame.extend(payload);
+        }
+        seen += 1;
+    })
+}
+
+/// Why the run ends when a client's frame to the server is changed.
+fn client_cheats(nth: usize, change: impl Fn(&mut Vec<u8>)) -> Aborted {
+    let clients = random_clients(&ROWS, BITS, 1).unwrap();
+    let network = tampering(PartyId::client(CHEAT), SERVER, nth, change);
+    match simulation(params(), clients).run_over(network) {
+        Err(SimulationError::Aborted(aborted)) => aborted,
+        other => panic!("frame {nth}: {other:?}"),
+    }
+}
+
+/// Why a client gives up when the server's frame to it is changed. With two others the run goes on.
+fn server_cheats(nth: usize, change: impl Fn(&mut Vec<u8>)) -> Aborted {
+    let clients = random_clients(&ROWS, BITS, 1).unwrap();
+    let params = Params { min_clients: 2, ..params() };
+    let victim = PartyId::client(CHEAT);
+    let network = tampering(SERVER, victim, nth, change);
+    let run = simulation(params, clients).run_over(network).unwrap();
+    let aborted = run.clients[CHEAT].clone().unwrap_err();
+    assert_eq!(aborted.party, victim);
+    for other in [0, 2] {
+        assert!(run.clients[other].is_ok(), "client {other} goes on");
+    }
+    aborted
+}
+
+fn cut(payload: &mut Vec<u8>) {
+    payload.pop();
+}
+
+fn stretch(payload: &mut Vec<u8>) {
+    payload.push(0);
+}
+
+fn assert_malformed(aborted: &Aborted, culprit: PartyId, phase: Phase) {
+    assert!(matches!(aborted.cause, Abort::Malformed { .. }), "{aborted}");
+    assert_eq!((aborted.cause.culprit(), aborted.phase), (Some(culprit), phase), "{aborted}");
+}
+
+fn assert_cheated(aborted: &Aborted, culprit: PartyId, phase: Phase, expected: &str) {
+    let Abort::Cheated { culprit: found, check } = &aborted.cause else {
+        panic!("{aborted}");
+    };
+    assert_eq!((*found, aborted.phase), (culprit, phase));
+    assert!(check.contains(expected), "'{check}' lacks '{expected}'");
+}
+
+/// Hello, contributions, own rows, codes, counts, row sums.
+#[test]
+fn a_clients_messages_of_the_wrong_length() {
+    let phases = [
+        phases::SETUP,
+        phases::SETUP,
+        phases::DISTANCES,
+        phases::DISTANCES,
+        phases::LABELS,
+        phases::LABELS,
+    ];
+    for (nth, phase) in phases.into_iter().enumerate() {
+        for change in [cut, stretch, Vec::clear] {
+            let aborted = client_cheats(nth, change);
+            assert_malformed(&aborted, PartyId::client(CHEAT), phase);
+            assert_eq!(aborted.party, SERVER);
+        }
+    }
+}
+
+/// Roster, contributions, plan, columns, row sums, class counts.
+#[test]
+fn the_servers_messages_of_the_wrong_length() {
+    let phases = [
+        phases::SETUP,
+        phases::SETUP,
+        phases::INFLUENCE,
+        phases::INFLUENCE,
+        phases::LABELS,
+        phases::LABELS,
+    ];
+    for (nth, phase) in phases.into_iter().enumerate() {
+        for change in [cut, stretch, Vec::clear] {
+            assert_malformed(&server_cheats(nth, change), SERVER, phase);
+        }
+    }
+}
+
+#[test]
+fn a_message_of_another_phase() {
+    let clients = random_clients(&ROWS, BITS, 1).unwrap();
+    let mut seen = 0;
+    let network = Network::new().intercept(|from, _, frame| {
+        if from == PartyId::client(CHEAT) {
+            if seen == 2 {
+                frame[4] = phases::LABELS.id;
+            }
+            seen += 1;
+        }
+    });
+    let error = simulation(params(), clients).run_over(network).unwrap_err();
+    let SimulationError::Aborted(aborted) = error else {
+        panic!("{error}");
+    };
+    assert_malformed(&aborted, PartyId::client(CHEAT), phases::DISTANCES);
+}
+
+#[test]
+fn keys_and_contributions() {
+    let cheat = PartyId::client(CHEAT);
+    let aborted = client_cheats(0, |hello| hello[..32].fill(0));
+    assert_cheated(&aborted, cheat, phases::SETUP, "low order");
+    // The first contribution is for client 0.
+    let aborted = client_cheats(1, |sealed| sealed[7] ^= 1);
+    assert_cheated(&aborted, cheat, phases::SETUP, "contribution opens");
+    assert_eq!(aborted.party, PartyId::client(0));
+}
+
+/// Runs three clients of which the last has other parameters, rows or labels; returns why the
+/// server gives up.
+fn with_odd_client(params_2: Params, client_2: (Rows, Labelling)) -> Aborted {
+    let session = SessionId([1; 32]);
+    let ids = [0, 1, 2].map(PartyId::client);
+    let mut clients = random_clients(&ROWS, BITS, 1).unwrap();
+    clients[2] = client_2;
+    let server = Server::new(session, params(), ids.to_vec()).unwrap();
+    let mut server = Endpoint::new(SERVER, session, Limits::default(), server);
+    let mut parties = Vec::new();
+    for (id, (rows, labelling)) in ids.into_iter().zip(clients) {
+        let params = if id == ids[2] { params_2 } else { params() };
+        let seed = Seed::from_bytes([id.to_wire() as u8; 32]);
+        let client = Client::new(id, session, params, rows, labelling, &seed).unwrap();
+        parties.push(Endpoint::new(id, session, Limits::default(), client));
+    }
+    let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
+    nodes.extend(parties.iter_mut().map(|party| party as &mut dyn Node));
+    Network::new().run(&mut nodes).unwrap();
+    for party in &parties {
+        assert!(party.aborted().is_some(), "{} holds nothing", party.id());
+    }
+    server.aborted().unwrap().clone()
+}
+
+#[test]
+fn other_features_classes_or_parameters() {
+    let odd = PartyId::client(2);
+    let honest = || random_clients(&ROWS, BITS, 1).unwrap().remove(2);
+    let (rows, labelling) = honest();
+    let classes = Labelling::new(3, labelling.labels().to_vec()).unwrap();
+    let aborted = with_odd_client(params(), (rows, classes));
+    assert_cheated(&aborted, odd, phases::SETUP, "it has 3 classes, client 0 has 2");
+    let features = Features::new(4, vec![1.0; 4 * ROWS[2]]).unwrap();
+    let aborted = with_odd_client(params(), (Rows::Features(features), labelling));
+    assert_cheated(&aborted, odd, phases::SETUP, "its rows have 4 features, those of client 0 codes");
+    let params = params();
+    for other in [
+        Params { alpha: 0.5, ..params },
+        Params { neighbours: 4, ..params },
+        Params { variant: Variant::Paper, ..params },
+        Params { min_clients: 2, ..params },
+    ] {
+        assert_cheated(&with_odd_client(other, honest()), odd, phases::SETUP, "same parameters");
+    }
+}
+
+#[test]
+fn neighbours_that_cannot_be() {
+    let cheat = PartyId::client(CHEAT);
+    // The record of row 0: its flag, then (id, distance) three times.
+    let own: fn(&mut Vec<u8>) = |rows| rows[1..5].fill(0);
+    let twice: fn(&mut Vec<u8>) = |rows| rows.copy_within(1..7, 7);
+    let unsorted: fn(&mut Vec<u8>) = |rows| rows[5..7].copy_from_slice(&100u16.to_le_bytes());
+    let too_far: fn(&mut Vec<u8>) = |rows| rows[17..19].copy_from_slice(&101u16.to_le_bytes());
+    for change in [own, twice, unsorted, too_far] {
+        assert_cheated(&client_cheats(2, change), cheat, phases::DISTANCES, "row 0");
+    }
+    let nobody: fn(&mut Vec<u8>) = |rows| rows[1..5].copy_from_slice(&8u32.to_le_bytes());
+    assert_malformed(&client_cheats(2, nobody), cheat, phases::DISTANCES);
+}
+
+#[test]
+fn rosters_that_cannot_be() {
+    // Count, then per member: id, key, length and advertisement.
+    let renamed: fn(&mut Vec<u8>) = |roster| {
+        let at = 4 + (roster.len() - 4) / 3;
+        roster[at..at + 4].copy_from_slice(&0u32.to_le_bytes());
+    };
+    let aborted = server_cheats(0, renamed);
+    assert_cheated(&aborted, SERVER, phases::SETUP, "once, in order");
+    let my_key: fn(&mut Vec<u8>) = |roster| {
+        let at = 4 + (roster.len() - 4) / 3;
+        roster[at + 4] ^= 1;
+    };
+    assert_cheated(&server_cheats(0, my_key), SERVER, phases::SETUP, "my key");
+    let same_keys: fn(&mut Vec<u8>) = |roster| {
+        let len = (roster.len() - 4) / 3;
+        roster.copy_within(4 + 4..4 + 36, 4 + 2 * len + 4);
+    };
+    assert_cheated(&server_cheats(0, same_keys), SERVER, phases::SETUP, "same key");
+    let left_out: fn(&mut Vec<u8>) = |set| set[CHEAT] = 0;
+    assert_cheated(&server_cheats(1, left_out), SERVER, phases::SETUP, "I am in");
+}
+
+#[test]
+fn plans_and_columns_that_cannot_be() {
+    let more_columns: fn(&mut Vec<u8>) = |plan| plan[8] += 1;
+    assert_cheated(&server_cheats(2, more_columns), SERVER, phases::INFLUENCE, "one column");
+    let elsewhere: fn(&mut Vec<u8>) = |plan| plan.copy_within(0..4, 4);
+    assert_cheated(&server_cheats(2, elsewhere), SERVER, phases::INFLUENCE, "among all");
+    let coarse: fn(&mut Vec<u8>) = |plan| plan[12] = 63;
+    assert_cheated(&server_cheats(2, coarse), SERVER, phases::INFLUENCE, "fractional bits");
+    let endless: fn(&mut Vec<u8>) = |plan| plan[..4].fill(0xff);
+    assert_malformed(&server_cheats(2, endless), SERVER, phases::INFLUENCE);
+    for value in [f64::NAN, f64::INFINITY, -1.0] {
+        let aborted = server_cheats(3, |columns| columns[..8].copy_from_slice(&value.to_le_bytes()));
+        assert_cheated(&aborted, SERVER, phases::INFLUENCE, "no influence is negative");
+    }
+    let aborted = server_cheats(3, |columns| columns[..8].copy_from_slice(&1e30f64.to_le_bytes()));
+    assert!(matches!(&aborted.cause, Abort::Misuse(what) if what.contains("overflows")), "{aborted}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+    /// Whatever is done to a frame, header or payload, the run ends, and without a panic.
+    #[test]
+    fn any_change_to_any_frame(
+        from_server: bool, nth in 0usize..6, at: prop::sample::Index, flip in 1u8..=255,
+        cut_to in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let clients = random_clients(&ROWS, BITS, 1).unwrap();
+        let cheat = PartyId::client(CHEAT);
+        let (from, to) = if from_server { (SERVER, cheat) } else { (cheat, SERVER) };
+        let mut seen = 0;
+        let network = Network::new().intercept(|f, t, frame| {
+            if (f, t) == (from, to) {
+                if seen == nth {
+                    let at = at.index(frame.len());
+                    frame[at] ^= flip;
+                    if let Some(len) = cut_to {
+                        frame.truncate(len.index(frame.len()));
+                    }
+                }
+                seen += 1;
+            }
+        });
+        let params = Params { min_clients: 2, ..params() };
+        let _ = simulation(params, clients).run_over(network);
+    }
+}
