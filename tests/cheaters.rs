@@ -8,9 +8,7 @@ use undertone::party::{
     Abort, Aborted, Endpoint, Limits, Network, Node, PartyId, Phase, SessionId,
 };
 use undertone::simulate::SimulationError;
-use undertone::xclp::{
-    Client, Features, Labelling, Params, Rows, Server, Variant, phases,
-};
+use undertone::xclp::{Client, Features, Labelling, Params, Rows, Server, Variant, phases};
 use undertone_tests::{random_clients, simulation};
 
 const BITS: usize = 100;
@@ -19,7 +17,11 @@ const SERVER: PartyId = PartyId::SERVER;
 const CHEAT: usize = 1;
 
 fn params() -> Params {
-    Params { bits: BITS, neighbours: 3, ..Params::default() }
+    Params {
+        bits: BITS,
+        neighbours: 3,
+        ..Params::default()
+    }
 }
 
 /// A network in which frame `nth` from `from` to `to` carries what `change` makes of its payload.
@@ -57,7 +59,10 @@ fn client_cheats(nth: usize, change: impl Fn(&mut Vec<u8>)) -> Aborted {
 /// Why a client gives up when the server's frame to it is changed. With two others the run goes on.
 fn server_cheats(nth: usize, change: impl Fn(&mut Vec<u8>)) -> Aborted {
     let clients = random_clients(&ROWS, BITS, 1).unwrap();
-    let params = Params { min_clients: 2, ..params() };
+    let params = Params {
+        min_clients: 2,
+        ..params()
+    };
     let victim = PartyId::client(CHEAT);
     let network = tampering(SERVER, victim, nth, change);
     let run = simulation(params, clients).run_over(network).unwrap();
@@ -78,12 +83,23 @@ fn stretch(payload: &mut Vec<u8>) {
 }
 
 fn assert_malformed(aborted: &Aborted, culprit: PartyId, phase: Phase) {
-    assert!(matches!(aborted.cause, Abort::Malformed { .. }), "{aborted}");
-    assert_eq!((aborted.cause.culprit(), aborted.phase), (Some(culprit), phase), "{aborted}");
+    assert!(
+        matches!(aborted.cause, Abort::Malformed { .. }),
+        "{aborted}"
+    );
+    assert_eq!(
+        (aborted.cause.culprit(), aborted.phase),
+        (Some(culprit), phase),
+        "{aborted}"
+    );
 }
 
 fn assert_cheated(aborted: &Aborted, culprit: PartyId, phase: Phase, expected: &str) {
-    let Abort::Cheated { culprit: found, check } = &aborted.cause else {
+    let Abort::Cheated {
+        culprit: found,
+        check,
+    } = &aborted.cause
+    else {
         panic!("{aborted}");
     };
     assert_eq!((*found, aborted.phase), (culprit, phase));
@@ -190,18 +206,45 @@ fn other_features_classes_or_parameters() {
     let (rows, labelling) = honest();
     let classes = Labelling::new(3, labelling.labels().to_vec()).unwrap();
     let aborted = with_odd_client(params(), (rows, classes));
-    assert_cheated(&aborted, odd, phases::SETUP, "it has 3 classes, client 0 has 2");
+    assert_cheated(
+        &aborted,
+        odd,
+        phases::SETUP,
+        "it has 3 classes, client 0 has 2",
+    );
     let features = Features::new(4, vec![1.0; 4 * ROWS[2]]).unwrap();
     let aborted = with_odd_client(params(), (Rows::Features(features), labelling));
-    assert_cheated(&aborted, odd, phases::SETUP, "its rows have 4 features, those of client 0 codes");
+    assert_cheated(
+        &aborted,
+        odd,
+        phases::SETUP,
+        "its rows have 4 features, those of client 0 codes",
+    );
     let params = params();
     for other in [
-        Params { alpha: 0.5, ..params },
-        Params { neighbours: 4, ..params },
-        Params { variant: Variant::Paper, ..params },
-        Params { min_clients: 2, ..params },
+        Params {
+            alpha: 0.5,
+            ..params
+        },
+        Params {
+            neighbours: 4,
+            ..params
+        },
+        Params {
+            variant: Variant::Paper,
+            ..params
+        },
+        Params {
+            min_clients: 2,
+            ..params
+        },
     ] {
-        assert_cheated(&with_odd_client(other, honest()), odd, phases::SETUP, "same parameters");
+        assert_cheated(
+            &with_odd_client(other, honest()),
+            odd,
+            phases::SETUP,
+            "same parameters",
+        );
     }
 }
 
@@ -238,27 +281,64 @@ fn rosters_that_cannot_be() {
         let len = (roster.len() - 4) / 3;
         roster.copy_within(4 + 4..4 + 36, 4 + 2 * len + 4);
     };
-    assert_cheated(&server_cheats(0, same_keys), SERVER, phases::SETUP, "same key");
+    assert_cheated(
+        &server_cheats(0, same_keys),
+        SERVER,
+        phases::SETUP,
+        "same key",
+    );
     let left_out: fn(&mut Vec<u8>) = |set| set[CHEAT] = 0;
-    assert_cheated(&server_cheats(1, left_out), SERVER, phases::SETUP, "I am in");
+    assert_cheated(
+        &server_cheats(1, left_out),
+        SERVER,
+        phases::SETUP,
+        "I am in",
+    );
 }
 
 #[test]
 fn plans_and_columns_that_cannot_be() {
     let more_columns: fn(&mut Vec<u8>) = |plan| plan[8] += 1;
-    assert_cheated(&server_cheats(2, more_columns), SERVER, phases::INFLUENCE, "one column");
+    assert_cheated(
+        &server_cheats(2, more_columns),
+        SERVER,
+        phases::INFLUENCE,
+        "one column",
+    );
     let elsewhere: fn(&mut Vec<u8>) = |plan| plan.copy_within(0..4, 4);
-    assert_cheated(&server_cheats(2, elsewhere), SERVER, phases::INFLUENCE, "among all");
+    assert_cheated(
+        &server_cheats(2, elsewhere),
+        SERVER,
+        phases::INFLUENCE,
+        "among all",
+    );
     let coarse: fn(&mut Vec<u8>) = |plan| plan[12] = 63;
-    assert_cheated(&server_cheats(2, coarse), SERVER, phases::INFLUENCE, "fractional bits");
+    assert_cheated(
+        &server_cheats(2, coarse),
+        SERVER,
+        phases::INFLUENCE,
+        "fractional bits",
+    );
     let endless: fn(&mut Vec<u8>) = |plan| plan[..4].fill(0xff);
     assert_malformed(&server_cheats(2, endless), SERVER, phases::INFLUENCE);
     for value in [f64::NAN, f64::INFINITY, -1.0] {
-        let aborted = server_cheats(3, |columns| columns[..8].copy_from_slice(&value.to_le_bytes()));
-        assert_cheated(&aborted, SERVER, phases::INFLUENCE, "no influence is negative");
+        let aborted = server_cheats(3, |columns| {
+            columns[..8].copy_from_slice(&value.to_le_bytes())
+        });
+        assert_cheated(
+            &aborted,
+            SERVER,
+            phases::INFLUENCE,
+            "no influence is negative",
+        );
     }
-    let aborted = server_cheats(3, |columns| columns[..8].copy_from_slice(&1e30f64.to_le_bytes()));
-    assert!(matches!(&aborted.cause, Abort::Misuse(what) if what.contains("overflows")), "{aborted}");
+    let aborted = server_cheats(3, |columns| {
+        columns[..8].copy_from_slice(&1e30f64.to_le_bytes())
+    });
+    assert!(
+        matches!(&aborted.cause, Abort::Misuse(what) if what.contains("overflows")),
+        "{aborted}"
+    );
 }
 
 proptest! {

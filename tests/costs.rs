@@ -11,7 +11,12 @@ fn bytes_are_the_formulae() {
     let rows = [40, 25, 60, 1, 0];
     let (bits, k, classes) = (1000, 4, 2);
     for backend in Backend::ALL {
-        let params = Params { bits, neighbours: k, backend, ..Params::default() };
+        let params = Params {
+            bits,
+            neighbours: k,
+            backend,
+            ..Params::default()
+        };
         let clients = random_clients(&rows, bits, 2).unwrap();
         let labelled: Vec<usize> = clients.iter().map(|(_, l)| l.labelled().count()).collect();
         let unlabelled: usize = rows.iter().sum::<usize>() - labelled.iter().sum::<usize>();
@@ -38,15 +43,39 @@ fn bytes_are_the_formulae() {
             assert_eq!(sent(phases::LABELS), sums, "client {client}");
             let back = frames(usize::from(own_rows > 0), 8 * classes * own_rows);
             assert_eq!(received(phases::LABELS), back + frames(1, 8 * classes));
-            up += ledger.phases().map(|(_, cost)| cost.bytes_sent).sum::<u64>();
-            down += ledger.phases().map(|(_, cost)| cost.bytes_received).sum::<u64>();
+            up += ledger
+                .phases()
+                .map(|(_, cost)| cost.bytes_sent)
+                .sum::<u64>();
+            down += ledger
+                .phases()
+                .map(|(_, cost)| cost.bytes_received)
+                .sum::<u64>();
         }
         let server = &run.ledgers[0].1;
-        assert_eq!(server.phases().map(|(_, cost)| cost.bytes_received).sum::<u64>(), up);
-        assert_eq!(server.phases().map(|(_, cost)| cost.bytes_sent).sum::<u64>(), down);
+        assert_eq!(
+            server
+                .phases()
+                .map(|(_, cost)| cost.bytes_received)
+                .sum::<u64>(),
+            up
+        );
+        assert_eq!(
+            server
+                .phases()
+                .map(|(_, cost)| cost.bytes_sent)
+                .sum::<u64>(),
+            down
+        );
         let rounds = |phase| server.phase(phase).map_or(0, |cost| cost.rounds());
         assert_eq!(
-            [phases::SETUP, phases::DISTANCES, phases::INFLUENCE, phases::LABELS].map(rounds),
+            [
+                phases::SETUP,
+                phases::DISTANCES,
+                phases::INFLUENCE,
+                phases::LABELS
+            ]
+            .map(rounds),
             [4, 1, 1, 2]
         );
     }

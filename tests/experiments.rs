@@ -17,16 +17,25 @@ fn accuracies(name: &str, clients: usize, variant: Variant, seed: u8) -> (f64, f
     let mut rows: Vec<usize> = (0..truth.len()).collect();
     rows.sort_by_cached_key(|_| prg.next_u64());
     let parts: Vec<&[usize]> = rows.chunks(rows.len().div_ceil(clients)).collect();
-    let params = Params { variant, ..Params::default() };
+    let params = Params {
+        variant,
+        ..Params::default()
+    };
     let party = |part: &&[usize]| {
-        let labels = part.iter().enumerate().map(|(i, row)| (i % 10 == 0).then_some(truth[*row]));
+        let labels = part
+            .iter()
+            .enumerate()
+            .map(|(i, row)| (i % 10 == 0).then_some(truth[*row]));
         let labelling = Labelling::new(data.classes_seen(), labels.collect()).unwrap();
         (Features::select(features, part), labelling)
     };
     let parties: Vec<(Features, Labelling)> = parts.iter().map(party).collect();
 
     let right = |classes: &[Option<u16>], labelling: &Labelling, part: &[usize]| {
-        labelling.unlabelled().filter(|row| classes[*row] == Some(truth[part[*row]])).count()
+        labelling
+            .unlabelled()
+            .filter(|row| classes[*row] == Some(truth[part[*row]]))
+            .count()
     };
     let hidden: usize = parties.iter().map(|(_, l)| l.unlabelled().count()).sum();
     let per_cent = |right: usize| 100.0 * right as f64 / hidden as f64;
@@ -37,7 +46,10 @@ fn accuracies(name: &str, clients: usize, variant: Variant, seed: u8) -> (f64, f
     };
     let local: usize = parties.iter().zip(&parts).map(alone).sum();
     let labellings: Vec<Labelling> = parties.iter().map(|(_, l)| l.clone()).collect();
-    let clients = parties.into_iter().map(|(f, l)| (Rows::Features(f), l)).collect();
+    let clients = parties
+        .into_iter()
+        .map(|(f, l)| (Rows::Features(f), l))
+        .collect();
     let run = simulation(params, clients).run(|_, _| {}).unwrap();
     let together: usize = run
         .clients
@@ -51,7 +63,9 @@ fn accuracies(name: &str, clients: usize, variant: Variant, seed: u8) -> (f64, f
 }
 
 fn means(name: &str, clients: usize, variant: Variant) -> (f64, f64) {
-    let runs: Vec<_> = (0..5).map(|seed| accuracies(name, clients, variant, seed)).collect();
+    let runs: Vec<_> = (0..5)
+        .map(|seed| accuracies(name, clients, variant, seed))
+        .collect();
     let mean = |of: fn(&(f64, f64)) -> f64| runs.iter().map(of).sum::<f64>() / 5.0;
     (mean(|run| run.0), mean(|run| run.1))
 }
@@ -60,15 +74,24 @@ fn means(name: &str, clients: usize, variant: Variant) -> (f64, f64) {
 #[test]
 fn digits() {
     let (together, alone) = means("digits", 5, Variant::Balanced);
-    assert!(together > 95.0 && (75.0..90.0).contains(&alone), "{together}, {alone}");
+    assert!(
+        together > 95.0 && (75.0..90.0).contains(&alone),
+        "{together}, {alone}"
+    );
     let (together, alone) = means("digits", 5, Variant::Paper);
-    assert!(together > 90.0 && (50.0..72.0).contains(&alone), "{together}, {alone}");
+    assert!(
+        together > 90.0 && (50.0..72.0).contains(&alone),
+        "{together}, {alone}"
+    );
 }
 
 #[test]
 fn breast_cancer_and_wine() {
     for (name, clients) in [("breast_cancer", 5), ("wine", 4)] {
         let (together, alone) = means(name, clients, Variant::Balanced);
-        assert!(together > 88.0 && together > alone, "{name}: {together}, {alone}");
+        assert!(
+            together > 88.0 && together > alone,
+            "{name}: {together}, {alone}"
+        );
     }
 }

@@ -10,7 +10,12 @@ use undertone_tests::{chooser, random_clients, simulation};
 const BITS: usize = 200;
 
 fn params() -> Params {
-    Params { bits: BITS, neighbours: 3, min_clients: 2, ..Params::default() }
+    Params {
+        bits: BITS,
+        neighbours: 3,
+        min_clients: 2,
+        ..Params::default()
+    }
 }
 
 /// Frames a client has sent when it has nothing more to say in `phase`.
@@ -18,7 +23,11 @@ fn frames_through(phase: Phase, rows: &[usize], client: usize) -> usize {
     let clients = random_clients(rows, BITS, 1).unwrap();
     let run = simulation(params(), clients).run(|_, _| {}).unwrap();
     let ledger = &run.ledgers[client + 1].1;
-    ledger.phases().filter(|(p, _)| *p <= phase).map(|(_, cost)| cost.messages as usize).sum()
+    ledger
+        .phases()
+        .filter(|(p, _)| *p <= phase)
+        .map(|(_, cost)| cost.messages as usize)
+        .sum()
 }
 
 fn with_leaver(rows: &[usize], leaver: usize, frames: usize, order: Option<u64>) -> Run {
@@ -38,8 +47,13 @@ fn without(rows: &[usize], leaver: usize) -> Run {
 
 /// The survivors' outcomes and the graph are those of a run that never had the leaver.
 fn assert_smaller_roster(run: &Run, leaver: usize, smaller: &Run) {
-    let survivors: Vec<_> =
-        run.clients.iter().enumerate().filter(|(c, _)| *c != leaver).map(|(_, o)| o.clone()).collect();
+    let survivors: Vec<_> = run
+        .clients
+        .iter()
+        .enumerate()
+        .filter(|(c, _)| *c != leaver)
+        .map(|(_, o)| o.clone())
+        .collect();
     assert!(survivors.iter().all(Result::is_ok), "{survivors:?}");
     assert_eq!(survivors, smaller.clients);
     assert_eq!(run.report.distances, smaller.report.distances);
@@ -62,11 +76,18 @@ proptest! {
 
 #[test]
 fn leaving_between_two_tiles_of_codes() {
-    let params = Params { bits: 65_535, neighbours: 3, min_clients: 2, ..Params::default() };
+    let params = Params {
+        bits: 65_535,
+        neighbours: 3,
+        min_clients: 2,
+        ..Params::default()
+    };
     let rows = [150, 140, 160];
     let clients = random_clients(&rows, 65_535, 1).unwrap();
     let network = Network::new().leave(PartyId::client(1), 4);
-    let run = simulation(params, clients.clone()).run_over(network).unwrap();
+    let run = simulation(params, clients.clone())
+        .run_over(network)
+        .unwrap();
     let mut fewer = clients;
     fewer.remove(1);
     let smaller = simulation(params, fewer).run(|_, _| {}).unwrap();
@@ -81,9 +102,17 @@ fn leaving_after_the_distances_costs_the_survivors_only_its_labels() {
         let run = with_leaver(&rows, 3, frames, None);
         assert_eq!(run.report.clients.len(), 5, "its rows stay in the graph");
         assert!(!run.report.contributors.contains(&PartyId::client(3)));
-        for (client, outcome) in run.clients.iter().enumerate().filter(|(client, _)| *client != 3) {
+        for (client, outcome) in run
+            .clients
+            .iter()
+            .enumerate()
+            .filter(|(client, _)| *client != 3)
+        {
             let labels = &outcome.as_ref().unwrap().labels;
-            assert!(labels.classes().iter().all(Option::is_some), "client {client}");
+            assert!(
+                labels.classes().iter().all(Option::is_some),
+                "client {client}"
+            );
         }
     }
 }
@@ -92,14 +121,23 @@ fn leaving_after_the_distances_costs_the_survivors_only_its_labels() {
 fn too_few_survivors_are_a_named_error() {
     let clients = random_clients(&[12, 9, 14], BITS, 1).unwrap();
     for frames in 0..4 {
-        let params = Params { min_clients: 3, ..params() };
+        let params = Params {
+            min_clients: 3,
+            ..params()
+        };
         let network = Network::new().leave(PartyId::client(0), frames);
-        let error = simulation(params, clients.clone()).run_over(network).unwrap_err();
+        let error = simulation(params, clients.clone())
+            .run_over(network)
+            .unwrap_err();
         let SimulationError::Aborted(aborted) = error else {
             panic!("{error}");
         };
         assert_eq!(aborted.cause, Abort::TooFew { left: 2, need: 3 });
-        let phase = if frames < 2 { phases::SETUP } else { phases::DISTANCES };
+        let phase = if frames < 2 {
+            phases::SETUP
+        } else {
+            phases::DISTANCES
+        };
         assert_eq!((aborted.party, aborted.phase), (PartyId::SERVER, phase));
     }
 }
@@ -109,7 +147,9 @@ fn a_server_that_leaves_ends_every_client() {
     let clients = random_clients(&[12, 9, 14], BITS, 1).unwrap();
     for frames in [0, 3, 6, 9] {
         let network = Network::new().leave(PartyId::SERVER, frames);
-        let error = simulation(params(), clients.clone()).run_over(network).unwrap_err();
+        let error = simulation(params(), clients.clone())
+            .run_over(network)
+            .unwrap_err();
         assert!(error.to_string().contains("server"), "{error}");
     }
 }

@@ -12,12 +12,27 @@ use undertone_tests::{chooser, random_clients, simulation};
 fn facts(run: &Run) -> impl PartialEq + std::fmt::Debug + use<> {
     let costs = |ledger: &undertone::party::Ledger| -> Vec<_> {
         let cost = |(phase, cost): (undertone::party::Phase, &undertone::party::Cost)| {
-            (phase, cost.bytes_sent, cost.bytes_received, cost.messages, cost.rounds())
+            (
+                phase,
+                cost.bytes_sent,
+                cost.bytes_received,
+                cost.messages,
+                cost.rounds(),
+            )
         };
         ledger.phases().map(cost).collect()
     };
-    let ledgers: Vec<_> = run.ledgers.iter().map(|(id, ledger)| (*id, costs(ledger))).collect();
-    (run.clients.clone(), run.report.distances.clone(), run.report.contributors.clone(), ledgers)
+    let ledgers: Vec<_> = run
+        .ledgers
+        .iter()
+        .map(|(id, ledger)| (*id, costs(ledger)))
+        .collect();
+    (
+        run.clients.clone(),
+        run.report.distances.clone(),
+        run.report.contributors.clone(),
+        ledgers,
+    )
 }
 
 proptest! {
@@ -47,15 +62,27 @@ proptest! {
 #[test]
 fn long_messages_come_in_tiles_and_any_order() {
     // Codes of two tiles a client, columns and sums of several.
-    let params = Params { bits: 65_535, neighbours: 5, ..Params::default() };
+    let params = Params {
+        bits: 65_535,
+        neighbours: 5,
+        ..Params::default()
+    };
     let rows = [150, 140, 160];
     let clients = random_clients(&rows, 65_535, 1).unwrap();
-    let straight = simulation(params, clients.clone()).run_over(Network::new()).unwrap();
-    let messages = straight.ledgers[1].1.phases().map(|(_, cost)| cost.messages).max();
+    let straight = simulation(params, clients.clone())
+        .run_over(Network::new())
+        .unwrap();
+    let messages = straight.ledgers[1]
+        .1
+        .phases()
+        .map(|(_, cost)| cost.messages)
+        .max();
     assert!(messages > Some(2), "{messages:?} messages in a phase");
     for order in 0..4 {
         let network = Network::new().choose(chooser(order));
-        let shuffled = simulation(params, clients.clone()).run_over(network).unwrap();
+        let shuffled = simulation(params, clients.clone())
+            .run_over(network)
+            .unwrap();
         assert_eq!(facts(&straight), facts(&shuffled));
     }
 }
@@ -64,7 +91,11 @@ fn long_messages_come_in_tiles_and_any_order() {
 fn backends_agree() {
     let clients = random_clients(&[40, 30, 20], 512, 3).unwrap();
     let run = |backend| {
-        let params = Params { bits: 512, backend, ..Params::default() };
+        let params = Params {
+            bits: 512,
+            backend,
+            ..Params::default()
+        };
         simulation(params, clients.clone()).run(|_, _| {}).unwrap()
     };
     let (clear, sketch) = (run(Backend::Clear), run(Backend::Sketch));

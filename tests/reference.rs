@@ -43,7 +43,9 @@ fn neighbours_scores_and_predictions_are_the_references() {
         }
         let outcomes: Vec<_> = run.clients.into_iter().map(Result::unwrap).collect();
         let classes = outcomes.iter().flat_map(|o| o.labels.classes().to_vec());
-        let confidences = outcomes.iter().flat_map(|o| o.labels.confidences().to_vec());
+        let confidences = outcomes
+            .iter()
+            .flat_map(|o| o.labels.confidences().to_vec());
         let mut scores = outcomes.iter().flat_map(|o| o.scores.iter());
         let mut compared = 0;
         for ((row, class), confidence) in rows.iter().zip(classes).zip(confidences) {
@@ -53,7 +55,10 @@ fn neighbours_scores_and_predictions_are_the_references() {
             }
             assert_eq!(class, Some(row.prediction));
             for (score, expected) in scores.next().unwrap().iter().zip(&row.scores) {
-                assert!((score / expected - 1.0).abs() < 1e-6, "{score} for {expected}");
+                assert!(
+                    (score / expected - 1.0).abs() < 1e-6,
+                    "{score} for {expected}"
+                );
                 compared += 1;
             }
             // The other reference divides confidences by their largest.
@@ -62,6 +67,9 @@ fn neighbours_scores_and_predictions_are_the_references() {
             }
         }
         assert!(scores.next().is_none());
-        assert_eq!(compared, 3 * rows.iter().filter(|row| row.label.is_none()).count());
+        assert_eq!(
+            compared,
+            3 * rows.iter().filter(|row| row.label.is_none()).count()
+        );
     }
 }

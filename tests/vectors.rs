@@ -7,5 +7,8 @@ use undertone_tests::{root, vectors};
 fn committed_vectors_are_reproduced() {
     let held = std::fs::read_to_string(root("vectors/undertone.json")).unwrap();
     let made = vectors::to_json(&vectors::make()).unwrap();
-    assert!(held == made, "vectors differ: cargo run -p undertone-tests --bin make-vectors");
+    assert!(
+        held == made,
+        "vectors differ: cargo run -p undertone-tests --bin make-vectors"
+    );
 }

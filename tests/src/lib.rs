@@ -43,7 +43,11 @@ pub fn random_clients(
     seed: u8,
 ) -> Result<Vec<(Rows, Labelling)>, InputError> {
     let mut prg = Prg::new(&[seed; 32]);
-    let mut centre = || (0..bits.div_ceil(64)).map(|_| prg.next_u64()).collect::<Vec<_>>();
+    let mut centre = || {
+        (0..bits.div_ceil(64))
+            .map(|_| prg.next_u64())
+            .collect::<Vec<_>>()
+    };
     let centres = [centre(), centre()];
     let client = |rows: &usize| {
         let mut words = Vec::new();
@@ -51,9 +55,11 @@ pub fn random_clients(
         for row in 0..*rows {
             let class = usize::from(prg.next_u64() % 2 == 1);
             // An eighth of the bits differ from the centre.
-            words.extend(centres[class].iter().map(|word| {
-                word ^ (prg.next_u64() & prg.next_u64() & prg.next_u64())
-            }));
+            words.extend(
+                centres[class]
+                    .iter()
+                    .map(|word| word ^ (prg.next_u64() & prg.next_u64() & prg.next_u64())),
+            );
             labels.push((row % 4 == 0).then_some(class as u16));
         }
         let codes = Codes::from_bits(BitMatrix::from_words(*rows, bits, words));

@@ -16,8 +16,16 @@ fn main() -> ExitCode {
     };
     if std::env::args().any(|argument| argument == "--check") {
         let same = std::fs::read_to_string(&path).is_ok_and(|held| held == made);
-        println!("{}: {}", path.display(), if same { "up to date" } else { "differs" });
-        return if same { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        println!(
+            "{}: {}",
+            path.display(),
+            if same { "up to date" } else { "differs" }
+        );
+        return if same {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        };
     }
     match std::fs::write(&path, made) {
         Ok(()) => ExitCode::SUCCESS,

@@ -43,7 +43,11 @@ pub fn read(path: &Path) -> Result<Vec<Row>, String> {
         };
         let mut labelled = false;
         for (name, field) in names.iter().zip(&record) {
-            let number = || field.parse::<f64>().map_err(|e| format!("{name} {field}: {e}"));
+            let number = || {
+                field
+                    .parse::<f64>()
+                    .map_err(|e| format!("{name} {field}: {e}"))
+            };
             match name {
                 "client" => row.client = number()? as usize,
                 "labelled" => labelled = number()? == 1.0,
@@ -58,7 +62,10 @@ pub fn read(path: &Path) -> Result<Vec<Row>, String> {
         }
         Ok(row)
     };
-    reader.records().map(|record| row(record.map_err(|e| e.to_string())?)).collect()
+    reader
+        .records()
+        .map(|record| row(record.map_err(|e| e.to_string())?))
+        .collect()
 }
 
 /// The clients of a run with codes of `bits` bits and `classes` classes.
@@ -76,7 +83,9 @@ pub fn clients(
         let labels = rows.iter().map(|row| row.label).collect();
         Ok((Rows::Codes(codes), Labelling::new(classes, labels)?))
     };
-    rows.chunk_by(|a, b| a.client == b.client).map(client).collect()
+    rows.chunk_by(|a, b| a.client == b.client)
+        .map(client)
+        .collect()
 }
 
 /// Bytes from hexadecimal digits.
@@ -86,5 +95,7 @@ pub fn clients(
 pub fn hex(text: &str) -> Result<Vec<u8>, String> {
     let byte = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
     let bytes = (0..text.len()).step_by(2).map(byte);
-    bytes.collect::<Option<_>>().ok_or_else(|| format!("{text} is not hexadecimal"))
+    bytes
+        .collect::<Option<_>>()
+        .ok_or_else(|| format!("{text} is not hexadecimal"))
 }

@@ -65,7 +65,9 @@ fn derivation(comment: &str, seed: u8, purpose: &str, ids: &[u32]) -> Derivation
         session: hex(&session.0),
         purpose: purpose.into(),
         ids: ids.to_vec(),
-        derived: hex(Seed::from_bytes(seed).derive(session, purpose, ids).expose()),
+        derived: hex(Seed::from_bytes(seed)
+            .derive(session, purpose, ids)
+            .expose()),
     }
 }
 
@@ -90,7 +92,9 @@ fn projection(comment: &str, seed: [u8; 32], bits: usize, dim: usize, rows: usiz
             .chunks(dim)
             .map(|row| row.iter().map(|value| double(*value)).collect())
             .collect(),
-        codes: (0..rows).map(|row| hex(&codes.to_packed(row..row + 1))).collect(),
+        codes: (0..rows)
+            .map(|row| hex(&codes.to_packed(row..row + 1)))
+            .collect(),
     }
 }
 
@@ -105,7 +109,13 @@ pub fn make() -> Vectors {
         ],
         projections: vec![
             projection("seed of zeros", [0; 32], 64, 3, 2),
-            projection("odd dimension: pairs of normals cross rows", counting, 101, 7, 3),
+            projection(
+                "odd dimension: pairs of normals cross rows",
+                counting,
+                101,
+                7,
+                3,
+            ),
             projection("the usual code length", [0xa5; 32], 4096, 64, 2),
         ],
     }

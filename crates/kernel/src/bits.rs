@@ -31,7 +31,11 @@ impl BitMatrix {
     /// # Panics
     /// When `words` does not hold `rows` rows.
     pub fn from_words(rows: usize, columns: usize, words: Vec<u64>) -> Self {
-        assert_eq!(words.len(), rows * columns.div_ceil(64), "words of {rows} rows");
+        assert_eq!(
+            words.len(),
+            rows * columns.div_ceil(64),
+            "words of {rows} rows"
+        );
         let mut out = Self {
             rows,
             columns,

@@ -55,7 +55,8 @@ fn cached(rows: Range<usize>, stride: usize) -> impl Iterator<Item = Range<usize
     const WORDS: usize = (16 << 10) / 8;
     let part = (WORDS / stride.max(1)).max(8).next_multiple_of(8);
     let end = rows.end;
-    rows.step_by(part).map(move |start| start..end.min(start + part))
+    rows.step_by(part)
+        .map(move |start| start..end.min(start + part))
 }
 
 /// The sum of all distances between rows of `a` and rows of `b`: the XORs and popcounts of
@@ -208,7 +209,8 @@ mod x86 {
     /// Lane r of the result is the sum of the lanes of `v[r]`.
     #[target_feature(enable = "avx512f")]
     fn fold(v: [__m512i; 8]) -> __m512i {
-        let pair = |x, y| _mm512_add_epi64(_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
+        let pair =
+            |x, y| _mm512_add_epi64(_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
         let halve = |x, y| {
             _mm512_add_epi64(
                 _mm512_shuffle_i64x2::<0x88>(x, y),

@@ -94,13 +94,7 @@ fn shifted_product_body(a: Rows<'_>, alpha: f64, x: &[Lanes], y: &mut [Lanes]) -
 }
 
 #[inline(always)]
-fn descend_body(
-    s: &Lanes,
-    p: &[Lanes],
-    q: &[Lanes],
-    x: &mut [Lanes],
-    r: &mut [Lanes],
-) -> Lanes {
+fn descend_body(s: &Lanes, p: &[Lanes], q: &[Lanes], x: &mut [Lanes], r: &mut [Lanes]) -> Lanes {
     assert!(p.len() == x.len() && q.len() == x.len() && r.len() == x.len());
     let mut squares = [0.0; LANES];
     for i in 0..x.len() {
@@ -147,7 +141,11 @@ mod tests {
             }
             starts.push(columns.len());
         }
-        let rows = Rows { starts: &starts, columns: &columns, values: &values };
+        let rows = Rows {
+            starts: &starts,
+            columns: &columns,
+            values: &values,
+        };
         let (x, p, q, r) = (vectors(n, 1), vectors(n, 2), vectors(n, 3), vectors(n, 4));
         let s: Lanes = std::array::from_fn(|lane| 0.5 - lane as f64);
         for cpu in Cpu::all() {

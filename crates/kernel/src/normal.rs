@@ -56,8 +56,17 @@ mod tests {
         let mut x = vec![0.0; 200_000];
         fill(&mut Prg::new(&[1; 32]), 0, &mut x);
         let moment = |p: i32| x.iter().map(|v| v.powi(p)).sum::<f64>() / x.len() as f64;
-        for (p, expected, tolerance) in [(1, 0.0, 0.01), (2, 1.0, 0.02), (3, 0.0, 0.05), (4, 3.0, 0.15)] {
-            assert!((moment(p) - expected).abs() < tolerance, "moment {p}: {}", moment(p));
+        for (p, expected, tolerance) in [
+            (1, 0.0, 0.01),
+            (2, 1.0, 0.02),
+            (3, 0.0, 0.05),
+            (4, 3.0, 0.15),
+        ] {
+            assert!(
+                (moment(p) - expected).abs() < tolerance,
+                "moment {p}: {}",
+                moment(p)
+            );
         }
     }
 }

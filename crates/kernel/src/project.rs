@@ -77,7 +77,9 @@ impl Rounded {
         let mut norms = Vec::with_capacity(features.len() / dim);
         let mut scaled = vec![0.0; dim];
         for row in features.chunks_exact(dim) {
-            let largest = row.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
+            let largest = row
+                .iter()
+                .fold(0.0, |most: f64, value| most.max(value.abs()));
             let scale = libm::scalbn(1.0, -libm::ilogb(largest.max(f64::MIN_POSITIVE)).min(1022));
             for (to, from) in scaled.iter_mut().zip(row) {
                 *to = from * scale;
@@ -94,7 +96,10 @@ impl Rounded {
 /// # Panics
 /// When `dim` is 0 or does not divide the number of values.
 pub fn signs(cpu: Cpu, seed: &[u8; 32], bits: usize, features: &[f64], dim: usize) -> BitMatrix {
-    assert!(dim > 0 && features.len().is_multiple_of(dim), "rows of {dim} values");
+    assert!(
+        dim > 0 && features.len().is_multiple_of(dim),
+        "rows of {dim} values"
+    );
     let rows = features.len() / dim;
     let stride = bits.div_ceil(64);
     let rounded = match cpu.level() {
@@ -216,7 +221,10 @@ mod x86 {
             for at in (0..whole).step_by($block) {
                 let values = &$rounded.values[at * dim..(at + $block) * dim];
                 let norms = &$rounded.norms[at..at + $block];
-                for (r, signs) in $kernel::<$block>($panel, values, norms).into_iter().enumerate() {
+                for (r, signs) in $kernel::<$block>($panel, values, norms)
+                    .into_iter()
+                    .enumerate()
+                {
                     $settle(at + r, signs);
                 }
             }
@@ -399,7 +407,12 @@ mod tests {
     #[test]
     fn extreme_values() {
         let tiny = f64::MIN_POSITIVE;
-        for row in [[1e150, -1e150, 1.0], [tiny, -tiny, tiny / 4.0], [1e-300, 1e150, 0.0], [0.0, 0.0, 1e-310]] {
+        for row in [
+            [1e150, -1e150, 1.0],
+            [tiny, -tiny, tiny / 4.0],
+            [1e-300, 1e150, 0.0],
+            [0.0, 0.0, 1e-310],
+        ] {
             agree(&[4; 32], 300, &row, 3);
         }
     }

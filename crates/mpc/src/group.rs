@@ -265,10 +265,11 @@ impl Client {
             match channels.get_mut(&member.id) {
                 None => material.extend_from_slice(sealed),
                 Some(channel) => {
-                    let opened = Zeroizing::new(channel.open(sealed).map_err(|_| Abort::Cheated {
-                        culprit: member.id,
-                        check: "its contribution opens".into(),
-                    })?);
+                    let opened =
+                        Zeroizing::new(channel.open(sealed).map_err(|_| Abort::Cheated {
+                            culprit: member.id,
+                            check: "its contribution opens".into(),
+                        })?);
                     material.extend_from_slice(&opened);
                 }
             }
@@ -430,5 +431,79 @@ impl Party for Server {
             ServerStage::Hellos { expected } => self.roster(&expected, inbox),
             ServerStage::Contributions { members } => self.relay(members, inbox),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use undertone_party::{Endpoint, Limits, Network, Node};
+
+    const SESSION: SessionId = SessionId([3; 32]);
+
+    /// Runs three clients; returns their groups and all payloads that passed.
+    fn run(secrecy: Secrecy) -> (Vec<Group>, Vec<u8>) {
+        let rules = Rules {
+            session: SESSION,
+            secrecy,
+            min_clients: 3,
+        };
+        let ids = [0, 1, 2].map(PartyId::client);
+        let mut server = Endpoint::new(
+            SERVER,
+            SESSION,
+            Limits::default(),
+            Server::new(rules, ids.to_vec()),
+        );
+        let mut clients = ids.map(|id| {
+            let seed = Seed::from_bytes([id.to_wire() as u8; 32]);
+            let client = Client::new(rules, id, vec![id.to_wire() as u8], &seed).unwrap();
+            Endpoint::new(id, SESSION, Limits::default(), client)
+        });
+        let mut seen = Vec::new();
+        let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
+        nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
+        Network::new()
+            .intercept(|_, _, frame| seen.extend_from_slice(frame))
+            .run(&mut nodes)
+            .unwrap();
+        (
+            clients.map(|client| client.finish().unwrap().0).into(),
+            seen,
+        )
+    }
+
+    #[test]
+    fn everybody_has_the_same_seed_and_roster() {
+        for secrecy in [Secrecy::Open, Secrecy::Sealed] {
+            let (groups, _) = run(secrecy);
+            for group in &groups {
+                assert_eq!(group.seed.expose(), groups[0].seed.expose());
+                assert_eq!(group.members, groups[0].members);
+            }
+            assert_eq!(groups[0].members[2].advertisement, [2]);
+        }
+    }
+
+    /// Contributions pass the server in the clear exactly when they may.
+    #[test]
+    fn the_server_sees_contributions_only_in_the_open() {
+        for (secrecy, visible) in [(Secrecy::Open, true), (Secrecy::Sealed, false)] {
+            let (_, seen) = run(secrecy);
+            for id in [0, 1, 2] {
+                let seed = Seed::from_bytes([id; 32]);
+                let contribution = seed.derive(SESSION, "contribution", &[u32::from(id)]);
+                let found = seen
+                    .windows(32)
+                    .any(|window| window == contribution.expose());
+                assert_eq!(found, visible, "{secrecy:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let (groups, _) = run(Secrecy::Sealed);
+        assert!(format!("{:?}", groups[0]).contains("seed: Seed(..)"));
     }
 }

@@ -121,10 +121,16 @@ mod tests {
     impl Sink for Count {
         fn fork(&self) -> Self {
             let times = vec![0; self.times.len()];
-            Self { times, ..self.clone() }
+            Self {
+                times,
+                ..self.clone()
+            }
         }
         fn join(&mut self, other: Self) {
-            self.times.iter_mut().zip(other.times).for_each(|(a, b)| *a += b);
+            self.times
+                .iter_mut()
+                .zip(other.times)
+                .for_each(|(a, b)| *a += b);
         }
         fn tile(&mut self, tile: &Tile<'_>) {
             let mut values = tile.distances.iter();
@@ -147,7 +153,11 @@ mod tests {
         let codes: Vec<BitMatrix> = rows.iter().map(|n| BitMatrix::zero(*n, 64)).collect();
         let offsets = vec![0, 300, 300, 301];
         let n = 558;
-        let mut count = Count { offsets, n, times: vec![0; n * n] };
+        let mut count = Count {
+            offsets,
+            n,
+            times: vec![0; n * n],
+        };
         sweep(Cpu::detect(), &codes, &cross(&rows), &mut count);
         for (client, rows) in rows.iter().enumerate() {
             sweep(Cpu::detect(), &codes, &own(client, *rows), &mut count);

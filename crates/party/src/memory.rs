@@ -211,7 +211,11 @@ impl<'a> Network<'a> {
                 self.queues.entry((id, to)).or_default().push_back(frame);
                 let sent = self.sent.entry(id).or_default();
                 *sent += 1;
-                if self.leave_after.get(&id).is_some_and(|after| *sent >= *after) {
+                if self
+                    .leave_after
+                    .get(&id)
+                    .is_some_and(|after| *sent >= *after)
+                {
                     self.left.insert(id);
                 }
                 true

@@ -48,7 +48,11 @@ impl Simulation {
     /// The first [`Aborted`] by its own fault, or [`Stalled`].
     pub fn run(self, observer: impl FnMut(PartyId, Phase)) -> Result<Run, SimulationError> {
         let run = self.run_over(Network::new().observe(observer))?;
-        match run.clients.iter().find_map(|outcome| outcome.as_ref().err()) {
+        match run
+            .clients
+            .iter()
+            .find_map(|outcome| outcome.as_ref().err())
+        {
             Some(aborted) => Err(aborted.clone().into()),
             None => Ok(run),
         }
@@ -59,7 +63,12 @@ impl Simulation {
     /// # Errors
     /// The server's [`Aborted`], or [`Stalled`].
     pub fn run_over(self, mut network: Network<'_>) -> Result<Run, SimulationError> {
-        let session = SessionId(*self.seed.derive(SessionId([0; 32]), "simulated session", &[]).expose());
+        let session = SessionId(
+            *self
+                .seed
+                .derive(SessionId([0; 32]), "simulated session", &[])
+                .expose(),
+        );
         let ids: Vec<PartyId> = (0..self.clients.len()).map(PartyId::client).collect();
         let setup = |party, cause| Aborted {
             party,
@@ -71,7 +80,9 @@ impl Simulation {
         let mut server = Endpoint::new(PartyId::SERVER, session, Limits::default(), server);
         let mut clients = Vec::with_capacity(ids.len());
         for (id, (rows, labelling)) in ids.iter().zip(self.clients) {
-            let seed = self.seed.derive(session, "simulated client", &[id.to_wire()]);
+            let seed = self
+                .seed
+                .derive(session, "simulated client", &[id.to_wire()]);
             let client = Client::new(*id, session, self.params, rows, labelling, &seed)
                 .map_err(|cause| setup(*id, cause))?;
             clients.push(Endpoint::new(*id, session, Limits::default(), client));

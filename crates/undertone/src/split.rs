@@ -79,7 +79,9 @@ fn by_class(
     let classes = labels.iter().max().map_or(0, |largest| largest + 1);
     let mut out = vec![Vec::new(); clients];
     for class in 0..classes {
-        let mut rows: Vec<usize> = (0..labels.len()).filter(|row| labels[*row] == class).collect();
+        let mut rows: Vec<usize> = (0..labels.len())
+            .filter(|row| labels[*row] == class)
+            .collect();
         rows.shuffle(rng);
         let mut shares: Vec<f64> = (0..clients).map(|_| gamma.sample(rng)).collect();
         if shares.iter().sum::<f64>() <= 0.0 {

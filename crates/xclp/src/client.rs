@@ -4,9 +4,7 @@ use undertone_mpc::group::{self, Group, Rules};
 use undertone_mpc::hamming;
 use undertone_mpc::kdf::Seed;
 use undertone_mpc::sum::{rows, vector};
-use undertone_party::{
-    Abort, Inbox, Outbox, Party, PartyId, Phase, Reader, SessionId, Step,
-};
+use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Reader, SessionId, Step};
 
 use crate::codes::Codes;
 use crate::distances::Distances;
@@ -207,11 +205,22 @@ impl Job {
     }
 
     /// Sends the next rows' flags and neighbours, then turns to the backend.
-    fn own_rows(self, codes: Codes, clients: Clients, near: Distances, sent: usize) -> Step<Client> {
+    fn own_rows(
+        self,
+        codes: Codes,
+        clients: Clients,
+        near: Distances,
+        sent: usize,
+    ) -> Step<Client> {
         let mut out = Outbox::new();
         let mut end = sent;
         if sent < near.rows() {
-            let labelled: Vec<bool> = self.labelling.labels().iter().map(Option::is_some).collect();
+            let labelled: Vec<bool> = self
+                .labelling
+                .labels()
+                .iter()
+                .map(Option::is_some)
+                .collect();
             let shape = OwnRows::new(near.rows(), &self.params);
             let (message, next) = shape.write(sent, &labelled, &near);
             out.push(SERVER, message);

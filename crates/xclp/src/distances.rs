@@ -172,7 +172,9 @@ mod tests {
     fn codes(rows: &[usize], bits: usize, seed: u8) -> Vec<BitMatrix> {
         let mut prg = Prg::new(&[seed; 32]);
         let mut random = |rows: &usize| {
-            let words = (0..rows * bits.div_ceil(64)).map(|_| prg.next_u64()).collect();
+            let words = (0..rows * bits.div_ceil(64))
+                .map(|_| prg.next_u64())
+                .collect();
             BitMatrix::from_words(*rows, bits, words)
         };
         rows.iter().map(&mut random).collect()
@@ -180,10 +182,22 @@ mod tests {
 
     /// Sorts all distances of every row.
     fn naive(codes: &[BitMatrix], k: usize) -> Vec<Vec<(u16, usize)>> {
-        let all: Vec<&[u64]> = codes.iter().flat_map(|c| (0..c.rows()).map(|r| c.row(r))).collect();
+        let all: Vec<&[u64]> = codes
+            .iter()
+            .flat_map(|c| (0..c.rows()).map(|r| c.row(r)))
+            .collect();
         let row = |i: usize| {
-            let distance = |j: usize| all[i].iter().zip(all[j]).map(|(a, b)| (a ^ b).count_ones()).sum::<u32>() as u16;
-            let mut near: Vec<_> = (0..all.len()).filter(|j| *j != i).map(|j| (distance(j), j)).collect();
+            let distance = |j: usize| {
+                all[i]
+                    .iter()
+                    .zip(all[j])
+                    .map(|(a, b)| (a ^ b).count_ones())
+                    .sum::<u32>() as u16
+            };
+            let mut near: Vec<_> = (0..all.len())
+                .filter(|j| *j != i)
+                .map(|j| (distance(j), j))
+                .collect();
             near.sort_unstable();
             near.truncate(k);
             near
@@ -202,7 +216,9 @@ mod tests {
     }
 
     fn lists(distances: &Distances) -> Vec<Vec<(u16, usize)>> {
-        (0..distances.rows()).map(|row| distances.nearest(row).collect()).collect()
+        (0..distances.rows())
+            .map(|row| distances.nearest(row).collect())
+            .collect()
     }
 
     proptest! {

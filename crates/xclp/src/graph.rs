@@ -58,7 +58,9 @@ impl Graph {
             entries.sort_unstable_by_key(|(column, _)| *column);
             for same in entries.chunk_by(|a, b| a.0 == b.0) {
                 graph.columns.push(same[0].0);
-                graph.values.push(same.iter().map(|(_, weight)| weight).sum());
+                graph
+                    .values
+                    .push(same.iter().map(|(_, weight)| weight).sum());
             }
             graph.starts.push(graph.columns.len());
         }
@@ -70,7 +72,13 @@ impl Graph {
             .starts
             .windows(2)
             .map(|row| self.values[row[0]..row[1]].iter().sum::<f64>())
-            .map(|degree| if degree > 0.0 { degree.sqrt().recip() } else { 0.0 })
+            .map(|degree| {
+                if degree > 0.0 {
+                    degree.sqrt().recip()
+                } else {
+                    0.0
+                }
+            })
             .collect();
         for row in 0..scale.len() {
             for entry in self.starts[row]..self.starts[row + 1] {
@@ -105,7 +113,9 @@ impl Graph {
     pub fn row(&self, row: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
         let entries = self.starts[row]..self.starts[row + 1];
         let columns = self.columns[entries.clone()].iter();
-        columns.zip(&self.values[entries]).map(|(column, value)| (*column as usize, *value))
+        columns
+            .zip(&self.values[entries])
+            .map(|(column, value)| (*column as usize, *value))
     }
 }
 
@@ -124,7 +134,8 @@ mod tests {
             let graph = Graph::new(&distances, 100, variant);
             let (a, b) = (2.0 * variant.weight(10, 100), variant.weight(20, 100));
             let row = |i| graph.row(i).collect::<Vec<_>>();
-            let close = |(i, x): (usize, f64), (j, y): (usize, f64)| i == j && (x - y).abs() < 1e-15;
+            let close =
+                |(i, x): (usize, f64), (j, y): (usize, f64)| i == j && (x - y).abs() < 1e-15;
             assert!(close(row(0)[0], (1, a / ((a + b) * a).sqrt())));
             assert!(close(row(0)[1], (2, b / ((a + b) * b).sqrt())));
             assert_eq!(row(1).len(), 1);

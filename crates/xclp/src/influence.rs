@@ -154,7 +154,13 @@ impl Influence {
 }
 
 fn ratio(a: &Lanes, b: &Lanes) -> Lanes {
-    std::array::from_fn(|lane| if b[lane] > 0.0 { a[lane] / b[lane] } else { 0.0 })
+    std::array::from_fn(|lane| {
+        if b[lane] > 0.0 {
+            a[lane] / b[lane]
+        } else {
+            0.0
+        }
+    })
 }
 
 /// What a Cholesky factorisation would cost.
@@ -268,7 +274,9 @@ impl Factor {
             column[*row] = 1.0;
         }
         let llt = LltRef::new(&self.symbolic, &self.values);
-        let scratch = self.symbolic.solve_in_place_scratch::<f64>(rows.len(), Par::Seq);
+        let scratch = self
+            .symbolic
+            .solve_in_place_scratch::<f64>(rows.len(), Par::Seq);
         let mut memory = MemBuffer::new(scratch);
         llt.solve_in_place_with_conj(
             Conj::No,
@@ -351,7 +359,11 @@ mod tests {
                     let due = f64::from(i == *row);
                     square += (due - x[i] + alpha * product).powi(2);
                 }
-                assert!(square.sqrt() < 2.0 * TOLERANCE, "{method:?}: {}", square.sqrt());
+                assert!(
+                    square.sqrt() < 2.0 * TOLERANCE,
+                    "{method:?}: {}",
+                    square.sqrt()
+                );
             }
         }
     }
@@ -365,6 +377,9 @@ mod tests {
         };
         let chosen = |graph| Influence::new(graph, 0.99, 100).unwrap().method();
         assert_eq!(chosen(ring(5000)), Method::Cholesky);
-        assert_eq!(chosen(random_graph(5000, 10, 2)), Method::ConjugateGradients);
+        assert_eq!(
+            chosen(random_graph(5000, 10, 2)),
+            Method::ConjugateGradients
+        );
     }
 }

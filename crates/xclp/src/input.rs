@@ -157,7 +157,12 @@ pub struct Labelling {
 
 impl std::fmt::Debug for Labelling {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Labelling({} rows, {} classes, ..)", self.rows(), self.classes)
+        write!(
+            f,
+            "Labelling({} rows, {} classes, ..)",
+            self.rows(),
+            self.classes
+        )
     }
 }
 

@@ -67,8 +67,8 @@ impl Clients {
         let mut first: Option<(PartyId, Advertisement)> = None;
         let mut total = 0;
         for member in members {
-            let ad = Advertisement::read(&member.advertisement)
-                .map_err(Abort::malformed(member.id))?;
+            let ad =
+                Advertisement::read(&member.advertisement).map_err(Abort::malformed(member.id))?;
             let cheated = |check: String| {
                 Err(Abort::Cheated {
                     culprit: member.id,
@@ -134,7 +134,10 @@ impl OwnRows {
 
     /// The rows of the message that starts with row `first`.
     fn window(&self, first: usize) -> std::ops::Range<usize> {
-        first..self.rows.min(first + (TILE_BYTES / self.record_len()).max(1))
+        first
+            ..self
+                .rows
+                .min(first + (TILE_BYTES / self.record_len()).max(1))
     }
 
     /// The message that starts with row `first`, and the row the next one starts with.

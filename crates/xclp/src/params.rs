@@ -88,9 +88,7 @@ impl Params {
     /// # Errors
     /// [`InputError::Parameter`], which names the field.
     pub fn check(&self) -> Result<(), InputError> {
-        let refuse = |name, value: String, range| {
-            Err(InputError::Parameter { name, value, range })
-        };
+        let refuse = |name, value: String, range| Err(InputError::Parameter { name, value, range });
         if !(1..=MAX_BITS).contains(&self.bits) {
             return refuse("bits", self.bits.to_string(), "1 to 65535");
         }

@@ -15,7 +15,10 @@ impl Scores {
     /// # Panics
     /// When the last row is not whole.
     pub fn new(classes: usize, values: Vec<f64>) -> Self {
-        assert!(values.len().is_multiple_of(classes), "rows of {classes} scores");
+        assert!(
+            values.len().is_multiple_of(classes),
+            "rows of {classes} scores"
+        );
         Self { classes, values }
     }
 
@@ -39,7 +42,11 @@ impl Scores {
     pub(crate) fn balance(&mut self, counts: &[u64]) {
         for row in self.values.chunks_exact_mut(self.classes) {
             for (score, count) in row.iter_mut().zip(counts) {
-                *score = if *count == 0 { 0.0 } else { *score / *count as f64 };
+                *score = if *count == 0 {
+                    0.0
+                } else {
+                    *score / *count as f64
+                };
             }
         }
     }

@@ -90,9 +90,8 @@ struct Gather {
 impl Gather {
     fn new(clients: &Clients, params: &Params) -> Self {
         let rows: Vec<usize> = clients.rows.iter().map(|(_, rows)| *rows).collect();
-        let client = |&(id, rows): &(PartyId, usize)| {
-            (id, OwnRows::new(rows, params), Vec::new(), true)
-        };
+        let client =
+            |&(id, rows): &(PartyId, usize)| (id, OwnRows::new(rows, params), Vec::new(), true);
         Self {
             near: Distances::new(&rows, params.neighbours),
             clients: clients.rows.iter().map(client).collect(),
@@ -118,7 +117,8 @@ impl Gather {
 
     fn wait(&mut self) -> Vec<PartyId> {
         let clients = self.clients.iter().enumerate();
-        let due = clients.filter(|(_, (_, shape, rows, remains))| *remains && rows.len() < shape.rows);
+        let due =
+            clients.filter(|(_, (_, shape, rows, remains))| *remains && rows.len() < shape.rows);
         let due: Vec<(usize, PartyId)> = due.map(|(place, (id, ..))| (place, *id)).collect();
         self.due = due.iter().map(|(place, _)| *place).collect();
         due.into_iter().map(|(_, id)| id).collect()
@@ -210,7 +210,10 @@ impl Joint {
         let batch = COLUMNS * rayon::current_num_threads();
         let end = self.labelled.len().min(self.solved + batch);
         let batch = self.solved..end;
-        let rows: Vec<usize> = self.labelled[batch.clone()].iter().map(|(_, row)| *row).collect();
+        let rows: Vec<usize> = self.labelled[batch.clone()]
+            .iter()
+            .map(|(_, row)| *row)
+            .collect();
         let columns = influence.columns(&rows);
         let mut out = Outbox::new();
         for (index, column) in batch.zip(columns.chunks_exact(influence.graph().rows())) {
@@ -219,7 +222,8 @@ impl Joint {
                 let count = self.members[place].labelled().count();
                 self.owed = count * self.unlabelled.len();
             }
-            self.pending.extend(self.unlabelled.iter().map(|row| column[*row]));
+            self.pending
+                .extend(self.unlabelled.iter().map(|row| column[*row]));
             let mut sent = 0;
             while self.owed > 0 && self.pending.len() - sent >= column_words(self.owed) {
                 let words = column_words(self.owed);
@@ -241,7 +245,10 @@ impl Joint {
             rows: self.unlabelled.len(),
         };
         let member = |(place, member): (usize, &Member)| (member.id, self.own(place));
-        rows::Server::new(&shape, self.members.iter().enumerate().map(member).collect())
+        rows::Server::new(
+            &shape,
+            self.members.iter().enumerate().map(member).collect(),
+        )
     }
 
     fn ids(&self) -> Vec<PartyId> {

@@ -137,7 +137,10 @@ impl<S: Sink> Server<S> {
         let need = due.iter().map(|place| self.uploads[*place].from).collect();
         self.stage = if due.is_empty() {
             let rows: Vec<usize> = self.uploads.iter().map(|u| u.codes.rows()).collect();
-            let codes = self.uploads.iter_mut().map(|u| std::mem::take(&mut u.codes));
+            let codes = self
+                .uploads
+                .iter_mut()
+                .map(|u| std::mem::take(&mut u.codes));
             Stage::Sweep {
                 codes: codes.collect(),
                 pairs: tiles::cross(&rows),

@@ -188,7 +188,8 @@ impl Server {
             }
             self.accept(own, from);
         }
-        self.clients.retain(|(id, _)| self.contributors.contains(id));
+        self.clients
+            .retain(|(id, _)| self.contributors.contains(id));
         self.turn = 0;
         self.stage = Stage::Return { sent: 0 };
         self.give_back(0)
@@ -241,5 +242,107 @@ impl Party for Server {
             }
             Stage::Return { sent } => Ok(self.give_back(sent)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use undertone_kernel::Prg;
+    use undertone_party::{Endpoint, Limits, Network, Node, SessionId};
+
+    const SESSION: SessionId = SessionId([0; 32]);
+
+    /// Runs clients with `own[j]` rows each; client `leaver` leaves after `frames` frames.
+    fn run(width: usize, own: &[usize], leaver: Option<(usize, usize)>) {
+        let rows: usize = own.iter().sum();
+        let shape = Shape { width, rows };
+        let mut prg = Prg::new(&[7; 32]);
+        let matrices: Vec<Vec<u64>> = own
+            .iter()
+            .map(|_| (0..rows * width).map(|_| prg.next_u64()).collect())
+            .collect();
+        let mut start = 0;
+        let ranges: Vec<Range<usize>> = own
+            .iter()
+            .map(|count| {
+                start += count;
+                start - count..start
+            })
+            .collect();
+        let ids: Vec<PartyId> = (0..own.len()).map(PartyId::client).collect();
+        let plan = ids.iter().copied().zip(ranges.clone()).collect();
+        let mut server = Endpoint::new(
+            SERVER,
+            SESSION,
+            Limits::default(),
+            Server::new(&shape, plan),
+        );
+        let mut clients: Vec<_> = ids
+            .iter()
+            .map(|id| {
+                let place = id.index().unwrap();
+                let client =
+                    Client::new(&shape, matrices[place].clone(), ranges[place].clone()).unwrap();
+                Endpoint::new(*id, SESSION, Limits::default(), client)
+            })
+            .collect();
+        let mut network = Network::new();
+        if let Some((leaver, frames)) = leaver {
+            network = network.leave(ids[leaver], frames);
+        }
+        let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
+        nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
+        network.run(&mut nodes).unwrap();
+
+        let contributes = |place: &usize| leaver.is_none_or(|(leaver, _)| leaver != *place);
+        let places: Vec<usize> = (0..own.len()).filter(contributes).collect();
+        let contributors = server.finish().unwrap().0;
+        assert_eq!(
+            contributors,
+            places.iter().map(|p| ids[*p]).collect::<Vec<_>>()
+        );
+        let mut sum = vec![0; rows * width];
+        places
+            .iter()
+            .for_each(|place| add(&mut sum, &matrices[*place]));
+        for (place, client) in clients
+            .into_iter()
+            .enumerate()
+            .filter(|(p, _)| contributes(p))
+        {
+            let due = ranges[place].start * width..ranges[place].end * width;
+            assert_eq!(client.finish().unwrap().0, sum[due]);
+        }
+    }
+
+    #[test]
+    fn every_client_gets_its_rows_of_the_sum() {
+        for own in [
+            &[3, 4, 2][..],
+            &[0, 5],
+            &[0, 0, 3],
+            &[1],
+            &[0, 0],
+            &[7, 0, 1],
+        ] {
+            run(3, own, None);
+        }
+    }
+
+    #[test]
+    fn matrices_of_several_messages_and_leavers_between_them() {
+        let own = [WORDS, 10, WORDS / 2];
+        run(2, &own, None);
+        for frames in 0..3 {
+            run(2, &own, Some((1, frames)));
+        }
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_refused() {
+        let shape = Shape { width: 2, rows: 3 };
+        assert!(Client::new(&shape, vec![0; 5], 0..1).is_err());
+        assert!(Client::new(&shape, vec![0; 6], 2..4).is_err());
     }
 }

@@ -130,7 +130,9 @@ impl Pipeline {
             neighbours: self.neighbours,
             ..Params::default()
         };
-        params.check().map_err(|error| Failure::usage(error.to_string()))?;
+        params
+            .check()
+            .map_err(|error| Failure::usage(error.to_string()))?;
         if self.neighbours >= self.rows || self.labelled == 0 || self.labelled > self.rows {
             return Err(Failure::usage(
                 "--rows must be above --neighbours and not below --labelled, which must be 1 or more",
@@ -156,7 +158,9 @@ impl Pipeline {
             let pairs = tiles::own(0, self.rows);
             let cpu = Cpu::detect();
             times.time("floor", || hamming::total(cpu, &bits[0], &bits[0]));
-            times.time("distances", || tiles::sweep(cpu, &bits, &pairs, &mut Nothing));
+            times.time("distances", || {
+                tiles::sweep(cpu, &bits, &pairs, &mut Nothing)
+            });
             let near = times.time("distances and top-k", || {
                 let mut near = Distances::new(&[self.rows], self.neighbours);
                 tiles::sweep(cpu, &bits, &pairs, &mut near);
@@ -166,28 +170,50 @@ impl Pipeline {
             let scores = times.time("solve", || {
                 let influence = Influence::new(graph, params.alpha, self.labelled)?;
                 method = format!("{:?}", influence.method());
-                Ok::<_, undertone::party::Abort>(solo::scores(&influence, &labelling, params.variant))
+                Ok::<_, undertone::party::Abort>(solo::scores(
+                    &influence,
+                    &labelling,
+                    params.variant,
+                ))
             });
             let scores = scores.map_err(|error| failed(&error))?;
             let labels = undertone::xclp::Labels::decide(&labelling, &scores);
             let hidden = labelling.unlabelled();
-            right = hidden.filter(|row| labels.classes()[*row] == Some(truth[*row])).count();
+            right = hidden
+                .filter(|row| labels.classes()[*row] == Some(truth[*row]))
+                .count();
             bar.inc(1);
         }
         bar.finish_and_clear();
         self.show(show, times, right, method)
     }
 
-    fn show(&self, show: Show, mut times: Times, right: usize, method: String) -> Result<(), Failure> {
+    fn show(
+        &self,
+        show: Show,
+        mut times: Times,
+        right: usize,
+        method: String,
+    ) -> Result<(), Failure> {
         let count = (self.rows * (self.rows - 1) / 2) as f64;
-        let stages: Vec<Stage> = ["hashing", "distances", "distances and top-k", "graph", "solve"]
-            .into_iter()
-            .map(|stage| Stage {
-                stage,
-                ms: times.median(stage),
-            })
-            .collect();
-        let total_ms = stages.iter().filter(|s| s.stage != "distances").map(|s| s.ms).sum();
+        let stages: Vec<Stage> = [
+            "hashing",
+            "distances",
+            "distances and top-k",
+            "graph",
+            "solve",
+        ]
+        .into_iter()
+        .map(|stage| Stage {
+            stage,
+            ms: times.median(stage),
+        })
+        .collect();
+        let total_ms = stages
+            .iter()
+            .filter(|s| s.stage != "distances")
+            .map(|s| s.ms)
+            .sum();
         let ns = times.median("distances") * 1e6 / count;
         // The floor is taken over all ordered pairs.
         let floor = times.median("floor") * 1e6 / (self.rows as f64).powi(2);

@@ -74,9 +74,8 @@ impl Experiment {
                 Rows::Codes(codes) => codes.clone(),
                 Rows::Features(features) => Codes::hash(features, &local_seed, self.params.bits),
             };
-            let labels = solo::propagate(codes, labelling, &self.params).map_err(|cause| {
-                Failure::data(cause.to_string())
-            })?;
+            let labels = solo::propagate(codes, labelling, &self.params)
+                .map_err(|cause| Failure::data(cause.to_string()))?;
             local.count(labels.classes(), labelling, part, &self.labels);
         }
 
@@ -110,7 +109,10 @@ impl Experiment {
         let label = |(row, revealed): (&usize, &bool)| revealed.then_some(self.labels[*row]);
         let labels = part.iter().zip(revealed).map(label).collect();
         let labelling = Labelling::new(self.classes, labels);
-        Ok((rows, labelling.map_err(|error| Failure::data(error.to_string()))?))
+        Ok((
+            rows,
+            labelling.map_err(|error| Failure::data(error.to_string()))?,
+        ))
     }
 }
 

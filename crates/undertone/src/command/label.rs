@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use undertone::data::{self, Dataset, Kind};
 use undertone::mpc::hamming::Backend;
 use undertone::mpc::kdf::Seed;
@@ -18,9 +18,9 @@ use super::{Failure, Show};
 const DEFAULT_ROUNDS: u32 = 10;
 
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("input").args(["file", "client"]).required(true)))]
 pub(super) struct Label {
     /// A data set in which every row is labelled (.npz or CSV); most labels are hidden
-    #[arg(required_unless_present = "client", conflicts_with = "client")]
     file: Option<PathBuf>,
     /// One client's rows; label -1 means unlabelled. Give it once for each client
     #[arg(long, value_name = "FILE")]
@@ -32,9 +32,14 @@ pub(super) struct Label {
     #[arg(long, default_value = "iid", conflicts_with = "client")]
     split: Split,
     /// Share of each client's rows that keep their label
-    #[arg(long, value_name = "FRACTION", default_value_t = 0.1, conflicts_with = "client")]
+    #[arg(
+        long,
+        value_name = "FRACTION",
+        default_value_t = 0.1,
+        conflicts_with = "client"
+    )]
     labelled: f64,
-    /// Code length L in bits [default: 4096; with --codes the files'] 
+    /// Code length L in bits [default: 4096; with --codes the files']
     #[arg(long, value_name = "L")]
     bits: Option<usize>,
     /// Neighbours k of a row
@@ -120,12 +125,18 @@ impl Label {
             backend: self.backend,
             min_clients: if self.allow_two_clients { 2 } else { 3 },
         };
-        params.check().map_err(|error| Failure::usage(error.to_string()))?;
+        params
+            .check()
+            .map_err(|error| Failure::usage(error.to_string()))?;
         Ok(params)
     }
 
     fn load(&self, path: &Path) -> Result<Dataset, Failure> {
-        let kind = if self.codes { Kind::Codes } else { Kind::Features };
+        let kind = if self.codes {
+            Kind::Codes
+        } else {
+            Kind::Features
+        };
         data::load(path, kind).map_err(|error| Failure::file(path, &error))
     }
 
@@ -167,7 +178,17 @@ impl Label {
         })?;
         let classes = class_count([(file, &dataset)])?;
         if labels.iter().all(|label| *label == labels[0]) {
-            return Err(wrong(format!("every label is {}; two classes are needed", labels[0])));
+            return Err(wrong(format!(
+                "every label is {}; two classes are needed",
+                labels[0]
+            )));
+        }
+        if self.clients > labels.len() {
+            return Err(wrong(format!(
+                "{} rows cannot be dealt out to {} clients",
+                labels.len(),
+                self.clients
+            )));
         }
         self.check_neighbours(labels.len())?;
         let experiment = Experiment {
@@ -180,7 +201,11 @@ impl Label {
             labelled: self.labelled,
         };
         let outputs = Outputs {
-            labels: self.out.iter().map(|p| Output::create(p)).collect::<Result<_, _>>()?,
+            labels: self
+                .out
+                .iter()
+                .map(|p| Output::create(p))
+                .collect::<Result<_, _>>()?,
             ..self.outputs()?
         };
         if !show.quiet && !show.json {
@@ -231,28 +256,36 @@ impl Label {
         let order: Vec<usize> = trial.parts.concat();
         let owner = |client: usize| std::iter::repeat_n(client, trial.parts[client].len());
         let owners: Vec<usize> = (0..trial.parts.len()).flat_map(owner).collect();
-        self.finish(show, outputs, &report, &trial.run, &revealed, &order, |mut files, run| {
-            let Some(file) = files.pop() else {
-                return Ok(());
-            };
-            let lines = all_labels(run);
-            let mut by_file: Vec<usize> = (0..order.len()).collect();
-            by_file.sort_unstable_by_key(|row| order[*row]);
-            file.write(|w| {
-                writeln!(w, "row,client,given,label,confidence")?;
-                for row in by_file {
-                    let (label, confidence) = lines[row];
-                    writeln!(
-                        w,
-                        "{},{},{},{label},{confidence}",
-                        order[row],
-                        owners[row],
-                        u8::from(revealed[row])
-                    )?;
-                }
-                Ok(())
-            })
-        })
+        self.finish(
+            show,
+            outputs,
+            &report,
+            &trial.run,
+            &revealed,
+            &order,
+            |mut files, run| {
+                let Some(file) = files.pop() else {
+                    return Ok(());
+                };
+                let lines = all_labels(run);
+                let mut by_file: Vec<usize> = (0..order.len()).collect();
+                by_file.sort_unstable_by_key(|row| order[*row]);
+                file.write(|w| {
+                    writeln!(w, "row,client,given,label,confidence")?;
+                    for row in by_file {
+                        let (label, confidence) = lines[row];
+                        writeln!(
+                            w,
+                            "{},{},{},{label},{confidence}",
+                            order[row],
+                            owners[row],
+                            u8::from(revealed[row])
+                        )?;
+                    }
+                    Ok(())
+                })
+            },
+        )
     }
 
     /// One file a client: label what is unlabelled.
@@ -267,7 +300,11 @@ impl Label {
             return Err(Failure::usage("--client must be given"));
         };
         let params = self.params(&first.rows, datasets.len())?;
-        let mut seen: Vec<u16> = datasets.iter().flat_map(|(_, d)| d.labels.iter().flatten()).copied().collect();
+        let mut seen: Vec<u16> = datasets
+            .iter()
+            .flat_map(|(_, d)| d.labels.iter().flatten())
+            .copied()
+            .collect();
         seen.sort_unstable();
         seen.dedup();
         match seen[..] {
@@ -295,15 +332,22 @@ impl Label {
                     data.rows.len()
                 );
             }
-            text += &format!("{}, {classes} classes\n{}\n", width(&first.rows), describe(&params));
+            text += &format!(
+                "{}, {classes} classes\n{}\n",
+                width(&first.rows),
+                describe(&params)
+            );
             output::print(&text)?;
         }
-        let revealed: Vec<bool> =
-            datasets.iter().flat_map(|(_, d)| d.labels.iter().map(Option::is_some)).collect();
+        let revealed: Vec<bool> = datasets
+            .iter()
+            .flat_map(|(_, d)| d.labels.iter().map(Option::is_some))
+            .collect();
         let mut clients = Vec::with_capacity(datasets.len());
         for (path, data) in datasets {
-            let labelling: Labelling =
-                data.labelling(classes).map_err(|error| Failure::file(path, &error.into()))?;
+            let labelling: Labelling = data
+                .labelling(classes)
+                .map_err(|error| Failure::file(path, &error.into()))?;
             clients.push((data.rows, labelling));
         }
         let bar = output::progress(1, show);
@@ -317,11 +361,18 @@ impl Label {
         let run = simulation.run(|who, phase| bar.set_message(format!("{phase}, {who}")))?;
         bar.finish_and_clear();
         let report = self.report(&params, classes, &run, &revealed);
-        let order: Vec<usize> =
-            run.clients.iter().flatten().flat_map(|o| 0..o.labels.classes().len()).collect();
+        let order: Vec<usize> = run
+            .clients
+            .iter()
+            .flatten()
+            .flat_map(|o| 0..o.labels.classes().len())
+            .collect();
         if !show.json {
-            let paths: Vec<String> =
-                outputs.labels.iter().map(|o| o.path().display().to_string()).collect();
+            let paths: Vec<String> = outputs
+                .labels
+                .iter()
+                .map(|o| o.path().display().to_string())
+                .collect();
             output::print(&format!(
                 "{} rows labelled, {} reached by no label; written to {}\n",
                 revealed.iter().filter(|r| !**r).count() - report.rows_without_label,
@@ -329,21 +380,29 @@ impl Label {
                 paths.join(", ")
             ))?;
         }
-        self.finish(show, outputs, &report, &run, &revealed, &order, |files, run| {
-            for (file, outcome) in files.into_iter().zip(run.clients.iter().flatten()) {
-                let classes = outcome.labels.classes().iter().map(|class| number(*class));
-                file.write(|w| {
-                    writeln!(w, "row,label,confidence")?;
-                    for (row, (label, confidence)) in
-                        classes.zip(outcome.labels.confidences()).enumerate()
-                    {
-                        writeln!(w, "{row},{label},{confidence}")?;
-                    }
-                    Ok(())
-                })?;
-            }
-            Ok(())
-        })
+        self.finish(
+            show,
+            outputs,
+            &report,
+            &run,
+            &revealed,
+            &order,
+            |files, run| {
+                for (file, outcome) in files.into_iter().zip(run.clients.iter().flatten()) {
+                    let classes = outcome.labels.classes().iter().map(|class| number(*class));
+                    file.write(|w| {
+                        writeln!(w, "row,label,confidence")?;
+                        for (row, (label, confidence)) in
+                            classes.zip(outcome.labels.confidences()).enumerate()
+                        {
+                            writeln!(w, "{row},{label},{confidence}")?;
+                        }
+                        Ok(())
+                    })?;
+                }
+                Ok(())
+            },
+        )
     }
 
     fn check_alike(&self, datasets: &[(&Path, Dataset)]) -> Result<(), Failure> {
@@ -367,7 +426,9 @@ impl Label {
     fn client_outputs(&self) -> Result<Vec<Output>, Failure> {
         let mut names = Vec::new();
         for path in &self.client {
-            let stem = path.file_stem().map_or("client".into(), |stem| stem.to_string_lossy());
+            let stem = path
+                .file_stem()
+                .map_or("client".into(), |stem| stem.to_string_lossy());
             let name = format!("{stem}.labels.csv");
             let target = match (&self.out, path.parent()) {
                 (Some(folder), _) => folder.join(name),
@@ -421,13 +482,19 @@ impl Label {
             alpha: params.alpha,
             seed: self.seed,
             rounds: 1,
-            rows_without_label: all_labels(run).iter().filter(|(label, _)| *label < 0).count(),
+            rows_without_label: all_labels(run)
+                .iter()
+                .filter(|(label, _)| *label < 0)
+                .count(),
             phases: phase_costs(&run.ledgers),
         }
     }
 
     /// Writes the files, then shows the costs.
-    #[expect(clippy::too_many_arguments, reason = "the last step of both ways to run")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the last step of both ways to run"
+    )]
     fn finish(
         &self,
         show: Show,
@@ -443,7 +510,11 @@ impl Label {
         if show.json {
             output::print(&format!("{json}\n"))?;
         } else if !show.quiet {
-            let of = if report.rounds > 1 { format!(" of the run with seed {}", self.seed) } else { String::new() };
+            let of = if report.rounds > 1 {
+                format!(" of the run with seed {}", self.seed)
+            } else {
+                String::new()
+            };
             output::print(&format!("\ncosts{of}:\n{}", cost_table(&run.ledgers)))?;
         }
         labels(outputs.labels, run)?;
@@ -471,13 +542,19 @@ fn trace(
     let mut near: Vec<i64> = Vec::with_capacity(revealed.len() * k);
     for row in 0..revealed.len() {
         let distances = &run.report.distances;
-        let joined = distances.nearest(row).filter(|(h, _)| 2 * usize::from(*h) < report.bits);
+        let joined = distances
+            .nearest(row)
+            .filter(|(h, _)| 2 * usize::from(*h) < report.bits);
         near.extend(joined.map(|(_, id)| id as i64));
         near.resize((row + 1) * k, -1);
     }
     neighbours.npy(&[n, k as u64], &near)?;
     let mut values = Vec::with_capacity(revealed.len() * report.classes);
-    let mut known = run.clients.iter().flatten().flat_map(|outcome| outcome.scores.iter());
+    let mut known = run
+        .clients
+        .iter()
+        .flatten()
+        .flat_map(|outcome| outcome.scores.iter());
     for revealed in revealed {
         let scores = if *revealed { None } else { known.next() };
         match scores {
@@ -486,7 +563,10 @@ fn trace(
         }
     }
     scores.npy(&[n, report.classes as u64], &values)?;
-    let all: Vec<i64> = all_labels(run).into_iter().map(|(label, _)| label).collect();
+    let all: Vec<i64> = all_labels(run)
+        .into_iter()
+        .map(|(label, _)| label)
+        .collect();
     labels.npy(&[n], &all)?;
     let order: Vec<i64> = order.iter().map(|row| *row as i64).collect();
     rows.npy(&[n], &order)
@@ -497,7 +577,9 @@ fn all_labels(run: &Run) -> Vec<(i64, f64)> {
     let outcomes = run.clients.iter().flatten();
     let of = |outcome: &undertone::xclp::Outcome| -> Vec<(i64, f64)> {
         let classes = outcome.labels.classes().iter().map(|class| number(*class));
-        classes.zip(outcome.labels.confidences().iter().copied()).collect()
+        classes
+            .zip(outcome.labels.confidences().iter().copied())
+            .collect()
     };
     outcomes.flat_map(of).collect()
 }
@@ -544,7 +626,8 @@ fn class_count<'a>(
     }
     let classes = stated.map_or(seen.max(2), |(_, classes)| classes);
     for (path, data) in datasets {
-        data.labelling(classes).map_err(|error| Failure::file(path, &error.into()))?;
+        data.labelling(classes)
+            .map_err(|error| Failure::file(path, &error.into()))?;
     }
     Ok(classes)
 }

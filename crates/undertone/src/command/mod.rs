@@ -83,7 +83,11 @@ impl Failure {
 
     fn file(path: &Path, error: &DataError) -> Self {
         Self {
-            code: if matches!(error, DataError::Unreadable(_)) { 66 } else { 65 },
+            code: if matches!(error, DataError::Unreadable(_)) {
+                66
+            } else {
+                65
+            },
             message: format!("{}: {error}", path.display()),
         }
     }

@@ -48,7 +48,11 @@ pub(super) fn mean_sd(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    let sd = if values.len() > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 };
+    let sd = if values.len() > 1 {
+        (squares / (n - 1.0)).sqrt()
+    } else {
+        0.0
+    };
     (mean, sd)
 }
 
@@ -82,7 +86,11 @@ pub(super) fn cost_table(ledgers: &[(PartyId, Ledger)]) -> String {
     let mut clients = Ledger::default();
     let mut both = Ledger::default();
     for (party, ledger) in ledgers {
-        let side = if *party == PartyId::SERVER { &mut server } else { &mut clients };
+        let side = if *party == PartyId::SERVER {
+            &mut server
+        } else {
+            &mut clients
+        };
         side.add(ledger);
         both.add(ledger);
     }

@@ -88,7 +88,11 @@ fn need(
             .collect();
         DataError::Wrong(format!(
             "array '{name}' is missing; the archive holds: {}",
-            if held.is_empty() { "nothing".into() } else { held.join(", ") }
+            if held.is_empty() {
+                "nothing".into()
+            } else {
+                held.join(", ")
+            }
         ))
     })
 }
@@ -151,7 +155,10 @@ fn checked_header(file: &mut impl Read) -> std::io::Result<Vec<u8>> {
     start.resize(at + len, 0);
     file.read_exact(&mut start[at..])?;
     let text = String::from_utf8_lossy(&start[at..]);
-    let shape = text.split("shape").nth(1).and_then(|rest| rest.split(')').next());
+    let shape = text
+        .split("shape")
+        .nth(1)
+        .and_then(|rest| rest.split(')').next());
     let digits = shape.map(|shape| shape.chars().filter(char::is_ascii_digit).count());
     if digits.is_some_and(|digits| digits > 18) {
         return refuse("its shape is too large");
@@ -212,7 +219,11 @@ impl Array {
         }
         let unsigned = || {
             let values = self.entries::<u64>()?.into_iter();
-            Some(values.map(|value| i64::try_from(value).unwrap_or(i64::MAX)).collect())
+            Some(
+                values
+                    .map(|value| i64::try_from(value).unwrap_or(i64::MAX))
+                    .collect(),
+            )
         };
         self.entries::<i64>()
             .or_else(|| widened::<u8>(self))
@@ -239,7 +250,9 @@ impl Array {
             return Err(self.wrong(&format!("[rows, {}] for {bits} bits", bits.div_ceil(8))));
         }
         let bytes = self.by_rows(bytes);
-        Ok(Codes::from_bits(BitMatrix::from_packed(shape[0], bits, &bytes)))
+        Ok(Codes::from_bits(BitMatrix::from_packed(
+            shape[0], bits, &bytes,
+        )))
     }
 }
 
@@ -265,14 +278,18 @@ mod tests {
     fn archive(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
         let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
         for (name, bytes) in entries {
-            zip.start_file(format!("{name}.npy"), SimpleFileOptions::default()).unwrap();
+            zip.start_file(format!("{name}.npy"), SimpleFileOptions::default())
+                .unwrap();
             zip.write_all(bytes).unwrap();
         }
         zip.finish().unwrap().into_inner()
     }
 
     fn floats(values: &[f32]) -> Vec<u8> {
-        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+        values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect()
     }
 
     fn features(shape: &str, values: &[f32]) -> (&'static str, Vec<u8>) {
@@ -311,7 +328,11 @@ mod tests {
         let Rows::Codes(codes) = data.rows else {
             panic!("codes were asked for");
         };
-        let set = |row| (0..10).filter(|bit| codes.bits().get(row, *bit)).collect::<Vec<_>>();
+        let set = |row| {
+            (0..10)
+                .filter(|bit| codes.bits().get(row, *bit))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(set(0), [0, 9]);
         assert_eq!(set(1), [7]);
     }
@@ -320,18 +341,51 @@ mod tests {
     fn errors_say_what_is_wrong() {
         let good = features("(2, 1)", &[1., 2.]);
         let cases = [
-            (vec![labels()], "'features' is missing; the archive holds: labels"),
+            (
+                vec![labels()],
+                "'features' is missing; the archive holds: labels",
+            ),
             (vec![good.clone()], "'labels' is missing"),
             (vec![features("(2,)", &[1., 2.]), labels()], "2-dimensional"),
-            (vec![("features", array("<i8", "(1, 1)", &[0; 8])), labels()], "float32 or float64"),
-            (vec![good.clone(), ("labels", array("<f4", "(2,)", &[0; 8]))], "an integer type"),
-            (vec![good.clone(), ("labels", array("|i1", "(2,)", &[0, 0xfe]))], "row 1 is -2"),
-            (vec![features("(2, 1)", &[1., f32::NAN]), labels()], "row 1, column 0 is NaN"),
-            (vec![features("(2, 1)", &[1., 0.]), labels()], "row 1 is all zeros"),
-            (vec![features("(3, 1)", &[1., 2.]), labels()], "8 bytes follow"),
-            (vec![features("(9000000000, 9000000000)", &[]), labels()], "too large"),
-            (vec![("features", b"\x93NUMPY\x02\0\xff\xff\xff\xff".to_vec()), labels()], "too long"),
-            (vec![("features", b"text".to_vec()), labels()], "is the file complete?"),
+            (
+                vec![("features", array("<i8", "(1, 1)", &[0; 8])), labels()],
+                "float32 or float64",
+            ),
+            (
+                vec![good.clone(), ("labels", array("<f4", "(2,)", &[0; 8]))],
+                "an integer type",
+            ),
+            (
+                vec![good.clone(), ("labels", array("|i1", "(2,)", &[0, 0xfe]))],
+                "row 1 is -2",
+            ),
+            (
+                vec![features("(2, 1)", &[1., f32::NAN]), labels()],
+                "row 1, column 0 is NaN",
+            ),
+            (
+                vec![features("(2, 1)", &[1., 0.]), labels()],
+                "row 1 is all zeros",
+            ),
+            (
+                vec![features("(3, 1)", &[1., 2.]), labels()],
+                "8 bytes follow",
+            ),
+            (
+                vec![features("(9000000000, 9000000000)", &[]), labels()],
+                "too large",
+            ),
+            (
+                vec![
+                    ("features", b"\x93NUMPY\x02\0\xff\xff\xff\xff".to_vec()),
+                    labels(),
+                ],
+                "too long",
+            ),
+            (
+                vec![("features", b"text".to_vec()), labels()],
+                "is the file complete?",
+            ),
         ];
         for (entries, expected) in cases {
             let message = error(archive(&entries), Kind::Features);
@@ -343,7 +397,10 @@ mod tests {
     fn cut_archives_are_refused_everywhere() {
         let whole = archive(&[features("(2, 3)", &[1., 2., 3., 4., 5., 6.]), labels()]);
         for len in 0..whole.len() {
-            assert!(read(Cursor::new(&whole[..len]), Kind::Features).is_err(), "{len} bytes");
+            assert!(
+                read(Cursor::new(&whole[..len]), Kind::Features).is_err(),
+                "{len} bytes"
+            );
         }
     }
 

@@ -30,7 +30,9 @@ fn read(reader: impl Read) -> Result<Dataset, DataError> {
             "{columns} column; features and a label column are needed"
         )));
     }
-    let by_name = first.iter().position(|name| name.eq_ignore_ascii_case("label"));
+    let by_name = first
+        .iter()
+        .position(|name| name.eq_ignore_ascii_case("label"));
     let label_column = by_name.filter(|_| named).unwrap_or(columns - 1);
 
     let mut values = Vec::new();
@@ -77,7 +79,11 @@ mod tests {
 
     #[test]
     fn names_and_label_column() {
-        for text in ["a,label,b\n1,0,2\n3,,4\n", "a,b,c\n1,2,0\n3,4,-1\n", "1,2,0\n3, 4,\n"] {
+        for text in [
+            "a,label,b\n1,0,2\n3,,4\n",
+            "a,b,c\n1,2,0\n3,4,-1\n",
+            "1,2,0\n3, 4,\n",
+        ] {
             let data = read(text.as_bytes()).unwrap();
             let Rows::Features(features) = data.rows else {
                 panic!("CSV holds features");
@@ -94,7 +100,10 @@ mod tests {
             ("a,b\n", "no rows"),
             ("1\n", "1 column"),
             ("1,2,0\n1,x,0\n", "row 1, column 1: 'x' is not a number"),
-            ("1,2,0\n1,2,cat\n", "row 1, column 2: 'cat' is not an integer label"),
+            (
+                "1,2,0\n1,2,cat\n",
+                "row 1, column 2: 'cat' is not an integer label",
+            ),
             ("1,2,0\n1,nan,1\n", "row 1, column 1 is NaN"),
             ("1,2,0\n1,2\n", "is the file complete?"),
             ("1,2,70000\n", "row 0 is 70000"),

@@ -1,0 +1,321 @@
+//! What an endpoint takes, buffers, refuses and leaves behind.
+#![allow(missing_docs)]
+
+use undertone_party::frame::{HEADER_LEN, Kind};
+use undertone_party::{
+    Abort, Endpoint, FrameError, Header, Inbox, Limits, Network, Node, Outbox, Party, PartyId,
+    Phase, Poll, Push, SessionId, Step,
+};
+
+const PHASE: Phase = Phase { id: 7, name: "sum" };
+const SESSION: SessionId = SessionId([1; 32]);
+const LIMITS: Limits = Limits {
+    max_payload: 8,
+    max_early_frames: 4,
+};
+const SERVER: PartyId = PartyId::SERVER;
+
+/// Adds up `left` one-byte messages of one peer and sends the sum back.
+struct Sum {
+    peer: PartyId,
+    left: usize,
+    sum: u8,
+    started: bool,
+}
+
+impl Sum {
+    fn of(peer: PartyId, left: usize) -> Self {
+        Self {
+            peer,
+            left,
+            sum: 0,
+            started: false,
+        }
+    }
+}
+
+impl Party for Sum {
+    type Output = u8;
+
+    fn phase(&self) -> Phase {
+        PHASE
+    }
+
+    fn step(mut self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
+        if self.started {
+            let message = inbox.require(self.peer)?;
+            let [byte] = message[..] else {
+                let what = format!("{} bytes", message.len());
+                return Err(Abort::Malformed {
+                    from: self.peer,
+                    what,
+                });
+            };
+            self.sum = self.sum.wrapping_add(byte);
+            self.left -= 1;
+        }
+        self.started = true;
+        Ok(if self.left == 0 {
+            Step::Done {
+                out: Outbox::to(self.peer, vec![self.sum]),
+                output: self.sum,
+            }
+        } else {
+            Step::Continue {
+                out: Outbox::new(),
+                need: vec![self.peer],
+                next: self,
+            }
+        })
+    }
+}
+
+/// Sends numbers, then takes one message.
+struct Count {
+    next: u8,
+    end: u8,
+}
+
+impl Party for Count {
+    type Output = u8;
+
+    fn phase(&self) -> Phase {
+        PHASE
+    }
+
+    fn step(mut self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
+        if self.next == self.end {
+            let output = inbox.require(SERVER)?[0];
+            return Ok(Step::Done {
+                out: Outbox::new(),
+                output,
+            });
+        }
+        let out = Outbox::to(SERVER, vec![self.next]);
+        self.next += 1;
+        let need = if self.next == self.end {
+            vec![SERVER]
+        } else {
+            Vec::new()
+        };
+        Ok(Step::Continue {
+            out,
+            need,
+            next: self,
+        })
+    }
+}
+
+fn header(seq: u32) -> Header {
+    Header {
+        kind: Kind::Message,
+        phase: PHASE.id,
+        from: PartyId::client(0),
+        to: SERVER,
+        seq,
+        depth: 1,
+        len: 0,
+        session: SESSION,
+    }
+}
+
+fn endpoint(messages: usize) -> Endpoint<Sum> {
+    let mut endpoint = Endpoint::new(
+        SERVER,
+        SESSION,
+        LIMITS,
+        Sum::of(PartyId::client(0), messages),
+    );
+    assert!(matches!(endpoint.poll(), Ok(Poll::Busy)));
+    assert!(matches!(endpoint.poll(), Ok(Poll::Wait)));
+    endpoint
+}
+
+fn push(endpoint: &mut Endpoint<Sum>, frame: Vec<u8>) -> Result<Push, FrameError> {
+    endpoint.push(PartyId::client(0), frame)
+}
+
+#[test]
+fn frames_in_any_order_are_consumed_in_theirs() {
+    let mut endpoint = endpoint(4);
+    for seq in [2, 0, 3, 1] {
+        assert_eq!(
+            push(&mut endpoint, header(seq).frame(&[1 << seq])),
+            Ok(Push::Accepted)
+        );
+    }
+    for _ in 0..4 {
+        assert!(matches!(endpoint.poll(), Ok(Poll::Busy)));
+    }
+    let Ok(Poll::Send(to, frame)) = endpoint.poll() else {
+        panic!("the sum is due");
+    };
+    assert_eq!((to, &frame[HEADER_LEN..]), (PartyId::client(0), &[15][..]));
+    let (output, ledger) = endpoint.finish().unwrap();
+    let cost = ledger.phase(PHASE).unwrap();
+    let len = HEADER_LEN as u64 + 1;
+    assert_eq!(
+        (output, cost.bytes_received, cost.bytes_sent),
+        (15, 4 * len, len)
+    );
+    assert_eq!((cost.messages, cost.rounds()), (1, 2));
+}
+
+#[test]
+fn frames_too_early_are_handed_back() {
+    let mut endpoint = endpoint(6);
+    for seq in 1..4 {
+        assert_eq!(
+            push(&mut endpoint, header(seq).frame(&[0])),
+            Ok(Push::Accepted)
+        );
+    }
+    let early = header(4).frame(&[0]);
+    assert_eq!(
+        push(&mut endpoint, early.clone()),
+        Ok(Push::Full(early.clone()))
+    );
+    assert!(matches!(endpoint.poll(), Ok(Poll::Wait)), "frame 0 is due");
+    assert_eq!(
+        push(&mut endpoint, header(0).frame(&[0])),
+        Ok(Push::Accepted)
+    );
+    assert!(matches!(endpoint.poll(), Ok(Poll::Busy)));
+    assert_eq!(push(&mut endpoint, early), Ok(Push::Accepted));
+}
+
+#[test]
+fn bad_frames_are_refused_and_harmless() {
+    let mut endpoint = endpoint(1);
+    let good = header(0).frame(&[9]);
+    let with = |at: usize, byte: u8| {
+        let mut frame = good.clone();
+        frame[at] = byte;
+        frame
+    };
+    let refused = |frame: Vec<u8>, endpoint: &mut Endpoint<Sum>| push(endpoint, frame).unwrap_err();
+    for len in 0..HEADER_LEN {
+        assert!(matches!(
+            refused(good[..len].to_vec(), &mut endpoint),
+            FrameError::Header(_)
+        ));
+    }
+    for at in [0, 1, 2, 3, 5] {
+        assert_eq!(
+            refused(with(at, 0xee), &mut endpoint),
+            FrameError::Unknown,
+            "byte {at}"
+        );
+    }
+    assert_eq!(refused(with(40, 0), &mut endpoint), FrameError::Session);
+    for at in [8, 12] {
+        assert!(matches!(
+            refused(with(at, 1), &mut endpoint),
+            FrameError::Address { .. }
+        ));
+    }
+    let length = FrameError::Length {
+        announced: 2,
+        have: 1,
+    };
+    assert_eq!(refused(with(24, 2), &mut endpoint), length);
+    let long = FrameError::TooLong { len: 9, max: 8 };
+    assert_eq!(refused(header(0).frame(&[0; 9]), &mut endpoint), long);
+    assert!(
+        endpoint.push(PartyId::client(1), good.clone()).is_err(),
+        "by another link"
+    );
+
+    assert_eq!(push(&mut endpoint, good.clone()), Ok(Push::Accepted));
+    assert_eq!(
+        refused(good.clone(), &mut endpoint),
+        FrameError::Replayed { seq: 0 }
+    );
+    assert!(matches!(endpoint.poll(), Ok(Poll::Busy)));
+    assert!(matches!(endpoint.poll(), Ok(Poll::Send(..))));
+    assert_eq!(endpoint.finish().unwrap().0, 9);
+}
+
+#[test]
+fn an_abort_names_phase_and_culprit_and_leaves_nothing() {
+    let mut endpoint = endpoint(2);
+    assert_eq!(
+        push(&mut endpoint, header(0).frame(&[1, 2])),
+        Ok(Push::Accepted)
+    );
+    assert!(matches!(endpoint.poll(), Ok(Poll::Busy)));
+    let Ok(Poll::Send(to, notice)) = endpoint.poll() else {
+        panic!("the peer is told");
+    };
+    assert_eq!(
+        (to, notice.len(), notice[3]),
+        (PartyId::client(0), HEADER_LEN, 1)
+    );
+    let aborted = endpoint.poll().unwrap_err();
+    assert_eq!(
+        (aborted.phase, aborted.cause.culprit()),
+        (PHASE, Some(PartyId::client(0)))
+    );
+    assert_eq!(
+        aborted.to_string(),
+        "server aborted in phase sum: client 0 sent a malformed message: 2 bytes"
+    );
+    assert_eq!(endpoint.finish().unwrap_err(), aborted);
+}
+
+#[test]
+fn a_peer_that_aborts_or_leaves_is_gone_after_its_last_message() {
+    for abort in [false, true] {
+        let mut endpoint = endpoint(2);
+        if abort {
+            let notice = Header {
+                kind: Kind::Abort,
+                ..header(1)
+            };
+            assert_eq!(push(&mut endpoint, notice.frame(&[])), Ok(Push::Accepted));
+        } else {
+            endpoint.gone(PartyId::client(0));
+        }
+        assert_eq!(
+            push(&mut endpoint, header(0).frame(&[5])),
+            Ok(Push::Accepted)
+        );
+        assert!(
+            matches!(endpoint.poll(), Ok(Poll::Busy)),
+            "the message still counts"
+        );
+        while !matches!(endpoint.poll(), Err(ref aborted)
+            if aborted.cause == Abort::Left { who: PartyId::client(0) })
+        {}
+    }
+}
+
+#[test]
+fn a_flood_waits_in_the_network() {
+    let mut server = Endpoint::new(SERVER, SESSION, LIMITS, Sum::of(PartyId::client(0), 200));
+    let mut client = Endpoint::new(
+        PartyId::client(0),
+        SESSION,
+        LIMITS,
+        Count { next: 0, end: 200 },
+    );
+    let mut nodes: [&mut dyn Node; 2] = [&mut client, &mut server];
+    Network::new().run(&mut nodes).unwrap();
+    let expected = (0..200u8).fold(0, u8::wrapping_add);
+    assert_eq!(server.finish().unwrap().0, expected);
+    assert_eq!(client.finish().unwrap().0, expected);
+}
+
+#[test]
+fn a_protocol_that_waits_for_nothing_stalls() {
+    let mut server = Endpoint::new(SERVER, SESSION, LIMITS, Sum::of(PartyId::client(0), 3));
+    let mut client = Endpoint::new(
+        PartyId::client(0),
+        SESSION,
+        LIMITS,
+        Count { next: 0, end: 2 },
+    );
+    let mut nodes: [&mut dyn Node; 2] = [&mut client, &mut server];
+    let stalled = Network::new().run(&mut nodes).unwrap_err();
+    assert_eq!(stalled.waiting, [PartyId::client(0), SERVER]);
+}

@@ -1,0 +1,421 @@
+//! The command as a user runs it: what it prints, writes, refuses, and its exit codes.
+#![allow(missing_docs)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use undertone_tests::{reference, root};
+
+fn undertone(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_undertone"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn data(name: &str) -> String {
+    root(&format!("data/{name}.npz"))
+        .to_str()
+        .unwrap()
+        .to_owned()
+}
+
+fn json(output: &Output) -> Value {
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn assert_fails(arguments: &[&str], code: i32, expected: &str) {
+    let output = undertone(arguments);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {message}");
+    assert!(
+        message.contains(expected),
+        "{arguments:?}: '{message}' lacks '{expected}'"
+    );
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_experiment_prints_accuracy_and_costs() {
+    let output = undertone(&["label", &data("wine"), "--rounds", "2"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    for expected in [
+        "178 rows",
+        "together",
+        "each client alone",
+        "distances",
+        "total",
+        "backend sketch",
+    ] {
+        assert!(text.contains(expected), "'{text}' lacks '{expected}'");
+    }
+    assert!(!text.contains('\u{1b}'), "no colour when not a terminal");
+    let quiet = undertone(&["label", &data("wine"), "--rounds", "2", "--quiet"]);
+    assert!(quiet.stdout.len() < output.stdout.len() && !quiet.stdout.is_empty());
+}
+
+#[test]
+fn json_has_every_field_and_seeds_fix_it() {
+    let run = |seed: &str, threads: &str| {
+        let file = data("breast_cancer");
+        let arguments = [
+            "label",
+            &file,
+            "--json",
+            "--rounds",
+            "3",
+            "--seed",
+            seed,
+            "--threads",
+            threads,
+            "--split",
+            "dirichlet:0.5",
+            "--backend",
+            "clear",
+            "--variant",
+            "paper",
+        ];
+        let mut object = json(&undertone(&arguments));
+        for phase in object["phases"].as_array_mut().unwrap() {
+            phase["compute_ms"].take();
+        }
+        object
+    };
+    let object = run("3", "1");
+    assert_eq!(object, run("3", "2"), "the same on any number of threads");
+    assert_ne!(object["phases"], run("4", "1")["phases"]);
+    for field in [
+        "accuracy_mean",
+        "accuracy_sd",
+        "local_accuracy_mean",
+        "local_accuracy_sd",
+    ] {
+        assert!(object[field].is_f64(), "{field}");
+    }
+    assert!(object["accuracy_mean"].as_f64() > Some(85.0));
+    let expected = [("rows", 569), ("clients", 5), ("classes", 2)];
+    for (field, value) in expected {
+        assert_eq!(object[field], value, "{field}");
+    }
+    assert_eq!(
+        (&object["backend"], &object["variant"]),
+        (&"clear".into(), &"paper".into())
+    );
+    let phases = object["phases"].as_array().unwrap();
+    for field in [
+        "phase",
+        "party",
+        "bytes_sent",
+        "bytes_received",
+        "messages",
+        "rounds",
+    ] {
+        assert!(
+            phases.iter().all(|phase| !phase[field].is_null()),
+            "{field}"
+        );
+    }
+    let sum = |field: &str| {
+        phases
+            .iter()
+            .map(|p| p[field].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    assert_eq!(sum("bytes_sent"), sum("bytes_received"));
+}
+
+#[test]
+fn labels_and_report_are_written() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (out, report, trace) = (path("labels.csv"), path("report.json"), path("trace"));
+    let file = data("wine");
+    let arguments = [
+        "label", &file, "--rounds", "1", "--out", &out, "--report", &report, "--trace", &trace,
+    ];
+    assert!(undertone(&arguments).status.success());
+    let labels = std::fs::read_to_string(&out).unwrap();
+    let lines: Vec<&str> = labels.lines().collect();
+    assert_eq!(lines[0], "row,client,given,label,confidence");
+    assert_eq!(lines.len(), 1 + 178);
+    for (row, line) in lines[1..].iter().enumerate() {
+        assert!(line.starts_with(&format!("{row},")), "{line}");
+    }
+    let report: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
+    assert_eq!(report["rows"], 178);
+    for name in ["neighbours.npy", "scores.npy", "labels.npy", "rows.npy"] {
+        assert!(folder.path().join("trace").join(name).is_file(), "{name}");
+    }
+}
+
+/// Writes an archive of `codes`, `bits` and `labels`.
+fn write_codes(path: &Path, rows: &[reference::Row]) {
+    use npyz::WriterBuilder;
+    fn array<T: npyz::AutoSerialize>(shape: &[u64], values: &[T]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let options = npyz::WriteOptions::new().default_dtype().shape(shape);
+        let mut writer = options.writer(&mut bytes).begin_nd().unwrap();
+        writer.extend(values).unwrap();
+        writer.finish().unwrap();
+        bytes
+    }
+    let n = rows.len() as u64;
+    let codes: Vec<u8> = rows.iter().flat_map(|row| row.code.clone()).collect();
+    let labels: Vec<i64> = rows
+        .iter()
+        .map(|row| row.label.map_or(-1, i64::from))
+        .collect();
+    let mut zip = zip::ZipWriter::new(std::fs::File::create(path).unwrap());
+    for (name, bytes) in [
+        ("codes.npy", array(&[n, 32], &codes)),
+        ("bits.npy", array(&[], &[256i64])),
+        ("labels.npy", array(&[n], &labels)),
+    ] {
+        zip.start_file(name, zip::write::SimpleFileOptions::default())
+            .unwrap();
+        std::io::Write::write_all(&mut zip, &bytes).unwrap();
+    }
+    zip.finish().unwrap();
+}
+
+fn npy<T: npyz::Deserialize>(path: PathBuf) -> (Vec<u64>, Vec<T>) {
+    let file = npyz::NpyFile::new(std::fs::File::open(path).unwrap()).unwrap();
+    (file.shape().to_vec(), file.into_vec().unwrap())
+}
+
+#[test]
+fn clients_files_with_codes_give_the_reference() {
+    let rows = reference::read(&root("vectors/xclp/wine_5clients_iid_k10_paper.csv")).unwrap();
+    let folder = TempDir::new().unwrap();
+    let mut arguments = vec!["label".to_owned(), "--codes".into(), "--json".into()];
+    for (client, rows) in rows.chunk_by(|a, b| a.client == b.client).enumerate() {
+        let path = folder.path().join(format!("c{client}.npz"));
+        write_codes(&path, rows);
+        arguments.extend(["--client".into(), path.to_str().unwrap().into()]);
+    }
+    let out = folder.path().join("out");
+    for (name, value) in [
+        ("--variant", "paper"),
+        ("--trace", "trace"),
+        ("--out", "out"),
+    ] {
+        let value = if name == "--variant" {
+            value.to_owned()
+        } else {
+            folder.path().join(value).to_str().unwrap().to_owned()
+        };
+        arguments.extend([name.to_owned(), value]);
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let object = json(&undertone(&arguments));
+    assert!(object["accuracy_mean"].is_null());
+    assert_eq!(
+        (&object["rows"], &object["bits"]),
+        (&178.into(), &256.into())
+    );
+
+    let trace = folder.path().join("trace");
+    let (shape, near) = npy::<i64>(trace.join("neighbours.npy"));
+    assert_eq!(shape, [178, 10]);
+    let expected: Vec<i64> = rows
+        .iter()
+        .flat_map(|r| r.neighbours.iter().map(|n| *n as i64))
+        .collect();
+    assert_eq!(near, expected);
+    let (shape, scores) = npy::<f64>(trace.join("scores.npy"));
+    assert_eq!(shape, [178, 3]);
+    for (row, scores) in rows.iter().zip(scores.chunks(3)) {
+        for (score, expected) in scores.iter().zip(&row.scores) {
+            let close = (score / expected - 1.0).abs() < 1e-6;
+            assert!(if row.label.is_none() {
+                close
+            } else {
+                score.is_nan()
+            });
+        }
+    }
+    let (_, labels) = npy::<i64>(trace.join("labels.npy"));
+    for (row, label) in rows.iter().zip(labels) {
+        assert_eq!(label, i64::from(row.label.unwrap_or(row.prediction)));
+    }
+    let (_, order) = npy::<i64>(trace.join("rows.npy"));
+    assert_eq!(order[..2], [0, 1]);
+    let csv = std::fs::read_to_string(out.join("c0.labels.csv")).unwrap();
+    assert_eq!(csv.lines().next(), Some("row,label,confidence"));
+    assert_eq!(
+        csv.lines().count(),
+        1 + rows.iter().filter(|row| row.client == 0).count()
+    );
+}
+
+#[test]
+fn wrong_arguments() {
+    let wine = data("wine");
+    for (arguments, expected) in [
+        (vec!["label"], "--client"),
+        (
+            vec!["label", &wine, "--client", &wine],
+            "cannot be used with",
+        ),
+        (
+            vec!["label", &wine, "--backend", "best"],
+            "unknown backend best",
+        ),
+        (
+            vec!["label", &wine, "--split", "dirichlet:0"],
+            "dirichlet:0.3",
+        ),
+        (vec!["label", &wine, "--labelled", "1"], "below 1"),
+        (vec!["label", &wine, "--labelled", "nan"], "below 1"),
+        (vec!["label", &wine, "--rounds", "0"], "1 or more"),
+        (vec!["label", &wine, "--alpha", "1"], "alpha is 1"),
+        (vec!["label", &wine, "--bits", "65536"], "1 to 65535"),
+        (vec!["label", &wine, "--neighbours", "0"], "neighbours is 0"),
+        (vec!["label", &wine, "--clients", "1"], "two or more"),
+        (
+            vec!["label", &wine, "--clients", "2"],
+            "--allow-two-clients",
+        ),
+        (vec!["label", &wine, "--threads", "0"], "--threads"),
+        (vec!["bench", "pipeline", "--rows", "5"], "--neighbours"),
+    ] {
+        assert_fails(&arguments, 2, expected);
+    }
+    let two = [
+        "label",
+        &wine,
+        "--clients",
+        "2",
+        "--allow-two-clients",
+        "--rounds",
+        "1",
+    ];
+    assert!(undertone(&two).status.success());
+}
+
+#[test]
+fn unusable_data() {
+    let folder = TempDir::new().unwrap();
+    let file = |name: &str, text: &str| write(folder.path(), name, text);
+    let good = file("good.csv", "1,2,0\n2,1,1\n3,3,0\n4,1,\n");
+    let wine = data("wine");
+    let cut = folder.path().join("cut.npz");
+    let bytes = std::fs::read(&wine).unwrap();
+    std::fs::write(&cut, &bytes[..bytes.len() / 2]).unwrap();
+    let cut = cut.to_str().unwrap();
+    let k = ["--neighbours", "2"];
+    let label = |files: &[&str], expected: &str| {
+        let mut arguments = vec!["label"];
+        arguments.extend(files);
+        arguments.extend(k);
+        assert_fails(&arguments, 65, expected);
+    };
+    label(&[cut], "is the file complete?");
+    label(&[&wine, "--codes"], "array 'bits' is missing");
+    label(
+        &[&file("nan.csv", "1,2,0\n1,nan,1\n")],
+        "row 1, column 1 is NaN",
+    );
+    label(
+        &[&file("inf.csv", "inf,2,0\n1,2,1\n")],
+        "row 0, column 0 is inf",
+    );
+    label(&[&file("zero.csv", "0,0,0\n1,2,1\n")], "row 0 is all zeros");
+    label(&[&file("empty.csv", "")], "empty");
+    label(
+        &[&file("one.csv", "1,2,0\n1,1,0\n2,2,0\n")],
+        "two classes are needed",
+    );
+    label(
+        &[&file("none.csv", "1,2,-1\n1,1,-1\n")],
+        "no row is labelled",
+    );
+    label(&[&good], "row 3 is unlabelled");
+    label(&[&wine, "--clients", "200"], "cannot be dealt out");
+    let twice = [
+        "--client",
+        good.as_str(),
+        "--client",
+        good.as_str(),
+        "--client",
+    ];
+    let with = |third: &str, expected: &str| {
+        let mut files = twice.to_vec();
+        files.push(third);
+        label(&files, expected);
+    };
+    with(
+        &file("wide.csv", "1,2,3,0\n"),
+        "rows have 3 features, those of",
+    );
+    with(cut, "is the file complete?");
+    assert_fails(
+        &["label", &wine, "--neighbours", "178"],
+        65,
+        "below the number of rows",
+    );
+    let unlabelled = file("u.csv", "1,2,\n2,1,\n");
+    let (v, w) = (file("v.csv", "1,2,\n2,1,\n"), file("w.csv", "1,2,\n2,1,\n"));
+    label(
+        &["--client", &unlabelled, "--client", &v, "--client", &w],
+        "no row of any client",
+    );
+}
+
+#[test]
+fn files_that_cannot_be_read_or_written() {
+    let wine = data("wine");
+    assert_fails(&["label", "nowhere.npz"], 66, "nowhere.npz");
+    for option in ["--out", "--report"] {
+        assert_fails(
+            &["label", &wine, option, "/nowhere/file"],
+            73,
+            "cannot write /nowhere/file",
+        );
+    }
+    let folder = TempDir::new().unwrap();
+    let file = write(folder.path(), "file", "");
+    let below = format!("{file}/trace");
+    assert_fails(&["label", &wine, "--trace", &below], 73, "cannot write");
+    assert_fails(
+        &["label", &wine, "--out", folder.path().to_str().unwrap()],
+        73,
+        "folder",
+    );
+}
+
+#[test]
+fn completions_and_benchmarks_run() {
+    let completions = undertone(&["completions", "bash"]);
+    assert!(String::from_utf8_lossy(&completions.stdout).contains("_undertone"));
+    let arguments = [
+        "bench",
+        "pipeline",
+        "--json",
+        "--rows",
+        "60",
+        "--features",
+        "5",
+        "--bits",
+        "100",
+        "--labelled",
+        "10",
+        "--repeat",
+        "1",
+    ];
+    let object = json(&undertone(&arguments));
+    assert_eq!(object["stages"].as_array().unwrap().len(), 5);
+}
