@@ -1,5 +1,5 @@
 //! Messages that are cut, stretched, or false: every check catches its cheater, nothing panics.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use undertone::mpc::kdf::Seed;

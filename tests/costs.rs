@@ -1,5 +1,5 @@
 //! The ledger says what the documentation predicts.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use undertone::mpc::hamming::Backend;
 use undertone::party::frame::HEADER_LEN;

@@ -1,5 +1,5 @@
 //! The method on real data.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use undertone::kernel::Prg;
 use undertone::mpc::kdf::Seed;

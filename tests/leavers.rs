@@ -1,5 +1,5 @@
 //! Clients that leave, at every point of a run.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use undertone::party::{Abort, Network, PartyId, Phase};

@@ -1,5 +1,5 @@
 //! The same run under any order of delivery.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use undertone::mpc::hamming::Backend;

@@ -1,5 +1,5 @@
 //! Complete runs computed independently, from the same codes.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use undertone::xclp::{Params, Variant};
 use undertone_tests::{reference, root, simulation};

@@ -1,5 +1,5 @@
 //! The committed vectors are what this machine computes, on whatever path and number of threads.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use undertone_tests::{root, vectors};
 

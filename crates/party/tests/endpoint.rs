@@ -1,5 +1,5 @@
 //! What an endpoint takes, buffers, refuses and leaves behind.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use undertone_party::frame::{HEADER_LEN, Kind};
 use undertone_party::{

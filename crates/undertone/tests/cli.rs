@@ -1,5 +1,5 @@
 //! The command as a user runs it: what it prints, writes, refuses, and its exit codes.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

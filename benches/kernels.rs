@@ -1,0 +1,90 @@
+//! Every kernel on every path of this machine, with the floor where there is one.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use undertone::kernel::{BitMatrix, Cpu, Prg, hamming, lanes, normal, project};
+
+fn random(rows: usize, bits: usize) -> BitMatrix {
+    let mut prg = Prg::new(&[1; 32]);
+    let words = (0..rows * bits.div_ceil(64)).map(|_| prg.next_u64());
+    BitMatrix::from_words(rows, bits, words.collect())
+}
+
+fn distances(c: &mut Criterion) {
+    let mut group = c.benchmark_group("distances 256x256");
+    for bits in [1024, 4096] {
+        let (a, b) = (random(256, bits), random(256, bits));
+        let mut out = vec![0; 256 * 256];
+        group.throughput(Throughput::Elements(256 * 256));
+        for cpu in Cpu::all() {
+            group.bench_function(BenchmarkId::new(format!("{:?}", cpu.level()), bits), |bench| {
+                bench.iter(|| hamming::distances(cpu, &a, 0..256, &b, 0..256, &mut out));
+            });
+        }
+    }
+    let (a, b) = (random(256, 4096), random(256, 4096));
+    group.bench_function(BenchmarkId::new("floor", 4096), |bench| {
+        bench.iter(|| hamming::total(Cpu::detect(), &a, &b));
+    });
+    group.finish();
+}
+
+fn transpose(c: &mut Criterion) {
+    let a = random(4096, 4096);
+    let mut group = c.benchmark_group("transpose 4096x4096");
+    group.throughput(Throughput::Bytes(4096 * 4096 / 8));
+    group.bench_function("portable", |bench| bench.iter(|| a.transpose()));
+    group.finish();
+}
+
+fn hashing(c: &mut Criterion) {
+    let (rows, dim, bits) = (500, 128, 4096);
+    let mut features = vec![0.0; rows * dim];
+    normal::fill(&mut Prg::new(&[2; 32]), 0, &mut features);
+    let mut group = c.benchmark_group("hashing 500x128, 4096 bits");
+    group.throughput(Throughput::Elements((rows * dim * bits) as u64));
+    for cpu in Cpu::all() {
+        group.bench_function(format!("{:?}", cpu.level()), |bench| {
+            bench.iter(|| project::signs(cpu, &[3; 32], bits, &features, dim));
+        });
+    }
+    group.finish();
+}
+
+fn expansion(c: &mut Criterion) {
+    let mut group = c.benchmark_group("expansion");
+    let mut bytes = vec![0; 1 << 20];
+    group.throughput(Throughput::Bytes(1 << 20));
+    group.bench_function("ChaCha20", |bench| {
+        let mut prg = Prg::new(&[4; 32]);
+        bench.iter(|| prg.fill(&mut bytes));
+    });
+    let mut normals = vec![0.0; 1 << 16];
+    group.throughput(Throughput::Elements(1 << 16));
+    group.bench_function("normals", |bench| {
+        let mut prg = Prg::new(&[4; 32]);
+        bench.iter(|| normal::fill(&mut prg, 0, &mut normals));
+    });
+    group.finish();
+}
+
+fn sparse(c: &mut Criterion) {
+    let (n, degree) = (2500, 16);
+    let starts: Vec<usize> = (0..=n).map(|row| row * degree).collect();
+    let columns: Vec<u32> = (0..n * degree).map(|at| (at * 7919 % n) as u32).collect();
+    let values = vec![0.05; n * degree];
+    let rows = lanes::Rows { starts: &starts, columns: &columns, values: &values };
+    let x = vec![[1.0; lanes::LANES]; n];
+    let mut y = x.clone();
+    let mut group = c.benchmark_group("sparse product, 16 vectors of 2500");
+    group.throughput(Throughput::Elements((n * degree * lanes::LANES) as u64));
+    for cpu in Cpu::all() {
+        group.bench_function(format!("{:?}", cpu.level()), |bench| {
+            bench.iter(|| lanes::shifted_product(cpu, rows, 0.99, &x, &mut y));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, distances, transpose, hashing, expansion, sparse);
+criterion_main!(benches);
