@@ -17,9 +17,12 @@ fn distances(c: &mut Criterion) {
         let mut out = vec![0; 256 * 256];
         group.throughput(Throughput::Elements(256 * 256));
         for cpu in Cpu::all() {
-            group.bench_function(BenchmarkId::new(format!("{:?}", cpu.level()), bits), |bench| {
-                bench.iter(|| hamming::distances(cpu, &a, 0..256, &b, 0..256, &mut out));
-            });
+            group.bench_function(
+                BenchmarkId::new(format!("{:?}", cpu.level()), bits),
+                |bench| {
+                    bench.iter(|| hamming::distances(cpu, &a, 0..256, &b, 0..256, &mut out));
+                },
+            );
         }
     }
     let (a, b) = (random(256, 4096), random(256, 4096));
@@ -73,7 +76,11 @@ fn sparse(c: &mut Criterion) {
     let starts: Vec<usize> = (0..=n).map(|row| row * degree).collect();
     let columns: Vec<u32> = (0..n * degree).map(|at| (at * 7919 % n) as u32).collect();
     let values = vec![0.05; n * degree];
-    let rows = lanes::Rows { starts: &starts, columns: &columns, values: &values };
+    let rows = lanes::Rows {
+        starts: &starts,
+        columns: &columns,
+        values: &values,
+    };
     let x = vec![[1.0; lanes::LANES]; n];
     let mut y = x.clone();
     let mut group = c.benchmark_group("sparse product, 16 vectors of 2500");

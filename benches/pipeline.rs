@@ -13,7 +13,9 @@ fn digits() -> (Features, Labelling) {
         panic!("digits holds features");
     };
     let labels = data.labels.iter().enumerate();
-    let labels = labels.map(|(row, label)| label.filter(|_| row % 10 == 0)).collect();
+    let labels = labels
+        .map(|(row, label)| label.filter(|_| row % 10 == 0))
+        .collect();
     (features, Labelling::new(10, labels).unwrap())
 }
 
@@ -23,13 +25,17 @@ fn stages(c: &mut Criterion) {
     let seed = Seed::from_bytes([1; 32]);
     let mut group = c.benchmark_group("digits");
     group.sample_size(20);
-    group.bench_function("hashing", |b| b.iter(|| Codes::hash(&features, &seed, params.bits)));
+    group.bench_function("hashing", |b| {
+        b.iter(|| Codes::hash(&features, &seed, params.bits))
+    });
     let codes = Codes::hash(&features, &seed, params.bits);
     group.bench_function("distances and top-k", |b| {
         b.iter(|| solo::nearest(codes.clone(), params.neighbours));
     });
     let near = solo::nearest(codes, params.neighbours);
-    group.bench_function("graph", |b| b.iter(|| Graph::new(&near, params.bits, params.variant)));
+    group.bench_function("graph", |b| {
+        b.iter(|| Graph::new(&near, params.bits, params.variant))
+    });
     let graph = Graph::new(&near, params.bits, params.variant);
     group.bench_function("solve", |b| {
         b.iter(|| {
@@ -54,7 +60,10 @@ fn runs(c: &mut Criterion) {
                 (Rows::Features(features.select(part)), labelling)
             })
             .collect();
-        let params = Params { backend, ..Params::default() };
+        let params = Params {
+            backend,
+            ..Params::default()
+        };
         group.bench_function(backend.to_string(), |b| {
             b.iter(|| simulation(params, clients.clone()).run(|_, _| {}).unwrap());
         });
