@@ -72,22 +72,37 @@ fn expansion(c: &mut Criterion) {
 }
 
 fn sparse(c: &mut Criterion) {
-    let (n, degree) = (2500, 16);
-    let starts: Vec<usize> = (0..=n).map(|row| row * degree).collect();
-    let columns: Vec<u32> = (0..n * degree).map(|at| (at * 7919 % n) as u32).collect();
-    let values = vec![0.05; n * degree];
+    // A ring in which every row is joined to the eight before and after it.
+    let (n, half) = (2500, 8);
+    let mut starts = vec![0];
+    let (mut middles, mut columns) = (Vec::new(), Vec::new());
+    for row in 0..n {
+        let mut near: Vec<u32> = (1..=half)
+            .flat_map(|d| [(row + d) % n, (row + n - d) % n])
+            .map(|r| r as u32)
+            .collect();
+        near.sort_unstable();
+        middles.push(columns.len() + near.partition_point(|column| (*column as usize) < row));
+        columns.extend(near);
+        starts.push(columns.len());
+    }
+    let values = vec![0.05; columns.len()];
     let rows = lanes::Rows {
         starts: &starts,
+        middles: &middles,
         columns: &columns,
         values: &values,
     };
-    let x = vec![[1.0; lanes::LANES]; n];
-    let mut y = x.clone();
-    let mut group = c.benchmark_group("sparse product, 16 vectors of 2500");
-    group.throughput(Throughput::Elements((n * degree * lanes::LANES) as u64));
+    let p = vec![[1.0; lanes::LANES]; n];
+    let (mut t, mut u) = (p.clone(), p.clone());
+    let mut group = c.benchmark_group("two triangular solves, 16 vectors of 2500");
+    group.throughput(Throughput::Elements((columns.len() * lanes::LANES) as u64));
     for cpu in Cpu::all() {
         group.bench_function(format!("{:?}", cpu.level()), |bench| {
-            bench.iter(|| lanes::shifted_product(cpu, rows, 0.99, &x, &mut y));
+            bench.iter(|| {
+                lanes::backward(cpu, rows, 0.99, &p, &mut t);
+                lanes::forward(cpu, rows, 0.99, &p, &t, &mut u)
+            });
         });
     }
     group.finish();

@@ -12,15 +12,35 @@ pub const LANES: usize = 16;
 /// One entry of each of [`LANES`] vectors.
 pub type Lanes = [f64; LANES];
 
-/// A symmetric sparse matrix, row after row.
+/// A symmetric sparse matrix with a zero diagonal, row after row, columns ascending.
 #[derive(Debug, Clone, Copy)]
 pub struct Rows<'a> {
     /// Row `i` holds entries `starts[i]..starts[i + 1]`.
     pub starts: &'a [usize],
+    /// In row `i` columns above `i` begin with entry `middles[i]`.
+    pub middles: &'a [usize],
     /// The column of each entry.
     pub columns: &'a [u32],
     /// The value of each entry.
     pub values: &'a [f64],
+}
+
+impl Rows<'_> {
+    /// The sum of `values · x[columns]` over `entries`.
+    #[inline(always)]
+    fn product(&self, entries: std::ops::Range<usize>, x: &[Lanes]) -> Lanes {
+        let mut sum = [0.0; LANES];
+        for (column, value) in self.columns[entries.clone()]
+            .iter()
+            .zip(&self.values[entries])
+        {
+            let other = &x[*column as usize];
+            for lane in 0..LANES {
+                sum[lane] += value * other[lane];
+            }
+        }
+        sum
+    }
 }
 
 /// Declares `$name` to run `$body`, compiled for the level of the given [`Cpu`].
@@ -49,19 +69,28 @@ macro_rules! dispatched {
 }
 
 dispatched! {
-    /// `y = x − α·A·x`; returns `⟨x, y⟩` of each vector.
+    /// Solves `(I − α·Aᵁ) t = p`, where `Aᵁ` is the part of `A` above the diagonal.
     ///
     /// # Panics
     /// When a column or row of `a` is outside the vectors.
-    shifted_product = shifted_product_body(a: Rows<'_>, alpha: f64, x: &[Lanes], y: &mut [Lanes]) -> Lanes
+    backward = backward_body(a: Rows<'_>, alpha: f64, p: &[Lanes], t: &mut [Lanes])
 }
 
 dispatched! {
-    /// `x += s·p` and `r −= s·q`; returns `⟨r, r⟩` of each vector.
+    /// Solves `(I − α·Aᴸ) u = b`, where `Aᴸ` is the part of `A` below the diagonal, for `b = p − t`;
+    /// returns `⟨p, t + u⟩` of each vector.
+    ///
+    /// # Panics
+    /// When a column or row of `a` is outside the vectors.
+    forward = forward_body(a: Rows<'_>, alpha: f64, p: &[Lanes], t: &[Lanes], u: &mut [Lanes]) -> Lanes
+}
+
+dispatched! {
+    /// `x += s·t` and `r −= s·(t + u)`; returns `⟨r, r⟩` of each vector.
     ///
     /// # Panics
     /// When the vectors differ in length.
-    descend = descend_body(s: &Lanes, p: &[Lanes], q: &[Lanes], x: &mut [Lanes], r: &mut [Lanes]) -> Lanes
+    descend = descend_body(s: &Lanes, t: &[Lanes], u: &[Lanes], x: &mut [Lanes], r: &mut [Lanes]) -> Lanes
 }
 
 dispatched! {
@@ -73,34 +102,37 @@ dispatched! {
 }
 
 #[inline(always)]
-fn shifted_product_body(a: Rows<'_>, alpha: f64, x: &[Lanes], y: &mut [Lanes]) -> Lanes {
-    let mut dots = [0.0; LANES];
-    for (i, (y, own)) in y.iter_mut().zip(x).enumerate() {
-        let entries = a.starts[i]..a.starts[i + 1];
-        let mut sum = [0.0; LANES];
-        for (column, value) in a.columns[entries.clone()].iter().zip(&a.values[entries]) {
-            let other = &x[*column as usize];
-            for q in 0..LANES {
-                sum[q] += value * other[q];
-            }
+fn backward_body(a: Rows<'_>, alpha: f64, p: &[Lanes], t: &mut [Lanes]) {
+    for i in (0..p.len()).rev() {
+        let sum = a.product(a.middles[i]..a.starts[i + 1], t);
+        for lane in 0..LANES {
+            t[i][lane] = p[i][lane] + alpha * sum[lane];
         }
-        for q in 0..LANES {
-            let out = own[q] - alpha * sum[q];
-            dots[q] += out * own[q];
-            y[q] = out;
+    }
+}
+
+#[inline(always)]
+fn forward_body(a: Rows<'_>, alpha: f64, p: &[Lanes], t: &[Lanes], u: &mut [Lanes]) -> Lanes {
+    let mut dots = [0.0; LANES];
+    for i in 0..p.len() {
+        let sum = a.product(a.starts[i]..a.middles[i], u);
+        for lane in 0..LANES {
+            let solved = p[i][lane] - t[i][lane] + alpha * sum[lane];
+            dots[lane] += p[i][lane] * (t[i][lane] + solved);
+            u[i][lane] = solved;
         }
     }
     dots
 }
 
 #[inline(always)]
-fn descend_body(s: &Lanes, p: &[Lanes], q: &[Lanes], x: &mut [Lanes], r: &mut [Lanes]) -> Lanes {
-    assert!(p.len() == x.len() && q.len() == x.len() && r.len() == x.len());
+fn descend_body(s: &Lanes, t: &[Lanes], u: &[Lanes], x: &mut [Lanes], r: &mut [Lanes]) -> Lanes {
+    assert!(t.len() == x.len() && u.len() == x.len() && r.len() == x.len());
     let mut squares = [0.0; LANES];
     for i in 0..x.len() {
         for lane in 0..LANES {
-            x[i][lane] += s[lane] * p[i][lane];
-            let rest = r[i][lane] - s[lane] * q[i][lane];
+            x[i][lane] += s[lane] * t[i][lane];
+            let rest = r[i][lane] - s[lane] * (t[i][lane] + u[i][lane]);
             squares[lane] += rest * rest;
             r[i][lane] = rest;
         }
@@ -132,47 +164,66 @@ mod tests {
     #[test]
     fn every_path_is_the_definition() {
         let n = 23;
-        // Row i holds columns i·j mod n for j in 0..i mod 5, repeated columns allowed.
-        let (mut starts, mut columns, mut values) = (vec![0], vec![], vec![]);
+        let value = |i: usize, j: usize| match (i + j) % 3 {
+            0 if i != j => 0.01 * (1 + i + j) as f64,
+            _ => 0.0,
+        };
+        let (mut starts, mut middles, mut columns, mut values) = (vec![0], vec![], vec![], vec![]);
         for i in 0..n {
-            for j in 0..i % 5 {
-                columns.push((i * j % n) as u32);
-                values.push(0.1 * (i + j) as f64);
+            for j in 0..n {
+                if j == i {
+                    middles.push(columns.len());
+                }
+                if value(i, j) != 0.0 {
+                    columns.push(j as u32);
+                    values.push(value(i, j));
+                }
             }
             starts.push(columns.len());
         }
-        let rows = Rows {
+        let a = Rows {
             starts: &starts,
+            middles: &middles,
             columns: &columns,
             values: &values,
         };
-        let (x, p, q, r) = (vectors(n, 1), vectors(n, 2), vectors(n, 3), vectors(n, 4));
+        let (x, p, r) = (vectors(n, 1), vectors(n, 2), vectors(n, 3));
         let s: Lanes = std::array::from_fn(|lane| 0.5 - lane as f64);
+        let mut first = None;
         for cpu in Cpu::all() {
-            let mut y = vec![[0.0; LANES]; n];
-            let dots = shifted_product(cpu, rows, 0.9, &x, &mut y);
+            let (mut t, mut u) = (vectors(n, 8), vectors(n, 9));
+            backward(cpu, a, 0.9, &p, &mut t);
+            let dots = forward(cpu, a, 0.9, &p, &t, &mut u);
             let (mut x2, mut r2, mut p2) = (x.clone(), r.clone(), p.clone());
-            let squares = descend(cpu, &s, &p, &q, &mut x2, &mut r2);
+            let squares = descend(cpu, &s, &t, &u, &mut x2, &mut r2);
             redirect(cpu, &s, &r, &mut p2);
             for lane in 0..LANES {
+                let close =
+                    |a: f64, b: f64| assert!((a - b).abs() < 1e-12 * (1.0 + a.abs() + b.abs()));
                 let (mut dot, mut square) = (0.0, 0.0);
                 for i in 0..n {
-                    let mut sum = 0.0;
-                    for e in starts[i]..starts[i + 1] {
-                        sum += values[e] * x[columns[e] as usize][lane];
-                    }
-                    let expected = x[i][lane] - 0.9 * sum;
-                    assert_eq!(y[i][lane], expected, "{cpu:?}");
-                    dot += expected * x[i][lane];
-                    assert_eq!(x2[i][lane], x[i][lane] + s[lane] * p[i][lane]);
-                    let rest = r[i][lane] - s[lane] * q[i][lane];
-                    assert_eq!(r2[i][lane], rest);
-                    square += rest * rest;
-                    assert_eq!(p2[i][lane], r[i][lane] + s[lane] * p[i][lane]);
+                    let above: f64 = (i + 1..n).map(|j| value(i, j) * t[j][lane]).sum();
+                    close(t[i][lane] - 0.9 * above, p[i][lane]);
+                    let below: f64 = (0..i).map(|j| value(i, j) * u[j][lane]).sum();
+                    close(u[i][lane] - 0.9 * below, p[i][lane] - t[i][lane]);
+                    dot += p[i][lane] * (t[i][lane] + u[i][lane]);
+                    close(x2[i][lane], x[i][lane] + s[lane] * t[i][lane]);
+                    close(
+                        r2[i][lane],
+                        r[i][lane] - s[lane] * (t[i][lane] + u[i][lane]),
+                    );
+                    square += r2[i][lane] * r2[i][lane];
+                    close(p2[i][lane], r[i][lane] + s[lane] * p[i][lane]);
                 }
-                assert_eq!(dots[lane], dot);
-                assert_eq!(squares[lane], square);
+                close(dots[lane], dot);
+                close(squares[lane], square);
             }
+            let all = (t, u, x2, r2, p2, dots, squares);
+            assert_eq!(
+                first.get_or_insert(all.clone()),
+                &all,
+                "{cpu:?}: the same bits"
+            );
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::params::Variant;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Graph {
     starts: Vec<usize>,
+    middles: Vec<usize>,
     columns: Vec<u32>,
     values: Vec<f64>,
 }
@@ -50,6 +51,7 @@ impl Graph {
         }
         let mut graph = Self {
             starts: vec![0],
+            middles: Vec::with_capacity(n),
             columns: Vec::with_capacity(edges.len()),
             values: Vec::with_capacity(edges.len()),
         };
@@ -62,6 +64,9 @@ impl Graph {
                     .values
                     .push(same.iter().map(|(_, weight)| weight).sum());
             }
+            let start = graph.starts[row];
+            let below = graph.columns[start..].partition_point(|column| (*column as usize) < row);
+            graph.middles.push(start + below);
             graph.starts.push(graph.columns.len());
         }
         graph
@@ -101,6 +106,7 @@ impl Graph {
     pub fn matrix(&self) -> lanes::Rows<'_> {
         lanes::Rows {
             starts: &self.starts,
+            middles: &self.middles,
             columns: &self.columns,
             values: &self.values,
         }
