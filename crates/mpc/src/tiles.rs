@@ -1,6 +1,7 @@
 //! All pairs of rows, tile by tile: memory is bounded by the tile, never by the number of pairs.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 use undertone_kernel::{BitMatrix, Cpu, hamming};
@@ -70,39 +71,37 @@ pub fn cross(rows: &[usize]) -> Vec<(Block, Block)> {
 }
 
 /// Computes the distances of `pairs` from the clients' `codes` and hands them to `sink`, on all
-/// threads of the ambient pool.
+/// threads of the ambient pool. Each takes the next tile when it is done with one.
 pub fn sweep<S: Sink>(cpu: Cpu, codes: &[BitMatrix], pairs: &[(Block, Block)], sink: &mut S) {
-    let threads = rayon::current_num_threads();
-    if threads == 1 || pairs.len() == 1 {
-        return sweep_here(cpu, codes, pairs, sink);
+    let next = AtomicUsize::new(0);
+    let work = |sink: &mut S| {
+        let mut buffer = vec![0; SIDE * SIDE];
+        while let Some((left, right)) = pairs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let distances = &mut buffer[..left.rows.len() * right.rows.len()];
+            let (a, b) = (&codes[left.client], &codes[right.client]);
+            hamming::distances(cpu, a, left.rows.clone(), b, right.rows.clone(), distances);
+            sink.tile(&Tile {
+                left,
+                right,
+                distances,
+            });
+        }
+    };
+    let threads = rayon::current_num_threads().min(pairs.len());
+    if threads <= 1 {
+        return work(sink);
     }
-    let share = pairs.len().div_ceil(4 * threads).max(1);
-    let forks: Vec<S> = pairs
-        .par_chunks(share)
-        .fold(
-            || sink.fork(),
-            |mut fork, pairs| {
-                sweep_here(cpu, codes, pairs, &mut fork);
-                fork
-            },
-        )
+    let forks: Vec<S> = (0..threads)
+        .into_par_iter()
+        .with_max_len(1)
+        .map(|_| {
+            let mut fork = sink.fork();
+            work(&mut fork);
+            fork
+        })
         .collect();
     for fork in forks {
         sink.join(fork);
-    }
-}
-
-fn sweep_here<S: Sink>(cpu: Cpu, codes: &[BitMatrix], pairs: &[(Block, Block)], sink: &mut S) {
-    let mut buffer = vec![0; SIDE * SIDE];
-    for (left, right) in pairs {
-        let distances = &mut buffer[..left.rows.len() * right.rows.len()];
-        let (a, b) = (&codes[left.client], &codes[right.client]);
-        hamming::distances(cpu, a, left.rows.clone(), b, right.rows.clone(), distances);
-        sink.tile(&Tile {
-            left,
-            right,
-            distances,
-        });
     }
 }
 
