@@ -21,3 +21,8 @@ pub use undertone_kernel as kernel;
 pub use undertone_mpc as mpc;
 pub use undertone_party as party;
 pub use undertone_xclp as xclp;
+
+/// The README's program compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -8,6 +8,8 @@
 mod npz;
 mod text;
 
+use std::fs::File;
+use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 
 use undertone_xclp::{Features, InputError, Labelling, Rows};
@@ -56,15 +58,33 @@ pub enum DataError {
 /// A [`DataError`] that says what is wrong, where, and what to do.
 pub fn load(path: &Path, kind: Kind) -> Result<Dataset, DataError> {
     let is_npz = path.extension().is_some_and(|extension| extension == "npz");
-    let data = match (is_npz, kind) {
-        (true, _) => npz::load(path, kind)?,
-        (false, Kind::Features) => text::load(path)?,
-        (false, Kind::Codes) => {
-            return Err(DataError::Wrong(
-                "codes are read from .npz files only".into(),
-            ));
-        }
-    };
+    let file = BufReader::new(File::open(path)?);
+    match (is_npz, kind) {
+        (true, _) => from_npz(file, kind),
+        (false, Kind::Features) => from_csv(file),
+        (false, Kind::Codes) => Err(DataError::Wrong(
+            "codes are read from .npz files only".into(),
+        )),
+    }
+}
+
+/// Reads an `.npz` archive.
+///
+/// # Errors
+/// As [`load`].
+pub fn from_npz(reader: impl Read + Seek, kind: Kind) -> Result<Dataset, DataError> {
+    checked(npz::read(reader, kind)?)
+}
+
+/// Reads CSV.
+///
+/// # Errors
+/// As [`load`].
+pub fn from_csv(reader: impl Read) -> Result<Dataset, DataError> {
+    checked(text::read(reader)?)
+}
+
+fn checked(data: Dataset) -> Result<Dataset, DataError> {
     if data.labels.len() != data.rows.len() {
         return Err(DataError::Wrong(format!(
             "{} labels for {} rows; there must be one for each row",

@@ -1,9 +1,7 @@
 //! `.npz` archives. Sizes in headers are held against the bytes that are there before anything is
 //! allocated for them.
 
-use std::fs::File;
-use std::io::{BufReader, Read, Seek};
-use std::path::Path;
+use std::io::{Read, Seek};
 
 use npyz::{DType, Deserialize, NpyFile, NpyHeader, Order};
 use undertone_kernel::BitMatrix;
@@ -26,11 +24,7 @@ struct Array {
     bytes: Vec<u8>,
 }
 
-pub(super) fn load(path: &Path, kind: Kind) -> Result<Dataset, DataError> {
-    read(BufReader::new(File::open(path)?), kind)
-}
-
-fn read(reader: impl Read + Seek, kind: Kind) -> Result<Dataset, DataError> {
+pub(super) fn read(reader: impl Read + Seek, kind: Kind) -> Result<Dataset, DataError> {
     let mut archive = ZipArchive::new(reader).map_err(|error| broken("archive", &error))?;
     let rows = match kind {
         Kind::Features => {

@@ -1,19 +1,13 @@
 //! CSV files, with or without a line of names.
 
-use std::fs::File;
 use std::io::Read;
-use std::path::Path;
 
 use csv::StringRecord;
 use undertone_xclp::Rows;
 
 use super::{DataError, Dataset};
 
-pub(super) fn load(path: &Path) -> Result<Dataset, DataError> {
-    read(File::open(path)?)
-}
-
-fn read(reader: impl Read) -> Result<Dataset, DataError> {
+pub(super) fn read(reader: impl Read) -> Result<Dataset, DataError> {
     let mut reader = csv::ReaderBuilder::new()
         .has_headers(false)
         .trim(csv::Trim::All)
