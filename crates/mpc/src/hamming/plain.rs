@@ -4,7 +4,7 @@
 //! when the group seed was made.
 //!
 //! Client → server: its codes, packed, as many whole rows in a message as fit
-//! [`TILE_BYTES`](undertone_party::frame::TILE_BYTES). Distances are computed once every client has
+//! [`TILE_BYTES`]. Distances are computed once every client has
 //! sent all its rows or left, so a client that leaves leaves no trace.
 
 use undertone_kernel::{BitMatrix, Cpu};

@@ -4,7 +4,7 @@
 //! 2. Server → client `j`: rows `R_j` of the sum, which lack only `j`'s own; `j` adds them.
 //!
 //! Matrices travel row after row, in messages of as many words as fit
-//! [`TILE_BYTES`](undertone_party::frame::TILE_BYTES). A client that leaves before its last message
+//! [`TILE_BYTES`]. A client that leaves before its last message
 //! contributes nothing.
 
 use std::ops::Range;
