@@ -93,7 +93,7 @@ fn sparse(c: &mut Criterion) {
         columns: &columns,
         values: &values,
     };
-    let p = vec![[1.0; lanes::LANES]; n];
+    let p = vec![[1.0_f64; lanes::LANES]; n];
     let (mut t, mut u) = (p.clone(), p.clone());
     let mut group = c.benchmark_group("two triangular solves, 16 vectors of 2500");
     group.throughput(Throughput::Elements((columns.len() * lanes::LANES) as u64));

@@ -1,6 +1,6 @@
 //! Signs of a Gaussian projection: bit l of row v is `1[Σ_t Π[l,t]·v[t] ≥ 0]`.
 //!
-//! The definition, [`exact`], multiplies and adds in double precision, `t = 0, 1, …`, without fused
+//! The definition multiplies and adds in double precision, `t = 0, 1, …`, without fused
 //! multiply-add. Every path gives its bits, on every platform and for every number of threads.
 //!
 //! The fast paths reach them in single precision. Π is expanded in panels of 32 rows, each

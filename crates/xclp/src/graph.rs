@@ -103,7 +103,7 @@ impl Graph {
     }
 
     /// The matrix.
-    pub fn matrix(&self) -> lanes::Rows<'_> {
+    pub fn matrix(&self) -> lanes::Rows<'_, f64> {
         lanes::Rows {
             starts: &self.starts,
             middles: &self.middles,

@@ -14,11 +14,11 @@ use faer::sparse::linalg::cholesky::{
 use faer::sparse::{SparseColMat, SymbolicSparseColMat};
 use faer::{Conj, MatMut, Par, Side};
 use rayon::prelude::*;
-use undertone_kernel::Cpu;
-use undertone_kernel::lanes::{self, LANES, Lanes};
+use undertone_kernel::lanes::LANES;
 use undertone_party::Abort;
 
 use crate::graph::Graph;
+use crate::iterate::Iteration;
 
 /// Columns solved together by one thread.
 pub const COLUMNS: usize = 64;
@@ -42,8 +42,8 @@ pub enum Method {
 #[derive(Debug)]
 pub struct Influence {
     graph: Graph,
-    alpha: f64,
     factor: Option<Factor>,
+    iteration: Iteration,
 }
 
 #[derive(Debug)]
@@ -60,8 +60,8 @@ impl Influence {
     pub fn new(graph: Graph, alpha: f64, columns: usize) -> Result<Self, Abort> {
         let factor = factor(&graph, alpha, |cost| cost.factor_pays(&graph, columns))?;
         Ok(Self {
+            iteration: Iteration::new(&graph, alpha),
             graph,
-            alpha,
             factor,
         })
     }
@@ -73,8 +73,8 @@ impl Influence {
     pub fn with_method(graph: Graph, alpha: f64, method: Method) -> Result<Self, Abort> {
         let factor = factor(&graph, alpha, |_| method == Method::Cholesky)?;
         Ok(Self {
+            iteration: Iteration::new(&graph, alpha),
             graph,
-            alpha,
             factor,
         })
     }
@@ -108,75 +108,17 @@ impl Influence {
             .for_each(|(out, rows)| {
                 match &self.factor {
                     Some(factor) => factor.solve(rows, n, out),
-                    None => self.iterate(rows, out),
+                    None => {
+                        let columns = out.chunks_mut(LANES * n);
+                        for (rows, columns) in rows.chunks(LANES).zip(columns) {
+                            self.iteration.solve(&self.graph, rows, columns);
+                        }
+                    }
                 }
                 out.iter_mut().for_each(|value| *value = value.max(0.0));
             });
         out
     }
-
-    /// Conjugate gradients for `rows`, [`LANES`] at a time, from zero.
-    ///
-    /// Preconditioned by symmetric Gauss–Seidel, whose factors are the triangles of `A = I − α𝒲`
-    /// itself, as its diagonal is 1: with `A = L + U − I` the preconditioned product is
-    /// `L⁻¹AU⁻¹p = U⁻¹p + L⁻¹(p − U⁻¹p)` (Eisenstat 1981), two triangular solves that together touch
-    /// each entry once, as a plain product would. Here `t = U⁻¹p` and `u = L⁻¹(p − t)`.
-    fn iterate(&self, rows: &[usize], out: &mut [f64]) {
-        let n = self.graph.rows();
-        let cpu = Cpu::detect();
-        let matrix = self.graph.matrix();
-        for (rows, out) in rows.chunks(LANES).zip(out.chunks_mut(LANES * n)) {
-            let mut x = vec![[0.0; LANES]; n];
-            let mut t = x.clone();
-            let mut r = x.clone();
-            for (lane, row) in rows.iter().enumerate() {
-                t[*row][lane] = -1.0;
-            }
-            // r = L⁻¹(0 − t); what the call returns is of no use.
-            lanes::forward(cpu, matrix, self.alpha, &x, &t, &mut r);
-            let mut p = r.clone();
-            let mut u = x.clone();
-            let mut squares: Lanes = [0.0; LANES];
-            for r in &r {
-                for lane in 0..LANES {
-                    squares[lane] += r[lane] * r[lane];
-                }
-            }
-            // The residual is L·r, and no row of L adds up to more than 1 + α·√(degree ratio); a
-            // tenth of the tolerance leaves room for it.
-            let enough = (TOLERANCE / 10.0).powi(2);
-            // The error shrinks by at least (√κ−1)/(√κ+1) a step, κ ≤ (1+α)/(1−α); rounding may
-            // cost a few more.
-            let condition = ((1.0 + self.alpha) / (1.0 - self.alpha)).sqrt();
-            let most = 100 + (condition * (20.0 * condition / TOLERANCE).ln()).ceil() as usize;
-            for _ in 0..most {
-                lanes::backward(cpu, matrix, self.alpha, &p, &mut t);
-                let energy = lanes::forward(cpu, matrix, self.alpha, &p, &t, &mut u);
-                let step = ratio(&squares, &energy);
-                let rest = lanes::descend(cpu, &step, &t, &u, &mut x, &mut r);
-                if rest.iter().all(|square| *square <= enough) {
-                    break;
-                }
-                lanes::redirect(cpu, &ratio(&rest, &squares), &r, &mut p);
-                squares = rest;
-            }
-            for (lane, column) in out.chunks_exact_mut(n).enumerate() {
-                for (to, from) in column.iter_mut().zip(&x) {
-                    *to = from[lane];
-                }
-            }
-        }
-    }
-}
-
-fn ratio(a: &Lanes, b: &Lanes) -> Lanes {
-    std::array::from_fn(|lane| {
-        if b[lane] > 0.0 {
-            a[lane] / b[lane]
-        } else {
-            0.0
-        }
-    })
 }
 
 /// What a Cholesky factorisation would cost.

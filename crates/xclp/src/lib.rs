@@ -11,6 +11,7 @@ pub mod graph;
 pub mod guide;
 pub mod influence;
 pub mod input;
+mod iterate;
 pub mod labels;
 mod messages;
 pub mod params;
