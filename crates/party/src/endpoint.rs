@@ -6,6 +6,7 @@
 //! queue, not the endpoint, holds them, and the link stops.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::time::Instant;
 
 use crate::frame::{FrameError, HEADER_LEN, Header, Kind, Limits, SessionId};
@@ -13,7 +14,6 @@ use crate::ledger::Ledger;
 use crate::party::{Abort, Aborted, Arrival, Inbox, Party, PartyId, Phase, Step};
 
 /// What the endpoint wants of its driver.
-#[derive(Debug)]
 pub enum Poll {
     /// Send this frame to that party, then poll again.
     Send(PartyId, Vec<u8>),
@@ -23,6 +23,17 @@ pub enum Poll {
     Wait,
     /// The protocol has ended and everything is sent.
     Done,
+}
+
+impl fmt::Debug for Poll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Send(to, frame) => write!(f, "Send({to}, {} bytes)", frame.len()),
+            Self::Busy => f.write_str("Busy"),
+            Self::Wait => f.write_str("Wait"),
+            Self::Done => f.write_str("Done"),
+        }
+    }
 }
 
 /// What became of a pushed frame.
@@ -40,6 +51,7 @@ struct Link {
     next_out: u32,
     next_in: u32,
     early: BTreeMap<u32, (Header, Vec<u8>)>,
+    early_bytes: usize,
     gone: bool,
 }
 
@@ -130,13 +142,16 @@ impl<P: Party> Endpoint<P> {
         let Some(ahead) = header.seq.checked_sub(state.next_in) else {
             return Err(replayed);
         };
-        if ahead >= self.limits.max_early_frames {
-            return Ok(Push::Full(frame));
-        }
         if state.early.contains_key(&header.seq) {
             return Err(replayed);
         }
+        // The frame whose turn it is always finds room.
+        let full = state.early_bytes + frame.len() > self.limits.max_early_bytes;
+        if ahead >= self.limits.max_early_frames || ahead > 0 && full {
+            return Ok(Push::Full(frame));
+        }
         frame.drain(..HEADER_LEN);
+        state.early_bytes += frame.len();
         state.early.insert(header.seq, (header, frame));
         Ok(Push::Accepted)
     }
@@ -219,8 +234,14 @@ impl<P: Party> Endpoint<P> {
             Step::Continue { out, need, next } => (out, State::Running { party: next, need }),
             Step::Done { out, output } => (out, State::Done(output)),
         };
+        let max = self.limits.max_payload;
+        if let Some(len) = out.payload_lens().find(|len| *len > max) {
+            return Err(Abort::Internal(format!(
+                "a message of {len} bytes, the limit is {max}"
+            )));
+        }
         for (to, payload) in out {
-            self.send(to, Kind::Message, &payload)?;
+            self.send(to, Kind::Message, &payload);
         }
         self.state = state;
         Ok(())
@@ -229,12 +250,17 @@ impl<P: Party> Endpoint<P> {
     fn arrival(&mut self, who: PartyId) -> Result<Arrival, Abort> {
         let link = self.links.entry(who).or_default();
         let Some((header, payload)) = link.early.remove(&link.next_in) else {
-            return Ok(Arrival::Gone);
+            return match link.gone {
+                true => Ok(Arrival::Gone),
+                false => Err(Abort::Internal(format!("{who} is waited for twice"))),
+            };
         };
         link.next_in += 1;
+        link.early_bytes -= payload.len();
         if header.kind == Kind::Abort {
             link.gone = true;
             link.early.clear();
+            link.early_bytes = 0;
             return Ok(Arrival::Gone);
         }
         if header.phase != self.phase.id {
@@ -252,14 +278,7 @@ impl<P: Party> Endpoint<P> {
         Ok(Arrival::Message(payload))
     }
 
-    fn send(&mut self, to: PartyId, kind: Kind, payload: &[u8]) -> Result<(), Abort> {
-        if payload.len() > self.limits.max_payload {
-            return Err(Abort::Internal(format!(
-                "a message of {} bytes, the limit is {}",
-                payload.len(),
-                self.limits.max_payload
-            )));
-        }
+    fn send(&mut self, to: PartyId, kind: Kind, payload: &[u8]) {
         let link = self.links.entry(to).or_default();
         let seq = link.next_out;
         link.next_out += 1;
@@ -277,11 +296,9 @@ impl<P: Party> Endpoint<P> {
         .frame(payload);
         self.ledger.sent(self.phase, frame.len(), depth);
         self.outgoing.push_back((to, frame));
-        Ok(())
     }
 
     fn abort(&mut self, cause: Abort) {
-        self.outgoing.clear();
         let peers: BTreeSet<PartyId> = self
             .links
             .iter()
@@ -289,11 +306,11 @@ impl<P: Party> Endpoint<P> {
             .map(|(who, _)| *who)
             .collect();
         for who in peers {
-            // An abort frame has no payload, so it is never too long.
-            let _ = self.send(who, Kind::Abort, &[]);
+            self.send(who, Kind::Abort, &[]);
         }
         for link in self.links.values_mut() {
             link.early.clear();
+            link.early_bytes = 0;
         }
         self.state = State::Aborted(Aborted {
             party: self.me,

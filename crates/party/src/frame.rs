@@ -66,8 +66,10 @@ pub struct Header {
 pub struct Limits {
     /// Largest payload in bytes.
     pub max_payload: usize,
-    /// How many frames of one sender may wait before their turn.
+    /// How many frames of one sender may wait for their turn.
     pub max_early_frames: u32,
+    /// How many bytes of them, the one whose turn it is aside.
+    pub max_early_bytes: usize,
 }
 
 impl Default for Limits {
@@ -75,6 +77,7 @@ impl Default for Limits {
         Self {
             max_payload: 4 << 20,
             max_early_frames: 64,
+            max_early_bytes: 4 << 20,
         }
     }
 }
@@ -120,6 +123,9 @@ pub enum FrameError {
         /// Who received it.
         me: PartyId,
     },
+    /// An abort that carries something.
+    #[error("an abort with a payload")]
+    LoudAbort,
     /// A frame of this number came before.
     #[error("frame {seq} came twice")]
     Replayed {
@@ -186,6 +192,9 @@ impl Header {
                 announced: usize::try_from(announced).unwrap_or(usize::MAX),
                 have,
             });
+        }
+        if kind == Kind::Abort && have > 0 {
+            return Err(FrameError::LoudAbort);
         }
         Ok(Self {
             kind,

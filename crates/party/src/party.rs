@@ -110,12 +110,21 @@ pub enum Step<P: Party> {
 }
 
 /// What came from a party that was waited for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Arrival {
     /// The payload of its next message.
     Message(Vec<u8>),
     /// It has left; nothing more will come.
     Gone,
+}
+
+impl fmt::Debug for Arrival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Message(payload) => write!(f, "Message({} bytes)", payload.len()),
+            Self::Gone => f.write_str("Gone"),
+        }
+    }
 }
 
 /// One arrival from every party the last step asked for.
@@ -154,7 +163,7 @@ impl Inbox {
 }
 
 /// Messages to send, in order.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Outbox {
     messages: Vec<(PartyId, Vec<u8>)>,
 }
@@ -182,9 +191,20 @@ impl Outbox {
         self.messages.len()
     }
 
+    pub(crate) fn payload_lens(&self) -> impl Iterator<Item = usize> + '_ {
+        self.messages.iter().map(|(_, payload)| payload.len())
+    }
+
     /// Whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
+    }
+}
+
+impl fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let messages = self.messages.iter().map(|(to, payload)| (to, payload.len()));
+        f.debug_map().entries(messages).finish()
     }
 }
 

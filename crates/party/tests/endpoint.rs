@@ -12,6 +12,7 @@ const SESSION: SessionId = SessionId([1; 32]);
 const LIMITS: Limits = Limits {
     max_payload: 8,
     max_early_frames: 4,
+    max_early_bytes: 1000,
 };
 const SERVER: PartyId = PartyId::SERVER;
 
@@ -182,6 +183,23 @@ fn frames_too_early_are_handed_back() {
     );
     assert!(matches!(endpoint.poll(), Ok(Poll::Busy)));
     assert_eq!(push(&mut endpoint, early), Ok(Push::Accepted));
+}
+
+#[test]
+fn early_bytes_are_bounded_but_the_next_frame_finds_room() {
+    // Frames of 72 bytes, of which 8 are kept.
+    let limits = Limits {
+        max_early_bytes: 80,
+        ..LIMITS
+    };
+    let mut endpoint = Endpoint::new(SERVER, SESSION, limits, Sum::of(PartyId::client(0), 4));
+    assert!(matches!(endpoint.poll(), Ok(Poll::Busy)));
+    let frame = |seq| header(seq).frame(&[0; 8]);
+    for seq in [1, 2] {
+        assert_eq!(push(&mut endpoint, frame(seq)), Ok(Push::Accepted));
+    }
+    assert_eq!(push(&mut endpoint, frame(3)), Ok(Push::Full(frame(3))));
+    assert_eq!(push(&mut endpoint, frame(0)), Ok(Push::Accepted));
 }
 
 #[test]
