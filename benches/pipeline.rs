@@ -30,16 +30,16 @@ fn stages(c: &mut Criterion) {
     });
     let codes = Codes::hash(&features, &seed, params.bits);
     group.bench_function("distances and top-k", |b| {
-        b.iter(|| solo::nearest(codes.clone(), params.neighbours));
+        b.iter(|| solo::nearest(&codes, params.neighbours));
     });
-    let near = solo::nearest(codes, params.neighbours);
+    let near = solo::nearest(&codes, params.neighbours);
     group.bench_function("graph", |b| {
         b.iter(|| Graph::new(&near, params.bits, params.variant))
     });
     let graph = Graph::new(&near, params.bits, params.variant);
     group.bench_function("solve", |b| {
         b.iter(|| {
-            let influence = Influence::new(graph.clone(), params.alpha, 180).unwrap();
+            let influence = Influence::new(graph.clone(), params.alpha, 180);
             solo::scores(&influence, &labelling, params.variant)
         });
     });

@@ -30,8 +30,8 @@ fn bytes_are_the_formulae() {
             let frames = |messages: usize, payload: usize| (messages * HEADER_LEN + payload) as u64;
 
             let near = k.min(rows.saturating_sub(1));
-            let own = frames(usize::from(*rows > 0), rows * (1 + 6 * near));
-            let codes = frames(usize::from(*rows > 0), rows * bits.div_ceil(8));
+            let own = frames(1, rows * (1 + 6 * near));
+            let codes = frames(1, rows * bits.div_ceil(8));
             assert_eq!(sent(phases::DISTANCES), own + codes, "client {client}");
 
             let columns = 8 * unlabelled * labelled[client];
@@ -39,10 +39,10 @@ fn bytes_are_the_formulae() {
             assert_eq!(received(phases::INFLUENCE), frames(messages, 13 + columns));
 
             let own_rows = rows - labelled[client];
-            let sums = frames(1, 8 * classes) + frames(1, 8 * classes * (unlabelled - own_rows));
-            assert_eq!(sent(phases::LABELS), sums, "client {client}");
-            let back = frames(usize::from(own_rows > 0), 8 * classes * own_rows);
-            assert_eq!(received(phases::LABELS), back + frames(1, 8 * classes));
+            let sums = 8 * classes * (unlabelled - own_rows) + 8 * classes;
+            assert_eq!(sent(phases::LABELS), frames(1, sums), "client {client}");
+            let back = 8 * classes * own_rows + 8 * classes;
+            assert_eq!(received(phases::LABELS), frames(1, back), "client {client}");
             up += ledger
                 .phases()
                 .map(|(_, cost)| cost.bytes_sent)

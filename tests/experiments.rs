@@ -41,7 +41,7 @@ fn accuracies(name: &str, clients: usize, variant: Variant, seed: u8) -> (f64, f
     let per_cent = |right: usize| 100.0 * right as f64 / hidden as f64;
     let alone = |((features, labelling), part): (&(Features, Labelling), &&[usize])| {
         let codes = Codes::hash(features, &Seed::from_bytes([seed; 32]), params.bits);
-        let labels = solo::propagate(codes, labelling, &params).unwrap();
+        let labels = solo::propagate(&codes, labelling, &params).unwrap();
         right(labels.classes(), labelling, part)
     };
     let local: usize = parties.iter().zip(&parts).map(alone).sum();

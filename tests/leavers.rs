@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use undertone::party::{Abort, Network, PartyId, Phase};
 use undertone::simulate::{Run, SimulationError};
-use undertone::xclp::{Params, phases};
+use undertone::xclp::{Labelling, Params, phases};
 use undertone_tests::{chooser, random_clients, simulation};
 
 const BITS: usize = 200;
@@ -118,9 +118,11 @@ fn leaving_after_the_distances_costs_the_survivors_only_its_labels() {
 }
 
 #[test]
-fn too_few_survivors_are_a_named_error() {
-    let clients = random_clients(&[12, 9, 14], BITS, 1).unwrap();
-    for frames in 0..4 {
+fn too_few_survivors_are_a_named_error_at_every_point() {
+    let rows = [12, 9, 14];
+    let clients = random_clients(&rows, BITS, 1).unwrap();
+    let all = frames_through(phases::LABELS, &rows, 0);
+    for frames in 0..all {
         let params = Params {
             min_clients: 3,
             ..params()
@@ -133,12 +135,51 @@ fn too_few_survivors_are_a_named_error() {
             panic!("{error}");
         };
         assert_eq!(aborted.cause, Abort::TooFew { left: 2, need: 3 });
-        let phase = if frames < 2 {
-            phases::SETUP
-        } else {
-            phases::DISTANCES
+        let phase = match frames {
+            0..2 => phases::SETUP,
+            2..4 => phases::DISTANCES,
+            _ => phases::LABELS,
         };
         assert_eq!((aborted.party, aborted.phase), (PartyId::SERVER, phase));
+    }
+}
+
+/// Two thirds of a leaver's scores are with the server when it leaves; none of them count, nor do
+/// its labelled rows in the class counts.
+#[test]
+fn a_partial_upload_counts_for_nothing() {
+    let rows = [9000, 100, 120, 80];
+    let params = Params {
+        bits: 64,
+        neighbours: 3,
+        ..Params::default()
+    };
+    let clients = random_clients(&rows, 64, 1).unwrap();
+    let mut unlabelled = clients.clone();
+    let whole = simulation(params, clients.clone()).run(|_, _| {}).unwrap();
+    let sent = |phase| {
+        whole.ledgers[2]
+            .1
+            .phase(phase)
+            .map_or(0, |cost| cost.messages as usize)
+    };
+    let before: usize = [phases::SETUP, phases::DISTANCES].map(sent).iter().sum();
+    assert!(sent(phases::LABELS) > 0);
+    let network = Network::new().leave(PartyId::client(1), before);
+    let run = simulation(params, clients).run_over(network).unwrap();
+    // The same graph, with a client that has rows but no labels, is what the others should see.
+    unlabelled[1].1 = Labelling::new(2, vec![None; rows[1]]).unwrap();
+    let expected = simulation(params, unlabelled).run(|_, _| {}).unwrap();
+    for client in [0, 2, 3] {
+        let labels = |run: &Run| {
+            run.clients[client]
+                .as_ref()
+                .unwrap()
+                .labels
+                .classes()
+                .to_vec()
+        };
+        assert_eq!(labels(&run), labels(&expected), "client {client}");
     }
 }
 

@@ -41,7 +41,7 @@ impl BitMatrix {
             columns,
             words,
         };
-        out.clear_padding();
+        out.clear_padding(0);
         out
     }
 
@@ -72,8 +72,8 @@ impl BitMatrix {
                 self.words.push(u64::from_le_bytes(le));
             }
         }
+        self.clear_padding(self.rows);
         self.rows += rows;
-        self.clear_padding();
     }
 
     /// Writes rows `range` as for [`from_packed`](Self::from_packed).
@@ -90,10 +90,12 @@ impl BitMatrix {
         out
     }
 
-    fn clear_padding(&mut self) {
+    /// Clears what is past the last column, from row `first` on.
+    fn clear_padding(&mut self, first: usize) {
         let used = self.columns % 64;
         if used != 0 {
-            for row in self.words.chunks_exact_mut(self.columns.div_ceil(64)) {
+            let stride = self.stride();
+            for row in self.words[first * stride..].chunks_exact_mut(stride) {
                 if let Some(last) = row.last_mut() {
                     *last &= (1 << used) - 1;
                 }

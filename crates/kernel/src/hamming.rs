@@ -36,8 +36,8 @@ pub fn distances(
     assert!(a.columns() <= MAX_COLUMNS, "{} columns", a.columns());
     assert_eq!(out.len(), rows_a.len() * rows_b.len(), "distances");
     assert!(rows_a.end <= a.rows() && rows_b.end <= b.rows(), "rows");
-    if out.is_empty() {
-        return;
+    if out.is_empty() || a.columns() == 0 {
+        return out.fill(0);
     }
     let stride = a.stride();
     for columns in cached(rows_b.clone(), stride) {
@@ -63,9 +63,13 @@ fn cached(rows: Range<usize>, stride: usize) -> impl Iterator<Item = Range<usize
 /// [`distances`] in the same order, and nothing else. The floor its time is compared with.
 ///
 /// # Panics
-/// When the matrices differ in columns.
+/// When the matrices differ in columns or have more than [`MAX_COLUMNS`].
 pub fn total(cpu: Cpu, a: &BitMatrix, b: &BitMatrix) -> u64 {
     assert_eq!(a.columns(), b.columns(), "columns of the two matrices");
+    assert!(a.columns() <= MAX_COLUMNS, "{} columns", a.columns());
+    if a.columns() == 0 {
+        return 0;
+    }
     let stride = a.stride();
     let mut sum = 0;
     for part in cached(0..b.rows(), stride) {

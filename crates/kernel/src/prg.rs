@@ -30,13 +30,6 @@ impl Prg {
     pub fn fill(&mut self, out: &mut [u8]) {
         self.stream.fill_bytes(out);
     }
-
-    /// The next 32 bytes: a fresh seed.
-    pub fn seed(&mut self) -> [u8; 32] {
-        let mut out = [0; 32];
-        self.fill(&mut out);
-        out
-    }
 }
 
 impl std::fmt::Debug for Prg {

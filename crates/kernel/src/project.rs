@@ -10,9 +10,10 @@
 //! panel[t] = Π[l,t] Π[l+1,t] … Π[l+31,t]      sum[l..l+32] += panel[t] · v[t]
 //! ```
 //!
-//! A sum of `d` fused products is off by at most `(d + 4)·2⁻²⁴·‖Π_l‖·‖v‖` from the real number
-//! (Higham 2002, 3.1, and Cauchy–Schwarz; the 4 covers the rounding of Π and v to single precision
-//! and the error of the definition). Where it is farther from zero its sign is the definition's;
+//! With `x = (d + 8)·2⁻²⁴`, a sum of `d` fused products is off by at most `x/(1 − x)·‖Π_l‖·‖v‖` from
+//! the real number (Higham 2002, 3.1, and Cauchy–Schwarz; the 8 covers the rounding of Π and v to
+//! single precision, of the bound itself, and the error of the definition). Rows so small or large
+//! that the definition could underflow or overflow are not decided this way. Where it is farther from zero its sign is the definition's;
 //! the few others, about one in ten thousand, are computed again by the definition.
 
 use rayon::prelude::*;
@@ -57,22 +58,28 @@ fn norm(row: &[f64]) -> f64 {
     row.iter().map(|value| value * value).sum::<f64>().sqrt()
 }
 
-/// Bound on the error of a single-precision sum of `dim` products, relative to the norms; one per
-/// cent more than derived, for the rounding of the bound itself.
+/// Bound on the error of a single-precision sum of `dim` products, relative to the norms.
 fn relative_error(dim: usize) -> f64 {
-    1.01 * (dim + 4) as f64 / f64::from(1 << 24)
+    let x = (dim + 8) as f64 / f64::from(1 << 24);
+    if x < 0.5 {
+        1.01 * x / (1.0 - x)
+    } else {
+        f64::INFINITY
+    }
 }
 
 /// Rows of features in single precision, each scaled by a power of two so that its largest value
 /// is between 1 and 2; signs do not change.
 struct Rounded {
     values: Vec<f32>,
-    /// Norm of each scaled row.
+    /// Norm of each scaled row; infinite where the definition must decide.
     norms: Vec<f32>,
 }
 
 impl Rounded {
     fn new(features: &[f64], dim: usize) -> Self {
+        // Far from the ends of the range no product or sum of the definition leaves it.
+        let ordinary = 2f64.powi(-900)..2f64.powi(900);
         let mut values = Vec::with_capacity(features.len());
         let mut norms = Vec::with_capacity(features.len() / dim);
         let mut scaled = vec![0.0; dim];
@@ -80,7 +87,12 @@ impl Rounded {
             let largest = row
                 .iter()
                 .fold(0.0, |most: f64, value| most.max(value.abs()));
-            let scale = libm::scalbn(1.0, -libm::ilogb(largest.max(f64::MIN_POSITIVE)).min(1022));
+            if !ordinary.contains(&largest) {
+                values.resize(values.len() + dim, 0.0);
+                norms.push(f32::INFINITY);
+                continue;
+            }
+            let scale = libm::scalbn(1.0, -libm::ilogb(largest));
             for (to, from) in scaled.iter_mut().zip(row) {
                 *to = from * scale;
             }
@@ -110,7 +122,7 @@ pub fn signs(cpu: Cpu, seed: &[u8; 32], bits: usize, features: &[f64], dim: usiz
         .into_par_iter()
         .map(|word| {
             let mut out = vec![0; rows];
-            for half in 0..64 / LANES {
+            for half in (0..64 / LANES).filter(|half| 64 * word + half * LANES < bits) {
                 let shift = (half * LANES) as u32;
                 let panel = Panel::new(seed, bits, dim, 64 * word + half * LANES);
                 match &rounded {
@@ -412,6 +424,8 @@ mod tests {
             [tiny, -tiny, tiny / 4.0],
             [1e-300, 1e150, 0.0],
             [0.0, 0.0, 1e-310],
+            [5e-324, 0.0, 0.0],
+            [-5e-324, 0.0, 0.0],
         ] {
             agree(&[4; 32], 300, &row, 3);
         }

@@ -154,13 +154,17 @@ impl Client {
     /// Client `me`, which tells the others `advertisement`; `seed` is its randomness.
     ///
     /// # Errors
-    /// [`Abort::Misuse`] when the advertisement is longer than [`MAX_ADVERTISEMENT`].
+    /// [`Abort::Misuse`] when the advertisement is longer than [`MAX_ADVERTISEMENT`], or `me` is the
+    /// server.
     pub fn new(
         rules: Rules,
         me: PartyId,
         advertisement: Vec<u8>,
         seed: &Seed,
     ) -> Result<Self, Abort> {
+        if me == SERVER {
+            return Err(Abort::Misuse("the server is no client".into()));
+        }
         if advertisement.len() > MAX_ADVERTISEMENT {
             return Err(Abort::Misuse(format!(
                 "advertisement of {} bytes, at most {MAX_ADVERTISEMENT} fit",
@@ -334,12 +338,20 @@ enum ServerStage {
 
 impl Server {
     /// The server of a session to which the clients `expected` are invited.
-    pub fn new(rules: Rules, mut expected: Vec<PartyId>) -> Self {
+    ///
+    /// # Errors
+    /// [`Abort::Misuse`] when one is invited twice, or the server is.
+    pub fn new(rules: Rules, mut expected: Vec<PartyId>) -> Result<Self, Abort> {
         expected.sort_unstable();
-        Self {
+        if !expected.is_sorted_by(|a, b| a < b) || expected.last() == Some(&SERVER) {
+            return Err(Abort::Misuse(format!(
+                "{expected:?} are invited; clients must be, each once"
+            )));
+        }
+        Ok(Self {
             rules,
             stage: ServerStage::Start { expected },
-        }
+        })
     }
 
     fn roster(mut self, expected: &[PartyId], mut inbox: Inbox) -> Result<Step<Self>, Abort> {
@@ -453,7 +465,7 @@ mod tests {
             SERVER,
             SESSION,
             Limits::default(),
-            Server::new(rules, ids.to_vec()),
+            Server::new(rules, ids.to_vec()).unwrap(),
         );
         let mut clients = ids.map(|id| {
             let seed = Seed::from_bytes([id.to_wire() as u8; 32]);

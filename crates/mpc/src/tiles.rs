@@ -9,6 +9,9 @@ use undertone_kernel::{BitMatrix, Cpu, hamming};
 /// Rows and columns of a tile: 128 KiB of distances.
 pub const SIDE: usize = 256;
 
+/// Tiles a party computes in one step.
+pub const PER_STEP: usize = 1024;
+
 /// Some rows of one client, by its place in the roster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
@@ -40,43 +43,96 @@ pub trait Sink: Send + Sync {
     fn tile(&mut self, tile: &Tile<'_>);
 }
 
-fn blocks(client: usize, rows: usize) -> impl Iterator<Item = Block> + Clone {
+/// Pairs of blocks that hold each of some pairs of rows once. Memory is linear in the rows.
+#[derive(Debug)]
+pub struct Pairs {
+    blocks: Vec<Block>,
+    /// Block `b` is paired with blocks `0..n_b`; entry `b` is the sum of `n_0 … n_b`.
+    ends: Vec<usize>,
+}
+
+impl Pairs {
+    /// Every pair of rows of one client (with the diagonal); `client` is its place.
+    pub fn own(client: usize, rows: usize) -> Self {
+        let blocks: Vec<Block> = blocks(client, rows).collect();
+        Self::new(blocks, |index, _| index + 1)
+    }
+
+    /// Every pair of rows of different clients; `rows[j]` rows of client `j`.
+    pub fn cross(rows: &[usize]) -> Self {
+        let all = rows.iter().enumerate();
+        let blocks: Vec<Block> = all
+            .flat_map(|(client, rows)| blocks(client, *rows))
+            .collect();
+        Self::new(blocks, |index, all| {
+            all[..index].partition_point(|block| block.client < all[index].client)
+        })
+    }
+
+    fn new(blocks: Vec<Block>, partners: impl Fn(usize, &[Block]) -> usize) -> Self {
+        let mut end = 0;
+        let counts = (0..blocks.len()).map(|index| partners(index, &blocks));
+        let ends = counts
+            .map(|count| {
+                end += count;
+                end
+            })
+            .collect();
+        Self { blocks, ends }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Pair number `index`: the left block and the right one.
+    fn get(&self, index: usize) -> (&Block, &Block) {
+        let right = self.ends.partition_point(|end| *end <= index);
+        let start = right.checked_sub(1).map_or(0, |before| self.ends[before]);
+        (&self.blocks[index - start], &self.blocks[right])
+    }
+}
+
+fn blocks(client: usize, rows: usize) -> impl Iterator<Item = Block> {
     (0..rows).step_by(SIDE).map(move |first| Block {
         client,
         rows: first..rows.min(first + SIDE),
     })
 }
 
-/// The tiles that hold every pair of rows of one client once (with the diagonal).
-pub fn own(client: usize, rows: usize) -> Vec<(Block, Block)> {
-    let all: Vec<Block> = blocks(client, rows).collect();
-    let pair = |(i, left): (usize, &Block)| -> Vec<_> {
-        let pairs = all[i..].iter().map(|right| (left.clone(), right.clone()));
-        pairs.collect()
-    };
-    all.iter().enumerate().flat_map(pair).collect()
-}
-
-/// The tiles that hold every pair of rows of different clients once; `rows[j]` rows of client `j`.
-pub fn cross(rows: &[usize]) -> Vec<(Block, Block)> {
-    let mut out = Vec::new();
-    for right in 0..rows.len() {
-        for left in 0..right {
-            for a in blocks(left, rows[left]) {
-                out.extend(blocks(right, rows[right]).map(|b| (a.clone(), b)));
-            }
-        }
-    }
-    out
-}
-
-/// Computes the distances of `pairs` from the clients' `codes` and hands them to `sink`, on all
-/// threads of the ambient pool. Each takes the next tile when it is done with one.
-pub fn sweep<S: Sink>(cpu: Cpu, codes: &[BitMatrix], pairs: &[(Block, Block)], sink: &mut S) {
-    let next = AtomicUsize::new(0);
+/// Computes the distances of those `pairs` that `range` numbers from the clients' `codes` and hands
+/// them to `sink`, on all threads of the ambient pool. Each takes the next tile when it is done with
+/// one.
+///
+/// # Panics
+/// When `range` goes past the last pair, or `codes` has not the rows `pairs` was made for.
+pub fn sweep<S: Sink>(
+    cpu: Cpu,
+    codes: &[BitMatrix],
+    pairs: &Pairs,
+    range: Range<usize>,
+    sink: &mut S,
+) {
+    assert!(
+        range.end <= pairs.len(),
+        "pairs {range:?} of {}",
+        pairs.len()
+    );
+    let next = AtomicUsize::new(range.start);
     let work = |sink: &mut S| {
         let mut buffer = vec![0; SIDE * SIDE];
-        while let Some((left, right)) = pairs.get(next.fetch_add(1, Ordering::Relaxed)) {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= range.end {
+                break;
+            }
+            let (left, right) = pairs.get(index);
             let distances = &mut buffer[..left.rows.len() * right.rows.len()];
             let (a, b) = (&codes[left.client], &codes[right.client]);
             hamming::distances(cpu, a, left.rows.clone(), b, right.rows.clone(), distances);
@@ -87,7 +143,7 @@ pub fn sweep<S: Sink>(cpu: Cpu, codes: &[BitMatrix], pairs: &[(Block, Block)], s
             });
         }
     };
-    let threads = rayon::current_num_threads().min(pairs.len());
+    let threads = rayon::current_num_threads().min(range.len());
     if threads <= 1 {
         return work(sink);
     }
@@ -157,9 +213,11 @@ mod tests {
             n,
             times: vec![0; n * n],
         };
-        sweep(Cpu::detect(), &codes, &cross(&rows), &mut count);
+        let pairs = Pairs::cross(&rows);
+        sweep(Cpu::detect(), &codes, &pairs, 0..pairs.len(), &mut count);
         for (client, rows) in rows.iter().enumerate() {
-            sweep(Cpu::detect(), &codes, &own(client, *rows), &mut count);
+            let pairs = Pairs::own(client, *rows);
+            sweep(Cpu::detect(), &codes, &pairs, 0..pairs.len(), &mut count);
         }
         for a in 0..n {
             for b in 0..n {

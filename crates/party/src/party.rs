@@ -203,7 +203,10 @@ impl Outbox {
 
 impl fmt::Debug for Outbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let messages = self.messages.iter().map(|(to, payload)| (to, payload.len()));
+        let messages = self
+            .messages
+            .iter()
+            .map(|(to, payload)| (to, payload.len()));
         f.debug_map().entries(messages).finish()
     }
 }

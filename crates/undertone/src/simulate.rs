@@ -92,11 +92,11 @@ impl Simulation {
         let ran = network.run(&mut nodes);
         let mut ledgers = vec![(PartyId::SERVER, server.ledger().clone())];
         ledgers.extend(clients.iter().map(|c| (c.id(), c.ledger().clone())));
-        let report = match server.finish() {
-            Ok((report, _)) => report,
-            Err(aborted) => return Err(cause(aborted, &clients).into()),
-        };
+        if let Some(aborted) = server.aborted() {
+            return Err(cause(aborted.clone(), &clients).into());
+        }
         ran?;
+        let (report, _) = server.finish()?;
         let outcome = |client: Endpoint<Client>| client.finish().map(|(outcome, _)| outcome);
         Ok(Run {
             clients: clients.into_iter().map(outcome).collect(),

@@ -36,8 +36,10 @@ impl FromStr for Split {
         }
         let parameter = text.strip_prefix("dirichlet:").and_then(|p| p.parse().ok());
         match parameter {
-            Some(p) if p > 0.0 && p <= 1e6 => Ok(Self::Dirichlet(p)),
-            _ => Err("expected iid, or dirichlet:A with A above 0, as in dirichlet:0.3".into()),
+            Some(p) if (1e-6..=1e6).contains(&p) => Ok(Self::Dirichlet(p)),
+            _ => Err(
+                "expected iid, or dirichlet:A with A from 1e-6 to 1e6, as in dirichlet:0.3".into(),
+            ),
         }
     }
 }
@@ -76,9 +78,9 @@ fn by_class(
     gamma: Gamma<f64>,
     rng: &mut ChaCha20Rng,
 ) -> Vec<Vec<usize>> {
-    let classes = labels.iter().max().map_or(0, |largest| largest + 1);
+    let largest = labels.iter().max().copied().unwrap_or(0);
     let mut out = vec![Vec::new(); clients];
-    for class in 0..classes {
+    for class in 0..=largest {
         let mut rows: Vec<usize> = (0..labels.len())
             .filter(|row| labels[*row] == class)
             .collect();

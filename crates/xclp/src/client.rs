@@ -3,12 +3,13 @@
 use undertone_mpc::group::{self, Group, Rules};
 use undertone_mpc::hamming;
 use undertone_mpc::kdf::Seed;
-use undertone_mpc::sum::{rows, vector};
+use undertone_mpc::sum::{self, Shape};
+use undertone_mpc::tiles::{self, Pairs};
 use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Reader, SessionId, Step};
 
 use crate::codes::Codes;
 use crate::distances::Distances;
-use crate::input::{Features, InputError, Labelling};
+use crate::input::{Features, InputError, Labelling, MAX_ROWS};
 use crate::labels::Labels;
 use crate::messages::{Advertisement, Clients, OwnRows, Plan, column_words};
 use crate::params::{Params, Variant};
@@ -59,6 +60,8 @@ pub struct Client {
 
 /// What a client holds all along.
 struct Job {
+    me: PartyId,
+    ad: Advertisement,
     params: Params,
     session: SessionId,
     labelling: Labelling,
@@ -77,6 +80,9 @@ enum Stage {
     OwnDistances {
         codes: Codes,
         clients: Clients,
+        pairs: Pairs,
+        done: usize,
+        near: Distances,
     },
     OwnRows {
         codes: Codes,
@@ -94,17 +100,9 @@ enum Stage {
     Columns {
         columns: Columns,
     },
-    Counts {
-        party: vector::Client,
-        rows: rows::Client,
+    Sums {
+        party: sum::Client,
         point: FixedPoint,
-    },
-    RowSums {
-        party: rows::Client,
-        point: FixedPoint,
-    },
-    Totals {
-        scores: Scores,
     },
     Done {
         scores: Scores,
@@ -150,7 +148,7 @@ impl Columns {
             if !(value.is_finite() && value >= 0.0) {
                 return Err(Abort::Cheated {
                     culprit: SERVER,
-                    check: format!("no influence is negative; one is {value}"),
+                    check: "no influence is negative or infinite".into(),
                 });
             }
             self.scores[row * self.classes + usize::from(self.labels[column])] += value;
@@ -163,15 +161,20 @@ impl Columns {
         Ok(())
     }
 
-    /// The client's side of the row sums, once all columns are there.
-    fn row_sums(self, own: usize) -> Result<rows::Client, Abort> {
-        let shape = rows::Shape {
-            width: self.classes,
+    /// The client's side of the sums, once all columns are there.
+    fn sums(self, labelling: &Labelling, variant: Variant) -> Result<sum::Client, Abort> {
+        let counts = match variant {
+            Variant::Balanced => labelling.counts(),
+            Variant::Paper => Vec::new(),
+        };
+        let shape = Shape {
             rows: self.plan.unlabelled,
+            width: self.classes,
+            shared: counts.len(),
         };
         let words = self.plan.point.encode(&self.scores, self.clients)?;
-        let own = self.plan.own_start..self.plan.own_start + own;
-        rows::Client::new(&shape, words, own)
+        let own = self.plan.own_start..self.plan.own_start + labelling.unlabelled().count();
+        sum::Client::new(shape, words, &counts, own)
     }
 }
 
@@ -204,6 +207,34 @@ impl Job {
         }
     }
 
+    /// Computes the next distances among the client's own rows, then turns to sending them.
+    fn own_distances(
+        self,
+        codes: Codes,
+        clients: Clients,
+        (pairs, done): (Pairs, usize),
+        mut near: Distances,
+    ) -> Step<Client> {
+        let end = pairs.len().min(done + tiles::PER_STEP);
+        solo::sweep(&codes, &pairs, done..end, &mut near);
+        self.now(if end < pairs.len() {
+            Stage::OwnDistances {
+                codes,
+                clients,
+                pairs,
+                done: end,
+                near,
+            }
+        } else {
+            Stage::OwnRows {
+                codes,
+                clients,
+                near,
+                sent: 0,
+            }
+        })
+    }
+
     /// Sends the next rows' flags and neighbours, then turns to the backend.
     fn own_rows(
         self,
@@ -212,21 +243,9 @@ impl Job {
         near: Distances,
         sent: usize,
     ) -> Step<Client> {
-        let mut out = Outbox::new();
-        let mut end = sent;
-        if sent < near.rows() {
-            let labelled: Vec<bool> = self
-                .labelling
-                .labels()
-                .iter()
-                .map(Option::is_some)
-                .collect();
-            let shape = OwnRows::new(near.rows(), &self.params);
-            let (message, next) = shape.write(sent, &labelled, &near);
-            out.push(SERVER, message);
-            end = next;
-        }
-        let stage = if end == near.rows() {
+        let shape = OwnRows::new(near.rows(), &self.params);
+        let (message, sent) = shape.write(sent, &self.labelling, &near);
+        let stage = if sent == near.rows() {
             Stage::Distances {
                 party: hamming::Client::new(self.params.backend, codes.into_bits()),
                 clients,
@@ -236,17 +255,15 @@ impl Job {
                 codes,
                 clients,
                 near,
-                sent: end,
+                sent,
             }
         };
-        self.go_on(stage, out, Vec::new())
+        self.go_on(stage, Outbox::to(SERVER, message), Vec::new())
     }
 
     fn plan(self, clients: &Clients, bytes: &[u8]) -> Result<Step<Client>, Abort> {
         let total = clients.rows.iter().map(|(_, rows)| rows).sum();
-        let labelled = self.labelling.labelled().count();
-        let own = self.labelling.rows() - labelled;
-        let plan = Plan::read(bytes, labelled, own, total)?;
+        let plan = Plan::read(bytes, &self.labelling, total)?;
         let columns = Columns::new(plan, clients.rows.len(), &self.labelling);
         self.columns(columns)
     }
@@ -256,26 +273,16 @@ impl Job {
             return Ok(self.on_server(Stage::Columns { columns }));
         }
         let point = columns.plan.point;
-        let rows = columns.row_sums(self.labelling.unlabelled().count())?;
-        let stage = match self.params.variant {
-            Variant::Paper => Stage::RowSums { party: rows, point },
-            Variant::Balanced => Stage::Counts {
-                party: vector::Client::new(self.labelling.counts()),
-                rows,
-                point,
-            },
-        };
-        Ok(self.now(stage))
+        let party = columns.sums(&self.labelling, self.params.variant)?;
+        Ok(self.now(Stage::Sums { party, point }))
     }
 
-    fn balance(&self, scores: &mut Scores, bytes: &[u8]) -> Result<(), Abort> {
-        let malformed = Abort::malformed(SERVER);
-        let mut r = Reader::new(bytes);
-        let counts = r.u64s(self.labelling.classes(), "class counts");
-        let counts: Vec<u64> = counts.map_err(&malformed)?.collect();
-        r.finish().map_err(&malformed)?;
-        scores.balance(&counts);
-        Ok(())
+    fn scores(&self, sums: &sum::Sums, point: FixedPoint) -> Scores {
+        let mut scores = Scores::new(self.labelling.classes(), point.decode(&sums.own));
+        if self.params.variant == Variant::Balanced {
+            scores.balance(&sums.shared);
+        }
+        scores
     }
 }
 
@@ -297,6 +304,9 @@ impl Client {
         if rows.len() != labelling.rows() {
             return Err(misfit("labels: rows", labelling.rows(), rows.len()));
         }
+        if rows.len() > MAX_ROWS {
+            return Err(misfit("rows, of which there may be", rows.len(), MAX_ROWS));
+        }
         let dim = match &rows {
             Rows::Features(features) => features.dim(),
             Rows::Codes(codes) => {
@@ -311,6 +321,8 @@ impl Client {
         let party = group::Client::new(rules(session, &params), me, ad.write(), seed)?;
         Ok(Self {
             job: Job {
+                me,
+                ad,
                 params,
                 session,
                 labelling,
@@ -339,10 +351,7 @@ impl Party for Client {
                 phases::DISTANCES
             }
             Stage::Plan { .. } | Stage::Columns { .. } => phases::INFLUENCE,
-            Stage::Counts { .. }
-            | Stage::RowSums { .. }
-            | Stage::Totals { .. }
-            | Stage::Done { .. } => phases::LABELS,
+            Stage::Sums { .. } | Stage::Done { .. } => phases::LABELS,
         }
     }
 
@@ -358,14 +367,26 @@ impl Party for Client {
                 }
             },
             Stage::Hash { group, rows } => {
-                let clients = Clients::of(&group.members, &job.params)?;
+                let own = (job.me, job.ad.clone());
+                let clients = Clients::of(&group.members, &job.params, Some(own))?;
                 let codes = job.hash(&group, rows);
-                job.now(Stage::OwnDistances { codes, clients })
+                let rows = codes.bits().rows();
+                let near = Distances::new(&[rows], job.params.neighbours);
+                job.now(Stage::OwnDistances {
+                    pairs: Pairs::own(0, rows),
+                    near,
+                    done: 0,
+                    codes,
+                    clients,
+                })
             }
-            Stage::OwnDistances { codes, clients } => {
-                let near = solo::nearest(codes.clone(), job.params.neighbours);
-                job.own_rows(codes, clients, near, 0)
-            }
+            Stage::OwnDistances {
+                codes,
+                clients,
+                pairs,
+                done,
+                near,
+            } => job.own_distances(codes, clients, (pairs, done), near),
             Stage::OwnRows {
                 codes,
                 clients,
@@ -386,31 +407,15 @@ impl Party for Client {
                 columns.receive(&inbox.require(SERVER)?)?;
                 job.columns(columns)?
             }
-            Stage::Counts { party, rows, point } => match party.step(inbox)? {
+            Stage::Sums { party, point } => match party.step(inbox)? {
                 Step::Continue { out, need, next } => {
-                    let party = next;
-                    job.go_on(Stage::Counts { party, rows, point }, out, need)
-                }
-                Step::Done { out, output: () } => {
-                    job.go_on(Stage::RowSums { party: rows, point }, out, Vec::new())
-                }
-            },
-            Stage::RowSums { party, point } => match party.step(inbox)? {
-                Step::Continue { out, need, next } => {
-                    job.go_on(Stage::RowSums { party: next, point }, out, need)
+                    job.go_on(Stage::Sums { party: next, point }, out, need)
                 }
                 Step::Done { out, output } => {
-                    let scores = Scores::new(job.labelling.classes(), point.decode(&output));
-                    match job.params.variant {
-                        Variant::Paper => job.go_on(Stage::Done { scores }, out, Vec::new()),
-                        Variant::Balanced => job.go_on(Stage::Totals { scores }, out, vec![SERVER]),
-                    }
+                    let scores = job.scores(&output, point);
+                    job.go_on(Stage::Done { scores }, out, Vec::new())
                 }
             },
-            Stage::Totals { mut scores } => {
-                job.balance(&mut scores, &inbox.require(SERVER)?)?;
-                job.now(Stage::Done { scores })
-            }
             Stage::Done { scores } => Step::Done {
                 out: Outbox::new(),
                 output: Outcome {

@@ -8,7 +8,7 @@ const CHUNK: usize = 32;
 /// For each row its `k` nearest rows so far, ties to the smaller id. Memory is `n·k`, never `n²`.
 ///
 /// Rows have global ids: clients in roster order, then their rows.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Distances {
     k: usize,
     /// Global id of each client's first row, then the number of rows.
@@ -17,6 +17,12 @@ pub struct Distances {
     near: Vec<u64>,
     /// Per row the largest distance that may still matter.
     limit: Vec<u16>,
+}
+
+impl std::fmt::Debug for Distances {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Distances({} x {}, ..)", self.rows(), self.k)
+    }
 }
 
 impl Distances {
@@ -79,7 +85,8 @@ impl Distances {
         }
         if at < near.len() {
             near[at] = key;
-            self.limit[row] = (near[self.k - 1] >> 32).min(u64::from(u16::MAX)) as u16;
+            let farthest = (near[self.k - 1] >> 32).min(u64::from(u16::MAX)) as u16;
+            self.limit[row] = self.limit[row].min(farthest);
         }
     }
 
@@ -136,7 +143,8 @@ impl Sink for Distances {
             k: self.k,
             offsets: self.offsets.clone(),
             near: vec![EMPTY; self.near.len()],
-            limit: vec![u16::MAX; self.limit.len()],
+            // What is too far here is too far there.
+            limit: self.limit.clone(),
         }
     }
 
@@ -167,7 +175,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use undertone_kernel::{BitMatrix, Cpu, Prg};
-    use undertone_mpc::tiles::{cross, own, sweep};
+    use undertone_mpc::tiles::{Pairs, sweep};
 
     fn codes(rows: &[usize], bits: usize, seed: u8) -> Vec<BitMatrix> {
         let mut prg = Prg::new(&[seed; 32]);
@@ -178,6 +186,10 @@ mod tests {
             BitMatrix::from_words(*rows, bits, words)
         };
         rows.iter().map(&mut random).collect()
+    }
+
+    fn all(codes: &[BitMatrix], pairs: &Pairs, out: &mut Distances) {
+        sweep(Cpu::detect(), codes, pairs, 0..pairs.len(), out);
     }
 
     /// Sorts all distances of every row.
@@ -209,9 +221,9 @@ mod tests {
         let rows: Vec<usize> = codes.iter().map(BitMatrix::rows).collect();
         let mut out = Distances::new(&rows, k);
         for (client, rows) in rows.iter().enumerate() {
-            sweep(Cpu::detect(), codes, &own(client, *rows), &mut out);
+            all(codes, &Pairs::own(client, *rows), &mut out);
         }
-        sweep(Cpu::detect(), codes, &cross(&rows), &mut out);
+        all(codes, &Pairs::cross(&rows), &mut out);
         out
     }
 
@@ -239,10 +251,10 @@ mod tests {
             let gone = gone.index(rows.len());
             let mut out = Distances::new(&rows, 4);
             for (client, rows) in rows.iter().enumerate() {
-                sweep(Cpu::detect(), &codes, &own(client, *rows), &mut out);
+                all(&codes, &Pairs::own(client, *rows), &mut out);
             }
             let without: Vec<usize> = rows.iter().enumerate().map(|(c, r)| if c == gone { 0 } else { *r }).collect();
-            sweep(Cpu::detect(), &codes, &cross(&without), &mut out);
+            all(&codes, &Pairs::cross(&without), &mut out);
             let remains: Vec<bool> = (0..rows.len()).map(|client| client != gone).collect();
             let mut fewer = codes.clone();
             fewer.remove(gone);

@@ -15,16 +15,16 @@ use faer::sparse::{SparseColMat, SymbolicSparseColMat};
 use faer::{Conj, MatMut, Par, Side};
 use rayon::prelude::*;
 use undertone_kernel::lanes::LANES;
-use undertone_party::Abort;
 
 use crate::graph::Graph;
 use crate::iterate::Iteration;
 
-/// Columns solved together by one thread.
-pub const COLUMNS: usize = 64;
+/// Columns solved together by one thread, whatever the number of threads: so that does not show in
+/// the result.
+pub const COLUMNS: usize = 32;
 
-/// Relative residual of every column.
-pub const TOLERANCE: f64 = 1e-10;
+/// Relative residual of every column. Scores far below 1 need more than labels do.
+pub const TOLERANCE: f64 = 1e-12;
 
 /// Largest Cholesky factor, in numbers of eight bytes.
 const MOST_FACTOR: usize = 1 << 27;
@@ -54,29 +54,26 @@ struct Factor {
 
 impl Influence {
     /// Prepares to solve for about `columns` columns of `(I − α·graph)^{-1}`.
-    ///
-    /// # Errors
-    /// [`Abort::Internal`] when memory for the factor cannot be laid out.
-    pub fn new(graph: Graph, alpha: f64, columns: usize) -> Result<Self, Abort> {
-        let factor = factor(&graph, alpha, |cost| cost.factor_pays(&graph, columns))?;
-        Ok(Self {
-            iteration: Iteration::new(&graph, alpha),
-            graph,
-            factor,
-        })
+    pub fn new(graph: Graph, alpha: f64, columns: usize) -> Self {
+        let factor = factor(&graph, alpha, |cost| cost.factor_pays(&graph, columns));
+        Self::of(graph, alpha, factor)
     }
 
-    /// As [`new`](Self::new), with the method given.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn with_method(graph: Graph, alpha: f64, method: Method) -> Result<Self, Abort> {
-        let factor = factor(&graph, alpha, |_| method == Method::Cholesky)?;
-        Ok(Self {
+    /// As [`new`](Self::new), with the method given, if it can be.
+    pub fn with_method(graph: Graph, alpha: f64, method: Method) -> Self {
+        let factor = match method {
+            Method::Cholesky => factor(&graph, alpha, |_| true),
+            Method::ConjugateGradients => None,
+        };
+        Self::of(graph, alpha, factor)
+    }
+
+    fn of(graph: Graph, alpha: f64, factor: Option<Factor>) -> Self {
+        Self {
             iteration: Iteration::new(&graph, alpha),
             graph,
             factor,
-        })
+        }
     }
 
     /// The method chosen.
@@ -101,10 +98,8 @@ impl Influence {
     pub fn columns(&self, rows: &[usize]) -> Vec<f64> {
         let n = self.graph.rows();
         let mut out = vec![0.0; rows.len() * n];
-        let share = rows.len().div_ceil(rayon::current_num_threads());
-        let share = share.clamp(1, COLUMNS);
-        out.par_chunks_mut((share * n).max(1))
-            .zip(rows.par_chunks(share))
+        out.par_chunks_mut((COLUMNS * n).max(1))
+            .zip(rows.par_chunks(COLUMNS))
             .for_each(|(out, rows)| {
                 match &self.factor {
                     Some(factor) => factor.solve(rows, n, out),
@@ -158,14 +153,11 @@ impl Cost {
     }
 }
 
-/// Factors `I − α·graph` if `wanted`; `None` where it is not, or is not positive definite in
-/// floating point.
-fn factor(
-    graph: &Graph,
-    alpha: f64,
-    wanted: impl FnOnce(Cost) -> bool,
-) -> Result<Option<Factor>, Abort> {
-    let internal = |what: &str| Abort::Internal(format!("sparse Cholesky: {what}"));
+/// Factors `I − α·graph` if `wanted`; `None` where it is not, or cannot be: because the factor is
+/// too large to number or to hold, or not positive definite in floating point. On one thread, so
+/// that their number does not show in the result.
+fn factor(graph: &Graph, alpha: f64, wanted: impl FnOnce(Cost) -> bool) -> Option<Factor> {
+    i32::try_from(graph.rows() + graph.entries()).ok()?;
     let matrix = lower_triangle(graph, alpha);
     let symbolic = factorize_symbolic_cholesky(
         matrix.symbolic(),
@@ -176,34 +168,23 @@ fn factor(
             ..Default::default()
         },
     )
-    .map_err(|_| internal("symbolic factorisation"))?;
-    if !wanted(Cost::of(&symbolic)) {
-        return Ok(None);
-    }
-    let par = parallelism();
+    .ok()
+    .filter(|symbolic| wanted(Cost::of(symbolic)))?;
     let mut values = vec![0.0; symbolic.len_val()];
-    let scratch = symbolic.factorize_numeric_llt_scratch::<f64>(par, Default::default());
-    let mut memory = MemBuffer::try_new(scratch).map_err(|_| internal("out of memory"))?;
-    let factored = symbolic.factorize_numeric_llt(
-        &mut values,
-        matrix.as_ref(),
-        Side::Lower,
-        LltRegularization::default(),
-        par,
-        MemStack::new(&mut memory),
-        Default::default(),
-    );
-    Ok(factored
-        .is_ok()
-        .then_some(())
-        .map(|()| Factor { symbolic, values }))
-}
-
-fn parallelism() -> Par {
-    match rayon::current_num_threads() {
-        1 => Par::Seq,
-        threads => Par::rayon(threads),
-    }
+    let scratch = symbolic.factorize_numeric_llt_scratch::<f64>(Par::Seq, Default::default());
+    let mut memory = MemBuffer::try_new(scratch).ok()?;
+    symbolic
+        .factorize_numeric_llt(
+            &mut values,
+            matrix.as_ref(),
+            Side::Lower,
+            LltRegularization::default(),
+            Par::Seq,
+            MemStack::new(&mut memory),
+            Default::default(),
+        )
+        .ok()?;
+    Some(Factor { symbolic, values })
 }
 
 fn lower_triangle(graph: &Graph, alpha: f64) -> SparseColMat<u32, f64> {
@@ -289,7 +270,7 @@ mod tests {
             let inverse = dense_inverse(&graph, alpha);
             let rows: Vec<usize> = (0..n).rev().collect();
             for method in [Method::Cholesky, Method::ConjugateGradients] {
-                let influence = Influence::with_method(graph.clone(), alpha, method).unwrap();
+                let influence = Influence::with_method(graph.clone(), alpha, method);
                 prop_assert_eq!(influence.method(), method);
                 let columns = influence.columns(&rows);
                 for (row, column) in rows.iter().zip(columns.chunks(n)) {
@@ -308,7 +289,7 @@ mod tests {
         let graph = random_graph(n, 8, 1);
         let rows: Vec<usize> = (0..100).collect();
         for method in [Method::Cholesky, Method::ConjugateGradients] {
-            let influence = Influence::with_method(graph.clone(), alpha, method).unwrap();
+            let influence = Influence::with_method(graph.clone(), alpha, method);
             let columns = influence.columns(&rows);
             for (row, x) in rows.iter().zip(columns.chunks(n)) {
                 let mut square = 0.0;
@@ -333,7 +314,7 @@ mod tests {
             (0..n).for_each(|row| distances.offer(row, 10, (row + 1) % n));
             Graph::new(&distances, 100, Variant::Paper)
         };
-        let chosen = |graph| Influence::new(graph, 0.99, 100).unwrap().method();
+        let chosen = |graph| Influence::new(graph, 0.99, 100).method();
         assert_eq!(chosen(ring(5000)), Method::Cholesky);
         assert_eq!(
             chosen(random_graph(5000, 10, 2)),

@@ -4,10 +4,16 @@ use crate::input::Labelling;
 use crate::scores::Scores;
 
 /// A class, or none, and a confidence for each of a client's rows.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Labels {
     classes: Vec<Option<u16>>,
     confidences: Vec<f64>,
+}
+
+impl std::fmt::Debug for Labels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Labels({} rows, ..)", self.classes.len())
+    }
 }
 
 impl Labels {

@@ -1,11 +1,13 @@
 //! What client and server tell each other besides the protocols of `undertone-mpc`.
 
+use std::ops::Range;
+
 use undertone_mpc::group::Member;
 use undertone_party::frame::TILE_BYTES;
 use undertone_party::{Abort, DecodeError, PartyId, Reader, Writer};
 
 use crate::distances::Distances;
-use crate::input::MAX_ROWS;
+use crate::input::{Labelling, MAX_ROWS};
 use crate::params::Params;
 use crate::scores::FixedPoint;
 
@@ -61,11 +63,17 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Reads the members' advertisements and checks that they agree.
-    pub(crate) fn of(members: &[Member], params: &Params) -> Result<Self, Abort> {
+    /// Reads the members' advertisements and checks that they agree: with `own`, if this is a
+    /// client, or else with the first.
+    pub(crate) fn of(
+        members: &[Member],
+        params: &Params,
+        own: Option<(PartyId, Advertisement)>,
+    ) -> Result<Self, Abort> {
         let mut rows = Vec::with_capacity(members.len());
-        let mut first: Option<(PartyId, Advertisement)> = None;
+        let mut first = own;
         let mut total = 0;
+        let expected = Advertisement::new(0, 0, 0, params).params;
         for member in members {
             let ad =
                 Advertisement::read(&member.advertisement).map_err(Abort::malformed(member.id))?;
@@ -75,7 +83,6 @@ impl Clients {
                     check,
                 })
             };
-            let expected = Advertisement::new(0, 0, 0, params).params;
             if ad.params != expected {
                 return cheated("it runs with the same parameters as everybody".into());
             }
@@ -133,7 +140,7 @@ impl OwnRows {
     }
 
     /// The rows of the message that starts with row `first`.
-    fn window(&self, first: usize) -> std::ops::Range<usize> {
+    fn window(&self, first: usize) -> Range<usize> {
         first
             ..self
                 .rows
@@ -144,13 +151,13 @@ impl OwnRows {
     pub(crate) fn write(
         &self,
         first: usize,
-        labelled: &[bool],
+        labelling: &Labelling,
         near: &Distances,
     ) -> (Vec<u8>, usize) {
         let window = self.window(first);
         let mut w = Writer::with_capacity(window.len() * self.record_len());
         for row in window.clone() {
-            w.u8(labelled[row].into());
+            w.u8(labelling.labels()[row].is_some().into());
             for (distance, id) in near.nearest(row) {
                 w.u32(id as u32);
                 w.u16(distance);
@@ -158,40 +165,86 @@ impl OwnRows {
         }
         (w.finish(), window.end)
     }
+}
 
-    /// Reads the message that starts with row `first` into `labelled` and `near`, where the client
-    /// has place `client`; returns the row the next one starts with.
-    pub(crate) fn read(
-        &self,
-        first: usize,
-        from: PartyId,
-        bytes: &[u8],
-        labelled: &mut Vec<bool>,
-        (near, client): (&mut Distances, usize),
-    ) -> Result<usize, Abort> {
-        let malformed = Abort::malformed(from);
-        let window = self.window(first);
-        let offset = near.offset(client);
+/// What the server has heard of a client's own rows. Memory follows what has come, not what was
+/// announced.
+#[derive(Debug)]
+pub(crate) struct HeardRows {
+    pub(crate) id: PartyId,
+    shape: OwnRows,
+    pub(crate) labelled: Vec<bool>,
+    /// (distance, row), as many for each row as the shape says.
+    near: Vec<(u16, u32)>,
+    messages: usize,
+    pub(crate) remains: bool,
+}
+
+impl HeardRows {
+    pub(crate) fn new(id: PartyId, shape: OwnRows) -> Self {
+        Self {
+            id,
+            shape,
+            labelled: Vec::new(),
+            near: Vec::new(),
+            messages: 0,
+            remains: true,
+        }
+    }
+
+    pub(crate) fn is_due(&self) -> bool {
+        self.remains && (self.messages == 0 || self.labelled.len() < self.shape.rows)
+    }
+
+    /// Takes the next message.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<(), Abort> {
+        let malformed = Abort::malformed(self.id);
+        let OwnRows {
+            rows,
+            neighbours,
+            bits,
+        } = self.shape;
         let mut r = Reader::new(bytes);
-        for row in window.clone() {
-            labelled.push(r.u8("label flag").map_err(&malformed)? != 0);
-            let mut last = None;
-            for _ in 0..self.neighbours {
-                let id = r.index(self.rows, "neighbour").map_err(&malformed)?;
+        for row in self.shape.window(self.labelled.len()) {
+            let flag = r.u8("label flag").map_err(&malformed)?;
+            let start = self.near.len();
+            for _ in 0..neighbours {
+                let id = r.index(rows, "neighbour").map_err(&malformed)?;
                 let distance = r.u16("distance").map_err(&malformed)?;
-                let this = Some((distance, id));
-                if id == row || this <= last || usize::from(distance) > self.bits {
-                    return Err(Abort::Cheated {
-                        culprit: from,
-                        check: format!("the neighbours of its row {row} are rows, nearest first"),
-                    });
-                }
-                last = this;
-                near.offer(offset + row, distance, offset + id);
+                self.near.push((distance, id as u32));
             }
+            let near = &self.near[start..];
+            let mut ids: Vec<u32> = near.iter().map(|(_, id)| *id).collect();
+            ids.sort_unstable();
+            let possible = flag <= 1
+                && near.is_sorted()
+                && ids.is_sorted_by(|a, b| a < b)
+                && ids.binary_search(&(row as u32)).is_err()
+                && near
+                    .last()
+                    .is_none_or(|(distance, _)| usize::from(*distance) <= bits);
+            if !possible {
+                return Err(Abort::Cheated {
+                    culprit: self.id,
+                    check: format!("the neighbours of its row {row} are other rows, nearest first"),
+                });
+            }
+            self.labelled.push(flag == 1);
         }
         r.finish().map_err(&malformed)?;
-        Ok(window.end)
+        self.messages += 1;
+        Ok(())
+    }
+
+    /// Offers the neighbours to `to`, where the client has place `place`.
+    pub(crate) fn offer(&self, to: &mut Distances, place: usize) {
+        let offset = to.offset(place);
+        let rows = self.near.chunks_exact(self.shape.neighbours.max(1));
+        for (row, near) in rows.enumerate() {
+            for (distance, id) in near {
+                to.offer(offset + row, *distance, offset + *id as usize);
+            }
+        }
     }
 }
 
@@ -218,14 +271,10 @@ impl Plan {
         w.finish()
     }
 
-    /// Reads the plan of a client with `columns` labelled and `own` unlabelled rows, in a run of
-    /// `total` rows.
-    pub(crate) fn read(
-        bytes: &[u8],
-        columns: usize,
-        own: usize,
-        total: usize,
-    ) -> Result<Self, Abort> {
+    /// Reads the plan of a client with this `labelling`, in a run of `total` rows.
+    pub(crate) fn read(bytes: &[u8], labelling: &Labelling, total: usize) -> Result<Self, Abort> {
+        let columns = labelling.labelled().count();
+        let own = labelling.rows() - columns;
         let malformed = Abort::malformed(SERVER);
         let mut r = Reader::new(bytes);
         let unlabelled = r.index(total + 1, "unlabelled rows").map_err(&malformed)?;
@@ -243,14 +292,26 @@ impl Plan {
         if own_start + own > unlabelled {
             return Err(cheated("my unlabelled rows are among all unlabelled rows"));
         }
+        check_scores(unlabelled, labelling.classes())?;
         let point = FixedPoint::from_wire(fraction)
-            .ok_or_else(|| cheated("scores have from 16 to 40 fractional bits"))?;
+            .ok_or_else(|| cheated("scores have from 16 to 62 fractional bits"))?;
         Ok(Self {
             unlabelled,
             own_start,
             columns,
             point,
         })
+    }
+}
+
+/// Refuses runs whose matrix of scores would take more than 1 GiB.
+pub(crate) fn check_scores(rows: usize, classes: usize) -> Result<(), Abort> {
+    const MOST: usize = 1 << 27;
+    match rows.checked_mul(classes) {
+        Some(scores) if scores <= MOST => Ok(()),
+        _ => Err(Abort::Misuse(format!(
+            "{rows} unlabelled rows of {classes} classes are more than {MOST} scores"
+        ))),
     }
 }
 

@@ -52,6 +52,9 @@ impl FromStr for Variant {
     }
 }
 
+/// Largest `α`: nearer to 1 rounding keeps columns from their relative residual.
+pub const MAX_ALPHA: f64 = 0.9999;
+
 /// The parameters of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Params {
@@ -59,7 +62,7 @@ pub struct Params {
     pub bits: usize,
     /// Neighbours `k` of a row.
     pub neighbours: usize,
-    /// How much of a row's score comes from its neighbours: `α` in (0, 1).
+    /// How much of a row's score comes from its neighbours: `α`, above 0, at most [`MAX_ALPHA`].
     pub alpha: f64,
     /// Weights and scaling.
     pub variant: Variant,
@@ -95,8 +98,12 @@ impl Params {
         if !(1..=1 << 16).contains(&self.neighbours) {
             return refuse("neighbours", self.neighbours.to_string(), "1 to 65536");
         }
-        if !(self.alpha > 0.0 && self.alpha < 1.0) {
-            return refuse("alpha", self.alpha.to_string(), "above 0 and below 1");
+        if !(self.alpha > 0.0 && self.alpha <= MAX_ALPHA) {
+            return refuse(
+                "alpha",
+                self.alpha.to_string(),
+                "above 0 and at most 0.9999",
+            );
         }
         if self.min_clients < 2 {
             return refuse("min_clients", self.min_clients.to_string(), "2 or more");

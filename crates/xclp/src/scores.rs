@@ -3,20 +3,26 @@
 use undertone_party::Abort;
 
 /// Scores of some rows, one for each class. Never negative.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Scores {
     classes: usize,
     values: Vec<f64>,
+}
+
+impl std::fmt::Debug for Scores {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Scores({} x {}, ..)", self.rows(), self.classes)
+    }
 }
 
 impl Scores {
     /// Rows of `classes` scores each.
     ///
     /// # Panics
-    /// When the last row is not whole.
+    /// When there are no classes or the last row is not whole.
     pub fn new(classes: usize, values: Vec<f64>) -> Self {
         assert!(
-            values.len().is_multiple_of(classes),
+            classes > 0 && values.len().is_multiple_of(classes),
             "rows of {classes} scores"
         );
         Self { classes, values }
@@ -59,23 +65,23 @@ pub(crate) struct FixedPoint {
 }
 
 impl FixedPoint {
-    /// More bits than this change no score by 10⁻¹² of the largest.
-    const MOST: u8 = 40;
-    /// Fewer than this change labels.
+    /// Bits for the largest sum and its fraction; one is spare, one the sign.
+    const MOST: u8 = 62;
+    /// Fewer fractional bits than this change labels.
     const FEWEST: u8 = 16;
 
-    /// The most precise one in which the scores of `labelled` rows over all clients cannot
+    /// The most precise one in which the scores of `labelled` rows over all `clients` cannot
     /// overflow: a column of the influence has no entry above `1/(1 − α)`.
-    pub(crate) fn fitting(labelled: usize, alpha: f64) -> Result<Self, Abort> {
-        let largest = labelled.max(1) as f64 / (1.0 - alpha);
-        let spare = 62 - largest.log2().ceil() as i64;
+    pub(crate) fn fitting(labelled: usize, alpha: f64, clients: usize) -> Result<Self, Abort> {
+        let largest = (labelled.max(1) * clients.max(1)) as f64 / (1.0 - alpha);
+        let spare = i64::from(Self::MOST) - largest.log2().ceil() as i64;
         if spare < Self::FEWEST.into() {
             return Err(Abort::Misuse(format!(
                 "alpha = {alpha} is too near 1 for {labelled} labelled rows: scores would overflow"
             )));
         }
         Ok(Self {
-            fraction: spare.min(Self::MOST.into()) as u8,
+            fraction: spare as u8,
         })
     }
 
@@ -105,7 +111,7 @@ impl FixedPoint {
                 return Ok(scaled as i64 as u64);
             }
             Err(Abort::Misuse(format!(
-                "a score of {value} overflows {} fractional bits",
+                "a score overflows {} fractional bits",
                 self.fraction
             )))
         };
@@ -128,7 +134,7 @@ mod tests {
         fn sums_of_encodings_decode_to_sums(
             values in prop::collection::vec(0.0f64..1000.0, 1..20), labelled in 1usize..100_000,
         ) {
-            let point = FixedPoint::fitting(labelled, 0.99).unwrap();
+            let point = FixedPoint::fitting(labelled, 0.99, values.len()).unwrap();
             let words = point.encode(&values, values.len()).unwrap();
             let sum = words.iter().fold(0u64, |sum, word| sum.wrapping_add(*word));
             let expected: f64 = values.iter().sum();
@@ -139,12 +145,12 @@ mod tests {
 
     #[test]
     fn what_could_overflow_is_refused() {
-        let point = FixedPoint::fitting(1000, 0.99).unwrap();
+        let point = FixedPoint::fitting(1000, 0.99, 2).unwrap();
         let largest = 2f64.powi(63 - i32::from(point.to_wire()));
         assert!(point.encode(&[largest / 4.0], 3).is_ok());
         assert!(point.encode(&[largest / 2.0], 2).is_err());
         assert!(point.encode(&[f64::NAN], 2).is_err());
-        assert!(FixedPoint::fitting(1 << 24, 1.0 - 1e-12).is_err());
-        assert!(FixedPoint::from_wire(64).is_none());
+        assert!(FixedPoint::fitting(1 << 24, 1.0 - 1e-8, 5).is_err());
+        assert!(FixedPoint::from_wire(63).is_none());
     }
 }

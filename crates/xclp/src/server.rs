@@ -5,20 +5,20 @@ use std::ops::Range;
 use undertone_kernel::Cpu;
 use undertone_mpc::group;
 use undertone_mpc::hamming;
-use undertone_mpc::sum::{rows, vector};
+use undertone_mpc::sum::{self, Shape};
 use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, SessionId, Step, Writer};
 
 use crate::client::rules;
 use crate::distances::Distances;
 use crate::graph::Graph;
 use crate::influence::{COLUMNS, Influence, Method};
-use crate::messages::{Clients, OwnRows, Plan, column_words};
+use crate::messages::{Clients, HeardRows, OwnRows, Plan, check_scores, column_words};
 use crate::params::{Params, Variant};
 use crate::phases;
 use crate::scores::FixedPoint;
 
 /// What the server knows at the end.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Report {
     /// The clients whose rows are in the graph, in roster order.
     pub clients: Vec<PartyId>,
@@ -30,6 +30,17 @@ pub struct Report {
     pub method: Method,
     /// The clients whose labels are in the scores.
     pub contributors: Vec<PartyId>,
+}
+
+impl std::fmt::Debug for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Report")
+            .field("clients", &self.clients)
+            .field("distances", &self.distances)
+            .field("method", &self.method)
+            .field("contributors", &self.contributors)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The server as a [`Party`]. Output: [`Report`].
@@ -57,13 +68,9 @@ enum Stage {
         members: Vec<Member>,
         classes: usize,
     },
+    Factor(Joint, Graph),
     Solve(Joint, Box<Influence>),
-    Counts(Joint, vector::Server),
-    RowSums {
-        joint: Joint,
-        party: rows::Server,
-        counts: Option<vector::Total>,
-    },
+    Sums(Joint, sum::Server),
 }
 
 /// A client and what the server knows of its rows.
@@ -81,19 +88,16 @@ impl Member {
 
 /// Collects the rows' flags and neighbours inside each client.
 struct Gather {
-    clients: Vec<(PartyId, OwnRows, Vec<bool>, bool)>,
-    near: Distances,
+    clients: Vec<HeardRows>,
     classes: usize,
     due: Vec<usize>,
 }
 
 impl Gather {
     fn new(clients: &Clients, params: &Params) -> Self {
-        let rows: Vec<usize> = clients.rows.iter().map(|(_, rows)| *rows).collect();
         let client =
-            |&(id, rows): &(PartyId, usize)| (id, OwnRows::new(rows, params), Vec::new(), true);
+            |&(id, rows): &(PartyId, usize)| HeardRows::new(id, OwnRows::new(rows, params));
         Self {
-            near: Distances::new(&rows, params.neighbours),
             clients: clients.rows.iter().map(client).collect(),
             classes: clients.classes,
             due: Vec::new(),
@@ -103,32 +107,35 @@ impl Gather {
     /// Takes one message of every client that was waited for.
     fn receive(&mut self, mut inbox: Inbox) -> Result<(), Abort> {
         for place in std::mem::take(&mut self.due) {
-            let (id, shape, labelled, remains) = &mut self.clients[place];
-            match inbox.take(*id)? {
-                None => *remains = false,
-                Some(bytes) => {
-                    let near = (&mut self.near, place);
-                    shape.read(labelled.len(), *id, &bytes, labelled, near)?;
-                }
+            let client = &mut self.clients[place];
+            match inbox.take(client.id)? {
+                None => client.remains = false,
+                Some(bytes) => client.take(&bytes)?,
             }
         }
         Ok(())
     }
 
     fn wait(&mut self) -> Vec<PartyId> {
-        let clients = self.clients.iter().enumerate();
-        let due =
-            clients.filter(|(_, (_, shape, rows, remains))| *remains && rows.len() < shape.rows);
-        let due: Vec<(usize, PartyId)> = due.map(|(place, (id, ..))| (place, *id)).collect();
-        self.due = due.iter().map(|(place, _)| *place).collect();
-        due.into_iter().map(|(_, id)| id).collect()
+        let is_due = |place: &usize| self.clients[*place].is_due();
+        self.due = (0..self.clients.len()).filter(is_due).collect();
+        let id = |place: &usize| self.clients[*place].id;
+        self.due.iter().map(id).collect()
     }
 
-    fn finish(self) -> (Vec<Member>, Distances) {
-        let remains: Vec<bool> = self.clients.iter().map(|(.., remains)| *remains).collect();
-        let members = self.clients.into_iter().filter(|(.., remains)| *remains);
-        let member = |(id, _, labelled, _)| Member { id, labelled };
-        (members.map(member).collect(), self.near.retain(&remains))
+    /// The clients that remain, and the neighbours inside each.
+    fn finish(mut self, k: usize) -> (Vec<Member>, Distances) {
+        self.clients.retain(|client| client.remains);
+        let rows: Vec<usize> = self.clients.iter().map(|c| c.labelled.len()).collect();
+        let mut near = Distances::new(&rows, k);
+        for (place, client) in self.clients.iter().enumerate() {
+            client.offer(&mut near, place);
+        }
+        let member = |client: HeardRows| Member {
+            id: client.id,
+            labelled: client.labelled,
+        };
+        (self.clients.into_iter().map(member).collect(), near)
     }
 }
 
@@ -171,8 +178,9 @@ impl Joint {
         if labelled.is_empty() {
             return Err(Abort::Misuse("no client has a labelled row".into()));
         }
+        check_scores(unlabelled.len(), classes)?;
         Ok(Self {
-            point: FixedPoint::fitting(labelled.len(), params.alpha)?,
+            point: FixedPoint::fitting(labelled.len(), params.alpha, members.len())?,
             members,
             classes,
             distances,
@@ -208,14 +216,24 @@ impl Joint {
     /// Solves the next columns and sends each client the unlabelled rows of its own.
     fn solve(&mut self, influence: &Influence) -> Outbox {
         let batch = COLUMNS * rayon::current_num_threads();
-        let end = self.labelled.len().min(self.solved + batch);
+        // Without unlabelled rows nobody needs a column.
+        let batch = if self.unlabelled.is_empty() {
+            usize::MAX
+        } else {
+            batch
+        };
+        let end = self.labelled.len().min(self.solved.saturating_add(batch));
         let batch = self.solved..end;
         let rows: Vec<usize> = self.labelled[batch.clone()]
             .iter()
             .map(|(_, row)| *row)
             .collect();
-        let columns = influence.columns(&rows);
         let mut out = Outbox::new();
+        self.solved = end;
+        if self.unlabelled.is_empty() {
+            return out;
+        }
+        let columns = influence.columns(&rows);
         for (index, column) in batch.zip(columns.chunks_exact(influence.graph().rows())) {
             let place = self.labelled[index].0;
             if self.owed == 0 {
@@ -235,20 +253,21 @@ impl Joint {
             }
             self.pending.drain(..sent);
         }
-        self.solved = end;
         out
     }
 
-    fn row_sums(&self) -> rows::Server {
-        let shape = rows::Shape {
-            width: self.classes,
+    fn sums(&self, params: &Params) -> sum::Server {
+        let shape = Shape {
             rows: self.unlabelled.len(),
+            width: self.classes,
+            shared: match params.variant {
+                Variant::Balanced => self.classes,
+                Variant::Paper => 0,
+            },
         };
         let member = |(place, member): (usize, &Member)| (member.id, self.own(place));
-        rows::Server::new(
-            &shape,
-            self.members.iter().enumerate().map(member).collect(),
-        )
+        let clients = self.members.iter().enumerate().map(member).collect();
+        sum::Server::new(shape, clients, params.min_clients)
     }
 
     fn ids(&self) -> Vec<PartyId> {
@@ -260,10 +279,10 @@ impl Server {
     /// The server of a run to which the clients `expected` are invited.
     ///
     /// # Errors
-    /// [`Abort::Misuse`] when a parameter is out of range.
+    /// [`Abort::Misuse`] when a parameter is out of range, or `expected` is not clients, each once.
     pub fn new(session: SessionId, params: Params, expected: Vec<PartyId>) -> Result<Self, Abort> {
         params.check()?;
-        let party = group::Server::new(rules(session, &params), expected);
+        let party = group::Server::new(rules(session, &params), expected)?;
         Ok(Self {
             job: Job { params },
             stage: Stage::Setup(party),
@@ -298,7 +317,7 @@ impl Job {
             return Ok(self.go_on(Stage::OwnRows(gather), Outbox::new(), need));
         }
         let classes = gather.classes;
-        let (members, near) = gather.finish();
+        let (members, near) = gather.finish(self.params.neighbours);
         self.enough(members.len())?;
         let shape: Vec<(PartyId, usize)> = members
             .iter()
@@ -339,37 +358,18 @@ impl Job {
     }
 
     fn solve(self, mut joint: Joint, influence: Box<Influence>) -> Step<Server> {
-        let out = joint.solve(&influence);
+        let mut out = match joint.solved {
+            0 => joint.plans(),
+            _ => Outbox::new(),
+        };
+        out.extend(joint.solve(&influence));
         if joint.solved < joint.labelled.len() {
             return self.now(Stage::Solve(joint, influence), out);
         }
         joint.method = influence.method();
-        let stage = match self.params.variant {
-            Variant::Paper => Stage::RowSums {
-                party: joint.row_sums(),
-                joint,
-                counts: None,
-            },
-            Variant::Balanced => {
-                let party = vector::Server::new(joint.ids(), joint.classes);
-                Stage::Counts(joint, party)
-            }
-        };
-        self.now(stage, out)
+        let party = joint.sums(&self.params);
+        self.now(Stage::Sums(joint, party), out)
     }
-}
-
-/// Tells the contributors how many labelled rows each class has, if that was counted.
-fn totals(counts: Option<&vector::Total>, contributors: &[PartyId]) -> Outbox {
-    let mut out = Outbox::new();
-    if let Some(total) = counts {
-        for id in contributors {
-            let mut w = Writer::default();
-            w.u64s(&total.vector);
-            out.push(*id, w.finish());
-        }
-    }
-    out
 }
 
 impl Party for Server {
@@ -379,9 +379,9 @@ impl Party for Server {
         match self.stage {
             Stage::Setup(_) => phases::SETUP,
             Stage::OwnRows(_) | Stage::Distances { .. } => phases::DISTANCES,
-            Stage::Graph { .. } => phases::GRAPH,
+            Stage::Graph { .. } | Stage::Factor(..) => phases::GRAPH,
             Stage::Solve(..) => phases::INFLUENCE,
-            Stage::Counts(..) | Stage::RowSums { .. } => phases::LABELS,
+            Stage::Sums(..) => phases::LABELS,
         }
     }
 
@@ -391,7 +391,7 @@ impl Party for Server {
             Stage::Setup(party) => match party.step(inbox)? {
                 Step::Continue { out, need, next } => Ok(job.go_on(Stage::Setup(next), out, need)),
                 Step::Done { out, output } => {
-                    let clients = Clients::of(&output, &job.params)?;
+                    let clients = Clients::of(&output, &job.params, None)?;
                     let gather = Gather::new(&clients, &job.params);
                     Ok(job.now(Stage::OwnRows(gather), out))
                 }
@@ -422,70 +422,27 @@ impl Party for Server {
             } => {
                 let graph = Graph::new(&distances, job.params.bits, job.params.variant);
                 let joint = Joint::new(members, classes, distances, &job.params)?;
-                let columns = joint.labelled.len();
-                let influence = Influence::new(graph, job.params.alpha, columns)?;
+                Ok(job.now(Stage::Factor(joint, graph), Outbox::new()))
+            }
+            Stage::Factor(joint, graph) => {
+                let influence = Influence::new(graph, job.params.alpha, joint.labelled.len());
                 Ok(job.now(Stage::Solve(joint, Box::new(influence)), Outbox::new()))
             }
-            Stage::Solve(joint, influence) => {
-                let mut plans = if joint.solved == 0 {
-                    joint.plans()
-                } else {
-                    Outbox::new()
-                };
-                match job.solve(joint, influence) {
-                    Step::Continue { out, need, next } => {
-                        plans.extend(out);
-                        Ok(Step::Continue {
-                            out: plans,
-                            need,
-                            next,
-                        })
-                    }
-                    done @ Step::Done { .. } => Ok(done),
-                }
-            }
-            Stage::Counts(joint, party) => match party.step(inbox)? {
+            Stage::Solve(joint, influence) => Ok(job.solve(joint, influence)),
+            Stage::Sums(joint, party) => match party.step(inbox)? {
                 Step::Continue { out, need, next } => {
-                    Ok(job.go_on(Stage::Counts(joint, next), out, need))
+                    Ok(job.go_on(Stage::Sums(joint, next), out, need))
                 }
-                Step::Done { out, output } => {
-                    let stage = Stage::RowSums {
-                        party: joint.row_sums(),
-                        joint,
-                        counts: Some(output),
-                    };
-                    Ok(job.now(stage, out))
-                }
-            },
-            Stage::RowSums {
-                joint,
-                party,
-                counts,
-            } => match party.step(inbox)? {
-                Step::Continue { out, need, next } => {
-                    let stage = Stage::RowSums {
-                        joint,
-                        party: next,
-                        counts,
-                    };
-                    Ok(job.go_on(stage, out, need))
-                }
-                Step::Done {
-                    out: mut last,
-                    output: contributors,
-                } => {
-                    last.extend(totals(counts.as_ref(), &contributors));
-                    Ok(Step::Done {
-                        out: last,
-                        output: Report {
-                            clients: joint.ids(),
-                            labelled: joint.members.into_iter().flat_map(|m| m.labelled).collect(),
-                            distances: joint.distances,
-                            method: joint.method,
-                            contributors,
-                        },
-                    })
-                }
+                Step::Done { out, output } => Ok(Step::Done {
+                    out,
+                    output: Report {
+                        clients: joint.ids(),
+                        labelled: joint.members.into_iter().flat_map(|m| m.labelled).collect(),
+                        distances: joint.distances,
+                        method: joint.method,
+                        contributors: output.contributors,
+                    },
+                }),
             },
         }
     }

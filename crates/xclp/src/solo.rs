@@ -1,9 +1,11 @@
 //! Label propagation on one owner's rows alone: no other party, no message. The baseline a joint
 //! run is compared with.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 use undertone_kernel::Cpu;
-use undertone_mpc::tiles;
+use undertone_mpc::tiles::{self, Pairs};
 use undertone_party::Abort;
 
 use crate::codes::Codes;
@@ -16,12 +18,18 @@ use crate::params::{Params, Variant};
 use crate::scores::Scores;
 
 /// The `k` nearest rows of each row of one owner.
-pub fn nearest(codes: Codes, k: usize) -> Distances {
+pub fn nearest(codes: &Codes, k: usize) -> Distances {
     let rows = codes.bits().rows();
     let mut out = Distances::new(&[rows], k);
-    let pairs = tiles::own(0, rows);
-    tiles::sweep(Cpu::detect(), &[codes.into_bits()], &pairs, &mut out);
+    let pairs = Pairs::own(0, rows);
+    sweep(codes, &pairs, 0..pairs.len(), &mut out);
     out
+}
+
+/// Takes some of the `pairs` of one owner's blocks.
+pub(crate) fn sweep(codes: &Codes, pairs: &Pairs, range: Range<usize>, out: &mut Distances) {
+    let codes = std::slice::from_ref(codes.bits());
+    tiles::sweep(Cpu::detect(), codes, pairs, range, out);
 }
 
 /// Scores of the unlabelled rows.
@@ -61,7 +69,7 @@ pub fn scores(influence: &Influence, labelling: &Labelling, variant: Variant) ->
 ///
 /// # Errors
 /// [`Abort::Misuse`] when codes and labelling differ in rows.
-pub fn propagate(codes: Codes, labelling: &Labelling, params: &Params) -> Result<Labels, Abort> {
+pub fn propagate(codes: &Codes, labelling: &Labelling, params: &Params) -> Result<Labels, Abort> {
     if codes.bits().rows() != labelling.rows() {
         return Err(Abort::Misuse(format!(
             "{} rows of codes, {} of labels",
@@ -71,7 +79,7 @@ pub fn propagate(codes: Codes, labelling: &Labelling, params: &Params) -> Result
     }
     let bits = codes.bits().columns();
     let graph = Graph::new(&nearest(codes, params.neighbours), bits, params.variant);
-    let influence = Influence::new(graph, params.alpha, labelling.labelled().count())?;
+    let influence = Influence::new(graph, params.alpha, labelling.labelled().count());
     let scores = scores(&influence, labelling, params.variant);
     Ok(Labels::decide(labelling, &scores))
 }

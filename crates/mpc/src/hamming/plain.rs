@@ -4,7 +4,7 @@
 //! when the group seed was made.
 //!
 //! Client → server: its codes, packed, as many whole rows in a message as fit
-//! [`TILE_BYTES`]. Distances are computed once every client has
+//! [`TILE_BYTES`], at least one message. Distances are computed once every client has
 //! sent all its rows or left, so a client that leaves leaves no trace.
 
 use undertone_kernel::{BitMatrix, Cpu};
@@ -12,10 +12,7 @@ use undertone_party::frame::TILE_BYTES;
 use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Step};
 
 use super::{Collected, PHASE};
-use crate::tiles::{self, Block, Sink};
-
-/// Tiles the server computes in one step.
-const TILES_PER_STEP: usize = 1024;
+use crate::tiles::{self, Pairs, Sink};
 
 fn rows_per_message(bits: usize) -> usize {
     (TILE_BYTES / bits.div_ceil(8).max(1)).max(1)
@@ -43,10 +40,7 @@ impl Party for Client {
     fn step(mut self, _: Inbox) -> Result<Step<Self>, Abort> {
         let rows = self.codes.rows();
         let end = rows.min(self.sent + rows_per_message(self.codes.columns()));
-        let mut out = Outbox::new();
-        if self.sent < end {
-            out.push(PartyId::SERVER, self.codes.to_packed(self.sent..end));
-        }
+        let out = Outbox::to(PartyId::SERVER, self.codes.to_packed(self.sent..end));
         self.sent = end;
         Ok(if end == rows {
             Step::Done { out, output: () }
@@ -65,12 +59,13 @@ struct Upload {
     from: PartyId,
     rows: usize,
     codes: BitMatrix,
+    messages: usize,
     remains: bool,
 }
 
 impl Upload {
     fn is_due(&self) -> bool {
-        self.remains && self.codes.rows() < self.rows
+        self.remains && (self.messages == 0 || self.codes.rows() < self.rows)
     }
 
     fn take(&mut self, message: Option<Vec<u8>>) -> Result<(), Abort> {
@@ -89,6 +84,7 @@ impl Upload {
             });
         }
         self.codes.append_packed(rows, &bytes);
+        self.messages += 1;
         Ok(())
     }
 }
@@ -109,7 +105,7 @@ enum Stage {
     },
     Sweep {
         codes: Vec<BitMatrix>,
-        pairs: Vec<(Block, Block)>,
+        pairs: Pairs,
         done: usize,
     },
 }
@@ -120,6 +116,7 @@ impl<S: Sink> Server<S> {
             from,
             rows,
             codes: BitMatrix::zero(0, bits),
+            messages: 0,
             remains: true,
         };
         Self {
@@ -143,7 +140,7 @@ impl<S: Sink> Server<S> {
                 .map(|u| std::mem::take(&mut u.codes));
             Stage::Sweep {
                 codes: codes.collect(),
-                pairs: tiles::cross(&rows),
+                pairs: Pairs::cross(&rows),
                 done: 0,
             }
         } else {
@@ -175,8 +172,8 @@ impl<S: Sink> Party for Server<S> {
                 Ok(self.wait())
             }
             Stage::Sweep { codes, pairs, done } => {
-                let end = pairs.len().min(done + TILES_PER_STEP);
-                tiles::sweep(self.cpu, &codes, &pairs[done..end], &mut self.sink);
+                let end = pairs.len().min(done + tiles::PER_STEP);
+                tiles::sweep(self.cpu, &codes, &pairs, done..end, &mut self.sink);
                 if end < pairs.len() {
                     self.stage = Stage::Sweep {
                         codes,

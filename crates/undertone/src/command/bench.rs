@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use undertone::kernel::{Cpu, Prg, hamming, normal};
 use undertone::mpc::kdf::Seed;
-use undertone::mpc::tiles::{self, Sink, Tile};
+use undertone::mpc::tiles::{self, Pairs, Sink, Tile};
 use undertone::xclp::{Codes, Distances, Features, Graph, Influence, Labelling, Params, solo};
 
 use super::report::milliseconds;
@@ -155,28 +155,23 @@ impl Pipeline {
                 Codes::hash(&features, &Seed::from_bytes([1; 32]), self.bits)
             });
             let bits = [codes.bits().clone()];
-            let pairs = tiles::own(0, self.rows);
+            let pairs = Pairs::own(0, self.rows);
             let cpu = Cpu::detect();
             times.time("floor", || hamming::total(cpu, &bits[0], &bits[0]));
             times.time("distances", || {
-                tiles::sweep(cpu, &bits, &pairs, &mut Nothing)
+                tiles::sweep(cpu, &bits, &pairs, 0..pairs.len(), &mut Nothing)
             });
             let near = times.time("distances and top-k", || {
                 let mut near = Distances::new(&[self.rows], self.neighbours);
-                tiles::sweep(cpu, &bits, &pairs, &mut near);
+                tiles::sweep(cpu, &bits, &pairs, 0..pairs.len(), &mut near);
                 near
             });
             let graph = times.time("graph", || Graph::new(&near, self.bits, params.variant));
             let scores = times.time("solve", || {
-                let influence = Influence::new(graph, params.alpha, self.labelled)?;
+                let influence = Influence::new(graph, params.alpha, self.labelled);
                 method = format!("{:?}", influence.method());
-                Ok::<_, undertone::party::Abort>(solo::scores(
-                    &influence,
-                    &labelling,
-                    params.variant,
-                ))
+                solo::scores(&influence, &labelling, params.variant)
             });
-            let scores = scores.map_err(|error| failed(&error))?;
             let labels = undertone::xclp::Labels::decide(&labelling, &scores);
             let hidden = labelling.unlabelled();
             right = hidden

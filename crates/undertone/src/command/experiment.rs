@@ -66,6 +66,12 @@ impl Experiment {
             .map(|(part, revealed)| self.client(part, revealed))
             .collect::<Result<Vec<_>, _>>()?;
 
+        if revealed.iter().flatten().all(|revealed| *revealed) {
+            return Err(Failure::data(
+                "every client keeps at least one label, and no row is left to hide; take fewer \
+                 clients or a smaller --labelled",
+            ));
+        }
         bar.set_message("each client alone");
         let mut local = Tally::default();
         let local_seed = derive("local projection");
@@ -74,7 +80,7 @@ impl Experiment {
                 Rows::Codes(codes) => codes.clone(),
                 Rows::Features(features) => Codes::hash(features, &local_seed, self.params.bits),
             };
-            let labels = solo::propagate(codes, labelling, &self.params)
+            let labels = solo::propagate(&codes, labelling, &self.params)
                 .map_err(|cause| Failure::data(cause.to_string()))?;
             local.count(labels.classes(), labelling, part, &self.labels);
         }

@@ -122,8 +122,8 @@ pub(crate) fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
     if let Some(threads) = arguments.threads {
-        if threads == 0 {
-            return Err(Failure::usage("--threads must be 1 or more"));
+        if !(1..=1024).contains(&threads) {
+            return Err(Failure::usage("--threads must be from 1 to 1024"));
         }
         rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
