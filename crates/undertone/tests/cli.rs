@@ -282,6 +282,7 @@ fn wrong_arguments() {
         (vec!["label", &wine, "--labelled", "nan"], "below 1"),
         (vec!["label", &wine, "--rounds", "0"], "1 or more"),
         (vec!["label", &wine, "--alpha", "1"], "alpha is 1"),
+        (vec!["label", &wine, "--alpha", "0.99999"], "at most 0.9999"),
         (vec!["label", &wine, "--bits", "65536"], "1 to 65535"),
         (vec!["label", &wine, "--neighbours", "0"], "neighbours is 0"),
         (vec!["label", &wine, "--clients", "1"], "two or more"),
@@ -395,6 +396,48 @@ fn files_that_cannot_be_read_or_written() {
         73,
         "folder",
     );
+}
+
+#[test]
+fn inputs_and_other_outputs_are_not_overwritten() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let text: String = (0..30)
+        .map(|i| format!("{},{},{}\n", i % 2 + 1, 1 + i % 7, i % 2))
+        .collect();
+    let files = ["a.csv", "b.csv", "c.csv"].map(|name| write(folder.path(), name, &text));
+    let wine = data("wine");
+    let copy = path("copy.npz");
+    std::fs::copy(&wine, &copy).unwrap();
+    let same = path("same");
+    let dotted = format!("{}/./a.csv", folder.path().to_str().unwrap());
+    for arguments in [
+        vec!["label", &copy, "--out", &copy],
+        vec!["label", &wine, "--out", &same, "--report", &same],
+        vec![
+            "label", "--client", &files[0], "--client", &dotted, "--client", &files[1],
+        ],
+        vec![
+            "label", "--client", &files[0], "--client", &files[1], "--client", &files[2],
+            "--report", &files[1],
+        ],
+    ] {
+        assert_fails(&arguments, 2, "name another file");
+    }
+    assert_eq!(std::fs::read(&copy).unwrap(), std::fs::read(&wine).unwrap());
+    assert_fails(&["label", &wine, "--out", "/dev/null"], 73, "device");
+    assert_fails(&["label", folder.path().to_str().unwrap()], 66, "folder");
+}
+
+#[test]
+fn rows_that_are_all_revealed_are_no_experiment() {
+    let wine = data("wine");
+    assert_fails(
+        &["label", &wine, "--labelled", "0.9999", "-q"],
+        65,
+        "no row is left to hide",
+    );
+    assert_fails(&["label", &wine, "--threads", "100000"], 2, "--threads");
 }
 
 #[test]

@@ -85,6 +85,34 @@ struct Outputs {
     trace: Option<[Output; 4]>,
 }
 
+impl Outputs {
+    /// Refuses to write one file twice, or over an input.
+    fn check(self, inputs: &[&Path]) -> Result<Self, Failure> {
+        let trace = self.trace.iter().flatten();
+        let all: Vec<&Output> = self
+            .labels
+            .iter()
+            .chain(&self.report)
+            .chain(trace)
+            .collect();
+        for (index, output) in all.iter().enumerate() {
+            let twice = all[..index].iter().any(|other| other.is(output.path()));
+            if twice || inputs.iter().any(|input| output.is(input)) {
+                return Err(Failure::usage(format!(
+                    "{} is {}; name another file",
+                    output.path().display(),
+                    if twice {
+                        "the target of two outputs"
+                    } else {
+                        "an input"
+                    }
+                )));
+            }
+        }
+        Ok(self)
+    }
+}
+
 impl Label {
     pub(super) fn run(self, show: Show) -> Result<(), Failure> {
         match &self.file {
@@ -207,7 +235,8 @@ impl Label {
                 .map(|p| Output::create(p))
                 .collect::<Result<_, _>>()?,
             ..self.outputs()?
-        };
+        }
+        .check(&[file])?;
         if !show.quiet && !show.json {
             output::print(&format!(
                 "{}: {} rows, {}, {classes} classes\n{} clients ({}), {} % of the labels known, {rounds} {} from seed {}\n{}\n",
@@ -247,19 +276,17 @@ impl Label {
             rounds,
             ..self.report(&experiment.params, classes, &trial.run, &revealed)
         };
-        if !show.json {
-            output::print(&format!(
-                "accuracy on hidden rows, per cent:\n  together           {:5.2} ± {:.2}\n  each client alone  {:5.2} ± {:.2}\n",
-                joint.0, joint.1, local.0, local.1
-            ))?;
-        }
+        let summary = format!(
+            "accuracy on hidden rows, per cent:\n  together           {:5.2} ± {:.2}\n  each client alone  {:5.2} ± {:.2}\n",
+            joint.0, joint.1, local.0, local.1
+        );
         let order: Vec<usize> = trial.parts.concat();
         let owner = |client: usize| std::iter::repeat_n(client, trial.parts[client].len());
         let owners: Vec<usize> = (0..trial.parts.len()).flat_map(owner).collect();
         self.finish(
             show,
             outputs,
-            &report,
+            (&report, &summary),
             &trial.run,
             &revealed,
             &order,
@@ -321,7 +348,8 @@ impl Label {
         let outputs = Outputs {
             labels: self.client_outputs()?,
             ..self.outputs()?
-        };
+        }
+        .check(&self.client.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
         if !show.quiet && !show.json {
             let mut text = String::new();
             for (client, (path, data)) in datasets.iter().enumerate() {
@@ -367,23 +395,21 @@ impl Label {
             .flatten()
             .flat_map(|o| 0..o.labels.classes().len())
             .collect();
-        if !show.json {
-            let paths: Vec<String> = outputs
-                .labels
-                .iter()
-                .map(|o| o.path().display().to_string())
-                .collect();
-            output::print(&format!(
-                "{} rows labelled, {} reached by no label; written to {}\n",
-                revealed.iter().filter(|r| !**r).count() - report.rows_without_label,
-                report.rows_without_label,
-                paths.join(", ")
-            ))?;
-        }
+        let paths: Vec<String> = outputs
+            .labels
+            .iter()
+            .map(|output| output.path().display().to_string())
+            .collect();
+        let summary = format!(
+            "{} rows labelled, {} left without a label; written to {}\n",
+            revealed.iter().filter(|r| !**r).count() - report.rows_without_label,
+            report.rows_without_label,
+            paths.join(", ")
+        );
         self.finish(
             show,
             outputs,
-            &report,
+            (&report, &summary),
             &run,
             &revealed,
             &order,
@@ -435,12 +461,6 @@ impl Label {
                 (None, Some(folder)) => folder.join(name),
                 (None, None) => PathBuf::from(name),
             };
-            if names.contains(&target) {
-                return Err(Failure::usage(format!(
-                    "two clients' labels would be written to {}; rename one file",
-                    target.display()
-                )));
-            }
             names.push(target);
         }
         if let Some(folder) = &self.out {
@@ -490,7 +510,7 @@ impl Label {
         }
     }
 
-    /// Writes the files, then shows the costs.
+    /// Writes the files, then shows the results and the costs.
     #[expect(
         clippy::too_many_arguments,
         reason = "the last step of both ways to run"
@@ -499,7 +519,7 @@ impl Label {
         &self,
         show: Show,
         outputs: Outputs,
-        report: &LabelReport,
+        (report, summary): (&LabelReport, &str),
         run: &Run,
         revealed: &[bool],
         order: &[usize],
@@ -507,9 +527,22 @@ impl Label {
     ) -> Result<(), Failure> {
         let json = serde_json::to_string_pretty(report)
             .map_err(|error| Failure::data(format!("report: {error}")))?;
+        // All are tried, and the results shown, before one that failed is reported.
+        let written = [
+            labels(outputs.labels, run),
+            outputs
+                .report
+                .map_or(Ok(()), |file| file.write(|w| writeln!(w, "{json}"))),
+            outputs
+                .trace
+                .map_or(Ok(()), |files| trace(files, run, revealed, order, report)),
+        ];
         if show.json {
             output::print(&format!("{json}\n"))?;
-        } else if !show.quiet {
+        } else {
+            output::print(summary)?;
+        }
+        if !show.quiet && !show.json {
             let of = if report.rounds > 1 {
                 format!(" of the run with seed {}", self.seed)
             } else {
@@ -517,14 +550,7 @@ impl Label {
             };
             output::print(&format!("\ncosts{of}:\n{}", cost_table(&run.ledgers)))?;
         }
-        labels(outputs.labels, run)?;
-        if let Some(file) = outputs.report {
-            file.write(|w| writeln!(w, "{json}"))?;
-        }
-        if let Some(files) = outputs.trace {
-            trace(files, run, revealed, order, report)?;
-        }
-        Ok(())
+        written.into_iter().collect()
     }
 }
 

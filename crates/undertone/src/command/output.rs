@@ -30,9 +30,12 @@ impl Output {
     /// Makes sure `path` can be written, in a folder that exists.
     pub(super) fn create(path: &Path) -> Result<Self, Failure> {
         let unwritable = |error: &dyn std::fmt::Display| Failure::unwritable(path, error);
-        if path.is_dir() {
-            return Err(unwritable(&"it is a folder"));
+        if std::fs::metadata(path).is_ok_and(|held| !held.is_file()) {
+            return Err(unwritable(&"it is a folder or a device; name a file"));
         }
+        // A link is written through.
+        let target = path.canonicalize();
+        let path = target.as_deref().unwrap_or(path);
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
@@ -43,7 +46,7 @@ impl Output {
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
         let file = builder
             .tempfile_in(folder)
-            .map_err(|error| unwritable(&error))?;
+            .map_err(|error| unwritable(&error.kind()))?;
         Ok(Self {
             path: path.to_owned(),
             file,
@@ -58,6 +61,11 @@ impl Output {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether this is the file `other`, however either is spelled.
+    pub(super) fn is(&self, other: &Path) -> bool {
+        place(&self.path) == place(other)
     }
 
     /// Writes the whole file with `fill`, then puts it in its place.
@@ -85,6 +93,21 @@ impl Output {
             npy.extend(values)?;
             npy.finish()
         })
+    }
+}
+
+/// A path with its folder, or itself if it exists, freed of links and dots.
+fn place(path: &Path) -> PathBuf {
+    if let Ok(whole) = path.canonicalize() {
+        return whole;
+    }
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new(".")).canonicalize();
+    match (folder, path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
     }
 }
 

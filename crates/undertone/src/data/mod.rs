@@ -2,14 +2,15 @@
 //!
 //! An `.npz` archive holds `features` (float32 or float64 `[n, d]`) or `codes` (uint8
 //! `[n, ⌈L/8⌉]`, `numpy.packbits` order) with `bits` (an integer, `L`); `labels` (integers `[n]`, −1
-//! for unlabelled rows); optionally `classes` (an integer). Any other file is read as CSV: the
-//! column `label`, or else the last, holds labels (−1 or empty for none), the others features.
+//! for unlabelled rows); optionally `classes` (an integer). Any other file is read as CSV, with
+//! commas: the column `label`, or else the last, holds labels (−1 or empty for none), the others
+//! features. A first line in which no field is a number holds names.
 
 mod npz;
 mod text;
 
 use std::fs::File;
-use std::io::{BufReader, Read, Seek};
+use std::io::{BufRead, BufReader, Read, Seek};
 use std::path::Path;
 
 use undertone_xclp::{Features, InputError, Labelling, Rows};
@@ -57,9 +58,20 @@ pub enum DataError {
 /// # Errors
 /// A [`DataError`] that says what is wrong, where, and what to do.
 pub fn load(path: &Path, kind: Kind) -> Result<Dataset, DataError> {
+    let mut file = BufReader::new(File::open(path)?);
+    if path.is_dir() {
+        let error = std::io::Error::other("it is a folder");
+        return Err(DataError::Unreadable(error));
+    }
+    let start = file.fill_buf()?;
+    if start.starts_with(b"\x93NUMPY") {
+        return Err(DataError::Wrong(
+            "a single .npy array; features and labels are needed, as numpy.savez writes them"
+                .into(),
+        ));
+    }
     let is_npz = path.extension().is_some_and(|extension| extension == "npz");
-    let file = BufReader::new(File::open(path)?);
-    match (is_npz, kind) {
+    match (is_npz || start.starts_with(b"PK\x03\x04"), kind) {
         (true, _) => from_npz(file, kind),
         (false, Kind::Features) => from_csv(file),
         (false, Kind::Codes) => Err(DataError::Wrong(

@@ -100,27 +100,44 @@ fn find(
         Err(zip::result::ZipError::FileNotFound) => return Ok(None),
         Err(error) => return Err(broken(name, &error)),
     };
-    let mut file = entry.take(MAX_ARRAY);
+    let mut file = entry;
     let broken = |error: std::io::Error| broken(&format!("array '{name}'"), &error);
     let start = checked_header(&mut file).map_err(broken)?;
     let header = NpyHeader::from_reader(&start[..]).map_err(broken)?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(broken)?;
-    let array = Array {
+    let mut array = Array {
         name,
         header,
-        bytes,
+        bytes: Vec::new(),
     };
     let item = match array.header.dtype() {
-        DType::Plain(plain) => plain.num_bytes().unwrap_or(0) as u64,
-        _ => return Err(array.wrong("a plain numeric type")),
+        DType::Plain(plain) if !plain.uses_pickled_array() => plain.num_bytes(),
+        _ => None,
     };
-    if array.header.len().checked_mul(item) != Some(array.bytes.len() as u64) {
+    let Some(item) = item else {
+        return Err(array.wrong("a plain numeric type"));
+    };
+    let due = array
+        .header
+        .shape()
+        .iter()
+        .try_fold(item as u64, |a, b| a.checked_mul(*b));
+    let Some(due) = due.filter(|due| *due <= MAX_ARRAY) else {
+        return Err(array.wrong("at most 8 GiB"));
+    };
+    file.take(due + 1)
+        .read_to_end(&mut array.bytes)
+        .map_err(broken)?;
+    if array.bytes.len() as u64 != due {
         return Err(DataError::Broken(format!(
-            "array '{name}': its header announces shape {:?} of {}, {} bytes follow",
+            "array '{name}': its header announces shape {:?} of {}, {} {} bytes follow",
             array.header.shape(),
             array.dtype(),
-            array.bytes.len()
+            if array.bytes.len() as u64 > due {
+                "more than"
+            } else {
+                "only"
+            },
+            due.min(array.bytes.len() as u64)
         )));
     }
     Ok(Some(array))
@@ -363,7 +380,7 @@ mod tests {
             ),
             (
                 vec![features("(3, 1)", &[1., 2.]), labels()],
-                "8 bytes follow",
+                "only 8 bytes follow",
             ),
             (
                 vec![features("(9000000000, 9000000000)", &[]), labels()],

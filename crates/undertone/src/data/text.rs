@@ -17,11 +17,18 @@ pub(super) fn read(reader: impl Read) -> Result<Dataset, DataError> {
         return Err(DataError::Wrong("the file is empty".into()));
     };
     let is_number = |field: &str| field.is_empty() || field.parse::<f64>().is_ok();
-    let named = !first.iter().all(is_number);
+    let named = !first
+        .iter()
+        .any(|field| !field.is_empty() && is_number(field));
     let columns = first.len();
     if columns < 2 {
+        return Err(DataError::Wrong(
+            "1 column; features and a label column are needed, separated by commas".into(),
+        ));
+    }
+    if let Some(column) = first.iter().position(str::is_empty).filter(|_| named) {
         return Err(DataError::Wrong(format!(
-            "{columns} column; features and a label column are needed"
+            "column {column} has no name; if it numbers the rows, leave it out"
         )));
     }
     let by_name = first
@@ -101,6 +108,8 @@ mod tests {
             ("1,2,0\n1,nan,1\n", "row 1, column 1 is NaN"),
             ("1,2,0\n1,2\n", "is the file complete?"),
             ("1,2,70000\n", "row 0 is 70000"),
+            ("NA,2,0\n1,2,1\n", "row 0, column 0: 'NA' is not a number"),
+            (",a,label\n0,1,1\n", "column 0 has no name"),
         ] {
             let message = read(text.as_bytes()).unwrap_err().to_string();
             assert!(message.contains(expected), "'{message}' lacks '{expected}'");
