@@ -2,6 +2,7 @@
 
 mod bench;
 mod experiment;
+mod files;
 mod label;
 mod output;
 mod report;
@@ -25,7 +26,7 @@ use undertone::simulate::SimulationError;
 struct Arguments {
     #[command(subcommand)]
     command: Command,
-    /// Threads to compute with [default: all cores]
+    /// Threads to compute with [default: all cores; for bench one]
     #[arg(long, global = true, value_name = "N")]
     threads: Option<usize>,
     /// Print results only
@@ -121,7 +122,8 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
-    if let Some(threads) = arguments.threads {
+    let for_bench = matches!(arguments.command, Command::Bench { .. }).then_some(1);
+    if let Some(threads) = arguments.threads.or(for_bench) {
         if !(1..=1024).contains(&threads) {
             return Err(Failure::usage("--threads must be from 1 to 1024"));
         }
