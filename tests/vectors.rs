@@ -9,6 +9,6 @@ fn committed_vectors_are_reproduced() {
     let made = vectors::to_json(&vectors::make()).unwrap();
     assert!(
         held == made,
-        "vectors differ: cargo run -p undertone-tests --bin make-vectors"
+        "vectors differ: cargo run -p undertone-tests --example make-vectors"
     );
 }
