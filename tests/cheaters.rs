@@ -319,6 +319,8 @@ fn plans_and_columns_that_cannot_be() {
         phases::INFLUENCE,
         "fractional bits",
     );
+    let crowd: fn(&mut Vec<u8>) = |plan| plan[13] = 4;
+    assert_malformed(&server_cheats(2, crowd), SERVER, phases::INFLUENCE);
     let endless: fn(&mut Vec<u8>) = |plan| plan[..4].fill(0xff);
     assert_malformed(&server_cheats(2, endless), SERVER, phases::INFLUENCE);
     for value in [f64::NAN, f64::INFINITY, -1.0] {

@@ -36,7 +36,7 @@ fn bytes_are_the_formulae() {
 
             let columns = 8 * unlabelled * labelled[client];
             let messages = 1 + usize::from(columns > 0);
-            assert_eq!(received(phases::INFLUENCE), frames(messages, 13 + columns));
+            assert_eq!(received(phases::INFLUENCE), frames(messages, 17 + columns));
 
             let own_rows = rows - labelled[client];
             let sums = 8 * classes * (unlabelled - own_rows) + 8 * classes;

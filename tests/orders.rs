@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use undertone::mpc::hamming::Backend;
 use undertone::party::Network;
 use undertone::simulate::Run;
-use undertone::xclp::{Params, Variant};
+use undertone::xclp::{Labelling, Params, Rows, Variant};
 use undertone_tests::{chooser, random_clients, simulation};
 
 /// Everything of a run but times.
@@ -101,4 +101,27 @@ fn backends_agree() {
     let (clear, sketch) = (run(Backend::Clear), run(Backend::Sketch));
     assert_eq!(clear.clients, sketch.clients);
     assert_eq!(clear.report.distances, sketch.report.distances);
+}
+
+#[test]
+fn rows_that_all_have_labels_keep_them() {
+    let all = |(rows, labelling): (Rows, Labelling)| {
+        let labels = labelling.labels().iter().map(|label| label.or(Some(1)));
+        (rows, Labelling::new(2, labels.collect()).unwrap())
+    };
+    let clients = random_clients(&[6, 0, 9], 64, 1).unwrap();
+    let clients: Vec<_> = clients.into_iter().map(all).collect();
+    for variant in [Variant::Balanced, Variant::Paper] {
+        let params = Params {
+            bits: 64,
+            neighbours: 3,
+            variant,
+            ..Params::default()
+        };
+        let run = simulation(params, clients.clone()).run(|_, _| {}).unwrap();
+        for (outcome, (_, labelling)) in run.clients.iter().zip(&clients) {
+            let labels = &outcome.as_ref().unwrap().labels;
+            assert_eq!(labels.classes(), labelling.labels());
+        }
+    }
 }

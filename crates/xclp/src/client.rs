@@ -112,7 +112,6 @@ enum Stage {
 /// The columns as they come, added up class by class: Z̄ = S_L Y_L.
 struct Columns {
     plan: Plan,
-    clients: usize,
     labels: Vec<u16>,
     classes: usize,
     scores: Vec<f64>,
@@ -120,13 +119,12 @@ struct Columns {
 }
 
 impl Columns {
-    fn new(plan: Plan, clients: usize, labelling: &Labelling) -> Self {
+    fn new(plan: Plan, labelling: &Labelling) -> Self {
         Self {
             scores: vec![0.0; plan.unlabelled * labelling.classes()],
             labels: labelling.labels().iter().flatten().copied().collect(),
             classes: labelling.classes(),
             plan,
-            clients,
             received: 0,
         }
     }
@@ -172,7 +170,7 @@ impl Columns {
             width: self.classes,
             shared: counts.len(),
         };
-        let words = self.plan.point.encode(&self.scores, self.clients)?;
+        let words = self.plan.point.encode(&self.scores, self.plan.clients)?;
         let own = self.plan.own_start..self.plan.own_start + labelling.unlabelled().count();
         sum::Client::new(shape, words, &counts, own)
     }
@@ -262,9 +260,8 @@ impl Job {
     }
 
     fn plan(self, clients: &Clients, bytes: &[u8]) -> Result<Step<Client>, Abort> {
-        let total = clients.rows.iter().map(|(_, rows)| rows).sum();
-        let plan = Plan::read(bytes, &self.labelling, total)?;
-        let columns = Columns::new(plan, clients.rows.len(), &self.labelling);
+        let plan = Plan::read(bytes, &self.labelling, clients)?;
+        let columns = Columns::new(plan, &self.labelling);
         self.columns(columns)
     }
 

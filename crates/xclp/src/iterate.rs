@@ -7,7 +7,8 @@
 //!
 //! Iterations run in single precision, twice as fast, and are refined: residuals and sums are kept
 //! in double precision, and each residual is solved for in turn until it is small enough. Where
-//! single precision gets no further, iterations go on in double precision.
+//! single precision gets no further, iterations go on in double precision; where that gets no
+//! further either, which takes an α very near 1, rounding has the last word.
 
 use undertone_kernel::Cpu;
 use undertone_kernel::lanes::{self, LANES, Lanes, Real};

@@ -169,7 +169,6 @@ impl OwnRows {
 
 /// What the server has heard of a client's own rows. Memory follows what has come, not what was
 /// announced.
-#[derive(Debug)]
 pub(crate) struct HeardRows {
     pub(crate) id: PartyId,
     shape: OwnRows,
@@ -259,6 +258,8 @@ pub(crate) struct Plan {
     pub(crate) columns: usize,
     /// How scores are added up.
     pub(crate) point: FixedPoint,
+    /// How many clients may contribute to a sum.
+    pub(crate) clients: usize,
 }
 
 impl Plan {
@@ -268,11 +269,17 @@ impl Plan {
         w.u32(self.own_start as u32);
         w.u32(self.columns as u32);
         w.u8(self.point.to_wire());
+        w.u32(self.clients as u32);
         w.finish()
     }
 
-    /// Reads the plan of a client with this `labelling`, in a run of `total` rows.
-    pub(crate) fn read(bytes: &[u8], labelling: &Labelling, total: usize) -> Result<Self, Abort> {
+    /// Reads the plan of a client with this `labelling`, in a run of these `roster` clients.
+    pub(crate) fn read(
+        bytes: &[u8],
+        labelling: &Labelling,
+        roster: &Clients,
+    ) -> Result<Self, Abort> {
+        let total: usize = roster.rows.iter().map(|(_, rows)| rows).sum();
         let columns = labelling.labelled().count();
         let own = labelling.rows() - columns;
         let malformed = Abort::malformed(SERVER);
@@ -281,6 +288,8 @@ impl Plan {
         let own_start = r.index(total + 1, "first own row").map_err(&malformed)?;
         let announced = r.u32("columns").map_err(&malformed)?;
         let fraction = r.u8("fractional bits").map_err(&malformed)?;
+        let most = roster.rows.len();
+        let clients = r.index(most + 1, "clients").map_err(&malformed)?;
         r.finish().map_err(&malformed)?;
         let cheated = |check: &str| Abort::Cheated {
             culprit: SERVER,
@@ -300,6 +309,7 @@ impl Plan {
             own_start,
             columns,
             point,
+            clients: clients.max(1),
         })
     }
 }

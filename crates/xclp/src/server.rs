@@ -74,7 +74,6 @@ enum Stage {
 }
 
 /// A client and what the server knows of its rows.
-#[derive(Debug, Clone)]
 struct Member {
     id: PartyId,
     labelled: Vec<bool>,
@@ -207,6 +206,7 @@ impl Joint {
                 own_start: self.own(place).start,
                 columns: member.labelled().count(),
                 point: self.point,
+                clients: self.members.len(),
             };
             out.push(member.id, plan.write());
         }
@@ -215,24 +215,19 @@ impl Joint {
 
     /// Solves the next columns and sends each client the unlabelled rows of its own.
     fn solve(&mut self, influence: &Influence) -> Outbox {
+        let mut out = Outbox::new();
+        if self.unlabelled.is_empty() {
+            // Nobody needs a column.
+            self.solved = self.labelled.len();
+            return out;
+        }
         let batch = COLUMNS * rayon::current_num_threads();
-        // Without unlabelled rows nobody needs a column.
-        let batch = if self.unlabelled.is_empty() {
-            usize::MAX
-        } else {
-            batch
-        };
-        let end = self.labelled.len().min(self.solved.saturating_add(batch));
-        let batch = self.solved..end;
+        let batch = self.solved..self.labelled.len().min(self.solved + batch);
+        self.solved = batch.end;
         let rows: Vec<usize> = self.labelled[batch.clone()]
             .iter()
             .map(|(_, row)| *row)
             .collect();
-        let mut out = Outbox::new();
-        self.solved = end;
-        if self.unlabelled.is_empty() {
-            return out;
-        }
         let columns = influence.columns(&rows);
         for (index, column) in batch.zip(columns.chunks_exact(influence.graph().rows())) {
             let place = self.labelled[index].0;

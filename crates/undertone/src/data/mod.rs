@@ -25,7 +25,7 @@ pub enum Kind {
 }
 
 /// What a file holds.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Dataset {
     /// The rows.
     pub rows: Rows,
@@ -33,6 +33,12 @@ pub struct Dataset {
     pub labels: Vec<Option<u16>>,
     /// The number of classes, if the file tells.
     pub classes: Option<usize>,
+}
+
+impl std::fmt::Debug for Dataset {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Dataset({:?}, {:?} classes)", self.rows, self.classes)
+    }
 }
 
 /// Why a file is refused.
