@@ -6,6 +6,7 @@
 //! | [`hamming`] | XOR-popcount distance tiles | portable, AVX2, AVX-512 VPOPCNTDQ |
 //! | [`prg`] | ChaCha20 expansion | those of the `chacha20` crate |
 //! | [`lanes`] | sparse products and updates of many vectors at once | portable, AVX2, AVX-512, the same bits everywhere |
+//! | [`mask`] | key streams (AES-128-CTR, ChaCha20) added to or subtracted from words | portable, AVX2, AVX-512; ciphers as their crates |
 //! | [`normal`] | standard normals from a PRG | portable, the same bits everywhere |
 //! | [`project`] | signs of a Gaussian projection | portable, AVX2, AVX-512, the same bits everywhere |
 //!
@@ -17,6 +18,7 @@ pub mod bits;
 pub mod cpu;
 pub mod hamming;
 pub mod lanes;
+pub mod mask;
 pub mod normal;
 pub mod prg;
 pub mod project;

@@ -1,7 +1,7 @@
 //! Roster and group seed: the setup of a session.
 //!
 //! 1. Client → server: an ephemeral public key and an *advertisement*, bytes for the application.
-//! 2. Server → all: the roster, with every client's key and advertisement.
+//! 2. Server → all: the [roster](crate::roster), with every client's key and advertisement.
 //! 3. Client → server: for every other client 32 sealed bytes, its *contribution*, the same for all.
 //!    A client all of whose contributions have been relayed is *in*; the server sends each client
 //!    that is in the set of those that are, and their contributions.
@@ -12,11 +12,13 @@
 use std::collections::BTreeMap;
 
 use undertone_party::{
-    Abort, DecodeError, Inbox, Outbox, Party, PartyId, Phase, Reader, SessionId, Step, Writer,
+    Abort, Inbox, Outbox, Party, PartyId, Phase, Reader, SessionId, Step, Writer,
 };
 use zeroize::Zeroizing;
 
+use crate::identity::Credentials;
 use crate::kdf::Seed;
+use crate::roster::{Entry, enough, invited};
 use crate::seal::{Channel, KeyPair, TAG_LEN};
 
 /// The phase of this protocol.
@@ -25,12 +27,10 @@ pub const PHASE: Phase = Phase {
     name: "setup",
 };
 
-/// Longest advertisement in bytes.
-pub const MAX_ADVERTISEMENT: usize = 255;
-
 const SERVER: PartyId = PartyId::SERVER;
 const CONTRIBUTION_LEN: usize = 32;
-const MIN_MEMBER_LEN: usize = 4 + 32 + 1;
+/// What signatures of the setup's keys are for.
+const SIGNED: &str = "sign setup";
 
 /// Whether the server may learn the group seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,15 +61,8 @@ pub struct Rules {
     pub min_clients: usize,
 }
 
-/// A client of the roster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
-    /// Its name.
-    pub id: PartyId,
-    /// What it told about itself.
-    pub advertisement: Vec<u8>,
-    key: [u8; 32],
-}
+/// A client of the roster, with the key its seals are made with.
+pub type Member = Entry<1>;
 
 /// What a client holds after the setup.
 #[derive(Debug)]
@@ -80,61 +73,12 @@ pub struct Group {
     pub seed: Seed,
 }
 
-fn hello(key: [u8; 32], advertisement: &[u8]) -> Vec<u8> {
-    let mut w = Writer::with_capacity(MIN_MEMBER_LEN + advertisement.len());
-    w.raw(&key);
-    w.u8(advertisement.len() as u8);
-    w.raw(advertisement);
-    w.finish()
-}
-
-fn read_member(id: PartyId, r: &mut Reader<'_>) -> Result<Member, DecodeError> {
-    let key = r.array("public key")?;
-    let len = r.u8("length of the advertisement")?;
-    let advertisement = r.raw(len.into(), "advertisement")?.to_vec();
-    Ok(Member {
-        id,
-        advertisement,
-        key,
-    })
-}
-
-fn read_hello(id: PartyId, bytes: &[u8]) -> Result<Member, DecodeError> {
-    let mut r = Reader::new(bytes);
-    let member = read_member(id, &mut r)?;
-    r.finish()?;
-    Ok(member)
-}
-
-fn write_roster(members: &[Member]) -> Vec<u8> {
-    let mut w = Writer::default();
-    w.u32(members.len() as u32);
-    for member in members {
-        w.u32(member.id.to_wire());
-        w.raw(&hello(member.key, &member.advertisement));
-    }
-    w.finish()
-}
-
-fn read_roster(bytes: &[u8]) -> Result<Vec<Member>, DecodeError> {
-    let mut r = Reader::new(bytes);
-    let most = r.remaining() / MIN_MEMBER_LEN;
-    let count = r.index(most + 1, "number of clients")?;
-    let mut members = Vec::with_capacity(count);
-    for _ in 0..count {
-        let id = PartyId::from_wire(r.u32("client")?);
-        members.push(read_member(id, &mut r)?);
-    }
-    r.finish()?;
-    Ok(members)
-}
-
 /// The client's side. Output: the [`Group`].
 #[derive(Debug)]
 pub struct Client {
     rules: Rules,
-    me: PartyId,
-    advertisement: Vec<u8>,
+    mine: Member,
+    credentials: Option<Credentials>,
     keys: KeyPair,
     contribution: Seed,
     stage: ClientStage,
@@ -151,79 +95,61 @@ enum ClientStage {
 }
 
 impl Client {
-    /// Client `me`, which tells the others `advertisement`; `seed` is its randomness.
+    /// Client `me`, which tells the others `advertisement`; `seed` is its randomness. With
+    /// `credentials` it signs its key and checks everybody's signature.
     ///
     /// # Errors
-    /// [`Abort::Misuse`] when the advertisement is longer than [`MAX_ADVERTISEMENT`], or `me` is the
-    /// server.
+    /// [`Abort::Misuse`] when the advertisement is longer than
+    /// [`MAX_ADVERTISEMENT`](crate::roster::MAX_ADVERTISEMENT), or `me` is the server.
     pub fn new(
         rules: Rules,
         me: PartyId,
         advertisement: Vec<u8>,
+        credentials: Option<Credentials>,
         seed: &Seed,
     ) -> Result<Self, Abort> {
-        if me == SERVER {
-            return Err(Abort::Misuse("the server is no client".into()));
-        }
-        if advertisement.len() > MAX_ADVERTISEMENT {
-            return Err(Abort::Misuse(format!(
-                "advertisement of {} bytes, at most {MAX_ADVERTISEMENT} fit",
-                advertisement.len()
-            )));
-        }
         let id = [me.to_wire()];
+        let keys = KeyPair::from_seed(&seed.derive(rules.session, "key pair", &id));
         Ok(Self {
+            mine: Entry::new(
+                rules.session,
+                SIGNED,
+                me,
+                [keys.public()],
+                advertisement,
+                credentials.as_ref(),
+            )?,
             rules,
-            me,
-            advertisement,
-            keys: KeyPair::from_seed(&seed.derive(rules.session, "key pair", &id)),
+            credentials,
+            keys,
             contribution: seed.derive(rules.session, "contribution", &id),
             stage: ClientStage::Start,
         })
     }
 
-    fn check_roster(&self, members: &[Member]) -> Result<(), Abort> {
-        let cheated = |check: &str| Abort::Cheated {
-            culprit: SERVER,
-            check: check.into(),
-        };
-        if !members.is_sorted_by(|a, b| a.id < b.id) {
-            return Err(cheated("the roster names each client once, in order"));
-        }
-        if members.last().is_some_and(|last| last.id == SERVER) {
-            return Err(cheated("the roster names clients only"));
-        }
-        let mine = members.iter().find(|member| member.id == self.me);
-        if !mine.is_some_and(|mine| {
-            mine.key == self.keys.public() && mine.advertisement == self.advertisement
-        }) {
-            return Err(cheated("the roster has my key and advertisement"));
-        }
-        let mut keys: Vec<_> = members.iter().map(|member| member.key).collect();
-        keys.sort_unstable();
-        if !keys.is_sorted_by(|a, b| a < b) {
-            return Err(cheated("no two clients have the same key"));
-        }
-        enough(members.len(), self.rules.min_clients)
-    }
-
     fn contribute(mut self, roster: &[u8]) -> Result<Step<Self>, Abort> {
-        let members = read_roster(roster).map_err(Abort::malformed(SERVER))?;
-        self.check_roster(&members)?;
+        let session = self.rules.session;
+        let own = self.credentials.as_ref();
+        let members = Entry::read_roster(session, SIGNED, roster, &self.mine, own)?;
+        enough(members.len(), self.rules.min_clients)?;
         let mut channels = BTreeMap::new();
         let mut w = Writer::default();
-        for member in members.iter().filter(|member| member.id != self.me) {
+        for member in members.iter().filter(|member| member.id != self.mine.id) {
             match self.rules.secrecy {
                 Secrecy::Open => w.raw(self.contribution.expose()),
                 Secrecy::Sealed => {
-                    let session = self.rules.session;
                     let failed = |error: crate::seal::SealError| Abort::Cheated {
                         culprit: member.id,
                         check: error.to_string(),
                     };
-                    let mut channel =
-                        Channel::agree(session, self.me, &self.keys, member.id, member.key)
-                            .map_err(failed)?;
+                    let mut channel = Channel::agree(
+                        session,
+                        self.mine.id,
+                        &self.keys,
+                        member.id,
+                        member.keys[0],
+                    )
+                    .map_err(failed)?;
                     w.raw(&channel.seal(self.contribution.expose()).map_err(failed)?);
                     channels.insert(member.id, channel);
                 }
@@ -251,7 +177,7 @@ impl Client {
         }
         let mut flags = is_in.iter();
         members.retain(|_| flags.next().is_some_and(|flag| *flag));
-        if !members.iter().any(|member| member.id == self.me) {
+        if !members.iter().any(|member| member.id == self.mine.id) {
             return Err(Abort::Cheated {
                 culprit: SERVER,
                 check: "I am in the set I was sent".into(),
@@ -260,7 +186,7 @@ impl Client {
         enough(members.len(), self.rules.min_clients)?;
         let mut material = Zeroizing::new(Vec::with_capacity(CONTRIBUTION_LEN * members.len()));
         for member in &members {
-            if member.id == self.me {
+            if member.id == self.mine.id {
                 material.extend_from_slice(self.contribution.expose());
                 continue;
             }
@@ -286,13 +212,6 @@ impl Client {
     }
 }
 
-fn enough(left: usize, need: usize) -> Result<(), Abort> {
-    if left < need {
-        return Err(Abort::TooFew { left, need });
-    }
-    Ok(())
-}
-
 impl Party for Client {
     type Output = Group;
 
@@ -305,7 +224,7 @@ impl Party for Client {
             ClientStage::Start => {
                 self.stage = ClientStage::Roster;
                 Ok(Step::Continue {
-                    out: Outbox::to(SERVER, hello(self.keys.public(), &self.advertisement)),
+                    out: Outbox::to(SERVER, self.mine.write()),
                     need: vec![SERVER],
                     next: self,
                 })
@@ -341,13 +260,8 @@ impl Server {
     ///
     /// # Errors
     /// [`Abort::Misuse`] when one is invited twice, or the server is.
-    pub fn new(rules: Rules, mut expected: Vec<PartyId>) -> Result<Self, Abort> {
-        expected.sort_unstable();
-        if !expected.is_sorted_by(|a, b| a < b) || expected.last() == Some(&SERVER) {
-            return Err(Abort::Misuse(format!(
-                "{expected:?} are invited; clients must be, each once"
-            )));
-        }
+    pub fn new(rules: Rules, expected: Vec<PartyId>) -> Result<Self, Abort> {
+        let expected = invited(expected)?;
         Ok(Self {
             rules,
             stage: ServerStage::Start { expected },
@@ -358,11 +272,11 @@ impl Server {
         let mut members = Vec::with_capacity(expected.len());
         for id in expected {
             if let Some(bytes) = inbox.take(*id)? {
-                members.push(read_hello(*id, &bytes).map_err(Abort::malformed(*id))?);
+                members.push(Member::read(*id, &bytes)?);
             }
         }
         enough(members.len(), self.rules.min_clients)?;
-        let roster = write_roster(&members);
+        let roster = Entry::write_roster(&members);
         let need: Vec<PartyId> = members.iter().map(|member| member.id).collect();
         let mut out = Outbox::new();
         for id in &need {
@@ -469,7 +383,7 @@ mod tests {
         );
         let mut clients = ids.map(|id| {
             let seed = Seed::from_bytes([id.to_wire() as u8; 32]);
-            let client = Client::new(rules, id, vec![id.to_wire() as u8], &seed).unwrap();
+            let client = Client::new(rules, id, vec![id.to_wire() as u8], None, &seed).unwrap();
             Endpoint::new(id, SESSION, Limits::default(), client)
         });
         let mut seen = Vec::new();

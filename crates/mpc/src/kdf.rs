@@ -32,14 +32,26 @@ impl Seed {
 
     /// HKDF-SHA256 of `material`, salted with the session.
     pub fn extract(session: SessionId, purpose: &str, material: &[u8]) -> Self {
-        expand(Hkdf::new(Some(&session.0), material), session, purpose, &[])
+        expand(
+            &Hkdf::new(Some(&session.0), material),
+            session,
+            purpose,
+            &[],
+        )
     }
 
     /// The key for `purpose` among the parties `ids` of `session`:
     /// HKDF-Expand with info `undertone/v1/<purpose>` ‖ session ‖ ids.
     #[must_use]
     pub fn derive(&self, session: SessionId, purpose: &str, ids: &[u32]) -> Self {
-        expand(Hkdf::new(None, &self.0), session, purpose, ids)
+        let context: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+        self.expand(session, purpose, &context)
+    }
+
+    /// As [`derive`](Self::derive), with any bytes in the place of the ids.
+    #[must_use]
+    pub fn expand(&self, session: SessionId, purpose: &str, context: &[u8]) -> Self {
+        expand(&Hkdf::new(None, &self.0), session, purpose, context)
     }
 
     /// The stream of random bytes of this seed.
@@ -53,12 +65,10 @@ impl Seed {
     }
 }
 
-fn expand(hkdf: Hkdf<Sha256>, session: SessionId, purpose: &str, ids: &[u32]) -> Seed {
-    let mut info = format!("undertone/v1/{purpose}").into_bytes();
-    info.extend_from_slice(&session.0);
-    info.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
+fn expand(hkdf: &Hkdf<Sha256>, session: SessionId, purpose: &str, context: &[u8]) -> Seed {
     let mut out = Seed([0; 32]);
-    let expanded = hkdf.expand(&info, &mut out.0);
+    let info: [&[u8]; 4] = [b"undertone/v1/", purpose.as_bytes(), &session.0, context];
+    let expanded = hkdf.expand_multi_info(&info, &mut out.0);
     debug_assert!(expanded.is_ok(), "32 bytes are within HKDF's bound");
     out
 }

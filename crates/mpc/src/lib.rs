@@ -12,7 +12,9 @@
 
 pub mod group;
 pub mod hamming;
+pub mod identity;
 pub mod kdf;
+pub mod roster;
 pub mod seal;
 pub mod sum;
 pub mod tiles;

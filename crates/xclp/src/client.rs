@@ -315,7 +315,7 @@ impl Client {
             }
         };
         let ad = Advertisement::new(rows.len(), dim, labelling.classes(), &params);
-        let party = group::Client::new(rules(session, &params), me, ad.write(), seed)?;
+        let party = group::Client::new(rules(session, &params), me, ad.write(), None, seed)?;
         Ok(Self {
             job: Job {
                 me,

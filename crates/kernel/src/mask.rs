@@ -1,0 +1,355 @@
+//! Masks: key streams added to words, or subtracted from them.
+//!
+//! The cipher fills a buffer that stays in the first-level cache, and the buffer is added to the
+//! words. Callers with many streams over the same words do best to apply them [`TILE_BYTES`] of
+//! words at a time, so that the words stay there too.
+
+use std::fmt;
+
+use aes::Aes128;
+use ctr::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::cpu::{Cpu, Level};
+use crate::prg::Prg;
+
+/// Bytes of words to which all streams should be applied before the next.
+pub const TILE_BYTES: usize = 16 << 10;
+
+/// Elements of `Z_{2^32}` or `Z_{2^64}`.
+pub trait Word:
+    Copy + Default + PartialEq + fmt::Debug + Send + Sync + Zeroize + private::Sealed + 'static
+{
+    /// Its size.
+    const BYTES: usize;
+    /// The sum, modulo 2 to the number of bits.
+    #[must_use]
+    fn plus(self, other: Self) -> Self;
+    /// The difference, modulo 2 to the number of bits.
+    #[must_use]
+    fn minus(self, other: Self) -> Self;
+    /// The word of [`BYTES`](Self::BYTES) little-endian bytes.
+    ///
+    /// # Panics
+    /// When there are not as many.
+    fn from_le(bytes: &[u8]) -> Self;
+    /// Appends its bytes, little-endian.
+    fn append_le(self, out: &mut Vec<u8>);
+    /// The lowest bits of `value`.
+    fn truncate(value: u64) -> Self;
+    /// The word as a two's complement number.
+    fn to_signed(self) -> i64;
+}
+
+mod private {
+    pub trait Sealed {}
+    impl Sealed for u32 {}
+    impl Sealed for u64 {}
+}
+
+macro_rules! word {
+    ($word:ty, $signed:ty) => {
+        impl Word for $word {
+            const BYTES: usize = size_of::<$word>();
+
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            #[inline(always)]
+            fn minus(self, other: Self) -> Self {
+                self.wrapping_sub(other)
+            }
+
+            #[inline(always)]
+            fn from_le(bytes: &[u8]) -> Self {
+                let mut array = [0; size_of::<$word>()];
+                array.copy_from_slice(bytes);
+                Self::from_le_bytes(array)
+            }
+
+            #[inline(always)]
+            fn append_le(self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+
+            #[inline(always)]
+            fn truncate(value: u64) -> Self {
+                value as $word
+            }
+
+            #[inline(always)]
+            fn to_signed(self) -> i64 {
+                (self as $signed).into()
+            }
+        }
+    };
+}
+
+word!(u32, i32);
+word!(u64, i64);
+
+/// What is done with a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    /// It is added.
+    Add,
+    /// It is subtracted.
+    Subtract,
+}
+
+impl Op {
+    /// The one that undoes it.
+    #[must_use]
+    pub fn inverse(self) -> Self {
+        match self {
+            Self::Add => Self::Subtract,
+            Self::Subtract => Self::Add,
+        }
+    }
+}
+
+/// Adds the little-endian words in `bytes` to `words`, or subtracts them.
+///
+/// # Panics
+/// When they are not as many.
+pub fn combine<W: Word>(cpu: Cpu, op: Op, words: &mut [W], bytes: &[u8]) {
+    assert_eq!(bytes.len(), words.len() * W::BYTES, "bytes of words");
+    match cpu.level() {
+        Level::Portable => combine_words(op, words, bytes),
+        // SAFETY: `Cpu` proves the features.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => unsafe { combine_avx2(op, words, bytes) },
+        // SAFETY: `Cpu` proves the features.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { combine_avx512(op, words, bytes) },
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => combine_words(op, words, bytes),
+    }
+}
+
+#[inline(always)]
+fn combine_words<W: Word>(op: Op, words: &mut [W], bytes: &[u8]) {
+    let bytes = bytes.chunks_exact(W::BYTES);
+    match op {
+        Op::Add => {
+            for (word, bytes) in words.iter_mut().zip(bytes) {
+                *word = word.plus(W::from_le(bytes));
+            }
+        }
+        Op::Subtract => {
+            for (word, bytes) in words.iter_mut().zip(bytes) {
+                *word = word.minus(W::from_le(bytes));
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn combine_avx2<W: Word>(op: Op, words: &mut [W], bytes: &[u8]) {
+    combine_words(op, words, bytes);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn combine_avx512<W: Word>(op: Op, words: &mut [W], bytes: &[u8]) {
+    combine_words(op, words, bytes);
+}
+
+/// The stream cipher of a session's masks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Suite {
+    /// AES-128 in counter mode (NIST SP 800-38A): fastest where the processor has AES instructions.
+    Aes128Ctr,
+    /// ChaCha20: fastest where it has not.
+    ChaCha20,
+}
+
+impl Suite {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Aes128Ctr, Self::ChaCha20];
+
+    /// The number on the wire.
+    pub fn to_wire(self) -> u8 {
+        match self {
+            Self::Aes128Ctr => 0,
+            Self::ChaCha20 => 1,
+        }
+    }
+}
+
+impl fmt::Display for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Aes128Ctr => "aes128ctr",
+            Self::ChaCha20 => "chacha20",
+        })
+    }
+}
+
+impl std::str::FromStr for Suite {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|suite| suite.to_string() == name)
+            .ok_or_else(|| {
+                format!("unknown stream cipher {name}; there are aes128ctr and chacha20")
+            })
+    }
+}
+
+enum Cipher {
+    Aes(Box<ctr::Ctr64BE<Aes128>>),
+    ChaCha(Prg),
+}
+
+/// The key stream of 32 secret bytes. Zeroized on drop.
+///
+/// AES-128-CTR: bytes 0 to 15 are the key, the first counter block is bytes 16 to 23 and eight zero
+/// bytes, big-endian. ChaCha20: as [`Prg`].
+pub struct Stream {
+    cipher: Cipher,
+    at: u64,
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stream(..)")
+    }
+}
+
+impl Stream {
+    /// The stream of `seed`, from its start.
+    pub fn new(suite: Suite, seed: &[u8; 32]) -> Self {
+        let cipher = match suite {
+            Suite::ChaCha20 => Cipher::ChaCha(Prg::new(seed)),
+            Suite::Aes128Ctr => {
+                let mut key = Zeroizing::new([0; 16]);
+                key.copy_from_slice(&seed[..16]);
+                let mut first = [0; 16];
+                first[..8].copy_from_slice(&seed[16..24]);
+                Cipher::Aes(Box::new(ctr::Ctr64BE::new((&*key).into(), &first.into())))
+            }
+        };
+        Self { cipher, at: 0 }
+    }
+
+    /// Moves to byte `at`, a multiple of four.
+    pub fn seek(&mut self, at: u64) {
+        if at == self.at {
+            return;
+        }
+        match &mut self.cipher {
+            Cipher::Aes(cipher) => cipher.seek(at),
+            Cipher::ChaCha(prg) => prg.seek_u32(at / 4),
+        }
+        self.at = at;
+    }
+
+    /// Writes the next bytes, a multiple of four.
+    pub fn fill(&mut self, out: &mut [u8]) {
+        self.at += out.len() as u64;
+        match &mut self.cipher {
+            Cipher::Aes(cipher) => cipher.write_keystream(out),
+            Cipher::ChaCha(prg) => prg.fill(out),
+        }
+    }
+}
+
+/// Applies streams to words.
+pub struct Masker {
+    cpu: Cpu,
+    buffer: Zeroizing<Vec<u8>>,
+}
+
+impl fmt::Debug for Masker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Masker(..)")
+    }
+}
+
+impl Masker {
+    /// One with a buffer of its own.
+    pub fn new(cpu: Cpu) -> Self {
+        Self {
+            cpu,
+            buffer: Zeroizing::new(vec![0; TILE_BYTES]),
+        }
+    }
+
+    /// Adds `stream` from its word `at` on to `words`, or subtracts it.
+    pub fn apply<W: Word>(&mut self, stream: &mut Stream, at: usize, op: Op, words: &mut [W]) {
+        stream.seek((at * W::BYTES) as u64);
+        for words in words.chunks_mut(TILE_BYTES / W::BYTES) {
+            let buffer = &mut self.buffer[..words.len() * W::BYTES];
+            stream.fill(buffer);
+            combine(self.cpu, op, words, buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The key of NIST SP 800-38A, F.5.1; the first block is that of `openssl enc -aes-128-ecb` of zeros.
+    #[test]
+    fn is_aes_in_counter_mode() {
+        let mut seed = [0; 32];
+        seed[..16].copy_from_slice(&[
+            0x2b, 0x7e, 0x15, 0x16, 0x28, 0xae, 0xd2, 0xa6, 0xab, 0xf7, 0x15, 0x88, 0x09, 0xcf,
+            0x4f, 0x3c,
+        ]);
+        let mut out = [0; 16];
+        Stream::new(Suite::Aes128Ctr, &seed).fill(&mut out);
+        assert_eq!(
+            out,
+            [
+                0x7d, 0xf7, 0x6b, 0x0c, 0x1a, 0xb8, 0x99, 0xb3, 0x3e, 0x42, 0xf0, 0x47, 0xb9, 0x1b,
+                0x54, 0x6f
+            ]
+        );
+    }
+
+    fn check<W: Word>(suite: Suite, len: usize, at: usize, op: Op, seed: u8) {
+        let mut bytes = vec![0; (at + len) * W::BYTES];
+        Stream::new(suite, &[seed; 32]).fill(&mut bytes);
+        let start: Vec<W> = (0..len)
+            .map(|i| W::truncate((i as u64).wrapping_mul(0x9e37_79b9_97f4_a7c1)))
+            .collect();
+        let expected: Vec<W> = start
+            .iter()
+            .zip(bytes[at * W::BYTES..].chunks_exact(W::BYTES))
+            .map(|(word, mask)| match op {
+                Op::Add => word.plus(W::from_le(mask)),
+                Op::Subtract => word.minus(W::from_le(mask)),
+            })
+            .collect();
+        for cpu in Cpu::all() {
+            let mut masker = Masker::new(cpu);
+            let mut stream = Stream::new(suite, &[seed; 32]);
+            let mut words = start.clone();
+            masker.apply(&mut stream, at, op, &mut words);
+            assert_eq!(words, expected, "{:?}", cpu.level());
+            masker.apply(&mut stream, at, op.inverse(), &mut words);
+            assert_eq!(words, start, "{:?}", cpu.level());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_path_adds_the_stream(
+            len in 0usize..5000, at in 0usize..100, add: bool, seed: u8, aes: bool,
+        ) {
+            let op = if add { Op::Add } else { Op::Subtract };
+            let suite = if aes { Suite::Aes128Ctr } else { Suite::ChaCha20 };
+            check::<u32>(suite, len, at, op, seed);
+            check::<u64>(suite, len, at, op, seed);
+        }
+    }
+}

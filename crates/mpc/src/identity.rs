@@ -1,0 +1,144 @@
+//! Long-lived identities: Ed25519 keys with which clients sign what the server could forge.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
+use undertone_party::{PartyId, SessionId};
+
+use crate::kdf::Seed;
+
+/// Bytes of a public identity.
+pub const PUBLIC_LEN: usize = 32;
+
+/// Bytes of a signature.
+pub const SIGNATURE_LEN: usize = 64;
+
+/// A client's Ed25519 signing key. Zeroized on drop.
+#[derive(Clone)]
+pub struct Identity {
+    key: SigningKey,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Identity(..)")
+    }
+}
+
+impl Identity {
+    /// The identity of 32 secret bytes.
+    pub fn from_seed(seed: &Seed) -> Self {
+        Self {
+            key: SigningKey::from_bytes(seed.expose()),
+        }
+    }
+
+    /// Its public half, which others pin.
+    pub fn public(&self) -> [u8; PUBLIC_LEN] {
+        self.key.verifying_key().to_bytes()
+    }
+
+    pub(crate) fn sign(
+        &self,
+        session: SessionId,
+        purpose: &str,
+        body: &[u8],
+    ) -> [u8; SIGNATURE_LEN] {
+        self.key.sign(&message(session, purpose, body)).to_bytes()
+    }
+}
+
+/// What is signed for one purpose is never valid for another, nor in another session.
+fn message(session: SessionId, purpose: &str, body: &[u8]) -> Vec<u8> {
+    let mut message = format!("undertone/v1/{purpose}").into_bytes();
+    message.extend_from_slice(&session.0);
+    message.extend_from_slice(body);
+    message
+}
+
+/// A public identity that is not a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the public identity of {who} is not an Ed25519 key")]
+pub struct NotAKey {
+    /// Whose.
+    pub who: PartyId,
+}
+
+/// The public identities of the clients of a run, got by another way than from the server.
+#[derive(Debug, Clone, Default)]
+pub struct Pins {
+    keys: BTreeMap<PartyId, VerifyingKey>,
+}
+
+impl Pins {
+    /// Pins each client's public identity.
+    ///
+    /// # Errors
+    /// [`NotAKey`]: not a point of the curve, or one of low order.
+    pub fn new(
+        identities: impl IntoIterator<Item = (PartyId, [u8; PUBLIC_LEN])>,
+    ) -> Result<Self, NotAKey> {
+        let mut keys = BTreeMap::new();
+        for (who, bytes) in identities {
+            let key = VerifyingKey::from_bytes(&bytes).map_err(|_| NotAKey { who })?;
+            if key.is_weak() {
+                return Err(NotAKey { who });
+            }
+            keys.insert(who, key);
+        }
+        Ok(Self { keys })
+    }
+
+    /// Whether `who` signed `body`; false also for somebody who is not pinned.
+    pub(crate) fn verify(
+        &self,
+        who: PartyId,
+        session: SessionId,
+        purpose: &str,
+        body: &[u8],
+        signature: &[u8; SIGNATURE_LEN],
+    ) -> bool {
+        self.keys.get(&who).is_some_and(|key| {
+            let signature = Signature::from_bytes(signature);
+            key.verify_strict(&message(session, purpose, body), &signature)
+                .is_ok()
+        })
+    }
+}
+
+/// What a client needs to withstand a server that lies: its own identity, and everybody's.
+#[derive(Debug, Clone)]
+pub struct Credentials {
+    /// Its own.
+    pub identity: Identity,
+    /// Everybody's, its own included.
+    pub pins: Pins,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_hold_for_one_signer_session_purpose_and_body() {
+        let session = SessionId([1; 32]);
+        let [a, b] = [1, 2].map(|s| Identity::from_seed(&Seed::from_bytes([s; 32])));
+        let (alice, bob) = (PartyId::client(0), PartyId::client(1));
+        let pins = Pins::new([(alice, a.public()), (bob, b.public())]).unwrap();
+        let signature = a.sign(session, "keys", b"body");
+        assert!(pins.verify(alice, session, "keys", b"body", &signature));
+        assert!(!pins.verify(bob, session, "keys", b"body", &signature));
+        assert!(!pins.verify(PartyId::client(2), session, "keys", b"body", &signature));
+        assert!(!pins.verify(alice, SessionId([2; 32]), "keys", b"body", &signature));
+        assert!(!pins.verify(alice, session, "set", b"body", &signature));
+        assert!(!pins.verify(alice, session, "keys", b"bode", &signature));
+    }
+
+    #[test]
+    fn points_of_low_order_are_no_identity() {
+        let mut neutral = [0; 32];
+        neutral[0] = 1;
+        assert!(Pins::new([(PartyId::client(4), neutral)]).is_err());
+    }
+}
