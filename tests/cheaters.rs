@@ -185,7 +185,7 @@ fn with_odd_client(params_2: Params, client_2: (Rows, Labelling)) -> Aborted {
     for (id, (rows, labelling)) in ids.into_iter().zip(clients) {
         let params = if id == ids[2] { params_2 } else { params() };
         let seed = Seed::from_bytes([id.to_wire() as u8; 32]);
-        let client = Client::new(id, session, params, rows, labelling, &seed).unwrap();
+        let client = Client::new(id, session, params, rows, labelling, None, seed).unwrap();
         parties.push(Endpoint::new(id, session, Limits::default(), client));
     }
     let mut nodes: Vec<&mut dyn Node> = vec![&mut server];

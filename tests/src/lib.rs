@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod reference;
+pub mod sums;
 pub mod vectors;
 
 use std::path::{Path, PathBuf};

@@ -33,8 +33,11 @@ pub trait Word:
     /// # Panics
     /// When there are not as many.
     fn from_le(bytes: &[u8]) -> Self;
-    /// Appends its bytes, little-endian.
-    fn append_le(self, out: &mut Vec<u8>);
+    /// Writes its bytes, little-endian.
+    ///
+    /// # Panics
+    /// When `out` has not [`BYTES`](Self::BYTES) bytes.
+    fn write_le(self, out: &mut [u8]);
     /// The lowest bits of `value`.
     fn truncate(value: u64) -> Self;
     /// The word as a two's complement number.
@@ -70,8 +73,8 @@ macro_rules! word {
             }
 
             #[inline(always)]
-            fn append_le(self, out: &mut Vec<u8>) {
-                out.extend_from_slice(&self.to_le_bytes());
+            fn write_le(self, out: &mut [u8]) {
+                out.copy_from_slice(&self.to_le_bytes());
             }
 
             #[inline(always)]
@@ -89,6 +92,20 @@ macro_rules! word {
 
 word!(u32, i32);
 word!(u64, i64);
+
+/// Appends the little-endian bytes of `words`.
+pub fn append_bytes<W: Word>(words: &[W], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + words.len() * W::BYTES, 0);
+    for (word, bytes) in words.iter().zip(out[start..].chunks_exact_mut(W::BYTES)) {
+        word.write_le(bytes);
+    }
+}
+
+/// The words of little-endian `bytes`; a word that is cut is left out.
+pub fn from_bytes<W: Word>(bytes: &[u8]) -> impl Iterator<Item = W> {
+    bytes.chunks_exact(W::BYTES).map(W::from_le)
+}
 
 /// What is done with a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

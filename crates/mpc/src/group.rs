@@ -106,7 +106,7 @@ impl Client {
         me: PartyId,
         advertisement: Vec<u8>,
         credentials: Option<Credentials>,
-        seed: &Seed,
+        seed: Seed,
     ) -> Result<Self, Abort> {
         let id = [me.to_wire()];
         let keys = KeyPair::from_seed(&seed.derive(rules.session, "key pair", &id));
@@ -383,7 +383,7 @@ mod tests {
         );
         let mut clients = ids.map(|id| {
             let seed = Seed::from_bytes([id.to_wire() as u8; 32]);
-            let client = Client::new(rules, id, vec![id.to_wire() as u8], None, &seed).unwrap();
+            let client = Client::new(rules, id, vec![id.to_wire() as u8], None, seed).unwrap();
             Endpoint::new(id, SESSION, Limits::default(), client)
         });
         let mut seen = Vec::new();

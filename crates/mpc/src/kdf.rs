@@ -10,8 +10,9 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 /// 32 secret bytes from which keys or a party's randomness are derived.
 ///
-/// A seed given twice gives the same transcript twice: give each run a fresh one.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+/// A seed given twice gives the same transcript twice: protocols take theirs by value, and it cannot
+/// be cloned.
+#[derive(Zeroize, ZeroizeOnDrop)]
 pub struct Seed([u8; 32]);
 
 impl Seed {

@@ -41,6 +41,24 @@ impl KeyPair {
         Self { secret, public }
     }
 
+    /// The secret this pair shares with the owner of `peer`, for `purpose`:
+    /// HKDF-SHA256 of the X25519 result, salted with the session.
+    ///
+    /// # Errors
+    /// [`SealError::LowOrder`].
+    pub fn agree(
+        &self,
+        session: SessionId,
+        purpose: &str,
+        peer: [u8; 32],
+    ) -> Result<Seed, SealError> {
+        let shared = self.secret.diffie_hellman(&PublicKey::from(peer));
+        if !shared.was_contributory() {
+            return Err(SealError::LowOrder);
+        }
+        Ok(Seed::extract(session, purpose, shared.as_bytes()))
+    }
+
     /// The public key.
     pub fn public(&self) -> [u8; 32] {
         self.public
@@ -97,15 +115,16 @@ impl Channel {
         peer: PartyId,
         peer_public: [u8; 32],
     ) -> Result<Self, SealError> {
-        let shared = keys.secret.diffie_hellman(&PublicKey::from(peer_public));
-        if !shared.was_contributory() {
-            return Err(SealError::LowOrder);
+        let secret = keys.agree(session, "pair", peer_public)?;
+        Ok(Self::new(session, &secret, me, peer))
+    }
+
+    /// The end of `me` of the channel to `peer`, with which it shares `secret`.
+    pub fn new(session: SessionId, secret: &Seed, me: PartyId, peer: PartyId) -> Self {
+        Self {
+            outward: Direction::new(secret, session, me, peer),
+            inward: Direction::new(secret, session, peer, me),
         }
-        let secret = Seed::extract(session, "pair", shared.as_bytes());
-        Ok(Self {
-            outward: Direction::new(&secret, session, me, peer),
-            inward: Direction::new(&secret, session, peer, me),
-        })
     }
 
     /// Seals the next message to the peer.

@@ -2,8 +2,9 @@
 
 use undertone_mpc::group::{self, Group, Rules};
 use undertone_mpc::hamming;
+use undertone_mpc::identity::Credentials;
 use undertone_mpc::kdf::Seed;
-use undertone_mpc::sum::{self, Shape};
+use undertone_mpc::sum;
 use undertone_mpc::tiles::{self, Pairs};
 use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Reader, SessionId, Step};
 
@@ -65,6 +66,9 @@ struct Job {
     params: Params,
     session: SessionId,
     labelling: Labelling,
+    credentials: Option<Credentials>,
+    /// For what comes after the setup.
+    seed: Seed,
 }
 
 /// How far a client has come.
@@ -101,7 +105,7 @@ enum Stage {
         columns: Columns,
     },
     Sums {
-        party: sum::Client,
+        party: Box<sum::Client<u64>>,
         point: FixedPoint,
     },
     Done {
@@ -160,19 +164,20 @@ impl Columns {
     }
 
     /// The client's side of the sums, once all columns are there.
-    fn sums(self, labelling: &Labelling, variant: Variant) -> Result<sum::Client, Abort> {
-        let counts = match variant {
-            Variant::Balanced => labelling.counts(),
-            Variant::Paper => Vec::new(),
-        };
-        let shape = Shape {
-            rows: self.plan.unlabelled,
-            width: self.classes,
-            shared: counts.len(),
-        };
-        let words = self.plan.point.encode(&self.scores, self.plan.clients)?;
-        let own = self.plan.own_start..self.plan.own_start + labelling.unlabelled().count();
-        sum::Client::new(shape, words, &counts, own)
+    fn sums(self, job: &Job) -> Result<sum::Client<u64>, Abort> {
+        let Plan {
+            unlabelled,
+            own_start,
+            ..
+        } = self.plan;
+        let rules = job.params.sums(job.session, unlabelled, self.classes);
+        let mut words = self.plan.point.encode(&self.scores, self.plan.clients)?;
+        if job.params.variant == Variant::Balanced {
+            words.extend(job.labelling.counts());
+        }
+        let own = own_start..own_start + job.labelling.unlabelled().count();
+        let seed = job.seed.derive(job.session, "sums", &[]);
+        sum::Client::new(rules, job.me, words, own, job.credentials.clone(), seed)
     }
 }
 
@@ -270,31 +275,34 @@ impl Job {
             return Ok(self.on_server(Stage::Columns { columns }));
         }
         let point = columns.plan.point;
-        let party = columns.sums(&self.labelling, self.params.variant)?;
+        let party = Box::new(columns.sums(&self)?);
         Ok(self.now(Stage::Sums { party, point }))
     }
 
-    fn scores(&self, sums: &sum::Sums, point: FixedPoint) -> Scores {
-        let mut scores = Scores::new(self.labelling.classes(), point.decode(&sums.own));
+    fn scores(&self, sums: &sum::Sums, point: FixedPoint) -> Result<Scores, Abort> {
+        let mut scores = Scores::new(self.labelling.classes(), point.decode(&sums.own)?);
         if self.params.variant == Variant::Balanced {
             scores.balance(&sums.shared);
         }
-        scores
+        Ok(scores)
     }
 }
 
 impl Client {
-    /// Client `me` of `session` with its rows and labels; `seed` is its randomness.
+    /// Client `me` of `session` with its rows and labels; `seed` is its randomness. With `credentials`
+    /// it signs its keys and checks everybody's signature.
     ///
     /// # Errors
-    /// [`Abort::Misuse`] when a parameter is out of range or rows, labels and codes do not fit.
+    /// [`Abort::Misuse`] when a parameter is out of range, rows, labels and codes do not fit, or a
+    /// malicious server is to be withstood without credentials.
     pub fn new(
         me: PartyId,
         session: SessionId,
         params: Params,
         rows: Rows,
         labelling: Labelling,
-        seed: &Seed,
+        credentials: Option<Credentials>,
+        seed: Seed,
     ) -> Result<Self, Abort> {
         params.check()?;
         let misfit = |what, have, due| Abort::from(InputError::Shape { what, have, due });
@@ -315,7 +323,14 @@ impl Client {
             }
         };
         let ad = Advertisement::new(rows.len(), dim, labelling.classes(), &params);
-        let party = group::Client::new(rules(session, &params), me, ad.write(), None, seed)?;
+        if params.trust == sum::Trust::MaliciousServer && credentials.is_none() {
+            return Err(Abort::Misuse(
+                "a server that may lie needs clients with credentials".into(),
+            ));
+        }
+        let later = seed.derive(session, "after the setup", &[me.to_wire()]);
+        let rules = rules(session, &params);
+        let party = group::Client::new(rules, me, ad.write(), credentials.clone(), seed)?;
         Ok(Self {
             job: Job {
                 me,
@@ -323,6 +338,8 @@ impl Client {
                 params,
                 session,
                 labelling,
+                credentials,
+                seed: later,
             },
             stage: Stage::Setup { party, rows },
         })
@@ -341,14 +358,15 @@ impl Party for Client {
     type Output = Outcome;
 
     fn phase(&self) -> Phase {
-        match self.stage {
+        match &self.stage {
             Stage::Setup { .. } => phases::SETUP,
             Stage::Hash { .. } => phases::CODES,
             Stage::OwnDistances { .. } | Stage::OwnRows { .. } | Stage::Distances { .. } => {
                 phases::DISTANCES
             }
             Stage::Plan { .. } | Stage::Columns { .. } => phases::INFLUENCE,
-            Stage::Sums { .. } | Stage::Done { .. } => phases::LABELS,
+            Stage::Sums { party, .. } => party.phase(),
+            Stage::Done { .. } => phases::LABELS,
         }
     }
 
@@ -406,10 +424,11 @@ impl Party for Client {
             }
             Stage::Sums { party, point } => match party.step(inbox)? {
                 Step::Continue { out, need, next } => {
-                    job.go_on(Stage::Sums { party: next, point }, out, need)
+                    let party = Box::new(next);
+                    job.go_on(Stage::Sums { party, point }, out, need)
                 }
                 Step::Done { out, output } => {
-                    let scores = job.scores(&output, point);
+                    let scores = job.scores(&output, point)?;
                     job.go_on(Stage::Done { scores }, out, Vec::new())
                 }
             },

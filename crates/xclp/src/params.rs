@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use undertone_mpc::hamming::{Backend, MAX_BITS};
-use undertone_party::Writer;
+use undertone_mpc::sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
+use undertone_party::{SessionId, Writer};
 
 use crate::input::InputError;
 
@@ -70,6 +71,10 @@ pub struct Params {
     pub backend: Backend,
     /// Fewest clients with which a run goes on. With two, a sum tells each the other's part.
     pub min_clients: usize,
+    /// Whom keys and sums withstand.
+    pub trust: Trust,
+    /// The cipher of the sums' masks.
+    pub suite: Suite,
 }
 
 impl Default for Params {
@@ -81,6 +86,8 @@ impl Default for Params {
             variant: Variant::Balanced,
             backend: Backend::Sketch,
             min_clients: 3,
+            trust: Trust::SemiHonest,
+            suite: Suite::Aes128Ctr,
         }
     }
 }
@@ -111,6 +118,28 @@ impl Params {
         Ok(())
     }
 
+    /// The rules of the sum of scores, `unlabelled` rows of `classes`, and, if classes are balanced, of
+    /// their counts.
+    pub(crate) fn sums(&self, session: SessionId, unlabelled: usize, classes: usize) -> Rules {
+        Rules {
+            session,
+            round: 0,
+            shape: Shape {
+                rows: unlabelled,
+                width: classes,
+                shared: match self.variant {
+                    Variant::Balanced => classes,
+                    Variant::Paper => 0,
+                },
+            },
+            audience: Audience::Everybody,
+            min_clients: self.min_clients,
+            trust: self.trust,
+            wiring: Wiring::default(),
+            suite: self.suite,
+        }
+    }
+
     /// The bytes by which parties compare their parameters.
     pub(crate) fn write(&self, w: &mut Writer) {
         w.u16(self.bits as u16);
@@ -124,5 +153,7 @@ impl Params {
         w.u8(backend.len() as u8);
         w.raw(backend.as_bytes());
         w.u32(self.min_clients as u32);
+        w.u8(matches!(self.trust, Trust::MaliciousServer).into());
+        w.u8(self.suite.to_wire());
     }
 }

@@ -27,8 +27,22 @@ pub const INFLUENCE: Phase = Phase {
     name: "influence",
 };
 
-/// Row sums, and labels from them.
-pub const LABELS: Phase = sum::PHASE;
+/// Labels from scores, at the clients.
+pub const LABELS: Phase = Phase {
+    id: 10,
+    name: "labels",
+};
 
-/// All of them, in order.
-pub const ALL: [Phase; 6] = [SETUP, CODES, DISTANCES, GRAPH, INFLUENCE, LABELS];
+/// All of them, in order: the four of the secure sum come before the labels.
+pub const ALL: [Phase; 10] = [
+    SETUP,
+    CODES,
+    DISTANCES,
+    GRAPH,
+    INFLUENCE,
+    sum::KEYS,
+    sum::SHARES,
+    sum::UPLOAD,
+    sum::UNMASK,
+    LABELS,
+];

@@ -1,5 +1,6 @@
 //! Class scores of unlabelled rows, and the fixed point in which they are added up.
 
+use undertone_mpc::sum::fixed::Fixed;
 use undertone_party::Abort;
 
 /// Scores of some rows, one for each class. Never negative.
@@ -95,32 +96,22 @@ impl FixedPoint {
         self.fraction
     }
 
-    fn scale(self) -> f64 {
-        (1u64 << self.fraction) as f64
-    }
-
     /// Encodes what one of `clients` clients contributes.
     ///
     /// # Errors
     /// [`Abort::Misuse`] when a sum of that many such values could overflow.
     pub(crate) fn encode(self, values: &[f64], clients: usize) -> Result<Vec<u64>, Abort> {
-        let most = 2f64.powi(63) / clients as f64;
-        let encode = |value: &f64| {
-            let scaled = (value * self.scale()).round();
-            if scaled.abs() < most {
-                return Ok(scaled as i64 as u64);
-            }
-            Err(Abort::Misuse(format!(
-                "a score overflows {} fractional bits",
-                self.fraction
-            )))
-        };
-        values.iter().map(encode).collect()
+        Ok(Fixed::with_fraction(self.fraction, clients)?.encode(values)?)
     }
 
-    pub(crate) fn decode(self, words: &[u64]) -> Vec<f64> {
-        let decode = |word: &u64| (*word as i64 as f64 / self.scale()).max(0.0);
-        words.iter().map(decode).collect()
+    /// The scores of a sum.
+    ///
+    /// # Errors
+    /// Never where [`encode`](Self::encode) had none.
+    pub(crate) fn decode(self, words: &[u64]) -> Result<Vec<f64>, Abort> {
+        let point = Fixed::with_fraction(self.fraction, 1)?;
+        let scores = point.decode(words).into_iter();
+        Ok(scores.map(|score| score.max(0.0)).collect())
     }
 }
 
@@ -138,8 +129,8 @@ mod tests {
             let words = point.encode(&values, values.len()).unwrap();
             let sum = words.iter().fold(0u64, |sum, word| sum.wrapping_add(*word));
             let expected: f64 = values.iter().sum();
-            let tolerance = values.len() as f64 / point.scale() + 1e-12 * expected;
-            prop_assert!((point.decode(&[sum])[0] - expected).abs() < tolerance);
+            let tolerance = values.len() as f64 / 2f64.powi(point.to_wire().into()) + 1e-12 * expected;
+            prop_assert!((point.decode(&[sum]).unwrap()[0] - expected).abs() < tolerance);
         }
     }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use undertone_kernel::Cpu;
 use undertone_mpc::group;
 use undertone_mpc::hamming;
-use undertone_mpc::sum::{self, Shape};
+use undertone_mpc::sum;
 use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, SessionId, Step, Writer};
 
 use crate::client::rules;
@@ -13,7 +13,7 @@ use crate::distances::Distances;
 use crate::graph::Graph;
 use crate::influence::{COLUMNS, Influence, Method};
 use crate::messages::{Clients, HeardRows, OwnRows, Plan, check_scores, column_words};
-use crate::params::{Params, Variant};
+use crate::params::Params;
 use crate::phases;
 use crate::scores::FixedPoint;
 
@@ -52,6 +52,7 @@ pub struct Server {
 /// What the server holds all along.
 #[derive(Clone, Copy)]
 struct Job {
+    session: SessionId,
     params: Params,
 }
 
@@ -70,7 +71,7 @@ enum Stage {
     },
     Factor(Joint, Graph),
     Solve(Joint, Box<Influence>),
-    Sums(Joint, sum::Server),
+    Sums(Joint, sum::Server<u64>),
 }
 
 /// A client and what the server knows of its rows.
@@ -251,18 +252,13 @@ impl Joint {
         out
     }
 
-    fn sums(&self, params: &Params) -> sum::Server {
-        let shape = Shape {
-            rows: self.unlabelled.len(),
-            width: self.classes,
-            shared: match params.variant {
-                Variant::Balanced => self.classes,
-                Variant::Paper => 0,
-            },
-        };
+    fn sums(&self, job: &Job) -> Result<sum::Server<u64>, Abort> {
+        let rules = job
+            .params
+            .sums(job.session, self.unlabelled.len(), self.classes);
         let member = |(place, member): (usize, &Member)| (member.id, self.own(place));
         let clients = self.members.iter().enumerate().map(member).collect();
-        sum::Server::new(shape, clients, params.min_clients)
+        sum::Server::new(rules, clients)
     }
 
     fn ids(&self) -> Vec<PartyId> {
@@ -279,7 +275,7 @@ impl Server {
         params.check()?;
         let party = group::Server::new(rules(session, &params), expected)?;
         Ok(Self {
-            job: Job { params },
+            job: Job { session, params },
             stage: Stage::Setup(party),
         })
     }
@@ -352,18 +348,18 @@ impl Job {
         Ok(self.now(stage, Outbox::new()))
     }
 
-    fn solve(self, mut joint: Joint, influence: Box<Influence>) -> Step<Server> {
+    fn solve(self, mut joint: Joint, influence: Box<Influence>) -> Result<Step<Server>, Abort> {
         let mut out = match joint.solved {
             0 => joint.plans(),
             _ => Outbox::new(),
         };
         out.extend(joint.solve(&influence));
         if joint.solved < joint.labelled.len() {
-            return self.now(Stage::Solve(joint, influence), out);
+            return Ok(self.now(Stage::Solve(joint, influence), out));
         }
         joint.method = influence.method();
-        let party = joint.sums(&self.params);
-        self.now(Stage::Sums(joint, party), out)
+        let party = joint.sums(&self)?;
+        Ok(self.now(Stage::Sums(joint, party), out))
     }
 }
 
@@ -371,12 +367,12 @@ impl Party for Server {
     type Output = Report;
 
     fn phase(&self) -> Phase {
-        match self.stage {
+        match &self.stage {
             Stage::Setup(_) => phases::SETUP,
             Stage::OwnRows(_) | Stage::Distances { .. } => phases::DISTANCES,
             Stage::Graph { .. } | Stage::Factor(..) => phases::GRAPH,
             Stage::Solve(..) => phases::INFLUENCE,
-            Stage::Sums(..) => phases::LABELS,
+            Stage::Sums(_, party) => party.phase(),
         }
     }
 
@@ -423,7 +419,7 @@ impl Party for Server {
                 let influence = Influence::new(graph, job.params.alpha, joint.labelled.len());
                 Ok(job.now(Stage::Solve(joint, Box::new(influence)), Outbox::new()))
             }
-            Stage::Solve(joint, influence) => Ok(job.solve(joint, influence)),
+            Stage::Solve(joint, influence) => job.solve(joint, influence),
             Stage::Sums(joint, party) => match party.step(inbox)? {
                 Step::Continue { out, need, next } => {
                     Ok(job.go_on(Stage::Sums(joint, next), out, need))

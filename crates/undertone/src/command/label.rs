@@ -12,6 +12,7 @@ use undertone::xclp::{Labelling, Params, Rows, Variant};
 
 use super::experiment::{Experiment, Trial};
 use super::files::{Outputs, all_labels, number, trace};
+use super::masks::Masks;
 use super::output::{self, Output};
 use super::report::{LabelReport, cost_table, describe, mean_sd, phase_costs};
 use super::{Failure, Show};
@@ -61,6 +62,8 @@ pub(super) struct Label {
     /// Runs, with seeds N, N+1, … [default: 10]
     #[arg(long, value_name = "R", conflicts_with = "client")]
     rounds: Option<u32>,
+    #[command(flatten)]
+    masks: Masks,
     /// Go on with two clients, though a sum tells each the other's part
     #[arg(long)]
     allow_two_clients: bool,
@@ -118,6 +121,8 @@ impl Label {
             variant: self.variant,
             backend: self.backend,
             min_clients: if self.allow_two_clients { 2 } else { 3 },
+            trust: self.masks.trust(),
+            suite: self.masks.suite,
         };
         params
             .check()

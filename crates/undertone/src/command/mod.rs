@@ -4,6 +4,7 @@ mod bench;
 mod experiment;
 mod files;
 mod label;
+mod masks;
 mod output;
 mod report;
 

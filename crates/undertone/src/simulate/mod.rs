@@ -1,0 +1,105 @@
+//! All parties of a run in one process, exchanging the real messages.
+
+mod label;
+mod sum;
+
+use undertone_mpc::identity::{Credentials, Identity, NotAKey, Pins};
+use undertone_mpc::kdf::Seed;
+use undertone_party::{
+    Abort, Aborted, Endpoint, Ledger, Limits, Network, Node, Party, PartyId, SessionId, Stalled,
+};
+
+pub use label::{Run, Simulation};
+pub use sum::{Contribution, SumRun, SumSimulation};
+
+/// Why there is no result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimulationError {
+    /// A party gave up.
+    #[error(transparent)]
+    Aborted(#[from] Aborted),
+    /// Nobody could go on.
+    #[error(transparent)]
+    Stalled(#[from] Stalled),
+}
+
+/// The session of a simulation.
+pub(crate) fn session(seed: &Seed) -> SessionId {
+    let id = seed.derive(SessionId([0; 32]), "simulated session", &[]);
+    SessionId(*id.expose())
+}
+
+/// The randomness of client `id`.
+fn client_seed(seed: &Seed, session: SessionId, id: PartyId) -> Seed {
+    seed.derive(session, "simulated client", &[id.to_wire()])
+}
+
+/// An identity for each of `ids`, pinned by all.
+fn credentials(
+    seed: &Seed,
+    session: SessionId,
+    ids: &[PartyId],
+) -> Result<Vec<Credentials>, NotAKey> {
+    let identity = |id: &PartyId| seed.derive(session, "simulated identity", &[id.to_wire()]);
+    let identities: Vec<Identity> = ids
+        .iter()
+        .map(|id| Identity::from_seed(&identity(id)))
+        .collect();
+    let publics = ids.iter().zip(&identities);
+    let pins = Pins::new(publics.map(|(id, identity)| (*id, identity.public())))?;
+    let own = |identity| Credentials {
+        identity,
+        pins: pins.clone(),
+    };
+    Ok(identities.into_iter().map(own).collect())
+}
+
+/// What the parties of a run end with.
+struct Driven<S, C> {
+    server: S,
+    clients: Vec<Result<C, Aborted>>,
+    ledgers: Vec<(PartyId, Ledger)>,
+}
+
+/// Drives `server` and `clients` over `network` until all have ended.
+fn drive<S: Party, C: Party>(
+    mut network: Network<'_>,
+    session: SessionId,
+    server: S,
+    clients: Vec<(PartyId, C)>,
+) -> Result<Driven<S::Output, C::Output>, SimulationError> {
+    let mut server = Endpoint::new(PartyId::SERVER, session, Limits::default(), server);
+    let mut clients: Vec<_> = clients
+        .into_iter()
+        .map(|(id, client)| Endpoint::new(id, session, Limits::default(), client))
+        .collect();
+    let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
+    nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
+    let ran = network.run(&mut nodes);
+    let mut ledgers = vec![(PartyId::SERVER, server.ledger().clone())];
+    ledgers.extend(clients.iter().map(|c| (c.id(), c.ledger().clone())));
+    if let Some(aborted) = server.aborted() {
+        return Err(cause(aborted.clone(), &clients).into());
+    }
+    ran?;
+    let (output, _) = server.finish()?;
+    let outcome = |client: Endpoint<C>| client.finish().map(|(outcome, _)| outcome);
+    Ok(Driven {
+        server: output,
+        clients: clients.into_iter().map(outcome).collect(),
+        ledgers,
+    })
+}
+
+/// Why the server gave up: where too few clients were left, because of the first that gave up.
+fn cause<C: Party>(aborted: Aborted, clients: &[Endpoint<C>]) -> Aborted {
+    let own_fault = |a: &&Aborted| a.cause.culprit() != Some(PartyId::SERVER);
+    match aborted.cause {
+        Abort::TooFew { .. } => {
+            let first = clients.iter().filter_map(Endpoint::aborted).find(own_fault);
+            first.cloned().unwrap_or(aborted)
+        }
+        _ => aborted,
+    }
+}

@@ -1,0 +1,98 @@
+//! Secure sums with random inputs, and the clear sum they must equal.
+
+use std::ops::Range;
+
+use undertone::kernel::Prg;
+use undertone::mpc::kdf::Seed;
+use undertone::mpc::sum::{Audience, Rules, Shape, Word};
+use undertone::party::{PartyId, SessionId};
+use undertone::simulate::{Contribution, SumRun, SumSimulation};
+
+/// The session of these sums.
+pub const SESSION: SessionId = SessionId([0x51; 32]);
+
+/// Rules of row sums with `rows.len()` clients of so many rows each; both see the shared words.
+pub fn rules(rows: &[usize], width: usize, shared: usize) -> Rules {
+    Rules {
+        shape: Shape {
+            rows: rows.iter().sum(),
+            width,
+            shared,
+        },
+        audience: Audience::Everybody,
+        min_clients: 2,
+        ..Rules::plain(SESSION, 0)
+    }
+}
+
+/// Random words for clients that own so many `rows` each, one after the other.
+pub fn contributions<W: Word>(rules: &Rules, rows: &[usize], seed: u8) -> Vec<Contribution<W>> {
+    let mut prg = Prg::new(&[seed; 32]);
+    let mut start = 0;
+    let client = |rows: &usize| {
+        let own = start..start + rows;
+        start += rows;
+        let words = (0..rules.shape.words()).map(|_| W::truncate(prg.next_u64()));
+        Contribution {
+            words: words.collect(),
+            own,
+        }
+    };
+    rows.iter().map(client).collect()
+}
+
+/// A sum with fixed seeds.
+pub fn simulation<W: Word>(rules: Rules, clients: Vec<Contribution<W>>) -> SumSimulation<W> {
+    SumSimulation {
+        rules,
+        clients,
+        seed: Seed::from_bytes([6; 32]),
+    }
+}
+
+/// The sum in the clear: of the words of those `who` contributed.
+pub fn clear<W: Word>(clients: &[Contribution<W>], who: &[PartyId]) -> Vec<W> {
+    let mut sum = vec![W::default(); clients[0].words.len()];
+    for place in who.iter().filter_map(|id| id.index()) {
+        for (to, word) in sum.iter_mut().zip(&clients[place].words) {
+            *to = to.plus(*word);
+        }
+    }
+    sum
+}
+
+/// Holds a run to the clear sum over its contributors, for the server and every client in
+/// `finishing`.
+///
+/// # Panics
+/// When they differ.
+pub fn assert_clear<W: Word>(
+    rules: &Rules,
+    clients: &[Contribution<W>],
+    run: &SumRun<W>,
+    finishing: impl IntoIterator<Item = usize>,
+) {
+    let contributors = &run.total.contributors;
+    let sum = clear(clients, contributors);
+    let matrix = rules.shape.rows * rules.shape.width;
+    assert!(run.total.shared == sum[matrix..], "the server's sum");
+    for place in finishing {
+        let words =
+            |rows: &Range<usize>| rows.start * rules.shape.width..rows.end * rules.shape.width;
+        match &run.clients[place] {
+            Err(aborted) => panic!("client {place}: {aborted}"),
+            Ok(sums) => {
+                assert_eq!(&sums.contributors, contributors);
+                assert!(
+                    sums.own == sum[words(&clients[place].own)],
+                    "rows of {place}"
+                );
+                let due = match rules.audience {
+                    Audience::Everybody => &sum[matrix..],
+                    Audience::Server => &[],
+                };
+                assert!(sums.shared == due, "shared words at {place}");
+            }
+        }
+    }
+}

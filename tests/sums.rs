@@ -1,0 +1,227 @@
+//! Secure sums equal the clear ones: over numbers of clients, graphs, thresholds, words, orders of
+//! delivery, and clients that leave at any point.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use undertone::mpc::sum::{Audience, Rules, Suite, Trust, Wiring, Word, wiring};
+use undertone::party::{Abort, Network, PartyId};
+use undertone::simulate::SimulationError;
+use undertone_tests::chooser;
+use undertone_tests::sums::{assert_clear, contributions, rules, simulation};
+
+/// Frames a client sends in all: hello, shares, words of one tile, perhaps a signature, answers.
+fn frames(rules: &Rules) -> usize {
+    match rules.trust {
+        Trust::SemiHonest => 4,
+        Trust::MaliciousServer => 5,
+    }
+}
+
+/// Runs a sum in which clients leave after so many frames; holds it to the clear sum, or else to
+/// a named error, which there may only be when too few are left.
+fn check<W: Word>(
+    rules: Rules,
+    rows: &[usize],
+    leavers: &BTreeMap<usize, usize>,
+    order: Option<u64>,
+    seed: u8,
+) -> Result<(), TestCaseError> {
+    let clients = contributions::<W>(&rules, rows, seed);
+    let mut network = Network::new();
+    for (place, after) in leavers {
+        network = network.leave(PartyId::client(*place), *after);
+    }
+    if let Some(order) = order {
+        network = network.choose(chooser(order));
+    }
+    let degree = rules.wiring.degree(rules.trust, rows.len());
+    match simulation(rules, clients.clone()).run_over(network) {
+        Ok(run) => {
+            let stays = |place: &usize| !leavers.contains_key(place);
+            assert_clear(&rules, &clients, &run, (0..rows.len()).filter(stays));
+            // Who sent all its words contributes, and nobody else.
+            let sent = |place: &usize| leavers.get(place).is_none_or(|after| *after >= 3);
+            let due: Vec<PartyId> = (0..rows.len()).filter(sent).map(PartyId::client).collect();
+            prop_assert_eq!(run.total.contributors, due);
+            prop_assert_eq!(run.total.suspects, vec![]);
+        }
+        Err(SimulationError::Aborted(aborted)) => {
+            prop_assert!(!leavers.is_empty(), "{}", aborted);
+            let few = matches!(aborted.cause, Abort::TooFew { .. })
+                // A smaller roster may not have the neighbours or shares that were asked for.
+                || matches!(aborted.cause, Abort::Misuse(_)) && degree.is_ok();
+            prop_assert!(few, "{}", aborted);
+        }
+        Err(stalled) => return Err(TestCaseError::fail(stalled.to_string())),
+    }
+    Ok(())
+}
+
+fn wirings(clients: usize) -> impl Strategy<Value = Wiring> {
+    let fixed = (1..clients.div_ceil(2).max(2), 0.0f64..1.0).prop_map(move |(half, share)| {
+        let neighbours = 2 * half;
+        let holders = neighbours.min(clients - 1) + 1;
+        let threshold = 2 + (share * (holders - 1) as f64) as usize;
+        Wiring::Fixed {
+            neighbours,
+            threshold: threshold.min(holders),
+        }
+    });
+    prop_oneof![Just(Wiring::default()), fixed]
+}
+
+fn cases() -> impl Strategy<Value = (Vec<usize>, Wiring, BTreeMap<usize, usize>)> {
+    prop::collection::vec(0usize..4, 2..14).prop_flat_map(|rows| {
+        let p = rows.len();
+        let leavers = prop::collection::btree_map(0..p, 0usize..6, 0..p.div_ceil(2));
+        (Just(rows), wirings(p), leavers)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+    #[test]
+    fn secure_sums_are_clear_sums(
+        (rows, wiring, mut leavers) in cases(), width in 0usize..4, shared in 0usize..5,
+        order: Option<u64>, malicious: bool, aes: bool, narrow: bool, for_server: bool, seed: u8,
+    ) {
+        let rules = Rules {
+            wiring,
+            trust: if malicious { Trust::MaliciousServer } else { Trust::SemiHonest },
+            suite: if aes { Suite::Aes128Ctr } else { Suite::ChaCha20 },
+            audience: if for_server { Audience::Server } else { Audience::Everybody },
+            ..rules(&rows, width, shared)
+        };
+        // After its last frame a client only listens.
+        leavers.retain(|_, after| *after < frames(&rules));
+        if narrow {
+            check::<u32>(rules, &rows, &leavers, order, seed)?;
+        } else {
+            check::<u64>(rules, &rows, &leavers, order, seed)?;
+        }
+    }
+}
+
+/// Whenever enough are left, the sum is made: one leaver of five, at every point.
+#[test]
+fn one_of_five_may_leave_at_any_point() {
+    for trust in [Trust::SemiHonest, Trust::MaliciousServer] {
+        let rows = [2, 0, 3, 1, 1];
+        let rules = Rules {
+            trust,
+            ..rules(&rows, 2, 3)
+        };
+        for after in 0..frames(&rules) {
+            let clients = contributions::<u64>(&rules, &rows, 1);
+            let network = Network::new().leave(PartyId::client(2), after);
+            let run = simulation(rules, clients.clone())
+                .run_over(network)
+                .unwrap();
+            assert_clear(&rules, &clients, &run, [0, 1, 3, 4]);
+            let contributes = run.total.contributors.contains(&PartyId::client(2));
+            assert_eq!(contributes, after >= 3, "{trust:?} after {after}");
+        }
+    }
+}
+
+/// Sixty clients on a sparse graph; ten in all leave, at every phase.
+#[test]
+fn a_sparse_graph_survives_leavers() {
+    let rows = [1; 60];
+    for trust in [Trust::SemiHonest, Trust::MaliciousServer] {
+        let wiring = Wiring::For(wiring::Target {
+            dropout: 0.2,
+            failure_bits: 10,
+            ..wiring::Target::default()
+        });
+        let rules = Rules {
+            trust,
+            wiring,
+            ..rules(&rows, 3, 7)
+        };
+        let degree = wiring.degree(trust, 60).unwrap();
+        assert!(degree.neighbours < 59, "{degree:?}");
+        let leavers = (0..10).map(|i| (6 * i, i % frames(&rules))).collect();
+        check::<u64>(rules, &rows, &leavers, Some(3), 9).unwrap();
+        let clients = contributions::<u64>(&rules, &rows, 1);
+        let mut network = Network::new();
+        for (place, after) in leavers {
+            network = network.leave(PartyId::client(place), after);
+        }
+        let run = simulation(rules, clients).run_over(network).unwrap();
+        assert_eq!(
+            run.total.contributors.len(),
+            60 - if trust == Trust::SemiHonest { 8 } else { 6 }
+        );
+    }
+}
+
+#[test]
+fn arrays_of_several_messages_and_a_leaver_between_them() {
+    let rows = [70_000, 10, 30_000];
+    for after in [None, Some(2), Some(3)] {
+        let rules = rules(&rows, 2, 5);
+        let clients = contributions::<u64>(&rules, &rows, 1);
+        let mut network = Network::new();
+        if let Some(after) = after {
+            network = network.leave(PartyId::client(1), after);
+        }
+        let run = simulation(rules, clients.clone())
+            .run_over(network)
+            .unwrap();
+        assert_clear(&rules, &clients, &run, [0, 2]);
+        assert_eq!(
+            run.total.contributors.len(),
+            3 - usize::from(after.is_some())
+        );
+    }
+}
+
+/// Rows that nobody on the roster owns are not sent: nothing would hide them.
+#[test]
+fn rows_without_an_owner_stay_at_home() {
+    let rows = [3, 4, 2, 5];
+    let rules = rules(&rows, 3, 2);
+    let mut clients = contributions::<u64>(&rules, &rows, 1);
+    clients[1].own = 3..3;
+    let run = simulation(rules, clients.clone())
+        .run_over(Network::new())
+        .unwrap();
+    assert_clear(&rules, &clients, &run, 0..4);
+    let upload = |place: usize| {
+        let ledger = &run.ledgers[place + 1].1;
+        ledger
+            .phase(undertone::mpc::sum::UPLOAD)
+            .unwrap()
+            .bytes_sent
+    };
+    assert_eq!(upload(1), 64 + 8 * (10 * 3 + 2));
+    assert_eq!(upload(3), 64 + 8 * (5 * 3 + 2));
+}
+
+#[test]
+fn two_clients_only_where_they_are_allowed() {
+    let rows = [1, 2];
+    let rules = rules(&rows, 2, 1);
+    let clients = contributions::<u64>(&rules, &rows, 1);
+    let run = simulation(rules, clients.clone())
+        .run_over(Network::new())
+        .unwrap();
+    assert_clear(&rules, &clients, &run, 0..2);
+    let strict = Rules {
+        min_clients: 3,
+        ..rules
+    };
+    let clients = contributions::<u64>(&strict, &rows, 1);
+    let error = simulation(strict, clients)
+        .run_over(Network::new())
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("2 clients are left, 3 are needed"),
+        "{error}"
+    );
+}
