@@ -2,13 +2,14 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use undertone::mpc::hamming::Backend;
+use undertone::mpc::sum;
 use undertone::party::frame::HEADER_LEN;
 use undertone::xclp::{Params, phases};
 use undertone_tests::{random_clients, simulation};
 
 #[test]
 fn bytes_are_the_formulae() {
-    let rows = [40, 25, 60, 1, 0];
+    let rows_of = [40, 25, 60, 1, 0];
     let (bits, k, classes) = (1000, 4, 2);
     for backend in Backend::ALL {
         let params = Params {
@@ -17,13 +18,13 @@ fn bytes_are_the_formulae() {
             backend,
             ..Params::default()
         };
-        let clients = random_clients(&rows, bits, 2).unwrap();
+        let clients = random_clients(&rows_of, bits, 2).unwrap();
         let labelled: Vec<usize> = clients.iter().map(|(_, l)| l.labelled().count()).collect();
-        let unlabelled: usize = rows.iter().sum::<usize>() - labelled.iter().sum::<usize>();
+        let unlabelled: usize = rows_of.iter().sum::<usize>() - labelled.iter().sum::<usize>();
         let run = simulation(params, clients).run(|_, _| {}).unwrap();
         let mut up = 0;
         let mut down = 0;
-        for (client, rows) in rows.iter().enumerate() {
+        for (client, rows) in rows_of.iter().enumerate() {
             let ledger = &run.ledgers[client + 1].1;
             let sent = |phase| ledger.phase(phase).map_or(0, |cost| cost.bytes_sent);
             let received = |phase| ledger.phase(phase).map_or(0, |cost| cost.bytes_received);
@@ -38,11 +39,21 @@ fn bytes_are_the_formulae() {
             let messages = 1 + usize::from(columns > 0);
             assert_eq!(received(phases::INFLUENCE), frames(messages, 17 + columns));
 
+            let (p, others) = (rows_of.len(), rows_of.len() - 1);
+            assert_eq!(sent(sum::KEYS), frames(1, 98));
+            assert_eq!(received(sum::KEYS), frames(1, 4 + p * 102));
+            assert_eq!(sent(sum::SHARES), frames(1, 80 * others + 32));
+            assert_eq!(received(sum::SHARES), frames(1, 80 * others + 1));
             let own_rows = rows - labelled[client];
             let sums = 8 * classes * (unlabelled - own_rows) + 8 * classes;
-            assert_eq!(sent(phases::LABELS), frames(1, sums), "client {client}");
+            assert_eq!(sent(sum::UPLOAD), frames(1, sums), "client {client}");
+            assert_eq!(sent(sum::UNMASK), frames(1, 32 + 33 * others));
             let back = 8 * classes * own_rows + 8 * classes;
-            assert_eq!(received(phases::LABELS), frames(1, back), "client {client}");
+            assert_eq!(
+                received(sum::UNMASK),
+                frames(2, 1 + back),
+                "client {client}"
+            );
             up += ledger
                 .phases()
                 .map(|(_, cost)| cost.bytes_sent)
@@ -73,10 +84,13 @@ fn bytes_are_the_formulae() {
                 phases::SETUP,
                 phases::DISTANCES,
                 phases::INFLUENCE,
-                phases::LABELS
+                sum::KEYS,
+                sum::SHARES,
+                sum::UPLOAD,
+                sum::UNMASK
             ]
             .map(rounds),
-            [4, 1, 1, 2]
+            [4, 1, 1, 2, 2, 1, 3]
         );
     }
 }

@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
+use undertone::mpc::sum;
 use undertone::party::{Abort, Network, PartyId, Phase};
 use undertone::simulate::{Run, SimulationError};
 use undertone::xclp::{Labelling, Params, phases};
@@ -101,7 +102,9 @@ fn leaving_after_the_distances_costs_the_survivors_only_its_labels() {
     for frames in 4..last {
         let run = with_leaver(&rows, 3, frames, None);
         assert_eq!(run.report.clients.len(), 5, "its rows stay in the graph");
-        assert!(!run.report.contributors.contains(&PartyId::client(3)));
+        // Hello and shares of the sum come first, then its words in one tile, then its answers.
+        let contributes = run.report.contributors.contains(&PartyId::client(3));
+        assert_eq!(contributes, frames >= 7, "after {frames}");
         for (client, outcome) in run
             .clients
             .iter()
@@ -121,7 +124,8 @@ fn leaving_after_the_distances_costs_the_survivors_only_its_labels() {
 fn too_few_survivors_are_a_named_error_at_every_point() {
     let rows = [12, 9, 14];
     let clients = random_clients(&rows, BITS, 1).unwrap();
-    let all = frames_through(phases::LABELS, &rows, 0);
+    // Once all words are there, two of three can take the masks off.
+    let all = frames_through(sum::UPLOAD, &rows, 0);
     for frames in 0..all {
         let params = Params {
             min_clients: 3,
@@ -138,16 +142,18 @@ fn too_few_survivors_are_a_named_error_at_every_point() {
         let phase = match frames {
             0..2 => phases::SETUP,
             2..4 => phases::DISTANCES,
-            _ => phases::LABELS,
+            4 => sum::KEYS,
+            5 => sum::SHARES,
+            _ => sum::UPLOAD,
         };
         assert_eq!((aborted.party, aborted.phase), (PartyId::SERVER, phase));
     }
 }
 
-/// Two thirds of a leaver's scores are with the server when it leaves; none of them count, nor do
-/// its labelled rows in the class counts.
+/// A client that has shared its masks and then leaves counts for nothing: neither its scores nor its
+/// labelled rows in the class counts.
 #[test]
-fn a_partial_upload_counts_for_nothing() {
+fn a_client_that_leaves_behind_its_masks_counts_for_nothing() {
     let rows = [9000, 100, 120, 80];
     let params = Params {
         bits: 64,
@@ -163,8 +169,9 @@ fn a_partial_upload_counts_for_nothing() {
             .phase(phase)
             .map_or(0, |cost| cost.messages as usize)
     };
-    let before: usize = [phases::SETUP, phases::DISTANCES].map(sent).iter().sum();
-    assert!(sent(phases::LABELS) > 0);
+    let before = [phases::SETUP, phases::DISTANCES, sum::KEYS, sum::SHARES];
+    let before: usize = before.map(sent).iter().sum();
+    assert!(sent(sum::SHARES) > 0 && sent(sum::UPLOAD) > 0);
     let network = Network::new().leave(PartyId::client(1), before);
     let run = simulation(params, clients).run_over(network).unwrap();
     // The same graph, with a client that has rows but no labels, is what the others should see.

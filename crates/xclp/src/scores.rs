@@ -101,7 +101,8 @@ impl FixedPoint {
     /// # Errors
     /// [`Abort::Misuse`] when a sum of that many such values could overflow.
     pub(crate) fn encode(self, values: &[f64], clients: usize) -> Result<Vec<u64>, Abort> {
-        Ok(Fixed::with_fraction(self.fraction, clients)?.encode(values)?)
+        let words = Fixed::with_fraction(self.fraction, clients)?.encode(values);
+        words.map_err(|error| Abort::Misuse(format!("scores: {error}")))
     }
 
     /// The scores of a sum.
