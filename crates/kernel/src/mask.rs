@@ -1,17 +1,25 @@
 //! Masks: key streams added to words, or subtracted from them.
 //!
-//! The cipher fills a buffer that stays in the first-level cache, and the buffer is added to the
-//! words. Callers with many streams over the same words do best to apply them [`TILE_BYTES`] of
-//! words at a time, so that the words stay there too.
+//! Blocks are added where the cipher makes them, in registers or in the first-level cache. Callers
+//! with many streams over the same words do best to apply them [`TILE_BYTES`] of words at a time, so that the
+//! words stay there too.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use aes::Aes128;
-use ctr::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
+use chacha20::ChaCha20LegacyCore;
+use ctr::CtrCore;
+use ctr::cipher::array::{Array, ArraySize};
+use ctr::cipher::common::{Block, BlockSizeUser, ParBlocks};
+use ctr::cipher::typenum::Unsigned;
+use ctr::cipher::{
+    KeyIvInit, StreamCipherBackend, StreamCipherClosure, StreamCipherCore, StreamCipherSeekCore,
+};
+use ctr::flavors::Ctr64BE;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::cpu::{Cpu, Level};
-use crate::prg::Prg;
 
 /// Bytes of words to which all streams should be applied before the next.
 pub const TILE_BYTES: usize = 16 << 10;
@@ -95,6 +103,12 @@ word!(u64, i64);
 
 /// Appends the little-endian bytes of `words`.
 pub fn append_bytes<W: Word>(words: &[W], out: &mut Vec<u8>) {
+    if cfg!(target_endian = "little") {
+        // SAFETY: words are plain integers; any byte of them may be read.
+        let bytes =
+            unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)) };
+        return out.extend_from_slice(bytes);
+    }
     let start = out.len();
     out.resize(start + words.len() * W::BYTES, 0);
     for (word, bytes) in words.iter().zip(out[start..].chunks_exact_mut(W::BYTES)) {
@@ -220,17 +234,16 @@ impl std::str::FromStr for Suite {
 }
 
 enum Cipher {
-    Aes(Box<ctr::Ctr64BE<Aes128>>),
-    ChaCha(Prg),
+    Aes(Box<CtrCore<Aes128, Ctr64BE>>),
+    ChaCha(Box<ChaCha20LegacyCore>),
 }
 
 /// The key stream of 32 secret bytes. Zeroized on drop.
 ///
 /// AES-128-CTR: bytes 0 to 15 are the key, the first counter block is bytes 16 to 23 and eight zero
-/// bytes, big-endian. ChaCha20: as [`Prg`].
+/// bytes, big-endian. ChaCha20: as [`Prg`](crate::Prg).
 pub struct Stream {
     cipher: Cipher,
-    at: u64,
 }
 
 impl fmt::Debug for Stream {
@@ -240,72 +253,129 @@ impl fmt::Debug for Stream {
 }
 
 impl Stream {
-    /// The stream of `seed`, from its start.
+    /// The stream of `seed`.
     pub fn new(suite: Suite, seed: &[u8; 32]) -> Self {
         let cipher = match suite {
-            Suite::ChaCha20 => Cipher::ChaCha(Prg::new(seed)),
+            Suite::ChaCha20 => {
+                let core = ChaCha20LegacyCore::new(seed.into(), &[0; 8].into());
+                Cipher::ChaCha(Box::new(core))
+            }
             Suite::Aes128Ctr => {
                 let mut key = Zeroizing::new([0; 16]);
                 key.copy_from_slice(&seed[..16]);
                 let mut first = [0; 16];
                 first[..8].copy_from_slice(&seed[16..24]);
-                Cipher::Aes(Box::new(ctr::Ctr64BE::new((&*key).into(), &first.into())))
+                let core = CtrCore::new((&*key).into(), &first.into());
+                Cipher::Aes(Box::new(core))
             }
         };
-        Self { cipher, at: 0 }
+        Self { cipher }
     }
 
-    /// Moves to byte `at`, a multiple of four.
-    pub fn seek(&mut self, at: u64) {
-        if at == self.at {
-            return;
-        }
+    /// Adds the stream from its word `at` on to `words`, or subtracts it.
+    pub fn apply<W: Word>(&mut self, at: usize, op: Op, words: &mut [W]) {
         match &mut self.cipher {
-            Cipher::Aes(cipher) => cipher.seek(at),
-            Cipher::ChaCha(prg) => prg.seek_u32(at / 4),
+            Cipher::Aes(core) => apply(&mut **core, at, op, words),
+            Cipher::ChaCha(core) => apply(&mut **core, at, op, words),
         }
-        self.at = at;
     }
 
-    /// Writes the next bytes, a multiple of four.
+    /// Writes the stream from its start, in whole blocks: what the cipher alone delivers.
+    ///
+    /// # Panics
+    /// When `out` is not a multiple of 64 bytes.
     pub fn fill(&mut self, out: &mut [u8]) {
-        self.at += out.len() as u64;
+        assert!(out.len().is_multiple_of(64), "whole blocks");
         match &mut self.cipher {
-            Cipher::Aes(cipher) => cipher.write_keystream(out),
-            Cipher::ChaCha(prg) => prg.fill(out),
+            Cipher::Aes(core) => fill(&mut **core, out),
+            Cipher::ChaCha(core) => fill(&mut **core, out),
         }
     }
 }
 
-/// Applies streams to words.
-pub struct Masker {
-    cpu: Cpu,
-    buffer: Zeroizing<Vec<u8>>,
+fn fill<C: StreamCipherCore + StreamCipherSeekCore<Counter = u64>>(core: &mut C, out: &mut [u8]) {
+    let (blocks, _) = Array::slice_as_chunks_mut(out);
+    core.set_block_pos(0);
+    core.write_keystream_blocks(blocks);
 }
 
-impl fmt::Debug for Masker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Masker(..)")
+fn apply<C, W>(core: &mut C, at: usize, op: Op, mut words: &mut [W])
+where
+    C: StreamCipherCore + StreamCipherSeekCore<Counter = u64>,
+    W: Word,
+{
+    let per_block = C::BlockSize::USIZE / W::BYTES;
+    core.set_block_pos((at / per_block) as u64);
+    // A block of which only the end is wanted, whole blocks, one of which only the start is.
+    let skipped = at % per_block;
+    if skipped > 0 {
+        let (head, rest) = words.split_at_mut(words.len().min(per_block - skipped));
+        let from = skipped * W::BYTES;
+        part(core, op, head, from);
+        words = rest;
+    }
+    let whole = words.len() / per_block * per_block;
+    let (middle, tail) = words.split_at_mut(whole);
+    core.process_with_backend(Apply {
+        op,
+        words: middle,
+        block: PhantomData::<C::BlockSize>,
+    });
+    if !tail.is_empty() {
+        part(core, op, tail, 0);
     }
 }
 
-impl Masker {
-    /// One with a buffer of its own.
-    pub fn new(cpu: Cpu) -> Self {
-        Self {
-            cpu,
-            buffer: Zeroizing::new(vec![0; TILE_BYTES]),
-        }
-    }
+/// Applies the bytes of the next block from `from` on.
+fn part<C: StreamCipherCore, W: Word>(core: &mut C, op: Op, words: &mut [W], from: usize) {
+    let mut block = Array::<u8, C::BlockSize>::default();
+    core.write_keystream_block(&mut block);
+    combine_words(op, words, &block[from..from + words.len() * W::BYTES]);
+    wipe(&mut block);
+}
 
-    /// Adds `stream` from its word `at` on to `words`, or subtracts it.
-    pub fn apply<W: Word>(&mut self, stream: &mut Stream, at: usize, op: Op, words: &mut [W]) {
-        stream.seek((at * W::BYTES) as u64);
-        for words in words.chunks_mut(TILE_BYTES / W::BYTES) {
-            let buffer = &mut self.buffer[..words.len() * W::BYTES];
-            stream.fill(buffer);
-            combine(self.cpu, op, words, buffer);
+/// Overwrites a key stream, whole registers at a time.
+#[inline(always)]
+fn wipe<T: Default>(secret: &mut T) {
+    *secret = T::default();
+    zeroize::optimization_barrier(secret);
+}
+
+/// Applies whole blocks as they are made: compiled with the instructions of the cipher, so that the
+/// processor adds one batch while it makes the next.
+struct Apply<'a, W, S> {
+    op: Op,
+    words: &'a mut [W],
+    block: PhantomData<S>,
+}
+
+/// Whole cache lines.
+#[repr(align(64))]
+struct Lines<T>(T);
+
+impl<W, S: ArraySize> BlockSizeUser for Apply<'_, W, S> {
+    type BlockSize = S;
+}
+
+impl<W: Word, S: ArraySize> StreamCipherClosure for Apply<'_, W, S> {
+    #[inline(always)]
+    fn call<B: StreamCipherBackend<BlockSize = S>>(self, backend: &mut B) {
+        let per_block = S::USIZE / W::BYTES;
+        let mut batches = self
+            .words
+            .chunks_exact_mut(per_block * B::ParBlocksSize::USIZE);
+        let mut blocks = Lines(ParBlocks::<B>::default());
+        for batch in &mut batches {
+            backend.gen_par_ks_blocks(&mut blocks.0);
+            combine_words(self.op, batch, blocks.0.as_flattened());
         }
+        wipe(&mut blocks.0);
+        let mut block = Block::<B>::default();
+        for words in batches.into_remainder().chunks_exact_mut(per_block) {
+            backend.gen_ks_block(&mut block);
+            combine_words(self.op, words, &block);
+        }
+        wipe(&mut block);
     }
 }
 
@@ -322,10 +392,10 @@ mod tests {
             0x2b, 0x7e, 0x15, 0x16, 0x28, 0xae, 0xd2, 0xa6, 0xab, 0xf7, 0x15, 0x88, 0x09, 0xcf,
             0x4f, 0x3c,
         ]);
-        let mut out = [0; 16];
+        let mut out = [0; 64];
         Stream::new(Suite::Aes128Ctr, &seed).fill(&mut out);
         assert_eq!(
-            out,
+            out[..16],
             [
                 0x7d, 0xf7, 0x6b, 0x0c, 0x1a, 0xb8, 0x99, 0xb3, 0x3e, 0x42, 0xf0, 0x47, 0xb9, 0x1b,
                 0x54, 0x6f
@@ -333,8 +403,16 @@ mod tests {
         );
     }
 
+    #[test]
+    fn chacha20_is_that_of_the_prg() {
+        let (mut ours, mut theirs) = ([0; 256], [0; 256]);
+        Stream::new(Suite::ChaCha20, &[9; 32]).fill(&mut ours);
+        crate::Prg::new(&[9; 32]).fill(&mut theirs);
+        assert_eq!(ours, theirs);
+    }
+
     fn check<W: Word>(suite: Suite, len: usize, at: usize, op: Op, seed: u8) {
-        let mut bytes = vec![0; (at + len) * W::BYTES];
+        let mut bytes = vec![0; ((at + len) * W::BYTES).next_multiple_of(64)];
         Stream::new(suite, &[seed; 32]).fill(&mut bytes);
         let start: Vec<W> = (0..len)
             .map(|i| W::truncate((i as u64).wrapping_mul(0x9e37_79b9_97f4_a7c1)))
@@ -347,20 +425,26 @@ mod tests {
                 Op::Subtract => word.minus(W::from_le(mask)),
             })
             .collect();
+        let mut stream = Stream::new(suite, &[seed; 32]);
+        let mut words = start.clone();
+        stream.apply(at, op, &mut words);
+        assert_eq!(words, expected);
+        stream.apply(at, op.inverse(), &mut words);
+        assert_eq!(words, start);
         for cpu in Cpu::all() {
-            let mut masker = Masker::new(cpu);
-            let mut stream = Stream::new(suite, &[seed; 32]);
             let mut words = start.clone();
-            masker.apply(&mut stream, at, op, &mut words);
+            let mask = &bytes[at * W::BYTES..(at + len) * W::BYTES];
+            combine(cpu, op, &mut words, mask);
             assert_eq!(words, expected, "{:?}", cpu.level());
-            masker.apply(&mut stream, at, op.inverse(), &mut words);
-            assert_eq!(words, start, "{:?}", cpu.level());
         }
+        let mut sent = Vec::new();
+        append_bytes(&start, &mut sent);
+        assert!(from_bytes::<W>(&sent).eq(start));
     }
 
     proptest! {
         #[test]
-        fn every_path_adds_the_stream(
+        fn streams_are_added_from_any_word_on(
             len in 0usize..5000, at in 0usize..100, add: bool, seed: u8, aes: bool,
         ) {
             let op = if add { Op::Add } else { Op::Subtract };

@@ -18,12 +18,7 @@ impl Prg {
 
     /// Moves to word `index` of eight bytes.
     pub fn seek(&mut self, index: u64) {
-        self.seek_u32(2 * index);
-    }
-
-    /// Moves to word `index` of four bytes.
-    pub fn seek_u32(&mut self, index: u64) {
-        self.stream.set_word_pos(index.into());
+        self.stream.set_word_pos(2 * u128::from(index));
     }
 
     /// The next eight bytes, little-endian.

@@ -17,7 +17,7 @@ pub const SIGNATURE_LEN: usize = 64;
 /// A client's Ed25519 signing key. Zeroized on drop.
 #[derive(Clone)]
 pub struct Identity {
-    key: SigningKey,
+    key: Box<SigningKey>,
 }
 
 impl fmt::Debug for Identity {
@@ -30,7 +30,7 @@ impl Identity {
     /// The identity of 32 secret bytes.
     pub fn from_seed(seed: &Seed) -> Self {
         Self {
-            key: SigningKey::from_bytes(seed.expose()),
+            key: Box::new(SigningKey::from_bytes(seed.expose())),
         }
     }
 

@@ -71,7 +71,7 @@ enum Stage {
     },
     Factor(Joint, Graph),
     Solve(Joint, Box<Influence>),
-    Sums(Joint, sum::Server<u64>),
+    Sums(Joint, Box<sum::Server<u64>>),
 }
 
 /// A client and what the server knows of its rows.
@@ -359,7 +359,7 @@ impl Job {
         }
         joint.method = influence.method();
         let party = joint.sums(&self)?;
-        Ok(self.now(Stage::Sums(joint, party), out))
+        Ok(self.now(Stage::Sums(joint, Box::new(party)), out))
     }
 }
 
@@ -422,7 +422,7 @@ impl Party for Server {
             Stage::Solve(joint, influence) => job.solve(joint, influence),
             Stage::Sums(joint, party) => match party.step(inbox)? {
                 Step::Continue { out, need, next } => {
-                    Ok(job.go_on(Stage::Sums(joint, next), out, need))
+                    Ok(job.go_on(Stage::Sums(joint, Box::new(next)), out, need))
                 }
                 Step::Done { out, output } => Ok(Step::Done {
                     out,

@@ -4,8 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use rayon::prelude::*;
-use undertone_kernel::Cpu;
-use undertone_kernel::mask::{self, Masker, Word};
+use undertone_kernel::mask::{self, Word};
 use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Reader, Step, Writer};
 use zeroize::Zeroizing;
 
@@ -349,21 +348,20 @@ impl<W: Word> Job<W> {
         let len = context.upload_len(me);
         let next = tile::<W>(sent, len);
         let sent = next.end;
-        let mut masker = Masker::new(Cpu::detect());
         let mut message = Vec::with_capacity(next.len() * W::BYTES);
         for part in context.upload(me, next) {
             let words = &mut self.words[part.clone()];
-            pad::apply(&pads, self.rules.suite, &mut masker, part.start, words);
+            pad::apply(&pads, self.rules.suite, part.start, words);
             mask::append_bytes(words, &mut message);
         }
         let out = Outbox::to(SERVER, message);
         if sent < len {
             return self.now(Stage::Upload { masked, pads, sent }, out);
         }
-        // Words that are sent are spent; the own block is still to come.
-        let own = context.blocks[me].clone();
-        self.words.drain(own.end..);
-        self.words.drain(..own.start);
+        // The own block is still to come; the rest is masked by now, no secret any more.
+        let own = Zeroizing::new(self.words[context.blocks[me].clone()].to_vec());
+        drop(std::mem::take(&mut *self.words));
+        self.words = own;
         self.go_on(Stage::Contributors(masked), out, vec![SERVER])
     }
 
@@ -460,8 +458,7 @@ impl<W: Word> Job<W> {
                 Pad::edge(context, mine, its, None, Some(&n.rows))
             })
             .collect();
-        let masker = &mut Masker::new(Cpu::detect());
-        pad::apply(&pads, self.rules.suite, masker, own.start, &mut self.words);
+        pad::apply(&pads, self.rules.suite, own.start, &mut self.words);
         let came = result.payloads.iter();
         let mut came: Vec<W> = came.flat_map(|payload| mask::from_bytes(payload)).collect();
         let shared = came.split_off(own.len());

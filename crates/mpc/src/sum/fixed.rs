@@ -200,7 +200,10 @@ impl<W: Word> WeightedMean<W> {
             value,
             bound,
         };
-        if let Some(index) = values.iter().position(|v| !(v.abs() <= self.bound)) {
+        if let Some(index) = values
+            .iter()
+            .position(|v| v.is_nan() || v.abs() > self.bound)
+        {
             return Err(outside(index, values[index], self.bound));
         }
         if !(0.0..=self.weights.bound).contains(&weight) {

@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-use undertone_kernel::mask::{Masker, Op, Stream, Suite, TILE_BYTES, Word};
+use undertone_kernel::mask::{Op, Stream, Suite, TILE_BYTES, Word};
 use undertone_party::PartyId;
 
 use super::Context;
@@ -89,7 +89,7 @@ impl Pad {
 
 impl Running<'_> {
     /// Applies the pad to `words`, which stand at `at` of the joint words.
-    fn apply<W: Word>(&mut self, masker: &mut Masker, at: usize, words: &mut [W]) {
+    fn apply<W: Word>(&mut self, at: usize, words: &mut [W]) {
         let end = at + words.len();
         let clamp = |x: usize| x.clamp(at, end);
         let [first, second] = &self.pad.blocks;
@@ -116,25 +116,19 @@ impl Running<'_> {
             };
             if let Some(stream) = stream {
                 let words = &mut words[from - at..to - at];
-                masker.apply(stream, from - skipped, self.pad.op, words);
+                stream.apply(from - skipped, self.pad.op, words);
             }
         }
     }
 }
 
 /// Applies all `pads` to `words`, which stand at `at` of the joint words, tile by tile.
-pub(super) fn apply<W: Word>(
-    pads: &[Pad],
-    suite: Suite,
-    masker: &mut Masker,
-    at: usize,
-    words: &mut [W],
-) {
+pub(super) fn apply<W: Word>(pads: &[Pad], suite: Suite, at: usize, words: &mut [W]) {
     let mut running: Vec<Running<'_>> = pads.iter().map(|pad| pad.start(suite)).collect();
     let tile = TILE_BYTES / W::BYTES;
     for (index, words) in words.chunks_mut(tile).enumerate() {
         for pad in &mut running {
-            pad.apply(masker, at + index * tile, words);
+            pad.apply(at + index * tile, words);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 use undertone_kernel::Cpu;
-use undertone_kernel::mask::{self, Masker, Op, Word};
+use undertone_kernel::mask::{self, Op, Word};
 use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Reader, Step};
 use zeroize::Zeroizing;
 
@@ -451,9 +451,8 @@ impl Job {
             .par_chunks_mut(part)
             .enumerate()
             .for_each(|(index, words)| {
-                let masker = &mut Masker::new(Cpu::detect());
                 let at = done + index * part;
-                pad::apply(&pads, self.rules.suite, masker, at, words);
+                pad::apply(&pads, self.rules.suite, at, words);
             });
         if end < adding.sum.len() {
             return self.now(Stage::Unmask {

@@ -206,7 +206,7 @@ impl Target {
             threshold,
             quorum: quorum(p, corrupt),
         };
-        if p < 2 || p > MAX_HOLDERS || threshold > p.saturating_sub(leaving) {
+        if !(2..=MAX_HOLDERS).contains(&p) || threshold > p.saturating_sub(leaving) {
             return Err(WiringError::Infeasible { clients });
         }
         Ok(degree)
@@ -281,7 +281,7 @@ impl Graph {
         let mut prg = seed.prg();
         for i in (1..clients).rev() {
             // Fisher–Yates; ⌊x·(i+1)/2⁶⁴⌋ is uniform to within 2⁻³².
-            let pick = u128::from(prg.next_u64()) * (i as u128 + 1) >> 64;
+            let pick = (u128::from(prg.next_u64()) * (i as u128 + 1)) >> 64;
             ring.swap(i, pick as usize);
         }
         let mut position = vec![0; clients];

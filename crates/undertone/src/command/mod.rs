@@ -7,6 +7,7 @@ mod label;
 mod masks;
 mod output;
 mod report;
+mod sum;
 
 use std::fmt::Display;
 use std::path::Path;
@@ -42,6 +43,8 @@ struct Arguments {
 enum Command {
     /// Label rows: an experiment on one labelled FILE, or one file a client
     Label(Box<label::Label>),
+    /// Add up random words of many clients, masked; some clients leave
+    Sum(sum::Sum),
     /// Measure
     Bench {
         #[command(subcommand)]
@@ -139,6 +142,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     };
     match arguments.command {
         Command::Label(label) => label.run(show),
+        Command::Sum(sum) => sum.run(show),
         Command::Bench { what } => what.run(show),
         Command::Completions { shell } => {
             let mut script = Vec::new();

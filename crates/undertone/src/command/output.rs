@@ -19,6 +19,13 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Prints `report` as a JSON object to standard output.
+pub(super) fn print_json(report: &impl serde::Serialize) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(report)
+        .map_err(|error| Failure::data(format!("report: {error}")))?;
+    print(&format!("{json}\n"))
+}
+
 /// A file to be: opened before the work starts, put in its place when it is whole.
 #[derive(Debug)]
 pub(super) struct Output {

@@ -1,34 +1,21 @@
-//! `undertone bench`.
+//! `undertone bench pipeline`.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use serde::Serialize;
 use undertone::kernel::{Cpu, Prg, hamming, normal};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::tiles::{self, Pairs, Sink, Tile};
 use undertone::xclp::{Codes, Distances, Features, Graph, Influence, Labelling, Params, solo};
 
-use super::report::milliseconds;
-use super::{Failure, Show, output};
-
-#[derive(Debug, Subcommand)]
-pub(super) enum Bench {
-    /// Each stage from features to labels, on one owner's synthetic rows
-    Pipeline(Pipeline),
-}
-
-impl Bench {
-    pub(super) fn run(self, show: Show) -> Result<(), Failure> {
-        match self {
-            Self::Pipeline(pipeline) => pipeline.run(show),
-        }
-    }
-}
+use super::super::report::milliseconds;
+use super::super::{Failure, Show, output};
+use super::median;
 
 #[derive(Debug, Args)]
-pub(super) struct Pipeline {
+pub(in super::super) struct Pipeline {
     /// Rows
     #[arg(long, default_value_t = 2500)]
     rows: usize,
@@ -114,17 +101,14 @@ impl Times {
         }
     }
 
-    fn median(&mut self, stage: &str) -> f64 {
-        let Some((_, times)) = self.0.iter_mut().find(|(name, _)| *name == stage) else {
-            return 0.0;
-        };
-        times.sort_unstable_by(f64::total_cmp);
-        times[times.len() / 2]
+    fn median(&self, stage: &str) -> f64 {
+        let times = self.0.iter().find(|(name, _)| *name == stage);
+        times.map_or(0.0, |(_, times)| median(times.clone()))
     }
 }
 
 impl Pipeline {
-    fn run(self, show: Show) -> Result<(), Failure> {
+    pub(super) fn run(self, show: Show) -> Result<(), Failure> {
         let params = Params {
             bits: self.bits,
             neighbours: self.neighbours,
@@ -183,13 +167,7 @@ impl Pipeline {
         self.show(show, times, right, method)
     }
 
-    fn show(
-        &self,
-        show: Show,
-        mut times: Times,
-        right: usize,
-        method: String,
-    ) -> Result<(), Failure> {
+    fn show(&self, show: Show, times: Times, right: usize, method: String) -> Result<(), Failure> {
         let count = (self.rows * (self.rows - 1) / 2) as f64;
         let stages: Vec<Stage> = [
             "hashing",
@@ -230,9 +208,7 @@ impl Pipeline {
             stages,
         };
         if show.json {
-            let json = serde_json::to_string_pretty(&report)
-                .map_err(|error| Failure::data(format!("report: {error}")))?;
-            return output::print(&format!("{json}\n"));
+            return output::print_json(&report);
         }
         let mut text = format!(
             "{} rows, {} features, {} bits, {} neighbours, {} labelled; {} thread(s), {}; medians of {}\n",

@@ -1,0 +1,363 @@
+//! Secure sums against parties that cheat: each check catches its cheater.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use undertone::mpc::sum::{KEYS, Rules, SHARES, Trust, UNMASK};
+use undertone::party::frame::HEADER_LEN;
+use undertone::party::{Abort, Aborted, Network, PartyId, Phase};
+use undertone::simulate::{SimulationError, SumRun};
+use undertone_tests::sums::{assert_clear, contributions, rules, simulation};
+
+const SERVER: PartyId = PartyId::SERVER;
+const VICTIM: PartyId = PartyId::client(1);
+const ROWS: [usize; 5] = [1, 2, 0, 3, 1];
+
+fn semi_honest() -> Rules {
+    rules(&ROWS, 2, 3)
+}
+
+fn malicious() -> Rules {
+    Rules {
+        trust: Trust::MaliciousServer,
+        ..semi_honest()
+    }
+}
+
+/// Runs a sum in which the payload of frame `nth` from `from` to `to` is changed.
+fn tampered(
+    rules: Rules,
+    (from, to, nth): (PartyId, PartyId, usize),
+    change: impl Fn(&mut Vec<u8>),
+) -> Result<SumRun<u64>, SimulationError> {
+    let mut seen = 0;
+    let network = Network::new().intercept(move |f, t, frame| {
+        if (f, t) != (from, to) {
+            return;
+        }
+        if seen == nth {
+            let mut payload = frame.split_off(HEADER_LEN);
+            change(&mut payload);
+            frame[24..32].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+            frame.extend(payload);
+        }
+        seen += 1;
+    });
+    simulation(rules, contributions(&rules, &ROWS, 1)).run_over(network)
+}
+
+fn client_error(run: Result<SumRun<u64>, SimulationError>) -> Aborted {
+    match run {
+        Ok(run) => run.clients[1].clone().unwrap_err(),
+        Err(SimulationError::Aborted(aborted)) => aborted,
+        Err(stalled) => panic!("{stalled}"),
+    }
+}
+
+/// Why the victim gives up when the server's `nth` frame to it is changed.
+fn server_cheats(rules: Rules, nth: usize, change: impl Fn(&mut Vec<u8>)) -> Aborted {
+    client_error(tampered(rules, (SERVER, VICTIM, nth), change))
+}
+
+/// Why the server gives up when the client's `nth` frame is changed.
+fn client_cheats(rules: Rules, nth: usize, change: impl Fn(&mut Vec<u8>)) -> Aborted {
+    match tampered(rules, (VICTIM, SERVER, nth), change) {
+        Err(SimulationError::Aborted(aborted)) => aborted,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn assert_cheated(aborted: &Aborted, culprit: PartyId, phase: Phase, expected: &str) {
+    let Abort::Cheated {
+        culprit: found,
+        check,
+    } = &aborted.cause
+    else {
+        panic!("{aborted}");
+    };
+    assert_eq!((*found, aborted.phase), (culprit, phase), "{aborted}");
+    assert!(check.contains(expected), "'{check}' lacks '{expected}'");
+}
+
+fn assert_malformed(aborted: &Aborted, culprit: PartyId, phase: Phase) {
+    assert!(
+        matches!(aborted.cause, Abort::Malformed { .. }),
+        "{aborted}"
+    );
+    assert_eq!(
+        (aborted.cause.culprit(), aborted.phase),
+        (Some(culprit), phase),
+        "{aborted}"
+    );
+}
+
+/// Bytes of an entry of the roster: number, two keys, advertisement, no signature.
+const ENTRY: usize = 4 + 64 + 1 + 32 + 1;
+
+fn entry(place: usize) -> usize {
+    4 + place * ENTRY
+}
+
+#[test]
+fn rosters_that_cannot_be() {
+    let rules = semi_honest();
+    let cheat = |change: fn(&mut Vec<u8>)| server_cheats(rules, 0, change);
+    let swapped = cheat(|roster| {
+        let (a, b) = (entry(2) + 4, entry(3) + 4);
+        for i in 0..32 {
+            roster.swap(a + i, b + i);
+        }
+    });
+    // Nothing in the roster itself tells; the shares of those two do not open.
+    assert_cheated(&swapped, PartyId::client(2), SHARES, "its shares open");
+    let mine = cheat(|roster| roster[entry(1) + 4] ^= 1);
+    assert_cheated(&mine, SERVER, KEYS, "my keys");
+    let twice = cheat(|roster| roster.copy_within(entry(2) + 4..entry(2) + 36, entry(3) + 4));
+    assert_cheated(&twice, SERVER, KEYS, "the same key");
+    let own_twice = cheat(|roster| roster.copy_within(entry(2) + 4..entry(2) + 36, entry(2) + 36));
+    assert_cheated(&own_twice, SERVER, KEYS, "the same key");
+    for key in [4, 36] {
+        let low = server_cheats(rules, 0, |roster| {
+            roster[entry(3) + key..entry(3) + key + 32].fill(0);
+        });
+        assert_cheated(&low, PartyId::client(3), SHARES, "low order");
+    }
+    let order = cheat(|roster| roster[entry(2)] = 0);
+    assert_cheated(&order, SERVER, KEYS, "in order");
+    let other_rules = cheat(|roster| roster[entry(3) + 69] ^= 1);
+    assert_cheated(&other_rules, PartyId::client(3), KEYS, "same rules");
+    let overlapping = cheat(|roster| roster[entry(3) + 69 + 16] -= 1);
+    assert_cheated(&overlapping, PartyId::client(3), KEYS, "its rows");
+    let beyond = cheat(|roster| roster[entry(4) + 69 + 24] += 1);
+    assert_cheated(&beyond, PartyId::client(4), KEYS, "its rows");
+    let endless = cheat(|roster| roster[entry(4) + 69 + 24..entry(4) + 69 + 32].fill(0xff));
+    assert_cheated(&endless, PartyId::client(4), KEYS, "its rows");
+    let many = cheat(|roster| roster[..4].fill(0xff));
+    assert_malformed(&many, SERVER, KEYS);
+}
+
+#[test]
+fn sets_of_sharers_and_shares_that_cannot_be() {
+    let rules = semi_honest();
+    let cheat = |change: fn(&mut Vec<u8>)| server_cheats(rules, 1, change);
+    assert_cheated(&cheat(|m| m[0] ^= 0b10), SERVER, SHARES, "I am among");
+    assert_malformed(&cheat(|m| m[0] ^= 0b10_0000), SERVER, SHARES);
+    let few = cheat(|m| {
+        m[0] = 0b10;
+        m.truncate(1);
+    });
+    assert_eq!(few.cause, Abort::TooFew { left: 1, need: 2 });
+    let below = cheat(|m| {
+        m[0] = 0b11;
+        m.truncate(1 + 80);
+    });
+    assert_eq!(below.cause, Abort::TooFew { left: 2, need: 3 });
+    let changed = cheat(|m| m[1 + 80] ^= 1);
+    assert_cheated(&changed, PartyId::client(2), SHARES, "its shares open");
+    let moved = cheat(|m| m.copy_within(1..81, 81));
+    assert_cheated(&moved, PartyId::client(2), SHARES, "its shares open");
+}
+
+#[test]
+fn sets_of_contributors_that_cannot_be() {
+    for rules in [semi_honest(), malicious()] {
+        let cheat = |change: fn(&mut Vec<u8>)| server_cheats(rules, 2, change);
+        assert_cheated(&cheat(|m| m[0] ^= 0b10), SERVER, UNMASK, "I am among");
+        assert_malformed(&cheat(|m| m[0] ^= 0b1000_0000), SERVER, UNMASK);
+        let few = cheat(|m| m[0] = 0b10);
+        assert!(matches!(few.cause, Abort::TooFew { left: 1, .. }), "{few}");
+        let below = cheat(|m| m[0] = 0b11);
+        assert!(
+            matches!(below.cause, Abort::TooFew { left: 2, .. }),
+            "{below}"
+        );
+        for change in [Vec::clear as fn(&mut Vec<u8>), |m| m.push(0)] {
+            assert_malformed(&server_cheats(rules, 2, change), SERVER, UNMASK);
+        }
+    }
+    // Client 3 never shared, and cannot have contributed.
+    let rules = semi_honest();
+    let network = Network::new()
+        .leave(PartyId::client(3), 1)
+        .intercept(|from, to, frame| {
+            if (from, to) == (SERVER, VICTIM)
+                && frame[4] == UNMASK.id
+                && frame.len() == HEADER_LEN + 1
+            {
+                frame[HEADER_LEN] |= 0b1000;
+            }
+        });
+    let clients = contributions::<u64>(&rules, &ROWS, 1);
+    let run = simulation(rules, clients).run_over(network).unwrap();
+    let aborted = run.clients[1].clone().unwrap_err();
+    assert_cheated(&aborted, SERVER, UNMASK, "clients that shared");
+}
+
+/// A server that tells one client that another has left, to get both of its shares, gets neither in
+/// time: the signatures do not fit.
+#[test]
+fn clients_that_are_told_different_sets_reveal_nothing() {
+    let lie = |m: &mut Vec<u8>| m[0] &= !0b1_0000;
+    // Semi-honest clients would answer: the victim gives out a share of the mask key.
+    let naive = client_error(tampered(semi_honest(), (SERVER, VICTIM, 2), lie));
+    assert_cheated(&naive, VICTIM, UNMASK, "self masks of contributors");
+    // With signatures nobody answers: the victim signed another set than the others.
+    let told = client_error(tampered(malicious(), (SERVER, VICTIM, 2), lie));
+    assert_eq!(told.cause, Abort::TooFew { left: 0, need: 4 });
+    // Nor is the victim deceived when the server keeps the signatures that tell from it and the others.
+    let mut seen = 0;
+    let network = Network::new().intercept(|from, to, frame| {
+        let without = |frame: &mut Vec<u8>, place: usize| {
+            frame[HEADER_LEN] &= !(1 << place);
+            let at = HEADER_LEN + 1 + 64 * place;
+            frame.drain(at..at + 64);
+            let len = (frame.len() - HEADER_LEN) as u64;
+            frame[24..32].copy_from_slice(&len.to_le_bytes());
+        };
+        let signatures = frame.len() == HEADER_LEN + 1 + 5 * 64 && frame[4] == UNMASK.id;
+        if (from, to) == (SERVER, VICTIM) {
+            if seen == 2 {
+                frame[HEADER_LEN] &= !0b1_0000;
+            }
+            seen += 1;
+            if signatures {
+                without(frame, 4);
+            }
+        } else if from == SERVER && signatures {
+            without(frame, 1);
+        }
+    });
+    let rules = malicious();
+    let clients = contributions::<u64>(&rules, &ROWS, 1);
+    let run = simulation(rules, clients.clone())
+        .run_over(network)
+        .unwrap();
+    let deceived = run.clients[1].clone().unwrap_err();
+    assert_cheated(
+        &deceived,
+        SERVER,
+        UNMASK,
+        "client 0 signed the contributors I was told",
+    );
+    assert_clear(&rules, &clients, &run, [0, 2, 3, 4]);
+}
+
+#[test]
+fn signatures_that_do_not_fit() {
+    let rules = malicious();
+    let forged = server_cheats(rules, 3, |m| m[1 + 2 * 64] ^= 1);
+    assert_cheated(&forged, SERVER, UNMASK, "client 2 signed");
+    let stranger = server_cheats(rules, 3, |m| m.copy_within(1..65, 65));
+    assert_cheated(&stranger, SERVER, UNMASK, "client 1 signed");
+    let few = server_cheats(rules, 3, |m| {
+        m[0] = 0b111;
+        m.truncate(1 + 3 * 64);
+    });
+    assert_eq!(few.cause, Abort::TooFew { left: 3, need: 4 });
+    assert_malformed(&server_cheats(rules, 3, |m| m.push(0)), SERVER, UNMASK);
+    assert_malformed(&client_cheats(rules, 3, |m| m.push(0)), VICTIM, UNMASK);
+    assert_malformed(&client_cheats(rules, 3, Vec::clear), VICTIM, UNMASK);
+    // Keys that their owner did not sign, and keys without a signature.
+    const SIGNED: usize = ENTRY + 64;
+    let exchanged = server_cheats(rules, 0, |roster| roster[4 + 3 * SIGNED + 4] ^= 1);
+    assert_cheated(&exchanged, SERVER, KEYS, "keys that client 3 signed");
+    let unsigned = server_cheats(rules, 0, |roster| {
+        let flag = 4 + 3 * SIGNED + ENTRY - 1;
+        roster[flag] = 0;
+        roster.drain(flag + 1..flag + 65);
+    });
+    assert_cheated(&unsigned, SERVER, KEYS, "keys that client 3 signed");
+}
+
+#[test]
+fn hellos_that_cannot_be() {
+    let rules = semi_honest();
+    let cheat = |change: fn(&mut Vec<u8>)| client_cheats(rules, 0, change);
+    let digest = cheat(|hello| hello[65] ^= 1);
+    assert_cheated(&digest, VICTIM, KEYS, "my rules");
+    let rows = cheat(|hello| hello[65 + 24] += 1);
+    assert_cheated(&rows, VICTIM, KEYS, "those I know");
+    assert_malformed(&cheat(|hello| hello[97] = 2), VICTIM, KEYS);
+    assert_malformed(&cheat(|hello| hello[64] = 200), VICTIM, KEYS);
+}
+
+/// A holder's false share is found and left out: the sum is right, and the holder is named.
+#[test]
+fn a_false_share_is_found_and_does_not_harm() {
+    let rules = semi_honest();
+    let clients = contributions::<u64>(&rules, &ROWS, 1);
+    // The own share, then for each of four neighbours a kind and a share.
+    for at in [0, 31, 33, 64, 32 + 33 * 3 + 5] {
+        let run = tampered(rules, (VICTIM, SERVER, 3), |m| m[at] ^= 4).unwrap();
+        assert_clear(&rules, &clients, &run, 0..5);
+        assert_eq!(run.total.suspects, [VICTIM], "byte {at}");
+    }
+    let kind = client_cheats(rules, 3, |m| m[32] ^= 1);
+    assert_cheated(&kind, VICTIM, UNMASK, "self masks of contributors");
+    assert_malformed(&client_cheats(rules, 3, |m| m[32] = 2), VICTIM, UNMASK);
+}
+
+/// Of a client that left, too: its mask key is rebuilt without the false share.
+#[test]
+fn a_false_share_of_a_mask_key_is_found() {
+    let rules = semi_honest();
+    let clients = contributions::<u64>(&rules, &ROWS, 1);
+    let mut seen = 0;
+    let network = Network::new()
+        .leave(PartyId::client(0), 2)
+        .intercept(move |from, to, frame| {
+            if (from, to) == (VICTIM, SERVER) {
+                if seen == 3 {
+                    assert_eq!(frame[HEADER_LEN + 32], 1, "a share of a mask key");
+                    frame[HEADER_LEN + 40] ^= 1;
+                }
+                seen += 1;
+            }
+        });
+    let run = simulation(rules, clients.clone())
+        .run_over(network)
+        .unwrap();
+    assert_clear(&rules, &clients, &run, 1..5);
+    assert_eq!(run.total.suspects, [VICTIM]);
+}
+
+/// A dealer whose shares do not give what it committed to is named.
+#[test]
+fn a_false_commitment_is_the_dealers() {
+    let rules = semi_honest();
+    let aborted = client_cheats(rules, 1, |m| {
+        let last = m.len() - 1;
+        m[last] ^= 1;
+    });
+    assert_cheated(&aborted, VICTIM, UNMASK, "what it committed to");
+}
+
+#[test]
+fn the_rules_need_what_they_need() {
+    use undertone::mpc::kdf::Seed;
+    use undertone::mpc::sum::{Client, Server, Shape};
+    let seed = || Seed::from_bytes([1; 32]);
+    let client =
+        |rules, words, own| Client::<u64>::new(rules, VICTIM, vec![0; words], own, None, seed());
+    let rules = semi_honest();
+    assert!(client(rules, 17, 1..3).is_ok());
+    assert!(client(rules, 16, 1..3).is_err());
+    assert!(client(rules, 17, 6..8).is_err());
+    let backwards = std::ops::Range { start: 3, end: 1 };
+    assert!(client(rules, 17, backwards).is_err());
+    assert!(client(malicious(), 17, 1..3).is_err(), "no credentials");
+    let lonely = Rules {
+        min_clients: 1,
+        ..rules
+    };
+    assert!(client(lonely, 17, 1..3).is_err());
+    let huge = Rules {
+        shape: Shape {
+            rows: usize::MAX,
+            width: 2,
+            shared: 0,
+        },
+        ..rules
+    };
+    assert!(Server::<u64>::new(huge, vec![(VICTIM, 0..0)]).is_err());
+    assert!(Server::<u64>::new(rules, vec![(VICTIM, 0..0), (VICTIM, 0..1)]).is_err());
+    assert!(Server::<u64>::new(rules, vec![(SERVER, 0..0)]).is_err());
+}
