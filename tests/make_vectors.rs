@@ -7,7 +7,9 @@ use undertone_tests::{root, vectors};
 
 fn main() -> ExitCode {
     let path = root("vectors/undertone.json");
-    let made = match vectors::to_json(&vectors::make()) {
+    let made = vectors::make().map_err(|error| error.to_string());
+    let made = made.and_then(|made| vectors::to_json(&made).map_err(|error| error.to_string()));
+    let made = match made {
         Ok(made) => made,
         Err(error) => {
             eprintln!("{error}");

@@ -1,6 +1,8 @@
 //! The known-answer vectors of this project, made from fixed seeds. `vectors/README.md` says what
 //! each field is.
 
+pub mod sums;
+
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
@@ -43,6 +45,7 @@ pub struct Vectors {
     schema: String,
     derivations: Vec<Derivation>,
     projections: Vec<Projection>,
+    sums: sums::SumVectors,
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -99,9 +102,12 @@ fn projection(comment: &str, seed: [u8; 32], bits: usize, dim: usize, rows: usiz
 }
 
 /// Makes all vectors anew.
-pub fn make() -> Vectors {
+///
+/// # Errors
+/// Never.
+pub fn make() -> Result<Vectors, sums::Error> {
     let counting = std::array::from_fn(|i| i as u8);
-    Vectors {
+    Ok(Vectors {
         schema: "undertone-vectors-1".into(),
         derivations: vec![
             derivation("no ids", 1, "projection", &[]),
@@ -118,7 +124,8 @@ pub fn make() -> Vectors {
             ),
             projection("the usual code length", [0xa5; 32], 4096, 64, 2),
         ],
-    }
+        sums: sums::make()?,
+    })
 }
 
 /// The vectors as they stand in the file.
