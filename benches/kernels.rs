@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use undertone::kernel::{BitMatrix, Cpu, Prg, hamming, lanes, normal, project};
+use undertone::kernel::{BitMatrix, Cpu, Prg, hamming, lanes, mask, normal, project};
 
 fn random(rows: usize, bits: usize) -> BitMatrix {
     let mut prg = Prg::new(&[1; 32]);
@@ -71,6 +71,40 @@ fn expansion(c: &mut Criterion) {
     group.finish();
 }
 
+/// 22 streams added to a megabyte of words, and the same streams written to a buffer.
+fn masks(c: &mut Criterion) {
+    let bytes = 1 << 20;
+    let mut words = vec![0u64; bytes / 8];
+    let mut buffer = vec![0; mask::TILE_BYTES];
+    let mut group = c.benchmark_group("22 streams over 1 MiB");
+    group.throughput(Throughput::Bytes(22 * bytes as u64));
+    for suite in mask::Suite::ALL {
+        let mut streams: Vec<_> = (0..22)
+            .map(|i| mask::Stream::new(suite, &[i; 32]))
+            .collect();
+        group.bench_function(BenchmarkId::new("added", suite), |bench| {
+            bench.iter(|| {
+                let tile = mask::TILE_BYTES / 8;
+                for (i, words) in words.chunks_mut(tile).enumerate() {
+                    for stream in &mut streams {
+                        stream.apply(i * tile, mask::Op::Add, words);
+                    }
+                }
+            });
+        });
+        group.bench_function(BenchmarkId::new("cipher alone", suite), |bench| {
+            bench.iter(|| {
+                for _ in 0..bytes / mask::TILE_BYTES {
+                    for stream in &mut streams {
+                        stream.fill(&mut buffer);
+                    }
+                }
+            });
+        });
+    }
+    group.finish();
+}
+
 fn sparse(c: &mut Criterion) {
     // A ring in which every row is joined to the eight before and after it.
     let (n, half) = (2500, 8);
@@ -108,5 +142,7 @@ fn sparse(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, distances, transpose, hashing, expansion, sparse);
+criterion_group!(
+    benches, distances, transpose, hashing, expansion, masks, sparse
+);
 criterion_main!(benches);

@@ -3,9 +3,10 @@
 //! | module | protocol | who learns what |
 //! |---|---|---|
 //! | [`group`] | roster and group seed | clients: a seed; the server: nothing, unless it may |
+//! | [`identity`], [`roster`] | Ed25519 identities, the keys of all clients | everybody: public keys |
 //! | [`seal`] | pair channels: X25519, HKDF-SHA256, ChaCha20-Poly1305 | the two ends: the plaintext |
 //! | [`hamming`] | distances between all rows of all clients | the server: distances, and what the [`Backend`](hamming::Backend) says |
-//! | [`sum`] | sums for everybody, rows of sums for their owners | today everything at the server: see the module |
+//! | [`sum`] | secure sums, for the server or everybody, and rows of sums for their owners | the sum, or its rows |
 //!
 //! No module here knows what the numbers mean; [`undertone-xclp`](https://crates.io/crates/undertone-xclp) does.
 #![forbid(unsafe_code)]

@@ -462,3 +462,60 @@ fn completions_and_benchmarks_run() {
     let object = json(&undertone(&arguments));
     assert_eq!(object["stages"].as_array().unwrap().len(), 5);
 }
+
+#[test]
+fn sums_run() {
+    let arguments = [
+        "sum",
+        "--clients",
+        "7",
+        "--entries",
+        "50",
+        "--drop",
+        "0.15",
+        "--json",
+    ];
+    let object = json(&undertone(&arguments));
+    assert_eq!(object["exact"], true);
+    assert_eq!(object["contributors"], 6);
+    // Seven parties in four phases, the leaver in two.
+    assert_eq!(object["phases"].as_array().unwrap().len(), 7 * 4 + 2);
+    let arguments = [
+        "bench",
+        "sums",
+        "--clients",
+        "60",
+        "--entries",
+        "40",
+        "--drop",
+        "0.1",
+        "--width",
+        "32",
+        "--suite",
+        "chacha20",
+        "--malicious-server",
+        "--repeat",
+        "1",
+        "--json",
+    ];
+    let object = json(&undertone(&arguments));
+    assert_eq!(object["exact"], true);
+    assert_eq!(
+        (&object["neighbours"], &object["rounds"]),
+        (&20.into(), &10.into())
+    );
+    // Eight bytes an entry at most, and 20 kB.
+    assert!(object["upload_bytes_per_client"].as_f64().unwrap() < 40.0 * 8.0 + 20e3);
+    let text = undertone(&["sum", "--clients", "5", "--entries", "3"]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("it equals the sum in the clear"), "{text}");
+    assert_fails(&["sum", "--clients", "2"], 2, "3 or more");
+    assert_fails(&["sum", "--drop", "1"], 2, "--drop");
+    assert_fails(&["sum", "--clients", "9", "--neighbours", "3"], 2, "even");
+    assert_fails(&["sum", "--suite", "rot13"], 2, "rot13");
+    assert_fails(
+        &["sum", "--clients", "5", "--entries", "9", "--drop", "0.8"],
+        70,
+        "1 clients are left, 3 are needed",
+    );
+}

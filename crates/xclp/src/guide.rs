@@ -10,7 +10,7 @@
 //! | [`Distances`](crate::Distances), `n × k` | [`tiles::sweep`](undertone_mpc::tiles::sweep) | the server | for rows of one client: `n_j·(1 + 6k)` bytes to the server | `n²/2` popcounts of `L` bits |
 //! | [`Graph`](crate::Graph), at most `2nk` edges | [`Graph::new`](crate::Graph::new) | the server | none | |
 //! | [`Influence`](crate::Influence), labelled columns | [`Influence::columns`](crate::Influence::columns) | the server; client `j` its columns | `8·u·l_j` bytes to client `j` | a sparse solve |
-//! | [`Scores`](crate::Scores), unlabelled rows | [`Client`](crate::Client) | client `j` its rows | `8·C·(u − u_j)` bytes to the server, `8·C·u_j` back | |
+//! | [`Scores`](crate::Scores), unlabelled rows | [`Client`](crate::Client) | client `j` its rows | masked, `8·C·(u − u_j)` bytes to the server, `8·C·u_j` back ([`sum`](undertone_mpc::sum)) | a stream cipher over them for each neighbour |
 //! | [`Labels`](crate::Labels), `n_j` | [`Labels::decide`](crate::Labels::decide) | its client | none | |
 //!
 //! The two parties are [`Client`](crate::Client) and [`Server`](crate::Server); what they send is
