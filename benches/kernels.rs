@@ -2,7 +2,9 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use undertone::kernel::{BitMatrix, Cpu, Prg, hamming, lanes, mask, normal, project};
+use undertone::kernel::{
+    BitMatrix, Cpu, Matrix16, Prg, hamming, lanes, mask, normal, product, project,
+};
 
 fn random(rows: usize, bits: usize) -> BitMatrix {
     let mut prg = Prg::new(&[1; 32]);
@@ -68,6 +70,29 @@ fn expansion(c: &mut Criterion) {
         let mut prg = Prg::new(&[4; 32]);
         bench.iter(|| normal::fill(&mut prg, 0, &mut normals));
     });
+    group.finish();
+}
+
+/// Inner products of 512 and 512 rows of 4096 numbers modulo 2¹⁶.
+fn products(c: &mut Criterion) {
+    let mut prg = Prg::new(&[5; 32]);
+    let mut random = || {
+        let mut out = Matrix16::zero(512, 4096);
+        for row in out.rows_mut() {
+            row.iter_mut()
+                .for_each(|value| *value = prg.next_u64() as u16);
+        }
+        out
+    };
+    let (a, b) = (random(), random());
+    let mut out = vec![0; 512 * 512];
+    let mut group = c.benchmark_group("products 512x512 of 4096");
+    group.throughput(Throughput::Elements(512 * 512));
+    for cpu in Cpu::all() {
+        group.bench_function(format!("{:?}", cpu.level()), |bench| {
+            bench.iter(|| product::products(cpu, &a, &b, &mut out));
+        });
+    }
     group.finish();
 }
 

@@ -12,7 +12,7 @@ pub enum Level {
     Portable,
     /// AVX2, FMA, POPCNT.
     Avx2,
-    /// AVX-512 F, BW, DQ, VL and VPOPCNTDQ.
+    /// AVX-512 F, BW, DQ, VL, VNNI and VPOPCNTDQ: Ice Lake, Zen 4, and later.
     Avx512,
 }
 
@@ -71,6 +71,7 @@ fn available() -> Level {
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512vnni")
         && is_x86_feature_detected!("avx512vpopcntdq");
     match (avx2, avx512) {
         (true, true) => Level::Avx512,

@@ -4,6 +4,8 @@
 //! |---|---|---|
 //! | [`bits`] | packed bit matrices, transpose | portable |
 //! | [`hamming`] | XOR-popcount distance tiles | portable, AVX2, AVX-512 VPOPCNTDQ |
+//! | [`product`] | matrix products modulo 2¹⁶ | portable, AVX2, AVX-512 VNNI |
+//! | [`pack`] | numbers of w bits | portable |
 //! | [`prg`] | ChaCha20 expansion | those of the `chacha20` crate |
 //! | [`lanes`] | sparse products and updates of many vectors at once | portable, AVX2, AVX-512, the same bits everywhere |
 //! | [`mask`] | key streams (AES-128-CTR, ChaCha20) added to or subtracted from words | portable, AVX2, AVX-512; ciphers as their crates |
@@ -20,9 +22,12 @@ pub mod hamming;
 pub mod lanes;
 pub mod mask;
 pub mod normal;
+pub mod pack;
 pub mod prg;
+pub mod product;
 pub mod project;
 
 pub use bits::BitMatrix;
 pub use cpu::Cpu;
 pub use prg::Prg;
+pub use product::Matrix16;

@@ -1,0 +1,96 @@
+//! Numbers of `w` bits each, packed: number i is bits `i·w` to `(i+1)·w − 1`, counted from the low
+//! bit of the first byte.
+
+/// Widest number.
+pub const MAX_WIDTH: u32 = 16;
+
+/// Bytes of `count` numbers of `width` bits.
+pub fn packed_len(width: u32, count: usize) -> usize {
+    (count * width as usize).div_ceil(8)
+}
+
+/// Appends the lowest `width` bits of each of `values`; the last byte is filled up with zeros.
+///
+/// # Panics
+/// When `width` is not from 1 to [`MAX_WIDTH`].
+pub fn pack(width: u32, values: &[u16], out: &mut Vec<u8>) {
+    assert!((1..=MAX_WIDTH).contains(&width), "numbers of {width} bits");
+    let (eights, rest) = values.as_chunks::<8>();
+    out.reserve(packed_len(width, values.len()) + 16);
+    for eight in eights {
+        let len = out.len();
+        out.extend_from_slice(&join(width, eight).to_le_bytes());
+        out.truncate(len + width as usize);
+    }
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let bytes = join(width, &last).to_le_bytes();
+    out.extend_from_slice(&bytes[..packed_len(width, rest.len())]);
+}
+
+/// Reads `values.len()` numbers of `width` bits.
+///
+/// # Panics
+/// When `width` is not from 1 to [`MAX_WIDTH`], or `bytes` are not [`packed_len`].
+pub fn unpack(width: u32, bytes: &[u8], values: &mut [u16]) {
+    assert!((1..=MAX_WIDTH).contains(&width), "numbers of {width} bits");
+    assert_eq!(bytes.len(), packed_len(width, values.len()), "packed bytes");
+    let mut at = 0;
+    for values in values.chunks_mut(8) {
+        let mut block = [0; 16];
+        match bytes.get(at..at + 16) {
+            Some(whole) => block.copy_from_slice(whole),
+            None => block[..bytes.len() - at].copy_from_slice(&bytes[at..]),
+        }
+        at += width as usize;
+        let eight = split(width, u128::from_le_bytes(block));
+        values.copy_from_slice(&eight[..values.len()]);
+    }
+}
+
+/// Eight numbers, 8·`width` bits.
+#[inline(always)]
+fn join(width: u32, values: &[u16; 8]) -> u128 {
+    let mask = u64::MAX >> (64 - width);
+    let half = |four: &[u16]| {
+        let mut joined = 0;
+        for (i, value) in four.iter().enumerate() {
+            joined |= (u64::from(*value) & mask) << (i as u32 * width);
+        }
+        u128::from(joined)
+    };
+    half(&values[..4]) | half(&values[4..]) << (4 * width)
+}
+
+#[inline(always)]
+fn split(width: u32, bits: u128) -> [u16; 8] {
+    let mask = u64::MAX >> (64 - width);
+    let halves = [bits as u64, (bits >> (4 * width)) as u64];
+    std::array::from_fn(|i| (halves[i / 4] >> ((i % 4) as u32 * width) & mask) as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_packed_comes_back(width in 1u32..=16, values: Vec<u16>) {
+            let mut bytes = vec![9];
+            pack(width, &values, &mut bytes);
+            prop_assert_eq!(bytes.len(), 1 + packed_len(width, values.len()));
+            // Bit by bit, from the definition.
+            for (i, value) in values.iter().enumerate() {
+                for bit in 0..width as usize {
+                    let at = 8 + i * width as usize + bit;
+                    prop_assert_eq!(bytes[at / 8] >> (at % 8) & 1, (value >> bit & 1) as u8);
+                }
+            }
+            let mut back = vec![0; values.len()];
+            unpack(width, &bytes[1..], &mut back);
+            let mask = u16::MAX >> (16 - width);
+            prop_assert!(back.iter().zip(&values).all(|(a, b)| *a == b & mask));
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Matrix products modulo 2¹⁶: all inner products of the rows of two matrices.
+//!
+//! The AVX-512 path multiplies pairs of 16-bit numbers and adds them to 32-bit lanes (`vpdpwssd`). Signed or
+//! not is the same modulo 2¹⁶, and so is what overflows the lanes. A block of 4 × 6 products stays in
+//! registers while a strip of its ten rows streams by, short enough that the four stay in the
+//! first-level cache for all of `b`:
+//!
+//! ```text
+//!            b0  b1  b2  b3  b4  b5        a: 4 rows of a strip, 16 KiB, first-level cache
+//!        a0  ▒▒  ▒▒  ▒▒  ▒▒  ▒▒  ▒▒        b: 6 rows, second-level cache
+//!        a1  ▒▒  ▒▒  ▒▒  ▒▒  ▒▒  ▒▒        ▒▒: one register, 16 lanes to be added up
+//!        ⋮
+//! ```
+//!
+//! The AVX2 path does the same with `vpmaddwd` and 2 × 4 blocks.
+
+use crate::bits::BitMatrix;
+use crate::cpu::{Cpu, Level};
+
+/// Columns are padded with zeros to a multiple of this.
+const LANES: usize = 32;
+
+/// Columns of a strip.
+const STRIP: usize = 2048;
+
+/// A matrix of numbers modulo 2¹⁶.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Matrix16 {
+    rows: usize,
+    columns: usize,
+    stride: usize,
+    values: Vec<u16>,
+}
+
+impl std::fmt::Debug for Matrix16 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Matrix16({} x {}, ..)", self.rows, self.columns)
+    }
+}
+
+impl Matrix16 {
+    /// All zero.
+    pub fn zero(rows: usize, columns: usize) -> Self {
+        let stride = columns.next_multiple_of(LANES);
+        Self {
+            rows,
+            columns,
+            stride,
+            values: vec![0; rows * stride],
+        }
+    }
+
+    /// The bits of rows `range` of `bits`, as 0 and 1.
+    ///
+    /// # Panics
+    /// When `range` goes past the last row.
+    pub fn from_bits(bits: &BitMatrix, range: std::ops::Range<usize>) -> Self {
+        let mut out = Self::zero(range.len(), bits.columns());
+        for (row, values) in range.zip(out.rows_mut()) {
+            for (word, values) in bits.row(row).iter().zip(values.chunks_mut(64)) {
+                for (bit, value) in values.iter_mut().enumerate() {
+                    *value = (word >> bit & 1) as u16;
+                }
+            }
+        }
+        out
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Columns.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// The numbers of a row.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn row(&self, row: usize) -> &[u16] {
+        &self.values[row * self.stride..row * self.stride + self.columns]
+    }
+
+    /// All rows, to be changed.
+    pub fn rows_mut(&mut self) -> impl Iterator<Item = &mut [u16]> {
+        let columns = self.columns;
+        let rows = self.values.chunks_exact_mut(self.stride.max(1));
+        rows.map(move |row| &mut row[..columns])
+    }
+
+    fn strip(&self, row: usize, strip: usize) -> &[u16] {
+        let end = (strip + STRIP).min(self.stride);
+        &self.values[row * self.stride + strip..row * self.stride + end]
+    }
+}
+
+/// Writes the inner product of row i of `a` and row j of `b`, modulo 2¹⁶, to `out[i·n + j]`, n rows
+/// in `b`.
+///
+/// # Panics
+/// When the matrices differ in columns, or `out` has not as many numbers as there are pairs of rows.
+pub fn products(cpu: Cpu, a: &Matrix16, b: &Matrix16, out: &mut [u16]) {
+    assert_eq!(a.columns, b.columns, "columns of the two matrices");
+    assert_eq!(out.len(), a.rows * b.rows, "products");
+    out.fill(0);
+    for strip in (0..a.stride).step_by(STRIP) {
+        match cpu.level() {
+            Level::Portable => blocks::<1, 4>(a, b, strip, out, portable),
+            // SAFETY: `Cpu` proves the features.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => blocks::<2, 4>(a, b, strip, out, |a, b| unsafe { avx2(a, b) }),
+            // SAFETY: `Cpu` proves the features.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => blocks::<4, 6>(a, b, strip, out, |a, b| unsafe { avx512(a, b) }),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => blocks::<1, 4>(a, b, strip, out, portable),
+        }
+    }
+}
+
+/// Adds the products of one strip, in blocks of R × C. Where rows run out, the last is taken again
+/// and its products are dropped.
+#[inline(always)]
+fn blocks<const R: usize, const C: usize>(
+    a: &Matrix16,
+    b: &Matrix16,
+    strip: usize,
+    out: &mut [u16],
+    block: impl Fn(&[&[u16]; R], &[&[u16]; C]) -> [[u16; C]; R],
+) {
+    for i in (0..a.rows).step_by(R) {
+        let left = std::array::from_fn(|r| a.strip((i + r).min(a.rows - 1), strip));
+        for j in (0..b.rows).step_by(C) {
+            let right = std::array::from_fn(|c| b.strip((j + c).min(b.rows - 1), strip));
+            let sums = block(&left, &right);
+            for (r, sums) in sums.iter().enumerate().take(a.rows - i) {
+                let out = &mut out[(i + r) * b.rows + j..(i + r + 1) * b.rows];
+                for (out, sum) in out.iter_mut().zip(sums) {
+                    *out = out.wrapping_add(*sum);
+                }
+            }
+        }
+    }
+}
+
+fn portable<const R: usize, const C: usize>(a: &[&[u16]; R], b: &[&[u16]; C]) -> [[u16; C]; R] {
+    a.map(|a| {
+        b.map(|b| {
+            let products = a.iter().zip(b).map(|(a, b)| a.wrapping_mul(*b));
+            products.fold(0, u16::wrapping_add)
+        })
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn avx512(a: &[&[u16]; 4], b: &[&[u16]; 6]) -> [[u16; 6]; 4] {
+    use std::arch::x86_64::*;
+    let len = a[0].len();
+    assert!(len.is_multiple_of(LANES));
+    assert!(a.iter().all(|row| row.len() == len) && b.iter().all(|row| row.len() == len));
+    let mut sums = [[_mm512_setzero_si512(); 6]; 4];
+    for at in (0..len).step_by(LANES) {
+        // SAFETY: every row has `len` numbers, and `at + 32 <= len`.
+        unsafe {
+            let left: [__m512i; 4] =
+                std::array::from_fn(|r| _mm512_loadu_si512(a[r].as_ptr().add(at).cast()));
+            for c in 0..6 {
+                let right = _mm512_loadu_si512(b[c].as_ptr().add(at).cast());
+                for r in 0..4 {
+                    sums[r][c] = _mm512_dpwssd_epi32(sums[r][c], left[r], right);
+                }
+            }
+        }
+    }
+    sums.map(|row| row.map(|sum| _mm512_reduce_add_epi32(sum) as u16))
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn avx2(a: &[&[u16]; 2], b: &[&[u16]; 4]) -> [[u16; 4]; 2] {
+    use std::arch::x86_64::*;
+    let len = a[0].len();
+    assert!(len.is_multiple_of(16));
+    assert!(a.iter().all(|row| row.len() == len) && b.iter().all(|row| row.len() == len));
+    let mut sums = [[_mm256_setzero_si256(); 4]; 2];
+    for at in (0..len).step_by(16) {
+        // SAFETY: every row has `len` numbers, and `at + 16 <= len`.
+        unsafe {
+            let left: [__m256i; 2] =
+                std::array::from_fn(|r| _mm256_loadu_si256(a[r].as_ptr().add(at).cast()));
+            for c in 0..4 {
+                let right = _mm256_loadu_si256(b[c].as_ptr().add(at).cast());
+                for r in 0..2 {
+                    sums[r][c] = _mm256_add_epi32(sums[r][c], _mm256_madd_epi16(left[r], right));
+                }
+            }
+        }
+    }
+    sums.map(|row| {
+        row.map(|sum| {
+            let halves = _mm_add_epi32(
+                _mm256_castsi256_si128(sum),
+                _mm256_extracti128_si256::<1>(sum),
+            );
+            let pairs = _mm_add_epi32(halves, _mm_shuffle_epi32::<0b01_00_11_10>(halves));
+            let sum = _mm_add_epi32(pairs, _mm_shuffle_epi32::<0b10_11_00_01>(pairs));
+            _mm_cvtsi128_si32(sum) as u16
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prg::Prg;
+    use proptest::prelude::*;
+
+    fn random(rows: usize, columns: usize, seed: u8) -> Matrix16 {
+        let mut prg = Prg::new(&[seed; 32]);
+        let mut out = Matrix16::zero(rows, columns);
+        for row in out.rows_mut() {
+            row.iter_mut()
+                .for_each(|value| *value = prg.next_u64() as u16);
+        }
+        out
+    }
+
+    fn naive(a: &Matrix16, b: &Matrix16) -> Vec<u16> {
+        let product = |i: usize, j: usize| {
+            let terms = a.row(i).iter().zip(b.row(j));
+            terms
+                .map(|(a, b)| u64::from(*a) * u64::from(*b))
+                .sum::<u64>() as u16
+        };
+        (0..a.rows * b.rows)
+            .map(|at| product(at / b.rows, at % b.rows))
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn every_path_is_the_definition(
+            rows in 0usize..12, others in 0usize..15, columns in 1usize..5000, seed: u8,
+        ) {
+            let (a, b) = (random(rows, columns, seed), random(others, columns, seed ^ 1));
+            let expected = naive(&a, &b);
+            for cpu in Cpu::all() {
+                let mut out = vec![7; rows * others];
+                products(cpu, &a, &b, &mut out);
+                prop_assert_eq!(&out, &expected, "{:?}", cpu.level());
+            }
+        }
+
+        #[test]
+        fn products_of_bits_are_common_ones(rows in 0usize..9, columns in 1usize..300, seed: u8) {
+            let mut prg = Prg::new(&[seed; 32]);
+            let words = (0..rows * columns.div_ceil(64)).map(|_| prg.next_u64());
+            let bits = BitMatrix::from_words(rows, columns, words.collect());
+            let a = Matrix16::from_bits(&bits, 0..rows);
+            let mut out = vec![0; rows * rows];
+            products(Cpu::detect(), &a, &a, &mut out);
+            for (at, product) in out.iter().enumerate() {
+                let common = bits.row(at / rows).iter().zip(bits.row(at % rows));
+                let common: u32 = common.map(|(a, b)| (a & b).count_ones()).sum();
+                prop_assert_eq!(u32::from(*product), common);
+            }
+        }
+    }
+
+    /// The extremes: lanes of 32 bits overflow, the lowest 16 stay right.
+    #[test]
+    fn the_largest_numbers() {
+        for value in [u16::MAX, 1 << 15] {
+            let mut a = Matrix16::zero(5, 65_535);
+            a.rows_mut().for_each(|row| row.fill(value));
+            let expected = naive(&a, &a);
+            for cpu in Cpu::all() {
+                let mut out = vec![0; 25];
+                products(cpu, &a, &a, &mut out);
+                assert_eq!(out, expected, "{:?}", cpu.level());
+            }
+        }
+    }
+}
