@@ -90,7 +90,7 @@ fn products(c: &mut Criterion) {
     group.throughput(Throughput::Elements(512 * 512));
     for cpu in Cpu::all() {
         group.bench_function(format!("{:?}", cpu.level()), |bench| {
-            bench.iter(|| product::products(cpu, &a, &b, &mut out));
+            bench.iter(|| product::products(cpu, &a, 0..512, &b, 0..512, &mut out));
         });
     }
     group.finish();
@@ -168,6 +168,6 @@ fn sparse(c: &mut Criterion) {
 }
 
 criterion_group!(
-    benches, distances, transpose, hashing, expansion, masks, sparse
+    benches, distances, transpose, hashing, expansion, masks, products, sparse
 );
 criterion_main!(benches);

@@ -186,7 +186,7 @@ fn with_odd_client(params_2: Params, client_2: (Rows, Labelling)) -> Aborted {
     let ids = [0, 1, 2].map(PartyId::client);
     let mut clients = random_clients(&ROWS, BITS, 1).unwrap();
     clients[2] = client_2;
-    let server = Server::new(session, params(), ids.to_vec()).unwrap();
+    let server = Server::new(session, params(), ids.to_vec(), Seed::from_bytes([4; 32])).unwrap();
     let mut server = Endpoint::new(SERVER, session, Limits::default(), server);
     let mut parties = Vec::new();
     for (id, (rows, labelling)) in ids.into_iter().zip(clients) {

@@ -24,7 +24,7 @@ use crate::cpu::{Cpu, Level};
 /// Bytes of words to which all streams should be applied before the next.
 pub const TILE_BYTES: usize = 16 << 10;
 
-/// Elements of `Z_{2^32}` or `Z_{2^64}`.
+/// Elements of `Z_{2^16}`, `Z_{2^32}` or `Z_{2^64}`.
 pub trait Word:
     Copy + Default + PartialEq + fmt::Debug + Send + Sync + Zeroize + private::Sealed + 'static
 {
@@ -54,6 +54,7 @@ pub trait Word:
 
 mod private {
     pub trait Sealed {}
+    impl Sealed for u16 {}
     impl Sealed for u32 {}
     impl Sealed for u64 {}
 }
@@ -98,6 +99,7 @@ macro_rules! word {
     };
 }
 
+word!(u16, i16);
 word!(u32, i32);
 word!(u64, i64);
 
@@ -449,6 +451,7 @@ mod tests {
         ) {
             let op = if add { Op::Add } else { Op::Subtract };
             let suite = if aes { Suite::Aes128Ctr } else { Suite::ChaCha20 };
+            check::<u16>(suite, len, at, op, seed);
             check::<u32>(suite, len, at, op, seed);
             check::<u64>(suite, len, at, op, seed);
         }

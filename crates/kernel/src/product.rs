@@ -14,6 +14,8 @@
 //!
 //! The AVX2 path does the same with `vpmaddwd` and 2 × 4 blocks.
 
+use std::ops::Range;
+
 use crate::bits::BitMatrix;
 use crate::cpu::{Cpu, Level};
 
@@ -54,7 +56,7 @@ impl Matrix16 {
     ///
     /// # Panics
     /// When `range` goes past the last row.
-    pub fn from_bits(bits: &BitMatrix, range: std::ops::Range<usize>) -> Self {
+    pub fn from_bits(bits: &BitMatrix, range: Range<usize>) -> Self {
         let mut out = Self::zero(range.len(), bits.columns());
         for (row, values) in range.zip(out.rows_mut()) {
             for (word, values) in bits.row(row).iter().zip(values.chunks_mut(64)) {
@@ -91,22 +93,40 @@ impl Matrix16 {
         rows.map(move |row| &mut row[..columns])
     }
 
+    /// Appends `count` rows of zeros, and gives them to be changed.
+    pub fn append(&mut self, count: usize) -> impl Iterator<Item = &mut [u16]> {
+        let before = self.rows;
+        self.rows += count;
+        self.values.resize(self.rows * self.stride, 0);
+        self.rows_mut().skip(before)
+    }
+
     fn strip(&self, row: usize, strip: usize) -> &[u16] {
         let end = (strip + STRIP).min(self.stride);
         &self.values[row * self.stride + strip..row * self.stride + end]
     }
 }
 
-/// Writes the inner product of row i of `a` and row j of `b`, modulo 2¹⁶, to `out[i·n + j]`, n rows
-/// in `b`.
+/// Writes the inner products of the rows `rows_a` of `a` and `rows_b` of `b`, modulo 2¹⁶, row after row.
 ///
 /// # Panics
-/// When the matrices differ in columns, or `out` has not as many numbers as there are pairs of rows.
-pub fn products(cpu: Cpu, a: &Matrix16, b: &Matrix16, out: &mut [u16]) {
+/// When the matrices differ in columns, when a range goes past the last row, or when `out` has not as many
+/// numbers as there are pairs of rows.
+pub fn products(
+    cpu: Cpu,
+    a: &Matrix16,
+    rows_a: Range<usize>,
+    b: &Matrix16,
+    rows_b: Range<usize>,
+    out: &mut [u16],
+) {
     assert_eq!(a.columns, b.columns, "columns of the two matrices");
-    assert_eq!(out.len(), a.rows * b.rows, "products");
+    assert_eq!(out.len(), rows_a.len() * rows_b.len(), "products");
+    assert!(rows_a.end <= a.rows && rows_b.end <= b.rows, "rows");
     out.fill(0);
-    for strip in (0..a.stride).step_by(STRIP) {
+    let (a, b) = ((a, rows_a), (b, rows_b));
+    for strip in (0..a.0.stride).step_by(STRIP) {
+        let (a, b) = (a.clone(), b.clone());
         match cpu.level() {
             Level::Portable => blocks::<1, 4>(a, b, strip, out, portable),
             // SAFETY: `Cpu` proves the features.
@@ -125,19 +145,22 @@ pub fn products(cpu: Cpu, a: &Matrix16, b: &Matrix16, out: &mut [u16]) {
 /// and its products are dropped.
 #[inline(always)]
 fn blocks<const R: usize, const C: usize>(
-    a: &Matrix16,
-    b: &Matrix16,
+    (a, rows_a): (&Matrix16, Range<usize>),
+    (b, rows_b): (&Matrix16, Range<usize>),
     strip: usize,
     out: &mut [u16],
     block: impl Fn(&[&[u16]; R], &[&[u16]; C]) -> [[u16; C]; R],
 ) {
-    for i in (0..a.rows).step_by(R) {
-        let left = std::array::from_fn(|r| a.strip((i + r).min(a.rows - 1), strip));
-        for j in (0..b.rows).step_by(C) {
-            let right = std::array::from_fn(|c| b.strip((j + c).min(b.rows - 1), strip));
+    let width = rows_b.len();
+    for i in (0..rows_a.len()).step_by(R) {
+        let row = |r: usize| (rows_a.start + i + r).min(rows_a.end - 1);
+        let left = std::array::from_fn(|r| a.strip(row(r), strip));
+        for j in (0..width).step_by(C) {
+            let row = |c: usize| (rows_b.start + j + c).min(rows_b.end - 1);
+            let right = std::array::from_fn(|c| b.strip(row(c), strip));
             let sums = block(&left, &right);
-            for (r, sums) in sums.iter().enumerate().take(a.rows - i) {
-                let out = &mut out[(i + r) * b.rows + j..(i + r + 1) * b.rows];
+            for (r, sums) in sums.iter().enumerate().take(rows_a.len() - i) {
+                let out = &mut out[(i + r) * width + j..(i + r + 1) * width];
                 for (out, sum) in out.iter_mut().zip(sums) {
                     *out = out.wrapping_add(*sum);
                 }
@@ -250,8 +273,14 @@ mod tests {
             let expected = naive(&a, &b);
             for cpu in Cpu::all() {
                 let mut out = vec![7; rows * others];
-                products(cpu, &a, &b, &mut out);
+                products(cpu, &a, 0..rows, &b, 0..others, &mut out);
                 prop_assert_eq!(&out, &expected, "{:?}", cpu.level());
+                let mut part = vec![7; (rows / 2) * (others / 3)];
+                products(cpu, &a, 0..rows / 2, &b, others - others / 3..others, &mut part);
+                for (at, product) in part.iter().enumerate() {
+                    let (i, j) = (at / (others / 3), others - others / 3 + at % (others / 3));
+                    prop_assert_eq!(*product, expected[i * others + j]);
+                }
             }
         }
 
@@ -262,7 +291,7 @@ mod tests {
             let bits = BitMatrix::from_words(rows, columns, words.collect());
             let a = Matrix16::from_bits(&bits, 0..rows);
             let mut out = vec![0; rows * rows];
-            products(Cpu::detect(), &a, &a, &mut out);
+            products(Cpu::detect(), &a, 0..rows, &a, 0..rows, &mut out);
             for (at, product) in out.iter().enumerate() {
                 let common = bits.row(at / rows).iter().zip(bits.row(at % rows));
                 let common: u32 = common.map(|(a, b)| (a & b).count_ones()).sum();
@@ -280,7 +309,7 @@ mod tests {
             let expected = naive(&a, &a);
             for cpu in Cpu::all() {
                 let mut out = vec![0; 25];
-                products(cpu, &a, &a, &mut out);
+                products(cpu, &a, 0..5, &a, 0..5, &mut out);
                 assert_eq!(out, expected, "{:?}", cpu.level());
             }
         }

@@ -1,7 +1,7 @@
 //! Roster and group seed: the setup of a session.
 //!
 //! 1. Client → server: an ephemeral public key and an *advertisement*, bytes for the application.
-//! 2. Server → all: the [roster](crate::roster), with every client's key and advertisement.
+//! 2. Server → all: its own public key, then the [roster](crate::roster), with every client's key and advertisement.
 //! 3. Client → server: for every other client 32 sealed bytes, its *contribution*, the same for all.
 //!    A client all of whose contributions have been relayed is *in*; the server sends each client
 //!    that is in the set of those that are, and their contributions.
@@ -71,6 +71,17 @@ pub struct Group {
     pub members: Vec<Member>,
     /// The seed they share.
     pub seed: Seed,
+    /// What only the server is to read.
+    pub server: Channel,
+}
+
+/// What the server holds after the setup.
+#[derive(Debug)]
+pub struct Admitted {
+    /// The clients that are in, in order of their ids.
+    pub members: Vec<Member>,
+    /// The server's end of the channel to each of them.
+    pub channels: Vec<Channel>,
 }
 
 /// The client's side. Output: the [`Group`].
@@ -91,6 +102,7 @@ enum ClientStage {
     Contributions {
         members: Vec<Member>,
         channels: BTreeMap<PartyId, Channel>,
+        server: Channel,
     },
 }
 
@@ -130,6 +142,18 @@ impl Client {
     fn contribute(mut self, roster: &[u8]) -> Result<Step<Self>, Abort> {
         let session = self.rules.session;
         let own = self.credentials.as_ref();
+        let mut r = Reader::new(roster);
+        let key = r
+            .array("key of the server")
+            .map_err(Abort::malformed(SERVER))?;
+        let roster = &roster[32..];
+        let server =
+            Channel::agree(session, self.mine.id, &self.keys, SERVER, key).map_err(|error| {
+                Abort::Cheated {
+                    culprit: SERVER,
+                    check: error.to_string(),
+                }
+            })?;
         let members = Entry::read_roster(session, SIGNED, roster, &self.mine, own)?;
         enough(members.len(), self.rules.min_clients)?;
         let mut channels = BTreeMap::new();
@@ -155,7 +179,11 @@ impl Client {
                 }
             }
         }
-        self.stage = ClientStage::Contributions { members, channels };
+        self.stage = ClientStage::Contributions {
+            members,
+            channels,
+            server,
+        };
         Ok(Step::Continue {
             out: Outbox::to(SERVER, w.finish()),
             need: vec![SERVER],
@@ -167,6 +195,7 @@ impl Client {
         &self,
         mut members: Vec<Member>,
         mut channels: BTreeMap<PartyId, Channel>,
+        server: Channel,
         message: &[u8],
     ) -> Result<Group, Abort> {
         let malformed = Abort::malformed(SERVER);
@@ -208,6 +237,7 @@ impl Client {
         Ok(Group {
             seed: Seed::extract(self.rules.session, "group seed", &material),
             members,
+            server,
         })
     }
 }
@@ -233,18 +263,23 @@ impl Party for Client {
                 let roster = inbox.require(SERVER)?;
                 self.contribute(&roster)
             }
-            ClientStage::Contributions { members, channels } => Ok(Step::Done {
+            ClientStage::Contributions {
+                members,
+                channels,
+                server,
+            } => Ok(Step::Done {
                 out: Outbox::new(),
-                output: self.conclude(members, channels, &inbox.require(SERVER)?)?,
+                output: self.conclude(members, channels, server, &inbox.require(SERVER)?)?,
             }),
         }
     }
 }
 
-/// The server's side. Output: the members that are in.
+/// The server's side. Output: [`Admitted`].
 #[derive(Debug)]
 pub struct Server {
     rules: Rules,
+    keys: KeyPair,
     stage: ServerStage,
 }
 
@@ -256,13 +291,16 @@ enum ServerStage {
 }
 
 impl Server {
-    /// The server of a session to which the clients `expected` are invited.
+    /// The server of a session to which the clients `expected` are invited; `seed` is its
+    /// randomness.
     ///
     /// # Errors
     /// [`Abort::Misuse`] when one is invited twice, or the server is.
-    pub fn new(rules: Rules, expected: Vec<PartyId>) -> Result<Self, Abort> {
+    pub fn new(rules: Rules, expected: Vec<PartyId>, seed: Seed) -> Result<Self, Abort> {
         let expected = invited(expected)?;
+        let id = [SERVER.to_wire()];
         Ok(Self {
+            keys: KeyPair::from_seed(&seed.derive(rules.session, "key pair", &id)),
             rules,
             stage: ServerStage::Start { expected },
         })
@@ -276,7 +314,8 @@ impl Server {
             }
         }
         enough(members.len(), self.rules.min_clients)?;
-        let roster = Entry::write_roster(&members);
+        let mut roster = self.keys.public().to_vec();
+        roster.extend(Entry::write_roster(&members));
         let need: Vec<PartyId> = members.iter().map(|member| member.id).collect();
         let mut out = Outbox::new();
         for id in &need {
@@ -325,15 +364,28 @@ impl Server {
         let mut members = members;
         members.retain(|_| present.next() == Some(true));
         enough(members.len(), self.rules.min_clients)?;
+        let channel = |member: &Member| {
+            let session = self.rules.session;
+            Channel::agree(session, SERVER, &self.keys, member.id, member.keys[0]).map_err(
+                |error| Abort::Cheated {
+                    culprit: member.id,
+                    check: error.to_string(),
+                },
+            )
+        };
+        let channels: Result<Vec<Channel>, Abort> = members.iter().map(channel).collect();
         Ok(Step::Done {
             out,
-            output: members,
+            output: Admitted {
+                channels: channels?,
+                members,
+            },
         })
     }
 }
 
 impl Party for Server {
-    type Output = Vec<Member>;
+    type Output = Admitted;
 
     fn phase(&self) -> Phase {
         PHASE
@@ -379,7 +431,7 @@ mod tests {
             SERVER,
             SESSION,
             Limits::default(),
-            Server::new(rules, ids.to_vec()).unwrap(),
+            Server::new(rules, ids.to_vec(), Seed::from_bytes([9; 32])).unwrap(),
         );
         let mut clients = ids.map(|id| {
             let seed = Seed::from_bytes([id.to_wire() as u8; 32]);

@@ -1,7 +1,7 @@
 //! The client: brings rows and labels, takes labels home.
 
 use undertone_mpc::group::{self, Group, Rules};
-use undertone_mpc::hamming;
+use undertone_mpc::hamming::{self, Peers};
 use undertone_mpc::identity::Credentials;
 use undertone_mpc::kdf::Seed;
 use undertone_mpc::sum;
@@ -84,6 +84,7 @@ enum Stage {
     OwnDistances {
         codes: Codes,
         clients: Clients,
+        peers: Box<Peers>,
         pairs: Pairs,
         done: usize,
         near: Distances,
@@ -91,6 +92,7 @@ enum Stage {
     OwnRows {
         codes: Codes,
         clients: Clients,
+        peers: Box<Peers>,
         near: Distances,
         sent: usize,
     },
@@ -214,7 +216,7 @@ impl Job {
     fn own_distances(
         self,
         codes: Codes,
-        clients: Clients,
+        (clients, peers): (Clients, Box<Peers>),
         (pairs, done): (Pairs, usize),
         mut near: Distances,
     ) -> Step<Client> {
@@ -224,6 +226,7 @@ impl Job {
             Stage::OwnDistances {
                 codes,
                 clients,
+                peers,
                 pairs,
                 done: end,
                 near,
@@ -232,6 +235,7 @@ impl Job {
             Stage::OwnRows {
                 codes,
                 clients,
+                peers,
                 near,
                 sent: 0,
             }
@@ -242,26 +246,27 @@ impl Job {
     fn own_rows(
         self,
         codes: Codes,
-        clients: Clients,
+        (clients, peers): (Clients, Box<Peers>),
         near: Distances,
         sent: usize,
-    ) -> Step<Client> {
+    ) -> Result<Step<Client>, Abort> {
         let shape = OwnRows::new(near.rows(), &self.params);
         let (message, sent) = shape.write(sent, &self.labelling, &near);
         let stage = if sent == near.rows() {
             Stage::Distances {
-                party: hamming::Client::new(self.params.backend, codes.into_bits()),
+                party: hamming::Client::new(self.params.backend, codes.into_bits(), *peers)?,
                 clients,
             }
         } else {
             Stage::OwnRows {
                 codes,
                 clients,
+                peers,
                 near,
                 sent,
             }
         };
-        self.go_on(stage, Outbox::to(SERVER, message), Vec::new())
+        Ok(self.go_on(stage, Outbox::to(SERVER, message), Vec::new()))
     }
 
     fn plan(self, clients: &Clients, bytes: &[u8]) -> Result<Step<Client>, Abort> {
@@ -385,6 +390,14 @@ impl Party for Client {
                 let own = (job.me, job.ad.clone());
                 let clients = Clients::of(&group.members, &job.params, Some(own))?;
                 let codes = job.hash(&group, rows);
+                let peers = Box::new(Peers {
+                    session: job.session,
+                    me: job.me,
+                    clients: clients.rows.clone(),
+                    seed: group.seed.derive(job.session, "distances", &[]),
+                    suite: job.params.suite,
+                    server: group.server,
+                });
                 let rows = codes.bits().rows();
                 let near = Distances::new(&[rows], job.params.neighbours);
                 job.now(Stage::OwnDistances {
@@ -393,21 +406,24 @@ impl Party for Client {
                     done: 0,
                     codes,
                     clients,
+                    peers,
                 })
             }
             Stage::OwnDistances {
                 codes,
                 clients,
+                peers,
                 pairs,
                 done,
                 near,
-            } => job.own_distances(codes, clients, (pairs, done), near),
+            } => job.own_distances(codes, (clients, peers), (pairs, done), near),
             Stage::OwnRows {
                 codes,
                 clients,
+                peers,
                 near,
                 sent,
-            } => job.own_rows(codes, clients, near, sent),
+            } => job.own_rows(codes, (clients, peers), near, sent)?,
             Stage::Distances { party, clients } => match party.step(inbox)? {
                 Step::Continue { out, need, next } => {
                     let party = next;

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use undertone_kernel::Cpu;
 use undertone_mpc::group;
 use undertone_mpc::hamming;
+use undertone_mpc::kdf::Seed;
+use undertone_mpc::seal::Channel;
 use undertone_mpc::sum;
 use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, SessionId, Step, Writer};
 
@@ -89,16 +90,18 @@ impl Member {
 /// Collects the rows' flags and neighbours inside each client.
 struct Gather {
     clients: Vec<HeardRows>,
+    channels: Vec<Channel>,
     classes: usize,
     due: Vec<usize>,
 }
 
 impl Gather {
-    fn new(clients: &Clients, params: &Params) -> Self {
+    fn new(clients: &Clients, channels: Vec<Channel>, params: &Params) -> Self {
         let client =
             |&(id, rows): &(PartyId, usize)| HeardRows::new(id, OwnRows::new(rows, params));
         Self {
             clients: clients.rows.iter().map(client).collect(),
+            channels,
             classes: clients.classes,
             due: Vec::new(),
         }
@@ -123,8 +126,10 @@ impl Gather {
         self.due.iter().map(id).collect()
     }
 
-    /// The clients that remain, and the neighbours inside each.
-    fn finish(mut self, k: usize) -> (Vec<Member>, Distances) {
+    /// The clients that remain, the channels to them, and the neighbours inside each.
+    fn finish(mut self, k: usize) -> (Vec<Member>, Vec<Channel>, Distances) {
+        let mut remains = self.clients.iter().map(|client| client.remains);
+        self.channels.retain(|_| remains.next() == Some(true));
         self.clients.retain(|client| client.remains);
         let rows: Vec<usize> = self.clients.iter().map(|c| c.labelled.len()).collect();
         let mut near = Distances::new(&rows, k);
@@ -135,7 +140,8 @@ impl Gather {
             id: client.id,
             labelled: client.labelled,
         };
-        (self.clients.into_iter().map(member).collect(), near)
+        let members = self.clients.into_iter().map(member).collect();
+        (members, self.channels, near)
     }
 }
 
@@ -267,13 +273,18 @@ impl Joint {
 }
 
 impl Server {
-    /// The server of a run to which the clients `expected` are invited.
+    /// The server of a run to which the clients `expected` are invited; `seed` is its randomness.
     ///
     /// # Errors
     /// [`Abort::Misuse`] when a parameter is out of range, or `expected` is not clients, each once.
-    pub fn new(session: SessionId, params: Params, expected: Vec<PartyId>) -> Result<Self, Abort> {
+    pub fn new(
+        session: SessionId,
+        params: Params,
+        expected: Vec<PartyId>,
+        seed: Seed,
+    ) -> Result<Self, Abort> {
         params.check()?;
-        let party = group::Server::new(rules(session, &params), expected)?;
+        let party = group::Server::new(rules(session, &params), expected, seed)?;
         Ok(Self {
             job: Job { session, params },
             stage: Stage::Setup(party),
@@ -308,14 +319,14 @@ impl Job {
             return Ok(self.go_on(Stage::OwnRows(gather), Outbox::new(), need));
         }
         let classes = gather.classes;
-        let (members, near) = gather.finish(self.params.neighbours);
+        let (members, channels, near) = gather.finish(self.params.neighbours);
         self.enough(members.len())?;
         let shape: Vec<(PartyId, usize)> = members
             .iter()
             .map(|member| (member.id, member.labelled.len()))
             .collect();
         let Params { backend, bits, .. } = self.params;
-        let party = hamming::Server::new(backend, Cpu::detect(), bits, &shape, near);
+        let party = hamming::Server::new(backend, bits, &shape, channels, near)?;
         let stage = Stage::Distances {
             party,
             members,
@@ -329,6 +340,7 @@ impl Job {
         collected: hamming::Collected<Distances>,
         mut members: Vec<Member>,
         classes: usize,
+        out: Outbox,
     ) -> Result<Step<Server>, Abort> {
         let mut remains = collected.remains.iter();
         members.retain(|_| remains.next() == Some(&true));
@@ -345,7 +357,7 @@ impl Job {
             members,
             classes,
         };
-        Ok(self.now(stage, Outbox::new()))
+        Ok(self.now(stage, out))
     }
 
     fn solve(self, mut joint: Joint, influence: Box<Influence>) -> Result<Step<Server>, Abort> {
@@ -382,8 +394,8 @@ impl Party for Server {
             Stage::Setup(party) => match party.step(inbox)? {
                 Step::Continue { out, need, next } => Ok(job.go_on(Stage::Setup(next), out, need)),
                 Step::Done { out, output } => {
-                    let clients = Clients::of(&output, &job.params, None)?;
-                    let gather = Gather::new(&clients, &job.params);
+                    let clients = Clients::of(&output.members, &job.params, None)?;
+                    let gather = Gather::new(&clients, output.channels, &job.params);
                     Ok(job.now(Stage::OwnRows(gather), out))
                 }
             },
@@ -404,7 +416,7 @@ impl Party for Server {
                     };
                     Ok(job.go_on(stage, out, need))
                 }
-                Step::Done { output, .. } => job.collected(output, members, classes),
+                Step::Done { out, output } => job.collected(output, members, classes, out),
             },
             Stage::Graph {
                 distances,

@@ -5,6 +5,7 @@
 //! client are that client's own business.
 
 mod plain;
+mod psm;
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,6 +14,7 @@ use undertone_kernel::{BitMatrix, Cpu};
 use undertone_party::{Abort, Inbox, Party, PartyId, Phase, Step};
 
 use crate::group::Secrecy;
+use crate::seal::Channel;
 use crate::tiles::Sink;
 
 /// The phase of this protocol.
@@ -34,17 +36,22 @@ pub enum Backend {
     /// The server gets the codes; the projection stays among the clients. It learns the cosines
     /// between all rows. Together with one client it learns nearly every row, up to scale.
     Sketch,
+    /// The server gets the distances and, given the PRG, nothing else. Together with one client it
+    /// learns every code.
+    Psm,
 }
+
+pub use psm::Peers;
 
 impl Backend {
     /// All of them, least private first.
-    pub const ALL: [Self; 2] = [Self::Clear, Self::Sketch];
+    pub const ALL: [Self; 3] = [Self::Clear, Self::Sketch, Self::Psm];
 
     /// Whether the server may learn the group seed.
     pub fn secrecy(self) -> Secrecy {
         match self {
             Self::Clear => Secrecy::Open,
-            Self::Sketch => Secrecy::Sealed,
+            Self::Sketch | Self::Psm => Secrecy::Sealed,
         }
     }
 
@@ -53,6 +60,7 @@ impl Backend {
         match self {
             Self::Clear => "the codes and the projection: nearly every row, up to scale",
             Self::Sketch => "the codes, that is all cosines between rows",
+            Self::Psm => "the distances between rows of different clients",
         }
     }
 }
@@ -62,6 +70,7 @@ impl fmt::Display for Backend {
         f.write_str(match self {
             Self::Clear => "clear",
             Self::Sketch => "sketch",
+            Self::Psm => "psm",
         })
     }
 }
@@ -82,14 +91,19 @@ pub struct Client(ClientSide);
 #[derive(Debug)]
 enum ClientSide {
     Plain(plain::Client),
+    Psm(Box<psm::Client>),
 }
 
 impl Client {
     /// The client that holds `codes`.
-    pub fn new(backend: Backend, codes: BitMatrix) -> Self {
-        match backend {
-            Backend::Clear | Backend::Sketch => Self(ClientSide::Plain(plain::Client::new(codes))),
-        }
+    ///
+    /// # Errors
+    /// [`Abort::Misuse`] when `peers` do not name it with as many rows.
+    pub fn new(backend: Backend, codes: BitMatrix, peers: Peers) -> Result<Self, Abort> {
+        Ok(Self(match backend {
+            Backend::Clear | Backend::Sketch => ClientSide::Plain(plain::Client::new(codes)),
+            Backend::Psm => ClientSide::Psm(Box::new(psm::Client::new(codes, peers)?)),
+        }))
     }
 }
 
@@ -105,6 +119,9 @@ impl Party for Client {
             ClientSide::Plain(party) => {
                 Ok(wrap(party.step(inbox)?, |p| Self(ClientSide::Plain(p))))
             }
+            ClientSide::Psm(party) => Ok(wrap(party.step(inbox)?, |p| {
+                Self(ClientSide::Psm(Box::new(p)))
+            })),
         }
     }
 }
@@ -125,23 +142,31 @@ pub struct Server<S>(ServerSide<S>);
 #[derive(Debug)]
 enum ServerSide<S> {
     Plain(plain::Server<S>),
+    Psm(Box<psm::Server<S>>),
 }
 
 impl<S: Sink> Server<S> {
     /// The server that collects the distances of `clients`, each with its number of rows, in codes
-    /// of `bits` bits. In tiles a client goes by its place in `clients`.
+    /// of `bits` bits. In tiles a client goes by its place in `clients`; `channels` are the server's
+    /// ends to them.
+    ///
+    /// # Errors
+    /// [`Abort::Misuse`] when there are not as many channels as clients.
     pub fn new(
         backend: Backend,
-        cpu: Cpu,
         bits: usize,
         clients: &[(PartyId, usize)],
+        channels: Vec<Channel>,
         sink: S,
-    ) -> Self {
-        match backend {
-            Backend::Clear | Backend::Sketch => Self(ServerSide::Plain(plain::Server::new(
-                cpu, bits, clients, sink,
-            ))),
-        }
+    ) -> Result<Self, Abort> {
+        Ok(Self(match backend {
+            Backend::Clear | Backend::Sketch => {
+                ServerSide::Plain(plain::Server::new(Cpu::detect(), bits, clients, sink))
+            }
+            Backend::Psm => {
+                ServerSide::Psm(Box::new(psm::Server::new(bits, clients, channels, sink)?))
+            }
+        }))
     }
 }
 
@@ -157,6 +182,9 @@ impl<S: Sink> Party for Server<S> {
             ServerSide::Plain(party) => {
                 Ok(wrap(party.step(inbox)?, |p| Self(ServerSide::Plain(p))))
             }
+            ServerSide::Psm(party) => Ok(wrap(party.step(inbox)?, |p| {
+                Self(ServerSide::Psm(Box::new(p)))
+            })),
         }
     }
 }

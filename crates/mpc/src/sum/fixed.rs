@@ -58,10 +58,11 @@ impl<W> fmt::Debug for Fixed<W> {
 impl<W: Word> Fixed<W> {
     const BITS: usize = 8 * W::BYTES;
 
-    /// The largest magnitude of a sum, as a word.
-    fn headroom() -> f64 {
-        // One bit is the sign's; rounding may add half a unit for each client.
-        2f64.powi(Self::BITS as i32 - 1)
+    /// The largest magnitude of one of `clients` words that add up.
+    fn room(clients: usize) -> f64 {
+        // One bit is the sign's; rounding adds up to half a unit, and doubles of this size lose some.
+        let all = 2f64.powi(Self::BITS as i32 - 1) * (1.0 - 2f64.powi(-50));
+        all / clients.max(1) as f64 - 1.0
     }
 
     /// The finest one for values from `-bound` to `bound` of `clients` clients.
@@ -77,7 +78,7 @@ impl<W: Word> Fixed<W> {
         if !(bound > 0.0 && bound.is_finite()) {
             return Err(refused);
         }
-        let room = Self::headroom() / clients.max(1) as f64 - 1.0;
+        let room = Self::room(clients);
         let fraction = (room / bound).log2().floor();
         if !(room > 0.0 && (-1000.0..=1000.0).contains(&fraction)) {
             return Err(refused);
@@ -94,7 +95,7 @@ impl<W: Word> Fixed<W> {
     /// # Errors
     /// [`FixedError::Range`] when not even 1 can be.
     pub fn with_fraction(fraction: u8, clients: usize) -> Result<Self, FixedError> {
-        let room = Self::headroom() / clients.max(1) as f64 - 1.0;
+        let room = Self::room(clients);
         let bound = room / 2f64.powi(fraction.into());
         if bound < 1.0 {
             return Err(FixedError::Range {
@@ -267,7 +268,7 @@ mod tests {
             let values: Vec<f64> = shares.iter().map(|share| share * bound).collect();
             check::<u64>(&values, bound);
             check::<u32>(&values, bound);
-            // The extremes, all of one sign.
+            // The extremes, all of one sign: their sum has that sign.
             check::<u64>(&vec![bound; values.len()], bound);
             check::<u32>(&vec![-bound; values.len()], bound);
         }

@@ -5,7 +5,7 @@ use undertone_mpc::sum::Trust;
 use undertone_party::{Abort, Aborted, Ledger, Network, PartyId, Phase};
 use undertone_xclp::{Client, Labelling, Outcome, Params, Report, Rows, Server};
 
-use super::{SimulationError, client_seed, credentials, drive, session};
+use super::{SimulationError, credentials, drive, party_seed, session};
 
 /// What a run needs.
 #[derive(Debug)]
@@ -64,7 +64,8 @@ impl Simulation {
             phase: undertone_xclp::phases::SETUP,
             cause,
         };
-        let server = Server::new(session, params, ids.clone())
+        let for_server = party_seed(&seed, session, PartyId::SERVER);
+        let server = Server::new(session, params, ids.clone(), for_server)
             .map_err(|cause| setup(PartyId::SERVER, cause))?;
         let mut identities = match params.trust {
             Trust::SemiHonest => Vec::new(),
@@ -74,7 +75,7 @@ impl Simulation {
         .into_iter();
         let mut parties = Vec::with_capacity(ids.len());
         for (id, (rows, labelling)) in ids.into_iter().zip(clients) {
-            let seed = client_seed(&seed, session, id);
+            let seed = party_seed(&seed, session, id);
             let client = Client::new(
                 id,
                 session,

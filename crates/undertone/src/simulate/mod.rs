@@ -1,5 +1,6 @@
 //! All parties of a run in one process, exchanging the real messages.
 
+mod distances;
 mod label;
 mod sum;
 
@@ -9,6 +10,7 @@ use undertone_party::{
     Abort, Aborted, Endpoint, Ledger, Limits, Network, Node, Party, PartyId, SessionId, Stalled,
 };
 
+pub use distances::{DistanceRun, DistanceSimulation};
 pub use label::{Run, Simulation};
 pub use sum::{Contribution, SumRun, SumSimulation};
 
@@ -30,8 +32,8 @@ pub(crate) fn session(seed: &Seed) -> SessionId {
     SessionId(*id.expose())
 }
 
-/// The randomness of client `id`.
-fn client_seed(seed: &Seed, session: SessionId, id: PartyId) -> Seed {
+/// The randomness of party `id`.
+fn party_seed(seed: &Seed, session: SessionId, id: PartyId) -> Seed {
     seed.derive(session, "simulated client", &[id.to_wire()])
 }
 

@@ -6,7 +6,7 @@ use undertone_mpc::kdf::Seed;
 use undertone_mpc::sum::{Client, KEYS, Rules, Server, Sums, Total, Trust, Word};
 use undertone_party::{Abort, Aborted, Ledger, Network, PartyId};
 
-use super::{SimulationError, client_seed, credentials, drive};
+use super::{SimulationError, credentials, drive, party_seed};
 
 /// What a client adds.
 #[derive(Debug, Clone)]
@@ -70,7 +70,7 @@ impl<W: Word> SumSimulation<W> {
         let server = Server::new(rules, owners).map_err(|cause| setup(PartyId::SERVER, cause))?;
         let mut parties = Vec::with_capacity(ids.len());
         for (id, Contribution { words, own }) in ids.into_iter().zip(clients) {
-            let seed = client_seed(&seed, rules.session, id);
+            let seed = party_seed(&seed, rules.session, id);
             let client = Client::new(rules, id, words, own, identities.next(), seed)
                 .map_err(|cause| setup(id, cause))?;
             parties.push((id, client));

@@ -1,16 +1,21 @@
 //! `undertone bench`.
 
+mod distances;
 mod pipeline;
 mod sums;
 
 use clap::Subcommand;
+use undertone::party::Ledger;
 
+use super::report::milliseconds;
 use super::{Failure, Show};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Bench {
     /// Each stage from features to labels, on one owner's synthetic rows
     Pipeline(pipeline::Pipeline),
+    /// A distance backend between random codes: time and bytes a distance
+    Distances(distances::Distances),
     /// A secure sum: each side's processor time, bytes, masks against the cipher alone
     Sums(sums::Sums),
 }
@@ -19,9 +24,24 @@ impl Bench {
     pub(super) fn run(self, show: Show) -> Result<(), Failure> {
         match self {
             Self::Pipeline(pipeline) => pipeline.run(show),
+            Self::Distances(distances) => distances.run(show),
             Self::Sums(sums) => sums.run(show),
         }
     }
+}
+
+/// Time inside the steps of one party.
+fn compute_ms(ledger: &Ledger) -> f64 {
+    let phases = ledger.phases();
+    phases.map(|(_, cost)| milliseconds(cost.compute)).sum()
+}
+
+/// The largest resident set of the process so far, where the system tells.
+fn peak_memory_mib() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib / 1024.0)
 }
 
 /// The median.

@@ -9,10 +9,9 @@ use undertone::kernel::mask::{Op, Stream, TILE_BYTES};
 use undertone::mpc::sum::Suite;
 use undertone::party::{Ledger, PartyId};
 
-use super::super::report::milliseconds;
 use super::super::sum::{Summed, Width, Workload};
 use super::super::{Failure, Show, output};
-use super::median;
+use super::{compute_ms, median, peak_memory_mib};
 
 #[derive(Debug, Args)]
 pub(in super::super) struct Sums {
@@ -50,13 +49,6 @@ struct SumsReport {
     mask_over_cipher: f64,
     /// Largest resident set of the process, all parties and inputs, where it is known.
     peak_memory_mib: Option<f64>,
-}
-
-fn compute(ledger: &Ledger) -> f64 {
-    ledger
-        .phases()
-        .map(|(_, cost)| milliseconds(cost.compute))
-        .sum()
 }
 
 /// GiB a second of `streams` streams over `bytes` of words: added up, and alone.
@@ -103,14 +95,6 @@ fn rates(suite: Suite, width: Width, streams: usize, bytes: usize) -> (f64, f64)
     (median(masking), median(alone))
 }
 
-/// The largest resident set so far.
-fn peak_memory_mib() -> Option<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib / 1024.0)
-}
-
 impl Sums {
     pub(super) fn run(self, show: Show) -> Result<(), Failure> {
         let work = &self.workload;
@@ -146,7 +130,7 @@ impl Sums {
         };
         let server = |run: &Summed| {
             let ledger = run.ledgers.iter().find(|(id, _)| *id == PartyId::SERVER);
-            ledger.map_or(0.0, |(_, ledger)| compute(ledger))
+            ledger.map_or(0.0, |(_, ledger)| compute_ms(ledger))
         };
         let mut whole = Ledger::default();
         for (_, ledger) in &first.ledgers {
@@ -177,7 +161,11 @@ impl Sums {
             contributors: first.contributors,
             exact: runs.iter().all(|run| run.exact),
             threads: rayon::current_num_threads(),
-            client_cpu_ms: median(runs.iter().map(|run| of_clients(run, &compute)).collect()),
+            client_cpu_ms: median(
+                runs.iter()
+                    .map(|run| of_clients(run, &compute_ms))
+                    .collect(),
+            ),
             server_cpu_ms: median(runs.iter().map(server).collect()),
             upload_bytes_per_client: of_clients(first, &sent),
             download_bytes_per_client: of_clients(first, &received),

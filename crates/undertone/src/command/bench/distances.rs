@@ -1,0 +1,216 @@
+//! `undertone bench distances`.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde::Serialize;
+use undertone::kernel::{BitMatrix, Cpu, Prg, hamming};
+use undertone::mpc::hamming::{Backend, MAX_BITS};
+use undertone::mpc::kdf::Seed;
+use undertone::mpc::sum::Suite;
+use undertone::mpc::tiles::{Sink, Tile};
+use undertone::party::{Ledger, Network, PartyId};
+use undertone::simulate::{DistanceRun, DistanceSimulation};
+
+use super::super::{Failure, Show, output};
+use super::{compute_ms, median, peak_memory_mib};
+
+#[derive(Debug, Args)]
+pub(in super::super) struct Distances {
+    /// How distances reach the server: clear, sketch or psm
+    #[arg(long, default_value = "psm")]
+    backend: Backend,
+    /// Clients
+    #[arg(long, value_name = "P", default_value_t = 2)]
+    clients: usize,
+    /// Rows of each client
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    rows: usize,
+    /// Code length in bits
+    #[arg(long, value_name = "L", default_value_t = 4096)]
+    bits: usize,
+    /// Cipher of the masks: aes128ctr or chacha20
+    #[arg(long, value_name = "CIPHER", default_value = "aes128ctr")]
+    suite: Suite,
+    /// Repetitions; medians are shown
+    #[arg(long, default_value_t = 5)]
+    repeat: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct DistancesReport {
+    backend: String,
+    clients: usize,
+    rows: usize,
+    bits: usize,
+    suite: String,
+    threads: usize,
+    simd: String,
+    /// Between rows of different clients.
+    distances: usize,
+    /// Whether every one of them is the number of bits in which two codes differ.
+    exact: bool,
+    /// Time inside the steps of all parties together, masks and seals included.
+    cpu_us_per_distance: f64,
+    client_us_per_distance: f64,
+    server_us_per_distance: f64,
+    /// Popcount of the codes in the clear, in the same run.
+    popcount_us_per_distance: f64,
+    /// Of all frames, headers included.
+    bytes_per_distance: f64,
+    rounds: usize,
+    peak_memory_mib: Option<f64>,
+}
+
+/// Compares every distance with the codes, and keeps the time of that out of the account.
+struct Compare {
+    codes: Arc<Vec<BitMatrix>>,
+    count: usize,
+    wrong: usize,
+    time: Duration,
+}
+
+impl Sink for Compare {
+    fn fork(&self) -> Self {
+        Self {
+            codes: self.codes.clone(),
+            count: 0,
+            wrong: 0,
+            time: Duration::ZERO,
+        }
+    }
+
+    fn join(&mut self, other: Self) {
+        self.count += other.count;
+        self.wrong += other.wrong;
+        self.time += other.time;
+    }
+
+    fn tile(&mut self, tile: &Tile<'_>) {
+        let clock = Instant::now();
+        let (left, right) = (tile.left, tile.right);
+        let mut due = vec![0; tile.distances.len()];
+        let (a, b) = (&self.codes[left.client], &self.codes[right.client]);
+        let (rows, columns) = (left.rows.clone(), right.rows.clone());
+        hamming::distances(Cpu::detect(), a, rows, b, columns, &mut due);
+        let pairs = due.iter().zip(tile.distances);
+        self.wrong += pairs.filter(|(due, distance)| due != distance).count();
+        self.count += due.len();
+        self.time += clock.elapsed();
+    }
+}
+
+impl Distances {
+    pub(super) fn run(self, show: Show) -> Result<(), Failure> {
+        if self.clients < 2 || self.rows == 0 || self.repeat == 0 {
+            return Err(Failure::usage(
+                "--clients must be 2 or more, --rows and --repeat 1 or more",
+            ));
+        }
+        if !(1..=MAX_BITS).contains(&self.bits) {
+            return Err(Failure::usage("--bits must be from 1 to 65535"));
+        }
+        let mut prg = Prg::new(&[3; 32]);
+        let mut random = || {
+            let words = (0..self.rows * self.bits.div_ceil(64)).map(|_| prg.next_u64());
+            BitMatrix::from_words(self.rows, self.bits, words.collect())
+        };
+        let codes: Arc<Vec<BitMatrix>> = Arc::new((0..self.clients).map(|_| random()).collect());
+        let bar = output::progress(self.repeat as u64, show);
+        let mut runs = Vec::with_capacity(self.repeat);
+        for round in 0..self.repeat {
+            let simulation = DistanceSimulation {
+                backend: self.backend,
+                suite: self.suite,
+                codes: codes.to_vec(),
+                sink: Compare {
+                    codes: codes.clone(),
+                    count: 0,
+                    wrong: 0,
+                    time: Duration::ZERO,
+                },
+                seed: Seed::from_bytes([round as u8; 32]),
+            };
+            runs.push(simulation.run_over(Network::new())?);
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        let report = self.report(&runs);
+        if show.json {
+            output::print_json(&report)?;
+        } else {
+            output::print(&report.text(self.repeat))?;
+        }
+        match report.exact {
+            true => Ok(()),
+            false => Err(Failure::data("distances are wrong")),
+        }
+    }
+
+    fn report(&self, runs: &[DistanceRun<Compare>]) -> DistancesReport {
+        let count = self.clients * (self.clients - 1) / 2 * self.rows * self.rows;
+        let side = |run: &DistanceRun<Compare>, server: bool| -> f64 {
+            let ledgers = run.ledgers.iter();
+            let mine = ledgers.filter(|(id, _)| (*id == PartyId::SERVER) == server);
+            mine.map(|(_, ledger)| compute_ms(ledger)).sum::<f64>() * 1e3 / count as f64
+        };
+        let sink = |run: &DistanceRun<Compare>| run.collected.sink.time.as_secs_f64() * 1e6;
+        let popcount = |run: &DistanceRun<Compare>| sink(run) / count as f64;
+        let clients = median(runs.iter().map(|run| side(run, false)).collect());
+        // Backends that count bits do so on the account; comparing is on none.
+        let server = |run: &DistanceRun<Compare>| side(run, true) - popcount(run);
+        let server = median(runs.iter().map(server).collect());
+        let mut whole = Ledger::default();
+        for (_, ledger) in &runs[0].ledgers {
+            whole.add(ledger);
+        }
+        let bytes: u64 = whole.phases().map(|(_, cost)| cost.bytes_sent).sum();
+        let exact = |run: &DistanceRun<Compare>| {
+            run.collected.sink.wrong == 0 && run.collected.sink.count == count
+        };
+        DistancesReport {
+            backend: self.backend.to_string(),
+            clients: self.clients,
+            rows: self.rows,
+            bits: self.bits,
+            suite: self.suite.to_string(),
+            threads: rayon::current_num_threads(),
+            simd: format!("{:?}", Cpu::detect().level()),
+            distances: count,
+            exact: runs.iter().all(exact),
+            cpu_us_per_distance: clients + server,
+            client_us_per_distance: clients,
+            server_us_per_distance: server,
+            popcount_us_per_distance: median(runs.iter().map(popcount).collect()),
+            bytes_per_distance: bytes as f64 / count as f64,
+            rounds: whole.phases().map(|(_, cost)| cost.rounds()).sum(),
+            peak_memory_mib: peak_memory_mib(),
+        }
+    }
+}
+
+impl DistancesReport {
+    fn text(&self, repeat: usize) -> String {
+        let mut text = format!(
+            "{}: {} clients of {} rows, {} bits; {}; {} thread(s), {}; medians of {repeat}\n",
+            self.backend, self.clients, self.rows, self.bits, self.suite, self.threads, self.simd
+        );
+        text += &format!(
+            "  a distance {:.4} us (clients {:.4}, server {:.4}), its popcount {:.4}\n",
+            self.cpu_us_per_distance,
+            self.client_us_per_distance,
+            self.server_us_per_distance,
+            self.popcount_us_per_distance
+        );
+        text += &format!(
+            "  {:.2} bytes a distance, {} rounds\n",
+            self.bytes_per_distance, self.rounds
+        );
+        if let Some(mib) = self.peak_memory_mib {
+            text += &format!("  all parties in {mib:.0} MiB\n");
+        }
+        let verdict = if self.exact { "exact" } else { "WRONG" };
+        text + &format!("  {} distances, {verdict}\n", self.distances)
+    }
+}

@@ -1,0 +1,97 @@
+//! Secure distances with all parties in one process.
+
+use undertone_kernel::BitMatrix;
+use undertone_mpc::hamming::{Backend, Client, Collected, PHASE, Peers, Server};
+use undertone_mpc::kdf::Seed;
+use undertone_mpc::seal::{Channel, KeyPair};
+use undertone_mpc::sum::Suite;
+use undertone_mpc::tiles::Sink;
+use undertone_party::{Abort, Aborted, Ledger, Network, PartyId};
+
+use super::{SimulationError, drive, party_seed, session};
+
+/// What a run of a distance backend needs.
+#[derive(Debug)]
+pub struct DistanceSimulation<S> {
+    /// How the server comes by the distances.
+    pub backend: Backend,
+    /// The cipher of the masks.
+    pub suite: Suite,
+    /// Each client's codes, all of the same length.
+    pub codes: Vec<BitMatrix>,
+    /// Takes the distances.
+    pub sink: S,
+    /// Fixes the whole transcript.
+    pub seed: Seed,
+}
+
+/// What it gives.
+#[derive(Debug)]
+pub struct DistanceRun<S> {
+    /// Why each client gave up, if it did.
+    pub clients: Vec<Result<(), Aborted>>,
+    /// What the server has.
+    pub collected: Collected<S>,
+    /// What each party spent.
+    pub ledgers: Vec<(PartyId, Ledger)>,
+}
+
+impl<S: Sink> DistanceSimulation<S> {
+    /// Runs all parties over `network`, which may reorder, tamper, and make clients leave. Keys and the
+    /// seed of the group are there already.
+    ///
+    /// # Errors
+    /// The server's [`Aborted`], or [`Stalled`](undertone_party::Stalled).
+    pub fn run_over(self, network: Network<'_>) -> Result<DistanceRun<S>, SimulationError> {
+        let Self {
+            backend,
+            suite,
+            codes,
+            sink,
+            seed,
+        } = self;
+        let session = session(&seed);
+        let aborted = |party, cause| Aborted {
+            party,
+            phase: PHASE,
+            cause,
+        };
+        let roster: Vec<(PartyId, usize)> = codes
+            .iter()
+            .enumerate()
+            .map(|(place, codes)| (PartyId::client(place), codes.rows()))
+            .collect();
+        let bits = codes.first().map_or(1, BitMatrix::columns);
+        let key = |id| KeyPair::from_seed(&party_seed(&seed, session, id));
+        let server_key = key(PartyId::SERVER);
+        let mut channels = Vec::with_capacity(codes.len());
+        let mut clients = Vec::with_capacity(codes.len());
+        for ((id, _), codes) in roster.iter().zip(codes) {
+            let own = key(*id);
+            let failed = |error: undertone_mpc::seal::SealError| {
+                aborted(*id, Abort::Internal(error.to_string()))
+            };
+            let theirs = Channel::agree(session, *id, &own, PartyId::SERVER, server_key.public());
+            let ours = Channel::agree(session, PartyId::SERVER, &server_key, *id, own.public());
+            channels.push(ours.map_err(failed)?);
+            let peers = Peers {
+                session,
+                me: *id,
+                clients: roster.clone(),
+                seed: seed.derive(session, "simulated group", &[]),
+                suite,
+                server: theirs.map_err(failed)?,
+            };
+            let client = Client::new(backend, codes, peers).map_err(|cause| aborted(*id, cause))?;
+            clients.push((*id, client));
+        }
+        let server = Server::new(backend, bits, &roster, channels, sink)
+            .map_err(|cause| aborted(PartyId::SERVER, cause))?;
+        let driven = drive(network, session, server, clients)?;
+        Ok(DistanceRun {
+            clients: driven.clients,
+            collected: driven.server,
+            ledgers: driven.ledgers,
+        })
+    }
+}
