@@ -3,7 +3,7 @@
 //! The AVX-512 path multiplies pairs of 16-bit numbers and adds them to 32-bit lanes (`vpdpwssd`). Signed or
 //! not is the same modulo 2¹⁶, and so is what overflows the lanes. A block of 4 × 6 products stays in
 //! registers while a strip of its ten rows streams by, short enough that the four stay in the
-//! first-level cache for all of `b`:
+//! first-level cache, and a panel of `b` in the second:
 //!
 //! ```text
 //!            b0  b1  b2  b3  b4  b5        a: 4 rows of a strip, 16 KiB, first-level cache
@@ -25,13 +25,20 @@ const LANES: usize = 32;
 /// Columns of a strip.
 const STRIP: usize = 2048;
 
-/// A matrix of numbers modulo 2¹⁶.
+/// Rows of `b` that stay in the second-level cache, a multiple of all widths of a block.
+const PANEL: usize = 96;
+
+/// A cache line of numbers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(C, align(64))]
+struct Line([u16; LANES]);
+
+/// A matrix of numbers modulo 2¹⁶. Rows start at cache lines.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Matrix16 {
     rows: usize,
     columns: usize,
-    stride: usize,
-    values: Vec<u16>,
+    lines: Vec<Line>,
 }
 
 impl std::fmt::Debug for Matrix16 {
@@ -43,12 +50,10 @@ impl std::fmt::Debug for Matrix16 {
 impl Matrix16 {
     /// All zero.
     pub fn zero(rows: usize, columns: usize) -> Self {
-        let stride = columns.next_multiple_of(LANES);
         Self {
             rows,
             columns,
-            stride,
-            values: vec![0; rows * stride],
+            lines: vec![Line([0; LANES]); rows * columns.div_ceil(LANES)],
         }
     }
 
@@ -57,12 +62,21 @@ impl Matrix16 {
     /// # Panics
     /// When `range` goes past the last row.
     pub fn from_bits(bits: &BitMatrix, range: Range<usize>) -> Self {
+        /// The bits of every byte.
+        const BITS: [[u16; 8]; 256] = {
+            let mut out = [[0; 8]; 256];
+            let mut at = 0;
+            while at < 8 * 256 {
+                out[at / 8][at % 8] = (at / 8 >> (at % 8) & 1) as u16;
+                at += 1;
+            }
+            out
+        };
         let mut out = Self::zero(range.len(), bits.columns());
         for (row, values) in range.zip(out.rows_mut()) {
-            for (word, values) in bits.row(row).iter().zip(values.chunks_mut(64)) {
-                for (bit, value) in values.iter_mut().enumerate() {
-                    *value = (word >> bit & 1) as u16;
-                }
+            let bytes = bits.row(row).iter().flat_map(|word| word.to_le_bytes());
+            for (byte, values) in bytes.zip(values.chunks_mut(8)) {
+                values.copy_from_slice(&BITS[usize::from(byte)][..values.len()]);
             }
         }
         out
@@ -78,18 +92,34 @@ impl Matrix16 {
         self.columns
     }
 
+    /// Numbers from the start of a row to that of the next.
+    fn stride(&self) -> usize {
+        self.columns.next_multiple_of(LANES)
+    }
+
+    fn values(&self) -> &[u16] {
+        let len = self.lines.len() * LANES;
+        // SAFETY: a line is `LANES` numbers without padding.
+        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), len) }
+    }
+
     /// The numbers of a row.
     ///
     /// # Panics
     /// When there is no such row.
     pub fn row(&self, row: usize) -> &[u16] {
-        &self.values[row * self.stride..row * self.stride + self.columns]
+        let start = row * self.stride();
+        &self.values()[start..start + self.columns]
     }
 
     /// All rows, to be changed.
     pub fn rows_mut(&mut self) -> impl Iterator<Item = &mut [u16]> {
-        let columns = self.columns;
-        let rows = self.values.chunks_exact_mut(self.stride.max(1));
+        let (columns, stride) = (self.columns, self.stride());
+        let len = self.lines.len() * LANES;
+        // SAFETY: a line is `LANES` numbers without padding; all numbers are valid.
+        let values =
+            unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast::<u16>(), len) };
+        let rows = values.chunks_exact_mut(stride.max(1));
         rows.map(move |row| &mut row[..columns])
     }
 
@@ -97,13 +127,15 @@ impl Matrix16 {
     pub fn append(&mut self, count: usize) -> impl Iterator<Item = &mut [u16]> {
         let before = self.rows;
         self.rows += count;
-        self.values.resize(self.rows * self.stride, 0);
+        let lines = self.rows * self.columns.div_ceil(LANES);
+        self.lines.resize(lines, Line([0; LANES]));
         self.rows_mut().skip(before)
     }
 
     fn strip(&self, row: usize, strip: usize) -> &[u16] {
-        let end = (strip + STRIP).min(self.stride);
-        &self.values[row * self.stride + strip..row * self.stride + end]
+        let stride = self.stride();
+        let end = (strip + STRIP).min(stride);
+        &self.values()[row * stride + strip..row * stride + end]
     }
 }
 
@@ -125,7 +157,7 @@ pub fn products(
     assert!(rows_a.end <= a.rows && rows_b.end <= b.rows, "rows");
     out.fill(0);
     let (a, b) = ((a, rows_a), (b, rows_b));
-    for strip in (0..a.0.stride).step_by(STRIP) {
+    for strip in (0..a.0.stride()).step_by(STRIP) {
         let (a, b) = (a.clone(), b.clone());
         match cpu.level() {
             Level::Portable => blocks::<1, 4>(a, b, strip, out, portable),
@@ -152,10 +184,11 @@ fn blocks<const R: usize, const C: usize>(
     block: impl Fn(&[&[u16]; R], &[&[u16]; C]) -> [[u16; C]; R],
 ) {
     let width = rows_b.len();
-    for i in (0..rows_a.len()).step_by(R) {
+    let panels = (0..width).step_by(PANEL);
+    for (panel, i) in panels.flat_map(|p| (0..rows_a.len()).step_by(R).map(move |i| (p, i))) {
         let row = |r: usize| (rows_a.start + i + r).min(rows_a.end - 1);
         let left = std::array::from_fn(|r| a.strip(row(r), strip));
-        for j in (0..width).step_by(C) {
+        for j in (panel..width.min(panel + PANEL)).step_by(C) {
             let row = |c: usize| (rows_b.start + j + c).min(rows_b.end - 1);
             let right = std::array::from_fn(|c| b.strip(row(c), strip));
             let sums = block(&left, &right);

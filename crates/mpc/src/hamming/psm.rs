@@ -358,16 +358,22 @@ impl Client {
         let (a, b) = (self.side(0, &left), self.side(1, &right));
         let mut values = products(&a, &b);
         let width = right.rows.len();
+        let columns: Vec<u16> = match right.client == self.me {
+            true => right
+                .rows
+                .clone()
+                .map(|row| ones(&self.codes, row))
+                .collect(),
+            false => Vec::new(),
+        };
         for (row, values) in left.rows.clone().zip(values.chunks_exact_mut(width)) {
             if left.client == self.me {
                 let ones = ones(&self.codes, row);
                 let value = |v: &mut u16| *v = v.wrapping_mul(2).wrapping_add(ones);
                 values.iter_mut().for_each(value);
             } else {
-                for (column, value) in right.rows.clone().zip(values) {
-                    *value = value
-                        .wrapping_mul(2)
-                        .wrapping_add(ones(&self.codes, column));
+                for (ones, value) in columns.iter().zip(values) {
+                    *value = value.wrapping_mul(2).wrapping_add(*ones);
                 }
             }
         }
