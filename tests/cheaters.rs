@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
+use undertone::mpc::hamming::Backend;
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::sum;
 use undertone::party::frame::HEADER_LEN;
@@ -21,6 +22,7 @@ fn params() -> Params {
     Params {
         bits: BITS,
         neighbours: 3,
+        backend: Backend::Sketch,
         ..Params::default()
     }
 }
@@ -272,28 +274,29 @@ fn neighbours_that_cannot_be() {
 
 #[test]
 fn rosters_that_cannot_be() {
-    // Count, then per member: id, key, length and advertisement.
-    let renamed: fn(&mut Vec<u8>) = |roster| {
-        let at = 4 + (roster.len() - 4) / 3;
+    // The server's key, the count, then per member: id, key, length and advertisement, no signature.
+    const FIRST: usize = 32 + 4;
+    fn member(roster: &[u8], place: usize) -> usize {
+        FIRST + place * (roster.len() - FIRST) / 3
+    }
+    let cheat = |change: fn(&mut Vec<u8>)| server_cheats(0, change);
+    let renamed = cheat(|roster| {
+        let at = member(roster, 1);
         roster[at..at + 4].copy_from_slice(&0u32.to_le_bytes());
-    };
-    let aborted = server_cheats(0, renamed);
-    assert_cheated(&aborted, SERVER, phases::SETUP, "once, in order");
-    let my_key: fn(&mut Vec<u8>) = |roster| {
-        let at = 4 + (roster.len() - 4) / 3;
+    });
+    assert_cheated(&renamed, SERVER, phases::SETUP, "once, in order");
+    let my_key = cheat(|roster| {
+        let at = member(roster, 1);
         roster[at + 4] ^= 1;
-    };
-    assert_cheated(&server_cheats(0, my_key), SERVER, phases::SETUP, "my key");
-    let same_keys: fn(&mut Vec<u8>) = |roster| {
-        let len = (roster.len() - 4) / 3;
-        roster.copy_within(4 + 4..4 + 36, 4 + 2 * len + 4);
-    };
-    assert_cheated(
-        &server_cheats(0, same_keys),
-        SERVER,
-        phases::SETUP,
-        "same key",
-    );
+    });
+    assert_cheated(&my_key, SERVER, phases::SETUP, "my key");
+    let same_keys = cheat(|roster| {
+        let to = member(roster, 2) + 4;
+        roster.copy_within(FIRST + 4..FIRST + 36, to);
+    });
+    assert_cheated(&same_keys, SERVER, phases::SETUP, "same key");
+    let low_order = cheat(|roster| roster[..32].fill(0));
+    assert_cheated(&low_order, SERVER, phases::SETUP, "low order");
     let left_out: fn(&mut Vec<u8>) = |set| set[CHEAT] = 0;
     assert_cheated(
         &server_cheats(1, left_out),

@@ -32,8 +32,26 @@ fn bytes_are_the_formulae() {
 
             let near = k.min(rows.saturating_sub(1));
             let own = frames(1, rows * (1 + 6 * near));
-            let codes = frames(1, rows * bits.div_ceil(8));
+            let codes = match backend {
+                Backend::Psm => {
+                    // Masked codes of 10 bits a number, each row in whole bytes; a tile with every
+                    // other client that has rows; 16 bytes each are the seal's.
+                    let masked = frames(1, rows * (10 * bits).div_ceil(8) + 16);
+                    let other = |(other, columns): (usize, &usize)| match other == client {
+                        true => 0,
+                        false if rows * columns == 0 => 0,
+                        false => frames(1, (10 * rows * columns).div_ceil(8) + 16),
+                    };
+                    masked + rows_of.iter().enumerate().map(other).sum::<u64>()
+                }
+                _ => frames(1, rows * bits.div_ceil(8)),
+            };
             assert_eq!(sent(phases::DISTANCES), own + codes, "client {client}");
+            let sets = match backend {
+                Backend::Psm => frames(2, 2 * 4 * rows_of.len()),
+                _ => 0,
+            };
+            assert_eq!(received(phases::DISTANCES), sets);
 
             let columns = 8 * unlabelled * labelled[client];
             let messages = 1 + usize::from(columns > 0);
@@ -90,7 +108,15 @@ fn bytes_are_the_formulae() {
                 sum::UNMASK
             ]
             .map(rounds),
-            [4, 1, 1, 2, 2, 1, 3]
+            [
+                4,
+                if backend == Backend::Psm { 4 } else { 1 },
+                1,
+                2,
+                2,
+                1,
+                3
+            ]
         );
     }
 }

@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
+use undertone::mpc::hamming::Backend;
 use undertone::mpc::sum;
 use undertone::party::{Abort, Network, PartyId, Phase};
 use undertone::simulate::{Run, SimulationError};
@@ -15,6 +16,7 @@ fn params() -> Params {
         bits: BITS,
         neighbours: 3,
         min_clients: 2,
+        backend: Backend::Sketch,
         ..Params::default()
     }
 }
@@ -81,6 +83,7 @@ fn leaving_between_two_tiles_of_codes() {
         bits: 65_535,
         neighbours: 3,
         min_clients: 2,
+        backend: Backend::Sketch,
         ..Params::default()
     };
     let rows = [150, 140, 160];

@@ -106,8 +106,8 @@ fn rosters_that_cannot_be() {
             roster.swap(a + i, b + i);
         }
     });
-    // Nothing in the roster itself tells; the shares of those two do not open.
-    assert_cheated(&swapped, PartyId::client(2), SHARES, "its shares open");
+    // Nothing in the roster itself tells; but the others cannot open what was dealt under another.
+    assert_cheated(&swapped, VICTIM, SHARES, "its shares open");
     let mine = cheat(|roster| roster[entry(1) + 4] ^= 1);
     assert_cheated(&mine, SERVER, KEYS, "my keys");
     let twice = cheat(|roster| roster.copy_within(entry(2) + 4..entry(2) + 36, entry(3) + 4));
@@ -199,9 +199,10 @@ fn clients_that_are_told_different_sets_reveal_nothing() {
     // Semi-honest clients would answer: the victim gives out a share of the mask key.
     let naive = client_error(tampered(semi_honest(), (SERVER, VICTIM, 2), lie));
     assert_cheated(&naive, VICTIM, UNMASK, "self masks of contributors");
-    // With signatures nobody answers: the victim signed another set than the others.
+    // With signatures it does not answer: the others signed another set.
     let told = client_error(tampered(malicious(), (SERVER, VICTIM, 2), lie));
-    assert_eq!(told.cause, Abort::TooFew { left: 0, need: 4 });
+    assert_eq!(told.party, VICTIM);
+    assert_cheated(&told, SERVER, UNMASK, "contributors signed who contributed");
     // Nor is the victim deceived when the server keeps the signatures that tell from it and the others.
     let mut seen = 0;
     let network = Network::new().intercept(|from, to, frame| {
@@ -231,27 +232,40 @@ fn clients_that_are_told_different_sets_reveal_nothing() {
         .run_over(network)
         .unwrap();
     let deceived = run.clients[1].clone().unwrap_err();
-    assert_cheated(
-        &deceived,
-        SERVER,
-        UNMASK,
-        "client 0 signed the contributors I was told",
-    );
+    assert_cheated(&deceived, SERVER, UNMASK, "not 1");
     assert_clear(&rules, &clients, &run, [0, 2, 3, 4]);
 }
 
 #[test]
 fn signatures_that_do_not_fit() {
     let rules = malicious();
-    let forged = server_cheats(rules, 3, |m| m[1 + 2 * 64] ^= 1);
-    assert_cheated(&forged, SERVER, UNMASK, "client 2 signed");
-    let stranger = server_cheats(rules, 3, |m| m.copy_within(1..65, 65));
-    assert_cheated(&stranger, SERVER, UNMASK, "client 1 signed");
+    // Of five signatures one may be false; four are needed.
+    let one = tampered(rules, (SERVER, VICTIM, 3), |m| m[1 + 2 * 64] ^= 1).unwrap();
+    assert!(one.clients.iter().all(Result::is_ok));
+    let two = server_cheats(rules, 3, |m| {
+        m[1 + 2 * 64] ^= 1;
+        m[1 + 4 * 64] ^= 1;
+    });
+    assert_cheated(
+        &two,
+        SERVER,
+        UNMASK,
+        "4 clients signed the contributors I was told, not 3",
+    );
+    let copied = server_cheats(rules, 3, |m| {
+        m.copy_within(1..65, 65);
+        m.copy_within(1..65, 129);
+    });
+    assert_cheated(&copied, SERVER, UNMASK, "not 3");
+    // Nor does a client stop the others with a signature of its own making.
+    let clients = contributions::<u64>(&rules, &ROWS, 1);
+    let run = tampered(rules, (VICTIM, SERVER, 3), |m| m[5] ^= 1).unwrap();
+    assert_clear(&rules, &clients, &run, 0..5);
     let few = server_cheats(rules, 3, |m| {
         m[0] = 0b111;
         m.truncate(1 + 3 * 64);
     });
-    assert_eq!(few.cause, Abort::TooFew { left: 3, need: 4 });
+    assert_cheated(&few, SERVER, UNMASK, "not 3");
     assert_malformed(&server_cheats(rules, 3, |m| m.push(0)), SERVER, UNMASK);
     assert_malformed(&client_cheats(rules, 3, |m| m.push(0)), VICTIM, UNMASK);
     assert_malformed(&client_cheats(rules, 3, Vec::clear), VICTIM, UNMASK);
@@ -275,8 +289,66 @@ fn hellos_that_cannot_be() {
     assert_cheated(&digest, VICTIM, KEYS, "my rules");
     let rows = cheat(|hello| hello[65 + 24] += 1);
     assert_cheated(&rows, VICTIM, KEYS, "those I know");
+    let own_twice = cheat(|hello| hello.copy_within(0..32, 32));
+    assert_cheated(&own_twice, VICTIM, KEYS, "nobody else's");
     assert_malformed(&cheat(|hello| hello[97] = 2), VICTIM, KEYS);
     assert_malformed(&cheat(|hello| hello[64] = 200), VICTIM, KEYS);
+}
+
+/// What is dealt under one roster opens under no other, so no lie about the roster brings shares of two
+/// stories together.
+#[test]
+fn shares_dealt_under_one_roster_open_under_no_other() {
+    let rules = Rules {
+        trust: Trust::MaliciousServer,
+        ..rules(&ROWS, 2, 3)
+    };
+    const SIGNED: usize = ENTRY + 64;
+    // The victim is shown a roster without client 4, and its shares go where they would have gone.
+    let without = server_cheats(rules, 0, |roster| {
+        roster[0] = 4;
+        roster.truncate(4 + 4 * SIGNED);
+    });
+    let Abort::Malformed { from, .. } = &without.cause else {
+        panic!("{without}");
+    };
+    assert_eq!(
+        (*from, without.party),
+        (VICTIM, SERVER),
+        "it deals to three"
+    );
+    let mut seen = 0;
+    let network = Network::new().intercept(|from, to, frame| {
+        let set_payload = |frame: &mut Vec<u8>, payload: Vec<u8>| {
+            frame.truncate(HEADER_LEN);
+            frame[24..32].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+            frame.extend(payload);
+        };
+        if (from, to) == (SERVER, VICTIM) {
+            if seen == 0 {
+                let mut roster = frame[HEADER_LEN..].to_vec();
+                roster[0] = 4;
+                roster.truncate(4 + 4 * SIGNED);
+                set_payload(frame, roster);
+            }
+            seen += 1;
+        } else if from == VICTIM && frame[4] == SHARES.id && frame.len() > HEADER_LEN {
+            let mut shares = frame[HEADER_LEN..].to_vec();
+            let commitment = shares.split_off(3 * 80);
+            shares.extend([0; 80]);
+            shares.extend(commitment);
+            set_payload(frame, shares);
+        }
+    });
+    let clients = contributions::<u64>(&rules, &ROWS, 1);
+    let error = simulation(rules, clients).run_over(network).unwrap_err();
+    assert!(error.to_string().contains("its shares open"), "{error}");
+    // Two of five missing are more than may leave.
+    let small = server_cheats(rules, 0, |roster| {
+        roster[0] = 3;
+        roster.truncate(4 + 3 * SIGNED);
+    });
+    assert_eq!(small.cause, Abort::TooFew { left: 3, need: 4 });
 }
 
 /// A holder's false share is found and left out: the sum is right, and the holder is named.

@@ -59,11 +59,12 @@ fn check<W: Word>(
     Ok(())
 }
 
-fn wirings(clients: usize) -> impl Strategy<Value = Wiring> {
+fn wirings(clients: usize, trust: Trust) -> impl Strategy<Value = Wiring> {
     let fixed = (1..clients.div_ceil(2).max(2), 0.0f64..1.0).prop_map(move |(half, share)| {
         let neighbours = 2 * half;
         let holders = neighbours.min(clients - 1) + 1;
-        let threshold = 2 + (share * (holders - 1) as f64) as usize;
+        let fewest = wiring::fewest_shares(trust, holders);
+        let threshold = fewest + (share * (holders + 1 - fewest) as f64) as usize;
         Wiring::Fixed {
             neighbours,
             threshold: threshold.min(holders),
@@ -72,11 +73,13 @@ fn wirings(clients: usize) -> impl Strategy<Value = Wiring> {
     prop_oneof![Just(Wiring::default()), fixed]
 }
 
-fn cases() -> impl Strategy<Value = (Vec<usize>, Wiring, BTreeMap<usize, usize>)> {
-    prop::collection::vec(0usize..4, 2..14).prop_flat_map(|rows| {
+fn cases() -> impl Strategy<Value = (Vec<usize>, Trust, Wiring, BTreeMap<usize, usize>)> {
+    let trust = prop_oneof![Just(Trust::SemiHonest), Just(Trust::MaliciousServer)];
+    let rows = prop::collection::vec(0usize..4, 2..14);
+    (rows, trust).prop_flat_map(|(rows, trust)| {
         let p = rows.len();
         let leavers = prop::collection::btree_map(0..p, 0usize..6, 0..p.div_ceil(2));
-        (Just(rows), wirings(p), leavers)
+        (Just(rows), Just(trust), wirings(p, trust), leavers)
     })
 }
 
@@ -84,12 +87,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
     #[test]
     fn secure_sums_are_clear_sums(
-        (rows, wiring, mut leavers) in cases(), width in 0usize..4, shared in 0usize..5,
-        order: Option<u64>, malicious: bool, aes: bool, narrow: bool, for_server: bool, seed: u8,
+        (rows, trust, wiring, mut leavers) in cases(), width in 0usize..4, shared in 0usize..5,
+        order: Option<u64>, aes: bool, narrow: bool, for_server: bool, seed: u8,
     ) {
         let rules = Rules {
             wiring,
-            trust: if malicious { Trust::MaliciousServer } else { Trust::SemiHonest },
+            trust,
             suite: if aes { Suite::Aes128Ctr } else { Suite::ChaCha20 },
             audience: if for_server { Audience::Server } else { Audience::Everybody },
             ..rules(&rows, width, shared)

@@ -281,6 +281,7 @@ class Run:
 
     def sealed(self, dealer, holder):
         secret = self.pair(dealer, holder, "sealing key", "sum pair")
+        secret = derive(secret, self.session, "sum seal", self.digest)
         return sealed_message(self.session, secret, dealer, holder, 0, self.dealt(dealer)[holder])
 
     def shares(self, place):

@@ -313,6 +313,12 @@ impl Server {
                 members.push(Member::read(*id, &bytes)?);
             }
         }
+        if let Some(id) = Entry::repeats(&members) {
+            return Err(Abort::Cheated {
+                culprit: id,
+                check: "its key is nobody else's".into(),
+            });
+        }
         enough(members.len(), self.rules.min_clients)?;
         let mut roster = self.keys.public().to_vec();
         roster.extend(Entry::write_roster(&members));

@@ -90,6 +90,16 @@ impl Pins {
         Ok(Self { keys })
     }
 
+    /// How many clients are pinned.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether nobody is.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
     /// Whether `who` signed `body`; false also for somebody who is not pinned.
     pub(crate) fn verify(
         &self,

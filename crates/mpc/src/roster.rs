@@ -132,6 +132,15 @@ impl<const K: usize> Entry<K> {
         w.finish()
     }
 
+    /// A client with a key that is in another place too.
+    pub(crate) fn repeats(entries: &[Self]) -> Option<PartyId> {
+        let keys = |entry: &Self| entry.keys.map(|key| (key, entry.id));
+        let mut keys: Vec<_> = entries.iter().flat_map(keys).collect();
+        keys.sort_unstable();
+        let twice = keys.windows(2).find(|two| two[0].0 == two[1].0);
+        twice.map(|two| two[1].1)
+    }
+
     /// Reads and checks the roster the server sent to the client whose entry is `mine`.
     pub(crate) fn read_roster(
         session: SessionId,
@@ -166,9 +175,7 @@ impl<const K: usize> Entry<K> {
         if !entries.contains(mine) {
             return Err(cheated("the roster has my keys and advertisement"));
         }
-        let mut keys: Vec<_> = entries.iter().flat_map(|entry| entry.keys).collect();
-        keys.sort_unstable();
-        if !keys.is_sorted_by(|a, b| a < b) {
+        if Self::repeats(&entries).is_some() {
             return Err(cheated("no two clients have the same key"));
         }
         if let Some(own) = credentials {

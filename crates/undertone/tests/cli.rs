@@ -58,7 +58,7 @@ fn an_experiment_prints_accuracy_and_costs() {
         "each client alone",
         "distances",
         "total",
-        "backend sketch",
+        "backend psm",
     ] {
         assert!(text.contains(expected), "'{text}' lacks '{expected}'");
     }

@@ -84,7 +84,7 @@ impl Default for Params {
             neighbours: 10,
             alpha: 0.99,
             variant: Variant::Balanced,
-            backend: Backend::Sketch,
+            backend: Backend::Psm,
             min_clients: 3,
             trust: Trust::SemiHonest,
             suite: Suite::Aes128Ctr,

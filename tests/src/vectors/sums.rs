@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use undertone::kernel::Prg;
-use undertone::kernel::mask::{Stream, Suite, Word, append_bytes};
+use undertone::kernel::mask::{Stream, Suite, append_bytes};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::seal::{Channel, KeyPair, SealError};
 use undertone::mpc::sum::wiring::{Graph, WiringError};
 use undertone::mpc::sum::{
-    Audience, KEYS, Rules, SHARES, Shape, Target, Trust, UNMASK, UPLOAD, Wiring, share,
+    Audience, KEYS, Rules, SHARES, Shape, Target, Trust, UNMASK, UPLOAD, Wiring, Word, share,
 };
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId, SessionId};

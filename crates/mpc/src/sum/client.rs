@@ -4,9 +4,9 @@ use std::fmt;
 use std::ops::Range;
 
 use rayon::prelude::*;
-use undertone_kernel::mask::{self, Word};
+use undertone_kernel::mask;
 use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Reader, Step, Writer};
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use super::messages::{
     Answer, COMMITMENT_LEN, DEALT_LEN, Incoming, SEALED_LEN, SHARE_LEN, Share, tile,
@@ -14,7 +14,7 @@ use super::messages::{
 use super::pad::{self, Pad};
 use super::share;
 use super::{Audience, Context, KEYS, Rules, SHARES, SIGNED_KEYS, SIGNED_SET, Set, Table, point};
-use super::{SERVER, Trust, UNMASK, UPLOAD, advertise};
+use super::{SERVER, Trust, UNMASK, UPLOAD, Word, advertise};
 use crate::identity::{Credentials, SIGNATURE_LEN};
 use crate::kdf::Seed;
 use crate::roster::{Entry, enough};
@@ -211,7 +211,12 @@ impl<W: Word> Job<W> {
     }
 
     /// Agrees with every neighbour.
-    fn agree(&self, entries: &[Entry<2>], with: &[usize]) -> Result<Vec<Neighbour>, Abort> {
+    fn agree(
+        &self,
+        entries: &[Entry<2>],
+        table: &Table,
+        with: &[usize],
+    ) -> Result<Vec<Neighbour>, Abort> {
         let session = self.rules.session;
         let neighbour = |place: &usize| {
             let entry = &entries[*place];
@@ -228,7 +233,13 @@ impl<W: Word> Job<W> {
                 .map_err(low_order)?;
             Ok(Neighbour {
                 place: *place,
-                channel: Channel::new(session, &rows, self.mine.id, entry.id),
+                // Bound to the roster: what is dealt under one opens under no other.
+                channel: Channel::new(
+                    session,
+                    &rows.expand(session, "sum seal", &table.digest),
+                    self.mine.id,
+                    entry.id,
+                ),
                 rows,
                 mask,
                 dealt: None,
@@ -243,7 +254,7 @@ impl<W: Word> Job<W> {
             return Err(Abort::Internal("the roster was checked".into()));
         };
         let with = table.graph.neighbours(me);
-        let mut neighbours = self.agree(entries, &with)?;
+        let mut neighbours = self.agree(entries, &table, &with)?;
         let holders = neighbours.len() + 1;
         let secrets = &self.secrets;
         let mut secret = Zeroizing::new([0; DEALT_LEN]);
@@ -359,7 +370,9 @@ impl<W: Word> Job<W> {
             return self.now(Stage::Upload { masked, pads, sent }, out);
         }
         // The own block is still to come; the rest is masked by now, no secret any more.
-        let own = Zeroizing::new(self.words[context.blocks[me].clone()].to_vec());
+        let block = &mut self.words[context.blocks[me].clone()];
+        let own = Zeroizing::new(block.to_vec());
+        block.iter_mut().for_each(Zeroize::zeroize);
         drop(std::mem::take(&mut *self.words));
         self.words = own;
         self.go_on(Stage::Contributors(masked), out, vec![SERVER])
@@ -381,6 +394,10 @@ impl<W: Word> Job<W> {
         enough(set.count(), self.rules.min_clients)?;
         let left = table.neighbours_in(round.me, &set).len() + 1;
         enough(left, table.degree.threshold)?;
+        if self.rules.shape.rows > 0 {
+            // Rows whose owner has no neighbour left would have no mask.
+            table.every_secret_has_holders(&context.sharing, &set, &set)?;
+        }
         match (self.rules.trust, &self.credentials) {
             (Trust::MaliciousServer, Some(own)) => {
                 let body = signed_set(context, &set);
@@ -399,7 +416,7 @@ impl<W: Word> Job<W> {
         if !signers.is_within(set) {
             return Err(cheated(SERVER, "contributors signed who contributed"));
         }
-        enough(signers.count(), table.degree.quorum)?;
+        let mut valid = 0;
         let body = signed_set(&masked.context, set);
         let pins = self.credentials.as_ref().map(|own| &own.pins);
         for place in signers.places() {
@@ -407,12 +424,16 @@ impl<W: Word> Job<W> {
                 r.array("signature").map_err(Abort::malformed(SERVER))?;
             let id = table.ids[place];
             let session = self.rules.session;
-            if !pins.is_some_and(|pins| pins.verify(id, session, SIGNED_SET, &body, &signature)) {
-                let check = format!("{id} signed the contributors I was told");
-                return Err(cheated(SERVER, check));
-            }
+            let fits = pins.is_some_and(|p| p.verify(id, session, SIGNED_SET, &body, &signature));
+            valid += usize::from(fits);
         }
-        r.finish().map_err(Abort::malformed(SERVER))
+        r.finish().map_err(Abort::malformed(SERVER))?;
+        let quorum = table.degree.quorum;
+        if valid < quorum {
+            let check = format!("{quorum} clients signed the contributors I was told, not {valid}");
+            return Err(cheated(SERVER, check));
+        }
+        Ok(())
     }
 
     /// Round 4: one share for each neighbour that shared, and its own of its own self mask.
@@ -513,6 +534,10 @@ impl<W: Word> Party for Client<W> {
                     &job.mine,
                     job.credentials.as_ref(),
                 )?;
+                if let (Trust::MaliciousServer, Some(own)) = (job.rules.trust, &job.credentials) {
+                    // The corrupt share is that of the clients that are pinned.
+                    enough(entries.len(), job.rules.wiring.fewest(own.pins.len()))?;
+                }
                 let table = Table::new::<W>(&job.rules, &entries)?;
                 Ok(job.now(Stage::Share { table, entries }, Outbox::new()))
             }

@@ -6,8 +6,9 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use undertone_kernel::mask::Word;
 use undertone_party::Abort;
+
+use super::Word;
 
 /// Why numbers cannot be represented.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -79,7 +80,11 @@ impl<W: Word> Fixed<W> {
             return Err(refused);
         }
         let room = Self::room(clients);
-        let fraction = (room / bound).log2().floor();
+        let mut fraction = (room / bound).log2().floor();
+        if bound * 2f64.powf(fraction) > room {
+            // The logarithm was rounded up.
+            fraction -= 1.0;
+        }
         if !(room > 0.0 && (-1000.0..=1000.0).contains(&fraction)) {
             return Err(refused);
         }
@@ -269,7 +274,11 @@ mod tests {
             check::<u64>(&values, bound);
             check::<u32>(&values, bound);
             // The extremes, all of one sign: their sum has that sign.
-            check::<u64>(&vec![bound; values.len()], bound);
+            for exact in [bound, 2f64.powi(magnitude)] {
+                check::<u64>(&vec![exact; values.len()], exact);
+                check::<u32>(&vec![exact; values.len()], exact);
+                check::<u64>(&vec![-exact; 64], exact);
+            }
             check::<u32>(&vec![-bound; values.len()], bound);
         }
 

@@ -1,10 +1,10 @@
 //! The messages of a sum beyond hello and roster.
 
-use undertone_kernel::mask::Word;
 use undertone_party::frame::TILE_BYTES;
 use undertone_party::{Abort, DecodeError, PartyId, Reader};
 use zeroize::Zeroizing;
 
+use super::Word;
 use crate::seal::TAG_LEN;
 
 /// Bytes of a share of a seed.

@@ -30,7 +30,7 @@
 //! **Who learns what.** The server: who took part and the sum of the shared words. A client: besides its
 //! rows, who took part. This holds against the server together with as many clients as the
 //! [`Wiring`] allows for. A server that lies about who left is withstood with
-//! [`Trust::MaliciousServer`] and pinned identities. Nothing here keeps a client from adding nonsense.
+//! [`Trust::MaliciousServer`] and pinned identities, as far as [`wiring`] says. Nothing here keeps a client from adding nonsense.
 //!
 //! A sum that is abandoned leaves nothing to restart from: the parties are gone with their masks, and a
 //! seed serves one party only.
@@ -61,7 +61,7 @@ use undertone_party::{Abort, PartyId, Phase, Reader, SessionId, Writer};
 
 pub use client::{Client, Sums};
 pub use server::{Server, Total};
-pub use undertone_kernel::mask::{Suite, Word};
+pub use undertone_kernel::mask::Suite;
 pub use wiring::{Degree, Target, Trust, Wiring};
 
 use crate::kdf::Seed;
@@ -98,6 +98,12 @@ pub const PHASES: [Phase; 4] = [KEYS, SHARES, UPLOAD, UNMASK];
 const SERVER: PartyId = PartyId::SERVER;
 const SIGNED_KEYS: &str = "sign sum keys";
 const SIGNED_SET: &str = "sign contributors";
+
+/// What can be added up: `u32` and `u64`.
+pub trait Word: undertone_kernel::mask::Word {}
+
+impl Word for u32 {}
+impl Word for u64 {}
 
 /// What is added up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,7 +189,10 @@ impl Rules {
     fn check(&self) -> Result<(), Abort> {
         let misuse = |what: String| Err(Abort::Misuse(what));
         if !self.shape.is_possible() {
-            return misuse(format!("{:?}: there may be 2³² words", self.shape));
+            return misuse(format!(
+                "{:?}: there may be 2³² words in the matrix, and as many shared ones",
+                self.shape
+            ));
         }
         if self.min_clients < 2 {
             return misuse("min_clients must be 2 or more".into());
@@ -303,6 +312,22 @@ impl Table {
         let mut neighbours = self.graph.neighbours(place);
         neighbours.retain(|other| set.has(*other));
         neighbours
+    }
+
+    /// Whether of every secret of those that shared a threshold of shares is `left`: of a self mask where
+    /// the client contributes, else of a mask key.
+    fn every_secret_has_holders(
+        &self,
+        sharing: &Set,
+        contributors: &Set,
+        left: &Set,
+    ) -> Result<(), Abort> {
+        for place in sharing.places() {
+            let itself = usize::from(contributors.has(place) && left.has(place));
+            let holders = self.neighbours_in(place, left).len() + itself;
+            enough(holders, self.degree.threshold)?;
+        }
+        Ok(())
     }
 }
 

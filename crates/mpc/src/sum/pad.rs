@@ -14,10 +14,10 @@
 
 use std::ops::Range;
 
-use undertone_kernel::mask::{Op, Stream, Suite, TILE_BYTES, Word};
+use undertone_kernel::mask::{Op, Stream, Suite, TILE_BYTES};
 use undertone_party::PartyId;
 
-use super::Context;
+use super::{Context, Word};
 use crate::kdf::Seed;
 
 /// A mask that is not expanded yet.

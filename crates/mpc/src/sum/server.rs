@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 use undertone_kernel::Cpu;
-use undertone_kernel::mask::{self, Op, Word};
+use undertone_kernel::mask::{self, Op};
 use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Reader, Step};
 use zeroize::Zeroizing;
 
@@ -15,7 +15,8 @@ use super::messages::{Answer, COMMITMENT_LEN, Incoming, SEALED_LEN, SHARE_LEN, S
 use super::pad::{self, Pad};
 use super::share;
 use super::{
-    Audience, Context, KEYS, Rules, SHARES, Set, Table, Trust, UNMASK, UPLOAD, advertise, point,
+    Audience, Context, KEYS, Rules, SHARES, Set, Table, Trust, UNMASK, UPLOAD, Word, advertise,
+    point,
 };
 use crate::identity::SIGNATURE_LEN;
 use crate::kdf::Seed;
@@ -35,7 +36,8 @@ pub struct Total<W = u64> {
     pub shared: Vec<W>,
     /// Whose words are in the sums.
     pub contributors: Vec<PartyId>,
-    /// Clients that gave a false share of somebody's secret. The sums are right without it.
+    /// Clients that gave a false share of somebody's secret, or were dealt one. The sums are right
+    /// without it.
     pub suspects: Vec<PartyId>,
 }
 
@@ -152,11 +154,6 @@ impl<W: Word> Server<W> {
             },
         })
     }
-
-    fn go_on(rules: Rules, stage: Stage<W>, out: Outbox, need: Vec<PartyId>) -> Step<Self> {
-        let next = Self { rules, stage };
-        Step::Continue { out, need, next }
-    }
 }
 
 /// The server between two steps.
@@ -166,7 +163,11 @@ struct Job {
 
 impl Job {
     fn go_on<W: Word>(self, stage: Stage<W>, out: Outbox, need: Vec<PartyId>) -> Step<Server<W>> {
-        Server::go_on(self.rules, stage, out, need)
+        let next = Server {
+            rules: self.rules,
+            stage,
+        };
+        Step::Continue { out, need, next }
     }
 
     fn now<W: Word>(self, stage: Stage<W>) -> Step<Server<W>> {
@@ -188,6 +189,12 @@ impl Job {
                 });
             }
             entries.push(entry);
+        }
+        if let Some(id) = Entry::repeats(&entries) {
+            return Err(Abort::Cheated {
+                culprit: id,
+                check: "its keys are nobody else's".into(),
+            });
         }
         let table = Table::new::<W>(&self.rules, &entries)?;
         let out = to_all(&table.ids, &Entry::write_roster(&entries));
@@ -276,23 +283,9 @@ impl Job {
         }
         let set = &adding.contributors;
         enough(set.count(), self.rules.min_clients)?;
-        self.rebuildable(&adding, set)?;
+        let Adding { table, context, .. } = &adding;
+        table.every_secret_has_holders(&context.sharing, set, set)?;
         Ok(self.go_on(Stage::Announce(adding), out, Vec::new()))
-    }
-
-    /// Whether the shares that `left` hold give back every secret that is needed.
-    fn rebuildable<W: Word>(&self, adding: &Adding<W>, left: &Set) -> Result<(), Abort> {
-        let table = &adding.table;
-        for place in adding.context.sharing.places() {
-            let holders = table.neighbours_in(place, left).len();
-            let needed = adding.contributors.has(place)
-                || !table.neighbours_in(place, &adding.contributors).is_empty();
-            if needed {
-                let itself = usize::from(left.has(place));
-                enough(holders + itself, table.degree.threshold)?;
-            }
-        }
-        Ok(())
     }
 
     fn upload<W: Word>(
@@ -338,7 +331,8 @@ impl Job {
             }
         }
         enough(signers.count(), adding.table.degree.quorum)?;
-        self.rebuildable(&adding, &signers)?;
+        let (table, sharing) = (&adding.table, &adding.context.sharing);
+        table.every_secret_has_holders(sharing, &adding.contributors, &signers)?;
         let mut message = signers.write();
         message.extend(signatures);
         let need = adding.ids(&adding.contributors);
@@ -387,7 +381,7 @@ impl Job {
             }
             r.finish().map_err(&malformed)?;
         }
-        self.rebuildable(&adding, &left)?;
+        table.every_secret_has_holders(&context.sharing, contributors, &left)?;
         Ok(self.now(Stage::Rebuild {
             adding,
             answers,
@@ -589,7 +583,7 @@ impl<W: Word> Adding<W> {
         }
         Err(Abort::Cheated {
             culprit: self.table.ids[dealer],
-            check: "its shares give back what it committed to".into(),
+            check: "its shares, as their holders give them, give back what it committed to".into(),
         })
     }
 }

@@ -14,6 +14,10 @@
 //! The first two together must stay below `2^−σ`, the third below `2^−η`. The smallest even `k`
 //! for which some `t` does is taken, and the smallest such `t`.
 //!
+//! The second bound is for clients that leave by chance. A server that lies can choose whom it declares to have
+//! left, along the ring: with some luck in the ring, it then gets the sums of two arcs instead of one sum.
+//! The probability of that is not held below 2^−σ; the minimum of contributors bounds the arcs together.
+//!
 //! Below [`COMPLETE_BELOW`] clients everybody is joined to everybody, and `t` is a majority of the
 //! holders that `c` (one at least) corrupt ones cannot reach.
 
@@ -62,8 +66,8 @@ impl Default for Target {
 pub enum Wiring {
     /// As the target demands.
     For(Target),
-    /// As told: neighbours (even, or no fewer than all others) and threshold. A third of the clients
-    /// may be corrupt where signatures are counted.
+    /// As told: neighbours (even, or no fewer than all others) and threshold. Against a server that
+    /// lies, up to a third of the clients and of anybody's neighbours may be corrupt.
     Fixed {
         /// Neighbours of a client.
         neighbours: usize,
@@ -102,7 +106,8 @@ pub enum WiringError {
     /// Neighbours and threshold do not fit the clients.
     #[error(
         "{neighbours} neighbours and threshold {threshold} for {clients} clients; neighbours must be \
-         even or all others, at most {most}, the threshold from 2 to neighbours + 1",
+         even or all others, at most {most}, the threshold from 2 (against a server that lies, two thirds \
+         of the neighbours and more) to neighbours + 1",
         most = MAX_HOLDERS - 1
     )]
     Misfit {
@@ -131,7 +136,26 @@ fn quorum(clients: usize, corrupt: usize) -> usize {
     ((clients + corrupt) / 2 + 1).min(clients)
 }
 
+/// The smallest threshold of a fixed wiring. Against a server that lies, a third of the holders may
+/// answer twice.
+pub fn fewest_shares(trust: Trust, holders: usize) -> usize {
+    match trust {
+        Trust::SemiHonest => 2,
+        Trust::MaliciousServer => (holders + holders.div_ceil(3)) / 2 + 1,
+    }
+}
+
 impl Wiring {
+    /// The smallest roster that a client accepts, of `invited` clients it knows, from a server that may
+    /// lie: no more than the share that may leave, or one, is missing.
+    pub(super) fn fewest(&self, invited: usize) -> usize {
+        let share = match self {
+            Self::For(target) => target.dropout,
+            Self::Fixed { .. } => Target::default().dropout,
+        };
+        invited - ((share * invited as f64) as usize).max(1).min(invited)
+    }
+
     /// Neighbours and threshold for `clients` clients.
     ///
     /// # Errors
@@ -150,8 +174,9 @@ impl Wiring {
                     quorum: quorum(clients, (clients / 3).max(1)),
                 };
                 let even = neighbours.is_multiple_of(2) || neighbours >= others;
-                let fits = degree.neighbours < MAX_HOLDERS
-                    && (2..=degree.neighbours + 1).contains(&threshold);
+                let holders = degree.neighbours + 1;
+                let fits = holders <= MAX_HOLDERS
+                    && (fewest_shares(trust, holders)..=holders).contains(&threshold);
                 match even && fits {
                     true => Ok(degree),
                     false => Err(WiringError::Misfit {

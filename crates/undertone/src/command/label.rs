@@ -53,8 +53,8 @@ pub(super) struct Label {
     /// balanced (cos³, scores divided by class counts) or paper (cos)
     #[arg(long, default_value = "balanced")]
     variant: Variant,
-    /// How distances reach the server: clear or sketch
-    #[arg(long, default_value = "sketch")]
+    /// How distances reach the server: psm, sketch or clear
+    #[arg(long, default_value = "psm")]
     backend: Backend,
     /// Seed of the first run; everything random follows from it
     #[arg(long, value_name = "N", default_value_t = 0)]

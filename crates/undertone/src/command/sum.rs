@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use undertone::kernel::Prg;
 use undertone::mpc::kdf::Seed;
-use undertone::mpc::sum::{Degree, Rules, Wiring, Word};
+use undertone::mpc::sum::{Degree, Rules, Wiring, Word, wiring};
 use undertone::party::{Ledger, Network, PartyId, SessionId};
 use undertone::simulate::{Contribution, SumSimulation};
 
@@ -86,7 +86,10 @@ impl Workload {
                 let all = neighbours.min(self.clients.saturating_sub(1));
                 Wiring::Fixed {
                     neighbours,
-                    threshold: self.threshold.unwrap_or(all.div_ceil(2) + 1),
+                    threshold: self.threshold.unwrap_or_else(|| {
+                        let fewest = wiring::fewest_shares(self.masks.trust(), all + 1);
+                        fewest.max(all.div_ceil(2) + 1)
+                    }),
                 }
             }
         }
@@ -105,7 +108,6 @@ impl Workload {
         Ok(())
     }
 
-    /// The bytes that `purpose` of client `place` begins with.
     fn seed(&self) -> Seed {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&self.seed.to_le_bytes());

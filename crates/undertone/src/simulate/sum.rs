@@ -9,7 +9,7 @@ use undertone_party::{Abort, Aborted, Ledger, Network, PartyId};
 use super::{SimulationError, credentials, drive, party_seed};
 
 /// What a client adds.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Contribution<W> {
     /// The matrix, row after row, then the shared words.
     pub words: Vec<W>,
@@ -18,7 +18,6 @@ pub struct Contribution<W> {
 }
 
 /// What a secure sum needs.
-#[derive(Debug)]
 pub struct SumSimulation<W> {
     /// The rules, the same for all.
     pub rules: Rules,
@@ -26,6 +25,17 @@ pub struct SumSimulation<W> {
     pub clients: Vec<Contribution<W>>,
     /// Fixes the whole transcript.
     pub seed: Seed,
+}
+
+impl<W> std::fmt::Debug for Contribution<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Contribution({} words, rows {:?})",
+            self.words.len(),
+            self.own
+        )
+    }
 }
 
 /// What a secure sum gives.

@@ -1,0 +1,274 @@
+//! Every distance backend gives every distance, whatever the shape, the order of delivery, and who leaves.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use undertone::kernel::{BitMatrix, Cpu, Prg, hamming};
+use undertone::mpc::hamming::{Backend, PHASE};
+use undertone::mpc::kdf::Seed;
+use undertone::mpc::sum::Suite;
+use undertone::mpc::tiles::{Sink, Tile};
+use undertone::party::frame::HEADER_LEN;
+use undertone::party::{Abort, Network, PartyId};
+use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
+use undertone_tests::{chooser, dataset};
+
+/// Keeps everything: (client, row, client, row) to distance. A pair that comes twice counts as wrong.
+#[derive(Default, Debug, PartialEq)]
+struct All {
+    distances: BTreeMap<[usize; 4], u16>,
+    twice: usize,
+}
+
+impl Sink for All {
+    fn fork(&self) -> Self {
+        Self::default()
+    }
+    fn join(&mut self, other: Self) {
+        self.twice += other.twice;
+        for (pair, distance) in other.distances {
+            self.twice += usize::from(self.distances.insert(pair, distance).is_some());
+        }
+    }
+    fn tile(&mut self, tile: &Tile<'_>) {
+        let (left, right) = (tile.left, tile.right);
+        let mut distances = tile.distances.iter();
+        for a in left.rows.clone() {
+            for b in right.rows.clone() {
+                let pair = [left.client, a, right.client, b];
+                let distance = *distances.next().unwrap();
+                self.twice += usize::from(self.distances.insert(pair, distance).is_some());
+            }
+        }
+        assert!(distances.next().is_none());
+    }
+}
+
+fn random(rows: &[usize], bits: usize, seed: u8) -> Vec<BitMatrix> {
+    let mut prg = Prg::new(&[seed; 32]);
+    let mut client = |rows: &usize| {
+        let words = (0..rows * bits.div_ceil(64)).map(|_| prg.next_u64());
+        BitMatrix::from_words(*rows, bits, words.collect())
+    };
+    rows.iter().map(&mut client).collect()
+}
+
+/// Between the rows of different clients of those that remain.
+fn expected(codes: &[BitMatrix], remains: &[bool]) -> All {
+    let mut all = All::default();
+    for (j, a) in codes.iter().enumerate() {
+        for (k, b) in codes.iter().enumerate().skip(j + 1) {
+            if !(remains[j] && remains[k]) {
+                continue;
+            }
+            let mut out = vec![0; a.rows() * b.rows()];
+            hamming::distances(Cpu::portable(), a, 0..a.rows(), b, 0..b.rows(), &mut out);
+            for (at, distance) in out.into_iter().enumerate() {
+                let pair = [j, at / b.rows(), k, at % b.rows()];
+                all.distances.insert(pair, distance);
+            }
+        }
+    }
+    all
+}
+
+fn run(
+    backend: Backend,
+    suite: Suite,
+    codes: &[BitMatrix],
+    network: Network<'_>,
+) -> Result<DistanceRun<All>, SimulationError> {
+    let simulation = DistanceSimulation {
+        backend,
+        suite,
+        codes: codes.to_vec(),
+        sink: All::default(),
+        seed: Seed::from_bytes([8; 32]),
+    };
+    simulation.run_over(network)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn every_distance_comes_once(
+        rows in prop::collection::vec(0usize..20, 2..6), bits in 1usize..400, order: Option<u64>,
+        seed: u8, aes: bool,
+    ) {
+        let codes = random(&rows, bits, seed);
+        let suite = if aes { Suite::Aes128Ctr } else { Suite::ChaCha20 };
+        for backend in Backend::ALL {
+            let network = match order {
+                Some(order) => Network::new().choose(chooser(order)),
+                None => Network::new(),
+            };
+            let run = run(backend, suite, &codes, network).unwrap();
+            prop_assert!(run.clients.iter().all(Result::is_ok));
+            prop_assert_eq!(&run.collected.sink, &expected(&codes, &vec![true; rows.len()]));
+        }
+    }
+
+    /// A client that leaves, at any point, is as if it had never come: or it has sent everything.
+    #[test]
+    fn leavers_leave_no_trace(
+        rows in prop::collection::vec(0usize..12, 3..6), bits in 1usize..100, order: u64, seed: u8,
+        leavers in prop::collection::btree_map(0usize..6, 0usize..9, 1..3),
+    ) {
+        let codes = random(&rows, bits, seed);
+        for backend in Backend::ALL {
+            let mut network = Network::new().choose(chooser(order));
+            for (place, after) in leavers.iter().filter(|(place, _)| **place < rows.len()) {
+                network = network.leave(PartyId::client(*place), *after);
+            }
+            let run = run(backend, Suite::Aes128Ctr, &codes, network).unwrap();
+            let remains = &run.collected.remains;
+            prop_assert_eq!(&run.collected.sink, &expected(&codes, remains));
+            for (place, outcome) in run.clients.iter().enumerate() {
+                prop_assert!(leavers.contains_key(&place) || outcome.is_ok() && remains[place]);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_longest_and_the_shortest_codes() {
+    for (bits, rows) in [
+        (1, [3, 2]),
+        (65_535, [2, 3]),
+        (4095, [1, 2]),
+        (4096, [2, 1]),
+    ] {
+        let mut codes = random(&rows, bits, 1);
+        // All bits differ, and none.
+        codes[0] =
+            BitMatrix::from_words(rows[0], bits, vec![u64::MAX; rows[0] * bits.div_ceil(64)]);
+        codes[1] = BitMatrix::zero(rows[1], bits);
+        for backend in Backend::ALL {
+            let run = run(backend, Suite::Aes128Ctr, &codes, Network::new()).unwrap();
+            assert_eq!(run.collected.sink, expected(&codes, &[true, true]));
+            let first = run.collected.sink.distances[&[0, 0, 1, 0]];
+            assert_eq!(usize::from(first), bits);
+        }
+    }
+}
+
+/// More than one tile each way, and several messages of masked codes.
+#[test]
+fn several_tiles() {
+    let codes = random(&[700, 530, 20], 3000, 2);
+    let network = Network::new().choose(chooser(5));
+    let psm = run(Backend::Psm, Suite::Aes128Ctr, &codes, network).unwrap();
+    assert_eq!(psm.collected.sink, expected(&codes, &[true; 3]));
+    let cost = psm.ledgers[1].1.phase(PHASE).unwrap();
+    // Masked codes, 232 rows of 4500 bytes a message; four tiles with client 1, two with client 2.
+    assert_eq!(cost.messages, 4 + 4 + 2);
+}
+
+#[test]
+fn psm_is_clear_on_all_data_sets() {
+    use undertone::simulate::Simulation;
+    use undertone::xclp::{Labelling, Params, Rows};
+    for name in ["digits", "wine"] {
+        let data = dataset(name).unwrap();
+        let parts: Vec<Vec<usize>> = (0..4)
+            .map(|part| (part..data.labels.len()).step_by(4).collect())
+            .collect();
+        let run = |backend| {
+            let params = Params {
+                backend,
+                ..Params::default()
+            };
+            let clients = parts.iter().map(|part| {
+                let Rows::Features(features) = &data.rows else {
+                    panic!("features");
+                };
+                let labels = part
+                    .iter()
+                    .enumerate()
+                    .map(|(at, row)| data.labels[*row].filter(|_| at % 7 == 0));
+                let labelling = Labelling::new(10, labels.collect()).unwrap();
+                (Rows::Features(features.select(part)), labelling)
+            });
+            let simulation = Simulation {
+                params,
+                clients: clients.collect(),
+                seed: Seed::from_bytes([1; 32]),
+            };
+            simulation.run(|_, _| {}).unwrap()
+        };
+        let (psm, clear) = (run(Backend::Psm), run(Backend::Clear));
+        assert_eq!(psm.report.distances, clear.report.distances, "{name}");
+        assert_eq!(psm.clients, clear.clients, "{name}");
+    }
+}
+
+/// Cheats in psm, on both sides.
+#[test]
+fn psm_catches_messages_that_cannot_be() {
+    let codes = random(&[5, 4, 6], 50, 1);
+    let server = PartyId::SERVER;
+    let victim = PartyId::client(1);
+    let tampered = |from, to, nth: usize, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut seen = 0;
+        let network = Network::new().intercept(|f, t, frame| {
+            if (f, t) == (from, to) {
+                if seen == nth {
+                    let mut payload = frame.split_off(HEADER_LEN);
+                    change(&mut payload);
+                    frame[24..32].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+                    frame.extend(payload);
+                }
+                seen += 1;
+            }
+        });
+        match run(Backend::Psm, Suite::Aes128Ctr, &codes, network) {
+            Ok(run) => run.clients[1].clone().unwrap_err(),
+            Err(SimulationError::Aborted(aborted)) => aborted,
+            Err(stalled) => panic!("{stalled}"),
+        }
+    };
+    // Masked codes, the tile with client 0, the tile with client 2.
+    for nth in 0..3 {
+        for change in [
+            |m: &mut Vec<u8>| m[3] ^= 1,
+            |m: &mut Vec<u8>| m.push(0),
+            |m: &mut Vec<u8>| m.clear(),
+        ] {
+            let aborted = tampered(victim, server, nth, &change);
+            assert_eq!(aborted.party, server);
+            assert!(
+                matches!(aborted.cause, Abort::Malformed { from, .. } if from == victim),
+                "{aborted}"
+            );
+        }
+    }
+    let cheated = |change: &dyn Fn(&mut Vec<u8>), nth, expected: &str| {
+        let aborted = tampered(server, victim, nth, change);
+        assert_eq!(aborted.party, victim);
+        assert!(aborted.to_string().contains(expected), "{aborted}");
+    };
+    cheated(&|m| m[0] = 9, 0, "on the roster, in order");
+    cheated(&|m| m.rotate_left(4), 0, "on the roster, in order");
+    cheated(&|m| m.truncate(4), 0, "I am among");
+    cheated(&|m| m.truncate(5), 0, "client: 4 bytes are due");
+    cheated(&|m| m.clear(), 0, "I am among");
+    // In the end the server says that client 2 has left, then that it is back.
+    let back = Network::new().intercept({
+        let mut seen = 0;
+        move |from, to, frame| {
+            if (from, to) == (server, victim) {
+                if seen == 0 {
+                    let end = frame.len() - 4;
+                    frame.truncate(end);
+                    let len = (frame.len() - HEADER_LEN) as u64;
+                    frame[24..32].copy_from_slice(&len.to_le_bytes());
+                }
+                seen += 1;
+            }
+        }
+    });
+    // Told at first that client 2 is not there, the client sends too little and then hears that it is.
+    let error = run(Backend::Psm, Suite::Aes128Ctr, &codes, back).unwrap_err();
+    assert!(matches!(error, SimulationError::Stalled(_)), "{error}");
+}
