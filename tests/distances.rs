@@ -272,3 +272,23 @@ fn psm_catches_messages_that_cannot_be() {
     let error = run(Backend::Psm, Suite::Aes128Ctr, &codes, back).unwrap_err();
     assert!(matches!(error, SimulationError::Stalled(_)), "{error}");
 }
+
+/// The published protocols, bit by bit, are the oracle: they and every backend say the same.
+#[test]
+fn backends_are_the_protocols_as_written() {
+    use undertone_tests::as_written::{phe, shade};
+    let codes = random(&[3, 4], 24, 6);
+    let mut prg = Prg::new(&[7; 32]);
+    let shade = shade::run(&codes[0], &codes[1], &mut prg);
+    let (phe, _) = phe::run(&codes[0], &codes[1], phe::Mask::Uniform, &mut prg);
+    assert_eq!(shade.distances, phe.distances);
+    for backend in Backend::ALL {
+        let run = run(backend, Suite::Aes128Ctr, &codes, Network::new()).unwrap();
+        for (pair, distance) in &run.collected.sink.distances {
+            assert_eq!(shade.distances[pair[1]][pair[3]], u64::from(*distance));
+        }
+    }
+    // What they cost: two messages of w = 5 bits a transfer; ciphertexts of 2·60 bits.
+    assert_eq!(shade.bits, 3 * 4 * (24 * 2 * 5 + 2 * 5));
+    assert_eq!(phe.bits, 3 * (24 * 120 + 4 * (120 + 2 * 60)));
+}

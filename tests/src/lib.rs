@@ -1,6 +1,7 @@
 //! What the end-to-end tests share.
 #![forbid(unsafe_code)]
 
+pub mod as_written;
 pub mod reference;
 pub mod sums;
 pub mod vectors;

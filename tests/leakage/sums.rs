@@ -1,7 +1,5 @@
 //! What the server can work out from all it sees of a secure sum, and what it cannot. The masks are built here
 //! a second time, from PROTOCOLS.md.
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -138,23 +136,9 @@ fn difference(a: &[u64], b: &[u64]) -> Vec<u64> {
     a.iter().zip(b).map(|(a, b)| a.wrapping_sub(*b)).collect()
 }
 
-/// χ² of the bytes of `words` against the uniform distribution, 255 degrees of freedom: above 377,
-/// or below 158, once in 10⁶.
-fn chi(words: &[u64]) -> f64 {
-    let mut counts = [0u32; 256];
-    for byte in words.iter().flat_map(|word| word.to_le_bytes()) {
-        counts[usize::from(byte)] += 1;
-    }
-    let expected = words.len() as f64 * 8.0 / 256.0;
-    counts
-        .iter()
-        .map(|count| (f64::from(*count) - expected).powi(2) / expected)
-        .sum()
-}
-
 fn assert_uniform(words: &[u64], what: &str) {
-    let chi = chi(words);
-    assert!((158.0..377.0).contains(&chi), "{what}: χ² = {chi}");
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    crate::assert_uniform(&bytes, what);
 }
 
 /// Runs a sum and looks on.

@@ -1,0 +1,232 @@
+//! Distances: what the key owner of the published PHE protocol sees, what the server sees with `sketch` and
+//! `psm`, and what it sees with one client's help.
+
+use std::collections::BTreeMap;
+
+use num_bigint::BigUint;
+use undertone::kernel::mask::{Op, Stream, Suite};
+use undertone::kernel::{BitMatrix, Cpu, Prg, hamming, pack};
+use undertone::mpc::hamming::Backend;
+use undertone::mpc::kdf::Seed;
+use undertone::mpc::seal::{Channel, KeyPair};
+use undertone::mpc::tiles::{Sink, Tile};
+use undertone::party::frame::HEADER_LEN;
+use undertone::party::{Network, PartyId, SessionId};
+use undertone::simulate::DistanceSimulation;
+use undertone::xclp::{Codes, Features, Rows};
+use undertone_tests::as_written::phe::{Key, Mask};
+use undertone_tests::dataset;
+
+const SERVER: PartyId = PartyId::SERVER;
+
+/// Digits, centred, under a projection, and their classes.
+fn digits(bits: usize) -> (BitMatrix, Vec<u16>) {
+    let data = dataset("digits").unwrap();
+    let Rows::Features(features) = &data.rows else {
+        panic!("features");
+    };
+    let (rows, dim) = (features.rows(), features.dim());
+    let mean = |column| {
+        features
+            .values()
+            .iter()
+            .skip(column)
+            .step_by(dim)
+            .sum::<f64>()
+            / rows as f64
+    };
+    let means: Vec<f64> = (0..dim).map(mean).collect();
+    let centred = features
+        .values()
+        .iter()
+        .enumerate()
+        .map(|(at, value)| value - means[at % dim]);
+    let features = Features::new(dim, centred.collect()).unwrap();
+    let codes = Codes::hash(&features, &Seed::from_bytes([1; 32]), bits);
+    let labels = data.labels.iter().map(|label| label.unwrap()).collect();
+    (codes.into_bits(), labels)
+}
+
+/// The share of the evaluator's rows whose class the key owner tells from what it decrypts: the class of
+/// its own rows for which that is smallest on average.
+fn predicted(mask: Option<Mask>) -> f64 {
+    let (codes, classes) = digits(1024);
+    let key = Key::toy();
+    let mut prg = Prg::new(&[2; 32]);
+    let (own, n) = (1300, codes.rows());
+    let mut right = 0;
+    for row in own..n {
+        let mut distances = vec![0; own];
+        hamming::distances(
+            Cpu::detect(),
+            &codes,
+            row..row + 1,
+            &codes,
+            0..own,
+            &mut distances,
+        );
+        let mut sums = vec![(0.0, 0.0); 10];
+        for (distance, class) in distances.iter().zip(&classes) {
+            let mut tau = BigUint::from(*distance);
+            if let Some(mask) = mask {
+                tau += mask.draw(codes.columns(), &key.n, &mut prg);
+            }
+            let tau = tau % &key.n;
+            let tau = tau.iter_u64_digits().next().unwrap_or(0) as f64;
+            let sum = &mut sums[usize::from(*class)];
+            *sum = (sum.0 + tau, sum.1 + 1.0);
+        }
+        let mean = |class: &usize| sums[*class].0 / sums[*class].1;
+        let guess = (0..10).min_by(|a, b| mean(a).total_cmp(&mean(b))).unwrap();
+        right += usize::from(guess == usize::from(classes[row]));
+    }
+    right as f64 / (n - own) as f64
+}
+
+/// As published the mask hides next to nothing: classes are told nearly as well as without any.
+#[test]
+fn a_mask_below_l_lets_the_key_owner_predict_classes() {
+    let open = predicted(None);
+    let published = predicted(Some(Mask::BelowL));
+    assert!(
+        published > 0.7 && published > 0.85 * open,
+        "{published} of {open}"
+    );
+    let ours = predicted(Some(Mask::Uniform));
+    assert!(ours < 0.16, "{ours}: chance is 0.1");
+}
+
+/// Keeps the distances.
+#[derive(Clone, Default)]
+struct Keep(BTreeMap<(usize, usize), u16>);
+
+impl Sink for Keep {
+    fn fork(&self) -> Self {
+        Self::default()
+    }
+    fn join(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+    fn tile(&mut self, tile: &Tile<'_>) {
+        let mut distances = tile.distances.iter();
+        for a in tile.left.rows.clone() {
+            for b in tile.right.rows.clone() {
+                self.0.insert((a, b), *distances.next().unwrap());
+            }
+        }
+    }
+}
+
+const SEED: [u8; 32] = [8; 32];
+
+fn session() -> SessionId {
+    let id = Seed::from_bytes(SEED).derive(SessionId([0; 32]), "simulated session", &[]);
+    SessionId(*id.expose())
+}
+
+fn party(id: PartyId) -> KeyPair {
+    let seed = Seed::from_bytes(SEED);
+    KeyPair::from_seed(&seed.derive(session(), "simulated client", &[id.to_wire()]))
+}
+
+/// What the server sees: of each of two clients its messages, opened where they are sealed.
+fn view(backend: Backend, codes: &[BitMatrix; 2]) -> ([Vec<Vec<u8>>; 2], Keep) {
+    let mut view = [Vec::new(), Vec::new()];
+    let mut channels = [0, 1].map(|place| {
+        let id = PartyId::client(place);
+        Channel::agree(session(), SERVER, &party(SERVER), id, party(id).public()).unwrap()
+    });
+    let network = Network::new().intercept(|from, _, frame| {
+        if let Some(place) = from.index() {
+            let payload = &frame[HEADER_LEN..];
+            view[place].push(match backend {
+                Backend::Psm => channels[place].open(payload).unwrap(),
+                _ => payload.to_vec(),
+            });
+        }
+    });
+    let simulation = DistanceSimulation {
+        backend,
+        suite: Suite::ChaCha20,
+        codes: codes.to_vec(),
+        sink: Keep::default(),
+        seed: Seed::from_bytes(SEED),
+    };
+    let run = simulation.run_over(network).unwrap();
+    (view, run.collected.sink)
+}
+
+const BITS: usize = 4095;
+const WIDTH: u32 = 12;
+const ROWS: usize = 60;
+
+fn halves() -> [BitMatrix; 2] {
+    let (codes, _) = digits(BITS);
+    [0, 1].map(|part: usize| codes.select(&(part * ROWS..(part + 1) * ROWS).collect::<Vec<_>>()))
+}
+
+fn numbers(bytes: &[u8], count: usize) -> Vec<u16> {
+    let mut out = vec![0; count];
+    pack::unpack(WIDTH, bytes, &mut out);
+    out
+}
+
+fn masked_rows(message: &[u8]) -> Vec<Vec<u16>> {
+    let len = pack::packed_len(WIDTH, BITS);
+    message.chunks(len).map(|row| numbers(row, BITS)).collect()
+}
+
+/// With `sketch` the server has the codes, so the distances inside a client too.
+#[test]
+fn sketch_shows_the_server_the_codes() {
+    let codes = halves();
+    let (view, _) = view(Backend::Sketch, &codes);
+    for (codes, view) in codes.iter().zip(&view) {
+        let seen = BitMatrix::from_packed(ROWS, BITS, &view.concat());
+        assert!(seen == *codes);
+    }
+}
+
+/// With `psm` all the server sees follows from the distances: masked codes and the first halves are
+/// uniform, though the codes are far from it, and the second halves are what the distances leave.
+#[test]
+fn psm_shows_the_server_distances_alone() {
+    // As far from random as codes can be: all ones, and all zeros.
+    let ones = BitMatrix::from_words(ROWS, BITS, vec![u64::MAX; ROWS * BITS.div_ceil(64)]);
+    for codes in [halves(), [ones, BitMatrix::zero(ROWS, BITS)]] {
+        let ([left, right], Keep(distances)) = view(Backend::Psm, &codes);
+        assert_eq!((left.len(), right.len()), (2, 2));
+        super::assert_uniform(&left[0], "masked codes of the first");
+        super::assert_uniform(&right[0], "masked codes of the second");
+        super::assert_uniform(&left[1], "halves of the first");
+        let (x, y) = (masked_rows(&left[0]), masked_rows(&right[0]));
+        let (u, v) = (
+            numbers(&left[1], ROWS * ROWS),
+            numbers(&right[1], ROWS * ROWS),
+        );
+        for ((a, i), distance) in distances {
+            let products = x[a].iter().zip(&y[i]);
+            let product = products.fold(0u16, |sum, (x, y)| sum.wrapping_add(x.wrapping_mul(*y)));
+            let simulated = distance
+                .wrapping_sub(u[a * ROWS + i])
+                .wrapping_add(product.wrapping_mul(2));
+            assert_eq!(v[a * ROWS + i], simulated % (1 << WIDTH));
+        }
+    }
+}
+
+/// Together with one client the server has every code: whoever knows the group's seed takes masks off.
+#[test]
+fn psm_shows_the_server_and_a_client_every_code() {
+    let codes = halves();
+    let ([left, _], _) = view(Backend::Psm, &codes);
+    let group = Seed::from_bytes(SEED).derive(session(), "simulated group", &[]);
+    let mask = group.derive(session(), "code mask", &[0, PartyId::client(0).to_wire()]);
+    let mut stream = Stream::new(Suite::ChaCha20, mask.expose());
+    for (a, mut row) in masked_rows(&left[0]).into_iter().enumerate() {
+        stream.apply(a * BITS, Op::Subtract, &mut row);
+        for (l, bit) in row.into_iter().enumerate() {
+            assert_eq!(bit % (1 << WIDTH), u16::from(codes[0].get(a, l)));
+        }
+    }
+}
