@@ -7,6 +7,7 @@ import pathlib
 import struct
 import sys
 
+import check_psm
 import check_sums
 from check_sums import chacha20, derive, ids
 
@@ -65,6 +66,7 @@ def main():
     checks = [("derivations", check_derivation, vectors["derivations"]),
               ("projections", check_projection, vectors["projections"])]
     checks += [(kind, check, vectors["sums"][kind]) for kind, check in check_sums.CHECKS.items()]
+    checks.append(("psm", check_psm.check_psm, vectors["psm"]))
     failed = 0
     for kind, check, cases in checks:
         for case in cases:

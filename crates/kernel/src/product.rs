@@ -67,7 +67,7 @@ impl Matrix16 {
             let mut out = [[0; 8]; 256];
             let mut at = 0;
             while at < 8 * 256 {
-                out[at / 8][at % 8] = (at / 8 >> (at % 8) & 1) as u16;
+                out[at / 8][at % 8] = (((at / 8) >> (at % 8)) & 1) as u16;
                 at += 1;
             }
             out

@@ -74,7 +74,7 @@ struct Job {
 /// How far a client has come.
 enum Stage {
     Setup {
-        party: group::Client,
+        party: Box<group::Client>,
         rows: Rows,
     },
     Hash {
@@ -346,7 +346,10 @@ impl Client {
                 credentials,
                 seed: later,
             },
-            stage: Stage::Setup { party, rows },
+            stage: Stage::Setup {
+                party: Box::new(party),
+                rows,
+            },
         })
     }
 }
@@ -380,7 +383,8 @@ impl Party for Client {
         Ok(match stage {
             Stage::Setup { party, rows } => match party.step(inbox)? {
                 Step::Continue { out, need, next } => {
-                    job.go_on(Stage::Setup { party: next, rows }, out, need)
+                    let party = Box::new(next);
+                    job.go_on(Stage::Setup { party, rows }, out, need)
                 }
                 Step::Done { out, output: group } => {
                     job.go_on(Stage::Hash { group, rows }, out, Vec::new())

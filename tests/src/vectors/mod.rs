@@ -1,6 +1,7 @@
 //! The known-answer vectors of this project, made from fixed seeds. `vectors/README.md` says what
 //! each field is.
 
+pub mod psm;
 pub mod sums;
 
 use std::fmt::Write as _;
@@ -46,6 +47,7 @@ pub struct Vectors {
     derivations: Vec<Derivation>,
     projections: Vec<Projection>,
     sums: sums::SumVectors,
+    psm: Vec<psm::Psm>,
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -125,6 +127,7 @@ pub fn make() -> Result<Vectors, sums::Error> {
             projection("the usual code length", [0xa5; 32], 4096, 64, 2),
         ],
         sums: sums::make()?,
+        psm: psm::make()?,
     })
 }
 
