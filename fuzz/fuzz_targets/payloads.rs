@@ -24,7 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
     } else {
         Variant::Paper
     };
-    let mut left = usize::from(which >> 2) % 8;
+    let mut left = usize::from(which >> 2) % 16;
     let network = Network::new().intercept(move |f, t, frame| {
         if (f, t) == (from, to) {
             if left == 0 {

@@ -65,7 +65,7 @@ fn predicted(mask: Option<Mask>) -> f64 {
             0..own,
             &mut distances,
         );
-        let mut sums = vec![(0.0, 0.0); 10];
+        let mut sums = [(0.0, 0.0); 10];
         for (distance, class) in distances.iter().zip(&classes) {
             let mut tau = BigUint::from(*distance);
             if let Some(mask) = mask {

@@ -519,3 +519,32 @@ fn sums_run() {
         "1 clients are left, 3 are needed",
     );
 }
+
+#[test]
+fn distances_are_measured() {
+    for backend in ["psm", "sketch", "clear"] {
+        let arguments = [
+            "bench",
+            "distances",
+            "--backend",
+            backend,
+            "--clients",
+            "3",
+            "--rows",
+            "20",
+            "--bits",
+            "100",
+            "--repeat",
+            "1",
+            "--json",
+        ];
+        let object = json(&undertone(&arguments));
+        assert_eq!(object["exact"], true);
+        assert_eq!(object["distances"], 3 * 20 * 20);
+        assert_eq!(object["rounds"], if backend == "psm" { 3 } else { 1 });
+        assert!(object["cpu_us_per_distance"].as_f64().unwrap() > 0.0);
+        assert!(object["bytes_per_distance"].as_f64().unwrap() > 0.0);
+    }
+    assert_fails(&["bench", "distances", "--bits", "65536"], 2, "--bits");
+    assert_fails(&["bench", "distances", "--clients", "1"], 2, "--clients");
+}
