@@ -5,12 +5,12 @@ use proptest::prelude::*;
 use undertone::mpc::hamming::Backend;
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::sum;
-use undertone::party::frame::HEADER_LEN;
 use undertone::party::{
     Abort, Aborted, Endpoint, Limits, Network, Node, PartyId, Phase, SessionId,
 };
 use undertone::simulate::SimulationError;
 use undertone::xclp::{Client, Features, Labelling, Params, Rows, Server, Variant, phases};
+use undertone_tests::tamper::tampering;
 use undertone_tests::{random_clients, simulation};
 
 const BITS: usize = 100;
@@ -27,32 +27,10 @@ fn params() -> Params {
     }
 }
 
-/// A network in which frame `nth` from `from` to `to` carries what `change` makes of its payload.
-fn tampering<'a>(
-    from: PartyId,
-    to: PartyId,
-    nth: usize,
-    change: impl Fn(&mut Vec<u8>) + 'a,
-) -> Network<'a> {
-    let mut seen = 0;
-    Network::new().intercept(move |f, t, frame| {
-        if (f, t) != (from, to) {
-            return;
-        }
-        if seen == nth {
-            let mut payload = frame.split_off(HEADER_LEN);
-            change(&mut payload);
-            frame[24..32].copy_from_slice(&(payload.len() as u64).to_le_bytes());
-            frame.extend(payload);
-        }
-        seen += 1;
-    })
-}
-
 /// Why the run ends when a client's frame to the server is changed.
 fn client_cheats(nth: usize, change: impl Fn(&mut Vec<u8>)) -> Aborted {
     let clients = random_clients(&ROWS, BITS, 1).unwrap();
-    let network = tampering(PartyId::client(CHEAT), SERVER, nth, change);
+    let network = tampering((PartyId::client(CHEAT), SERVER, nth), change);
     match simulation(params(), clients).run_over(network) {
         Err(SimulationError::Aborted(aborted)) => aborted,
         other => panic!("frame {nth}: {other:?}"),
@@ -67,7 +45,7 @@ fn server_cheats(nth: usize, change: impl Fn(&mut Vec<u8>)) -> Aborted {
         ..params()
     };
     let victim = PartyId::client(CHEAT);
-    let network = tampering(SERVER, victim, nth, change);
+    let network = tampering((SERVER, victim, nth), change);
     let run = simulation(params, clients).run_over(network).unwrap();
     let aborted = run.clients[CHEAT].clone().unwrap_err();
     assert_eq!(aborted.party, victim);

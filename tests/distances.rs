@@ -1,49 +1,17 @@
 //! Every distance backend gives every distance, whatever the shape, the order of delivery, and who leaves.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 use undertone::kernel::{BitMatrix, Cpu, Prg, hamming};
 use undertone::mpc::hamming::{Backend, PHASE};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::sum::Suite;
-use undertone::mpc::tiles::{Sink, Tile};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Network, PartyId};
 use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
+use undertone_tests::kept::Kept;
+use undertone_tests::tamper::tampering;
 use undertone_tests::{chooser, dataset};
-
-/// Keeps everything: (client, row, client, row) to distance. A pair that comes twice counts as wrong.
-#[derive(Default, Debug, PartialEq)]
-struct All {
-    distances: BTreeMap<[usize; 4], u16>,
-    twice: usize,
-}
-
-impl Sink for All {
-    fn fork(&self) -> Self {
-        Self::default()
-    }
-    fn join(&mut self, other: Self) {
-        self.twice += other.twice;
-        for (pair, distance) in other.distances {
-            self.twice += usize::from(self.distances.insert(pair, distance).is_some());
-        }
-    }
-    fn tile(&mut self, tile: &Tile<'_>) {
-        let (left, right) = (tile.left, tile.right);
-        let mut distances = tile.distances.iter();
-        for a in left.rows.clone() {
-            for b in right.rows.clone() {
-                let pair = [left.client, a, right.client, b];
-                let distance = *distances.next().unwrap();
-                self.twice += usize::from(self.distances.insert(pair, distance).is_some());
-            }
-        }
-        assert!(distances.next().is_none());
-    }
-}
 
 fn random(rows: &[usize], bits: usize, seed: u8) -> Vec<BitMatrix> {
     let mut prg = Prg::new(&[seed; 32]);
@@ -55,8 +23,8 @@ fn random(rows: &[usize], bits: usize, seed: u8) -> Vec<BitMatrix> {
 }
 
 /// Between the rows of different clients of those that remain.
-fn expected(codes: &[BitMatrix], remains: &[bool]) -> All {
-    let mut all = All::default();
+fn expected(codes: &[BitMatrix], remains: &[bool]) -> Kept {
+    let mut all = Kept::default();
     for (j, a) in codes.iter().enumerate() {
         for (k, b) in codes.iter().enumerate().skip(j + 1) {
             if !(remains[j] && remains[k]) {
@@ -78,12 +46,12 @@ fn run(
     suite: Suite,
     codes: &[BitMatrix],
     network: Network<'_>,
-) -> Result<DistanceRun<All>, SimulationError> {
+) -> Result<DistanceRun<Kept>, SimulationError> {
     let simulation = DistanceSimulation {
         backend,
         suite,
         codes: codes.to_vec(),
-        sink: All::default(),
+        sink: Kept::default(),
         seed: Seed::from_bytes([8; 32]),
     };
     simulation.run_over(network)
@@ -210,18 +178,7 @@ fn psm_catches_messages_that_cannot_be() {
     let server = PartyId::SERVER;
     let victim = PartyId::client(1);
     let tampered = |from, to, nth: usize, change: &dyn Fn(&mut Vec<u8>)| {
-        let mut seen = 0;
-        let network = Network::new().intercept(|f, t, frame| {
-            if (f, t) == (from, to) {
-                if seen == nth {
-                    let mut payload = frame.split_off(HEADER_LEN);
-                    change(&mut payload);
-                    frame[24..32].copy_from_slice(&(payload.len() as u64).to_le_bytes());
-                    frame.extend(payload);
-                }
-                seen += 1;
-            }
-        });
+        let network = tampering((from, to, nth), change);
         match run(Backend::Psm, Suite::Aes128Ctr, &codes, network) {
             Ok(run) => run.clients[1].clone().unwrap_err(),
             Err(SimulationError::Aborted(aborted)) => aborted,

@@ -6,6 +6,7 @@ use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId, Phase};
 use undertone::simulate::{SimulationError, SumRun};
 use undertone_tests::sums::{assert_clear, contributions, rules, simulation};
+use undertone_tests::tamper::{set_payload, tampering};
 
 const SERVER: PartyId = PartyId::SERVER;
 const VICTIM: PartyId = PartyId::client(1);
@@ -22,25 +23,14 @@ fn malicious() -> Rules {
     }
 }
 
-/// Runs a sum in which the payload of frame `nth` from `from` to `to` is changed.
+/// Runs a sum in which the payload of a frame is changed: that of the given number from one party to
+/// another.
 fn tampered(
     rules: Rules,
-    (from, to, nth): (PartyId, PartyId, usize),
+    frame: (PartyId, PartyId, usize),
     change: impl Fn(&mut Vec<u8>),
 ) -> Result<SumRun<u64>, SimulationError> {
-    let mut seen = 0;
-    let network = Network::new().intercept(move |f, t, frame| {
-        if (f, t) != (from, to) {
-            return;
-        }
-        if seen == nth {
-            let mut payload = frame.split_off(HEADER_LEN);
-            change(&mut payload);
-            frame[24..32].copy_from_slice(&(payload.len() as u64).to_le_bytes());
-            frame.extend(payload);
-        }
-        seen += 1;
-    });
+    let network = tampering(frame, change);
     simulation(rules, contributions(&rules, &ROWS, 1)).run_over(network)
 }
 
@@ -319,17 +309,12 @@ fn shares_dealt_under_one_roster_open_under_no_other() {
     );
     let mut seen = 0;
     let network = Network::new().intercept(|from, to, frame| {
-        let set_payload = |frame: &mut Vec<u8>, payload: Vec<u8>| {
-            frame.truncate(HEADER_LEN);
-            frame[24..32].copy_from_slice(&(payload.len() as u64).to_le_bytes());
-            frame.extend(payload);
-        };
         if (from, to) == (SERVER, VICTIM) {
             if seen == 0 {
                 let mut roster = frame[HEADER_LEN..].to_vec();
                 roster[0] = 4;
                 roster.truncate(4 + 4 * SIGNED);
-                set_payload(frame, roster);
+                set_payload(frame, &roster);
             }
             seen += 1;
         } else if from == VICTIM && frame[4] == SHARES.id && frame.len() > HEADER_LEN {
@@ -337,7 +322,7 @@ fn shares_dealt_under_one_roster_open_under_no_other() {
             let commitment = shares.split_off(3 * 80);
             shares.extend([0; 80]);
             shares.extend(commitment);
-            set_payload(frame, shares);
+            set_payload(frame, &shares);
         }
     });
     let clients = contributions::<u64>(&rules, &ROWS, 1);

@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId};
 use undertone::xclp::{Params, Variant};
+use undertone_tests::tamper::set_payload;
 use undertone_tests::{random_clients, simulation};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -28,9 +28,7 @@ fuzz_target!(|bytes: &[u8]| {
     let network = Network::new().intercept(move |f, t, frame| {
         if (f, t) == (from, to) {
             if left == 0 {
-                frame.truncate(HEADER_LEN);
-                frame.extend_from_slice(payload);
-                frame[24..32].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+                set_payload(frame, payload);
             }
             left = left.wrapping_sub(1);
         }

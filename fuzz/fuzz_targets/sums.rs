@@ -3,9 +3,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use undertone::mpc::sum::{Rules, Trust};
-use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId};
 use undertone_tests::sums::{contributions, rules, simulation};
+use undertone_tests::tamper::set_payload;
 
 fuzz_target!(|bytes: &[u8]| {
     let [which, payload @ ..] = bytes else {
@@ -28,9 +28,7 @@ fuzz_target!(|bytes: &[u8]| {
     let network = Network::new().intercept(move |f, t, frame| {
         if (f, t) == (from, to) {
             if left == 0 {
-                frame.truncate(HEADER_LEN);
-                frame.extend_from_slice(payload);
-                frame[24..32].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+                set_payload(frame, payload);
             }
             left = left.wrapping_sub(1);
         }

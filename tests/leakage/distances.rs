@@ -1,21 +1,19 @@
 //! Distances: what the key owner of the published PHE protocol sees, what the server sees with `sketch` and
 //! `psm`, and what it sees with one client's help.
 
-use std::collections::BTreeMap;
-
 use num_bigint::BigUint;
 use undertone::kernel::mask::{Op, Stream, Suite};
 use undertone::kernel::{BitMatrix, Cpu, Prg, hamming, pack};
 use undertone::mpc::hamming::Backend;
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::seal::{Channel, KeyPair};
-use undertone::mpc::tiles::{Sink, Tile};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId, SessionId};
 use undertone::simulate::DistanceSimulation;
 use undertone::xclp::{Codes, Features, Rows};
 use undertone_tests::as_written::phe::{Key, Mask};
 use undertone_tests::dataset;
+use undertone_tests::kept::Kept;
 
 const SERVER: PartyId = PartyId::SERVER;
 
@@ -96,27 +94,6 @@ fn a_mask_below_l_lets_the_key_owner_predict_classes() {
     assert!(ours < 0.16, "{ours}: chance is 0.1");
 }
 
-/// Keeps the distances.
-#[derive(Clone, Default)]
-struct Keep(BTreeMap<(usize, usize), u16>);
-
-impl Sink for Keep {
-    fn fork(&self) -> Self {
-        Self::default()
-    }
-    fn join(&mut self, other: Self) {
-        self.0.extend(other.0);
-    }
-    fn tile(&mut self, tile: &Tile<'_>) {
-        let mut distances = tile.distances.iter();
-        for a in tile.left.rows.clone() {
-            for b in tile.right.rows.clone() {
-                self.0.insert((a, b), *distances.next().unwrap());
-            }
-        }
-    }
-}
-
 const SEED: [u8; 32] = [8; 32];
 
 fn session() -> SessionId {
@@ -130,7 +107,7 @@ fn party(id: PartyId) -> KeyPair {
 }
 
 /// What the server sees: of each of two clients its messages, opened where they are sealed.
-fn view(backend: Backend, codes: &[BitMatrix; 2]) -> ([Vec<Vec<u8>>; 2], Keep) {
+fn view(backend: Backend, codes: &[BitMatrix; 2]) -> ([Vec<Vec<u8>>; 2], Kept) {
     let mut view = [Vec::new(), Vec::new()];
     let mut channels = [0, 1].map(|place| {
         let id = PartyId::client(place);
@@ -149,7 +126,7 @@ fn view(backend: Backend, codes: &[BitMatrix; 2]) -> ([Vec<Vec<u8>>; 2], Keep) {
         backend,
         suite: Suite::ChaCha20,
         codes: codes.to_vec(),
-        sink: Keep::default(),
+        sink: Kept::default(),
         seed: Seed::from_bytes(SEED),
     };
     let run = simulation.run_over(network).unwrap();
@@ -194,7 +171,7 @@ fn psm_shows_the_server_distances_alone() {
     // As far from random as codes can be: all ones, and all zeros.
     let ones = BitMatrix::from_words(ROWS, BITS, vec![u64::MAX; ROWS * BITS.div_ceil(64)]);
     for codes in [halves(), [ones, BitMatrix::zero(ROWS, BITS)]] {
-        let ([left, right], Keep(distances)) = view(Backend::Psm, &codes);
+        let ([left, right], kept) = view(Backend::Psm, &codes);
         assert_eq!((left.len(), right.len()), (2, 2));
         super::assert_uniform(&left[0], "masked codes of the first");
         super::assert_uniform(&right[0], "masked codes of the second");
@@ -204,7 +181,7 @@ fn psm_shows_the_server_distances_alone() {
             numbers(&left[1], ROWS * ROWS),
             numbers(&right[1], ROWS * ROWS),
         );
-        for ((a, i), distance) in distances {
+        for ([_, a, _, i], distance) in kept.distances {
             let products = x[a].iter().zip(&y[i]);
             let product = products.fold(0u16, |sum, (x, y)| sum.wrapping_add(x.wrapping_mul(*y)));
             let simulated = distance

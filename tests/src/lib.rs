@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 
 pub mod as_written;
+pub mod kept;
 pub mod reference;
 pub mod sums;
+pub mod tamper;
 pub mod vectors;
 
 use std::path::{Path, PathBuf};

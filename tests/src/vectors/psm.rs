@@ -6,13 +6,13 @@ use undertone::mpc::hamming::Backend;
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::seal::KeyPair;
 use undertone::mpc::sum::Suite;
-use undertone::mpc::tiles::{Sink, Tile};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId, SessionId};
 use undertone::simulate::DistanceSimulation;
 
 use super::hex;
 use super::sums::Error;
+use crate::kept::Kept;
 
 /// What one client brings and sends.
 #[derive(Debug, Serialize, Deserialize, PartialEq)]
@@ -42,27 +42,6 @@ pub struct Psm {
     clients: Vec<PsmClient>,
     /// For each pair of clients in order, row after row.
     distances: Vec<Vec<u16>>,
-}
-
-/// Keeps the distances of each pair of clients.
-#[derive(Default)]
-struct Keep(std::collections::BTreeMap<[usize; 4], u16>);
-
-impl Sink for Keep {
-    fn fork(&self) -> Self {
-        Self::default()
-    }
-    fn join(&mut self, other: Self) {
-        self.0.extend(other.0);
-    }
-    fn tile(&mut self, tile: &Tile<'_>) {
-        let rows = tile.left.rows.clone();
-        let pairs = rows.flat_map(|a| tile.right.rows.clone().map(move |b| (a, b)));
-        for ((a, b), distance) in pairs.zip(tile.distances) {
-            let key = [tile.left.client, tile.right.client, a, b];
-            self.0.insert(key, *distance);
-        }
-    }
 }
 
 fn run(
@@ -101,7 +80,7 @@ fn run(
         backend: Backend::Psm,
         suite,
         codes: codes.clone(),
-        sink: Keep::default(),
+        sink: Kept::default(),
         seed: of_run(),
     };
     let run = simulation.run_over(network)?;
@@ -122,8 +101,9 @@ fn run(
     let mut distances = Vec::new();
     for (at, j) in set.iter().enumerate() {
         for k in &set[at + 1..] {
-            let pair = [*j, *k, 0, 0]..=[*j, *k, usize::MAX, usize::MAX];
-            let values = run.collected.sink.0.range(pair);
+            let of_pair = |pair: &[usize; 4]| (pair[0], pair[2]) == (*j, *k);
+            let kept = run.collected.sink.distances.iter();
+            let values = kept.filter(|(pair, _)| of_pair(pair));
             distances.push(values.map(|(_, distance)| *distance).collect());
         }
     }

@@ -49,6 +49,7 @@ mod client;
 pub mod fixed;
 mod messages;
 mod pad;
+mod rebuild;
 mod server;
 pub mod share;
 pub mod wiring;

@@ -10,18 +10,13 @@ use undertone_kernel::mask::{self, Op};
 use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Reader, Step};
 use zeroize::Zeroizing;
 
-use super::client::commitment;
-use super::messages::{Answer, COMMITMENT_LEN, Incoming, SEALED_LEN, SHARE_LEN, Share, tile};
+use super::messages::{Answer, COMMITMENT_LEN, Incoming, SEALED_LEN, Share, tile};
 use super::pad::{self, Pad};
-use super::share;
 use super::{
     Audience, Context, KEYS, Rules, SHARES, Set, Table, Trust, UNMASK, UPLOAD, Word, advertise,
-    point,
 };
 use crate::identity::SIGNATURE_LEN;
-use crate::kdf::Seed;
 use crate::roster::{Entry, enough, invited};
-use crate::seal::KeyPair;
 
 /// Secrets rebuilt in one step.
 const REBUILT_PER_STEP: usize = 64;
@@ -97,13 +92,13 @@ enum Stage<W: Word> {
 }
 
 /// What holds from the shares on.
-struct Adding<W: Word> {
-    table: Table,
-    mask_keys: Vec<[u8; 32]>,
-    context: Context,
-    commitments: Vec<[u8; COMMITMENT_LEN]>,
+pub(super) struct Adding<W: Word> {
+    pub(super) table: Table,
+    pub(super) mask_keys: Vec<[u8; 32]>,
+    pub(super) context: Context,
+    pub(super) commitments: Vec<[u8; COMMITMENT_LEN]>,
     sum: Vec<W>,
-    contributors: Set,
+    pub(super) contributors: Set,
 }
 
 impl<W: Word> Adding<W> {
@@ -506,85 +501,6 @@ impl Job {
             sent,
         };
         self.go_on(stage, out, Vec::new())
-    }
-}
-
-impl<W: Word> Adding<W> {
-    /// The masks that the secret of `place` takes off the sum, and who gave a false share of it.
-    fn masks_of(
-        &self,
-        place: usize,
-        shares: &[(usize, Share)],
-    ) -> Result<(Vec<Pad>, Option<PartyId>), Abort> {
-        let Self { table, context, .. } = self;
-        let rules = &context.rules;
-        let id = table.ids[place];
-        let block = |place: usize| context.blocks[place].clone();
-        if self.contributors.has(place) {
-            let due = &self.commitments[place];
-            let fits = |seed: &Seed| commitment(rules, id, seed).expose() == due;
-            let (seed, suspect) = self.rebuild(place, shares, fits)?;
-            let pad = Pad::own(context, id, &seed, block(place)).inverse();
-            return Ok((vec![pad], suspect));
-        }
-        let others = table.neighbours_in(place, &self.contributors);
-        if !context.sharing.has(place) || others.is_empty() {
-            return Ok((Vec::new(), None));
-        }
-        let due = self.mask_keys[place];
-        let fits = |seed: &Seed| KeyPair::from_seed(seed).public() == due;
-        let (seed, suspect) = self.rebuild(place, shares, fits)?;
-        let key = KeyPair::from_seed(&seed);
-        let mask = |other: &usize| {
-            let (who, public) = (table.ids[*other], self.mask_keys[*other]);
-            let secret = key
-                .agree(rules.session, "mask pair", public)
-                .map_err(|error| Abort::Cheated {
-                    culprit: who,
-                    check: error.to_string(),
-                })?;
-            let (theirs, its) = ((who, block(*other)), (id, block(place)));
-            Ok(Pad::edge(context, theirs, its, Some(&secret), None).inverse())
-        };
-        let pads: Result<Vec<Pad>, Abort> = others.par_iter().map(mask).collect();
-        Ok((pads?, suspect))
-    }
-
-    /// The secret of which `dealer` gave out `shares`. One false share among them is found by
-    /// leaving each out in turn.
-    fn rebuild(
-        &self,
-        dealer: usize,
-        shares: &[(usize, Share)],
-        fits: impl Fn(&Seed) -> bool,
-    ) -> Result<(Seed, Option<PartyId>), Abort> {
-        let threshold = self.table.degree.threshold;
-        let neighbours = self.table.graph.neighbours(dealer);
-        let without = |left_out: Option<usize>| {
-            let shares = shares
-                .iter()
-                .filter(|(holder, _)| Some(*holder) != left_out);
-            let points: Vec<(u8, &[u8; SHARE_LEN])> = shares
-                .take(threshold)
-                .map(|(holder, share)| (point(&neighbours, dealer, *holder), &**share))
-                .collect();
-            let secret = share::combine(&points);
-            (points.len() == threshold)
-                .then(|| Seed::from_bytes(*secret))
-                .filter(&fits)
-        };
-        if let Some(seed) = without(None) {
-            return Ok((seed, None));
-        }
-        for (holder, _) in shares.iter().take(threshold) {
-            if let Some(seed) = without(Some(*holder)) {
-                return Ok((seed, Some(self.table.ids[*holder])));
-            }
-        }
-        Err(Abort::Cheated {
-            culprit: self.table.ids[dealer],
-            check: "its shares, as their holders give them, give back what it committed to".into(),
-        })
     }
 }
 

@@ -1,0 +1,38 @@
+//! A sink that keeps every distance.
+
+use std::collections::BTreeMap;
+
+use undertone::mpc::tiles::{Sink, Tile};
+
+/// Client, row, client, row to distance, and how many came more than once.
+#[derive(Default, Debug, PartialEq)]
+pub struct Kept {
+    /// The distances.
+    pub distances: BTreeMap<[usize; 4], u16>,
+    /// How many came more than once.
+    pub twice: usize,
+}
+
+impl Sink for Kept {
+    fn fork(&self) -> Self {
+        Self::default()
+    }
+
+    fn join(&mut self, other: Self) {
+        self.twice += other.twice;
+        for (pair, distance) in other.distances {
+            self.twice += usize::from(self.distances.insert(pair, distance).is_some());
+        }
+    }
+
+    fn tile(&mut self, tile: &Tile<'_>) {
+        let (left, right) = (tile.left, tile.right);
+        assert_eq!(tile.distances.len(), left.rows.len() * right.rows.len());
+        let rows = left.rows.clone();
+        let pairs = rows.flat_map(|a| right.rows.clone().map(move |b| (a, b)));
+        for ((a, b), distance) in pairs.zip(tile.distances) {
+            let pair = [left.client, a, right.client, b];
+            self.twice += usize::from(self.distances.insert(pair, *distance).is_some());
+        }
+    }
+}

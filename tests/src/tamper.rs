@@ -1,0 +1,30 @@
+//! Networks that change what passes.
+
+use undertone::party::frame::HEADER_LEN;
+use undertone::party::{Network, PartyId};
+
+/// Puts `payload` in the place of that of `frame`.
+pub fn set_payload(frame: &mut Vec<u8>, payload: &[u8]) {
+    frame.truncate(HEADER_LEN);
+    frame[24..32].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+    frame.extend_from_slice(payload);
+}
+
+/// A network in which frame `nth` from `from` to `to` carries what `change` makes of its payload.
+pub fn tampering<'a>(
+    (from, to, nth): (PartyId, PartyId, usize),
+    change: impl Fn(&mut Vec<u8>) + 'a,
+) -> Network<'a> {
+    let mut seen = 0;
+    Network::new().intercept(move |f, t, frame| {
+        if (f, t) != (from, to) {
+            return;
+        }
+        if seen == nth {
+            let mut payload = frame[HEADER_LEN..].to_vec();
+            change(&mut payload);
+            set_payload(frame, &payload);
+        }
+        seen += 1;
+    })
+}
