@@ -34,7 +34,7 @@ impl Simulation {
     /// and its phase after every slice of work.
     ///
     /// # Errors
-    /// The first [`Aborted`] by its own fault, or [`Stalled`].
+    /// The first [`Aborted`] by its own fault, or [`Stalled`](undertone_party::Stalled).
     pub fn run(self, observer: impl FnMut(PartyId, Phase)) -> Result<Run, SimulationError> {
         let run = self.run_over(Network::new().observe(observer))?;
         match run
@@ -50,7 +50,7 @@ impl Simulation {
     /// Runs all parties over `network`, which may reorder, tamper, and make clients leave.
     ///
     /// # Errors
-    /// The server's [`Aborted`], or [`Stalled`].
+    /// The server's [`Aborted`], or [`Stalled`](undertone_party::Stalled).
     pub fn run_over(self, network: Network<'_>) -> Result<Run, SimulationError> {
         let Self {
             params,
