@@ -51,6 +51,7 @@ fn run(
         backend,
         suite,
         codes: codes.to_vec(),
+        min_clients: 1,
         sink: Kept::default(),
         seed: Seed::from_bytes([8; 32]),
     };

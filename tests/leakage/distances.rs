@@ -126,6 +126,7 @@ fn view(backend: Backend, codes: &[BitMatrix; 2]) -> ([Vec<Vec<u8>>; 2], Kept) {
         backend,
         suite: Suite::ChaCha20,
         codes: codes.to_vec(),
+        min_clients: 1,
         sink: Kept::default(),
         seed: Seed::from_bytes(SEED),
     };

@@ -60,6 +60,9 @@ type Chooser<'a> = Box<dyn FnMut(usize) -> usize + 'a>;
 type Interceptor<'a> = Box<dyn FnMut(PartyId, PartyId, &mut Vec<u8>) + 'a>;
 type Observer<'a> = Box<dyn FnMut(PartyId, Phase) + 'a>;
 
+/// Frames that a link holds before its sender has to wait.
+const LINK_FRAMES: usize = 8;
+
 /// The network. Configure it, then [`run`](Network::run).
 #[derive(Default)]
 pub struct Network<'a> {
@@ -193,10 +196,19 @@ impl<'a> Network<'a> {
             .collect()
     }
 
+    /// Whether as much as a link holds is on its way from `id` to somebody who still listens. Links to the
+    /// others go on, and the frame that is due is always taken, so this holds nobody up for good.
+    fn is_held_up(&self, id: PartyId) -> bool {
+        let full = |((from, to), queue): (&(PartyId, PartyId), &VecDeque<Vec<u8>>)| {
+            *from == id && queue.len() >= LINK_FRAMES && !self.over(*to)
+        };
+        self.queues.iter().any(full)
+    }
+
     /// Polls `node` once; true if it sent or worked.
     fn work(&mut self, node: &mut dyn Node) -> bool {
         let id = node.id();
-        if self.over(id) {
+        if self.over(id) || self.is_held_up(id) {
             return false;
         }
         let polled = node.poll();

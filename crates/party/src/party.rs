@@ -246,6 +246,16 @@ pub enum Abort {
         /// The check it failed.
         check: String,
     },
+    /// The messages of two peers contradict what is known, and either may be to blame.
+    #[error("{first} or {second} failed a check: {check}")]
+    Contradicted {
+        /// One of them.
+        first: PartyId,
+        /// The other.
+        second: PartyId,
+        /// The check they failed.
+        check: String,
+    },
     /// A party without which there is no result has left.
     #[error("{who} left before the protocol ended")]
     Left {

@@ -401,6 +401,7 @@ impl Party for Client {
                     seed: group.seed.derive(job.session, "distances", &[]),
                     suite: job.params.suite,
                     server: group.server,
+                    min_clients: job.params.min_clients,
                 });
                 let rows = codes.bits().rows();
                 let near = Distances::new(&[rows], job.params.neighbours);

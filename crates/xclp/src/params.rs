@@ -73,7 +73,7 @@ pub struct Params {
     pub min_clients: usize,
     /// Whom keys and sums withstand.
     pub trust: Trust,
-    /// The cipher of the sums' masks.
+    /// The cipher of all masks.
     pub suite: Suite,
 }
 

@@ -325,8 +325,13 @@ impl Job {
             .iter()
             .map(|member| (member.id, member.labelled.len()))
             .collect();
-        let Params { backend, bits, .. } = self.params;
-        let party = hamming::Server::new(backend, bits, &shape, channels, near)?;
+        let Params {
+            backend,
+            bits,
+            min_clients,
+            ..
+        } = self.params;
+        let party = hamming::Server::new(backend, bits, &shape, channels, min_clients, near)?;
         let stage = Stage::Distances {
             party,
             members,

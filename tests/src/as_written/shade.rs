@@ -25,11 +25,12 @@ pub fn run(x: &BitMatrix, y: &BitMatrix, prg: &mut Prg) -> Outcome {
             for l in 0..x.columns() {
                 let mask = prg.next_u64() % modulus;
                 let bit = u64::from(x.get(a, l));
-                t += transfer([mask + bit, mask + 1 - bit], y.get(i, l)) % modulus;
-                r += mask;
+                let messages = [mask + bit, mask + 1 - bit].map(|message| message % modulus);
+                t = (t + transfer(messages, y.get(i, l))) % modulus;
+                r = (r + mask) % modulus;
                 bits += 2 * u64::from(width);
             }
-            *distance = (t + modulus * x.columns() as u64 - r) % modulus;
+            *distance = (t + modulus - r) % modulus;
             bits += 2 * u64::from(width);
         }
     }

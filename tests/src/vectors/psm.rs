@@ -80,6 +80,7 @@ fn run(
         backend: Backend::Psm,
         suite,
         codes: codes.clone(),
+        min_clients: 1,
         sink: Kept::default(),
         seed: of_run(),
     };

@@ -98,7 +98,8 @@ impl Client {
     /// The client that holds `codes`.
     ///
     /// # Errors
-    /// [`Abort::Misuse`] when `peers` do not name it with as many rows.
+    /// [`Abort::Misuse`] when `peers` do not name it with as many rows, or codes of so many bits are not
+    /// possible.
     pub fn new(backend: Backend, codes: BitMatrix, peers: Peers) -> Result<Self, Abort> {
         Ok(Self(match backend {
             Backend::Clear | Backend::Sketch => ClientSide::Plain(plain::Client::new(codes)),
@@ -148,24 +149,30 @@ enum ServerSide<S> {
 impl<S: Sink> Server<S> {
     /// The server that collects the distances of `clients`, each with its number of rows, in codes
     /// of `bits` bits. In tiles a client goes by its place in `clients`; `channels` are the server's
-    /// ends to them.
+    /// ends to them. Where a protocol starts anew without a client that has left, it goes on with `min_clients` or more.
     ///
     /// # Errors
-    /// [`Abort::Misuse`] when there are not as many channels as clients.
+    /// [`Abort::Misuse`] when there are not as many channels as clients, or codes of so many bits are
+    /// not possible.
     pub fn new(
         backend: Backend,
         bits: usize,
         clients: &[(PartyId, usize)],
         channels: Vec<Channel>,
+        min_clients: usize,
         sink: S,
     ) -> Result<Self, Abort> {
         Ok(Self(match backend {
             Backend::Clear | Backend::Sketch => {
                 ServerSide::Plain(plain::Server::new(Cpu::detect(), bits, clients, sink))
             }
-            Backend::Psm => {
-                ServerSide::Psm(Box::new(psm::Server::new(bits, clients, channels, sink)?))
-            }
+            Backend::Psm => ServerSide::Psm(Box::new(psm::Server::new(
+                bits,
+                clients,
+                channels,
+                min_clients,
+                sink,
+            )?)),
         }))
     }
 }

@@ -19,6 +19,8 @@ pub struct DistanceSimulation<S> {
     pub suite: Suite,
     /// Each client's codes, all of the same length.
     pub codes: Vec<BitMatrix>,
+    /// Fewest clients with which the protocol goes on.
+    pub min_clients: usize,
     /// Takes the distances.
     pub sink: S,
     /// Fixes the whole transcript.
@@ -47,6 +49,7 @@ impl<S: Sink> DistanceSimulation<S> {
             backend,
             suite,
             codes,
+            min_clients,
             sink,
             seed,
         } = self;
@@ -81,11 +84,12 @@ impl<S: Sink> DistanceSimulation<S> {
                 seed: seed.derive(session, "simulated group", &[]),
                 suite,
                 server: theirs.map_err(failed)?,
+                min_clients,
             };
             let client = Client::new(backend, codes, peers).map_err(|cause| aborted(*id, cause))?;
             clients.push((*id, client));
         }
-        let server = Server::new(backend, bits, &roster, channels, sink)
+        let server = Server::new(backend, bits, &roster, channels, min_clients, sink)
             .map_err(|cause| aborted(PartyId::SERVER, cause))?;
         let driven = drive(network, session, server, clients)?;
         Ok(DistanceRun {

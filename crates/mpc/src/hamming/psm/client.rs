@@ -6,6 +6,7 @@ use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Reader, Step}
 
 use super::super::PHASE;
 use super::{Masks, Peers, SERVER, Shape, Tiles, products};
+use crate::roster::enough;
 use crate::seal::Channel;
 use crate::tiles::Block;
 
@@ -16,6 +17,7 @@ pub(in super::super) struct Client {
     codes: BitMatrix,
     masks: Masks,
     server: Channel,
+    min_clients: usize,
     /// Those that take part in this attempt, and which of them the client is.
     shape: Shape,
     me: usize,
@@ -41,7 +43,9 @@ impl Client {
             seed,
             suite,
             server,
+            min_clients,
         } = peers;
+        super::check_bits(codes.columns())?;
         if !clients.contains(&(me, codes.rows())) {
             return Err(Abort::Misuse(format!(
                 "{me} is not on the roster with {} rows",
@@ -63,6 +67,7 @@ impl Client {
                 attempt: 0,
             },
             server,
+            min_clients,
             me: 0,
             stage: ClientStage::Start,
             kept: [None, None],
@@ -90,6 +95,7 @@ impl Client {
         let Some(me) = clients.iter().position(|(id, _)| *id == self.id) else {
             return Err(cheated("I am among those who take part"));
         };
+        enough(clients.len(), self.min_clients)?;
         if clients == self.shape.clients {
             return Ok(Step::Done {
                 out: Outbox::new(),

@@ -30,11 +30,12 @@ use rayon::prelude::*;
 use undertone_kernel::mask::{Op, Stream, Suite};
 use undertone_kernel::{Cpu, Matrix16, pack, product};
 use undertone_party::frame::TILE_BYTES;
-use undertone_party::{PartyId, SessionId};
+use undertone_party::{Abort, PartyId, SessionId};
 
 pub(super) use client::Client;
 pub(super) use server::Server;
 
+use super::MAX_BITS;
 use crate::kdf::Seed;
 use crate::seal::{Channel, TAG_LEN};
 use crate::tiles::Block;
@@ -173,6 +174,15 @@ fn products(a: &Matrix16, left: Range<usize>, b: &Matrix16, right: Range<usize>)
     out
 }
 
+fn check_bits(bits: usize) -> Result<(), Abort> {
+    if !(1..=MAX_BITS).contains(&bits) {
+        return Err(Abort::Misuse(format!(
+            "codes of {bits} bits; from 1 to {MAX_BITS} are possible"
+        )));
+    }
+    Ok(())
+}
+
 /// What a client needs besides its codes.
 #[derive(Debug)]
 pub struct Peers {
@@ -188,4 +198,6 @@ pub struct Peers {
     pub suite: Suite,
     /// What only the server is to read.
     pub server: Channel,
+    /// Fewest clients with which the protocol goes on.
+    pub min_clients: usize,
 }

@@ -5,12 +5,14 @@ use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Step};
 
 use super::super::{Collected, PHASE};
 use super::{Shape, Tiles, products};
+use crate::roster::enough;
 use crate::seal::Channel;
 use crate::tiles::{Block, Sink, Tile};
 
 #[derive(Debug)]
 pub(in super::super) struct Server<S> {
     shape: Shape,
+    min_clients: usize,
     channels: Vec<Channel>,
     /// Without any distance of this protocol.
     empty: S,
@@ -41,8 +43,10 @@ impl<S: Sink> Server<S> {
         bits: usize,
         clients: &[(PartyId, usize)],
         channels: Vec<Channel>,
+        min_clients: usize,
         sink: S,
     ) -> Result<Self, Abort> {
+        super::check_bits(bits)?;
         if channels.len() != clients.len() {
             return Err(Abort::Misuse(format!(
                 "{} channels to {} clients",
@@ -56,6 +60,7 @@ impl<S: Sink> Server<S> {
                 bits,
                 clients: clients.to_vec(),
             },
+            min_clients,
             channels,
             sink: sink.fork(),
             empty: sink,
@@ -82,6 +87,8 @@ impl<S: Sink> Server<S> {
 
     /// Starts an attempt with those that are there.
     fn attempt(mut self) -> Result<Step<Self>, Abort> {
+        let left = self.there.iter().filter(|there| **there).count();
+        enough(left, self.min_clients)?;
         let out = self.announce();
         self.set.clone_from(&self.there);
         self.sink = self.empty.fork();
@@ -100,7 +107,7 @@ impl<S: Sink> Server<S> {
         let due: Vec<usize> = (0..self.set.len()).filter(is_due).collect();
         if due.is_empty() {
             let tiles = Tiles::new(&self.set, None);
-            return self.next_tile(tiles, out);
+            return self.next_tile(tiles);
         }
         let need = due
             .iter()
@@ -153,7 +160,7 @@ impl<S: Sink> Server<S> {
 
     /// Waits for the next tile of two clients that are both there, or ends the attempt. From a client whose
     /// partner has left tiles still come; they are taken and dropped.
-    fn next_tile(mut self, mut tiles: Tiles, out: Outbox) -> Result<Step<Self>, Abort> {
+    fn next_tile(mut self, mut tiles: Tiles) -> Result<Step<Self>, Abort> {
         while let Some((left, right)) = tiles.next(&self.shape.clients) {
             let both = [left.client, right.client];
             let need: Vec<PartyId> = both
@@ -166,22 +173,15 @@ impl<S: Sink> Server<S> {
             }
             self.stage = ServerStage::Tile { tiles, left, right };
             return Ok(Step::Continue {
-                out,
+                out: Outbox::new(),
                 need,
                 next: self,
             });
         }
         if self.there != self.set {
-            let mut step = self.attempt()?;
-            if let Step::Continue { out: sent, .. } = &mut step {
-                let mut all = out;
-                all.extend(std::mem::take(sent));
-                *sent = all;
-            }
-            return Ok(step);
+            return self.attempt();
         }
-        let mut out = out;
-        out.extend(self.announce());
+        let out = self.announce();
         self.empty.join(self.sink);
         Ok(Step::Done {
             out,
@@ -214,7 +214,7 @@ impl<S: Sink> Server<S> {
         {
             self.distances(&left, &right, u, v)?;
         }
-        self.next_tile(tiles, Outbox::new())
+        self.next_tile(tiles)
     }
 
     fn distances(&mut self, left: &Block, right: &Block, u: &[u8], v: &[u8]) -> Result<(), Abort> {
@@ -230,9 +230,10 @@ impl<S: Sink> Server<S> {
         }
         if values.iter().any(|distance| usize::from(*distance) > bits) {
             let other = self.shape.clients[right.client].0;
-            return Err(Abort::Cheated {
-                culprit: self.shape.clients[left.client].0,
-                check: format!("it and {other} send halves of distances of at most {bits} bits"),
+            return Err(Abort::Contradicted {
+                first: self.shape.clients[left.client].0,
+                second: other,
+                check: format!("their halves give distances of at most {bits} bits"),
             });
         }
         self.sink.tile(&Tile {

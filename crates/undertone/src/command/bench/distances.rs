@@ -1,7 +1,8 @@
 //! `undertone bench distances`.
 
+use std::hint::black_box;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
@@ -9,7 +10,7 @@ use undertone::kernel::{BitMatrix, Cpu, Prg, hamming};
 use undertone::mpc::hamming::{Backend, MAX_BITS};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::sum::Suite;
-use undertone::mpc::tiles::{Sink, Tile};
+use undertone::mpc::tiles::{self, Pairs, Sink, Tile};
 use undertone::party::{Ledger, Network, PartyId};
 use undertone::simulate::{DistanceRun, DistanceSimulation};
 
@@ -51,7 +52,8 @@ struct DistancesReport {
     distances: usize,
     /// Whether every one of them is the number of bits in which two codes differ.
     exact: bool,
-    /// Time inside the steps of all parties together, masks and seals included.
+    /// Time inside the steps of all parties together, masks and seals included: processor time on one
+    /// thread.
     cpu_us_per_distance: f64,
     client_us_per_distance: f64,
     server_us_per_distance: f64,
@@ -63,12 +65,11 @@ struct DistancesReport {
     peak_memory_mib: Option<f64>,
 }
 
-/// Compares every distance with the codes, and keeps the time of that out of the account.
+/// Compares every distance with the codes, or else drops it.
 struct Compare {
-    codes: Arc<Vec<BitMatrix>>,
+    codes: Option<Arc<Vec<BitMatrix>>>,
     count: usize,
     wrong: usize,
-    time: Duration,
 }
 
 impl Sink for Compare {
@@ -77,27 +78,27 @@ impl Sink for Compare {
             codes: self.codes.clone(),
             count: 0,
             wrong: 0,
-            time: Duration::ZERO,
         }
     }
 
     fn join(&mut self, other: Self) {
         self.count += other.count;
         self.wrong += other.wrong;
-        self.time += other.time;
     }
 
     fn tile(&mut self, tile: &Tile<'_>) {
-        let clock = Instant::now();
+        self.count += tile.distances.len();
+        let Some(codes) = &self.codes else {
+            black_box(tile.distances);
+            return;
+        };
         let (left, right) = (tile.left, tile.right);
         let mut due = vec![0; tile.distances.len()];
-        let (a, b) = (&self.codes[left.client], &self.codes[right.client]);
+        let (a, b) = (&codes[left.client], &codes[right.client]);
         let (rows, columns) = (left.rows.clone(), right.rows.clone());
         hamming::distances(Cpu::detect(), a, rows, b, columns, &mut due);
         let pairs = due.iter().zip(tile.distances);
         self.wrong += pairs.filter(|(due, distance)| due != distance).count();
-        self.count += due.len();
-        self.time += clock.elapsed();
     }
 }
 
@@ -117,26 +118,43 @@ impl Distances {
             BitMatrix::from_words(self.rows, self.bits, words.collect())
         };
         let codes: Arc<Vec<BitMatrix>> = Arc::new((0..self.clients).map(|_| random()).collect());
-        let bar = output::progress(self.repeat as u64, show);
-        let mut runs = Vec::with_capacity(self.repeat);
-        for round in 0..self.repeat {
+        let bar = output::progress(self.repeat as u64 + 1, show);
+        let run = |round: usize, compared: Option<Arc<Vec<BitMatrix>>>| {
             let simulation = DistanceSimulation {
                 backend: self.backend,
                 suite: self.suite,
                 codes: codes.to_vec(),
+                min_clients: 2,
                 sink: Compare {
-                    codes: codes.clone(),
+                    codes: compared,
                     count: 0,
                     wrong: 0,
-                    time: Duration::ZERO,
                 },
                 seed: Seed::from_bytes([round as u8; 32]),
             };
-            runs.push(simulation.run_over(Network::new())?);
+            let run = simulation.run_over(Network::new());
             bar.inc(1);
+            run
+        };
+        let compared = run(self.repeat, Some(codes.clone()))?;
+        let exact = compared.collected.sink.wrong == 0;
+        let mut runs = Vec::with_capacity(self.repeat);
+        let mut popcounts = Vec::with_capacity(self.repeat);
+        for round in 0..self.repeat {
+            let rows = vec![self.rows; self.clients];
+            let pairs = Pairs::cross(&rows);
+            let mut nothing = Compare {
+                codes: None,
+                count: 0,
+                wrong: 0,
+            };
+            let clock = Instant::now();
+            tiles::sweep(Cpu::detect(), &codes, &pairs, 0..pairs.len(), &mut nothing);
+            popcounts.push(clock.elapsed().as_secs_f64() * 1e6 / nothing.count as f64);
+            runs.push(run(round, None)?);
         }
         bar.finish_and_clear();
-        let report = self.report(&runs);
+        let report = self.report(&runs, exact, popcounts);
         if show.json {
             output::print_json(&report)?;
         } else {
@@ -148,27 +166,25 @@ impl Distances {
         }
     }
 
-    fn report(&self, runs: &[DistanceRun<Compare>]) -> DistancesReport {
+    fn report(
+        &self,
+        runs: &[DistanceRun<Compare>],
+        exact: bool,
+        popcounts: Vec<f64>,
+    ) -> DistancesReport {
         let count = self.clients * (self.clients - 1) / 2 * self.rows * self.rows;
         let side = |run: &DistanceRun<Compare>, server: bool| -> f64 {
             let ledgers = run.ledgers.iter();
             let mine = ledgers.filter(|(id, _)| (*id == PartyId::SERVER) == server);
             mine.map(|(_, ledger)| compute_ms(ledger)).sum::<f64>() * 1e3 / count as f64
         };
-        let sink = |run: &DistanceRun<Compare>| run.collected.sink.time.as_secs_f64() * 1e6;
-        let popcount = |run: &DistanceRun<Compare>| sink(run) / count as f64;
         let clients = median(runs.iter().map(|run| side(run, false)).collect());
-        // Backends that count bits do so on the account; comparing is on none.
-        let server = |run: &DistanceRun<Compare>| side(run, true) - popcount(run);
-        let server = median(runs.iter().map(server).collect());
+        let server = median(runs.iter().map(|run| side(run, true)).collect());
         let mut whole = Ledger::default();
         for (_, ledger) in &runs[0].ledgers {
             whole.add(ledger);
         }
         let bytes: u64 = whole.phases().map(|(_, cost)| cost.bytes_sent).sum();
-        let exact = |run: &DistanceRun<Compare>| {
-            run.collected.sink.wrong == 0 && run.collected.sink.count == count
-        };
         DistancesReport {
             backend: self.backend.to_string(),
             clients: self.clients,
@@ -178,11 +194,11 @@ impl Distances {
             threads: rayon::current_num_threads(),
             simd: format!("{:?}", Cpu::detect().level()),
             distances: count,
-            exact: runs.iter().all(exact),
+            exact: exact && runs.iter().all(|run| run.collected.sink.count == count),
             cpu_us_per_distance: clients + server,
             client_us_per_distance: clients,
             server_us_per_distance: server,
-            popcount_us_per_distance: median(runs.iter().map(popcount).collect()),
+            popcount_us_per_distance: median(popcounts),
             bytes_per_distance: bytes as f64 / count as f64,
             rounds: whole.phases().map(|(_, cost)| cost.rounds()).sum(),
             peak_memory_mib: peak_memory_mib(),
