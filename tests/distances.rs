@@ -5,12 +5,13 @@ use proptest::prelude::*;
 use undertone::kernel::{BitMatrix, Cpu, Prg, hamming};
 use undertone::mpc::hamming::{Backend, PHASE};
 use undertone::mpc::kdf::Seed;
+use undertone::mpc::seal::{Channel, KeyPair};
 use undertone::mpc::sum::Suite;
 use undertone::party::frame::HEADER_LEN;
-use undertone::party::{Abort, Network, PartyId};
+use undertone::party::{Abort, Network, PartyId, SessionId};
 use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
 use undertone_tests::kept::Kept;
-use undertone_tests::tamper::tampering;
+use undertone_tests::tamper::{set_payload, tampering};
 use undertone_tests::{chooser, dataset};
 
 fn random(rows: &[usize], bits: usize, seed: u8) -> Vec<BitMatrix> {
@@ -130,7 +131,7 @@ fn several_tiles() {
     let psm = run(Backend::Psm, Suite::Aes128Ctr, &codes, network).unwrap();
     assert_eq!(psm.collected.sink, expected(&codes, &[true; 3]));
     let cost = psm.ledgers[1].1.phase(PHASE).unwrap();
-    // Masked codes, 232 rows of 4500 bytes a message; four tiles with client 1, two with client 2.
+    // Masked codes, 233 rows of 4500 bytes a message; four tiles with client 1, two with client 2.
     assert_eq!(cost.messages, 4 + 4 + 2);
 }
 
@@ -211,24 +212,108 @@ fn psm_catches_messages_that_cannot_be() {
     cheated(&|m| m.truncate(4), 0, "I am among");
     cheated(&|m| m.truncate(5), 0, "client: 4 bytes are due");
     cheated(&|m| m.clear(), 0, "I am among");
-    // In the end the server says that client 2 has left, then that it is back.
-    let back = Network::new().intercept({
-        let mut seen = 0;
-        move |from, to, frame| {
-            if (from, to) == (server, victim) {
-                if seen == 0 {
-                    let end = frame.len() - 4;
-                    frame.truncate(end);
-                    let len = (frame.len() - HEADER_LEN) as u64;
-                    frame[24..32].copy_from_slice(&len.to_le_bytes());
-                }
-                seen += 1;
+}
+
+/// A network in which the text that client `place` seals to the server as its message `nth` is what `change`
+/// makes of it.
+fn inside<'a>(place: usize, nth: usize, change: impl Fn(&mut Vec<u8>) + 'a) -> Network<'a> {
+    let seed = Seed::from_bytes([8; 32]);
+    let session = seed.derive(SessionId([0; 32]), "simulated session", &[]);
+    let session = SessionId(*session.expose());
+    let (id, server) = (PartyId::client(place), PartyId::SERVER);
+    let key = |id: PartyId| {
+        KeyPair::from_seed(&seed.derive(session, "simulated client", &[id.to_wire()]))
+    };
+    let (own, others) = (key(id), key(server));
+    let mut reader = Channel::agree(session, server, &others, id, own.public()).unwrap();
+    let mut writer = Channel::agree(session, id, &own, server, others.public()).unwrap();
+    let mut seen = 0;
+    Network::new().intercept(move |from, _, frame| {
+        if from == id && frame.len() > HEADER_LEN {
+            let mut text = reader.open(&frame[HEADER_LEN..]).unwrap();
+            if seen == nth {
+                change(&mut text);
             }
+            set_payload(frame, &writer.seal(&text).unwrap());
+            seen += 1;
         }
-    });
-    // Told at first that client 2 is not there, the client sends too little and then hears that it is.
-    let error = run(Backend::Psm, Suite::Aes128Ctr, &codes, back).unwrap_err();
-    assert!(matches!(error, SimulationError::Stalled(_)), "{error}");
+    })
+}
+
+#[test]
+fn psm_checks_what_is_inside_the_seals() {
+    let codes = random(&[5, 4, 6], 50, 1);
+    let aborted = |network| match run(Backend::Psm, Suite::Aes128Ctr, &codes, network) {
+        Err(SimulationError::Aborted(aborted)) => aborted,
+        other => panic!("{other:?}"),
+    };
+    for nth in 0..3 {
+        for change in [Vec::clear as fn(&mut Vec<u8>), |m| m.push(0)] {
+            let aborted = aborted(inside(1, nth, change));
+            let Abort::Malformed { from, what } = &aborted.cause else {
+                panic!("{aborted}");
+            };
+            assert_eq!(*from, PartyId::client(1));
+            assert!(what.contains("bytes of numbers"), "{what}");
+        }
+    }
+    // Numbers of 6 bits, distances of at most 50: of twenty random ones some are larger.
+    let aborted = aborted(inside(1, 1, |m| Prg::new(&[3; 32]).fill(m)));
+    let between = [PartyId::client(0), PartyId::client(1)];
+    let Abort::Contradicted {
+        first,
+        second,
+        check,
+    } = &aborted.cause
+    else {
+        panic!("{aborted}");
+    };
+    assert_eq!(
+        ([*first, *second], aborted.cause.culprit()),
+        (between, None)
+    );
+    assert!(check.contains("at most 50 bits"), "{check}");
+    // Where all numbers are distances nothing tells: 63 bits, numbers of 6.
+    let codes = random(&[5, 4, 6], 63, 1);
+    let network = inside(1, 1, |m| Prg::new(&[3; 32]).fill(m));
+    let run = run(Backend::Psm, Suite::Aes128Ctr, &codes, network).unwrap();
+    assert_ne!(run.collected.sink, expected(&codes, &[true; 3]));
+}
+
+/// Client 0 leaves in the first attempt, client 3 in the second; then the server says that client 0 is back.
+#[test]
+fn psm_clients_refuse_who_comes_back() {
+    let codes = random(&[2, 3, 2, 2], 20, 1);
+    let mut sets = 0;
+    let network = Network::new()
+        .leave(PartyId::client(0), 1)
+        .leave(PartyId::client(3), 5)
+        .intercept(|from, to, frame| {
+            if (from, to) == (PartyId::SERVER, PartyId::client(1)) {
+                sets += 1;
+                if sets == 3 {
+                    let set = frame[HEADER_LEN..].to_vec();
+                    assert_eq!(set, [1, 0, 0, 0, 2, 0, 0, 0]);
+                    set_payload(frame, &[&[0; 4], &set[..]].concat());
+                }
+            }
+        });
+    let run = run(Backend::Psm, Suite::Aes128Ctr, &codes, network).unwrap();
+    let aborted = run.clients[1].clone().unwrap_err();
+    assert!(
+        aborted.to_string().contains("does not come back"),
+        "{aborted}"
+    );
+    assert_eq!(run.collected.remains, [false, false, true, false]);
+}
+
+#[test]
+fn codes_that_cannot_be_are_refused() {
+    for bits in [0, 65_536] {
+        let codes = [BitMatrix::zero(1, bits), BitMatrix::zero(1, bits)];
+        let error = run(Backend::Psm, Suite::Aes128Ctr, &codes, Network::new()).unwrap_err();
+        assert!(error.to_string().contains("1 to 65535"), "{error}");
+    }
 }
 
 /// The published protocols, bit by bit, are the oracle: they and every backend say the same.
@@ -242,6 +327,7 @@ fn backends_are_the_protocols_as_written() {
     assert_eq!(shade.distances, phe.distances);
     for backend in Backend::ALL {
         let run = run(backend, Suite::Aes128Ctr, &codes, Network::new()).unwrap();
+        assert_eq!(run.collected.sink.distances.len(), 12);
         for (pair, distance) in &run.collected.sink.distances {
             assert_eq!(shade.distances[pair[1]][pair[3]], u64::from(*distance));
         }

@@ -11,20 +11,20 @@ use undertone_tests::{chooser, random_clients, simulation};
 
 const BITS: usize = 200;
 
-fn params() -> Params {
+fn params(backend: Backend) -> Params {
     Params {
         bits: BITS,
         neighbours: 3,
         min_clients: 2,
-        backend: Backend::Sketch,
+        backend,
         ..Params::default()
     }
 }
 
 /// Frames a client has sent when it has nothing more to say in `phase`.
-fn frames_through(phase: Phase, rows: &[usize], client: usize) -> usize {
+fn frames_through(backend: Backend, phase: Phase, rows: &[usize], client: usize) -> usize {
     let clients = random_clients(rows, BITS, 1).unwrap();
-    let run = simulation(params(), clients).run(|_, _| {}).unwrap();
+    let run = simulation(params(backend), clients).run(|_, _| {}).unwrap();
     let ledger = &run.ledgers[client + 1].1;
     ledger
         .phases()
@@ -33,19 +33,26 @@ fn frames_through(phase: Phase, rows: &[usize], client: usize) -> usize {
         .sum()
 }
 
-fn with_leaver(rows: &[usize], leaver: usize, frames: usize, order: Option<u64>) -> Run {
+fn with_leaver(
+    backend: Backend,
+    rows: &[usize],
+    (leaver, frames): (usize, usize),
+    order: Option<u64>,
+) -> Run {
     let clients = random_clients(rows, BITS, 1).unwrap();
     let mut network = Network::new().leave(PartyId::client(leaver), frames);
     if let Some(order) = order {
         network = network.choose(chooser(order));
     }
-    simulation(params(), clients).run_over(network).unwrap()
+    simulation(params(backend), clients)
+        .run_over(network)
+        .unwrap()
 }
 
-fn without(rows: &[usize], leaver: usize) -> Run {
+fn without(backend: Backend, rows: &[usize], leaver: usize) -> Run {
     let mut clients = random_clients(rows, BITS, 1).unwrap();
     clients.remove(leaver);
-    simulation(params(), clients).run(|_, _| {}).unwrap()
+    simulation(params(backend), clients).run(|_, _| {}).unwrap()
 }
 
 /// The survivors' outcomes and the graph are those of a run that never had the leaver.
@@ -67,13 +74,15 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
     fn leaving_before_or_during_the_distances_leaves_the_smaller_roster(
-        leaver in 0usize..5, frames in 0usize..4, order: u64,
+        leaver in 0usize..5, at: prop::sample::Index, order: u64,
+        backend in prop::sample::select(&[Backend::Sketch, Backend::Psm][..]),
     ) {
         let rows = [12, 9, 14, 8, 11];
-        // Hello, contributions, own rows, codes: four frames until the distances are there.
-        prop_assert_eq!(frames_through(phases::DISTANCES, &rows, leaver), 4);
-        let run = with_leaver(&rows, leaver, frames, Some(order));
-        assert_smaller_roster(&run, leaver, &without(&rows, leaver));
+        let last = frames_through(backend, phases::DISTANCES, &rows, leaver);
+        // Hello, contributions, own rows, codes; with psm then a tile with each of four others.
+        prop_assert_eq!(last, if backend == Backend::Psm { 8 } else { 4 });
+        let run = with_leaver(backend, &rows, (leaver, at.index(last)), Some(order));
+        assert_smaller_roster(&run, leaver, &without(backend, &rows, leaver));
     }
 }
 
@@ -101,13 +110,20 @@ fn leaving_between_two_tiles_of_codes() {
 #[test]
 fn leaving_after_the_distances_costs_the_survivors_only_its_labels() {
     let rows = [12, 9, 14, 8, 11];
-    let last = frames_through(phases::LABELS, &rows, 3);
-    for frames in 4..last {
-        let run = with_leaver(&rows, 3, frames, None);
+    for (backend, frames) in [Backend::Sketch, Backend::Psm]
+        .into_iter()
+        .flat_map(|backend| {
+            let last = frames_through(backend, phases::LABELS, &rows, 3);
+            let first = frames_through(backend, phases::DISTANCES, &rows, 3);
+            (first..last).map(move |frames| (backend, frames))
+        })
+    {
+        let run = with_leaver(backend, &rows, (3, frames), None);
         assert_eq!(run.report.clients.len(), 5, "its rows stay in the graph");
         // Hello and shares of the sum come first, then its words in one tile, then its answers.
         let contributes = run.report.contributors.contains(&PartyId::client(3));
-        assert_eq!(contributes, frames >= 7, "after {frames}");
+        let words = frames_through(backend, sum::UPLOAD, &rows, 3);
+        assert_eq!(contributes, frames >= words, "{backend}, after {frames}");
         for (client, outcome) in run
             .clients
             .iter()
@@ -128,11 +144,16 @@ fn too_few_survivors_are_a_named_error_at_every_point() {
     let rows = [12, 9, 14];
     let clients = random_clients(&rows, BITS, 1).unwrap();
     // Once all words are there, two of three can take the masks off.
-    let all = frames_through(sum::UPLOAD, &rows, 0);
-    for frames in 0..all {
+    for (backend, frames) in [Backend::Sketch, Backend::Psm]
+        .into_iter()
+        .flat_map(|backend| {
+            let all = frames_through(backend, sum::UPLOAD, &rows, 0);
+            (0..all).map(move |frames| (backend, frames))
+        })
+    {
         let params = Params {
             min_clients: 3,
-            ..params()
+            ..params(backend)
         };
         let network = Network::new().leave(PartyId::client(0), frames);
         let error = simulation(params, clients.clone())
@@ -142,13 +163,18 @@ fn too_few_survivors_are_a_named_error_at_every_point() {
             panic!("{error}");
         };
         assert_eq!(aborted.cause, Abort::TooFew { left: 2, need: 3 });
-        let phase = match frames {
-            0..2 => phases::SETUP,
-            2..4 => phases::DISTANCES,
-            4 => sum::KEYS,
-            5 => sum::SHARES,
-            _ => sum::UPLOAD,
-        };
+        let ends = |phase| frames_through(backend, phase, &rows, 0);
+        let phases = [
+            phases::SETUP,
+            phases::DISTANCES,
+            sum::KEYS,
+            sum::SHARES,
+            sum::UPLOAD,
+        ];
+        let phase = phases
+            .into_iter()
+            .find(|phase| frames < ends(*phase))
+            .unwrap();
         assert_eq!((aborted.party, aborted.phase), (PartyId::SERVER, phase));
     }
 }
@@ -198,7 +224,7 @@ fn a_server_that_leaves_ends_every_client() {
     let clients = random_clients(&[12, 9, 14], BITS, 1).unwrap();
     for frames in [0, 3, 6, 9] {
         let network = Network::new().leave(PartyId::SERVER, frames);
-        let error = simulation(params(), clients.clone())
+        let error = simulation(params(Backend::Psm), clients.clone())
             .run_over(network)
             .unwrap_err();
         assert!(error.to_string().contains("server"), "{error}");

@@ -40,14 +40,14 @@ proptest! {
     #[test]
     fn any_order_gives_the_same_run(
         rows in prop::collection::vec(0usize..30, 3..7), bits in 1usize..200, order: u64, seed: u8,
-        paper: bool, clear: bool,
+        paper: bool, backend in prop::sample::select(&Backend::ALL[..]),
     ) {
         prop_assume!(rows.iter().sum::<usize>() > 3 && rows.iter().any(|rows| *rows > 0));
         let params = Params {
             bits,
             neighbours: 3,
             variant: if paper { Variant::Paper } else { Variant::Balanced },
-            backend: if clear { Backend::Clear } else { Backend::Sketch },
+            backend,
             ..Params::default()
         };
         let clients = random_clients(&rows, bits, seed).unwrap();
@@ -98,9 +98,12 @@ fn backends_agree() {
         };
         simulation(params, clients.clone()).run(|_, _| {}).unwrap()
     };
-    let (clear, sketch) = (run(Backend::Clear), run(Backend::Sketch));
-    assert_eq!(clear.clients, sketch.clients);
-    assert_eq!(clear.report.distances, sketch.report.distances);
+    let clear = run(Backend::Clear);
+    for backend in [Backend::Sketch, Backend::Psm] {
+        let other = run(backend);
+        assert_eq!(clear.clients, other.clients, "{backend}");
+        assert_eq!(clear.report.distances, other.report.distances, "{backend}");
+    }
 }
 
 #[test]
