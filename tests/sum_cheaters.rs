@@ -139,7 +139,7 @@ fn sets_of_sharers_and_shares_that_cannot_be() {
         m[0] = 0b11;
         m.truncate(1 + 80);
     });
-    assert_eq!(below.cause, Abort::TooFew { left: 2, need: 3 });
+    assert_eq!(below.cause, Abort::TooFewHolders { left: 2, need: 3 });
     let changed = cheat(|m| m[1 + 80] ^= 1);
     assert_cheated(&changed, PartyId::client(2), SHARES, "its shares open");
     let moved = cheat(|m| m.copy_within(1..81, 81));
@@ -156,7 +156,7 @@ fn sets_of_contributors_that_cannot_be() {
         assert!(matches!(few.cause, Abort::TooFew { left: 1, .. }), "{few}");
         let below = cheat(|m| m[0] = 0b11);
         assert!(
-            matches!(below.cause, Abort::TooFew { left: 2, .. }),
+            matches!(below.cause, Abort::TooFewHolders { left: 2, .. }),
             "{below}"
         );
         for change in [Vec::clear as fn(&mut Vec<u8>), |m| m.push(0)] {

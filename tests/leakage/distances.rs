@@ -106,14 +106,19 @@ fn party(id: PartyId) -> KeyPair {
     KeyPair::from_seed(&seed.derive(session(), "simulated client", &[id.to_wire()]))
 }
 
-/// What the server sees: of each of two clients its messages, opened where they are sealed.
-fn view(backend: Backend, codes: &[BitMatrix; 2]) -> ([Vec<Vec<u8>>; 2], Kept) {
-    let mut view = [Vec::new(), Vec::new()];
-    let mut channels = [0, 1].map(|place| {
+/// What the server sees: of each client its messages, opened where they are sealed.
+fn view(
+    backend: Backend,
+    codes: &[BitMatrix],
+    leaver: Option<(usize, usize)>,
+) -> (Vec<Vec<Vec<u8>>>, Kept) {
+    let mut view = vec![Vec::new(); codes.len()];
+    let channel = |place| {
         let id = PartyId::client(place);
         Channel::agree(session(), SERVER, &party(SERVER), id, party(id).public()).unwrap()
-    });
-    let network = Network::new().intercept(|from, _, frame| {
+    };
+    let mut channels: Vec<Channel> = (0..codes.len()).map(channel).collect();
+    let mut network = Network::new().intercept(|from, _, frame| {
         if let Some(place) = from.index() {
             let payload = &frame[HEADER_LEN..];
             view[place].push(match backend {
@@ -122,6 +127,9 @@ fn view(backend: Backend, codes: &[BitMatrix; 2]) -> ([Vec<Vec<u8>>; 2], Kept) {
             });
         }
     });
+    if let Some((place, frames)) = leaver {
+        network = network.leave(PartyId::client(place), frames);
+    }
     let simulation = DistanceSimulation {
         backend,
         suite: Suite::ChaCha20,
@@ -158,7 +166,7 @@ fn masked_rows(message: &[u8]) -> Vec<Vec<u16>> {
 #[test]
 fn sketch_shows_the_server_the_codes() {
     let codes = halves();
-    let (view, _) = view(Backend::Sketch, &codes);
+    let (view, _) = view(Backend::Sketch, &codes, None);
     for (codes, view) in codes.iter().zip(&view) {
         let seen = BitMatrix::from_packed(ROWS, BITS, &view.concat());
         assert!(seen == *codes);
@@ -172,7 +180,10 @@ fn psm_shows_the_server_distances_alone() {
     // As far from random as codes can be: all ones, and all zeros.
     let ones = BitMatrix::from_words(ROWS, BITS, vec![u64::MAX; ROWS * BITS.div_ceil(64)]);
     for codes in [halves(), [ones, BitMatrix::zero(ROWS, BITS)]] {
-        let ([left, right], kept) = view(Backend::Psm, &codes);
+        let (view, kept) = view(Backend::Psm, &codes, None);
+        let [left, right] = &view[..] else {
+            panic!("two clients");
+        };
         assert_eq!((left.len(), right.len()), (2, 2));
         super::assert_uniform(&left[0], "masked codes of the first");
         super::assert_uniform(&right[0], "masked codes of the second");
@@ -193,15 +204,46 @@ fn psm_shows_the_server_distances_alone() {
     }
 }
 
+/// No mask is used twice, over clients, pairs and attempts: differences of what is masked are uniform.
+#[test]
+fn psm_masks_are_used_once() {
+    let zero = || BitMatrix::zero(ROWS, BITS);
+    // Client 2 leaves after its masked codes and one tile, so there are two attempts.
+    let (view, _) = view(Backend::Psm, &[zero(), zero(), zero()], Some((2, 2)));
+    let difference = |a: &[u8], b: &[u8], what: &str| {
+        assert_eq!(a.len(), b.len(), "{what}");
+        let count = a.len() * 8 / WIDTH as usize;
+        let pairs = numbers(a, count).into_iter().zip(numbers(b, count));
+        let differences: Vec<u16> = pairs.map(|(a, b)| a.wrapping_sub(b)).collect();
+        let mut bytes = Vec::new();
+        pack::pack(WIDTH, &differences, &mut bytes);
+        super::assert_uniform(&bytes, what);
+    };
+    // A row of codes has 4095 numbers of 12 bits, and half a byte of zeros; that much is left out.
+    let codes = |client: usize, message: usize| {
+        let len = pack::packed_len(WIDTH, BITS);
+        let rows = view[client][message].chunks(len);
+        rows.flat_map(|row| row[..len - 2].to_vec())
+            .collect::<Vec<u8>>()
+    };
+    // Client 0: X', U with 1, U with 2, then again X', U with 1. Client 1: X', V, U with 2, X', V.
+    assert_eq!([view[0].len(), view[1].len()], [5, 5]);
+    difference(&codes(0, 0), &codes(1, 0), "codes of two clients");
+    difference(&codes(0, 0), &codes(0, 3), "codes of two attempts");
+    difference(&view[0][1], &view[0][2], "halves of two pairs");
+    difference(&view[0][1], &view[0][4], "halves of two attempts");
+    difference(&view[0][2], &view[1][2], "halves of two clients");
+}
+
 /// Together with one client the server has every code: whoever knows the group's seed takes masks off.
 #[test]
 fn psm_shows_the_server_and_a_client_every_code() {
     let codes = halves();
-    let ([left, _], _) = view(Backend::Psm, &codes);
+    let (view, _) = view(Backend::Psm, &codes, None);
     let group = Seed::from_bytes(SEED).derive(session(), "simulated group", &[]);
     let mask = group.derive(session(), "code mask", &[0, PartyId::client(0).to_wire()]);
     let mut stream = Stream::new(Suite::ChaCha20, mask.expose());
-    for (a, mut row) in masked_rows(&left[0]).into_iter().enumerate() {
+    for (a, mut row) in masked_rows(&view[0][0]).into_iter().enumerate() {
         stream.apply(a * BITS, Op::Subtract, &mut row);
         for (l, bit) in row.into_iter().enumerate() {
             assert_eq!(bit % (1 << WIDTH), u16::from(codes[0].get(a, l)));

@@ -5,23 +5,34 @@
 //! labelled rows r and each class that is an equation in everybody else's labels:
 //! Σ_i S[r,i]·Y[i] = Z[r] − (its own part).
 
-use undertone::kernel::{Cpu, Prg};
+use undertone::kernel::Prg;
+use undertone::mpc::hamming::Backend;
 use undertone::mpc::kdf::Seed;
-use undertone::mpc::tiles::{Pairs, sweep};
-use undertone::xclp::{Codes, Distances, Features, Graph, Influence, Params, Rows, Variant};
+use undertone::party::frame::HEADER_LEN;
+use undertone::party::{Network, PartyId};
+use undertone::simulate::Simulation;
+use undertone::xclp::{Features, Graph, Influence, Labelling, Params, Rows, Variant, phases};
 use undertone_tests::dataset;
 
 const CLASSES: usize = 10;
+const ROWS: usize = 400;
 
-/// Two clients' rows of digits, half of them labelled: the matrix, and who has which label.
+/// A run of two clients with 200 rows of digits each, half of them labelled: what the first of them, the
+/// attacker, was sent, and the truth.
 struct Joint {
+    /// The whole matrix, which only the server has.
     influence: Vec<Vec<f64>>,
     classes: Vec<usize>,
     /// Labelled rows of the attacker and of the victim.
     known: Vec<usize>,
     sought: Vec<usize>,
-    /// Unlabelled rows of the attacker.
+    /// Unlabelled rows of the attacker, and of both.
     open: Vec<usize>,
+    unlabelled: Vec<usize>,
+    /// The columns as they came, number after number.
+    received: Vec<f64>,
+    /// Rows of which the attacker has scores.
+    scored: usize,
 }
 
 fn joint(seed: u8) -> Joint {
@@ -32,36 +43,56 @@ fn joint(seed: u8) -> Joint {
     let mut prg = Prg::new(&[seed; 32]);
     let mut rows: Vec<usize> = (0..data.labels.len()).collect();
     rows.sort_by_cached_key(|_| prg.next_u64());
-    rows.truncate(400);
-    let features = Features::select(features, &rows);
+    rows.truncate(ROWS);
     let params = Params {
         bits: 1024,
         variant: Variant::Paper,
+        backend: Backend::Clear,
+        min_clients: 2,
         ..Params::default()
     };
-    let codes = [Codes::hash(&features, &Seed::from_bytes([seed; 32]), params.bits).into_bits()];
-    let mut near = Distances::new(&[400], params.neighbours);
-    let pairs = Pairs::own(0, 400);
-    sweep(Cpu::detect(), &codes, &pairs, 0..pairs.len(), &mut near);
-    let graph = Graph::new(&near, params.bits, params.variant);
-    let influence = Influence::new(graph, params.alpha, 400);
-    let all: Vec<usize> = (0..400).collect();
+    let clients = rows.chunks(ROWS / 2).map(|part| {
+        let label = |(at, row): (usize, &usize)| data.labels[*row].filter(|_| at % 2 == 0);
+        let labels = part.iter().enumerate().map(label).collect();
+        let labelling = Labelling::new(CLASSES, labels).unwrap();
+        (Rows::Features(Features::select(features, part)), labelling)
+    });
+    let mut frames: Vec<Vec<u8>> = Vec::new();
+    let network = Network::new().intercept(|_, to, frame| {
+        if to == PartyId::client(0) && frame[4] == phases::INFLUENCE.id {
+            frames.push(frame[HEADER_LEN..].to_vec());
+        }
+    });
+    let simulation = Simulation {
+        params,
+        clients: clients.collect(),
+        seed: Seed::from_bytes([seed; 32]),
+    };
+    let run = simulation.run_over(network).unwrap();
+    let graph = Graph::new(&run.report.distances, params.bits, params.variant);
+    let influence = Influence::new(graph, params.alpha, ROWS);
+    let all: Vec<usize> = (0..ROWS).collect();
     let columns = influence.columns(&all);
-    // Rows 0 to 199 are the attacker's; of both clients every other row is labelled.
-    let part = |from: usize, labelled: bool| -> Vec<usize> {
-        (from..from + 200)
+    let part = |from: usize, to: usize, labelled: bool| -> Vec<usize> {
+        (from..to)
             .filter(|row| (row % 2 == 0) == labelled)
             .collect()
     };
+    // The plan, then the columns.
+    let words = frames[1..].concat();
+    let words = words.as_chunks::<8>().0.iter();
     Joint {
-        influence: columns.chunks(400).map(<[f64]>::to_vec).collect(),
+        influence: columns.chunks(ROWS).map(<[f64]>::to_vec).collect(),
         classes: rows
             .iter()
             .map(|row| data.labels[*row].unwrap().into())
             .collect(),
-        known: part(0, true),
-        sought: part(200, true),
-        open: part(0, false),
+        known: part(0, ROWS / 2, true),
+        sought: part(ROWS / 2, ROWS, true),
+        open: part(0, ROWS / 2, false),
+        unlabelled: part(0, ROWS, false),
+        received: words.map(|word| f64::from_le_bytes(*word)).collect(),
+        scored: run.clients[0].as_ref().unwrap().scores.rows(),
     }
 }
 
@@ -107,10 +138,10 @@ fn recovered(joint: &Joint, rows: &[usize], coefficients: &[Vec<f64>]) -> f64 {
     right.count() as f64 / joint.sought.len() as f64
 }
 
-/// With whole columns and all scores, as published, nearly all labels of the other client come out. With columns of
-/// unlabelled rows and scores of unlabelled rows the coefficients are missing: the client sees what its own
-/// labelled rows do to unlabelled rows, never what the other's labelled rows do. The best stand-ins it has
-/// are its own labelled rows, one for one.
+/// With whole columns and all scores, as published, nearly all labels of the other client come out. In a run a client
+/// is sent the entries of its columns that belong to unlabelled rows, and scores of unlabelled rows: no
+/// number it has belongs to one of the other's labelled rows. The stand-ins tried here are its own
+/// labelled rows, one for one; guessing the largest class is no worse.
 #[test]
 fn labels_come_out_of_whole_columns_and_not_out_of_ours() {
     let (mut published, mut ours) = (0.0, 0.0);
@@ -127,18 +158,27 @@ fn labels_come_out_of_whole_columns_and_not_out_of_ours() {
         };
         let whole: Vec<Vec<f64>> = joint.known.iter().map(whole).collect();
         published += recovered(&joint, &joint.known, &whole) / f64::from(runs);
+
+        let height = joint.unlabelled.len();
+        assert_eq!(joint.received.len(), joint.known.len() * height);
+        assert_eq!(joint.scored, joint.open.len());
+        for (r, column) in joint.known.iter().zip(joint.received.chunks(height)) {
+            for (u, received) in joint.unlabelled.iter().zip(column) {
+                let due = joint.influence[*r][*u];
+                assert!((received - due).abs() <= 1e-9 * due.abs(), "S[{r},{u}]");
+            }
+        }
         // Scores of its unlabelled rows u; S[u,r] of its own labelled rows in the place of S[u,i].
-        let stand_in = |u: &usize| {
+        let stand_in = |(at, _): (usize, &usize)| {
             joint
-                .known
-                .iter()
-                .map(|r| joint.influence[*r][*u])
+                .received
+                .chunks(height)
+                .map(|column| column[at])
                 .collect()
         };
-        let stand_in: Vec<Vec<f64>> = joint.open.iter().map(stand_in).collect();
+        let stand_in: Vec<Vec<f64>> = joint.open.iter().enumerate().map(stand_in).collect();
         ours += recovered(&joint, &joint.open, &stand_in) / f64::from(runs);
     }
-    eprintln!("published {published} ours {ours}");
     assert!(published >= 0.95, "{published}");
     assert!(ours < 0.35, "{ours}: chance is 0.1");
 }

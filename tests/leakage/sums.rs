@@ -338,7 +338,7 @@ fn nothing_is_revealed_below_the_threshold() {
     let Err(SimulationError::Aborted(aborted)) = run else {
         panic!("{run:?}");
     };
-    assert_eq!(aborted.cause, Abort::TooFew { left: 2, need: 3 });
+    assert_eq!(aborted.cause, Abort::TooFewHolders { left: 2, need: 3 });
     assert_eq!((aborted.party, aborted.phase), (SERVER, UPLOAD));
     assert_eq!(view.answers, 0);
     assert_eq!(view.uploads.len(), 2);

@@ -211,6 +211,14 @@ pub(crate) fn invited(mut expected: Vec<PartyId>) -> Result<Vec<PartyId>, Abort>
     Ok(expected)
 }
 
+/// As [`enough`], of holders of somebody's shares.
+pub(crate) fn enough_holders(left: usize, need: usize) -> Result<(), Abort> {
+    if left < need {
+        return Err(Abort::TooFewHolders { left, need });
+    }
+    Ok(())
+}
+
 pub(crate) fn enough(left: usize, need: usize) -> Result<(), Abort> {
     if left < need {
         return Err(Abort::TooFew { left, need });

@@ -60,6 +60,11 @@ type Chooser<'a> = Box<dyn FnMut(usize) -> usize + 'a>;
 type Interceptor<'a> = Box<dyn FnMut(PartyId, PartyId, &mut Vec<u8>) + 'a>;
 type Observer<'a> = Box<dyn FnMut(PartyId, Phase) + 'a>;
 
+/// All links from `id`.
+fn links_of(id: PartyId) -> std::ops::RangeInclusive<(PartyId, PartyId)> {
+    (id, PartyId::client(0))..=(id, PartyId::SERVER)
+}
+
 /// Frames that a link holds before its sender has to wait.
 const LINK_FRAMES: usize = 8;
 
@@ -71,6 +76,7 @@ pub struct Network<'a> {
     observer: Option<Observer<'a>>,
     leave_after: BTreeMap<PartyId, usize>,
     sent: BTreeMap<PartyId, usize>,
+    /// What is on its way; no queue is empty.
     queues: BTreeMap<(PartyId, PartyId), VecDeque<Vec<u8>>>,
     left: BTreeSet<PartyId>,
     ended: BTreeSet<PartyId>,
@@ -189,20 +195,15 @@ impl<'a> Network<'a> {
     }
 
     fn loaded_links(&self) -> Vec<(PartyId, PartyId)> {
-        self.queues
-            .iter()
-            .filter(|(_, queue)| !queue.is_empty())
-            .map(|(link, _)| *link)
-            .collect()
+        self.queues.keys().copied().collect()
     }
 
     /// Whether as much as a link holds is on its way from `id` to somebody who still listens. Links to the
     /// others go on, and the frame that is due is always taken, so this holds nobody up for good.
     fn is_held_up(&self, id: PartyId) -> bool {
-        let full = |((from, to), queue): (&(PartyId, PartyId), &VecDeque<Vec<u8>>)| {
-            *from == id && queue.len() >= LINK_FRAMES && !self.over(*to)
-        };
-        self.queues.iter().any(full)
+        self.queues
+            .range(links_of(id))
+            .any(|((_, to), queue)| queue.len() >= LINK_FRAMES && !self.over(*to))
     }
 
     /// Polls `node` once; true if it sent or worked.
@@ -261,13 +262,11 @@ impl<'a> Network<'a> {
         to: PartyId,
         mut pick: Option<&mut Chooser<'a>>,
     ) -> usize {
-        let Some(queue) = self.queues.get_mut(&(from, to)) else {
+        let Some(mut queue) = self.queues.remove(&(from, to)) else {
             return 0;
         };
         let Some(node) = nodes.iter_mut().find(|node| node.id() == to) else {
-            let count = queue.len();
-            queue.clear();
-            return count;
+            return queue.len();
         };
         let mut delivered = 0;
         let mut full = VecDeque::new();
@@ -290,8 +289,10 @@ impl<'a> Network<'a> {
                 }
             }
         }
-        full.append(queue);
-        *queue = full;
+        full.append(&mut queue);
+        if !full.is_empty() {
+            self.queues.insert((from, to), full);
+        }
         delivered
     }
 
@@ -303,10 +304,7 @@ impl<'a> Network<'a> {
             .copied()
             .filter(|who| {
                 self.leave_after.contains_key(who)
-                    && !self
-                        .queues
-                        .iter()
-                        .any(|((from, _), queue)| from == who && !queue.is_empty())
+                    && self.queues.range(links_of(*who)).next().is_none()
             })
             .collect();
         for who in &due {

@@ -263,11 +263,19 @@ pub enum Abort {
         who: PartyId,
     },
     /// Too many parties have left.
-    #[error("{left} clients are left, {need} are needed")]
+    #[error("too few clients: {left} left, {need} needed")]
     TooFew {
         /// How many are left.
         left: usize,
         /// How many the protocol needs.
+        need: usize,
+    },
+    /// Too many of those have left that hold shares of some client's secrets.
+    #[error("too few holders of some client's secrets: {left} left, {need} needed")]
+    TooFewHolders {
+        /// How many are left.
+        left: usize,
+        /// How many shares give a secret back.
         need: usize,
     },
     /// This party was given input it cannot use.

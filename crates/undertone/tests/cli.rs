@@ -516,7 +516,7 @@ fn sums_run() {
     assert_fails(
         &["sum", "--clients", "5", "--entries", "9", "--drop", "0.8"],
         70,
-        "1 clients are left, 3 are needed",
+        "too few clients: 1 left, 3 needed",
     );
 }
 

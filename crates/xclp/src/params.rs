@@ -49,7 +49,7 @@ impl FromStr for Variant {
         [Self::Balanced, Self::Paper]
             .into_iter()
             .find(|variant| variant.to_string() == name)
-            .ok_or_else(|| format!("unknown variant {name}"))
+            .ok_or_else(|| format!("unknown variant {name}; there are balanced and paper"))
     }
 }
 

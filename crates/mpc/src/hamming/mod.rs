@@ -60,7 +60,9 @@ impl Backend {
         match self {
             Self::Clear => "the codes and the projection: nearly every row, up to scale",
             Self::Sketch => "the codes, that is all cosines between rows",
-            Self::Psm => "the distances between rows of different clients",
+            Self::Psm => {
+                "the distances between rows of different clients, and of the nearest within a client"
+            }
         }
     }
 }
@@ -80,7 +82,7 @@ impl FromStr for Backend {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|b| b.to_string() == name);
-        found.ok_or_else(|| format!("unknown backend {name}"))
+        found.ok_or_else(|| format!("unknown backend {name}; there are clear, sketch and psm"))
     }
 }
 

@@ -17,7 +17,7 @@ use super::{Audience, Context, KEYS, Rules, SHARES, SIGNED_KEYS, SIGNED_SET, Set
 use super::{SERVER, Trust, UNMASK, UPLOAD, Word, advertise};
 use crate::identity::{Credentials, SIGNATURE_LEN};
 use crate::kdf::Seed;
-use crate::roster::{Entry, enough};
+use crate::roster::{Entry, enough, enough_holders};
 use crate::seal::{Channel, KeyPair, SealError};
 
 /// What a client learns.
@@ -295,7 +295,7 @@ impl<W: Word> Job<W> {
         }
         enough(sharing.count(), self.rules.min_clients)?;
         neighbours.retain(|neighbour| sharing.has(neighbour.place));
-        enough(neighbours.len() + 1, table.degree.threshold)?;
+        enough_holders(neighbours.len() + 1, table.degree.threshold)?;
         for neighbour in neighbours.iter_mut() {
             let sealed = r
                 .raw(SEALED_LEN, "shares")
@@ -393,7 +393,7 @@ impl<W: Word> Job<W> {
         }
         enough(set.count(), self.rules.min_clients)?;
         let left = table.neighbours_in(round.me, &set).len() + 1;
-        enough(left, table.degree.threshold)?;
+        enough_holders(left, table.degree.threshold)?;
         if self.rules.shape.rows > 0 {
             // Rows whose owner has no neighbour left would have no mask.
             table.every_secret_has_holders(&context.sharing, &set, &set)?;

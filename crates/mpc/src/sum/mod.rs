@@ -66,7 +66,7 @@ pub use undertone_kernel::mask::Suite;
 pub use wiring::{Degree, Target, Trust, Wiring};
 
 use crate::kdf::Seed;
-use crate::roster::{Entry, enough};
+use crate::roster::{Entry, enough, enough_holders};
 use wiring::Graph;
 
 /// Keys and roster.
@@ -326,7 +326,7 @@ impl Table {
         for place in sharing.places() {
             let itself = usize::from(contributors.has(place) && left.has(place));
             let holders = self.neighbours_in(place, left).len() + itself;
-            enough(holders, self.degree.threshold)?;
+            enough_holders(holders, self.degree.threshold)?;
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use super::{
     Audience, Context, KEYS, Rules, SHARES, Set, Table, Trust, UNMASK, UPLOAD, Word, advertise,
 };
 use crate::identity::SIGNATURE_LEN;
-use crate::roster::{Entry, enough, invited};
+use crate::roster::{Entry, enough, enough_holders, invited};
 
 /// Secrets rebuilt in one step.
 const REBUILT_PER_STEP: usize = 64;
@@ -226,7 +226,7 @@ impl Job {
         enough(sharing.count(), self.rules.min_clients)?;
         for place in sharing.places() {
             let left = table.neighbours_in(place, &sharing).len() + 1;
-            enough(left, table.degree.threshold)?;
+            enough_holders(left, table.degree.threshold)?;
         }
         let mut out = Outbox::new();
         for to in sharing.places() {

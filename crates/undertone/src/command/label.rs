@@ -38,6 +38,7 @@ pub(super) struct Label {
         long,
         value_name = "FRACTION",
         default_value_t = 0.1,
+        allow_negative_numbers = true,
         conflicts_with = "client"
     )]
     labelled: f64,
@@ -47,8 +48,8 @@ pub(super) struct Label {
     /// Neighbours k of a row
     #[arg(long, value_name = "K", default_value_t = 10)]
     neighbours: usize,
-    /// How much of a score comes from neighbours, above 0 and below 1
-    #[arg(long, default_value_t = 0.99)]
+    /// How much of a score comes from neighbours, above 0 and at most 0.9999
+    #[arg(long, default_value_t = 0.99, allow_negative_numbers = true)]
     alpha: f64,
     /// balanced (cos³, scores divided by class counts) or paper (cos)
     #[arg(long, default_value = "balanced")]
@@ -105,7 +106,7 @@ impl Label {
         };
         if clients < 2 {
             return Err(Failure::usage(format!(
-                "{clients} client; two or more are needed"
+                "--clients {clients}; two or more are needed"
             )));
         }
         if clients == 2 && !self.allow_two_clients {

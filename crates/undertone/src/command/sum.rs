@@ -16,6 +16,21 @@ use super::{Failure, Show, output};
 /// moment, as its key must be rebuilt.
 const LEAVES_AFTER: usize = 2;
 
+/// Most clients in one process.
+const MOST_CLIENTS: usize = 5000;
+
+/// Refuses what would take more memory than 64 GiB: the product of `factors`, in bytes.
+pub(super) fn fits(factors: &[usize]) -> Result<(), Failure> {
+    let bytes = factors.iter().map(|factor| *factor as f64).product::<f64>();
+    let gib = bytes / f64::from(1u32 << 30);
+    match gib <= 64.0 {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "this would take {gib:.0} GiB of memory; ask for less"
+        ))),
+    }
+}
+
 /// Bits of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Width {
@@ -37,7 +52,12 @@ pub(super) struct Workload {
     #[arg(long, value_name = "E", default_value_t = 100_000)]
     pub(super) entries: usize,
     /// Share of the clients that leave once they have shared their masks, before their words
-    #[arg(long, value_name = "FRACTION", default_value_t = 0.0)]
+    #[arg(
+        long,
+        value_name = "FRACTION",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
     pub(super) drop: f64,
     /// Bits of a word
     #[arg(long, value_name = "BITS", default_value = "64")]
@@ -99,6 +119,18 @@ impl Workload {
         if self.clients < 3 {
             return Err(Failure::usage("--clients must be 3 or more"));
         }
+        if self.clients > MOST_CLIENTS {
+            return Err(Failure::usage(format!(
+                "--clients {}; at most {MOST_CLIENTS} run in one process",
+                self.clients
+            )));
+        }
+        let width = match self.width {
+            Width::Narrow => 4,
+            Width::Wide => 8,
+        };
+        // Each client's words, and once more on their way.
+        fits(&[self.clients, self.entries, 2 * width])?;
         if !(0.0..1.0).contains(&self.drop) {
             return Err(Failure::usage("--drop must be from 0 to 1, 1 excluded"));
         }

@@ -65,8 +65,9 @@ pub enum DataError {
 /// A [`DataError`] that says what is wrong, where, and what to do.
 pub fn load(path: &Path, kind: Kind) -> Result<Dataset, DataError> {
     let mut file = BufReader::new(File::open(path)?);
-    if path.is_dir() {
-        let error = std::io::Error::other("it is a folder");
+    if !path.is_file() {
+        let what = if path.is_dir() { "folder" } else { "device" };
+        let error = std::io::Error::other(format!("it is a {what}"));
         return Err(DataError::Unreadable(error));
     }
     let start = file.fill_buf()?;

@@ -98,7 +98,7 @@ fn drive<S: Party, C: Party>(
 fn cause<C: Party>(aborted: Aborted, clients: &[Endpoint<C>]) -> Aborted {
     let own_fault = |a: &&Aborted| a.cause.culprit() != Some(PartyId::SERVER);
     match aborted.cause {
-        Abort::TooFew { .. } => {
+        Abort::TooFew { .. } | Abort::TooFewHolders { .. } => {
             let first = clients.iter().filter_map(Endpoint::aborted).find(own_fault);
             first.cloned().unwrap_or(aborted)
         }

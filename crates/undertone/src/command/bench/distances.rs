@@ -14,6 +14,7 @@ use undertone::mpc::tiles::{self, Pairs, Sink, Tile};
 use undertone::party::{Ledger, Network, PartyId};
 use undertone::simulate::{DistanceRun, DistanceSimulation};
 
+use super::super::sum::fits;
 use super::super::{Failure, Show, output};
 use super::{compute_ms, median, peak_memory_mib};
 
@@ -104,11 +105,13 @@ impl Sink for Compare {
 
 impl Distances {
     pub(super) fn run(self, show: Show) -> Result<(), Failure> {
-        if self.clients < 2 || self.rows == 0 || self.repeat == 0 {
+        if self.clients < 2 || self.rows == 0 || !super::REPEATS.contains(&self.repeat) {
             return Err(Failure::usage(
-                "--clients must be 2 or more, --rows and --repeat 1 or more",
+                "--clients must be 2 or more, --rows 1 or more, --repeat from 1 to 1000",
             ));
         }
+        // Masked codes at the server, and on their way.
+        fits(&[self.clients, self.rows, 4 * self.bits])?;
         if !(1..=MAX_BITS).contains(&self.bits) {
             return Err(Failure::usage("--bits must be from 1 to 65535"));
         }
@@ -213,7 +216,7 @@ impl DistancesReport {
             self.backend, self.clients, self.rows, self.bits, self.suite, self.threads, self.simd
         );
         text += &format!(
-            "  a distance {:.4} us (clients {:.4}, server {:.4}), its popcount {:.4}\n",
+            "  a distance {:.4} µs (clients {:.4}, server {:.4}), its popcount {:.4}\n",
             self.cpu_us_per_distance,
             self.client_us_per_distance,
             self.server_us_per_distance,

@@ -30,6 +30,9 @@ impl Bench {
     }
 }
 
+/// How often a benchmark may be repeated.
+const REPEATS: std::ops::RangeInclusive<usize> = 1..=1000;
+
 /// Time inside the steps of one party.
 fn compute_ms(ledger: &Ledger) -> f64 {
     let phases = ledger.phases();

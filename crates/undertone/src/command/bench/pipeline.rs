@@ -11,6 +11,7 @@ use undertone::mpc::tiles::{self, Pairs, Sink, Tile};
 use undertone::xclp::{Codes, Distances, Features, Graph, Influence, Labelling, Params, solo};
 
 use super::super::report::milliseconds;
+use super::super::sum::fits;
 use super::super::{Failure, Show, output};
 use super::median;
 
@@ -32,7 +33,7 @@ pub(in super::super) struct Pipeline {
     #[arg(long, default_value_t = 250)]
     labelled: usize,
     /// How far apart the ten classes are; 0 makes them one cloud, the hardest case for the solve
-    #[arg(long, default_value_t = 0.3)]
+    #[arg(long, default_value_t = 0.3, allow_negative_numbers = true)]
     separation: f64,
     /// Repetitions; medians are shown
     #[arg(long, default_value_t = 5)]
@@ -122,9 +123,16 @@ impl Pipeline {
                 "--rows must be above --neighbours and not below --labelled, which must be 1 or more",
             ));
         }
-        if self.repeat == 0 || self.features == 0 {
-            return Err(Failure::usage("--repeat and --features must be 1 or more"));
+        if !super::REPEATS.contains(&self.repeat) || self.features == 0 {
+            return Err(Failure::usage(
+                "--repeat must be from 1 to 1000, --features 1 or more",
+            ));
         }
+        if !(-1e100..=1e100).contains(&self.separation) {
+            return Err(Failure::usage("--separation must be a number below 1e100"));
+        }
+        fits(&[self.rows, self.features, 16])?;
+        fits(&[self.rows, self.bits / 8 + 16 * self.neighbours])?;
         let failed = |error: &dyn std::fmt::Display| Failure::data(error.to_string());
         let (features, truth) = self.clusters().map_err(|error| failed(&error))?;
         let labels = (0..self.rows).map(|row| (row < self.labelled).then_some(truth[row]));

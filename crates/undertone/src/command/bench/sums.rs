@@ -99,8 +99,10 @@ impl Sums {
     pub(super) fn run(self, show: Show) -> Result<(), Failure> {
         let work = &self.workload;
         work.check()?;
-        if self.repeat == 0 || work.entries == 0 {
-            return Err(Failure::usage("--repeat and --entries must be 1 or more"));
+        if !super::REPEATS.contains(&self.repeat) || work.entries == 0 {
+            return Err(Failure::usage(
+                "--repeat must be from 1 to 1000, --entries 1 or more",
+            ));
         }
         let bar = output::progress(self.repeat as u64, show);
         let mut runs = Vec::with_capacity(self.repeat);
