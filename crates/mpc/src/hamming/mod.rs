@@ -3,6 +3,10 @@
 //! One interface, a ladder of [`Backend`]s: the same input (every client's codes), the same output
 //! (the server's [`Sink`] has taken every distance), different trust and cost. Distances inside one
 //! client are that client's own business.
+//!
+//! *Offline and online.* Everything that can exist before there are codes is in [`Peers`]: seeds, the
+//! roster, channels. A [`Client`] is made of it and of codes, and all its messages are online. None of the
+//! backends here has messages to exchange beforehand: masks are expanded faster than they could be stored.
 
 mod plain;
 mod psm;

@@ -53,7 +53,10 @@ impl Output {
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
         let file = builder
             .tempfile_in(folder)
-            .map_err(|error| unwritable(&error.kind()))?;
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => unwritable(&"its folder does not exist"),
+                kind => unwritable(&kind),
+            })?;
         Ok(Self {
             path: path.to_owned(),
             file,

@@ -161,7 +161,7 @@ impl Distances {
         if show.json {
             output::print_json(&report)?;
         } else {
-            output::print(&report.text(self.repeat))?;
+            output::print(&report.text(self.repeat, show.quiet))?;
         }
         match report.exact {
             true => Ok(()),
@@ -210,11 +210,20 @@ impl Distances {
 }
 
 impl DistancesReport {
-    fn text(&self, repeat: usize) -> String {
-        let mut text = format!(
-            "{}: {} clients of {} rows, {} bits; {}; {} thread(s), {}; medians of {repeat}\n",
-            self.backend, self.clients, self.rows, self.bits, self.suite, self.threads, self.simd
-        );
+    fn text(&self, repeat: usize, quiet: bool) -> String {
+        let mut text = String::new();
+        if !quiet {
+            text += &format!(
+                "{}: {} clients of {} rows, {} bits; {}; {} thread(s), {}; medians of {repeat}\n",
+                self.backend,
+                self.clients,
+                self.rows,
+                self.bits,
+                self.suite,
+                self.threads,
+                self.simd
+            );
+        }
         text += &format!(
             "  a distance {:.4} µs (clients {:.4}, server {:.4}), its popcount {:.4}\n",
             self.cpu_us_per_distance,

@@ -115,7 +115,7 @@ impl Sums {
         if show.json {
             output::print_json(&report)?;
         } else {
-            output::print(&report.text(self.repeat))?;
+            output::print(&report.text(self.repeat, show.quiet))?;
         }
         match report.exact {
             true => Ok(()),
@@ -181,18 +181,21 @@ impl Sums {
 }
 
 impl SumsReport {
-    fn text(&self, repeat: usize) -> String {
-        let mut text = format!(
-            "{} clients, {} words of {} bits, {} leave; {} neighbours, threshold {}; {}; {} thread(s); medians of {repeat}\n",
-            self.clients,
-            self.entries,
-            self.width_bits,
-            self.clients - self.contributors,
-            self.neighbours,
-            self.threshold,
-            self.suite,
-            self.threads,
-        );
+    fn text(&self, repeat: usize, quiet: bool) -> String {
+        let mut text = String::new();
+        if !quiet {
+            text += &format!(
+                "{} clients, {} words of {} bits, {} leave; {} neighbours, threshold {}; {}; {} thread(s); medians of {repeat}\n",
+                self.clients,
+                self.entries,
+                self.width_bits,
+                self.clients - self.contributors,
+                self.neighbours,
+                self.threshold,
+                self.suite,
+                self.threads,
+            );
+        }
         text += &format!(
             "  a client computes {:10.2} ms, sends {:.0} bytes, receives {:.0}\n",
             self.client_cpu_ms, self.upload_bytes_per_client, self.download_bytes_per_client
