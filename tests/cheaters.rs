@@ -5,12 +5,10 @@ use proptest::prelude::*;
 use undertone::mpc::hamming::Backend;
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::sum;
-use undertone::party::{
-    Abort, Aborted, Endpoint, Limits, Network, Node, PartyId, Phase, SessionId,
-};
+use undertone::party::{Abort, Aborted, Endpoint, Limits, Network, Node, PartyId, SessionId};
 use undertone::simulate::SimulationError;
 use undertone::xclp::{Client, Features, Labelling, Params, Rows, Server, Variant, phases};
-use undertone_tests::tamper::tampering;
+use undertone_tests::tamper::{assert_cheated, assert_malformed, tampering};
 use undertone_tests::{random_clients, simulation};
 
 const BITS: usize = 100;
@@ -61,30 +59,6 @@ fn cut(payload: &mut Vec<u8>) {
 
 fn stretch(payload: &mut Vec<u8>) {
     payload.push(0);
-}
-
-fn assert_malformed(aborted: &Aborted, culprit: PartyId, phase: Phase) {
-    assert!(
-        matches!(aborted.cause, Abort::Malformed { .. }),
-        "{aborted}"
-    );
-    assert_eq!(
-        (aborted.cause.culprit(), aborted.phase),
-        (Some(culprit), phase),
-        "{aborted}"
-    );
-}
-
-fn assert_cheated(aborted: &Aborted, culprit: PartyId, phase: Phase, expected: &str) {
-    let Abort::Cheated {
-        culprit: found,
-        check,
-    } = &aborted.cause
-    else {
-        panic!("{aborted}");
-    };
-    assert_eq!((*found, aborted.phase), (culprit, phase));
-    assert!(check.contains(expected), "'{check}' lacks '{expected}'");
 }
 
 /// Hello, contributions, own rows, codes; of the sums: hello, shares, words, answers.

@@ -3,10 +3,10 @@
 
 use undertone::mpc::sum::{KEYS, Rules, SHARES, Trust, UNMASK};
 use undertone::party::frame::HEADER_LEN;
-use undertone::party::{Abort, Aborted, Network, PartyId, Phase};
+use undertone::party::{Abort, Aborted, Network, PartyId};
 use undertone::simulate::{SimulationError, SumRun};
 use undertone_tests::sums::{assert_clear, contributions, rules, simulation};
-use undertone_tests::tamper::{set_payload, tampering};
+use undertone_tests::tamper::{assert_cheated, assert_malformed, set_payload, tampering};
 
 const SERVER: PartyId = PartyId::SERVER;
 const VICTIM: PartyId = PartyId::client(1);
@@ -53,30 +53,6 @@ fn client_cheats(rules: Rules, nth: usize, change: impl Fn(&mut Vec<u8>)) -> Abo
         Err(SimulationError::Aborted(aborted)) => aborted,
         other => panic!("{other:?}"),
     }
-}
-
-fn assert_cheated(aborted: &Aborted, culprit: PartyId, phase: Phase, expected: &str) {
-    let Abort::Cheated {
-        culprit: found,
-        check,
-    } = &aborted.cause
-    else {
-        panic!("{aborted}");
-    };
-    assert_eq!((*found, aborted.phase), (culprit, phase), "{aborted}");
-    assert!(check.contains(expected), "'{check}' lacks '{expected}'");
-}
-
-fn assert_malformed(aborted: &Aborted, culprit: PartyId, phase: Phase) {
-    assert!(
-        matches!(aborted.cause, Abort::Malformed { .. }),
-        "{aborted}"
-    );
-    assert_eq!(
-        (aborted.cause.culprit(), aborted.phase),
-        (Some(culprit), phase),
-        "{aborted}"
-    );
 }
 
 /// Bytes of an entry of the roster: number, two keys, advertisement, no signature.

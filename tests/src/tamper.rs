@@ -1,7 +1,7 @@
-//! Networks that change what passes.
+//! Networks that change what passes, and what must come of it.
 
 use undertone::party::frame::HEADER_LEN;
-use undertone::party::{Network, PartyId};
+use undertone::party::{Abort, Aborted, Network, PartyId, Phase};
 
 /// Puts `payload` in the place of that of `frame`.
 pub fn set_payload(frame: &mut Vec<u8>, payload: &[u8]) {
@@ -27,4 +27,36 @@ pub fn tampering<'a>(
         }
         seen += 1;
     })
+}
+
+/// Holds `aborted` to a malformed message of `culprit` in `phase`.
+///
+/// # Panics
+/// When it is something else.
+pub fn assert_malformed(aborted: &Aborted, culprit: PartyId, phase: Phase) {
+    assert!(
+        matches!(aborted.cause, Abort::Malformed { .. }),
+        "{aborted}"
+    );
+    assert_eq!(
+        (aborted.cause.culprit(), aborted.phase),
+        (Some(culprit), phase),
+        "{aborted}"
+    );
+}
+
+/// Holds `aborted` to a check that `culprit` failed in `phase`, described with these words.
+///
+/// # Panics
+/// When it is something else.
+pub fn assert_cheated(aborted: &Aborted, culprit: PartyId, phase: Phase, expected: &str) {
+    let Abort::Cheated {
+        culprit: found,
+        check,
+    } = &aborted.cause
+    else {
+        panic!("{aborted}");
+    };
+    assert_eq!((*found, aborted.phase), (culprit, phase), "{aborted}");
+    assert!(check.contains(expected), "'{check}' lacks '{expected}'");
 }

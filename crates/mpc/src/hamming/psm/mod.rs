@@ -15,7 +15,7 @@
 //!
 //! Messages, in order. Numbers are packed to w = ⌈log₂(L+1)⌉ bits; masks are expanded tile by tile.
 //!
-//! 1. Server → clients: who takes part, the numbers (4 bytes each) of two clients or more, in order.
+//! 1. Server → clients: who takes part, the numbers (4 bytes each) of the fewest clients or more, in order.
 //! 2. Clients → server: `X'`, whole rows; then for each pair in order (0,1), (0,2), … (1,2), … and each
 //!    tile of at most 512 × 512 rows, row after row: `U` or `V`.
 //! 3. Server → clients: who takes part, again. If somebody left, all is done once more without it, with
@@ -41,12 +41,12 @@ use crate::seal::{Channel, TAG_LEN};
 use crate::tiles::Block;
 
 /// Rows and columns of a tile.
-pub(super) const SIDE: usize = 512;
+const SIDE: usize = 512;
 
 const SERVER: PartyId = PartyId::SERVER;
 
 /// What client and server agree on.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Shape {
     /// Bits of a code.
     bits: usize,
@@ -71,7 +71,7 @@ impl Shape {
 }
 
 /// The tiles of all pairs of those that take part, in order; of one client's pairs, if `of` names it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 struct Tiles {
     pairs: Vec<(usize, usize)>,
     at: usize,

@@ -11,12 +11,12 @@ use undertone::mpc::hamming::{Backend, MAX_BITS};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::sum::Suite;
 use undertone::mpc::tiles::{self, Pairs, Sink, Tile};
-use undertone::party::{Ledger, Network, PartyId};
+use undertone::party::{Network, PartyId};
 use undertone::simulate::{DistanceRun, DistanceSimulation};
 
 use super::super::sum::fits;
 use super::super::{Failure, Show, output};
-use super::{compute_ms, median, peak_memory_mib};
+use super::{closing, compute_ms, median, peak_memory_mib, together};
 
 #[derive(Debug, Args)]
 pub(in super::super) struct Distances {
@@ -183,10 +183,7 @@ impl Distances {
         };
         let clients = median(runs.iter().map(|run| side(run, false)).collect());
         let server = median(runs.iter().map(|run| side(run, true)).collect());
-        let mut whole = Ledger::default();
-        for (_, ledger) in &runs[0].ledgers {
-            whole.add(ledger);
-        }
+        let whole = together(&runs[0].ledgers);
         let bytes: u64 = whole.phases().map(|(_, cost)| cost.bytes_sent).sum();
         DistancesReport {
             backend: self.backend.to_string(),
@@ -235,10 +232,7 @@ impl DistancesReport {
             "  {:.2} bytes a distance, {} rounds\n",
             self.bytes_per_distance, self.rounds
         );
-        if let Some(mib) = self.peak_memory_mib {
-            text += &format!("  all parties in {mib:.0} MiB\n");
-        }
-        let verdict = if self.exact { "exact" } else { "WRONG" };
-        text + &format!("  {} distances, {verdict}\n", self.distances)
+        let what = format!("{} distances,", self.distances);
+        text + &closing(self.peak_memory_mib, &what, self.exact)
     }
 }

@@ -5,7 +5,7 @@ mod pipeline;
 mod sums;
 
 use clap::Subcommand;
-use undertone::party::Ledger;
+use undertone::party::{Ledger, PartyId};
 
 use super::report::milliseconds;
 use super::{Failure, Show};
@@ -45,6 +45,22 @@ fn peak_memory_mib() -> Option<f64> {
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib / 1024.0)
+}
+
+/// All parties' costs as one ledger.
+fn together(ledgers: &[(PartyId, Ledger)]) -> Ledger {
+    let mut whole = Ledger::default();
+    for (_, ledger) in ledgers {
+        whole.add(ledger);
+    }
+    whole
+}
+
+/// The last lines of a report: memory, and whether `what` is right.
+fn closing(peak_memory_mib: Option<f64>, what: &str, exact: bool) -> String {
+    let memory = peak_memory_mib.map(|mib| format!("  all parties in {mib:.0} MiB\n"));
+    let verdict = if exact { "exact" } else { "WRONG" };
+    format!("{}  {what} {verdict}\n", memory.unwrap_or_default())
 }
 
 /// The median.

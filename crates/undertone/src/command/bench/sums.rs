@@ -11,7 +11,7 @@ use undertone::party::{Ledger, PartyId};
 
 use super::super::sum::{Summed, Width, Workload};
 use super::super::{Failure, Show, output};
-use super::{compute_ms, median, peak_memory_mib};
+use super::{closing, compute_ms, median, peak_memory_mib, together};
 
 #[derive(Debug, Args)]
 pub(in super::super) struct Sums {
@@ -134,10 +134,7 @@ impl Sums {
             let ledger = run.ledgers.iter().find(|(id, _)| *id == PartyId::SERVER);
             ledger.map_or(0.0, |(_, ledger)| compute_ms(ledger))
         };
-        let mut whole = Ledger::default();
-        for (_, ledger) in &first.ledgers {
-            whole.add(ledger);
-        }
+        let whole = together(&first.ledgers);
         let sent = |l: &Ledger| l.phases().map(|(_, c)| c.bytes_sent as f64).sum();
         let received = |l: &Ledger| l.phases().map(|(_, c)| c.bytes_received as f64).sum();
         let (word_bytes, width_bits) = match work.width {
@@ -208,13 +205,7 @@ impl SumsReport {
             "  masks {:.2} GiB/s, {:.2} of the cipher alone ({:.2} GiB/s)\n",
             self.mask_gib_per_s, self.mask_over_cipher, self.cipher_gib_per_s
         );
-        if let Some(mib) = self.peak_memory_mib {
-            text += &format!("  all parties in {mib:.0} MiB\n");
-        }
-        let verdict = if self.exact { "exact" } else { "WRONG" };
-        text + &format!(
-            "  the sum of {} contributors is {verdict}\n",
-            self.contributors
-        )
+        let what = format!("the sum of {} contributors is", self.contributors);
+        text + &closing(self.peak_memory_mib, &what, self.exact)
     }
 }
