@@ -6,7 +6,7 @@ use undertone::kernel::{BitMatrix, Prg};
 use undertone::mpc::hamming::Backend;
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::sum::{Rules, Suite};
-use undertone::mpc::tiles::{Sink, Tile};
+use undertone::mpc::tiles::Discard;
 use undertone::party::{Network, PartyId};
 use undertone::simulate::DistanceSimulation;
 use undertone_tests::sums::{SESSION, contributions, simulation};
@@ -35,19 +35,6 @@ fn sums(c: &mut Criterion) {
     group.finish();
 }
 
-/// Takes distances and drops them.
-struct Nothing;
-
-impl Sink for Nothing {
-    fn fork(&self) -> Self {
-        Self
-    }
-    fn join(&mut self, _: Self) {}
-    fn tile(&mut self, tile: &Tile<'_>) {
-        std::hint::black_box(tile.distances);
-    }
-}
-
 /// Two clients of 200 rows, 4096 bits.
 fn distances(c: &mut Criterion) {
     let mut prg = Prg::new(&[2; 32]);
@@ -67,7 +54,7 @@ fn distances(c: &mut Criterion) {
                     suite: Suite::Aes128Ctr,
                     codes: codes.to_vec(),
                     min_clients: 2,
-                    sink: Nothing,
+                    sink: Discard,
                     seed: Seed::from_bytes([3; 32]),
                 };
                 simulation.run_over(Network::new()).unwrap()

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use undertone::kernel::{Cpu, Prg, hamming, normal};
 use undertone::mpc::kdf::Seed;
-use undertone::mpc::tiles::{self, Pairs, Sink, Tile};
+use undertone::mpc::tiles::{self, Discard, Pairs};
 use undertone::xclp::{Codes, Distances, Features, Graph, Influence, Labelling, Params, solo};
 
 use super::super::report::milliseconds;
@@ -68,19 +68,6 @@ struct PipelineReport {
     /// XOR and popcount of the same words, nothing else.
     floor_ns_per_distance: f64,
     distance_over_floor: f64,
-}
-
-/// Takes distances and drops them.
-struct Nothing;
-
-impl Sink for Nothing {
-    fn fork(&self) -> Self {
-        Self
-    }
-    fn join(&mut self, _: Self) {}
-    fn tile(&mut self, tile: &Tile<'_>) {
-        black_box(tile.distances);
-    }
 }
 
 #[derive(Default)]
@@ -151,7 +138,7 @@ impl Pipeline {
             let cpu = Cpu::detect();
             times.time("floor", || hamming::total(cpu, &bits[0], &bits[0]));
             times.time("distances", || {
-                tiles::sweep(cpu, &bits, &pairs, 0..pairs.len(), &mut Nothing)
+                tiles::sweep(cpu, &bits, &pairs, 0..pairs.len(), &mut Discard)
             });
             let near = times.time("distances and top-k", || {
                 let mut near = Distances::new(&[self.rows], self.neighbours);
