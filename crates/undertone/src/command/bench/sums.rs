@@ -51,15 +51,16 @@ struct SumsReport {
     peak_memory_mib: Option<f64>,
 }
 
-/// GiB a second of `streams` streams over `bytes` of words: added up, and alone.
-fn rates(suite: Suite, width: Width, streams: usize, bytes: usize) -> (f64, f64) {
+/// GiB a second of `streams` streams over `bytes` of words: added up, and alone; and the ratio, of
+/// measurements that follow each other. Medians.
+fn rates(suite: Suite, width: Width, streams: usize, bytes: usize) -> [f64; 3] {
     let seeds: Vec<[u8; 32]> = (0..streams).map(|i| [i as u8; 32]).collect();
     let start = || -> Vec<Stream> { seeds.iter().map(|seed| Stream::new(suite, seed)).collect() };
     let gib = (streams * bytes) as f64 / (1u64 << 30) as f64;
     let mut buffer = vec![0; TILE_BYTES];
     let (mut wide, mut narrow) = (vec![0u64; bytes / 8], vec![0u32; bytes / 4]);
     let (mut masking, mut alone) = (Vec::new(), Vec::new());
-    for _ in 0..7 {
+    for _ in 0..25 {
         let mut running = start();
         let clock = Instant::now();
         match width {
@@ -92,7 +93,12 @@ fn rates(suite: Suite, width: Width, streams: usize, bytes: usize) -> (f64, f64)
         }
         alone.push(gib / clock.elapsed().as_secs_f64());
     }
-    (median(masking), median(alone))
+    let ratios = masking
+        .iter()
+        .zip(&alone)
+        .map(|(masking, alone)| masking / alone);
+    let ratio = median(ratios.collect());
+    [median(masking), median(alone), ratio]
 }
 
 impl Sums {
@@ -143,7 +149,7 @@ impl Sums {
         };
         let memory = peak_memory_mib();
         let streams = first.degree.neighbours + 1;
-        let (mask, cipher) = rates(
+        let [mask, cipher, mask_over_cipher] = rates(
             work.masks.suite,
             work.width,
             streams,
@@ -171,7 +177,7 @@ impl Sums {
             rounds: whole.phases().map(|(_, cost)| cost.rounds()).sum(),
             mask_gib_per_s: mask,
             cipher_gib_per_s: cipher,
-            mask_over_cipher: mask / cipher,
+            mask_over_cipher,
             peak_memory_mib: memory,
         }
     }
