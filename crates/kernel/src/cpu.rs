@@ -10,9 +10,9 @@ pub const VARIABLE: &str = "UNDERTONE_SIMD";
 pub enum Level {
     /// What every target of the compiler has.
     Portable,
-    /// AVX2, FMA, POPCNT.
+    /// AVX2, FMA, POPCNT, AES-NI, PCLMULQDQ: Haswell, Zen, and later.
     Avx2,
-    /// AVX-512 F, BW, DQ, VL, VNNI and VPOPCNTDQ: Ice Lake, Zen 4, and later.
+    /// AVX-512 F, BW, DQ, VL, VNNI and VPOPCNTDQ, VAES, VPCLMULQDQ: Ice Lake, Zen 4, and later.
     Avx512,
 }
 
@@ -66,13 +66,17 @@ impl Cpu {
 fn available() -> Level {
     let avx2 = is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("fma")
-        && is_x86_feature_detected!("popcnt");
+        && is_x86_feature_detected!("popcnt")
+        && is_x86_feature_detected!("aes")
+        && is_x86_feature_detected!("pclmulqdq");
     let avx512 = is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("avx512vnni")
-        && is_x86_feature_detected!("avx512vpopcntdq");
+        && is_x86_feature_detected!("avx512vpopcntdq")
+        && is_x86_feature_detected!("vaes")
+        && is_x86_feature_detected!("vpclmulqdq");
     match (avx2, avx512) {
         (true, true) => Level::Avx512,
         (true, false) => Level::Avx2,

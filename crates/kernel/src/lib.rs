@@ -16,16 +16,22 @@
 //! one, and the portable one to the definition.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod aes;
 pub mod bits;
 pub mod cpu;
+pub mod expand;
 pub mod hamming;
 pub mod lanes;
+pub mod leaves;
 pub mod mask;
 pub mod normal;
 pub mod pack;
 pub mod prg;
 pub mod product;
 pub mod project;
+#[cfg(target_arch = "x86_64")]
+mod simd;
+pub mod transpose;
 
 pub use bits::BitMatrix;
 pub use cpu::Cpu;

@@ -1,0 +1,319 @@
+//! Registers of AES blocks: one block in 128 bits (AES-NI), four in 512 (VAES).
+//!
+//! Kernels are written once over [`Register`], inlined into functions that are compiled for either.
+
+use std::arch::x86_64::*;
+
+/// A register of AES blocks, or of 16-bit lanes.
+///
+/// Whoever has one runs on a processor with its instructions: see the functions that make one.
+pub(crate) trait Register: Copy {
+    /// AES blocks in it.
+    const BLOCKS: usize;
+    /// 16-bit lanes in it.
+    const LANES: usize = 8 * Self::BLOCKS;
+    /// Bytes in it.
+    const BYTES: usize = 16 * Self::BLOCKS;
+
+    /// Reads [`BYTES`](Self::BYTES).
+    ///
+    /// # Safety
+    /// The processor has the instructions, and the bytes may be read.
+    unsafe fn load(from: *const u8) -> Self;
+
+    /// The same block everywhere.
+    ///
+    /// # Safety
+    /// The processor has the instructions.
+    unsafe fn broadcast(block: &u128) -> Self;
+
+    /// The same value in all lanes.
+    ///
+    /// # Safety
+    /// The processor has the instructions.
+    unsafe fn splat(value: u16) -> Self;
+
+    /// Blocks `first`, `first + 1`, …
+    ///
+    /// # Safety
+    /// The processor has the instructions.
+    unsafe fn counter(first: u64) -> Self;
+
+    /// Writes [`BYTES`](Self::BYTES).
+    ///
+    /// # Safety
+    /// The bytes may be written.
+    unsafe fn store(self, to: *mut u8);
+
+    fn xor(self, other: Self) -> Self;
+    fn and(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
+    /// A round of AES.
+    fn round(self, key: Self) -> Self;
+    /// The last round of AES.
+    fn last_round(self, key: Self) -> Self;
+    fn plus(self, other: Self) -> Self;
+    fn minus(self, other: Self) -> Self;
+    /// Less 1 in the lanes whose bit is set.
+    fn minus_bits(self, bits: u32) -> Self;
+    /// Lanes shifted to the left.
+    fn left(self, by: u32) -> Self;
+    /// Lanes shifted to the right.
+    fn right(self, by: u32) -> Self;
+    /// The bits of `self` where `mask` has ones, those of `other` elsewhere.
+    fn select(self, mask: Self, other: Self) -> Self;
+}
+
+impl Register for __m128i {
+    const BLOCKS: usize = 1;
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> Self {
+        // SAFETY: as the caller promises.
+        unsafe { _mm_loadu_si128(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn broadcast(block: &u128) -> Self {
+        // SAFETY: a reference may be read.
+        unsafe { Self::load(std::ptr::from_ref(block).cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(value: u16) -> Self {
+        // SAFETY: SSE2 is part of the target.
+        unsafe { _mm_set1_epi16(value as i16) }
+    }
+
+    #[inline(always)]
+    unsafe fn counter(first: u64) -> Self {
+        // SAFETY: SSE2 is part of the target.
+        unsafe { _mm_set_epi64x(0, first as i64) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8) {
+        // SAFETY: as the caller promises.
+        unsafe { _mm_storeu_si128(to.cast(), self) }
+    }
+
+    #[inline(always)]
+    fn xor(self, other: Self) -> Self {
+        // SAFETY: whoever has a register has its instructions; likewise below.
+        unsafe { _mm_xor_si128(self, other) }
+    }
+
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm_and_si128(self, other) }
+    }
+
+    #[inline(always)]
+    fn or(self, other: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm_or_si128(self, other) }
+    }
+
+    #[inline(always)]
+    fn round(self, key: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm_aesenc_si128(self, key) }
+    }
+
+    #[inline(always)]
+    fn last_round(self, key: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm_aesenclast_si128(self, key) }
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm_add_epi16(self, other) }
+    }
+
+    #[inline(always)]
+    fn minus(self, other: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm_sub_epi16(self, other) }
+    }
+
+    #[inline(always)]
+    fn minus_bits(self, bits: u32) -> Self {
+        // SAFETY: as above.
+        unsafe {
+            let one_each = _mm_set_epi16(128, 64, 32, 16, 8, 4, 2, 1);
+            let set = _mm_and_si128(_mm_set1_epi16(bits as i16), one_each);
+            _mm_add_epi16(self, _mm_cmpeq_epi16(set, one_each))
+        }
+    }
+
+    #[inline(always)]
+    fn left(self, by: u32) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm_sll_epi16(self, _mm_cvtsi32_si128(by as i32)) }
+    }
+
+    #[inline(always)]
+    fn right(self, by: u32) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm_srl_epi16(self, _mm_cvtsi32_si128(by as i32)) }
+    }
+
+    #[inline(always)]
+    fn select(self, mask: Self, other: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm_or_si128(_mm_and_si128(mask, self), _mm_andnot_si128(mask, other)) }
+    }
+}
+
+impl Register for __m512i {
+    const BLOCKS: usize = 4;
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> Self {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_loadu_si512(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn broadcast(block: &u128) -> Self {
+        // SAFETY: a reference may be read, and the caller promises the instructions.
+        unsafe { _mm512_broadcast_i32x4(_mm_loadu_si128(std::ptr::from_ref(block).cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(value: u16) -> Self {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_set1_epi16(value as i16) }
+    }
+
+    #[inline(always)]
+    unsafe fn counter(first: u64) -> Self {
+        let n = first as i64;
+        // SAFETY: as the caller promises.
+        unsafe {
+            let ahead = _mm512_set_epi64(0, 3, 0, 2, 0, 1, 0, 0);
+            _mm512_add_epi64(ahead, _mm512_set_epi64(0, n, 0, n, 0, n, 0, n))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8) {
+        // SAFETY: as the caller promises.
+        unsafe { _mm512_storeu_si512(to.cast(), self) }
+    }
+
+    #[inline(always)]
+    fn xor(self, other: Self) -> Self {
+        // SAFETY: whoever has a register has its instructions; likewise below.
+        unsafe { _mm512_xor_si512(self, other) }
+    }
+
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_and_si512(self, other) }
+    }
+
+    #[inline(always)]
+    fn or(self, other: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_or_si512(self, other) }
+    }
+
+    #[inline(always)]
+    fn round(self, key: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_aesenc_epi128(self, key) }
+    }
+
+    #[inline(always)]
+    fn last_round(self, key: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_aesenclast_epi128(self, key) }
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_add_epi16(self, other) }
+    }
+
+    #[inline(always)]
+    fn minus(self, other: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_sub_epi16(self, other) }
+    }
+
+    #[inline(always)]
+    fn minus_bits(self, bits: u32) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_mask_sub_epi16(self, bits, self, _mm512_set1_epi16(1)) }
+    }
+
+    #[inline(always)]
+    fn left(self, by: u32) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_sll_epi16(self, _mm_cvtsi32_si128(by as i32)) }
+    }
+
+    #[inline(always)]
+    fn right(self, by: u32) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_srl_epi16(self, _mm_cvtsi32_si128(by as i32)) }
+    }
+
+    #[inline(always)]
+    fn select(self, mask: Self, other: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_ternarylogic_epi64::<0xca>(mask, self, other) }
+    }
+}
+
+// No closures below, nor in kernels that are to be fast: they are functions without the instructions.
+
+/// The keys of rounds 1 to 9.
+///
+/// # Safety
+/// The processor has the instructions of `R`.
+#[inline(always)]
+pub(crate) unsafe fn middle_keys<R: Register>(schedule: &[u128; 11]) -> [R; 9] {
+    // SAFETY: the caller promises the instructions.
+    unsafe {
+        let mut keys = [R::splat(0); 9];
+        for i in 0..9 {
+            keys[i] = R::broadcast(&schedule[i + 1]);
+        }
+        keys
+    }
+}
+
+/// Register by register, `a` with `b` added.
+#[inline(always)]
+pub(crate) fn xor<R: Register, const N: usize>(mut a: [R; N], b: [R; N]) -> [R; N] {
+    for i in 0..N {
+        a[i] = a[i].xor(b[i]);
+    }
+    a
+}
+
+/// AES of `N` registers at once, from the state after the first key to before the last: `keys` are
+/// those of rounds 1 to 9, `last` is what the last round adds.
+#[inline(always)]
+pub(crate) fn rounds<R: Register, const N: usize>(
+    keys: &[R; 9],
+    mut state: [R; N],
+    last: [R; N],
+) -> [R; N] {
+    for key in keys {
+        for i in 0..N {
+            state[i] = state[i].round(*key);
+        }
+    }
+    for i in 0..N {
+        state[i] = state[i].last_round(last[i]);
+    }
+    state
+}
