@@ -264,32 +264,49 @@ fn or(row: &mut [u8], lane: usize, bits: u16) {
     row[2 * lane..2 * lane + 2].copy_from_slice(&word.to_le_bytes());
 }
 
+/// Calls a function compiled for the width of the group's shape, so that shifts are constants.
+#[cfg(target_arch = "x86_64")]
+macro_rules! for_width {
+    ($fast:ident::<$register:ty>($pi:expr, $group:expr, $sums:expr, $message:expr)) => {
+        for_width!(
+            $fast, $register, ($pi, $group, $sums, $message),
+            1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16
+        )
+    };
+    ($fast:ident, $register:ty, ($pi:expr, $group:expr, $sums:expr, $message:expr), $($width:literal)*) => {
+        match $group.shape.width {
+            $($width => $fast::<$register, $width>($pi, $group, $sums, $message),)*
+            width => unreachable!("width {width} was checked"),
+        }
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,vaes")]
 fn send_avx512(pi: &Permutation, group: &Offers<'_>, sums: &mut [u16], out: &mut [u8]) {
     // SAFETY: this function has the features; lengths were checked.
-    unsafe { send_fast::<__m512i>(pi, group, sums, out) }
+    unsafe { for_width!(send_fast::<__m512i>(pi, group, sums, out)) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,aes")]
 fn send_avx2(pi: &Permutation, group: &Offers<'_>, sums: &mut [u16], out: &mut [u8]) {
     // SAFETY: this function has the features; lengths were checked.
-    unsafe { send_fast::<__m128i>(pi, group, sums, out) }
+    unsafe { for_width!(send_fast::<__m128i>(pi, group, sums, out)) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,vaes")]
 fn receive_avx512(pi: &Permutation, group: &Choices, sums: &mut [u16], message: &[u8]) {
     // SAFETY: this function has the features; lengths were checked.
-    unsafe { receive_fast::<__m512i>(pi, group, sums, message) }
+    unsafe { for_width!(receive_fast::<__m512i>(pi, group, sums, message)) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,aes")]
 fn receive_avx2(pi: &Permutation, group: &Choices, sums: &mut [u16], message: &[u8]) {
     // SAFETY: this function has the features; lengths were checked.
-    unsafe { receive_fast::<__m128i>(pi, group, sums, message) }
+    unsafe { for_width!(receive_fast::<__m128i>(pi, group, sums, message)) }
 }
 
 /// A word of the message for the lanes of one register, of which `lanes` exist.
@@ -299,14 +316,11 @@ fn receive_avx2(pi: &Permutation, group: &Choices, sums: &mut [u16], message: &[
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn put<R: Register>(value: R, lanes: usize, to: *mut u8) {
-    // SAFETY: the caller promises the bytes; a whole register fits the array.
+    // SAFETY: the caller promises the bytes.
     unsafe {
-        if lanes >= R::LANES {
-            value.store(to);
-        } else {
-            let mut whole = [0u8; 64];
-            value.store(whole.as_mut_ptr());
-            std::ptr::copy_nonoverlapping(whole.as_ptr(), to, 2 * lanes);
+        match lanes >= R::LANES {
+            true => value.store(to),
+            false => value.store_some(to, lanes),
         }
     }
 }
@@ -318,14 +332,11 @@ unsafe fn put<R: Register>(value: R, lanes: usize, to: *mut u8) {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn get<R: Register>(lanes: usize, from: *const u8) -> R {
-    // SAFETY: the caller promises the bytes; a whole register fits the array.
+    // SAFETY: the caller promises the bytes.
     unsafe {
-        if lanes >= R::LANES {
-            R::load(from)
-        } else {
-            let mut whole = [0u8; 64];
-            std::ptr::copy_nonoverlapping(from, whole.as_mut_ptr(), 2 * lanes);
-            R::load(whole.as_ptr())
+        match lanes >= R::LANES {
+            true => R::load(from),
+            false => R::load_some(from, lanes),
         }
     }
 }
@@ -370,13 +381,13 @@ unsafe fn expand_register<R: Register>(keys: &[R; 9], ends: [&Ends; 4], counter:
 /// The processor has the instructions of `R`; `sums` are whole registers for all lanes, and `out` the group's message.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-unsafe fn send_fast<R: Register>(
+unsafe fn send_fast<R: Register, const WIDTH: u32>(
     pi: &Permutation,
     group: &Offers<'_>,
     sums: &mut [u16],
     out: &mut [u8],
 ) {
-    let Shape { width, lanes, .. } = group.shape;
+    let lanes = group.shape.lanes;
     let ends: [[Ends; 2]; GROUP] = std::array::from_fn(|t| {
         let number = group.shape.number(group.start + t);
         [0, GROUP].map(|side| Ends::new(pi, group.keys[side + t], number))
@@ -386,10 +397,9 @@ unsafe fn send_fast<R: Register>(
     unsafe {
         let keys = middle_keys::<R>(pi.schedule());
         let out = out.as_mut_ptr();
-        let one = R::splat(1);
-        let mut masks = [one; GROUP];
-        for (t, mask) in masks.iter_mut().enumerate() {
-            *mask = R::splat(low(place(t, width).1));
+        let mut masks = [R::splat(0); GROUP];
+        for t in 0..GROUP {
+            masks[t] = R::splat(low(place(t, WIDTH).1));
         }
         for a in (0..lanes).step_by(R::LANES) {
             let counter = R::counter((a / 8) as u64);
@@ -406,17 +416,17 @@ unsafe fn send_fast<R: Register>(
                     let bits = (group.offers[t][a / 64] >> (a % 64)) as u32;
                     let offered = zero.minus_bits(bits);
                     total = total.plus(offered);
-                    let u = offered.minus(other).plus(one).minus_bits(bits);
-                    let (word, shift) = place(t, width);
+                    let u = offered.minus(other).plus_bits(!bits);
+                    let (word, shift) = place(t, WIDTH);
                     open = open.select(masks[t], u.left(shift));
-                    if shift + width >= 16 {
+                    if shift + WIDTH >= 16 {
                         put(open, lanes - a, out.add(2 * (word * lanes + a)));
                         // Bits of the next word; after a full one none that are kept.
                         open = u.right(16 - shift);
                     }
                 }
             }
-            let (word, shift) = place(group.size, width);
+            let (word, shift) = place(group.size, WIDTH);
             if shift > 0 {
                 let last = open.and(R::splat(low(shift)));
                 put(last, lanes - a, out.add(2 * (word * lanes + a)));
@@ -430,13 +440,13 @@ unsafe fn send_fast<R: Register>(
 /// The processor has the instructions of `R`; `sums` are whole registers for all lanes, and `message` is the group's.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-unsafe fn receive_fast<R: Register>(
+unsafe fn receive_fast<R: Register, const WIDTH: u32>(
     pi: &Permutation,
     group: &Choices,
     sums: &mut [u16],
     message: &[u8],
 ) {
-    let Shape { width, lanes, .. } = group.shape;
+    let lanes = group.shape.lanes;
     let ends: [Ends; GROUP] = std::array::from_fn(|t| {
         let number = group.shape.number(group.start + t);
         Ends::new(pi, group.keys[t], number)
@@ -446,6 +456,10 @@ unsafe fn receive_fast<R: Register>(
     unsafe {
         let keys = middle_keys::<R>(pi.schedule());
         let message = message.as_ptr();
+        let mut masks = [R::splat(0); GROUP];
+        for t in 0..GROUP {
+            masks[t] = R::splat(group.masks[t]);
+        }
         for a in (0..lanes).step_by(R::LANES) {
             let counter = R::counter((a / 8) as u64);
             let sum: *mut u8 = sums.as_mut_ptr().add(a).cast();
@@ -458,14 +472,14 @@ unsafe fn receive_fast<R: Register>(
                     if t == group.size {
                         break;
                     }
-                    let (word, shift) = place(t, width);
+                    let (word, shift) = place(t, WIDTH);
                     let from = message.add(2 * (word * lanes + a));
                     let mut u = get::<R>(lanes - a, from).right(shift);
-                    if shift + width > 16 {
+                    if shift + WIDTH > 16 {
                         let next = get::<R>(lanes - a, from.add(2 * lanes));
                         u = u.or(next.left(16 - shift));
                     }
-                    total = total.plus(g).plus(u.and(R::splat(group.masks[t])));
+                    total = total.plus(g).plus(u.and(masks[t]));
                 }
             }
             total.store(sum);

@@ -32,6 +32,7 @@ pub mod project;
 #[cfg(target_arch = "x86_64")]
 mod simd;
 pub mod transpose;
+pub mod universal;
 
 pub use bits::BitMatrix;
 pub use cpu::Cpu;

@@ -45,6 +45,18 @@ pub(crate) trait Register: Copy {
     /// The bytes may be written.
     unsafe fn store(self, to: *mut u8);
 
+    /// Reads the first `lanes` lanes, fewer than there are; the others are zero.
+    ///
+    /// # Safety
+    /// The processor has the instructions, and the lanes may be read.
+    unsafe fn load_some(from: *const u8, lanes: usize) -> Self;
+
+    /// Writes the first `lanes` lanes, fewer than there are.
+    ///
+    /// # Safety
+    /// The lanes may be written.
+    unsafe fn store_some(self, to: *mut u8, lanes: usize);
+
     fn xor(self, other: Self) -> Self;
     fn and(self, other: Self) -> Self;
     fn or(self, other: Self) -> Self;
@@ -56,6 +68,8 @@ pub(crate) trait Register: Copy {
     fn minus(self, other: Self) -> Self;
     /// Less 1 in the lanes whose bit is set.
     fn minus_bits(self, bits: u32) -> Self;
+    /// With 1 added in the lanes whose bit is set.
+    fn plus_bits(self, bits: u32) -> Self;
     /// Lanes shifted to the left.
     fn left(self, by: u32) -> Self;
     /// Lanes shifted to the right.
@@ -95,6 +109,28 @@ impl Register for __m128i {
     unsafe fn store(self, to: *mut u8) {
         // SAFETY: as the caller promises.
         unsafe { _mm_storeu_si128(to.cast(), self) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_some(from: *const u8, lanes: usize) -> Self {
+        let mut whole = [0u16; 8];
+        for (i, lane) in whole.iter_mut().enumerate().take(lanes) {
+            // SAFETY: as the caller promises.
+            *lane = unsafe { from.cast::<u16>().add(i).read_unaligned() };
+        }
+        // SAFETY: eight lanes are a register.
+        unsafe { Self::load(whole.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_some(self, to: *mut u8, lanes: usize) {
+        let mut whole = [0u16; 8];
+        // SAFETY: eight lanes are a register.
+        unsafe { self.store(whole.as_mut_ptr().cast()) };
+        for (i, lane) in whole.into_iter().enumerate().take(lanes) {
+            // SAFETY: as the caller promises.
+            unsafe { to.cast::<u16>().add(i).write_unaligned(lane) };
+        }
     }
 
     #[inline(always)]
@@ -142,11 +178,13 @@ impl Register for __m128i {
     #[inline(always)]
     fn minus_bits(self, bits: u32) -> Self {
         // SAFETY: as above.
-        unsafe {
-            let one_each = _mm_set_epi16(128, 64, 32, 16, 8, 4, 2, 1);
-            let set = _mm_and_si128(_mm_set1_epi16(bits as i16), one_each);
-            _mm_add_epi16(self, _mm_cmpeq_epi16(set, one_each))
-        }
+        unsafe { _mm_add_epi16(self, set_lanes(bits)) }
+    }
+
+    #[inline(always)]
+    fn plus_bits(self, bits: u32) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm_sub_epi16(self, set_lanes(bits)) }
     }
 
     #[inline(always)]
@@ -165,6 +203,17 @@ impl Register for __m128i {
     fn select(self, mask: Self, other: Self) -> Self {
         // SAFETY: as above.
         unsafe { _mm_or_si128(_mm_and_si128(mask, self), _mm_andnot_si128(mask, other)) }
+    }
+}
+
+/// −1 in the lanes whose bit is set.
+#[inline(always)]
+fn set_lanes(bits: u32) -> __m128i {
+    // SAFETY: SSE2 is part of the target.
+    unsafe {
+        let one_each = _mm_set_epi16(128, 64, 32, 16, 8, 4, 2, 1);
+        let set = _mm_and_si128(_mm_set1_epi16(bits as i16), one_each);
+        _mm_cmpeq_epi16(set, one_each)
     }
 }
 
@@ -203,6 +252,18 @@ impl Register for __m512i {
     unsafe fn store(self, to: *mut u8) {
         // SAFETY: as the caller promises.
         unsafe { _mm512_storeu_si512(to.cast(), self) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_some(from: *const u8, lanes: usize) -> Self {
+        // SAFETY: as the caller promises: lanes that are masked out are not read.
+        unsafe { _mm512_maskz_loadu_epi16((1 << lanes) - 1, from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_some(self, to: *mut u8, lanes: usize) {
+        // SAFETY: as the caller promises: lanes that are masked out are not written.
+        unsafe { _mm512_mask_storeu_epi16(to.cast(), (1 << lanes) - 1, self) }
     }
 
     #[inline(always)]
@@ -251,6 +312,12 @@ impl Register for __m512i {
     fn minus_bits(self, bits: u32) -> Self {
         // SAFETY: as above.
         unsafe { _mm512_mask_sub_epi16(self, bits, self, _mm512_set1_epi16(1)) }
+    }
+
+    #[inline(always)]
+    fn plus_bits(self, bits: u32) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_mask_add_epi16(self, bits, self, _mm512_set1_epi16(1)) }
     }
 
     #[inline(always)]

@@ -74,34 +74,44 @@ fn all<const N: usize>(rows: &[[u128; N]], out: &mut [u128]) {
 #[inline(always)]
 fn square(words: &mut [Words; 64]) {
     for group in 0..8 {
-        let mut eight = std::array::from_fn(|i| words[group + 8 * i]);
-        swap::<32>(&mut eight, 4);
-        swap::<16>(&mut eight, 2);
-        swap::<8>(&mut eight, 1);
-        for (i, lanes) in eight.into_iter().enumerate() {
-            words[group + 8 * i] = lanes;
+        let mut eight = [[0; SIDE]; 8];
+        for i in 0..8 {
+            eight[i] = words[group + 8 * i];
+        }
+        swap::<32, 4>(&mut eight);
+        swap::<16, 2>(&mut eight);
+        swap::<8, 1>(&mut eight);
+        for i in 0..8 {
+            words[group + 8 * i] = eight[i];
         }
     }
     for group in 0..8 {
-        let mut eight = std::array::from_fn(|i| words[8 * group + i]);
-        swap::<4>(&mut eight, 4);
-        swap::<2>(&mut eight, 2);
-        swap::<1>(&mut eight, 1);
-        words[8 * group..8 * group + 8].copy_from_slice(&eight);
+        let mut eight = [[0; SIDE]; 8];
+        for i in 0..8 {
+            eight[i] = words[8 * group + i];
+        }
+        swap::<4, 4>(&mut eight);
+        swap::<2, 2>(&mut eight);
+        swap::<1, 1>(&mut eight);
+        for i in 0..8 {
+            words[8 * group + i] = eight[i];
+        }
     }
 }
 
-/// Swaps the off-diagonal squares of side `BITS` of rows that are `apart` places apart.
+/// Swaps the off-diagonal squares of side `BITS` of rows that are `APART` places apart.
 #[inline(always)]
-fn swap<const BITS: u32>(eight: &mut [Words; 8], apart: usize) {
+fn swap<const BITS: u32, const APART: usize>(eight: &mut [Words; 8]) {
     // Ones in the low half of every 2·BITS bits.
     let mask = u64::MAX / ((1 << BITS) + 1);
-    for i in (0..8).filter(|i| i & apart == 0) {
-        for lane in 0..SIDE {
-            let (a, b) = (eight[i][lane], eight[i + apart][lane]);
-            let swapped = (a >> BITS ^ b) & mask;
-            eight[i][lane] = a ^ swapped << BITS;
-            eight[i + apart][lane] = b ^ swapped;
+    for i in 0..8 {
+        if i & APART == 0 {
+            for lane in 0..SIDE {
+                let (a, b) = (eight[i][lane], eight[i + APART][lane]);
+                let swapped = (a >> BITS ^ b) & mask;
+                eight[i][lane] = a ^ swapped << BITS;
+                eight[i + APART][lane] = b ^ swapped;
+            }
         }
     }
 }
