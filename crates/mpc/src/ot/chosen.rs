@@ -1,0 +1,72 @@
+//! Messages and choices of one's own, from random transfers (Beaver, *Precomputing Oblivious Transfer*, 1995).
+//!
+//! 1. Receiver, of choices b and the random ones c: sends `d = b ⊕ c`.
+//! 2. Sender, of messages m₀, m₁: sends `m₀ ⊕ K_d` and `m₁ ⊕ K_{1 ⊕ d}`.
+//! 3. Receiver: `m_b` is the b-th of them, less `K_c`.
+
+use subtle::{Choice, ConditionallySelectable};
+use zeroize::Zeroizing;
+
+use super::OtError;
+
+/// Step 1: for transfers with the random choices `random`, the bits that make them `wanted`. Bits are counted as in
+/// [`choices`](super::extend::ReceiverBatch::choices).
+///
+/// # Panics
+/// When there are not as many words of both.
+pub fn choose(wanted: &[u64], random: &[u64]) -> Vec<u8> {
+    assert_eq!(wanted.len(), random.len(), "words of choices");
+    let pairs = wanted.iter().zip(random);
+    pairs.flat_map(|(b, c)| (b ^ c).to_le_bytes()).collect()
+}
+
+fn bit(bytes: &[u8], transfer: usize) -> Choice {
+    Choice::from(bytes[transfer / 8] >> (transfer % 8) & 1)
+}
+
+/// Step 2: 32 bytes a transfer. `keys` are those of [`random`](super::extend::SenderBatch::random).
+///
+/// # Errors
+/// [`OtError::Length`]: the receiver is to blame.
+///
+/// # Panics
+/// When there are not as many messages as keys of each side.
+pub fn offer(
+    choices: &[u8],
+    [zeros, ones]: [&[u128]; 2],
+    messages: &[[u128; 2]],
+) -> Result<Vec<u8>, OtError> {
+    OtError::check_len("choices", choices, 8 * messages.len().div_ceil(64))?;
+    assert!(zeros.len() == messages.len() && ones.len() == messages.len());
+    let mut out = Vec::with_capacity(32 * messages.len());
+    for (t, message) in messages.iter().enumerate() {
+        let (mut first, mut second) = (zeros[t], ones[t]);
+        u128::conditional_swap(&mut first, &mut second, bit(choices, t));
+        out.extend((message[0] ^ first).to_le_bytes());
+        out.extend((message[1] ^ second).to_le_bytes());
+    }
+    Ok(out)
+}
+
+/// Step 3: the chosen messages. `keys` are those of [`random`](super::extend::ReceiverBatch::random).
+///
+/// # Errors
+/// [`OtError::Length`]: the sender is to blame.
+///
+/// # Panics
+/// When there are fewer choices than keys.
+pub fn open(
+    wanted: &[u64],
+    keys: &[u128],
+    offered: &[u8],
+) -> Result<Zeroizing<Vec<u128>>, OtError> {
+    OtError::check_len("messages", offered, 32 * keys.len())?;
+    let (blocks, _) = offered.as_chunks::<16>();
+    let pairs = keys.iter().zip(blocks.chunks_exact(2));
+    let open = |(t, (key, pair)): (usize, (&u128, &[[u8; 16]]))| {
+        let [zero, one] = [0, 1].map(|side| u128::from_le_bytes(pair[side]));
+        let choice = Choice::from((wanted[t / 64] >> (t % 64) & 1) as u8);
+        key ^ u128::conditional_select(&zero, &one, choice)
+    };
+    Ok(Zeroizing::new(pairs.enumerate().map(open).collect()))
+}

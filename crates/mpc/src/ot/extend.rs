@@ -1,0 +1,675 @@
+//! SoftSpokenOT (Roy, *SoftSpokenOT: Quieter OT Extension from Small-Field Silent VOLE in the Minicrypt Model*, CRYPTO 2022).
+//!
+//! With the leaves of the [trees](super::tree) of block i, of f bits, both sides expand (figure 7): the receiver bits `u_i = Σ r_x` and
+//! `v_i = Σ x·r_x`, the sender `w_i = Σ y·r_{y ⊕ Δ_i} = v_i + u_i·Δ_i`, in GF(2^f), one of each a transfer. All blocks are to have the same bits (figure 9, with the
+//! repetition code): the receiver sends `c_i = u_i ⊕ u_0` for i > 0, the sender adds `c_i·Δ_i`. Now `w = v + u_0·Δ` over all 128 bits: v is the receiver's key of choice
+//! u_0, w and w ⊕ Δ are the sender's.
+//!
+//! Against a malicious receiver (figure 10) the sender draws a point once the corrections are there, and both hash every row of bits
+//! ([`universal`]), 64 transfers being given up to hide what the hash of u_0 would tell. The receiver sends the hash of u_0, and SHA-256 of the 128
+//! hashes of v, in place of these. A receiver whose corrections are false in blocks i passes only if it guesses all of those `Δ_i`, or with
+//! probability (words of a row)·2⁻⁶⁴.
+//!
+//! A batch is expanded once: chunks of streams are counted, and corrections of one batch do not fit another.
+
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use undertone_kernel::aes::Permutation;
+use undertone_kernel::leaves::{self, Leaves};
+use undertone_kernel::{Cpu, transpose, universal};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+use super::tree::{self, Seeds};
+use super::{Context, Field, KAPPA, OtError, Security, base};
+use crate::kdf::Seed;
+
+pub use undertone_kernel::leaves::Row;
+
+/// Transfers of a chunk, the unit of expansion.
+pub const CHUNK: usize = 128 * leaves::BLOCKS;
+
+/// Words of 64 transfers in a chunk's row.
+const CHUNK_WORDS: usize = CHUNK / 64;
+
+/// Most transfers of a batch: memory is bounded by it.
+pub const BATCH: usize = 32 * CHUNK;
+
+/// Bytes of a sender's challenge.
+pub const CHALLENGE_LEN: usize = 8;
+
+/// Bytes of a receiver's proof.
+pub const PROOF_LEN: usize = 8 + 32;
+
+/// Words of a row of a batch of `count` transfers.
+fn words(count: usize, security: Security) -> usize {
+    let given_up = match security {
+        Security::SemiHonest => 0,
+        Security::Malicious => 1,
+    };
+    match count {
+        0 => 0,
+        _ => count.div_ceil(64) + given_up,
+    }
+}
+
+/// Bytes of the corrections of a batch of `count` transfers.
+pub fn corrections_len(field: Field, security: Security, count: usize) -> usize {
+    8 * words(count, security) * (field.blocks().len() - 1)
+}
+
+/// Most transfers of one batch: 64 fewer where as many are given up.
+pub fn batch(security: Security) -> usize {
+    match security {
+        Security::SemiHonest => BATCH,
+        Security::Malicious => BATCH - 64,
+    }
+}
+
+/// The rows of a chunk: one for each bit of Δ.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub(crate) struct Rows(Vec<Row>);
+
+impl Rows {
+    pub(crate) fn new() -> Self {
+        Self(vec![Row::default(); KAPPA])
+    }
+
+    /// The key of each of the chunk's transfers.
+    pub(crate) fn keys(&self, cpu: Cpu, out: &mut [u128]) {
+        transpose::blocks(cpu, &self.0, out);
+    }
+}
+
+/// A row's words.
+fn row_words(row: &Row) -> [u64; CHUNK_WORDS] {
+    std::array::from_fn(|i| (row[i / 2] >> (64 * (i % 2))) as u64)
+}
+
+/// The leaves of all blocks.
+struct Expander {
+    field: Field,
+    leaves: Leaves,
+}
+
+impl Expander {
+    fn new(cpu: Cpu, field: Field, seeds: &Seeds) -> Self {
+        Self {
+            field,
+            leaves: Leaves::new(cpu, seeds),
+        }
+    }
+
+    /// For each block, hands `each` its number and the sum of its leaves' streams, and writes Σ x·r_x to its rows.
+    fn expand(&self, chunk: u64, rows: &mut Rows, mut each: impl FnMut(usize, &Row, &mut [Row])) {
+        let mut start = 0;
+        let mut sum = Zeroizing::new(Row::default());
+        for (number, block) in self.field.blocks().enumerate() {
+            let end = start + (1 << block.len());
+            let rows = &mut rows.0[block];
+            self.leaves.sums(start..end, chunk, &mut sum, rows);
+            each(number, &sum, rows);
+            start = end;
+        }
+    }
+}
+
+/// The receiver of an extension, after its trees.
+pub struct Receiver {
+    expander: Expander,
+    security: Security,
+    pi: Permutation,
+    /// Chunks that are used up.
+    used: u64,
+    transfers: u64,
+}
+
+/// The sender of an extension, after the trees.
+pub struct Sender {
+    expander: Expander,
+    security: Security,
+    pi: Permutation,
+    delta: Zeroizing<u128>,
+    used: u64,
+    transfers: u64,
+}
+
+impl std::fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Receiver(..)")
+    }
+}
+
+impl std::fmt::Debug for Sender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sender(..)")
+    }
+}
+
+/// The sender, between its first message and the receiver's.
+#[derive(Debug)]
+pub struct SenderSetup {
+    context: Context,
+    delta: Zeroizing<u128>,
+    base: base::Receiver,
+}
+
+/// Bytes of the receiver's message of the setup.
+pub fn setup_len(field: Field, security: Security) -> usize {
+    base::REPLY_LEN + tree::message_len(field, security)
+}
+
+impl SenderSetup {
+    /// The sender draws Δ and plays the receiver of the base transfers. Also its message, of [`base::OFFER_LEN`] bytes.
+    pub fn new(context: Context, seed: &Seed) -> (Self, Vec<u8>) {
+        let mut prg = seed.derive(context.session, "delta", &[]).prg();
+        let delta = u128::from(prg.next_u64()) | u128::from(prg.next_u64()) << 64;
+        let (base, offer) = base::choose(context.clone(), !delta, seed);
+        let delta = Zeroizing::new(delta);
+        let setup = Self {
+            context,
+            delta,
+            base,
+        };
+        (setup, offer)
+    }
+
+    /// The sender, given the receiver's message.
+    ///
+    /// # Errors
+    /// [`OtError`]: the receiver is to blame.
+    pub fn finish(
+        self,
+        cpu: Cpu,
+        field: Field,
+        security: Security,
+        message: &[u8],
+    ) -> Result<Sender, OtError> {
+        OtError::check_len("the setup", message, setup_len(field, security))?;
+        let (reply, trees) = message.split_at(base::REPLY_LEN);
+        let keys = Zeroizing::new(self.base.finish(reply)?);
+        let mine = (&keys[..], *self.delta);
+        let seeds = tree::puncture(cpu, &self.context, field, security, mine, trees)?;
+        Ok(Sender {
+            expander: Expander::new(cpu, field, &seeds),
+            security,
+            pi: self.context.permutation(cpu, "extension", 0),
+            delta: self.delta,
+            used: 0,
+            transfers: 0,
+        })
+    }
+}
+
+impl Receiver {
+    /// The receiver, given the sender's first message, and its own, of [`setup_len`] bytes.
+    ///
+    /// # Errors
+    /// [`OtError`]: the sender is to blame.
+    pub fn new(
+        cpu: Cpu,
+        context: &Context,
+        (field, security): (Field, Security),
+        offer: &[u8],
+        seed: &Seed,
+    ) -> Result<(Self, Vec<u8>), OtError> {
+        let (keys, mut message) = base::respond(context, offer, seed)?;
+        let keys = Zeroizing::new(keys);
+        let (seeds, trees) = tree::grow(cpu, context, field, security, &keys);
+        message.extend(trees);
+        let receiver = Self {
+            expander: Expander::new(cpu, field, &seeds),
+            security,
+            pi: context.permutation(cpu, "extension", 0),
+            used: 0,
+            transfers: 0,
+        };
+        Ok((receiver, message))
+    }
+
+    /// Chunk number `chunk`: writes its choices and rows, and appends the corrections of its first `words` words.
+    pub(crate) fn chunk(
+        &self,
+        chunk: u64,
+        words: usize,
+        choices: &mut Row,
+        rows: &mut Rows,
+        corrections: &mut Vec<u8>,
+    ) {
+        self.expander.expand(chunk, rows, |number, sum, _| {
+            if number == 0 {
+                choices.copy_from_slice(sum);
+                return;
+            }
+            let bytes = corrections.len() + 8 * words;
+            for (u, first) in sum.iter().zip(&*choices).take(words.div_ceil(2)) {
+                corrections.extend((u ^ first).to_le_bytes());
+            }
+            corrections.truncate(bytes);
+        });
+    }
+
+    /// The next `count` transfers, at most [`batch`]; also its corrections, of [`corrections_len`] bytes.
+    ///
+    /// # Panics
+    /// When there are more.
+    pub fn batch(&mut self, count: usize) -> (ReceiverBatch, Vec<u8>) {
+        assert!(count <= batch(self.security), "a batch of {count}");
+        let words = words(count, self.security);
+        let mut corrections =
+            Vec::with_capacity(corrections_len(self.expander.field, self.security, count) + 16);
+        let mut chunks = Vec::with_capacity(words.div_ceil(CHUNK_WORDS));
+        for first in (0..words).step_by(CHUNK_WORDS) {
+            let (mut choices, mut rows) = (Row::default(), Rows::new());
+            let words = CHUNK_WORDS.min(words - first);
+            self.chunk(self.used, words, &mut choices, &mut rows, &mut corrections);
+            self.used += 1;
+            chunks.push((choices, rows));
+        }
+        let batch = ReceiverBatch {
+            shape: Shape {
+                pi: self.pi.clone(),
+                security: self.security,
+                first: self.transfers,
+                count,
+                words,
+            },
+            chunks,
+        };
+        self.transfers += count as u64;
+        (batch, corrections)
+    }
+}
+
+impl Sender {
+    /// Δ.
+    pub fn delta(&self) -> u128 {
+        *self.delta
+    }
+
+    /// Writes the rows of chunk number `chunk`, of which `corrections` are the receiver's.
+    pub(crate) fn chunk(&self, chunk: u64, corrections: &[u8], rows: &mut Rows) {
+        let delta = *self.delta;
+        let row_len = corrections.len() / (self.expander.field.blocks().len() - 1).max(1);
+        let mut bit = 0;
+        self.expander.expand(chunk, rows, |number, _, rows| {
+            let mut correction = Row::default();
+            if number > 0 {
+                let bytes = &corrections[(number - 1) * row_len..number * row_len];
+                for (to, bytes) in correction.iter_mut().zip(bytes.chunks(16)) {
+                    let mut block = [0; 16];
+                    block[..bytes.len()].copy_from_slice(bytes);
+                    *to = u128::from_le_bytes(block);
+                }
+            }
+            for row in rows {
+                let mask = 0u128.wrapping_sub(delta >> bit & 1);
+                let pairs = row.iter_mut().zip(&correction);
+                pairs.for_each(|(w, c)| *w ^= c & mask);
+                bit += 1;
+            }
+        });
+    }
+
+    /// The next `count` transfers, given the receiver's corrections.
+    ///
+    /// # Errors
+    /// [`OtError::Length`].
+    ///
+    /// # Panics
+    /// When there are more than [`batch`].
+    pub fn batch(&mut self, count: usize, corrections: &[u8]) -> Result<SenderBatch, OtError> {
+        assert!(count <= batch(self.security), "a batch of {count}");
+        let field = self.expander.field;
+        let due = corrections_len(field, self.security, count);
+        OtError::check_len("corrections", corrections, due)?;
+        let words = words(count, self.security);
+        let mut chunks = Vec::with_capacity(words.div_ceil(CHUNK_WORDS));
+        let mut rest = corrections;
+        for first in (0..words).step_by(CHUNK_WORDS) {
+            let words = CHUNK_WORDS.min(words - first);
+            let (head, tail) = rest.split_at(8 * words * (field.blocks().len() - 1));
+            rest = tail;
+            let mut rows = Rows::new();
+            self.chunk(self.used, head, &mut rows);
+            self.used += 1;
+            chunks.push(rows);
+        }
+        let batch = SenderBatch {
+            shape: Shape {
+                pi: self.pi.clone(),
+                security: self.security,
+                first: self.transfers,
+                count,
+                words,
+            },
+            delta: self.delta.clone(),
+            chunks,
+        };
+        self.transfers += count as u64;
+        Ok(batch)
+    }
+}
+
+/// What both sides know of a batch.
+#[derive(Debug, Clone)]
+struct Shape {
+    pi: Permutation,
+    security: Security,
+    /// The number of its first transfer.
+    first: u64,
+    count: usize,
+    words: usize,
+}
+
+impl Shape {
+    /// The factors of the words of a row: powers of the point, and 1 for the word that is given up.
+    fn powers(&self, challenge: [u8; CHALLENGE_LEN]) -> Vec<u64> {
+        let count = self.words.saturating_sub(1);
+        let mut powers = universal::powers(u64::from_le_bytes(challenge), count);
+        powers.push(1);
+        powers.resize(self.words.next_multiple_of(CHUNK_WORDS), 0);
+        powers
+    }
+
+    /// The hash of one row, given piece by piece.
+    fn hash<'a>(&self, powers: &[u64], row: impl Iterator<Item = &'a Row>) -> u64 {
+        let pieces = powers.chunks_exact(CHUNK_WORDS).zip(row);
+        pieces.fold(0, |sum, (powers, row)| {
+            sum ^ universal::hash(self.pi.cpu(), powers, &row_words(row))
+        })
+    }
+
+    /// SHA-256 of the hashes of all rows.
+    fn digest(&self, hashes: impl Iterator<Item = u64>) -> [u8; 32] {
+        let mut digest = Sha256::new()
+            .chain_update(b"undertone/v1/transfer check")
+            .chain_update(self.first.to_le_bytes());
+        for hash in hashes {
+            digest.update(hash.to_le_bytes());
+        }
+        digest.finalize().into()
+    }
+
+    /// Hashes keys in place.
+    fn randomise(&self, keys: &mut [u128]) {
+        match self.security {
+            Security::SemiHonest => self.pi.hash(keys),
+            Security::Malicious => self.pi.hash_tweaked(self.first, keys),
+        }
+    }
+
+    fn keys<'a>(&self, chunks: impl ExactSizeIterator<Item = &'a Rows>) -> Zeroizing<Vec<u128>> {
+        let mut keys = Zeroizing::new(vec![0; chunks.len() * CHUNK]);
+        for (rows, keys) in chunks.zip(keys.chunks_exact_mut(CHUNK)) {
+            rows.keys(self.pi.cpu(), keys);
+        }
+        keys.truncate(self.count);
+        keys
+    }
+}
+
+/// The receiver's side of a batch.
+pub struct ReceiverBatch {
+    shape: Shape,
+    chunks: Vec<(Row, Rows)>,
+}
+
+/// The sender's side of a batch. Against a malicious receiver it is of use after its [`check`](Self::check) alone.
+pub struct SenderBatch {
+    shape: Shape,
+    delta: Zeroizing<u128>,
+    chunks: Vec<Rows>,
+}
+
+impl std::fmt::Debug for ReceiverBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ReceiverBatch(..)")
+    }
+}
+
+impl std::fmt::Debug for SenderBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SenderBatch(..)")
+    }
+}
+
+impl ReceiverBatch {
+    /// The proof that the corrections were true, [`PROOF_LEN`] bytes.
+    pub fn prove(&self, challenge: [u8; CHALLENGE_LEN]) -> Vec<u8> {
+        let powers = self.shape.powers(challenge);
+        let choices = self.chunks.iter().map(|(choices, _)| choices);
+        let mut proof = self.shape.hash(&powers, choices).to_le_bytes().to_vec();
+        let hashes = (0..KAPPA).map(|r| {
+            let row = self.chunks.iter().map(|(_, rows)| &rows.0[r]);
+            self.shape.hash(&powers, row)
+        });
+        proof.extend(self.shape.digest(hashes));
+        proof
+    }
+
+    /// The choices: that of transfer t is bit t mod 64 of word ⌊t/64⌋.
+    pub fn choices(&self) -> Zeroizing<Vec<u64>> {
+        let words = self.chunks.iter().flat_map(|(choices, _)| row_words(choices));
+        let mut words: Zeroizing<Vec<u64>> =
+            Zeroizing::new(words.take(self.shape.count.div_ceil(64)).collect());
+        if let Some(last) = words.last_mut() {
+            *last &= u64::MAX >> (self.shape.count.wrapping_neg() % 64);
+        }
+        words
+    }
+
+    /// `K_c` of every transfer.
+    pub fn correlated(&self) -> Zeroizing<Vec<u128>> {
+        self.shape.keys(self.chunks.iter().map(|(_, rows)| rows))
+    }
+
+    /// The hash of `K_c` of every transfer.
+    pub fn random(&self) -> Zeroizing<Vec<u128>> {
+        let mut keys = self.correlated();
+        self.shape.randomise(&mut keys);
+        keys
+    }
+}
+
+impl SenderBatch {
+    /// Checks the receiver's proof.
+    ///
+    /// # Errors
+    /// [`OtError::Length`], or [`OtError::Corrections`] when the receiver has cheated.
+    pub fn check(&self, challenge: [u8; CHALLENGE_LEN], proof: &[u8]) -> Result<(), OtError> {
+        OtError::check_len("a proof", proof, PROOF_LEN)?;
+        let powers = self.shape.powers(challenge);
+        let (hash, digest) = proof.split_at(8);
+        let mut choices = [0; 8];
+        choices.copy_from_slice(hash);
+        let choices = u64::from_le_bytes(choices);
+        let hashes = (0..KAPPA).map(|r| {
+            let row = self.chunks.iter().map(|rows| &rows.0[r]);
+            let mask = 0u64.wrapping_sub((*self.delta >> r & 1) as u64);
+            self.shape.hash(&powers, row) ^ choices & mask
+        });
+        let found = self.shape.digest(hashes);
+        match bool::from(found.as_slice().ct_eq(digest)) {
+            true => Ok(()),
+            false => Err(OtError::Corrections),
+        }
+    }
+
+    /// `K₀` of every transfer; `K₁` is `K₀ ⊕ Δ`.
+    pub fn correlated(&self) -> Zeroizing<Vec<u128>> {
+        self.shape.keys(self.chunks.iter())
+    }
+
+    /// The hashes of `K₀`, and those of `K₁`, of every transfer.
+    pub fn random(&self) -> [Zeroizing<Vec<u128>>; 2] {
+        let mut zeros = self.correlated();
+        let mut ones = zeros.clone();
+        ones.iter_mut().for_each(|key| *key ^= *self.delta);
+        self.shape.randomise(&mut zeros);
+        self.shape.randomise(&mut ones);
+        [zeros, ones]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ot::chosen;
+    use undertone_kernel::Prg;
+    use undertone_party::{PartyId, SessionId};
+
+    fn pair(f: usize, security: Security) -> (Sender, Receiver) {
+        let context = Context::new(SessionId([1; 32]), PartyId::client(0), PartyId::client(1));
+        let field = Field::new(f).unwrap();
+        let (cpu, seed) = (Cpu::detect(), |byte| Seed::from_bytes([byte; 32]));
+        let (setup, offer) = SenderSetup::new(context.clone(), &seed(2));
+        let mode = (field, security);
+        let (receiver, message) = Receiver::new(cpu, &context, mode, &offer, &seed(3)).unwrap();
+        assert_eq!(message.len(), setup_len(field, security));
+        let sender = setup.finish(cpu, field, security, &message).unwrap();
+        (sender, receiver)
+    }
+
+    const CHALLENGE: [u8; 8] = [7, 1, 2, 3, 4, 5, 6, 200];
+
+    fn check(sender: &SenderBatch, receiver: &ReceiverBatch, delta: u128, count: usize) {
+        let (zeros, chosen) = (sender.correlated(), receiver.correlated());
+        let choices = receiver.choices();
+        assert_eq!((zeros.len(), chosen.len()), (count, count));
+        assert_eq!(choices.len(), count.div_ceil(64));
+        let ([first, second], got) = (sender.random(), receiver.random());
+        for t in 0..count {
+            let choice = choices[t / 64] >> (t % 64) & 1 == 1;
+            assert_eq!(chosen[t], zeros[t] ^ if choice { delta } else { 0 });
+            assert_eq!(got[t], if choice { second[t] } else { first[t] });
+            assert_ne!(first[t], second[t]);
+        }
+        let ones: u32 = choices.iter().map(|word| word.count_ones()).sum();
+        if count > 1000 {
+            let share = f64::from(ones) / count as f64;
+            assert!((0.4..0.6).contains(&share), "{share}");
+        }
+    }
+
+    #[test]
+    fn transfers_of_every_size_and_field() {
+        let sizes = [0, 1, 63, 64, 65, 1023, 1025, CHUNK - 64, CHUNK - 1, CHUNK, CHUNK + 1, 5000];
+        for security in [Security::SemiHonest, Security::Malicious] {
+            for f in 1..=8 {
+                let (mut sender, mut receiver) = pair(f, security);
+                for count in sizes {
+                    let (theirs, corrections) = receiver.batch(count);
+                    let due = corrections_len(Field::new(f).unwrap(), security, count);
+                    assert_eq!(corrections.len(), due);
+                    let mine = sender.batch(count, &corrections).unwrap();
+                    mine.check(CHALLENGE, &theirs.prove(CHALLENGE)).unwrap();
+                    check(&mine, &theirs, sender.delta(), count);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn false_corrections_are_found() {
+        for f in [1, 4, 8] {
+            let (mut sender, mut receiver) = pair(f, Security::Malicious);
+            let (mut caught, tries) = (0, 40);
+            for i in 0..tries {
+                let (theirs, mut corrections) = receiver.batch(100);
+                // One transfer of one block.
+                let at = i * 997 % corrections.len();
+                corrections[at] ^= 1 << (i % 8);
+                let mine = sender.batch(100, &corrections).unwrap();
+                let proof = theirs.prove(CHALLENGE);
+                caught += usize::from(mine.check(CHALLENGE, &proof) == Err(OtError::Corrections));
+            }
+            // Not found where the block's part of Δ is zero: with f = 1 half of the time.
+            let least = if f == 1 { tries / 4 } else { 3 * tries / 4 };
+            assert!(caught >= least, "f = {f}: {caught} of {tries}");
+        }
+    }
+
+    #[test]
+    fn replays_and_false_proofs_are_found() {
+        let (mut sender, mut receiver) = pair(4, Security::Malicious);
+        let (first, corrections) = receiver.batch(300);
+        let mine = sender.batch(300, &corrections).unwrap();
+        let proof = first.prove(CHALLENGE);
+        for at in 0..PROOF_LEN {
+            let mut changed = proof.clone();
+            changed[at] ^= 0x10;
+            let error = mine.check(CHALLENGE, &changed).unwrap_err();
+            assert_eq!(error, OtError::Corrections);
+        }
+        assert!(matches!(
+            mine.check(CHALLENGE, &proof[1..]),
+            Err(OtError::Length { .. })
+        ));
+        let other = first.prove([1; 8]);
+        assert_eq!(mine.check(CHALLENGE, &other), Err(OtError::Corrections));
+        mine.check(CHALLENGE, &proof).unwrap();
+        // The corrections of one batch for the next.
+        let (second, _) = receiver.batch(300);
+        let mine = sender.batch(300, &corrections).unwrap();
+        for theirs in [first, second] {
+            let proof = theirs.prove(CHALLENGE);
+            assert_eq!(mine.check(CHALLENGE, &proof), Err(OtError::Corrections));
+        }
+        assert!(matches!(
+            sender.batch(300, &corrections[8..]),
+            Err(OtError::Length { .. })
+        ));
+    }
+
+    #[test]
+    fn chosen_messages_arrive() {
+        let (mut sender, mut receiver) = pair(2, Security::SemiHonest);
+        for count in [0, 1, 100, 3000] {
+            let (theirs, corrections) = receiver.batch(count);
+            let mine = sender.batch(count, &corrections).unwrap();
+            let mut prg = Prg::new(&[9; 32]);
+            let wanted: Vec<u64> = (0..count.div_ceil(64)).map(|_| prg.next_u64()).collect();
+            let messages: Vec<[u128; 2]> = (0..count as u128).map(|t| [2 * t, 2 * t + 1]).collect();
+            let choices = chosen::choose(&wanted, &theirs.choices());
+            let [zeros, ones] = mine.random();
+            let offered = chosen::offer(&choices, [&zeros, &ones], &messages).unwrap();
+            let opened = chosen::open(&wanted, &theirs.random(), &offered).unwrap();
+            for (t, message) in opened.iter().enumerate() {
+                assert_eq!(*message, messages[t][(wanted[t / 64] >> (t % 64) & 1) as usize]);
+            }
+            if count > 0 {
+                assert!(chosen::offer(&choices[1..], [&zeros, &ones], &messages).is_err());
+                assert!(chosen::open(&wanted, &theirs.random(), &offered[1..]).is_err());
+            }
+        }
+    }
+
+    /// From the text of the module, bit by bit.
+    #[test]
+    fn an_expansion_is_the_definition() {
+        let field = Field::new(3).unwrap();
+        let seeds: Vec<u128> = (1..=field.blocks().map(|b| 1 << b.len()).sum::<u128>()).collect();
+        let expander = Expander::new(Cpu::detect(), field, &Zeroizing::new(seeds.clone()));
+        let mut rows = Rows::new();
+        let mut sums = Vec::new();
+        expander.expand(5, &mut rows, |_, sum, _| sums.push(*sum));
+        let stream = |seed: u128, n: u128| {
+            let mut block = [n];
+            Permutation::new(Cpu::portable(), seed).apply(&mut block);
+            block[0]
+        };
+        let mut first = 0;
+        for (number, block) in field.blocks().enumerate() {
+            for n in 0..leaves::BLOCKS {
+                let leaf = |x: usize| stream(seeds[first + x], (5 * leaves::BLOCKS + n) as u128);
+                let q = 1 << block.len();
+                assert_eq!(sums[number][n], (0..q).fold(0, |sum, x| sum ^ leaf(x)));
+                for (b, row) in block.clone().enumerate() {
+                    let with = (0..q).filter(|x| x >> b & 1 == 1);
+                    assert_eq!(rows.0[row][n], with.fold(0, |sum, x| sum ^ leaf(x)));
+                }
+            }
+            first += 1 << block.len();
+        }
+    }
+}
