@@ -5,6 +5,7 @@ mod experiment;
 mod files;
 mod label;
 mod masks;
+mod ot;
 mod output;
 mod report;
 mod sum;
@@ -45,6 +46,8 @@ enum Command {
     Label(Box<label::Label>),
     /// Add up random words of many clients, masked; some clients leave
     Sum(sum::Sum),
+    /// Make oblivious transfers between two parties
+    Ot(ot::Ot),
     /// Measure
     Bench {
         #[command(subcommand)]
@@ -143,6 +146,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.command {
         Command::Label(label) => label.run(show),
         Command::Sum(sum) => sum.run(show),
+        Command::Ot(ot) => ot.run(show),
         Command::Bench { what } => what.run(show),
         Command::Completions { shell } => {
             let mut script = Vec::new();

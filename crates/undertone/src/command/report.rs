@@ -1,22 +1,23 @@
 //! What a run cost and how well it did, for people and for programs.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
-use undertone::party::{Cost, Ledger, PartyId};
+use undertone::party::{Cost, Ledger, PartyId, Phase};
 use undertone::xclp::{Params, phases};
 
 /// One party's costs in one phase.
 #[derive(Debug, Serialize)]
 pub(super) struct PhaseCost {
-    phase: &'static str,
-    party: String,
-    bytes_sent: u64,
-    bytes_received: u64,
-    messages: u64,
-    rounds: usize,
-    compute_ms: f64,
+    pub(super) phase: &'static str,
+    pub(super) party: String,
+    pub(super) bytes_sent: u64,
+    pub(super) bytes_received: u64,
+    pub(super) messages: u64,
+    pub(super) rounds: usize,
+    pub(super) compute_ms: f64,
 }
 
 /// The JSON object of `label`.
@@ -62,7 +63,9 @@ pub(super) fn milliseconds(time: Duration) -> f64 {
 
 pub(super) fn phase_costs(ledgers: &[(PartyId, Ledger)]) -> Vec<PhaseCost> {
     let mut out = Vec::new();
-    for phase in phases::ALL {
+    let all = ledgers.iter().flat_map(|(_, ledger)| ledger.phases());
+    let all: BTreeSet<Phase> = all.map(|(phase, _)| phase).collect();
+    for phase in all {
         for (party, ledger) in ledgers {
             if let Some(cost) = ledger.phase(phase) {
                 out.push(PhaseCost {

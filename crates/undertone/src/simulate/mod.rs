@@ -1,8 +1,10 @@
 //! All parties of a run in one process, exchanging the real messages.
 
 mod distances;
+mod duplex;
 mod label;
 mod sum;
+pub mod transfers;
 
 use undertone_mpc::identity::{Credentials, Identity, NotAKey, Pins};
 use undertone_mpc::kdf::Seed;
@@ -13,6 +15,7 @@ use undertone_party::{
 pub use distances::{DistanceRun, DistanceSimulation};
 pub use label::{Run, Simulation};
 pub use sum::{Contribution, SumRun, SumSimulation};
+pub use transfers::TransferSimulation;
 
 /// Why there is no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

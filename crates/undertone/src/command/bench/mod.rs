@@ -1,6 +1,7 @@
 //! `undertone bench`.
 
 mod distances;
+mod ot;
 mod pipeline;
 mod sums;
 
@@ -16,6 +17,8 @@ pub(super) enum Bench {
     Pipeline(pipeline::Pipeline),
     /// A distance backend between random codes: time and bytes a distance
     Distances(distances::Distances),
+    /// Oblivious transfers: millions a second, bytes, base transfers
+    Ot(ot::Ot),
     /// A secure sum: each side's processor time, bytes, masks against the cipher alone
     Sums(sums::Sums),
 }
@@ -25,6 +28,7 @@ impl Bench {
         match self {
             Self::Pipeline(pipeline) => pipeline.run(show),
             Self::Distances(distances) => distances.run(show),
+            Self::Ot(ot) => ot.run(show),
             Self::Sums(sums) => sums.run(show),
         }
     }

@@ -1,0 +1,70 @@
+//! Oblivious transfers between two parties of one process.
+
+use undertone_kernel::Cpu;
+use undertone_mpc::kdf::Seed;
+use undertone_mpc::ot::extend::{ReceiverBatch, SenderBatch};
+use undertone_mpc::ot::party::{Receiver, Rules, Sender};
+use undertone_mpc::ot::{Context, Field, Security};
+use undertone_party::{Aborted, Endpoint, Ledger, Limits, PartyId, SessionId};
+
+use super::{duplex, party_seed, session};
+
+/// A run of transfers.
+#[derive(Debug)]
+pub struct TransferSimulation {
+    /// f.
+    pub field: Field,
+    /// Whom the sender withstands.
+    pub security: Security,
+    /// How many transfers.
+    pub count: u64,
+    /// Fixes the whole transcript.
+    pub seed: Seed,
+}
+
+/// The sender.
+pub const SENDER: PartyId = PartyId::client(0);
+
+/// The receiver.
+pub const RECEIVER: PartyId = PartyId::client(1);
+
+impl TransferSimulation {
+    /// The two parties, which hand what they hold to `sent` and `received`.
+    pub fn parties<S, R>(self, sent: S, received: R) -> (Endpoint<Sender<S>>, Endpoint<Receiver<R>>)
+    where
+        S: FnMut(&SenderBatch) + Send,
+        R: FnMut(&ReceiverBatch) + Send,
+    {
+        let session: SessionId = session(&self.seed);
+        let rules = Rules {
+            context: Context::new(session, SENDER, RECEIVER),
+            field: self.field,
+            security: self.security,
+            count: self.count,
+        };
+        let seed = |id| party_seed(&self.seed, session, id);
+        let cpu = Cpu::detect();
+        let sender = Sender::new(rules.clone(), RECEIVER, seed(SENDER), cpu, sent);
+        let receiver = Receiver::new(rules, SENDER, seed(RECEIVER), cpu, received);
+        (
+            Endpoint::new(SENDER, session, Limits::default(), sender),
+            Endpoint::new(RECEIVER, session, Limits::default(), receiver),
+        )
+    }
+
+    /// Runs both parties, each on a thread of its own; what they spent.
+    ///
+    /// # Errors
+    /// [`Aborted`] of the party that gave up first.
+    pub fn run<S, R>(self, sent: S, received: R) -> Result<[Ledger; 2], Aborted>
+    where
+        S: FnMut(&SenderBatch) + Send,
+        R: FnMut(&ReceiverBatch) + Send,
+    {
+        let (sender, receiver) = self.parties(sent, received);
+        let ends = duplex::run(sender, receiver);
+        let (_, sender) = ends.0?;
+        let (_, receiver) = ends.1?;
+        Ok([sender, receiver])
+    }
+}
