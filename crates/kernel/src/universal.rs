@@ -7,11 +7,11 @@
 use crate::cpu::{Cpu, Level};
 
 /// `point`, `point²`, … `point^count`.
-pub fn powers(point: u64, count: usize) -> Vec<u64> {
+pub fn powers(cpu: Cpu, point: u64, count: usize) -> Vec<u64> {
     let mut power = 1;
     (0..count)
         .map(|_| {
-            power = reduce(multiply(power, point));
+            power = hash(cpu, &[power], &[point]);
             power
         })
         .collect()
@@ -81,11 +81,21 @@ fn avx2(powers: &[u64], words: &[u64]) -> u128 {
     let mut sum = 0u128;
     // SAFETY: a `u128` has 16 bytes.
     unsafe { _mm_storeu_si128((&raw mut sum).cast(), _mm_xor_si128(sums[0], sums[1])) };
-    sum ^ portable(rest_a, rest_b)
+    for (a, b) in rest_a.iter().zip(rest_b) {
+        let product = _mm_clmulepi64_si128::<0x00>(
+            _mm_cvtsi64_si128(*a as i64),
+            _mm_cvtsi64_si128(*b as i64),
+        );
+        let mut rest = 0u128;
+        // SAFETY: a `u128` has 16 bytes.
+        unsafe { _mm_storeu_si128((&raw mut rest).cast(), product) };
+        sum ^= rest;
+    }
+    sum
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,vpclmulqdq")]
+#[target_feature(enable = "avx512f,vpclmulqdq,avx2,pclmulqdq")]
 fn avx512(powers: &[u64], words: &[u64]) -> u128 {
     use std::arch::x86_64::*;
     let (a, rest_a) = powers.as_chunks::<8>();
@@ -105,7 +115,7 @@ fn avx512(powers: &[u64], words: &[u64]) -> u128 {
     let mut four = [0u128; 4];
     // SAFETY: four `u128` have 64 bytes.
     unsafe { _mm512_storeu_si512((&raw mut four).cast(), _mm512_xor_si512(sums[0], sums[1])) };
-    four.iter().fold(portable(rest_a, rest_b), |sum, part| sum ^ part)
+    four.iter().fold(avx2(rest_a, rest_b), |sum, part| sum ^ part)
 }
 
 #[cfg(test)]
@@ -126,7 +136,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_path_is_the_definition(words: Vec<u64>, point: u64) {
-            let powers = powers(point, words.len());
+            let powers = powers(Cpu::detect(), point, words.len());
             let mut power = 1;
             let mut sum = 0;
             for (word, found) in words.iter().zip(&powers) {

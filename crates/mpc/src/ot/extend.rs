@@ -31,8 +31,8 @@ pub const CHUNK: usize = 128 * leaves::BLOCKS;
 /// Words of 64 transfers in a chunk's row.
 const CHUNK_WORDS: usize = CHUNK / 64;
 
-/// Most transfers of a batch: memory is bounded by it.
-pub const BATCH: usize = 32 * CHUNK;
+/// Most transfers of a batch: memory is bounded by it, and rows and keys stay in the second-level cache.
+pub const BATCH: usize = 8 * CHUNK;
 
 /// Bytes of a sender's challenge.
 pub const CHALLENGE_LEN: usize = 8;
@@ -365,7 +365,7 @@ impl Shape {
     /// The factors of the words of a row: powers of the point, and 1 for the word that is given up.
     fn powers(&self, challenge: [u8; CHALLENGE_LEN]) -> Vec<u64> {
         let count = self.words.saturating_sub(1);
-        let mut powers = universal::powers(u64::from_le_bytes(challenge), count);
+        let mut powers = universal::powers(self.pi.cpu(), u64::from_le_bytes(challenge), count);
         powers.push(1);
         powers.resize(self.words.next_multiple_of(CHUNK_WORDS), 0);
         powers
@@ -398,13 +398,12 @@ impl Shape {
         }
     }
 
-    fn keys<'a>(&self, chunks: impl ExactSizeIterator<Item = &'a Rows>) -> Zeroizing<Vec<u128>> {
-        let mut keys = Zeroizing::new(vec![0; chunks.len() * CHUNK]);
+    fn keys<'a>(&self, chunks: impl ExactSizeIterator<Item = &'a Rows>, keys: &mut Vec<u128>) {
+        keys.resize(chunks.len() * CHUNK, 0);
         for (rows, keys) in chunks.zip(keys.chunks_exact_mut(CHUNK)) {
             rows.keys(self.pi.cpu(), keys);
         }
         keys.truncate(self.count);
-        keys
     }
 }
 
@@ -458,16 +457,16 @@ impl ReceiverBatch {
         words
     }
 
-    /// `K_c` of every transfer.
-    pub fn correlated(&self) -> Zeroizing<Vec<u128>> {
-        self.shape.keys(self.chunks.iter().map(|(_, rows)| rows))
+    /// Makes `keys` those of the batch: `K_c` of every transfer.
+    pub fn correlated(&self, keys: &mut Vec<u128>) {
+        let chunks = self.chunks.iter().map(|(_, rows)| rows);
+        self.shape.keys(chunks, keys);
     }
 
-    /// The hash of `K_c` of every transfer.
-    pub fn random(&self) -> Zeroizing<Vec<u128>> {
-        let mut keys = self.correlated();
-        self.shape.randomise(&mut keys);
-        keys
+    /// Makes `keys` those of the batch, hashed: the hash of `K_c` of every transfer.
+    pub fn random(&self, keys: &mut Vec<u128>) {
+        self.correlated(keys);
+        self.shape.randomise(keys);
     }
 }
 
@@ -495,19 +494,18 @@ impl SenderBatch {
         }
     }
 
-    /// `K₀` of every transfer; `K₁` is `K₀ ⊕ Δ`.
-    pub fn correlated(&self) -> Zeroizing<Vec<u128>> {
-        self.shape.keys(self.chunks.iter())
+    /// Makes `zeros` the `K₀` of every transfer; `K₁` is `K₀ ⊕ Δ`.
+    pub fn correlated(&self, zeros: &mut Vec<u128>) {
+        self.shape.keys(self.chunks.iter(), zeros);
     }
 
-    /// The hashes of `K₀`, and those of `K₁`, of every transfer.
-    pub fn random(&self) -> [Zeroizing<Vec<u128>>; 2] {
-        let mut zeros = self.correlated();
-        let mut ones = zeros.clone();
-        ones.iter_mut().for_each(|key| *key ^= *self.delta);
-        self.shape.randomise(&mut zeros);
-        self.shape.randomise(&mut ones);
-        [zeros, ones]
+    /// Makes `zeros` and `ones` the hashes of `K₀` and `K₁` of every transfer.
+    pub fn random(&self, [zeros, ones]: &mut [Vec<u128>; 2]) {
+        self.correlated(zeros);
+        ones.clear();
+        ones.extend(zeros.iter().map(|key| key ^ *self.delta));
+        self.shape.randomise(zeros);
+        self.shape.randomise(ones);
     }
 }
 
@@ -533,11 +531,16 @@ mod tests {
     const CHALLENGE: [u8; 8] = [7, 1, 2, 3, 4, 5, 6, 200];
 
     fn check(sender: &SenderBatch, receiver: &ReceiverBatch, delta: u128, count: usize) {
-        let (zeros, chosen) = (sender.correlated(), receiver.correlated());
+        let (mut zeros, mut chosen) = (vec![1], vec![2]);
+        sender.correlated(&mut zeros);
+        receiver.correlated(&mut chosen);
         let choices = receiver.choices();
         assert_eq!((zeros.len(), chosen.len()), (count, count));
         assert_eq!(choices.len(), count.div_ceil(64));
-        let ([first, second], got) = (sender.random(), receiver.random());
+        let (mut both, mut got) = ([vec![3], vec![]], vec![4]);
+        sender.random(&mut both);
+        receiver.random(&mut got);
+        let [first, second] = both;
         for t in 0..count {
             let choice = choices[t / 64] >> (t % 64) & 1 == 1;
             assert_eq!(chosen[t], zeros[t] ^ if choice { delta } else { 0 });
@@ -631,15 +634,18 @@ mod tests {
             let wanted: Vec<u64> = (0..count.div_ceil(64)).map(|_| prg.next_u64()).collect();
             let messages: Vec<[u128; 2]> = (0..count as u128).map(|t| [2 * t, 2 * t + 1]).collect();
             let choices = chosen::choose(&wanted, &theirs.choices());
-            let [zeros, ones] = mine.random();
+            let (mut both, mut keys) = (Default::default(), Vec::new());
+            mine.random(&mut both);
+            theirs.random(&mut keys);
+            let [zeros, ones] = both;
             let offered = chosen::offer(&choices, [&zeros, &ones], &messages).unwrap();
-            let opened = chosen::open(&wanted, &theirs.random(), &offered).unwrap();
+            let opened = chosen::open(&wanted, &keys, &offered).unwrap();
             for (t, message) in opened.iter().enumerate() {
                 assert_eq!(*message, messages[t][(wanted[t / 64] >> (t % 64) & 1) as usize]);
             }
             if count > 0 {
                 assert!(chosen::offer(&choices[1..], [&zeros, &ones], &messages).is_err());
-                assert!(chosen::open(&wanted, &theirs.random(), &offered[1..]).is_err());
+                assert!(chosen::open(&wanted, &keys, &offered[1..]).is_err());
             }
         }
     }

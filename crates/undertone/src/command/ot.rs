@@ -139,14 +139,16 @@ impl Ot {
         let both = Mutex::new(Compare::default());
         let lock = || both.lock().unwrap_or_else(PoisonError::into_inner);
         let sent = |batch: &SenderBatch| {
-            let keys = batch.random().map(|keys| keys.to_vec());
+            let mut keys = [Vec::new(), Vec::new()];
+            batch.random(&mut keys);
             bar.inc(keys[0].len() as u64);
             let mut both = lock();
             both.sent.push_back(keys);
             both.pair_up();
         };
         let received = |batch: &ReceiverBatch| {
-            let (choices, keys) = (batch.choices().to_vec(), batch.random().to_vec());
+            let (choices, mut keys) = (batch.choices().to_vec(), Vec::new());
+            batch.random(&mut keys);
             let mut both = lock();
             both.received.push_back((choices, keys));
             both.pair_up();

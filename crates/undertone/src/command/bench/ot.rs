@@ -137,9 +137,14 @@ impl Ot {
             count: self.count,
             seed: Seed::from_bytes([round; 32]),
         };
-        let sent = |batch: &SenderBatch| drop(black_box(batch.random()));
+        let (mut sent, mut received) = (Default::default(), Vec::new());
+        let sent = |batch: &SenderBatch| {
+            batch.random(&mut sent);
+            black_box(&sent);
+        };
         let received = |batch: &ReceiverBatch| {
-            black_box((batch.choices(), batch.random()));
+            batch.random(&mut received);
+            black_box((batch.choices(), &received));
         };
         let clock = Instant::now();
         let ledgers = simulation.run(sent, received)?;
