@@ -240,7 +240,12 @@ impl Choices {
         let Shape { width, lanes, .. } = self.shape;
         let mut chosen = vec![0; lanes];
         for t in 0..self.size {
-            expand(pi, self.keys[t], self.shape.number(self.start + t), &mut chosen);
+            expand(
+                pi,
+                self.keys[t],
+                self.shape.number(self.start + t),
+                &mut chosen,
+            );
             let (word, shift) = place(t, width);
             let (row, next) = message[2 * lanes * word..].split_at(2 * lanes);
             for (a, g) in chosen.iter().enumerate() {
@@ -465,7 +470,12 @@ unsafe fn receive_fast<R: Register, const WIDTH: u32>(
             let sum: *mut u8 = sums.as_mut_ptr().add(a).cast();
             let mut total = R::load(sum);
             for four in (0..group.size).step_by(4) {
-                let ends: [&Ends; 4] = [&ends[four], &ends[four + 1], &ends[four + 2], &ends[four + 3]];
+                let ends: [&Ends; 4] = [
+                    &ends[four],
+                    &ends[four + 1],
+                    &ends[four + 2],
+                    &ends[four + 3],
+                ];
                 let g = expand_register(&keys, ends, counter);
                 for (i, g) in g.into_iter().enumerate() {
                     let t = four + i;
@@ -562,7 +572,14 @@ mod tests {
         };
         let mut message = vec![0; message_len(width, count, lanes)];
         let mut sums = vec![0; LANES];
-        send(&pi, shape, (&zeros, delta), (&x, 0..count), &mut sums, &mut message);
+        send(
+            &pi,
+            shape,
+            (&zeros, delta),
+            (&x, 0..count),
+            &mut sums,
+            &mut message,
+        );
         let one = |x: u128| {
             let mut x = [x];
             pi.apply(&mut x);

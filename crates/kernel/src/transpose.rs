@@ -124,7 +124,9 @@ mod tests {
     fn check<const N: usize>() {
         let mut prg = Prg::new(&[N as u8; 32]);
         let mut block = || u128::from(prg.next_u64()) << 64 | u128::from(prg.next_u64());
-        let rows: Vec<[u128; N]> = (0..ROWS).map(|_| std::array::from_fn(|_| block())).collect();
+        let rows: Vec<[u128; N]> = (0..ROWS)
+            .map(|_| std::array::from_fn(|_| block()))
+            .collect();
         for cpu in Cpu::all() {
             let mut out = vec![0; 128 * N];
             blocks(cpu, &rows, &mut out);

@@ -115,7 +115,8 @@ fn avx512(powers: &[u64], words: &[u64]) -> u128 {
     let mut four = [0u128; 4];
     // SAFETY: four `u128` have 64 bytes.
     unsafe { _mm512_storeu_si512((&raw mut four).cast(), _mm512_xor_si512(sums[0], sums[1])) };
-    four.iter().fold(avx2(rest_a, rest_b), |sum, part| sum ^ part)
+    four.iter()
+        .fold(avx2(rest_a, rest_b), |sum, part| sum ^ part)
 }
 
 #[cfg(test)]

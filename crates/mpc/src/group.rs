@@ -73,6 +73,8 @@ pub struct Group {
     pub seed: Seed,
     /// What only the server is to read.
     pub server: Channel,
+    /// What only one other client is to read; none where contributions were open.
+    pub channels: BTreeMap<PartyId, Channel>,
 }
 
 /// What the server holds after the setup.
@@ -186,7 +188,7 @@ impl Client {
         };
         Ok(Step::Continue {
             out: Outbox::to(SERVER, w.finish()),
-            need: vec![SERVER],
+            need: vec![SERVER].into(),
             next: self,
         })
     }
@@ -238,6 +240,7 @@ impl Client {
             seed: Seed::extract(self.rules.session, "group seed", &material),
             members,
             server,
+            channels,
         })
     }
 }
@@ -255,7 +258,7 @@ impl Party for Client {
                 self.stage = ClientStage::Roster;
                 Ok(Step::Continue {
                     out: Outbox::to(SERVER, self.mine.write()),
-                    need: vec![SERVER],
+                    need: vec![SERVER].into(),
                     next: self,
                 })
             }
@@ -330,7 +333,7 @@ impl Server {
         self.stage = ServerStage::Contributions { members };
         Ok(Step::Continue {
             out,
-            need,
+            need: need.into(),
             next: self,
         })
     }
@@ -408,7 +411,7 @@ impl Party for Server {
                 };
                 Ok(Step::Continue {
                     out: Outbox::new(),
-                    need: expected,
+                    need: expected.into(),
                     next: self,
                 })
             }

@@ -37,7 +37,16 @@ pub trait Sink: Send + Sync {
     /// An empty sink of the same shape, for another thread.
     #[must_use]
     fn fork(&self) -> Self;
-    /// Takes in what another thread's sink has taken.
+    /// An empty sink for tiles of two clients alone, by their places. It may be smaller.
+    #[must_use]
+    fn between(&self, left: usize, right: usize) -> Self
+    where
+        Self: Sized,
+    {
+        let _ = (left, right);
+        self.fork()
+    }
+    /// Takes in what another sink, of the same shape or [`between`](Self::between) two clients of it, has taken.
     fn join(&mut self, other: Self);
     /// Takes a tile.
     fn tile(&mut self, tile: &Tile<'_>);

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use crate::frame::{FrameError, HEADER_LEN, Header, Kind, Limits, SessionId};
 use crate::ledger::Ledger;
-use crate::party::{Abort, Aborted, Arrival, Inbox, Party, PartyId, Phase, Step};
+use crate::party::{Abort, Aborted, Arrival, Inbox, Need, Party, PartyId, Phase, Step};
 
 /// What the endpoint wants of its driver.
 pub enum Poll {
@@ -56,7 +56,7 @@ struct Link {
 }
 
 enum State<P: Party> {
-    Running { party: P, need: Vec<PartyId> },
+    Running { party: P, need: Need },
     Done(P::Output),
     Aborted(Aborted),
     Stepping,
@@ -85,7 +85,7 @@ impl<P: Party> Endpoint<P> {
             phase: party.phase(),
             state: State::Running {
                 party,
-                need: Vec::new(),
+                need: Need::All(Vec::new()),
             },
             links: BTreeMap::new(),
             outgoing: VecDeque::new(),
@@ -171,12 +171,12 @@ impl<P: Party> Endpoint<P> {
         }
         match std::mem::replace(&mut self.state, State::Stepping) {
             State::Running { party, need } => {
-                if !need.iter().all(|who| self.ready(*who)) {
+                let Some(due) = self.due(&need) else {
                     self.state = State::Running { party, need };
                     return Ok(Poll::Wait);
-                }
+                };
                 self.phase = party.phase();
-                match self.advance(party, &need) {
+                match self.advance(party, &due) {
                     Ok(()) => Ok(Poll::Busy),
                     Err(cause) => {
                         self.abort(cause);
@@ -216,15 +216,29 @@ impl<P: Party> Endpoint<P> {
         }
     }
 
+    /// Whose arrivals the next step consumes, if it can be taken.
+    fn due(&self, need: &Need) -> Option<Vec<PartyId>> {
+        match need {
+            Need::All(all) => {
+                let ready = all.iter().all(|who| self.ready(*who));
+                ready.then(|| all.clone())
+            }
+            Need::Any { of, busy } => match of.iter().find(|who| self.ready(**who)) {
+                Some(first) => Some(vec![*first]),
+                None => busy.then(Vec::new),
+            },
+        }
+    }
+
     fn ready(&self, who: PartyId) -> bool {
         self.links
             .get(&who)
             .is_some_and(|link| link.gone || link.early.contains_key(&link.next_in))
     }
 
-    fn advance(&mut self, party: P, need: &[PartyId]) -> Result<(), Abort> {
-        let mut arrivals = Vec::with_capacity(need.len());
-        for who in need {
+    fn advance(&mut self, party: P, due: &[PartyId]) -> Result<(), Abort> {
+        let mut arrivals = Vec::with_capacity(due.len());
+        for who in due {
             arrivals.push((*who, self.arrival(*who)?));
         }
         let start = Instant::now();

@@ -25,4 +25,4 @@ pub use endpoint::{Endpoint, Poll, Push};
 pub use frame::{FrameError, Header, Limits, SessionId};
 pub use ledger::{Cost, Ledger};
 pub use memory::{Network, Node, Stalled};
-pub use party::{Abort, Aborted, Arrival, Inbox, Outbox, Party, PartyId, Phase, Step};
+pub use party::{Abort, Aborted, Arrival, Inbox, Need, Outbox, Party, PartyId, Phase, Step};

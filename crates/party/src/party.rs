@@ -80,7 +80,7 @@ pub trait Party: Sized + Send {
     /// The phase the next step belongs to.
     fn phase(&self) -> Phase;
 
-    /// Consumes one arrival from every party named by the last `need` (none the first time).
+    /// Consumes the arrivals that the last `need` asked for (none the first time).
     ///
     /// # Errors
     /// An [`Abort`]: the run is over for this party.
@@ -90,13 +90,12 @@ pub trait Party: Sized + Send {
 /// What a step leads to.
 #[derive(Debug)]
 pub enum Step<P: Party> {
-    /// Send `out`, wait for one message from every party in `need`, go on as `next`.
-    /// An empty `need` asks to be called again at once: the driver gets a chance to move bytes.
+    /// Send `out`, wait for what is needed, go on as `next`.
     Continue {
         /// Messages to send.
         out: Outbox,
         /// Who must be heard before the next step.
-        need: Vec<PartyId>,
+        need: Need,
         /// The state that takes the next step.
         next: P,
     },
@@ -107,6 +106,28 @@ pub enum Step<P: Party> {
         /// The result.
         output: P::Output,
     },
+}
+
+/// Who must be heard before a step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Need {
+    /// One message from every one of these. If there are none the step is taken at once: the driver gets a chance to
+    /// move bytes.
+    All(Vec<PartyId>),
+    /// One message from any one of these, whichever comes first: for many independent pairs. Who has left must not
+    /// be named again.
+    Any {
+        /// Who may be heard.
+        of: Vec<PartyId>,
+        /// Whether the step is taken at once, with an empty inbox, when no message is there.
+        busy: bool,
+    },
+}
+
+impl From<Vec<PartyId>> for Need {
+    fn from(all: Vec<PartyId>) -> Self {
+        Self::All(all)
+    }
 }
 
 /// What came from a party that was waited for.
@@ -127,7 +148,7 @@ impl fmt::Debug for Arrival {
     }
 }
 
-/// One arrival from every party the last step asked for.
+/// The arrivals the last step asked for.
 #[derive(Debug, Default)]
 pub struct Inbox {
     arrivals: BTreeMap<PartyId, Arrival>,
@@ -139,6 +160,11 @@ impl Inbox {
         Self {
             arrivals: arrivals.into_iter().collect(),
         }
+    }
+
+    /// Whose arrival there is, the first if there are many.
+    pub fn first(&self) -> Option<PartyId> {
+        self.arrivals.keys().next().copied()
     }
 
     /// The message of `from`, or `None` when it has left.

@@ -64,7 +64,7 @@ impl Party for Sum {
         } else {
             Step::Continue {
                 out: Outbox::new(),
-                need: vec![self.peer],
+                need: vec![self.peer].into(),
                 next: self,
             }
         })
@@ -101,7 +101,7 @@ impl Party for Count {
         };
         Ok(Step::Continue {
             out,
-            need,
+            need: need.into(),
             next: self,
         })
     }

@@ -1,12 +1,12 @@
 //! The client: brings rows and labels, takes labels home.
 
 use undertone_mpc::group::{self, Group, Rules};
-use undertone_mpc::hamming::{self, Peers};
+use undertone_mpc::hamming::{self, Peers, Prepared};
 use undertone_mpc::identity::Credentials;
 use undertone_mpc::kdf::Seed;
 use undertone_mpc::sum;
 use undertone_mpc::tiles::{self, Pairs};
-use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Reader, SessionId, Step};
+use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Phase, Reader, SessionId, Step};
 
 use crate::codes::Codes;
 use crate::distances::Distances;
@@ -77,14 +77,22 @@ enum Stage {
         party: Box<group::Client>,
         rows: Rows,
     },
+    Offline {
+        party: Box<hamming::Preparation>,
+        projection: Seed,
+        clients: Clients,
+        rows: Rows,
+    },
     Hash {
-        group: Group,
+        prepared: Box<Prepared>,
+        projection: Seed,
+        clients: Clients,
         rows: Rows,
     },
     OwnDistances {
         codes: Codes,
         clients: Clients,
-        peers: Box<Peers>,
+        prepared: Box<Prepared>,
         pairs: Pairs,
         done: usize,
         near: Distances,
@@ -92,7 +100,7 @@ enum Stage {
     OwnRows {
         codes: Codes,
         clients: Clients,
-        peers: Box<Peers>,
+        prepared: Box<Prepared>,
         near: Distances,
         sent: usize,
     },
@@ -184,17 +192,17 @@ impl Columns {
 }
 
 impl Job {
-    fn go_on(self, stage: Stage, out: Outbox, need: Vec<PartyId>) -> Step<Client> {
+    fn go_on(self, stage: Stage, out: Outbox, need: impl Into<Need>) -> Step<Client> {
         Step::Continue {
             out,
-            need,
+            need: need.into(),
             next: Client { job: self, stage },
         }
     }
 
     /// Takes the next step at once.
     fn now(self, stage: Stage) -> Step<Client> {
-        self.go_on(stage, Outbox::new(), Vec::new())
+        self.go_on(stage, Outbox::new(), vec![])
     }
 
     /// Takes the next step when the server has sent something.
@@ -202,21 +210,43 @@ impl Job {
         self.go_on(stage, Outbox::new(), vec![SERVER])
     }
 
-    fn hash(&self, group: &Group, rows: Rows) -> Codes {
+    fn hash(&self, projection: &Seed, rows: Rows) -> Codes {
         match rows {
             Rows::Codes(codes) => codes,
-            Rows::Features(features) => {
-                let seed = group.seed.derive(self.session, "projection", &[]);
-                Codes::hash(&features, &seed, self.params.bits)
-            }
+            Rows::Features(features) => Codes::hash(&features, projection, self.params.bits),
         }
+    }
+
+    /// Turns to what can be done before there are codes.
+    fn prepare(self, group: Group, rows: Rows, out: Outbox) -> Result<Step<Client>, Abort> {
+        let own = (self.me, self.ad.clone());
+        let clients = Clients::of(&group.members, &self.params, Some(own))?;
+        let peers = Peers {
+            session: self.session,
+            me: self.me,
+            clients: clients.rows.clone(),
+            seed: group.seed.derive(self.session, "distances", &[]),
+            secret: self.seed.derive(self.session, "distances", &[]),
+            suite: self.params.suite,
+            server: group.server,
+            channels: group.channels,
+            min_clients: self.params.min_clients,
+        };
+        let party = hamming::Preparation::new(self.params.backend, self.params.bits, peers)?;
+        let stage = Stage::Offline {
+            party: Box::new(party),
+            projection: group.seed.derive(self.session, "projection", &[]),
+            clients,
+            rows,
+        };
+        Ok(self.go_on(stage, out, vec![]))
     }
 
     /// Computes the next distances among the client's own rows, then turns to sending them.
     fn own_distances(
         self,
         codes: Codes,
-        (clients, peers): (Clients, Box<Peers>),
+        (clients, prepared): (Clients, Box<Prepared>),
         (pairs, done): (Pairs, usize),
         mut near: Distances,
     ) -> Step<Client> {
@@ -226,7 +256,7 @@ impl Job {
             Stage::OwnDistances {
                 codes,
                 clients,
-                peers,
+                prepared,
                 pairs,
                 done: end,
                 near,
@@ -235,7 +265,7 @@ impl Job {
             Stage::OwnRows {
                 codes,
                 clients,
-                peers,
+                prepared,
                 near,
                 sent: 0,
             }
@@ -246,7 +276,7 @@ impl Job {
     fn own_rows(
         self,
         codes: Codes,
-        (clients, peers): (Clients, Box<Peers>),
+        (clients, prepared): (Clients, Box<Prepared>),
         near: Distances,
         sent: usize,
     ) -> Result<Step<Client>, Abort> {
@@ -254,14 +284,14 @@ impl Job {
         let (message, sent) = shape.write(sent, &self.labelling, &near);
         let stage = if sent == near.rows() {
             Stage::Distances {
-                party: hamming::Client::new(self.params.backend, codes.into_bits(), *peers)?,
+                party: hamming::Client::new(codes.into_bits(), *prepared)?,
                 clients,
             }
         } else {
             Stage::OwnRows {
                 codes,
                 clients,
-                peers,
+                prepared,
                 near,
                 sent,
             }
@@ -368,6 +398,7 @@ impl Party for Client {
     fn phase(&self) -> Phase {
         match &self.stage {
             Stage::Setup { .. } => phases::SETUP,
+            Stage::Offline { .. } => phases::OFFLINE,
             Stage::Hash { .. } => phases::CODES,
             Stage::OwnDistances { .. } | Stage::OwnRows { .. } | Stage::Distances { .. } => {
                 phases::DISTANCES
@@ -386,23 +417,40 @@ impl Party for Client {
                     let party = Box::new(next);
                     job.go_on(Stage::Setup { party, rows }, out, need)
                 }
-                Step::Done { out, output: group } => {
-                    job.go_on(Stage::Hash { group, rows }, out, Vec::new())
+                Step::Done { out, output: group } => job.prepare(group, rows, out)?,
+            },
+            Stage::Offline {
+                party,
+                projection,
+                clients,
+                rows,
+            } => match party.step(inbox)? {
+                Step::Continue { out, need, next } => {
+                    let stage = Stage::Offline {
+                        party: Box::new(next),
+                        projection,
+                        clients,
+                        rows,
+                    };
+                    job.go_on(stage, out, need)
+                }
+                Step::Done { out, output } => {
+                    let stage = Stage::Hash {
+                        prepared: Box::new(output),
+                        projection,
+                        clients,
+                        rows,
+                    };
+                    job.go_on(stage, out, vec![])
                 }
             },
-            Stage::Hash { group, rows } => {
-                let own = (job.me, job.ad.clone());
-                let clients = Clients::of(&group.members, &job.params, Some(own))?;
-                let codes = job.hash(&group, rows);
-                let peers = Box::new(Peers {
-                    session: job.session,
-                    me: job.me,
-                    clients: clients.rows.clone(),
-                    seed: group.seed.derive(job.session, "distances", &[]),
-                    suite: job.params.suite,
-                    server: group.server,
-                    min_clients: job.params.min_clients,
-                });
+            Stage::Hash {
+                prepared,
+                projection,
+                clients,
+                rows,
+            } => {
+                let codes = job.hash(&projection, rows);
                 let rows = codes.bits().rows();
                 let near = Distances::new(&[rows], job.params.neighbours);
                 job.now(Stage::OwnDistances {
@@ -411,24 +459,24 @@ impl Party for Client {
                     done: 0,
                     codes,
                     clients,
-                    peers,
+                    prepared,
                 })
             }
             Stage::OwnDistances {
                 codes,
                 clients,
-                peers,
+                prepared,
                 pairs,
                 done,
                 near,
-            } => job.own_distances(codes, (clients, peers), (pairs, done), near),
+            } => job.own_distances(codes, (clients, prepared), (pairs, done), near),
             Stage::OwnRows {
                 codes,
                 clients,
-                peers,
+                prepared,
                 near,
                 sent,
-            } => job.own_rows(codes, (clients, peers), near, sent)?,
+            } => job.own_rows(codes, (clients, prepared), near, sent)?,
             Stage::Distances { party, clients } => match party.step(inbox)? {
                 Step::Continue { out, need, next } => {
                     let party = next;

@@ -148,11 +148,37 @@ impl Sink for Distances {
         }
     }
 
+    fn between(&self, left: usize, right: usize) -> Self {
+        let rows = |client: usize| self.offsets[client + 1] - self.offsets[client];
+        let clients = 0..self.offsets.len() - 1;
+        let rows: Vec<usize> = clients
+            .map(|client| match client == left || client == right {
+                true => rows(client),
+                false => 0,
+            })
+            .collect();
+        Self::new(&rows, self.k)
+    }
+
+    /// Clients of `other` have as many rows as here, or none.
     fn join(&mut self, other: Self) {
+        // Global ids there, and what to add to make them ids here.
+        let shifts: Vec<(usize, usize)> = self
+            .offsets
+            .iter()
+            .zip(other.offsets.windows(2))
+            .filter(|(_, theirs)| theirs[0] < theirs[1])
+            .map(|(ours, theirs)| (theirs[0], ours - theirs[0]))
+            .collect();
+        let here = |id: usize| {
+            let client = shifts.partition_point(|(first, _)| *first <= id);
+            id + shifts[client - 1].1
+        };
         for row in 0..other.rows() {
+            let to = here(row);
             for (distance, id) in other.nearest(row) {
-                if distance <= self.limit[row] {
-                    self.offer(row, distance, id);
+                if distance <= self.limit[to] {
+                    self.offer(to, distance, here(id));
                 }
             }
         }

@@ -6,9 +6,12 @@ use undertone_party::Phase;
 /// Keys, roster, group seed.
 pub const SETUP: Phase = group::PHASE;
 
+/// What distances need and can be done before there are codes.
+pub const OFFLINE: Phase = hamming::OFFLINE;
+
 /// Hashing, at the clients.
 pub const CODES: Phase = Phase {
-    id: 2,
+    id: 3,
     name: "codes",
 };
 
@@ -17,25 +20,26 @@ pub const DISTANCES: Phase = hamming::PHASE;
 
 /// The neighbour graph, at the server.
 pub const GRAPH: Phase = Phase {
-    id: 4,
+    id: 5,
     name: "graph",
 };
 
 /// The solve, and its columns on their way to the clients.
 pub const INFLUENCE: Phase = Phase {
-    id: 5,
+    id: 6,
     name: "influence",
 };
 
 /// Labels from scores, at the clients.
 pub const LABELS: Phase = Phase {
-    id: 10,
+    id: 11,
     name: "labels",
 };
 
 /// All of them, in order: the four of the secure sum come before the labels.
-pub const ALL: [Phase; 10] = [
+pub const ALL: [Phase; 11] = [
     SETUP,
+    OFFLINE,
     CODES,
     DISTANCES,
     GRAPH,

@@ -7,7 +7,7 @@ use undertone_mpc::hamming;
 use undertone_mpc::kdf::Seed;
 use undertone_mpc::seal::Channel;
 use undertone_mpc::sum;
-use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, SessionId, Step, Writer};
+use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Phase, SessionId, Step, Writer};
 
 use crate::client::rules;
 use crate::distances::Distances;
@@ -293,10 +293,10 @@ impl Server {
 }
 
 impl Job {
-    fn go_on(self, stage: Stage, out: Outbox, need: Vec<PartyId>) -> Step<Server> {
+    fn go_on(self, stage: Stage, out: Outbox, need: impl Into<Need>) -> Step<Server> {
         Step::Continue {
             out,
-            need,
+            need: need.into(),
             next: Server { job: self, stage },
         }
     }

@@ -4,26 +4,36 @@
 //! (the server's [`Sink`] has taken every distance), different trust and cost. Distances inside one
 //! client are that client's own business.
 //!
-//! *Offline and online.* Everything that can exist before there are codes is in [`Peers`]: seeds, the
-//! roster, channels. A [`Client`] is made of it and of codes, and all its messages are online. None of the
-//! backends here has messages to exchange beforehand: masks are expanded faster than they could be stored.
+//! *Offline and online.* Clients first run a [`Preparation`], of all that can be done before there are codes, in a phase of
+//! its own. A [`Client`] is made of what it gives, and of codes. With `shade` clients exchange most of what their transfers need;
+//! the other backends have nothing to prepare: masks are expanded faster than they could be stored.
 
+mod peers;
 mod plain;
 mod psm;
+mod shade;
 
 use std::fmt;
 use std::str::FromStr;
 
 use undertone_kernel::{BitMatrix, Cpu};
-use undertone_party::{Abort, Inbox, Party, PartyId, Phase, Step};
+use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Step};
 
 use crate::group::Secrecy;
 use crate::seal::Channel;
 use crate::tiles::Sink;
 
+pub use peers::Peers;
+
+/// The phase of what is done before there are codes.
+pub const OFFLINE: Phase = Phase {
+    id: 2,
+    name: "offline",
+};
+
 /// The phase of this protocol.
 pub const PHASE: Phase = Phase {
-    id: 3,
+    id: 4,
     name: "distances",
 };
 
@@ -43,19 +53,20 @@ pub enum Backend {
     /// The server gets the distances and, given the PRG, nothing else. Together with one client it
     /// learns every code.
     Psm,
+    /// The server gets the distances and nothing else, also together with clients: of the codes of others these tell what
+    /// distances tell.
+    Shade,
 }
-
-pub use psm::Peers;
 
 impl Backend {
     /// All of them, least private first.
-    pub const ALL: [Self; 3] = [Self::Clear, Self::Sketch, Self::Psm];
+    pub const ALL: [Self; 4] = [Self::Clear, Self::Sketch, Self::Psm, Self::Shade];
 
     /// Whether the server may learn the group seed.
     pub fn secrecy(self) -> Secrecy {
         match self {
             Self::Clear => Secrecy::Open,
-            Self::Sketch | Self::Psm => Secrecy::Sealed,
+            Self::Sketch | Self::Psm | Self::Shade => Secrecy::Sealed,
         }
     }
 
@@ -64,7 +75,7 @@ impl Backend {
         match self {
             Self::Clear => "the codes and the projection: nearly every row, up to scale",
             Self::Sketch => "the codes, that is all cosines between rows",
-            Self::Psm => {
+            Self::Psm | Self::Shade => {
                 "the distances between rows of different clients, and of the nearest within a client"
             }
         }
@@ -77,6 +88,7 @@ impl fmt::Display for Backend {
             Self::Clear => "clear",
             Self::Sketch => "sketch",
             Self::Psm => "psm",
+            Self::Shade => "shade",
         })
     }
 }
@@ -86,7 +98,76 @@ impl FromStr for Backend {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|b| b.to_string() == name);
-        found.ok_or_else(|| format!("unknown backend {name}; there are clear, sketch and psm"))
+        found.ok_or_else(|| {
+            format!("unknown backend {name}; there are clear, sketch, psm and shade")
+        })
+    }
+}
+
+/// What a client has prepared, to be used once.
+#[derive(Debug)]
+pub struct Prepared(Basis);
+
+#[derive(Debug)]
+enum Basis {
+    Plain,
+    Psm(Box<Peers>),
+    Shade(Box<shade::Prepared>),
+}
+
+/// A client's side before it has codes. Output: [`Prepared`].
+#[derive(Debug)]
+pub struct Preparation(PreparationSide);
+
+#[derive(Debug)]
+enum PreparationSide {
+    Nothing(Prepared),
+    Shade(Box<shade::Preparation>),
+}
+
+impl Preparation {
+    /// The preparation of one of `peers` for codes of `bits` bits.
+    ///
+    /// # Errors
+    /// [`Abort::Misuse`] when `peers` do not name it, codes of so many bits are not possible, or there are more
+    /// rows than the backend can do.
+    pub fn new(backend: Backend, bits: usize, peers: Peers) -> Result<Self, Abort> {
+        check_bits(bits)?;
+        Ok(Self(match backend {
+            Backend::Clear | Backend::Sketch => PreparationSide::Nothing(Prepared(Basis::Plain)),
+            Backend::Psm => PreparationSide::Nothing(Prepared(Basis::Psm(Box::new(peers)))),
+            Backend::Shade => {
+                PreparationSide::Shade(Box::new(shade::Preparation::new(bits, peers)?))
+            }
+        }))
+    }
+}
+
+impl Party for Preparation {
+    type Output = Prepared;
+
+    fn phase(&self) -> Phase {
+        OFFLINE
+    }
+
+    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
+        Ok(match self.0 {
+            PreparationSide::Nothing(output) => Step::Done {
+                out: Outbox::new(),
+                output,
+            },
+            PreparationSide::Shade(party) => match party.step(inbox)? {
+                Step::Continue { out, need, next } => Step::Continue {
+                    out,
+                    need,
+                    next: Self(PreparationSide::Shade(Box::new(next))),
+                },
+                Step::Done { out, output } => Step::Done {
+                    out,
+                    output: Prepared(Basis::Shade(Box::new(output))),
+                },
+            },
+        })
     }
 }
 
@@ -98,18 +179,21 @@ pub struct Client(ClientSide);
 enum ClientSide {
     Plain(plain::Client),
     Psm(Box<psm::Client>),
+    Shade(Box<shade::Client>),
 }
 
 impl Client {
     /// The client that holds `codes`.
     ///
     /// # Errors
-    /// [`Abort::Misuse`] when `peers` do not name it with as many rows, or codes of so many bits are not
-    /// possible.
-    pub fn new(backend: Backend, codes: BitMatrix, peers: Peers) -> Result<Self, Abort> {
-        Ok(Self(match backend {
-            Backend::Clear | Backend::Sketch => ClientSide::Plain(plain::Client::new(codes)),
-            Backend::Psm => ClientSide::Psm(Box::new(psm::Client::new(codes, peers)?)),
+    /// [`Abort::Misuse`] when it prepared for another number of rows or of bits.
+    pub fn new(codes: BitMatrix, prepared: Prepared) -> Result<Self, Abort> {
+        Ok(Self(match prepared.0 {
+            Basis::Plain => ClientSide::Plain(plain::Client::new(codes)),
+            Basis::Psm(peers) => ClientSide::Psm(Box::new(psm::Client::new(codes, *peers)?)),
+            Basis::Shade(prepared) => {
+                ClientSide::Shade(Box::new(shade::Client::new(codes, *prepared)?))
+            }
         }))
     }
 }
@@ -128,6 +212,9 @@ impl Party for Client {
             }
             ClientSide::Psm(party) => Ok(wrap(party.step(inbox)?, |p| {
                 Self(ClientSide::Psm(Box::new(p)))
+            })),
+            ClientSide::Shade(party) => Ok(wrap(party.step(inbox)?, |p| {
+                Self(ClientSide::Shade(Box::new(p)))
             })),
         }
     }
@@ -150,6 +237,7 @@ pub struct Server<S>(ServerSide<S>);
 enum ServerSide<S> {
     Plain(plain::Server<S>),
     Psm(Box<psm::Server<S>>),
+    Shade(Box<shade::Server<S>>),
 }
 
 impl<S: Sink> Server<S> {
@@ -179,6 +267,13 @@ impl<S: Sink> Server<S> {
                 min_clients,
                 sink,
             )?)),
+            Backend::Shade => ServerSide::Shade(Box::new(shade::Server::new(
+                bits,
+                clients,
+                channels,
+                min_clients,
+                sink,
+            )?)),
         }))
     }
 }
@@ -198,8 +293,31 @@ impl<S: Sink> Party for Server<S> {
             ServerSide::Psm(party) => Ok(wrap(party.step(inbox)?, |p| {
                 Self(ServerSide::Psm(Box::new(p)))
             })),
+            ServerSide::Shade(party) => Ok(wrap(party.step(inbox)?, |p| {
+                Self(ServerSide::Shade(Box::new(p)))
+            })),
         }
     }
+}
+
+fn check_bits(bits: usize) -> Result<(), Abort> {
+    if !(1..=MAX_BITS).contains(&bits) {
+        return Err(Abort::Misuse(format!(
+            "codes of {bits} bits; from 1 to {MAX_BITS} are possible"
+        )));
+    }
+    Ok(())
+}
+
+fn check_channels(clients: &[(PartyId, usize)], channels: &[Channel]) -> Result<(), Abort> {
+    if channels.len() != clients.len() {
+        return Err(Abort::Misuse(format!(
+            "{} channels to {} clients",
+            channels.len(),
+            clients.len()
+        )));
+    }
+    Ok(())
 }
 
 /// The step of an inner party as a step of the party around it.

@@ -47,7 +47,7 @@ impl Party for Client {
         } else {
             Step::Continue {
                 out,
-                need: Vec::new(),
+                need: vec![].into(),
                 next: self,
             }
         })
@@ -131,7 +131,7 @@ impl<S: Sink> Server<S> {
     fn wait(mut self) -> Step<Self> {
         let is_due = |place: &usize| self.uploads[*place].is_due();
         let due: Vec<usize> = (0..self.uploads.len()).filter(is_due).collect();
-        let need = due.iter().map(|place| self.uploads[*place].from).collect();
+        let need: Vec<PartyId> = due.iter().map(|place| self.uploads[*place].from).collect();
         self.stage = if due.is_empty() {
             let rows: Vec<usize> = self.uploads.iter().map(|u| u.codes.rows()).collect();
             let codes = self
@@ -148,7 +148,7 @@ impl<S: Sink> Server<S> {
         };
         Step::Continue {
             out: Outbox::new(),
-            need,
+            need: need.into(),
             next: self,
         }
     }
@@ -182,7 +182,7 @@ impl<S: Sink> Party for Server<S> {
                     };
                     return Ok(Step::Continue {
                         out: Outbox::new(),
-                        need: Vec::new(),
+                        need: vec![].into(),
                         next: self,
                     });
                 }

@@ -123,8 +123,7 @@ pub fn choose(context: Context, choices: u128, seed: &Seed) -> (Receiver, Vec<u8
         .into_par_iter()
         .map(|i| {
             let side = (choices >> i & 1) as u8;
-            RistrettoPoint::mul_base(&halves[i])
-                - half_hash(&context, i, side, other[i].as_bytes())
+            RistrettoPoint::mul_base(&halves[i]) - half_hash(&context, i, side, other[i].as_bytes())
         })
         .collect();
     let chosen = RistrettoPoint::double_and_compress_batch(&chosen);

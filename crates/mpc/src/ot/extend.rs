@@ -448,7 +448,10 @@ impl ReceiverBatch {
 
     /// The choices: that of transfer t is bit t mod 64 of word ⌊t/64⌋.
     pub fn choices(&self) -> Zeroizing<Vec<u64>> {
-        let words = self.chunks.iter().flat_map(|(choices, _)| row_words(choices));
+        let words = self
+            .chunks
+            .iter()
+            .flat_map(|(choices, _)| row_words(choices));
         let mut words: Zeroizing<Vec<u64>> =
             Zeroizing::new(words.take(self.shape.count.div_ceil(64)).collect());
         if let Some(last) = words.last_mut() {
@@ -556,7 +559,20 @@ mod tests {
 
     #[test]
     fn transfers_of_every_size_and_field() {
-        let sizes = [0, 1, 63, 64, 65, 1023, 1025, CHUNK - 64, CHUNK - 1, CHUNK, CHUNK + 1, 5000];
+        let sizes = [
+            0,
+            1,
+            63,
+            64,
+            65,
+            1023,
+            1025,
+            CHUNK - 64,
+            CHUNK - 1,
+            CHUNK,
+            CHUNK + 1,
+            5000,
+        ];
         for security in [Security::SemiHonest, Security::Malicious] {
             for f in 1..=8 {
                 let (mut sender, mut receiver) = pair(f, security);
@@ -641,7 +657,10 @@ mod tests {
             let offered = chosen::offer(&choices, [&zeros, &ones], &messages).unwrap();
             let opened = chosen::open(&wanted, &keys, &offered).unwrap();
             for (t, message) in opened.iter().enumerate() {
-                assert_eq!(*message, messages[t][(wanted[t / 64] >> (t % 64) & 1) as usize]);
+                assert_eq!(
+                    *message,
+                    messages[t][(wanted[t / 64] >> (t % 64) & 1) as usize]
+                );
             }
             if count > 0 {
                 assert!(chosen::offer(&choices[1..], [&zeros, &ones], &messages).is_err());

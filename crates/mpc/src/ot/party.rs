@@ -50,6 +50,7 @@ impl Rules {
 }
 
 fn go_on<P: Party>(next: P, out: Outbox, need: Vec<PartyId>) -> Result<Step<P>, Abort> {
+    let need = need.into();
     Ok(Step::Continue { out, need, next })
 }
 

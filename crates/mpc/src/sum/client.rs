@@ -197,7 +197,7 @@ impl<W: Word> Job<W> {
     fn go_on(self, stage: Stage, out: Outbox, need: Vec<PartyId>) -> Step<Client<W>> {
         Step::Continue {
             out,
-            need,
+            need: need.into(),
             next: Client { job: self, stage },
         }
     }

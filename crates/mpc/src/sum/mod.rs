@@ -71,25 +71,25 @@ use wiring::Graph;
 
 /// Keys and roster.
 pub const KEYS: Phase = Phase {
-    id: 6,
+    id: 7,
     name: "sum keys",
 };
 
 /// Shares of masks and keys.
 pub const SHARES: Phase = Phase {
-    id: 7,
+    id: 8,
     name: "sum shares",
 };
 
 /// Masked words.
 pub const UPLOAD: Phase = Phase {
-    id: 8,
+    id: 9,
     name: "masked words",
 };
 
 /// Masks are taken off.
 pub const UNMASK: Phase = Phase {
-    id: 9,
+    id: 10,
     name: "unmasking",
 };
 

@@ -162,6 +162,7 @@ impl Job {
             rules: self.rules,
             stage,
         };
+        let need = need.into();
         Step::Continue { out, need, next }
     }
 

@@ -25,7 +25,8 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
         Some((base, exponent)) => {
             let base: Option<u64> = base.parse().ok();
             let exponent: Option<u32> = exponent.parse().ok();
-            base.zip(exponent).and_then(|(base, exponent)| base.checked_pow(exponent))
+            base.zip(exponent)
+                .and_then(|(base, exponent)| base.checked_pow(exponent))
         }
     };
     number

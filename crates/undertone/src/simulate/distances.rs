@@ -1,12 +1,14 @@
 //! Secure distances with all parties in one process.
 
+use std::collections::BTreeMap;
+
 use undertone_kernel::BitMatrix;
-use undertone_mpc::hamming::{Backend, Client, Collected, PHASE, Peers, Server};
+use undertone_mpc::hamming::{Backend, Client, Collected, PHASE, Peers, Preparation, Server};
 use undertone_mpc::kdf::Seed;
 use undertone_mpc::seal::{Channel, KeyPair};
 use undertone_mpc::sum::Suite;
 use undertone_mpc::tiles::Sink;
-use undertone_party::{Abort, Aborted, Ledger, Network, PartyId};
+use undertone_party::{Abort, Aborted, Inbox, Ledger, Network, Party, PartyId, Phase, Step};
 
 use super::{SimulationError, drive, party_seed, session};
 
@@ -67,27 +69,39 @@ impl<S: Sink> DistanceSimulation<S> {
         let bits = codes.first().map_or(1, BitMatrix::columns);
         let key = |id| KeyPair::from_seed(&party_seed(&seed, session, id));
         let server_key = key(PartyId::SERVER);
+        let keys: Vec<KeyPair> = roster.iter().map(|(id, _)| key(*id)).collect();
         let mut channels = Vec::with_capacity(codes.len());
         let mut clients = Vec::with_capacity(codes.len());
-        for ((id, _), codes) in roster.iter().zip(codes) {
-            let own = key(*id);
+        for (((id, _), codes), own) in roster.iter().zip(codes).zip(&keys) {
             let failed = |error: undertone_mpc::seal::SealError| {
                 aborted(*id, Abort::Internal(error.to_string()))
             };
-            let theirs = Channel::agree(session, *id, &own, PartyId::SERVER, server_key.public());
+            let theirs = Channel::agree(session, *id, own, PartyId::SERVER, server_key.public());
             let ours = Channel::agree(session, PartyId::SERVER, &server_key, *id, own.public());
             channels.push(ours.map_err(failed)?);
+            let mut others = BTreeMap::new();
+            if backend == Backend::Shade {
+                for ((other, _), key) in roster.iter().zip(&keys) {
+                    if other != id {
+                        let channel = Channel::agree(session, *id, own, *other, key.public());
+                        others.insert(*other, channel.map_err(failed)?);
+                    }
+                }
+            }
             let peers = Peers {
                 session,
                 me: *id,
                 clients: roster.clone(),
                 seed: seed.derive(session, "simulated group", &[]),
+                secret: party_seed(&seed, session, *id),
                 suite,
                 server: theirs.map_err(failed)?,
+                channels: others,
                 min_clients,
             };
-            let client = Client::new(backend, codes, peers).map_err(|cause| aborted(*id, cause))?;
-            clients.push((*id, client));
+            let preparation = Preparation::new(backend, codes.columns(), peers);
+            let preparation = preparation.map_err(|cause| aborted(*id, cause))?;
+            clients.push((*id, Whole::Offline(preparation, codes)));
         }
         let server = Server::new(backend, bits, &roster, channels, min_clients, sink)
             .map_err(|cause| aborted(PartyId::SERVER, cause))?;
@@ -96,6 +110,48 @@ impl<S: Sink> DistanceSimulation<S> {
             clients: driven.clients,
             collected: driven.server,
             ledgers: driven.ledgers,
+        })
+    }
+}
+
+/// A client, offline and online.
+enum Whole {
+    Offline(Preparation, BitMatrix),
+    Online(Client),
+}
+
+impl Party for Whole {
+    type Output = ();
+
+    fn phase(&self) -> Phase {
+        match self {
+            Self::Offline(party, _) => party.phase(),
+            Self::Online(party) => party.phase(),
+        }
+    }
+
+    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
+        Ok(match self {
+            Self::Offline(party, codes) => match party.step(inbox)? {
+                Step::Continue { out, need, next } => Step::Continue {
+                    out,
+                    need,
+                    next: Self::Offline(next, codes),
+                },
+                Step::Done { out, output } => Step::Continue {
+                    out,
+                    need: vec![].into(),
+                    next: Self::Online(Client::new(codes, output)?),
+                },
+            },
+            Self::Online(party) => match party.step(inbox)? {
+                Step::Continue { out, need, next } => Step::Continue {
+                    out,
+                    need,
+                    next: Self::Online(next),
+                },
+                Step::Done { out, output } => Step::Done { out, output },
+            },
         })
     }
 }

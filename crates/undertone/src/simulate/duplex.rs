@@ -1,8 +1,8 @@
 //! Two parties, each on a thread of its own.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError};
 use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError};
 use std::time::Duration;
 
 use undertone_party::{Aborted, Endpoint, Ledger, Party, PartyId, Poll, Push};
@@ -21,7 +21,9 @@ pub(super) fn run<A: Party, B: Party>(a: Endpoint<A>, b: Endpoint<B>) -> (Ended<
     std::thread::scope(|scope| {
         let first = scope.spawn(move || side(a, id_b, &to_b, &from_b));
         let second = side(b, id_a, &to_a, &from_a);
-        let first = first.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let first = first
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         (first, second)
     })
 }
@@ -60,7 +62,9 @@ fn side<P: Party>(
             }
         }
         let arrived = match (idle, outgoing.is_some()) {
-            (false, _) => from.try_recv().map_err(|error| error == TryRecvError::Disconnected),
+            (false, _) => from
+                .try_recv()
+                .map_err(|error| error == TryRecvError::Disconnected),
             (true, true) => from
                 .recv_timeout(Duration::from_micros(20))
                 .map_err(|error| error == RecvTimeoutError::Disconnected),

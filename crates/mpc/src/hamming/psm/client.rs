@@ -4,8 +4,8 @@ use undertone_kernel::mask::Op;
 use undertone_kernel::{BitMatrix, Matrix16, pack};
 use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Reader, Step};
 
-use super::super::PHASE;
-use super::{Masks, Peers, SERVER, Shape, Tiles, products};
+use super::super::{PHASE, Peers};
+use super::{Masks, SERVER, Shape, Tiles, products};
 use crate::roster::enough;
 use crate::seal::Channel;
 use crate::tiles::Block;
@@ -44,8 +44,9 @@ impl Client {
             suite,
             server,
             min_clients,
+            ..
         } = peers;
-        super::check_bits(codes.columns())?;
+        super::super::check_bits(codes.columns())?;
         if !clients.contains(&(me, codes.rows())) {
             return Err(Abort::Misuse(format!(
                 "{me} is not on the roster with {} rows",
@@ -121,7 +122,7 @@ impl Client {
     fn now(self, out: Outbox) -> Step<Self> {
         Step::Continue {
             out,
-            need: Vec::new(),
+            need: vec![].into(),
             next: self,
         }
     }
@@ -177,7 +178,7 @@ impl Client {
             self.stage = ClientStage::Set;
             return Ok(Step::Continue {
                 out: Outbox::new(),
-                need: vec![SERVER],
+                need: vec![SERVER].into(),
                 next: self,
             });
         };
@@ -235,7 +236,7 @@ impl Party for Client {
         match std::mem::replace(&mut self.stage, ClientStage::Set) {
             ClientStage::Start => Ok(Step::Continue {
                 out: Outbox::new(),
-                need: vec![SERVER],
+                need: vec![SERVER].into(),
                 next: self,
             }),
             ClientStage::Set => {

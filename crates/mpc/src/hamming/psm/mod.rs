@@ -30,14 +30,13 @@ use rayon::prelude::*;
 use undertone_kernel::mask::{Op, Stream, Suite};
 use undertone_kernel::{Cpu, Matrix16, pack, product};
 use undertone_party::frame::TILE_BYTES;
-use undertone_party::{Abort, PartyId, SessionId};
+use undertone_party::{PartyId, SessionId};
 
 pub(super) use client::Client;
 pub(super) use server::Server;
 
-use super::MAX_BITS;
 use crate::kdf::Seed;
-use crate::seal::{Channel, TAG_LEN};
+use crate::seal::TAG_LEN;
 use crate::tiles::Block;
 
 /// Rows and columns of a tile.
@@ -172,32 +171,4 @@ fn products(a: &Matrix16, left: Range<usize>, b: &Matrix16, right: Range<usize>)
             product::products(Cpu::detect(), a, rows, b, right.clone(), out);
         });
     out
-}
-
-fn check_bits(bits: usize) -> Result<(), Abort> {
-    if !(1..=MAX_BITS).contains(&bits) {
-        return Err(Abort::Misuse(format!(
-            "codes of {bits} bits; from 1 to {MAX_BITS} are possible"
-        )));
-    }
-    Ok(())
-}
-
-/// What a client needs besides its codes.
-#[derive(Debug)]
-pub struct Peers {
-    /// The session.
-    pub session: SessionId,
-    /// The client itself.
-    pub me: PartyId,
-    /// All clients and their rows, in order.
-    pub clients: Vec<(PartyId, usize)>,
-    /// A seed that all clients have and the server has not.
-    pub seed: Seed,
-    /// The cipher of the masks.
-    pub suite: Suite,
-    /// What only the server is to read.
-    pub server: Channel,
-    /// Fewest clients with which the protocol goes on.
-    pub min_clients: usize,
 }

@@ -46,14 +46,8 @@ impl<S: Sink> Server<S> {
         min_clients: usize,
         sink: S,
     ) -> Result<Self, Abort> {
-        super::check_bits(bits)?;
-        if channels.len() != clients.len() {
-            return Err(Abort::Misuse(format!(
-                "{} channels to {} clients",
-                channels.len(),
-                clients.len()
-            )));
-        }
+        super::super::check_bits(bits)?;
+        super::super::check_channels(clients, &channels)?;
         let set = vec![true; clients.len()];
         Ok(Self {
             shape: Shape {
@@ -109,14 +103,14 @@ impl<S: Sink> Server<S> {
             let tiles = Tiles::new(&self.set, None);
             return self.next_tile(tiles);
         }
-        let need = due
+        let need: Vec<PartyId> = due
             .iter()
             .map(|place| self.shape.clients[*place].0)
             .collect();
         self.stage = ServerStage::Codes { due, messages };
         Ok(Step::Continue {
             out,
-            need,
+            need: need.into(),
             next: self,
         })
     }
@@ -174,7 +168,7 @@ impl<S: Sink> Server<S> {
             self.stage = ServerStage::Tile { tiles, left, right };
             return Ok(Step::Continue {
                 out: Outbox::new(),
-                need,
+                need: need.into(),
                 next: self,
             });
         }

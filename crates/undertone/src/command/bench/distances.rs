@@ -20,7 +20,7 @@ use super::{closing, compute_ms, median, peak_memory_mib, together};
 
 #[derive(Debug, Args)]
 pub(in super::super) struct Distances {
-    /// How distances reach the server: clear, sketch or psm
+    /// How distances reach the server: clear, sketch, psm or shade
     #[arg(long, default_value = "psm")]
     backend: Backend,
     /// Clients

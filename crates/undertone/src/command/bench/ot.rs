@@ -91,8 +91,9 @@ impl Ot {
         };
         let modes = [Security::SemiHonest, Security::Malicious];
         let bar = output::progress((2 * fields.len() * self.repeat) as u64, show);
-        let base: Result<Vec<[f64; 2]>, Failure> =
-            (0..self.repeat).map(|round| base_transfers(round as u8)).collect();
+        let base: Result<Vec<[f64; 2]>, Failure> = (0..self.repeat)
+            .map(|round| base_transfers(round as u8))
+            .collect();
         let base = base?;
         let mut extensions = Vec::new();
         for security in modes {
@@ -190,6 +191,8 @@ impl OtReport {
             );
         }
         let memory = self.peak_memory_mib;
-        text + &memory.map_or_else(String::new, |mib| format!("  both parties in {mib:.0} MiB\n"))
+        text + &memory.map_or_else(String::new, |mib| {
+            format!("  both parties in {mib:.0} MiB\n")
+        })
     }
 }

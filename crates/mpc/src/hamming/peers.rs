@@ -1,0 +1,41 @@
+//! What a client needs to know of the others.
+
+use std::collections::BTreeMap;
+
+use undertone_kernel::mask::Suite;
+use undertone_party::{Abort, PartyId, SessionId};
+
+use crate::kdf::Seed;
+use crate::seal::Channel;
+
+/// What a client needs besides its codes.
+#[derive(Debug)]
+pub struct Peers {
+    /// The session.
+    pub session: SessionId,
+    /// The client itself.
+    pub me: PartyId,
+    /// All clients and their rows, in order.
+    pub clients: Vec<(PartyId, usize)>,
+    /// A seed that all clients have and the server has not.
+    pub seed: Seed,
+    /// The client's own randomness, which nobody else has.
+    pub secret: Seed,
+    /// The cipher of the masks.
+    pub suite: Suite,
+    /// What only the server is to read.
+    pub server: Channel,
+    /// What only one other client is to read. `shade` needs them.
+    pub channels: BTreeMap<PartyId, Channel>,
+    /// Fewest clients with which the protocol goes on.
+    pub min_clients: usize,
+}
+
+impl Peers {
+    /// The client itself and its rows.
+    pub(super) fn own(&self) -> Result<(PartyId, usize), Abort> {
+        let own = self.clients.iter().find(|(id, _)| *id == self.me);
+        own.copied()
+            .ok_or_else(|| Abort::Misuse(format!("{} is not on the roster", self.me)))
+    }
+}
