@@ -4,19 +4,21 @@
 //! In transfer t the sender has keys `K₀` and `K₁ = K₀ ⊕ Δ`, and bits `x[a]`, one for each of its n lanes; the receiver has a
 //! choice c and `K_c`. Lane a of `G(K)` is 16 bits of TMMO(K, number of the transfer · 2⁶⁴ + ⌊a/8⌋), see [`aes`](crate::aes).
 //!
-//! - Sender: sends `u[a] = G(K₀)[a] + 1 − 2·x[a] − G(K₁)[a]`, adds `G(K₀)[a] − x[a]` to its sums.
+//! - Sender: sends `u[a] = G(K₀)[a] + 1 − 2·x[a] − G(K₁)[a]`, adds `G(K₀)[a]` to its sums.
 //! - Receiver: adds `G(K_c)[a] + c·u[a]` to its sums, which is `G(K₀)[a] + c·(1 − 2·x[a])`.
 //!
-//! So the receiver's sums less the sender's are `Σ x[a] + c − 2c·x[a]`, the bits in which x and c differ.
+//! So the receiver's sums less the sender's, plus `Σ x[a]`, are `Σ x[a] + c − 2c·x[a]`, the bits in which x and c differ.
 //!
 //! A message has *groups* of 16 transfers, the last maybe fewer: for each lane a the numbers u[a] of the group's transfers, w bits each,
 //! from the low bit of the first word on; words of 16 bits, first those of all lanes, then the second of all, and so on.
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use crate::BitMatrix;
 use crate::aes::Permutation;
 use crate::cpu::Level;
+use crate::parts::{Slot, Written};
 
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Register, middle_keys, rounds};
@@ -68,20 +70,20 @@ impl Shape {
     }
 }
 
-/// The sender's side of transfers: writes its message to `out` and adds to `sums`. `zeros` are their keys `K₀`; row t of `offers`
+/// The sender's side of transfers: writes its message and adds to `sums`. `zeros` are their keys `K₀`; row t of `offers`
 /// from `rows.start` on has the bits x of transfer t.
 ///
 /// # Panics
 /// When there are not as many rows as keys, or lengths are not those of the shape.
-pub fn send(
+pub fn send<'a>(
     pi: &Permutation,
     shape: Shape,
     (zeros, delta): (&[u128], u128),
     (offers, rows): (&BitMatrix, Range<usize>),
     sums: &mut [u16],
-    out: &mut [u8],
-) {
-    shape.check(zeros.len(), sums.len(), out.len());
+    mut message: Slot<'a>,
+) -> Written<'a> {
+    shape.check(zeros.len(), sums.len(), message.len());
     assert_eq!(zeros.len(), rows.len(), "rows of offers");
     assert!(rows.end <= offers.rows() && offers.columns() == shape.lanes);
     for (start, size, bytes) in shape.groups(zeros.len()) {
@@ -102,7 +104,7 @@ pub fn send(
             keys,
             offers,
         };
-        let out = &mut out[bytes];
+        let out = &mut message.bytes()[bytes];
         match pi.cpu().level() {
             Level::Portable => group.portable(pi, sums, out),
             // SAFETY: `Cpu` proves the features.
@@ -115,6 +117,8 @@ pub fn send(
             _ => group.portable(pi, sums, out),
         }
     }
+    // SAFETY: the groups are the whole message, and every path writes all of its group.
+    unsafe { message.written() }
 }
 
 /// The receiver's side: adds to `sums` what comes of `message`. Bit `bits.start + t` of `choices` is the choice of transfer
@@ -144,7 +148,7 @@ pub fn receive(
         for t in 0..size {
             let bit = bits.start + start + t;
             group.keys[t] = keys[start + t];
-            group.masks[t] = 0u16.wrapping_sub((choices[bit / 64] >> (bit % 64) & 1) as u16);
+            group.masks[t] = 0u32.wrapping_sub((choices[bit / 64] >> (bit % 64) & 1) as u32);
         }
         pi.apply(&mut group.keys);
         let message = &message[bytes];
@@ -178,7 +182,7 @@ struct Choices {
     size: usize,
     keys: [u128; GROUP],
     /// All ones where the choice is 1.
-    masks: [u16; GROUP],
+    masks: [u32; GROUP],
 }
 
 /// Where number t of a group lies: its word, the bits before it in that word.
@@ -210,27 +214,30 @@ fn expand(pi: &Permutation, key: u128, number: u128, lanes: &mut [u16]) {
 }
 
 impl Offers<'_> {
-    fn portable(&self, pi: &Permutation, sums: &mut [u16], out: &mut [u8]) {
+    fn portable(&self, pi: &Permutation, sums: &mut [u16], out: &mut [MaybeUninit<u8>]) {
         let Shape { width, lanes, .. } = self.shape;
         let (mut zero, mut one) = (vec![0; lanes], vec![0; lanes]);
-        out.fill(0);
+        let mut words = vec![0u16; out.len() / 2];
         for t in 0..self.size {
             let number = self.shape.number(self.start + t);
             expand(pi, self.keys[t], number, &mut zero);
             expand(pi, self.keys[GROUP + t], number, &mut one);
             let (word, shift) = place(t, width);
-            let (row, next) = out[2 * lanes * word..].split_at_mut(2 * lanes);
+            let (row, next) = words[lanes * word..].split_at_mut(lanes);
             for (a, (zero, one)) in zero.iter().zip(&one).enumerate() {
                 let x = (self.offers[t][a / 64] >> (a % 64) & 1) as u16;
-                let offered = zero.wrapping_sub(x);
-                sums[a] = sums[a].wrapping_add(offered);
-                let u = offered.wrapping_sub(*one).wrapping_add(1 - x) & low(width);
+                sums[a] = sums[a].wrapping_add(*zero);
+                let u = zero.wrapping_sub(*one).wrapping_add(1).wrapping_sub(2 * x) & low(width);
                 let u = u32::from(u) << shift;
-                or(row, a, u as u16);
+                row[a] |= u as u16;
                 if shift + width > 16 {
-                    or(next, a, (u >> 16) as u16);
+                    next[a] |= (u >> 16) as u16;
                 }
             }
+        }
+        for (out, word) in out.chunks_exact_mut(2).zip(words) {
+            let [low, high] = word.to_le_bytes().map(MaybeUninit::new);
+            (out[0], out[1]) = (low, high);
         }
     }
 }
@@ -253,7 +260,7 @@ impl Choices {
                 if shift + width > 16 {
                     u |= word_at(next, a) << (16 - shift);
                 }
-                let received = g.wrapping_add(u & self.masks[t]);
+                let received = g.wrapping_add(u & self.masks[t] as u16);
                 sums[a] = sums[a].wrapping_add(received);
             }
         }
@@ -262,11 +269,6 @@ impl Choices {
 
 fn word_at(row: &[u8], lane: usize) -> u16 {
     u16::from_le_bytes([row[2 * lane], row[2 * lane + 1]])
-}
-
-fn or(row: &mut [u8], lane: usize, bits: u16) {
-    let word = word_at(row, lane) | bits;
-    row[2 * lane..2 * lane + 2].copy_from_slice(&word.to_le_bytes());
 }
 
 /// Calls a function compiled for the width of the group's shape, so that shifts are constants.
@@ -287,21 +289,21 @@ macro_rules! for_width {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,vaes")]
-fn send_avx512(pi: &Permutation, group: &Offers<'_>, sums: &mut [u16], out: &mut [u8]) {
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,vaes")]
+fn send_avx512(pi: &Permutation, group: &Offers<'_>, sums: &mut [u16], out: &mut [MaybeUninit<u8>]) {
     // SAFETY: this function has the features; lengths were checked.
     unsafe { for_width!(send_fast::<__m512i>(pi, group, sums, out)) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,aes")]
-fn send_avx2(pi: &Permutation, group: &Offers<'_>, sums: &mut [u16], out: &mut [u8]) {
+fn send_avx2(pi: &Permutation, group: &Offers<'_>, sums: &mut [u16], out: &mut [MaybeUninit<u8>]) {
     // SAFETY: this function has the features; lengths were checked.
     unsafe { for_width!(send_fast::<__m128i>(pi, group, sums, out)) }
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,vaes")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,vaes")]
 fn receive_avx512(pi: &Permutation, group: &Choices, sums: &mut [u16], message: &[u8]) {
     // SAFETY: this function has the features; lengths were checked.
     unsafe { for_width!(receive_fast::<__m512i>(pi, group, sums, message)) }
@@ -390,18 +392,24 @@ unsafe fn send_fast<R: Register, const WIDTH: u32>(
     pi: &Permutation,
     group: &Offers<'_>,
     sums: &mut [u16],
-    out: &mut [u8],
+    out: &mut [MaybeUninit<u8>],
 ) {
     let lanes = group.shape.lanes;
     let ends: [[Ends; 2]; GROUP] = std::array::from_fn(|t| {
         let number = group.shape.number(group.start + t);
-        [0, GROUP].map(|side| Ends::new(pi, group.keys[side + t], number))
+        // Of K₁ the complement of G, which is −G − 1.
+        let [zero, one] = [0, GROUP].map(|side| Ends::new(pi, group.keys[side + t], number));
+        let one = Ends {
+            last: !one.last,
+            ..one
+        };
+        [zero, one]
     });
     // SAFETY: the caller promises the instructions and the lengths. A register from lane `a` on lies within sums, which are padded;
     // `put` writes to `lanes - a` lanes of a word of the message.
     unsafe {
         let keys = middle_keys::<R>(pi.schedule());
-        let out = out.as_mut_ptr();
+        let out: *mut u8 = out.as_mut_ptr().cast();
         let mut masks = [R::splat(0); GROUP];
         for t in 0..GROUP {
             masks[t] = R::splat(low(place(t, WIDTH).1));
@@ -414,14 +422,13 @@ unsafe fn send_fast<R: Register, const WIDTH: u32>(
             for pair in (0..group.size).step_by(2) {
                 let [e, f] = [&ends[pair], &ends[pair + 1]];
                 let g = expand_register(&keys, [&e[0], &e[1], &f[0], &f[1]], counter);
-                for (t, zero, other) in [(pair, g[0], g[1]), (pair + 1, g[2], g[3])] {
+                for (t, zero, not_one) in [(pair, g[0], g[1]), (pair + 1, g[2], g[3])] {
                     if t == group.size {
                         break;
                     }
                     let bits = (group.offers[t][a / 64] >> (a % 64)) as u32;
-                    let offered = zero.minus_bits(bits);
-                    total = total.plus(offered);
-                    let u = offered.minus(other).plus_bits(!bits);
+                    total = total.plus(zero);
+                    let u = zero.plus(not_one).plus_two(!bits);
                     let (word, shift) = place(t, WIDTH);
                     open = open.select(masks[t], u.left(shift));
                     if shift + WIDTH >= 16 {
@@ -461,10 +468,6 @@ unsafe fn receive_fast<R: Register, const WIDTH: u32>(
     unsafe {
         let keys = middle_keys::<R>(pi.schedule());
         let message = message.as_ptr();
-        let mut masks = [R::splat(0); GROUP];
-        for t in 0..GROUP {
-            masks[t] = R::splat(group.masks[t]);
-        }
         for a in (0..lanes).step_by(R::LANES) {
             let counter = R::counter((a / 8) as u64);
             let sum: *mut u8 = sums.as_mut_ptr().add(a).cast();
@@ -484,12 +487,13 @@ unsafe fn receive_fast<R: Register, const WIDTH: u32>(
                     }
                     let (word, shift) = place(t, WIDTH);
                     let from = message.add(2 * (word * lanes + a));
-                    let mut u = get::<R>(lanes - a, from).right(shift);
-                    if shift + WIDTH > 16 {
-                        let next = get::<R>(lanes - a, from.add(2 * lanes));
-                        u = u.or(next.left(16 - shift));
-                    }
-                    total = total.plus(g).plus(u.and(masks[t]));
+                    let first = get::<R>(lanes - a, from);
+                    let u = if shift + WIDTH > 16 {
+                        first.right_with(shift, get(lanes - a, from.add(2 * lanes)))
+                    } else {
+                        first.right(shift)
+                    };
+                    total = total.plus(g).plus_if(group.masks[t], u);
                 }
             }
             total.store(sum);
@@ -501,7 +505,7 @@ unsafe fn receive_fast<R: Register, const WIDTH: u32>(
 mod tests {
     use super::*;
     use crate::bits::tests::random;
-    use crate::{Cpu, Prg};
+    use crate::{Cpu, Prg, parts};
     use proptest::prelude::*;
 
     fn block(prg: &mut Prg) -> u128 {
@@ -530,16 +534,21 @@ mod tests {
         for cpu in Cpu::all() {
             let pi = Permutation::new(cpu, 77);
             let (mut r, mut t) = (vec![5; padded], vec![7; padded]);
-            let mut message = vec![9; message_len(width, count, lanes)];
-            let offers = (&x, 2..count + 2);
-            send(&pi, shape, (&zeros, delta), offers, &mut r, &mut message);
+            let len = message_len(width, count, lanes);
+            let (message, mut sums) = parts::message(0, vec![(r.clone(), len)], |mut sums, slot| {
+                let (keys, offers) = ((&zeros[..], delta), (&x, 2..count + 2));
+                (send(&pi, shape, keys, offers, &mut sums, slot), sums)
+            });
+            r = sums.pop().unwrap();
             let bits = 3..count + 3;
             receive(&pi, shape, &keys, (choices.row(0), bits), &mut t, &message);
             (r.truncate(lanes), t.truncate(lanes));
             for a in 0..lanes {
                 let differ = |i: &usize| x.get(2 + i, a) != choices.get(0, 3 + i);
                 let distance = (0..count).filter(differ).count() as u16;
-                let found = t[a].wrapping_sub(7).wrapping_sub(r[a].wrapping_sub(5));
+                let ones = (0..count).filter(|i| x.get(2 + i, a)).count() as u16;
+                let offered = r[a].wrapping_sub(5).wrapping_sub(ones);
+                let found = t[a].wrapping_sub(7).wrapping_sub(offered);
                 assert_eq!(found & low(width), distance & low(width));
             }
             let first = expected.get_or_insert((message.clone(), r.clone(), t.clone()));
@@ -570,16 +579,13 @@ mod tests {
             lanes,
             first: 1000,
         };
-        let mut message = vec![0; message_len(width, count, lanes)];
-        let mut sums = vec![0; LANES];
-        send(
-            &pi,
-            shape,
-            (&zeros, delta),
-            (&x, 0..count),
-            &mut sums,
-            &mut message,
-        );
+        let len = message_len(width, count, lanes);
+        let (message, mut sums) = parts::message(0, vec![((), len)], |(), slot| {
+            let mut sums = vec![0; LANES];
+            let (keys, offers) = ((&zeros[..], delta), (&x, 0..count));
+            (send(&pi, shape, keys, offers, &mut sums, slot), sums)
+        });
+        let sums = sums.pop().unwrap();
         let one = |x: u128| {
             let mut x = [x];
             pi.apply(&mut x);
@@ -593,7 +599,7 @@ mod tests {
             let mut sum = 0u16;
             for (t, zero) in zeros.iter().enumerate() {
                 let bit = x.get(t, a) as u16;
-                sum = sum.wrapping_add(g(*zero, t, a)).wrapping_sub(bit);
+                sum = sum.wrapping_add(g(*zero, t, a));
                 let u = g(*zero, t, a)
                     .wrapping_add(1)
                     .wrapping_sub(2 * bit)

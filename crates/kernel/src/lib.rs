@@ -26,6 +26,7 @@ pub mod leaves;
 pub mod mask;
 pub mod normal;
 pub mod pack;
+pub mod parts;
 pub mod prg;
 pub mod product;
 pub mod project;

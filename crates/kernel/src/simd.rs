@@ -59,21 +59,21 @@ pub(crate) trait Register: Copy {
 
     fn xor(self, other: Self) -> Self;
     fn and(self, other: Self) -> Self;
-    fn or(self, other: Self) -> Self;
     /// A round of AES.
     fn round(self, key: Self) -> Self;
     /// The last round of AES.
     fn last_round(self, key: Self) -> Self;
     fn plus(self, other: Self) -> Self;
-    fn minus(self, other: Self) -> Self;
-    /// Less 1 in the lanes whose bit is set.
-    fn minus_bits(self, bits: u32) -> Self;
-    /// With 1 added in the lanes whose bit is set.
-    fn plus_bits(self, bits: u32) -> Self;
+    /// With 2 added in the lanes whose bit is set.
+    fn plus_two(self, bits: u32) -> Self;
+    /// With `other` added in the lanes whose bit of `bits` is set, which are all or none.
+    fn plus_if(self, bits: u32, other: Self) -> Self;
     /// Lanes shifted to the left.
     fn left(self, by: u32) -> Self;
     /// Lanes shifted to the right.
     fn right(self, by: u32) -> Self;
+    /// Lanes of `self` shifted to the right, filled up from the low bits of `next`. By less than 16.
+    fn right_with(self, by: u32, next: Self) -> Self;
     /// The bits of `self` where `mask` has ones, those of `other` elsewhere.
     fn select(self, mask: Self, other: Self) -> Self;
 }
@@ -146,12 +146,6 @@ impl Register for __m128i {
     }
 
     #[inline(always)]
-    fn or(self, other: Self) -> Self {
-        // SAFETY: as above.
-        unsafe { _mm_or_si128(self, other) }
-    }
-
-    #[inline(always)]
     fn round(self, key: Self) -> Self {
         // SAFETY: as above.
         unsafe { _mm_aesenc_si128(self, key) }
@@ -170,21 +164,20 @@ impl Register for __m128i {
     }
 
     #[inline(always)]
-    fn minus(self, other: Self) -> Self {
+    fn plus_two(self, bits: u32) -> Self {
         // SAFETY: as above.
-        unsafe { _mm_sub_epi16(self, other) }
+        unsafe {
+            let one_each = _mm_set_epi16(128, 64, 32, 16, 8, 4, 2, 1);
+            let set = _mm_and_si128(_mm_set1_epi16(bits as i16), one_each);
+            let minus_one = _mm_cmpeq_epi16(set, one_each);
+            _mm_sub_epi16(self, _mm_add_epi16(minus_one, minus_one))
+        }
     }
 
     #[inline(always)]
-    fn minus_bits(self, bits: u32) -> Self {
+    fn plus_if(self, bits: u32, other: Self) -> Self {
         // SAFETY: as above.
-        unsafe { _mm_add_epi16(self, set_lanes(bits)) }
-    }
-
-    #[inline(always)]
-    fn plus_bits(self, bits: u32) -> Self {
-        // SAFETY: as above.
-        unsafe { _mm_sub_epi16(self, set_lanes(bits)) }
+        unsafe { _mm_add_epi16(self, _mm_and_si128(other, _mm_set1_epi32(bits as i32))) }
     }
 
     #[inline(always)]
@@ -200,20 +193,15 @@ impl Register for __m128i {
     }
 
     #[inline(always)]
+    fn right_with(self, by: u32, next: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm_or_si128(self.right(by), next.left(16 - by)) }
+    }
+
+    #[inline(always)]
     fn select(self, mask: Self, other: Self) -> Self {
         // SAFETY: as above.
         unsafe { _mm_or_si128(_mm_and_si128(mask, self), _mm_andnot_si128(mask, other)) }
-    }
-}
-
-/// −1 in the lanes whose bit is set.
-#[inline(always)]
-fn set_lanes(bits: u32) -> __m128i {
-    // SAFETY: SSE2 is part of the target.
-    unsafe {
-        let one_each = _mm_set_epi16(128, 64, 32, 16, 8, 4, 2, 1);
-        let set = _mm_and_si128(_mm_set1_epi16(bits as i16), one_each);
-        _mm_cmpeq_epi16(set, one_each)
     }
 }
 
@@ -279,12 +267,6 @@ impl Register for __m512i {
     }
 
     #[inline(always)]
-    fn or(self, other: Self) -> Self {
-        // SAFETY: as above.
-        unsafe { _mm512_or_si512(self, other) }
-    }
-
-    #[inline(always)]
     fn round(self, key: Self) -> Self {
         // SAFETY: as above.
         unsafe { _mm512_aesenc_epi128(self, key) }
@@ -303,21 +285,15 @@ impl Register for __m512i {
     }
 
     #[inline(always)]
-    fn minus(self, other: Self) -> Self {
+    fn plus_two(self, bits: u32) -> Self {
         // SAFETY: as above.
-        unsafe { _mm512_sub_epi16(self, other) }
+        unsafe { _mm512_mask_add_epi16(self, bits, self, _mm512_set1_epi16(2)) }
     }
 
     #[inline(always)]
-    fn minus_bits(self, bits: u32) -> Self {
+    fn plus_if(self, bits: u32, other: Self) -> Self {
         // SAFETY: as above.
-        unsafe { _mm512_mask_sub_epi16(self, bits, self, _mm512_set1_epi16(1)) }
-    }
-
-    #[inline(always)]
-    fn plus_bits(self, bits: u32) -> Self {
-        // SAFETY: as above.
-        unsafe { _mm512_mask_add_epi16(self, bits, self, _mm512_set1_epi16(1)) }
+        unsafe { _mm512_mask_add_epi16(self, bits, self, other) }
     }
 
     #[inline(always)]
@@ -330,6 +306,12 @@ impl Register for __m512i {
     fn right(self, by: u32) -> Self {
         // SAFETY: as above.
         unsafe { _mm512_srl_epi16(self, _mm_cvtsi32_si128(by as i32)) }
+    }
+
+    #[inline(always)]
+    fn right_with(self, by: u32, next: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_shrdv_epi16(self, next, Self::splat(by as u16)) }
     }
 
     #[inline(always)]

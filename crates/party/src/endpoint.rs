@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::time::Instant;
 
-use crate::frame::{FrameError, HEADER_LEN, Header, Kind, Limits, SessionId};
+use crate::frame::{FrameError, HEADER_LEN, Header, Kind, Limits, Payload, SessionId};
 use crate::ledger::Ledger;
 use crate::party::{Abort, Aborted, Arrival, Inbox, Need, Party, PartyId, Phase, Step};
 
@@ -50,7 +50,7 @@ pub enum Push {
 struct Link {
     next_out: u32,
     next_in: u32,
-    early: BTreeMap<u32, (Header, Vec<u8>)>,
+    early: BTreeMap<u32, (Header, Payload)>,
     early_bytes: usize,
     gone: bool,
 }
@@ -121,7 +121,7 @@ impl<P: Party> Endpoint<P> {
     ///
     /// # Errors
     /// A [`FrameError`]: the frame is dropped, the endpoint unharmed.
-    pub fn push(&mut self, link: PartyId, mut frame: Vec<u8>) -> Result<Push, FrameError> {
+    pub fn push(&mut self, link: PartyId, frame: Vec<u8>) -> Result<Push, FrameError> {
         let header = Header::parse(&frame, &self.limits)?;
         if header.session != self.session {
             return Err(FrameError::Session);
@@ -150,9 +150,9 @@ impl<P: Party> Endpoint<P> {
         if ahead >= self.limits.max_early_frames || ahead > 0 && full {
             return Ok(Push::Full(frame));
         }
-        frame.drain(..HEADER_LEN);
-        state.early_bytes += frame.len();
-        state.early.insert(header.seq, (header, frame));
+        let payload = Payload::within(frame);
+        state.early_bytes += payload.len();
+        state.early.insert(header.seq, (header, payload));
         Ok(Push::Accepted)
     }
 
@@ -255,7 +255,7 @@ impl<P: Party> Endpoint<P> {
             )));
         }
         for (to, payload) in out {
-            self.send(to, Kind::Message, &payload);
+            self.send(to, Kind::Message, payload);
         }
         self.state = state;
         Ok(())
@@ -292,7 +292,7 @@ impl<P: Party> Endpoint<P> {
         Ok(Arrival::Message(payload))
     }
 
-    fn send(&mut self, to: PartyId, kind: Kind, payload: &[u8]) {
+    fn send(&mut self, to: PartyId, kind: Kind, payload: impl Into<Payload>) {
         let link = self.links.entry(to).or_default();
         let seq = link.next_out;
         link.next_out += 1;
@@ -320,7 +320,7 @@ impl<P: Party> Endpoint<P> {
             .map(|(who, _)| *who)
             .collect();
         for who in peers {
-            self.send(who, Kind::Abort, &[]);
+            self.send(who, Kind::Abort, Vec::new());
         }
         for link in self.links.values_mut() {
             link.early.clear();

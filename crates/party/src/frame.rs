@@ -134,11 +134,69 @@ pub enum FrameError {
     },
 }
 
+/// The bytes of a message, in the buffer of the frame that carries them: long ones are not copied on their way.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Payload {
+    frame: Vec<u8>,
+}
+
+impl Payload {
+    /// The payload that comes after the first [`HEADER_LEN`] bytes of `frame`, whatever these are.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub fn within(frame: Vec<u8>) -> Self {
+        assert!(frame.len() >= HEADER_LEN, "room for a header");
+        Self { frame }
+    }
+
+    /// The whole buffer, [`HEADER_LEN`] bytes before the payload included: to wipe it, for one.
+    pub fn into_frame(self) -> Vec<u8> {
+        self.frame
+    }
+}
+
+impl From<Vec<u8>> for Payload {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::from(&bytes[..])
+    }
+}
+
+impl From<&[u8]> for Payload {
+    fn from(bytes: &[u8]) -> Self {
+        let mut frame = Vec::with_capacity(HEADER_LEN + bytes.len());
+        frame.resize(HEADER_LEN, 0);
+        frame.extend_from_slice(bytes);
+        Self { frame }
+    }
+}
+
+impl<const N: usize> From<&[u8; N]> for Payload {
+    fn from(bytes: &[u8; N]) -> Self {
+        Self::from(&bytes[..])
+    }
+}
+
+impl std::ops::Deref for Payload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.frame[HEADER_LEN..]
+    }
+}
+
+impl std::fmt::Debug for Payload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Payload({} bytes)", self.len())
+    }
+}
+
 impl Header {
-    /// Builds the frame of `payload`; `len` is taken from it.
-    pub fn frame(mut self, payload: &[u8]) -> Vec<u8> {
-        self.len = payload.len() as u32;
-        let mut w = Writer::with_capacity(HEADER_LEN + payload.len());
+    /// The frame of `payload`; `len` is taken from it.
+    pub fn frame(mut self, payload: impl Into<Payload>) -> Vec<u8> {
+        let Payload { mut frame } = payload.into();
+        self.len = (frame.len() - HEADER_LEN) as u32;
+        let mut w = Writer::with_capacity(HEADER_LEN);
         w.raw(&MAGIC);
         w.u8(VERSION);
         w.u8(match self.kind {
@@ -152,8 +210,8 @@ impl Header {
         w.u32(self.depth);
         w.u64(self.len.into());
         w.raw(&self.session.0);
-        w.raw(payload);
-        w.finish()
+        frame[..HEADER_LEN].copy_from_slice(&w.finish());
+        frame
     }
 
     /// Reads the header of `frame` and checks the payload's length.

@@ -22,7 +22,7 @@ pub mod party;
 
 pub use codec::{DecodeError, Reader, Writer};
 pub use endpoint::{Endpoint, Poll, Push};
-pub use frame::{FrameError, Header, Limits, SessionId};
+pub use frame::{FrameError, Header, Limits, Payload, SessionId};
 pub use ledger::{Cost, Ledger};
 pub use memory::{Network, Node, Stalled};
 pub use party::{Abort, Aborted, Arrival, Inbox, Need, Outbox, Party, PartyId, Phase, Step};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::codec::DecodeError;
+use crate::frame::Payload;
 
 /// Names a party of a session: the server, or client `j` in roster order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -134,7 +135,7 @@ impl From<Vec<PartyId>> for Need {
 #[derive(Clone, PartialEq, Eq)]
 pub enum Arrival {
     /// The payload of its next message.
-    Message(Vec<u8>),
+    Message(Payload),
     /// It has left; nothing more will come.
     Gone,
 }
@@ -171,7 +172,7 @@ impl Inbox {
     ///
     /// # Errors
     /// [`Abort::Internal`] when `from` was not waited for.
-    pub fn take(&mut self, from: PartyId) -> Result<Option<Vec<u8>>, Abort> {
+    pub fn take(&mut self, from: PartyId) -> Result<Option<Payload>, Abort> {
         match self.arrivals.remove(&from) {
             Some(Arrival::Message(payload)) => Ok(Some(payload)),
             Some(Arrival::Gone) => Ok(None),
@@ -183,7 +184,7 @@ impl Inbox {
     ///
     /// # Errors
     /// [`Abort::Left`] when `from` has left, [`Abort::Internal`] when it was not waited for.
-    pub fn require(&mut self, from: PartyId) -> Result<Vec<u8>, Abort> {
+    pub fn require(&mut self, from: PartyId) -> Result<Payload, Abort> {
         self.take(from)?.ok_or(Abort::Left { who: from })
     }
 }
@@ -191,7 +192,7 @@ impl Inbox {
 /// Messages to send, in order.
 #[derive(Default)]
 pub struct Outbox {
-    messages: Vec<(PartyId, Vec<u8>)>,
+    messages: Vec<(PartyId, Payload)>,
 }
 
 impl Outbox {
@@ -201,15 +202,15 @@ impl Outbox {
     }
 
     /// One message.
-    pub fn to(whom: PartyId, payload: Vec<u8>) -> Self {
+    pub fn to(whom: PartyId, payload: impl Into<Payload>) -> Self {
         let mut out = Self::new();
         out.push(whom, payload);
         out
     }
 
     /// Adds a message.
-    pub fn push(&mut self, whom: PartyId, payload: Vec<u8>) {
-        self.messages.push((whom, payload));
+    pub fn push(&mut self, whom: PartyId, payload: impl Into<Payload>) {
+        self.messages.push((whom, payload.into()));
     }
 
     /// How many messages there are.
@@ -237,14 +238,16 @@ impl fmt::Debug for Outbox {
     }
 }
 
-impl Extend<(PartyId, Vec<u8>)> for Outbox {
-    fn extend<I: IntoIterator<Item = (PartyId, Vec<u8>)>>(&mut self, messages: I) {
-        self.messages.extend(messages);
+impl<P: Into<Payload>> Extend<(PartyId, P)> for Outbox {
+    fn extend<I: IntoIterator<Item = (PartyId, P)>>(&mut self, messages: I) {
+        let messages = messages.into_iter();
+        self.messages
+            .extend(messages.map(|(whom, payload)| (whom, payload.into())));
     }
 }
 
 impl IntoIterator for Outbox {
-    type Item = (PartyId, Vec<u8>);
+    type Item = (PartyId, Payload);
     type IntoIter = std::vec::IntoIter<Self::Item>;
 
     fn into_iter(self) -> Self::IntoIter {

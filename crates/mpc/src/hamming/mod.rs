@@ -300,6 +300,12 @@ impl<S: Sink> Party for Server<S> {
     }
 }
 
+/// How many ones a row has.
+fn weight(codes: &BitMatrix, row: usize) -> u16 {
+    let words = codes.row(row).iter();
+    words.map(|word| word.count_ones()).sum::<u32>() as u16
+}
+
 fn check_bits(bits: usize) -> Result<(), Abort> {
     if !(1..=MAX_BITS).contains(&bits) {
         return Err(Abort::Misuse(format!(

@@ -9,7 +9,7 @@
 
 use undertone_kernel::{BitMatrix, Cpu};
 use undertone_party::frame::TILE_BYTES;
-use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Step};
+use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Payload, Phase, Step};
 
 use super::{Collected, PHASE};
 use crate::tiles::{self, Pairs, Sink};
@@ -68,7 +68,7 @@ impl Upload {
         self.remains && (self.messages == 0 || self.codes.rows() < self.rows)
     }
 
-    fn take(&mut self, message: Option<Vec<u8>>) -> Result<(), Abort> {
+    fn take(&mut self, message: Option<Payload>) -> Result<(), Abort> {
         let Some(bytes) = message else {
             self.remains = false;
             self.codes = BitMatrix::default();

@@ -1,7 +1,7 @@
 //! The messages of a sum beyond hello and roster.
 
 use undertone_party::frame::TILE_BYTES;
-use undertone_party::{Abort, DecodeError, PartyId, Reader};
+use undertone_party::{Abort, DecodeError, PartyId, Payload, Reader};
 use zeroize::Zeroizing;
 
 use super::Word;
@@ -62,7 +62,7 @@ pub(super) fn tile<W: Word>(done: usize, len: usize) -> std::ops::Range<usize> {
 /// An array of words that comes in messages, kept as bytes. Memory follows what has come.
 #[derive(Default)]
 pub(super) struct Incoming {
-    pub(super) payloads: Vec<Vec<u8>>,
+    pub(super) payloads: Vec<Payload>,
     words: usize,
 }
 
@@ -71,7 +71,7 @@ impl Incoming {
     pub(super) fn take<W: Word>(
         &mut self,
         from: PartyId,
-        payload: Vec<u8>,
+        payload: Payload,
         len: usize,
     ) -> Result<(), Abort> {
         let due = tile::<W>(self.words, len);

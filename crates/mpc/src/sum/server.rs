@@ -7,7 +7,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 use undertone_kernel::Cpu;
 use undertone_kernel::mask::{self, Op};
-use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Reader, Step};
+use undertone_party::frame::HEADER_LEN;
+use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Payload, Phase, Reader, Step};
 use zeroize::Zeroizing;
 
 use super::messages::{Answer, COMMITMENT_LEN, Incoming, SEALED_LEN, Share, tile};
@@ -240,7 +241,7 @@ impl Job {
             }
             out.push(table.ids[to], message);
         }
-        let commitment = |bytes: &Option<Vec<u8>>| {
+        let commitment = |bytes: &Option<Payload>| {
             let mut commitment = [0; COMMITMENT_LEN];
             if let Some(bytes) = bytes {
                 commitment.copy_from_slice(&bytes[bytes.len() - COMMITMENT_LEN..]);
@@ -323,7 +324,7 @@ impl Job {
                     });
                 }
                 signers.0[place] = true;
-                signatures.extend(bytes);
+                signatures.extend_from_slice(&bytes);
             }
         }
         enough(signers.count(), adding.table.degree.quorum)?;
@@ -355,10 +356,10 @@ impl Job {
             let Some(bytes) = inbox.take(from)? else {
                 continue;
             };
-            let bytes = Zeroizing::new(bytes);
+            let frame = Zeroizing::new(bytes.into_frame());
             left.0[holder] = true;
             let malformed = Abort::malformed(from);
-            let mut r = Reader::new(&bytes);
+            let mut r = Reader::new(&frame[HEADER_LEN..]);
             let own = r.array("share").map_err(&malformed)?;
             answers[holder].push((holder, Zeroizing::new(own)));
             for dealer in table.neighbours_in(holder, &context.sharing) {

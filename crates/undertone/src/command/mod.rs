@@ -143,7 +143,12 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         quiet: arguments.quiet,
         json: arguments.json,
     };
-    match arguments.command {
+    // On a thread of the pool: what is not split stays there, and so do its caches.
+    rayon::scope(|_| dispatch(arguments.command, show))
+}
+
+fn dispatch(command: Command, show: Show) -> Result<(), Failure> {
+    match command {
         Command::Label(label) => label.run(show),
         Command::Sum(sum) => sum.run(show),
         Command::Ot(ot) => ot.run(show),

@@ -4,7 +4,7 @@ use undertone_kernel::mask::Op;
 use undertone_kernel::{BitMatrix, Matrix16, pack};
 use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Reader, Step};
 
-use super::super::{PHASE, Peers};
+use super::super::{PHASE, Peers, weight};
 use super::{Masks, SERVER, Shape, Tiles, products};
 use crate::roster::enough;
 use crate::seal::Channel;
@@ -189,13 +189,13 @@ impl Client {
             true => right
                 .rows
                 .clone()
-                .map(|row| ones(&self.codes, row))
+                .map(|row| weight(&self.codes, row))
                 .collect(),
             false => Vec::new(),
         };
         for (row, values) in left.rows.clone().zip(values.chunks_exact_mut(width)) {
             if left.client == self.me {
-                let ones = ones(&self.codes, row);
+                let ones = weight(&self.codes, row);
                 let value = |v: &mut u16| *v = v.wrapping_mul(2).wrapping_add(ones);
                 values.iter_mut().for_each(value);
             } else {
@@ -247,9 +247,4 @@ impl Party for Client {
             ClientStage::Tiles(tiles) => self.tile(tiles),
         }
     }
-}
-
-fn ones(codes: &BitMatrix, row: usize) -> u16 {
-    let words = codes.row(row).iter();
-    words.map(|word| word.count_ones()).sum::<u32>() as u16
 }

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use rayon::prelude::*;
-use undertone_kernel::{BitMatrix, expand, pack};
-use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Phase, Step};
+use undertone_kernel::{BitMatrix, expand, pack, parts};
+use undertone_party::frame::HEADER_LEN;
+use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Payload, Phase, Step};
 
-use super::super::{PHASE, Peers};
+use super::super::{PHASE, Peers, weight};
 use super::offline::{Link, Prepared, Ready};
 use super::transfers::{Keys, Receiving, Sending};
 use super::{FRAME_BYTES, Pair, SERVER, WINDOW};
@@ -33,7 +34,7 @@ struct Run {
 
 impl Tile {
     fn new(rows: Range<usize>, keys: Keys, pair: &Pair) -> Self {
-        let sums = vec![0; rows.len() * pair.lanes.next_multiple_of(expand::LANES)];
+        let sums = vec![0; rows.len() * pair.stride()];
         Self {
             rows,
             keys,
@@ -67,30 +68,21 @@ impl Tile {
         runs
     }
 
-    /// Hands `each` every part of the runs with its keys, its message and sums of its own, on all threads, and adds the sums up.
-    fn each<M: Send>(
-        &mut self,
-        pair: &Pair,
-        parts: Vec<(Run, M)>,
-        each: impl Fn(&Run, expand::Shape, &[u128], M, &mut [u16]) + Sync,
-    ) {
-        let stride = pair.lanes.next_multiple_of(expand::LANES);
-        let (rows, keys) = (&self.rows, &self.keys);
-        let sums: Vec<(usize, Vec<u16>)> = parts
-            .into_par_iter()
-            .map(|(run, message)| {
-                let mut sums = vec![0; stride];
-                let first = run.row * pair.bits;
-                let shape = expand::Shape {
-                    width: pair.width(),
-                    lanes: pair.lanes,
-                    first: ((rows.start + run.row) * pair.bits + run.bits.start) as u64,
-                };
-                let keys = &keys[first + run.bits.start..first + run.bits.end];
-                each(&run, shape, keys, message, &mut sums);
-                (run.row, sums)
-            })
-            .collect();
+    /// The keys of a run, and what the kernel needs to know of it.
+    fn run(&self, run: &Run, pair: &Pair) -> (expand::Shape, &[u128]) {
+        let first = run.row * pair.bits;
+        let shape = expand::Shape {
+            width: pair.width(),
+            lanes: pair.lanes,
+            first: ((self.rows.start + run.row) * pair.bits + run.bits.start) as u64,
+        };
+        let keys = &self.keys[first + run.bits.start..first + run.bits.end];
+        (shape, keys)
+    }
+
+    /// Adds sums of some transfers of their rows.
+    fn add(&mut self, pair: &Pair, sums: Vec<(usize, Vec<u16>)>) {
+        let stride = pair.stride();
         for (row, sums) in sums {
             let totals = &mut self.sums[row * stride..(row + 1) * stride];
             let both = totals.iter_mut().zip(sums);
@@ -98,11 +90,14 @@ impl Tile {
         }
     }
 
-    /// The sums, packed, for the server.
-    fn pack(&self, peer: PartyId, pair: &Pair) -> Vec<u8> {
-        let stride = pair.lanes.next_multiple_of(expand::LANES);
-        let rows = self.sums.chunks_exact(stride);
-        let values: Vec<u16> = rows.flat_map(|row| &row[..pair.lanes]).copied().collect();
+    /// The sums, less `weights`, packed, for the server.
+    fn pack(&self, peer: PartyId, pair: &Pair, weights: &[u16]) -> Vec<u8> {
+        let rows = self.sums.chunks_exact(pair.stride());
+        let less = |row: &[u16]| {
+            let lanes = row.iter().zip(weights);
+            lanes.map(|(sum, weight)| sum.wrapping_sub(*weight)).collect()
+        };
+        let values: Vec<u16> = rows.flat_map(|row| -> Vec<u16> { less(row) }).collect();
         let mut out = Vec::with_capacity(4 + pair.sums_len(self.rows.len()) + 16);
         out.extend(peer.to_wire().to_le_bytes());
         pack::pack(pair.width(), &values, &mut out);
@@ -176,6 +171,8 @@ struct Own {
     codes: BitMatrix,
     /// Rows become columns: what a sender offers in the transfers of a bit.
     offers: BitMatrix,
+    /// How many ones each row has.
+    weights: Vec<u16>,
     peers: Peers,
 }
 
@@ -248,7 +245,7 @@ impl Link<End> {
         };
         let rows = pair.tile(*asked);
         let mut text = Vec::new();
-        let keys = receiving.prepare(rows.len() * pair.bits, &mut text);
+        let keys = receiving.take(rows.len() * pair.bits, &mut text);
         for row in rows.clone() {
             let random = receiving.choices(pair.bits);
             let wanted = own.codes.row(row).iter();
@@ -284,7 +281,8 @@ impl Link<End> {
             return Ok(());
         };
         let (corrections, changes) = text.split_at(corrections);
-        let mut keys = sending.prepare(rows.len() * pair.bits, corrections)?;
+        sending.extend(corrections);
+        let mut keys = sending.take(rows.len() * pair.bits)?;
         // What the receiver did not choose at random: K₀ and K₁ change places.
         let delta = sending.delta();
         let rows_of_changes = changes.chunks_exact(8 * pair.words());
@@ -315,33 +313,23 @@ impl Link<End> {
         let Some(tile) = tiles.front_mut() else {
             return Ok(());
         };
-        let runs = split(tile.runs(&pair));
-        let len: usize = runs
-            .iter()
-            .map(|run| pair.message_len(run.bits.len()))
-            .sum();
-        let mut message = vec![0; len];
-        let mut rest = &mut message[..];
-        let mut parts = Vec::with_capacity(runs.len());
-        for run in runs {
-            let (head, tail) = rest.split_at_mut(pair.message_len(run.bits.len()));
-            rest = tail;
-            parts.push((run, head));
-        }
-        let (pi, delta, offers) = (&self.pi, sending.delta(), &own.offers);
-        tile.each(&pair, parts, |run, shape, keys, out, sums| {
-            expand::send(
-                pi,
-                shape,
-                (keys, delta),
-                (offers, run.bits.clone()),
-                sums,
-                out,
-            );
+        let runs = split(tile.runs(&pair)).into_iter();
+        let parts = runs.map(|run| {
+            let len = pair.message_len(run.bits.len());
+            (run, len)
         });
-        out.push(peer, message);
+        let (pi, delta, offers, done) = (&self.pi, sending.delta(), &own.offers, &*tile);
+        let (message, sums) = parts::message(HEADER_LEN, parts.collect(), |run: Run, slot| {
+            let mut sums = vec![0; pair.stride()];
+            let (shape, keys) = done.run(&run, &pair);
+            let (keys, offers) = ((keys, delta), (offers, run.bits));
+            let written = expand::send(pi, shape, keys, offers, &mut sums, slot);
+            (written, (run.row, sums))
+        });
+        tile.add(&pair, sums);
+        out.push(peer, Payload::within(message));
         if tile.is_done() {
-            let text = tile.pack(peer, &pair);
+            let text = tile.pack(peer, &pair, &own.weights);
             tiles.pop_front();
             *complete += 1;
             own.to_server(&text, out)?;
@@ -378,13 +366,21 @@ impl Link<End> {
             rest = tail;
             parts.push((run, head));
         }
-        let (pi, codes, first) = (&self.pi, &own.codes, tile.rows.start);
-        tile.each(&pair, parts, |run, shape, keys, message, sums| {
-            let choices = (codes.row(first + run.row), run.bits.clone());
-            expand::receive(pi, shape, keys, choices, sums, message);
-        });
+        let (pi, codes, first, done) = (&self.pi, &own.codes, tile.rows.start, &*tile);
+        let one = |(run, message): (Run, &[u8])| {
+            let mut sums = vec![0; pair.stride()];
+            let (shape, keys) = done.run(&run, &pair);
+            let choices = (codes.row(first + run.row), run.bits);
+            expand::receive(pi, shape, keys, choices, &mut sums, message);
+            (run.row, sums)
+        };
+        let sums = match rayon::current_num_threads() {
+            1 => parts.into_iter().map(one).collect(),
+            _ => parts.into_par_iter().map(one).collect(),
+        };
+        tile.add(&pair, sums);
         if tile.is_done() {
-            let text = tile.pack(peer, &pair);
+            let text = tile.pack(peer, &pair, &vec![0; pair.lanes]);
             tiles.pop_front();
             *complete += 1;
             own.to_server(&text, out)?;
@@ -433,6 +429,7 @@ impl Client {
                     true => codes.transpose(),
                     false => BitMatrix::default(),
                 },
+                weights: (0..codes.rows()).map(|row| weight(&codes, row)).collect(),
                 codes,
                 peers,
             },

@@ -5,8 +5,8 @@
 //!
 //! 1. Transfer (i, l) gives the sender the keys K₀ and K₁, the receiver `K_c` with c = `y_i[l]`: one transfer a bit
 //!    of the receiver, which serves all rows of the sender.
-//! 2. Sender → receiver: `u[a] = G(K₀)[a] + 1 − 2·x_a[l] − G(K₁)[a]`. It adds `G(K₀)[a] − x_a[l]` to `R[a, i]`, the receiver
-//!    `G(K_c)[a] + c·u[a]` to `T[a, i]` ([`expand`]).
+//! 2. Sender → receiver: `u[a] = G(K₀)[a] + 1 − 2·x_a[l] − G(K₁)[a]`. `R[a, i]` is the sum of `G(K₀)[a] − x_a[l]`; the receiver adds
+//!    up `G(K_c)[a] + c·u[a]` to `T[a, i]` ([`expand`]).
 //! 3. Sender → server: R; receiver → server: T; `h(a, i) = T − R`.
 //!
 //! The server learns h, and that T − R is h and no more: R is uniform. Clients learn nothing of each other, also together with the server, but for h.
@@ -49,7 +49,7 @@ use crate::ot::extend::CHUNK;
 /// Most rows of a client.
 const MAX_ROWS: usize = 1 << 16;
 
-/// Corrections that a client keeps of all its pairs, from offline to online.
+/// Keys that a client keeps of all its pairs, from offline to online: a quarter of a million rows' bits, or more.
 const AHEAD_BYTES: usize = 64 << 20;
 
 /// Bytes of u in a message.
@@ -78,7 +78,7 @@ struct Pair {
     lanes: usize,
     /// Rows of the receiver.
     rows: usize,
-    /// Of its corrections this much is kept.
+    /// Of its keys this much is kept.
     ahead_bytes: usize,
 }
 
@@ -112,7 +112,7 @@ impl Pair {
     /// Chunks whose corrections are exchanged ahead.
     fn ahead(&self) -> u64 {
         let all = (self.rows * self.bits).div_ceil(CHUNK);
-        all.min(self.ahead_bytes / self.chunk_len()) as u64
+        all.min(self.ahead_bytes / (size_of::<u128>() * CHUNK)) as u64
     }
 
     /// Chunks of one offline message.
@@ -123,6 +123,11 @@ impl Pair {
     /// Words of d for a row.
     fn words(&self) -> usize {
         self.bits.div_ceil(64)
+    }
+
+    /// Sums of a row, filled up to whole registers.
+    fn stride(&self) -> usize {
+        self.lanes.next_multiple_of(expand::LANES)
     }
 
     /// Rows of a tile.

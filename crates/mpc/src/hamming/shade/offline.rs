@@ -56,8 +56,8 @@ enum Stage {
     Corrections(Sending),
     /// The receiver waits for points.
     Receiver(Context, Seed),
-    /// The receiver is to send corrections, from that chunk on.
-    Ahead(Receiving, u64),
+    /// The receiver is to send corrections.
+    Ahead(Receiving),
     Ready(Ready),
 }
 
@@ -81,10 +81,10 @@ impl Stage {
         }
     }
 
-    /// The receiver sends corrections from chunk `first` on, if there are any.
-    fn ahead(receiving: Receiving, first: u64, pair: &Pair) -> Self {
-        match first < pair.ahead() {
-            true => Self::Ahead(receiving, first),
+    /// The receiver sends corrections, as long as it has to send some ahead.
+    fn ahead(receiving: Receiving, pair: &Pair) -> Self {
+        match receiving.chunks() < pair.ahead() {
+            true => Self::Ahead(receiving),
             false => Self::Ready(Ready::Receiver(receiving)),
         }
     }
@@ -168,7 +168,7 @@ impl Preparation {
                     let what = format!("corrections of {} bytes, {due} are due", text.len());
                     return Err(Abort::Malformed { from: peer, what });
                 }
-                sending.keep(&text);
+                sending.extend(&text);
                 Stage::corrections(sending)
             }
             Stage::Receiver(context, seed) => {
@@ -178,7 +178,7 @@ impl Preparation {
                 let sealed = link.channel.seal(&message);
                 let sealed = sealed.map_err(|error| Abort::Internal(error.to_string()))?;
                 out.push(peer, sealed);
-                Stage::ahead(Receiving::new(receiver, pair), 0, &pair)
+                Stage::ahead(Receiving::new(receiver), &pair)
             }
             stage => stage,
         };
@@ -195,13 +195,11 @@ impl Preparation {
                 let (setup, offer) = SenderSetup::new(context, &seed);
                 (Stage::SenderSetup(setup), offer)
             }
-            Stage::Ahead(receiving, first) => {
-                let end = link
-                    .pair
-                    .ahead()
-                    .min(first + link.pair.chunks_per_message());
-                let text = receiving.corrections(first, end);
-                (Stage::ahead(receiving, end, &link.pair), text)
+            Stage::Ahead(mut receiving) => {
+                let left = link.pair.ahead() - receiving.chunks();
+                let mut text = Vec::new();
+                receiving.extend(left.min(link.pair.chunks_per_message()), &mut text);
+                (Stage::ahead(receiving, &link.pair), text)
             }
             stage => (stage, Vec::new()),
         };

@@ -12,88 +12,120 @@ use crate::ot::extend::{self, CHUNK, Row, Rows};
 /// The keys of consecutive transfers.
 pub(super) type Keys = Zeroizing<Vec<u128>>;
 
-/// What is left of a chunk.
-fn take<T: Clone>(left: &mut Vec<T>, count: usize) -> Vec<T> {
-    let rest = left.split_off(count);
-    std::mem::replace(left, rest)
+/// What is made and not yet used, chunk by chunk: `PER` items each.
+#[derive(Debug)]
+struct Store<T: zeroize::Zeroize, const PER: usize> {
+    chunks: VecDeque<Zeroizing<Vec<T>>>,
+    /// Items of the first chunk that are used.
+    used: usize,
+}
+
+impl<T: zeroize::Zeroize + Copy, const PER: usize> Store<T, PER> {
+    fn new() -> Self {
+        Self {
+            chunks: VecDeque::new(),
+            used: 0,
+        }
+    }
+
+    fn len(&self) -> usize {
+        PER * self.chunks.len() - self.used
+    }
+
+    fn push(&mut self, chunk: impl IntoIterator<Item = T>) {
+        self.chunks.push_back(Zeroizing::new(chunk.into_iter().collect()));
+    }
+
+    /// The item that comes after `ahead` others.
+    fn get(&self, ahead: usize) -> Option<T> {
+        let at = self.used + ahead;
+        self.chunks.get(at / PER)?.get(at % PER).copied()
+    }
+
+    fn skip(&mut self, count: usize) {
+        self.used += count;
+        let whole = self.used / PER;
+        self.chunks.drain(..whole);
+        self.used %= PER;
+    }
+
+    /// The next `count` items, as many as there are.
+    fn take(&mut self, count: usize) -> Zeroizing<Vec<T>> {
+        let mut out = Zeroizing::new(Vec::with_capacity(count));
+        while out.len() < count
+            && let Some(first) = self.chunks.front()
+        {
+            let end = PER.min(self.used + count - out.len());
+            out.extend_from_slice(&first[self.used..end]);
+            self.skip(end - self.used);
+        }
+        out
+    }
 }
 
 /// The receiver's end.
 #[derive(Debug)]
 pub(super) struct Receiving {
     receiver: extend::Receiver,
-    pair: Pair,
-    next: u64,
-    keys: Keys,
-    /// Words of choices, from the one that has the first choice that is left.
-    choices: Zeroizing<Vec<u64>>,
-    /// Choices of that word that are used.
+    chunks: u64,
+    keys: Store<u128, CHUNK>,
+    choices: Store<u64, { CHUNK / 64 }>,
+    /// Choices of the first word that are used.
     used: usize,
 }
 
 impl Receiving {
-    pub(super) fn new(receiver: extend::Receiver, pair: Pair) -> Self {
+    pub(super) fn new(receiver: extend::Receiver) -> Self {
         Self {
             receiver,
-            pair,
-            next: 0,
-            keys: Keys::default(),
-            choices: Zeroizing::default(),
+            chunks: 0,
+            keys: Store::new(),
+            choices: Store::new(),
             used: 0,
         }
     }
 
-    /// Corrections of chunks `first..end`, without their keys.
-    pub(super) fn corrections(&self, first: u64, end: u64) -> Vec<u8> {
-        let mut out = Vec::with_capacity((end - first) as usize * self.pair.chunk_len() + 16);
+    /// Makes the transfers of `chunks` more chunks; appends their corrections.
+    pub(super) fn extend(&mut self, chunks: u64, corrections: &mut Vec<u8>) {
         let (mut choices, mut rows) = (Row::default(), Rows::new());
-        for chunk in first..end {
+        for chunk in self.chunks..self.chunks + chunks {
             self.receiver
-                .chunk(chunk, CHUNK / 64, &mut choices, &mut rows, &mut out);
+                .chunk(chunk, CHUNK / 64, &mut choices, &mut rows, corrections);
+            let mut keys = Zeroizing::new(vec![0; CHUNK]);
+            rows.keys(Cpu::detect(), &mut keys);
+            self.keys.chunks.push_back(keys);
+            let words = choices.iter().flat_map(|row| [*row as u64, (*row >> 64) as u64]);
+            self.choices.push(words);
         }
-        out
+        self.chunks += chunks;
     }
 
-    /// Makes `count` more transfers; appends the corrections of chunks that were not ahead.
-    pub(super) fn prepare(&mut self, count: usize, corrections: &mut Vec<u8>) -> Keys {
-        let (mut choices, mut rows) = (Row::default(), Rows::new());
-        let mut dropped = Vec::new();
-        while self.keys.len() < count {
-            let to = match self.next < self.pair.ahead() {
-                true => &mut dropped,
-                false => &mut *corrections,
-            };
-            self.receiver
-                .chunk(self.next, CHUNK / 64, &mut choices, &mut rows, to);
-            dropped.clear();
-            self.next += 1;
-            let start = self.keys.len();
-            self.keys.resize(start + CHUNK, 0);
-            rows.keys(Cpu::detect(), &mut self.keys[start..]);
-            let words = choices
-                .iter()
-                .flat_map(|block| [*block as u64, (*block >> 64) as u64]);
-            self.choices.extend(words);
-        }
-        Keys::new(take(&mut self.keys, count))
+    /// How many chunks have been made.
+    pub(super) fn chunks(&self) -> u64 {
+        self.chunks
     }
 
-    /// The next choices, as bits of a row's words.
+    /// The keys of the next `count` transfers; appends the corrections of those that were not ahead.
+    pub(super) fn take(&mut self, count: usize, corrections: &mut Vec<u8>) -> Keys {
+        let missing = count.saturating_sub(self.keys.len()).div_ceil(CHUNK);
+        self.extend(missing as u64, corrections);
+        self.keys.take(count)
+    }
+
+    /// The next choices, as a row's words.
     pub(super) fn choices(&mut self, bits: usize) -> Vec<u64> {
-        let mut out = Vec::with_capacity(bits.div_ceil(64));
-        for start in (0..bits).step_by(64) {
-            let at = self.used + start;
-            let low = self.choices[at / 64] >> (at % 64);
-            let high = match (at % 64, self.choices.get(at / 64 + 1)) {
-                (0, _) | (_, None) => 0,
-                (shift, Some(word)) => word << (64 - shift),
-            };
-            let kept = u64::MAX >> (64 - (bits - start).min(64));
-            out.push((low | high) & kept);
+        let shift = self.used;
+        let word = |at: usize| self.choices.get(at).unwrap_or(0);
+        let aligned = |at: usize| match shift {
+            0 => word(at),
+            _ => word(at) >> shift | word(at + 1) << (64 - shift),
+        };
+        let mut out: Vec<u64> = (0..bits.div_ceil(64)).map(aligned).collect();
+        if let Some(last) = out.last_mut() {
+            *last &= u64::MAX >> (bits.wrapping_neg() % 64);
         }
-        self.used += bits;
-        take(&mut self.choices, self.used / 64);
-        self.used %= 64;
+        self.choices.skip((shift + bits) / 64);
+        self.used = (shift + bits) % 64;
         out
     }
 }
@@ -103,11 +135,8 @@ impl Receiving {
 pub(super) struct Sending {
     sender: extend::Sender,
     pair: Pair,
-    next: u64,
-    keys: Keys,
-    /// Corrections of whole chunks that are not used, and how many chunks they are.
-    corrections: VecDeque<Vec<u8>>,
-    ahead: u64,
+    chunks: u64,
+    keys: Store<u128, CHUNK>,
 }
 
 impl Sending {
@@ -115,10 +144,8 @@ impl Sending {
         Self {
             sender,
             pair,
-            next: 0,
-            keys: Keys::default(),
-            corrections: VecDeque::new(),
-            ahead: 0,
+            chunks: 0,
+            keys: Store::new(),
         }
     }
 
@@ -128,44 +155,36 @@ impl Sending {
 
     /// Bytes of the next offline message, or nothing when all corrections are there.
     pub(super) fn due(&self) -> Option<usize> {
-        let left = self.pair.ahead() - self.ahead;
+        let left = self.pair.ahead() - self.chunks;
         let chunks = left.min(self.pair.chunks_per_message());
         (chunks > 0).then(|| chunks as usize * self.pair.chunk_len())
     }
 
-    /// Keeps corrections of whole chunks.
-    pub(super) fn keep(&mut self, corrections: &[u8]) {
-        let chunks = corrections.chunks_exact(self.pair.chunk_len());
-        self.ahead += chunks.len() as u64;
-        self.corrections.extend(chunks.map(<[u8]>::to_vec));
+    /// Makes the transfers of the chunks that these are the corrections of.
+    pub(super) fn extend(&mut self, corrections: &[u8]) {
+        let mut rows = Rows::new();
+        for corrections in corrections.chunks_exact(self.pair.chunk_len()) {
+            self.sender.chunk(self.chunks, corrections, &mut rows);
+            self.chunks += 1;
+            let mut keys = Zeroizing::new(vec![0; CHUNK]);
+            rows.keys(Cpu::detect(), &mut keys);
+            self.keys.chunks.push_back(keys);
+        }
     }
 
-    /// Bytes of corrections that come with a tile of `count` transfers.
+    /// Bytes of corrections that must come for `count` more transfers.
     pub(super) fn corrections_len(&self, count: usize) -> usize {
-        let chunks = count.saturating_sub(self.keys.len()).div_ceil(CHUNK);
-        chunks.saturating_sub(self.corrections.len()) * self.pair.chunk_len()
+        count.saturating_sub(self.keys.len()).div_ceil(CHUNK) * self.pair.chunk_len()
     }
 
-    /// Makes `count` more transfers. `corrections` are [`corrections_len`](Self::corrections_len).
+    /// The keys of the next `count` transfers.
     ///
     /// # Errors
-    /// [`Abort::Internal`] when there are too few.
-    pub(super) fn prepare(&mut self, count: usize, corrections: &[u8]) -> Result<Keys, Abort> {
-        self.corrections.extend(
-            corrections
-                .chunks_exact(self.pair.chunk_len())
-                .map(<[u8]>::to_vec),
-        );
-        let mut rows = Rows::new();
-        while self.keys.len() < count {
-            let chunk = self.corrections.pop_front();
-            let chunk = chunk.ok_or_else(|| Abort::Internal("corrections are missing".into()))?;
-            self.sender.chunk(self.next, &chunk, &mut rows);
-            self.next += 1;
-            let start = self.keys.len();
-            self.keys.resize(start + CHUNK, 0);
-            rows.keys(Cpu::detect(), &mut self.keys[start..]);
+    /// [`Abort::Internal`] when they are not made.
+    pub(super) fn take(&mut self, count: usize) -> Result<Keys, Abort> {
+        match self.keys.len() < count {
+            true => Err(Abort::Internal("transfers that are not made".into())),
+            false => Ok(self.keys.take(count)),
         }
-        Ok(Keys::new(take(&mut self.keys, count)))
     }
 }

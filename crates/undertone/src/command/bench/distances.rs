@@ -7,13 +7,14 @@ use std::time::Instant;
 use clap::Args;
 use serde::Serialize;
 use undertone::kernel::{BitMatrix, Cpu, Prg, hamming};
-use undertone::mpc::hamming::{Backend, MAX_BITS};
+use undertone::mpc::hamming::{Backend, MAX_BITS, OFFLINE};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::sum::Suite;
 use undertone::mpc::tiles::{self, Pairs, Sink, Tile};
 use undertone::party::{Network, PartyId};
 use undertone::simulate::{DistanceRun, DistanceSimulation};
 
+use super::super::report::milliseconds;
 use super::super::sum::fits;
 use super::super::{Failure, Show, output};
 use super::{closing, compute_ms, median, peak_memory_mib, together};
@@ -58,10 +59,14 @@ struct DistancesReport {
     cpu_us_per_distance: f64,
     client_us_per_distance: f64,
     server_us_per_distance: f64,
+    /// Of it, what clients did before they had codes.
+    offline_us_per_distance: f64,
     /// Popcount of the codes in the clear, in the same run.
     popcount_us_per_distance: f64,
     /// Of all frames, headers included.
     bytes_per_distance: f64,
+    /// Of them, those sent before there were codes.
+    offline_bytes_per_distance: f64,
     rounds: usize,
     peak_memory_mib: Option<f64>,
 }
@@ -183,8 +188,14 @@ impl Distances {
         };
         let clients = median(runs.iter().map(|run| side(run, false)).collect());
         let server = median(runs.iter().map(|run| side(run, true)).collect());
+        let offline = |run: &DistanceRun<Compare>| -> f64 {
+            let whole = together(&run.ledgers);
+            let cost = whole.phase(OFFLINE);
+            cost.map_or(0.0, |cost| milliseconds(cost.compute)) * 1e3 / count as f64
+        };
         let whole = together(&runs[0].ledgers);
         let bytes: u64 = whole.phases().map(|(_, cost)| cost.bytes_sent).sum();
+        let offline_bytes = whole.phase(OFFLINE).map_or(0, |cost| cost.bytes_sent);
         DistancesReport {
             backend: self.backend.to_string(),
             clients: self.clients,
@@ -198,8 +209,10 @@ impl Distances {
             cpu_us_per_distance: clients + server,
             client_us_per_distance: clients,
             server_us_per_distance: server,
+            offline_us_per_distance: median(runs.iter().map(offline).collect()),
             popcount_us_per_distance: median(popcounts),
             bytes_per_distance: bytes as f64 / count as f64,
+            offline_bytes_per_distance: offline_bytes as f64 / count as f64,
             rounds: whole.phases().map(|(_, cost)| cost.rounds()).sum(),
             peak_memory_mib: peak_memory_mib(),
         }
@@ -232,6 +245,12 @@ impl DistancesReport {
             "  {:.2} bytes a distance, {} rounds\n",
             self.bytes_per_distance, self.rounds
         );
+        if self.offline_bytes_per_distance > 0.0 {
+            text += &format!(
+                "  of which offline, before there are codes: {:.4} µs, {:.2} bytes\n",
+                self.offline_us_per_distance, self.offline_bytes_per_distance
+            );
+        }
         let what = format!("{} distances,", self.distances);
         text + &closing(self.peak_memory_mib, &what, self.exact)
     }
