@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use undertone::mpc::tiles::{Sink, Tile};
 
-/// Client, row, client, row to distance, and how many came more than once.
+/// Client, row, client, row to distance, the smaller client first, and how many came more than once.
 #[derive(Default, Debug, PartialEq)]
 pub struct Kept {
     /// The distances.
@@ -31,7 +31,10 @@ impl Sink for Kept {
         let rows = left.rows.clone();
         let pairs = rows.flat_map(|a| right.rows.clone().map(move |b| (a, b)));
         for ((a, b), distance) in pairs.zip(tile.distances) {
-            let pair = [left.client, a, right.client, b];
+            let pair = match left.client < right.client {
+                true => [left.client, a, right.client, b],
+                false => [right.client, b, left.client, a],
+            };
             self.twice += usize::from(self.distances.insert(pair, *distance).is_some());
         }
     }

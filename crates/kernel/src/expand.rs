@@ -290,7 +290,12 @@ macro_rules! for_width {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,vaes")]
-fn send_avx512(pi: &Permutation, group: &Offers<'_>, sums: &mut [u16], out: &mut [MaybeUninit<u8>]) {
+fn send_avx512(
+    pi: &Permutation,
+    group: &Offers<'_>,
+    sums: &mut [u16],
+    out: &mut [MaybeUninit<u8>],
+) {
     // SAFETY: this function has the features; lengths were checked.
     unsafe { for_width!(send_fast::<__m512i>(pi, group, sums, out)) }
 }
@@ -535,10 +540,11 @@ mod tests {
             let pi = Permutation::new(cpu, 77);
             let (mut r, mut t) = (vec![5; padded], vec![7; padded]);
             let len = message_len(width, count, lanes);
-            let (message, mut sums) = parts::message(0, vec![(r.clone(), len)], |mut sums, slot| {
-                let (keys, offers) = ((&zeros[..], delta), (&x, 2..count + 2));
-                (send(&pi, shape, keys, offers, &mut sums, slot), sums)
-            });
+            let (message, mut sums) =
+                parts::message(0, vec![(r.clone(), len)], |mut sums, slot| {
+                    let (keys, offers) = ((&zeros[..], delta), (&x, 2..count + 2));
+                    (send(&pi, shape, keys, offers, &mut sums, slot), sums)
+                });
             r = sums.pop().unwrap();
             let bits = 3..count + 3;
             receive(&pi, shape, &keys, (choices.row(0), bits), &mut t, &message);

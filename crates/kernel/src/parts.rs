@@ -98,7 +98,9 @@ mod tests {
         });
         assert_eq!(out, [0, 0, 1, 1, 1, 3, 3, 3, 3, 3]);
         assert_eq!(lens, [3, 0, 5]);
-        let (out, none) = message(1, Vec::<((), usize)>::new(), |(), slot| (slot.clear(|_| ()), ()));
+        let (out, none) = message(1, Vec::<((), usize)>::new(), |(), slot| {
+            (slot.clear(|_| ()), ())
+        });
         assert_eq!((out, none.len()), (vec![0], 0));
     }
 }

@@ -95,7 +95,9 @@ impl Tile {
         let rows = self.sums.chunks_exact(pair.stride());
         let less = |row: &[u16]| {
             let lanes = row.iter().zip(weights);
-            lanes.map(|(sum, weight)| sum.wrapping_sub(*weight)).collect()
+            lanes
+                .map(|(sum, weight)| sum.wrapping_sub(*weight))
+                .collect()
         };
         let values: Vec<u16> = rows.flat_map(|row| -> Vec<u16> { less(row) }).collect();
         let mut out = Vec::with_capacity(4 + pair.sums_len(self.rows.len()) + 16);

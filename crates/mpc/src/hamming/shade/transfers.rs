@@ -33,7 +33,8 @@ impl<T: zeroize::Zeroize + Copy, const PER: usize> Store<T, PER> {
     }
 
     fn push(&mut self, chunk: impl IntoIterator<Item = T>) {
-        self.chunks.push_back(Zeroizing::new(chunk.into_iter().collect()));
+        self.chunks
+            .push_back(Zeroizing::new(chunk.into_iter().collect()));
     }
 
     /// The item that comes after `ahead` others.
@@ -94,7 +95,9 @@ impl Receiving {
             let mut keys = Zeroizing::new(vec![0; CHUNK]);
             rows.keys(Cpu::detect(), &mut keys);
             self.keys.chunks.push_back(keys);
-            let words = choices.iter().flat_map(|row| [*row as u64, (*row >> 64) as u64]);
+            let words = choices
+                .iter()
+                .flat_map(|row| [*row as u64, (*row >> 64) as u64]);
             self.choices.push(words);
         }
         self.chunks += chunks;
