@@ -12,7 +12,6 @@ use super::super::{PHASE, Peers, weight};
 use super::offline::{Link, Prepared, Ready};
 use super::transfers::{Keys, Receiving, Sending};
 use super::{FRAME_BYTES, Pair, SERVER, WINDOW};
-use crate::roster::enough;
 
 /// Rows of a tile on their way: how far its transfers are, and their sums so far.
 #[derive(Debug)]
@@ -396,17 +395,11 @@ impl Link<End> {
 pub(in super::super) struct Client {
     own: Own,
     links: VecDeque<Link<End>>,
-    others: usize,
 }
 
 impl Client {
     pub(in super::super) fn new(codes: BitMatrix, prepared: Prepared) -> Result<Self, Abort> {
-        let Prepared {
-            peers,
-            bits,
-            links,
-            others,
-        } = prepared;
+        let Prepared { peers, bits, links } = prepared;
         let (me, rows) = peers.own()?;
         if (codes.rows(), codes.columns()) != (rows, bits) {
             return Err(Abort::Misuse(format!(
@@ -436,7 +429,6 @@ impl Client {
                 peers,
             },
             links: links.collect(),
-            others,
         })
     }
 }
@@ -455,11 +447,7 @@ impl Party for Client {
         {
             match inbox.take(from)? {
                 Some(message) => self.links[at].receive(&message, &mut self.own, &mut out)?,
-                None => {
-                    self.links.remove(at);
-                    self.others -= 1;
-                    enough(self.others + 1, self.own.peers.min_clients)?;
-                }
+                None => drop(self.links.remove(at)),
             }
         }
         if let Some(at) = self.links.iter().position(Link::has_work)

@@ -28,7 +28,7 @@
 //! | online | both, to the server | for each tile: the peer's number (4), then R or T, row after row of the receiver, packed |
 //! | online | both, to the server | 2³² − 1 (4): that was all |
 //!
-//! A client that leaves is missing in its own pairs alone.
+//! A client that leaves is missing in its own pairs alone. Whether enough are left is for the server to say.
 
 mod client;
 mod offline;

@@ -10,7 +10,6 @@ use super::{Pair, sends};
 use crate::kdf::Seed;
 use crate::ot::extend::{self, SenderSetup};
 use crate::ot::{Context, OtError, Security};
-use crate::roster::enough;
 use crate::seal::Channel;
 
 /// One pair, at one of its ends.
@@ -96,8 +95,6 @@ pub(in super::super) struct Prepared {
     pub(super) peers: Peers,
     pub(super) bits: usize,
     pub(super) links: Vec<Link<Ready>>,
-    /// Other clients that are there.
-    pub(super) others: usize,
 }
 
 /// A client's offline side. Output: [`Prepared`].
@@ -106,7 +103,6 @@ pub(in super::super) struct Preparation {
     peers: Peers,
     bits: usize,
     links: Vec<Link<Stage>>,
-    others: usize,
 }
 
 impl Preparation {
@@ -142,12 +138,7 @@ impl Preparation {
                 end,
             });
         }
-        Ok(Self {
-            others: peers.clients.len() - 1,
-            peers,
-            bits,
-            links,
-        })
+        Ok(Self { peers, bits, links })
     }
 
     /// Takes a message of the peer of link `at`.
@@ -223,11 +214,7 @@ impl Party for Preparation {
         {
             match inbox.take(from)? {
                 Some(sealed) => self.receive(at, &sealed, &mut out)?,
-                None => {
-                    self.links.remove(at);
-                    self.others -= 1;
-                    enough(self.others + 1, self.peers.min_clients)?;
-                }
+                None => drop(self.links.remove(at)),
             }
         }
         if let Some(at) = self.links.iter().position(|link| link.end.has_work()) {
@@ -263,7 +250,6 @@ impl Party for Preparation {
                 peers: self.peers,
                 bits: self.bits,
                 links,
-                others: self.others,
             },
         })
     }
