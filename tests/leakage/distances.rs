@@ -15,7 +15,7 @@ use undertone_tests::as_written::phe::{Key, Mask};
 use undertone_tests::dataset;
 use undertone_tests::kept::Kept;
 
-const SERVER: PartyId = PartyId::SERVER;
+pub(crate) const SERVER: PartyId = PartyId::SERVER;
 
 /// Digits, centred, under a projection, and their classes.
 fn digits(bits: usize) -> (BitMatrix, Vec<u16>) {
@@ -94,14 +94,14 @@ fn a_mask_below_l_lets_the_key_owner_predict_classes() {
     assert!(ours < 0.16, "{ours}: chance is 0.1");
 }
 
-const SEED: [u8; 32] = [8; 32];
+pub(crate) const SEED: [u8; 32] = [8; 32];
 
-fn session() -> SessionId {
+pub(crate) fn session() -> SessionId {
     let id = Seed::from_bytes(SEED).derive(SessionId([0; 32]), "simulated session", &[]);
     SessionId(*id.expose())
 }
 
-fn party(id: PartyId) -> KeyPair {
+pub(crate) fn party(id: PartyId) -> KeyPair {
     let seed = Seed::from_bytes(SEED);
     KeyPair::from_seed(&seed.derive(session(), "simulated client", &[id.to_wire()]))
 }
@@ -146,7 +146,7 @@ const BITS: usize = 4095;
 const WIDTH: u32 = 12;
 const ROWS: usize = 60;
 
-fn halves() -> [BitMatrix; 2] {
+pub(crate) fn halves() -> [BitMatrix; 2] {
     let (codes, _) = digits(BITS);
     [0, 1].map(|part: usize| codes.select(&(part * ROWS..(part + 1) * ROWS).collect::<Vec<_>>()))
 }

@@ -4,6 +4,7 @@
 
 mod distances;
 mod labels;
+mod shade;
 mod sums;
 
 /// Holds bytes to the uniform distribution: χ² with 255 degrees of freedom is above 377, or below 158, once in

@@ -1,0 +1,246 @@
+//! `shade`: shapes, tiles, cheaters.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use undertone::kernel::{BitMatrix, Prg};
+use undertone::mpc::hamming::{Backend, OFFLINE, PHASE};
+use undertone::mpc::kdf::Seed;
+use undertone::mpc::seal::{Channel, KeyPair, TAG_LEN};
+use undertone::mpc::sum::Suite;
+use undertone::party::frame::HEADER_LEN;
+use undertone::party::{Abort, Aborted, Network, PartyId, SessionId};
+use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
+use undertone_tests::chooser;
+use undertone_tests::kept::Kept;
+use undertone_tests::tamper::{assert_malformed, set_payload, tampering};
+
+const SERVER: PartyId = PartyId::SERVER;
+const SENDER: PartyId = PartyId::client(1);
+const RECEIVER: PartyId = PartyId::client(0);
+
+fn random(rows: &[usize], bits: usize) -> Vec<BitMatrix> {
+    let mut prg = Prg::new(&[5; 32]);
+    let mut client = |rows: &usize| {
+        let words = (0..rows * bits.div_ceil(64)).map(|_| prg.next_u64());
+        BitMatrix::from_words(*rows, bits, words.collect())
+    };
+    rows.iter().map(&mut client).collect()
+}
+
+fn run(
+    backend: Backend,
+    codes: &[BitMatrix],
+    network: Network<'_>,
+) -> Result<DistanceRun<Kept>, SimulationError> {
+    let simulation = DistanceSimulation {
+        backend,
+        suite: Suite::Aes128Ctr,
+        codes: codes.to_vec(),
+        min_clients: 1,
+        sink: Kept::default(),
+        seed: Seed::from_bytes([8; 32]),
+    };
+    simulation.run_over(network)
+}
+
+/// Around tiles, groups, registers, chunks and messages.
+#[test]
+fn shapes_around_powers_of_two_are_exact() {
+    for (rows, bits) in [
+        (vec![1, 1], 1),
+        (vec![1023, 1], 65),
+        (vec![1025, 3], 31),
+        (vec![3, 1024], 16),
+        (vec![33, 65], 2047),
+        (vec![33, 65], 2048),
+        (vec![17, 16], 2049),
+        (vec![2, 3], 65_535),
+        (vec![40, 50, 60], 4096),
+        (vec![600, 20], 4100),
+        (vec![5, 0, 5, 1], 100),
+        (vec![0, 0], 8),
+    ] {
+        let codes = random(&rows, bits);
+        let network = Network::new().choose(chooser(bits as u64));
+        let (shade, clear) = (
+            run(Backend::Shade, &codes, network).unwrap(),
+            run(Backend::Clear, &codes, Network::new()).unwrap(),
+        );
+        assert!(
+            shade.collected.sink == clear.collected.sink,
+            "{rows:?}, {bits} bits"
+        );
+    }
+}
+
+/// The network moves a client's frames as they come; this fails what `change` makes of one.
+fn tampered(
+    link: (PartyId, PartyId, usize),
+    change: &dyn Fn(&mut Vec<u8>),
+) -> Result<Kept, Aborted> {
+    let codes = random(&[20, 30], 100);
+    match run(Backend::Shade, &codes, tampering(link, change)) {
+        Ok(run) => match run.clients.into_iter().find_map(Result::err) {
+            Some(aborted) => Err(aborted),
+            None => Ok(run.collected.sink),
+        },
+        Err(SimulationError::Aborted(aborted)) => Err(aborted),
+        Err(stalled) => panic!("{stalled}"),
+    }
+}
+
+#[test]
+fn what_is_sealed_cannot_be_changed() {
+    // Points; reply and trees, corrections, a request; sums of both, and that they are all.
+    for (from, to, nth, phase) in [
+        (SENDER, RECEIVER, 0, OFFLINE),
+        (RECEIVER, SENDER, 0, OFFLINE),
+        (RECEIVER, SENDER, 1, OFFLINE),
+        (RECEIVER, SENDER, 2, PHASE),
+        (SENDER, SERVER, 0, PHASE),
+        (RECEIVER, SERVER, 0, PHASE),
+        (RECEIVER, SERVER, 1, PHASE),
+    ] {
+        for change in [
+            |m: &mut Vec<u8>| m[3] ^= 1,
+            |m: &mut Vec<u8>| m.push(0),
+            |m: &mut Vec<u8>| m.clear(),
+        ] {
+            let codes = random(&[20, 30], 100);
+            let network = tampering((from, to, nth), change);
+            let aborted = match run(Backend::Shade, &codes, network) {
+                Err(SimulationError::Aborted(aborted)) => aborted,
+                Ok(run) => run.clients.into_iter().find_map(Result::err).unwrap(),
+                Err(stalled) => panic!("{stalled}"),
+            };
+            assert_malformed(&aborted, from, phase);
+        }
+    }
+}
+
+#[test]
+fn offers_of_the_wrong_length_are_refused() {
+    for change in [
+        Vec::clear as fn(&mut Vec<u8>),
+        |m| m.push(0),
+        |m| m.truncate(64),
+    ] {
+        let aborted = tampered((SENDER, RECEIVER, 1), &change).unwrap_err();
+        assert_malformed(&aborted, SENDER, PHASE);
+        assert!(aborted.to_string().contains("an offer of"), "{aborted}");
+    }
+}
+
+/// A network in which the text that `from` seals to `to` as its message `nth` is what `change` makes of it. Of a
+/// client to another only the first messages are sealed.
+fn inside<'a>(
+    (from, to, nth): (PartyId, PartyId, usize),
+    change: impl Fn(&mut Vec<u8>) + 'a,
+) -> Network<'a> {
+    let seed = Seed::from_bytes([8; 32]);
+    let session = seed.derive(SessionId([0; 32]), "simulated session", &[]);
+    let session = SessionId(*session.expose());
+    let key = |id: PartyId| {
+        KeyPair::from_seed(&seed.derive(session, "simulated client", &[id.to_wire()]))
+    };
+    let (own, others) = (key(from), key(to));
+    let mut reader = Channel::agree(session, to, &others, from, own.public()).unwrap();
+    let mut writer = Channel::agree(session, from, &own, to, others.public()).unwrap();
+    let mut seen = 0;
+    Network::new().intercept(move |f, t, frame| {
+        if (f, t) == (from, to) && seen <= nth && frame.len() > HEADER_LEN {
+            let mut text = reader.open(&frame[HEADER_LEN..]).unwrap();
+            if seen == nth {
+                change(&mut text);
+            }
+            set_payload(frame, &writer.seal(&text).unwrap());
+            seen += 1;
+        }
+    })
+}
+
+#[test]
+fn what_is_inside_the_seals_is_checked() {
+    let codes = random(&[20, 30], 100);
+    let aborted = |network| match run(Backend::Shade, &codes, network) {
+        Err(SimulationError::Aborted(aborted)) => aborted,
+        Ok(run) => run.clients.into_iter().find_map(Result::err).unwrap(),
+        Err(stalled) => panic!("{stalled}"),
+    };
+    for (from, to, nth, phase, what) in [
+        (SENDER, RECEIVER, 0, OFFLINE, "base transfer points"),
+        (RECEIVER, SENDER, 0, OFFLINE, "the setup"),
+        (RECEIVER, SENDER, 1, OFFLINE, "corrections"),
+        (RECEIVER, SENDER, 2, PHASE, "a request"),
+        (SENDER, SERVER, 0, PHASE, "sums of"),
+    ] {
+        for change in [|m: &mut Vec<u8>| m.truncate(8), |m: &mut Vec<u8>| m.push(0)] {
+            let aborted = aborted(inside((from, to, nth), change));
+            assert_malformed(&aborted, from, phase);
+            assert!(aborted.to_string().contains(what), "{aborted}");
+        }
+    }
+    // Not a point.
+    let aborted_ = aborted(inside((SENDER, RECEIVER, 0), |m| m[..32].fill(0xff)));
+    assert_malformed(&aborted_, SENDER, OFFLINE);
+    // Sums for a peer that is none, or for itself; sums too many; an end that comes too early.
+    let mine = |m: &mut Vec<u8>| m[..4].copy_from_slice(&SENDER.to_wire().to_le_bytes());
+    let aborted_ = aborted(inside((SENDER, SERVER, 0), mine));
+    assert_malformed(&aborted_, SENDER, PHASE);
+    let early = |m: &mut Vec<u8>| *m = SERVER.to_wire().to_le_bytes().to_vec();
+    let aborted_ = aborted(inside((SENDER, SERVER, 0), early));
+    assert_eq!(aborted_.cause.culprit(), Some(SENDER), "{aborted_}");
+    assert!(
+        aborted_.to_string().contains("the sums of all pairs"),
+        "{aborted_}"
+    );
+    let unknown = |m: &mut Vec<u8>| m[..4].copy_from_slice(&[9, 0, 0, 0]);
+    let aborted_ = aborted(inside((SENDER, SERVER, 0), unknown));
+    assert_eq!(aborted_.cause.culprit(), Some(SENDER), "{aborted_}");
+    // Sums at random: numbers of 7 bits, distances of at most 100.
+    let noise = |m: &mut Vec<u8>| Prg::new(&[3; 32]).fill(&mut m[4..]);
+    let aborted_ = aborted(inside((RECEIVER, SERVER, 0), noise));
+    let Abort::Contradicted { check, .. } = &aborted_.cause else {
+        panic!("{aborted_}");
+    };
+    assert!(check.contains("at most 100 bits"), "{check}");
+}
+
+#[test]
+fn what_is_not_possible_is_refused() {
+    for bits in [0, 65_536] {
+        let codes = [BitMatrix::zero(1, bits), BitMatrix::zero(1, bits)];
+        let error = run(Backend::Shade, &codes, Network::new()).unwrap_err();
+        assert!(error.to_string().contains("1 to 65535"), "{error}");
+    }
+    let codes = [BitMatrix::zero(65_537, 1), BitMatrix::zero(1, 1)];
+    let error = run(Backend::Shade, &codes, Network::new()).unwrap_err();
+    assert!(error.to_string().contains("at most 65536"), "{error}");
+}
+
+/// Two runs with one seed send the same, two with different seeds nothing alike.
+#[test]
+fn a_seed_fixes_the_transcript() {
+    let codes = random(&[20, 30], 100);
+    let transcript = |seed: u8| {
+        let mut frames = Vec::new();
+        let simulation = DistanceSimulation {
+            backend: Backend::Shade,
+            suite: Suite::Aes128Ctr,
+            codes: codes.clone(),
+            min_clients: 1,
+            sink: Kept::default(),
+            seed: Seed::from_bytes([seed; 32]),
+        };
+        let network =
+            Network::new().intercept(|_, _, frame| frames.push(frame[HEADER_LEN..].to_vec()));
+        simulation.run_over(network).unwrap();
+        frames
+    };
+    let (one, again, other) = (transcript(1), transcript(1), transcript(2));
+    assert_eq!(one, again);
+    assert_eq!(one.len(), other.len());
+    for (one, other) in one.iter().zip(&other) {
+        assert_eq!(one.len(), other.len());
+        assert!(one.len() < TAG_LEN || one != other);
+    }
+}
