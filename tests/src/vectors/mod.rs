@@ -3,6 +3,8 @@
 
 pub mod psm;
 pub mod sums;
+pub mod transcripts;
+pub mod transfers;
 
 use std::fmt::Write as _;
 
@@ -48,6 +50,9 @@ pub struct Vectors {
     projections: Vec<Projection>,
     sums: sums::SumVectors,
     psm: Vec<psm::Psm>,
+    extensions: Vec<transfers::Extension>,
+    shade: Vec<transfers::Shade>,
+    transcripts: Vec<transcripts::Transcript>,
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -128,6 +133,9 @@ pub fn make() -> Result<Vectors, sums::Error> {
         ],
         sums: sums::make()?,
         psm: psm::make()?,
+        extensions: transfers::extensions()?,
+        shade: transfers::shade()?,
+        transcripts: transcripts::make()?,
     })
 }
 

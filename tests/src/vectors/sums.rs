@@ -129,6 +129,18 @@ pub struct SumVectors {
 /// Why vectors cannot be made: never, for those here.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// A transfer.
+    #[error(transparent)]
+    Ot(#[from] undertone::mpc::ot::OtError),
+    /// Rows and labels.
+    #[error(transparent)]
+    Input(#[from] undertone::xclp::InputError),
+    /// A network.
+    #[error(transparent)]
+    Stalled(#[from] undertone::party::Stalled),
+    /// Something that is always there.
+    #[error("{0} is missing")]
+    Missing(&'static str),
     /// A channel.
     #[error(transparent)]
     Seal(#[from] SealError),
