@@ -9,6 +9,7 @@ import sys
 
 import check_psm
 import check_sums
+import check_transfers
 from check_sums import chacha20, derive, ids
 
 
@@ -67,6 +68,8 @@ def main():
               ("projections", check_projection, vectors["projections"])]
     checks += [(kind, check, vectors["sums"][kind]) for kind, check in check_sums.CHECKS.items()]
     checks.append(("psm", check_psm.check_psm, vectors["psm"]))
+    checks.append(("extensions", check_transfers.check_extension, vectors["extensions"]))
+    checks.append(("shade", check_transfers.check_shade, vectors["shade"]))
     failed = 0
     for kind, check, cases in checks:
         for case in cases:
