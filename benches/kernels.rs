@@ -3,7 +3,8 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use undertone::kernel::{
-    BitMatrix, Cpu, Matrix16, Prg, hamming, lanes, mask, normal, product, project,
+    BitMatrix, Cpu, Matrix16, Prg, aes, expand, hamming, lanes, leaves, mask, normal, parts,
+    product, project, universal,
 };
 
 fn random(rows: usize, bits: usize) -> BitMatrix {
@@ -162,6 +163,89 @@ fn sparse(c: &mut Criterion) {
                 lanes::backward(cpu, rows, 0.99, &p, &mut t);
                 lanes::forward(cpu, rows, 0.99, &p, &t, &mut u)
             });
+        });
+    }
+    group.finish();
+}
+
+/// What transfers are made of. The floor of all is AES: MMO is one AES a block.
+fn transfers(c: &mut Criterion) {
+    let mut group = c.benchmark_group("transfers, 2048 at a time");
+    group.throughput(Throughput::Elements(2048));
+    for cpu in Cpu::all() {
+        let level = format!("{:?}", cpu.level());
+        let pi = aes::Permutation::new(cpu, 1);
+        let mut blocks = vec![7; 2048];
+        group.bench_function(BenchmarkId::new("mmo", &level), |bench| {
+            bench.iter(|| pi.hash(&mut blocks));
+        });
+        group.bench_function(BenchmarkId::new("tmmo", &level), |bench| {
+            bench.iter(|| pi.hash_tweaked(0, &mut blocks));
+        });
+        let rows = vec![[5; 16]; 128];
+        group.bench_function(BenchmarkId::new("transpose", &level), |bench| {
+            bench.iter(|| transpose_blocks(cpu, &rows, &mut blocks));
+        });
+        for f in [1, 2, 4, 8] {
+            let q = 1 << f;
+            let seeds: Vec<u128> = (0..(128 / f * q) as u128).collect();
+            let leaves = leaves::Leaves::new(cpu, &seeds);
+            let (mut sum, mut bits) = ([0; 16], vec![[0; 16]; f]);
+            group.bench_function(
+                BenchmarkId::new(format!("leaves, f = {f}"), &level),
+                |bench| {
+                    bench.iter(|| {
+                        for block in 0..128 / f {
+                            leaves.sums(block * q..(block + 1) * q, 1, &mut sum, &mut bits);
+                        }
+                    });
+                },
+            );
+        }
+        let (powers, words) = (universal::powers(cpu, 3, 32 * 129), vec![9; 32 * 129]);
+        group.bench_function(BenchmarkId::new("universal hash", &level), |bench| {
+            bench.iter(|| universal::hash(cpu, &powers, &words));
+        });
+    }
+    group.finish();
+}
+
+use undertone::kernel::transpose::blocks as transpose_blocks;
+
+/// 128 correlated transfers of 512 numbers of 13 bits. The floor is the AES of the expansion: for the sender two blocks for
+/// eight numbers, for the receiver one.
+fn correlated(c: &mut Criterion) {
+    let (count, lanes) = (128, 512);
+    let x = random(count, lanes);
+    let keys: Vec<u128> = (0..count as u128).collect();
+    let shape = expand::Shape {
+        width: 13,
+        lanes,
+        first: 0,
+    };
+    let len = expand::message_len(13, count, lanes);
+    let mut group = c.benchmark_group("correlated transfers, 128 x 512 numbers");
+    group.throughput(Throughput::Elements((count * lanes) as u64));
+    for cpu in Cpu::all() {
+        let level = format!("{:?}", cpu.level());
+        let pi = aes::Permutation::new(cpu, 1);
+        let send = || {
+            parts::message(0, vec![((), len)], |(), slot| {
+                let mut sums = vec![0; lanes];
+                let (keys, offers) = ((&keys[..], 77), (&x, 0..count));
+                (expand::send(&pi, shape, keys, offers, &mut sums, slot), ())
+            })
+        };
+        group.bench_function(BenchmarkId::new("send", &level), |bench| bench.iter(send));
+        let (message, _) = send();
+        let mut sums = vec![0; lanes];
+        group.bench_function(BenchmarkId::new("receive", &level), |bench| {
+            let choices = (&[0x5555; 2][..], 0..count);
+            bench.iter(|| expand::receive(&pi, shape, &keys, choices.clone(), &mut sums, &message));
+        });
+        let mut blocks = vec![7; count * lanes / 8];
+        group.bench_function(BenchmarkId::new("floor of receive", &level), |bench| {
+            bench.iter(|| pi.apply(&mut blocks));
         });
     }
     group.finish();

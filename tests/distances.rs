@@ -325,6 +325,8 @@ fn backends_are_the_protocols_as_written() {
     let shade = shade::run(&codes[0], &codes[1], &mut prg);
     let (phe, _) = phe::run(&codes[0], &codes[1], phe::Mask::Uniform, &mut prg);
     assert_eq!(shade.distances, phe.distances);
+    let real = shade::run_on_transfers(&codes[0], &codes[1], &mut prg).unwrap();
+    assert_eq!(shade, real);
     for backend in Backend::ALL {
         let run = run(backend, Suite::Aes128Ctr, &codes, Network::new()).unwrap();
         assert_eq!(run.collected.sink.distances.len(), 12);

@@ -136,13 +136,16 @@ class Context:
         self.session = session
         self.digest = hashlib.sha256(b"undertone/v1/transfers" + session + ids(sender, receiver)).digest()
 
+    def derive(self, seed, purpose):
+        return derive(seed, self.session, purpose, self.digest)
+
     def permutation(self, purpose, index):
         text = b"undertone/v1/permutation " + purpose + bytes([index]) + self.digest
         return aes128(hashlib.sha256(text).digest()[:16])
 
 
-def scalars(seed, session, count):
-    wide = chacha20(derive(seed, session, "base transfer scalar"), 64 * count)
+def scalars(context, seed, count):
+    wide = chacha20(context.derive(seed, "base transfer scalar"), 64 * count)
     return [number(wide[i:i + 64]) % ORDER for i in range(0, 64 * count, 64)]
 
 
@@ -157,8 +160,8 @@ def base_key(context, transfer, side, pair, reply, shared):
 
 
 def base_offer(context, choices, seed):
-    halves = scalars(seed, context.session, 128)
-    wide = chacha20(derive(seed, context.session, "base transfer point"), 128 * 64)
+    halves = scalars(context, seed, 128)
+    wide = chacha20(context.derive(seed, "base transfer point"), 128 * 64)
     offer = b""
     for i, half in enumerate(halves):
         random = uniform(wide[64 * i:64 * i + 64])
@@ -171,7 +174,7 @@ def base_offer(context, choices, seed):
 
 
 def base_reply(context, offer, seed):
-    half = scalars(seed, context.session, 1)[0]
+    half = scalars(context, seed, 1)[0]
     reply = encode(multiply(2 * half, G))
     keys = []
     for i in range(128):
@@ -228,7 +231,7 @@ class Extension:
     def __init__(self, session, sender, receiver, seeds, f, malicious):
         self.context = Context(session, sender, receiver)
         self.f, self.malicious = f, malicious
-        self.delta = number(chacha20(derive(seeds[0], session, "delta"), 16))
+        self.delta = number(chacha20(self.context.derive(seeds[0], "delta"), 16))
         self.offer = base_offer(self.context, ~self.delta, seeds[0])
         keys, reply = base_reply(self.context, self.offer, seeds[1])
         leaves, message = trees(self.context, f, malicious, keys)

@@ -53,6 +53,8 @@ struct Link {
     early: BTreeMap<u32, (Header, Payload)>,
     early_bytes: usize,
     gone: bool,
+    /// It has sent an abort: nothing that comes after it counts.
+    aborted: bool,
 }
 
 enum State<P: Party> {
@@ -138,6 +140,9 @@ impl<P: Party> Endpoint<P> {
             return Ok(Push::Accepted);
         }
         let state = self.links.entry(link).or_default();
+        if state.aborted {
+            return Ok(Push::Accepted);
+        }
         let replayed = FrameError::Replayed { seq: header.seq };
         let Some(ahead) = header.seq.checked_sub(state.next_in) else {
             return Err(replayed);
@@ -273,6 +278,7 @@ impl<P: Party> Endpoint<P> {
         link.early_bytes -= payload.len();
         if header.kind == Kind::Abort {
             link.gone = true;
+            link.aborted = true;
             link.early.clear();
             link.early_bytes = 0;
             return Ok(Arrival::Gone);

@@ -127,12 +127,16 @@ fn extension(f: usize, security: Security, counts: &[usize]) -> Result<Extension
         let mine = sender.batch(*count, &corrections)?;
         let mut challenge = Vec::new();
         let mut proof = Vec::new();
-        if security == Security::Malicious {
-            let point = [1, 2, 3, 4, 5, 6, 7, 200];
-            challenge = point.to_vec();
-            proof = theirs.prove(point);
-            mine.check(point, &proof)?;
-        }
+        let (mine, theirs) = match security {
+            Security::SemiHonest => (mine.accept()?, theirs.accept()?),
+            Security::Malicious => {
+                let point = [1, 2, 3, 4, 5, 6, 7, 200];
+                challenge = point.to_vec();
+                let proved = theirs.prove(point);
+                proof = proved.1;
+                (mine.check(point, &proof)?, proved.0)
+            }
+        };
         let (mut zeros, mut keys, mut got) = (Vec::new(), Vec::new(), Vec::new());
         let mut random = Default::default();
         mine.correlated(&mut zeros);

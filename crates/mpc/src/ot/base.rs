@@ -108,17 +108,16 @@ fn decode(bytes: &[u8], what: &'static str) -> Result<RistrettoPoint, OtError> {
 
 /// Step 1. Bit i of `choices` is the choice of transfer i.
 pub fn choose(context: Context, choices: u128, seed: &Seed) -> (Receiver, Vec<u8>) {
-    let session = context.session;
-    let halves = scalars(&seed.derive(session, "base transfer scalar", &[]), COUNT);
-    let mut prg = seed.derive(session, "base transfer point", &[]).prg();
-    let random: Vec<RistrettoPoint> = (0..COUNT)
-        .map(|_| {
-            let mut wide = [0; 64];
-            prg.fill(&mut wide);
-            RistrettoPoint::from_uniform_bytes(&wide)
-        })
-        .collect();
-    let other = RistrettoPoint::double_and_compress_batch(&random);
+    let halves = scalars(&context.derive(seed, "base transfer scalar"), COUNT);
+    let mut prg = context.derive(seed, "base transfer point").prg();
+    let random = (0..COUNT).map(|_| {
+        let mut wide = Zeroizing::new([0; 64]);
+        prg.fill(&mut *wide);
+        RistrettoPoint::from_uniform_bytes(&wide)
+    });
+    let random = Zeroizing::new(random.collect::<Vec<_>>());
+    // Which of two points of the offer was drawn is the choice.
+    let other = Zeroizing::new(RistrettoPoint::double_and_compress_batch(&*random));
     let chosen: Vec<RistrettoPoint> = (0..COUNT)
         .into_par_iter()
         .map(|i| {
@@ -126,9 +125,10 @@ pub fn choose(context: Context, choices: u128, seed: &Seed) -> (Receiver, Vec<u8
             RistrettoPoint::mul_base(&halves[i]) - half_hash(&context, i, side, other[i].as_bytes())
         })
         .collect();
-    let chosen = RistrettoPoint::double_and_compress_batch(&chosen);
+    let chosen = Zeroizing::new(chosen);
+    let chosen = Zeroizing::new(RistrettoPoint::double_and_compress_batch(&*chosen));
     let mut offer = Vec::with_capacity(OFFER_LEN);
-    for (i, (mine, other)) in chosen.iter().zip(&other).enumerate() {
+    for (i, (mine, other)) in chosen.iter().zip(other.iter()).enumerate() {
         let (mut zero, mut one) = (mine.to_bytes(), other.to_bytes());
         let choice = Choice::from((choices >> i & 1) as u8);
         Encoding::conditional_swap(&mut zero, &mut one, choice);
@@ -154,17 +154,16 @@ pub fn respond(
     seed: &Seed,
 ) -> Result<(Vec<[u128; 2]>, Vec<u8>), OtError> {
     OtError::check_len("base transfer points", offer, OFFER_LEN)?;
-    let half = Zeroizing::new(scalars(
-        &seed.derive(context.session, "base transfer scalar", &[]),
-        1,
-    ));
+    let half = Zeroizing::new(scalars(&context.derive(seed, "base transfer scalar"), 1));
     let half = &half[0];
     let reply = RistrettoPoint::double_and_compress_batch([&RistrettoPoint::mul_base(half)]);
     let reply = reply[0].to_bytes();
-    let shared: Result<Vec<[RistrettoPoint; 2]>, OtError> = offer
+    let mut shared = Zeroizing::new(vec![[RistrettoPoint::default(); 2]; COUNT]);
+    let made: Result<(), OtError> = offer
         .par_chunks_exact(2 * POINT_LEN)
+        .zip(shared.par_iter_mut())
         .enumerate()
-        .map(|(i, pair)| {
+        .try_for_each(|(i, (pair, shared))| {
             let bytes = pair.split_at(POINT_LEN);
             let what = "a base transfer point";
             let (zero, one) = (decode(bytes.0, what)?, decode(bytes.1, what)?);
@@ -172,11 +171,12 @@ pub fn respond(
                 let hash = half_hash(context, i, side, other);
                 (point + hash + hash) * half
             };
-            Ok([side(0, zero, bytes.1), side(1, one, bytes.0)])
-        })
-        .collect();
-    let shared = Zeroizing::new(shared?.into_iter().flatten().collect::<Vec<_>>());
-    let encodings = RistrettoPoint::double_and_compress_batch(&*shared);
+            *shared = [side(0, zero, bytes.1), side(1, one, bytes.0)];
+            Ok(())
+        });
+    made?;
+    let shared = shared.as_flattened();
+    let encodings = Zeroizing::new(RistrettoPoint::double_and_compress_batch(shared));
     let pairs = offer.chunks_exact(2 * POINT_LEN).enumerate();
     let keys = pairs.zip(encodings.chunks_exact(2));
     let keys = keys.map(|((i, pair), shared)| {
@@ -203,8 +203,8 @@ impl Receiver {
         let table = RistrettoBasepointTable::create(&point);
         let shared = self.halves.par_iter().map(|half| &table * half);
         let shared = Zeroizing::new(shared.collect::<Vec<_>>());
-        let encodings = RistrettoPoint::double_and_compress_batch(&*shared);
-        let pairs = self.offer.chunks_exact(2 * POINT_LEN).zip(encodings);
+        let encodings = Zeroizing::new(RistrettoPoint::double_and_compress_batch(&*shared));
+        let pairs = self.offer.chunks_exact(2 * POINT_LEN).zip(encodings.iter());
         let keys = pairs.enumerate().map(|(i, (pair, shared))| {
             let side = (self.choices >> i & 1) as u8;
             key(&self.context, (i, side), (pair, reply, shared.as_bytes()))

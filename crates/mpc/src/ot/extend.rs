@@ -8,7 +8,7 @@
 //! Against a malicious receiver (figure 10) the sender draws a point once the corrections are there, and both hash every row of bits
 //! ([`universal`]), 64 transfers being given up to hide what the hash of u_0 would tell. The receiver sends the hash of u_0, and SHA-256 of the 128
 //! hashes of v, in place of these. A receiver whose corrections are false in blocks i passes only if it guesses all of those `Δ_i`, or with
-//! probability (words of a row)·2⁻⁶⁴.
+//! probability (words of a row)·2⁻⁶⁴, at most 2⁻⁵⁶ a batch. (Corrections are false where they differ from the choices that the proof commits to.)
 //!
 //! A batch is expanded once: chunks of streams are counted, and corrections of one batch do not fit another.
 
@@ -161,7 +161,7 @@ pub fn setup_len(field: Field, security: Security) -> usize {
 impl SenderSetup {
     /// The sender draws Δ and plays the receiver of the base transfers. Also its message, of [`base::OFFER_LEN`] bytes.
     pub fn new(context: Context, seed: &Seed) -> (Self, Vec<u8>) {
-        let mut prg = seed.derive(context.session, "delta", &[]).prg();
+        let mut prg = context.derive(seed, "delta").prg();
         let delta = u128::from(prg.next_u64()) | u128::from(prg.next_u64()) << 64;
         let (base, offer) = base::choose(context.clone(), !delta, seed);
         let delta = Zeroizing::new(delta);
@@ -252,14 +252,14 @@ impl Receiver {
     ///
     /// # Panics
     /// When there are more.
-    pub fn batch(&mut self, count: usize) -> (ReceiverBatch, Vec<u8>) {
+    pub fn batch(&mut self, count: usize) -> (Unproved, Vec<u8>) {
         assert!(count <= batch(self.security), "a batch of {count}");
         let words = words(count, self.security);
         let mut corrections =
             Vec::with_capacity(corrections_len(self.expander.field, self.security, count) + 16);
         let mut chunks = Vec::with_capacity(words.div_ceil(CHUNK_WORDS));
         for first in (0..words).step_by(CHUNK_WORDS) {
-            let (mut choices, mut rows) = (Row::default(), Rows::new());
+            let (mut choices, mut rows) = (Zeroizing::new(Row::default()), Rows::new());
             let words = CHUNK_WORDS.min(words - first);
             self.chunk(self.used, words, &mut choices, &mut rows, &mut corrections);
             self.used += 1;
@@ -276,7 +276,7 @@ impl Receiver {
             chunks,
         };
         self.transfers += count as u64;
-        (batch, corrections)
+        (Unproved(batch), corrections)
     }
 }
 
@@ -317,7 +317,7 @@ impl Sender {
     ///
     /// # Panics
     /// When there are more than [`batch`].
-    pub fn batch(&mut self, count: usize, corrections: &[u8]) -> Result<SenderBatch, OtError> {
+    pub fn batch(&mut self, count: usize, corrections: &[u8]) -> Result<Unchecked, OtError> {
         assert!(count <= batch(self.security), "a batch of {count}");
         let field = self.expander.field;
         let due = corrections_len(field, self.security, count);
@@ -346,7 +346,7 @@ impl Sender {
             chunks,
         };
         self.transfers += count as u64;
-        Ok(batch)
+        Ok(Unchecked(batch))
     }
 }
 
@@ -410,10 +410,63 @@ impl Shape {
 /// The receiver's side of a batch.
 pub struct ReceiverBatch {
     shape: Shape,
-    chunks: Vec<(Row, Rows)>,
+    chunks: Vec<(Zeroizing<Row>, Rows)>,
 }
 
-/// The sender's side of a batch. Against a malicious receiver it is of use after its [`check`](Self::check) alone.
+/// A [`ReceiverBatch`] that is to be proved. One proof tells nothing, two would tell of the choices.
+#[derive(Debug)]
+pub struct Unproved(ReceiverBatch);
+
+/// A [`SenderBatch`] that is to be checked: against a malicious receiver its keys are not to be used before.
+#[derive(Debug)]
+pub struct Unchecked(SenderBatch);
+
+impl Unproved {
+    /// The batch, and the proof that the corrections were true, [`PROOF_LEN`] bytes.
+    pub fn prove(self, challenge: [u8; CHALLENGE_LEN]) -> (ReceiverBatch, Vec<u8>) {
+        let proof = self.0.prove(challenge);
+        (self.0, proof)
+    }
+
+    /// The batch, where the sender asks for no proof.
+    ///
+    /// # Errors
+    /// [`OtError::Unproved`] where it does.
+    pub fn accept(self) -> Result<ReceiverBatch, OtError> {
+        match self.0.shape.security {
+            Security::SemiHonest => Ok(self.0),
+            Security::Malicious => Err(OtError::Unproved),
+        }
+    }
+}
+
+impl Unchecked {
+    /// The batch, if the receiver's proof is good.
+    ///
+    /// # Errors
+    /// [`OtError::Length`], or [`OtError::Corrections`] when the receiver has cheated.
+    pub fn check(
+        self,
+        challenge: [u8; CHALLENGE_LEN],
+        proof: &[u8],
+    ) -> Result<SenderBatch, OtError> {
+        self.0.check(challenge, proof)?;
+        Ok(self.0)
+    }
+
+    /// The batch, where the receiver is trusted to follow the protocol.
+    ///
+    /// # Errors
+    /// [`OtError::Unproved`] where it is not.
+    pub fn accept(self) -> Result<SenderBatch, OtError> {
+        match self.0.shape.security {
+            Security::SemiHonest => Ok(self.0),
+            Security::Malicious => Err(OtError::Unproved),
+        }
+    }
+}
+
+/// The sender's side of a batch.
 pub struct SenderBatch {
     shape: Shape,
     delta: Zeroizing<u128>,
@@ -433,10 +486,9 @@ impl std::fmt::Debug for SenderBatch {
 }
 
 impl ReceiverBatch {
-    /// The proof that the corrections were true, [`PROOF_LEN`] bytes.
-    pub fn prove(&self, challenge: [u8; CHALLENGE_LEN]) -> Vec<u8> {
+    fn prove(&self, challenge: [u8; CHALLENGE_LEN]) -> Vec<u8> {
         let powers = self.shape.powers(challenge);
-        let choices = self.chunks.iter().map(|(choices, _)| choices);
+        let choices = self.chunks.iter().map(|(choices, _)| &**choices);
         let mut proof = self.shape.hash(&powers, choices).to_le_bytes().to_vec();
         let hashes = (0..KAPPA).map(|r| {
             let row = self.chunks.iter().map(|(_, rows)| &rows.0[r]);
@@ -474,11 +526,7 @@ impl ReceiverBatch {
 }
 
 impl SenderBatch {
-    /// Checks the receiver's proof.
-    ///
-    /// # Errors
-    /// [`OtError::Length`], or [`OtError::Corrections`] when the receiver has cheated.
-    pub fn check(&self, challenge: [u8; CHALLENGE_LEN], proof: &[u8]) -> Result<(), OtError> {
+    fn check(&self, challenge: [u8; CHALLENGE_LEN], proof: &[u8]) -> Result<(), OtError> {
         OtError::check_len("a proof", proof, PROOF_LEN)?;
         let powers = self.shape.powers(challenge);
         let (hash, digest) = proof.split_at(8);
@@ -581,7 +629,13 @@ mod tests {
                     let due = corrections_len(Field::new(f).unwrap(), security, count);
                     assert_eq!(corrections.len(), due);
                     let mine = sender.batch(count, &corrections).unwrap();
-                    mine.check(CHALLENGE, &theirs.prove(CHALLENGE)).unwrap();
+                    let (theirs, mine) = match security {
+                        Security::SemiHonest => (theirs.accept().unwrap(), mine.accept().unwrap()),
+                        Security::Malicious => {
+                            let (theirs, proof) = theirs.prove(CHALLENGE);
+                            (theirs, mine.check(CHALLENGE, &proof).unwrap())
+                        }
+                    };
                     check(&mine, &theirs, sender.delta(), count);
                 }
             }
@@ -599,8 +653,9 @@ mod tests {
                 let at = i * 997 % corrections.len();
                 corrections[at] ^= 1 << (i % 8);
                 let mine = sender.batch(100, &corrections).unwrap();
-                let proof = theirs.prove(CHALLENGE);
-                caught += usize::from(mine.check(CHALLENGE, &proof) == Err(OtError::Corrections));
+                let (_, proof) = theirs.prove(CHALLENGE);
+                let error = mine.check(CHALLENGE, &proof).err();
+                caught += usize::from(error == Some(OtError::Corrections));
             }
             // Not found where the block's part of Δ is zero: with f = 1 half of the time.
             let least = if f == 1 { tries / 4 } else { 3 * tries / 4 };
@@ -611,8 +666,8 @@ mod tests {
     #[test]
     fn replays_and_false_proofs_are_found() {
         let (mut sender, mut receiver) = pair(4, Security::Malicious);
-        let (first, corrections) = receiver.batch(300);
-        let mine = sender.batch(300, &corrections).unwrap();
+        let (Unproved(first), corrections) = receiver.batch(300);
+        let Unchecked(mine) = sender.batch(300, &corrections).unwrap();
         let proof = first.prove(CHALLENGE);
         for at in 0..PROOF_LEN {
             let mut changed = proof.clone();
@@ -628,8 +683,8 @@ mod tests {
         assert_eq!(mine.check(CHALLENGE, &other), Err(OtError::Corrections));
         mine.check(CHALLENGE, &proof).unwrap();
         // The corrections of one batch for the next.
-        let (second, _) = receiver.batch(300);
-        let mine = sender.batch(300, &corrections).unwrap();
+        let (Unproved(second), _) = receiver.batch(300);
+        let Unchecked(mine) = sender.batch(300, &corrections).unwrap();
         for theirs in [first, second] {
             let proof = theirs.prove(CHALLENGE);
             assert_eq!(mine.check(CHALLENGE, &proof), Err(OtError::Corrections));
@@ -638,6 +693,11 @@ mod tests {
             sender.batch(300, &corrections[8..]),
             Err(OtError::Length { .. })
         ));
+        // Without a proof there are no keys.
+        let (theirs, corrections) = receiver.batch(10);
+        let mine = sender.batch(10, &corrections).unwrap();
+        assert_eq!(mine.accept().err(), Some(OtError::Unproved));
+        assert_eq!(theirs.accept().err(), Some(OtError::Unproved));
     }
 
     #[test]
@@ -645,7 +705,8 @@ mod tests {
         let (mut sender, mut receiver) = pair(2, Security::SemiHonest);
         for count in [0, 1, 100, 3000] {
             let (theirs, corrections) = receiver.batch(count);
-            let mine = sender.batch(count, &corrections).unwrap();
+            let mine = sender.batch(count, &corrections).unwrap().accept().unwrap();
+            let theirs = theirs.accept().unwrap();
             let mut prg = Prg::new(&[9; 32]);
             let wanted: Vec<u64> = (0..count.div_ceil(64)).map(|_| prg.next_u64()).collect();
             let messages: Vec<[u128; 2]> = (0..count as u128).map(|t| [2 * t, 2 * t + 1]).collect();

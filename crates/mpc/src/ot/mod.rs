@@ -34,6 +34,8 @@ use undertone_kernel::Cpu;
 use undertone_kernel::aes::Permutation;
 use undertone_party::{Abort, PartyId, SessionId};
 
+use crate::kdf::Seed;
+
 /// Bits of Δ: base transfers, and computational security.
 pub const KAPPA: usize = 128;
 
@@ -94,6 +96,11 @@ impl Context {
         }
     }
 
+    /// Randomness of `seed` for these transfers alone.
+    fn derive(&self, seed: &Seed, purpose: &str) -> Seed {
+        seed.expand(self.session, purpose, &self.digest)
+    }
+
     fn digest(&self) -> &[u8; 32] {
         &self.digest
     }
@@ -138,6 +145,9 @@ pub enum OtError {
     /// The receiver's corrections are not those of one choice for all blocks.
     #[error("the corrections of all blocks have the same choices")]
     Corrections,
+    /// A batch that needs a proof is used without.
+    #[error("transfers against a malicious receiver are of use after their proof alone")]
+    Unproved,
 }
 
 impl OtError {
@@ -163,6 +173,7 @@ impl OtError {
                 culprit: from,
                 check: error.to_string(),
             },
+            Self::Unproved => Abort::Internal(error.to_string()),
         }
     }
 }

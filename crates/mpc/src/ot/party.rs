@@ -9,7 +9,9 @@ use std::collections::VecDeque;
 use undertone_kernel::Cpu;
 use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Step};
 
-use super::extend::{self, CHALLENGE_LEN, ReceiverBatch, SenderBatch, SenderSetup};
+use super::extend::{
+    self, CHALLENGE_LEN, ReceiverBatch, SenderBatch, SenderSetup, Unchecked, Unproved,
+};
 use super::{Context, Field, OtError, Security};
 use crate::kdf::Seed;
 
@@ -74,7 +76,7 @@ enum SenderStage {
         /// Transfers whose corrections are not there.
         left: u64,
         /// Batches whose proof is not there.
-        open: VecDeque<(SenderBatch, [u8; CHALLENGE_LEN])>,
+        open: VecDeque<(Unchecked, [u8; CHALLENGE_LEN])>,
     },
 }
 
@@ -95,7 +97,7 @@ impl<S: FnMut(&SenderBatch) + Send> Sender<S> {
         mut self,
         sender: extend::Sender,
         left: u64,
-        open: VecDeque<(SenderBatch, [u8; CHALLENGE_LEN])>,
+        open: VecDeque<(Unchecked, [u8; CHALLENGE_LEN])>,
         out: Outbox,
     ) -> Result<Step<Self>, Abort> {
         if left == 0 && open.is_empty() {
@@ -147,10 +149,10 @@ impl<S: FnMut(&SenderBatch) + Send> Party for Sender<S> {
                 let mut out = Outbox::new();
                 if open.len() < OPEN && left > 0 {
                     let count = self.rules.next(left);
-                    let batch = sender.batch(count, &message).map_err(blame)?;
+                    let batch = sender.batch(count, &message).map_err(&blame)?;
                     left -= count as u64;
                     match self.rules.security {
-                        Security::SemiHonest => (self.sink)(&batch),
+                        Security::SemiHonest => (self.sink)(&batch.accept().map_err(blame)?),
                         Security::Malicious => {
                             let session = self.rules.context.session;
                             let ids = [(left >> 32) as u32, left as u32];
@@ -161,8 +163,7 @@ impl<S: FnMut(&SenderBatch) + Send> Party for Sender<S> {
                         }
                     }
                 } else if let Some((batch, challenge)) = open.pop_front() {
-                    batch.check(challenge, &message).map_err(blame)?;
-                    (self.sink)(&batch);
+                    (self.sink)(&batch.check(challenge, &message).map_err(blame)?);
                 }
                 self.batches(sender, left, open, out)
             }
@@ -190,7 +191,7 @@ enum ReceiverStage {
         /// Transfers whose corrections are not sent.
         left: u64,
         /// Batches that are not proved.
-        open: VecDeque<ReceiverBatch>,
+        open: VecDeque<Unproved>,
         /// Whether a challenge was waited for.
         challenged: bool,
     },
@@ -214,7 +215,7 @@ impl<S: FnMut(&ReceiverBatch) + Send> Receiver<S> {
         mut self,
         mut receiver: extend::Receiver,
         mut left: u64,
-        mut open: VecDeque<ReceiverBatch>,
+        mut open: VecDeque<Unproved>,
         mut out: Outbox,
     ) -> Result<Step<Self>, Abort> {
         let peer = self.peer;
@@ -225,7 +226,10 @@ impl<S: FnMut(&ReceiverBatch) + Send> Receiver<S> {
             left -= count as u64;
             out.push(peer, corrections);
             match self.rules.security {
-                Security::SemiHonest => (self.sink)(&batch),
+                Security::SemiHonest => {
+                    let batch = batch.accept().map_err(OtError::blame(peer))?;
+                    (self.sink)(&batch);
+                }
                 Security::Malicious => open.push_back(batch),
             }
         } else if open.is_empty() {
@@ -294,7 +298,8 @@ impl<S: FnMut(&ReceiverBatch) + Send> Party for Receiver<S> {
                         .map_err(OtError::blame(peer))?;
                     let mut challenge = [0; CHALLENGE_LEN];
                     challenge.copy_from_slice(&message);
-                    out.push(peer, batch.prove(challenge));
+                    let (batch, proof) = batch.prove(challenge);
+                    out.push(peer, proof);
                     (self.sink)(&batch);
                 }
                 self.batches(receiver, left, open, out)

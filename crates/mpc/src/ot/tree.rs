@@ -41,6 +41,11 @@ pub fn message_len(field: Field, security: Security) -> usize {
         .sum()
 }
 
+/// Leaves of all blocks.
+fn leaves(field: Field) -> usize {
+    field.blocks().map(|block| 1 << block.len()).sum()
+}
+
 /// The permutations of a context.
 struct Hashes([Permutation; 3]);
 
@@ -105,7 +110,7 @@ pub(super) fn grow(
     keys: &[[u128; 2]],
 ) -> (Seeds, Vec<u8>) {
     let hashes = Hashes::new(cpu, context);
-    let mut all = Zeroizing::new(Vec::new());
+    let mut all = Zeroizing::new(Vec::with_capacity(leaves(field)));
     let mut message = Vec::with_capacity(message_len(field, security));
     for (number, block) in field.blocks().enumerate() {
         let mut levels = keys[block].iter().rev();
@@ -115,7 +120,9 @@ pub(super) fn grow(
             let sums = [sum(left.iter().copied()), sum(right.iter().copied())];
             put(&mut message, [sums[0] ^ key[0], sums[1] ^ key[1]]);
             let pairs = left.iter().zip(right.iter());
-            nodes = Zeroizing::new(pairs.flat_map(|(left, right)| [*left, *right]).collect());
+            let mut children = Zeroizing::new(Vec::with_capacity(2 * nodes.len()));
+            pairs.for_each(|(left, right)| children.extend([*left, *right]));
+            nodes = children;
         }
         if security == Security::Malicious {
             let (leaves, checks) = hashes.stretch(&nodes);
@@ -143,7 +150,7 @@ pub(super) fn puncture(
 ) -> Result<Seeds, OtError> {
     OtError::check_len("trees", message, message_len(field, security))?;
     let hashes = Hashes::new(cpu, context);
-    let mut all = Zeroizing::new(Vec::new());
+    let mut all = Zeroizing::new(Vec::with_capacity(leaves(field)));
     let mut rest = message;
     let mut next = |len: usize| {
         let (head, tail) = rest.split_at(len);

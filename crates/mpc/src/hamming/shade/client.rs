@@ -14,7 +14,6 @@ use super::transfers::{Keys, Receiving, Sending};
 use super::{FRAME_BYTES, Pair, SERVER, WINDOW};
 
 /// Rows of a tile on their way: how far its transfers are, and their sums so far.
-#[derive(Debug)]
 struct Tile {
     rows: Range<usize>,
     keys: Keys,
@@ -29,6 +28,12 @@ struct Tile {
 struct Run {
     row: usize,
     bits: Range<usize>,
+}
+
+impl std::fmt::Debug for Tile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tile({:?}, ..)", self.rows)
+    }
 }
 
 impl Tile {
@@ -167,7 +172,6 @@ impl From<Ready> for End {
 }
 
 /// What all pairs of a client share.
-#[derive(Debug)]
 struct Own {
     codes: BitMatrix,
     /// Rows become columns: what a sender offers in the transfers of a bit.
@@ -175,6 +179,12 @@ struct Own {
     /// How many ones each row has.
     weights: Vec<u16>,
     peers: Peers,
+}
+
+impl std::fmt::Debug for Own {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Own(..)")
+    }
 }
 
 impl Own {
@@ -248,9 +258,13 @@ impl Link<End> {
         let mut text = Vec::new();
         let keys = receiving.take(rows.len() * pair.bits, &mut text);
         for row in rows.clone() {
-            let random = receiving.choices(pair.bits);
+            let random = receiving.choices(pair.bits)?;
             let wanted = own.codes.row(row).iter();
-            text.extend(wanted.zip(random).flat_map(|(y, u)| (y ^ u).to_le_bytes()));
+            text.extend(
+                wanted
+                    .zip(random.iter())
+                    .flat_map(|(y, u)| (y ^ u).to_le_bytes()),
+            );
         }
         *asked += 1;
         tiles.push_back(Tile::new(rows, keys, &pair));

@@ -49,7 +49,7 @@ use crate::ot::extend::CHUNK;
 /// Most rows of a client.
 const MAX_ROWS: usize = 1 << 16;
 
-/// Keys that a client keeps of all its pairs, from offline to online: a quarter of a million rows' bits, or more.
+/// Keys that a client keeps of all its pairs, from offline to online: of 1024 rows of 4096 bits.
 const AHEAD_BYTES: usize = 64 << 20;
 
 /// Bytes of u in a message.

@@ -11,8 +11,11 @@ use crate::roster::enough;
 use crate::seal::Channel;
 use crate::tiles::{self, Block, Sink};
 
+/// By how many tiles the sums of one side may be ahead of the other's. Where both follow the protocol it is what the other
+/// has asked for, and what is on its way.
+const MOST_APART: usize = 128;
+
 /// A pair: its sums as they come, until both of a tile are there.
-#[derive(Debug)]
 struct Meeting<S> {
     pair: Pair,
     /// Places of sender and receiver.
@@ -21,6 +24,12 @@ struct Meeting<S> {
     waiting: [VecDeque<Vec<u8>>; 2],
     came: [usize; 2],
     sink: S,
+}
+
+impl<S> std::fmt::Debug for Meeting<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Meeting({:?}, ..)", self.ends)
+    }
 }
 
 impl<S: Sink> Meeting<S> {
@@ -39,6 +48,10 @@ impl<S: Sink> Meeting<S> {
                 true => "sums after the last tile".into(),
                 false => format!("sums of {} bytes, {due} are due", sums.len()),
             };
+            return Err(Abort::Malformed { from, what });
+        }
+        if self.waiting[end].len() >= MOST_APART {
+            let what = "sums of tiles far ahead of the other's".into();
             return Err(Abort::Malformed { from, what });
         }
         self.came[end] += 1;
@@ -186,11 +199,14 @@ impl<S: Sink> Server<S> {
     fn finish(self) -> Result<Step<Self>, Abort> {
         let mut sink = self.sink;
         for meeting in self.meetings.into_values() {
-            for (end, came) in meeting.ends.into_iter().zip(meeting.came) {
+            let [sender, receiver] = meeting.ends;
+            let both = [(sender, receiver), (receiver, sender)];
+            for ((end, other), came) in both.into_iter().zip(meeting.came) {
                 if came < meeting.pair.tiles() {
-                    return Err(Abort::Cheated {
-                        culprit: self.clients[end].0,
-                        check: "it has sent the sums of all pairs".into(),
+                    return Err(Abort::Contradicted {
+                        first: self.clients[end].0,
+                        second: self.clients[other].0,
+                        check: "who says that was all has sent all sums".into(),
                     });
                 }
             }

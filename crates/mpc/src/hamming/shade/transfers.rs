@@ -88,7 +88,7 @@ impl Receiving {
 
     /// Makes the transfers of `chunks` more chunks; appends their corrections.
     pub(super) fn extend(&mut self, chunks: u64, corrections: &mut Vec<u8>) {
-        let (mut choices, mut rows) = (Row::default(), Rows::new());
+        let (mut choices, mut rows) = (Zeroizing::new(Row::default()), Rows::new());
         for chunk in self.chunks..self.chunks + chunks {
             self.receiver
                 .chunk(chunk, CHUNK / 64, &mut choices, &mut rows, corrections);
@@ -116,20 +116,26 @@ impl Receiving {
     }
 
     /// The next choices, as a row's words.
-    pub(super) fn choices(&mut self, bits: usize) -> Vec<u64> {
+    ///
+    /// # Errors
+    /// [`Abort::Internal`] when they are not made.
+    pub(super) fn choices(&mut self, bits: usize) -> Result<Zeroizing<Vec<u64>>, Abort> {
         let shift = self.used;
+        if 64 * self.choices.len() < shift + bits {
+            return Err(Abort::Internal("choices that are not made".into()));
+        }
         let word = |at: usize| self.choices.get(at).unwrap_or(0);
         let aligned = |at: usize| match shift {
             0 => word(at),
             _ => word(at) >> shift | word(at + 1) << (64 - shift),
         };
-        let mut out: Vec<u64> = (0..bits.div_ceil(64)).map(aligned).collect();
+        let mut out = Zeroizing::new((0..bits.div_ceil(64)).map(aligned).collect::<Vec<u64>>());
         if let Some(last) = out.last_mut() {
             *last &= u64::MAX >> (bits.wrapping_neg() % 64);
         }
         self.choices.skip((shift + bits) / 64);
         self.used = (shift + bits) % 64;
-        out
+        Ok(out)
     }
 }
 
