@@ -184,7 +184,7 @@ fn transfers(c: &mut Criterion) {
         });
         let rows = vec![[5; 16]; 128];
         group.bench_function(BenchmarkId::new("transpose", &level), |bench| {
-            bench.iter(|| transpose_blocks(cpu, &rows, &mut blocks));
+            bench.iter(|| undertone::kernel::transpose::blocks(cpu, &rows, &mut blocks));
         });
         for f in [1, 2, 4, 8] {
             let q = 1 << f;
@@ -209,8 +209,6 @@ fn transfers(c: &mut Criterion) {
     }
     group.finish();
 }
-
-use undertone::kernel::transpose::blocks as transpose_blocks;
 
 /// 128 correlated transfers of 512 numbers of 13 bits. The floor is the AES of the expansion: for the sender two blocks for
 /// eight numbers, for the receiver one.
@@ -252,6 +250,6 @@ fn correlated(c: &mut Criterion) {
 }
 
 criterion_group!(
-    benches, distances, transpose, hashing, expansion, masks, products, sparse
+    benches, distances, transpose, hashing, expansion, masks, products, sparse, transfers, correlated
 );
 criterion_main!(benches);

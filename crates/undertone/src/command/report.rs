@@ -114,7 +114,7 @@ pub(super) fn cost_table(ledgers: &[(PartyId, Ledger)]) -> String {
         table.add_row([
             name.to_owned(),
             bytes(clients.bytes_sent),
-            bytes(server.bytes_sent),
+            bytes(clients.bytes_received),
             both.messages.to_string(),
             both.rounds().to_string(),
             time(clients.compute / count),

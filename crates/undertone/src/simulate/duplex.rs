@@ -1,6 +1,7 @@
-//! Two parties, each on a thread of its own.
+//! Two parties, each on a thread of its own and no other: what is split over a pool stays there.
 
 use std::collections::VecDeque;
+use std::panic::resume_unwind;
 use std::sync::mpsc::sync_channel;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError};
 use std::time::Duration;
@@ -19,13 +20,25 @@ pub(super) fn run<A: Party, B: Party>(a: Endpoint<A>, b: Endpoint<B>) -> (Ended<
     let (to_b, from_a) = sync_channel(LINK_FRAMES);
     let (id_a, id_b) = (a.id(), b.id());
     std::thread::scope(|scope| {
-        let first = scope.spawn(move || side(a, id_b, &to_b, &from_b));
-        let second = side(b, id_a, &to_a, &from_a);
-        let first = first
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        (first, second)
+        let first = scope.spawn(move || alone(|| side(a, id_b, &to_b, &from_b)));
+        let second = scope.spawn(move || alone(|| side(b, id_a, &to_a, &from_a)));
+        (
+            first.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            second.join().unwrap_or_else(|panic| resume_unwind(panic)),
+        )
     })
+}
+
+/// Makes this thread a pool of its own. In the pool of the caller, whose threads may all wait for the parties, they would wait
+/// for ever.
+fn alone<T>(work: impl FnOnce() -> T) -> T {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(1)
+        .use_current_thread()
+        .build();
+    let out = work();
+    drop(pool);
+    out
 }
 
 /// Moves the frames of one side. A full link never keeps it from taking frames in.
