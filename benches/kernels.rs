@@ -177,10 +177,10 @@ fn transfers(c: &mut Criterion) {
         let pi = aes::Permutation::new(cpu, 1);
         let mut blocks = vec![7; 2048];
         group.bench_function(BenchmarkId::new("mmo", &level), |bench| {
-            bench.iter(|| pi.hash(&mut blocks));
+            bench.iter(|| pi.mmo(&mut blocks));
         });
         group.bench_function(BenchmarkId::new("tmmo", &level), |bench| {
-            bench.iter(|| pi.hash_tweaked(0, &mut blocks));
+            bench.iter(|| pi.tmmo(0, &mut blocks));
         });
         let rows = vec![[5; 16]; 128];
         group.bench_function(BenchmarkId::new("transpose", &level), |bench| {
@@ -250,6 +250,7 @@ fn correlated(c: &mut Criterion) {
 }
 
 criterion_group!(
-    benches, distances, transpose, hashing, expansion, masks, products, sparse, transfers, correlated
+    benches, distances, transpose, hashing, expansion, masks, products, sparse, transfers,
+    correlated
 );
 criterion_main!(benches);

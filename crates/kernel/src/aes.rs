@@ -3,12 +3,13 @@
 //! Guo, Katz, Wang, Yu, *Efficient and Secure Multiparty Computation from Fixed-Key Block Ciphers* (2020),
 //! define what hashes must withstand, and prove these, for a random permutation π:
 //!
-//! - [`hash`](Permutation::hash), MMO(x) = π(x) ⊕ x: *correlation robust*. On x ⊕ Δ for distinct x, all known and Δ not,
+//! - [`mmo`](Permutation::mmo), MMO(x) = π(x) ⊕ x: *correlation robust*. On x ⊕ Δ for distinct x, all known and Δ not,
 //!   it looks random.
-//! - [`hash_tweaked`](Permutation::hash_tweaked), TMMO(x, i) = π(π(x) ⊕ i) ⊕ π(x): *tweakable circular
+//! - [`tmmo`](Permutation::tmmo), TMMO(x, i) = π(π(x) ⊕ i) ⊕ π(x): *tweakable circular
 //!   correlation robust*. The same where x may repeat under different tweaks i, and Δ be added to the result.
 //!
 //! A block is a `u128`: byte i of it is bits 8i to 8i + 7.
+#![allow(clippy::needless_range_loop)] // registers go by number
 
 use aes::Aes128;
 use ctr::cipher::{Array, BlockCipherEncrypt, KeyInit};
@@ -74,12 +75,12 @@ impl Permutation {
     }
 
     /// MMO(x) = π(x) ⊕ x, for each x.
-    pub fn hash(&self, blocks: &mut [u128]) {
+    pub fn mmo(&self, blocks: &mut [u128]) {
         self.run(Mode::Mmo, blocks);
     }
 
     /// TMMO(x, i) = π(π(x) ⊕ i) ⊕ π(x), for each x, with tweaks `first`, `first + 1`, …
-    pub fn hash_tweaked(&self, first: u64, blocks: &mut [u128]) {
+    pub fn tmmo(&self, first: u64, blocks: &mut [u128]) {
         self.run(Mode::Tmmo { first }, blocks);
     }
 
@@ -309,10 +310,10 @@ mod tests {
             for cpu in Cpu::all() {
                 let pi = Permutation::new(cpu, key);
                 let mut hashed = blocks.clone();
-                pi.hash(&mut hashed);
+                pi.mmo(&mut hashed);
                 prop_assert_eq!(&hashed, &mmo);
                 let mut hashed = blocks.clone();
-                pi.hash_tweaked(first, &mut hashed);
+                pi.tmmo(first, &mut hashed);
                 prop_assert_eq!(&hashed, &tmmo);
             }
         }

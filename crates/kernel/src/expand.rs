@@ -9,8 +9,9 @@
 //!
 //! So the receiver's sums less the sender's, plus `Σ x[a]`, are `Σ x[a] + c − 2c·x[a]`, the bits in which x and c differ.
 //!
-//! A message has *groups* of 16 transfers, the last maybe fewer: for each lane a the numbers u[a] of the group's transfers, w bits each,
+//! A message has *groups* of 16 transfers, the last maybe fewer: for each lane a the numbers `u[a]` of the group's transfers, w bits each,
 //! from the low bit of the first word on; words of 16 bits, first those of all lanes, then the second of all, and so on.
+#![allow(clippy::needless_range_loop)] // registers go by number
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -548,7 +549,8 @@ mod tests {
             r = sums.pop().unwrap();
             let bits = 3..count + 3;
             receive(&pi, shape, &keys, (choices.row(0), bits), &mut t, &message);
-            (r.truncate(lanes), t.truncate(lanes));
+            r.truncate(lanes);
+            t.truncate(lanes);
             for a in 0..lanes {
                 let differ = |i: &usize| x.get(2 + i, a) != choices.get(0, 3 + i);
                 let distance = (0..count).filter(differ).count() as u16;

@@ -4,6 +4,7 @@
 //! being exclusive or: that is Σ x·r_x in GF(q), q a power of two. Streams are made and added in registers.
 //!
 //! A stream is AES-128 in counter mode under the leaf: block n is the encryption of the number n.
+#![allow(clippy::needless_range_loop)] // registers go by number
 
 use std::ops::Range;
 

@@ -1,6 +1,7 @@
 //! Registers of AES blocks: one block in 128 bits (AES-NI), four in 512 (VAES).
 //!
 //! Kernels are written once over [`Register`], inlined into functions that are compiled for either.
+#![allow(clippy::needless_range_loop)] // registers go by number
 
 use std::arch::x86_64::*;
 

@@ -1,4 +1,5 @@
 //! From rows of bits to blocks: bit t of 128 rows becomes block t.
+#![allow(clippy::needless_range_loop)] // registers go by number
 
 use crate::cpu::{Cpu, Level};
 

@@ -393,8 +393,8 @@ impl Shape {
     /// Hashes keys in place.
     fn randomise(&self, keys: &mut [u128]) {
         match self.security {
-            Security::SemiHonest => self.pi.hash(keys),
-            Security::Malicious => self.pi.hash_tweaked(self.first, keys),
+            Security::SemiHonest => self.pi.mmo(keys),
+            Security::Malicious => self.pi.tmmo(self.first, keys),
         }
     }
 
@@ -732,6 +732,7 @@ mod tests {
 
     /// From the text of the module, bit by bit.
     #[test]
+    #[allow(clippy::needless_range_loop)]
     fn an_expansion_is_the_definition() {
         let field = Field::new(3).unwrap();
         let seeds: Vec<u128> = (1..=field.blocks().map(|b| 1 << b.len()).sum::<u128>()).collect();

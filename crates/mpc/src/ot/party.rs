@@ -72,7 +72,7 @@ enum SenderStage {
     Start,
     Setup(SenderSetup),
     Batches {
-        sender: extend::Sender,
+        sender: Box<extend::Sender>,
         /// Transfers whose corrections are not there.
         left: u64,
         /// Batches whose proof is not there.
@@ -95,7 +95,7 @@ impl<S: FnMut(&SenderBatch) + Send> Sender<S> {
 
     fn batches(
         mut self,
-        sender: extend::Sender,
+        sender: Box<extend::Sender>,
         left: u64,
         open: VecDeque<(Unchecked, [u8; CHALLENGE_LEN])>,
         out: Outbox,
@@ -138,7 +138,12 @@ impl<S: FnMut(&SenderBatch) + Send> Party for Sender<S> {
                 let message = inbox.require(peer)?;
                 let sender = setup.finish(self.cpu, field, security, &message);
                 let left = self.rules.count;
-                self.batches(sender.map_err(blame)?, left, VecDeque::new(), Outbox::new())
+                self.batches(
+                    Box::new(sender.map_err(blame)?),
+                    left,
+                    VecDeque::new(),
+                    Outbox::new(),
+                )
             }
             SenderStage::Batches {
                 mut sender,
@@ -187,7 +192,7 @@ enum ReceiverStage {
     Start,
     Setup,
     Batches {
-        receiver: extend::Receiver,
+        receiver: Box<extend::Receiver>,
         /// Transfers whose corrections are not sent.
         left: u64,
         /// Batches that are not proved.
@@ -213,7 +218,7 @@ impl<S: FnMut(&ReceiverBatch) + Send> Receiver<S> {
     /// Sends the next batch's corrections, waits for a challenge, or is done.
     fn batches(
         mut self,
-        mut receiver: extend::Receiver,
+        mut receiver: Box<extend::Receiver>,
         mut left: u64,
         mut open: VecDeque<Unproved>,
         mut out: Outbox,
@@ -278,7 +283,7 @@ impl<S: FnMut(&ReceiverBatch) + Send> Party for Receiver<S> {
                 let made = extend::Receiver::new(self.cpu, context, mode, &offer, &self.seed);
                 let (receiver, message) = made.map_err(OtError::blame(peer))?;
                 self.stage = ReceiverStage::Batches {
-                    receiver,
+                    receiver: Box::new(receiver),
                     left,
                     open: VecDeque::new(),
                     challenged: false,

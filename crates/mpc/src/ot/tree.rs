@@ -57,7 +57,7 @@ impl Hashes {
     /// π(s) ⊕ s for all nodes, π by its number.
     fn children(&self, index: usize, nodes: &[u128]) -> Seeds {
         let mut out = Zeroizing::new(nodes.to_vec());
-        self.0[index].hash(&mut out);
+        self.0[index].mmo(&mut out);
         out
     }
 

@@ -220,7 +220,10 @@ impl Label {
                 100.0 * self.labelled,
                 if rounds == 1 { "run" } else { "runs" },
                 self.seed,
-                describe(&experiment.params),
+                describe(
+                    &experiment.params,
+                    experiment.labels.len().div_ceil(self.clients)
+                ),
             ))?;
         }
 
@@ -335,7 +338,14 @@ impl Label {
             text += &format!(
                 "{}, {classes} classes\n{}\n",
                 width(&first.rows),
-                describe(&params)
+                describe(
+                    &params,
+                    datasets
+                        .iter()
+                        .map(|(_, d)| d.rows.len())
+                        .max()
+                        .unwrap_or(0)
+                )
             );
             output::print(&text)?;
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
+use undertone::mpc::hamming::Backend;
 use undertone::party::{Cost, Ledger, PartyId, Phase};
 use undertone::xclp::{Params, phases};
 
@@ -160,8 +161,17 @@ fn time(time: Duration) -> String {
 }
 
 /// What a run does, in a line.
-pub(super) fn describe(params: &Params) -> String {
-    format!(
+pub(super) fn describe(params: &Params, most_rows: usize) -> String {
+    // Distances to L/2 known codes determine a code: a client with many rows and the server would have them.
+    let note = match params.backend {
+        Backend::Shade if most_rows > params.bits / 4 => format!(
+            "note: a client brings {most_rows} rows, more than L/4 = {}: if it colludes with the server, their distances come near to \
+             telling the others' codes\n",
+            params.bits / 4
+        ),
+        _ => String::new(),
+    };
+    note + &format!(
         "backend {}: the server learns {}\nL = {} bits, k = {} neighbours, alpha = {}, variant {}\n",
         params.backend,
         params.backend.server_learns(),

@@ -188,7 +188,7 @@ impl std::fmt::Debug for Own {
 }
 
 impl Own {
-    fn to_server(&mut self, text: &[u8], out: &mut Outbox) -> Result<(), Abort> {
+    fn send_server(&mut self, text: &[u8], out: &mut Outbox) -> Result<(), Abort> {
         let sealed = self.peers.server.seal(text);
         let sealed = sealed.map_err(|error| Abort::Internal(error.to_string()))?;
         out.push(SERVER, sealed);
@@ -347,7 +347,7 @@ impl Link<End> {
             let text = tile.pack(peer, &pair, &own.weights);
             tiles.pop_front();
             *complete += 1;
-            own.to_server(&text, out)?;
+            own.send_server(&text, out)?;
         }
         Ok(())
     }
@@ -398,7 +398,7 @@ impl Link<End> {
             let text = tile.pack(peer, &pair, &vec![0; pair.lanes]);
             tiles.pop_front();
             *complete += 1;
-            own.to_server(&text, out)?;
+            own.send_server(&text, out)?;
         }
         Ok(())
     }
@@ -474,7 +474,7 @@ impl Party for Client {
         self.links.retain(|link| !link.is_done());
         if self.links.is_empty() {
             self.own
-                .to_server(&SERVER.to_wire().to_le_bytes(), &mut out)?;
+                .send_server(&SERVER.to_wire().to_le_bytes(), &mut out)?;
             return Ok(Step::Done { out, output: () });
         }
         let waiting = self.links.iter().filter(|link| link.waits());
