@@ -6,8 +6,8 @@
 //! | type | made by | who sees it | the message it becomes | what it costs |
 //! |---|---|---|---|---|
 //! | [`Features`](crate::Features), `n_j × d` | the caller | its client | none | |
-//! | [`Codes`](crate::Codes), `n_j × L` bits | [`Codes::hash`](crate::Codes::hash) | its client, and who the [`Backend`](undertone_mpc::hamming::Backend) says | with `psm` `n_j·⌈wL/8⌉` bytes to the server, masked, `w = ⌈log₂(L+1)⌉`; with `clear` and `sketch` `n_j·⌈L/8⌉` | `n_j·L·d` multiplications |
-//! | [`Distances`](crate::Distances), `n × k` | [`tiles::sweep`](undertone_mpc::tiles::sweep) | the server | for rows of one client `n_j·(1 + 6k)` bytes to the server; with `psm` `w/8` bytes of either client for each pair of rows | with `psm` three inner products of `L` numbers a pair, else a popcount of `L` bits |
+//! | [`Codes`](crate::Codes), `n_j × L` bits | [`Codes::hash`](crate::Codes::hash) | its client, and who the [`Backend`](undertone_mpc::hamming::Backend) says | with `psm` `n_j·⌈wL/8⌉` bytes to the server, masked, `w = ⌈log₂(L+1)⌉`; with `clear` and `sketch` `n_j·⌈L/8⌉`; with `shade` none | `n_j·L·d` multiplications |
+//! | [`Distances`](crate::Distances), `n × k` | [`tiles::sweep`](undertone_mpc::tiles::sweep) | the server | for rows of one client `n_j·(1 + 6k)` bytes to the server; with `psm` `w/8` bytes of either client for each pair of rows; with `shade` the same, and `L·w/8` from one client to the other | with `psm` three inner products of `L` numbers a pair, with `shade` `3L/8` blocks of AES, else a popcount of `L` bits |
 //! | [`Graph`](crate::Graph), at most `2nk` edges | [`Graph::new`](crate::Graph::new) | the server | none | |
 //! | [`Influence`](crate::Influence), labelled columns | [`Influence::columns`](crate::Influence::columns) | the server; client `j` its columns | `8·u·l_j` bytes to client `j` | a sparse solve |
 //! | [`Scores`](crate::Scores), unlabelled rows | [`Client`](crate::Client) | client `j` its rows | masked, `8·C·(u − u_j)` bytes to the server, `8·C·u_j` back ([`sum`](undertone_mpc::sum)) | a stream cipher over them for each neighbour |
