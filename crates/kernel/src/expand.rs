@@ -207,8 +207,10 @@ fn expand(pi: &Permutation, key: u128, number: u128, lanes: &mut [u16]) {
         }
         pi.apply(&mut blocks[..count]);
         for (lanes, block) in lanes.chunks_mut(8).zip(blocks) {
-            for (i, lane) in lanes.iter_mut().enumerate() {
-                *lane = ((block ^ key) >> (16 * i)) as u16;
+            let bytes = (block ^ key).to_le_bytes();
+            let (words, _) = bytes.as_chunks::<2>();
+            for (lane, word) in lanes.iter_mut().zip(words) {
+                *lane = u16::from_le_bytes(*word);
             }
         }
     }
@@ -225,14 +227,24 @@ impl Offers<'_> {
             expand(pi, self.keys[GROUP + t], number, &mut one);
             let (word, shift) = place(t, width);
             let (row, next) = words[lanes * word..].split_at_mut(lanes);
-            for (a, (zero, one)) in zero.iter().zip(&one).enumerate() {
-                let x = (self.offers[t][a / 64] >> (a % 64) & 1) as u16;
-                sums[a] = sums[a].wrapping_add(*zero);
-                let u = zero.wrapping_sub(*one).wrapping_add(1).wrapping_sub(2 * x) & low(width);
-                let u = u32::from(u) << shift;
-                row[a] |= u as u16;
-                if shift + width > 16 {
-                    next[a] |= (u >> 16) as u16;
+            for (sum, zero) in sums.iter_mut().zip(&zero) {
+                *sum = sum.wrapping_add(*zero);
+            }
+            // u takes the place of G(K₀).
+            for (at, zero) in zero.chunks_mut(64).enumerate() {
+                let one = &one[64 * at..];
+                for (i, (zero, one)) in zero.iter_mut().zip(one).enumerate() {
+                    let x = (self.offers[t][at] >> i & 1) as u16;
+                    let u = zero.wrapping_sub(*one).wrapping_add(1).wrapping_sub(2 * x);
+                    *zero = u & low(width);
+                }
+            }
+            for (row, u) in row.iter_mut().zip(&zero) {
+                *row |= u << shift;
+            }
+            if shift + width > 16 {
+                for (next, u) in next.iter_mut().zip(&zero) {
+                    *next |= u >> (16 - shift);
                 }
             }
         }
