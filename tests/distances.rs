@@ -5,13 +5,12 @@ use proptest::prelude::*;
 use undertone::kernel::{BitMatrix, Cpu, Prg, hamming};
 use undertone::mpc::hamming::{Backend, PHASE};
 use undertone::mpc::kdf::Seed;
-use undertone::mpc::seal::{Channel, KeyPair};
 use undertone::mpc::sum::Suite;
 use undertone::party::frame::HEADER_LEN;
-use undertone::party::{Abort, Network, PartyId, SessionId};
+use undertone::party::{Abort, Network, PartyId};
 use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
 use undertone_tests::kept::Kept;
-use undertone_tests::tamper::{set_payload, tampering};
+use undertone_tests::tamper::{self, set_payload, tampering};
 use undertone_tests::{chooser, dataset};
 
 fn random(rows: &[usize], bits: usize, seed: u8) -> Vec<BitMatrix> {
@@ -214,30 +213,10 @@ fn psm_catches_messages_that_cannot_be() {
     cheated(&|m| m.clear(), 0, "I am among");
 }
 
-/// A network in which the text that client `place` seals to the server as its message `nth` is what `change`
-/// makes of it.
+/// A network in which the text that client `place` seals to the server as its message `nth` is what `change` makes of it.
 fn inside<'a>(place: usize, nth: usize, change: impl Fn(&mut Vec<u8>) + 'a) -> Network<'a> {
-    let seed = Seed::from_bytes([8; 32]);
-    let session = seed.derive(SessionId([0; 32]), "simulated session", &[]);
-    let session = SessionId(*session.expose());
-    let (id, server) = (PartyId::client(place), PartyId::SERVER);
-    let key = |id: PartyId| {
-        KeyPair::from_seed(&seed.derive(session, "simulated client", &[id.to_wire()]))
-    };
-    let (own, others) = (key(id), key(server));
-    let mut reader = Channel::agree(session, server, &others, id, own.public()).unwrap();
-    let mut writer = Channel::agree(session, id, &own, server, others.public()).unwrap();
-    let mut seen = 0;
-    Network::new().intercept(move |from, _, frame| {
-        if from == id && frame.len() > HEADER_LEN {
-            let mut text = reader.open(&frame[HEADER_LEN..]).unwrap();
-            if seen == nth {
-                change(&mut text);
-            }
-            set_payload(frame, &writer.seal(&text).unwrap());
-            seen += 1;
-        }
-    })
+    let link = (PartyId::client(place), PartyId::SERVER, nth);
+    tamper::inside([8; 32], link, change).unwrap()
 }
 
 #[test]

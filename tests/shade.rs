@@ -4,14 +4,14 @@
 use undertone::kernel::{BitMatrix, Prg};
 use undertone::mpc::hamming::{Backend, OFFLINE, PHASE};
 use undertone::mpc::kdf::Seed;
-use undertone::mpc::seal::{Channel, KeyPair, TAG_LEN};
+use undertone::mpc::seal::TAG_LEN;
 use undertone::mpc::sum::Suite;
 use undertone::party::frame::HEADER_LEN;
-use undertone::party::{Abort, Aborted, Network, PartyId, SessionId};
+use undertone::party::{Abort, Aborted, Network, PartyId};
 use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
 use undertone_tests::chooser;
 use undertone_tests::kept::Kept;
-use undertone_tests::tamper::{assert_malformed, set_payload, tampering};
+use undertone_tests::tamper::{self, assert_malformed, tampering};
 
 const SERVER: PartyId = PartyId::SERVER;
 const SENDER: PartyId = PartyId::client(1);
@@ -130,32 +130,9 @@ fn offers_of_the_wrong_length_are_refused() {
     }
 }
 
-/// A network in which the text that `from` seals to `to` as its message `nth` is what `change` makes of it. Of a
-/// client to another only the first messages are sealed.
-fn inside<'a>(
-    (from, to, nth): (PartyId, PartyId, usize),
-    change: impl Fn(&mut Vec<u8>) + 'a,
-) -> Network<'a> {
-    let seed = Seed::from_bytes([8; 32]);
-    let session = seed.derive(SessionId([0; 32]), "simulated session", &[]);
-    let session = SessionId(*session.expose());
-    let key = |id: PartyId| {
-        KeyPair::from_seed(&seed.derive(session, "simulated client", &[id.to_wire()]))
-    };
-    let (own, others) = (key(from), key(to));
-    let mut reader = Channel::agree(session, to, &others, from, own.public()).unwrap();
-    let mut writer = Channel::agree(session, from, &own, to, others.public()).unwrap();
-    let mut seen = 0;
-    Network::new().intercept(move |f, t, frame| {
-        if (f, t) == (from, to) && seen <= nth && frame.len() > HEADER_LEN {
-            let mut text = reader.open(&frame[HEADER_LEN..]).unwrap();
-            if seen == nth {
-                change(&mut text);
-            }
-            set_payload(frame, &writer.seal(&text).unwrap());
-            seen += 1;
-        }
-    })
+/// A network in which the text that `from` seals to `to` as its message `nth` is what `change` makes of it.
+fn inside<'a>(link: (PartyId, PartyId, usize), change: impl Fn(&mut Vec<u8>) + 'a) -> Network<'a> {
+    tamper::inside([8; 32], link, change).unwrap()
 }
 
 #[test]

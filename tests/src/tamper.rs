@@ -1,7 +1,9 @@
 //! Networks that change what passes, and what must come of it.
 
+use undertone::mpc::kdf::Seed;
+use undertone::mpc::seal::{Channel, KeyPair, SealError};
 use undertone::party::frame::HEADER_LEN;
-use undertone::party::{Abort, Aborted, Network, PartyId, Phase};
+use undertone::party::{Abort, Aborted, Network, PartyId, Phase, SessionId};
 
 /// Puts `payload` in the place of that of `frame`.
 pub fn set_payload(frame: &mut Vec<u8>, payload: &[u8]) {
@@ -27,6 +29,42 @@ pub fn tampering<'a>(
         }
         seen += 1;
     })
+}
+
+/// A network of a simulation of distances from `seed` in which the text that `from` seals to `to` as its message `nth` is
+/// what `change` makes of it. Messages up to that one must be sealed.
+///
+/// # Errors
+/// Never.
+///
+/// # Panics
+/// When one of them does not open.
+#[allow(clippy::unwrap_used)]
+pub fn inside<'a>(
+    seed: [u8; 32],
+    (from, to, nth): (PartyId, PartyId, usize),
+    change: impl Fn(&mut Vec<u8>) + 'a,
+) -> Result<Network<'a>, SealError> {
+    let seed = Seed::from_bytes(seed);
+    let session = seed.derive(SessionId([0; 32]), "simulated session", &[]);
+    let session = SessionId(*session.expose());
+    let key = |id: PartyId| {
+        KeyPair::from_seed(&seed.derive(session, "simulated client", &[id.to_wire()]))
+    };
+    let (own, others) = (key(from), key(to));
+    let mut reader = Channel::agree(session, to, &others, from, own.public())?;
+    let mut writer = Channel::agree(session, from, &own, to, others.public())?;
+    let mut seen = 0;
+    Ok(Network::new().intercept(move |f, t, frame| {
+        if (f, t) == (from, to) && seen <= nth && frame.len() > HEADER_LEN {
+            let mut text = reader.open(&frame[HEADER_LEN..]).unwrap();
+            if seen == nth {
+                change(&mut text);
+            }
+            set_payload(frame, &writer.seal(&text).unwrap());
+            seen += 1;
+        }
+    }))
 }
 
 /// Holds `aborted` to a malformed message of `culprit` in `phase`.
