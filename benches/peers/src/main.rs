@@ -75,8 +75,8 @@ async fn main() -> Result<(), Anything> {
         .output()?;
     let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     for (security, theirs, name) in [
-        ("SemiHonest", median(semi_honest), "IKNP"),
-        ("Malicious", median(malicious), "KOS"),
+        ("semi-honest", median(semi_honest), "IKNP"),
+        ("malicious", median(malicious), "KOS"),
     ] {
         println!("{security}: cryprot-ot {name} {theirs:.1} million a second");
         let lines = report["extensions"].as_array().into_iter().flatten();

@@ -54,7 +54,7 @@ pub(super) struct Label {
     /// balanced (cos³, scores divided by class counts) or paper (cos)
     #[arg(long, default_value = "balanced")]
     variant: Variant,
-    /// How distances reach the server: psm, sketch or clear
+    /// How distances reach the server: psm, shade, sketch or clear
     #[arg(long, default_value = "psm")]
     backend: Backend,
     /// Seed of the first run; everything random follows from it

@@ -30,8 +30,8 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
         }
     };
     number
-        .filter(|number| *number <= MOST)
-        .ok_or_else(|| "a number up to 2^40, or a power like 2^22".into())
+        .filter(|number| (1..=MOST).contains(number))
+        .ok_or_else(|| "a number from 1 to 2^40, written out or as a power like 2^22".into())
 }
 
 /// Parses f.
@@ -55,6 +55,14 @@ impl Against {
             Self::SemiHonest => Security::SemiHonest,
             Self::Malicious => Security::Malicious,
         }
+    }
+}
+
+/// As it is written on the command line.
+pub(super) fn name(security: Security) -> &'static str {
+    match security {
+        Security::SemiHonest => "semi-honest",
+        Security::Malicious => "malicious",
     }
 }
 
@@ -167,7 +175,7 @@ impl Ot {
         let report = OtReport {
             count: self.count,
             field: self.field.bits(),
-            against: format!("{:?}", self.against.security()),
+            against: name(self.against.security()).into(),
             exact: both.right == self.count,
             ones: both.ones,
             bytes_per_transfer: bytes as f64 / self.count.max(1) as f64,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use undertone::mpc::hamming::Backend;
+use undertone::mpc::sum::Trust;
 use undertone::party::{Cost, Ledger, PartyId, Phase};
 use undertone::xclp::{Params, phases};
 
@@ -124,7 +125,9 @@ pub(super) fn cost_table(ledgers: &[(PartyId, Ledger)]) -> String {
     };
     let mut total = (Cost::default(), Cost::default(), Cost::default());
     for phase in phases::ALL {
-        if let Some(cost) = both.phase(phase) {
+        // Most backends have nothing to do before there are codes.
+        let shown = |cost: &&Cost| phase != phases::OFFLINE || cost.messages > 0;
+        if let Some(cost) = both.phase(phase).filter(shown) {
             let server = server.phase(phase).unwrap_or(&none);
             let clients = clients.phase(phase).unwrap_or(&none);
             line(phase.name, server, clients, cost);
@@ -164,6 +167,11 @@ fn time(time: Duration) -> String {
 pub(super) fn describe(params: &Params, most_rows: usize) -> String {
     // Distances to L/2 known codes determine a code: a client with many rows and the server would have them.
     let note = match params.backend {
+        Backend::Shade if params.trust == Trust::MaliciousServer => {
+            "note: keys and sums withstand a server that lies; shade does not: one that \
+             changes offers reads codes\n"
+                .into()
+        }
         Backend::Shade if most_rows > params.bits / 4 => format!(
             "note: a client brings {most_rows} rows, more than L/4 = {}: if it colludes with the server, their distances come near to \
              telling the others' codes\n",
