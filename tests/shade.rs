@@ -42,7 +42,7 @@ fn run(
     simulation.run_over(network)
 }
 
-/// Around tiles, groups, registers, chunks and messages.
+/// Around tiles, groups, registers, chunks and messages, and with more transfers than are made ahead.
 #[test]
 fn shapes_around_powers_of_two_are_exact() {
     for (rows, bits) in [
@@ -58,6 +58,9 @@ fn shapes_around_powers_of_two_are_exact() {
         (vec![600, 20], 4100),
         (vec![5, 0, 5, 1], 100),
         (vec![0, 0], 8),
+        // More chunks than are made ahead, among nine clients; several messages of corrections.
+        (vec![9, 10, 0, 0, 0, 0, 0, 0, 0], 65_535),
+        (vec![20, 21], 65_535),
     ] {
         let codes = random(&rows, bits);
         let network = Network::new().choose(chooser(bits as u64));

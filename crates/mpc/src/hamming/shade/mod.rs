@@ -9,9 +9,10 @@
 //!    up `G(K_c)[a] + c·u[a]` to `T[a, i]` ([`expand`]).
 //! 3. Sender → server: R; receiver → server: T; `h(a, i) = T − R`.
 //!
-//! The server learns h, and that T − R is h and no more: R is uniform. Clients learn nothing of each other, also together with the server, but for h.
+//! The server learns h, and that T − R is h and no more: R is uniform. Clients learn nothing of each other,
+//! also together with the server, but for h: as long as all follow the protocol.
 //!
-//! *Offline*, before there are codes: base transfers, trees, and the corrections of random transfers, as many as fit
+//! *Offline*, before there are codes: base transfers, trees, and the corrections of random transfers, as many as have keys that fit
 //! [`AHEAD_BYTES`]. *Online*: the receiver asks for a tile of its rows by the bits that make random choices its own, `d = y ⊕ u`, with the
 //! corrections of transfers that were not made ahead; it asks for two tiles ahead of what it has received. Transfers are numbered by the receiver's bits,
 //! row after row. All is sealed for the peer but u, which is long, and uniform to whoever has not both ends.
