@@ -29,10 +29,89 @@ pub fn blocks<const N: usize>(cpu: Cpu, rows: &[[u128; N]], out: &mut [u128]) {
     }
 }
 
+/// As [`all`], a register for the eight squares.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn avx512<const N: usize>(rows: &[[u128; N]], out: &mut [u128]) {
-    all(rows, out);
+    use std::arch::x86_64::*;
+    const PER: usize = SIDE / 2;
+    if !N.is_multiple_of(PER) {
+        return all(rows, out);
+    }
+    assert!(rows.len() == ROWS && out.len() == ROWS * N);
+    let mut halves = [[_mm512_setzero_si512(); 64]; 2];
+    for first in (0..N).step_by(PER) {
+        for (half, words) in halves.iter_mut().enumerate() {
+            for r in 0..64 {
+                let row = &rows[64 * half + r][first..first + PER];
+                // SAFETY: four blocks are a register.
+                words[r] = unsafe { _mm512_loadu_si512(row.as_ptr().cast()) };
+            }
+            for group in 0..8 {
+                let mut eight = [_mm512_setzero_si512(); 8];
+                for i in 0..8 {
+                    eight[i] = words[group + 8 * i];
+                }
+                swap_avx512::<32, 4>(&mut eight);
+                swap_avx512::<16, 2>(&mut eight);
+                swap_avx512::<8, 1>(&mut eight);
+                for i in 0..8 {
+                    words[group + 8 * i] = eight[i];
+                }
+            }
+            for group in 0..8 {
+                let mut eight = [_mm512_setzero_si512(); 8];
+                for i in 0..8 {
+                    eight[i] = words[8 * group + i];
+                }
+                swap_avx512::<4, 4>(&mut eight);
+                swap_avx512::<2, 2>(&mut eight);
+                swap_avx512::<1, 1>(&mut eight);
+                for i in 0..8 {
+                    words[8 * group + i] = eight[i];
+                }
+            }
+        }
+        let out = &mut out[ROWS * first..ROWS * (first + PER)];
+        for column in 0..64 {
+            let (low, high) = (halves[0][column], halves[1][column]);
+            let even = _mm512_unpacklo_epi64(low, high);
+            let odd = _mm512_unpackhi_epi64(low, high);
+            let blocks = [
+                _mm512_extracti32x4_epi32::<0>(even),
+                _mm512_extracti32x4_epi32::<0>(odd),
+                _mm512_extracti32x4_epi32::<1>(even),
+                _mm512_extracti32x4_epi32::<1>(odd),
+                _mm512_extracti32x4_epi32::<2>(even),
+                _mm512_extracti32x4_epi32::<2>(odd),
+                _mm512_extracti32x4_epi32::<3>(even),
+                _mm512_extracti32x4_epi32::<3>(odd),
+            ];
+            for side in 0..SIDE {
+                let to: *mut u128 = &mut out[64 * side + column];
+                // SAFETY: a block has 16 bytes.
+                unsafe { _mm_storeu_si128(to.cast(), blocks[side]) };
+            }
+        }
+    }
+}
+
+/// As [`swap`].
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn swap_avx512<const BITS: u32, const APART: usize>(eight: &mut [std::arch::x86_64::__m512i; 8]) {
+    use std::arch::x86_64::*;
+    let mask = _mm512_set1_epi64((u64::MAX / ((1 << BITS) + 1)) as i64);
+    for i in 0..8 {
+        if i & APART == 0 {
+            let (a, b) = (eight[i], eight[i + APART]);
+            // (a >> BITS ⊕ b) & mask
+            let swapped = _mm512_ternarylogic_epi64::<0x28>(_mm512_srli_epi64::<BITS>(a), b, mask);
+            eight[i] = _mm512_xor_si512(a, _mm512_slli_epi64::<BITS>(swapped));
+            eight[i + APART] = _mm512_xor_si512(b, swapped);
+        }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
