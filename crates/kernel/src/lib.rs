@@ -4,6 +4,12 @@
 //! |---|---|---|
 //! | [`bits`] | packed bit matrices, transpose | portable |
 //! | [`hamming`] | XOR-popcount distance tiles | portable, AVX2, AVX-512 VPOPCNTDQ |
+//! | [`aes`] | a fixed-key permutation, and hashes of blocks made of it | portable (the `aes` crate), AES-NI, VAES |
+//! | [`leaves`] | AES streams of the leaves of trees, added up | portable, AES-NI, VAES |
+//! | [`transpose`] | 128 rows of bits to blocks | portable, AVX2, AVX-512 |
+//! | [`expand`] | vectors over Z_{2^w} of correlated transfers: expanded, corrected, packed, added up | portable, AES-NI, VAES |
+//! | [`universal`] | inner products over GF(2⁶⁴) | portable, PCLMULQDQ, VPCLMULQDQ |
+//! | [`parts`] | long messages, written part by part | portable |
 //! | [`product`] | matrix products modulo 2¹⁶ | portable, AVX2, AVX-512 VNNI |
 //! | [`pack`] | numbers of w bits | portable |
 //! | [`prg`] | ChaCha20 expansion | those of the `chacha20` crate |

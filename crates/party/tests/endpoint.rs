@@ -3,8 +3,8 @@
 
 use undertone_party::frame::{HEADER_LEN, Kind};
 use undertone_party::{
-    Abort, Endpoint, FrameError, Header, Inbox, Limits, Network, Node, Outbox, Party, PartyId,
-    Phase, Poll, Push, SessionId, Step,
+    Abort, Endpoint, FrameError, Header, Inbox, Limits, Need, Network, Node, Outbox, Party,
+    PartyId, Phase, Poll, Push, SessionId, Step,
 };
 
 const PHASE: Phase = Phase { id: 7, name: "sum" };
@@ -306,6 +306,109 @@ fn a_peer_that_aborts_or_leaves_is_gone_after_its_last_message() {
             if aborted.cause == Abort::Left { who: PartyId::client(0) })
         {}
     }
+}
+
+/// Takes what comes first of any of its peers, and notes who it was, or that nothing was there.
+struct Any {
+    peers: Vec<PartyId>,
+    busy: bool,
+    heard: Vec<Option<PartyId>>,
+}
+
+impl Party for Any {
+    type Output = Vec<Option<PartyId>>;
+
+    fn phase(&self) -> Phase {
+        PHASE
+    }
+
+    fn step(mut self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
+        let first = inbox.first();
+        self.heard.push(first);
+        if let Some(from) = first
+            && inbox.take(from)?.is_none()
+        {
+            self.peers.retain(|peer| *peer != from);
+        }
+        let (out, of) = (Outbox::new(), self.peers.clone());
+        Ok(match of.is_empty() {
+            true => Step::Done {
+                out,
+                output: self.heard,
+            },
+            false => Step::Continue {
+                out,
+                need: Need::Any {
+                    of,
+                    busy: self.busy,
+                },
+                next: self,
+            },
+        })
+    }
+}
+
+#[test]
+fn any_of_many_is_heard_as_it_comes() {
+    let (a, b) = (PartyId::client(0), PartyId::client(1));
+    for busy in [false, true] {
+        let peers = vec![a, b];
+        let party = Any {
+            peers,
+            busy,
+            heard: Vec::new(),
+        };
+        let mut endpoint = Endpoint::new(SERVER, SESSION, LIMITS, party);
+        assert!(matches!(endpoint.poll(), Ok(Poll::Busy)));
+        // Nobody is there: who has other work goes on.
+        let idle = endpoint.poll();
+        assert_eq!(matches!(idle, Ok(Poll::Wait)), !busy);
+        let from_b = Header {
+            from: b,
+            ..header(0)
+        };
+        assert_eq!(endpoint.push(b, from_b.frame(&[1])), Ok(Push::Accepted));
+        assert!(matches!(endpoint.poll(), Ok(Poll::Busy)));
+        endpoint.gone(b);
+        assert!(matches!(endpoint.poll(), Ok(Poll::Busy)));
+        assert_eq!(endpoint.push(a, header(0).frame(&[1])), Ok(Push::Accepted));
+        assert!(matches!(endpoint.poll(), Ok(Poll::Busy)));
+        endpoint.gone(a);
+        while !matches!(endpoint.poll(), Ok(Poll::Done)) {}
+        let (heard, _) = endpoint.finish().unwrap();
+        let idle = if busy { 2 } else { 1 };
+        assert_eq!(heard[..idle], vec![None; idle]);
+        assert_eq!(heard[idle..], [Some(b), Some(b), Some(a), Some(a)]);
+    }
+}
+
+/// What is sent after an abort is dropped: the party has been told that nothing more comes.
+#[test]
+fn nothing_is_heard_after_an_abort() {
+    let (a, b) = (PartyId::client(0), PartyId::client(1));
+    let party = Any {
+        peers: vec![a, b],
+        busy: false,
+        heard: Vec::new(),
+    };
+    let mut endpoint = Endpoint::new(SERVER, SESSION, LIMITS, party);
+    assert!(matches!(endpoint.poll(), Ok(Poll::Busy)));
+    let notice = Header {
+        kind: Kind::Abort,
+        ..header(0)
+    };
+    assert_eq!(endpoint.push(a, notice.frame(&[])), Ok(Push::Accepted));
+    assert!(matches!(endpoint.poll(), Ok(Poll::Busy)));
+    for seq in 1..20 {
+        assert_eq!(
+            endpoint.push(a, header(seq).frame(&[1])),
+            Ok(Push::Accepted)
+        );
+        assert!(matches!(endpoint.poll(), Ok(Poll::Wait)));
+    }
+    endpoint.gone(b);
+    while !matches!(endpoint.poll(), Ok(Poll::Done)) {}
+    assert_eq!(endpoint.finish().unwrap().0, [None, Some(a), Some(b)]);
 }
 
 #[test]

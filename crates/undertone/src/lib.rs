@@ -5,7 +5,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`xclp`] | the application: client and server as parties |
-//! | [`mpc`] | the protocols: group seed, distances, sums |
+//! | [`mpc`] | the protocols: group seed, oblivious transfer, distances, sums |
 //! | [`party`] | how protocols run: parties, endpoints, frames, ledger |
 //! | [`kernel`] | the fast code below |
 //! | [`simulate`] | all parties of a run in one process |

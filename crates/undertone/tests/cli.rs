@@ -520,9 +520,62 @@ fn sums_run() {
     );
 }
 
+/// Both parties, on threads of their own, also where the pool has one thread.
+#[test]
+fn transfers_run() {
+    for against in ["semi-honest", "malicious"] {
+        for threads in ["1", "3"] {
+            let arguments = [
+                "ot",
+                "--count",
+                "2^15",
+                "--field",
+                "3",
+                "--against",
+                against,
+                "--threads",
+                threads,
+                "--json",
+            ];
+            let object = json(&undertone(&arguments));
+            assert_eq!(object["exact"], true);
+            assert_eq!(object["count"], 1 << 15);
+            assert_eq!(object["against"], against);
+            assert!(object["bytes_per_transfer"].as_f64().unwrap() < 7.0);
+        }
+    }
+    let arguments = [
+        "bench", "ot", "--count", "1000", "--field", "1,8", "--repeat", "1", "--json",
+    ];
+    let object = json(&undertone(&arguments));
+    assert_eq!(object["extensions"].as_array().unwrap().len(), 4);
+    let text = undertone(&["ot", "--count", "70"]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("keys right"), "{text}");
+    for count in ["0", "2^99", "2^41", "x"] {
+        assert_fails(&["ot", "--count", count], 2, "a number from 1 to 2^40");
+    }
+    assert_fails(&["ot", "--field", "9"], 2, "from 1 to 8");
+}
+
+#[test]
+fn shade_says_where_it_does_not_hold() {
+    let shade = |more: &[&str]| {
+        let mut arguments = vec!["label", "--backend", "shade", "--rounds", "1"];
+        let wine = data("wine");
+        arguments.extend([&wine[..]].iter().chain(more));
+        let output = undertone(&arguments);
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(shade(&["--bits", "64"]).contains("more than L/4 = 16"));
+    assert!(shade(&["--malicious-server"]).contains("shade does not"));
+    assert!(!shade(&[]).contains("note:"));
+}
+
 #[test]
 fn distances_are_measured() {
-    for backend in ["psm", "sketch", "clear"] {
+    for backend in ["psm", "sketch", "clear", "shade"] {
         let arguments = [
             "bench",
             "distances",
@@ -541,7 +594,10 @@ fn distances_are_measured() {
         let object = json(&undertone(&arguments));
         assert_eq!(object["exact"], true);
         assert_eq!(object["distances"], 3 * 20 * 20);
-        assert_eq!(object["rounds"], if backend == "psm" { 3 } else { 1 });
+        match backend {
+            "shade" => assert!(object["offline_bytes_per_distance"].as_f64() > Some(0.0)),
+            _ => assert_eq!(object["rounds"], if backend == "psm" { 3 } else { 1 }),
+        }
         assert!(object["cpu_us_per_distance"].as_f64().unwrap() > 0.0);
         assert!(object["bytes_per_distance"].as_f64().unwrap() > 0.0);
     }

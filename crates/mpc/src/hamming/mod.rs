@@ -53,8 +53,8 @@ pub enum Backend {
     /// The server gets the distances and, given the PRG, nothing else. Together with one client it
     /// learns every code.
     Psm,
-    /// The server gets the distances and nothing else, also together with clients: of the codes of others these tell what
-    /// distances tell.
+    /// The server gets the distances and nothing else, also together with clients, as long as it follows the protocol: of the
+    /// codes of others it then knows what distances tell.
     Shade,
 }
 

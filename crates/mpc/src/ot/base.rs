@@ -1,4 +1,4 @@
-//! Base transfers: endemic OT of Masny and Rindal (*Endemic Oblivious Transfer*, CCS 2019, section 5.1) on Ristretto.
+//! Base transfers: endemic OT of Masny and Rindal (*Endemic Oblivious Transfer*, CCS 2019) on Ristretto.
 //!
 //! 128 random transfers in one round trip. With H a hash to the group, for transfer i and choice c:
 //!

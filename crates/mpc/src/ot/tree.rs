@@ -9,7 +9,7 @@
 //! hide the sums of all left and of all right children at the others. The sender gets, of each level, the side that Δ is not on.
 //!
 //! Against a malicious receiver a leaf s is stretched once more: π₀(s) ⊕ s is the leaf then, t = (π₁(s) ⊕ s, π₂(s) ⊕ s) is for a check
-//! (Roy, *SoftSpokenOT*, CRYPTO 2022, figure 14): the receiver sends the sum of all t and a hash of them all, in order. Trees that do not
+//! (Roy, *SoftSpokenOT*, CRYPTO 2022): the receiver sends the sum of all t and a hash of them all, in order. Trees that do not
 //! fit a sender's missing leaf are found; that a receiver may guess bits of Δ, at the risk of being found out, remains.
 //!
 //! The sender numbers its nodes by their distance to Δ: node y is that of number y ⊕ Δ, node 0 is the missing one. So nothing it does depends

@@ -10,7 +10,7 @@ use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Payload, Phase
 
 use super::super::{PHASE, Peers, weight};
 use super::offline::{Link, Prepared, Ready};
-use super::transfers::{Keys, Receiving, Sending};
+use super::transfers::Keys;
 use super::{FRAME_BYTES, Pair, SERVER, WINDOW};
 
 /// Rows of a tile on their way: how far its transfers are, and their sums so far.
@@ -135,40 +135,12 @@ fn split(runs: Vec<Run>) -> Vec<Run> {
 
 /// A pair's state.
 #[derive(Debug)]
-enum End {
-    Sender {
-        sending: Sending,
-        /// Tiles that were asked for and are not complete.
-        tiles: VecDeque<Tile>,
-        asked: usize,
-        complete: usize,
-    },
-    Receiver {
-        receiving: Receiving,
-        tiles: VecDeque<Tile>,
-        asked: usize,
-        complete: usize,
-    },
-}
-
-impl From<Ready> for End {
-    fn from(ready: Ready) -> Self {
-        let (tiles, asked, complete) = (VecDeque::new(), 0, 0);
-        match ready {
-            Ready::Sender(sending) => Self::Sender {
-                sending,
-                tiles,
-                asked,
-                complete,
-            },
-            Ready::Receiver(receiving) => Self::Receiver {
-                receiving,
-                tiles,
-                asked,
-                complete,
-            },
-        }
-    }
+struct End {
+    side: Ready,
+    /// Tiles that were asked for and are not complete.
+    tiles: VecDeque<Tile>,
+    asked: usize,
+    complete: usize,
 }
 
 /// What all pairs of a client share.
@@ -198,24 +170,26 @@ impl Own {
 
 impl Link<End> {
     fn is_done(&self) -> bool {
-        let (End::Sender { complete, .. } | End::Receiver { complete, .. }) = &self.end;
-        *complete == self.pair.tiles()
+        self.end.complete == self.pair.tiles()
+    }
+
+    /// Whether another tile may be asked for.
+    fn may_ask(&self) -> bool {
+        self.end.asked < self.pair.tiles() && self.end.tiles.len() < WINDOW
     }
 
     /// Whether a message of the peer is due.
     fn waits(&self) -> bool {
-        match &self.end {
-            End::Sender { asked, tiles, .. } => *asked < self.pair.tiles() && tiles.len() < WINDOW,
-            End::Receiver { .. } => !self.is_done(),
+        match &self.end.side {
+            Ready::Sender(_) => self.may_ask(),
+            Ready::Receiver(_) => !self.is_done(),
         }
     }
 
     fn has_work(&self) -> bool {
-        match &self.end {
-            End::Sender { tiles, .. } => !tiles.is_empty(),
-            End::Receiver { asked, tiles, .. } => {
-                *asked < self.pair.tiles() && tiles.len() < WINDOW
-            }
+        match &self.end.side {
+            Ready::Sender(_) => !self.end.tiles.is_empty(),
+            Ready::Receiver(_) => self.may_ask(),
         }
     }
 
@@ -226,75 +200,55 @@ impl Link<End> {
         }
     }
 
-    /// Takes the peer's next message.
+    /// Takes the peer's next message: the sender a request, the receiver a message of u.
     fn receive(&mut self, message: &[u8], own: &mut Own, out: &mut Outbox) -> Result<(), Abort> {
-        match self.end {
-            End::Sender { .. } => self.asked(message),
-            End::Receiver { .. } => self.offered(message, own, out),
+        match self.end.side {
+            Ready::Sender(_) => self.asked(message),
+            Ready::Receiver(_) => self.offered(message, own, out),
         }
     }
 
     /// Sends what can be sent: the sender a message of u, the receiver a request.
     fn work(&mut self, own: &mut Own, out: &mut Outbox) -> Result<(), Abort> {
-        match self.end {
-            End::Sender { .. } => self.offer(own, out),
-            End::Receiver { .. } => self.ask(own, out),
+        match self.end.side {
+            Ready::Sender(_) => self.offer(own, out),
+            Ready::Receiver(_) => self.ask(own, out),
         }
     }
 
     /// Receiver: asks for the next tile.
     fn ask(&mut self, own: &Own, out: &mut Outbox) -> Result<(), Abort> {
-        let pair = self.pair;
-        let End::Receiver {
-            receiving,
-            tiles,
-            asked,
-            ..
-        } = &mut self.end
-        else {
-            return Ok(());
+        let Ready::Receiver(receiving) = &mut self.end.side else {
+            return Err(Abort::Internal("a sender asks".into()));
         };
-        let rows = pair.tile(*asked);
+        let pair = self.pair;
+        let rows = pair.tile(self.end.asked);
         let mut text = Vec::new();
         let keys = receiving.take(rows.len() * pair.bits, &mut text);
         for row in rows.clone() {
             let random = receiving.choices(pair.bits)?;
-            let wanted = own.codes.row(row).iter();
-            text.extend(
-                wanted
-                    .zip(random.iter())
-                    .flat_map(|(y, u)| (y ^ u).to_le_bytes()),
-            );
+            let both = own.codes.row(row).iter().zip(random.iter());
+            text.extend(both.flat_map(|(y, u)| (y ^ u).to_le_bytes()));
         }
-        *asked += 1;
-        tiles.push_back(Tile::new(rows, keys, &pair));
+        self.end.asked += 1;
+        self.end.tiles.push_back(Tile::new(rows, keys, &pair));
         out.extend([self.seal(&text)?]);
         Ok(())
     }
 
     /// Sender: takes a request.
     fn asked(&mut self, sealed: &[u8]) -> Result<(), Abort> {
-        let (text, pair) = (self.open(sealed)?, self.pair);
-        let malformed = |what| self.malformed(what);
-        let End::Sender { sending, asked, .. } = &self.end else {
-            return Ok(());
+        let (text, pair, peer) = (self.open(sealed)?, self.pair, self.peer);
+        let Ready::Sender(sending) = &mut self.end.side else {
+            return Err(Abort::Internal("a receiver is asked".into()));
         };
-        let rows = pair.tile(*asked);
+        let rows = pair.tile(self.end.asked);
         let corrections = sending.corrections_len(rows.len() * pair.bits);
         let due = corrections + 8 * pair.words() * rows.len();
         if text.len() != due {
             let what = format!("a request of {} bytes, {due} are due", text.len());
-            return Err(malformed(what));
+            return Err(Abort::Malformed { from: peer, what });
         }
-        let End::Sender {
-            sending,
-            tiles,
-            asked,
-            ..
-        } = &mut self.end
-        else {
-            return Ok(());
-        };
         let (corrections, changes) = text.split_at(corrections);
         sending.extend(corrections);
         let mut keys = sending.take(rows.len() * pair.bits)?;
@@ -308,25 +262,17 @@ impl Link<End> {
                 }
             }
         }
-        *asked += 1;
-        tiles.push_back(Tile::new(rows, keys, &pair));
+        self.end.asked += 1;
+        self.end.tiles.push_back(Tile::new(rows, keys, &pair));
         Ok(())
     }
 
     /// Sender: the next message of u, and R when the tile is complete.
     fn offer(&mut self, own: &mut Own, out: &mut Outbox) -> Result<(), Abort> {
-        let (peer, pair) = (self.peer, self.pair);
-        let End::Sender {
-            sending,
-            tiles,
-            complete,
-            ..
-        } = &mut self.end
+        let pair = self.pair;
+        let (Ready::Sender(sending), Some(tile)) = (&self.end.side, self.end.tiles.front_mut())
         else {
-            return Ok(());
-        };
-        let Some(tile) = tiles.front_mut() else {
-            return Ok(());
+            return Err(Abort::Internal("nothing to offer".into()));
         };
         let runs = split(tile.runs(&pair)).into_iter();
         let parts = runs.map(|run| {
@@ -342,37 +288,22 @@ impl Link<End> {
             (written, (run.row, sums))
         });
         tile.add(&pair, sums);
-        out.push(peer, Payload::within(message));
-        if tile.is_done() {
-            let text = tile.pack(peer, &pair, &own.weights);
-            tiles.pop_front();
-            *complete += 1;
-            own.send_server(&text, out)?;
-        }
-        Ok(())
+        out.push(self.peer, Payload::within(message));
+        self.complete(own, out)
     }
 
     /// Receiver: takes a message of u, and sends T when the tile is complete.
     fn offered(&mut self, message: &[u8], own: &mut Own, out: &mut Outbox) -> Result<(), Abort> {
-        let (peer, pair) = (self.peer, self.pair);
-        let End::Receiver {
-            tiles, complete, ..
-        } = &mut self.end
-        else {
-            return Ok(());
-        };
-        let Some(tile) = tiles.front_mut() else {
-            let what = "an offer that nobody asked for".into();
-            return Err(Abort::Malformed { from: peer, what });
+        let pair = self.pair;
+        let Some(tile) = self.end.tiles.front_mut() else {
+            return Err(self.malformed("an offer that nobody asked for".into()));
         };
         let runs = split(tile.runs(&pair));
-        let due: usize = runs
-            .iter()
-            .map(|run| pair.message_len(run.bits.len()))
-            .sum();
+        let lens = runs.iter().map(|run| pair.message_len(run.bits.len()));
+        let due: usize = lens.sum();
         if message.len() != due {
             let what = format!("an offer of {} bytes, {due} are due", message.len());
-            return Err(Abort::Malformed { from: peer, what });
+            return Err(self.malformed(what));
         }
         let mut rest = message;
         let mut parts = Vec::with_capacity(runs.len());
@@ -394,13 +325,24 @@ impl Link<End> {
             _ => parts.into_par_iter().map(one).collect(),
         };
         tile.add(&pair, sums);
-        if tile.is_done() {
-            let text = tile.pack(peer, &pair, &vec![0; pair.lanes]);
-            tiles.pop_front();
-            *complete += 1;
-            own.send_server(&text, out)?;
+        self.complete(own, out)
+    }
+
+    /// Sends the sums of the first tile to the server, if it is complete.
+    fn complete(&mut self, own: &mut Own, out: &mut Outbox) -> Result<(), Abort> {
+        if !self.end.tiles.front().is_some_and(Tile::is_done) {
+            return Ok(());
         }
-        Ok(())
+        let Some(tile) = self.end.tiles.pop_front() else {
+            return Ok(());
+        };
+        self.end.complete += 1;
+        // What the sender has added up lacks its bits.
+        let text = match self.end.side {
+            Ready::Sender(_) => tile.pack(self.peer, &self.pair, &own.weights),
+            Ready::Receiver(_) => tile.pack(self.peer, &self.pair, &vec![0; self.pair.lanes]),
+        };
+        own.send_server(&text, out)
     }
 }
 
@@ -430,7 +372,12 @@ impl Client {
             pair: link.pair,
             channel: link.channel,
             pi: link.pi,
-            end: End::from(link.end),
+            end: End {
+                side: link.end,
+                tiles: VecDeque::new(),
+                asked: 0,
+                complete: 0,
+            },
         });
         Ok(Self {
             own: Own {

@@ -251,3 +251,55 @@ impl<S: Sink> Party for Server<S> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kdf::Seed;
+    use crate::tiles::Discard;
+    use undertone_party::{Arrival, SessionId};
+
+    const SESSION: SessionId = SessionId([1; 32]);
+
+    fn channel(me: PartyId, peer: PartyId, client: PartyId) -> Channel {
+        let secret = Seed::from_bytes([client.to_wire() as u8; 32]);
+        Channel::new(SESSION, &secret, me, peer)
+    }
+
+    /// Hands a server what client 0, the sender, says of client 1, sums of zeros tile after tile, and takes its complaint and
+    /// how many tiles it took.
+    fn complaint(bits: usize, rows: [usize; 2]) -> (usize, String) {
+        let clients = [0, 1].map(|place| (PartyId::client(place), rows[place]));
+        let ends = clients.map(|(id, _)| channel(SERVER, id, id));
+        let mut server = Server::new(bits, &clients, ends.into(), 2, Discard).unwrap();
+        let sender = clients[0].0;
+        let mut writer = channel(sender, SERVER, sender);
+        let pair = Pair::new(bits, rows, 2).unwrap();
+        for tile in 0.. {
+            let rows = pair.tile(tile).len().max(1);
+            let mut text = clients[1].0.to_wire().to_le_bytes().to_vec();
+            text.resize(4 + pair.sums_len(rows), 0);
+            let arrival = Arrival::Message(writer.seal(&text).unwrap().into());
+            match server.step(Inbox::new([(sender, arrival)])) {
+                Ok(Step::Continue { next, .. }) => server = next,
+                Ok(Step::Done { .. }) => panic!("nobody is done"),
+                Err(abort) => {
+                    assert_eq!(abort.culprit(), Some(sender));
+                    return (tile, abort.to_string());
+                }
+            }
+        }
+        unreachable!("tiles end")
+    }
+
+    #[test]
+    fn sums_that_are_too_many_or_too_far_ahead_are_refused() {
+        let (tiles, what) = complaint(100, [4, 3]);
+        assert_eq!(tiles, 1);
+        assert!(what.contains("after the last tile"), "{what}");
+        // One row a tile, and more rows than one side may be ahead.
+        let (tiles, what) = complaint(65_535, [MOST_APART + 2, MOST_APART + 1]);
+        assert_eq!(tiles, MOST_APART);
+        assert!(what.contains("far ahead"), "{what}");
+    }
+}

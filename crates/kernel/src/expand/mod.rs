@@ -11,7 +11,9 @@
 //!
 //! A message has *groups* of 16 transfers, the last maybe fewer: for each lane a the numbers `u[a]` of the group's transfers, w bits each,
 //! from the low bit of the first word on; words of 16 bits, first those of all lanes, then the second of all, and so on.
-#![allow(clippy::needless_range_loop)] // registers go by number
+
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -20,11 +22,6 @@ use crate::BitMatrix;
 use crate::aes::Permutation;
 use crate::cpu::Level;
 use crate::parts::{Slot, Written};
-
-#[cfg(target_arch = "x86_64")]
-use crate::simd::{Register, middle_keys, rounds};
-#[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{__m128i, __m512i};
 
 /// Transfers of a group.
 pub const GROUP: usize = 16;
@@ -110,10 +107,10 @@ pub fn send<'a>(
             Level::Portable => group.portable(pi, sums, out),
             // SAFETY: `Cpu` proves the features.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => unsafe { send_avx2(pi, &group, sums, out) },
+            Level::Avx2 => unsafe { x86::send_avx2(pi, &group, sums, out) },
             // SAFETY: `Cpu` proves the features.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => unsafe { send_avx512(pi, &group, sums, out) },
+            Level::Avx512 => unsafe { x86::send_avx512(pi, &group, sums, out) },
             #[cfg(not(target_arch = "x86_64"))]
             _ => group.portable(pi, sums, out),
         }
@@ -157,10 +154,10 @@ pub fn receive(
             Level::Portable => group.portable(pi, sums, message),
             // SAFETY: `Cpu` proves the features.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => unsafe { receive_avx2(pi, &group, sums, message) },
+            Level::Avx2 => unsafe { x86::receive_avx2(pi, &group, sums, message) },
             // SAFETY: `Cpu` proves the features.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => unsafe { receive_avx512(pi, &group, sums, message) },
+            Level::Avx512 => unsafe { x86::receive_avx512(pi, &group, sums, message) },
             #[cfg(not(target_arch = "x86_64"))]
             _ => group.portable(pi, sums, message),
         }
@@ -284,241 +281,6 @@ fn word_at(row: &[u8], lane: usize) -> u16 {
     u16::from_le_bytes([row[2 * lane], row[2 * lane + 1]])
 }
 
-/// Calls a function compiled for the width of the group's shape, so that shifts are constants.
-#[cfg(target_arch = "x86_64")]
-macro_rules! for_width {
-    ($fast:ident::<$register:ty>($pi:expr, $group:expr, $sums:expr, $message:expr)) => {
-        for_width!(
-            $fast, $register, ($pi, $group, $sums, $message),
-            1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16
-        )
-    };
-    ($fast:ident, $register:ty, ($pi:expr, $group:expr, $sums:expr, $message:expr), $($width:literal)*) => {
-        match $group.shape.width {
-            $($width => $fast::<$register, $width>($pi, $group, $sums, $message),)*
-            width => unreachable!("width {width} was checked"),
-        }
-    };
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,vaes")]
-fn send_avx512(
-    pi: &Permutation,
-    group: &Offers<'_>,
-    sums: &mut [u16],
-    out: &mut [MaybeUninit<u8>],
-) {
-    // SAFETY: this function has the features; lengths were checked.
-    unsafe { for_width!(send_fast::<__m512i>(pi, group, sums, out)) }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,aes")]
-fn send_avx2(pi: &Permutation, group: &Offers<'_>, sums: &mut [u16], out: &mut [MaybeUninit<u8>]) {
-    // SAFETY: this function has the features; lengths were checked.
-    unsafe { for_width!(send_fast::<__m128i>(pi, group, sums, out)) }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,vaes")]
-fn receive_avx512(pi: &Permutation, group: &Choices, sums: &mut [u16], message: &[u8]) {
-    // SAFETY: this function has the features; lengths were checked.
-    unsafe { for_width!(receive_fast::<__m512i>(pi, group, sums, message)) }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,aes")]
-fn receive_avx2(pi: &Permutation, group: &Choices, sums: &mut [u16], message: &[u8]) {
-    // SAFETY: this function has the features; lengths were checked.
-    unsafe { for_width!(receive_fast::<__m128i>(pi, group, sums, message)) }
-}
-
-/// A word of the message for the lanes of one register, of which `lanes` exist.
-///
-/// # Safety
-/// `2·lanes` bytes may be written.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-unsafe fn put<R: Register>(value: R, lanes: usize, to: *mut u8) {
-    // SAFETY: the caller promises the bytes.
-    unsafe {
-        match lanes >= R::LANES {
-            true => value.store(to),
-            false => value.store_some(to, lanes),
-        }
-    }
-}
-
-/// The reverse of [`put`].
-///
-/// # Safety
-/// `2·lanes` bytes may be read, and the processor has the instructions of `R`.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-unsafe fn get<R: Register>(lanes: usize, from: *const u8) -> R {
-    // SAFETY: the caller promises the bytes.
-    unsafe {
-        match lanes >= R::LANES {
-            true => R::load(from),
-            false => R::load_some(from, lanes),
-        }
-    }
-}
-
-/// What expands one key: the state after the first round key, and what the last round adds.
-#[cfg(target_arch = "x86_64")]
-struct Ends {
-    first: u128,
-    last: u128,
-}
-
-#[cfg(target_arch = "x86_64")]
-impl Ends {
-    fn new(pi: &Permutation, key: u128, number: u128) -> Self {
-        let schedule = pi.schedule();
-        Self {
-            first: key ^ schedule[0] ^ number,
-            last: key ^ schedule[10],
-        }
-    }
-}
-
-/// One register of G of four keys.
-///
-/// # Safety
-/// The processor has the instructions of `R`.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-unsafe fn expand_register<R: Register>(keys: &[R; 9], ends: [&Ends; 4], counter: R) -> [R; 4] {
-    // SAFETY: the caller promises the instructions.
-    unsafe {
-        let (mut start, mut last) = ([counter; 4], [counter; 4]);
-        for i in 0..4 {
-            start[i] = R::broadcast(&ends[i].first).xor(counter);
-            last[i] = R::broadcast(&ends[i].last);
-        }
-        rounds(keys, start, last)
-    }
-}
-
-/// # Safety
-/// The processor has the instructions of `R`; `sums` are whole registers for all lanes, and `out` the group's message.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-unsafe fn send_fast<R: Register, const WIDTH: u32>(
-    pi: &Permutation,
-    group: &Offers<'_>,
-    sums: &mut [u16],
-    out: &mut [MaybeUninit<u8>],
-) {
-    let lanes = group.shape.lanes;
-    let ends: [[Ends; 2]; GROUP] = std::array::from_fn(|t| {
-        let number = group.shape.number(group.start + t);
-        // Of K₁ the complement of G, which is −G − 1.
-        let [zero, one] = [0, GROUP].map(|side| Ends::new(pi, group.keys[side + t], number));
-        let one = Ends {
-            last: !one.last,
-            ..one
-        };
-        [zero, one]
-    });
-    // SAFETY: the caller promises the instructions and the lengths. A register from lane `a` on lies within sums, which are padded;
-    // `put` writes to `lanes - a` lanes of a word of the message.
-    unsafe {
-        let keys = middle_keys::<R>(pi.schedule());
-        let out: *mut u8 = out.as_mut_ptr().cast();
-        let mut masks = [R::splat(0); GROUP];
-        for t in 0..GROUP {
-            masks[t] = R::splat(low(place(t, WIDTH).1));
-        }
-        for a in (0..lanes).step_by(R::LANES) {
-            let counter = R::counter((a / 8) as u64);
-            let sum: *mut u8 = sums.as_mut_ptr().add(a).cast();
-            let mut total = R::load(sum);
-            let mut open = R::splat(0);
-            for pair in (0..group.size).step_by(2) {
-                let [e, f] = [&ends[pair], &ends[pair + 1]];
-                let g = expand_register(&keys, [&e[0], &e[1], &f[0], &f[1]], counter);
-                for (t, zero, not_one) in [(pair, g[0], g[1]), (pair + 1, g[2], g[3])] {
-                    if t == group.size {
-                        break;
-                    }
-                    let bits = (group.offers[t][a / 64] >> (a % 64)) as u32;
-                    total = total.plus(zero);
-                    let u = zero.plus(not_one).plus_two(!bits);
-                    let (word, shift) = place(t, WIDTH);
-                    open = open.select(masks[t], u.left(shift));
-                    if shift + WIDTH >= 16 {
-                        put(open, lanes - a, out.add(2 * (word * lanes + a)));
-                        // Bits of the next word; after a full one none that are kept.
-                        open = u.right(16 - shift);
-                    }
-                }
-            }
-            let (word, shift) = place(group.size, WIDTH);
-            if shift > 0 {
-                let last = open.and(R::splat(low(shift)));
-                put(last, lanes - a, out.add(2 * (word * lanes + a)));
-            }
-            total.store(sum);
-        }
-    }
-}
-
-/// # Safety
-/// The processor has the instructions of `R`; `sums` are whole registers for all lanes, and `message` is the group's.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-unsafe fn receive_fast<R: Register, const WIDTH: u32>(
-    pi: &Permutation,
-    group: &Choices,
-    sums: &mut [u16],
-    message: &[u8],
-) {
-    let lanes = group.shape.lanes;
-    let ends: [Ends; GROUP] = std::array::from_fn(|t| {
-        let number = group.shape.number(group.start + t);
-        Ends::new(pi, group.keys[t], number)
-    });
-    // SAFETY: the caller promises the instructions and the lengths. A register from lane `a` on lies within sums, which are padded;
-    // `get` reads `lanes - a` lanes of a word of the message.
-    unsafe {
-        let keys = middle_keys::<R>(pi.schedule());
-        let message = message.as_ptr();
-        for a in (0..lanes).step_by(R::LANES) {
-            let counter = R::counter((a / 8) as u64);
-            let sum: *mut u8 = sums.as_mut_ptr().add(a).cast();
-            let mut total = R::load(sum);
-            for four in (0..group.size).step_by(4) {
-                let ends: [&Ends; 4] = [
-                    &ends[four],
-                    &ends[four + 1],
-                    &ends[four + 2],
-                    &ends[four + 3],
-                ];
-                let g = expand_register(&keys, ends, counter);
-                for (i, g) in g.into_iter().enumerate() {
-                    let t = four + i;
-                    if t == group.size {
-                        break;
-                    }
-                    let (word, shift) = place(t, WIDTH);
-                    let from = message.add(2 * (word * lanes + a));
-                    let first = get::<R>(lanes - a, from);
-                    let u = if shift + WIDTH > 16 {
-                        first.right_with(shift, get(lanes - a, from.add(2 * lanes)))
-                    } else {
-                        first.right(shift)
-                    };
-                    total = total.plus(g).plus_if(group.masks[t], u);
-                }
-            }
-            total.store(sum);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -615,7 +377,7 @@ mod tests {
             let tweak = (1000 + t as u128) << 64 | (a / 8) as u128;
             ((one(one(key) ^ tweak) ^ one(key)) >> (16 * (a % 8))) as u16
         };
-        for a in 0..lanes {
+        for (a, found) in sums.into_iter().enumerate().take(lanes) {
             let mut sum = 0u16;
             for (t, zero) in zeros.iter().enumerate() {
                 let bit = x.get(t, a) as u16;
@@ -631,7 +393,7 @@ mod tests {
                     assert_eq!(sent, u >> i & 1, "lane {a}, transfer {t}, bit {i}");
                 }
             }
-            assert_eq!(sums[a], sum);
+            assert_eq!(found, sum);
         }
     }
 }
