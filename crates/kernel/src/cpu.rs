@@ -12,7 +12,7 @@ pub enum Level {
     Portable,
     /// AVX2, FMA, POPCNT, AES-NI, PCLMULQDQ: Haswell, Zen, and later.
     Avx2,
-    /// AVX-512 F, BW, DQ, VL, VBMI2, VNNI and VPOPCNTDQ, VAES, VPCLMULQDQ: Ice Lake, Zen 4, and later.
+    /// AVX-512 F, BW, DQ, VL, VBMI2, IFMA, VNNI and VPOPCNTDQ, VAES, VPCLMULQDQ: Ice Lake, Zen 4, and later.
     Avx512,
 }
 
@@ -74,6 +74,7 @@ fn available() -> Level {
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("avx512vbmi2")
+        && is_x86_feature_detected!("avx512ifma")
         && is_x86_feature_detected!("avx512vnni")
         && is_x86_feature_detected!("avx512vpopcntdq")
         && is_x86_feature_detected!("vaes")

@@ -9,6 +9,7 @@
 //! | [`transpose`] | 128 rows of bits to blocks | portable, AVX2, AVX-512 |
 //! | [`expand`] | vectors over Z_{2^w} of correlated transfers: expanded, corrected, packed, added up | portable, AES-NI, VAES |
 //! | [`universal`] | inner products over GF(2⁶⁴) | portable, PCLMULQDQ, VPCLMULQDQ |
+//! | [`mont`] | Montgomery arithmetic of eight numbers at once, modulo M and M²: powers, tables, multi-products | portable, AVX-512 IFMA, the same bits everywhere |
 //! | [`parts`] | long messages, written part by part | portable |
 //! | [`product`] | matrix products modulo 2¹⁶ | portable, AVX2, AVX-512 VNNI |
 //! | [`pack`] | numbers of w bits | portable |
@@ -30,6 +31,7 @@ pub mod hamming;
 pub mod lanes;
 pub mod leaves;
 pub mod mask;
+pub mod mont;
 pub mod normal;
 pub mod pack;
 pub mod parts;

@@ -1,0 +1,57 @@
+//! Entries of tables, read in constant time: all of them, and one kept.
+
+use super::{LANES, Row};
+use crate::cpu::{Cpu, Level};
+
+/// From a table that all lanes share: lane i of a row of chunk c is a digit of entry 8c + i. Writes entry `index[l]` to lane
+/// l; the table has it.
+pub(super) fn shared(cpu: Cpu, table: &[Row], index: &Row, out: &mut [Row]) {
+    assert!(table.len().is_multiple_of(out.len()));
+    out.fill(Row::ZERO);
+    match cpu.level() {
+        // SAFETY: `Cpu` proves the features, and the length is checked.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { super::ifma::shared(table, index, out) },
+        _ => {
+            for (c, chunk) in table.chunks_exact(out.len()).enumerate() {
+                for entry in 0..LANES {
+                    let here = equal(index, (LANES * c + entry) as u64);
+                    for (out, row) in out.iter_mut().zip(chunk) {
+                        for lane in 0..LANES {
+                            out.0[lane] |= row.0[entry] & here.0[lane];
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// From tables of the lanes' own: entry after entry, a multiple of four. Writes entry `index[l]` of lane l's table to lane l.
+pub(super) fn own(cpu: Cpu, table: &[Row], index: &Row, out: &mut [Row]) {
+    assert!(table.len().is_multiple_of(4 * out.len()));
+    out.fill(Row::ZERO);
+    match cpu.level() {
+        // SAFETY: `Cpu` proves the features, and the length is checked.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { super::ifma::own(table, index, out) },
+        _ => {
+            for (number, entry) in table.chunks_exact(out.len()).enumerate() {
+                let here = equal(index, number as u64);
+                for (out, row) in out.iter_mut().zip(entry) {
+                    for lane in 0..LANES {
+                        out.0[lane] |= row.0[lane] & here.0[lane];
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// All ones where the index is the number.
+fn equal(index: &Row, number: u64) -> Row {
+    Row(index.0.map(|index| {
+        let other = index ^ number;
+        ((other | other.wrapping_neg()) >> 63).wrapping_sub(1)
+    }))
+}

@@ -1,0 +1,208 @@
+//! Arithmetic modulo eight moduli.
+
+use zeroize::Zeroizing;
+
+use super::power::Ring;
+use super::{LANES, MASK, MAX_BITS, RADIX, Row, TILE, number, pass};
+use crate::cpu::Cpu;
+
+/// Eight odd moduli, one for each lane. Residues are in Montgomery form, x·R, unless said otherwise.
+#[derive(Clone)]
+pub struct Modulus {
+    m: Zeroizing<Vec<Row>>,
+    /// −1/M modulo 2^52.
+    inverse: Row,
+    /// R and R² modulo M.
+    one: Zeroizing<Vec<Row>>,
+    square: Zeroizing<Vec<Row>>,
+    cpu: Cpu,
+}
+
+impl std::fmt::Debug for Modulus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Modulus({} rows, ..)", self.m.len())
+    }
+}
+
+impl Modulus {
+    /// Rows of a modulus of so many bits.
+    pub fn rows_for(bits: usize) -> usize {
+        (bits + 4).div_ceil(RADIX as usize).next_multiple_of(TILE)
+    }
+
+    /// The moduli in `m`, of at most `bits` bits.
+    ///
+    /// # Panics
+    /// When one is even, or `bits` are more than [`MAX_BITS`], or less than the moduli have.
+    pub fn new(cpu: Cpu, bits: usize, m: &[Row]) -> Self {
+        assert!(bits <= MAX_BITS, "a modulus of {bits} bits");
+        let rows = Self::rows_for(bits);
+        let (m, beyond) = m.split_at(rows.min(m.len()));
+        assert!(beyond.iter().all(|row| *row == Row::ZERO), "a long modulus");
+        let mut whole = Zeroizing::new(m.to_vec());
+        whole.resize(rows, Row::ZERO);
+        assert!(number::fits(&whole, bits), "a long modulus");
+        let mut one = Zeroizing::new(vec![Row::ZERO; rows]);
+        one[0] = Row::splat(1);
+        let mut out = Self {
+            inverse: Row(whole[0].0.map(negative_inverse)),
+            m: whole,
+            square: one.clone(),
+            one,
+            cpu,
+        };
+        let doublings = rows * RADIX as usize;
+        let mut one = out.one.clone();
+        (0..doublings).for_each(|_| out.double(&mut one));
+        out.one = one;
+        out.square = Zeroizing::new(shift(&out, doublings, |x| out.double(x)));
+        out
+    }
+
+    /// Rows of the modulus.
+    pub fn rows(&self) -> usize {
+        self.m.len()
+    }
+
+    /// The moduli themselves.
+    pub fn values(&self) -> &[Row] {
+        &self.m
+    }
+
+    pub(super) fn cpu(&self) -> Cpu {
+        self.cpu
+    }
+
+    /// `2x` modulo M, of `x` below M.
+    fn double(&self, x: &mut [Row]) {
+        let mut carry = [0; LANES];
+        for x in &mut *x {
+            for lane in 0..LANES {
+                let sum = 2 * x.0[lane] + carry[lane];
+                x.0[lane] = sum & MASK;
+                carry[lane] = sum >> RADIX;
+            }
+        }
+        number::subtract_if_possible(x, &self.m);
+    }
+
+    /// As [`pass::reduce`].
+    pub(super) fn reduce(&self, sum: pass::Sum<'_>, quotient: &mut [Row], out: &mut [Row]) {
+        pass::reduce(self.cpu, sum, &self.m, &self.inverse, quotient, out);
+    }
+
+    /// Montgomery form of plain numbers of up to twice the rows of the modulus, which may be more than it.
+    ///
+    /// # Panics
+    /// When there are more rows.
+    pub fn enter(&self, x: &[Row]) -> Vec<Row> {
+        let rows = self.rows();
+        assert!(
+            x.len() <= 2 * rows,
+            "{} rows of at most {}",
+            x.len(),
+            2 * rows
+        );
+        let mut whole = Zeroizing::new(x.to_vec());
+        whole.resize(2 * rows, Row::ZERO);
+        let (low, high) = whole.split_at(rows);
+        let mut cube = vec![Row::ZERO; rows];
+        self.multiply(&self.square, &self.square, &mut cube);
+        self.settle(&mut cube);
+        let (mut quotient, mut out) = (vec![Row::ZERO; rows], vec![Row::ZERO; rows]);
+        let products = [(low, &self.square[..]), (high, &cube[..])];
+        self.reduce(pass::Sum::of(&products), &mut quotient, &mut out);
+        self.settle(&mut out);
+        out
+    }
+
+    /// Plain numbers below M from their Montgomery form.
+    pub fn leave(&self, x: &[Row]) -> Vec<Row> {
+        let mut one = vec![Row::ZERO; self.rows()];
+        one[0] = Row::splat(1);
+        let mut out = vec![Row::ZERO; self.rows()];
+        self.multiply(x, &one, &mut out);
+        self.settle(&mut out);
+        out
+    }
+
+    /// `x + y` modulo M, both below 2M; below M afterwards.
+    pub fn add(&self, x: &mut [Row], y: &[Row]) {
+        number::add(x, y);
+        for _ in 0..3 {
+            number::subtract_if_possible(x, &self.m);
+        }
+    }
+
+    /// `−x` modulo M, of `x` below M: from 1 to M.
+    pub fn negate(&self, x: &mut [Row]) {
+        let mut out = Zeroizing::new(self.m.to_vec());
+        number::subtract_if_possible(&mut out, x);
+        x.copy_from_slice(&out);
+    }
+
+    /// `1/x` of x that have one, when the moduli are prime.
+    pub fn invert(&self, x: &[Row]) -> Vec<Row> {
+        let mut exponent = self.m.clone();
+        let mut two = vec![Row::ZERO; self.rows()];
+        two[0] = Row::splat(2);
+        number::subtract_if_possible(&mut exponent, &two);
+        super::power(self, x, &exponent)
+    }
+}
+
+impl Ring for Modulus {
+    fn len(&self) -> usize {
+        self.m.len()
+    }
+
+    fn cpu(&self) -> Cpu {
+        self.cpu
+    }
+
+    fn one(&self) -> Vec<Row> {
+        self.one.to_vec()
+    }
+
+    fn multiply(&self, a: &[Row], b: &[Row], out: &mut [Row]) {
+        let mut quotient = [Row::ZERO; pass::MOST];
+        let products = [(a, b)];
+        self.reduce(pass::Sum::of(&products), &mut quotient[..self.m.len()], out);
+    }
+
+    fn square(&self, a: &[Row], out: &mut [Row]) {
+        self.multiply(a, a, out);
+    }
+
+    fn settle(&self, x: &mut [Row]) {
+        for _ in 0..2 {
+            number::subtract_if_possible(x, &self.m);
+        }
+    }
+}
+
+/// −1/m modulo 2^52, of odd m.
+fn negative_inverse(m: u64) -> u64 {
+    assert!(m & 1 == 1, "an even modulus");
+    // Three bits are right, and a step doubles them.
+    let mut inverse = m;
+    for _ in 0..5 {
+        inverse = inverse.wrapping_mul(2u64.wrapping_sub(m.wrapping_mul(inverse)));
+    }
+    inverse.wrapping_neg() & MASK
+}
+
+/// The Montgomery form of 2^`bits`, from doublings and squares.
+pub(super) fn shift<R: Ring>(ring: &R, bits: usize, double: impl Fn(&mut [Row])) -> Vec<Row> {
+    let mut out = ring.one();
+    let mut next = out.clone();
+    for bit in (0..usize::BITS - bits.leading_zeros()).rev() {
+        ring.square(&out, &mut next);
+        ring.settle(&mut next);
+        std::mem::swap(&mut out, &mut next);
+        if bits >> bit & 1 == 1 {
+            double(&mut out);
+        }
+    }
+    out
+}

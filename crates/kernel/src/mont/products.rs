@@ -1,0 +1,114 @@
+//! Multi-products: for every row of bits, the product of the bases whose bit is set.
+//!
+//! Bases go in groups of g. The products of all 2^g subsets of a group are made once, and each row multiplies by the one it
+//! needs, looked up in constant time: the table of one group at a time, so that it stays in the cache.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+use zeroize::Zeroizing;
+
+use super::power::subsets;
+use super::{LANES, Ring, Row, look_up, number};
+use crate::BitMatrix;
+use crate::cpu::Level;
+
+/// Smallest and largest group.
+const GROUPS: Range<usize> = 3..11;
+
+/// `Π bases[l]` over the bits l that are set, for each of some rows of `codes`. Numbers go by eights: base l is lane l mod 8 of
+/// the residue l / 8, and so are the products. All lanes of the ring have the same modulus.
+///
+/// # Panics
+/// When there are not as many bases as a row has bits.
+pub fn products<R: Ring>(
+    ring: &R,
+    bases: &[Row],
+    codes: &BitMatrix,
+    rows: Range<usize>,
+) -> Vec<Row> {
+    let (len, bits) = (ring.len(), codes.columns());
+    assert_eq!(bases.len(), bits.div_ceil(LANES) * len, "bases");
+    let batches = rows.len().div_ceil(LANES);
+    if batches == 0 {
+        return Vec::new();
+    }
+    let size = group(ring, rows.len(), bits);
+    let groups = bits.div_ceil(size);
+    // As few parts as there are threads: each has products of its own, multiplied in the end.
+    let part = groups.div_ceil(rayon::current_num_threads());
+    let parts: Vec<usize> = (0..groups).step_by(part).collect();
+    let parts = parts.into_par_iter().map(|first| {
+        let mut out = vec![Row::ZERO; batches * len];
+        out.chunks_exact_mut(len)
+            .for_each(|out| out.copy_from_slice(&ring.one()));
+        for group in first..groups.min(first + part) {
+            let of = size * group..bits.min(size * (group + 1));
+            multiply_group(ring, bases, codes, rows.clone(), of, &mut out);
+        }
+        out
+    });
+    let multiply = |a: Vec<Row>, b: Vec<Row>| {
+        let mut out = vec![Row::ZERO; a.len()];
+        let pairs = a.chunks_exact(len).zip(b.chunks_exact(len));
+        let all = pairs.zip(out.chunks_exact_mut(len));
+        all.for_each(|((a, b), out)| ring.multiply(a, b, out));
+        out
+    };
+    parts.reduce_with(multiply).unwrap_or_default()
+}
+
+/// Multiplies every row's product by that of its bases of one group.
+fn multiply_group<R: Ring>(
+    ring: &R,
+    bases: &[Row],
+    codes: &BitMatrix,
+    rows: Range<usize>,
+    of: Range<usize>,
+    out: &mut [Row],
+) {
+    let len = ring.len();
+    let mut group: Vec<_> = of
+        .clone()
+        .map(|l| {
+            let residue = &bases[l / LANES * len..][..len];
+            Zeroizing::new(number::spread(residue, l % LANES))
+        })
+        .collect();
+    group.resize_with(of.len().max(GROUPS.start), || Zeroizing::new(ring.one()));
+    let table = subsets(ring, &group);
+    let mut factor = vec![Row::ZERO; len];
+    let mut next = vec![Row::ZERO; len];
+    for (batch, out) in out.chunks_exact_mut(len).enumerate() {
+        let mut index = Row::ZERO;
+        let first = rows.start + LANES * batch;
+        for (row, index) in (first..rows.end).zip(&mut index.0) {
+            *index = bits_of(codes.row(row), of.clone());
+        }
+        look_up::shared(ring.cpu(), &table, &index, &mut factor);
+        ring.multiply(out, &factor, &mut next);
+        out.copy_from_slice(&next);
+    }
+}
+
+/// Bits of a row, as a number.
+fn bits_of(row: &[u64], of: Range<usize>) -> u64 {
+    let (word, shift) = (of.start / 64, of.start % 64);
+    let both = u128::from(row[word]) | u128::from(row.get(word + 1).copied().unwrap_or(0)) << 64;
+    (both >> shift) as u64 & ((1 << of.len()) - 1)
+}
+
+/// The size of a group that costs least: multiplications for its table, and then one and a look-up for every eight rows.
+fn group<R: Ring>(ring: &R, rows: usize, bits: usize) -> usize {
+    // What looking at eight entries costs, in thousandths of a multiplication.
+    let chunk = match ring.cpu().level() {
+        Level::Avx512 => 8,
+        _ => 45,
+    };
+    let cost = |size: &usize| {
+        let chunks = 1 << (size - 3);
+        let table = 1000 * (chunks + 1);
+        bits.div_ceil(*size) * (table + rows.div_ceil(LANES) * (1000 + chunk * chunks))
+    };
+    GROUPS.min_by_key(cost).unwrap_or(GROUPS.start)
+}

@@ -1,0 +1,172 @@
+//! Arithmetic modulo the squares of eight moduli.
+
+use zeroize::Zeroizing;
+
+use super::power::Ring;
+use super::{Modulus, Row, number, pass};
+use crate::cpu::Cpu;
+
+/// The residues modulo M² of eight odd M. A residue is a pair of residues modulo M, one after the other: see the
+/// [module](super).
+#[derive(Debug, Clone)]
+pub struct Squared {
+    base: Modulus,
+    /// 1 − R modulo M.
+    wrap: Zeroizing<Vec<Row>>,
+    /// R, R² and R³ modulo M².
+    one: Zeroizing<Vec<Row>>,
+    square: Zeroizing<Vec<Row>>,
+    cube: Zeroizing<Vec<Row>>,
+}
+
+impl Squared {
+    /// Modulo the squares of these moduli.
+    pub fn new(base: Modulus) -> Self {
+        let rows = base.rows();
+        let mut wrap = Zeroizing::new(base.one());
+        base.negate(&mut wrap);
+        number::increment(&mut wrap, Row::splat(1));
+        let mut one = Zeroizing::new(vec![Row::ZERO; 2 * rows]);
+        one[0] = Row::splat(1);
+        let mut out = Self {
+            base,
+            wrap,
+            square: one.clone(),
+            cube: one.clone(),
+            one,
+        };
+        let doublings = rows * super::RADIX as usize;
+        let mut one = out.one.clone();
+        (0..doublings).for_each(|_| out.double(&mut one));
+        out.one = one;
+        out.square = Zeroizing::new(super::modulus::shift(&out, doublings, |x| out.double(x)));
+        let mut cube = out.cube.clone();
+        out.multiply(&out.square, &out.square, &mut cube);
+        out.settle(&mut cube);
+        out.cube = cube;
+        out
+    }
+
+    /// The moduli, not squared.
+    pub fn base(&self) -> &Modulus {
+        &self.base
+    }
+
+    fn double(&self, x: &mut [Row]) {
+        let copy = Zeroizing::new(x.to_vec());
+        self.add(x, &copy);
+    }
+
+    /// `x + y`, below M² afterwards.
+    fn add(&self, x: &mut [Row], y: &[Row]) {
+        let rows = self.base.rows();
+        number::add(&mut x[..rows], &y[..rows]);
+        number::add(&mut x[rows..], &y[rows..]);
+        self.settle(x);
+    }
+
+    /// Montgomery form of plain numbers of up to twice the rows of M.
+    ///
+    /// # Panics
+    /// When there are more rows.
+    pub fn enter(&self, x: &[Row]) -> Vec<Row> {
+        let rows = self.base.rows();
+        assert!(
+            x.len() <= 2 * rows,
+            "{} rows of at most {}",
+            x.len(),
+            2 * rows
+        );
+        let mut whole = Zeroizing::new(x.to_vec());
+        whole.resize(2 * rows, Row::ZERO);
+        let (low, high) = whole.split_at(rows);
+        let mut out = vec![Row::ZERO; 2 * rows];
+        let first = [(low, &self.square[..rows]), (high, &self.cube[..rows])];
+        let second = [(low, &self.square[rows..]), (high, &self.cube[rows..])];
+        self.pair(&first, &second, &mut out);
+        self.settle(&mut out);
+        out
+    }
+
+    /// Plain numbers below M² from their Montgomery form, in twice the rows of M.
+    pub fn leave(&self, x: &[Row]) -> Vec<Row> {
+        let (low, high) = self.parts(x);
+        number::multiply_add(&high, self.base.values(), &low)
+    }
+
+    /// The pairs of plain numbers below M.
+    pub fn parts(&self, x: &[Row]) -> (Vec<Row>, Vec<Row>) {
+        let rows = self.base.rows();
+        let mut one = vec![Row::ZERO; rows];
+        one[0] = Row::splat(1);
+        let mut out = Zeroizing::new(vec![Row::ZERO; 2 * rows]);
+        self.pair(&[(&x[..rows], &one)], &[(&x[rows..], &one)], &mut out);
+        self.settle(&mut out);
+        (out[..rows].to_vec(), out[rows..].to_vec())
+    }
+
+    /// `x·(1 + y·M)`, of a residue y modulo M in Montgomery form.
+    pub fn multiply_by_one_plus(&self, x: &mut [Row], y: &[Row]) {
+        let rows = self.base.rows();
+        let mut product = Zeroizing::new(vec![Row::ZERO; rows]);
+        let (low, high) = x.split_at_mut(rows);
+        self.base.multiply(low, y, &mut product);
+        self.base.add(high, &product);
+    }
+
+    /// First the low parts, whose quotient then goes into the high parts.
+    fn pair(&self, first: &[(&[Row], &[Row])], second: &[(&[Row], &[Row])], out: &mut [Row]) {
+        let rows = self.base.rows();
+        let mut quotient = [Row::ZERO; pass::MOST];
+        let quotient = &mut quotient[..rows];
+        let (low, high) = out.split_at_mut(rows);
+        self.base.reduce(pass::Sum::of(first), quotient, low);
+        let sum = pass::Sum {
+            products: second,
+            less_quotient: Some(&self.wrap),
+        };
+        self.base.reduce(sum, quotient, high);
+    }
+}
+
+impl Ring for Squared {
+    fn len(&self) -> usize {
+        2 * self.base.rows()
+    }
+
+    fn cpu(&self) -> Cpu {
+        self.base.cpu()
+    }
+
+    fn one(&self) -> Vec<Row> {
+        self.one.to_vec()
+    }
+
+    fn multiply(&self, a: &[Row], b: &[Row], out: &mut [Row]) {
+        let rows = self.base.rows();
+        let (a0, a1) = a.split_at(rows);
+        let (b0, b1) = b.split_at(rows);
+        self.pair(&[(a0, b0)], &[(a0, b1), (a1, b0)], out);
+    }
+
+    fn square(&self, a: &[Row], out: &mut [Row]) {
+        let rows = self.base.rows();
+        let (low, high) = a.split_at(rows);
+        let mut doubled = [Row::ZERO; pass::MOST];
+        let doubled = &mut doubled[..rows];
+        doubled.copy_from_slice(high);
+        number::add(doubled, high);
+        self.pair(&[(low, low)], &[(low, doubled)], out);
+    }
+
+    fn settle(&self, x: &mut [Row]) {
+        let (low, high) = x.split_at_mut(self.base.rows());
+        for _ in 0..2 {
+            let taken = number::subtract_if_possible(low, self.base.values());
+            number::increment(high, Row(taken.0.map(|taken| taken & 1)));
+        }
+        for _ in 0..3 {
+            number::subtract_if_possible(high, self.base.values());
+        }
+    }
+}
