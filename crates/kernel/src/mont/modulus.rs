@@ -1,5 +1,7 @@
 //! Arithmetic modulo eight moduli.
 
+#![allow(clippy::needless_range_loop)] // lanes go by number
+
 use zeroize::Zeroizing;
 
 use super::power::Ring;
@@ -59,11 +61,6 @@ impl Modulus {
         out
     }
 
-    /// Rows of the modulus.
-    pub fn rows(&self) -> usize {
-        self.m.len()
-    }
-
     /// The moduli themselves.
     pub fn values(&self) -> &[Row] {
         &self.m
@@ -91,28 +88,24 @@ impl Modulus {
         pass::reduce(self.cpu, sum, &self.m, &self.inverse, quotient, out);
     }
 
-    /// Montgomery form of plain numbers of up to twice the rows of the modulus, which may be more than it.
-    ///
-    /// # Panics
-    /// When there are more rows.
+    /// Montgomery form, below M, of plain numbers of any length.
     pub fn enter(&self, x: &[Row]) -> Vec<Row> {
         let rows = self.rows();
-        assert!(
-            x.len() <= 2 * rows,
-            "{} rows of at most {}",
-            x.len(),
-            2 * rows
-        );
-        let mut whole = Zeroizing::new(x.to_vec());
-        whole.resize(2 * rows, Row::ZERO);
-        let (low, high) = whole.split_at(rows);
-        let mut cube = vec![Row::ZERO; rows];
-        self.multiply(&self.square, &self.square, &mut cube);
-        self.settle(&mut cube);
-        let (mut quotient, mut out) = (vec![Row::ZERO; rows], vec![Row::ZERO; rows]);
-        let products = [(low, &self.square[..]), (high, &cube[..])];
-        self.reduce(pass::Sum::of(&products), &mut quotient, &mut out);
-        self.settle(&mut out);
+        let mut out = vec![Row::ZERO; rows];
+        let mut next = Zeroizing::new(vec![Row::ZERO; rows]);
+        for part in x.chunks(rows).rev() {
+            let mut digits = Zeroizing::new(vec![Row::ZERO; rows]);
+            digits[..part.len()].copy_from_slice(part);
+            // What is there goes up by R; then the part, as it is, becomes part·R.
+            let products = [(&out[..], &self.square[..]), (&digits, &self.square)];
+            self.reduce(
+                pass::Sum::of(&products),
+                &mut [Row::ZERO; pass::MOST][..rows],
+                &mut next,
+            );
+            self.settle(&mut next);
+            out.copy_from_slice(&next);
+        }
         out
     }
 
@@ -152,7 +145,7 @@ impl Modulus {
 }
 
 impl Ring for Modulus {
-    fn len(&self) -> usize {
+    fn rows(&self) -> usize {
         self.m.len()
     }
 

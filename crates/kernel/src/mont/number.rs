@@ -1,5 +1,7 @@
 //! Eight plain numbers: rows from bytes, bytes from rows, and what is done without a modulus.
 
+#![allow(clippy::needless_range_loop)] // lanes go by number
+
 use super::{LANES, MASK, RADIX, Row, TILE};
 use crate::cpu::Cpu;
 
@@ -121,6 +123,18 @@ pub(super) fn increment(a: &mut [Row], bit: Row) {
             let sum = a.0[lane] + carry[lane];
             a.0[lane] = sum & MASK;
             carry[lane] = sum >> RADIX;
+        }
+    }
+}
+
+/// `a − 1`, of numbers that are not zero.
+pub(super) fn decrement(a: &mut [Row]) {
+    let mut borrow = [1u64; LANES];
+    for a in a {
+        for lane in 0..LANES {
+            let difference = a.0[lane].wrapping_sub(borrow[lane]);
+            a.0[lane] = difference & MASK;
+            borrow[lane] = difference >> 63;
         }
     }
 }

@@ -6,6 +6,9 @@ use crate::cpu::{Cpu, Level};
 /// The most digits of a modulus.
 pub(super) const MOST: usize = 120;
 
+/// The most products that are added up.
+const PRODUCTS: usize = 3;
+
 /// What is reduced: products, and a constant less an earlier quotient, plus R − 1.
 #[derive(Clone, Copy)]
 pub(super) struct Sum<'a> {
@@ -23,6 +26,7 @@ impl<'a> Sum<'a> {
 
     fn check(&self, digits: usize) {
         assert!(digits > 0 && digits <= MOST && digits.is_multiple_of(TILE));
+        assert!(self.products.len() <= PRODUCTS);
         for (a, b) in self.products {
             assert!(a.len() == digits && b.len() == digits);
         }
@@ -102,7 +106,7 @@ fn portable(sum: Sum<'_>, modulus: &[Row], inverse: &Row, quotient: &mut [Row], 
     for lane in 0..LANES {
         let m = column(modulus, lane);
         let mut q = [0; MOST];
-        let mut factors = [([0; MOST], [0; MOST]); 2];
+        let mut factors = [([0; MOST], [0; MOST]); PRODUCTS];
         for (columns, (a, b)) in factors.iter_mut().zip(sum.products) {
             *columns = (column(a, lane), column(b, lane));
         }

@@ -8,8 +8,7 @@ use crate::cpu::Cpu;
 /// Residues that can be multiplied, eight at a time, in Montgomery form.
 pub trait Ring: Sync {
     /// Rows of a residue.
-    #[allow(clippy::len_without_is_empty)] // a ring has elements
-    fn len(&self) -> usize;
+    fn rows(&self) -> usize;
     /// The paths that are taken.
     fn cpu(&self) -> Cpu;
     /// The residue 1.
@@ -27,7 +26,7 @@ const WINDOW: usize = 4;
 
 /// `base^exponent`, each lane by its own exponent, a plain number. The time depends on the exponent's rows alone.
 pub fn power<R: Ring>(ring: &R, base: &[Row], exponent: &[Row]) -> Vec<Row> {
-    let len = ring.len();
+    let len = ring.rows();
     let mut table = Zeroizing::new(vec![Row::ZERO; len << WINDOW]);
     table[..len].copy_from_slice(&ring.one());
     table[len..2 * len].copy_from_slice(base);
@@ -81,9 +80,9 @@ impl FixedBase {
 
     /// The table of the base that is in all lanes, of a ring with one modulus, for exponents of up to `bits` bits.
     pub fn new<R: Ring>(ring: &R, base: &[Row], bits: usize) -> Self {
-        let (len, width) = (ring.len(), Self::width(ring.cpu()));
+        let (len, width) = (ring.rows(), Self::width(ring.cpu()));
         let windows = bits.div_ceil(width);
-        let mut table = Zeroizing::new(Vec::with_capacity(windows * len << (width - 3)));
+        let mut table = Zeroizing::new(Vec::with_capacity(windows * (len << (width - 3))));
         let mut base = Zeroizing::new(base.to_vec());
         let mut next = Zeroizing::new(base.clone());
         for _ in 0..windows {
@@ -105,7 +104,7 @@ impl FixedBase {
     /// When exponents are not a multiple of `rows`.
     pub fn power<R: Ring>(&self, ring: &R, exponents: &[Row], rows: usize) -> Vec<Row> {
         assert!(exponents.len().is_multiple_of(rows), "exponents");
-        let len = ring.len();
+        let len = ring.rows();
         let mut out = ring.one().repeat(exponents.len() / rows);
         let mut next = Zeroizing::new(vec![Row::ZERO; len]);
         let mut factor = Zeroizing::new(vec![Row::ZERO; len]);
@@ -128,7 +127,7 @@ impl FixedBase {
 /// The products of all subsets of three or more bases, each of which is in all lanes: entry i is the product of the bases
 /// whose bit is set in i, in the layout of [`look_up::shared`].
 pub(super) fn subsets<R: Ring>(ring: &R, bases: &[Zeroizing<Vec<Row>>]) -> Zeroizing<Vec<Row>> {
-    let len = ring.len();
+    let len = ring.rows();
     let one = ring.one();
     let mut out = Zeroizing::new(vec![Row::ZERO; len << (bases.len() - 3)]);
     let sometimes = |bit: usize| {

@@ -27,7 +27,7 @@ pub fn products<R: Ring>(
     codes: &BitMatrix,
     rows: Range<usize>,
 ) -> Vec<Row> {
-    let (len, bits) = (ring.len(), codes.columns());
+    let (len, bits) = (ring.rows(), codes.columns());
     assert_eq!(bases.len(), bits.div_ceil(LANES) * len, "bases");
     let batches = rows.len().div_ceil(LANES);
     if batches == 0 {
@@ -67,7 +67,7 @@ fn multiply_group<R: Ring>(
     of: Range<usize>,
     out: &mut [Row],
 ) {
-    let len = ring.len();
+    let len = ring.rows();
     let mut group: Vec<_> = of
         .clone()
         .map(|l| {

@@ -13,10 +13,9 @@ pub struct Squared {
     base: Modulus,
     /// 1 − R modulo M.
     wrap: Zeroizing<Vec<Row>>,
-    /// R, R² and R³ modulo M².
+    /// R and R² modulo M².
     one: Zeroizing<Vec<Row>>,
     square: Zeroizing<Vec<Row>>,
-    cube: Zeroizing<Vec<Row>>,
 }
 
 impl Squared {
@@ -32,7 +31,6 @@ impl Squared {
             base,
             wrap,
             square: one.clone(),
-            cube: one.clone(),
             one,
         };
         let doublings = rows * super::RADIX as usize;
@@ -40,10 +38,6 @@ impl Squared {
         (0..doublings).for_each(|_| out.double(&mut one));
         out.one = one;
         out.square = Zeroizing::new(super::modulus::shift(&out, doublings, |x| out.double(x)));
-        let mut cube = out.cube.clone();
-        out.multiply(&out.square, &out.square, &mut cube);
-        out.settle(&mut cube);
-        out.cube = cube;
         out
     }
 
@@ -52,12 +46,24 @@ impl Squared {
         &self.base
     }
 
+    /// `x − y` modulo M², of `y` below it; below it afterwards.
+    pub fn subtract(&self, x: &mut [Row], y: &[Row]) {
+        let rows = self.base.rows();
+        let mut negated = Zeroizing::new(y.to_vec());
+        let (low, high) = negated.split_at_mut(rows);
+        // M² − y = (M − y₀) + (M − y₁)·M − M
+        self.base.negate(low);
+        self.base.negate(high);
+        number::decrement(high);
+        self.add(x, &negated);
+    }
+
     fn double(&self, x: &mut [Row]) {
         let copy = Zeroizing::new(x.to_vec());
         self.add(x, &copy);
     }
 
-    /// `x + y`, below M² afterwards.
+    /// `x + y` modulo M², below it afterwards.
     fn add(&self, x: &mut [Row], y: &[Row]) {
         let rows = self.base.rows();
         number::add(&mut x[..rows], &y[..rows]);
@@ -65,26 +71,23 @@ impl Squared {
         self.settle(x);
     }
 
-    /// Montgomery form of plain numbers of up to twice the rows of M.
-    ///
-    /// # Panics
-    /// When there are more rows.
+    /// Montgomery form, below M², of plain numbers of any length.
     pub fn enter(&self, x: &[Row]) -> Vec<Row> {
         let rows = self.base.rows();
-        assert!(
-            x.len() <= 2 * rows,
-            "{} rows of at most {}",
-            x.len(),
-            2 * rows
-        );
-        let mut whole = Zeroizing::new(x.to_vec());
-        whole.resize(2 * rows, Row::ZERO);
-        let (low, high) = whole.split_at(rows);
         let mut out = vec![Row::ZERO; 2 * rows];
-        let first = [(low, &self.square[..rows]), (high, &self.cube[..rows])];
-        let second = [(low, &self.square[rows..]), (high, &self.cube[rows..])];
-        self.pair(&first, &second, &mut out);
-        self.settle(&mut out);
+        let mut next = Zeroizing::new(vec![Row::ZERO; 2 * rows]);
+        let (r0, r1) = self.square.split_at(rows);
+        for part in x.chunks(rows).rev() {
+            let mut digits = Zeroizing::new(vec![Row::ZERO; rows]);
+            digits[..part.len()].copy_from_slice(part);
+            let (x0, x1) = out.split_at(rows);
+            // What is there goes up by R; then the part, as it is, becomes part·R.
+            let first = [(x0, r0), (&digits[..], r0)];
+            let second = [(x0, r1), (x1, r0), (&digits, r1)];
+            self.pair(&first, &second, &mut next);
+            self.settle(&mut next);
+            out.copy_from_slice(&next);
+        }
         out
     }
 
@@ -130,7 +133,7 @@ impl Squared {
 }
 
 impl Ring for Squared {
-    fn len(&self) -> usize {
+    fn rows(&self) -> usize {
         2 * self.base.rows()
     }
 

@@ -78,12 +78,12 @@ fn check_size(bits: usize, times: usize) {
         };
         let (a, b) = (pick(&mut rng, false), pick(&mut rng, false));
         let (c, d) = (pick(&mut rng, true), pick(&mut rng, true));
-        let mut first: Option<[Vec<Row>; 6]> = None;
+        let mut first: Option<[Vec<Row>; 8]> = None;
         for squared in &paths {
             let base = squared.base();
             let [x, y] = [&a, &b].map(|x| base.enter(&rows_of(x, rows)));
             let [v, w] = [&c, &d].map(|x| squared.enter(&rows_of(x, 2 * rows)));
-            let mut out = [&x, &x, &v, &v, &v, &x].map(|x| vec![Row::ZERO; x.len()]);
+            let mut out = [&x, &x, &v, &v, &v, &x, &v, &v].map(|x| vec![Row::ZERO; x.len()]);
             base.multiply(&x, &y, &mut out[0]);
             base.square(&x, &mut out[1]);
             squared.multiply(&v, &w, &mut out[2]);
@@ -92,6 +92,10 @@ fn check_size(bits: usize, times: usize) {
             squared.multiply_by_one_plus(&mut out[4], &x);
             out[5].copy_from_slice(&x);
             base.add(&mut out[5], &y);
+            out[6].copy_from_slice(&v);
+            squared.subtract(&mut out[6], &w);
+            let long = [rows_of(&c, 2 * rows), rows_of(&d, 2 * rows)].concat();
+            out[7] = squared.enter(&long);
             let plain = [
                 base.leave(&out[0]),
                 base.leave(&out[1]),
@@ -99,6 +103,8 @@ fn check_size(bits: usize, times: usize) {
                 squared.leave(&out[3]),
                 squared.leave(&out[4]),
                 base.leave(&out[5]),
+                squared.leave(&out[6]),
+                squared.leave(&out[7]),
             ];
             for lane in 0..LANES {
                 let (a, b, c, d, m) = (&a[lane], &b[lane], &c[lane], &d[lane], &m[lane]);
@@ -110,6 +116,8 @@ fn check_size(bits: usize, times: usize) {
                     c * c % &two,
                     d * (one + a * m) % &two,
                     (a + b) % m,
+                    (c + &two - d) % &two,
+                    (c + (d << (2 * rows * RADIX as usize))) % &two,
                 ];
                 for (i, wanted) in wanted.iter().enumerate() {
                     assert_eq!(

@@ -1,0 +1,162 @@
+//! Secret natural numbers, as far as making keys needs them.
+
+use undertone_kernel::Prg;
+use undertone_kernel::mont::{LANES, Row, number};
+use zeroize::Zeroizing;
+
+/// A natural number, 64-bit limbs, least significant first, of a length that does not depend on it. Zeroized on drop.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Natural(Zeroizing<Vec<u64>>);
+
+impl Natural {
+    /// From little-endian bytes.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Self {
+        let limbs = bytes.chunks(8).map(|chunk| {
+            let mut limb = [0; 8];
+            limb[..chunk.len()].copy_from_slice(chunk);
+            u64::from_le_bytes(limb)
+        });
+        Self(Zeroizing::new(limbs.collect()))
+    }
+
+    /// Little-endian bytes.
+    pub(super) fn bytes(&self) -> Zeroizing<Vec<u8>> {
+        let bytes = self.0.iter().flat_map(|limb| limb.to_le_bytes());
+        Zeroizing::new(bytes.collect())
+    }
+
+    /// Uniform, of so many bits, the highest two and the lowest of which are ones.
+    pub(super) fn random_odd(bits: usize, rng: &mut Prg) -> Self {
+        let mut out = Self::random(bits, rng);
+        for bit in [0, bits - 2, bits - 1] {
+            out.0[bit / 64] |= 1 << (bit % 64);
+        }
+        out
+    }
+
+    /// Uniform below 2^`bits`.
+    fn random(bits: usize, rng: &mut Prg) -> Self {
+        let mut out = Self(Zeroizing::new(vec![0; bits.div_ceil(64)]));
+        out.0.iter_mut().for_each(|limb| *limb = rng.next_u64());
+        if let Some(last) = out.0.last_mut() {
+            *last &= u64::MAX >> (bits.wrapping_neg() % 64);
+        }
+        out
+    }
+
+    /// Uniform below `self`, which is not zero. What is thrown away is independent of what is kept.
+    pub(super) fn random_below(&self, rng: &mut Prg) -> Self {
+        loop {
+            let out = Self::random(self.bits(), rng);
+            if out.minus(self).1 {
+                return out.resized(self.0.len());
+            }
+        }
+    }
+
+    pub(super) fn bits(&self) -> usize {
+        let top = self.0.iter().rposition(|limb| *limb != 0);
+        top.map_or(0, |top| {
+            64 * (top + 1) - self.0[top].leading_zeros() as usize
+        })
+    }
+
+    pub(super) fn bit(&self, at: usize) -> bool {
+        self.0
+            .get(at / 64)
+            .is_some_and(|limb| limb >> (at % 64) & 1 == 1)
+    }
+
+    pub(super) fn is_odd(&self) -> bool {
+        self.bit(0)
+    }
+
+    fn resized(mut self, limbs: usize) -> Self {
+        self.0.resize(limbs, 0);
+        self
+    }
+
+    /// `self·factor + term`, one limb longer.
+    pub(super) fn times(&self, factor: u64, term: u64) -> Self {
+        let mut carry = u128::from(term);
+        let mut out = Zeroizing::new(Vec::with_capacity(self.0.len() + 1));
+        for limb in self.0.iter() {
+            carry += u128::from(*limb) * u128::from(factor);
+            out.push(carry as u64);
+            carry >>= 64;
+        }
+        out.push(carry as u64);
+        Self(out)
+    }
+
+    pub(super) fn plus(&self, other: &Self) -> Self {
+        let len = self.0.len().max(other.0.len()) + 1;
+        let mut carry = 0u128;
+        let limb = |x: &Self, i: usize| u128::from(x.0.get(i).copied().unwrap_or(0));
+        let sum = (0..len).map(|i| {
+            carry += limb(self, i) + limb(other, i);
+            let out = carry as u64;
+            carry >>= 64;
+            out
+        });
+        Self(Zeroizing::new(sum.collect()))
+    }
+
+    /// `self − other` modulo a power of two, and whether it is negative.
+    pub(super) fn minus(&self, other: &Self) -> (Self, bool) {
+        let len = self.0.len().max(other.0.len());
+        let limb = |x: &Self, i: usize| x.0.get(i).copied().unwrap_or(0);
+        let mut borrow = false;
+        let difference = (0..len).map(|i| {
+            let (first, a) = limb(self, i).overflowing_sub(limb(other, i));
+            let (second, b) = first.overflowing_sub(u64::from(borrow));
+            borrow = a | b;
+            second
+        });
+        let difference = Zeroizing::new(difference.collect());
+        (Self(difference), borrow)
+    }
+
+    /// `self − 1`, of an odd number.
+    pub(super) fn less_one(&self) -> Self {
+        let mut out = self.clone();
+        out.0[0] -= 1;
+        out
+    }
+
+    /// The quotient and the remainder.
+    pub(super) fn divided_by(&self, by: u64) -> (Self, u64) {
+        let mut out = self.clone();
+        let mut rest = 0u128;
+        for limb in out.0.iter_mut().rev() {
+            rest = rest << 64 | u128::from(*limb);
+            *limb = (rest / u128::from(by)) as u64;
+            rest %= u128::from(by);
+        }
+        (out, rest as u64)
+    }
+
+    pub(super) fn modulo(&self, by: u64) -> u64 {
+        let limbs = self.0.iter().rev();
+        let step = |rest: u128, limb: &u64| (rest << 64 | u128::from(*limb)) % u128::from(by);
+        limbs.fold(0, step) as u64
+    }
+
+    /// Writes it to a lane.
+    pub(super) fn set(&self, rows: &mut [Row], lane: usize) {
+        number::set(rows, lane, &self.bytes());
+    }
+
+    /// In every lane.
+    pub(super) fn splat(&self, rows: usize) -> Zeroizing<Vec<Row>> {
+        let mut out = Zeroizing::new(vec![Row::ZERO; rows]);
+        (0..LANES).for_each(|lane| self.set(&mut out, lane));
+        out
+    }
+}
+
+impl std::fmt::Debug for Natural {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Natural(..)")
+    }
+}
