@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use undertone::kernel::{BitMatrix, Prg};
-use undertone::mpc::hamming::Backend;
+use undertone::mpc::hamming::{Backend, Phe};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::sum::Suite;
 use undertone::mpc::tiles::Discard;
@@ -23,6 +23,7 @@ fn ours(rows: usize, bits: usize, prg: &mut Prg) -> (f64, usize) {
     let simulation = DistanceSimulation {
         backend: Backend::Shade,
         suite: Suite::Aes128Ctr,
+        phe: Phe::default(),
         codes: vec![random(rows, bits, prg), random(rows, bits, prg)],
         min_clients: 2,
         sink: Discard,

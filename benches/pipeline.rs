@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use undertone::mpc::hamming::Backend;
+use undertone::mpc::hamming::{Backend, Phe};
 use undertone::mpc::kdf::Seed;
 use undertone::xclp::{Codes, Features, Graph, Influence, Labelling, Params, Rows, solo};
 use undertone_tests::{dataset, simulation};
@@ -62,6 +62,7 @@ fn runs(c: &mut Criterion) {
             .collect();
         let params = Params {
             backend,
+            phe: Phe::default(),
             ..Params::default()
         };
         group.bench_function(backend.to_string(), |b| {

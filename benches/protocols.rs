@@ -3,7 +3,7 @@
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use undertone::kernel::{BitMatrix, Prg};
-use undertone::mpc::hamming::Backend;
+use undertone::mpc::hamming::{Backend, Phe};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::sum::{Rules, Suite};
 use undertone::mpc::tiles::Discard;
@@ -52,6 +52,7 @@ fn distances(c: &mut Criterion) {
                 let simulation = DistanceSimulation {
                     backend,
                     suite: Suite::Aes128Ctr,
+                    phe: Phe::default(),
                     codes: codes.to_vec(),
                     min_clients: 2,
                     sink: Discard,

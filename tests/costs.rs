@@ -1,7 +1,7 @@
 //! The ledger says what the documentation predicts.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use undertone::mpc::hamming::Backend;
+use undertone::mpc::hamming::{Backend, Phe};
 use undertone::mpc::sum;
 use undertone::party::frame::HEADER_LEN;
 use undertone::xclp::{Params, phases};
@@ -39,6 +39,7 @@ fn bytes_are_the_formulae() {
             bits,
             neighbours: k,
             backend,
+            phe: Phe::insecure(256),
             ..Params::default()
         };
         let clients = random_clients(&rows_of, bits, 2).unwrap();

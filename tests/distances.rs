@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use undertone::kernel::{BitMatrix, Cpu, Prg, hamming};
-use undertone::mpc::hamming::{Backend, PHASE};
+use undertone::mpc::hamming::{Backend, PHASE, Phe};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::sum::Suite;
 use undertone::party::frame::HEADER_LEN;
@@ -50,6 +50,7 @@ fn run(
     let simulation = DistanceSimulation {
         backend,
         suite,
+        phe: Phe::insecure(256),
         codes: codes.to_vec(),
         min_clients: 1,
         sink: Kept::default(),

@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use undertone::mpc::hamming::Backend;
+use undertone::mpc::hamming::{Backend, Phe};
 use undertone::mpc::sum;
 use undertone::party::{Abort, Network, PartyId, Phase};
 use undertone::simulate::{Run, SimulationError};
@@ -17,6 +17,7 @@ fn params(backend: Backend) -> Params {
         neighbours: 3,
         min_clients: 2,
         backend,
+        phe: Phe::insecure(256),
         ..Params::default()
     }
 }

@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use undertone::mpc::hamming::Backend;
+use undertone::mpc::hamming::{Backend, Phe};
 use undertone::party::Network;
 use undertone::simulate::Run;
 use undertone::xclp::{Labelling, Params, Rows, Variant};
@@ -48,6 +48,7 @@ proptest! {
             neighbours: 3,
             variant: if paper { Variant::Paper } else { Variant::Balanced },
             backend,
+            phe: Phe::insecure(256),
             ..Params::default()
         };
         let clients = random_clients(&rows, bits, seed).unwrap();
@@ -95,6 +96,7 @@ fn backends_agree() {
         let params = Params {
             bits: 512,
             backend,
+            phe: Phe::insecure(256),
             ..Params::default()
         };
         simulation(params, clients.clone()).run(|_, _| {}).unwrap()

@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use undertone::kernel::{BitMatrix, Prg};
-use undertone::mpc::hamming::{Backend, OFFLINE, PHASE};
+use undertone::mpc::hamming::{Backend, OFFLINE, PHASE, Phe};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::seal::TAG_LEN;
 use undertone::mpc::sum::Suite;
@@ -34,6 +34,7 @@ fn run(
     let simulation = DistanceSimulation {
         backend,
         suite: Suite::Aes128Ctr,
+        phe: Phe::insecure(256),
         codes: codes.to_vec(),
         min_clients: 1,
         sink: Kept::default(),
@@ -212,6 +213,7 @@ fn a_seed_fixes_the_transcript() {
         let simulation = DistanceSimulation {
             backend: Backend::Shade,
             suite: Suite::Aes128Ctr,
+            phe: Phe::insecure(256),
             codes: codes.clone(),
             min_clients: 1,
             sink: Kept::default(),

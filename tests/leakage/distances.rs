@@ -4,7 +4,7 @@
 use num_bigint::BigUint;
 use undertone::kernel::mask::{Op, Stream, Suite};
 use undertone::kernel::{BitMatrix, Cpu, Prg, hamming, pack};
-use undertone::mpc::hamming::Backend;
+use undertone::mpc::hamming::{Backend, Phe};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::seal::{Channel, KeyPair};
 use undertone::party::frame::HEADER_LEN;
@@ -133,6 +133,7 @@ fn view(
     let simulation = DistanceSimulation {
         backend,
         suite: Suite::ChaCha20,
+        phe: Phe::insecure(256),
         codes: codes.to_vec(),
         min_clients: 1,
         sink: Kept::default(),

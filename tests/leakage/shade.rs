@@ -1,7 +1,7 @@
 //! `shade`: what the server sees, what a client sees, and what a server that departs from the protocol could see.
 
 use undertone::kernel::{BitMatrix, pack};
-use undertone::mpc::hamming::Backend;
+use undertone::mpc::hamming::{Backend, Phe};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::ot::base;
 use undertone::mpc::seal::{Channel, TAG_LEN};
@@ -22,6 +22,7 @@ fn run(codes: &[BitMatrix], network: Network<'_>) -> DistanceRun<Kept> {
     let simulation = DistanceSimulation {
         backend: Backend::Shade,
         suite: Suite::ChaCha20,
+        phe: Phe::insecure(256),
         codes: codes.to_vec(),
         min_clients: 1,
         sink: Kept::default(),

@@ -228,6 +228,7 @@ impl Job {
             seed: group.seed.derive(self.session, "distances", &[]),
             secret: self.seed.derive(self.session, "distances", &[]),
             suite: self.params.suite,
+            phe: self.params.phe,
             server: group.server,
             channels: group.channels,
             min_clients: self.params.min_clients,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use undertone_mpc::hamming::{Backend, MAX_BITS};
+use undertone_mpc::hamming::{Backend, MAX_BITS, Phe};
 use undertone_mpc::sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
 use undertone_party::{SessionId, Writer};
 
@@ -69,6 +69,8 @@ pub struct Params {
     pub variant: Variant,
     /// How distances reach the server.
     pub backend: Backend,
+    /// How `phe` encrypts.
+    pub phe: Phe,
     /// Fewest clients with which a run goes on. With two, a sum tells each the other's part.
     pub min_clients: usize,
     /// Whom keys and sums withstand.
@@ -85,6 +87,7 @@ impl Default for Params {
             alpha: 0.99,
             variant: Variant::Balanced,
             backend: Backend::Psm,
+            phe: Phe::default(),
             min_clients: 3,
             trust: Trust::SemiHonest,
             suite: Suite::Aes128Ctr,
@@ -152,6 +155,10 @@ impl Params {
         let backend = self.backend.to_string();
         w.u8(backend.len() as u8);
         w.raw(backend.as_bytes());
+        if self.backend == Backend::Phe {
+            w.u32(self.phe.key_bits() as u32);
+            w.u8(self.phe.full_noise().into());
+        }
         w.u32(self.min_clients as u32);
         w.u8(matches!(self.trust, Trust::MaliciousServer).into());
         w.u8(self.suite.to_wire());

@@ -329,9 +329,10 @@ impl Job {
             backend,
             bits,
             min_clients,
+            phe,
             ..
         } = self.params;
-        let party = hamming::Server::new(backend, bits, &shape, channels, min_clients, near)?;
+        let party = hamming::Server::new(backend, bits, &shape, channels, min_clients, phe, near)?;
         let stage = Stage::Distances {
             party,
             members,

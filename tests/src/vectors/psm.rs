@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use undertone::kernel::{BitMatrix, Prg};
-use undertone::mpc::hamming::Backend;
+use undertone::mpc::hamming::{Backend, Phe};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::seal::KeyPair;
 use undertone::mpc::sum::Suite;
@@ -79,6 +79,7 @@ fn run(
     let simulation = DistanceSimulation {
         backend: Backend::Psm,
         suite,
+        phe: Phe::insecure(192),
         codes: codes.clone(),
         min_clients: 1,
         sink: Kept::default(),

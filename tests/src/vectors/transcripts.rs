@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use undertone::kernel::{BitMatrix, Prg};
-use undertone::mpc::hamming::Backend;
+use undertone::mpc::hamming::{Backend, Phe};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::ot::{Field, Security};
 use undertone::mpc::sum::{Suite, Trust};
@@ -68,6 +68,7 @@ pub fn make() -> Result<Vec<Transcript>, Error> {
             bits: 300,
             neighbours: 3,
             backend,
+            phe: Phe::insecure(256),
             ..Params::default()
         };
         let clients = random_clients(&[21, 33, 0, 18], 300, 1)?;
@@ -112,6 +113,7 @@ pub fn make() -> Result<Vec<Transcript>, Error> {
         (Backend::Psm, 4096usize),
         (Backend::Shade, 1024),
         (Backend::Shade, 4095),
+        (Backend::Phe, 1000),
     ] {
         let mut prg = Prg::new(&[6; 32]);
         let mut random = |rows: usize| {
@@ -121,6 +123,7 @@ pub fn make() -> Result<Vec<Transcript>, Error> {
         let distances = DistanceSimulation {
             backend,
             suite: Suite::Aes128Ctr,
+            phe: Phe::insecure(256),
             codes: [65, 31, 48].map(&mut random).into(),
             min_clients: 2,
             sink: Kept::default(),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use undertone::kernel::{BitMatrix, Cpu, Prg};
-use undertone::mpc::hamming::Backend;
+use undertone::mpc::hamming::{Backend, Phe};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::ot::extend::{Receiver, SenderSetup};
 use undertone::mpc::ot::{Context, Field, Security, chosen};
@@ -233,6 +233,7 @@ pub fn shade() -> Result<Vec<Shade>, Error> {
     let simulation = DistanceSimulation {
         backend: Backend::Shade,
         suite: Suite::ChaCha20,
+        phe: Phe::insecure(192),
         codes: codes.clone(),
         min_clients: 2,
         sink: Kept::default(),

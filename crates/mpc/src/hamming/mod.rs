@@ -8,7 +8,9 @@
 //! its own. A [`Client`] is made of what it gives, and of codes. With `shade` clients exchange most of what their transfers need;
 //! the other backends have nothing to prepare: masks are expanded faster than they could be stored.
 
+mod meetings;
 mod peers;
+mod phe;
 mod plain;
 mod psm;
 mod shade;
@@ -24,6 +26,7 @@ use crate::seal::Channel;
 use crate::tiles::Sink;
 
 pub use peers::Peers;
+pub use phe::Phe;
 
 /// The phase of what is done before there are codes.
 pub const OFFLINE: Phase = Phase {
@@ -56,17 +59,19 @@ pub enum Backend {
     /// The server gets the distances and nothing else, also together with clients, as long as it follows the protocol: of the
     /// codes of others it then knows what distances tell.
     Shade,
+    /// As [`Shade`](Self::Shade), if Paillier's cryptosystem is secure: a hundredth of the bytes, several times the computation.
+    Phe,
 }
 
 impl Backend {
     /// All of them, least private first.
-    pub const ALL: [Self; 4] = [Self::Clear, Self::Sketch, Self::Psm, Self::Shade];
+    pub const ALL: [Self; 5] = [Self::Clear, Self::Sketch, Self::Psm, Self::Shade, Self::Phe];
 
     /// Whether the server may learn the group seed.
     pub fn secrecy(self) -> Secrecy {
         match self {
             Self::Clear => Secrecy::Open,
-            Self::Sketch | Self::Psm | Self::Shade => Secrecy::Sealed,
+            Self::Sketch | Self::Psm | Self::Shade | Self::Phe => Secrecy::Sealed,
         }
     }
 
@@ -75,7 +80,7 @@ impl Backend {
         match self {
             Self::Clear => "the codes and the projection: nearly every row, up to scale",
             Self::Sketch => "the codes, that is all cosines between rows",
-            Self::Psm | Self::Shade => {
+            Self::Psm | Self::Shade | Self::Phe => {
                 "the distances between rows of different clients, and of the nearest within a client"
             }
         }
@@ -89,6 +94,7 @@ impl fmt::Display for Backend {
             Self::Sketch => "sketch",
             Self::Psm => "psm",
             Self::Shade => "shade",
+            Self::Phe => "phe",
         })
     }
 }
@@ -99,7 +105,7 @@ impl FromStr for Backend {
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|b| b.to_string() == name);
         found.ok_or_else(|| {
-            format!("unknown backend {name}; there are clear, sketch, psm and shade")
+            format!("unknown backend {name}; there are clear, sketch, psm, shade and phe")
         })
     }
 }
@@ -113,6 +119,7 @@ enum Basis {
     Plain,
     Psm(Box<Peers>),
     Shade(Box<shade::Prepared>),
+    Phe(Box<phe::Prepared>),
 }
 
 /// A client's side before it has codes. Output: [`Prepared`].
@@ -123,6 +130,7 @@ pub struct Preparation(PreparationSide);
 enum PreparationSide {
     Nothing(Prepared),
     Shade(Box<shade::Preparation>),
+    Phe(Box<phe::Preparation>),
 }
 
 impl Preparation {
@@ -139,6 +147,7 @@ impl Preparation {
             Backend::Shade => {
                 PreparationSide::Shade(Box::new(shade::Preparation::new(bits, peers)?))
             }
+            Backend::Phe => PreparationSide::Phe(Box::new(phe::Preparation::new(bits, peers)?)),
         }))
     }
 }
@@ -167,6 +176,17 @@ impl Party for Preparation {
                     output: Prepared(Basis::Shade(Box::new(output))),
                 },
             },
+            PreparationSide::Phe(party) => match party.step(inbox)? {
+                Step::Continue { out, need, next } => Step::Continue {
+                    out,
+                    need,
+                    next: Self(PreparationSide::Phe(Box::new(next))),
+                },
+                Step::Done { out, output } => Step::Done {
+                    out,
+                    output: Prepared(Basis::Phe(Box::new(output))),
+                },
+            },
         })
     }
 }
@@ -180,6 +200,7 @@ enum ClientSide {
     Plain(plain::Client),
     Psm(Box<psm::Client>),
     Shade(Box<shade::Client>),
+    Phe(Box<phe::Client>),
 }
 
 impl Client {
@@ -194,6 +215,7 @@ impl Client {
             Basis::Shade(prepared) => {
                 ClientSide::Shade(Box::new(shade::Client::new(codes, *prepared)?))
             }
+            Basis::Phe(prepared) => ClientSide::Phe(Box::new(phe::Client::new(codes, *prepared)?)),
         }))
     }
 }
@@ -216,6 +238,9 @@ impl Party for Client {
             ClientSide::Shade(party) => Ok(wrap(party.step(inbox)?, |p| {
                 Self(ClientSide::Shade(Box::new(p)))
             })),
+            ClientSide::Phe(party) => Ok(wrap(party.step(inbox)?, |p| {
+                Self(ClientSide::Phe(Box::new(p)))
+            })),
         }
     }
 }
@@ -237,13 +262,15 @@ pub struct Server<S>(ServerSide<S>);
 enum ServerSide<S> {
     Plain(plain::Server<S>),
     Psm(Box<psm::Server<S>>),
-    Shade(Box<shade::Server<S>>),
+    Shade(Box<meetings::Server<S, shade::Meeting<S>>>),
+    Phe(Box<meetings::Server<S, phe::Meeting<S>>>),
 }
 
 impl<S: Sink> Server<S> {
     /// The server that collects the distances of `clients`, each with its number of rows, in codes
     /// of `bits` bits. In tiles a client goes by its place in `clients`; `channels` are the server's
-    /// ends to them. Where a protocol starts anew without a client that has left, it goes on with `min_clients` or more.
+    /// ends to them. Where a protocol starts anew without a client that has left, it goes on with `min_clients` or more. `phe` is as the
+    /// clients have it.
     ///
     /// # Errors
     /// [`Abort::Misuse`] when there are not as many channels as clients, or codes of so many bits are
@@ -254,8 +281,10 @@ impl<S: Sink> Server<S> {
         clients: &[(PartyId, usize)],
         channels: Vec<Channel>,
         min_clients: usize,
+        phe: Phe,
         sink: S,
     ) -> Result<Self, Abort> {
+        check_bits(bits)?;
         Ok(Self(match backend {
             Backend::Clear | Backend::Sketch => {
                 ServerSide::Plain(plain::Server::new(Cpu::detect(), bits, clients, sink))
@@ -267,8 +296,18 @@ impl<S: Sink> Server<S> {
                 min_clients,
                 sink,
             )?)),
-            Backend::Shade => ServerSide::Shade(Box::new(shade::Server::new(
-                bits,
+            Backend::Shade => ServerSide::Shade(Box::new(meetings::Server::new(
+                &shade::Shape {
+                    bits,
+                    clients: clients.len(),
+                },
+                clients,
+                channels,
+                min_clients,
+                sink,
+            )?)),
+            Backend::Phe => ServerSide::Phe(Box::new(meetings::Server::new(
+                &phe::Shape { bits, phe },
                 clients,
                 channels,
                 min_clients,
@@ -295,6 +334,9 @@ impl<S: Sink> Party for Server<S> {
             })),
             ServerSide::Shade(party) => Ok(wrap(party.step(inbox)?, |p| {
                 Self(ServerSide::Shade(Box::new(p)))
+            })),
+            ServerSide::Phe(party) => Ok(wrap(party.step(inbox)?, |p| {
+                Self(ServerSide::Phe(Box::new(p)))
             })),
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use undertone_kernel::mask::Suite;
 use undertone_party::{Abort, PartyId, SessionId};
 
+use super::Phe;
 use crate::kdf::Seed;
 use crate::seal::Channel;
 
@@ -25,7 +26,9 @@ pub struct Peers {
     pub suite: Suite,
     /// What only the server is to read.
     pub server: Channel,
-    /// What only one other client is to read. `shade` needs them.
+    /// How `phe` encrypts.
+    pub phe: Phe,
+    /// What only one other client is to read. `shade` and `phe` need them.
     pub channels: BTreeMap<PartyId, Channel>,
     /// Fewest clients with which the protocol goes on.
     pub min_clients: usize,

@@ -75,6 +75,18 @@ impl Ciphertexts {
         self.len == 0
     }
 
+    /// Appends others of the same key; there is a whole number of eights already.
+    pub(crate) fn append(&mut self, other: Self) -> Result<(), PaillierError> {
+        self.key.check(&other)?;
+        public::same_length(
+            self.len.next_multiple_of(undertone_kernel::mont::LANES),
+            self.len,
+        )?;
+        self.rows.extend(other.rows);
+        self.len += other.len;
+        Ok(())
+    }
+
     /// Whose they are.
     pub fn key(&self) -> &PublicKey {
         &self.key

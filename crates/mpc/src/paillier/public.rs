@@ -87,7 +87,7 @@ impl PublicKey {
     }
 
     /// As [`new`](Self::new), of any size.
-    pub(super) fn checked(n: &BigUint) -> Result<Self, PaillierError> {
+    pub(crate) fn checked(n: &BigUint) -> Result<Self, PaillierError> {
         let bits = n.bits() as usize;
         let natural = Natural::from_bytes(&n.to_bytes_le());
         if let Some(factor) = prime::small_primes().find(|prime| natural.modulo(*prime) == 0) {

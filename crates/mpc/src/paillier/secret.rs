@@ -143,7 +143,7 @@ impl SecretKey {
     }
 
     /// As [`generate`](Self::generate), of any even size.
-    pub(super) fn of_size(bits: usize, primes: Primes, rng: &mut Prg) -> Self {
+    pub(crate) fn of_size(bits: usize, primes: Primes, rng: &mut Prg) -> Self {
         loop {
             let both = [(); 2].map(|()| Prime::random(bits / 2, primes, rng));
             let [p, q] = &both;

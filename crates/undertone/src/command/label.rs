@@ -12,6 +12,7 @@ use undertone::xclp::{Labelling, Params, Rows, Variant};
 
 use super::experiment::{Experiment, Trial};
 use super::files::{Outputs, all_labels, number, trace};
+use super::keys::Keys;
 use super::masks::Masks;
 use super::output::{self, Output};
 use super::report::{LabelReport, cost_table, describe, mean_sd, phase_costs};
@@ -54,7 +55,7 @@ pub(super) struct Label {
     /// balanced (cos³, scores divided by class counts) or paper (cos)
     #[arg(long, default_value = "balanced")]
     variant: Variant,
-    /// How distances reach the server: psm, shade, sketch or clear
+    /// How distances reach the server: psm, shade, phe, sketch or clear
     #[arg(long, default_value = "psm")]
     backend: Backend,
     /// Seed of the first run; everything random follows from it
@@ -65,6 +66,8 @@ pub(super) struct Label {
     rounds: Option<u32>,
     #[command(flatten)]
     masks: Masks,
+    #[command(flatten)]
+    keys: Keys,
     /// Go on with two clients, though a sum tells each the other's part
     #[arg(long)]
     allow_two_clients: bool,
@@ -121,6 +124,7 @@ impl Label {
             alpha: self.alpha,
             variant: self.variant,
             backend: self.backend,
+            phe: self.keys.phe()?,
             min_clients: if self.allow_two_clients { 2 } else { 3 },
             trust: self.masks.trust(),
             suite: self.masks.suite,

@@ -3,10 +3,12 @@
 mod bench;
 mod experiment;
 mod files;
+mod keys;
 mod label;
 mod masks;
 mod ot;
 mod output;
+mod paillier;
 mod report;
 mod sum;
 
@@ -48,6 +50,11 @@ enum Command {
     Sum(sum::Sum),
     /// Make oblivious transfers between two parties
     Ot(ot::Ot),
+    /// Paillier's cryptosystem on its own
+    Paillier {
+        #[command(subcommand)]
+        what: paillier::Paillier,
+    },
     /// Measure
     Bench {
         #[command(subcommand)]
@@ -129,7 +136,12 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
-    let for_bench = matches!(arguments.command, Command::Bench { .. }).then_some(1);
+    let is_bench = match &arguments.command {
+        Command::Bench { .. } => true,
+        Command::Paillier { what } => matches!(what, paillier::Paillier::Bench(_)),
+        _ => false,
+    };
+    let for_bench = is_bench.then_some(1);
     if let Some(threads) = arguments.threads.or(for_bench) {
         if !(1..=1024).contains(&threads) {
             return Err(Failure::usage("--threads must be from 1 to 1024"));
@@ -152,6 +164,7 @@ fn dispatch(command: Command, show: Show) -> Result<(), Failure> {
         Command::Label(label) => label.run(show),
         Command::Sum(sum) => sum.run(show),
         Command::Ot(ot) => ot.run(show),
+        Command::Paillier { what } => what.run(show),
         Command::Bench { what } => what.run(show),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -36,6 +36,15 @@ pub(super) struct Output {
 impl Output {
     /// Makes sure `path` can be written, in a folder that exists.
     pub(super) fn create(path: &Path) -> Result<Self, Failure> {
+        Self::with_mode(path, 0o644)
+    }
+
+    /// As [`create`](Self::create), a file that only its owner may read.
+    pub(super) fn create_private(path: &Path) -> Result<Self, Failure> {
+        Self::with_mode(path, 0o600)
+    }
+
+    fn with_mode(path: &Path, mode: u32) -> Result<Self, Failure> {
         let unwritable = |error: &dyn std::fmt::Display| Failure::unwritable(path, error);
         if std::fs::metadata(path).is_ok_and(|held| !held.is_file()) {
             return Err(unwritable(&"it is a folder or a device; name a file"));
@@ -50,7 +59,9 @@ impl Output {
         let mut builder = tempfile::Builder::new();
         builder.prefix(".undertone-");
         #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
+        #[cfg(not(unix))]
+        let _ = mode;
         let file = builder
             .tempfile_in(folder)
             .map_err(|error| match error.kind() {
@@ -90,6 +101,14 @@ impl Output {
             .and_then(|()| self.file.persist(&self.path).map_err(|error| error.error))
             .map(drop)
             .map_err(|error| Failure::unwritable(&self.path, &error))
+    }
+
+    /// Writes a JSON object.
+    pub(super) fn json(self, object: &impl serde::Serialize) -> Result<(), Failure> {
+        self.write(|writer| {
+            serde_json::to_writer_pretty(&mut *writer, object)?;
+            writeln!(writer)
+        })
     }
 
     /// Writes a matrix as an `.npy` array.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use undertone_kernel::BitMatrix;
-use undertone_mpc::hamming::{Backend, Client, Collected, PHASE, Peers, Preparation, Server};
+use undertone_mpc::hamming::{Backend, Client, Collected, PHASE, Peers, Phe, Preparation, Server};
 use undertone_mpc::kdf::Seed;
 use undertone_mpc::seal::{Channel, KeyPair};
 use undertone_mpc::sum::Suite;
@@ -19,6 +19,8 @@ pub struct DistanceSimulation<S> {
     pub backend: Backend,
     /// The cipher of the masks.
     pub suite: Suite,
+    /// How `phe` encrypts.
+    pub phe: Phe,
     /// Each client's codes, all of the same length.
     pub codes: Vec<BitMatrix>,
     /// Fewest clients with which the protocol goes on.
@@ -50,6 +52,7 @@ impl<S: Sink> DistanceSimulation<S> {
         let Self {
             backend,
             suite,
+            phe,
             codes,
             min_clients,
             sink,
@@ -80,7 +83,7 @@ impl<S: Sink> DistanceSimulation<S> {
             let ours = Channel::agree(session, PartyId::SERVER, &server_key, *id, own.public());
             channels.push(ours.map_err(failed)?);
             let mut others = BTreeMap::new();
-            if backend == Backend::Shade {
+            if matches!(backend, Backend::Shade | Backend::Phe) {
                 for ((other, _), key) in roster.iter().zip(&keys) {
                     if other != id {
                         let channel = Channel::agree(session, *id, own, *other, key.public());
@@ -95,6 +98,7 @@ impl<S: Sink> DistanceSimulation<S> {
                 seed: seed.derive(session, "simulated group", &[]),
                 secret: party_seed(&seed, session, *id),
                 suite,
+                phe,
                 server: theirs.map_err(failed)?,
                 channels: others,
                 min_clients,
@@ -103,7 +107,7 @@ impl<S: Sink> DistanceSimulation<S> {
             let preparation = preparation.map_err(|cause| aborted(*id, cause))?;
             clients.push((*id, Whole::Offline(preparation, codes)));
         }
-        let server = Server::new(backend, bits, &roster, channels, min_clients, sink)
+        let server = Server::new(backend, bits, &roster, channels, min_clients, phe, sink)
             .map_err(|cause| aborted(PartyId::SERVER, cause))?;
         let driven = drive(network, session, server, clients)?;
         Ok(DistanceRun {

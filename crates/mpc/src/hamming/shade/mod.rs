@@ -42,7 +42,7 @@ use undertone_party::{Abort, PartyId};
 
 pub(super) use client::Client;
 pub(super) use offline::{Preparation, Prepared};
-pub(super) use server::Server;
+pub(super) use server::{Meeting, Shape};
 
 use crate::ot::Field;
 use crate::ot::extend::CHUNK;

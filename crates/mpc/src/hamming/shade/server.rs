@@ -1,14 +1,12 @@
-//! The server's side of `shade`.
+//! The server's side of `shade`: R of the sender, T of the receiver.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use undertone_kernel::pack;
-use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Phase, Step};
+use undertone_party::{Abort, PartyId};
 
-use super::super::{Collected, PHASE};
-use super::{Pair, SERVER, sends};
-use crate::roster::enough;
-use crate::seal::Channel;
+use super::super::meetings::{self, Guest};
+use super::{Pair, sends};
 use crate::tiles::{self, Block, Sink};
 
 /// By how many tiles the sums of one side may be ahead of the other's. Where both follow the protocol it is what the other
@@ -16,10 +14,10 @@ use crate::tiles::{self, Block, Sink};
 const MOST_APART: usize = 128;
 
 /// A pair: its sums as they come, until both of a tile are there.
-struct Meeting<S> {
+pub(in super::super) struct Meeting<S> {
     pair: Pair,
-    /// Places of sender and receiver.
-    ends: [usize; 2],
+    /// Sender and receiver.
+    ends: [Guest; 2],
     /// Of either, packed sums that wait for the other's, and how many have come.
     waiting: [VecDeque<Vec<u8>>; 2],
     came: [usize; 2],
@@ -32,15 +30,39 @@ impl<S> std::fmt::Debug for Meeting<S> {
     }
 }
 
-impl<S: Sink> Meeting<S> {
-    /// Takes the sums of a tile from the sender (0) or the receiver (1).
-    fn take(
-        &mut self,
-        end: usize,
-        sums: Vec<u8>,
-        clients: &[(PartyId, usize)],
-    ) -> Result<(), Abort> {
-        let from = clients[self.ends[end]].0;
+/// What all pairs have in common.
+#[derive(Debug)]
+pub(in super::super) struct Shape {
+    pub(in super::super) bits: usize,
+    pub(in super::super) clients: usize,
+}
+
+impl<S: Sink> meetings::Meeting<S> for Meeting<S> {
+    type Shape = Shape;
+
+    fn new(shape: &Shape, guests: [Guest; 2], sink: S) -> Result<Option<Self>, Abort> {
+        let rows = guests.map(|guest| guest.rows);
+        let Some(pair) = Pair::new(shape.bits, rows, shape.clients) else {
+            return Ok(None);
+        };
+        pair.check()?;
+        let [left, right] = guests;
+        let ends = match sends((left.id, left.rows), (right.id, right.rows)) {
+            true => [left, right],
+            false => [right, left],
+        };
+        Ok(Some(Self {
+            pair,
+            ends,
+            waiting: Default::default(),
+            came: [0; 2],
+            sink,
+        }))
+    }
+
+    fn take(&mut self, place: usize, sums: Vec<u8>) -> Result<(), Abort> {
+        let end = usize::from(self.ends[1].place == place);
+        let from = self.ends[end].id;
         let rows = self.pair.tile(self.came[end]);
         let due = self.pair.sums_len(rows.len());
         if rows.is_empty() || sums.len() != due {
@@ -62,8 +84,8 @@ impl<S: Sink> Meeting<S> {
             let distances = self.pair.distances(rows.len(), r, t);
             if distances.iter().any(|h| usize::from(*h) > self.pair.bits) {
                 return Err(Abort::Contradicted {
-                    first: clients[self.ends[0]].0,
-                    second: clients[self.ends[1]].0,
+                    first: self.ends[0].id,
+                    second: self.ends[1].id,
                     check: format!(
                         "their sums give distances of at most {} bits",
                         self.pair.bits
@@ -74,17 +96,31 @@ impl<S: Sink> Meeting<S> {
             received.pop_front();
             self.sink.tile(&tiles::Tile {
                 left: &Block {
-                    client: self.ends[1],
+                    client: self.ends[1].place,
                     rows,
                 },
                 right: &Block {
-                    client: self.ends[0],
+                    client: self.ends[0].place,
                     rows: 0..self.pair.lanes,
                 },
                 distances: &distances,
             });
         }
         Ok(())
+    }
+
+    fn missing(&self) -> Option<[PartyId; 2]> {
+        let [sender, receiver] = self.ends.map(|guest| guest.id);
+        let tiles = self.pair.tiles();
+        match self.came {
+            [sent, _] if sent < tiles => Some([sender, receiver]),
+            [_, received] if received < tiles => Some([receiver, sender]),
+            _ => None,
+        }
+    }
+
+    fn into_sink(self) -> S {
+        self.sink
     }
 }
 
@@ -101,164 +137,15 @@ impl Pair {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    There,
-    Done,
-    Gone,
-}
-
-#[derive(Debug)]
-pub(in super::super) struct Server<S> {
-    clients: Vec<(PartyId, usize)>,
-    channels: Vec<Channel>,
-    states: Vec<State>,
-    min_clients: usize,
-    meetings: BTreeMap<[usize; 2], Meeting<S>>,
-    sink: S,
-}
-
-impl<S: Sink> Server<S> {
-    pub(in super::super) fn new(
-        bits: usize,
-        clients: &[(PartyId, usize)],
-        channels: Vec<Channel>,
-        min_clients: usize,
-        sink: S,
-    ) -> Result<Self, Abort> {
-        super::super::check_bits(bits)?;
-        super::super::check_channels(clients, &channels)?;
-        let mut meetings = BTreeMap::new();
-        for (k, right) in clients.iter().enumerate() {
-            for (j, left) in clients[..k].iter().enumerate() {
-                let Some(pair) = Pair::new(bits, [left.1, right.1], clients.len()) else {
-                    continue;
-                };
-                pair.check()?;
-                let ends = match sends(*left, *right) {
-                    true => [j, k],
-                    false => [k, j],
-                };
-                let meeting = Meeting {
-                    pair,
-                    ends,
-                    waiting: Default::default(),
-                    came: [0; 2],
-                    sink: sink.between(j, k),
-                };
-                meetings.insert([j, k], meeting);
-            }
-        }
-        Ok(Self {
-            states: vec![State::There; clients.len()],
-            clients: clients.to_vec(),
-            channels,
-            min_clients,
-            meetings,
-            sink,
-        })
-    }
-
-    fn take(&mut self, place: usize, sealed: &[u8]) -> Result<(), Abort> {
-        let from = self.clients[place].0;
-        let malformed = |what: String| Abort::Malformed { from, what };
-        let opened = self.channels[place].open(sealed);
-        let mut text = opened.map_err(|error| malformed(error.to_string()))?;
-        let Some(sums) = text.len().checked_sub(4).map(|_| text.split_off(4)) else {
-            return Err(malformed(format!("sums of {} bytes", text.len())));
-        };
-        let mut peer = [0; 4];
-        peer.copy_from_slice(&text);
-        let peer = PartyId::from_wire(u32::from_le_bytes(peer));
-        if peer == SERVER && sums.is_empty() {
-            self.states[place] = State::Done;
-            return Ok(());
-        }
-        let Some(other) = self.clients.iter().position(|(id, _)| *id == peer) else {
-            // One that was gone before the server knew of its rows.
-            return Ok(());
-        };
-        let ends = [place.min(other), place.max(other)];
-        let Some(meeting) = self.meetings.get_mut(&ends) else {
-            return match self.states[other] {
-                State::Gone if other != place => Ok(()),
-                _ => Err(malformed(format!("sums for {peer}, with whom it has none"))),
-            };
-        };
-        let end = usize::from(meeting.ends[1] == place);
-        meeting.take(end, sums, &self.clients)
-    }
-
-    fn gone(&mut self, place: usize) -> Result<(), Abort> {
-        self.states[place] = State::Gone;
-        self.meetings.retain(|ends, _| !ends.contains(&place));
-        let there = self.states.iter().filter(|state| **state != State::Gone);
-        enough(there.count(), self.min_clients)
-    }
-
-    fn finish(self) -> Result<Step<Self>, Abort> {
-        let mut sink = self.sink;
-        for meeting in self.meetings.into_values() {
-            let [sender, receiver] = meeting.ends;
-            let both = [(sender, receiver), (receiver, sender)];
-            for ((end, other), came) in both.into_iter().zip(meeting.came) {
-                if came < meeting.pair.tiles() {
-                    return Err(Abort::Contradicted {
-                        first: self.clients[end].0,
-                        second: self.clients[other].0,
-                        check: "who says that was all has sent all sums".into(),
-                    });
-                }
-            }
-            sink.join(meeting.sink);
-        }
-        Ok(Step::Done {
-            out: Outbox::new(),
-            output: Collected {
-                sink,
-                remains: self.states.iter().map(|s| *s == State::Done).collect(),
-            },
-        })
-    }
-}
-
-impl<S: Sink> Party for Server<S> {
-    type Output = Collected<S>;
-
-    fn phase(&self) -> Phase {
-        PHASE
-    }
-
-    fn step(mut self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
-        if let Some(from) = inbox.first()
-            && let Some(place) = self.clients.iter().position(|(id, _)| *id == from)
-        {
-            match inbox.take(from)? {
-                Some(sealed) => self.take(place, &sealed)?,
-                None => self.gone(place)?,
-            }
-        }
-        let clients = self.clients.iter().zip(&self.states);
-        let due = clients.filter(|(_, state)| **state == State::There);
-        let of: Vec<PartyId> = due.map(|((id, _), _)| *id).collect();
-        if of.is_empty() {
-            return self.finish();
-        }
-        Ok(Step::Continue {
-            out: Outbox::new(),
-            need: Need::Any { of, busy: false },
-            next: self,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::kdf::Seed;
+    use crate::seal::Channel;
     use crate::tiles::Discard;
-    use undertone_party::{Arrival, SessionId};
+    use undertone_party::{Arrival, Inbox, Party, SessionId, Step};
 
+    const SERVER: PartyId = PartyId::SERVER;
     const SESSION: SessionId = SessionId([1; 32]);
 
     fn channel(me: PartyId, peer: PartyId, client: PartyId) -> Channel {
@@ -271,7 +158,10 @@ mod tests {
     fn complaint(bits: usize, rows: [usize; 2]) -> (usize, String) {
         let clients = [0, 1].map(|place| (PartyId::client(place), rows[place]));
         let ends = clients.map(|(id, _)| channel(SERVER, id, id));
-        let mut server = Server::new(bits, &clients, ends.into(), 2, Discard).unwrap();
+        let shape = Shape { bits, clients: 2 };
+        let ends = ends.into();
+        let server = meetings::Server::<_, Meeting<_>>::new(&shape, &clients, ends, 2, Discard);
+        let mut server = server.unwrap();
         let sender = clients[0].0;
         let mut writer = channel(sender, SERVER, sender);
         let pair = Pair::new(bits, rows, 2).unwrap();

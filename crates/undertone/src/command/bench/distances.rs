@@ -14,6 +14,7 @@ use undertone::mpc::tiles::{self, Pairs, Sink, Tile};
 use undertone::party::{Network, PartyId};
 use undertone::simulate::{DistanceRun, DistanceSimulation};
 
+use super::super::keys::Keys;
 use super::super::report::milliseconds;
 use super::super::sum::fits;
 use super::super::{Failure, Show, output};
@@ -21,7 +22,7 @@ use super::{closing, compute_ms, median, peak_memory_mib, together};
 
 #[derive(Debug, Args)]
 pub(in super::super) struct Distances {
-    /// How distances reach the server: clear, sketch, psm or shade
+    /// How distances reach the server: clear, sketch, psm, shade or phe
     #[arg(long, default_value = "psm")]
     backend: Backend,
     /// Clients
@@ -36,6 +37,8 @@ pub(in super::super) struct Distances {
     /// Cipher of the masks: aes128ctr or chacha20
     #[arg(long, value_name = "CIPHER", default_value = "aes128ctr")]
     suite: Suite,
+    #[command(flatten)]
+    keys: Keys,
     /// Repetitions; medians are shown
     #[arg(long, default_value_t = 5)]
     repeat: usize,
@@ -50,6 +53,8 @@ struct DistancesReport {
     suite: String,
     threads: usize,
     simd: String,
+    /// With phe: bits of keys.
+    key_bits: Option<usize>,
     /// Between rows of different clients.
     distances: usize,
     /// Whether every one of them is the number of bits in which two codes differ.
@@ -120,6 +125,7 @@ impl Distances {
         if !(1..=MAX_BITS).contains(&self.bits) {
             return Err(Failure::usage("--bits must be from 1 to 65535"));
         }
+        let phe = self.keys.phe()?;
         let mut prg = Prg::new(&[3; 32]);
         let mut random = || {
             let words = (0..self.rows * self.bits.div_ceil(64)).map(|_| prg.next_u64());
@@ -131,6 +137,7 @@ impl Distances {
             let simulation = DistanceSimulation {
                 backend: self.backend,
                 suite: self.suite,
+                phe,
                 codes: codes.to_vec(),
                 min_clients: 2,
                 sink: Compare {
@@ -204,6 +211,8 @@ impl Distances {
             suite: self.suite.to_string(),
             threads: rayon::current_num_threads(),
             simd: format!("{:?}", Cpu::detect().level()),
+            key_bits: (self.backend == Backend::Phe)
+                .then(|| self.keys.phe().map_or(0, |phe| phe.key_bits())),
             distances: count,
             exact: exact && runs.iter().all(|run| run.collected.sink.count == count),
             cpu_us_per_distance: clients + server,
@@ -224,8 +233,10 @@ impl DistancesReport {
         let mut text = String::new();
         if !quiet {
             text += &format!(
-                "{}: {} clients of {} rows, {} bits; {}; {} thread(s), {}; medians of {repeat}\n",
+                "{}{}: {} clients of {} rows, {} bits; {}; {} thread(s), {}; medians of {repeat}\n",
                 self.backend,
+                self.key_bits
+                    .map_or_else(String::new, |bits| format!(" with keys of {bits} bits")),
                 self.clients,
                 self.rows,
                 self.bits,

@@ -2,6 +2,7 @@
 
 mod distances;
 mod ot;
+pub(super) mod paillier;
 mod pipeline;
 mod sums;
 
@@ -19,6 +20,8 @@ pub(super) enum Bench {
     Distances(distances::Distances),
     /// Oblivious transfers: millions a second, bytes, base transfers
     Ot(ot::Ot),
+    /// Paillier's cryptosystem: operations a second, each held against what it should give
+    Paillier(paillier::Paillier),
     /// A secure sum: each side's processor time, bytes, masks against the cipher alone
     Sums(sums::Sums),
 }
@@ -29,6 +32,7 @@ impl Bench {
             Self::Pipeline(pipeline) => pipeline.run(show),
             Self::Distances(distances) => distances.run(show),
             Self::Ot(ot) => ot.run(show),
+            Self::Paillier(paillier) => paillier.run(show),
             Self::Sums(sums) => sums.run(show),
         }
     }

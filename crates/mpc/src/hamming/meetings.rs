@@ -1,0 +1,178 @@
+//! The server's side of backends in which every two clients work out their distances, and both tell the server a part.
+//!
+//! Messages to the server, sealed: the number of the other client (4 bytes), then a part; 2³² − 1: that was all.
+
+use std::collections::BTreeMap;
+
+use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Phase, Step};
+
+use super::{Collected, PHASE};
+use crate::roster::enough;
+use crate::seal::Channel;
+use crate::tiles::Sink;
+
+const SERVER: PartyId = PartyId::SERVER;
+
+/// A client as the server knows it: its place, its number, its rows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Guest {
+    pub(super) place: usize,
+    pub(super) id: PartyId,
+    pub(super) rows: usize,
+}
+
+/// What the server holds of two clients until it has their distances.
+pub(super) trait Meeting<S>: Sized + Send {
+    /// What all meetings have in common.
+    type Shape;
+
+    /// Of two clients, by place; nothing where they have no distances.
+    fn new(shape: &Self::Shape, guests: [Guest; 2], sink: S) -> Result<Option<Self>, Abort>;
+
+    /// Takes the next part of the client at a place.
+    fn take(&mut self, place: usize, part: Vec<u8>) -> Result<(), Abort>;
+
+    /// Where parts are missing although all have been announced: between which two.
+    fn missing(&self) -> Option<[PartyId; 2]>;
+
+    fn into_sink(self) -> S;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    There,
+    Done,
+    Gone,
+}
+
+/// The server's side. Output: [`Collected`].
+#[derive(Debug)]
+pub(super) struct Server<S, M> {
+    clients: Vec<(PartyId, usize)>,
+    channels: Vec<Channel>,
+    states: Vec<State>,
+    min_clients: usize,
+    meetings: BTreeMap<[usize; 2], M>,
+    sink: S,
+}
+
+impl<S: Sink, M: Meeting<S>> Server<S, M> {
+    pub(super) fn new(
+        shape: &M::Shape,
+        clients: &[(PartyId, usize)],
+        channels: Vec<Channel>,
+        min_clients: usize,
+        sink: S,
+    ) -> Result<Self, Abort> {
+        super::check_channels(clients, &channels)?;
+        let guest = |place: usize| Guest {
+            place,
+            id: clients[place].0,
+            rows: clients[place].1,
+        };
+        let mut meetings = BTreeMap::new();
+        for k in 0..clients.len() {
+            for j in 0..k {
+                let guests = [guest(j), guest(k)];
+                if let Some(meeting) = M::new(shape, guests, sink.between(j, k))? {
+                    meetings.insert([j, k], meeting);
+                }
+            }
+        }
+        Ok(Self {
+            states: vec![State::There; clients.len()],
+            clients: clients.to_vec(),
+            channels,
+            min_clients,
+            meetings,
+            sink,
+        })
+    }
+
+    fn take(&mut self, place: usize, sealed: &[u8]) -> Result<(), Abort> {
+        let from = self.clients[place].0;
+        let malformed = |what: String| Abort::Malformed { from, what };
+        let opened = self.channels[place].open(sealed);
+        let mut text = opened.map_err(|error| malformed(error.to_string()))?;
+        let Some(part) = text.len().checked_sub(4).map(|_| text.split_off(4)) else {
+            return Err(malformed(format!("a part of {} bytes", text.len())));
+        };
+        let mut peer = [0; 4];
+        peer.copy_from_slice(&text);
+        let peer = PartyId::from_wire(u32::from_le_bytes(peer));
+        if peer == SERVER && part.is_empty() {
+            self.states[place] = State::Done;
+            return Ok(());
+        }
+        let Some(other) = self.clients.iter().position(|(id, _)| *id == peer) else {
+            // One that was gone before the server knew of its rows.
+            return Ok(());
+        };
+        let ends = [place.min(other), place.max(other)];
+        match self.meetings.get_mut(&ends) {
+            Some(meeting) => meeting.take(place, part),
+            None => match self.states[other] {
+                State::Gone if other != place => Ok(()),
+                _ => Err(malformed(format!("sums for {peer}, with whom it has none"))),
+            },
+        }
+    }
+
+    fn gone(&mut self, place: usize) -> Result<(), Abort> {
+        self.states[place] = State::Gone;
+        self.meetings.retain(|ends, _| !ends.contains(&place));
+        let there = self.states.iter().filter(|state| **state != State::Gone);
+        enough(there.count(), self.min_clients)
+    }
+
+    fn finish(self) -> Result<Step<Self>, Abort> {
+        let mut sink = self.sink;
+        for meeting in self.meetings.into_values() {
+            if let Some([first, second]) = meeting.missing() {
+                return Err(Abort::Contradicted {
+                    first,
+                    second,
+                    check: "who says that was all has sent all sums".into(),
+                });
+            }
+            sink.join(meeting.into_sink());
+        }
+        Ok(Step::Done {
+            out: Outbox::new(),
+            output: Collected {
+                sink,
+                remains: self.states.iter().map(|s| *s == State::Done).collect(),
+            },
+        })
+    }
+}
+
+impl<S: Sink, M: Meeting<S>> Party for Server<S, M> {
+    type Output = Collected<S>;
+
+    fn phase(&self) -> Phase {
+        PHASE
+    }
+
+    fn step(mut self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
+        if let Some(from) = inbox.first()
+            && let Some(place) = self.clients.iter().position(|(id, _)| *id == from)
+        {
+            match inbox.take(from)? {
+                Some(sealed) => self.take(place, &sealed)?,
+                None => self.gone(place)?,
+            }
+        }
+        let clients = self.clients.iter().zip(&self.states);
+        let due = clients.filter(|(_, state)| **state == State::There);
+        let of: Vec<PartyId> = due.map(|((id, _), _)| *id).collect();
+        if of.is_empty() {
+            return self.finish();
+        }
+        Ok(Step::Continue {
+            out: Outbox::new(),
+            need: Need::Any { of, busy: false },
+            next: self,
+        })
+    }
+}

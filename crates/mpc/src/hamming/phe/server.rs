@@ -1,0 +1,195 @@
+//! The server's side of `phe`: τ of the owner, the seed of ρ of the evaluator.
+
+use std::collections::VecDeque;
+
+use num_bigint::BigUint;
+use undertone_party::{Abort, PartyId};
+
+use super::super::meetings::{self, Guest};
+use super::offline::modulus;
+use super::{Masks, Pair, Phe, owns};
+use crate::kdf::Seed;
+use crate::tiles::{self, Block, Sink};
+
+/// How many messages of τ may wait for a seed, which is sent before all that they follow from.
+const MOST_WAITING: usize = 16;
+
+/// What all pairs have in common.
+#[derive(Debug)]
+pub(in super::super) struct Shape {
+    pub(in super::super) bits: usize,
+    pub(in super::super) phe: Phe,
+}
+
+/// A pair.
+pub(in super::super) struct Meeting<S> {
+    pair: Pair,
+    phe: Phe,
+    owner: Guest,
+    evaluator: Guest,
+    modulus: Option<BigUint>,
+    seed: Option<Seed>,
+    masks: Option<Masks>,
+    waiting: VecDeque<Vec<u8>>,
+    /// Messages of τ that have been unmasked.
+    done: usize,
+    sink: S,
+}
+
+impl<S> std::fmt::Debug for Meeting<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Meeting({:?}, {:?}, ..)", self.owner, self.evaluator)
+    }
+}
+
+impl<S: Sink> meetings::Meeting<S> for Meeting<S> {
+    type Shape = Shape;
+
+    fn new(shape: &Shape, guests: [Guest; 2], sink: S) -> Result<Option<Self>, Abort> {
+        let rows = guests.map(|guest| guest.rows);
+        let Some(pair) = Pair::new(shape.bits, shape.phe.key_bits(), rows)? else {
+            return Ok(None);
+        };
+        let [left, right] = guests;
+        let (owner, evaluator) = match owns((left.id, left.rows), (right.id, right.rows)) {
+            true => (left, right),
+            false => (right, left),
+        };
+        Ok(Some(Self {
+            pair,
+            phe: shape.phe,
+            owner,
+            evaluator,
+            modulus: None,
+            seed: None,
+            masks: None,
+            waiting: VecDeque::new(),
+            done: 0,
+            sink,
+        }))
+    }
+
+    fn take(&mut self, place: usize, part: Vec<u8>) -> Result<(), Abort> {
+        match place == self.owner.place {
+            true => self.owners(part)?,
+            false => self.evaluators(&part)?,
+        }
+        if self.masks.is_none()
+            && let (Some(n), Some(seed)) = (&self.modulus, &self.seed)
+        {
+            self.masks = Some(Masks::new(seed, n));
+        }
+        while self.masks.is_some()
+            && let Some(tau) = self.waiting.pop_front()
+        {
+            self.unmask(&tau)?;
+        }
+        Ok(())
+    }
+
+    fn missing(&self) -> Option<[PartyId; 2]> {
+        let both = [self.owner.id, self.evaluator.id];
+        (self.done < self.pair.messages()).then_some(both)
+    }
+
+    fn into_sink(self) -> S {
+        self.sink
+    }
+}
+
+impl<S: Sink> Meeting<S> {
+    /// First the modulus, then τ.
+    fn owners(&mut self, part: Vec<u8>) -> Result<(), Abort> {
+        let from = self.owner.id;
+        let malformed = |what: String| Err(Abort::Malformed { from, what });
+        if self.modulus.is_none() {
+            match modulus(&part, &self.phe) {
+                Ok(n) => self.modulus = Some(n),
+                Err(what) => return malformed(what),
+            }
+            return Ok(());
+        }
+        let number = self.done + self.waiting.len();
+        if number == self.pair.messages() {
+            return malformed("sums after the last".into());
+        }
+        let (_, rows) = self.pair.message(number);
+        let due = rows.len() * self.pair.plaintext_len();
+        if part.len() != due {
+            return malformed(format!("sums of {} bytes, {due} are due", part.len()));
+        }
+        if self.waiting.len() == MOST_WAITING {
+            return malformed("sums far ahead of the other's seed".into());
+        }
+        self.waiting.push_back(part);
+        Ok(())
+    }
+
+    fn evaluators(&mut self, part: &[u8]) -> Result<(), Abort> {
+        let malformed = |what: String| Abort::Malformed {
+            from: self.evaluator.id,
+            what,
+        };
+        let seed: [u8; 32] = part
+            .try_into()
+            .map_err(|_| malformed(format!("a seed of {} bytes", part.len())))?;
+        match self.seed {
+            Some(_) => Err(malformed("a second seed".into())),
+            None => {
+                self.seed = Some(Seed::from_bytes(seed));
+                Ok(())
+            }
+        }
+    }
+
+    /// τ − ρ, unpacked.
+    fn unmask(&mut self, tau: &[u8]) -> Result<(), Abort> {
+        let (Some(n), Some(masks)) = (&self.modulus, &mut self.masks) else {
+            return Err(Abort::Internal("no masks".into()));
+        };
+        let (block, rows) = self.pair.message(self.done);
+        let mut distances = vec![0; block.len() * rows.len()];
+        let numbers = tau.chunks_exact(self.pair.plaintext_len());
+        for (at, number) in numbers.enumerate() {
+            let tau = BigUint::from_bytes_le(number);
+            if tau >= *n {
+                return Err(Abort::Malformed {
+                    from: self.owner.id,
+                    what: "a sum that is not below its modulus".into(),
+                });
+            }
+            let packed = (tau + n - masks.next()) % n;
+            let values = self.pair.slots.unpack(&packed, block.len());
+            let values = values.ok().filter(|values| {
+                let most = self.pair.bits as u64;
+                values.iter().all(|value| *value <= most)
+            });
+            let Some(values) = values else {
+                return Err(Abort::Contradicted {
+                    first: self.owner.id,
+                    second: self.evaluator.id,
+                    check: format!(
+                        "their sums give distances of at most {} bits",
+                        self.pair.bits
+                    ),
+                });
+            };
+            for (row, value) in values.into_iter().enumerate() {
+                distances[row * rows.len() + at] = value as u16;
+            }
+        }
+        self.done += 1;
+        self.sink.tile(&tiles::Tile {
+            left: &Block {
+                client: self.owner.place,
+                rows: block,
+            },
+            right: &Block {
+                client: self.evaluator.place,
+                rows,
+            },
+            distances: &distances,
+        });
+        Ok(())
+    }
+}
