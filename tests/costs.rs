@@ -30,6 +30,23 @@ fn shade_pair(sender: u64, receiver: u64, bits: u64) -> [[u64; 2]; 2] {
     [[points, offers + sums], [setup + ahead, requests + sums]]
 }
 
+/// Bytes that the owner and the evaluator of a pair send, offline and online, with keys of 256 bits: frames and seals included.
+fn phe_pair(owned: u64, rows: u64, bits: u64) -> [[u64; 2]; 2] {
+    let (header, seal) = (HEADER_LEN as u64, 16);
+    let frame = |payload: u64| header + seal + payload;
+    let slots = 255 / u64::from(u64::BITS - bits.leading_zeros());
+    let blocks = owned.div_ceil(slots);
+    // All ciphertexts of a block are one message, and so are all rows.
+    assert!(64 * (bits + 1) <= 1 << 20 && rows <= 1024);
+    let ciphertexts = blocks * frame(64 * (bits + 1));
+    let (modulus, tau) = (frame(4 + 32), blocks * frame(4 + 32 * rows));
+    let (seed, results) = (frame(4 + 32), blocks * frame(64 * rows));
+    [
+        [frame(32), ciphertexts + modulus + tau],
+        [0, seed + results],
+    ]
+}
+
 #[test]
 fn bytes_are_the_formulae() {
     let rows_of = [40, 25, 60, 1, 0];
@@ -46,6 +63,7 @@ fn bytes_are_the_formulae() {
         let labelled: Vec<usize> = clients.iter().map(|(_, l)| l.labelled().count()).collect();
         let unlabelled: usize = rows_of.iter().sum::<usize>() - labelled.iter().sum::<usize>();
         let run = simulation(params, clients).run(|_, _| {}).unwrap();
+        let between_clients = matches!(backend, Backend::Shade | Backend::Phe);
         let mut up = 0;
         let mut down = 0;
         for (client, rows) in rows_of.iter().enumerate() {
@@ -68,15 +86,22 @@ fn bytes_are_the_formulae() {
                     };
                     masked + rows_of.iter().enumerate().map(other).sum::<u64>()
                 }
-                Backend::Shade => {
+                Backend::Shade | Backend::Phe => {
                     let (mut offline, mut online) = (0, frames(1, 4 + 16));
                     for (other, columns) in rows_of.iter().enumerate() {
                         if other != client && rows * columns > 0 {
-                            let sends = (*rows, other) > (*columns, client);
-                            let (s, r) = (rows.max(columns), rows.min(columns));
-                            let ends = shade_pair(*s as u64, *r as u64, bits as u64);
-                            offline += ends[usize::from(!sends)][0];
-                            online += ends[usize::from(!sends)][1];
+                            // The sender has more rows, the owner fewer; of as many the first is either.
+                            let first = match backend {
+                                Backend::Shade => (*rows, other) > (*columns, client),
+                                _ => (*rows, client) < (*columns, other),
+                            };
+                            let (s, r) = (*rows.max(columns) as u64, *rows.min(columns) as u64);
+                            let ends = match backend {
+                                Backend::Shade => shade_pair(s, r, bits as u64),
+                                _ => phe_pair(r, s, bits as u64),
+                            };
+                            offline += ends[usize::from(!first)][0];
+                            online += ends[usize::from(!first)][1];
                         }
                     }
                     assert_eq!(sent(phases::OFFLINE), offline, "client {client}");
@@ -89,7 +114,7 @@ fn bytes_are_the_formulae() {
                 Backend::Psm => frames(2, 2 * 4 * rows_of.len()),
                 _ => 0,
             };
-            if backend != Backend::Shade {
+            if !between_clients {
                 assert_eq!(received(phases::DISTANCES), sets);
             }
 
@@ -125,7 +150,7 @@ fn bytes_are_the_formulae() {
         let phases = || server.phases().map(|(_, cost)| cost);
         let came: u64 = phases().map(|cost| cost.bytes_received).sum();
         let went: u64 = phases().map(|cost| cost.bytes_sent).sum();
-        if backend == Backend::Shade {
+        if between_clients {
             assert_eq!(came + down, went + up);
             continue;
         }

@@ -76,7 +76,7 @@ proptest! {
     #[test]
     fn leaving_before_or_during_the_distances_leaves_the_smaller_roster(
         leaver in 0usize..5, at: prop::sample::Index, order: u64,
-        backend in prop::sample::select(&[Backend::Sketch, Backend::Psm, Backend::Shade][..]),
+        backend in prop::sample::select(&[Backend::Sketch, Backend::Psm, Backend::Shade, Backend::Phe][..]),
     ) {
         let rows = [12, 9, 14, 8, 11];
         let last = frames_through(backend, phases::DISTANCES, &rows, leaver);
@@ -84,6 +84,7 @@ proptest! {
         match backend {
             Backend::Psm => prop_assert_eq!(last, 8),
             Backend::Shade => prop_assert!(last > 3 + 4 * 3, "{} frames", last),
+            Backend::Phe => prop_assert!(last >= 3 + 4 * 2, "{} frames", last),
             _ => prop_assert_eq!(last, 4),
         }
         let run = with_leaver(backend, &rows, (leaver, at.index(last)), Some(order));
@@ -115,7 +116,7 @@ fn leaving_between_two_tiles_of_codes() {
 #[test]
 fn leaving_after_the_distances_costs_the_survivors_only_its_labels() {
     let rows = [12, 9, 14, 8, 11];
-    for (backend, frames) in [Backend::Sketch, Backend::Psm, Backend::Shade]
+    for (backend, frames) in [Backend::Sketch, Backend::Psm, Backend::Shade, Backend::Phe]
         .into_iter()
         .flat_map(|backend| {
             let last = frames_through(backend, phases::LABELS, &rows, 3);
@@ -149,7 +150,7 @@ fn too_few_survivors_are_a_named_error_at_every_point() {
     let rows = [12, 9, 14];
     let clients = random_clients(&rows, BITS, 1).unwrap();
     // Once all words are there, two of three can take the masks off.
-    for (backend, frames) in [Backend::Sketch, Backend::Psm, Backend::Shade]
+    for (backend, frames) in [Backend::Sketch, Backend::Psm, Backend::Shade, Backend::Phe]
         .into_iter()
         .flat_map(|backend| {
             let all = frames_through(backend, sum::UPLOAD, &rows, 0);

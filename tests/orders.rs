@@ -17,7 +17,7 @@ fn facts(run: &Run, backend: Backend) -> impl PartialEq + std::fmt::Debug + use<
                 cost.bytes_sent,
                 cost.bytes_received,
                 cost.messages,
-                (backend != Backend::Shade).then(|| cost.rounds()),
+                (!matches!(backend, Backend::Shade | Backend::Phe)).then(|| cost.rounds()),
             )
         };
         ledger.phases().map(cost).collect()
@@ -102,7 +102,7 @@ fn backends_agree() {
         simulation(params, clients.clone()).run(|_, _| {}).unwrap()
     };
     let clear = run(Backend::Clear);
-    for backend in [Backend::Sketch, Backend::Psm, Backend::Shade] {
+    for backend in [Backend::Sketch, Backend::Psm, Backend::Shade, Backend::Phe] {
         let other = run(backend);
         assert_eq!(clear.clients, other.clients, "{backend}");
         assert_eq!(clear.report.distances, other.report.distances, "{backend}");

@@ -4,6 +4,7 @@
 
 mod distances;
 mod labels;
+mod phe;
 mod shade;
 mod sums;
 

@@ -17,6 +17,10 @@ use crate::seal::Channel;
 pub(super) struct ToServer(Channel);
 
 impl ToServer {
+    pub(super) fn new(channel: Channel) -> Self {
+        Self(channel)
+    }
+
     /// Seals the peer's number, and text.
     pub(super) fn send(
         &mut self,
@@ -70,7 +74,7 @@ impl Client {
             let ids = [me.to_wire(), other.to_wire()];
             peers.secret.derive(peers.session, purpose, &ids)
         };
-        let mut server = ToServer(peers.server);
+        let mut server = ToServer::new(peers.server);
         let mut first = Outbox::new();
         let owner = secret.map(|secret| {
             let rng = derive("encryption", SERVER).prg();

@@ -139,3 +139,53 @@ impl Evaluator {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Pair, SERVER};
+    use super::*;
+    use crate::paillier::{Primes, SecretKey};
+    use crate::seal::Channel;
+    use undertone_party::SessionId;
+
+    #[test]
+    fn blocks_too_far_ahead_are_refused() {
+        let [me, owner] = [0, 1].map(PartyId::client);
+        let ends = |me, peer| {
+            let secret = Seed::from_bytes([1; 32]);
+            Channel::new(SessionId([1; 32]), &secret, me, peer)
+        };
+        let mut rng = Prg::new(&[1; 32]);
+        let secret = SecretKey::of_size(128, Primes::Structured, &mut rng);
+        let pair = Pair::new(10, 128, [1000, 1000]).unwrap().unwrap();
+        let peer = Peer {
+            id: owner,
+            pair,
+            channel: ends(me, owner),
+        };
+        let key = Key {
+            public: secret.public().clone(),
+            table: None,
+        };
+        let mut server = ToServer::new(ends(me, SERVER));
+        let masks = Seed::from_bytes([2; 32]);
+        let out = &mut Outbox::new();
+        let mut evaluator = Evaluator::new((peer, key), &masks, rng, &mut server, out).unwrap();
+        let mut rng = Prg::new(&[3; 32]);
+        let block = secret.encrypt(&vec![BigUint::ZERO; 11], &mut rng).unwrap();
+        let mut text = Vec::new();
+        secret.public().encode(&block, &mut text).unwrap();
+        let mut writer = ends(owner, me);
+        for _ in 0..WINDOW {
+            assert!(evaluator.waits());
+            evaluator.receive(&writer.seal(&text).unwrap()).unwrap();
+        }
+        let abort = evaluator.receive(&writer.seal(&text).unwrap()).unwrap_err();
+        assert_eq!(abort.culprit(), Some(owner));
+        assert!(abort.to_string().contains("too far ahead"), "{abort}");
+        // As soon as one is done there is room again.
+        let codes = BitMatrix::from_words(1000, 11, vec![1 << 10; 1000]);
+        evaluator.work(&codes, out).unwrap();
+        evaluator.receive(&writer.seal(&text).unwrap()).unwrap();
+    }
+}

@@ -193,3 +193,71 @@ impl<S: Sink> Meeting<S> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hamming::meetings::Meeting as _;
+    use crate::tiles::Discard;
+
+    fn meeting() -> Meeting<Discard> {
+        let shape = Shape {
+            bits: 100,
+            phe: Phe::insecure(128),
+        };
+        let guest = |place, rows| Guest {
+            place,
+            id: PartyId::client(place),
+            rows,
+        };
+        let guests = [guest(0, 1000), guest(1, 1001)];
+        Meeting::new(&shape, guests, Discard).unwrap().unwrap()
+    }
+
+    fn complaint(result: Result<(), Abort>, from: usize) -> String {
+        let abort = result.unwrap_err();
+        assert_eq!(abort.culprit(), Some(PartyId::client(from)));
+        abort.to_string()
+    }
+
+    #[test]
+    fn sums_without_a_seed_wait_but_not_for_ever() {
+        let mut meeting = meeting();
+        meeting.take(0, vec![0xff; 16]).unwrap();
+        for _ in 0..MOST_WAITING {
+            meeting.take(0, vec![0; 16 * 1001]).unwrap();
+        }
+        let what = complaint(meeting.take(0, vec![0; 16 * 1001]), 0);
+        assert!(what.contains("far ahead"), "{what}");
+        assert!(meeting.missing().is_some());
+    }
+
+    #[test]
+    fn seeds_come_once() {
+        let mut meeting = meeting();
+        meeting.take(1, vec![0; 32]).unwrap();
+        let what = complaint(meeting.take(1, vec![0; 32]), 1);
+        assert!(what.contains("second seed"), "{what}");
+    }
+
+    /// With sums that are masks and distances of zero.
+    #[test]
+    fn sums_that_are_too_many_are_refused() {
+        let mut meeting = meeting();
+        let n = [0xff; 16];
+        meeting.take(0, n.to_vec()).unwrap();
+        meeting.take(1, vec![7; 32]).unwrap();
+        let mut masks = Masks::new(&Seed::from_bytes([7; 32]), &BigUint::from_bytes_le(&n));
+        for _ in 0..meeting.pair.messages() {
+            let tau = (0..1001).flat_map(|_| {
+                let mut bytes = masks.next().to_bytes_le();
+                bytes.resize(16, 0);
+                bytes
+            });
+            meeting.take(0, tau.collect()).unwrap();
+        }
+        assert!(meeting.missing().is_none());
+        let what = complaint(meeting.take(0, vec![0; 16 * 1001]), 0);
+        assert!(what.contains("after the last"), "{what}");
+    }
+}

@@ -1,0 +1,228 @@
+//! `phe`: shapes, slots, blocks, cheaters.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use undertone::kernel::{BitMatrix, Prg};
+use undertone::mpc::hamming::{Backend, OFFLINE, PHASE, Phe};
+use undertone::mpc::kdf::Seed;
+use undertone::mpc::sum::Suite;
+use undertone::party::{Abort, Aborted, Network, PartyId};
+use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
+use undertone_tests::chooser;
+use undertone_tests::kept::Kept;
+use undertone_tests::tamper::{self, assert_cheated, assert_malformed, tampering};
+
+const SERVER: PartyId = PartyId::SERVER;
+const OWNER: PartyId = PartyId::client(0);
+const EVALUATOR: PartyId = PartyId::client(1);
+
+/// Bytes of N.
+const LEN: usize = 32;
+
+fn random(rows: &[usize], bits: usize) -> Vec<BitMatrix> {
+    let mut prg = Prg::new(&[5; 32]);
+    let mut client = |rows: &usize| {
+        let words = (0..rows * bits.div_ceil(64)).map(|_| prg.next_u64());
+        BitMatrix::from_words(*rows, bits, words.collect())
+    };
+    rows.iter().map(&mut client).collect()
+}
+
+fn run_with(
+    backend: Backend,
+    phe: Phe,
+    codes: &[BitMatrix],
+    network: Network<'_>,
+) -> Result<DistanceRun<Kept>, SimulationError> {
+    let simulation = DistanceSimulation {
+        backend,
+        suite: Suite::Aes128Ctr,
+        phe,
+        codes: codes.to_vec(),
+        min_clients: 1,
+        sink: Kept::default(),
+        seed: Seed::from_bytes([8; 32]),
+    };
+    simulation.run_over(network)
+}
+
+fn assert_exact(phe: Phe, codes: &[BitMatrix], order: u64) {
+    let network = Network::new().choose(chooser(order));
+    let ours = run_with(Backend::Phe, phe, codes, network).unwrap();
+    let clear = run_with(Backend::Clear, phe, codes, Network::new()).unwrap();
+    let rows: Vec<usize> = codes.iter().map(BitMatrix::rows).collect();
+    let bits = codes[0].columns();
+    assert!(ours.collected.sink == clear.collected.sink, "{rows:?}, {bits} bits");
+}
+
+/// Around blocks, eights, messages, tiles of the evaluator, and more blocks than are sent ahead.
+#[test]
+fn shapes_around_boundaries_are_exact() {
+    for (rows, bits) in [
+        (vec![1, 1], 1),
+        // Slots of one bit: 255.
+        (vec![255, 256], 1),
+        // Slots of two: 127.
+        (vec![127, 1], 2),
+        (vec![128, 200], 3),
+        // Slots of seven: 36. One to nine blocks.
+        (vec![35, 36, 37], 64),
+        (vec![72, 73], 127),
+        (vec![300, 310], 100),
+        // Tiles of 1024 rows.
+        (vec![40, 1023], 65),
+        (vec![3, 1024], 65),
+        (vec![37, 2049], 20),
+        // Several messages a block.
+        (vec![2, 3], 65_535),
+        (vec![5, 0, 5, 1], 100),
+        (vec![0, 0], 8),
+    ] {
+        assert_exact(Phe::insecure(256), &random(&rows, bits), bits as u64);
+    }
+}
+
+/// Modulo numbers of every length around whole bytes, rows and tiles of digits.
+#[test]
+fn keys_of_odd_sizes_are_exact() {
+    for key_bits in [128, 130, 190, 254, 256, 258, 258 + 260, 1032] {
+        assert_exact(Phe::insecure(key_bits), &random(&[40, 20], 90), 1);
+    }
+}
+
+/// Distances 0 and L in every slot, next to each other: nothing carries.
+#[test]
+fn extremes_in_every_slot_are_exact() {
+    for bits in [1usize, 2, 3, 7, 8, 63, 64, 127, 128, 255] {
+        let slots = 255 / (usize::BITS - bits.leading_zeros()) as usize;
+        let rows = slots + slots / 2;
+        let words = bits.div_ceil(64);
+        let mut owner = vec![0; rows * words];
+        // All ones in every other row.
+        let odd = owner.chunks_exact_mut(words).skip(1).step_by(2);
+        odd.for_each(|row| row.fill(u64::MAX));
+        let evaluator = [vec![0; (rows + 1) / 2 * words], vec![u64::MAX; (rows + 2) / 2 * words]];
+        let codes = [
+            BitMatrix::from_words(rows, bits, owner),
+            BitMatrix::from_words(evaluator.concat().len() / words, bits, evaluator.concat()),
+        ];
+        assert_exact(Phe::insecure(256), &codes, 1);
+    }
+}
+
+#[test]
+fn full_noise_and_keys_of_full_size_are_exact() {
+    for phe in [(2048, false), (2048, true), (3072, false)] {
+        let phe = Phe::new(phe.0, phe.1).unwrap();
+        assert_exact(phe, &random(&[20, 9, 160], 10), 1);
+    }
+    assert!(Phe::new(1024, false).is_err());
+}
+
+fn aborted(network: Network<'_>) -> Aborted {
+    match run_with(Backend::Phe, Phe::insecure(8 * LEN), &random(&[20, 30], 100), network) {
+        Err(SimulationError::Aborted(aborted)) => aborted,
+        Ok(run) => run.clients.into_iter().find_map(Result::err).unwrap(),
+        Err(stalled) => panic!("{stalled}"),
+    }
+}
+
+#[test]
+fn what_is_sealed_cannot_be_changed() {
+    // N, ciphertexts, results; N, τ and the end; the seed.
+    for (from, to, nth, phase) in [
+        (OWNER, EVALUATOR, 0, OFFLINE),
+        (OWNER, EVALUATOR, 1, PHASE),
+        (EVALUATOR, OWNER, 0, PHASE),
+        (OWNER, SERVER, 0, PHASE),
+        (OWNER, SERVER, 1, PHASE),
+        (OWNER, SERVER, 2, PHASE),
+        (EVALUATOR, SERVER, 0, PHASE),
+    ] {
+        for change in [
+            |m: &mut Vec<u8>| m[3] ^= 1,
+            |m: &mut Vec<u8>| m.push(0),
+            |m: &mut Vec<u8>| m.clear(),
+        ] {
+            let aborted = aborted(tampering((from, to, nth), change));
+            assert_malformed(&aborted, from, phase);
+        }
+    }
+}
+
+/// A network in which the text that `from` seals to `to` as its message `nth` is what `change` makes of it.
+fn inside<'a>(link: (PartyId, PartyId, usize), change: impl Fn(&mut Vec<u8>) + 'a) -> Network<'a> {
+    tamper::inside([8; 32], link, change).unwrap()
+}
+
+#[test]
+fn lengths_inside_the_seals_are_checked() {
+    for (from, to, nth, phase, what) in [
+        (OWNER, EVALUATOR, 0, OFFLINE, "a modulus of"),
+        (OWNER, EVALUATOR, 1, PHASE, "ciphertexts of"),
+        (EVALUATOR, OWNER, 0, PHASE, "results of"),
+        (OWNER, SERVER, 0, PHASE, "a modulus of"),
+        (OWNER, SERVER, 1, PHASE, "sums of"),
+        (EVALUATOR, SERVER, 0, PHASE, "a seed of"),
+    ] {
+        for change in [|m: &mut Vec<u8>| m.truncate(8), |m: &mut Vec<u8>| m.push(0)] {
+            let aborted = aborted(inside((from, to, nth), change));
+            assert_malformed(&aborted, from, phase);
+            assert!(aborted.to_string().contains(what), "{aborted}");
+        }
+    }
+}
+
+#[test]
+fn moduli_that_make_no_key_are_refused() {
+    let modulus = |change: &'static dyn Fn(&mut Vec<u8>)| {
+        aborted(inside((OWNER, EVALUATOR, 0), change))
+    };
+    let short = modulus(&|m| m[LEN - 1] = 0);
+    assert_malformed(&short, OWNER, OFFLINE);
+    let even = modulus(&|m| m[0] &= !1);
+    assert_cheated(&even, OWNER, OFFLINE, "divisible by 2");
+    // 2^255 + 95 is prime.
+    let prime = modulus(&|m| {
+        m.fill(0);
+        m[0] = 95;
+        m[LEN - 1] = 0x80;
+    });
+    assert_cheated(&prime, OWNER, OFFLINE, "a prime, or a power of one");
+}
+
+/// Who sends a multiple of a factor of N in the place of a ciphertext would see a bit through all masks: nothing takes it.
+#[test]
+fn ciphertexts_that_are_none_are_refused() {
+    for (from, to, nth) in [(OWNER, EVALUATOR, 1), (EVALUATOR, OWNER, 0)] {
+        for (byte, what) in [(0, "shares a factor"), (0xff, "not below N²")] {
+            let change = |m: &mut Vec<u8>| m[5 * 2 * LEN..6 * 2 * LEN].fill(byte);
+            let aborted = aborted(inside((from, to, nth), change));
+            assert_malformed(&aborted, from, PHASE);
+            assert!(aborted.to_string().contains(what), "{aborted}");
+        }
+    }
+}
+
+#[test]
+fn the_server_checks_what_it_is_told() {
+    let too_large = aborted(inside((OWNER, SERVER, 1), |m| m[4..4 + LEN].fill(0xff)));
+    assert_malformed(&too_large, OWNER, PHASE);
+    assert!(too_large.to_string().contains("not below its modulus"));
+    // Another seed, and other sums: numbers of 7 bits, distances of at most 100.
+    for network in [
+        inside((EVALUATOR, SERVER, 0), |m| m[4] ^= 1),
+        inside((OWNER, SERVER, 1), |m| Prg::new(&[3; 32]).fill(&mut m[4..LEN])),
+    ] {
+        let aborted = aborted(network);
+        let Abort::Contradicted { check, .. } = &aborted.cause else {
+            panic!("{aborted}");
+        };
+        assert!(check.contains("at most 100 bits"), "{check}");
+    }
+    // An end that comes too early, and sums for a peer that is none.
+    let early = |m: &mut Vec<u8>| *m = SERVER.to_wire().to_le_bytes().to_vec();
+    let mine = |m: &mut Vec<u8>| m[..4].copy_from_slice(&OWNER.to_wire().to_le_bytes());
+    let early = aborted(inside((OWNER, SERVER, 1), early));
+    assert!(early.to_string().contains("has sent all sums"), "{early}");
+    assert_malformed(&aborted(inside((OWNER, SERVER, 1), mine)), OWNER, PHASE);
+}
