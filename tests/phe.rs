@@ -51,7 +51,10 @@ fn assert_exact(phe: Phe, codes: &[BitMatrix], order: u64) {
     let clear = run_with(Backend::Clear, phe, codes, Network::new()).unwrap();
     let rows: Vec<usize> = codes.iter().map(BitMatrix::rows).collect();
     let bits = codes[0].columns();
-    assert!(ours.collected.sink == clear.collected.sink, "{rows:?}, {bits} bits");
+    assert!(
+        ours.collected.sink == clear.collected.sink,
+        "{rows:?}, {bits} bits"
+    );
 }
 
 /// Around blocks, eights, messages, tiles of the evaluator, and more blocks than are sent ahead.
@@ -100,7 +103,10 @@ fn extremes_in_every_slot_are_exact() {
         // All ones in every other row.
         let odd = owner.chunks_exact_mut(words).skip(1).step_by(2);
         odd.for_each(|row| row.fill(u64::MAX));
-        let evaluator = [vec![0; (rows + 1) / 2 * words], vec![u64::MAX; (rows + 2) / 2 * words]];
+        let evaluator = [
+            vec![0; (rows + 1) / 2 * words],
+            vec![u64::MAX; (rows + 2) / 2 * words],
+        ];
         let codes = [
             BitMatrix::from_words(rows, bits, owner),
             BitMatrix::from_words(evaluator.concat().len() / words, bits, evaluator.concat()),
@@ -119,7 +125,12 @@ fn full_noise_and_keys_of_full_size_are_exact() {
 }
 
 fn aborted(network: Network<'_>) -> Aborted {
-    match run_with(Backend::Phe, Phe::insecure(8 * LEN), &random(&[20, 30], 100), network) {
+    match run_with(
+        Backend::Phe,
+        Phe::insecure(8 * LEN),
+        &random(&[20, 30], 100),
+        network,
+    ) {
         Err(SimulationError::Aborted(aborted)) => aborted,
         Ok(run) => run.clients.into_iter().find_map(Result::err).unwrap(),
         Err(stalled) => panic!("{stalled}"),
@@ -174,9 +185,8 @@ fn lengths_inside_the_seals_are_checked() {
 
 #[test]
 fn moduli_that_make_no_key_are_refused() {
-    let modulus = |change: &'static dyn Fn(&mut Vec<u8>)| {
-        aborted(inside((OWNER, EVALUATOR, 0), change))
-    };
+    let modulus =
+        |change: &'static dyn Fn(&mut Vec<u8>)| aborted(inside((OWNER, EVALUATOR, 0), change));
     let short = modulus(&|m| m[LEN - 1] = 0);
     assert_malformed(&short, OWNER, OFFLINE);
     let even = modulus(&|m| m[0] &= !1);
@@ -211,7 +221,9 @@ fn the_server_checks_what_it_is_told() {
     // Another seed, and other sums: numbers of 7 bits, distances of at most 100.
     for network in [
         inside((EVALUATOR, SERVER, 0), |m| m[4] ^= 1),
-        inside((OWNER, SERVER, 1), |m| Prg::new(&[3; 32]).fill(&mut m[4..LEN])),
+        inside((OWNER, SERVER, 1), |m| {
+            Prg::new(&[3; 32]).fill(&mut m[4..LEN])
+        }),
     ] {
         let aborted = aborted(network);
         let Abort::Contradicted { check, .. } = &aborted.cause else {

@@ -7,6 +7,7 @@ import pathlib
 import struct
 import sys
 
+import check_paillier
 import check_psm
 import check_sums
 import check_transfers
@@ -70,6 +71,8 @@ def main():
     checks.append(("psm", check_psm.check_psm, vectors["psm"]))
     checks.append(("extensions", check_transfers.check_extension, vectors["extensions"]))
     checks.append(("shade", check_transfers.check_shade, vectors["shade"]))
+    checks.append(("paillier", check_paillier.check_paillier, vectors["paillier"]))
+    checks.append(("phe", check_paillier.check_phe, vectors["phe"]))
     failed = 0
     for kind, check, cases in checks:
         for case in cases:

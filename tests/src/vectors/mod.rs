@@ -1,7 +1,9 @@
 //! The known-answer vectors of this project, made from fixed seeds. `vectors/README.md` says what
 //! each field is.
 
+pub mod paillier;
 pub mod psm;
+pub mod runs;
 pub mod sums;
 pub mod transcripts;
 pub mod transfers;
@@ -11,6 +13,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use undertone::kernel::{Cpu, Prg, normal, project};
+use undertone::mpc::hamming::Backend;
 use undertone::mpc::kdf::Seed;
 use undertone::party::SessionId;
 
@@ -51,7 +54,9 @@ pub struct Vectors {
     sums: sums::SumVectors,
     psm: Vec<psm::Psm>,
     extensions: Vec<transfers::Extension>,
-    shade: Vec<transfers::Shade>,
+    shade: Vec<runs::Run>,
+    paillier: Vec<paillier::Paillier>,
+    phe: Vec<runs::Run>,
     transcripts: Vec<transcripts::Transcript>,
 }
 
@@ -134,7 +139,10 @@ pub fn make() -> Result<Vectors, sums::Error> {
         sums: sums::make()?,
         psm: psm::make()?,
         extensions: transfers::extensions()?,
-        shade: transfers::shade()?,
+        shade: runs::make(Backend::Shade, 17, [4, 2])?,
+        paillier: paillier::make()?,
+        // Two blocks of 51 rows at most.
+        phe: runs::make(Backend::Phe, 17, [53, 54])?,
         transcripts: transcripts::make()?,
     })
 }

@@ -132,6 +132,9 @@ pub enum Error {
     /// A transfer.
     #[error(transparent)]
     Ot(#[from] undertone::mpc::ot::OtError),
+    /// A key.
+    #[error(transparent)]
+    Paillier(#[from] undertone::mpc::paillier::PaillierError),
     /// Rows and labels.
     #[error(transparent)]
     Input(#[from] undertone::xclp::InputError),

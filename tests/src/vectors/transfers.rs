@@ -1,20 +1,14 @@
-//! Vectors of oblivious transfer: base transfers, extensions, chosen messages; and a whole run of `shade`.
+//! Vectors of oblivious transfer: base transfers, extensions, chosen messages.
 
 use serde::{Deserialize, Serialize};
-use undertone::kernel::{BitMatrix, Cpu, Prg};
-use undertone::mpc::hamming::{Backend, Phe};
+use undertone::kernel::{Cpu, Prg};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::ot::extend::{Receiver, SenderSetup};
 use undertone::mpc::ot::{Context, Field, Security, chosen};
-use undertone::mpc::seal::KeyPair;
-use undertone::mpc::sum::Suite;
-use undertone::party::frame::HEADER_LEN;
-use undertone::party::{Network, PartyId, SessionId};
-use undertone::simulate::DistanceSimulation;
+use undertone::party::{PartyId, SessionId};
 
 use super::hex;
 use super::sums::Error;
-use crate::kept::Kept;
 
 /// One batch of an extension.
 #[derive(Debug, Serialize, Deserialize, PartialEq)]
@@ -60,41 +54,6 @@ pub struct Extension {
     setup: String,
     batches: Vec<Batch>,
     chosen: Chosen,
-}
-
-/// A message between any two parties.
-#[derive(Debug, Serialize, Deserialize, PartialEq)]
-pub struct Sent {
-    from: u32,
-    to: u32,
-    phase: u8,
-    payload: String,
-}
-
-/// A client of a run of `shade`.
-#[derive(Debug, Serialize, Deserialize, PartialEq)]
-pub struct ShadeClient {
-    rows: usize,
-    codes: String,
-    /// Its own randomness.
-    secret: String,
-    /// What it shares with the server, from which seals are made.
-    pair_secret: String,
-}
-
-/// A run of `shade` between two clients.
-#[derive(Debug, Serialize, Deserialize, PartialEq)]
-pub struct Shade {
-    comment: String,
-    session: String,
-    bits: usize,
-    clients: Vec<ShadeClient>,
-    /// What the two clients share.
-    pair_secret: String,
-    /// In the order they were sent.
-    messages: Vec<Sent>,
-    /// For each row of the first client those to each of the second.
-    distances: Vec<u16>,
 }
 
 fn blocks(blocks: &[u128]) -> String {
@@ -196,67 +155,4 @@ pub fn extensions() -> Result<Vec<Extension>, Error> {
         extension(3, Security::Malicious, &[66, 1])?,
         extension(8, Security::Malicious, &[3])?,
     ])
-}
-
-/// Runs of `shade`.
-///
-/// # Errors
-/// Never.
-pub fn shade() -> Result<Vec<Shade>, Error> {
-    const SEED: [u8; 32] = [35; 32];
-    let of_run = || Seed::from_bytes(SEED);
-    let session = of_run().derive(SessionId([0; 32]), "simulated session", &[]);
-    let session = SessionId(*session.expose());
-    let secret = |id: PartyId| of_run().derive(session, "simulated client", &[id.to_wire()]);
-    let agree = |a: PartyId, b: PartyId| {
-        let peer = KeyPair::from_seed(&secret(b)).public();
-        KeyPair::from_seed(&secret(a)).agree(session, "pair", peer)
-    };
-    let (bits, rows) = (17, [4, 2]);
-    let mut prg = Prg::new(&[36; 32]);
-    let codes: Vec<BitMatrix> = rows
-        .iter()
-        .map(|rows| {
-            let words = (0..*rows).map(|_| prg.next_u64()).collect();
-            BitMatrix::from_words(*rows, bits, words)
-        })
-        .collect();
-    let mut messages = Vec::new();
-    let network = Network::new().intercept(|from, to, frame| {
-        messages.push(Sent {
-            from: from.to_wire(),
-            to: to.to_wire(),
-            phase: frame[4],
-            payload: hex(&frame[HEADER_LEN..]),
-        });
-    });
-    let simulation = DistanceSimulation {
-        backend: Backend::Shade,
-        suite: Suite::ChaCha20,
-        phe: Phe::insecure(192),
-        codes: codes.clone(),
-        min_clients: 2,
-        sink: Kept::default(),
-        seed: of_run(),
-    };
-    let run = simulation.run_over(network)?;
-    let mut clients = Vec::new();
-    for (place, codes) in codes.iter().enumerate() {
-        let id = PartyId::client(place);
-        clients.push(ShadeClient {
-            rows: codes.rows(),
-            codes: hex(&codes.to_packed(0..codes.rows())),
-            secret: hex(secret(id).expose()),
-            pair_secret: hex(agree(id, PartyId::SERVER)?.expose()),
-        });
-    }
-    Ok(vec![Shade {
-        comment: "two clients".into(),
-        session: hex(&session.0),
-        bits,
-        clients,
-        pair_secret: hex(agree(PartyId::client(0), PartyId::client(1))?.expose()),
-        messages,
-        distances: run.collected.sink.distances.into_values().collect(),
-    }])
 }
