@@ -29,10 +29,13 @@ pub mod number;
 pub mod products;
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod ifma;
 mod look_up;
 mod modulus;
 mod pass;
+mod portable;
 mod power;
 mod squared;
 #[cfg(test)]
