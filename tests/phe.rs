@@ -104,8 +104,8 @@ fn extremes_in_every_slot_are_exact() {
         let odd = owner.chunks_exact_mut(words).skip(1).step_by(2);
         odd.for_each(|row| row.fill(u64::MAX));
         let evaluator = [
-            vec![0; (rows + 1) / 2 * words],
-            vec![u64::MAX; (rows + 2) / 2 * words],
+            vec![0; rows.div_ceil(2) * words],
+            vec![u64::MAX; (rows / 2 + 1) * words],
         ];
         let codes = [
             BitMatrix::from_words(rows, bits, owner),

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use undertone::kernel::BitMatrix;
-use undertone::mpc::hamming::Backend;
+use undertone::mpc::hamming::{Backend, Phe};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::ot::{Field, Security};
 use undertone::mpc::sum::Suite;
@@ -47,6 +47,7 @@ fuzz_target!(|bytes: &[u8]| {
             let simulation = DistanceSimulation {
                 backend: Backend::Shade,
                 suite: Suite::Aes128Ctr,
+                phe: Phe::default(),
                 codes: vec![BitMatrix::zero(9, 30), BitMatrix::zero(5, 30)],
                 min_clients: 2,
                 sink: Discard,

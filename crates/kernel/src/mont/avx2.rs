@@ -241,3 +241,15 @@ pub(super) unsafe fn reduce(
         }
     }
 }
+
+/// As [`super::look_up::shared`].
+#[target_feature(enable = "avx2")]
+pub(super) fn shared(table: &[Row], index: &Row, out: &mut [Row]) {
+    super::look_up::shared_by_masks(table, index, out);
+}
+
+/// As [`super::look_up::own`].
+#[target_feature(enable = "avx2")]
+pub(super) fn own(table: &[Row], index: &Row, out: &mut [Row]) {
+    super::look_up::own_by_masks(table, index, out);
+}
