@@ -76,7 +76,7 @@ impl Natural {
         self
     }
 
-    /// `self·factor + term`, one limb longer.
+    /// `self·factor + term`, a limb longer.
     pub(super) fn times(&self, factor: u64, term: u64) -> Self {
         let mut carry = u128::from(term);
         let mut out = Zeroizing::new(Vec::with_capacity(self.0.len() + 1));
@@ -89,17 +89,21 @@ impl Natural {
         Self(out)
     }
 
+    /// `self + other`; a limb longer than they are if it has to be.
     pub(super) fn plus(&self, other: &Self) -> Self {
-        let len = self.0.len().max(other.0.len()) + 1;
-        let mut carry = 0u128;
+        let len = self.0.len().max(other.0.len());
+        let mut out = Zeroizing::new(Vec::with_capacity(len + 1));
         let limb = |x: &Self, i: usize| u128::from(x.0.get(i).copied().unwrap_or(0));
-        let sum = (0..len).map(|i| {
+        let mut carry = 0u128;
+        for i in 0..len {
             carry += limb(self, i) + limb(other, i);
-            let out = carry as u64;
+            out.push(carry as u64);
             carry >>= 64;
-            out
-        });
-        Self(Zeroizing::new(sum.collect()))
+        }
+        if carry > 0 {
+            out.push(carry as u64);
+        }
+        Self(out)
     }
 
     /// `self − other` modulo a power of two, and whether it is negative.
@@ -136,10 +140,12 @@ impl Natural {
         (out, rest as u64)
     }
 
+    /// The remainder, of a divisor below 2^32.
     pub(super) fn modulo(&self, by: u64) -> u64 {
-        let limbs = self.0.iter().rev();
-        let step = |rest: u128, limb: &u64| (rest << 64 | u128::from(*limb)) % u128::from(by);
-        limbs.fold(0, step) as u64
+        self.0.iter().rev().fold(0, |rest, limb| {
+            let rest = (rest << 32 | limb >> 32) % by;
+            (rest << 32 | limb & 0xffff_ffff) % by
+        })
     }
 
     /// Writes it to a lane.

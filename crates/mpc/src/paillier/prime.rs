@@ -28,7 +28,7 @@ pub enum Primes {
     /// p = 2·k·r + 1 with a prime r and a k below 2^16.
     #[default]
     Structured,
-    /// p = 2·r + 1 with a prime r: as some protocols want them. Hundreds of times as long to find.
+    /// p = 2·r + 1 with a prime r: as some protocols want them. Several times as long to find.
     Safe,
 }
 

@@ -248,7 +248,6 @@ fn misuse_and_bad_bytes_are_errors() {
 }
 
 #[test]
-#[ignore = "safe primes of a thousand bits take a while"]
 fn safe_primes_of_full_size() {
     let mut rng = rng(8);
     let secret = SecretKey::generate(2048, Primes::Safe, &mut rng).unwrap();

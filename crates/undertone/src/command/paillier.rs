@@ -31,7 +31,7 @@ pub(super) struct Keygen {
     /// Bits of N: 2048, 3072 or 4096
     #[arg(long, value_name = "BITS", default_value_t = DEFAULT_BITS)]
     bits: usize,
-    /// Of primes p for which (p − 1)/2 is prime: takes hundreds of times as long
+    /// Of primes p for which (p − 1)/2 is prime, too: takes several times as long
     #[arg(long)]
     safe_primes: bool,
 }
