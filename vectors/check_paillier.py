@@ -94,7 +94,7 @@ def check_phe(case):
         known.append(opened(session, secret, *link, len(known), bytes.fromhex(message["payload"])))
     owner, evaluator = (0, 1) if len(x) <= len(y) else (1, 0)
     x, y = (x, y) if owner == 0 else (y, x)
-    modulus, *ciphertexts = texts[owner, evaluator]
+    modulus, zeros, *ciphertexts = texts[owner, evaluator]
     n = int.from_bytes(modulus, "little")
     slots = (n.bit_length() - 1) // width
     blocks = [x[i:i + slots] for i in range(0, len(x), slots)]
@@ -106,6 +106,7 @@ def check_phe(case):
         set(texts) == {(owner, evaluator), (evaluator, owner), (owner, SERVER), (evaluator, SERVER)},
         [len(text) for text in ciphertexts] == [(bits + 1) * element] * len(blocks),
         [len(text) for text in texts[evaluator, owner]] == [len(y) * element] * len(blocks),
+        len(zeros) == -(-(n.bit_length() + 128) // 64) * 64 * len(modulus),
         announced == struct.pack("<I", evaluator) + modulus,
         texts[evaluator, SERVER] == [struct.pack("<I", owner) + masks, last],
         sums.pop() == last,

@@ -96,9 +96,10 @@ fn without_a_fresh_encryption_of_zero_the_owner_reads_codes() {
         BitMatrix::from_words(1, bits, vec![0b1010_0101_1100]),
         BitMatrix::from_words(1, bits, vec![secret]),
     ];
-    let texts = texts(Phe::new(2048, false).unwrap(), &codes);
+    let texts = texts(Phe::new(2048).unwrap(), &codes);
     let to_evaluator = between(&texts, OWNER, EVALUATOR);
-    let [modulus, ciphertexts] = to_evaluator[..] else {
+    // N; the encryptions of zero, five messages; the block.
+    let [modulus, .., ciphertexts] = to_evaluator[..] else {
         panic!("{} messages", to_evaluator.len());
     };
     let [result] = between(&texts, EVALUATOR, OWNER)[..] else {

@@ -157,7 +157,6 @@ impl Params {
         w.raw(backend.as_bytes());
         if self.backend == Backend::Phe {
             w.u32(self.phe.key_bits() as u32);
-            w.u8(self.phe.full_noise().into());
         }
         w.u32(self.min_clients as u32);
         w.u8(matches!(self.trust, Trust::MaliciousServer).into());

@@ -167,7 +167,7 @@ fn phe(bits: usize) -> Result<f64, Anything> {
     let simulation = DistanceSimulation {
         backend: Backend::Phe,
         suite: Suite::Aes128Ctr,
-        phe: Phe::new(bits, false)?,
+        phe: Phe::new(bits)?,
         codes: vec![codes(), codes()],
         min_clients: 2,
         sink: Discard,

@@ -1,8 +1,8 @@
 //! Montgomery arithmetic on eight numbers at once, modulo eight odd moduli of up to 6144 bits, and modulo their squares.
 //!
 //! *Layout.* A number is digits of 52 bits, least significant first; a [`Row`] is one digit of eight numbers. So a register of
-//! AVX-512 IFMA is a row, and its products of digits are those of eight lanes. The portable path keeps to the same digits: both
-//! paths give the same rows.
+//! AVX-512 IFMA is a row, and its products of digits are those of eight lanes. The other paths keep to the same digits: all
+//! give the same rows.
 //!
 //! ```text
 //!            lane 0   lane 1          lane 7
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! *Bounds.* A modulus M of k rows has M < 2^{52 k − 4}; R = 2^{52 k}. Factors are below 2M and so are products: nothing is
-//! subtracted in between. [`Modulus::settle`] brings a number below M.
+//! subtracted in between. [`Ring::settle`] brings a number below M.
 //!
 //! *Squares.* A residue a modulo M² is a pair, a = a₀ + a₁·M, with a₀, a₁ modulo M: 2k rows. With m the quotient of Montgomery's
 //! reduction of a₀·b₀, that is a₀·b₀ = R·t − m·M,
@@ -23,7 +23,8 @@
 //!
 //! which is five products of k by k digits instead of the eight of a reduction modulo M², and three and a half for a square.
 //!
-//! *Constant time.* Nothing here branches on, or indexes by, what numbers are, with the exception of [`products::buckets`].
+//! *Constant time.* Nothing here branches on, or indexes by, what numbers are. Results and tables are zeroized on drop; what multiplication
+//! leaves on the stack is not.
 
 pub mod number;
 pub mod products;
@@ -45,7 +46,7 @@ pub use modulus::Modulus;
 pub use power::{FixedBase, Ring, power};
 pub use squared::Squared;
 
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 /// Numbers in a row.
 pub const LANES: usize = 8;
@@ -75,6 +76,9 @@ impl Row {
         Self([digit; LANES])
     }
 }
+
+/// Rows of a number, zeroized on drop.
+pub type Number = Zeroizing<Vec<Row>>;
 
 impl Zeroize for Row {
     fn zeroize(&mut self) {

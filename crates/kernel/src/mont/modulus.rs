@@ -5,7 +5,7 @@
 use zeroize::Zeroizing;
 
 use super::power::Ring;
-use super::{LANES, MASK, MAX_BITS, RADIX, Row, TILE, number, pass};
+use super::{LANES, MASK, MAX_BITS, Number, RADIX, Row, TILE, number, pass};
 use crate::cpu::Cpu;
 
 /// Eight odd moduli, one for each lane. Residues are in Montgomery form, x·R, unless said otherwise.
@@ -13,7 +13,7 @@ use crate::cpu::Cpu;
 pub struct Modulus {
     m: Zeroizing<Vec<Row>>,
     /// −1/M modulo 2^52.
-    inverse: Row,
+    inverse: Zeroizing<Row>,
     /// R and R² modulo M.
     one: Zeroizing<Vec<Row>>,
     square: Zeroizing<Vec<Row>>,
@@ -35,7 +35,7 @@ impl Modulus {
     /// The moduli in `m`, of at most `bits` bits.
     ///
     /// # Panics
-    /// When one is even, or `bits` are more than [`MAX_BITS`], or less than the moduli have.
+    /// When one is even or 1, or `bits` are more than [`MAX_BITS`], or less than the moduli have.
     pub fn new(cpu: Cpu, bits: usize, m: &[Row]) -> Self {
         assert!(bits <= MAX_BITS, "a modulus of {bits} bits");
         let rows = Self::rows_for(bits);
@@ -44,10 +44,13 @@ impl Modulus {
         let mut whole = Zeroizing::new(m.to_vec());
         whole.resize(rows, Row::ZERO);
         assert!(number::fits(&whole, bits), "a long modulus");
+        let mut unit = vec![Row::ZERO; rows];
+        unit[0] = Row::splat(1);
+        assert_eq!(number::differs(&whole, &unit), Row::splat(1), "modulus 1");
         let mut one = Zeroizing::new(vec![Row::ZERO; rows]);
         one[0] = Row::splat(1);
         let mut out = Self {
-            inverse: Row(whole[0].0.map(negative_inverse)),
+            inverse: Zeroizing::new(Row(whole[0].0.map(negative_inverse))),
             m: whole,
             square: one.clone(),
             one,
@@ -57,7 +60,7 @@ impl Modulus {
         let mut one = out.one.clone();
         (0..doublings).for_each(|_| out.double(&mut one));
         out.one = one;
-        out.square = Zeroizing::new(shift(&out, doublings, |x| out.double(x)));
+        out.square = shift(&out, doublings, |x| out.double(x));
         out
     }
 
@@ -89,9 +92,9 @@ impl Modulus {
     }
 
     /// Montgomery form, below M, of plain numbers of any length.
-    pub fn enter(&self, x: &[Row]) -> Vec<Row> {
+    pub fn enter(&self, x: &[Row]) -> Number {
         let rows = self.rows();
-        let mut out = vec![Row::ZERO; rows];
+        let mut out = Zeroizing::new(vec![Row::ZERO; rows]);
         let mut next = Zeroizing::new(vec![Row::ZERO; rows]);
         for part in x.chunks(rows).rev() {
             let mut digits = Zeroizing::new(vec![Row::ZERO; rows]);
@@ -110,10 +113,10 @@ impl Modulus {
     }
 
     /// Plain numbers below M from their Montgomery form.
-    pub fn leave(&self, x: &[Row]) -> Vec<Row> {
+    pub fn leave(&self, x: &[Row]) -> Number {
         let mut one = vec![Row::ZERO; self.rows()];
         one[0] = Row::splat(1);
-        let mut out = vec![Row::ZERO; self.rows()];
+        let mut out = Zeroizing::new(vec![Row::ZERO; self.rows()]);
         self.multiply(x, &one, &mut out);
         self.settle(&mut out);
         out
@@ -135,7 +138,7 @@ impl Modulus {
     }
 
     /// `1/x` of x that have one, when the moduli are prime.
-    pub fn invert(&self, x: &[Row]) -> Vec<Row> {
+    pub fn invert(&self, x: &[Row]) -> Number {
         let mut exponent = self.m.clone();
         let mut two = vec![Row::ZERO; self.rows()];
         two[0] = Row::splat(2);
@@ -153,8 +156,8 @@ impl Ring for Modulus {
         self.cpu
     }
 
-    fn one(&self) -> Vec<Row> {
-        self.one.to_vec()
+    fn one(&self) -> Number {
+        self.one.clone()
     }
 
     fn multiply(&self, a: &[Row], b: &[Row], out: &mut [Row]) {
@@ -186,7 +189,7 @@ fn negative_inverse(m: u64) -> u64 {
 }
 
 /// The Montgomery form of 2^`bits`, from doublings and squares.
-pub(super) fn shift<R: Ring>(ring: &R, bits: usize, double: impl Fn(&mut [Row])) -> Vec<Row> {
+pub(super) fn shift<R: Ring>(ring: &R, bits: usize, double: impl Fn(&mut [Row])) -> Number {
     let mut out = ring.one();
     let mut next = out.clone();
     for bit in (0..usize::BITS - bits.leading_zeros()).rev() {

@@ -2,7 +2,9 @@
 
 #![allow(clippy::needless_range_loop)] // lanes go by number
 
-use super::{LANES, MASK, RADIX, Row, TILE};
+use zeroize::Zeroizing;
+
+use super::{LANES, MASK, Number, RADIX, Row, TILE};
 use crate::cpu::Cpu;
 
 /// Rows of numbers of so many bits.
@@ -48,23 +50,23 @@ pub fn get(rows: &[Row], lane: usize, bytes: &mut [u8]) {
 }
 
 /// The same number in every lane.
-pub fn splat(bytes: &[u8], count: usize) -> Vec<Row> {
-    let mut out = vec![Row::ZERO; count];
+pub fn splat(bytes: &[u8], count: usize) -> Number {
+    let mut out = Zeroizing::new(vec![Row::ZERO; count]);
     (0..LANES).for_each(|lane| set(&mut out, lane, bytes));
     out
 }
 
 /// The number of one lane in every lane.
-pub fn spread(rows: &[Row], lane: usize) -> Vec<Row> {
-    rows.iter().map(|row| Row::splat(row.0[lane])).collect()
+pub fn spread(rows: &[Row], lane: usize) -> Number {
+    Zeroizing::new(rows.iter().map(|row| Row::splat(row.0[lane])).collect())
 }
 
 /// `a·b + c`, in twice the rows of each.
 ///
 /// # Panics
 /// When they do not have as many rows, whole tiles of up to 120.
-pub fn multiply_add(a: &[Row], b: &[Row], c: &[Row]) -> Vec<Row> {
-    let mut out = vec![Row::ZERO; 2 * a.len()];
+pub fn multiply_add(a: &[Row], b: &[Row], c: &[Row]) -> Number {
+    let mut out = Zeroizing::new(vec![Row::ZERO; 2 * a.len()]);
     super::pass::product(Cpu::detect(), a, b, c, &mut out);
     out
 }

@@ -27,6 +27,8 @@ impl<'a> Sum<'a> {
     fn check(&self, digits: usize) {
         assert!(digits > 0 && digits <= MOST && digits.is_multiple_of(TILE));
         assert!(self.products.len() <= PRODUCTS);
+        let others = self.products.iter().skip(1);
+        debug_assert!(others.clone().all(|(a, b)| !std::ptr::eq(*a, *b)));
         for (a, b) in self.products {
             assert!(a.len() == digits && b.len() == digits);
         }
@@ -37,7 +39,7 @@ impl<'a> Sum<'a> {
     }
 }
 
-/// `out = (sum + quotient·modulus) / R`. The quotient is written over the earlier one. A factor given twice over is squared.
+/// `out = (sum + quotient·modulus) / R`. The quotient is written over the earlier one. A first product of one factor twice over is squared.
 pub(super) fn reduce(
     cpu: Cpu,
     sum: Sum<'_>,

@@ -2,7 +2,7 @@
 
 use zeroize::Zeroizing;
 
-use super::{LANES, Row, look_up, number};
+use super::{LANES, Number, Row, look_up, number};
 use crate::cpu::Cpu;
 
 /// Residues that can be multiplied, eight at a time, in Montgomery form.
@@ -12,7 +12,7 @@ pub trait Ring: Sync {
     /// The paths that are taken.
     fn cpu(&self) -> Cpu;
     /// The residue 1.
-    fn one(&self) -> Vec<Row>;
+    fn one(&self) -> Number;
     /// `a·b`.
     fn multiply(&self, a: &[Row], b: &[Row], out: &mut [Row]);
     /// `a²`.
@@ -25,7 +25,7 @@ pub trait Ring: Sync {
 const WINDOW: usize = 4;
 
 /// `base^exponent`, each lane by its own exponent, a plain number. The time depends on the exponent's rows alone.
-pub fn power<R: Ring>(ring: &R, base: &[Row], exponent: &[Row]) -> Vec<Row> {
+pub fn power<R: Ring>(ring: &R, base: &[Row], exponent: &[Row]) -> Number {
     let len = ring.rows();
     let mut table = Zeroizing::new(vec![Row::ZERO; len << WINDOW]);
     table[..len].copy_from_slice(&ring.one());
@@ -39,8 +39,8 @@ pub fn power<R: Ring>(ring: &R, base: &[Row], exponent: &[Row]) -> Vec<Row> {
         }
     }
     let mut out = ring.one();
-    let mut next = Zeroizing::new(out.clone());
-    let mut factor = Zeroizing::new(out.clone());
+    let mut next = out.clone();
+    let mut factor = out.clone();
     let windows = exponent.len() * super::RADIX as usize / WINDOW;
     for at in (0..windows).rev() {
         for _ in 0..WINDOW / 2 {
@@ -102,10 +102,10 @@ impl FixedBase {
     ///
     /// # Panics
     /// When exponents are not a multiple of `rows`.
-    pub fn power<R: Ring>(&self, ring: &R, exponents: &[Row], rows: usize) -> Vec<Row> {
+    pub fn power<R: Ring>(&self, ring: &R, exponents: &[Row], rows: usize) -> Number {
         assert!(exponents.len().is_multiple_of(rows), "exponents");
         let len = ring.rows();
-        let mut out = ring.one().repeat(exponents.len() / rows);
+        let mut out = Zeroizing::new(ring.one().repeat(exponents.len() / rows));
         let mut next = Zeroizing::new(vec![Row::ZERO; len]);
         let mut factor = Zeroizing::new(vec![Row::ZERO; len]);
         let windows = self.table.chunks_exact(len << (self.width - 3));
@@ -126,7 +126,7 @@ impl FixedBase {
 
 /// The products of all subsets of three or more bases, each of which is in all lanes: entry i is the product of the bases
 /// whose bit is set in i, in the layout of [`look_up::shared`].
-pub(super) fn subsets<R: Ring>(ring: &R, bases: &[Zeroizing<Vec<Row>>]) -> Zeroizing<Vec<Row>> {
+pub(super) fn subsets<R: Ring>(ring: &R, bases: &[Number]) -> Number {
     let len = ring.rows();
     let one = ring.one();
     let mut out = Zeroizing::new(vec![Row::ZERO; len << (bases.len() - 3)]);
@@ -137,9 +137,9 @@ pub(super) fn subsets<R: Ring>(ring: &R, bases: &[Zeroizing<Vec<Row>>]) -> Zeroi
                 row.0[lane] = base.0[lane];
             }
         }
-        Zeroizing::new(rows)
+        rows
     };
-    let mut two = Zeroizing::new(one.clone());
+    let mut two = one.clone();
     ring.multiply(&sometimes(0), &sometimes(1), &mut two);
     ring.multiply(&two, &sometimes(2), &mut out[..len]);
     for (bit, base) in bases.iter().enumerate().skip(3) {

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use zeroize::Zeroizing;
 
 use super::power::subsets;
-use super::{LANES, Ring, Row, look_up, number};
+use super::{LANES, Number, Ring, Row, look_up, number};
 use crate::BitMatrix;
 use crate::cpu::Level;
 
@@ -20,42 +20,37 @@ const GROUPS: Range<usize> = 3..11;
 /// the residue l / 8, and so are the products. All lanes of the ring have the same modulus.
 ///
 /// # Panics
-/// When there are not as many bases as a row has bits.
-pub fn products<R: Ring>(
-    ring: &R,
-    bases: &[Row],
-    codes: &BitMatrix,
-    rows: Range<usize>,
-) -> Vec<Row> {
+/// When there are not as many bases as a row has bits, or not as many rows.
+pub fn products<R: Ring>(ring: &R, bases: &[Row], codes: &BitMatrix, rows: Range<usize>) -> Number {
     let (len, bits) = (ring.rows(), codes.columns());
     assert_eq!(bases.len(), bits.div_ceil(LANES) * len, "bases");
+    assert!(rows.end <= codes.rows(), "rows");
     let batches = rows.len().div_ceil(LANES);
     if batches == 0 {
-        return Vec::new();
+        return Number::default();
     }
     let size = group(ring, rows.len(), bits);
     let groups = bits.div_ceil(size);
     // As few parts as there are threads: each has products of its own, multiplied in the end.
-    let part = groups.div_ceil(rayon::current_num_threads());
+    let part = groups.div_ceil(rayon::current_num_threads()).max(1);
     let parts: Vec<usize> = (0..groups).step_by(part).collect();
     let parts = parts.into_par_iter().map(|first| {
-        let mut out = vec![Row::ZERO; batches * len];
-        out.chunks_exact_mut(len)
-            .for_each(|out| out.copy_from_slice(&ring.one()));
+        let mut out = Zeroizing::new(ring.one().repeat(batches));
         for group in first..groups.min(first + part) {
             let of = size * group..bits.min(size * (group + 1));
             multiply_group(ring, bases, codes, rows.clone(), of, &mut out);
         }
         out
     });
-    let multiply = |a: Vec<Row>, b: Vec<Row>| {
-        let mut out = vec![Row::ZERO; a.len()];
+    let multiply = |a: Number, b: Number| {
+        let mut out = Zeroizing::new(vec![Row::ZERO; a.len()]);
         let pairs = a.chunks_exact(len).zip(b.chunks_exact(len));
         let all = pairs.zip(out.chunks_exact_mut(len));
         all.for_each(|((a, b), out)| ring.multiply(a, b, out));
         out
     };
-    parts.reduce_with(multiply).unwrap_or_default()
+    let whole = parts.reduce_with(multiply);
+    whole.unwrap_or_else(|| Zeroizing::new(ring.one().repeat(batches)))
 }
 
 /// Multiplies every row's product by that of its bases of one group.
@@ -72,13 +67,13 @@ fn multiply_group<R: Ring>(
         .clone()
         .map(|l| {
             let residue = &bases[l / LANES * len..][..len];
-            Zeroizing::new(number::spread(residue, l % LANES))
+            number::spread(residue, l % LANES)
         })
         .collect();
-    group.resize_with(of.len().max(GROUPS.start), || Zeroizing::new(ring.one()));
+    group.resize_with(of.len().max(GROUPS.start), || ring.one());
     let table = subsets(ring, &group);
-    let mut factor = vec![Row::ZERO; len];
-    let mut next = vec![Row::ZERO; len];
+    let mut factor = Zeroizing::new(vec![Row::ZERO; len]);
+    let mut next = Zeroizing::new(vec![Row::ZERO; len]);
     for (batch, out) in out.chunks_exact_mut(len).enumerate() {
         let mut index = Row::ZERO;
         let first = rows.start + LANES * batch;

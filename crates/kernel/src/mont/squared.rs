@@ -3,12 +3,12 @@
 use zeroize::Zeroizing;
 
 use super::power::Ring;
-use super::{Modulus, Row, number, pass};
+use super::{Modulus, Number, Row, number, pass};
 use crate::cpu::Cpu;
 
 /// The residues modulo M² of eight odd M. A residue is a pair of residues modulo M, one after the other: see the
 /// [module](super).
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Squared {
     base: Modulus,
     /// 1 − R modulo M.
@@ -18,11 +18,17 @@ pub struct Squared {
     square: Zeroizing<Vec<Row>>,
 }
 
+impl std::fmt::Debug for Squared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Squared({:?})", self.base)
+    }
+}
+
 impl Squared {
     /// Modulo the squares of these moduli.
     pub fn new(base: Modulus) -> Self {
         let rows = base.rows();
-        let mut wrap = Zeroizing::new(base.one());
+        let mut wrap = base.one();
         base.negate(&mut wrap);
         number::increment(&mut wrap, Row::splat(1));
         let mut one = Zeroizing::new(vec![Row::ZERO; 2 * rows]);
@@ -37,7 +43,7 @@ impl Squared {
         let mut one = out.one.clone();
         (0..doublings).for_each(|_| out.double(&mut one));
         out.one = one;
-        out.square = Zeroizing::new(super::modulus::shift(&out, doublings, |x| out.double(x)));
+        out.square = super::modulus::shift(&out, doublings, |x| out.double(x));
         out
     }
 
@@ -72,9 +78,9 @@ impl Squared {
     }
 
     /// Montgomery form, below M², of plain numbers of any length.
-    pub fn enter(&self, x: &[Row]) -> Vec<Row> {
+    pub fn enter(&self, x: &[Row]) -> Number {
         let rows = self.base.rows();
-        let mut out = vec![Row::ZERO; 2 * rows];
+        let mut out = Zeroizing::new(vec![Row::ZERO; 2 * rows]);
         let mut next = Zeroizing::new(vec![Row::ZERO; 2 * rows]);
         let (r0, r1) = self.square.split_at(rows);
         for part in x.chunks(rows).rev() {
@@ -92,20 +98,22 @@ impl Squared {
     }
 
     /// Plain numbers below M² from their Montgomery form, in twice the rows of M.
-    pub fn leave(&self, x: &[Row]) -> Vec<Row> {
+    pub fn leave(&self, x: &[Row]) -> Number {
         let (low, high) = self.parts(x);
         number::multiply_add(&high, self.base.values(), &low)
     }
 
     /// The pairs of plain numbers below M.
-    pub fn parts(&self, x: &[Row]) -> (Vec<Row>, Vec<Row>) {
+    pub fn parts(&self, x: &[Row]) -> (Number, Number) {
         let rows = self.base.rows();
         let mut one = vec![Row::ZERO; rows];
         one[0] = Row::splat(1);
         let mut out = Zeroizing::new(vec![Row::ZERO; 2 * rows]);
         self.pair(&[(&x[..rows], &one)], &[(&x[rows..], &one)], &mut out);
         self.settle(&mut out);
-        (out[..rows].to_vec(), out[rows..].to_vec())
+        let high = Zeroizing::new(out[rows..].to_vec());
+        out.truncate(rows);
+        (out, high)
     }
 
     /// `x·(1 + y·M)`, of a residue y modulo M in Montgomery form.
@@ -141,8 +149,8 @@ impl Ring for Squared {
         self.base.cpu()
     }
 
-    fn one(&self) -> Vec<Row> {
-        self.one.to_vec()
+    fn one(&self) -> Number {
+        self.one.clone()
     }
 
     fn multiply(&self, a: &[Row], b: &[Row], out: &mut [Row]) {

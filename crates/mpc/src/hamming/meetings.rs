@@ -35,6 +35,11 @@ pub(super) trait Meeting<S>: Sized + Send {
     /// Where parts are missing although all have been announced: between which two.
     fn missing(&self) -> Option<[PartyId; 2]>;
 
+    /// The client, by place, of which nothing more is taken until the other has said something.
+    fn waits_for_the_other(&self) -> Option<usize> {
+        None
+    }
+
     fn into_sink(self) -> S;
 }
 
@@ -165,9 +170,13 @@ impl<S: Sink, M: Meeting<S>> Party for Server<S, M> {
         }
         let clients = self.clients.iter().zip(&self.states);
         let due = clients.filter(|(_, state)| **state == State::There);
-        let of: Vec<PartyId> = due.map(|((id, _), _)| *id).collect();
+        let mut of: Vec<PartyId> = due.map(|((id, _), _)| *id).collect();
         if of.is_empty() {
             return self.finish();
+        }
+        let meetings = self.meetings.values();
+        for place in meetings.filter_map(Meeting::waits_for_the_other) {
+            of.retain(|id| *id != self.clients[place].0);
         }
         Ok(Step::Continue {
             out: Outbox::new(),

@@ -12,12 +12,14 @@
 //! |---|---|---|
 //! | [`SecretKey::encrypt`] | owner | powers of generators of the N-th residues modulo p² and q², from tables; exactly uniform |
 //! | [`PublicKey::encrypt`], [`Noise::Full`] | anybody | r^N |
-//! | [`PublicKey::encrypt`], [`Noise::Short`] | anybody | a power of r₀^N by a short exponent, from a table: one more assumption ([`NoiseTable`]) |
+//! | [`PublicKey::encrypt`], [`Noise::Short`] | anybody | a power of r₀^N by a short exponent, from a table: one more assumption, and nothing against the owner ([`NoiseTable`]) |
+//! | [`SecretKey::zeros`] | owner | the encryption of zero that is a given number modulo N: subset sums of many re-randomise, without assumptions |
 //! | [`SecretKey::decrypt`] | owner | c^{p−1} modulo p², c^{q−1} modulo q², Chinese remainders |
 //! | [`PublicKey::add`], [`add_plain`](PublicKey::add_plain), [`multiply_plain`](PublicKey::multiply_plain), [`subset_sums`](PublicKey::subset_sums), [`rerandomise`](PublicKey::rerandomise) | anybody | |
 //!
 //! *Constant time*: encryption, decryption, and all operations on ciphertexts, in keys, noise, plaintexts (of a given length) and rows of bits.
-//! Not so: making keys, and turning plaintexts to and from `BigUint`s, which are not zeroized either.
+//! Not so: making keys, and turning plaintexts to and from `BigUint`s, which are not zeroized either. Copies on the stack are not
+//! zeroized.
 //!
 //! ```
 //! use num_bigint::BigUint;
@@ -42,7 +44,7 @@ mod prime;
 mod public;
 mod secret;
 
-use undertone_kernel::mont::Row;
+use undertone_kernel::mont::Number;
 
 pub use pack::Slots;
 pub use prime::Primes;
@@ -61,7 +63,7 @@ pub struct Ciphertexts {
     key: PublicKey,
     len: usize,
     /// Eights, filled up.
-    rows: Vec<Row>,
+    rows: Number,
 }
 
 impl Ciphertexts {
@@ -82,7 +84,7 @@ impl Ciphertexts {
             self.len.next_multiple_of(undertone_kernel::mont::LANES),
             self.len,
         )?;
-        self.rows.extend(other.rows);
+        self.rows.extend_from_slice(&other.rows);
         self.len += other.len;
         Ok(())
     }

@@ -4,8 +4,8 @@ use undertone_kernel::Prg;
 use undertone_kernel::mont::{LANES, Row, number};
 use zeroize::Zeroizing;
 
-/// A natural number, 64-bit limbs, least significant first, of a length that does not depend on it. Zeroized on drop.
-#[derive(Clone, PartialEq, Eq)]
+/// A natural number, 64-bit limbs, least significant first. Zeroized on drop.
+#[derive(Clone)]
 pub(super) struct Natural(Zeroizing<Vec<u64>>);
 
 impl Natural {
@@ -46,12 +46,19 @@ impl Natural {
 
     /// Uniform below `self`, which is not zero. What is thrown away is independent of what is kept.
     pub(super) fn random_below(&self, rng: &mut Prg) -> Self {
+        let bits = self.bits();
         loop {
-            let out = Self::random(self.bits(), rng);
+            let out = Self::random(bits, rng);
             if out.minus(self).1 {
-                return out.resized(self.0.len());
+                return out;
             }
         }
+    }
+
+    /// Without limbs of zeros above all others.
+    pub(super) fn trimmed(&self) -> Self {
+        let limbs = self.bits().div_ceil(64);
+        Self(Zeroizing::new(self.0[..limbs].to_vec()))
     }
 
     pub(super) fn bits(&self) -> usize {
@@ -69,11 +76,6 @@ impl Natural {
 
     pub(super) fn is_odd(&self) -> bool {
         self.bit(0)
-    }
-
-    fn resized(mut self, limbs: usize) -> Self {
-        self.0.resize(limbs, 0);
-        self
     }
 
     /// `self·factor + term`, a limb longer.

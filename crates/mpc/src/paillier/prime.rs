@@ -33,7 +33,7 @@ pub enum Primes {
 }
 
 /// A prime, and the prime factors of what is one less.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Prime {
     pub(super) value: Natural,
     /// The largest prime factor r of p − 1.
@@ -41,6 +41,12 @@ pub(super) struct Prime {
     /// The other ones, and (p − 1) / r.
     small: Vec<u64>,
     rest: u64,
+}
+
+impl std::fmt::Debug for Prime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Prime(..)")
+    }
 }
 
 impl Prime {
@@ -100,8 +106,8 @@ impl Prime {
         small.dedup();
         let same = rest.minus(&large).0.bits() == 0;
         same.then(|| Self {
-            value: value.clone(),
-            large,
+            value: value.trimmed(),
+            large: large.trimmed(),
             small,
             rest: product,
         })

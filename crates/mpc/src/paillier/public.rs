@@ -6,7 +6,7 @@ use std::sync::Arc;
 use num_bigint::BigUint;
 use rayon::prelude::*;
 use undertone_kernel::mont::{
-    FixedBase, LANES, Modulus, Ring, Row, Squared, number, power, products,
+    FixedBase, LANES, Modulus, Number, Ring, Row, Squared, number, power, products,
 };
 use undertone_kernel::{BitMatrix, Cpu, Prg};
 use zeroize::Zeroizing;
@@ -49,15 +49,20 @@ impl Eq for PublicKey {}
 pub enum Noise<'a> {
     /// r uniform modulo N: as Paillier has it, no further assumption.
     Full,
-    /// A power of a fixed N-th residue, by a short exponent.
+    /// A power of a fixed N-th residue, by a short exponent. Hides plaintexts from those who have not the key, and nothing from the
+    /// owner: see [`NoiseTable`].
     Short(&'a NoiseTable),
 }
 
 /// Powers of `h = r₀^N` for a random r₀, by exponents of half as many bits as N.
 ///
-/// *Assumption* (Damgård, Jurik and Nielsen 2010, section 4.2): with random r₀, a power of h by a random exponent of half the length
-/// of N cannot be told from a random N-th residue. Beyond Paillier's assumption, that N-th residues cannot be told from
-/// others.
+/// *Assumption*, beyond Paillier's that N-th residues cannot be told from others: to whoever has not the factors of N, a plaintext is
+/// hidden as well by such a power as by a random N-th residue (after Damgård, Jurik and Nielsen 2010, section 4.2).
+///
+/// **Not against the owner.** Powers of h are a cyclic group, N-th residues are not: quadratic characters modulo p and q, which the
+/// owner computes, are the same for all of them, or follow from the exponent's last bit. A ciphertext that came of others,
+/// re-randomised like this, tells the owner some bits of which they were. [`Noise::Full`] does not, nor do subset sums of
+/// [`SecretKey::zeros`](super::SecretKey::zeros).
 #[derive(Debug, Clone)]
 pub struct NoiseTable {
     key: PublicKey,
@@ -69,8 +74,8 @@ impl PublicKey {
     /// Checks a modulus, and makes it a key.
     ///
     /// Checked: size, odd, no factor below 2^16, neither a prime nor a power of one. *Not* checked: that N has two prime factors of
-    /// half its length, and that gcd(N, φ(N)) = 1. Who made N otherwise may learn more of ciphertexts that others made with it than their sums;
-    /// it takes a proof by the owner to rule that out.
+    /// half its length, and that gcd(N, φ(N)) = 1. With another N, N-th powers do not hide from its maker which ciphertexts a sum came
+    /// of; it takes a proof by the owner to rule that out.
     ///
     /// # Errors
     /// [`PaillierError::Modulus`], with the check that failed.
@@ -136,7 +141,7 @@ impl PublicKey {
         &self.0.ring
     }
 
-    /// A table for [`Noise::Short`]: as much work as a hundred full encryptions.
+    /// A table for [`Noise::Short`]: as much work as some twenty full encryptions.
     pub fn noise_table(&self, rng: &mut Prg) -> NoiseTable {
         let residue = number::spread(&self.full_noise(1, rng), 0);
         let bits = self.0.bits.div_ceil(2);
@@ -166,7 +171,8 @@ impl PublicKey {
         Ok(out)
     }
 
-    /// Multiplies by fresh encryptions of zero: whoever has the key learns nothing of how the ciphertexts came about.
+    /// Multiplies by fresh encryptions of zero: with [`Noise::Full`] the owner learns nothing of how the ciphertexts came about, if N is as it
+    /// should be.
     ///
     /// # Errors
     /// [`PaillierError::OtherKey`].
@@ -184,7 +190,7 @@ impl PublicKey {
         self.add(ciphertexts, &fresh)
     }
 
-    /// Adds plaintext by plaintext modulo N: `a` becomes the sums.
+    /// Adds plaintext by plaintext modulo N: `a` becomes the sums. They are not re-randomised.
     ///
     /// # Errors
     /// [`PaillierError::OtherKey`], [`PaillierError::Length`].
@@ -221,13 +227,14 @@ impl PublicKey {
             .par_chunks_exact_mut(len)
             .zip(plain.par_chunks_exact(len / 2));
         pairs.for_each(|(a, plain)| {
-            let plain = Zeroizing::new(self.ring().base().enter(plain));
+            let plain = self.ring().base().enter(plain);
             self.ring().multiply_by_one_plus(a, &plain);
         });
         Ok(())
     }
 
-    /// Multiplies the plaintexts by numbers below N. The time depends on the longest.
+    /// Multiplies the plaintexts by numbers below N. The time depends on the longest. The products are not re-randomised: that by 0
+    /// is the number 1.
     ///
     /// # Errors
     /// [`PaillierError::OtherKey`], [`PaillierError::Length`], [`PaillierError::TooLarge`].
@@ -257,7 +264,7 @@ impl PublicKey {
     /// re-randomised.
     ///
     /// # Errors
-    /// [`PaillierError::OtherKey`]; [`PaillierError::Length`] when there are not as many ciphertexts as columns.
+    /// [`PaillierError::OtherKey`]; [`PaillierError::Length`] when there are not as many ciphertexts as columns, or not as many rows.
     pub fn subset_sums(
         &self,
         terms: &Ciphertexts,
@@ -266,6 +273,12 @@ impl PublicKey {
     ) -> Result<Ciphertexts, PaillierError> {
         self.check(terms)?;
         same_length(codes.columns(), terms.len)?;
+        if rows.end > codes.rows() {
+            return Err(PaillierError::Length {
+                have: codes.rows(),
+                due: rows.end,
+            });
+        }
         Ok(Ciphertexts {
             key: self.clone(),
             len: rows.len(),
@@ -311,7 +324,7 @@ impl PublicKey {
             return Err(PaillierError::Ciphertext(what));
         }
         let len = self.ring().rows();
-        let eights: Vec<Vec<Row>> = bytes
+        let eights: Vec<Number> = bytes
             .par_chunks(LANES * each)
             .map(|some| {
                 let mut rows = vec![Row::ZERO; len];
@@ -323,7 +336,7 @@ impl PublicKey {
                 self.ring().enter(&rows)
             })
             .collect();
-        let rows = eights.concat();
+        let rows = joined(&eights);
         if !self.are_units(&rows) {
             let what = "one shares a factor with N".into();
             return Err(PaillierError::Ciphertext(what));
@@ -359,10 +372,7 @@ impl PublicKey {
     }
 
     /// Plaintexts, eight after eight, as many rows each as N has.
-    pub(super) fn plain_rows(
-        &self,
-        plain: &[BigUint],
-    ) -> Result<Zeroizing<Vec<Row>>, PaillierError> {
+    pub(super) fn plain_rows(&self, plain: &[BigUint]) -> Result<Number, PaillierError> {
         if let Some(at) = plain.iter().position(|x| *x >= self.0.n) {
             return Err(PaillierError::TooLarge(at));
         }
@@ -383,7 +393,7 @@ impl PublicKey {
         count: usize,
         noise: Noise<'_>,
         rng: &mut Prg,
-    ) -> Result<Vec<Row>, PaillierError> {
+    ) -> Result<Number, PaillierError> {
         let table = match noise {
             Noise::Full => return Ok(self.full_noise(count, rng)),
             Noise::Short(table) => table,
@@ -395,11 +405,11 @@ impl PublicKey {
         let exponents = random(count, rows, table.bits, rng);
         let slabs = exponents.par_chunks(SLAB * rows);
         let made = slabs.map(|some| table.powers.power(self.ring(), some, rows));
-        Ok(made.collect::<Vec<_>>().concat())
+        Ok(joined(&made.collect::<Vec<_>>()))
     }
 
     /// N-th powers of numbers of [0, N).
-    fn full_noise(&self, count: usize, rng: &mut Prg) -> Vec<Row> {
+    fn full_noise(&self, count: usize, rng: &mut Prg) -> Number {
         let ring = self.ring();
         let rows = ring.base().rows();
         let n = Natural::from_bytes(&self.0.n.to_bytes_le());
@@ -407,12 +417,20 @@ impl PublicKey {
         let exponent = n.splat(rows);
         let eights = bases.par_chunks_exact(rows);
         let powers = eights.map(|base| power(ring, &ring.enter(base), &exponent));
-        powers.collect::<Vec<_>>().concat()
+        joined(&powers.collect::<Vec<_>>())
     }
 }
 
+/// Eights one after the other.
+pub(super) fn joined(eights: &[Number]) -> Number {
+    let len = eights.iter().map(|eight| eight.len()).sum();
+    let mut out = Zeroizing::new(Vec::with_capacity(len));
+    eights.iter().for_each(|eight| out.extend_from_slice(eight));
+    out
+}
+
 /// Uniform numbers of so many bits, eight after eight.
-fn random(count: usize, rows: usize, bits: usize, rng: &mut Prg) -> Zeroizing<Vec<Row>> {
+fn random(count: usize, rows: usize, bits: usize, rng: &mut Prg) -> Number {
     let mut out = Zeroizing::new(vec![Row::ZERO; count.div_ceil(LANES) * rows]);
     let mut bytes = Zeroizing::new(vec![0; bits.div_ceil(8)]);
     for eight in out.chunks_exact_mut(rows) {
@@ -428,12 +446,7 @@ fn random(count: usize, rows: usize, bits: usize, rng: &mut Prg) -> Zeroizing<Ve
 }
 
 /// Uniform numbers below another, eight after eight.
-pub(super) fn random_below(
-    bound: &Natural,
-    count: usize,
-    rows: usize,
-    rng: &mut Prg,
-) -> Zeroizing<Vec<Row>> {
+pub(super) fn random_below(bound: &Natural, count: usize, rows: usize, rng: &mut Prg) -> Number {
     let mut out = Zeroizing::new(vec![Row::ZERO; count.div_ceil(LANES) * rows]);
     for eight in out.chunks_exact_mut(rows) {
         (0..LANES).for_each(|lane| bound.random_below(rng).set(eight, lane));

@@ -2,25 +2,27 @@
 
 use num_bigint::BigUint;
 use rayon::prelude::*;
-use undertone_kernel::mont::{FixedBase, Modulus, Ring, Row, Squared, number, power};
+use undertone_kernel::mont::{
+    FixedBase, LANES, Modulus, Number, Ring, Row, Squared, number, power,
+};
 use undertone_kernel::{Cpu, Prg};
 use zeroize::Zeroizing;
 
 use super::natural::Natural;
 use super::prime::{Prime, is_prime};
-use super::public::{SIZES, SLAB, random_below, read, same_length};
+use super::public::{SIZES, SLAB, joined, random_below, read, same_length};
 use super::{Ciphertexts, PaillierError, Primes, PublicKey};
 
-/// The factors p and q of N, and all that is computed of them ahead. Zeroized on drop.
+/// The factors p and q of N, and all that is computed of them ahead. Zeroized on drop, but for copies on the stack.
 pub struct SecretKey {
     public: PublicKey,
     sides: [Side; 2],
     /// 1/p² modulo q², in Montgomery form, and p² in every lane.
-    inverse_of_square: Zeroizing<Vec<Row>>,
-    square: Zeroizing<Vec<Row>>,
+    inverse_of_square: Number,
+    square: Number,
     /// 1/p modulo q, in Montgomery form, and p in every lane.
-    inverse: Zeroizing<Vec<Row>>,
-    first: Zeroizing<Vec<Row>>,
+    inverse: Number,
+    first: Number,
 }
 
 impl std::fmt::Debug for SecretKey {
@@ -34,10 +36,10 @@ struct Side {
     prime: Natural,
     ring: Squared,
     /// s − 1 in every lane.
-    order: Zeroizing<Vec<Row>>,
+    order: Number,
     /// t modulo s, and −1/t modulo s, in Montgomery form.
-    other: Zeroizing<Vec<Row>>,
-    scale: Zeroizing<Vec<Row>>,
+    other: Number,
+    scale: Number,
     noise: Noise,
 }
 
@@ -54,8 +56,8 @@ impl Side {
         let bits = prime.bits();
         let rows = Modulus::rows_for(bits);
         let base = Modulus::new(Cpu::detect(), bits, &prime.splat(rows));
-        let other = Zeroizing::new(base.enter(&other.splat(number::rows(other.bits()))));
-        let mut scale = Zeroizing::new(base.invert(&other));
+        let other = base.enter(&other.splat(number::rows(other.bits())));
+        let mut scale = base.invert(&other);
         base.settle(&mut scale);
         base.negate(&mut scale);
         let ring = Squared::new(base);
@@ -78,47 +80,50 @@ impl Side {
     }
 
     /// What noise is made of: numbers below s − 1.
-    fn draw(&self, count: usize, rng: &mut Prg) -> Zeroizing<Vec<Row>> {
+    fn draw(&self, count: usize, rng: &mut Prg) -> Number {
         let rows = self.ring.base().rows();
         random_below(&self.prime.less_one(), count, rows, rng)
     }
 
     /// N-th residues modulo s² of what was drawn.
-    fn noise(&self, drawn: &[Row]) -> Zeroizing<Vec<Row>> {
-        let rows = self.ring.base().rows();
-        let made = match &self.noise {
-            Noise::Table(table) => table.power(&self.ring, drawn, rows),
+    fn noise(&self, drawn: &[Row]) -> Number {
+        let base = self.ring.base();
+        let rows = base.rows();
+        let table = match &self.noise {
+            Noise::Table(table) => table,
             Noise::Power => {
-                let (s, one) = (self.prime.splat(rows), number::splat(&[1], rows));
-                let eights = drawn.chunks_exact(rows).flat_map(|drawn| {
-                    let mut x = Zeroizing::new(self.ring.base().enter(drawn));
-                    let one = self.ring.base().enter(&one);
-                    self.ring.base().add(&mut x, &one);
-                    let x = self.ring.enter(&self.ring.base().leave(&x));
-                    power(&self.ring, &x, &s)
+                let one = base.enter(&number::splat(&[1], rows));
+                let eights = drawn.chunks_exact(rows).map(|drawn| {
+                    let mut x = base.enter(drawn);
+                    base.add(&mut x, &one);
+                    self.lift(&base.leave(&x))
                 });
-                eights.collect()
+                return joined(&eights.collect::<Vec<_>>());
             }
         };
-        Zeroizing::new(made)
+        table.power(&self.ring, drawn, rows)
+    }
+
+    /// The N-th residue modulo s² that is x modulo s: x^s.
+    fn lift(&self, x: &[Row]) -> Number {
+        let s = self.prime.splat(self.ring.base().rows());
+        power(&self.ring, &self.ring.enter(x), &s)
     }
 
     /// Multiplies by 1 + N·plain modulo s².
     fn add_plain(&self, residue: &mut [Row], plain: &[Row]) {
         let base = self.ring.base();
-        let plain = Zeroizing::new(base.enter(plain));
+        let plain = base.enter(plain);
         let mut product = Zeroizing::new(vec![Row::ZERO; base.rows()]);
         base.multiply(&plain, &self.other, &mut product);
         self.ring.multiply_by_one_plus(residue, &product);
     }
 
     /// The plaintexts modulo s, and which ciphertexts are not divisible by s.
-    fn decrypt(&self, plain: &[Row]) -> (Zeroizing<Vec<Row>>, Row) {
+    fn decrypt(&self, plain: &[Row]) -> (Number, Row) {
         let base = self.ring.base();
-        let residue = Zeroizing::new(self.ring.enter(plain));
-        let root = Zeroizing::new(power(&self.ring, &residue, &self.order));
+        let root = power(&self.ring, &self.ring.enter(plain), &self.order);
         let (low, high) = self.ring.parts(&root);
-        let (low, high) = (Zeroizing::new(low), Zeroizing::new(high));
         let one = number::splat(&[1], base.rows());
         let bad = number::differs(&low, &one);
         let mut out = Zeroizing::new(vec![Row::ZERO; base.rows()]);
@@ -189,7 +194,7 @@ impl SecretKey {
         let rows = number::rows(primes[0].bits());
         let first = primes[0].splat(rows);
         let zero = vec![Row::ZERO; rows];
-        let square = Zeroizing::new(number::multiply_add(&first, &first, &zero));
+        let square = number::multiply_add(&first, &first, &zero);
         let modulo_q = sides[1].ring.base();
         let inverse = modulo_q.invert(&modulo_q.enter(&first));
         // The group modulo q² has q·(q − 1) elements.
@@ -198,14 +203,14 @@ impl SecretKey {
         let less_two = primes[1].less_one().minus(&Natural::from_bytes(&[1])).0;
         let most = primes[1].less_one().splat(rows);
         // q·(q − 2) + (q − 1) = q·(q − 1) − 1
-        let order = Zeroizing::new(number::multiply_add(&last, &less_two.splat(rows), &most));
+        let order = number::multiply_add(&last, &less_two.splat(rows), &most);
         let inverse_of_square = power(modulo_square, &modulo_square.enter(&square), &order);
         Self {
             public,
             sides,
-            inverse_of_square: Zeroizing::new(inverse_of_square),
+            inverse_of_square,
             square,
-            inverse: Zeroizing::new(inverse),
+            inverse,
             first,
         }
     }
@@ -247,29 +252,54 @@ impl SecretKey {
                 });
                 let p = residues[0].chunks_exact(2 * each[0]);
                 let q = residues[1].chunks_exact(2 * each[1]);
-                p.zip(q)
-                    .flat_map(|(p, q)| self.join(p, q))
-                    .collect::<Vec<Row>>()
+                let eights = p.zip(q).map(|(p, q)| self.join(p, q));
+                joined(&eights.collect::<Vec<_>>())
             });
         Ok(Ciphertexts {
             key: self.public.clone(),
             len: plain.len(),
-            rows: slabs.collect::<Vec<_>>().concat(),
+            rows: joined(&slabs.collect::<Vec<_>>()),
+        })
+    }
+
+    /// For each number below N the encryption of zero that is the same modulo N: as N-th powers are to N-th residues. There is one for numbers
+    /// that share no factor with N.
+    ///
+    /// *Re-randomising with them.* Of numbers that are uniform modulo N, and known to everybody, take `bits + 2κ`; then a product of a random
+    /// subset of them is uniform but for 2^−κ, whatever the group (leftover hash lemma; Impagliazzo, Zuckerman 1989): also where N is not
+    /// what it should be, as the numbers are not of the owner's choice.
+    ///
+    /// # Errors
+    /// [`PaillierError::TooLarge`].
+    pub fn zeros(&self, numbers: &[BigUint]) -> Result<Ciphertexts, PaillierError> {
+        let rows = self.public.ring().base().rows();
+        let numbers_rows = self.public.plain_rows(numbers)?;
+        let eights = numbers_rows.par_chunks_exact(rows).map(|x| {
+            let [p, q] = [0, 1].map(|i| {
+                let base = self.sides[i].ring.base();
+                self.sides[i].lift(&base.leave(&base.enter(x)))
+            });
+            self.join(&p, &q)
+        });
+        Ok(Ciphertexts {
+            key: self.public.clone(),
+            len: numbers.len(),
+            rows: joined(&eights.collect::<Vec<_>>()),
         })
     }
 
     /// The residues modulo N², in Montgomery form, of residues modulo p² and q².
-    fn join(&self, p: &[Row], q: &[Row]) -> Vec<Row> {
+    fn join(&self, p: &[Row], q: &[Row]) -> Number {
         let [first, second] = &self.sides;
-        let plain = Zeroizing::new(first.ring.leave(p));
+        let plain = first.ring.leave(p);
         let mut difference = Zeroizing::new(q.to_vec());
-        let there = Zeroizing::new(second.ring.enter(&plain));
+        let there = second.ring.enter(&plain);
         second.ring.subtract(&mut difference, &there);
         let mut quotient = Zeroizing::new(vec![Row::ZERO; q.len()]);
         second
             .ring
             .multiply(&difference, &self.inverse_of_square, &mut quotient);
-        let quotient = Zeroizing::new(second.ring.leave(&quotient));
+        let quotient = second.ring.leave(&quotient);
         let joined = number::multiply_add(
             &fitted(&quotient, self.square.len()),
             &self.square,
@@ -292,22 +322,22 @@ impl SecretKey {
             let (q, bad_q) = second.decrypt(&plain);
             // p + first·((q − p) / first modulo second)
             let modulus = second.ring.base();
-            let mut difference = Zeroizing::new(modulus.enter(&p));
+            let mut difference = modulus.enter(&p);
             modulus.negate(&mut difference);
             modulus.add(&mut difference, &modulus.enter(&q));
             let mut quotient = Zeroizing::new(vec![Row::ZERO; modulus.rows()]);
             modulus.multiply(&difference, &self.inverse, &mut quotient);
-            let quotient = Zeroizing::new(modulus.leave(&quotient));
-            let whole = Zeroizing::new(number::multiply_add(
+            let quotient = modulus.leave(&quotient);
+            let whole = number::multiply_add(
                 &fitted(&quotient, self.first.len()),
                 &self.first,
                 &fitted(&p, self.first.len()),
-            ));
+            );
             (whole, [bad_p, bad_q])
         });
         let mut out = Vec::with_capacity(ciphertexts.len);
         for (whole, bad) in eights.collect::<Vec<_>>() {
-            for lane in 0..undertone_kernel::mont::LANES.min(ciphertexts.len - out.len()) {
+            for lane in 0..LANES.min(ciphertexts.len - out.len()) {
                 if bad.iter().any(|bad| bad.0[lane] != 0) {
                     let what = format!("number {} shares a factor with N", out.len());
                     return Err(PaillierError::Ciphertext(what));
@@ -321,7 +351,7 @@ impl SecretKey {
 }
 
 /// As many rows, where those beyond are zero.
-fn fitted(rows: &[Row], count: usize) -> Zeroizing<Vec<Row>> {
+fn fitted(rows: &[Row], count: usize) -> Number {
     let mut out = Zeroizing::new(rows.to_vec());
     out.resize(count, Row::ZERO);
     out

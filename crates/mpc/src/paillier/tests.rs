@@ -108,7 +108,7 @@ fn the_owners_noise_is_uniform() {
         let made = secret.encrypt(&zeros, &mut rng).unwrap();
         let numbers = encoded(secret.public(), &made);
         let [p, q] = secret.expose_primes();
-        for (s, other) in [(&p, &q), (&q, &p)] {
+        for s in [&p, &q] {
             // x^((s−1)/2) is 1 for half the residues: noise that is squares only would be found out here.
             let half = (s - 1u8) / 2u8;
             let squares = numbers
@@ -116,7 +116,6 @@ fn the_owners_noise_is_uniform() {
                 .filter(|c| c.modpow(&half, s) == BigUint::from(1u8));
             let count = squares.count();
             assert!((850..1150).contains(&count), "{count} squares of 2000");
-            let _ = other;
         }
         for c in numbers.iter().take(20) {
             assert_eq!(by_definition(&secret, c), BigUint::ZERO);
@@ -126,6 +125,27 @@ fn the_owners_noise_is_uniform() {
         distinct.dedup();
         assert_eq!(distinct.len(), numbers.len());
         assert!(numbers.iter().all(|c| *c < &n * &n));
+    }
+}
+
+#[test]
+fn zeros_are_encryptions_of_zero_that_are_given_numbers_modulo_n() {
+    let mut rng = rng(10);
+    for bits in [256, 2048] {
+        let secret = SecretKey::of_size(bits, Primes::Structured, &mut rng);
+        let public = secret.public();
+        let mut numbers = vec![BigUint::from(1u8), public.modulus() - 1u8];
+        numbers.extend((0..9).map(|_| random(bits, &mut rng) % public.modulus()));
+        let zeros = secret.zeros(&numbers).unwrap();
+        for (c, number) in encoded(public, &zeros).iter().zip(&numbers) {
+            assert_eq!(c % public.modulus(), *number);
+            assert_eq!(by_definition(&secret, c), BigUint::ZERO);
+        }
+        let large = [public.modulus().clone()];
+        assert_eq!(
+            secret.zeros(&large).unwrap_err(),
+            PaillierError::TooLarge(0)
+        );
     }
 }
 
@@ -207,6 +227,13 @@ fn misuse_and_bad_bytes_are_errors() {
     let mut a = secret.encrypt(&two, &mut rng).unwrap();
     let b = secret.encrypt(&two[..1], &mut rng).unwrap();
     let length = PaillierError::Length { have: 1, due: 2 };
+    let codes = BitMatrix::zero(1, 2);
+    assert_eq!(public.subset_sums(&a, &codes, 0..2).unwrap_err(), length);
+    let none = public.decode(&[]).unwrap();
+    let ones = public
+        .subset_sums(&none, &BitMatrix::zero(3, 0), 0..3)
+        .unwrap();
+    assert_eq!(secret.decrypt(&ones).unwrap(), vec![BigUint::ZERO; 3]);
     assert_eq!(public.add(&mut a, &b).unwrap_err(), length);
     assert_eq!(public.add_plain(&mut a, &two[..1]).unwrap_err(), length);
     assert_eq!(other.decrypt(&a).unwrap_err(), PaillierError::OtherKey);

@@ -172,7 +172,7 @@ pub(super) fn describe(params: &Params, most_rows: usize) -> String {
              changes offers reads codes\n"
                 .into()
         }
-        Backend::Shade if most_rows > params.bits / 4 => format!(
+        Backend::Shade | Backend::Phe if most_rows > params.bits / 4 => format!(
             "note: a client brings {most_rows} rows, more than L/4 = {}: if it colludes with the server, their distances come near to \
              telling the others' codes\n",
             params.bits / 4

@@ -8,22 +8,28 @@
 //! 2. Evaluator, for each of its rows y: `F · (1+N)^{|y|·1⃗} · Π_{l: y_l = 1} E_l`, with `1⃗ = Σ_q 2^{wq}`: an encryption of
 //!    `Σ_q h(x_q, y)·2^{wq}`, as h = |x| + |y| − 2⟨x,y⟩. Sums in between are negative modulo N; slots of the last are in [0, L] and do not carry.
 //!    F goes as one more E, of a bit that all rows have.
-//! 3. Evaluator → owner: that times `(1+N)^ρ`, ρ uniform modulo N, and times a fresh encryption of zero.
+//! 3. Evaluator → owner: that times `(1+N)^ρ`, ρ uniform modulo N, and times noise: a random subset of encryptions of zero, more E's of random
+//!    bits.
 //! 4. Owner → server: `τ`, decrypted, is packed + ρ mod N. Evaluator → server: a seed, of which all ρ come. Server: `τ − ρ`, unpacked.
 //!
-//! The owner sees uniform numbers; without the fresh encryption of zero it could tell from the ciphertext which E were multiplied.
+//! *Noise.* Without it the owner, who knows its ciphertexts, could tell from a result modulo N which E were multiplied; and a power of one fixed
+//! r₀^N leaves it the quadratic characters ([`NoiseTable`](crate::paillier::NoiseTable)). So the noise is made of bits(N) + 128 encryptions of zero (or some more), those that are uniform numbers modulo N that
+//! come of the clients' common seed; the owner sends the rest of each ([`SecretKey::zeros`](crate::paillier::SecretKey::zeros)). A result is then uniform among all numbers prime to N, but for 2^−64, whatever the owner's N and
+//! ciphertexts: modulo N by the noise, and of those that are the same modulo N by ρ.
+//!
 //! The server learns h; τ and ρ say no more, as ρ is uniform and h follows from both. Together with the owner it has ρ and so h. Together
 //! with the evaluator it has ciphertexts of the owner's rows.
 //!
-//! *Offline*: keys; owners' moduli go to evaluators, who make tables for noise.
+//! *Offline*: keys, and the encryptions of zero.
 //!
-//! Messages, all between the two clients of a pair but the last four, all sealed for whom they are for:
+//! Messages, all sealed for whom they are for:
 //!
 //! | phase | from | what |
 //! |---|---|---|
-//! | offline | owner | N |
-//! | online | owner | for each block: E of every bit, then F, as many as fit 2²⁰ bytes; two blocks ahead of what it has got back |
-//! | online | evaluator | for each block, for every 1024 rows: a masked ciphertext a row |
+//! | offline | owner, to the evaluator | N |
+//! | offline | owner, to the evaluator | (c − a)/N of the encryption of zero c that is a modulo N, 512 a message |
+//! | online | owner, to the evaluator | for each block: E of every bit, then F, as many as fit 2²⁰ bytes; two blocks ahead of what it has got back |
+//! | online | evaluator, to the owner | for each block, for every 1024 rows: a masked ciphertext a row |
 //! | online | owner, to the server | the peer's number (4), then N |
 //! | online | evaluator, to the server | the peer's number (4), then 32 bytes: the seed |
 //! | online | owner, to the server | the peer's number (4), then a block's τ of 1024 rows |
@@ -56,6 +62,9 @@ use crate::seal::Channel;
 /// Rows of the evaluator in a message.
 const TILE_ROWS: usize = 1024;
 
+/// Encryptions of zero in a message.
+const BASES: usize = 512;
+
 /// Blocks an owner sends before it has the results of the first of them.
 const WINDOW: usize = 2;
 
@@ -65,42 +74,35 @@ const SERVER: PartyId = PartyId::SERVER;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Phe {
     key_bits: usize,
-    full_noise: bool,
 }
 
 impl Default for Phe {
     fn default() -> Self {
         Self {
             key_bits: DEFAULT_BITS,
-            full_noise: false,
         }
     }
 }
 
 impl Phe {
-    /// With keys of so many bits. Evaluators re-randomise by powers of a fixed residue by short exponents, or with `full_noise` by
-    /// random N-th powers, which takes ten times as long: see [`Noise`](crate::paillier::Noise).
+    /// With keys of so many bits.
     ///
     /// # Errors
     /// [`PaillierError::Modulus`] when keys are not made of this size.
-    pub fn new(key_bits: usize, full_noise: bool) -> Result<Self, PaillierError> {
+    pub fn new(key_bits: usize) -> Result<Self, PaillierError> {
         match GENERATED.contains(&key_bits) {
-            true => Ok(Self {
-                key_bits,
-                full_noise,
-            }),
+            true => Ok(Self { key_bits }),
             false => Err(PaillierError::Modulus(format!(
                 "{key_bits} bits; keys are made of 2048, 3072 and 4096"
             ))),
         }
     }
 
-    /// With keys of 128 bits or more, an even number, which anybody may factor: for tests of what surrounds them.
+    /// With keys of 128 to 4096 bits, an even number, which anybody may factor: for tests of what surrounds them.
     #[must_use]
     pub fn insecure(key_bits: usize) -> Self {
         Self {
-            key_bits: key_bits.max(128).next_multiple_of(2),
-            full_noise: false,
+            key_bits: key_bits.clamp(128, 4096).next_multiple_of(2),
         }
     }
 
@@ -109,9 +111,9 @@ impl Phe {
         self.key_bits
     }
 
-    /// Whether evaluators re-randomise by random N-th powers.
-    pub fn full_noise(self) -> bool {
-        self.full_noise
+    /// Numbers of which the noise of results is made: a random subset is uniform but for 2^−64, and for words.
+    fn bases(self) -> usize {
+        (self.key_bits + 128).next_multiple_of(64)
     }
 }
 
@@ -193,15 +195,21 @@ impl Pair {
     }
 }
 
-/// The ρ of a pair: uniform numbers modulo N, one after the other.
-struct Masks {
+/// Uniform numbers modulo N, one after the other, of a seed.
+struct Uniform {
     prg: Prg,
     n: BigUint,
     len: usize,
     top: u8,
 }
 
-impl Masks {
+impl std::fmt::Debug for Uniform {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Uniform(..)")
+    }
+}
+
+impl Uniform {
     fn new(seed: &Seed, n: &BigUint) -> Self {
         let bits = n.bits() as usize;
         Self {

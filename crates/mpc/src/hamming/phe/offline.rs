@@ -1,18 +1,18 @@
-//! What clients do before they have codes: keys and tables.
+//! What clients do before they have codes: keys, and encryptions of zero.
 
 use num_bigint::BigUint;
 use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Phase, Step};
 
 use super::super::{OFFLINE, Peers};
-use super::{Pair, Peer, Phe, owns};
-use crate::paillier::{NoiseTable, Primes, PublicKey, SecretKey};
+use super::{BASES, Pair, Peer, Phe, Uniform, internal, owns};
+use crate::paillier::{Ciphertexts, Primes, PublicKey, SecretKey};
 
 /// A key to evaluate with.
 #[derive(Debug)]
 pub(super) struct Key {
     pub(super) public: PublicKey,
-    /// Nothing where noise is to be full.
-    pub(super) table: Option<NoiseTable>,
+    /// Encryptions of zero: noise is made of them.
+    pub(super) bases: Ciphertexts,
 }
 
 /// What a client holds of `phe` before it has codes.
@@ -26,17 +26,35 @@ pub(in super::super) struct Prepared {
     pub(super) owners: Vec<(Peer, Key)>,
 }
 
-/// A client's offline side. Output: [`Prepared`].
+/// The owner's side of all its pairs.
+struct Owning {
+    secret: Box<SecretKey>,
+    /// What its encryptions of zero are modulo N.
+    residues: Uniform,
+    sent: usize,
+}
+
+/// An owner that has not sent everything.
 #[derive(Debug)]
+struct Waiting {
+    peer: Peer,
+    key: Option<(Key, Uniform)>,
+}
+
+/// A client's offline side. Output: [`Prepared`].
 pub(in super::super) struct Preparation {
     peers: Peers,
     bits: usize,
-    secret: Option<Box<SecretKey>>,
     evaluators: Vec<Peer>,
-    started: bool,
-    /// Those whose moduli are not there.
-    waiting: Vec<Peer>,
+    owning: Option<Owning>,
+    waiting: Vec<Waiting>,
     owners: Vec<(Peer, Key)>,
+}
+
+impl std::fmt::Debug for Preparation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Preparation(..)")
+    }
 }
 
 impl Preparation {
@@ -58,58 +76,127 @@ impl Preparation {
             };
             match owns(me, other) {
                 true => evaluators.push(peer),
-                false => waiting.push(peer),
+                false => waiting.push(Waiting { peer, key: None }),
             }
         }
         Ok(Self {
             peers,
             bits,
-            secret: None,
             evaluators,
-            started: false,
+            owning: None,
             waiting,
             owners: Vec::new(),
         })
     }
 
-    /// Makes a key, if there is somebody to evaluate with it.
-    fn start(&mut self, out: &mut Outbox) -> Result<(), Abort> {
-        self.started = true;
-        if self.evaluators.is_empty() {
-            return Ok(());
-        }
+    /// What the encryptions of zero of an owner are modulo its N.
+    fn residues(&self, owner: PartyId, n: &BigUint) -> Uniform {
+        let ids = [owner.to_wire()];
         let seed = self
             .peers
-            .secret
-            .derive(self.peers.session, "paillier", &[]);
-        let bits = self.peers.phe.key_bits();
-        let secret = SecretKey::of_size(bits, Primes::Structured, &mut seed.prg());
-        let mut n = secret.public().modulus().to_bytes_le();
-        n.resize(bits.div_ceil(8), 0);
+            .seed
+            .derive(self.peers.session, "noise bases", &ids);
+        Uniform::new(&seed, n)
+    }
+
+    fn has_work(&self) -> bool {
+        let due = self.peers.phe.bases();
+        let sent = self.owning.as_ref().map(|owning| owning.sent);
+        !self.evaluators.is_empty() && sent.is_none_or(|sent| sent < due)
+    }
+
+    /// Makes a key and sends N, or else sends the next encryptions of zero.
+    fn work(&mut self, out: &mut Outbox) -> Result<(), Abort> {
+        let len = self.peers.phe.key_bits().div_ceil(8);
+        let bytes = |x: &BigUint| {
+            let mut bytes = x.to_bytes_le();
+            bytes.resize(len, 0);
+            bytes
+        };
+        let text = match &mut self.owning {
+            None => {
+                let seed = self
+                    .peers
+                    .secret
+                    .derive(self.peers.session, "paillier", &[]);
+                let bits = self.peers.phe.key_bits();
+                let secret = SecretKey::of_size(bits, Primes::Structured, &mut seed.prg());
+                let n = secret.public().modulus().clone();
+                self.owning = Some(Owning {
+                    secret: Box::new(secret),
+                    residues: self.residues(self.peers.me, &n),
+                    sent: 0,
+                });
+                bytes(&n)
+            }
+            Some(owning) => {
+                let count = BASES.min(self.peers.phe.bases() - owning.sent);
+                owning.sent += count;
+                let residues: Vec<BigUint> = (0..count).map(|_| owning.residues.next()).collect();
+                let zeros = owning.secret.zeros(&residues).map_err(internal)?;
+                let public = owning.secret.public();
+                let mut whole = Vec::new();
+                public.encode(&zeros, &mut whole).map_err(internal)?;
+                let each = whole.chunks_exact(public.ciphertext_len());
+                let rest = |c: &[u8]| bytes(&(BigUint::from_bytes_le(c) / public.modulus()));
+                each.flat_map(rest).collect()
+            }
+        };
         for peer in &mut self.evaluators {
-            out.extend([peer.seal(&n)?]);
+            out.extend([peer.seal(&text)?]);
         }
-        self.secret = Some(Box::new(secret));
         Ok(())
     }
 
+    /// Takes an owner's N, or some of its encryptions of zero.
     fn receive(&mut self, at: usize, sealed: &[u8]) -> Result<(), Abort> {
-        let mut peer = self.waiting.remove(at);
-        let text = peer.open(sealed)?;
-        let n = modulus(&text, &self.peers.phe).map_err(|what| peer.malformed(what))?;
-        let public = PublicKey::checked(&n).map_err(|error| Abort::Cheated {
-            culprit: peer.id,
-            check: error.to_string(),
-        })?;
-        let table = (!self.peers.phe.full_noise()).then(|| {
-            let ids = [self.peers.me.to_wire(), peer.id.to_wire()];
-            let seed = self
-                .peers
-                .secret
-                .derive(self.peers.session, "noise table", &ids);
-            public.noise_table(&mut seed.prg())
-        });
-        self.owners.push((peer, Key { public, table }));
+        let mut waiting = self.waiting.swap_remove(at);
+        let text = waiting.peer.open(sealed)?;
+        let peer = &waiting.peer;
+        let Some((mut key, mut residues)) = waiting.key else {
+            let n = modulus(&text, &self.peers.phe).map_err(|what| peer.malformed(what))?;
+            let public = PublicKey::checked(&n).map_err(|error| Abort::Cheated {
+                culprit: peer.id,
+                check: error.to_string(),
+            })?;
+            let key = Key {
+                bases: public.decode(&[]).map_err(internal)?,
+                public,
+            };
+            waiting.key = Some((key, self.residues(peer.id, &n)));
+            self.waiting.push(waiting);
+            return Ok(());
+        };
+        let len = peer.pair.plaintext_len();
+        let count = BASES.min(self.peers.phe.bases() - key.bases.len());
+        if text.len() != count * len {
+            let what = format!(
+                "encryptions of zero of {} bytes, {} are due",
+                text.len(),
+                count * len
+            );
+            return Err(peer.malformed(what));
+        }
+        let mut whole = Vec::with_capacity(2 * text.len());
+        for rest in text.chunks_exact(len) {
+            let rest = BigUint::from_bytes_le(rest);
+            if rest >= *key.public.modulus() {
+                return Err(peer.malformed("an encryption of zero that is not below N²".into()));
+            }
+            let c = residues.next() + rest * key.public.modulus();
+            let end = whole.len() + key.public.ciphertext_len();
+            whole.extend(c.to_bytes_le());
+            whole.resize(end, 0);
+        }
+        let decoded = key.public.decode(&whole);
+        let some = decoded.map_err(|error| peer.malformed(error.to_string()))?;
+        key.bases.append(some).map_err(internal)?;
+        if key.bases.len() == self.peers.phe.bases() {
+            self.owners.push((waiting.peer, key));
+        } else {
+            waiting.key = Some((key, residues));
+            self.waiting.push(waiting);
+        }
         Ok(())
     }
 }
@@ -137,22 +224,23 @@ impl Party for Preparation {
 
     fn step(mut self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
         let mut out = Outbox::new();
-        if !self.started {
-            self.start(&mut out)?;
-        }
         if let Some(from) = inbox.first()
-            && let Some(at) = self.waiting.iter().position(|peer| peer.id == from)
+            && let Some(at) = self.waiting.iter().position(|one| one.peer.id == from)
         {
             match inbox.take(from)? {
                 Some(sealed) => self.receive(at, &sealed)?,
-                None => drop(self.waiting.remove(at)),
+                None => drop(self.waiting.swap_remove(at)),
             }
         }
-        let of: Vec<PartyId> = self.waiting.iter().map(|peer| peer.id).collect();
-        if !of.is_empty() {
+        if self.has_work() {
+            self.work(&mut out)?;
+        }
+        let of: Vec<PartyId> = self.waiting.iter().map(|one| one.peer.id).collect();
+        let busy = self.has_work();
+        if busy || !of.is_empty() {
             return Ok(Step::Continue {
                 out,
-                need: Need::Any { of, busy: false },
+                need: Need::Any { of, busy },
                 next: self,
             });
         }
@@ -162,7 +250,7 @@ impl Party for Preparation {
             output: Prepared {
                 peers: self.peers,
                 bits: self.bits,
-                secret: self.secret,
+                secret: self.owning.map(|owning| owning.secret),
                 evaluators: self.evaluators,
                 owners: self.owners,
             },
