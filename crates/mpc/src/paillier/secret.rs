@@ -266,8 +266,8 @@ impl SecretKey {
     /// that share no factor with N.
     ///
     /// *Re-randomising with them.* Of numbers that are uniform modulo N, and known to everybody, take `bits + 2κ`; then a product of a random
-    /// subset of them is uniform but for 2^−κ, whatever the group (leftover hash lemma; Impagliazzo, Zuckerman 1989): also where N is not
-    /// what it should be, as the numbers are not of the owner's choice.
+    /// subset of them ([`PublicKey::subset_sums`]) is uniform modulo N but for 2^−κ, whatever the group (leftover hash lemma; Impagliazzo,
+    /// Levin, Luby 1989): also where N is not what it should be, if the numbers are not of the owner's choice.
     ///
     /// # Errors
     /// [`PaillierError::TooLarge`].

@@ -106,7 +106,7 @@ impl Evaluator {
         last.map_or(Ok(()), |block| block.append(some).map_err(internal))
     }
 
-    /// The rows, each after random bits: of a subset of the encryptions of zero, drawn once for every result.
+    /// The rows, each after random bits, drawn once for every result: of exponents of the encryptions of zero.
     fn with_noise(&mut self, codes: &BitMatrix, rows: Range<usize>) -> BitMatrix {
         let bases = self.key.bases.len();
         let width = bases.div_ceil(64) + codes.columns().div_ceil(64);
@@ -175,10 +175,11 @@ mod tests {
         let mut residues = Uniform::new(&Seed::from_bytes([4; 32]), public.modulus());
         let count = Phe::insecure(key_bits).bases();
         let residues: Vec<BigUint> = (0..count).map(|_| residues.next()).collect();
-        let key = Key {
+        let mut key = Key {
             bases: secret.zeros(&residues).unwrap(),
             public: public.clone(),
         };
+        key.square_bases().unwrap();
         let peer = Peer {
             id: OWNER,
             pair: Pair::new(10, key_bits, [rows, rows]).unwrap().unwrap(),

@@ -8,14 +8,15 @@
 //! 2. Evaluator, for each of its rows y: `F · (1+N)^{|y|·1⃗} · Π_{l: y_l = 1} E_l`, with `1⃗ = Σ_q 2^{wq}`: an encryption of
 //!    `Σ_q h(x_q, y)·2^{wq}`, as h = |x| + |y| − 2⟨x,y⟩. Sums in between are negative modulo N; slots of the last are in [0, L] and do not carry.
 //!    F goes as one more E, of a bit that all rows have.
-//! 3. Evaluator → owner: that times `(1+N)^ρ`, ρ uniform modulo N, and times noise: a random subset of encryptions of zero, more E's of random
-//!    bits.
+//! 3. Evaluator → owner: that times `(1+N)^ρ`, ρ uniform modulo N, and times noise: encryptions of zero to the power of random bytes; they, their
+//!    squares, 4th, … and 128th powers are more E's, of random bits.
 //! 4. Owner → server: `τ`, decrypted, is packed + ρ mod N. Evaluator → server: a seed, of which all ρ come. Server: `τ − ρ`, unpacked.
 //!
 //! *Noise.* Without it the owner, who knows its ciphertexts, could tell from a result modulo N which E were multiplied; and a power of one fixed
-//! r₀^N leaves it the quadratic characters ([`NoiseTable`](crate::paillier::NoiseTable)). So the noise is made of bits(N) + 128 encryptions of zero (or some more), those that are uniform numbers modulo N that
+//! r₀^N leaves it the quadratic characters ([`NoiseTable`](crate::paillier::NoiseTable)). So the noise is made of (bits(N) + 128)/8 encryptions of zero (or some more), those that are uniform numbers modulo N that
 //! come of the clients' common seed; the owner sends the rest of each ([`SecretKey::zeros`](crate::paillier::SecretKey::zeros)). A result is then uniform among all numbers prime to N, but for 2^−64, whatever the owner's N and
-//! ciphertexts: modulo N by the noise, and of those that are the same modulo N by ρ.
+//! ciphertexts: modulo N by the noise (leftover hash lemma: two choices of exponents collide with probability 1/|G^g|, g the greatest common divisor of their
+//! differences, and there are more than twice as many as the group G modulo N can have generators), and of those that are the same modulo N by ρ.
 //!
 //! The server learns h; τ and ρ say no more, as ρ is uniform and h follows from both. Together with the owner it has ρ and so h. Together
 //! with the evaluator it has ciphertexts of the owner's rows.
@@ -65,6 +66,9 @@ const TILE_ROWS: usize = 1024;
 /// Encryptions of zero in a message.
 const BASES: usize = 512;
 
+/// Bits of their exponents.
+const EXPONENT: usize = 8;
+
 /// Blocks an owner sends before it has the results of the first of them.
 const WINDOW: usize = 2;
 
@@ -111,9 +115,11 @@ impl Phe {
         self.key_bits
     }
 
-    /// Numbers of which the noise of results is made: a random subset is uniform but for 2^−64, and for words.
+    /// Encryptions of zero of which the noise of results is made.
     fn bases(self) -> usize {
-        (self.key_bits + 128).next_multiple_of(64)
+        (self.key_bits + 128)
+            .div_ceil(EXPONENT)
+            .next_multiple_of(LANES)
     }
 }
 

@@ -4,15 +4,28 @@ use num_bigint::BigUint;
 use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Phase, Step};
 
 use super::super::{OFFLINE, Peers};
-use super::{BASES, Pair, Peer, Phe, Uniform, internal, owns};
-use crate::paillier::{Ciphertexts, Primes, PublicKey, SecretKey};
+use super::{BASES, EXPONENT, Pair, Peer, Phe, Uniform, internal, owns};
+use crate::paillier::{Ciphertexts, PaillierError, Primes, PublicKey, SecretKey};
 
 /// A key to evaluate with.
 #[derive(Debug)]
 pub(super) struct Key {
     pub(super) public: PublicKey,
-    /// Encryptions of zero: noise is made of them.
+    /// Encryptions of zero; in the end also their powers by powers of two. Noise is made of them.
     pub(super) bases: Ciphertexts,
+}
+
+impl Key {
+    /// Appends squares, 4th powers, and so on.
+    pub(super) fn square_bases(&mut self) -> Result<(), PaillierError> {
+        let mut power = self.bases.clone();
+        for _ in 1..EXPONENT {
+            let same = power.clone();
+            self.public.add(&mut power, &same)?;
+            self.bases.append(power.clone())?;
+        }
+        Ok(())
+    }
 }
 
 /// What a client holds of `phe` before it has codes.
@@ -192,6 +205,7 @@ impl Preparation {
         let some = decoded.map_err(|error| peer.malformed(error.to_string()))?;
         key.bases.append(some).map_err(internal)?;
         if key.bases.len() == self.peers.phe.bases() {
+            key.square_bases().map_err(internal)?;
             self.owners.push((waiting.peer, key));
         } else {
             waiting.key = Some((key, residues));
