@@ -22,9 +22,8 @@
 //! zeroized.
 //!
 //! ```
-//! use num_bigint::BigUint;
 //! use undertone_mpc::kdf::Seed;
-//! use undertone_mpc::paillier::{Noise, Primes, SecretKey};
+//! use undertone_mpc::paillier::{BigUint, Noise, Primes, SecretKey};
 //!
 //! let mut rng = Seed::from_os()?.prg();
 //! let secret = SecretKey::generate(2048, Primes::Structured, &mut rng)?;
@@ -46,6 +45,7 @@ mod secret;
 
 use undertone_kernel::mont::Number;
 
+pub use num_bigint::BigUint;
 pub use pack::Slots;
 pub use prime::Primes;
 pub use public::{Noise, NoiseTable, PublicKey};

@@ -146,7 +146,9 @@ pub(super) fn progress(steps: u64, show: Show) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(steps);
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {
+    if let Ok(style) =
+        ProgressStyle::with_template("{spinner} {bar:30} {pos}/{len} {elapsed} {msg}")
+    {
         bar.set_style(style);
     }
     bar
