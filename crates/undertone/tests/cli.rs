@@ -574,8 +574,83 @@ fn shade_says_where_it_does_not_hold() {
 }
 
 #[test]
+fn phe_labels_as_psm_does() {
+    let run = |backend: &str, more: &[&str]| {
+        let wine = data("wine");
+        let arguments = ["label", &wine, "--backend", backend, "--rounds", "1"];
+        let all = [&arguments[..], &["--bits", "64", "--clients", "3"], more].concat();
+        json(&undertone(&[&all[..], &["--json"]].concat()))
+    };
+    let (phe, psm) = (run("phe", &["--key-bits", "2048"]), run("psm", &[]));
+    assert_eq!(phe["accuracy_mean"], psm["accuracy_mean"]);
+    assert_eq!(phe["backend"], "phe");
+    let wine = data("wine");
+    let arguments = ["label", &wine, "--backend", "phe", "--key-bits", "1024"];
+    assert_fails(&arguments, 2, "--key-bits must be 2048, 3072 or 4096");
+}
+
+#[test]
+fn keys_are_made_and_paillier_is_measured() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (secret, public) = (path("secret.json"), path("public.json"));
+    let arguments = [
+        "paillier", "keygen", "--bits", "2048", "--secret", &secret, "--public", &public,
+    ];
+    let printed = json(&undertone(&[&arguments[..], &["--json"]].concat()));
+    let read =
+        |path: &str| -> Value { serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap() };
+    assert_eq!(read(&public), printed);
+    let number = |object: &Value, field: &str| {
+        let text = object[field].as_str().unwrap();
+        num_bigint::BigUint::parse_bytes(text.as_bytes(), 16).unwrap()
+    };
+    let (public, held) = (read(&public), read(&secret));
+    assert_eq!(
+        number(&held, "p") * number(&held, "q"),
+        number(&public, "n")
+    );
+    assert_eq!(public["bits"], 2048);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(&secret).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    let keygen = |more: &[&'static str]| [&["paillier", "keygen", "--secret"][..], more].concat();
+    assert_fails(&keygen(&["/nowhere/x"]), 73, "its folder does not exist");
+    let same = [
+        "paillier", "keygen", "--secret", &secret, "--public", &secret,
+    ];
+    assert_fails(&same, 2, "the same file");
+    let small = ["paillier", "keygen", "--secret", &secret, "--bits", "1024"];
+    assert_fails(&small, 2, "--bits must be 2048, 3072 or 4096");
+
+    for bench in [["bench", "paillier"], ["paillier", "bench"]] {
+        let small = [
+            "--key-bits",
+            "2048",
+            "--batch",
+            "5",
+            "--repeat",
+            "1",
+            "--json",
+        ];
+        let object = json(&undertone(&[&bench[..], &small].concat()));
+        let line = &object["sizes"][0];
+        assert_eq!(
+            (&line["key_bits"], &line["exact"]),
+            (&2048.into(), &true.into())
+        );
+        assert!(line["owner_encrypt"].as_f64().unwrap() > 0.0);
+    }
+    assert_fails(&["bench", "paillier", "--batch", "0"], 2, "--batch");
+    assert_fails(&["bench", "paillier", "--key-bits", "100"], 2, "--key-bits");
+}
+
+#[test]
 fn distances_are_measured() {
-    for backend in ["psm", "sketch", "clear", "shade"] {
+    for backend in ["psm", "sketch", "clear", "shade", "phe"] {
         let arguments = [
             "bench",
             "distances",
@@ -595,7 +670,7 @@ fn distances_are_measured() {
         assert_eq!(object["exact"], true);
         assert_eq!(object["distances"], 3 * 20 * 20);
         match backend {
-            "shade" => assert!(object["offline_bytes_per_distance"].as_f64() > Some(0.0)),
+            "shade" | "phe" => assert!(object["offline_bytes_per_distance"].as_f64() > Some(0.0)),
             _ => assert_eq!(object["rounds"], if backend == "psm" { 3 } else { 1 }),
         }
         assert!(object["cpu_us_per_distance"].as_f64().unwrap() > 0.0);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use undertone_kernel::BitMatrix;
 use undertone_kernel::mask::Suite;
 use undertone_party::{Abort, PartyId, SessionId};
 
@@ -40,5 +41,18 @@ impl Peers {
         let own = self.clients.iter().find(|(id, _)| *id == self.me);
         own.copied()
             .ok_or_else(|| Abort::Misuse(format!("{} is not on the roster", self.me)))
+    }
+
+    /// Holds codes to what the client prepared for: its rows, and so many bits.
+    pub(super) fn check_codes(&self, codes: &BitMatrix, bits: usize) -> Result<(), Abort> {
+        let (me, rows) = self.own()?;
+        match (codes.rows(), codes.columns()) == (rows, bits) {
+            true => Ok(()),
+            false => Err(Abort::Misuse(format!(
+                "{me} has {} codes of {} bits, it prepared {rows} of {bits}",
+                codes.rows(),
+                codes.columns()
+            ))),
+        }
     }
 }

@@ -62,14 +62,8 @@ impl Client {
             evaluators,
             owners,
         } = prepared;
-        let (me, rows) = peers.own()?;
-        if (codes.rows(), codes.columns()) != (rows, bits) {
-            return Err(Abort::Misuse(format!(
-                "{me} has {} codes of {} bits, it prepared {rows} of {bits}",
-                codes.rows(),
-                codes.columns()
-            )));
-        }
+        peers.check_codes(&codes, bits)?;
+        let me = peers.me;
         let derive = |purpose: &str, other: PartyId| {
             let ids = [me.to_wire(), other.to_wire()];
             peers.secret.derive(peers.session, purpose, &ids)

@@ -356,14 +356,7 @@ pub(in super::super) struct Client {
 impl Client {
     pub(in super::super) fn new(codes: BitMatrix, prepared: Prepared) -> Result<Self, Abort> {
         let Prepared { peers, bits, links } = prepared;
-        let (me, rows) = peers.own()?;
-        if (codes.rows(), codes.columns()) != (rows, bits) {
-            return Err(Abort::Misuse(format!(
-                "{me} has {} codes of {} bits, it prepared {rows} of {bits}",
-                codes.rows(),
-                codes.columns()
-            )));
-        }
+        peers.check_codes(&codes, bits)?;
         let sends = links
             .iter()
             .any(|link| matches!(link.end, Ready::Sender(_)));
