@@ -43,7 +43,7 @@ fn phe_pair(owned: u64, rows: u64, bits: u64) -> [[u64; 2]; 2] {
     let (seed, results) = (frame(4 + 32), blocks * frame(64 * rows));
     [
         [
-            frame(32) + frame(32 * (256 + 128) / 8),
+            frame(32) + frame(32 * (256 + 256) / 8),
             ciphertexts + modulus + tau,
         ],
         [0, seed + results],

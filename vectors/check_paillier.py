@@ -106,7 +106,7 @@ def check_phe(case):
         set(texts) == {(owner, evaluator), (evaluator, owner), (owner, SERVER), (evaluator, SERVER)},
         [len(text) for text in ciphertexts] == [(bits + 1) * element] * len(blocks),
         [len(text) for text in texts[evaluator, owner]] == [len(y) * element] * len(blocks),
-        len(zeros) == -(-(n.bit_length() + 128) // 64) * 8 * len(modulus),
+        len(zeros) == -(-(n.bit_length() + 256) // 64) * 8 * len(modulus),
         announced == struct.pack("<I", evaluator) + modulus,
         texts[evaluator, SERVER] == [struct.pack("<I", owner) + masks, last],
         sums.pop() == last,

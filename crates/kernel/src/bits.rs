@@ -76,6 +76,11 @@ impl BitMatrix {
         self.rows += rows;
     }
 
+    /// The words of all rows: for whoever has to wipe them.
+    pub fn into_words(self) -> Vec<u64> {
+        self.words
+    }
+
     /// Writes rows `range` as for [`from_packed`](Self::from_packed).
     ///
     /// # Panics

@@ -617,13 +617,14 @@ fn keys_are_made_and_paillier_is_measured() {
         let mode = std::fs::metadata(&secret).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
+    // A key that is there stays.
+    assert_fails(&arguments, 73, "keys are not overwritten");
     let keygen = |more: &[&'static str]| [&["paillier", "keygen", "--secret"][..], more].concat();
     assert_fails(&keygen(&["/nowhere/x"]), 73, "its folder does not exist");
-    let same = [
-        "paillier", "keygen", "--secret", &secret, "--public", &secret,
-    ];
+    let other = path("other.json");
+    let same = ["paillier", "keygen", "--secret", &other, "--public", &other];
     assert_fails(&same, 2, "the same file");
-    let small = ["paillier", "keygen", "--secret", &secret, "--bits", "1024"];
+    let small = ["paillier", "keygen", "--secret", &other, "--bits", "1024"];
     assert_fails(&small, 2, "--bits must be 2048, 3072 or 4096");
 
     for bench in [["bench", "paillier"], ["paillier", "bench"]] {

@@ -5,7 +5,7 @@
 //! client are that client's own business.
 //!
 //! *Offline and online.* Clients first run a [`Preparation`], of all that can be done before there are codes, in a phase of
-//! its own. A [`Client`] is made of what it gives, and of codes. With `shade` clients exchange most of what their transfers need;
+//! its own. A [`Client`] is made of what it gives, and of codes. With `shade` clients exchange most of what their transfers need, with `phe` keys;
 //! the other backends have nothing to prepare: masks are expanded faster than they could be stored.
 
 mod meetings;

@@ -13,7 +13,7 @@
 //! | [`SecretKey::encrypt`] | owner | powers of generators of the N-th residues modulo p² and q², from tables; exactly uniform |
 //! | [`PublicKey::encrypt`], [`Noise::Full`] | anybody | r^N |
 //! | [`PublicKey::encrypt`], [`Noise::Short`] | anybody | a power of r₀^N by a short exponent, from a table: one more assumption, and nothing against the owner ([`NoiseTable`]) |
-//! | [`SecretKey::zeros`] | owner | the encryption of zero that is a given number modulo N: subset sums of many re-randomise, without assumptions |
+//! | [`SecretKey::zeros`] | owner | the encryption of zero that is a given number modulo N: subset sums of many re-randomise, statistically |
 //! | [`SecretKey::decrypt`] | owner | c^{p−1} modulo p², c^{q−1} modulo q², Chinese remainders |
 //! | [`PublicKey::add`], [`add_plain`](PublicKey::add_plain), [`multiply_plain`](PublicKey::multiply_plain), [`subset_sums`](PublicKey::subset_sums), [`rerandomise`](PublicKey::rerandomise) | anybody | |
 //!

@@ -267,7 +267,7 @@ impl SecretKey {
     ///
     /// *Re-randomising with them.* Of numbers that are uniform modulo N, and known to everybody, take `bits + 2κ`; then a product of a random
     /// subset of them ([`PublicKey::subset_sums`]) is uniform modulo N but for 2^−κ, whatever the group (leftover hash lemma; Impagliazzo,
-    /// Levin, Luby 1989): also where N is not what it should be, if the numbers are not of the owner's choice.
+    /// Levin, Luby 1989): also where N is not what it should be, if the numbers are not of the owner's choice, and drawn when N is fixed.
     ///
     /// # Errors
     /// [`PaillierError::TooLarge`].

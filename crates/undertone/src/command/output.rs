@@ -39,9 +39,26 @@ impl Output {
         Self::with_mode(path, 0o644)
     }
 
-    /// As [`create`](Self::create), a file that only its owner may read.
+    /// As [`create`](Self::create), a file that is not there yet.
+    pub(super) fn create_new(path: &Path) -> Result<Self, Failure> {
+        Self::absent(path)?;
+        Self::create(path)
+    }
+
+    /// As [`create_new`](Self::create_new), a file that only its owner may read.
     pub(super) fn create_private(path: &Path) -> Result<Self, Failure> {
+        Self::absent(path)?;
         Self::with_mode(path, 0o600)
+    }
+
+    fn absent(path: &Path) -> Result<(), Failure> {
+        match path.exists() {
+            true => Err(Failure::unwritable(
+                path,
+                &"it exists; keys are not overwritten",
+            )),
+            false => Ok(()),
+        }
     }
 
     fn with_mode(path: &Path, mode: u32) -> Result<Self, Failure> {

@@ -14,7 +14,7 @@ use super::{Failure, Show};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Paillier {
-    /// Make a key
+    /// Make a key; with --json N is printed
     Keygen(Keygen),
     /// Measure every operation: as `undertone bench paillier`
     Bench(Bench),
@@ -22,10 +22,10 @@ pub(super) enum Paillier {
 
 #[derive(Debug, Args)]
 pub(super) struct Keygen {
-    /// Where p and q go, as JSON that only its owner may read
+    /// Where p and q go, as JSON that only its owner may read; a file that is not there yet
     #[arg(long, value_name = "FILE")]
     secret: PathBuf,
-    /// Where N goes, as JSON
+    /// Where N goes, as JSON; likewise
     #[arg(long, value_name = "FILE")]
     public: Option<PathBuf>,
     /// Bits of N: 2048, 3072 or 4096
@@ -69,7 +69,7 @@ impl Paillier {
 impl Keygen {
     fn run(self, show: Show) -> Result<(), Failure> {
         let secret_file = Output::create_private(&self.secret)?;
-        let public_file = self.public.as_deref().map(Output::create).transpose()?;
+        let public_file = self.public.as_deref().map(Output::create_new).transpose()?;
         if public_file
             .as_ref()
             .is_some_and(|file| file.is(&self.secret))

@@ -87,8 +87,13 @@ impl Evaluator {
         let text = self.peer.open(sealed)?;
         let pair = self.peer.pair;
         let begun = self.blocks.back().filter(|block| !self.is_whole(block));
-        if begun.is_none() && self.blocks.len() == WINDOW {
-            return Err(self.peer.malformed("ciphertexts too far ahead".into()));
+        let more = self.first() + self.blocks.len() < pair.blocks();
+        if begun.is_none() && (self.blocks.len() == WINDOW || !more) {
+            let what = match more {
+                true => "ciphertexts too far ahead",
+                false => "ciphertexts after the last",
+            };
+            return Err(self.peer.malformed(what.into()));
         }
         let come = begun.map_or(0, |block| block.len() - self.key.bases.len());
         let chunk = pair.chunk(come);
@@ -130,6 +135,7 @@ impl Evaluator {
         let n = public.modulus();
         let sums = public.subset_sums(terms, &noisy, 0..rows.len());
         let mut results = sums.map_err(internal)?;
+        drop(Zeroizing::new(noisy.into_words()));
         let ones = pair.slots.pack(&vec![1; block.len()]).map_err(internal)?;
         let added: Vec<BigUint> = rows
             .clone()
@@ -211,6 +217,17 @@ mod tests {
         let codes = BitMatrix::from_words(1000, 11, vec![1 << 10; 1000]);
         evaluator.work(&codes, &mut Outbox::new()).unwrap();
         evaluator.receive(&writer.seal(&text).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn blocks_after_the_last_are_refused() {
+        let (mut evaluator, _, text) = pair(128, 20);
+        let mut writer = channel(OWNER, ME);
+        assert_eq!(evaluator.peer.pair.blocks(), 1);
+        evaluator.receive(&writer.seal(&text).unwrap()).unwrap();
+        assert!(!evaluator.waits());
+        let abort = evaluator.receive(&writer.seal(&text).unwrap()).unwrap_err();
+        assert!(abort.to_string().contains("after the last"), "{abort}");
     }
 
     /// Quadratic characters, which the owner computes, of what a result adds to the product of what the owner sent: of powers of one residue one of

@@ -13,10 +13,11 @@
 //! 4. Owner → server: `τ`, decrypted, is packed + ρ mod N. Evaluator → server: a seed, of which all ρ come. Server: `τ − ρ`, unpacked.
 //!
 //! *Noise.* Without it the owner, who knows its ciphertexts, could tell from a result modulo N which E were multiplied; and a power of one fixed
-//! r₀^N leaves it the quadratic characters ([`NoiseTable`](crate::paillier::NoiseTable)). So the noise is made of (bits(N) + 128)/8 encryptions of zero (or some more), those that are uniform numbers modulo N that
-//! come of the clients' common seed; the owner sends the rest of each ([`SecretKey::zeros`](crate::paillier::SecretKey::zeros)). A result is then uniform among all numbers prime to N, but for 2^−64, whatever the owner's N and
+//! r₀^N leaves it the quadratic characters ([`NoiseTable`](crate::paillier::NoiseTable)). So the noise is made of m encryptions of zero, 8m ≥ bits(N) + 256. What
+//! they are modulo N comes of the clients' common seed and of N; the owner sends the rest ([`SecretKey::zeros`](crate::paillier::SecretKey::zeros)). A result is then uniform among all numbers prime to N, but for 2^−64, whatever the owner's N and
 //! ciphertexts: modulo N by the noise (leftover hash lemma: two choices of exponents collide with probability 1/|G^g|, g the greatest common divisor of their
 //! differences, and there are more than twice as many as the group G modulo N can have generators), and of those that are the same modulo N by ρ.
+//! The numbers must be out of reach until N is fixed: hence they come of N. The seed's expansion is a random oracle here.
 //!
 //! The server learns h; τ and ρ say no more, as ρ is uniform and h follows from both. Together with the owner it has ρ and so h. Together
 //! with the evaluator it has ciphertexts of the owner's rows.
@@ -117,7 +118,7 @@ impl Phe {
 
     /// Encryptions of zero of which the noise of results is made.
     fn bases(self) -> usize {
-        (self.key_bits + 128)
+        (self.key_bits + 256)
             .div_ceil(EXPONENT)
             .next_multiple_of(LANES)
     }

@@ -102,16 +102,6 @@ impl Preparation {
         })
     }
 
-    /// What the encryptions of zero of an owner are modulo its N.
-    fn residues(&self, owner: PartyId, n: &BigUint) -> Uniform {
-        let ids = [owner.to_wire()];
-        let seed = self
-            .peers
-            .seed
-            .derive(self.peers.session, "noise bases", &ids);
-        Uniform::new(&seed, n)
-    }
-
     fn has_work(&self) -> bool {
         let due = self.peers.phe.bases();
         let sent = self.owning.as_ref().map(|owning| owning.sent);
@@ -137,7 +127,7 @@ impl Preparation {
                 let n = secret.public().modulus().clone();
                 self.owning = Some(Owning {
                     secret: Box::new(secret),
-                    residues: self.residues(self.peers.me, &n),
+                    residues: residues(&self.peers, self.peers.me, &n),
                     sent: 0,
                 });
                 bytes(&n)
@@ -176,7 +166,7 @@ impl Preparation {
                 bases: public.decode(&[]).map_err(internal)?,
                 public,
             };
-            waiting.key = Some((key, self.residues(peer.id, &n)));
+            waiting.key = Some((key, residues(&self.peers, peer.id, &n)));
             self.waiting.push(waiting);
             return Ok(());
         };
@@ -213,6 +203,14 @@ impl Preparation {
         }
         Ok(())
     }
+}
+
+/// What the encryptions of zero of an owner are modulo its N. They depend on N: with numbers that it knew before, an owner could choose an N modulo which all of them have some
+/// property that others lack.
+fn residues(peers: &Peers, owner: PartyId, n: &BigUint) -> Uniform {
+    let context = [&owner.to_wire().to_le_bytes()[..], &n.to_bytes_le()].concat();
+    let seed = peers.seed.expand(peers.session, "noise bases", &context);
+    Uniform::new(&seed, n)
 }
 
 /// A modulus of the size that was agreed on.
@@ -269,5 +267,40 @@ impl Party for Preparation {
                 owners: self.owners,
             },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use undertone_kernel::mask::Suite;
+    use undertone_party::SessionId;
+
+    use super::*;
+    use crate::kdf::Seed;
+    use crate::seal::Channel;
+
+    /// An owner that has to fix N first cannot fit it to them.
+    #[test]
+    fn residues_depend_on_the_modulus() {
+        let me = PartyId::client(0);
+        let seed = || Seed::from_bytes([1; 32]);
+        let session = SessionId([1; 32]);
+        let peers = Peers {
+            session,
+            me,
+            clients: vec![(me, 1)],
+            seed: seed(),
+            secret: seed(),
+            suite: Suite::Aes128Ctr,
+            phe: Phe::insecure(128),
+            server: Channel::new(session, &seed(), me, PartyId::SERVER),
+            channels: BTreeMap::new(),
+            min_clients: 1,
+        };
+        let first = |n: u128| residues(&peers, me, &n.into()).next();
+        assert_eq!(first(u128::MAX), first(u128::MAX));
+        assert_ne!(first(u128::MAX), first(u128::MAX - 2));
     }
 }

@@ -13,7 +13,7 @@ use super::{median, peak_memory_mib};
 
 #[derive(Debug, Args)]
 pub(in super::super) struct Paillier {
-    /// Sizes of keys in bits
+    /// Sizes of keys in bits, with commas
     #[arg(long, value_name = "BITS", value_delimiter = ',', default_values_t = [2048, 3072, 4096])]
     key_bits: Vec<usize>,
     /// Ciphertexts in a batch
@@ -240,7 +240,7 @@ impl PaillierReport {
                 ("add", line.add),
                 ("add a number", line.add_plain),
                 ("multiply by 32 bits", line.multiply_plain_32),
-                ("re-randomise", line.rerandomise),
+                ("re-randomise, short", line.rerandomise),
                 ("terms of subset sums", line.subset_terms),
                 ("encode", line.encode),
                 ("decode and check", line.decode),
