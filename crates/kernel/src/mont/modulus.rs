@@ -11,12 +11,12 @@ use crate::cpu::Cpu;
 /// Eight odd moduli, one for each lane. Residues are in Montgomery form, x·R, unless said otherwise.
 #[derive(Clone)]
 pub struct Modulus {
-    m: Zeroizing<Vec<Row>>,
+    m: Number,
     /// −1/M modulo 2^52.
     inverse: Zeroizing<Row>,
     /// R and R² modulo M.
-    one: Zeroizing<Vec<Row>>,
-    square: Zeroizing<Vec<Row>>,
+    one: Number,
+    square: Number,
     cpu: Cpu,
 }
 

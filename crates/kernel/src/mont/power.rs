@@ -58,7 +58,7 @@ pub fn power<R: Ring>(ring: &R, base: &[Row], exponent: &[Row]) -> Number {
 /// The powers of one base: a table of `base^(i·2^{wk})` for each window k of w bits.
 #[derive(Clone)]
 pub struct FixedBase {
-    table: Zeroizing<Vec<Row>>,
+    table: Number,
     width: usize,
     bits: usize,
 }

@@ -12,10 +12,10 @@ use crate::cpu::Cpu;
 pub struct Squared {
     base: Modulus,
     /// 1 − R modulo M.
-    wrap: Zeroizing<Vec<Row>>,
+    wrap: Number,
     /// R and R² modulo M².
-    one: Zeroizing<Vec<Row>>,
-    square: Zeroizing<Vec<Row>>,
+    one: Number,
+    square: Number,
 }
 
 impl std::fmt::Debug for Squared {

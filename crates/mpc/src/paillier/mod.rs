@@ -43,7 +43,8 @@ mod prime;
 mod public;
 mod secret;
 
-use undertone_kernel::mont::Number;
+use rayon::prelude::*;
+use undertone_kernel::mont::{LANES, Number, Ring, Row};
 
 pub use num_bigint::BigUint;
 pub use pack::Slots;
@@ -80,13 +81,18 @@ impl Ciphertexts {
     /// Appends others of the same key; there is a whole number of eights already.
     pub(crate) fn append(&mut self, other: Self) -> Result<(), PaillierError> {
         self.key.check(&other)?;
-        public::same_length(
-            self.len.next_multiple_of(undertone_kernel::mont::LANES),
-            self.len,
-        )?;
+        public::same_length(self.len.next_multiple_of(LANES), self.len)?;
         self.rows.extend_from_slice(&other.rows);
         self.len += other.len;
         Ok(())
+    }
+
+    /// Changes all eights, each with `rows` rows of `with`.
+    fn change(&mut self, with: &[Row], rows: usize, one: impl Fn(&mut [Row], &[Row]) + Sync) {
+        let eights = self.rows.par_chunks_exact_mut(self.key.ring().rows());
+        eights
+            .zip(with.par_chunks_exact(rows))
+            .for_each(|(eight, with)| one(eight, with));
     }
 
     /// Whose they are.

@@ -1,7 +1,7 @@
 //! Secret natural numbers, as far as making keys needs them.
 
 use undertone_kernel::Prg;
-use undertone_kernel::mont::{LANES, Row, number};
+use undertone_kernel::mont::{LANES, Number, Row, number};
 use zeroize::Zeroizing;
 
 /// A natural number, 64-bit limbs, least significant first. Zeroized on drop.
@@ -156,7 +156,7 @@ impl Natural {
     }
 
     /// In every lane.
-    pub(super) fn splat(&self, rows: usize) -> Zeroizing<Vec<Row>> {
+    pub(super) fn splat(&self, rows: usize) -> Number {
         let mut out = Zeroizing::new(vec![Row::ZERO; rows]);
         (0..LANES).for_each(|lane| self.set(&mut out, lane));
         out

@@ -6,7 +6,7 @@
 //!
 //! None of this is constant-time: it is done once, by the owner of the key.
 
-use undertone_kernel::mont::{LANES, Modulus, Ring, Row, number, power};
+use undertone_kernel::mont::{LANES, Modulus, Number, Ring, Row, number, power};
 use undertone_kernel::{Cpu, Prg};
 use zeroize::Zeroizing;
 
@@ -274,7 +274,7 @@ fn strong(values: &[Natural], bases: &[Natural]) -> Vec<bool> {
         })
         .collect();
     let base = modulus.enter(&lanes(bases, rows));
-    let mut x = Zeroizing::new(power(&modulus, &base, &lanes(&odd, rows)));
+    let mut x = power(&modulus, &base, &lanes(&odd, rows));
     let one = modulus.one();
     let mut minus_one = one.clone();
     modulus.negate(&mut minus_one);
@@ -303,7 +303,7 @@ fn modulus(values: &[Natural]) -> Modulus {
 }
 
 /// Up to eight numbers in as many lanes.
-fn lanes(values: &[Natural], rows: usize) -> Zeroizing<Vec<Row>> {
+fn lanes(values: &[Natural], rows: usize) -> Number {
     let mut out = Zeroizing::new(vec![Row::ZERO; rows]);
     let all = values.iter().enumerate();
     all.for_each(|(lane, value)| value.set(&mut out, lane));

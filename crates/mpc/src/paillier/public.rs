@@ -199,17 +199,11 @@ impl PublicKey {
         self.check(b)?;
         same_length(b.len, a.len)?;
         let len = self.ring().rows();
-        let pairs = a
-            .rows
-            .par_chunks_exact_mut(len)
-            .zip(b.rows.par_chunks_exact(len));
-        pairs.for_each_init(
-            || vec![Row::ZERO; len],
-            |out, (a, b)| {
-                self.ring().multiply(a, b, out);
-                a.copy_from_slice(out);
-            },
-        );
+        a.change(&b.rows, len, |a, b| {
+            let mut out = Zeroizing::new(vec![Row::ZERO; len]);
+            self.ring().multiply(a, b, &mut out);
+            a.copy_from_slice(&out);
+        });
         Ok(())
     }
 
@@ -220,13 +214,8 @@ impl PublicKey {
     pub fn add_plain(&self, a: &mut Ciphertexts, plain: &[BigUint]) -> Result<(), PaillierError> {
         self.check(a)?;
         same_length(plain.len(), a.len)?;
-        let plain = self.plain_rows(plain)?;
-        let len = self.ring().rows();
-        let pairs = a
-            .rows
-            .par_chunks_exact_mut(len)
-            .zip(plain.par_chunks_exact(len / 2));
-        pairs.for_each(|(a, plain)| {
+        let rows = self.ring().base().rows();
+        a.change(&self.plain_rows(plain)?, rows, |a, plain| {
             let plain = self.ring().base().enter(plain);
             self.ring().multiply_by_one_plus(a, &plain);
         });
@@ -247,13 +236,8 @@ impl PublicKey {
         same_length(plain.len(), a.len)?;
         let longest = plain.iter().map(BigUint::bits).max().unwrap_or(0) as usize;
         let digits = longest.div_ceil(undertone_kernel::mont::RADIX as usize);
-        let plain = self.plain_rows(plain)?;
-        let len = self.ring().rows();
-        let pairs = a
-            .rows
-            .par_chunks_exact_mut(len)
-            .zip(plain.par_chunks_exact(len / 2));
-        pairs.for_each(|(a, plain)| {
+        let rows = self.ring().base().rows();
+        a.change(&self.plain_rows(plain)?, rows, |a, plain| {
             let out = power(self.ring(), a, &plain[..digits]);
             a.copy_from_slice(&out);
         });

@@ -120,7 +120,8 @@ impl Evaluator {
             words.extend((0..bases.div_ceil(64)).map(|_| self.rng.next_u64()));
             words.extend(codes.row(row));
         }
-        BitMatrix::from_words(rows.len(), bases + codes.columns(), words.to_vec())
+        let words = std::mem::take(&mut *words);
+        BitMatrix::from_words(rows.len(), bases + codes.columns(), words)
     }
 
     /// Sends the next results. `codes` have one bit more than there are, which is set.
