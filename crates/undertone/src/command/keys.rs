@@ -10,7 +10,7 @@ use super::Failure;
 pub(super) struct Keys {
     /// With phe: bits of Paillier keys, 2048, 3072 or 4096
     #[arg(long, value_name = "BITS", default_value_t = paillier::DEFAULT_BITS)]
-    key_bits: usize,
+    pub(super) key_bits: usize,
 }
 
 impl Keys {

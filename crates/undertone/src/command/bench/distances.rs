@@ -211,8 +211,7 @@ impl Distances {
             suite: self.suite.to_string(),
             threads: rayon::current_num_threads(),
             simd: format!("{:?}", Cpu::detect().level()),
-            key_bits: (self.backend == Backend::Phe)
-                .then(|| self.keys.phe().map_or(0, |phe| phe.key_bits())),
+            key_bits: (self.backend == Backend::Phe).then_some(self.keys.key_bits),
             distances: count,
             exact: exact && runs.iter().all(|run| run.collected.sink.count == count),
             cpu_us_per_distance: clients + server,
