@@ -3,6 +3,7 @@
 
 pub mod as_written;
 pub mod kept;
+pub mod network;
 pub mod reference;
 pub mod sums;
 pub mod tamper;

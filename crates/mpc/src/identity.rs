@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
+use ed25519_dalek::pkcs8::{DecodePrivateKey, EncodePrivateKey};
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use undertone_party::{PartyId, SessionId};
+use zeroize::Zeroizing;
 
 use crate::kdf::Seed;
 
@@ -34,12 +37,30 @@ impl Identity {
         }
     }
 
+    /// The identity in a PKCS #8 document, as PEM.
+    ///
+    /// # Errors
+    /// [`NotPem`], which says nothing of what the document holds.
+    pub fn from_pem(pem: &str) -> Result<Self, NotPem> {
+        let key = SigningKey::from_pkcs8_pem(pem).map_err(|_| NotPem)?;
+        Ok(Self { key: Box::new(key) })
+    }
+
+    /// A PKCS #8 document of it, as PEM: the secret key.
+    ///
+    /// # Errors
+    /// [`NotPem`], should encoding fail.
+    pub fn to_pem(&self) -> Result<Zeroizing<String>, NotPem> {
+        self.key.to_pkcs8_pem(LineEnding::LF).map_err(|_| NotPem)
+    }
+
     /// Its public half, which others pin.
     pub fn public(&self) -> [u8; PUBLIC_LEN] {
         self.key.verifying_key().to_bytes()
     }
 
-    pub(crate) fn sign(
+    /// Signs `body` for one purpose in one session: it is valid for no other.
+    pub fn sign(
         &self,
         session: SessionId,
         purpose: &str,
@@ -56,6 +77,11 @@ fn message(session: SessionId, purpose: &str, body: &[u8]) -> Vec<u8> {
     message.extend_from_slice(body);
     message
 }
+
+/// Bytes that are no identity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not an Ed25519 private key in PEM (PKCS #8)")]
+pub struct NotPem;
 
 /// A public identity that is not a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -101,7 +127,7 @@ impl Pins {
     }
 
     /// Whether `who` signed `body`; false also for somebody who is not pinned.
-    pub(crate) fn verify(
+    pub fn verify(
         &self,
         who: PartyId,
         session: SessionId,
@@ -143,6 +169,17 @@ mod tests {
         assert!(!pins.verify(alice, SessionId([2; 32]), "keys", b"body", &signature));
         assert!(!pins.verify(alice, session, "set", b"body", &signature));
         assert!(!pins.verify(alice, session, "keys", b"bode", &signature));
+    }
+
+    #[test]
+    fn an_identity_survives_its_document() {
+        let identity = Identity::from_seed(&Seed::from_bytes([5; 32]));
+        let pem = identity.to_pem().unwrap();
+        assert_eq!(
+            Identity::from_pem(&pem).unwrap().public(),
+            identity.public()
+        );
+        assert!(Identity::from_pem(&pem[..60]).is_err());
     }
 
     #[test]

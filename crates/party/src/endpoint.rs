@@ -74,6 +74,8 @@ pub struct Endpoint<P: Party> {
     links: BTreeMap<PartyId, Link>,
     outgoing: VecDeque<(PartyId, Vec<u8>)>,
     depth: u32,
+    /// Whom the last [`Need::Any`] was answered with.
+    served: Option<PartyId>,
     ledger: Ledger,
 }
 
@@ -92,6 +94,7 @@ impl<P: Party> Endpoint<P> {
             links: BTreeMap::new(),
             outgoing: VecDeque::new(),
             depth: 0,
+            served: None,
             ledger: Ledger::default(),
         }
     }
@@ -180,6 +183,9 @@ impl<P: Party> Endpoint<P> {
                     self.state = State::Running { party, need };
                     return Ok(Poll::Wait);
                 };
+                if let (Need::Any { .. }, [one]) = (&need, &due[..]) {
+                    self.served = Some(*one);
+                }
                 self.phase = party.phase();
                 match self.advance(party, &due) {
                     Ok(()) => Ok(Poll::Busy),
@@ -205,6 +211,26 @@ impl<P: Party> Endpoint<P> {
         }
     }
 
+    /// Gives up for a reason that lies outside the protocol. Peers are told, as of any abort; nothing changes where the run
+    /// has ended.
+    pub fn abandon(&mut self, cause: Abort) {
+        if matches!(self.state, State::Running { .. }) {
+            self.abort(cause);
+        }
+    }
+
+    /// Who has to be heard before the next step and has not been: of those any one, where one is enough.
+    pub fn waits_for(&self) -> Vec<PartyId> {
+        let State::Running { need, .. } = &self.state else {
+            return Vec::new();
+        };
+        if self.due(need).is_some() {
+            return Vec::new();
+        }
+        let (Need::All(of) | Need::Any { of, .. }) = need;
+        of.iter().copied().filter(|who| !self.ready(*who)).collect()
+    }
+
     /// The result of an ended run, with its costs.
     ///
     /// # Errors
@@ -228,10 +254,16 @@ impl<P: Party> Endpoint<P> {
                 let ready = all.iter().all(|who| self.ready(*who));
                 ready.then(|| all.clone())
             }
-            Need::Any { of, busy } => match of.iter().find(|who| self.ready(**who)) {
-                Some(first) => Some(vec![*first]),
-                None => busy.then(Vec::new),
-            },
+            // In turn, so that one who sends much does not keep others waiting.
+            Need::Any { of, busy } => {
+                let turn = of.iter().position(|who| Some(*who) > self.served);
+                let (before, after) = of.split_at(turn.unwrap_or(0));
+                let mut in_turn = after.iter().chain(before);
+                match in_turn.find(|who| self.ready(**who)) {
+                    Some(first) => Some(vec![*first]),
+                    None => busy.then(Vec::new),
+                }
+            }
         }
     }
 

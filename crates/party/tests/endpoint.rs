@@ -440,3 +440,54 @@ fn a_protocol_that_waits_for_nothing_stalls() {
     let stalled = Network::new().run(&mut nodes).unwrap_err();
     assert_eq!(stalled.waiting, [PartyId::client(0), SERVER]);
 }
+
+#[test]
+fn one_who_sends_much_keeps_nobody_waiting() {
+    let (a, b) = (PartyId::client(0), PartyId::client(1));
+    let party = Any {
+        peers: vec![a, b],
+        busy: false,
+        heard: Vec::new(),
+    };
+    let mut endpoint = Endpoint::new(SERVER, SESSION, LIMITS, party);
+    assert!(matches!(endpoint.poll(), Ok(Poll::Busy)));
+    assert_eq!(endpoint.waits_for(), [a, b]);
+    for seq in 0..3 {
+        let frame = header(seq).frame(&[1]);
+        assert_eq!(endpoint.push(a, frame), Ok(Push::Accepted));
+    }
+    let from_b = Header {
+        from: b,
+        ..header(0)
+    };
+    assert_eq!(endpoint.push(b, from_b.frame(&[1])), Ok(Push::Accepted));
+    assert!(endpoint.waits_for().is_empty());
+    for _ in 0..4 {
+        assert!(matches!(endpoint.poll(), Ok(Poll::Busy)));
+    }
+    endpoint.gone(a);
+    endpoint.gone(b);
+    while !matches!(endpoint.poll(), Ok(Poll::Done)) {}
+    let heard = endpoint.finish().unwrap().0;
+    assert_eq!(
+        heard[..5],
+        [None, Some(a), Some(b), Some(a), Some(a)],
+        "{heard:?}"
+    );
+}
+
+#[test]
+fn an_abandoned_run_tells_its_peers() {
+    let a = PartyId::client(0);
+    let mut endpoint = Endpoint::new(SERVER, SESSION, LIMITS, Sum::of(a, 3));
+    assert!(matches!(endpoint.poll(), Ok(Poll::Busy)));
+    assert_eq!(endpoint.push(a, header(0).frame(&[1])), Ok(Push::Accepted));
+    endpoint.abandon(Abort::Left { who: a });
+    let Ok(Poll::Send(to, frame)) = endpoint.poll() else {
+        panic!("no notice");
+    };
+    assert_eq!(to, a);
+    assert_eq!(Header::parse(&frame, &LIMITS).unwrap().kind, Kind::Abort);
+    assert_eq!(endpoint.poll().unwrap_err().cause, Abort::Left { who: a });
+    assert!(endpoint.waits_for().is_empty());
+}

@@ -8,6 +8,7 @@
 //! | [`mpc`] | the protocols: group seed, oblivious transfer, distances, sums |
 //! | [`party`] | how protocols run: parties, endpoints, frames, ledger |
 //! | [`kernel`] | the fast code below |
+//! | [`node`] | server and clients on a network |
 //! | [`simulate`] | all parties of a run in one process |
 //! | [`data`] | data sets from `.npz` and `.csv` files |
 //! | [`split`] | a data set dealt out to clients, most labels hidden |
@@ -19,6 +20,7 @@ pub mod split;
 
 pub use undertone_kernel as kernel;
 pub use undertone_mpc as mpc;
+pub use undertone_node as node;
 pub use undertone_party as party;
 pub use undertone_xclp as xclp;
 

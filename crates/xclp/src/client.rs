@@ -67,6 +67,8 @@ struct Job {
     session: SessionId,
     labelling: Labelling,
     credentials: Option<Credentials>,
+    /// Most rows that another client may bring.
+    max_peer_rows: Option<usize>,
     /// For what comes after the setup.
     seed: Seed,
 }
@@ -217,10 +219,23 @@ impl Job {
         }
     }
 
+    fn check_peers(&self, clients: &Clients) -> Result<(), Abort> {
+        let most = self.max_peer_rows.unwrap_or(usize::MAX);
+        let mut others = clients.rows.iter().filter(|(id, _)| *id != self.me);
+        match others.find(|(_, rows)| *rows > most) {
+            None => Ok(()),
+            Some((id, rows)) => Err(Abort::Misuse(format!(
+                "{id} brings {rows} rows, at most {most} are allowed: together with the server its distances would come \
+                 near to telling this client's codes"
+            ))),
+        }
+    }
+
     /// Turns to what can be done before there are codes.
     fn prepare(self, group: Group, rows: Rows, out: Outbox) -> Result<Step<Client>, Abort> {
         let own = (self.me, self.ad.clone());
         let clients = Clients::of(&group.members, &self.params, Some(own))?;
+        self.check_peers(&clients)?;
         let peers = Peers {
             session: self.session,
             me: self.me,
@@ -375,6 +390,7 @@ impl Client {
                 session,
                 labelling,
                 credentials,
+                max_peer_rows: None,
                 seed: later,
             },
             stage: Stage::Setup {
@@ -382,6 +398,16 @@ impl Client {
                 rows,
             },
         })
+    }
+}
+
+impl Client {
+    /// Refuses a run in which another client brings more than `rows` rows, before anything that depends on this client's is
+    /// sent.
+    #[must_use]
+    pub fn with_max_peer_rows(mut self, rows: usize) -> Self {
+        self.job.max_peer_rows = Some(rows);
+        self
     }
 }
 

@@ -12,6 +12,9 @@ use undertone_party::{
     Abort, Aborted, Endpoint, Ledger, Limits, Network, Node, Party, PartyId, SessionId, Stalled,
 };
 
+pub(crate) use undertone_node::randomness::fixed_session as session;
+use undertone_node::randomness::fixed_party as party_seed;
+
 pub use distances::{DistanceRun, DistanceSimulation};
 pub use label::{Run, Simulation};
 pub use sum::{Contribution, SumRun, SumSimulation};
@@ -29,16 +32,6 @@ pub enum SimulationError {
     Stalled(#[from] Stalled),
 }
 
-/// The session of a simulation.
-pub(crate) fn session(seed: &Seed) -> SessionId {
-    let id = seed.derive(SessionId([0; 32]), "simulated session", &[]);
-    SessionId(*id.expose())
-}
-
-/// The randomness of party `id`.
-fn party_seed(seed: &Seed, session: SessionId, id: PartyId) -> Seed {
-    seed.derive(session, "simulated client", &[id.to_wire()])
-}
 
 /// An identity for each of `ids`, pinned by all.
 fn credentials(

@@ -1,0 +1,103 @@
+//! What a server tells people and machines by HTTP: a status page, its data, health, metrics. Reading only; on an address of
+//! its own, which should not be a public one.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{HeaderName, StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tonic::codegen::Bytes;
+
+use crate::server::Watch;
+use crate::status::Status;
+
+const PAGE: &str = include_str!("page.html");
+
+/// Nothing is loaded from elsewhere, nothing is framed.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                      connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+
+/// Longest status in bytes that is read.
+const MAX_STATUS: usize = 16 << 20;
+
+/// Serves the status page on `listener` for ever.
+///
+/// # Errors
+/// What the operating system says.
+pub async fn serve(listener: TcpListener, watch: Watch) -> std::io::Result<()> {
+    let page = async || {
+        let headers: [(HeaderName, &str); 3] = [
+            (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+            (header::CONTENT_SECURITY_POLICY, POLICY),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        ];
+        (headers, PAGE)
+    };
+    let for_status = watch.clone();
+    let status = async move || match serde_json::to_string(&for_status.status()) {
+        Ok(json) => {
+            let headers = [
+                (header::CONTENT_TYPE, "application/json"),
+                (header::CACHE_CONTROL, "no-store"),
+            ];
+            (headers, json).into_response()
+        }
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    };
+    let metrics = async move || {
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        ([(header::CONTENT_TYPE, kind)], watch.metrics())
+    };
+    let router = Router::new()
+        .route("/", get(page))
+        .route("/status.json", get(status))
+        .route("/healthz", get(async || "ok\n"))
+        .route("/metrics", get(metrics));
+    axum::serve(listener, router).await
+}
+
+/// Why there is no status.
+#[derive(Debug, thiserror::Error)]
+#[error("no status from {address}: {why}")]
+pub struct StatusError {
+    /// Where it was asked for.
+    pub address: SocketAddr,
+    /// What went wrong.
+    pub why: String,
+}
+
+/// Asks the server whose status page is on `address`.
+///
+/// # Errors
+/// A [`StatusError`].
+pub async fn fetch(address: SocketAddr) -> Result<Status, StatusError> {
+    let failed = |why: String| StatusError { address, why };
+    let asking = async {
+        let stream = TcpStream::connect(address).await.map_err(|e| e.to_string())?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|e| e.to_string())?;
+        tokio::spawn(connection);
+        let request = hyper::Request::get("/status.json")
+            .header(header::HOST, address.to_string())
+            .body(Empty::<Bytes>::new())
+            .map_err(|e| e.to_string())?;
+        let response = sender.send_request(request).await.map_err(|e| e.to_string())?;
+        if response.status() != StatusCode::OK {
+            return Err(response.status().to_string());
+        }
+        let body = Limited::new(response.into_body(), MAX_STATUS);
+        let body = body.collect().await.map_err(|e| e.to_string())?;
+        serde_json::from_slice(&body.to_bytes()).map_err(|e| e.to_string())
+    };
+    match tokio::time::timeout(Duration::from_secs(5), asking).await {
+        Ok(Ok(status)) => Ok(status),
+        Ok(Err(why)) => Err(failed(why)),
+        Err(_) => Err(failed("no answer".into())),
+    }
+}

@@ -1,0 +1,745 @@
+//! The client: connects, agrees to a job, takes part in it, and returns when its connection is lost.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::oneshot;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{self, ClientConfig};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::Streaming;
+use tonic::transport::{Channel, Uri};
+use undertone_mpc::identity::{Credentials, Identity};
+use undertone_party::{Abort, Aborted, Endpoint, Ledger, PartyId, Phase, SessionId};
+use undertone_xclp::{self as xclp, Labelling, Outcome, Rows};
+
+use crate::drive::{Event, Line, Standing, drive, limits};
+use crate::flow::{Item, Links, Violation};
+use crate::job::{Job, Terms};
+use crate::randomness::Randomness;
+use crate::roster::Roster;
+use crate::server::{STREAM_WINDOW, lock};
+use crate::tls::{self, Certificate, Counted, TlsError, Traffic, export};
+use crate::wire::{
+    self, Answer, ClientSays, FromClient, FromServer, Goodbye, Hello, Progress, Ready, Resume,
+    ServerSays, UndertoneClient, max_message,
+};
+
+const SERVER: PartyId = PartyId::SERVER;
+
+/// What a client is told.
+#[derive(Clone)]
+pub struct Config {
+    /// `host:port` of the server.
+    pub server: String,
+    /// The name its certificate must bear; the host if `None`.
+    pub server_name: Option<String>,
+    /// Certificates (PEM) of the authorities one of which must have signed it.
+    pub authorities: String,
+    /// This client's name on the roster.
+    pub name: String,
+    /// The key by which it proves who it is.
+    pub identity: Option<Identity>,
+    /// A certificate by which it does, or besides.
+    pub certificate: Option<Certificate>,
+    /// Who may take part, got by another way than from the server. Where all of them have keys, clients sign what they
+    /// exchange in the setup, and the server cannot take a client's place.
+    pub roster: Option<Roster>,
+    /// What it agrees to.
+    pub terms: Terms,
+    /// How long it tries to reach the server before it gives up.
+    pub retry: Duration,
+    /// How long it waits, once it takes part, for anything to happen.
+    pub patience: Duration,
+    /// Sessions it begins: each tells the server the distances anew.
+    pub attempts: u32,
+    /// How often a silent connection is tried; it is lost when no answer comes in twice that.
+    pub keep_alive: Duration,
+    /// Where randomness comes from.
+    pub randomness: Randomness,
+    /// Is called when the client turns to another phase, before it goes on.
+    pub observer: Option<Observer>,
+}
+
+/// Is told of phases.
+pub type Observer = Arc<dyn Fn(Phase) + Send + Sync>;
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Config({} at {}, ..)", self.name, self.server)
+    }
+}
+
+impl Config {
+    /// The client `name` of the server at `server`, whose certificate one of `authorities` (PEM) has signed; everything
+    /// else as is usual.
+    pub fn new(server: String, authorities: String, name: String) -> Self {
+        Self {
+            server,
+            server_name: None,
+            authorities,
+            name,
+            identity: None,
+            certificate: None,
+            roster: None,
+            terms: Terms::default(),
+            retry: Duration::from_secs(60),
+            patience: Duration::from_secs(900),
+            attempts: 3,
+            keep_alive: Duration::from_secs(10),
+            randomness: Randomness::Os,
+            observer: None,
+        }
+    }
+}
+
+/// What a client takes home.
+#[derive(Debug, Clone)]
+pub struct Joined {
+    /// Labels and scores.
+    pub outcome: Outcome,
+    /// The job it took part in.
+    pub job: Job,
+    /// What it cost, by frames.
+    pub ledger: Ledger,
+    /// Bytes that came and went by its socket, TLS and all.
+    pub socket: (u64, u64),
+    /// Sessions it began.
+    pub sessions: u32,
+    /// Connections it lost and made again in the last of them.
+    pub returned: u32,
+    /// From the start of the last session to its end.
+    pub time: Duration,
+}
+
+/// Why a client comes home with nothing.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// The configuration cannot be used.
+    #[error("{0}")]
+    Config(String),
+    /// The server cannot be reached.
+    #[error("cannot reach {server} for {} s: {why}", .time.as_secs())]
+    Unreachable {
+        /// Its address.
+        server: String,
+        /// For how long it was tried.
+        time: Duration,
+        /// What went wrong the last time.
+        why: String,
+    },
+    /// The server is not the one that was meant.
+    #[error("{server} is not trusted: {why}")]
+    Untrusted {
+        /// Its address.
+        server: String,
+        /// What is wrong with its certificate.
+        why: String,
+    },
+    /// The server refuses this client, or gave up the job.
+    #[error("the server refuses: {0}")]
+    Refused(String),
+    /// The job asks for more than this client allows.
+    #[error("the job was declined: {0}")]
+    Declined(String),
+    /// The protocol ended without a result.
+    #[error("{0}")]
+    Aborted(#[from] Aborted),
+    /// Nothing happened for too long.
+    #[error("nothing happened for {} s in phase {phase}; waited for {waits_for:?}", .time.as_secs())]
+    Stalled {
+        /// The phase.
+        phase: Phase,
+        /// Whom it waited for.
+        waits_for: Vec<PartyId>,
+        /// For how long.
+        time: Duration,
+    },
+    /// It was asked to stop.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// Takes part in a job with `rows` and their labels, until it ends or `stop` comes.
+///
+/// # Errors
+/// A [`JoinError`].
+pub async fn join(
+    config: &Config,
+    rows: Rows,
+    labelling: Labelling,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<Joined, JoinError> {
+    tokio::pin!(stop);
+    let member = Member::new(config, rows, labelling)?;
+    tokio::select! {
+        result = member.run() => result,
+        () = stop => Err(JoinError::Stopped),
+    }
+}
+
+/// Where a driven party puts what it sends: the connection of the moment, if there is one.
+type Slot = Arc<Mutex<Option<UnboundedSender<FromClient>>>>;
+
+/// A session this client is in.
+struct Running {
+    id: SessionId,
+    start: Instant,
+    events: mpsc::Sender<Event>,
+    shared: Arc<Shared>,
+    done: oneshot::Receiver<(Result<Outcome, Aborted>, Ledger)>,
+    returned: u32,
+}
+
+#[derive(Default)]
+struct Shared {
+    slot: Slot,
+    /// Where the party stands, and what it has taken of every peer's frames.
+    standing: Mutex<Option<(Standing, BTreeMap<PartyId, u32>)>>,
+}
+
+struct ClientLine {
+    shared: Arc<Shared>,
+    observer: Option<Observer>,
+    said: Option<(Phase, Vec<PartyId>)>,
+}
+
+impl ClientLine {
+    fn say(&self, what: ClientSays) {
+        if let Some(sender) = &*lock(&self.shared.slot) {
+            let _ = sender.send(wire::from_client(what));
+        }
+    }
+}
+
+impl Line for ClientLine {
+    fn put(&mut self, to: PartyId, item: Item) {
+        self.say(match item {
+            Item::Frame(frame) => ClientSays::Frame(frame),
+            Item::Taken(next) => ClientSays::Taken(wire::taken(to, next)),
+        });
+    }
+
+    fn refused(&mut self, from: PartyId, why: Violation) {
+        tracing::warn!(%from, %why, "refused");
+    }
+
+    fn stands(&mut self, standing: Standing, taken: Vec<(PartyId, u32)>) {
+        let now = (standing.phase, standing.waits_for.clone());
+        let phase = self.said.as_ref().map(|(phase, _)| *phase);
+        if let Some(observer) = self.observer.as_ref().filter(|_| phase != Some(now.0)) {
+            observer(now.0);
+        }
+        *lock(&self.shared.standing) = Some((standing, taken.into_iter().collect()));
+        if self.said.as_ref() != Some(&now) {
+            self.say(ClientSays::Progress(Progress {
+                phase: now.0.id.into(),
+                waits_for: now.1.iter().map(|who| who.to_wire()).collect(),
+            }));
+            self.said = Some(now);
+        }
+    }
+}
+
+/// What a connection came to.
+enum Left {
+    Home(Box<Joined>),
+    Lost(String),
+}
+
+struct Member<'a> {
+    config: &'a Config,
+    tls: Arc<ClientConfig>,
+    traffic: Arc<Traffic>,
+    rows: Rows,
+    labelling: Labelling,
+    job: Option<Job>,
+    running: Option<Running>,
+    sessions: u32,
+}
+
+impl Drop for Member<'_> {
+    fn drop(&mut self) {
+        if let Some(running) = &self.running {
+            let _ = running.events.send(Event::Stop(Abort::Misuse("stopped".into())));
+        }
+    }
+}
+
+impl<'a> Member<'a> {
+    fn new(config: &'a Config, rows: Rows, labelling: Labelling) -> Result<Self, JoinError> {
+        let wrong = |error: TlsError| JoinError::Config(error.to_string());
+        if config.identity.is_none() && config.certificate.is_none() {
+            return Err(JoinError::Config(
+                "a key or a certificate is needed to prove who this client is".into(),
+            ));
+        }
+        if let Some(roster) = &config.roster
+            && roster.find(&config.name).is_none()
+        {
+            return Err(JoinError::Config(format!(
+                "{:?} is not on the roster",
+                config.name
+            )));
+        }
+        Ok(Self {
+            tls: tls::client(&config.authorities, config.certificate.as_ref()).map_err(wrong)?,
+            config,
+            traffic: Arc::default(),
+            rows,
+            labelling,
+            job: None,
+            running: None,
+            sessions: 0,
+        })
+    }
+
+    async fn run(mut self) -> Result<Joined, JoinError> {
+        let mut reached = Instant::now();
+        let mut pause = Duration::from_millis(100);
+        loop {
+            let why = match self.connect().await {
+                Err(JoinError::Unreachable { why, .. }) => why,
+                Err(other) => return Err(other),
+                Ok((channel, exported)) => {
+                    let begin = Instant::now();
+                    match self.converse(channel, exported).await? {
+                        Left::Home(joined) => return Ok(*joined),
+                        Left::Lost(why) => {
+                            if begin.elapsed() > Duration::from_secs(1) || self.running.is_some() {
+                                reached = Instant::now();
+                                pause = Duration::from_millis(100);
+                            }
+                            why
+                        }
+                    }
+                }
+            };
+            if let Some(running) = &mut self.running {
+                *lock(&running.shared.slot) = None;
+                // A party that has ended, and whose last words are lost, needs no server.
+                if let Ok(ended) = running.done.try_recv() {
+                    return self.home(ended);
+                }
+            }
+            let time = reached.elapsed();
+            if time > self.config.retry {
+                let server = self.config.server.clone();
+                return Err(JoinError::Unreachable { server, time, why });
+            }
+            tracing::info!(why, pause_ms = pause.as_millis() as u64, "trying again");
+            tokio::time::sleep(pause).await;
+            // No two clients in step.
+            let mut jitter = [0];
+            let _ = getrandom::fill(&mut jitter);
+            let grown = pause.mul_f64(1.5 + f64::from(jitter[0]) / 256.0);
+            pause = grown.min(Duration::from_secs(10));
+        }
+    }
+
+    async fn connect(&self) -> Result<(Channel, [u8; 32]), JoinError> {
+        let config = self.config;
+        let unreachable = |why: String| JoinError::Unreachable {
+            server: config.server.clone(),
+            time: Duration::ZERO,
+            why,
+        };
+        let host = match &config.server_name {
+            Some(name) => name,
+            None => config.server.rsplit_once(':').map_or("", |(host, _)| host),
+        };
+        let host = host.trim_matches(['[', ']']).to_owned();
+        let wrong = |_| JoinError::Config(format!("{host:?} is not the name of a server"));
+        let name = ServerName::try_from(host.clone()).map_err(wrong)?;
+        let connecting = tokio::time::timeout(config.keep_alive, async {
+            let stream = TcpStream::connect(&config.server).await?;
+            stream.set_nodelay(true)?;
+            let counted = Counted {
+                inner: stream,
+                traffic: Arc::clone(&self.traffic),
+            };
+            TlsConnector::from(Arc::clone(&self.tls))
+                .connect(name, counted)
+                .await
+        });
+        let stream = match connecting.await {
+            Err(_) => return Err(unreachable("no answer".into())),
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                let tls = error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>());
+                return Err(match tls {
+                    Some(rustls::Error::InvalidCertificate(why)) => JoinError::Untrusted {
+                        server: config.server.clone(),
+                        why: format!("{why:?}"),
+                    },
+                    _ => unreachable(error.to_string()),
+                });
+            }
+        };
+        let exported = export(stream.get_ref().1).map_err(|e| unreachable(e.to_string()))?;
+        let mut stream = Some(TokioIo::new(stream));
+        let once = tower::service_fn(move |_: Uri| {
+            let stream = stream.take().ok_or(std::io::ErrorKind::NotConnected);
+            async move { stream.map_err(std::io::Error::from) }
+        });
+        let channel = Channel::builder(Uri::from_static("http://undertone"))
+            .http2_keep_alive_interval(config.keep_alive)
+            .keep_alive_timeout(config.keep_alive)
+            .keep_alive_while_idle(true)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(STREAM_WINDOW)
+            .connect_with_connector(once)
+            .await
+            .map_err(|error| unreachable(error.to_string()))?;
+        Ok((channel, exported))
+    }
+
+    /// Talks with the server until the connection is lost, or the client goes home.
+    async fn converse(&mut self, channel: Channel, exported: [u8; 32]) -> Result<Left, JoinError> {
+        let (sender, queue) = tokio::sync::mpsc::unbounded_channel();
+        let mut client = UndertoneClient::new(channel)
+            .max_decoding_message_size(max_message())
+            .max_encoding_message_size(max_message());
+        let opening = client.connect(UnboundedReceiverStream::new(queue));
+        let stream = match tokio::time::timeout(self.config.keep_alive, opening).await {
+            Ok(Ok(response)) => response.into_inner(),
+            Ok(Err(status)) => return Ok(Left::Lost(status.message().to_owned())),
+            Err(_) => return Ok(Left::Lost("no answer".into())),
+        };
+        let (tell, heard) = tokio::sync::mpsc::unbounded_channel();
+        let listener = tokio::spawn(listen(stream, tell));
+        let left = self.talk(&sender, heard, &exported).await;
+        listener.abort();
+        if let Some(running) = &self.running {
+            *lock(&running.shared.slot) = None;
+        }
+        left
+    }
+
+    async fn talk(
+        &mut self,
+        sender: &UnboundedSender<FromClient>,
+        mut heard: UnboundedReceiver<Result<ServerSays, String>>,
+        exported: &[u8; 32],
+    ) -> Result<Left, JoinError> {
+        let say = |what| {
+            let _ = sender.send(wire::from_client(what));
+        };
+        let mut tick = tokio::time::interval(Duration::from_millis(250));
+        loop {
+            let what = tokio::select! {
+                biased;
+                ended = ended(&mut self.running) => {
+                    let retry = matches!(&ended.0, Err(aborted) if is_over(&aborted.cause));
+                    if retry {
+                        // The server says next whether there is another session.
+                        self.running = None;
+                        continue;
+                    }
+                    let finished = ended.0.is_ok();
+                    say(ClientSays::Goodbye(Goodbye { finished }));
+                    // The server ends the stream once it has heard.
+                    let bye = async { while let Some(Ok(_)) = heard.recv().await {} };
+                    let _ = tokio::time::timeout(Duration::from_secs(2), bye).await;
+                    return self.home(ended).map(|joined| Left::Home(Box::new(joined)));
+                }
+                what = heard.recv() => match what {
+                    Some(Ok(what)) => what,
+                    Some(Err(why)) => return Ok(Left::Lost(why)),
+                    None => return Ok(Left::Lost("the connection ended".into())),
+                },
+                _ = tick.tick() => {
+                    self.look()?;
+                    continue;
+                }
+            };
+            match what {
+                ServerSays::Challenge(challenge) => {
+                    say(ClientSays::Hello(self.hello(&challenge, exported)?));
+                }
+                ServerSays::Offer(offer) => {
+                    // A session the server knows nothing of is over.
+                    self.forget();
+                    let agreed = Job::from_wire(offer)
+                        .map_err(|error| error.to_string())
+                        .and_then(|job| self.agree(job));
+                    let declined = agreed.err().unwrap_or_default();
+                    say(ClientSays::Answer(Answer {
+                        declined: declined.clone(),
+                    }));
+                    if !declined.is_empty() {
+                        let bye = async { while let Some(Ok(_)) = heard.recv().await {} };
+                        let _ = tokio::time::timeout(Duration::from_millis(500), bye).await;
+                        return Err(JoinError::Declined(declined));
+                    }
+                    tracing::info!("waiting for the job");
+                }
+                ServerSays::Start(start) => {
+                    self.forget();
+                    self.start(&start)?;
+                    say(ClientSays::Ready(Ready {
+                        session: start.session,
+                    }));
+                    self.open(sender, false);
+                }
+                ServerSays::Resumed(_) => {
+                    tracing::info!("back in the session");
+                    self.open(sender, true);
+                }
+                ServerSays::Refusal(refusal) if refusal.later => {
+                    return Ok(Left::Lost(refusal.why));
+                }
+                ServerSays::Refusal(refusal) => return Err(JoinError::Refused(refusal.why)),
+                ServerSays::Frame(frame) => self.frame(frame),
+                ServerSays::Taken(taken) => {
+                    self.tell(Event::Taken(PartyId::from_wire(taken.peer), taken.next));
+                }
+                ServerSays::Returned(back) => {
+                    self.tell(Event::Returned(PartyId::from_wire(back.peer), back.next));
+                }
+                ServerSays::Gone(gone) => self.tell(Event::Gone(PartyId::from_wire(gone.peer))),
+            }
+        }
+    }
+
+    fn hello(&self, challenge: &wire::Challenge, exported: &[u8; 32]) -> Result<Hello, JoinError> {
+        if challenge.version != wire::VERSION {
+            return Err(JoinError::Refused(format!(
+                "it speaks version {}, this client {}",
+                challenge.version,
+                wire::VERSION
+            )));
+        }
+        let Some(nonce) = wire::session(&challenge.nonce) else {
+            return Err(JoinError::Refused("its challenge has not 32 bytes".into()));
+        };
+        let name = self.config.name.clone();
+        let body = wire::hello_body(exported, &name);
+        let signature = self.config.identity.as_ref();
+        let signature = signature.map(|own| own.sign(nonce, wire::HELLO, &body).to_vec());
+        let resume = self.running.as_ref().map(|running| {
+            let standing = lock(&running.shared.standing);
+            let taken = standing.iter().flat_map(|(_, taken)| taken);
+            Resume {
+                session: running.id.0.to_vec().into(),
+                taken: taken.map(|(peer, next)| wire::taken(*peer, *next)).collect(),
+            }
+        });
+        Ok(Hello {
+            name,
+            signature: signature.unwrap_or_default().into(),
+            resume,
+        })
+    }
+
+    /// Agrees to a job, or says why not.
+    fn agree(&mut self, job: Job) -> Result<(), String> {
+        self.config.terms.check(&job)?;
+        if let Some(classes) = job.classes.filter(|c| *c != self.labelling.classes()) {
+            return Err(format!(
+                "{classes} classes, this client's labels have {}",
+                self.labelling.classes()
+            ));
+        }
+        self.job = Some(job);
+        Ok(())
+    }
+
+    fn start(&mut self, start: &wire::Start) -> Result<(), JoinError> {
+        let refuse = |why: &str| JoinError::Refused(why.to_owned());
+        let job = self.job.clone();
+        let job = job.ok_or_else(|| refuse("it starts a job it has not offered"))?;
+        let id = wire::session(&start.session).ok_or_else(|| refuse("its session has no id"))?;
+        let me = PartyId::from_wire(start.client);
+        if me.index().is_none() {
+            return Err(refuse("it takes this client for the server"));
+        }
+        let credentials = match (&self.config.roster, &self.config.identity) {
+            (Some(roster), Some(identity)) => {
+                if roster.find(&self.config.name) != Some(me) {
+                    return Err(refuse("it has another roster than this client"));
+                }
+                roster.is_signed().then(|| Credentials {
+                    identity: identity.clone(),
+                    pins: roster.pins().clone(),
+                })
+            }
+            _ => None,
+        };
+        if self.sessions == self.config.attempts {
+            return Err(refuse(&format!(
+                "it starts a session once more, after {}; each tells it the distances anew",
+                self.sessions
+            )));
+        }
+        self.sessions += 1;
+        let setup = |cause| Aborted {
+            party: me,
+            phase: xclp::phases::SETUP,
+            cause,
+        };
+        let seed = self.config.randomness.party(id, me);
+        let seed = seed.map_err(|error| setup(Abort::Misuse(error.to_string())))?;
+        let (rows, labelling) = (self.rows.clone(), self.labelling.clone());
+        let party = xclp::Client::new(me, id, job.params, rows, labelling, credentials, seed);
+        let mut party = party.map_err(setup)?;
+        if let Some(most) = self.config.terms.peer_rows(&job) {
+            party = party.with_max_peer_rows(most);
+        }
+        let endpoint = Endpoint::new(me, id, limits(), party);
+        let window = usize::try_from(start.window).unwrap_or(0).clamp(1, 64 << 20);
+        let links = Links::new(me, id, window, limits());
+        let (events, inbox) = mpsc::channel();
+        let (tell, done) = oneshot::channel();
+        let shared = Arc::<Shared>::default();
+        let mut line = ClientLine {
+            shared: Arc::clone(&shared),
+            observer: self.config.observer.clone(),
+            said: None,
+        };
+        // The party waits until what it sends has a way out.
+        let (open, opened) = mpsc::channel::<()>();
+        std::thread::Builder::new()
+            .name(format!("undertone-{me}"))
+            .spawn(move || {
+                let _ = opened.recv();
+                let _ = tell.send(drive(endpoint, links, &inbox, &mut line));
+            })
+            .map_err(|error| setup(Abort::Misuse(format!("no thread: {error}"))))?;
+        drop(open);
+        tracing::info!(session = &crate::roster::hex(&id.0)[..8], %me, "session starts");
+        self.running = Some(Running {
+            id,
+            start: Instant::now(),
+            events,
+            shared,
+            done,
+            returned: 0,
+        });
+        Ok(())
+    }
+
+    /// Gives the party a way out.
+    fn open(&mut self, sender: &UnboundedSender<FromClient>, returns: bool) {
+        if let Some(running) = &mut self.running {
+            *lock(&running.shared.slot) = Some(sender.clone());
+            if returns {
+                running.returned += 1;
+                let _ = running.events.send(Event::Reconnected);
+            }
+        }
+    }
+
+    fn tell(&self, event: Event) {
+        if let Some(running) = &self.running {
+            let _ = running.events.send(event);
+        }
+    }
+
+    fn frame(&self, frame: tonic::codegen::Bytes) {
+        let Some(running) = &self.running else {
+            return;
+        };
+        match undertone_party::Header::parse(&frame, &limits()) {
+            Ok(header) if header.session == running.id => {
+                self.tell(Event::Frame(header.from, frame));
+            }
+            // What was on its way when a session ended.
+            Ok(_) => {}
+            Err(why) => tracing::warn!(%why, "the server sent a bad frame"),
+        }
+    }
+
+    fn forget(&mut self) {
+        if let Some(running) = self.running.take() {
+            *lock(&running.shared.slot) = None;
+            let cause = Abort::Left { who: SERVER };
+            let _ = running.events.send(Event::Stop(cause));
+        }
+    }
+
+    /// Looks whether anything has happened lately.
+    fn look(&self) -> Result<(), JoinError> {
+        let Some(running) = &self.running else {
+            return Ok(());
+        };
+        let standing = lock(&running.shared.standing);
+        match &*standing {
+            Some((standing, _)) if !standing.waits_for.is_empty() => {
+                let time = standing.active.elapsed();
+                if time <= self.config.patience {
+                    return Ok(());
+                }
+                Err(JoinError::Stalled {
+                    phase: standing.phase,
+                    waits_for: standing.waits_for.clone(),
+                    time,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn home(
+        &mut self,
+        (result, ledger): (Result<Outcome, Aborted>, Ledger),
+    ) -> Result<Joined, JoinError> {
+        let running = self.running.take();
+        let outcome = result?;
+        Ok(Joined {
+            outcome,
+            job: self.job.clone().unwrap_or_default(),
+            ledger,
+            socket: (self.traffic.received(), self.traffic.sent()),
+            sessions: self.sessions,
+            returned: running.as_ref().map_or(0, |running| running.returned),
+            time: running.map_or(Duration::ZERO, |running| running.start.elapsed()),
+        })
+    }
+}
+
+/// Whether the server has given up, and this client has nothing to say to that.
+fn is_over(cause: &Abort) -> bool {
+    matches!(cause, Abort::Left { who } if *who == SERVER)
+}
+
+/// The end of the running session; never, where there is none.
+async fn ended(running: &mut Option<Running>) -> (Result<Outcome, Aborted>, Ledger) {
+    let Some(running) = running else {
+        return std::future::pending().await;
+    };
+    (&mut running.done).await.unwrap_or_else(|_| {
+        let aborted = Aborted {
+            party: SERVER,
+            phase: xclp::phases::SETUP,
+            cause: Abort::Internal("the client's party panicked".into()),
+        };
+        (Err(aborted), Ledger::default())
+    })
+}
+
+async fn listen(
+    mut stream: Streaming<FromServer>,
+    tell: UnboundedSender<Result<ServerSays, String>>,
+) {
+    loop {
+        let said = match stream.message().await {
+            Ok(Some(FromServer { what: Some(what) })) => Ok(what),
+            // From a newer version.
+            Ok(Some(FromServer { what: None })) => continue,
+            Ok(None) => return,
+            Err(status) => Err(status.message().to_owned()),
+        };
+        let over = said.is_err();
+        if tell.send(said).is_err() || over {
+            return;
+        }
+    }
+}

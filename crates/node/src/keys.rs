@@ -1,0 +1,120 @@
+//! Keys, certificates and a roster for a trial.
+//!
+//! For more than that: every client makes its own key and hands out the public half only.
+
+use std::net::IpAddr;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use sha2::{Digest, Sha256};
+use undertone_mpc::identity::Identity;
+use undertone_mpc::kdf::Seed;
+use zeroize::Zeroizing;
+
+use crate::roster::{Entry, Roster, RosterError};
+
+/// What a client of a trial needs of its own.
+pub struct ClientKeys {
+    /// Its name.
+    pub name: String,
+    /// Its private key (PEM).
+    pub key: Zeroizing<String>,
+    /// A certificate of that key (PEM).
+    pub certificate: String,
+}
+
+/// What a trial needs. Private keys are wiped on drop.
+pub struct Trial {
+    /// The certificate of the authority that signed all others (PEM). Its key is nowhere.
+    pub authority: String,
+    /// The server's certificate (PEM).
+    pub certificate: String,
+    /// The server's private key (PEM).
+    pub key: Zeroizing<String>,
+    /// The clients.
+    pub clients: Vec<ClientKeys>,
+    /// Their roster.
+    pub roster: Roster,
+}
+
+impl std::fmt::Debug for Trial {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Trial({} clients, ..)", self.clients.len())
+    }
+}
+
+/// Why keys cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeysError {
+    /// A name is none a certificate can bear.
+    #[error("certificates: {0}")]
+    Certificate(#[from] rcgen::Error),
+    /// The clients make no roster.
+    #[error(transparent)]
+    Roster(#[from] RosterError),
+    /// The operating system has no randomness to give.
+    #[error("no randomness: {0}")]
+    Randomness(#[from] getrandom::Error),
+    /// A key cannot be written down.
+    #[error("keys cannot be encoded")]
+    Encoding,
+}
+
+/// Makes keys for a server that is reached by `hosts` (names and addresses) and for clients of these names.
+///
+/// # Errors
+/// A [`KeysError`].
+pub fn trial(hosts: &[String], names: &[String]) -> Result<Trial, KeysError> {
+    let named = |name: &str| -> Result<CertificateParams, rcgen::Error> {
+        let mut params = CertificateParams::new(Vec::new())?;
+        params.distinguished_name.remove(DnType::CommonName);
+        params.distinguished_name.push(DnType::CommonName, name);
+        Ok(params)
+    };
+    let mut authority = named("Undertone trial")?;
+    authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let authority_key = KeyPair::generate()?;
+    let authority_certificate = authority.self_signed(&authority_key)?;
+    let issuer = Issuer::new(authority, authority_key);
+
+    let mut server = CertificateParams::new(hosts.to_vec())?;
+    let host = hosts.iter().find(|host| host.parse::<IpAddr>().is_err());
+    let host = host.or(hosts.first()).map_or("undertone", String::as_str);
+    server.distinguished_name.remove(DnType::CommonName);
+    server.distinguished_name.push(DnType::CommonName, host);
+    server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let server_key = KeyPair::generate()?;
+    let server_certificate = server.signed_by(&server_key, &issuer)?;
+
+    let mut clients = Vec::with_capacity(names.len());
+    let mut entries = Vec::with_capacity(names.len());
+    for name in names {
+        let identity = Identity::from_seed(&Seed::from_os()?);
+        let key = identity.to_pem().map_err(|_| KeysError::Encoding)?;
+        let pair = KeyPair::from_pem(&key)?;
+        let mut params = named(name)?;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let certificate = params.signed_by(&pair, &issuer)?;
+        entries.push(Entry {
+            name: name.clone(),
+            key: Some(identity.public()),
+            certificate: Some(Sha256::digest(certificate.der()).into()),
+        });
+        clients.push(ClientKeys {
+            name: name.clone(),
+            key,
+            certificate: certificate.pem(),
+        });
+    }
+    Ok(Trial {
+        authority: authority_certificate.pem(),
+        certificate: server_certificate.pem(),
+        key: Zeroizing::new(server_key.serialize_pem()),
+        clients,
+        roster: Roster::new(entries)?,
+    })
+}

@@ -1,0 +1,157 @@
+//! Counters in Prometheus' text format, and logs of what is refused, once each.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use tracing::warn;
+
+use crate::server::lock;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Why {
+    what: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByState {
+    state: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByPhase {
+    phase: &'static str,
+}
+
+/// What a server counts.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    refused: Family<Why, Counter>,
+    jobs: Family<ByState, Counter>,
+    clients: Family<ByState, Gauge>,
+    phase_seconds: Family<ByPhase, Counter<f64, AtomicU64>>,
+    job_seconds: Histogram,
+    pub(crate) relayed: Counter,
+    pub(crate) returned: Counter,
+    logged: Mutex<BTreeMap<&'static str, (Instant, u64)>>,
+}
+
+/// Refusals of one kind are logged once in this time.
+const QUIET: Duration = Duration::from_secs(60);
+
+impl Metrics {
+    pub(crate) fn new(traffic: std::sync::Arc<crate::tls::Traffic>) -> Self {
+        let mut registry = Registry::with_prefix("undertone");
+        let refused = Family::default();
+        registry.register("refused", "Connections and messages refused", refused.clone());
+        let jobs = Family::default();
+        registry.register("jobs", "Jobs that ended", jobs.clone());
+        let clients = Family::default();
+        registry.register("clients", "Clients of the roster, by state", clients.clone());
+        let phase_seconds = Family::default();
+        registry.register(
+            "phase_seconds",
+            "Time in each phase, on the clock on the wall",
+            phase_seconds.clone(),
+        );
+        let job_seconds = Histogram::new([0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0]);
+        registry.register("job_seconds", "Time of a job", job_seconds.clone());
+        let relayed = Counter::default();
+        registry.register(
+            "relayed_bytes",
+            "Frame bytes from client to client",
+            relayed.clone(),
+        );
+        let returned = Counter::default();
+        registry.register(
+            "returned",
+            "Connections that went on with a session",
+            returned.clone(),
+        );
+        registry.register_collector(Box::new(Sockets(traffic)));
+        Self {
+            registry,
+            refused,
+            jobs,
+            clients,
+            phase_seconds,
+            job_seconds,
+            relayed,
+            returned,
+            logged: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// Counts a refusal, and logs it if none of its kind was lately.
+    pub(crate) fn refuse(&self, what: &'static str, why: &str) {
+        self.refused.get_or_create(&Why { what }).inc();
+        let mut logged = lock(&self.logged);
+        let (since, silent) = logged.entry(what).or_insert((Instant::now(), 0));
+        if *silent == 0 || since.elapsed() > QUIET {
+            warn!(what, why, before = silent.saturating_sub(1), "refused");
+            *since = Instant::now();
+            *silent = 0;
+        }
+        *silent += 1;
+    }
+
+    pub(crate) fn refusals(&self, what: &'static str) -> u64 {
+        self.refused.get_or_create(&Why { what }).get()
+    }
+
+    pub(crate) fn job(&self, result: &'static str, time: Duration) {
+        self.jobs.get_or_create(&ByState { state: result }).inc();
+        self.job_seconds.observe(time.as_secs_f64());
+    }
+
+    pub(crate) fn clients(&self, state: &'static str, count: usize) {
+        let gauge = self.clients.get_or_create(&ByState { state });
+        gauge.set(count as i64);
+    }
+
+    pub(crate) fn phase(&self, phase: &'static str, time: Duration) {
+        let counter = self.phase_seconds.get_or_create(&ByPhase { phase });
+        counter.inc_by(time.as_secs_f64());
+    }
+
+    /// All of them, in Prometheus' text format.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        text
+    }
+}
+
+#[derive(Debug)]
+struct Sockets(std::sync::Arc<crate::tls::Traffic>);
+
+impl Collector for Sockets {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let mut counter = |name, help, value: u64| {
+            let counter = ConstCounter::new(value);
+            let encoder = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
+            counter.encode(encoder)
+        };
+        counter(
+            "socket_received_bytes",
+            "Bytes that came by sockets",
+            self.0.received(),
+        )?;
+        counter(
+            "socket_sent_bytes",
+            "Bytes that went by sockets",
+            self.0.sent(),
+        )
+    }
+}
+

@@ -1,0 +1,289 @@
+//! The roster: who may take part, and how each proves who it is.
+//!
+//! ```toml
+//! [[client]]
+//! name = "ward-1"
+//! key = "9f3c…"          # public Ed25519 key, 64 hexadecimal digits
+//!
+//! [[client]]
+//! name = "ward-2"
+//! certificate = "51d0…"  # SHA-256 of the client's certificate (DER), 64 hexadecimal digits
+//! ```
+//!
+//! Clients are numbered in the order of the file, from 0. The file holds no secret; server and clients have the same.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use undertone_mpc::identity::{PUBLIC_LEN, Pins};
+use undertone_party::PartyId;
+
+/// Most clients of a roster.
+pub const MAX_CLIENTS: usize = 10_000;
+
+/// Longest name in bytes.
+pub const MAX_NAME: usize = 64;
+
+/// Largest roster file in bytes.
+pub const MAX_FILE: usize = 4 << 20;
+
+/// A client that may take part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// Its public Ed25519 key, with which it signs.
+    pub key: Option<[u8; PUBLIC_LEN]>,
+    /// SHA-256 of its certificate.
+    pub certificate: Option<[u8; 32]>,
+}
+
+/// Who may take part. At least one; names, keys and certificates are each one client's.
+#[derive(Debug, Clone)]
+pub struct Roster {
+    entries: Vec<Entry>,
+    pins: Pins,
+}
+
+/// Why a file is no roster.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RosterError {
+    /// It is not of the form described.
+    #[error("roster: {0}")]
+    Form(String),
+    /// It has too many clients, or none.
+    #[error("roster: {0} clients; from 1 to {MAX_CLIENTS} are possible")]
+    Count(usize),
+    /// A client's entry is wrong.
+    #[error("roster: client {index} ({name:?}): {what}")]
+    Client {
+        /// Its number.
+        index: usize,
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    client: Vec<Line>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    name: String,
+    key: Option<String>,
+    certificate: Option<String>,
+}
+
+impl Roster {
+    /// Reads a roster file.
+    ///
+    /// # Errors
+    /// A [`RosterError`] that names the line or the client.
+    pub fn parse(text: &str) -> Result<Self, RosterError> {
+        if text.len() > MAX_FILE {
+            return Err(RosterError::Form(format!("longer than {MAX_FILE} bytes")));
+        }
+        let file: File =
+            toml::from_str(text).map_err(|error| RosterError::Form(error.to_string()))?;
+        let mut entries = Vec::with_capacity(file.client.len());
+        for (index, line) in file.client.into_iter().enumerate() {
+            let wrong = |what| RosterError::Client {
+                index,
+                name: line.name.chars().take(MAX_NAME).collect(),
+                what,
+            };
+            let digits = |text: &Option<String>, what| match text.as_deref().map(unhex) {
+                None => Ok(None),
+                Some(None) => Err(wrong(what)),
+                Some(bytes) => Ok(bytes),
+            };
+            entries.push(Entry {
+                key: digits(&line.key, "key must be 64 hexadecimal digits")?,
+                certificate: digits(
+                    &line.certificate,
+                    "certificate must be 64 hexadecimal digits",
+                )?,
+                name: line.name.clone(),
+            });
+        }
+        Self::new(entries)
+    }
+
+    /// A roster of `entries`.
+    ///
+    /// # Errors
+    /// A [`RosterError`] that names the client.
+    pub fn new(entries: Vec<Entry>) -> Result<Self, RosterError> {
+        if !(1..=MAX_CLIENTS).contains(&entries.len()) {
+            return Err(RosterError::Count(entries.len()));
+        }
+        let mut names = BTreeSet::new();
+        let mut proofs = BTreeSet::new();
+        for (index, entry) in entries.iter().enumerate() {
+            let wrong = |what| {
+                Err(RosterError::Client {
+                    index,
+                    name: entry.name.chars().take(MAX_NAME).collect(),
+                    what,
+                })
+            };
+            let printable = |c: char| !c.is_control();
+            if !(1..=MAX_NAME).contains(&entry.name.len()) || !entry.name.chars().all(printable) {
+                return wrong("a name has 1 to 64 bytes, all printable");
+            }
+            if !names.insert(&entry.name) {
+                return wrong("another client has this name");
+            }
+            if entry.key.is_none() && entry.certificate.is_none() {
+                return wrong("a key or a certificate is needed");
+            }
+            let own = entry.key.iter().chain(&entry.certificate);
+            for proof in own {
+                if !proofs.insert(*proof) {
+                    return wrong("another client has this key or certificate");
+                }
+            }
+        }
+        let keys = entries.iter().enumerate();
+        let keys = keys.filter_map(|(index, entry)| Some((PartyId::client(index), entry.key?)));
+        let pins = Pins::new(keys).map_err(|error| RosterError::Client {
+            index: error.who.index().unwrap_or(0),
+            name: String::new(),
+            what: "its key is not an Ed25519 key",
+        })?;
+        Ok(Self { entries, pins })
+    }
+
+    /// How many clients there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Never: there is at least one.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The clients, in order.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The client of that name.
+    pub fn find(&self, name: &str) -> Option<PartyId> {
+        let place = self.entries.iter().position(|entry| entry.name == name);
+        place.map(PartyId::client)
+    }
+
+    /// The name of a client, or of the server.
+    pub fn name(&self, who: PartyId) -> &str {
+        match who.index() {
+            None => "server",
+            Some(index) => self.entries.get(index).map_or("?", |entry| &entry.name),
+        }
+    }
+
+    /// The public keys of those that have one.
+    pub fn pins(&self) -> &Pins {
+        &self.pins
+    }
+
+    /// Whether all clients have keys: then all sign what they send in the setup, and check it.
+    pub fn is_signed(&self) -> bool {
+        self.pins.len() == self.entries.len()
+    }
+
+    /// The file.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::from(
+            "# Who may take part: the same file for the server and all clients. No secrets.\n",
+        );
+        for entry in &self.entries {
+            text += &format!("\n[[client]]\nname = {}\n", toml::Value::from(&*entry.name));
+            if let Some(key) = &entry.key {
+                text += &format!("key = \"{}\"\n", hex(key));
+            }
+            if let Some(certificate) = &entry.certificate {
+                text += &format!("certificate = \"{}\"\n", hex(certificate));
+            }
+        }
+        text
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let digits = text.as_bytes();
+    if digits.len() != 64 {
+        return None;
+    }
+    let digit = |d: u8| (d as char).to_digit(16);
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use undertone_mpc::identity::Identity;
+    use undertone_mpc::kdf::Seed;
+
+    fn entry(name: &str, seed: u8) -> Entry {
+        Entry {
+            name: name.into(),
+            key: Some(Identity::from_seed(&Seed::from_bytes([seed; 32])).public()),
+            certificate: None,
+        }
+    }
+
+    #[test]
+    fn a_roster_survives_its_file() {
+        let other = Entry {
+            name: "with \"quotes\"".into(),
+            key: None,
+            certificate: Some([7; 32]),
+        };
+        let roster = Roster::new(vec![entry("a", 1), other]).unwrap();
+        let again = Roster::parse(&roster.to_toml()).unwrap();
+        assert_eq!(again.entries(), roster.entries());
+        assert_eq!(again.find("a"), Some(PartyId::client(0)));
+        assert!(!again.is_signed());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let says = |entries: Vec<Entry>| Roster::new(entries).unwrap_err().to_string();
+        assert!(says(vec![entry("a", 1), entry("a", 2)]).contains("client 1"));
+        assert!(says(vec![entry("a", 1), entry("b", 1)]).contains("this key"));
+        assert!(says(vec![entry("a\n", 1)]).contains("printable"));
+        assert!(says(vec![]).contains("0 clients"));
+        let bare = Entry {
+            key: None,
+            ..entry("a", 1)
+        };
+        assert!(says(vec![bare]).contains("key or a certificate"));
+        let weak = Entry {
+            key: Some([0; 32]),
+            ..entry("a", 1)
+        };
+        assert!(says(vec![weak]).contains("not an Ed25519 key"));
+        let parse = |text: &str| Roster::parse(text).unwrap_err().to_string();
+        assert!(parse("[[client]]\nname = \"a\"\nkey = \"12\"").contains("64 hexadecimal"));
+        assert!(parse("[[client]]\nname = 1").contains("line 2"));
+        assert!(parse("[[client]]\nname = \"a\"\nkye = \"\"").contains("kye"));
+    }
+}

@@ -1,0 +1,227 @@
+//! The gate: from the listening socket to connections under TLS, few enough, quickly enough.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tonic::transport::server::Connected;
+
+use super::lock;
+use crate::metrics::Metrics;
+use crate::tls::{Counted, Traffic, export, fingerprint};
+
+/// What is known of a connection before its first message.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub(crate) address: SocketAddr,
+    pub(crate) exported: [u8; 32],
+    /// SHA-256 of the certificate it showed.
+    pub(crate) certificate: Option<[u8; 32]>,
+    /// Its place among those of whom nothing is known yet.
+    pub(crate) pass: Arc<Pass>,
+}
+
+/// A place at the gate. Strangers are cut off when they take too long, or when too many more come.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    cut: Mutex<Option<oneshot::Sender<()>>>,
+    known: AtomicBool,
+}
+
+impl Pass {
+    /// The caller has proved who it is.
+    pub(crate) fn grant(&self) {
+        self.known.store(true, Ordering::Relaxed);
+    }
+
+    /// Cuts the connection.
+    pub(crate) fn cut(&self) {
+        if let Some(cut) = lock(&self.cut).take() {
+            let _ = cut.send(());
+        }
+    }
+
+    fn expire(&self) {
+        if !self.known.load(Ordering::Relaxed) {
+            self.cut();
+        }
+    }
+}
+
+/// A connection that can be cut from this side at any time.
+pub(crate) struct Secured {
+    stream: TlsStream<Counted<TcpStream>>,
+    caller: Caller,
+    /// `None` once it has been cut.
+    cut: Option<oneshot::Receiver<()>>,
+    open: Arc<AtomicUsize>,
+}
+
+impl Drop for Secured {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Secured {
+    fn is_cut(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        // The sender lives as long as the caller's pass, which this holds.
+        if let Some(cut) = &mut self.cut
+            && Pin::new(cut).poll(cx).is_pending()
+        {
+            return Ok(());
+        }
+        self.cut = None;
+        Err(io::ErrorKind::ConnectionAborted.into())
+    }
+}
+
+impl AsyncRead for Secured {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.is_cut(cx)?;
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Secured {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.is_cut(cx)?;
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+impl Connected for Secured {
+    type ConnectInfo = Caller;
+
+    fn connect_info(&self) -> Caller {
+        self.caller.clone()
+    }
+}
+
+/// Lets connections in.
+pub(crate) struct Gate {
+    pub(crate) acceptor: TlsAcceptor,
+    /// How long a caller may take to prove who it is.
+    pub(crate) patience: Duration,
+    /// How many callers may be unknown at a time.
+    pub(crate) strangers: usize,
+    pub(crate) traffic: Arc<Traffic>,
+    pub(crate) open: Arc<AtomicUsize>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Gate {
+    /// Accepts connections for ever.
+    pub(crate) async fn run(
+        self,
+        listener: TcpListener,
+        secured: mpsc::Sender<Result<Secured, io::Error>>,
+    ) {
+        let gate = Arc::new(self);
+        let mut strangers: VecDeque<Arc<Pass>> = VecDeque::new();
+        loop {
+            let (stream, address) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of file descriptors, most likely: connections that end will free some.
+                    gate.metrics.refuse("accept", &error.to_string());
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let (cut, receiver) = oneshot::channel();
+            let pass = Arc::new(Pass {
+                cut: Mutex::new(Some(cut)),
+                known: AtomicBool::new(false),
+            });
+            strangers.retain(|other| {
+                Arc::strong_count(other) > 1 && !other.known.load(Ordering::Relaxed)
+            });
+            while strangers.len() >= gate.strangers {
+                if let Some(oldest) = strangers.pop_front() {
+                    oldest.cut();
+                    let why = format!("more than {} connections without a hello", gate.strangers);
+                    gate.metrics.refuse("flood", &why);
+                }
+            }
+            strangers.push_back(Arc::clone(&pass));
+            tokio::spawn(Arc::clone(&gate).admit(stream, address, pass, receiver, secured.clone()));
+        }
+    }
+
+    async fn admit(
+        self: Arc<Self>,
+        stream: TcpStream,
+        address: SocketAddr,
+        pass: Arc<Pass>,
+        mut cut: oneshot::Receiver<()>,
+        secured: mpsc::Sender<Result<Secured, io::Error>>,
+    ) {
+        let _ = stream.set_nodelay(true);
+        let counted = Counted {
+            inner: stream,
+            traffic: Arc::clone(&self.traffic),
+        };
+        let stream = tokio::select! {
+            _ = &mut cut => return,
+            accepted = tokio::time::timeout(self.patience, self.acceptor.accept(counted)) => match accepted {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(error)) => return self.metrics.refuse("tls", &format!("{address}: {error}")),
+                Err(_) => return self.metrics.refuse("slow", &format!("{address}: no TLS handshake in time")),
+            },
+        };
+        let (_, connection) = stream.get_ref();
+        let Ok(exported) = export(connection) else {
+            return;
+        };
+        let certificate = connection.peer_certificates().and_then(|all| all.first());
+        let certificate = certificate.map(fingerprint);
+        self.open.fetch_add(1, Ordering::Relaxed);
+        let connection = Secured {
+            caller: Caller {
+                address,
+                exported,
+                certificate,
+                pass: Arc::clone(&pass),
+            },
+            stream,
+            cut: Some(cut),
+            open: Arc::clone(&self.open),
+        };
+        if secured.send(Ok(connection)).await.is_err() {
+            return;
+        }
+        let weak = Arc::downgrade(&pass);
+        drop(pass);
+        tokio::time::sleep(self.patience).await;
+        if let Some(pass) = weak.upgrade() {
+            pass.expire();
+        }
+    }
+}

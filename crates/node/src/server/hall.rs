@@ -1,0 +1,608 @@
+//! The hall: where clients say who they are, agree to the job, wait for the others, and return to when they lose their
+//! connection.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio_stream::Stream;
+use tonic::{Request, Response, Streaming};
+use undertone_mpc::identity::SIGNATURE_LEN;
+use undertone_party::{Abort, PartyId, SessionId};
+
+use super::session::{Queued, Session, State, Way};
+use super::{Caller, Config, FAREWELL, TICK, lock, open};
+use crate::drive::Event;
+use crate::flow::Violation;
+use crate::metrics::Metrics;
+use crate::roster::{MAX_NAME, hex};
+use crate::status::{ClientStatus, JobReport, Refused, Socket, Status, phase_statuses};
+use crate::tls::Traffic;
+use crate::wire::{self, Challenge, ClientSays, FromClient, FromServer, Hello, Refusal, ServerSays};
+
+/// Jobs of which reports are kept.
+const KEPT: usize = 20;
+
+/// Messages of a client that may be refused before its connection is.
+const MAX_REFUSED: u32 = 100;
+
+/// The server, as its connections see it.
+pub(crate) struct Hall {
+    pub(super) config: Config,
+    pub(super) traffic: Arc<Traffic>,
+    pub(super) open: Arc<AtomicUsize>,
+    pub(super) metrics: Arc<Metrics>,
+    connections: AtomicU64,
+    changed: Notify,
+    state: Mutex<HallState>,
+}
+
+impl std::fmt::Debug for Hall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hall(..)")
+    }
+}
+
+struct HallState {
+    /// Who is connected, in the order of the roster.
+    seats: Vec<Option<Seat>>,
+    session: Option<Arc<Session>>,
+    /// When waiting began, and when somebody was first there to wait for others.
+    since: Instant,
+    first: Option<Instant>,
+    job: u32,
+    stopping: bool,
+    finished: Vec<JobReport>,
+}
+
+struct Seat {
+    way: Way,
+    caller: Caller,
+    /// It agrees to the job and waits for one.
+    waits: bool,
+}
+
+/// A session that starts.
+pub(super) struct Start {
+    pub(super) session: Arc<Session>,
+    pub(super) members: Vec<PartyId>,
+}
+
+impl Hall {
+    pub(super) fn new(config: Config) -> Self {
+        let seats = config.roster.entries().iter().map(|_| None).collect();
+        let traffic = Arc::new(Traffic::default());
+        Self {
+            config,
+            metrics: Arc::new(Metrics::new(Arc::clone(&traffic))),
+            traffic,
+            open: Arc::default(),
+            connections: AtomicU64::new(0),
+            changed: Notify::new(),
+            state: Mutex::new(HallState {
+                seats,
+                session: None,
+                since: Instant::now(),
+                first: None,
+                job: 1,
+                stopping: false,
+                finished: Vec::new(),
+            }),
+        }
+    }
+
+    /// Waits until enough clients are there; false when the server is to stop first.
+    pub(super) async fn gathered(&self, job: u32) -> bool {
+        {
+            let mut state = lock(&self.state);
+            state.job = job;
+            state.since = Instant::now();
+            state.first = None;
+        }
+        loop {
+            let changed = self.changed.notified();
+            {
+                let mut state = lock(&self.state);
+                if state.stopping {
+                    return false;
+                }
+                let here = state.seats.iter().flatten().filter(|seat| seat.waits);
+                let here = here.count();
+                if here > 0 {
+                    state.first.get_or_insert_with(Instant::now);
+                } else {
+                    state.first = None;
+                }
+                let waited = match (state.first, self.config.wait) {
+                    (Some(first), Some(wait)) => first.elapsed() >= wait,
+                    _ => false,
+                };
+                let enough = waited && here >= self.config.job.params.min_clients;
+                if here == state.seats.len() || enough {
+                    return true;
+                }
+            }
+            let _ = tokio::time::timeout(TICK, changed).await;
+        }
+    }
+
+    /// Starts a session with all who wait, or who were in the last session of this job, except `excluded`.
+    pub(super) fn start(
+        &self,
+        id: SessionId,
+        excluded: &[PartyId],
+        events: mpsc::Sender<Event>,
+        window: impl Fn(usize) -> usize,
+    ) -> Start {
+        let mut state = lock(&self.state);
+        let before = state.session.take();
+        let was_in = |who: PartyId| {
+            before.as_ref().is_some_and(|session| {
+                let is_in = session.members(|id, m| id == who && m.state == State::In);
+                is_in.contains(&true)
+            })
+        };
+        let mut ways = Vec::new();
+        for (index, seat) in state.seats.iter_mut().enumerate() {
+            let who = PartyId::client(index);
+            if let Some(seat) = seat
+                && (seat.waits || was_in(who))
+                && !excluded.contains(&who)
+            {
+                seat.waits = false;
+                ways.push((who, seat.way.clone()));
+            }
+        }
+        if let Some(before) = &before {
+            before.close();
+        }
+        let window = window(ways.len() + 1);
+        for (who, way) in &ways {
+            way.say(ServerSays::Start(wire::Start {
+                session: id.0.to_vec().into(),
+                client: who.to_wire(),
+                window: window as u64,
+            }));
+        }
+        let members = ways.iter().map(|(who, _)| *who).collect();
+        let metrics = Arc::clone(&self.metrics);
+        let session = Arc::new(Session::new(id, window, ways, events, metrics));
+        state.session = Some(Arc::clone(&session));
+        Start { session, members }
+    }
+
+    /// Whether a client is connected.
+    pub(super) fn is_here(&self, who: PartyId) -> bool {
+        let state = lock(&self.state);
+        let seat = who.index().and_then(|index| state.seats.get(index));
+        seat.is_some_and(Option::is_some)
+    }
+
+    /// Cuts the connections of some clients, and tells them why.
+    pub(super) fn expel(&self, whom: &[PartyId]) {
+        let mut state = lock(&self.state);
+        for who in whom {
+            let seat = who.index().and_then(|index| state.seats.get_mut(index));
+            if let Some(seat) = seat.and_then(Option::take) {
+                seat.way.say(refusal("left out of the job", false));
+            }
+        }
+    }
+
+    /// A job has ended: who took part says goodbye, or is told.
+    pub(super) fn leave(self: &Arc<Self>, session: &Arc<Session>, done: bool) {
+        let hall = Arc::clone(self);
+        let session = Arc::clone(session);
+        if !done {
+            let why = "the job was abandoned; the server's log says why";
+            for way in session.ways() {
+                way.say(refusal(why, false));
+            }
+        }
+        // What clients still send each other is relayed until they have gone.
+        tokio::spawn(async move {
+            let start = Instant::now();
+            let waits = |session: &Session| {
+                let open = session.members(|_, m| matches!(m.state, State::In | State::Away(_)));
+                open.contains(&true)
+            };
+            while waits(&session) && start.elapsed() < FAREWELL {
+                tokio::time::sleep(TICK).await;
+            }
+            session.close();
+            let mut state = lock(&hall.state);
+            let is_last = |last: &Arc<Session>| Arc::ptr_eq(last, &session);
+            if state.session.as_ref().is_some_and(is_last) {
+                state.session = None;
+            }
+        });
+    }
+
+    pub(super) fn finished(&self, report: JobReport) {
+        let mut state = lock(&self.state);
+        state.finished.push(report);
+        if state.finished.len() > KEPT {
+            state.finished.remove(0);
+        }
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        lock(&self.state).stopping
+    }
+
+    pub(super) fn stop(&self) {
+        lock(&self.state).stopping = true;
+        self.changed.notify_waiters();
+    }
+
+    pub(super) fn abandon(&self, why: &str) {
+        if let Some(session) = &lock(&self.state).session {
+            session.stop(Abort::Misuse(why.into()));
+        }
+    }
+
+    /// Ends all connections: who still waits is told to come again later.
+    pub(super) fn dismiss(&self) {
+        for seat in lock(&self.state).seats.iter_mut().filter_map(Option::take) {
+            seat.way.say(refusal("the server stops", true));
+        }
+    }
+
+    /// Who a caller is, if it can prove it.
+    fn identify(&self, caller: &Caller, nonce: &[u8; 32], hello: &Hello) -> Result<PartyId, String> {
+        let name: String = hello.name.chars().take(MAX_NAME).collect();
+        let unknown = || format!("{}: {name:?} is not on the roster", caller.address);
+        let who = self.config.roster.find(&hello.name).ok_or_else(unknown)?;
+        let entry = who.index().and_then(|i| self.config.roster.entries().get(i));
+        let entry = entry.ok_or_else(unknown)?;
+        if entry.certificate.is_some() && entry.certificate == caller.certificate {
+            return Ok(who);
+        }
+        let signature: Option<[u8; SIGNATURE_LEN]> = hello.signature[..].try_into().ok();
+        let is_signed = signature.is_some_and(|signature| {
+            let body = wire::hello_body(&caller.exported, &hello.name);
+            let pins = self.config.roster.pins();
+            pins.verify(who, SessionId(*nonce), wire::HELLO, &body, &signature)
+        });
+        match is_signed {
+            true => Ok(who),
+            false => Err(format!("{}: cannot prove to be {name:?}", caller.address)),
+        }
+    }
+
+    /// A client has proved who it is. Tells the session it goes on with, if it does.
+    fn arrives(
+        &self,
+        who: PartyId,
+        caller: &Caller,
+        way: &Way,
+        hello: &Hello,
+    ) -> Option<Arc<Session>> {
+        let mut state = lock(&self.state);
+        let session = state.session.clone();
+        let seat = who.index().and_then(|index| state.seats.get_mut(index))?;
+        let before = seat.replace(Seat {
+            way: way.clone(),
+            caller: caller.clone(),
+            waits: false,
+        });
+        if let Some(before) = before {
+            before.caller.pass.cut();
+        }
+        let session = session?;
+        let resume = hello.resume.as_ref();
+        let Some(resume) = resume.filter(|r| wire::session(&r.session) == Some(session.id)) else {
+            // It has forgotten the session, if it ever was in it.
+            session.leaves(who, State::Gone);
+            return None;
+        };
+        if !session.may_return(who) {
+            return None;
+        }
+        let taken = resume.taken.iter().take(self.config.roster.len() + 1);
+        let taken: Vec<(PartyId, u32)> = taken
+            .map(|taken| (PartyId::from_wire(taken.peer), taken.next))
+            .collect();
+        // What belongs to the session comes after this.
+        way.say(ServerSays::Resumed(wire::Resumed {}));
+        session.returns(who, way, &taken).then_some(session)
+    }
+
+    /// Talks with one client from hello to goodbye.
+    async fn converse(
+        self: Arc<Self>,
+        caller: Caller,
+        mut stream: Streaming<FromClient>,
+        way: Way,
+    ) {
+        let mut nonce = [0; 32];
+        if getrandom::fill(&mut nonce).is_err() {
+            return;
+        }
+        way.say(ServerSays::Challenge(Challenge {
+            version: wire::VERSION,
+            nonce: nonce.to_vec().into(),
+        }));
+        let hello = tokio::time::timeout(self.config.patience, stream.message()).await;
+        let Ok(Ok(Some(FromClient {
+            what: Some(ClientSays::Hello(hello)),
+        }))) = hello
+        else {
+            self.metrics.refuse("hello", &format!("{}: no hello", caller.address));
+            caller.pass.cut();
+            return;
+        };
+        let who = match self.identify(&caller, &nonce, &hello) {
+            Ok(who) => who,
+            Err(why) => {
+                self.metrics.refuse("hello", &why);
+                way.say(refusal("the server does not know you by this name and key", false));
+                return;
+            }
+        };
+        caller.pass.grant();
+        let name = self.config.roster.name(who).to_owned();
+        let mut attached = self.arrives(who, &caller, &way, &hello);
+        tracing::info!(client = name, address = %caller.address, returns = attached.is_some(), "connected");
+        if attached.is_none() {
+            way.say(ServerSays::Offer(self.config.job.to_wire()));
+        }
+        let mut left = None;
+        let mut refused = 0;
+        loop {
+            let what = match stream.message().await {
+                Ok(Some(FromClient { what: Some(what) })) => what,
+                // From a newer version.
+                Ok(Some(FromClient { what: None })) => continue,
+                Ok(None) => break,
+                Err(status) => {
+                    if status.code() == tonic::Code::OutOfRange {
+                        let why = format!("{name}: {}", status.message());
+                        self.metrics.refuse("frame", &why);
+                    }
+                    break;
+                }
+            };
+            match what {
+                ClientSays::Answer(answer) => self.answers(who, &way, &answer.declined),
+                ClientSays::Ready(ready) => {
+                    let current = lock(&self.state).session.clone();
+                    let id = wire::session(&ready.session);
+                    attached = current.filter(|session| Some(session.id) == id);
+                }
+                ClientSays::Goodbye(goodbye) => {
+                    left = Some(goodbye.finished);
+                    break;
+                }
+                ClientSays::Progress(progress) => {
+                    if let Some(session) = &attached {
+                        session.progress(who, &progress);
+                    }
+                }
+                ClientSays::Hello(_) => refused += 1,
+                ClientSays::Frame(frame) => {
+                    refused += self.heard(&name, &attached, |s| s.frame(who, frame));
+                }
+                ClientSays::Taken(taken) => {
+                    let peer = PartyId::from_wire(taken.peer);
+                    refused += self.heard(&name, &attached, |s| s.taken(who, peer, taken.next));
+                }
+            }
+            if refused > MAX_REFUSED {
+                self.metrics.refuse("client", &format!("{name}: too much was refused"));
+                left = Some(false);
+                break;
+            }
+        }
+        self.departs(who, &way, attached.as_deref(), left);
+    }
+
+    /// Counts what is refused.
+    fn heard(
+        &self,
+        name: &str,
+        session: &Option<Arc<Session>>,
+        take: impl FnOnce(&Session) -> Result<(), Violation>,
+    ) -> u32 {
+        let taken = session.as_ref().map_or(Ok(()), |session| take(session));
+        match taken {
+            Ok(()) => 0,
+            Err(why) => {
+                self.metrics.refuse("frame", &format!("{name}: {why}"));
+                1
+            }
+        }
+    }
+
+    fn answers(&self, who: PartyId, way: &Way, declined: &str) {
+        let mut state = lock(&self.state);
+        let seat = who.index().and_then(|index| state.seats.get_mut(index));
+        let Some(Some(seat)) = seat else {
+            return;
+        };
+        if seat.way.connection != way.connection {
+            return;
+        }
+        if declined.is_empty() {
+            seat.waits = true;
+        } else {
+            let why: String = declined.chars().take(200).collect();
+            let name = self.config.roster.name(who);
+            tracing::warn!(client = name, why, "declined the job");
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    fn departs(&self, who: PartyId, way: &Way, session: Option<&Session>, left: Option<bool>) {
+        let mut state = lock(&self.state);
+        let seat = who.index().and_then(|index| state.seats.get_mut(index));
+        if let Some(seat) = seat
+            && seat
+                .as_ref()
+                .is_some_and(|seat| seat.way.connection == way.connection)
+        {
+            *seat = None;
+        }
+        drop(state);
+        let name = self.config.roster.name(who);
+        tracing::info!(client = name, goodbye = left.is_some(), "disconnected");
+        if let Some(session) = session {
+            if session.is_by(who, way.connection)
+                && let Some(finished) = left
+            {
+                let state = if finished { State::Finished } else { State::Gone };
+                session.leaves(who, state);
+            }
+            session.lost(who, way.connection);
+        }
+        self.changed.notify_waiters();
+    }
+
+    pub(super) fn status(&self) -> Status {
+        let state = lock(&self.state);
+        let session = state.session.clone();
+        let standing = session.as_ref().and_then(|session| session.standing());
+        let mut clients: Vec<ClientStatus> = self
+            .config
+            .roster
+            .entries()
+            .iter()
+            .zip(&state.seats)
+            .enumerate()
+            .map(|(index, (entry, seat))| ClientStatus {
+                index,
+                name: entry.name.clone(),
+                state: match seat {
+                    Some(seat) if seat.waits => "waiting",
+                    Some(_) => "connected",
+                    None => "absent",
+                }
+                .to_owned(),
+                phase: None,
+                waits_for: Vec::new(),
+                bytes_received: 0,
+                bytes_sent: 0,
+            })
+            .collect();
+        let names = |who: &[PartyId]| -> Vec<String> {
+            let names = who.iter().map(|who| self.config.roster.name(*who));
+            names.map(str::to_owned).collect()
+        };
+        if let Some(session) = &session {
+            session.members(|who, member| {
+                let Some(client) = who.index().and_then(|index| clients.get_mut(index)) else {
+                    return;
+                };
+                client.state = match member.state {
+                    State::In => "in",
+                    State::Away(_) => "away",
+                    State::Gone => "gone",
+                    State::Finished => "finished",
+                }
+                .to_owned();
+                client.phase = member.phase.map(str::to_owned);
+                client.waits_for = names(&member.waits_for);
+                client.bytes_received = member.received;
+                client.bytes_sent = member.sent;
+            });
+        }
+        for name in ["absent", "connected", "waiting", "in", "away", "gone", "finished"] {
+            let count = clients.iter().filter(|client| client.state == name).count();
+            self.metrics.clients(name, count);
+        }
+        let phases = match (&session, state.finished.last()) {
+            (Some(session), _) => {
+                let now = standing.as_ref().map(|standing| standing.phase.id);
+                phase_statuses(&session.ledger(), &session.times(), now.or(Some(0)))
+            }
+            (None, Some(last)) => last.phases.clone(),
+            (None, None) => phase_statuses(&undertone_party::Ledger::default(), &[], Some(0)),
+        };
+        let refused = |what: &[&'static str]| what.iter().map(|w| self.metrics.refusals(w)).sum();
+        let since = session.as_ref().map_or(state.since, |session| session.started);
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            state: match (&session, state.stopping) {
+                (_, true) => "stopping",
+                (Some(_), false) => "running",
+                (None, false) => "waiting",
+            }
+            .to_owned(),
+            job: state.job,
+            session: session.as_ref().map(|session| hex(&session.id.0)[..8].to_owned()),
+            parameters: (&self.config.job.params).into(),
+            phase: standing.as_ref().map(|standing| standing.phase.name.to_owned()),
+            phases,
+            elapsed_seconds: since.elapsed().as_secs_f64(),
+            waits_for: standing.as_ref().map_or_else(Vec::new, |s| names(&s.waits_for)),
+            clients,
+            relayed_bytes: session.as_ref().map_or(0, |session| session.relayed()),
+            socket: Socket {
+                bytes_received: self.traffic.received(),
+                bytes_sent: self.traffic.sent(),
+                connections: open(&self.open),
+            },
+            refused: Refused {
+                connections: refused(&["accept", "flood", "tls", "slow"]),
+                hellos: refused(&["hello"]),
+                frames: refused(&["frame", "client"]),
+            },
+            finished: state.finished.clone(),
+        }
+    }
+}
+
+fn refusal(why: &str, later: bool) -> ServerSays {
+    ServerSays::Refusal(Refusal {
+        why: why.to_owned(),
+        later,
+    })
+}
+
+/// What goes out by one connection.
+pub(crate) struct Outgoing(UnboundedReceiver<Queued>);
+
+impl Stream for Outgoing {
+    type Item = Result<FromServer, tonic::Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(cx).map(|queued| {
+            queued.map(|Queued { what, load }| {
+                if let Some((load, len)) = load {
+                    load.fetch_sub(len, Ordering::Relaxed);
+                }
+                Ok(wire::from_server(what))
+            })
+        })
+    }
+}
+
+/// The hall, as gRPC sees it.
+pub(super) struct Service(pub(super) Arc<Hall>);
+
+#[tonic::async_trait]
+impl wire::Undertone for Service {
+    type ConnectStream = Outgoing;
+
+    async fn connect(
+        &self,
+        request: Request<Streaming<FromClient>>,
+    ) -> Result<Response<Outgoing>, tonic::Status> {
+        let Some(caller) = request.extensions().get::<Caller>().cloned() else {
+            return Err(tonic::Status::internal("a connection without TLS"));
+        };
+        let (sender, queue) = tokio::sync::mpsc::unbounded_channel();
+        let way = Way {
+            connection: self.0.connections.fetch_add(1, Ordering::Relaxed),
+            sender,
+        };
+        let hall = Arc::clone(&self.0);
+        tokio::spawn(hall.converse(caller, request.into_inner(), way));
+        Ok(Response::new(Outgoing(queue)))
+    }
+}

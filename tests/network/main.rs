@@ -1,0 +1,4 @@
+//! Server and clients over TLS on loopback: results, faults, hostile peers.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod results;

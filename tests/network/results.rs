@@ -1,0 +1,91 @@
+//! What comes out is what comes out in one process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use undertone::mpc::hamming::{Backend, Phe};
+use undertone::mpc::kdf::Seed;
+use undertone::mpc::sum::Trust;
+use undertone::node::{Job, Randomness};
+use undertone::simulate::Simulation;
+use undertone::xclp::{Labelling, Params, Rows};
+use undertone_tests::network::{World, spawn};
+use undertone_tests::random_clients;
+
+pub(crate) fn job(backend: Backend, bits: usize, neighbours: usize) -> Job {
+    Job {
+        params: Params {
+            bits,
+            neighbours,
+            backend,
+            phe: Phe::new(2048).unwrap(),
+            ..Params::default()
+        },
+        ..Job::default()
+    }
+}
+
+/// Runs these clients over the network and in one process; the outcomes are the same.
+async fn compare(job: Job, clients: Vec<(Rows, Labelling)>) {
+    let seed = [7; 32];
+    let trust = job.params.trust;
+    let simulation = Simulation {
+        params: job.params,
+        clients: clients.clone(),
+        seed: Seed::from_bytes(seed),
+    };
+    let fixed = || Randomness::Fixed(Arc::new(Seed::from_bytes(seed)));
+    let world = World::start(clients.len(), job, |config| config.randomness = fixed())
+        .await
+        .unwrap();
+    let mut tasks = Vec::new();
+    for (index, data) in clients.into_iter().enumerate() {
+        let mut config = world.client(index).unwrap();
+        config.randomness = fixed();
+        config.terms.backend_at_least = Backend::Clear;
+        if trust == Trust::SemiHonest {
+            // In one process clients sign nothing then.
+            config.roster = None;
+        }
+        tasks.push(spawn(config, data));
+    }
+    let expected = tokio::task::spawn_blocking(|| simulation.run(|_, _| {}).unwrap())
+        .await
+        .unwrap();
+    let mut of_clients = undertone::party::Ledger::default();
+    for (index, task) in tasks.into_iter().enumerate() {
+        let joined = tokio::time::timeout(Duration::from_secs(120), task).await;
+        let joined = joined.unwrap().unwrap().unwrap();
+        assert_eq!(&joined.outcome, expected.clients[index].as_ref().unwrap());
+        assert_eq!((joined.sessions, joined.returned), (1, 0));
+        of_clients.add(&joined.ledger);
+        // What a client sends and receives is what it does in one process.
+        let due = &expected.ledgers[index + 1].1;
+        for ((phase, cost), (_, due)) in joined.ledger.phases().zip(due.phases()) {
+            let own = (cost.bytes_sent, cost.messages, cost.bytes_received);
+            let due = (due.bytes_sent, due.messages, due.bytes_received);
+            assert_eq!(own, due, "{phase}");
+        }
+    }
+    let reports = world.ended().await.unwrap();
+    assert_eq!(reports.len(), 1);
+    assert_eq!(reports[0].result, "done");
+    assert_eq!(reports[0].contributors, expected.report.contributors.len());
+    let sent: u64 = of_clients.phases().map(|(_, cost)| cost.bytes_sent).sum();
+    assert_eq!(reports[0].bytes_received + reports[0].relayed_bytes, sent);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_backend() {
+    for backend in Backend::ALL {
+        let clients = random_clients(&[12, 7, 9], 200, 3).unwrap();
+        compare(job(backend, 200, 3), clients).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_signatures() {
+    let mut job = job(Backend::Psm, 200, 3);
+    job.params.trust = Trust::MaliciousServer;
+    compare(job, random_clients(&[12, 7, 9, 4], 200, 3).unwrap()).await;
+}

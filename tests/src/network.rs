@@ -1,0 +1,267 @@
+//! A server and clients over TLS on loopback, in one process, and a proxy between them that does harm.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use undertone::mpc::identity::Identity;
+use undertone::node::client::{self, JoinError, Joined};
+use undertone::node::keys::{self, Trial};
+use undertone::node::server::{self, Server, Watch};
+use undertone::node::status::JobReport;
+use undertone::node::{Certificate, Job, ServeError, join};
+use undertone::xclp::{Labelling, Rows};
+
+/// Anything that goes wrong where nothing should.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// A server that runs, and the keys of its clients.
+pub struct World {
+    /// Keys and roster.
+    pub trial: Arc<Trial>,
+    /// Where the server listens.
+    pub address: SocketAddr,
+    /// A look at the server.
+    pub watch: Watch,
+    /// Reports of jobs that ended.
+    pub reports: Arc<Mutex<Vec<JobReport>>>,
+    /// The server. It ends when `stop` is sent to, or dropped.
+    pub server: JoinHandle<Result<(), ServeError>>,
+    /// Stops the server.
+    pub stop: watch::Sender<bool>,
+}
+
+/// Names of `count` clients.
+pub fn names(count: usize) -> Vec<String> {
+    (0..count).map(|index| format!("client-{index}")).collect()
+}
+
+/// What a server of these clients is told in tests: short times, one job.
+///
+/// # Errors
+/// When keys cannot be used.
+pub fn server_config(trial: &Trial, job: Job) -> Result<server::Config, Failure> {
+    let certificate = Certificate::from_pem(&trial.certificate, &trial.key)?;
+    Ok(server::Config {
+        job,
+        jobs: Some(1),
+        grace: Duration::from_secs(2),
+        drain: Duration::from_secs(2),
+        client_authorities: Some(trial.authority.clone()),
+        keep_alive: Duration::from_secs(1),
+        ..server::Config::new(trial.roster.clone(), certificate)
+    })
+}
+
+impl World {
+    /// A server for `count` clients; `change` is what is not as usual.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn start(
+        count: usize,
+        job: Job,
+        change: impl FnOnce(&mut server::Config),
+    ) -> Result<Self, Failure> {
+        let hosts = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let trial = Arc::new(keys::trial(&hosts, &names(count))?);
+        let mut config = server_config(&trial, job)?;
+        change(&mut config);
+        Self::serve(trial, config, SocketAddr::from(([127, 0, 0, 1], 0))).await
+    }
+
+    /// A server as configured.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn serve(
+        trial: Arc<Trial>,
+        config: server::Config,
+        address: SocketAddr,
+    ) -> Result<Self, Failure> {
+        let server = Server::bind(address, config).await?;
+        let (address, watch) = (server.address(), server.watch());
+        let reports: Arc<Mutex<Vec<JobReport>>> = Arc::default();
+        let kept = Arc::clone(&reports);
+        let (stop, mut stopped) = watch::channel(false);
+        let server = tokio::spawn(server.run(
+            async move {
+                let _ = stopped.changed().await;
+            },
+            move |report| {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.push(report.clone());
+            },
+        ));
+        Ok(Self {
+            trial,
+            address,
+            watch,
+            reports,
+            server,
+            stop,
+        })
+    }
+
+    /// What client `index` is told, when it reaches the server at `address`.
+    ///
+    /// # Errors
+    /// When its key cannot be read.
+    pub fn client_at(&self, index: usize, address: SocketAddr) -> Result<client::Config, Failure> {
+        client_config(&self.trial, index, address)
+    }
+
+    /// What client `index` is told.
+    ///
+    /// # Errors
+    /// When its key cannot be read.
+    pub fn client(&self, index: usize) -> Result<client::Config, Failure> {
+        self.client_at(index, self.address)
+    }
+
+    /// The server's end, and its reports.
+    ///
+    /// # Errors
+    /// When it failed, or does not end.
+    pub async fn ended(self) -> Result<Vec<JobReport>, Failure> {
+        tokio::time::timeout(Duration::from_secs(60), self.server).await???;
+        let reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(reports.clone())
+    }
+}
+
+/// What client `index` of a trial is told.
+///
+/// # Errors
+/// When its key cannot be read.
+pub fn client_config(
+    trial: &Trial,
+    index: usize,
+    address: SocketAddr,
+) -> Result<client::Config, Failure> {
+    let keys = &trial.clients[index];
+    Ok(client::Config {
+        identity: Some(Identity::from_pem(&keys.key)?),
+        roster: Some(trial.roster.clone()),
+        keep_alive: Duration::from_secs(1),
+        retry: Duration::from_secs(10),
+        patience: Duration::from_secs(30),
+        ..client::Config::new(
+            address.to_string(),
+            trial.authority.clone(),
+            keys.name.clone(),
+        )
+    })
+}
+
+/// Client `index` as a task.
+pub fn spawn(
+    config: client::Config,
+    (rows, labelling): (Rows, Labelling),
+) -> JoinHandle<Result<Joined, JoinError>> {
+    tokio::spawn(async move { join(&config, rows, labelling, std::future::pending()).await })
+}
+
+/// What a proxy does to the bytes of its connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Harm {
+    /// Nothing.
+    None,
+    /// Holds them all back, and keeps connections open.
+    Stall,
+    /// Ends connections, and lets no new ones through.
+    Dead,
+}
+
+/// Between a client and its server.
+#[derive(Clone)]
+pub struct Proxy {
+    /// Where it listens.
+    pub address: SocketAddr,
+    harm: Arc<watch::Sender<Harm>>,
+    /// Is changed to cut what is connected at the moment.
+    cut: Arc<watch::Sender<u32>>,
+    connections: Arc<AtomicU32>,
+}
+
+impl Proxy {
+    /// A proxy to `server`.
+    ///
+    /// # Errors
+    /// When it cannot listen.
+    pub async fn start(server: SocketAddr) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let proxy = Self {
+            address: listener.local_addr()?,
+            harm: Arc::new(watch::channel(Harm::None).0),
+            cut: Arc::new(watch::channel(0).0),
+            connections: Arc::default(),
+        };
+        let own = proxy.clone();
+        tokio::spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                if *own.harm.borrow() == Harm::Dead {
+                    continue;
+                }
+                let Ok(far) = TcpStream::connect(server).await else {
+                    continue;
+                };
+                own.connections.fetch_add(1, Ordering::Relaxed);
+                let _ = (near.set_nodelay(true), far.set_nodelay(true));
+                let ((near_in, near_out), (far_in, far_out)) =
+                    (near.into_split(), far.into_split());
+                tokio::spawn(own.clone().copy(near_in, far_out));
+                tokio::spawn(own.clone().copy(far_in, near_out));
+            }
+        });
+        Ok(proxy)
+    }
+
+    async fn copy(
+        self,
+        mut from: tokio::net::tcp::OwnedReadHalf,
+        mut to: tokio::net::tcp::OwnedWriteHalf,
+    ) {
+        let mut harm = self.harm.subscribe();
+        let mut cut = self.cut.subscribe();
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            let count = tokio::select! {
+                biased;
+                _ = cut.changed() => return,
+                _ = harm.wait_for(|harm| *harm == Harm::Dead) => return,
+                read = from.read(&mut buffer) => match read {
+                    Ok(0) | Err(_) => return,
+                    Ok(count) => count,
+                },
+            };
+            tokio::select! {
+                _ = cut.changed() => return,
+                _ = harm.wait_for(|harm| *harm != Harm::Stall) => {}
+            }
+            if *harm.borrow() == Harm::Dead || to.write_all(&buffer[..count]).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// From now on does `harm`.
+    pub fn harm(&self, harm: Harm) {
+        self.harm.send_replace(harm);
+    }
+
+    /// Ends what is connected; new connections pass.
+    pub fn cut(&self) {
+        self.cut.send_modify(|count| *count += 1);
+    }
+
+    /// How many connections have passed.
+    pub fn connections(&self) -> u32 {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
