@@ -97,6 +97,15 @@ impl Config {
             observer: None,
         }
     }
+
+    /// With a roster got by another way than from the server.
+    #[must_use]
+    pub fn with_roster(self, roster: Roster) -> Self {
+        Self {
+            roster: Some(roster),
+            ..self
+        }
+    }
 }
 
 /// What a client takes home.

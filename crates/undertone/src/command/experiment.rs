@@ -23,6 +23,23 @@ pub(super) struct Experiment {
     pub(super) params: Params,
 }
 
+/// Rows dealt out, most labels hidden.
+pub(super) struct Dealt {
+    /// The file rows of each client.
+    pub(super) parts: Vec<Vec<usize>>,
+    /// Which of them kept their label.
+    pub(super) revealed: Vec<Vec<bool>>,
+    /// What each client has.
+    pub(super) clients: Vec<(Rows, Labelling)>,
+}
+
+/// The seed of everything random.
+pub(super) fn seed(number: u64) -> Seed {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    Seed::from_bytes(bytes)
+}
+
 /// One run of an [`Experiment`].
 #[derive(Debug)]
 pub(super) struct Trial {
@@ -39,13 +56,10 @@ pub(super) struct Trial {
 }
 
 impl Experiment {
-    /// Runs with everything random drawn from `seed`. `bar` advances by one.
-    pub(super) fn trial(&self, seed: u64, bar: &ProgressBar) -> Result<Trial, Failure> {
-        let mut bytes = [0; 32];
-        bytes[..8].copy_from_slice(&seed.to_le_bytes());
-        let seed = Seed::from_bytes(bytes);
-        let derive = |purpose| seed.derive(SessionId([0; 32]), purpose, &[]);
-        let mut rng = ChaCha20Rng::from_seed(*derive("split").expose());
+    /// Deals the rows out, and hides labels.
+    pub(super) fn deal(&self, seed: &Seed) -> Result<Dealt, Failure> {
+        let for_split = seed.derive(SessionId([0; 32]), "split", &[]);
+        let mut rng = ChaCha20Rng::from_seed(*for_split.expose());
 
         let parts = split::deal(self.split, &self.labels, self.clients, &mut rng);
         let parts = parts.ok_or_else(|| {
@@ -72,6 +86,22 @@ impl Experiment {
                  clients or a smaller --labelled",
             ));
         }
+        Ok(Dealt {
+            parts,
+            revealed,
+            clients,
+        })
+    }
+
+    /// Runs with everything random drawn from `number`. `bar` advances by one.
+    pub(super) fn trial(&self, number: u64, bar: &ProgressBar) -> Result<Trial, Failure> {
+        let seed = seed(number);
+        let derive = |purpose| seed.derive(SessionId([0; 32]), purpose, &[]);
+        let Dealt {
+            parts,
+            revealed,
+            clients,
+        } = self.deal(&seed)?;
         bar.set_message("each client alone");
         let mut local = Tally::default();
         let local_seed = derive("local projection");

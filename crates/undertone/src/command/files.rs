@@ -99,6 +99,19 @@ pub(super) fn all_labels(run: &Run) -> Vec<(i64, f64)> {
     outcomes.flat_map(of).collect()
 }
 
-pub(super) fn number(class: Option<u16>) -> i64 {
+/// Writes a client's labels as CSV.
+pub(super) fn labels(file: Output, outcome: &undertone::xclp::Outcome) -> Result<(), Failure> {
+    let classes = outcome.labels.classes().iter().map(|class| number(*class));
+    let lines = classes.zip(outcome.labels.confidences());
+    file.write(|w| {
+        writeln!(w, "row,label,confidence")?;
+        for (row, (label, confidence)) in lines.enumerate() {
+            writeln!(w, "{row},{label},{confidence}")?;
+        }
+        Ok(())
+    })
+}
+
+fn number(class: Option<u16>) -> i64 {
     class.map_or(-1, i64::from)
 }

@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::{ArgGroup, Args};
 use undertone::data::{self, Dataset, Kind};
 use undertone::mpc::hamming::Backend;
-use undertone::mpc::kdf::Seed;
 use undertone::simulate::{Run, Simulation};
 use undertone::split::Split;
 use undertone::xclp::{Labelling, Params, Rows, Variant};
 
 use super::experiment::{Experiment, Trial};
-use super::files::{Outputs, all_labels, number, trace};
+use super::files::{self, Outputs, all_labels, trace};
 use super::keys::Keys;
 use super::masks::Masks;
 use super::output::{self, Output};
@@ -365,12 +364,10 @@ impl Label {
             clients.push((data.rows, labelling));
         }
         let bar = output::progress(1, show);
-        let mut bytes = [0; 32];
-        bytes[..8].copy_from_slice(&self.seed.to_le_bytes());
         let simulation = Simulation {
             params,
             clients,
-            seed: Seed::from_bytes(bytes),
+            seed: super::experiment::seed(self.seed),
         };
         let run = simulation.run(|who, phase| bar.set_message(format!("{phase}, {who}")))?;
         bar.finish_and_clear();
@@ -401,16 +398,7 @@ impl Label {
             &order,
             |files, run| {
                 for (file, outcome) in files.into_iter().zip(run.clients.iter().flatten()) {
-                    let classes = outcome.labels.classes().iter().map(|class| number(*class));
-                    file.write(|w| {
-                        writeln!(w, "row,label,confidence")?;
-                        for (row, (label, confidence)) in
-                            classes.zip(outcome.labels.confidences()).enumerate()
-                        {
-                            writeln!(w, "{row},{label},{confidence}")?;
-                        }
-                        Ok(())
-                    })?;
+                    files::labels(file, outcome)?;
                 }
                 Ok(())
             },

@@ -1,11 +1,13 @@
 //! The command line: arguments in, exit code out.
 
 mod bench;
+mod deal;
 mod experiment;
 mod files;
 mod keys;
 mod label;
 mod masks;
+mod net;
 mod ot;
 mod output;
 mod paillier;
@@ -26,7 +28,9 @@ use undertone::simulate::SimulationError;
     version,
     about = "Label propagation over data that may not leave its owners",
     after_help = "Exit codes: 0 done, 2 wrong arguments, 65 unusable data, 66 a file that cannot be \
-                  read, 70 a protocol that was aborted, 73 a file that cannot be written."
+                  read, 69 an address that cannot be reached or listened on, 70 a protocol that was aborted, \
+                  71 a refusal of the operating system, 73 a file that cannot be written, 77 a peer that is \
+                  not trusted or refuses, 130 stopped."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -48,6 +52,16 @@ enum Command {
     Label(Box<label::Label>),
     /// Add up random words of many clients, masked; some clients leave
     Sum(sum::Sum),
+    /// Cut one labelled FILE into files for clients, most labels hidden
+    Deal(deal::Deal),
+    /// Make keys, certificates and a roster for a trial
+    Keys(net::MakeKeys),
+    /// Run jobs with the clients of a roster, over the network
+    Serve(Box<net::Serve>),
+    /// Take part in a job, over the network
+    Join(Box<net::Join>),
+    /// Ask a server what it does
+    Status(net::Status),
     /// Make oblivious transfers between two parties
     Ot(ot::Ot),
     /// Paillier's cryptosystem on its own
@@ -155,14 +169,25 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         quiet: arguments.quiet,
         json: arguments.json,
     };
+    let command = match arguments.command {
+        // Their parties have threads of their own, and the pool to themselves.
+        Command::Serve(serve) => return serve.run(show),
+        Command::Join(join) => return join.run(show),
+        command => command,
+    };
     // On a thread of the pool: what is not split stays there, and so do its caches.
-    rayon::scope(|_| dispatch(arguments.command, show))
+    rayon::scope(|_| dispatch(command, show))
 }
 
 fn dispatch(command: Command, show: Show) -> Result<(), Failure> {
     match command {
         Command::Label(label) => label.run(show),
         Command::Sum(sum) => sum.run(show),
+        Command::Deal(deal) => deal.run(show),
+        Command::Keys(keys) => keys.run(show),
+        Command::Serve(serve) => serve.run(show),
+        Command::Join(join) => join.run(show),
+        Command::Status(status) => status.run(show),
         Command::Ot(ot) => ot.run(show),
         Command::Paillier { what } => what.run(show),
         Command::Bench { what } => what.run(show),

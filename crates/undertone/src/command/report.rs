@@ -146,7 +146,7 @@ pub(super) fn cost_table(ledgers: &[(PartyId, Ledger)]) -> String {
         .collect()
 }
 
-fn bytes(count: u64) -> String {
+pub(super) fn bytes(count: u64) -> String {
     match count {
         0..10_000 => format!("{count} B"),
         10_000..10_000_000 => format!("{:.1} kB", count as f64 / 1e3),

@@ -103,6 +103,18 @@ pub fn from_csv(reader: impl Read) -> Result<Dataset, DataError> {
     checked(text::read(reader)?)
 }
 
+/// Writes `features`, `labels` (−1 for none) and `classes` as an `.npz` archive.
+///
+/// # Errors
+/// What the writer says.
+pub fn to_npz(
+    writer: impl std::io::Write + Seek,
+    features: &Features,
+    labelling: &Labelling,
+) -> std::io::Result<()> {
+    npz::write(writer, features, labelling)
+}
+
 fn checked(data: Dataset) -> Result<Dataset, DataError> {
     if data.labels.len() != data.rows.len() {
         return Err(DataError::Wrong(format!(

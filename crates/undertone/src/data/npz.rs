@@ -1,13 +1,14 @@
 //! `.npz` archives. Sizes in headers are held against the bytes that are there before anything is
 //! allocated for them.
 
-use std::io::{Read, Seek};
+use std::io::{Read, Seek, Write};
 
-use npyz::{DType, Deserialize, NpyFile, NpyHeader, Order};
+use npyz::{AutoSerialize, DType, Deserialize, NpyFile, NpyHeader, Order, WriterBuilder};
 use undertone_kernel::BitMatrix;
 use undertone_mpc::hamming::MAX_BITS;
-use undertone_xclp::{Codes, Rows};
+use undertone_xclp::{Codes, Features, Labelling, Rows};
 use zip::ZipArchive;
+use zip::write::{SimpleFileOptions, ZipWriter};
 
 use super::{DataError, Dataset, Kind};
 
@@ -267,11 +268,58 @@ impl Array {
     }
 }
 
+/// As [`to_npz`](super::to_npz).
+pub(super) fn write(
+    writer: impl Write + Seek,
+    features: &Features,
+    labelling: &Labelling,
+) -> std::io::Result<()> {
+    fn array<T: AutoSerialize>(shape: &[u64], values: &[T]) -> std::io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut npy = npyz::WriteOptions::new()
+            .default_dtype()
+            .shape(shape)
+            .writer(&mut bytes)
+            .begin_nd()?;
+        npy.extend(values)?;
+        npy.finish()?;
+        Ok(bytes)
+    }
+    let rows = features.rows() as u64;
+    let labels = labelling.labels().iter();
+    let labels: Vec<i64> = labels.map(|label| label.map_or(-1, i64::from)).collect();
+    let mut zip = ZipWriter::new(writer);
+    for (name, bytes) in [
+        (
+            "features.npy",
+            array(&[rows, features.dim() as u64], features.values())?,
+        ),
+        ("labels.npy", array(&[rows], &labels)?),
+        ("classes.npy", array(&[], &[labelling.classes() as i64])?),
+    ] {
+        zip.start_file(name, SimpleFileOptions::default())?;
+        zip.write_all(&bytes)?;
+    }
+    zip.finish()?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Cursor, Write};
-    use zip::write::{SimpleFileOptions, ZipWriter};
+    use std::io::Cursor;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let features = Features::new(2, vec![1.0, 2.0, 0.5, -4.0]).unwrap();
+        let labelling = Labelling::new(3, vec![None, Some(1)]).unwrap();
+        let mut bytes = Cursor::new(Vec::new());
+        write(&mut bytes, &features, &labelling).unwrap();
+        let data = read(bytes, Kind::Features).unwrap();
+        assert!(matches!(data.rows, Rows::Features(read) if read == features));
+        assert_eq!(data.labels, labelling.labels());
+        assert_eq!(data.classes, Some(3));
+    }
 
     fn npy(header: &str, data: &[u8]) -> Vec<u8> {
         let mut out = b"\x93NUMPY\x01\x00".to_vec();
