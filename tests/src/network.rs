@@ -183,6 +183,7 @@ pub enum Harm {
 pub struct Proxy {
     /// Where it listens.
     pub address: SocketAddr,
+    server: Arc<watch::Sender<SocketAddr>>,
     harm: Arc<watch::Sender<Harm>>,
     /// Is changed to cut what is connected at the moment.
     cut: Arc<watch::Sender<u32>>,
@@ -198,6 +199,7 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let proxy = Self {
             address: listener.local_addr()?,
+            server: Arc::new(watch::channel(server).0),
             harm: Arc::new(watch::channel(Harm::None).0),
             cut: Arc::new(watch::channel(0).0),
             connections: Arc::default(),
@@ -208,6 +210,7 @@ impl Proxy {
                 if *own.harm.borrow() == Harm::Dead {
                     continue;
                 }
+                let server = *own.server.borrow();
                 let Ok(far) = TcpStream::connect(server).await else {
                     continue;
                 };
@@ -258,6 +261,11 @@ impl Proxy {
     /// Ends what is connected; new connections pass.
     pub fn cut(&self) {
         self.cut.send_modify(|count| *count += 1);
+    }
+
+    /// Leads new connections to another server.
+    pub fn redirect(&self, server: SocketAddr) {
+        self.server.send_replace(server);
     }
 
     /// How many connections have passed.

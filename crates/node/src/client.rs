@@ -492,15 +492,11 @@ impl<'a> Member<'a> {
                 }
                 ServerSays::Start(start) => {
                     self.forget();
-                    self.start(&start)?;
-                    say(ClientSays::Ready(Ready {
-                        session: start.session,
-                    }));
-                    self.open(sender, false);
+                    self.start(&start, sender)?;
                 }
                 ServerSays::Resumed(_) => {
                     tracing::info!("back in the session");
-                    self.open(sender, true);
+                    self.reopen(sender);
                 }
                 ServerSays::Refusal(refusal) if refusal.later => {
                     return Ok(Left::Lost(refusal.why));
@@ -561,7 +557,11 @@ impl<'a> Member<'a> {
         Ok(())
     }
 
-    fn start(&mut self, start: &wire::Start) -> Result<(), JoinError> {
+    fn start(
+        &mut self,
+        start: &wire::Start,
+        sender: &UnboundedSender<FromClient>,
+    ) -> Result<(), JoinError> {
         let refuse = |why: &str| JoinError::Refused(why.to_owned());
         let job = self.job.clone();
         let job = job.ok_or_else(|| refuse("it starts a job it has not offered"))?;
@@ -608,21 +608,22 @@ impl<'a> Member<'a> {
         let (events, inbox) = mpsc::channel();
         let (tell, done) = oneshot::channel();
         let shared = Arc::<Shared>::default();
+        // What the party sends comes after this.
+        let _ = sender.send(wire::from_client(ClientSays::Ready(Ready {
+            session: start.session.clone(),
+        })));
+        *lock(&shared.slot) = Some(sender.clone());
         let mut line = ClientLine {
             shared: Arc::clone(&shared),
             observer: self.config.observer.clone(),
             said: None,
         };
-        // The party waits until what it sends has a way out.
-        let (open, opened) = mpsc::channel::<()>();
         std::thread::Builder::new()
             .name(format!("undertone-{me}"))
             .spawn(move || {
-                let _ = opened.recv();
                 let _ = tell.send(drive(endpoint, links, &inbox, &mut line));
             })
             .map_err(|error| setup(Abort::Misuse(format!("no thread: {error}"))))?;
-        drop(open);
         tracing::info!(session = &crate::roster::hex(&id.0)[..8], %me, "session starts");
         self.running = Some(Running {
             id,
@@ -635,14 +636,12 @@ impl<'a> Member<'a> {
         Ok(())
     }
 
-    /// Gives the party a way out.
-    fn open(&mut self, sender: &UnboundedSender<FromClient>, returns: bool) {
+    /// Gives the party a way out again.
+    fn reopen(&mut self, sender: &UnboundedSender<FromClient>) {
         if let Some(running) = &mut self.running {
             *lock(&running.shared.slot) = Some(sender.clone());
-            if returns {
-                running.returned += 1;
-                let _ = running.events.send(Event::Reconnected);
-            }
+            running.returned += 1;
+            let _ = running.events.send(Event::Reconnected);
         }
     }
 

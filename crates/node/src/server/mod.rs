@@ -217,7 +217,7 @@ impl Server {
             metrics: Arc::clone(&hall.metrics),
         };
         let (secured, incoming) = tokio::sync::mpsc::channel(16);
-        let gate = tokio::spawn(gate.run(self.listener, secured));
+        let gate = Task(tokio::spawn(gate.run(self.listener, secured)));
         let service = UndertoneServer::new(Service(Arc::clone(&hall)))
             .max_decoding_message_size(max_message())
             .max_encoding_message_size(max_message());
@@ -232,7 +232,7 @@ impl Server {
             .serve_with_incoming_shutdown(ReceiverStream::new(incoming), async {
                 let _ = is_over.await;
             });
-        let mut transport = tokio::spawn(transport);
+        let mut transport = Task(tokio::spawn(transport));
         tracing::info!(address = %self.address, clients = config.roster.len(), "listening");
 
         let stop = async {
@@ -244,7 +244,7 @@ impl Server {
         tokio::pin!(stop, jobs);
         let result = tokio::select! {
             result = &mut jobs => result,
-            ended = &mut transport => Err(ServeError::Transport(match ended {
+            ended = &mut transport.0 => Err(ServeError::Transport(match ended {
                 Ok(Err(error)) => error.to_string(),
                 Ok(Ok(())) => "ended".into(),
                 Err(error) => error.to_string(),
@@ -260,13 +260,20 @@ impl Server {
                 }
             }
         };
-        gate.abort();
+        drop(gate);
         hall.dismiss();
         let _ = over.send(());
-        if tokio::time::timeout(FAREWELL, &mut transport).await.is_err() {
-            transport.abort();
-        }
+        let _ = tokio::time::timeout(FAREWELL, &mut transport.0).await;
         result
+    }
+}
+
+/// A task that ends with its owner.
+struct Task<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
