@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use undertone::mpc::hamming::Backend;
 use undertone::mpc::sum;
+use undertone::node::Job;
 use undertone::node::client::{JoinError, Joined};
 use undertone::node::server;
-use undertone::node::Job;
 use undertone::party::{Network, PartyId, Phase};
 use undertone::xclp::{Labelling, Outcome, Rows, phases};
 use undertone_tests::network::{Harm, Proxy, World, client_config, server_config, spawn};
@@ -74,7 +74,9 @@ async fn harmed(
     change: impl FnOnce(&mut server::Config),
     harm: impl Fn(&Proxy) + Send + Sync + 'static,
 ) -> (World, Vec<Task>, Proxy, Arc<AtomicBool>) {
-    let world = World::start(ROWS.len(), the_job(backend), change).await.unwrap();
+    let world = World::start(ROWS.len(), the_job(backend), change)
+        .await
+        .unwrap();
     let proxy = Proxy::start(world.address).await.unwrap();
     let struck = Arc::new(AtomicBool::new(false));
     let harm = Arc::new(harm);
@@ -113,7 +115,10 @@ async fn survive(world: World, tasks: Vec<Task>, phase: Phase, possible: &[Vec<O
     let fits = |due: &&Vec<Option<Outcome>>| {
         (0..ROWS.len()).all(|index| index == VICTIM || due[index] == outcomes[index])
     };
-    assert!(possible.iter().any(|due| fits(&due)), "{phase}: {outcomes:?}");
+    assert!(
+        possible.iter().any(|due| fits(&due)),
+        "{phase}: {outcomes:?}"
+    );
 }
 
 /// Tries every phase, all at once: most of the time is spent waiting.
@@ -137,8 +142,7 @@ async fn who_is_cut_off_returns_and_goes_on() {
         let possible = possible(backend);
         let whole = possible.last().unwrap();
         for phase in PHASES {
-            let (world, tasks, proxy, struck) =
-                harmed(backend, phase, |_| {}, Proxy::cut).await;
+            let (world, tasks, proxy, struck) = harmed(backend, phase, |_| {}, Proxy::cut).await;
             for (index, task) in tasks.into_iter().enumerate() {
                 let joined = home(task).await.unwrap();
                 assert_eq!(Some(&joined.outcome), whole[index].as_ref(), "{phase}");
@@ -204,7 +208,11 @@ async fn too_few_are_told_so() {
         assert!(told || index == VICTIM, "{error}");
     }
     let report = &world.ended().await.unwrap()[0];
-    assert!(report.result.contains("too few clients"), "{}", report.result);
+    assert!(
+        report.result.contains("too few clients"),
+        "{}",
+        report.result
+    );
 }
 
 /// A server that is gone, and another that knows nothing of the session: clients begin anew.
@@ -212,10 +220,14 @@ async fn too_few_are_told_so() {
 async fn a_new_server_begins_anew() {
     let whole = possible(Backend::Psm).pop().unwrap();
     for phase in [phases::SETUP, phases::DISTANCES, sum::SHARES, sum::UNMASK] {
-        let first = World::start(ROWS.len(), the_job(Backend::Psm), |_| {}).await.unwrap();
+        let first = World::start(ROWS.len(), the_job(Backend::Psm), |_| {})
+            .await
+            .unwrap();
         let config = server_config(&first.trial, the_job(Backend::Psm)).unwrap();
         let address = ([127, 0, 0, 1], 0).into();
-        let second = World::serve(Arc::clone(&first.trial), config, address).await.unwrap();
+        let second = World::serve(Arc::clone(&first.trial), config, address)
+            .await
+            .unwrap();
         let proxy = Proxy::start(first.address).await.unwrap();
         let mut tasks = Vec::new();
         for (index, data) in clients().into_iter().enumerate() {
@@ -257,7 +269,9 @@ async fn who_starts_anew_waits_for_the_next_job() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_asked_to_stop_ends() {
-    let world = World::start(3, the_job(Backend::Psm), |_| {}).await.unwrap();
+    let world = World::start(3, the_job(Backend::Psm), |_| {})
+        .await
+        .unwrap();
     let mut config = world.client(0).unwrap();
     config.retry = Duration::from_secs(1);
     let task = spawn(config, clients().swap_remove(0));

@@ -60,12 +60,7 @@ impl Identity {
     }
 
     /// Signs `body` for one purpose in one session: it is valid for no other.
-    pub fn sign(
-        &self,
-        session: SessionId,
-        purpose: &str,
-        body: &[u8],
-    ) -> [u8; SIGNATURE_LEN] {
+    pub fn sign(&self, session: SessionId, purpose: &str, body: &[u8]) -> [u8; SIGNATURE_LEN] {
         self.key.sign(&message(session, purpose, body)).to_bytes()
     }
 }

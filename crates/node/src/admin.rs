@@ -78,7 +78,9 @@ pub struct StatusError {
 pub async fn fetch(address: SocketAddr) -> Result<Status, StatusError> {
     let failed = |why: String| StatusError { address, why };
     let asking = async {
-        let stream = TcpStream::connect(address).await.map_err(|e| e.to_string())?;
+        let stream = TcpStream::connect(address)
+            .await
+            .map_err(|e| e.to_string())?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|e| e.to_string())?;
@@ -87,7 +89,10 @@ pub async fn fetch(address: SocketAddr) -> Result<Status, StatusError> {
             .header(header::HOST, address.to_string())
             .body(Empty::<Bytes>::new())
             .map_err(|e| e.to_string())?;
-        let response = sender.send_request(request).await.map_err(|e| e.to_string())?;
+        let response = sender
+            .send_request(request)
+            .await
+            .map_err(|e| e.to_string())?;
         if response.status() != StatusCode::OK {
             return Err(response.status().to_string());
         }

@@ -277,7 +277,9 @@ struct Member<'a> {
 impl Drop for Member<'_> {
     fn drop(&mut self) {
         if let Some(running) = &self.running {
-            let _ = running.events.send(Event::Stop(Abort::Misuse("stopped".into())));
+            let _ = running
+                .events
+                .send(Event::Stop(Abort::Misuse("stopped".into())));
         }
     }
 }
@@ -314,7 +316,12 @@ impl<'a> Member<'a> {
         let mut reached = Instant::now();
         let mut pause = Duration::from_millis(100);
         loop {
-            let why = match self.connect().await {
+            let connected = reach(
+                self.config,
+                Arc::clone(&self.tls),
+                Arc::clone(&self.traffic),
+            );
+            let why = match connected.await {
                 Err(JoinError::Unreachable { why, .. }) => why,
                 Err(other) => return Err(other),
                 Ok((channel, exported)) => {
@@ -351,63 +358,6 @@ impl<'a> Member<'a> {
             let grown = pause.mul_f64(1.5 + f64::from(jitter[0]) / 256.0);
             pause = grown.min(Duration::from_secs(10));
         }
-    }
-
-    async fn connect(&self) -> Result<(Channel, [u8; 32]), JoinError> {
-        let config = self.config;
-        let unreachable = |why: String| JoinError::Unreachable {
-            server: config.server.clone(),
-            time: Duration::ZERO,
-            why,
-        };
-        let host = match &config.server_name {
-            Some(name) => name,
-            None => config.server.rsplit_once(':').map_or("", |(host, _)| host),
-        };
-        let host = host.trim_matches(['[', ']']).to_owned();
-        let wrong = |_| JoinError::Config(format!("{host:?} is not the name of a server"));
-        let name = ServerName::try_from(host.clone()).map_err(wrong)?;
-        let connecting = tokio::time::timeout(config.keep_alive, async {
-            let stream = TcpStream::connect(&config.server).await?;
-            stream.set_nodelay(true)?;
-            let counted = Counted {
-                inner: stream,
-                traffic: Arc::clone(&self.traffic),
-            };
-            TlsConnector::from(Arc::clone(&self.tls))
-                .connect(name, counted)
-                .await
-        });
-        let stream = match connecting.await {
-            Err(_) => return Err(unreachable("no answer".into())),
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => {
-                let tls = error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>());
-                return Err(match tls {
-                    Some(rustls::Error::InvalidCertificate(why)) => JoinError::Untrusted {
-                        server: config.server.clone(),
-                        why: format!("{why:?}"),
-                    },
-                    _ => unreachable(error.to_string()),
-                });
-            }
-        };
-        let exported = export(stream.get_ref().1).map_err(|e| unreachable(e.to_string()))?;
-        let mut stream = Some(TokioIo::new(stream));
-        let once = tower::service_fn(move |_: Uri| {
-            let stream = stream.take().ok_or(std::io::ErrorKind::NotConnected);
-            async move { stream.map_err(std::io::Error::from) }
-        });
-        let channel = Channel::builder(Uri::from_static("http://undertone"))
-            .http2_keep_alive_interval(config.keep_alive)
-            .keep_alive_timeout(config.keep_alive)
-            .keep_alive_while_idle(true)
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(STREAM_WINDOW)
-            .connect_with_connector(once)
-            .await
-            .map_err(|error| unreachable(error.to_string()))?;
-        Ok((channel, exported))
     }
 
     /// Talks with the server until the connection is lost, or the client goes home.
@@ -534,7 +484,9 @@ impl<'a> Member<'a> {
             let taken = standing.iter().flat_map(|(_, taken)| taken);
             Resume {
                 session: running.id.0.to_vec().into(),
-                taken: taken.map(|(peer, next)| wire::taken(*peer, *next)).collect(),
+                taken: taken
+                    .map(|(peer, next)| wire::taken(*peer, *next))
+                    .collect(),
             }
         });
         Ok(Hello {
@@ -603,7 +555,9 @@ impl<'a> Member<'a> {
             party = party.with_max_peer_rows(most);
         }
         let endpoint = Endpoint::new(me, id, limits(), party);
-        let window = usize::try_from(start.window).unwrap_or(0).clamp(1, 64 << 20);
+        let window = usize::try_from(start.window)
+            .unwrap_or(0)
+            .clamp(1, 64 << 20);
         let links = Links::new(me, id, window, limits());
         let (events, inbox) = mpsc::channel();
         let (tell, done) = oneshot::channel();
@@ -711,6 +665,67 @@ impl<'a> Member<'a> {
             time: running.map_or(Duration::ZERO, |running| running.start.elapsed()),
         })
     }
+}
+
+/// Makes a connection under TLS; gives what its two ends alone know, too.
+pub(crate) async fn reach(
+    config: &Config,
+    tls: Arc<ClientConfig>,
+    traffic: Arc<Traffic>,
+) -> Result<(Channel, [u8; 32]), JoinError> {
+    let unreachable = |why: String| JoinError::Unreachable {
+        server: config.server.clone(),
+        time: Duration::ZERO,
+        why,
+    };
+    let host = match &config.server_name {
+        Some(name) => name,
+        None => config.server.rsplit_once(':').map_or("", |(host, _)| host),
+    };
+    let host = host.trim_matches(['[', ']']).to_owned();
+    let wrong = |_| JoinError::Config(format!("{host:?} is not the name of a server"));
+    let name = ServerName::try_from(host.clone()).map_err(wrong)?;
+    let connecting = tokio::time::timeout(config.keep_alive, async {
+        let stream = TcpStream::connect(&config.server).await?;
+        stream.set_nodelay(true)?;
+        let counted = Counted {
+            inner: stream,
+            traffic,
+        };
+        TlsConnector::from(tls).connect(name, counted).await
+    });
+    let stream = match connecting.await {
+        Err(_) => return Err(unreachable("no answer".into())),
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            let tls = error
+                .get_ref()
+                .and_then(|e| e.downcast_ref::<rustls::Error>());
+            return Err(match tls {
+                Some(rustls::Error::InvalidCertificate(why)) => JoinError::Untrusted {
+                    server: config.server.clone(),
+                    why: format!("{why:?}"),
+                },
+                _ => unreachable(error.to_string()),
+            });
+        }
+    };
+    let exported = export(stream.get_ref().1).map_err(|e| unreachable(e.to_string()))?;
+    let mut stream = Some(TokioIo::new(stream));
+    let once = tower::service_fn(move |_: Uri| {
+        let stream = stream.take().ok_or(std::io::ErrorKind::NotConnected);
+        async move { stream.map_err(std::io::Error::from) }
+    });
+    let channel = Channel::builder(Uri::from_static("http://undertone"))
+        .http2_keep_alive_interval(config.keep_alive)
+        .keep_alive_timeout(config.keep_alive)
+        .keep_alive_while_idle(true)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(STREAM_WINDOW)
+        .connect_with_connector(once)
+        .await
+        .map_err(|error| unreachable(error.to_string()))?;
+    Ok((channel, exported))
 }
 
 /// Whether the server has given up, and this client has nothing to say to that.

@@ -4,7 +4,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use tonic::codegen::Bytes;
-use undertone_party::{Abort, Aborted, Endpoint, Ledger, Limits, Party, PartyId, Phase, Poll, Push};
+use undertone_party::{
+    Abort, Aborted, Endpoint, Ledger, Limits, Party, PartyId, Phase, Poll, Push,
+};
 
 use crate::flow::{Item, Links, Violation};
 
@@ -75,7 +77,11 @@ pub(crate) fn drive<P: Party>(
     let mut farewell: Option<Instant> = None;
     loop {
         while let Ok(event) = events.try_recv() {
-            active = if event.is_news() { Instant::now() } else { active };
+            active = if event.is_news() {
+                Instant::now()
+            } else {
+                active
+            };
             stopped |= handle(event, &mut endpoint, &mut links, line);
         }
         let fed = links.feed(|from, frame| match endpoint.push(from, frame) {
@@ -121,7 +127,11 @@ pub(crate) fn drive<P: Party>(
         if idle && !fed {
             match events.recv_timeout(REPORT_EVERY) {
                 Ok(event) => {
-                    active = if event.is_news() { Instant::now() } else { active };
+                    active = if event.is_news() {
+                        Instant::now()
+                    } else {
+                        active
+                    };
                     stopped |= handle(event, &mut endpoint, &mut links, line);
                 }
                 Err(RecvTimeoutError::Timeout) => {}

@@ -109,7 +109,10 @@ impl Links {
 
     /// Those whose links hold frames back.
     pub fn full(&self) -> impl Iterator<Item = PartyId> {
-        let full = self.links.iter().filter(|(_, link)| !link.unsent.is_empty());
+        let full = self
+            .links
+            .iter()
+            .filter(|(_, link)| !link.unsent.is_empty());
         full.map(|(who, _)| *who)
     }
 

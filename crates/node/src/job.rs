@@ -103,8 +103,7 @@ fn params(file: &File) -> Result<Params, JobError> {
         alpha: file.alpha,
         variant: file.variant.parse::<Variant>().map_err(|e| wrong(&e))?,
         backend: file.backend.parse::<Backend>().map_err(|e| wrong(&e))?,
-        phe: Phe::new(file.key_bits)
-            .map_err(|_| wrong(&"key_bits must be 2048, 3072 or 4096"))?,
+        phe: Phe::new(file.key_bits).map_err(|_| wrong(&"key_bits must be 2048, 3072 or 4096"))?,
         min_clients: file.min_clients,
         trust: match file.malicious_server {
             true => Trust::MaliciousServer,
@@ -257,9 +256,7 @@ impl Terms {
             ));
         }
         if self.malicious_server && params.trust != Trust::MaliciousServer {
-            return Err(
-                "sums do not withstand a server that lies (--malicious-server)".to_owned(),
-            );
+            return Err("sums do not withstand a server that lies (--malicious-server)".to_owned());
         }
         Ok(())
     }

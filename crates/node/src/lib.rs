@@ -19,6 +19,8 @@ pub mod admin;
 pub mod client;
 mod drive;
 pub mod flow;
+#[cfg(test)]
+mod hostile;
 pub mod job;
 pub mod keys;
 mod metrics;

@@ -52,11 +52,19 @@ impl Metrics {
     pub(crate) fn new(traffic: std::sync::Arc<crate::tls::Traffic>) -> Self {
         let mut registry = Registry::with_prefix("undertone");
         let refused = Family::default();
-        registry.register("refused", "Connections and messages refused", refused.clone());
+        registry.register(
+            "refused",
+            "Connections and messages refused",
+            refused.clone(),
+        );
         let jobs = Family::default();
         registry.register("jobs", "Jobs that ended", jobs.clone());
         let clients = Family::default();
-        registry.register("clients", "Clients of the roster, by state", clients.clone());
+        registry.register(
+            "clients",
+            "Clients of the roster, by state",
+            clients.clone(),
+        );
         let phase_seconds = Family::default();
         registry.register(
             "phase_seconds",
@@ -154,4 +162,3 @@ impl Collector for Sockets {
         )
     }
 }
-

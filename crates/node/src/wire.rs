@@ -19,8 +19,8 @@ pub(crate) use made::from_server::What as ServerSays;
 pub(crate) use made::undertone_client::UndertoneClient;
 pub(crate) use made::undertone_server::{Undertone, UndertoneServer};
 pub(crate) use made::{
-    Answer, Challenge, FromClient, FromServer, Gone, Goodbye, Hello, Offer, Progress, Ready, Refusal,
-    Resume, Resumed, Returned, Start, Taken,
+    Answer, Challenge, FromClient, FromServer, Gone, Goodbye, Hello, Offer, Progress, Ready,
+    Refusal, Resume, Resumed, Returned, Start, Taken,
 };
 
 /// What these messages are, for the first of them.

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -22,7 +22,9 @@ use crate::metrics::Metrics;
 use crate::roster::{MAX_NAME, hex};
 use crate::status::{ClientStatus, JobReport, Refused, Socket, Status, phase_statuses};
 use crate::tls::Traffic;
-use crate::wire::{self, Challenge, ClientSays, FromClient, FromServer, Hello, Refusal, ServerSays};
+use crate::wire::{
+    self, Challenge, ClientSays, FromClient, FromServer, Hello, Refusal, ServerSays,
+};
 
 /// Jobs of which reports are kept.
 const KEPT: usize = 20;
@@ -189,6 +191,11 @@ impl Hall {
             let seat = who.index().and_then(|index| state.seats.get_mut(index));
             if let Some(seat) = seat.and_then(Option::take) {
                 seat.way.say(refusal("left out of the job", false));
+                // Time enough to hear it.
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    seat.caller.pass.cut();
+                });
             }
         }
     }
@@ -253,11 +260,18 @@ impl Hall {
     }
 
     /// Who a caller is, if it can prove it.
-    fn identify(&self, caller: &Caller, nonce: &[u8; 32], hello: &Hello) -> Result<PartyId, String> {
+    fn identify(
+        &self,
+        caller: &Caller,
+        nonce: &[u8; 32],
+        hello: &Hello,
+    ) -> Result<PartyId, String> {
         let name: String = hello.name.chars().take(MAX_NAME).collect();
         let unknown = || format!("{}: {name:?} is not on the roster", caller.address);
         let who = self.config.roster.find(&hello.name).ok_or_else(unknown)?;
-        let entry = who.index().and_then(|i| self.config.roster.entries().get(i));
+        let entry = who
+            .index()
+            .and_then(|i| self.config.roster.entries().get(i));
         let entry = entry.ok_or_else(unknown)?;
         if entry.certificate.is_some() && entry.certificate == caller.certificate {
             return Ok(who);
@@ -332,7 +346,8 @@ impl Hall {
             what: Some(ClientSays::Hello(hello)),
         }))) = hello
         else {
-            self.metrics.refuse("hello", &format!("{}: no hello", caller.address));
+            self.metrics
+                .refuse("hello", &format!("{}: no hello", caller.address));
             caller.pass.cut();
             return;
         };
@@ -340,7 +355,10 @@ impl Hall {
             Ok(who) => who,
             Err(why) => {
                 self.metrics.refuse("hello", &why);
-                way.say(refusal("the server does not know you by this name and key", false));
+                way.say(refusal(
+                    "the server does not know you by this name and key",
+                    false,
+                ));
                 return;
             }
         };
@@ -393,7 +411,8 @@ impl Hall {
                 }
             }
             if refused > MAX_REFUSED {
-                self.metrics.refuse("client", &format!("{name}: too much was refused"));
+                self.metrics
+                    .refuse("client", &format!("{name}: too much was refused"));
                 left = Some(false);
                 break;
             }
@@ -455,7 +474,11 @@ impl Hall {
             if session.is_by(who, way.connection)
                 && let Some(finished) = left
             {
-                let state = if finished { State::Finished } else { State::Gone };
+                let state = if finished {
+                    State::Finished
+                } else {
+                    State::Gone
+                };
                 session.leaves(who, state);
             }
             session.lost(who, way.connection);
@@ -511,7 +534,15 @@ impl Hall {
                 client.bytes_sent = member.sent;
             });
         }
-        for name in ["absent", "connected", "waiting", "in", "away", "gone", "finished"] {
+        for name in [
+            "absent",
+            "connected",
+            "waiting",
+            "in",
+            "away",
+            "gone",
+            "finished",
+        ] {
             let count = clients.iter().filter(|client| client.state == name).count();
             self.metrics.clients(name, count);
         }
@@ -524,7 +555,9 @@ impl Hall {
             (None, None) => phase_statuses(&undertone_party::Ledger::default(), &[], Some(0)),
         };
         let refused = |what: &[&'static str]| what.iter().map(|w| self.metrics.refusals(w)).sum();
-        let since = session.as_ref().map_or(state.since, |session| session.started);
+        let since = session
+            .as_ref()
+            .map_or(state.since, |session| session.started);
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             state: match (&session, state.stopping) {
@@ -534,12 +567,18 @@ impl Hall {
             }
             .to_owned(),
             job: state.job,
-            session: session.as_ref().map(|session| hex(&session.id.0)[..8].to_owned()),
+            session: session
+                .as_ref()
+                .map(|session| hex(&session.id.0)[..8].to_owned()),
             parameters: (&self.config.job.params).into(),
-            phase: standing.as_ref().map(|standing| standing.phase.name.to_owned()),
+            phase: standing
+                .as_ref()
+                .map(|standing| standing.phase.name.to_owned()),
             phases,
             elapsed_seconds: since.elapsed().as_secs_f64(),
-            waits_for: standing.as_ref().map_or_else(Vec::new, |s| names(&s.waits_for)),
+            waits_for: standing
+                .as_ref()
+                .map_or_else(Vec::new, |s| names(&s.waits_for)),
             clients,
             relayed_bytes: session.as_ref().map_or(0, |session| session.relayed()),
             socket: Socket {

@@ -334,7 +334,11 @@ async fn run_job(hall: &Arc<Hall>, job: u32) -> Result<JobReport, ServeError> {
         excluded.extend(culprits);
     };
     let report = report(hall, job, &ended, (start, before), (sessions, clients));
-    let result = if ended.result.is_ok() { "done" } else { "aborted" };
+    let result = if ended.result.is_ok() {
+        "done"
+    } else {
+        "aborted"
+    };
     hall.metrics.job(result, start.elapsed());
     hall.leave(&ended.session, ended.result.is_ok());
     Ok(report)
@@ -348,10 +352,7 @@ fn culprits(cause: &Abort) -> Vec<PartyId> {
     }
 }
 
-async fn run_session(
-    hall: &Arc<Hall>,
-    excluded: &[PartyId],
-) -> Result<(Ended, usize), ServeError> {
+async fn run_session(hall: &Arc<Hall>, excluded: &[PartyId]) -> Result<(Ended, usize), ServeError> {
     let config = &hall.config;
     let system = |what: &'static str| move |_| ServeError::System(what.into());
     let randomness = &config.randomness;

@@ -51,6 +51,8 @@ pub(super) enum State {
 pub(super) struct Member {
     pub(super) state: State,
     way: Option<Way>,
+    /// Connections it lost and made again.
+    returns: u32,
     pub(super) phase: Option<&'static str>,
     pub(super) waits_for: Vec<PartyId>,
     pub(super) received: u64,
@@ -58,6 +60,9 @@ pub(super) struct Member {
     /// Frame bytes from each sender that wait for this client's connection.
     loads: BTreeMap<PartyId, Arc<AtomicUsize>>,
 }
+
+/// How often a client may return.
+const MAX_RETURNS: u32 = 100;
 
 /// A running session.
 pub(super) struct Session {
@@ -77,7 +82,8 @@ struct Table {
     closed: bool,
     members: BTreeMap<PartyId, Member>,
     relayed: u64,
-    last_relayed: Instant,
+    /// When anything last passed, or anybody came or went.
+    active: Instant,
 }
 
 impl Session {
@@ -92,6 +98,7 @@ impl Session {
             let member = Member {
                 state: State::In,
                 way: Some(way),
+                returns: 0,
                 phase: None,
                 waits_for: Vec::new(),
                 received: 0,
@@ -112,7 +119,7 @@ impl Session {
                 closed: false,
                 members: ways.into_iter().map(member).collect(),
                 relayed: 0,
-                last_relayed: now,
+                active: now,
             }),
             standing: Mutex::new(None),
             times: Mutex::new((now, Vec::new())),
@@ -164,7 +171,7 @@ impl Session {
         if !table.members.contains_key(&header.to) {
             return Err(misled);
         }
-        table.last_relayed = Instant::now();
+        table.active = Instant::now();
         table.relayed += frame.len() as u64;
         self.metrics.relayed.inc_by(frame.len() as u64);
         let window = self.window;
@@ -183,7 +190,7 @@ impl Session {
             self.tell(Event::Taken(from, next));
             return Ok(());
         }
-        table.last_relayed = Instant::now();
+        table.active = Instant::now();
         put(&mut table, self.window, from, peer, Item::Taken(next))
     }
 
@@ -233,10 +240,20 @@ impl Session {
         if !matches!(member.state, State::In | State::Away(_)) {
             return false;
         }
+        member.returns += 1;
+        if member.returns > MAX_RETURNS {
+            return false;
+        }
         member.state = State::In;
         member.way = Some(way.clone());
         member.loads.clear();
-        let next_of = |peer| taken.iter().find(|(p, _)| *p == peer).map_or(0, |(_, n)| *n);
+        let next_of = |peer| {
+            taken
+                .iter()
+                .find(|(p, _)| *p == peer)
+                .map_or(0, |(_, n)| *n)
+        };
+        table.active = Instant::now();
         let others: Vec<PartyId> = table.members.keys().copied().collect();
         for other in others.into_iter().filter(|other| *other != who) {
             let member = table.members.get(&other);
@@ -268,6 +285,7 @@ impl Session {
         }
         member.state = state;
         member.waits_for.clear();
+        table.active = Instant::now();
         for (id, other) in &table.members {
             if let Some(way) = other.way.as_ref().filter(|_| *id != who) {
                 way.say(ServerSays::Gone(Gone {
@@ -282,26 +300,35 @@ impl Session {
     /// Who has been away for longer than `grace`.
     pub(super) fn overdue(&self, grace: Duration) -> Vec<PartyId> {
         let table = lock(&self.table);
-        let overdue = |member: &Member| matches!(member.state, State::Away(since) if since.elapsed() > grace);
+        let overdue =
+            |member: &Member| matches!(member.state, State::Away(since) if since.elapsed() > grace);
         let members = table.members.iter().filter(|(_, m)| overdue(m));
         members.map(|(who, _)| *who).collect()
     }
 
     /// Who keeps a session from going on that has stood still: those the server waits for, or those they wait for, and
     /// so on, who wait for nobody themselves. Where all wait for each other, all of them.
-    pub(super) fn blamed(&self, deadline: impl Fn(undertone_party::Phase) -> Duration) -> Vec<PartyId> {
+    pub(super) fn blamed(
+        &self,
+        deadline: impl Fn(undertone_party::Phase) -> Duration,
+    ) -> Vec<PartyId> {
         let Some(standing) = self.standing() else {
             return Vec::new();
         };
         let table = lock(&self.table);
-        let quiet = standing.active.max(table.last_relayed).elapsed();
-        if standing.waits_for.is_empty() || quiet <= deadline(standing.phase) {
+        let quiet = standing.active.max(table.active).elapsed();
+        // Who is away has its own time.
+        let away = |member: &Member| matches!(member.state, State::Away(_));
+        if standing.waits_for.is_empty()
+            || quiet <= deadline(standing.phase)
+            || table.members.values().any(away)
+        {
             return Vec::new();
         }
         let waiting: BTreeMap<PartyId, &[PartyId]> = table
             .members
             .iter()
-            .filter(|(_, member)| matches!(member.state, State::In | State::Away(_)))
+            .filter(|(_, member)| member.state == State::In)
             .map(|(who, member)| (*who, &member.waits_for[..]))
             .collect();
         blame(&standing.waits_for, &waiting)
@@ -313,7 +340,9 @@ impl Session {
 
     /// Time in each phase so far.
     pub(super) fn times(&self) -> Vec<(u8, Duration)> {
-        let now = lock(&self.standing).as_ref().map(|standing| standing.phase.id);
+        let now = lock(&self.standing)
+            .as_ref()
+            .map(|standing| standing.phase.id);
         let (since, times) = &*lock(&self.times);
         let mut times = times.clone();
         if let Some(now) = now {

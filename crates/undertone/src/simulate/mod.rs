@@ -12,8 +12,8 @@ use undertone_party::{
     Abort, Aborted, Endpoint, Ledger, Limits, Network, Node, Party, PartyId, SessionId, Stalled,
 };
 
-pub(crate) use undertone_node::randomness::fixed_session as session;
 use undertone_node::randomness::fixed_party as party_seed;
+pub(crate) use undertone_node::randomness::fixed_session as session;
 
 pub use distances::{DistanceRun, DistanceSimulation};
 pub use label::{Run, Simulation};
@@ -31,7 +31,6 @@ pub enum SimulationError {
     #[error(transparent)]
     Stalled(#[from] Stalled),
 }
-
 
 /// An identity for each of `ids`, pinned by all.
 fn credentials(

@@ -108,7 +108,10 @@ impl Join {
                     .map_err(|error| wrong(&path("client.pem"), &error))?,
             ),
         };
-        let shown = pem.as_ref().map(|pem| tls::pem_fingerprint(pem)).transpose();
+        let shown = pem
+            .as_ref()
+            .map(|pem| tls::pem_fingerprint(pem))
+            .transpose();
         let shown = shown.map_err(|error| wrong(&path("client.pem"), &error))?;
         let public = identity.as_ref().map(Identity::public);
         let is_me = |entry: &&roster::Entry| {

@@ -1,0 +1,472 @@
+//! Peers that do what they should not, against a server that runs a job with honest clients meanwhile.
+#![allow(clippy::unwrap_used)]
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::Streaming;
+use undertone_mpc::identity::Identity;
+use undertone_mpc::kdf::Seed;
+use undertone_party::frame::Kind;
+use undertone_party::{Header, PartyId, SessionId};
+use undertone_xclp::{Features, Labelling, Params, Rows, phases};
+
+use crate::client::{self, JoinError, Joined, join, reach};
+use crate::keys::{Trial, trial};
+use crate::server::{self, ServeError, Server, Watch};
+use crate::status::JobReport;
+use crate::wire::{
+    self, Answer, ClientSays, FromClient, FromServer, Hello, Ready, ServerSays, UndertoneClient,
+};
+use crate::{Certificate, Job, tls};
+
+const CLIENTS: usize = 4;
+const SERVER: PartyId = PartyId::SERVER;
+
+struct World {
+    trial: Trial,
+    address: SocketAddr,
+    watch: Watch,
+    server: JoinHandle<Result<(), ServeError>>,
+    reports: Arc<Mutex<Vec<JobReport>>>,
+}
+
+fn hosts() -> [String; 2] {
+    ["localhost".to_owned(), "127.0.0.1".to_owned()]
+}
+
+impl World {
+    async fn start() -> Self {
+        let names: Vec<String> = (0..CLIENTS).map(|i| format!("c{i}")).collect();
+        let trial = trial(&hosts(), &names).unwrap();
+        let certificate = Certificate::from_pem(&trial.certificate, &trial.key).unwrap();
+        let config = server::Config {
+            job: Job {
+                params: Params {
+                    bits: 128,
+                    neighbours: 3,
+                    ..Params::default()
+                },
+                deadline: Duration::from_secs(2),
+                ..Job::default()
+            },
+            jobs: Some(1),
+            grace: Duration::from_secs(1),
+            patience: Duration::from_secs(1),
+            strangers: 16,
+            client_authorities: Some(trial.authority.clone()),
+            ..server::Config::new(trial.roster.clone(), certificate)
+        };
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let server = Server::bind(address, config).await.unwrap();
+        let (address, watch) = (server.address(), server.watch());
+        let reports: Arc<Mutex<Vec<JobReport>>> = Arc::default();
+        let kept = Arc::clone(&reports);
+        let server = tokio::spawn(server.run(std::future::pending(), move |report| {
+            kept.lock().unwrap().push(report.clone());
+        }));
+        Self {
+            trial,
+            address,
+            watch,
+            server,
+            reports,
+        }
+    }
+
+    fn client(&self, index: usize) -> client::Config {
+        let keys = &self.trial.clients[index];
+        client::Config {
+            identity: Some(Identity::from_pem(&keys.key).unwrap()),
+            retry: Duration::from_secs(2),
+            ..client::Config::new(
+                self.address.to_string(),
+                self.trial.authority.clone(),
+                keys.name.clone(),
+            )
+            .with_roster(self.trial.roster.clone())
+        }
+    }
+
+    fn honest(&self, which: std::ops::Range<usize>) -> Vec<JoinHandle<Result<Joined, JoinError>>> {
+        let spawn = |index| {
+            let config = self.client(index);
+            let (rows, labelling) = rows(index);
+            tokio::spawn(
+                async move { join(&config, rows, labelling, std::future::pending()).await },
+            )
+        };
+        which.map(spawn).collect()
+    }
+
+    /// The honest clients come home, and the job is done.
+    async fn unharmed(self, honest: Vec<JoinHandle<Result<Joined, JoinError>>>, sessions: u32) {
+        for task in honest {
+            let joined = tokio::time::timeout(Duration::from_secs(30), task).await;
+            let stuck = || panic!("{:#?}", self.watch.status());
+            let joined = joined.unwrap_or_else(|_| stuck()).unwrap().unwrap();
+            assert_eq!(joined.sessions, sessions);
+        }
+        let ended = tokio::time::timeout(Duration::from_secs(30), self.server).await;
+        ended.unwrap().unwrap().unwrap();
+        let reports = self.reports.lock().unwrap();
+        assert_eq!(reports[0].result, "done");
+        assert_eq!(reports[0].sessions, sessions);
+    }
+
+    fn refused(&self) -> (u64, u64, u64) {
+        let refused = self.watch.status().refused;
+        (refused.connections, refused.hellos, refused.frames)
+    }
+}
+
+fn rows(index: usize) -> (Rows, Labelling) {
+    let mut prg = Seed::from_bytes([index as u8; 32]).prg();
+    let mut values = Vec::new();
+    let mut labels = Vec::new();
+    for row in 0..8u16 {
+        let class = row % 2;
+        values.extend((0..6).map(|_| (prg.next_u64() % 1000) as f64 + 2000.0 * f64::from(class)));
+        labels.push((row < 2).then_some(class));
+    }
+    let features = Features::new(6, values).unwrap();
+    (Rows::Features(features), Labelling::new(2, labels).unwrap())
+}
+
+/// Says what it likes.
+struct Raw {
+    sender: UnboundedSender<FromClient>,
+    stream: Streaming<FromServer>,
+    exported: [u8; 32],
+}
+
+impl Raw {
+    async fn connect(config: &client::Config) -> Self {
+        let tls = tls::client(&config.authorities, config.certificate.as_ref()).unwrap();
+        let (channel, exported) = reach(config, tls, Arc::default()).await.unwrap();
+        let (sender, queue) = tokio::sync::mpsc::unbounded_channel();
+        let mut client = UndertoneClient::new(channel).max_encoding_message_size(64 << 20);
+        let stream = client.connect(UnboundedReceiverStream::new(queue)).await;
+        Self {
+            sender,
+            stream: stream.unwrap().into_inner(),
+            exported,
+        }
+    }
+
+    fn say(&self, what: ClientSays) {
+        let _ = self.sender.send(wire::from_client(what));
+    }
+
+    async fn hear(&mut self) -> Option<ServerSays> {
+        let heard = tokio::time::timeout(Duration::from_secs(10), self.stream.message()).await;
+        heard.unwrap().ok().flatten()?.what
+    }
+
+    /// The nonce of its challenge.
+    async fn challenge(&mut self) -> SessionId {
+        match self.hear().await {
+            Some(ServerSays::Challenge(challenge)) => wire::session(&challenge.nonce).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn hello(&self, config: &client::Config, nonce: SessionId) -> Hello {
+        let body = wire::hello_body(&self.exported, &config.name);
+        let identity = config.identity.as_ref().unwrap();
+        let signature = identity.sign(nonce, wire::HELLO, &body).to_vec();
+        Hello {
+            name: config.name.clone(),
+            signature: signature.into(),
+            resume: None,
+        }
+    }
+
+    /// As an honest client, until the session starts.
+    async fn enter(config: &client::Config) -> (Self, SessionId) {
+        let mut raw = Self::connect(config).await;
+        let nonce = raw.challenge().await;
+        raw.say(ClientSays::Hello(raw.hello(config, nonce)));
+        assert!(matches!(raw.hear().await, Some(ServerSays::Offer(_))));
+        raw.say(ClientSays::Answer(Answer::default()));
+        let Some(ServerSays::Start(start)) = raw.hear().await else {
+            panic!("no start");
+        };
+        let session = wire::session(&start.session).unwrap();
+        raw.say(ClientSays::Ready(Ready {
+            session: start.session,
+        }));
+        (raw, session)
+    }
+
+    async fn is_refused(&mut self) {
+        assert!(matches!(self.hear().await, Some(ServerSays::Refusal(_))));
+        assert!(self.hear().await.is_none());
+    }
+}
+
+fn header(session: SessionId, from: usize) -> Header {
+    Header {
+        kind: Kind::Message,
+        phase: phases::SETUP.id,
+        from: PartyId::client(from),
+        to: SERVER,
+        seq: 0,
+        depth: 1,
+        len: 0,
+        session,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_somebody_else_certified_is_not_talked_to() {
+    let world = World::start().await;
+    let other = trial(&hosts(), &["x".to_owned()]).unwrap();
+    let config = client::Config {
+        authorities: other.authority,
+        ..world.client(0)
+    };
+    let (data, labels) = rows(0);
+    let error = join(&config, data, labels, std::future::pending())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, JoinError::Untrusted { .. }), "{error}");
+    let misnamed = client::Config {
+        server_name: Some("elsewhere.example".into()),
+        ..world.client(0)
+    };
+    let (data, labels) = rows(0);
+    let error = join(&misnamed, data, labels, std::future::pending())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, JoinError::Untrusted { .. }), "{error}");
+    let honest = world.honest(0..CLIENTS);
+    world.unharmed(honest, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_cannot_prove_to_be_on_the_roster_is_refused() {
+    let world = World::start().await;
+    let stranger = Some(Identity::from_seed(&Seed::from_bytes([99; 32])));
+    for name in ["c0", "nobody"] {
+        let config = client::Config {
+            identity: stranger.clone(),
+            name: name.into(),
+            roster: None,
+            ..world.client(0)
+        };
+        let (data, labels) = rows(0);
+        let error = join(&config, data, labels, std::future::pending())
+            .await
+            .unwrap_err();
+        assert!(matches!(error, JoinError::Refused(_)), "{error}");
+    }
+    // A certificate of another client's, from the right authority.
+    let theirs = &world.trial.clients[1];
+    let config = client::Config {
+        identity: None,
+        certificate: Some(Certificate::from_pem(&theirs.certificate, &theirs.key).unwrap()),
+        ..world.client(0)
+    };
+    let (data, labels) = rows(0);
+    let error = join(&config, data, labels, std::future::pending())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, JoinError::Refused(_)), "{error}");
+    assert_eq!(world.refused(), (0, 3, 0));
+    let honest = world.honest(0..CLIENTS);
+    world.unharmed(honest, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_of_ones_own_is_enough() {
+    let world = World::start().await;
+    let own = &world.trial.clients[0];
+    let config = client::Config {
+        identity: None,
+        roster: None,
+        certificate: Some(Certificate::from_pem(&own.certificate, &own.key).unwrap()),
+        ..world.client(0)
+    };
+    let mut raw = Raw::connect(&config).await;
+    raw.challenge().await;
+    raw.say(ClientSays::Hello(Hello {
+        name: config.name.clone(),
+        ..Hello::default()
+    }));
+    assert!(matches!(raw.hear().await, Some(ServerSays::Offer(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hello_is_good_for_one_connection() {
+    let world = World::start().await;
+    let config = world.client(0);
+    let mut first = Raw::connect(&config).await;
+    let nonce = first.challenge().await;
+    let hello = first.hello(&config, nonce);
+    let mut second = Raw::connect(&config).await;
+    let other = second.challenge().await;
+    assert_ne!(nonce, other);
+    second.say(ClientSays::Hello(hello));
+    second.is_refused().await;
+    // Not with the right nonce either: it is bound to the connection.
+    let mut third = Raw::connect(&config).await;
+    let nonce = third.challenge().await;
+    third.say(ClientSays::Hello(first.hello(&config, nonce)));
+    third.is_refused().await;
+    assert_eq!(world.refused(), (0, 2, 0));
+    let honest = world.honest(0..CLIENTS);
+    world.unharmed(honest, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_connections_keeps_nobody_out() {
+    let world = World::start().await;
+    let address = world.address;
+    let flood = tokio::spawn(async move {
+        let mut open = Vec::new();
+        for round in 0..200 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            if round % 2 == 0 {
+                let _ = stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await;
+            }
+            open.push(stream);
+        }
+        open
+    });
+    let honest = world.honest(0..CLIENTS);
+    let start = Instant::now();
+    for mut stream in flood.await.unwrap() {
+        // Cut off: an end, or an error, and at most a few bytes of TLS' alert.
+        let mut bytes = Vec::new();
+        let read = stream.read_to_end(&mut bytes);
+        let _ = tokio::time::timeout(Duration::from_secs(5), read)
+            .await
+            .unwrap();
+        assert!(bytes.len() < 100);
+    }
+    assert!(start.elapsed() < Duration::from_secs(10));
+    assert!(world.refused().0 >= 100, "{:?}", world.refused());
+    world.unharmed(honest, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_says_nothing_is_cut_off() {
+    let world = World::start().await;
+    let mut raw = Raw::connect(&world.client(0)).await;
+    raw.challenge().await;
+    assert!(raw.hear().await.is_none());
+    assert_eq!(world.refused().1, 1);
+}
+
+/// Frames that are none, or of nobody, or for nobody: the session goes on, and leaves who sends them behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_frames_are_refused() {
+    let world = World::start().await;
+    let honest = world.honest(1..CLIENTS);
+    let config = world.client(0);
+    let (raw, session) = Raw::enter(&config).await;
+    let good = header(session, 0);
+    let cut = good.frame(vec![0; 40])[..80].to_vec();
+    let other = Header {
+        session: SessionId([0; 32]),
+        ..good
+    };
+    let posing = Header {
+        from: PartyId::client(1),
+        ..good
+    };
+    let nobody = Header {
+        to: PartyId::client(77),
+        ..good
+    };
+    let own = Header {
+        to: good.from,
+        ..good
+    };
+    let late = Header { phase: 200, ..good };
+    let bad = [
+        b"UT".to_vec(),
+        cut,
+        other.frame(vec![1]),
+        posing.frame(vec![1]),
+        nobody.frame(vec![1]),
+        own.frame(vec![1]),
+        late.frame(vec![1]),
+    ];
+    for frame in &bad {
+        raw.say(ClientSays::Frame(frame.clone().into()));
+    }
+    // What has not been sent cannot be acknowledged.
+    raw.say(ClientSays::Taken(wire::taken(SERVER, 1000)));
+    let start = Instant::now();
+    while world.refused().2 < bad.len() as u64 + 1 && start.elapsed() < Duration::from_secs(10) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(world.refused().2, bad.len() as u64 + 1);
+    // It stands still from now on.
+    world.unharmed(honest, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frame_that_is_too_long_ends_the_connection() {
+    let world = World::start().await;
+    let honest = world.honest(1..CLIENTS);
+    let config = world.client(0);
+    let (mut raw, session) = Raw::enter(&config).await;
+    let long = header(session, 0).frame(vec![0; 8 << 20]);
+    raw.say(ClientSays::Frame(long.into()));
+    while raw.hear().await.is_some() {}
+    assert_eq!(world.refused().2, 1);
+    world.unharmed(honest, 1).await;
+}
+
+/// A message of another phase ends the session, and a new one begins without its sender.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cheater_is_left_out_of_the_next_session() {
+    for payload in [vec![0; 7], vec![]] {
+        let world = World::start().await;
+        let honest = world.honest(1..CLIENTS);
+        let config = world.client(0);
+        let (mut raw, session) = Raw::enter(&config).await;
+        let early = Header {
+            phase: phases::INFLUENCE.id,
+            ..header(session, 0)
+        };
+        raw.say(ClientSays::Frame(early.frame(payload).into()));
+        while raw.hear().await.is_some() {}
+        world.unharmed(honest, 2).await;
+    }
+}
+
+/// What comes twice, or too early, is taken once, in order.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_sends_more_than_the_window_is_refused() {
+    let world = World::start().await;
+    let honest = world.honest(1..CLIENTS);
+    let config = world.client(0);
+    let (raw, session) = Raw::enter(&config).await;
+    // To another client, which takes no frame of this phase from it.
+    let flood = |seq| Header {
+        to: PartyId::client(1),
+        seq,
+        ..header(session, 0)
+    };
+    for seq in 0..60 {
+        let frame = flood(seq).frame(vec![0; 1 << 20]);
+        raw.say(ClientSays::Frame(frame.into()));
+    }
+    let start = Instant::now();
+    while world.refused().2 == 0 && start.elapsed() < Duration::from_secs(10) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    drop(raw);
+    // The receiver may come to harm by nobody but its own server: it takes what fits, and drops the rest.
+    world.unharmed(honest, 1).await;
+}
