@@ -10,7 +10,7 @@ use undertone::node::{Job, Randomness};
 use undertone::simulate::Simulation;
 use undertone::xclp::{Labelling, Params, Rows};
 use undertone_tests::network::{World, spawn};
-use undertone_tests::random_clients;
+use undertone_tests::{dataset, random_clients};
 
 pub(crate) fn job(backend: Backend, bits: usize, neighbours: usize) -> Job {
     Job {
@@ -88,4 +88,24 @@ async fn with_signatures() {
     let mut job = job(Backend::Psm, 200, 3);
     job.params.trust = Trust::MaliciousServer;
     compare(job, random_clients(&[12, 7, 9, 4], 200, 3).unwrap()).await;
+}
+
+/// Sixty-four clients, of two or three rows each.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_many_clients() {
+    const CLIENTS: usize = 64;
+    let wine = dataset("wine").unwrap();
+    let Rows::Features(features) = &wine.rows else {
+        panic!("features");
+    };
+    let clients = (0..CLIENTS).map(|client| {
+        let rows: Vec<usize> = (client..features.rows()).step_by(CLIENTS).collect();
+        let label = |(place, row): (usize, &usize)| wine.labels[*row].filter(|_| place == 0);
+        let labels = rows.iter().enumerate().map(label).collect();
+        (
+            Rows::Features(features.select(&rows)),
+            Labelling::new(3, labels).unwrap(),
+        )
+    });
+    compare(job(Backend::Psm, 1024, 10), clients.collect()).await;
 }

@@ -279,3 +279,137 @@ fn tell(from: PartyId, link: &mut Link, out: &mut VecDeque<(PartyId, Item)>) {
         out.push_back((from, Item::Taken(link.taken)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use undertone_party::frame::Kind;
+
+    const SESSION: SessionId = SessionId([4; 32]);
+
+    fn frame(from: PartyId, to: PartyId, seq: u32, len: usize) -> Vec<u8> {
+        let header = Header {
+            kind: Kind::Message,
+            phase: 1,
+            from,
+            to,
+            seq,
+            depth: 0,
+            len: 0,
+            session: SESSION,
+        };
+        header.frame(vec![seq as u8; len])
+    }
+
+    fn pair(window: usize) -> [(PartyId, Links); 2] {
+        [0, 1].map(PartyId::client).map(|me| {
+            let links = Links::new(me, SESSION, window, Limits::default());
+            (me, links)
+        })
+    }
+
+    proptest! {
+        /// Whatever is lost, and whoever returns when: every frame is taken once, in order, and no more than a window is on
+        /// its way.
+        #[test]
+        fn every_frame_is_taken_once_in_order(
+            lens in prop::collection::vec(0usize..3000, 1..60),
+            window in 100usize..6000,
+            fates in prop::collection::vec(0u8..12, 1..400),
+        ) {
+            let [(a, mut sender), (b, mut receiver)] = pair(window);
+            let mut unsent = lens.iter().enumerate();
+            let mut there: VecDeque<Item> = VecDeque::new();
+            let mut back: VecDeque<Item> = VecDeque::new();
+            let mut got: Vec<u32> = Vec::new();
+            // What the receiver's party has room for.
+            let mut room = 0;
+            for fate in fates.iter().copied().chain(std::iter::repeat_n([0, 1, 2, 3, 4], 2000).flatten()) {
+                match fate {
+                    0 if !sender.is_full() => {
+                        if let Some((seq, len)) = unsent.next() {
+                            sender.send(b, frame(a, b, seq as u32, *len));
+                        }
+                    }
+                    1 => match there.pop_front() {
+                        Some(Item::Frame(frame)) => receiver.arrived(a, &frame).unwrap(),
+                        Some(Item::Taken(_)) | None => {}
+                    },
+                    2 => room += 1,
+                    3 => receiver.tell(),
+                    4 => {
+                        if let Some(Item::Taken(next)) = back.pop_front() {
+                            sender.taken_by(b, next).unwrap();
+                        }
+                    }
+                    // The receiver's connection is lost: it returns.
+                    5 => {
+                        (there.clear(), back.clear());
+                        let next = receiver.taken().next().map_or(0, |(_, next)| next);
+                        receiver.resend();
+                        sender.returned(b, next).unwrap();
+                    }
+                    // The sender's is: it returns, and is told so by what it has taken.
+                    6 => {
+                        (there.clear(), back.clear());
+                        receiver.returned(a, 0).unwrap();
+                        sender.resend();
+                    }
+                    _ => {}
+                }
+                receiver.feed(|_, frame| {
+                    if room == 0 {
+                        return Some(frame);
+                    }
+                    room -= 1;
+                    got.push(Header::parse(&frame, &Limits::default()).unwrap().seq);
+                    None
+                });
+                while let Some((_, item)) = sender.next_out() {
+                    there.push_back(item);
+                }
+                while let Some((_, item)) = receiver.next_out() {
+                    back.push_back(item);
+                }
+                let longest = lens.iter().max().unwrap() + 64;
+                let on_the_way = sender.links.get(&b).map_or(0, |link| link.untaken_bytes);
+                prop_assert!(on_the_way <= window.max(longest));
+            }
+            prop_assert_eq!(got, (0..lens.len() as u32).collect::<Vec<_>>());
+            prop_assert!(sender.is_settled());
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_the_link_is_refused() {
+        let [(a, _), (b, mut links)] = pair(200);
+        let c = PartyId::client(2);
+        let mut says = |frame: Vec<u8>| links.arrived(a, &frame.into()).unwrap_err();
+        assert!(matches!(says(frame(c, b, 0, 1)), Violation::Link { .. }));
+        assert!(matches!(says(frame(a, c, 0, 1)), Violation::Link { .. }));
+        assert!(matches!(says(vec![1; 80]), Violation::Frame(_)));
+        let mut other = frame(a, b, 0, 1);
+        other[40] ^= 1;
+        assert_eq!(says(other), FrameError::Session.into());
+        links.arrived(a, &frame(a, b, 0, 300).into()).unwrap();
+        let more = links.arrived(a, &frame(a, b, 1, 1).into());
+        assert_eq!(more, Err(Violation::Overrun));
+        assert_eq!(links.taken_by(c, 1), Err(Violation::Unsent(0)));
+    }
+
+    #[test]
+    fn nothing_is_kept_for_who_is_gone() {
+        let [(a, mut links), (b, _)] = pair(100);
+        for seq in 0..4 {
+            links.send(b, frame(a, b, seq, 90));
+        }
+        assert!(links.is_full() && !links.is_settled());
+        links.gone(b);
+        links.send(b, frame(a, b, 4, 90));
+        assert!(!links.is_full() && links.is_settled());
+        assert_eq!(links.next_out(), None);
+        // A late acknowledgement is no offence.
+        links.taken_by(b, 3).unwrap();
+    }
+}

@@ -252,6 +252,13 @@ impl Hall {
         }
     }
 
+    /// Waits until those who took part in the last job have gone.
+    pub(super) async fn farewell(&self) {
+        while lock(&self.state).session.is_some() {
+            tokio::time::sleep(TICK).await;
+        }
+    }
+
     /// Ends all connections: who still waits is told to come again later.
     pub(super) fn dismiss(&self) {
         for seat in lock(&self.state).seats.iter_mut().filter_map(Option::take) {

@@ -261,6 +261,7 @@ impl Server {
             }
         };
         drop(gate);
+        hall.farewell().await;
         hall.dismiss();
         let _ = over.send(());
         let _ = tokio::time::timeout(FAREWELL, &mut transport.0).await;

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use undertone_tests::{reference, root};
 
 mod measures;
+mod network;
 
 fn undertone(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_undertone"))
