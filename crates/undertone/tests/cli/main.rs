@@ -10,6 +10,7 @@ use undertone_tests::{reference, root};
 
 mod measures;
 mod network;
+mod page;
 
 fn undertone(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_undertone"))

@@ -10,14 +10,14 @@ use super::*;
 const CLIENTS: usize = 5;
 
 /// Files of a trial with five clients, and an address for its server.
-struct Trial {
+pub(crate) struct Trial {
     folder: TempDir,
-    port: u16,
-    status: u16,
+    pub(crate) port: u16,
+    pub(crate) status: u16,
 }
 
 /// A process that ends with the test.
-struct Process(Child);
+pub(crate) struct Process(pub(crate) Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -27,7 +27,7 @@ impl Drop for Process {
 }
 
 impl Process {
-    fn ends(&mut self, within: Duration) -> Option<i32> {
+    pub(crate) fn ends(&mut self, within: Duration) -> Option<i32> {
         let start = Instant::now();
         while start.elapsed() < within {
             if let Some(status) = self.0.try_wait().unwrap() {
@@ -39,7 +39,7 @@ impl Process {
     }
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
@@ -47,7 +47,7 @@ fn free_port() -> u16 {
 const LONG: Duration = Duration::from_secs(300);
 
 impl Trial {
-    fn new(dataset: &str, job: &str) -> Self {
+    pub(crate) fn new(dataset: &str, job: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         let dealt = undertone(&["deal", &data(dataset), "--out", &path("data")]);
@@ -77,7 +77,7 @@ impl Trial {
         Process(child.unwrap())
     }
 
-    fn serve(&self, log: &str, more: &[&str]) -> Process {
+    pub(crate) fn serve(&self, log: &str, more: &[&str]) -> Process {
         let (listen, status) = (
             format!("127.0.0.1:{}", self.port),
             format!("127.0.0.1:{}", self.status),
@@ -89,7 +89,7 @@ impl Trial {
         self.spawn(log, &arguments)
     }
 
-    fn join(&self, client: usize, more: &[&str]) -> Process {
+    pub(crate) fn join(&self, client: usize, more: &[&str]) -> Process {
         let server = format!("localhost:{}", self.port);
         let keys = self.path(&format!("keys/client-{client}"));
         let data = self.path(&format!("data/client-{client}.npz"));
@@ -128,7 +128,7 @@ impl Trial {
     }
 
     /// Waits until the server says so of itself.
-    fn until(&self, is: impl Fn(&Value) -> bool) {
+    pub(crate) fn until(&self, is: impl Fn(&Value) -> bool) {
         let address = format!("127.0.0.1:{}", self.status);
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(60) {
