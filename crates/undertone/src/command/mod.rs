@@ -151,6 +151,9 @@ pub(crate) fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
     let is_bench = match &arguments.command {
+        Command::Bench {
+            what: bench::Bench::Network(_),
+        } => false,
         Command::Bench { .. } => true,
         Command::Paillier { what } => matches!(what, paillier::Paillier::Bench(_)),
         _ => false,

@@ -1,6 +1,8 @@
 //! `undertone bench`.
 
 mod distances;
+mod link;
+mod network;
 mod ot;
 pub(super) mod paillier;
 mod pipeline;
@@ -22,6 +24,8 @@ pub(super) enum Bench {
     Ot(ot::Ot),
     /// Paillier's cryptosystem: operations a second, each held against what it should give
     Paillier(paillier::Paillier),
+    /// A job as processes over TLS, against the same in one process; links may be slow and long
+    Network(network::Network),
     /// A secure sum: each side's processor time, bytes, masks against the cipher alone
     Sums(sums::Sums),
 }
@@ -31,6 +35,7 @@ impl Bench {
         match self {
             Self::Pipeline(pipeline) => pipeline.run(show),
             Self::Distances(distances) => distances.run(show),
+            Self::Network(network) => network.run(show),
             Self::Ot(ot) => ot.run(show),
             Self::Paillier(paillier) => paillier.run(show),
             Self::Sums(sums) => sums.run(show),

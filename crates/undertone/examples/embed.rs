@@ -1,0 +1,119 @@
+//! Undertone inside somebody else's loop: `cargo run --release --example embed`.
+//!
+//! The engine does no I/O. An [`Endpoint`] drives one party: what arrives is pushed in, what `poll` gives is carried to its
+//! receiver by whatever you have (here, channels between threads). Three rules, and there are no more:
+//!
+//! 1. vouch for who is at the other end of a link: `push` believes you;
+//! 2. what `push` hands back is pushed again later: the receiver has no room. Hold its sender up, and nobody else (here letter
+//!    boxes hold any number of letters; on a network bound them);
+//! 3. tell `gone` of who will not come back, after all that came from it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use undertone::mpc::kdf::Seed;
+use undertone::party::{Aborted, Endpoint, Limits, Party, PartyId, Poll, Push, SessionId};
+use undertone::xclp::{Client, Features, Labelling, Params, Rows, Server};
+
+/// What passes between two parties: who sent it, and a frame.
+type Letter = (PartyId, Vec<u8>);
+
+/// Drives one party until it has its result. This is the part that would be yours.
+fn drive<P: Party>(
+    mut endpoint: Endpoint<P>,
+    post: &BTreeMap<PartyId, Sender<Letter>>,
+    mail: &Receiver<Letter>,
+) -> Result<P::Output, Aborted> {
+    let mut held: BTreeMap<PartyId, VecDeque<Vec<u8>>> = BTreeMap::new();
+    loop {
+        // Frames of one sender stay in order; those of another pass them.
+        for (from, frames) in &mut held {
+            while let Some(frame) = frames.pop_front() {
+                match endpoint.push(*from, frame) {
+                    Ok(Push::Accepted) => {}
+                    Ok(Push::Full(frame)) => {
+                        frames.push_front(frame);
+                        break;
+                    }
+                    // A frame that does not belong here is dropped; the run is unharmed.
+                    Err(error) => eprintln!("refused: {error}"),
+                }
+            }
+        }
+        match endpoint.poll()? {
+            Poll::Send(to, frame) => {
+                // A receiver that has ended has dropped its end, and needs nothing more.
+                let _ = post[&to].send((endpoint.id(), frame));
+            }
+            // A slice of work is done: a moment to move bytes.
+            Poll::Busy => {}
+            Poll::Wait => match mail.recv() {
+                Ok((from, frame)) => held.entry(from).or_default().push_back(frame),
+                Err(_) => post.keys().for_each(|who| endpoint.gone(*who)),
+            },
+            Poll::Done => break,
+        }
+        for (from, frame) in mail.try_iter() {
+            held.entry(from).or_default().push_back(frame);
+        }
+    }
+    let (output, ledger) = endpoint.finish()?;
+    let sent: u64 = ledger.phases().map(|(_, cost)| cost.bytes_sent).sum();
+    eprintln!("done, {sent} bytes sent");
+    Ok(output)
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Chosen by the server and told to all: fresh for every run.
+    let session = SessionId(*Seed::from_os()?.expose());
+    let params = Params {
+        neighbours: 10,
+        ..Params::default()
+    };
+    let ids: Vec<PartyId> = (0..3).map(PartyId::client).collect();
+
+    // A letter box for everybody.
+    let (mut post, mut boxes) = (BTreeMap::new(), BTreeMap::new());
+    for id in ids.iter().copied().chain([PartyId::SERVER]) {
+        let (sender, receiver) = channel();
+        post.insert(id, sender);
+        boxes.insert(id, receiver);
+    }
+
+    thread::scope(|scope| -> Result<(), Box<dyn std::error::Error>> {
+        let server = Server::new(session, params, ids.clone(), Seed::from_os()?)?;
+        let server = Endpoint::new(PartyId::SERVER, session, Limits::default(), server);
+        let (own_post, mail) = (post.clone(), boxes.remove(&PartyId::SERVER).ok_or("box")?);
+        let server = scope.spawn(move || drive(server, &own_post, &mail));
+
+        let mut clients = Vec::new();
+        for id in ids {
+            // Two clouds; the first row of each is labelled.
+            let shift = id.to_wire();
+            let row = |i: u32| {
+                [
+                    f64::from(i % 2) + 0.1,
+                    1.0,
+                    f64::from((7 * i + 3 * shift) % 10) / 30.0,
+                ]
+            };
+            let values = (0..20).flat_map(row);
+            let labels = (0..20u16).map(|i| (i < 2).then_some(i % 2)).collect();
+            let rows = Rows::Features(Features::new(3, values.collect())?);
+            let labelling = Labelling::new(2, labels)?;
+            let client = Client::new(id, session, params, rows, labelling, None, Seed::from_os()?)?;
+            let client = Endpoint::new(id, session, Limits::default(), client);
+            let (own_post, mail) = (post.clone(), boxes.remove(&id).ok_or("box")?);
+            clients.push(scope.spawn(move || drive(client, &own_post, &mail)));
+        }
+        drop(post);
+        for client in clients {
+            let outcome = client.join().map_err(|_| "a client panicked")??;
+            println!("{:?}", outcome.labels.classes());
+        }
+        let report = server.join().map_err(|_| "the server panicked")??;
+        println!("{} clients contributed", report.contributors.len());
+        Ok(())
+    })
+}
