@@ -2,13 +2,15 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use undertone::mpc::kdf::Seed;
 use undertone::party::{Endpoint, Limits, PartyId, Poll, Push, SessionId};
 use undertone::xclp::{Params, Server};
 
 fuzz_target!(|bytes: &[u8]| {
     let session = SessionId([0; 32]);
     let ids: Vec<PartyId> = (0..3).map(PartyId::client).collect();
-    let Ok(server) = Server::new(session, Params::default(), ids.clone()) else {
+    let seed = Seed::from_bytes([1; 32]);
+    let Ok(server) = Server::new(session, Params::default(), ids.clone(), seed) else {
         return;
     };
     let mut server = Endpoint::new(PartyId::SERVER, session, Limits::default(), server);
