@@ -23,7 +23,7 @@ use crate::drive::{Event, Line, Standing, drive, limits};
 use crate::flow::{Item, Links, Violation};
 use crate::job::{Job, Terms};
 use crate::randomness::Randomness;
-use crate::roster::Roster;
+use crate::roster::{MAX_CLIENTS, Roster};
 use crate::server::{STREAM_WINDOW, lock};
 use crate::tls::{self, Certificate, Counted, TlsError, Traffic, export};
 use crate::wire::{
@@ -194,6 +194,9 @@ pub async fn join(
     }
 }
 
+/// How long a client that has its result waits until others have taken what it sent.
+const LINGER: Duration = Duration::from_secs(20);
+
 /// Where a driven party puts what it sends: the connection of the moment, if there is one.
 type Slot = Arc<Mutex<Option<UnboundedSender<FromClient>>>>;
 
@@ -218,6 +221,7 @@ struct ClientLine {
     shared: Arc<Shared>,
     observer: Option<Observer>,
     said: Option<(Phase, Vec<PartyId>)>,
+    refused: u64,
 }
 
 impl ClientLine {
@@ -237,7 +241,11 @@ impl Line for ClientLine {
     }
 
     fn refused(&mut self, from: PartyId, why: Violation) {
-        tracing::warn!(%from, %why, "refused");
+        self.refused += 1;
+        // The first, the second, the fourth, …
+        if self.refused.is_power_of_two() {
+            tracing::warn!(%from, %why, times = self.refused, "refused");
+        }
     }
 
     fn stands(&mut self, standing: Standing, taken: Vec<(PartyId, u32)>) {
@@ -338,15 +346,11 @@ impl<'a> Member<'a> {
                     }
                 }
             };
-            if let Some(running) = &mut self.running {
-                *lock(&running.shared.slot) = None;
-                // A party that has ended, and whose last words are lost, needs no server.
-                if let Ok(ended) = running.done.try_recv() {
-                    return self.home(ended);
-                }
-            }
             let time = reached.elapsed();
             if time > self.config.retry {
+                if let Some(Left::Home(joined)) = self.settle().await {
+                    return Ok(*joined);
+                }
                 let server = self.config.server.clone();
                 return Err(JoinError::Unreachable { server, time, why });
             }
@@ -396,14 +400,16 @@ impl<'a> Member<'a> {
             let what = tokio::select! {
                 biased;
                 ended = ended(&mut self.running) => {
-                    let retry = matches!(&ended.0, Err(aborted) if is_over(&aborted.cause));
+                    let cause = ended.0.as_ref().err().map(|aborted| &aborted.cause);
+                    let retry = cause.is_some_and(is_over);
                     if retry {
                         // The server says next whether there is another session.
                         self.running = None;
                         continue;
                     }
                     let finished = ended.0.is_ok();
-                    say(ClientSays::Goodbye(Goodbye { finished }));
+                    let accuses = cause.and_then(accused).map(PartyId::to_wire);
+                    say(ClientSays::Goodbye(Goodbye { finished, accuses }));
                     // The server ends the stream once it has heard.
                     let bye = async { while let Some(Ok(_)) = heard.recv().await {} };
                     let _ = tokio::time::timeout(Duration::from_secs(2), bye).await;
@@ -415,10 +421,18 @@ impl<'a> Member<'a> {
                     None => return Ok(Left::Lost("the connection ended".into())),
                 },
                 _ = tick.tick() => {
-                    self.look()?;
+                    if let Err(stalled) = self.look() {
+                        return self.settle().await.map_or(Err(stalled), Ok);
+                    }
                     continue;
                 }
             };
+            // Whoever has what it came for waits for nobody.
+            if matches!(what, ServerSays::Offer(_) | ServerSays::Start(_) | ServerSays::Refusal(_))
+                && let Some(home) = self.settle().await
+            {
+                return Ok(home);
+            }
             match what {
                 ServerSays::Challenge(challenge) => {
                     say(ClientSays::Hello(self.hello(&challenge, exported)?));
@@ -453,15 +467,25 @@ impl<'a> Member<'a> {
                 }
                 ServerSays::Refusal(refusal) => return Err(JoinError::Refused(refusal.why)),
                 ServerSays::Frame(frame) => self.frame(frame),
-                ServerSays::Taken(taken) => {
-                    self.tell(Event::Taken(PartyId::from_wire(taken.peer), taken.next));
-                }
-                ServerSays::Returned(back) => {
-                    self.tell(Event::Returned(PartyId::from_wire(back.peer), back.next));
-                }
-                ServerSays::Gone(gone) => self.tell(Event::Gone(PartyId::from_wire(gone.peer))),
+                ServerSays::Taken(taken) => self.tell_of(taken.peer, |p| Event::Taken(p, taken.next)),
+                ServerSays::Returned(r) => self.tell_of(r.peer, |p| Event::Returned(p, r.next)),
+                ServerSays::Gone(gone) => self.tell_of(gone.peer, Event::Gone),
             }
         }
+    }
+
+    /// The result, if the party has it and only waits until others have taken what it sent.
+    async fn settle(&mut self) -> Option<Left> {
+        let running = self.running.as_mut()?;
+        let is_done = |(standing, _): &(Standing, _)| standing.done;
+        if !lock(&running.shared.standing).as_ref().is_some_and(is_done) {
+            return None;
+        }
+        let _ = running.events.send(Event::Stop(Abort::Misuse("stopped".into())));
+        let ended = tokio::time::timeout(Duration::from_secs(2), &mut running.done).await;
+        let ended = ended.ok()?.ok().filter(|(result, _)| result.is_ok())?;
+        let joined = self.home(ended).ok()?;
+        Some(Left::Home(Box::new(joined)))
     }
 
     fn hello(&self, challenge: &wire::Challenge, exported: &[u8; 32]) -> Result<Hello, JoinError> {
@@ -522,16 +546,15 @@ impl<'a> Member<'a> {
         if me.index().is_none() {
             return Err(refuse("it takes this client for the server"));
         }
-        let credentials = match (&self.config.roster, &self.config.identity) {
-            (Some(roster), Some(identity)) => {
-                if roster.find(&self.config.name) != Some(me) {
-                    return Err(refuse("it has another roster than this client"));
-                }
-                roster.is_signed().then(|| Credentials {
-                    identity: identity.clone(),
-                    pins: roster.pins().clone(),
-                })
-            }
+        let roster = self.config.roster.as_ref();
+        if roster.is_some_and(|roster| roster.find(&self.config.name) != Some(me)) {
+            return Err(refuse("it has another roster than this client"));
+        }
+        let credentials = match (roster, &self.config.identity) {
+            (Some(roster), Some(identity)) => roster.is_signed().then(|| Credentials {
+                identity: identity.clone(),
+                pins: roster.pins().clone(),
+            }),
             _ => None,
         };
         if self.sessions == self.config.attempts {
@@ -557,7 +580,7 @@ impl<'a> Member<'a> {
         let endpoint = Endpoint::new(me, id, limits(), party);
         let window = usize::try_from(start.window)
             .unwrap_or(0)
-            .clamp(1, 64 << 20);
+            .clamp(1, 16 << 20);
         let links = Links::new(me, id, window, limits());
         let (events, inbox) = mpsc::channel();
         let (tell, done) = oneshot::channel();
@@ -571,11 +594,12 @@ impl<'a> Member<'a> {
             shared: Arc::clone(&shared),
             observer: self.config.observer.clone(),
             said: None,
+            refused: 0,
         };
         std::thread::Builder::new()
             .name(format!("undertone-{me}"))
             .spawn(move || {
-                let _ = tell.send(drive(endpoint, links, &inbox, &mut line));
+                let _ = tell.send(drive(endpoint, links, LINGER, &inbox, &mut line));
             })
             .map_err(|error| setup(Abort::Misuse(format!("no thread: {error}"))))?;
         tracing::info!(session = &crate::roster::hex(&id.0)[..8], %me, "session starts");
@@ -605,18 +629,31 @@ impl<'a> Member<'a> {
         }
     }
 
+    fn tell_of(&self, peer: u32, event: impl FnOnce(PartyId) -> Event) {
+        let peer = PartyId::from_wire(peer);
+        if self.may_exist(peer) {
+            self.tell(event(peer));
+        }
+    }
+
     fn frame(&self, frame: tonic::codegen::Bytes) {
         let Some(running) = &self.running else {
             return;
         };
         match undertone_party::Header::parse(&frame, &limits()) {
-            Ok(header) if header.session == running.id => {
+            Ok(header) if header.session == running.id && self.may_exist(header.from) => {
                 self.tell(Event::Frame(header.from, frame));
             }
             // What was on its way when a session ended.
             Ok(_) => {}
             Err(why) => tracing::warn!(%why, "the server sent a bad frame"),
         }
+    }
+
+    /// Whether there is such a party, as far as this client can know.
+    fn may_exist(&self, who: PartyId) -> bool {
+        let most = self.config.roster.as_ref().map_or(MAX_CLIENTS, Roster::len);
+        who.index().is_none_or(|index| index < most)
     }
 
     fn forget(&mut self) {
@@ -731,6 +768,15 @@ pub(crate) async fn reach(
 /// Whether the server has given up, and this client has nothing to say to that.
 fn is_over(cause: &Abort) -> bool {
     matches!(cause, Abort::Left { who } if *who == SERVER)
+}
+
+/// Whom this client holds to have cheated.
+fn accused(cause: &Abort) -> Option<PartyId> {
+    match cause {
+        Abort::Malformed { .. } | Abort::Cheated { .. } => cause.culprit(),
+        _ => None,
+    }
+    .filter(|who| *who != SERVER)
 }
 
 /// The end of the running session; never, where there is none.

@@ -27,13 +27,6 @@ pub(crate) enum Event {
     Stop(Abort),
 }
 
-impl Event {
-    /// Whether it is a sign of somebody's progress.
-    fn is_news(&self) -> bool {
-        matches!(self, Self::Taken(..) | Self::Returned(..) | Self::Gone(_))
-    }
-}
-
 /// Where a driven party stands.
 #[derive(Debug, Clone)]
 pub(crate) struct Standing {
@@ -41,6 +34,8 @@ pub(crate) struct Standing {
     pub(crate) phase: Phase,
     /// Whom it waits for: to send something, or to take what it sent.
     pub(crate) waits_for: Vec<PartyId>,
+    /// Whether it has its result, and only waits until others have taken what it sent.
+    pub(crate) done: bool,
     /// When it last had something to do.
     pub(crate) active: Instant,
     /// What it has cost.
@@ -57,38 +52,44 @@ pub(crate) trait Line {
     fn stands(&mut self, standing: Standing, taken: Vec<(PartyId, u32)>);
 }
 
+/// Events handled before the party goes on.
+const EVENTS: usize = 64;
+
 /// Between reports of a party that works.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// How long peers have to take the notice of an abort.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// Drives `endpoint` until it has ended and what it sent has been taken.
+/// Drives `endpoint` until it has ended and what it sent has been taken, which it waits for no longer than `linger`.
 pub(crate) fn drive<P: Party>(
     mut endpoint: Endpoint<P>,
     mut links: Links,
+    linger: Duration,
     events: &Receiver<Event>,
     line: &mut impl Line,
 ) -> (Result<P::Output, Aborted>, Ledger) {
     let mut active = Instant::now();
-    let mut reported: Option<(Instant, Phase)> = None;
+    let mut reported: Option<(Instant, Phase, bool)> = None;
     let mut ended = false;
+    let mut done = false;
     let mut stopped = false;
     let mut farewell: Option<Instant> = None;
     loop {
-        while let Ok(event) = events.try_recv() {
-            active = if event.is_news() {
-                Instant::now()
-            } else {
-                active
-            };
-            stopped |= handle(event, &mut endpoint, &mut links, line);
+        // Not all at once: what comes in does not keep the party from its work.
+        for event in events.try_iter().take(EVENTS) {
+            stopped |= handle(event, &mut endpoint, &mut links, (line, &mut active));
         }
         let fed = links.feed(|from, frame| match endpoint.push(from, frame) {
             Ok(Push::Full(frame)) => Some(frame),
             // Links let through what endpoints accept; what they do not is not missed.
             Ok(Push::Accepted) | Err(_) => None,
         });
+        if !ended && reported.as_ref().is_some_and(|(_, _, waited)| *waited) {
+            // Who goes on to work says so first: the step may be long.
+            let waits_for = endpoint.waits_for();
+            report(&endpoint, &links, (active, waits_for, done), &mut reported, line);
+        }
         let mut idle = true;
         if !ended && (stopped || !links.is_full()) {
             match endpoint.poll() {
@@ -98,10 +99,13 @@ pub(crate) fn drive<P: Party>(
                 }
                 Ok(Poll::Busy) => idle = false,
                 Ok(Poll::Wait) => {}
-                Ok(Poll::Done) => ended = true,
+                Ok(Poll::Done) => {
+                    (ended, done) = (true, true);
+                    farewell = Some(Instant::now() + linger);
+                }
                 Err(_) => {
                     ended = true;
-                    farewell = Some(Instant::now());
+                    farewell = Some(Instant::now() + FAREWELL);
                 }
             }
         }
@@ -119,20 +123,21 @@ pub(crate) fn drive<P: Party>(
             (false, true) => links.full().collect(),
             (false, false) => endpoint.waits_for(),
         };
-        report(&endpoint, &links, (active, waits_for), &mut reported, line);
-        let enough = farewell.is_some_and(|since| since.elapsed() > FAREWELL);
+        report(
+            &endpoint,
+            &links,
+            (active, waits_for, done),
+            &mut reported,
+            line,
+        );
+        let enough = farewell.is_some_and(|until| Instant::now() > until);
         if ended && (stopped || enough || links.is_settled()) {
             break;
         }
         if idle && !fed {
             match events.recv_timeout(REPORT_EVERY) {
                 Ok(event) => {
-                    active = if event.is_news() {
-                        Instant::now()
-                    } else {
-                        active
-                    };
-                    stopped |= handle(event, &mut endpoint, &mut links, line);
+                    stopped |= handle(event, &mut endpoint, &mut links, (line, &mut active));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
@@ -146,16 +151,22 @@ pub(crate) fn drive<P: Party>(
     (endpoint.finish().map(|(output, _)| output), ledger)
 }
 
-/// Tells whether the party is to wait for nobody any more.
+/// Tells whether the party is to wait for nobody any more. `active` is changed where somebody has made progress.
 fn handle<P: Party>(
     event: Event,
     endpoint: &mut Endpoint<P>,
     links: &mut Links,
-    line: &mut impl Line,
+    (line, active): (&mut impl Line, &mut Instant),
 ) -> bool {
     let (from, done) = match event {
         Event::Frame(from, frame) => (from, links.arrived(from, &frame)),
-        Event::Taken(from, next) => (from, links.taken_by(from, next)),
+        Event::Taken(from, next) => {
+            let taken = links.taken_by(from, next);
+            if taken == Ok(true) {
+                *active = Instant::now();
+            }
+            (from, taken.map(drop))
+        }
         Event::Returned(from, next) => (from, links.returned(from, next)),
         Event::Reconnected => {
             links.resend();
@@ -164,6 +175,7 @@ fn handle<P: Party>(
         Event::Gone(who) => {
             links.gone(who);
             endpoint.gone(who);
+            *active = Instant::now();
             return false;
         }
         Event::Stop(cause) => {
@@ -180,20 +192,25 @@ fn handle<P: Party>(
 fn report<P: Party>(
     endpoint: &Endpoint<P>,
     links: &Links,
-    (active, waits_for): (Instant, Vec<PartyId>),
-    reported: &mut Option<(Instant, Phase)>,
+    (active, waits_for, done): (Instant, Vec<PartyId>, bool),
+    reported: &mut Option<(Instant, Phase, bool)>,
     line: &mut impl Line,
 ) {
     let phase = endpoint.phase();
     let news = match reported {
         None => true,
-        Some((when, old)) => *old != phase || when.elapsed() >= REPORT_EVERY,
+        Some((when, old, waited)) => {
+            *old != phase
+                || *waited && waits_for.is_empty()
+                || when.elapsed() >= REPORT_EVERY
+        }
     };
     if news {
-        *reported = Some((Instant::now(), phase));
+        *reported = Some((Instant::now(), phase, !waits_for.is_empty()));
         let standing = Standing {
             phase,
             waits_for,
+            done,
             active,
             ledger: endpoint.ledger().clone(),
         };

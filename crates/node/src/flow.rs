@@ -146,12 +146,13 @@ impl Links {
         }
     }
 
-    /// `peer` has taken the frames below number `next`.
+    /// `peer` has taken the frames below number `next`; tells whether that is news.
     ///
     /// # Errors
     /// [`Violation::Unsent`].
-    pub fn taken_by(&mut self, peer: PartyId, next: u32) -> Result<(), Violation> {
+    pub fn taken_by(&mut self, peer: PartyId, next: u32) -> Result<bool, Violation> {
         let link = self.links.entry(peer).or_default();
+        let news = link.taken_by_peer < next;
         while link.taken_by_peer < next {
             let Some(frame) = link.untaken.pop_front() else {
                 if link.gone {
@@ -163,7 +164,7 @@ impl Links {
             link.taken_by_peer += 1;
         }
         self.fill(peer);
-        Ok(())
+        Ok(news)
     }
 
     /// `peer` has returned, and has taken the frames below number `next`: the others are sent again.
@@ -221,8 +222,9 @@ impl Links {
             });
         }
         let link = self.links.entry(from).or_default();
-        if header.seq < link.taken && !link.gone {
-            self.out.push_back((from, Item::Taken(link.taken)));
+        if header.seq < link.taken {
+            // Its sender does not know: it is told, with the rest.
+            link.told = 0;
         }
         if header.seq != link.expected {
             return Ok(());

@@ -1,12 +1,12 @@
 //! The gate: from the listening socket to connections under TLS, few enough, quickly enough.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -19,6 +19,9 @@ use tonic::transport::server::Connected;
 use super::lock;
 use crate::metrics::Metrics;
 use crate::tls::{Counted, Traffic, export, fingerprint};
+
+/// Most bytes of a caller that has not said who it is: HTTP/2's beginning, and a hello.
+const MAX_UNKNOWN: usize = 64 << 10;
 
 /// What is known of a connection before its first message.
 #[derive(Debug, Clone)]
@@ -34,6 +37,7 @@ pub(crate) struct Caller {
 /// A place at the gate. Strangers are cut off when they take too long, or when too many more come.
 #[derive(Debug)]
 pub(crate) struct Pass {
+    address: IpAddr,
     cut: Mutex<Option<oneshot::Sender<()>>>,
     known: AtomicBool,
 }
@@ -65,6 +69,8 @@ pub(crate) struct Secured {
     /// `None` once it has been cut.
     cut: Option<oneshot::Receiver<()>>,
     open: Arc<AtomicUsize>,
+    /// Bytes that came before it was known whose they are.
+    unknown: usize,
 }
 
 impl Drop for Secured {
@@ -93,7 +99,15 @@ impl AsyncRead for Secured {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.is_cut(cx)?;
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        if !self.caller.pass.known.load(Ordering::Relaxed) {
+            self.unknown += buf.filled().len() - before;
+            if self.unknown > MAX_UNKNOWN {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -122,6 +136,17 @@ impl Connected for Secured {
     fn connect_info(&self) -> Caller {
         self.caller.clone()
     }
+}
+
+/// The oldest of the address that has most of them: whoever floods makes room.
+fn greedy(strangers: &VecDeque<Arc<Pass>>) -> usize {
+    let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+    for pass in strangers {
+        *counts.entry(pass.address).or_default() += 1;
+    }
+    let most = counts.values().max().copied().unwrap_or(0);
+    let place = strangers.iter().position(|pass| counts[&pass.address] == most);
+    place.unwrap_or(0)
 }
 
 /// Lets connections in.
@@ -157,6 +182,7 @@ impl Gate {
             };
             let (cut, receiver) = oneshot::channel();
             let pass = Arc::new(Pass {
+                address: address.ip(),
                 cut: Mutex::new(Some(cut)),
                 known: AtomicBool::new(false),
             });
@@ -164,9 +190,13 @@ impl Gate {
                 Arc::strong_count(other) > 1 && !other.known.load(Ordering::Relaxed)
             });
             while strangers.len() >= gate.strangers {
-                if let Some(oldest) = strangers.pop_front() {
-                    oldest.cut();
-                    let why = format!("more than {} connections without a hello", gate.strangers);
+                let place = greedy(&strangers);
+                if let Some(pass) = strangers.remove(place) {
+                    pass.cut();
+                    let why = format!(
+                        "{}: more than {} connections without a hello",
+                        pass.address, gate.strangers
+                    );
                     gate.metrics.refuse("flood", &why);
                 }
             }
@@ -212,6 +242,7 @@ impl Gate {
             },
             stream,
             cut: Some(cut),
+            unknown: 0,
             open: Arc::clone(&self.open),
         };
         if secured.send(Ok(connection)).await.is_err() {

@@ -14,7 +14,7 @@ use tonic::{Request, Response, Streaming};
 use undertone_mpc::identity::SIGNATURE_LEN;
 use undertone_party::{Abort, PartyId, SessionId};
 
-use super::session::{Queued, Session, State, Way};
+use super::session::{Session, State, Way};
 use super::{Caller, Config, FAREWELL, TICK, lock, open};
 use crate::drive::Event;
 use crate::flow::Violation;
@@ -53,6 +53,8 @@ struct HallState {
     /// Who is connected, in the order of the roster.
     seats: Vec<Option<Seat>>,
     session: Option<Arc<Session>>,
+    /// The session of the last job, while clients leave it.
+    leaving: Option<Arc<Session>>,
     /// When waiting began, and when somebody was first there to wait for others.
     since: Instant,
     first: Option<Instant>,
@@ -88,6 +90,7 @@ impl Hall {
             state: Mutex::new(HallState {
                 seats,
                 session: None,
+                leaving: None,
                 since: Instant::now(),
                 first: None,
                 job: 1,
@@ -132,18 +135,19 @@ impl Hall {
         }
     }
 
-    /// Starts a session with all who wait, or who were in the last session of this job, except `excluded`.
+    /// Starts a session with all who wait; or, `again`, with those of them and of the last session who are not excluded.
     pub(super) fn start(
         &self,
         id: SessionId,
-        excluded: &[PartyId],
+        again: Option<&[PartyId]>,
         events: mpsc::Sender<Event>,
         window: impl Fn(usize) -> usize,
     ) -> Start {
         let mut state = lock(&self.state);
         let before = state.session.take();
+        let excluded = again.unwrap_or(&[]);
         let was_in = |who: PartyId| {
-            before.as_ref().is_some_and(|session| {
+            before.as_ref().filter(|_| again.is_some()).is_some_and(|session| {
                 let is_in = session.members(|id, m| id == who && m.state == State::In);
                 is_in.contains(&true)
             })
@@ -211,6 +215,11 @@ impl Hall {
             }
         }
         // What clients still send each other is relayed until they have gone.
+        {
+            let mut state = lock(&self.state);
+            state.session = None;
+            state.leaving = Some(Arc::clone(&session));
+        }
         tokio::spawn(async move {
             let start = Instant::now();
             let waits = |session: &Session| {
@@ -220,11 +229,15 @@ impl Hall {
             while waits(&session) && start.elapsed() < FAREWELL {
                 tokio::time::sleep(TICK).await;
             }
+            // Who is still there waits for nobody else any more.
+            for who in session.members(|who, _| who) {
+                session.leaves(who, State::Gone);
+            }
             session.close();
             let mut state = lock(&hall.state);
             let is_last = |last: &Arc<Session>| Arc::ptr_eq(last, &session);
-            if state.session.as_ref().is_some_and(is_last) {
-                state.session = None;
+            if state.leaving.as_ref().is_some_and(is_last) {
+                state.leaving = None;
             }
         });
     }
@@ -254,7 +267,8 @@ impl Hall {
 
     /// Waits until those who took part in the last job have gone.
     pub(super) async fn farewell(&self) {
-        while lock(&self.state).session.is_some() {
+        let start = Instant::now();
+        while lock(&self.state).leaving.is_some() && start.elapsed() < 2 * FAREWELL {
             tokio::time::sleep(TICK).await;
         }
     }
@@ -304,7 +318,7 @@ impl Hall {
         hello: &Hello,
     ) -> Option<Arc<Session>> {
         let mut state = lock(&self.state);
-        let session = state.session.clone();
+        let sessions = [state.session.clone(), state.leaving.clone()];
         let seat = who.index().and_then(|index| state.seats.get_mut(index))?;
         let before = seat.replace(Seat {
             way: way.clone(),
@@ -314,13 +328,18 @@ impl Hall {
         if let Some(before) = before {
             before.caller.pass.cut();
         }
-        let session = session?;
         let resume = hello.resume.as_ref();
-        let Some(resume) = resume.filter(|r| wire::session(&r.session) == Some(session.id)) else {
-            // It has forgotten the session, if it ever was in it.
-            session.leaves(who, State::Gone);
-            return None;
-        };
+        let asked = resume.and_then(|resume| wire::session(&resume.session));
+        let mut goes_on = None;
+        for session in sessions.into_iter().flatten() {
+            if Some(session.id) == asked {
+                goes_on = Some(session);
+            } else {
+                // It has forgotten this session, if it ever was in it.
+                session.leaves(who, State::Gone);
+            }
+        }
+        let (session, resume) = (goes_on?, resume?);
         if !session.may_return(who) {
             return None;
         }
@@ -328,8 +347,6 @@ impl Hall {
         let taken: Vec<(PartyId, u32)> = taken
             .map(|taken| (PartyId::from_wire(taken.peer), taken.next))
             .collect();
-        // What belongs to the session comes after this.
-        way.say(ServerSays::Resumed(wire::Resumed {}));
         session.returns(who, way, &taken).then_some(session)
     }
 
@@ -393,13 +410,21 @@ impl Hall {
                 }
             };
             match what {
-                ClientSays::Answer(answer) => self.answers(who, &way, &answer.declined),
+                ClientSays::Answer(answer) => {
+                    self.answers(who, &way, &answer.declined);
+                    if !answer.declined.is_empty() {
+                        break;
+                    }
+                }
                 ClientSays::Ready(ready) => {
                     let current = lock(&self.state).session.clone();
                     let id = wire::session(&ready.session);
                     attached = current.filter(|session| Some(session.id) == id);
                 }
                 ClientSays::Goodbye(goodbye) => {
+                    if let (Some(session), Some(accused)) = (&attached, goodbye.accuses) {
+                        session.accuses(who, PartyId::from_wire(accused));
+                    }
                     left = Some(goodbye.finished);
                     break;
                 }
@@ -474,10 +499,12 @@ impl Hall {
         {
             *seat = None;
         }
+        let current = state.session.clone();
         drop(state);
         let name = self.config.roster.name(who);
         tracing::info!(client = name, goodbye = left.is_some(), "disconnected");
-        if let Some(session) = session {
+        // A client may be in a session it has not heard of.
+        for session in session.into_iter().chain(current.as_deref()) {
             if session.is_by(who, way.connection)
                 && let Some(finished) = left
             {
@@ -611,20 +638,14 @@ fn refusal(why: &str, later: bool) -> ServerSays {
 }
 
 /// What goes out by one connection.
-pub(crate) struct Outgoing(UnboundedReceiver<Queued>);
+pub(crate) struct Outgoing(UnboundedReceiver<ServerSays>);
 
 impl Stream for Outgoing {
     type Item = Result<FromServer, tonic::Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_recv(cx).map(|queued| {
-            queued.map(|Queued { what, load }| {
-                if let Some((load, len)) = load {
-                    load.fetch_sub(len, Ordering::Relaxed);
-                }
-                Ok(wire::from_server(what))
-            })
-        })
+        let said = self.0.poll_recv(cx);
+        said.map(|said| said.map(|what| Ok(wire::from_server(what))))
     }
 }
 

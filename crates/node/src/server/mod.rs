@@ -76,7 +76,7 @@ impl Config {
             job_deadline: None,
             drain: Duration::from_secs(30),
             patience: Duration::from_secs(10),
-            strangers: 64,
+            strangers: 256,
             keep_alive: Duration::from_secs(10),
             in_flight: 256 << 20,
             randomness: Randomness::Os,
@@ -306,11 +306,11 @@ async fn jobs(
 async fn run_job(hall: &Arc<Hall>, job: u32) -> Result<JobReport, ServeError> {
     let start = Instant::now();
     let before = (hall.traffic.received(), hall.traffic.sent());
-    let mut excluded: Vec<PartyId> = Vec::new();
+    let mut excluded: Option<Vec<PartyId>> = None;
     let mut sessions = 0;
     let (ended, clients) = loop {
         sessions += 1;
-        let (ended, clients) = run_session(hall, &excluded).await?;
+        let (ended, clients) = run_session(hall, excluded.as_deref()).await?;
         let culprits = match &ended.result {
             Ok(_) => Vec::new(),
             Err(aborted) => culprits(&aborted.cause),
@@ -332,7 +332,7 @@ async fn run_job(hall: &Arc<Hall>, job: u32) -> Result<JobReport, ServeError> {
             tracing::warn!(client = name, "left out of the rest of the job");
         }
         hall.expel(&culprits);
-        excluded.extend(culprits);
+        excluded.get_or_insert_default().extend(culprits);
     };
     let report = report(hall, job, &ended, (start, before), (sessions, clients));
     let result = if ended.result.is_ok() {
@@ -353,7 +353,10 @@ fn culprits(cause: &Abort) -> Vec<PartyId> {
     }
 }
 
-async fn run_session(hall: &Arc<Hall>, excluded: &[PartyId]) -> Result<(Ended, usize), ServeError> {
+async fn run_session(
+    hall: &Arc<Hall>,
+    again: Option<&[PartyId]>,
+) -> Result<(Ended, usize), ServeError> {
     let config = &hall.config;
     let system = |what: &'static str| move |_| ServeError::System(what.into());
     let randomness = &config.randomness;
@@ -362,11 +365,12 @@ async fn run_session(hall: &Arc<Hall>, excluded: &[PartyId]) -> Result<(Ended, u
         .party(id, PartyId::SERVER)
         .map_err(system("randomness"))?;
     let (events, inbox) = mpsc::channel();
-    let Start { session, members } = hall.start(id, excluded, events, |p| {
+    let Start { session, members } = hall.start(id, again, events, |p| {
         (config.in_flight / (p * p).max(1)).clamp(WINDOW.0, WINDOW.1)
     });
     let clients = members.len();
     tracing::info!(session = &hex(&id.0)[..8], clients, "session starts");
+    let guard = Guard(Arc::clone(&session));
     let party = xclp::Server::new(id, config.job.params, members, seed);
     let endpoint = party.map(|party| Endpoint::new(PartyId::SERVER, id, limits(), party));
     let links = Links::new(PartyId::SERVER, id, session.window(), limits());
@@ -377,10 +381,12 @@ async fn run_session(hall: &Arc<Hall>, excluded: &[PartyId]) -> Result<(Ended, u
         }
         Ok(endpoint) => {
             let mut line = ServerLine(Arc::clone(&session));
+            // Who is away may still return for its result.
+            let linger = config.grace + FAREWELL;
             std::thread::Builder::new()
                 .name("undertone-server".into())
                 .spawn(move || {
-                    let _ = tell.send(drive(endpoint, links, &inbox, &mut line));
+                    let _ = tell.send(drive(endpoint, links, linger, &inbox, &mut line));
                 })
                 .map_err(|error| ServeError::System(format!("a thread: {error}")))?;
         }
@@ -395,12 +401,22 @@ async fn run_session(hall: &Arc<Hall>, excluded: &[PartyId]) -> Result<(Ended, u
         let cause = Abort::Internal("the server's party panicked".into());
         (Err(refused(cause)), Ledger::default())
     });
+    drop(guard);
     let done = Ended {
         session,
         result,
         ledger,
     };
     Ok((done, clients))
+}
+
+/// Ends the party's thread with whoever waits for it.
+struct Guard(Arc<Session>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.stop(Abort::Misuse("the server stops".into()));
+    }
 }
 
 fn refused(cause: Abort) -> Aborted {

@@ -1,7 +1,6 @@
 //! One session: its links, who is in and who is away, and what the server's party does.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
@@ -14,27 +13,21 @@ use super::lock;
 use crate::drive::{Event, Line, Standing, limits};
 use crate::flow::{Item, Violation};
 use crate::metrics::Metrics;
-use crate::wire::{Gone, Progress, Returned, ServerSays, taken};
+use crate::wire::{self, Gone, Progress, Returned, ServerSays};
 
 const SERVER: PartyId = PartyId::SERVER;
-
-/// Something on its way to a client, and what it takes of the window of its link until it is on the wire.
-pub(super) struct Queued {
-    pub(super) what: ServerSays,
-    pub(super) load: Option<(Arc<AtomicUsize>, usize)>,
-}
 
 /// The way to a client, by one connection.
 #[derive(Clone)]
 pub(super) struct Way {
     /// Tells connections apart.
     pub(super) connection: u64,
-    pub(super) sender: UnboundedSender<Queued>,
+    pub(super) sender: UnboundedSender<ServerSays>,
 }
 
 impl Way {
     pub(super) fn say(&self, what: ServerSays) {
-        let _ = self.sender.send(Queued { what, load: None });
+        let _ = self.sender.send(what);
     }
 }
 
@@ -57,12 +50,60 @@ pub(super) struct Member {
     pub(super) waits_for: Vec<PartyId>,
     pub(super) received: u64,
     pub(super) sent: u64,
-    /// Frame bytes from each sender that wait for this client's connection.
-    loads: BTreeMap<PartyId, Arc<AtomicUsize>>,
+    /// Time it has been away, without the present.
+    away: Duration,
 }
 
 /// How often a client may return.
 const MAX_RETURNS: u32 = 100;
+
+/// What has passed on a link, and has not been taken.
+#[derive(Default)]
+struct Passing {
+    /// Number of the next frame that may pass.
+    next: u32,
+    /// Frames below this number have been taken.
+    taken: u32,
+    /// Lengths of those between.
+    lens: VecDeque<usize>,
+    bytes: usize,
+}
+
+impl Passing {
+    /// Lets a frame pass whose turn it is. One that came before, or comes before its turn, is sent again if it is needed.
+    fn pass(&mut self, seq: u32, len: usize, window: usize) -> Result<bool, Violation> {
+        if seq != self.next {
+            return Ok(false);
+        }
+        if !self.lens.is_empty() && self.bytes + len > window {
+            return Err(Violation::Overrun);
+        }
+        self.next += 1;
+        self.lens.push_back(len);
+        self.bytes += len;
+        Ok(true)
+    }
+
+    /// Frames below `next` have been taken; tells whether that is news.
+    fn take(&mut self, next: u32) -> Result<bool, Violation> {
+        if next > self.next {
+            return Err(Violation::Unsent(next - 1));
+        }
+        let news = next > self.taken;
+        while self.taken < next {
+            self.bytes -= self.lens.pop_front().unwrap_or(0);
+            self.taken += 1;
+        }
+        Ok(news)
+    }
+
+    /// One end has returned: what has not been taken will pass again.
+    fn rewind(&mut self) {
+        self.next = self.taken;
+        self.lens.clear();
+        self.bytes = 0;
+    }
+}
 
 /// A running session.
 pub(super) struct Session {
@@ -82,6 +123,7 @@ struct Table {
     closed: bool,
     members: BTreeMap<PartyId, Member>,
     relayed: u64,
+    links: BTreeMap<(PartyId, PartyId), Passing>,
     /// When anything last passed, or anybody came or went.
     active: Instant,
 }
@@ -103,7 +145,7 @@ impl Session {
                 waits_for: Vec::new(),
                 received: 0,
                 sent: 0,
-                loads: BTreeMap::new(),
+                away: Duration::ZERO,
             };
             (who, member)
         };
@@ -119,6 +161,7 @@ impl Session {
                 closed: false,
                 members: ways.into_iter().map(member).collect(),
                 relayed: 0,
+                links: BTreeMap::new(),
                 active: now,
             }),
             standing: Mutex::new(None),
@@ -162,20 +205,26 @@ impl Session {
         if sender.state != State::In {
             return Ok(());
         }
-        sender.received += frame.len() as u64;
-        if header.to == SERVER {
+        let len = frame.len();
+        sender.received += len as u64;
+        let to = header.to;
+        if to != SERVER && !table.members.contains_key(&to) {
+            return Err(misled);
+        }
+        let link = table.links.entry((from, to)).or_default();
+        if !link.pass(header.seq, len, self.window)? {
+            return Ok(());
+        }
+        table.active = Instant::now();
+        if to == SERVER {
             drop(table);
             self.tell(Event::Frame(from, frame));
             return Ok(());
         }
-        if !table.members.contains_key(&header.to) {
-            return Err(misled);
-        }
-        table.active = Instant::now();
-        table.relayed += frame.len() as u64;
-        self.metrics.relayed.inc_by(frame.len() as u64);
-        let window = self.window;
-        put(&mut table, window, from, header.to, Item::Frame(frame))
+        table.relayed += len as u64;
+        self.metrics.relayed.inc_by(len as u64);
+        put(&mut table, from, to, Item::Frame(frame));
+        Ok(())
     }
 
     /// `from` has taken what `peer` sent it.
@@ -185,13 +234,20 @@ impl Session {
         if table.closed || !table.members.get(&from).is_some_and(is_in) {
             return Ok(());
         }
-        if peer == SERVER {
-            drop(table);
-            self.tell(Event::Taken(from, next));
+        let Some(link) = table.links.get_mut(&(peer, from)) else {
+            return Err(Violation::Unsent(next));
+        };
+        if !link.take(next)? {
             return Ok(());
         }
         table.active = Instant::now();
-        put(&mut table, self.window, from, peer, Item::Taken(next))
+        if peer == SERVER {
+            drop(table);
+            self.tell(Event::Taken(from, next));
+        } else {
+            put(&mut table, from, peer, Item::Taken(next));
+        }
+        Ok(())
     }
 
     /// What `from` says it does.
@@ -244,32 +300,45 @@ impl Session {
         if member.returns > MAX_RETURNS {
             return false;
         }
+        if let State::Away(since) = member.state {
+            member.away += since.elapsed();
+        }
         member.state = State::In;
         member.way = Some(way.clone());
-        member.loads.clear();
-        let next_of = |peer| {
-            taken
-                .iter()
-                .find(|(p, _)| *p == peer)
-                .map_or(0, |(_, n)| *n)
-        };
         table.active = Instant::now();
-        let others: Vec<PartyId> = table.members.keys().copied().collect();
-        for other in others.into_iter().filter(|other| *other != who) {
+        let next_of = |peer| taken.iter().find(|(p, _)| *p == peer).map_or(0, |(_, n)| *n);
+        let mut all: Vec<PartyId> = table.members.keys().copied().collect();
+        all.push(SERVER);
+        // First what others have taken of its frames: the others it sends again.
+        for other in &all {
+            if let Some(link) = table.links.get_mut(&(who, *other)) {
+                link.rewind();
+                way.say(ServerSays::Taken(wire::taken(*other, link.taken)));
+            }
+        }
+        way.say(ServerSays::Resumed(wire::Resumed {}));
+        for other in all.into_iter().filter(|other| *other != who) {
+            let mut next = 0;
+            if let Some(link) = table.links.get_mut(&(other, who)) {
+                // What it claims beyond what was sent is not believed.
+                let _ = link.take(next_of(other));
+                link.rewind();
+                next = link.taken;
+            }
+            if other == SERVER {
+                self.tell(Event::Returned(who, next));
+                continue;
+            }
             let member = table.members.get(&other);
             let gone = member.is_some_and(|m| matches!(m.state, State::Gone | State::Finished));
             if gone {
-                way.say(ServerSays::Gone(Gone {
-                    peer: other.to_wire(),
-                }));
+                let peer = other.to_wire();
+                way.say(ServerSays::Gone(Gone { peer }));
             } else if let Some(to) = member.and_then(|member| member.way.as_ref()) {
-                to.say(ServerSays::Returned(Returned {
-                    peer: who.to_wire(),
-                    next: next_of(other),
-                }));
+                let peer = who.to_wire();
+                to.say(ServerSays::Returned(Returned { peer, next }));
             }
         }
-        self.tell(Event::Returned(who, next_of(SERVER)));
         self.metrics.returned.inc();
         true
     }
@@ -297,17 +366,21 @@ impl Session {
         self.tell(Event::Gone(who));
     }
 
-    /// Who has been away for longer than `grace`.
+    /// Who has been away for longer than `grace`, or for four times that in all.
     pub(super) fn overdue(&self, grace: Duration) -> Vec<PartyId> {
         let table = lock(&self.table);
-        let overdue =
-            |member: &Member| matches!(member.state, State::Away(since) if since.elapsed() > grace);
+        let overdue = |member: &Member| match member.state {
+            State::Away(since) => {
+                let now = since.elapsed();
+                now > grace || member.away + now > 4 * grace
+            }
+            _ => false,
+        };
         let members = table.members.iter().filter(|(_, m)| overdue(m));
         members.map(|(who, _)| *who).collect()
     }
 
-    /// Who keeps a session from going on that has stood still: those the server waits for, or those they wait for, and
-    /// so on, who wait for nobody themselves. Where all wait for each other, all of them.
+    /// Who keeps a session from going on that has stood still; see [`blame`].
     pub(super) fn blamed(
         &self,
         deadline: impl Fn(undertone_party::Phase) -> Duration,
@@ -331,7 +404,8 @@ impl Session {
             .filter(|(_, member)| member.state == State::In)
             .map(|(who, member)| (*who, &member.waits_for[..]))
             .collect();
-        blame(&standing.waits_for, &waiting)
+        // Where clients exchange nothing, none waits for another.
+        blame(&standing.waits_for, &waiting, table.relayed > 0)
     }
 
     pub(super) fn standing(&self) -> Option<Standing> {
@@ -370,6 +444,18 @@ impl Session {
         members.map(|(who, member)| look(*who, member)).collect()
     }
 
+    /// `who` says that `accused` cheats, and leaves: either may lie, and the session is over.
+    pub(super) fn accuses(&self, who: PartyId, accused: PartyId) {
+        let known = lock(&self.table).members.contains_key(&accused);
+        if known && accused != who {
+            self.stop(Abort::Contradicted {
+                first: who,
+                second: accused,
+                check: "clients exchange what the protocol says".into(),
+            });
+        }
+    }
+
     /// The ways to those who are in.
     pub(super) fn ways(&self) -> Vec<Way> {
         let table = lock(&self.table);
@@ -401,64 +487,65 @@ fn add(times: &mut Vec<(u8, Duration)>, phase: u8, time: Duration) {
     }
 }
 
-/// See [`Session::blamed`].
-fn blame(first: &[PartyId], waiting: &BTreeMap<PartyId, &[PartyId]>) -> Vec<PartyId> {
-    let mut seen: Vec<PartyId> = Vec::new();
-    let mut next: Vec<PartyId> = first.to_vec();
-    let mut idle = Vec::new();
-    while let Some(who) = next.pop() {
-        let Some(waits_for) = waiting.get(&who).filter(|_| !seen.contains(&who)) else {
-            continue;
-        };
-        seen.push(who);
-        let others: Vec<PartyId> = waits_for
-            .iter()
-            .copied()
-            .filter(|other| waiting.contains_key(other) && *other != who)
-            .collect();
-        if others.is_empty() {
-            idle.push(who);
+/// Who is to be left behind when nobody moves: of those the server waits for, who waits for nobody, by its own word. One that
+/// says it waits for another client is followed to that one. Where that one says that it waits for the server, one of
+/// the two lies: both are left behind, and nobody else. Where clients say they wait for each other in a circle, the circle.
+fn blame(
+    first: &[PartyId],
+    waiting: &BTreeMap<PartyId, &[PartyId]>,
+    pairs: bool,
+) -> Vec<PartyId> {
+    let others = |who: PartyId| {
+        let of = waiting.get(&who).copied().unwrap_or(&[]);
+        let others = of.iter().copied();
+        others.filter(move |other| pairs && waiting.contains_key(other) && *other != who)
+    };
+    let mut blamed = Vec::new();
+    for who in first.iter().copied().filter(|who| waiting.contains_key(who)) {
+        let mut path = vec![who];
+        loop {
+            let last = path[path.len() - 1];
+            // One that waits for nobody at all says itself that it is its turn.
+            let idle = others(last).find(|other| waiting[other].is_empty());
+            match idle.or_else(|| others(last).next()) {
+                Some(next) => match path.iter().position(|seen| *seen == next) {
+                    Some(start) => {
+                        blamed.extend_from_slice(&path[start..]);
+                        break;
+                    }
+                    None => path.push(next),
+                },
+                None => {
+                    let admits = waiting[&last].is_empty() || path.len() == 1;
+                    let liars = if admits { 1 } else { 2 };
+                    blamed.extend_from_slice(&path[path.len() - liars..]);
+                    break;
+                }
+            }
         }
-        next.extend(others);
     }
-    if idle.is_empty() { seen } else { idle }
+    blamed.sort_unstable();
+    blamed.dedup();
+    blamed
 }
 
 /// Queues something for a client's connection, if it has one; what is lost is sent again when it returns.
-fn put(
-    table: &mut Table,
-    window: usize,
-    from: PartyId,
-    to: PartyId,
-    item: Item,
-) -> Result<(), Violation> {
+fn put(table: &mut Table, from: PartyId, to: PartyId, item: Item) {
     if table.closed {
-        return Ok(());
+        return;
     }
     let Some(member) = table.members.get_mut(&to) else {
-        return Ok(());
+        return;
     };
-    let Some(way) = member.way.clone() else {
-        return Ok(());
-    };
-    match item {
-        Item::Taken(next) => way.say(ServerSays::Taken(taken(from, next))),
-        Item::Frame(frame) => {
-            let load = Arc::clone(member.loads.entry(from).or_default());
-            let before = load.fetch_add(frame.len(), Ordering::Relaxed);
-            // What a sender repeats when the receiver returns may wait twice.
-            if before > 0 && before + frame.len() > 2 * window {
-                load.fetch_sub(frame.len(), Ordering::Relaxed);
-                return Err(Violation::Overrun);
-            }
-            member.sent += frame.len() as u64;
-            let _ = way.sender.send(Queued {
-                load: Some((load, frame.len())),
-                what: ServerSays::Frame(frame),
-            });
-        }
+    if let Item::Frame(frame) = &item {
+        member.sent += frame.len() as u64;
     }
-    Ok(())
+    if let Some(way) = &member.way {
+        way.say(match item {
+            Item::Taken(next) => ServerSays::Taken(wire::taken(from, next)),
+            Item::Frame(frame) => ServerSays::Frame(frame),
+        });
+    }
 }
 
 /// The server's party's way out.
@@ -466,9 +553,22 @@ pub(super) struct ServerLine(pub(super) Arc<Session>);
 
 impl Line for ServerLine {
     fn put(&mut self, to: PartyId, item: Item) {
-        let window = self.0.window;
-        // The server's own links keep to their windows.
-        let _ = put(&mut lock(&self.0.table), window, SERVER, to, item);
+        let mut table = lock(&self.0.table);
+        match &item {
+            Item::Taken(next) => {
+                if let Some(link) = table.links.get_mut(&(to, SERVER)) {
+                    let _ = link.take(*next);
+                }
+            }
+            Item::Frame(frame) => {
+                // The server's own links keep to their windows.
+                if let Ok(header) = Header::parse(frame, &self.0.limits) {
+                    let link = table.links.entry((SERVER, to)).or_default();
+                    let _ = link.pass(header.seq, frame.len(), usize::MAX);
+                }
+            }
+        }
+        put(&mut table, SERVER, to, item);
     }
 
     fn refused(&mut self, from: PartyId, why: Violation) {
@@ -495,13 +595,43 @@ mod tests {
     fn who_waits_for_nobody_is_blamed() {
         let [a, b, c] = [0, 1, 2].map(PartyId::client);
         let waits: [(PartyId, &[PartyId]); 3] = [(a, &[b]), (b, &[c]), (c, &[])];
-        assert_eq!(blame(&[a], &BTreeMap::from(waits)), [c]);
-        assert_eq!(blame(&[a, b], &BTreeMap::from(waits)), [c]);
+        assert_eq!(blame(&[a], &BTreeMap::from(waits), true), [c]);
+        assert_eq!(blame(&[a, b], &BTreeMap::from(waits), true), [c]);
         let circle: [(PartyId, &[PartyId]); 3] = [(a, &[b]), (b, &[a]), (c, &[SERVER])];
-        assert_eq!(blame(&[a], &BTreeMap::from(circle)), [a, b]);
-        assert_eq!(blame(&[c], &BTreeMap::from(circle)), [c]);
+        assert_eq!(blame(&[a], &BTreeMap::from(circle), true), [a, b]);
+        assert_eq!(blame(&[c], &BTreeMap::from(circle), true), [c]);
         // Who is gone is nobody's excuse.
         let gone: [(PartyId, &[PartyId]); 1] = [(a, &[b])];
-        assert_eq!(blame(&[a], &BTreeMap::from(gone)), [a]);
+        assert_eq!(blame(&[a], &BTreeMap::from(gone), true), [a]);
+    }
+
+    #[test]
+    fn a_liar_takes_one_other_along_at_most() {
+        let [a, b, c, d] = [0, 1, 2, 3].map(PartyId::client);
+        // a names everybody, who all wait for the server.
+        let waits: [(PartyId, &[PartyId]); 4] =
+            [(a, &[b, c, d]), (b, &[SERVER]), (c, &[SERVER]), (d, &[SERVER])];
+        assert_eq!(blame(&[a], &BTreeMap::from(waits), true), [a, b]);
+        // Where clients exchange nothing, not even that.
+        assert_eq!(blame(&[a], &BTreeMap::from(waits), false), [a]);
+        // d stands still, and says it waits for the server; b waits for it in earnest, and for c, which waits for b.
+        let waits: [(PartyId, &[PartyId]); 3] = [(b, &[d]), (c, &[b]), (d, &[SERVER])];
+        assert_eq!(blame(&[b, c], &BTreeMap::from(waits), true), [b, d]);
+    }
+
+    #[test]
+    fn what_passes_is_in_order_and_within_the_window() {
+        let mut link = Passing::default();
+        assert_eq!(link.pass(0, 300, 100), Ok(true));
+        assert_eq!(link.pass(0, 300, 100), Ok(false));
+        assert_eq!(link.pass(2, 1, 100), Ok(false));
+        assert_eq!(link.pass(1, 1, 100), Err(Violation::Overrun));
+        assert_eq!(link.take(2), Err(Violation::Unsent(1)));
+        assert_eq!((link.take(1), link.take(1), link.take(0)), (Ok(true), Ok(false), Ok(false)));
+        assert_eq!(link.pass(1, 60, 100), Ok(true));
+        assert_eq!(link.pass(2, 60, 100), Err(Violation::Overrun));
+        link.rewind();
+        assert_eq!(link.pass(1, 60, 100), Ok(true));
+        assert_eq!((link.take(2), link.bytes), (Ok(true), 0));
     }
 }
