@@ -163,8 +163,9 @@ async fn who_vanishes_is_missed_by_nobody() {
         at_every_phase(backend, move |phase, possible| async move {
             let start = Instant::now();
             let kill = |proxy: &Proxy| proxy.harm(Harm::Dead);
-            let (world, tasks, ..) = harmed(backend, phase, |_| {}, kill).await;
+            let (world, tasks, _, struck) = harmed(backend, phase, |_| {}, kill).await;
             survive(world, tasks, phase, &possible).await;
+            assert!(struck.load(Ordering::Relaxed), "{phase}");
             assert!(start.elapsed() < Duration::from_secs(20), "{phase}");
         })
         .await;
@@ -176,8 +177,9 @@ async fn who_vanishes_is_missed_by_nobody() {
 async fn who_falls_silent_is_missed_by_nobody() {
     at_every_phase(Backend::Psm, |phase, possible| async move {
         let stall = |proxy: &Proxy| proxy.harm(Harm::Stall);
-        let (world, tasks, ..) = harmed(Backend::Psm, phase, |_| {}, stall).await;
+        let (world, tasks, _, struck) = harmed(Backend::Psm, phase, |_| {}, stall).await;
         survive(world, tasks, phase, &possible).await;
+        assert!(struck.load(Ordering::Relaxed), "{phase}");
     })
     .await;
 }
@@ -188,8 +190,9 @@ async fn who_stands_still_is_left_behind() {
     for backend in [Backend::Psm, Backend::Shade] {
         at_every_phase(backend, move |phase, possible| async move {
             let sleep = |_: &Proxy| std::thread::sleep(Duration::from_secs(8));
-            let (world, tasks, ..) = harmed(backend, phase, |_| {}, sleep).await;
+            let (world, tasks, _, struck) = harmed(backend, phase, |_| {}, sleep).await;
             survive(world, tasks, phase, &possible).await;
+            assert!(struck.load(Ordering::Relaxed), "{phase}");
         })
         .await;
     }
@@ -282,4 +285,37 @@ async fn a_server_that_is_asked_to_stop_ends() {
     assert!(world.ended().await.unwrap().is_empty());
     let error = home(task).await.unwrap_err();
     assert!(matches!(error, JoinError::Unreachable { .. }), "{error}");
+}
+
+/// The second job has not all clients of the first, and waits for them no longer than it should.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_jobs_one_after_the_other() {
+    let whole = possible(Backend::Psm).pop().unwrap();
+    let change = |config: &mut server::Config| {
+        config.jobs = Some(2);
+        config.wait = Some(Duration::from_millis(100));
+    };
+    let world = World::start(ROWS.len(), the_job(Backend::Psm), change)
+        .await
+        .unwrap();
+    let task = |index: usize| {
+        let config = world.client(index).unwrap();
+        spawn(config, clients().swap_remove(index))
+    };
+    let once = task(VICTIM);
+    for _ in 0..2 {
+        let others: Vec<Task> = (0..ROWS.len())
+            .filter(|index| *index != VICTIM)
+            .map(task)
+            .collect();
+        for task in others {
+            assert_eq!(home(task).await.unwrap().sessions, 1);
+        }
+    }
+    let joined = home(once).await.unwrap();
+    assert_eq!(Some(joined.outcome), whole[VICTIM]);
+    assert_eq!(joined.sessions, 1);
+    let reports = world.ended().await.unwrap();
+    let contributors: Vec<usize> = reports.iter().map(|report| report.contributors).collect();
+    assert_eq!(contributors, [ROWS.len(), ROWS.len() - 1]);
 }

@@ -422,14 +422,16 @@ impl<'a> Member<'a> {
                 },
                 _ = tick.tick() => {
                     if let Err(stalled) = self.look() {
-                        return self.settle().await.map_or(Err(stalled), Ok);
+                        return self.settle().await.ok_or(stalled);
                     }
                     continue;
                 }
             };
             // Whoever has what it came for waits for nobody.
-            if matches!(what, ServerSays::Offer(_) | ServerSays::Start(_) | ServerSays::Refusal(_))
-                && let Some(home) = self.settle().await
+            if matches!(
+                what,
+                ServerSays::Offer(_) | ServerSays::Start(_) | ServerSays::Refusal(_)
+            ) && let Some(home) = self.settle().await
             {
                 return Ok(home);
             }
@@ -467,7 +469,9 @@ impl<'a> Member<'a> {
                 }
                 ServerSays::Refusal(refusal) => return Err(JoinError::Refused(refusal.why)),
                 ServerSays::Frame(frame) => self.frame(frame),
-                ServerSays::Taken(taken) => self.tell_of(taken.peer, |p| Event::Taken(p, taken.next)),
+                ServerSays::Taken(taken) => {
+                    self.tell_of(taken.peer, |p| Event::Taken(p, taken.next))
+                }
                 ServerSays::Returned(r) => self.tell_of(r.peer, |p| Event::Returned(p, r.next)),
                 ServerSays::Gone(gone) => self.tell_of(gone.peer, Event::Gone),
             }
@@ -481,7 +485,9 @@ impl<'a> Member<'a> {
         if !lock(&running.shared.standing).as_ref().is_some_and(is_done) {
             return None;
         }
-        let _ = running.events.send(Event::Stop(Abort::Misuse("stopped".into())));
+        let _ = running
+            .events
+            .send(Event::Stop(Abort::Misuse("stopped".into())));
         let ended = tokio::time::timeout(Duration::from_secs(2), &mut running.done).await;
         let ended = ended.ok()?.ok().filter(|(result, _)| result.is_ok())?;
         let joined = self.home(ended).ok()?;

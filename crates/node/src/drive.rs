@@ -88,7 +88,13 @@ pub(crate) fn drive<P: Party>(
         if !ended && reported.as_ref().is_some_and(|(_, _, waited)| *waited) {
             // Who goes on to work says so first: the step may be long.
             let waits_for = endpoint.waits_for();
-            report(&endpoint, &links, (active, waits_for, done), &mut reported, line);
+            report(
+                &endpoint,
+                &links,
+                (active, waits_for, done),
+                &mut reported,
+                line,
+            );
         }
         let mut idle = true;
         if !ended && (stopped || !links.is_full()) {
@@ -200,9 +206,7 @@ fn report<P: Party>(
     let news = match reported {
         None => true,
         Some((when, old, waited)) => {
-            *old != phase
-                || *waited && waits_for.is_empty()
-                || when.elapsed() >= REPORT_EVERY
+            *old != phase || *waited && waits_for.is_empty() || when.elapsed() >= REPORT_EVERY
         }
     };
     if news {

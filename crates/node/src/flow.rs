@@ -347,14 +347,16 @@ mod tests {
                     }
                     // The receiver's connection is lost: it returns.
                     5 => {
-                        (there.clear(), back.clear());
+                        there.clear();
+                        back.clear();
                         let next = receiver.taken().next().map_or(0, |(_, next)| next);
                         receiver.resend();
                         sender.returned(b, next).unwrap();
                     }
                     // The sender's is: it returns, and is told so by what it has taken.
                     6 => {
-                        (there.clear(), back.clear());
+                        there.clear();
+                        back.clear();
                         receiver.returned(a, 0).unwrap();
                         sender.resend();
                     }

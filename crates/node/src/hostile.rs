@@ -120,6 +120,16 @@ impl World {
         assert_eq!(reports[0].sessions, sessions);
     }
 
+    /// Waits until the server says so of itself.
+    async fn until(&self, is: impl Fn(&crate::status::Status) -> bool) {
+        let start = Instant::now();
+        while !is(&self.watch.status()) {
+            let stuck = start.elapsed() > Duration::from_secs(10);
+            assert!(!stuck, "{:#?}", self.watch.status());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     fn refused(&self) -> (u64, u64, u64) {
         let refused = self.watch.status().refused;
         (refused.connections, refused.hellos, refused.frames)
@@ -405,10 +415,9 @@ async fn bad_frames_are_refused() {
     }
     // What has not been sent cannot be acknowledged.
     raw.say(ClientSays::Taken(wire::taken(SERVER, 1000)));
-    let start = Instant::now();
-    while world.refused().2 < bad.len() as u64 + 1 && start.elapsed() < Duration::from_secs(10) {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    world
+        .until(|status| status.refused.frames > bad.len() as u64)
+        .await;
     assert_eq!(world.refused().2, bad.len() as u64 + 1);
     // It stands still from now on.
     world.unharmed(honest, 1).await;
@@ -445,28 +454,141 @@ async fn a_cheater_is_left_out_of_the_next_session() {
     }
 }
 
-/// What comes twice, or too early, is taken once, in order.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_sends_more_than_the_window_is_refused() {
+    for to in [PartyId::client(1), SERVER] {
+        let world = World::start().await;
+        let honest = world.honest(1..CLIENTS);
+        let config = world.client(0);
+        let (raw, session) = Raw::enter(&config).await;
+        let flood = |seq| Header {
+            to,
+            seq,
+            ..header(session, 0)
+        };
+        // The receiver takes a few of these, and no window lets all through.
+        for seq in 0..200 {
+            let frame = flood(seq).frame(vec![0; 1 << 20]);
+            raw.say(ClientSays::Frame(frame.into()));
+        }
+        world.until(|status| status.refused.frames > 0).await;
+        drop(raw);
+        let sessions = if to == SERVER { 2 } else { 1 };
+        world.unharmed(honest, sessions).await;
+    }
+}
+
+/// Who stands still and names everybody else is left behind, and nobody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn lies_about_whom_one_waits_for_are_of_no_use() {
     let world = World::start().await;
     let honest = world.honest(1..CLIENTS);
     let config = world.client(0);
-    let (raw, session) = Raw::enter(&config).await;
-    // To another client, which takes no frame of this phase from it.
-    let flood = |seq| Header {
+    let (raw, _) = Raw::enter(&config).await;
+    raw.say(ClientSays::Progress(wire::Progress {
+        phase: 1,
+        waits_for: vec![1, 2, 3],
+    }));
+    world.unharmed(honest, 1).await;
+}
+
+/// Acknowledgements of nothing, and frames that came before, are no progress; nobody is sent them.
+#[tokio::test(flavor = "multi_thread")]
+async fn worthless_traffic_does_not_hold_up_a_deadline() {
+    let world = World::start().await;
+    let honest = world.honest(1..CLIENTS);
+    let config = world.client(0);
+    let (mut raw, session) = Raw::enter(&config).await;
+    let frame = Header {
         to: PartyId::client(1),
-        seq,
         ..header(session, 0)
     };
-    for seq in 0..60 {
-        let frame = flood(seq).frame(vec![0; 1 << 20]);
-        raw.say(ClientSays::Frame(frame.into()));
+    let frame: tonic::codegen::Bytes = frame.frame(vec![1]).into();
+    let sender = raw.sender.clone();
+    let nuisance = tokio::spawn(async move {
+        while !sender.is_closed() {
+            for what in [
+                ClientSays::Taken(wire::taken(PartyId::client(1), 0)),
+                ClientSays::Taken(wire::taken(SERVER, 0)),
+                ClientSays::Frame(frame.clone()),
+            ] {
+                let _ = sender.send(wire::from_client(what));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let mut answers = 0;
+    while raw.hear().await.is_some() {
+        answers += 1;
     }
+    nuisance.abort();
+    assert!(answers < 20, "{answers} answers");
+    world.unharmed(honest, 1).await;
+}
+
+/// Who is caught by another client costs that one, and is left out.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_accusation_costs_both() {
+    let world = World::start().await;
+    let honest = world.honest(1..CLIENTS);
+    let config = world.client(0);
+    let (mut raw, _) = Raw::enter(&config).await;
+    raw.say(ClientSays::Goodbye(wire::Goodbye {
+        finished: false,
+        accuses: Some(1),
+    }));
+    while raw.hear().await.is_some() {}
+    let mut done = 0;
+    for task in honest {
+        let joined = tokio::time::timeout(Duration::from_secs(30), task).await;
+        done += usize::from(joined.unwrap().unwrap().is_ok());
+    }
+    // Two are left, fewer than the job needs: it ends, and all are told.
+    assert_eq!(done, 0);
+    let ended = tokio::time::timeout(Duration::from_secs(30), world.server).await;
+    ended.unwrap().unwrap().unwrap();
+    let report = world.reports.lock().unwrap()[0].clone();
+    assert!(
+        report.result.contains("client 0 or client 1"),
+        "{}",
+        report.result
+    );
+}
+
+/// A certificate is no reason to send megabytes before one has said who one is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hello_is_short() {
+    let world = World::start().await;
+    let config = world.client(0);
+    let mut raw = Raw::connect(&config).await;
+    raw.challenge().await;
+    raw.say(ClientSays::Hello(Hello {
+        name: "x".repeat(1 << 20),
+        ..Hello::default()
+    }));
     let start = Instant::now();
-    while world.refused().2 == 0 && start.elapsed() < Duration::from_secs(10) {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    drop(raw);
-    // The receiver may come to harm by nobody but its own server: it takes what fits, and drops the rest.
+    assert!(raw.hear().await.is_none());
+    assert!(
+        start.elapsed() < Duration::from_millis(900),
+        "not by the time limit"
+    );
+    let honest = world.honest(0..CLIENTS);
+    world.unharmed(honest, 1).await;
+}
+
+/// A client that declines, again and again, is heard once.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_declines_is_let_go() {
+    let world = World::start().await;
+    let config = world.client(0);
+    let mut raw = Raw::connect(&config).await;
+    let nonce = raw.challenge().await;
+    raw.say(ClientSays::Hello(raw.hello(&config, nonce)));
+    assert!(matches!(raw.hear().await, Some(ServerSays::Offer(_))));
+    raw.say(ClientSays::Answer(Answer {
+        declined: "no".into(),
+    }));
+    assert!(raw.hear().await.is_none());
+    let honest = world.honest(0..CLIENTS);
     world.unharmed(honest, 1).await;
 }

@@ -145,7 +145,9 @@ fn greedy(strangers: &VecDeque<Arc<Pass>>) -> usize {
         *counts.entry(pass.address).or_default() += 1;
     }
     let most = counts.values().max().copied().unwrap_or(0);
-    let place = strangers.iter().position(|pass| counts[&pass.address] == most);
+    let place = strangers
+        .iter()
+        .position(|pass| counts[&pass.address] == most);
     place.unwrap_or(0)
 }
 

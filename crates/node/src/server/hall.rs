@@ -147,10 +147,13 @@ impl Hall {
         let before = state.session.take();
         let excluded = again.unwrap_or(&[]);
         let was_in = |who: PartyId| {
-            before.as_ref().filter(|_| again.is_some()).is_some_and(|session| {
-                let is_in = session.members(|id, m| id == who && m.state == State::In);
-                is_in.contains(&true)
-            })
+            before
+                .as_ref()
+                .filter(|_| again.is_some())
+                .is_some_and(|session| {
+                    let is_in = session.members(|id, m| id == who && m.state == State::In);
+                    is_in.contains(&true)
+                })
         };
         let mut ways = Vec::new();
         for (index, seat) in state.seats.iter_mut().enumerate() {

@@ -306,7 +306,12 @@ impl Session {
         member.state = State::In;
         member.way = Some(way.clone());
         table.active = Instant::now();
-        let next_of = |peer| taken.iter().find(|(p, _)| *p == peer).map_or(0, |(_, n)| *n);
+        let next_of = |peer| {
+            taken
+                .iter()
+                .find(|(p, _)| *p == peer)
+                .map_or(0, |(_, n)| *n)
+        };
         let mut all: Vec<PartyId> = table.members.keys().copied().collect();
         all.push(SERVER);
         // First what others have taken of its frames: the others it sends again.
@@ -490,18 +495,18 @@ fn add(times: &mut Vec<(u8, Duration)>, phase: u8, time: Duration) {
 /// Who is to be left behind when nobody moves: of those the server waits for, who waits for nobody, by its own word. One that
 /// says it waits for another client is followed to that one. Where that one says that it waits for the server, one of
 /// the two lies: both are left behind, and nobody else. Where clients say they wait for each other in a circle, the circle.
-fn blame(
-    first: &[PartyId],
-    waiting: &BTreeMap<PartyId, &[PartyId]>,
-    pairs: bool,
-) -> Vec<PartyId> {
+fn blame(first: &[PartyId], waiting: &BTreeMap<PartyId, &[PartyId]>, pairs: bool) -> Vec<PartyId> {
     let others = |who: PartyId| {
         let of = waiting.get(&who).copied().unwrap_or(&[]);
         let others = of.iter().copied();
         others.filter(move |other| pairs && waiting.contains_key(other) && *other != who)
     };
     let mut blamed = Vec::new();
-    for who in first.iter().copied().filter(|who| waiting.contains_key(who)) {
+    for who in first
+        .iter()
+        .copied()
+        .filter(|who| waiting.contains_key(who))
+    {
         let mut path = vec![who];
         loop {
             let last = path[path.len() - 1];
@@ -609,8 +614,12 @@ mod tests {
     fn a_liar_takes_one_other_along_at_most() {
         let [a, b, c, d] = [0, 1, 2, 3].map(PartyId::client);
         // a names everybody, who all wait for the server.
-        let waits: [(PartyId, &[PartyId]); 4] =
-            [(a, &[b, c, d]), (b, &[SERVER]), (c, &[SERVER]), (d, &[SERVER])];
+        let waits: [(PartyId, &[PartyId]); 4] = [
+            (a, &[b, c, d]),
+            (b, &[SERVER]),
+            (c, &[SERVER]),
+            (d, &[SERVER]),
+        ];
         assert_eq!(blame(&[a], &BTreeMap::from(waits), true), [a, b]);
         // Where clients exchange nothing, not even that.
         assert_eq!(blame(&[a], &BTreeMap::from(waits), false), [a]);
@@ -627,7 +636,10 @@ mod tests {
         assert_eq!(link.pass(2, 1, 100), Ok(false));
         assert_eq!(link.pass(1, 1, 100), Err(Violation::Overrun));
         assert_eq!(link.take(2), Err(Violation::Unsent(1)));
-        assert_eq!((link.take(1), link.take(1), link.take(0)), (Ok(true), Ok(false), Ok(false)));
+        assert_eq!(
+            (link.take(1), link.take(1), link.take(0)),
+            (Ok(true), Ok(false), Ok(false))
+        );
         assert_eq!(link.pass(1, 60, 100), Ok(true));
         assert_eq!(link.pass(2, 60, 100), Err(Violation::Overrun));
         link.rewind();
