@@ -1,6 +1,7 @@
 //! The client: connects, agrees to a job, takes part in it, and returns when its connection is lost.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -186,12 +187,29 @@ pub async fn join(
     labelling: Labelling,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<Joined, JoinError> {
-    tokio::pin!(stop);
     let member = Member::new(config, rows, labelling)?;
+    let leaving = Arc::clone(&member.leaving);
+    let run = member.run();
+    tokio::pin!(stop, run);
     tokio::select! {
-        result = member.run() => result,
-        () = stop => Err(JoinError::Stopped),
+        result = &mut run => return result,
+        () = stop => {}
     }
+    // The others need not wait for one that says goodbye.
+    leaving.flag.store(true, Ordering::Relaxed);
+    let sender = lock(&leaving.slot).take();
+    if let Some(sender) = sender {
+        let _ = sender.send(wire::from_client(ClientSays::Goodbye(Goodbye::default())));
+        let _ = tokio::time::timeout(Duration::from_millis(500), run).await;
+    }
+    Err(JoinError::Stopped)
+}
+
+/// How a client that is asked to stop takes its leave.
+#[derive(Default)]
+struct Leaving {
+    flag: AtomicBool,
+    slot: Slot,
 }
 
 /// How long a client that has its result waits until others have taken what it sent.
@@ -280,6 +298,7 @@ struct Member<'a> {
     job: Option<Job>,
     running: Option<Running>,
     sessions: u32,
+    leaving: Arc<Leaving>,
 }
 
 impl Drop for Member<'_> {
@@ -317,6 +336,7 @@ impl<'a> Member<'a> {
             job: None,
             running: None,
             sessions: 0,
+            leaving: Arc::default(),
         })
     }
 
@@ -346,6 +366,9 @@ impl<'a> Member<'a> {
                     }
                 }
             };
+            if self.leaving.flag.load(Ordering::Relaxed) {
+                return Err(JoinError::Stopped);
+            }
             let time = reached.elapsed();
             if time > self.config.retry {
                 if let Some(Left::Home(joined)) = self.settle().await {
@@ -378,7 +401,9 @@ impl<'a> Member<'a> {
         };
         let (tell, heard) = tokio::sync::mpsc::unbounded_channel();
         let listener = tokio::spawn(listen(stream, tell));
+        *lock(&self.leaving.slot) = Some(sender.clone());
         let left = self.talk(&sender, heard, &exported).await;
+        *lock(&self.leaving.slot) = None;
         listener.abort();
         if let Some(running) = &self.running {
             *lock(&running.shared.slot) = None;

@@ -11,13 +11,15 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Streaming;
-use undertone_mpc::identity::Identity;
+use undertone_mpc::identity::{Credentials, Identity};
 use undertone_mpc::kdf::Seed;
 use undertone_party::frame::Kind;
-use undertone_party::{Header, PartyId, SessionId};
-use undertone_xclp::{Features, Labelling, Params, Rows, phases};
+use undertone_party::{Endpoint, Header, PartyId, Phase, SessionId};
+use undertone_xclp::{Client, Features, Labelling, Params, Rows, phases};
 
 use crate::client::{self, JoinError, Joined, join, reach};
+use crate::drive::{Event, Line, Standing, drive, limits};
+use crate::flow::{Item, Links, Violation};
 use crate::keys::{Trial, trial};
 use crate::server::{self, ServeError, Server, Watch};
 use crate::status::JobReport;
@@ -372,7 +374,7 @@ async fn who_says_nothing_is_cut_off() {
     let mut raw = Raw::connect(&world.client(0)).await;
     raw.challenge().await;
     assert!(raw.hear().await.is_none());
-    assert_eq!(world.refused().1, 1);
+    world.until(|status| status.refused.hellos == 1).await;
 }
 
 /// Frames that are none, or of nobody, or for nobody: the session goes on, and leaves who sends them behind.
@@ -591,4 +593,103 @@ async fn who_declines_is_let_go() {
     assert!(raw.hear().await.is_none());
     let honest = world.honest(0..CLIENTS);
     world.unharmed(honest, 1).await;
+}
+
+/// Says everything three times, and at every phase what it said first.
+struct Parrot {
+    sender: UnboundedSender<FromClient>,
+    said: Vec<FromClient>,
+    phase: Option<Phase>,
+}
+
+impl Line for Parrot {
+    fn put(&mut self, to: PartyId, item: Item) {
+        let what = wire::from_client(match item {
+            Item::Frame(frame) => ClientSays::Frame(frame),
+            Item::Taken(next) => ClientSays::Taken(wire::taken(to, next)),
+        });
+        for _ in 0..3 {
+            let _ = self.sender.send(what.clone());
+        }
+        self.said.push(what);
+    }
+
+    fn refused(&mut self, from: PartyId, why: Violation) {
+        panic!("{from}: {why}");
+    }
+
+    fn stands(&mut self, standing: Standing, _: Vec<(PartyId, u32)>) {
+        if self.phase.replace(standing.phase) != Some(standing.phase) {
+            for what in self.said.iter().take(20) {
+                let _ = self.sender.send(what.clone());
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_replayed_at_every_phase_counts_once() {
+    let world = World::start().await;
+    let honest = world.honest(1..CLIENTS);
+    let config = world.client(0);
+    let (mut raw, session) = Raw::enter(&config).await;
+    let me = PartyId::client(0);
+    let params = Params {
+        bits: 128,
+        neighbours: 3,
+        ..Params::default()
+    };
+    let credentials = Credentials {
+        identity: config.identity.clone().unwrap(),
+        pins: world.trial.roster.pins().clone(),
+    };
+    let (data, labels) = rows(0);
+    let seed = Seed::from_bytes([1; 32]);
+    let party = Client::new(me, session, params, data, labels, Some(credentials), seed).unwrap();
+    let endpoint = Endpoint::new(me, session, limits(), party);
+    let links = Links::new(me, session, 1 << 20, limits());
+    let (events, inbox) = std::sync::mpsc::channel();
+    let sender = raw.sender.clone();
+    let parrot = std::thread::spawn(move || {
+        let mut line = Parrot {
+            sender,
+            said: Vec::new(),
+            phase: None,
+        };
+        let linger = Duration::from_secs(5);
+        drive(endpoint, links, linger, &inbox, &mut line)
+    });
+    while !parrot.is_finished() {
+        let heard = tokio::time::timeout(Duration::from_millis(100), raw.stream.message()).await;
+        let event = match heard
+            .ok()
+            .and_then(Result::ok)
+            .flatten()
+            .and_then(|m| m.what)
+        {
+            Some(ServerSays::Frame(frame)) => {
+                let from = Header::parse(&frame, &limits()).unwrap().from;
+                Event::Frame(from, frame)
+            }
+            Some(ServerSays::Taken(t)) => Event::Taken(PartyId::from_wire(t.peer), t.next),
+            _ => continue,
+        };
+        let _ = events.send(event);
+    }
+    let (outcome, _) = parrot.join().unwrap();
+    assert!(
+        outcome
+            .unwrap()
+            .labels
+            .classes()
+            .iter()
+            .all(Option::is_some)
+    );
+    raw.say(ClientSays::Goodbye(wire::Goodbye {
+        finished: true,
+        accuses: None,
+    }));
+    let reports = Arc::clone(&world.reports);
+    world.unharmed(honest, 1).await;
+    assert_eq!(reports.lock().unwrap()[0].contributors, CLIENTS);
 }

@@ -246,6 +246,26 @@ fn a_client_that_is_killed_is_missed_by_nobody() {
     assert_eq!(report["contributors"], 4);
 }
 
+/// A client that is asked to stop says goodbye: nobody waits until its grace is over.
+#[test]
+fn a_client_that_is_terminated_says_goodbye() {
+    let trial = Trial::new("digits", "bits = 65535");
+    let mut server = trial.serve("serve", &["--jobs", "1", "--grace", "600"]);
+    let agree = ["--max-bits", "65535"];
+    let mut clients: Vec<Process> = (0..CLIENTS).map(|c| trial.join(c, &agree)).collect();
+    trial.until(|status| status["phase"] == "distances");
+    let mut leaver = clients.remove(4);
+    let id = leaver.0.id().to_string();
+    assert!(Command::new("kill").arg(id).status().unwrap().success());
+    assert_eq!(leaver.ends(LONG), Some(130));
+    for process in &mut clients {
+        assert_eq!(process.ends(LONG), Some(0));
+    }
+    assert_eq!(server.ends(LONG), Some(0));
+    let report: Value = serde_json::from_str(&trial.text("serve.out")).unwrap();
+    assert_eq!(report["contributors"], 4);
+}
+
 #[test]
 fn a_server_ends_when_it_is_terminated() {
     let trial = Trial::new("wine", "");
