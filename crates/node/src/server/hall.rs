@@ -15,12 +15,12 @@ use undertone_mpc::identity::SIGNATURE_LEN;
 use undertone_party::{Abort, PartyId, SessionId};
 
 use super::session::{Session, State, Way};
-use super::{Caller, Config, FAREWELL, TICK, lock, open};
+use super::{Caller, Config, FAREWELL, TICK, lock};
 use crate::drive::Event;
 use crate::flow::Violation;
 use crate::metrics::Metrics;
-use crate::roster::{MAX_NAME, hex};
-use crate::status::{ClientStatus, JobReport, Refused, Socket, Status, phase_statuses};
+use crate::roster::MAX_NAME;
+use crate::status::JobReport;
 use crate::tls::Traffic;
 use crate::wire::{
     self, Challenge, ClientSays, FromClient, FromServer, Hello, Refusal, ServerSays,
@@ -40,7 +40,7 @@ pub(crate) struct Hall {
     pub(super) metrics: Arc<Metrics>,
     connections: AtomicU64,
     changed: Notify,
-    state: Mutex<HallState>,
+    pub(super) state: Mutex<HallState>,
 }
 
 impl std::fmt::Debug for Hall {
@@ -49,25 +49,25 @@ impl std::fmt::Debug for Hall {
     }
 }
 
-struct HallState {
+pub(super) struct HallState {
     /// Who is connected, in the order of the roster.
-    seats: Vec<Option<Seat>>,
-    session: Option<Arc<Session>>,
+    pub(super) seats: Vec<Option<Seat>>,
+    pub(super) session: Option<Arc<Session>>,
     /// The session of the last job, while clients leave it.
     leaving: Option<Arc<Session>>,
     /// When waiting began, and when somebody was first there to wait for others.
-    since: Instant,
+    pub(super) since: Instant,
     first: Option<Instant>,
-    job: u32,
-    stopping: bool,
-    finished: Vec<JobReport>,
+    pub(super) job: u32,
+    pub(super) stopping: bool,
+    pub(super) finished: Vec<JobReport>,
 }
 
-struct Seat {
+pub(super) struct Seat {
     way: Way,
     caller: Caller,
     /// It agrees to the job and waits for one.
-    waits: bool,
+    pub(super) waits: bool,
 }
 
 /// A session that starts.
@@ -521,115 +521,6 @@ impl Hall {
             session.lost(who, way.connection);
         }
         self.changed.notify_waiters();
-    }
-
-    pub(super) fn status(&self) -> Status {
-        let state = lock(&self.state);
-        let session = state.session.clone();
-        let standing = session.as_ref().and_then(|session| session.standing());
-        let mut clients: Vec<ClientStatus> = self
-            .config
-            .roster
-            .entries()
-            .iter()
-            .zip(&state.seats)
-            .enumerate()
-            .map(|(index, (entry, seat))| ClientStatus {
-                index,
-                name: entry.name.clone(),
-                state: match seat {
-                    Some(seat) if seat.waits => "waiting",
-                    Some(_) => "connected",
-                    None => "absent",
-                }
-                .to_owned(),
-                phase: None,
-                waits_for: Vec::new(),
-                bytes_received: 0,
-                bytes_sent: 0,
-            })
-            .collect();
-        let names = |who: &[PartyId]| -> Vec<String> {
-            let names = who.iter().map(|who| self.config.roster.name(*who));
-            names.map(str::to_owned).collect()
-        };
-        if let Some(session) = &session {
-            session.members(|who, member| {
-                let Some(client) = who.index().and_then(|index| clients.get_mut(index)) else {
-                    return;
-                };
-                client.state = match member.state {
-                    State::In => "in",
-                    State::Away(_) => "away",
-                    State::Gone => "gone",
-                    State::Finished => "finished",
-                }
-                .to_owned();
-                client.phase = member.phase.map(str::to_owned);
-                client.waits_for = names(&member.waits_for);
-                client.bytes_received = member.received;
-                client.bytes_sent = member.sent;
-            });
-        }
-        for name in [
-            "absent",
-            "connected",
-            "waiting",
-            "in",
-            "away",
-            "gone",
-            "finished",
-        ] {
-            let count = clients.iter().filter(|client| client.state == name).count();
-            self.metrics.clients(name, count);
-        }
-        let phases = match (&session, state.finished.last()) {
-            (Some(session), _) => {
-                let now = standing.as_ref().map(|standing| standing.phase.id);
-                phase_statuses(&session.ledger(), &session.times(), now.or(Some(0)))
-            }
-            (None, Some(last)) => last.phases.clone(),
-            (None, None) => phase_statuses(&undertone_party::Ledger::default(), &[], Some(0)),
-        };
-        let refused = |what: &[&'static str]| what.iter().map(|w| self.metrics.refusals(w)).sum();
-        let since = session
-            .as_ref()
-            .map_or(state.since, |session| session.started);
-        Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            state: match (&session, state.stopping) {
-                (_, true) => "stopping",
-                (Some(_), false) => "running",
-                (None, false) => "waiting",
-            }
-            .to_owned(),
-            job: state.job,
-            session: session
-                .as_ref()
-                .map(|session| hex(&session.id.0)[..8].to_owned()),
-            parameters: (&self.config.job.params).into(),
-            phase: standing
-                .as_ref()
-                .map(|standing| standing.phase.name.to_owned()),
-            phases,
-            elapsed_seconds: since.elapsed().as_secs_f64(),
-            waits_for: standing
-                .as_ref()
-                .map_or_else(Vec::new, |s| names(&s.waits_for)),
-            clients,
-            relayed_bytes: session.as_ref().map_or(0, |session| session.relayed()),
-            socket: Socket {
-                bytes_received: self.traffic.received(),
-                bytes_sent: self.traffic.sent(),
-                connections: open(&self.open),
-            },
-            refused: Refused {
-                connections: refused(&["accept", "flood", "tls", "slow"]),
-                hellos: refused(&["hello"]),
-                frames: refused(&["frame", "client"]),
-            },
-            finished: state.finished.clone(),
-        }
     }
 }
 

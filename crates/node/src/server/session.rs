@@ -1,6 +1,6 @@
 //! One session: its links, who is in and who is away, and what the server's party does.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,9 @@ use tonic::codegen::Bytes;
 use undertone_party::{Abort, FrameError, Header, Ledger, Limits, PartyId, SessionId};
 use undertone_xclp::phases;
 
+use super::blame::blame;
 use super::lock;
+use super::passing::Passing;
 use crate::drive::{Event, Line, Standing, limits};
 use crate::flow::{Item, Violation};
 use crate::metrics::Metrics;
@@ -56,54 +58,6 @@ pub(super) struct Member {
 
 /// How often a client may return.
 const MAX_RETURNS: u32 = 100;
-
-/// What has passed on a link, and has not been taken.
-#[derive(Default)]
-struct Passing {
-    /// Number of the next frame that may pass.
-    next: u32,
-    /// Frames below this number have been taken.
-    taken: u32,
-    /// Lengths of those between.
-    lens: VecDeque<usize>,
-    bytes: usize,
-}
-
-impl Passing {
-    /// Lets a frame pass whose turn it is. One that came before, or comes before its turn, is sent again if it is needed.
-    fn pass(&mut self, seq: u32, len: usize, window: usize) -> Result<bool, Violation> {
-        if seq != self.next {
-            return Ok(false);
-        }
-        if !self.lens.is_empty() && self.bytes + len > window {
-            return Err(Violation::Overrun);
-        }
-        self.next += 1;
-        self.lens.push_back(len);
-        self.bytes += len;
-        Ok(true)
-    }
-
-    /// Frames below `next` have been taken; tells whether that is news.
-    fn take(&mut self, next: u32) -> Result<bool, Violation> {
-        if next > self.next {
-            return Err(Violation::Unsent(next - 1));
-        }
-        let news = next > self.taken;
-        while self.taken < next {
-            self.bytes -= self.lens.pop_front().unwrap_or(0);
-            self.taken += 1;
-        }
-        Ok(news)
-    }
-
-    /// One end has returned: what has not been taken will pass again.
-    fn rewind(&mut self) {
-        self.next = self.taken;
-        self.lens.clear();
-        self.bytes = 0;
-    }
-}
 
 /// A running session.
 pub(super) struct Session {
@@ -492,48 +446,6 @@ fn add(times: &mut Vec<(u8, Duration)>, phase: u8, time: Duration) {
     }
 }
 
-/// Who is to be left behind when nobody moves: of those the server waits for, who waits for nobody, by its own word. One that
-/// says it waits for another client is followed to that one. Where that one says that it waits for the server, one of
-/// the two lies: both are left behind, and nobody else. Where clients say they wait for each other in a circle, the circle.
-fn blame(first: &[PartyId], waiting: &BTreeMap<PartyId, &[PartyId]>, pairs: bool) -> Vec<PartyId> {
-    let others = |who: PartyId| {
-        let of = waiting.get(&who).copied().unwrap_or(&[]);
-        let others = of.iter().copied();
-        others.filter(move |other| pairs && waiting.contains_key(other) && *other != who)
-    };
-    let mut blamed = Vec::new();
-    for who in first
-        .iter()
-        .copied()
-        .filter(|who| waiting.contains_key(who))
-    {
-        let mut path = vec![who];
-        loop {
-            let last = path[path.len() - 1];
-            // One that waits for nobody at all says itself that it is its turn.
-            let idle = others(last).find(|other| waiting[other].is_empty());
-            match idle.or_else(|| others(last).next()) {
-                Some(next) => match path.iter().position(|seen| *seen == next) {
-                    Some(start) => {
-                        blamed.extend_from_slice(&path[start..]);
-                        break;
-                    }
-                    None => path.push(next),
-                },
-                None => {
-                    let admits = waiting[&last].is_empty() || path.len() == 1;
-                    let liars = if admits { 1 } else { 2 };
-                    blamed.extend_from_slice(&path[path.len() - liars..]);
-                    break;
-                }
-            }
-        }
-    }
-    blamed.sort_unstable();
-    blamed.dedup();
-    blamed
-}
-
 /// Queues something for a client's connection, if it has one; what is lost is sent again when it returns.
 fn put(table: &mut Table, from: PartyId, to: PartyId, item: Item) {
     if table.closed {
@@ -589,61 +501,5 @@ impl Line for ServerLine {
             *since = Instant::now();
             tracing::debug!(phase = standing.phase.name, "phase");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_waits_for_nobody_is_blamed() {
-        let [a, b, c] = [0, 1, 2].map(PartyId::client);
-        let waits: [(PartyId, &[PartyId]); 3] = [(a, &[b]), (b, &[c]), (c, &[])];
-        assert_eq!(blame(&[a], &BTreeMap::from(waits), true), [c]);
-        assert_eq!(blame(&[a, b], &BTreeMap::from(waits), true), [c]);
-        let circle: [(PartyId, &[PartyId]); 3] = [(a, &[b]), (b, &[a]), (c, &[SERVER])];
-        assert_eq!(blame(&[a], &BTreeMap::from(circle), true), [a, b]);
-        assert_eq!(blame(&[c], &BTreeMap::from(circle), true), [c]);
-        // Who is gone is nobody's excuse.
-        let gone: [(PartyId, &[PartyId]); 1] = [(a, &[b])];
-        assert_eq!(blame(&[a], &BTreeMap::from(gone), true), [a]);
-    }
-
-    #[test]
-    fn a_liar_takes_one_other_along_at_most() {
-        let [a, b, c, d] = [0, 1, 2, 3].map(PartyId::client);
-        // a names everybody, who all wait for the server.
-        let waits: [(PartyId, &[PartyId]); 4] = [
-            (a, &[b, c, d]),
-            (b, &[SERVER]),
-            (c, &[SERVER]),
-            (d, &[SERVER]),
-        ];
-        assert_eq!(blame(&[a], &BTreeMap::from(waits), true), [a, b]);
-        // Where clients exchange nothing, not even that.
-        assert_eq!(blame(&[a], &BTreeMap::from(waits), false), [a]);
-        // d stands still, and says it waits for the server; b waits for it in earnest, and for c, which waits for b.
-        let waits: [(PartyId, &[PartyId]); 3] = [(b, &[d]), (c, &[b]), (d, &[SERVER])];
-        assert_eq!(blame(&[b, c], &BTreeMap::from(waits), true), [b, d]);
-    }
-
-    #[test]
-    fn what_passes_is_in_order_and_within_the_window() {
-        let mut link = Passing::default();
-        assert_eq!(link.pass(0, 300, 100), Ok(true));
-        assert_eq!(link.pass(0, 300, 100), Ok(false));
-        assert_eq!(link.pass(2, 1, 100), Ok(false));
-        assert_eq!(link.pass(1, 1, 100), Err(Violation::Overrun));
-        assert_eq!(link.take(2), Err(Violation::Unsent(1)));
-        assert_eq!(
-            (link.take(1), link.take(1), link.take(0)),
-            (Ok(true), Ok(false), Ok(false))
-        );
-        assert_eq!(link.pass(1, 60, 100), Ok(true));
-        assert_eq!(link.pass(2, 60, 100), Err(Violation::Overrun));
-        link.rewind();
-        assert_eq!(link.pass(1, 60, 100), Ok(true));
-        assert_eq!((link.take(2), link.bytes), (Ok(true), 0));
     }
 }

@@ -1,222 +1,44 @@
-//! The client: connects, agrees to a job, takes part in it, and returns when its connection is lost.
+//! One client, from its first connection to its way home.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{self, ClientConfig};
+use tokio_rustls::rustls::ClientConfig;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Streaming;
-use tonic::transport::{Channel, Uri};
-use undertone_mpc::identity::{Credentials, Identity};
-use undertone_party::{Abort, Aborted, Endpoint, Ledger, PartyId, Phase, SessionId};
+use tonic::transport::Channel;
+use undertone_mpc::identity::Credentials;
+use undertone_party::{Abort, Aborted, Endpoint, Ledger, PartyId, SessionId};
 use undertone_xclp::{self as xclp, Labelling, Outcome, Rows};
 
-use crate::drive::{Event, Line, Standing, drive, limits};
-use crate::flow::{Item, Links, Violation};
-use crate::job::{Job, Terms};
-use crate::randomness::Randomness;
+use super::line::{ClientLine, Shared, Slot};
+use super::reach::reach;
+use super::{Config, JoinError, Joined};
+use crate::drive::{Event, Standing, drive, limits};
+use crate::flow::Links;
+use crate::job::Job;
 use crate::roster::{MAX_CLIENTS, Roster};
-use crate::server::{STREAM_WINDOW, lock};
-use crate::tls::{self, Certificate, Counted, TlsError, Traffic, export};
+use crate::server::lock;
+use crate::tls::{self, TlsError, Traffic};
 use crate::wire::{
-    self, Answer, ClientSays, FromClient, FromServer, Goodbye, Hello, Progress, Ready, Resume,
-    ServerSays, UndertoneClient, max_message,
+    self, Answer, ClientSays, FromClient, FromServer, Goodbye, Hello, Ready, Resume, ServerSays,
+    UndertoneClient, max_message,
 };
 
 const SERVER: PartyId = PartyId::SERVER;
 
-/// What a client is told.
-#[derive(Clone)]
-pub struct Config {
-    /// `host:port` of the server.
-    pub server: String,
-    /// The name its certificate must bear; the host if `None`.
-    pub server_name: Option<String>,
-    /// Certificates (PEM) of the authorities one of which must have signed it.
-    pub authorities: String,
-    /// This client's name on the roster.
-    pub name: String,
-    /// The key by which it proves who it is.
-    pub identity: Option<Identity>,
-    /// A certificate by which it does, or besides.
-    pub certificate: Option<Certificate>,
-    /// Who may take part, got by another way than from the server. Where all of them have keys, clients sign what they
-    /// exchange in the setup, and the server cannot take a client's place.
-    pub roster: Option<Roster>,
-    /// What it agrees to.
-    pub terms: Terms,
-    /// How long it tries to reach the server before it gives up.
-    pub retry: Duration,
-    /// How long it waits, once it takes part, for anything to happen.
-    pub patience: Duration,
-    /// Sessions it begins: each tells the server the distances anew.
-    pub attempts: u32,
-    /// How often a silent connection is tried; it is lost when no answer comes in twice that.
-    pub keep_alive: Duration,
-    /// Where randomness comes from.
-    pub randomness: Randomness,
-    /// Is called when the client turns to another phase, before it goes on.
-    pub observer: Option<Observer>,
-}
-
-/// Is told of phases.
-pub type Observer = Arc<dyn Fn(Phase) + Send + Sync>;
-
-impl std::fmt::Debug for Config {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Config({} at {}, ..)", self.name, self.server)
-    }
-}
-
-impl Config {
-    /// The client `name` of the server at `server`, whose certificate one of `authorities` (PEM) has signed; everything
-    /// else as is usual.
-    pub fn new(server: String, authorities: String, name: String) -> Self {
-        Self {
-            server,
-            server_name: None,
-            authorities,
-            name,
-            identity: None,
-            certificate: None,
-            roster: None,
-            terms: Terms::default(),
-            retry: Duration::from_secs(60),
-            patience: Duration::from_secs(900),
-            attempts: 3,
-            keep_alive: Duration::from_secs(10),
-            randomness: Randomness::Os,
-            observer: None,
-        }
-    }
-
-    /// With a roster got by another way than from the server.
-    #[must_use]
-    pub fn with_roster(self, roster: Roster) -> Self {
-        Self {
-            roster: Some(roster),
-            ..self
-        }
-    }
-}
-
-/// What a client takes home.
-#[derive(Debug, Clone)]
-pub struct Joined {
-    /// Labels and scores.
-    pub outcome: Outcome,
-    /// The job it took part in.
-    pub job: Job,
-    /// What it cost, by frames.
-    pub ledger: Ledger,
-    /// Bytes that came and went by its socket, TLS and all.
-    pub socket: (u64, u64),
-    /// Sessions it began.
-    pub sessions: u32,
-    /// Connections it lost and made again in the last of them.
-    pub returned: u32,
-    /// From the start of the last session to its end.
-    pub time: Duration,
-}
-
-/// Why a client comes home with nothing.
-#[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum JoinError {
-    /// The configuration cannot be used.
-    #[error("{0}")]
-    Config(String),
-    /// The server cannot be reached.
-    #[error("cannot reach {server} for {} s: {why}", .time.as_secs())]
-    Unreachable {
-        /// Its address.
-        server: String,
-        /// For how long it was tried.
-        time: Duration,
-        /// What went wrong the last time.
-        why: String,
-    },
-    /// The server is not the one that was meant.
-    #[error("{server} is not trusted: {why}")]
-    Untrusted {
-        /// Its address.
-        server: String,
-        /// What is wrong with its certificate.
-        why: String,
-    },
-    /// The server refuses this client, or gave up the job.
-    #[error("the server refuses: {0}")]
-    Refused(String),
-    /// The job asks for more than this client allows.
-    #[error("the job was declined: {0}")]
-    Declined(String),
-    /// The protocol ended without a result.
-    #[error("{0}")]
-    Aborted(#[from] Aborted),
-    /// Nothing happened for too long.
-    #[error("nothing happened for {} s in phase {phase}; waited for {waits_for:?}", .time.as_secs())]
-    Stalled {
-        /// The phase.
-        phase: Phase,
-        /// Whom it waited for.
-        waits_for: Vec<PartyId>,
-        /// For how long.
-        time: Duration,
-    },
-    /// It was asked to stop.
-    #[error("stopped")]
-    Stopped,
-}
-
-/// Takes part in a job with `rows` and their labels, until it ends or `stop` comes.
-///
-/// # Errors
-/// A [`JoinError`].
-pub async fn join(
-    config: &Config,
-    rows: Rows,
-    labelling: Labelling,
-    stop: impl Future<Output = ()> + Send,
-) -> Result<Joined, JoinError> {
-    let member = Member::new(config, rows, labelling)?;
-    let leaving = Arc::clone(&member.leaving);
-    let run = member.run();
-    tokio::pin!(stop, run);
-    tokio::select! {
-        result = &mut run => return result,
-        () = stop => {}
-    }
-    // The others need not wait for one that says goodbye.
-    leaving.flag.store(true, Ordering::Relaxed);
-    let sender = lock(&leaving.slot).take();
-    if let Some(sender) = sender {
-        let _ = sender.send(wire::from_client(ClientSays::Goodbye(Goodbye::default())));
-        let _ = tokio::time::timeout(Duration::from_millis(500), run).await;
-    }
-    Err(JoinError::Stopped)
-}
-
-/// How a client that is asked to stop takes its leave.
-#[derive(Default)]
-struct Leaving {
-    flag: AtomicBool,
-    slot: Slot,
-}
-
 /// How long a client that has its result waits until others have taken what it sent.
 const LINGER: Duration = Duration::from_secs(20);
 
-/// Where a driven party puts what it sends: the connection of the moment, if there is one.
-type Slot = Arc<Mutex<Option<UnboundedSender<FromClient>>>>;
+/// How a client that is asked to stop takes its leave.
+#[derive(Default)]
+pub(super) struct Leaving {
+    pub(super) flag: AtomicBool,
+    pub(super) slot: Slot,
+}
 
 /// A session this client is in.
 struct Running {
@@ -228,68 +50,13 @@ struct Running {
     returned: u32,
 }
 
-#[derive(Default)]
-struct Shared {
-    slot: Slot,
-    /// Where the party stands, and what it has taken of every peer's frames.
-    standing: Mutex<Option<(Standing, BTreeMap<PartyId, u32>)>>,
-}
-
-struct ClientLine {
-    shared: Arc<Shared>,
-    observer: Option<Observer>,
-    said: Option<(Phase, Vec<PartyId>)>,
-    refused: u64,
-}
-
-impl ClientLine {
-    fn say(&self, what: ClientSays) {
-        if let Some(sender) = &*lock(&self.shared.slot) {
-            let _ = sender.send(wire::from_client(what));
-        }
-    }
-}
-
-impl Line for ClientLine {
-    fn put(&mut self, to: PartyId, item: Item) {
-        self.say(match item {
-            Item::Frame(frame) => ClientSays::Frame(frame),
-            Item::Taken(next) => ClientSays::Taken(wire::taken(to, next)),
-        });
-    }
-
-    fn refused(&mut self, from: PartyId, why: Violation) {
-        self.refused += 1;
-        // The first, the second, the fourth, …
-        if self.refused.is_power_of_two() {
-            tracing::warn!(%from, %why, times = self.refused, "refused");
-        }
-    }
-
-    fn stands(&mut self, standing: Standing, taken: Vec<(PartyId, u32)>) {
-        let now = (standing.phase, standing.waits_for.clone());
-        let phase = self.said.as_ref().map(|(phase, _)| *phase);
-        if let Some(observer) = self.observer.as_ref().filter(|_| phase != Some(now.0)) {
-            observer(now.0);
-        }
-        *lock(&self.shared.standing) = Some((standing, taken.into_iter().collect()));
-        if self.said.as_ref() != Some(&now) {
-            self.say(ClientSays::Progress(Progress {
-                phase: now.0.id.into(),
-                waits_for: now.1.iter().map(|who| who.to_wire()).collect(),
-            }));
-            self.said = Some(now);
-        }
-    }
-}
-
 /// What a connection came to.
 enum Left {
     Home(Box<Joined>),
     Lost(String),
 }
 
-struct Member<'a> {
+pub(super) struct Member<'a> {
     config: &'a Config,
     tls: Arc<ClientConfig>,
     traffic: Arc<Traffic>,
@@ -298,7 +65,7 @@ struct Member<'a> {
     job: Option<Job>,
     running: Option<Running>,
     sessions: u32,
-    leaving: Arc<Leaving>,
+    pub(super) leaving: Arc<Leaving>,
 }
 
 impl Drop for Member<'_> {
@@ -312,7 +79,11 @@ impl Drop for Member<'_> {
 }
 
 impl<'a> Member<'a> {
-    fn new(config: &'a Config, rows: Rows, labelling: Labelling) -> Result<Self, JoinError> {
+    pub(super) fn new(
+        config: &'a Config,
+        rows: Rows,
+        labelling: Labelling,
+    ) -> Result<Self, JoinError> {
         let wrong = |error: TlsError| JoinError::Config(error.to_string());
         if config.identity.is_none() && config.certificate.is_none() {
             return Err(JoinError::Config(
@@ -340,7 +111,7 @@ impl<'a> Member<'a> {
         })
     }
 
-    async fn run(mut self) -> Result<Joined, JoinError> {
+    pub(super) async fn run(mut self) -> Result<Joined, JoinError> {
         let mut reached = Instant::now();
         let mut pause = Duration::from_millis(100);
         loop {
@@ -733,67 +504,6 @@ impl<'a> Member<'a> {
             time: running.map_or(Duration::ZERO, |running| running.start.elapsed()),
         })
     }
-}
-
-/// Makes a connection under TLS; gives what its two ends alone know, too.
-pub(crate) async fn reach(
-    config: &Config,
-    tls: Arc<ClientConfig>,
-    traffic: Arc<Traffic>,
-) -> Result<(Channel, [u8; 32]), JoinError> {
-    let unreachable = |why: String| JoinError::Unreachable {
-        server: config.server.clone(),
-        time: Duration::ZERO,
-        why,
-    };
-    let host = match &config.server_name {
-        Some(name) => name,
-        None => config.server.rsplit_once(':').map_or("", |(host, _)| host),
-    };
-    let host = host.trim_matches(['[', ']']).to_owned();
-    let wrong = |_| JoinError::Config(format!("{host:?} is not the name of a server"));
-    let name = ServerName::try_from(host.clone()).map_err(wrong)?;
-    let connecting = tokio::time::timeout(config.keep_alive, async {
-        let stream = TcpStream::connect(&config.server).await?;
-        stream.set_nodelay(true)?;
-        let counted = Counted {
-            inner: stream,
-            traffic,
-        };
-        TlsConnector::from(tls).connect(name, counted).await
-    });
-    let stream = match connecting.await {
-        Err(_) => return Err(unreachable("no answer".into())),
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => {
-            let tls = error
-                .get_ref()
-                .and_then(|e| e.downcast_ref::<rustls::Error>());
-            return Err(match tls {
-                Some(rustls::Error::InvalidCertificate(why)) => JoinError::Untrusted {
-                    server: config.server.clone(),
-                    why: format!("{why:?}"),
-                },
-                _ => unreachable(error.to_string()),
-            });
-        }
-    };
-    let exported = export(stream.get_ref().1).map_err(|e| unreachable(e.to_string()))?;
-    let mut stream = Some(TokioIo::new(stream));
-    let once = tower::service_fn(move |_: Uri| {
-        let stream = stream.take().ok_or(std::io::ErrorKind::NotConnected);
-        async move { stream.map_err(std::io::Error::from) }
-    });
-    let channel = Channel::builder(Uri::from_static("http://undertone"))
-        .http2_keep_alive_interval(config.keep_alive)
-        .keep_alive_timeout(config.keep_alive)
-        .keep_alive_while_idle(true)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(STREAM_WINDOW)
-        .connect_with_connector(once)
-        .await
-        .map_err(|error| unreachable(error.to_string()))?;
-    Ok((channel, exported))
 }
 
 /// Whether the server has given up, and this client has nothing to say to that.
