@@ -223,6 +223,19 @@ impl Raw {
     }
 }
 
+/// A session of honest clients, and one that says what it likes in the place of client 0.
+async fn intruded() -> (
+    World,
+    Vec<JoinHandle<Result<Joined, JoinError>>>,
+    Raw,
+    SessionId,
+) {
+    let world = World::start().await;
+    let honest = world.honest(1..CLIENTS);
+    let (raw, session) = Raw::enter(&world.client(0)).await;
+    (world, honest, raw, session)
+}
+
 fn header(session: SessionId, from: usize) -> Header {
     Header {
         kind: Kind::Message,
@@ -380,10 +393,7 @@ async fn who_says_nothing_is_cut_off() {
 /// Frames that are none, or of nobody, or for nobody: the session goes on, and leaves who sends them behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_frames_are_refused() {
-    let world = World::start().await;
-    let honest = world.honest(1..CLIENTS);
-    let config = world.client(0);
-    let (raw, session) = Raw::enter(&config).await;
+    let (world, honest, raw, session) = intruded().await;
     let good = header(session, 0);
     let cut = good.frame(vec![0; 40])[..80].to_vec();
     let other = Header {
@@ -427,10 +437,7 @@ async fn bad_frames_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frame_that_is_too_long_ends_the_connection() {
-    let world = World::start().await;
-    let honest = world.honest(1..CLIENTS);
-    let config = world.client(0);
-    let (mut raw, session) = Raw::enter(&config).await;
+    let (world, honest, mut raw, session) = intruded().await;
     let long = header(session, 0).frame(vec![0; 8 << 20]);
     raw.say(ClientSays::Frame(long.into()));
     while raw.hear().await.is_some() {}
@@ -442,10 +449,7 @@ async fn a_frame_that_is_too_long_ends_the_connection() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cheater_is_left_out_of_the_next_session() {
     for payload in [vec![0; 7], vec![]] {
-        let world = World::start().await;
-        let honest = world.honest(1..CLIENTS);
-        let config = world.client(0);
-        let (mut raw, session) = Raw::enter(&config).await;
+        let (world, honest, mut raw, session) = intruded().await;
         let early = Header {
             phase: phases::INFLUENCE.id,
             ..header(session, 0)
@@ -459,10 +463,7 @@ async fn a_cheater_is_left_out_of_the_next_session() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_sends_more_than_the_window_is_refused() {
     for to in [PartyId::client(1), SERVER] {
-        let world = World::start().await;
-        let honest = world.honest(1..CLIENTS);
-        let config = world.client(0);
-        let (raw, session) = Raw::enter(&config).await;
+        let (world, honest, raw, session) = intruded().await;
         let flood = |seq| Header {
             to,
             seq,
@@ -483,10 +484,7 @@ async fn who_sends_more_than_the_window_is_refused() {
 /// Who stands still and names everybody else is left behind, and nobody else.
 #[tokio::test(flavor = "multi_thread")]
 async fn lies_about_whom_one_waits_for_are_of_no_use() {
-    let world = World::start().await;
-    let honest = world.honest(1..CLIENTS);
-    let config = world.client(0);
-    let (raw, _) = Raw::enter(&config).await;
+    let (world, honest, raw, _) = intruded().await;
     raw.say(ClientSays::Progress(wire::Progress {
         phase: 1,
         waits_for: vec![1, 2, 3],
@@ -497,10 +495,7 @@ async fn lies_about_whom_one_waits_for_are_of_no_use() {
 /// Acknowledgements of nothing, and frames that came before, are no progress; nobody is sent them.
 #[tokio::test(flavor = "multi_thread")]
 async fn worthless_traffic_does_not_hold_up_a_deadline() {
-    let world = World::start().await;
-    let honest = world.honest(1..CLIENTS);
-    let config = world.client(0);
-    let (mut raw, session) = Raw::enter(&config).await;
+    let (world, honest, mut raw, session) = intruded().await;
     let frame = Header {
         to: PartyId::client(1),
         ..header(session, 0)
@@ -531,10 +526,7 @@ async fn worthless_traffic_does_not_hold_up_a_deadline() {
 /// Who is caught by another client costs that one, and is left out.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_accusation_costs_both() {
-    let world = World::start().await;
-    let honest = world.honest(1..CLIENTS);
-    let config = world.client(0);
-    let (mut raw, _) = Raw::enter(&config).await;
+    let (world, honest, mut raw, _) = intruded().await;
     raw.say(ClientSays::Goodbye(wire::Goodbye {
         finished: false,
         accuses: Some(1),
@@ -629,10 +621,7 @@ impl Line for Parrot {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_replayed_at_every_phase_counts_once() {
-    let world = World::start().await;
-    let honest = world.honest(1..CLIENTS);
-    let config = world.client(0);
-    let (mut raw, session) = Raw::enter(&config).await;
+    let (world, honest, mut raw, session) = intruded().await;
     let me = PartyId::client(0);
     let params = Params {
         bits: 128,
@@ -640,7 +629,7 @@ async fn what_is_replayed_at_every_phase_counts_once() {
         ..Params::default()
     };
     let credentials = Credentials {
-        identity: config.identity.clone().unwrap(),
+        identity: world.client(0).identity.unwrap(),
         pins: world.trial.roster.pins().clone(),
     };
     let (data, labels) = rows(0);

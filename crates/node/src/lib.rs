@@ -13,6 +13,48 @@
 //! No protocol is known here: what runs are the parties of [`undertone_xclp`]. A client has one connection, outbound. What
 //! one client sends another is relayed by the server, sealed where the protocol seals it. A client that loses its connection
 //! has a grace time to return and go on; then it is gone, for all others alike.
+//!
+//! A server of one job:
+//!
+//! ```no_run
+//! use undertone_node::server::{Config, Server};
+//! use undertone_node::{Certificate, Roster};
+//!
+//! # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
+//! let read = std::fs::read_to_string;
+//! let certificate = Certificate::from_pem(&read("server.pem")?, &read("server.key")?)?;
+//! let config = Config {
+//!     jobs: Some(1),
+//!     ..Config::new(Roster::parse(&read("roster.toml")?)?, certificate)
+//! };
+//! let server = Server::bind("0.0.0.0:7431".parse()?, config).await?;
+//! server
+//!     .run(std::future::pending(), |report| println!("{}", report.result))
+//!     .await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! And one of its clients:
+//!
+//! ```no_run
+//! use undertone_mpc::identity::Identity;
+//! use undertone_node::client::{Config, join};
+//! use undertone_node::Roster;
+//! use undertone_xclp::{Features, Labelling, Rows};
+//!
+//! # async fn take_part(rows: Features, labels: Labelling) -> Result<(), Box<dyn std::error::Error>> {
+//! let read = std::fs::read_to_string;
+//! let config = Config {
+//!     identity: Some(Identity::from_pem(&read("client.key")?)?),
+//!     ..Config::new("server.example:7431".into(), read("ca.pem")?, "ward-1".into())
+//! }
+//! .with_roster(Roster::parse(&read("roster.toml")?)?);
+//! let joined = join(&config, Rows::Features(rows), labels, std::future::pending()).await?;
+//! println!("{:?}", joined.outcome.labels.classes());
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod admin;

@@ -141,6 +141,14 @@ impl Trial {
         panic!("{}", self.text("serve.err"));
     }
 
+    /// Clients of a job that takes a while, in its longest phase.
+    fn in_distances(&self) -> Vec<Process> {
+        let agree = ["--max-bits", "65535"];
+        let clients = (0..CLIENTS).map(|c| self.join(c, &agree)).collect();
+        self.until(|status| status["phase"] == "distances");
+        clients
+    }
+
     /// Six processes have the very result of one.
     fn compare(&self, backend: &str, bits: &str) {
         let mut server = self.serve(
@@ -200,9 +208,7 @@ fn six_processes_label_digits_by_transfers_as_one_does() {
 fn a_server_that_is_killed_and_started_again() {
     let trial = Trial::new("digits", "bits = 65535");
     let mut first = trial.serve("first", &["--jobs", "1"]);
-    let agree = ["--max-bits", "65535"];
-    let mut clients: Vec<Process> = (0..CLIENTS).map(|c| trial.join(c, &agree)).collect();
-    trial.until(|status| status["phase"] == "distances");
+    let mut clients = trial.in_distances();
     first.0.kill().unwrap();
     first.0.wait().unwrap();
     let mut second = trial.serve("serve", &["--jobs", "1"]);
@@ -227,9 +233,7 @@ fn a_server_that_is_killed_and_started_again() {
 fn a_client_that_is_killed_is_missed_by_nobody() {
     let trial = Trial::new("digits", "bits = 65535");
     let mut server = trial.serve("serve", &["--jobs", "1", "--grace", "1"]);
-    let agree = ["--max-bits", "65535"];
-    let mut clients: Vec<Process> = (0..CLIENTS).map(|c| trial.join(c, &agree)).collect();
-    trial.until(|status| status["phase"] == "distances");
+    let mut clients = trial.in_distances();
     clients.remove(4);
     for (client, process) in clients.iter_mut().enumerate() {
         let code = process.ends(LONG);
@@ -251,9 +255,7 @@ fn a_client_that_is_killed_is_missed_by_nobody() {
 fn a_client_that_is_terminated_says_goodbye() {
     let trial = Trial::new("digits", "bits = 65535");
     let mut server = trial.serve("serve", &["--jobs", "1", "--grace", "600"]);
-    let agree = ["--max-bits", "65535"];
-    let mut clients: Vec<Process> = (0..CLIENTS).map(|c| trial.join(c, &agree)).collect();
-    trial.until(|status| status["phase"] == "distances");
+    let mut clients = trial.in_distances();
     let mut leaver = clients.remove(4);
     let id = leaver.0.id().to_string();
     assert!(Command::new("kill").arg(id).status().unwrap().success());
