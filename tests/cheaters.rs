@@ -133,18 +133,17 @@ fn keys_and_contributions() {
     assert_eq!(aborted.party, PartyId::client(0));
 }
 
-/// Runs three clients of which the last has other parameters, rows or labels; returns why the
-/// server gives up.
-fn with_odd_client(params_2: Params, client_2: (Rows, Labelling)) -> Aborted {
+/// Runs three clients of which `odd` has other parameters, rows or labels; returns why the server gives up.
+fn with_odd_client(odd: usize, odd_params: Params, odd_data: (Rows, Labelling)) -> Aborted {
     let session = SessionId([1; 32]);
     let ids = [0, 1, 2].map(PartyId::client);
     let mut clients = random_clients(&ROWS, BITS, 1).unwrap();
-    clients[2] = client_2;
+    clients[odd] = odd_data;
     let server = Server::new(session, params(), ids.to_vec(), Seed::from_bytes([4; 32])).unwrap();
     let mut server = Endpoint::new(SERVER, session, Limits::default(), server);
     let mut parties = Vec::new();
     for (id, (rows, labelling)) in ids.into_iter().zip(clients) {
-        let params = if id == ids[2] { params_2 } else { params() };
+        let params = if id == ids[odd] { odd_params } else { params() };
         let seed = Seed::from_bytes([id.to_wire() as u8; 32]);
         let client = Client::new(id, session, params, rows, labelling, None, seed).unwrap();
         parties.push(Endpoint::new(id, session, Limits::default(), client));
@@ -164,7 +163,7 @@ fn other_features_classes_or_parameters() {
     let honest = || random_clients(&ROWS, BITS, 1).unwrap().remove(2);
     let (rows, labelling) = honest();
     let classes = Labelling::new(3, labelling.labels().to_vec()).unwrap();
-    let aborted = with_odd_client(params(), (rows, classes));
+    let aborted = with_odd_client(2, params(), (rows, classes));
     assert_cheated(
         &aborted,
         odd,
@@ -172,12 +171,22 @@ fn other_features_classes_or_parameters() {
         "it has 3 classes, client 0 has 2",
     );
     let features = Features::new(4, vec![1.0; 4 * ROWS[2]]).unwrap();
-    let aborted = with_odd_client(params(), (Rows::Features(features), labelling));
+    let aborted = with_odd_client(2, params(), (Rows::Features(features), labelling));
     assert_cheated(
         &aborted,
         odd,
         phases::SETUP,
         "its rows have 4 features, those of client 0 codes",
+    );
+    // Who differs from most is to blame, be it the first.
+    let features = Features::new(4, vec![1.0; 4 * ROWS[0]]).unwrap();
+    let (_, labelling) = random_clients(&ROWS, BITS, 1).unwrap().remove(0);
+    let aborted = with_odd_client(0, params(), (Rows::Features(features), labelling));
+    assert_cheated(
+        &aborted,
+        PartyId::client(0),
+        phases::SETUP,
+        "its rows have 4 features, those of client 1 codes",
     );
     let params = params();
     for other in [
@@ -199,7 +208,7 @@ fn other_features_classes_or_parameters() {
         },
     ] {
         assert_cheated(
-            &with_odd_client(other, honest()),
+            &with_odd_client(2, other, honest()),
             odd,
             phases::SETUP,
             "same parameters",

@@ -206,8 +206,8 @@ async fn too_few_are_told_so() {
     let (world, tasks, ..) = harmed(Backend::Psm, phases::DISTANCES, change, kill).await;
     for (index, task) in tasks.into_iter().enumerate() {
         let error = home(task).await.unwrap_err();
-        let told = matches!(&error, JoinError::Refused(why) if why.contains("abandoned"))
-            || matches!(&error, JoinError::Aborted(_));
+        let told =
+            matches!(&error, JoinError::Abandoned(_)) || matches!(&error, JoinError::Aborted(_));
         assert!(told || index == VICTIM, "{error}");
     }
     let report = &world.ended().await.unwrap()[0];

@@ -187,7 +187,7 @@ impl<const K: usize> Entry<K> {
                 });
                 if !is_signed {
                     return Err(cheated(&format!(
-                        "the roster has keys that {} signed",
+                        "the roster has keys that {} signed, with the key this client pins for it; compare the pinned keys first",
                         entry.id
                     )));
                 }

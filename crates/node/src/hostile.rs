@@ -543,7 +543,7 @@ async fn an_accusation_costs_both() {
     ended.unwrap().unwrap().unwrap();
     let report = world.reports.lock().unwrap()[0].clone();
     assert!(
-        report.result.contains("client 0 or client 1"),
+        report.result.contains("client 0 (c0) or client 1 (c1)"),
         "{}",
         report.result
     );

@@ -78,7 +78,7 @@ impl From<&Params> for Parameters {
 pub struct PhaseStatus {
     /// Its name.
     pub name: String,
-    /// `done`, `now` or `due`.
+    /// `done`, `now`, `aborted` or `due`.
     pub state: String,
     /// How long it took so far, on the clock on the wall.
     pub seconds: f64,
@@ -168,11 +168,13 @@ pub struct JobReport {
     pub phases: Vec<PhaseStatus>,
 }
 
-/// What each phase cost, and how long it took; `now` is the phase a run is in, if it has not ended.
+/// What each phase cost, and how long it took; `now` is the phase a run is in, if it has not come to its end, and
+/// `state` what is said of that.
 pub(crate) fn phase_statuses(
     ledger: &Ledger,
     times: &[(u8, Duration)],
     now: Option<u8>,
+    state: &str,
 ) -> Vec<PhaseStatus> {
     let none = Cost::default();
     let status = |phase: &undertone_party::Phase| {
@@ -181,7 +183,7 @@ pub(crate) fn phase_statuses(
         PhaseStatus {
             name: phase.name.to_owned(),
             state: match now {
-                Some(now) if now == phase.id => "now",
+                Some(now) if now == phase.id => state,
                 Some(now) if now < phase.id => "due",
                 _ => "done",
             }

@@ -6,7 +6,7 @@
 //! 1. vouch for who is at the other end of a link: `push` believes you;
 //! 2. what `push` hands back is pushed again later: the receiver has no room. Hold its sender up, and nobody else (here letter
 //!    boxes hold any number of letters; on a network bound them);
-//! 3. tell `gone` of who will not come back, after all that came from it.
+//! 3. tell `gone` of who will send nothing more, after all that came from it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,52 +16,67 @@ use undertone::mpc::kdf::Seed;
 use undertone::party::{Aborted, Endpoint, Limits, Party, PartyId, Poll, Push, SessionId};
 use undertone::xclp::{Client, Features, Labelling, Params, Rows, Server};
 
-/// What passes between two parties: who sent it, and a frame.
-type Letter = (PartyId, Vec<u8>);
+/// What passes between two parties: who sent it, and a frame; or nothing, when no more will come.
+type Letter = (PartyId, Option<Vec<u8>>);
 
-/// Drives one party until it has its result. This is the part that would be yours.
+/// Drives one party until it has its result, and tells the others that nothing more will come.
 fn drive<P: Party>(
     mut endpoint: Endpoint<P>,
     post: &BTreeMap<PartyId, Sender<Letter>>,
     mail: &Receiver<Letter>,
 ) -> Result<P::Output, Aborted> {
-    let mut held: BTreeMap<PartyId, VecDeque<Vec<u8>>> = BTreeMap::new();
+    let result = exchange(&mut endpoint, post, mail);
+    for sender in post.values() {
+        let _ = sender.send((endpoint.id(), None));
+    }
+    result?;
+    let (output, ledger) = endpoint.finish()?;
+    let sent: u64 = ledger.phases().map(|(_, cost)| cost.bytes_sent).sum();
+    eprintln!("done, {sent} bytes sent");
+    Ok(output)
+}
+
+/// Moves frames until the party has ended. This is the part that would be yours.
+fn exchange<P: Party>(
+    endpoint: &mut Endpoint<P>,
+    post: &BTreeMap<PartyId, Sender<Letter>>,
+    mail: &Receiver<Letter>,
+) -> Result<(), Aborted> {
+    let mut held: BTreeMap<PartyId, VecDeque<Option<Vec<u8>>>> = BTreeMap::new();
     loop {
-        // Frames of one sender stay in order; those of another pass them.
-        for (from, frames) in &mut held {
-            while let Some(frame) = frames.pop_front() {
-                match endpoint.push(*from, frame) {
-                    Ok(Push::Accepted) => {}
-                    Ok(Push::Full(frame)) => {
-                        frames.push_front(frame);
+        // Letters of one sender stay in order; those of another pass them.
+        for (from, letters) in &mut held {
+            while let Some(letter) = letters.pop_front() {
+                match letter.map(|frame| endpoint.push(*from, frame)) {
+                    None => endpoint.gone(*from),
+                    Some(Ok(Push::Accepted)) => {}
+                    Some(Ok(Push::Full(frame))) => {
+                        letters.push_front(Some(frame));
                         break;
                     }
                     // A frame that does not belong here is dropped; the run is unharmed.
-                    Err(error) => eprintln!("refused: {error}"),
+                    Some(Err(error)) => eprintln!("refused: {error}"),
                 }
             }
         }
         match endpoint.poll()? {
             Poll::Send(to, frame) => {
-                // A receiver that has ended has dropped its end, and needs nothing more.
-                let _ = post[&to].send((endpoint.id(), frame));
+                // A receiver that has ended has dropped its box, and needs nothing more.
+                let _ = post[&to].send((endpoint.id(), Some(frame)));
             }
             // A slice of work is done: a moment to move bytes.
             Poll::Busy => {}
-            Poll::Wait => match mail.recv() {
-                Ok((from, frame)) => held.entry(from).or_default().push_back(frame),
-                Err(_) => post.keys().for_each(|who| endpoint.gone(*who)),
-            },
-            Poll::Done => break,
+            Poll::Wait => {
+                if let Ok((from, letter)) = mail.recv() {
+                    held.entry(from).or_default().push_back(letter);
+                }
+            }
+            Poll::Done => return Ok(()),
         }
-        for (from, frame) in mail.try_iter() {
-            held.entry(from).or_default().push_back(frame);
+        for (from, letter) in mail.try_iter() {
+            held.entry(from).or_default().push_back(letter);
         }
     }
-    let (output, ledger) = endpoint.finish()?;
-    let sent: u64 = ledger.phases().map(|(_, cost)| cost.bytes_sent).sum();
-    eprintln!("done, {sent} bytes sent");
-    Ok(output)
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -84,7 +99,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     thread::scope(|scope| -> Result<(), Box<dyn std::error::Error>> {
         let server = Server::new(session, params, ids.clone(), Seed::from_os()?)?;
         let server = Endpoint::new(PartyId::SERVER, session, Limits::default(), server);
-        let (own_post, mail) = (post.clone(), boxes.remove(&PartyId::SERVER).ok_or("box")?);
+        let others = |id: PartyId| {
+            let mut others = post.clone();
+            others.remove(&id);
+            others
+        };
+        let (own_post, mail) = (
+            others(PartyId::SERVER),
+            boxes.remove(&PartyId::SERVER).ok_or("box")?,
+        );
         let server = scope.spawn(move || drive(server, &own_post, &mail));
 
         let mut clients = Vec::new();
@@ -104,10 +127,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let labelling = Labelling::new(2, labels)?;
             let client = Client::new(id, session, params, rows, labelling, None, Seed::from_os()?)?;
             let client = Endpoint::new(id, session, Limits::default(), client);
-            let (own_post, mail) = (post.clone(), boxes.remove(&id).ok_or("box")?);
+            let (own_post, mail) = (others(id), boxes.remove(&id).ok_or("box")?);
             clients.push(scope.spawn(move || drive(client, &own_post, &mail)));
         }
-        drop(post);
         for client in clients {
             let outcome = client.join().map_err(|_| "a client panicked")??;
             println!("{:?}", outcome.labels.classes());

@@ -64,14 +64,17 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// Reads the members' advertisements and checks that they agree: with `own`, if this is a
-    /// client, or else with the first.
+    /// client, or else with most of them; where there is no such, nobody is to blame.
     pub(crate) fn of(
         members: &[Member],
         params: &Params,
         own: Option<(PartyId, Advertisement)>,
     ) -> Result<Self, Abort> {
         let mut rows = Vec::with_capacity(members.len());
-        let mut first = own;
+        let mut first = match own {
+            None => most_alike(members)?,
+            own => own,
+        };
         let mut total = 0;
         let expected = Advertisement::new(0, 0, 0, params).params;
         for member in members {
@@ -114,6 +117,30 @@ impl Clients {
             rows,
             classes: first.map_or(0, |(_, ad)| ad.classes),
         })
+    }
+}
+
+/// A member whose rows are of the shape that more members' rows are of than of any other.
+fn most_alike(members: &[Member]) -> Result<Option<(PartyId, Advertisement)>, Abort> {
+    let mut shapes: Vec<(usize, PartyId, Advertisement)> = Vec::new();
+    for member in members {
+        let ad = Advertisement::read(&member.advertisement).map_err(Abort::malformed(member.id))?;
+        let same = |(_, _, other): &&mut (usize, PartyId, Advertisement)| {
+            (other.dim, other.classes) == (ad.dim, ad.classes)
+        };
+        match shapes.iter_mut().find(same) {
+            Some((count, ..)) => *count += 1,
+            None => shapes.push((1, member.id, ad)),
+        }
+    }
+    let most = shapes.iter().map(|(count, ..)| *count).max();
+    let mut alike = shapes.iter().filter(|(count, ..)| Some(*count) == most);
+    match (alike.next(), alike.next()) {
+        (Some((_, a, one)), Some((_, b, other))) => Err(Abort::Misuse(format!(
+            "clients' rows differ, and no shape is that of most: {a} brings {} features and {} classes, {b} {} and {}",
+            one.dim, one.classes, other.dim, other.classes
+        ))),
+        (first, _) => Ok(first.map(|(_, id, ad)| (*id, ad.clone()))),
     }
 }
 

@@ -175,6 +175,11 @@ impl<'a> Member<'a> {
         *lock(&self.leaving.slot) = Some(sender.clone());
         let left = self.talk(&sender, heard, &exported).await;
         *lock(&self.leaving.slot) = None;
+        if left.is_err() {
+            // The others need not wait for this client.
+            let _ = sender.send(wire::from_client(ClientSays::Goodbye(Goodbye::default())));
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
         listener.abort();
         if let Some(running) = &self.running {
             *lock(&running.shared.slot) = None;
@@ -263,7 +268,12 @@ impl<'a> Member<'a> {
                 ServerSays::Refusal(refusal) if refusal.later => {
                     return Ok(Left::Lost(refusal.why));
                 }
-                ServerSays::Refusal(refusal) => return Err(JoinError::Refused(refusal.why)),
+                ServerSays::Refusal(refusal) => {
+                    return Err(match self.sessions {
+                        0 => JoinError::Refused(refusal.why),
+                        _ => JoinError::Abandoned(refusal.why),
+                    });
+                }
                 ServerSays::Frame(frame) => self.frame(frame),
                 ServerSays::Taken(taken) => {
                     self.tell_of(taken.peer, |p| Event::Taken(p, taken.next))
@@ -325,11 +335,18 @@ impl<'a> Member<'a> {
     /// Agrees to a job, or says why not.
     fn agree(&mut self, job: Job) -> Result<(), String> {
         self.config.terms.check(&job)?;
-        if let Some(classes) = job.classes.filter(|c| *c != self.labelling.classes()) {
-            return Err(format!(
-                "{classes} classes, this client's labels have {}",
-                self.labelling.classes()
-            ));
+        let mine = self.labelling.classes();
+        if let Some(classes) = job.classes.filter(|classes| *classes != mine) {
+            let labels = self.labelling.labels().to_vec();
+            let stated = self.config.classes_stated;
+            match Labelling::new(classes, labels) {
+                Ok(labelling) if !stated => self.labelling = labelling,
+                _ => {
+                    return Err(format!(
+                        "{classes} classes, this client has {mine} (--classes)"
+                    ));
+                }
+            }
         }
         self.job = Some(job);
         Ok(())

@@ -38,6 +38,8 @@ pub struct Config {
     pub identity: Option<Identity>,
     /// A certificate by which it does, or besides.
     pub certificate: Option<Certificate>,
+    /// Whether the number of classes is known, and a job that states another is declined.
+    pub classes_stated: bool,
     /// Who may take part, got by another way than from the server. Where all of them have keys, clients sign what they
     /// exchange in the setup, and the server cannot take a client's place.
     pub roster: Option<Roster>,
@@ -77,6 +79,7 @@ impl Config {
             name,
             identity: None,
             certificate: None,
+            classes_stated: true,
             roster: None,
             terms: Terms::default(),
             retry: Duration::from_secs(60),
@@ -142,12 +145,15 @@ pub enum JoinError {
         /// What is wrong with its certificate.
         why: String,
     },
-    /// The server refuses this client, or gave up the job.
+    /// The server refuses this client.
     #[error("the server refuses: {0}")]
     Refused(String),
     /// The job asks for more than this client allows.
     #[error("the job was declined: {0}")]
     Declined(String),
+    /// The server gave up the job after it had begun.
+    #[error("the job was given up: {0}")]
+    Abandoned(String),
     /// The protocol ended without a result.
     #[error("{0}")]
     Aborted(#[from] Aborted),
@@ -189,7 +195,8 @@ pub async fn join(
     let sender = lock(&leaving.slot).take();
     if let Some(sender) = sender {
         let _ = sender.send(wire::from_client(ClientSays::Goodbye(Goodbye::default())));
-        let _ = tokio::time::timeout(Duration::from_millis(500), run).await;
+        // It comes after what is on its way.
+        let _ = tokio::time::timeout(Duration::from_secs(5), run).await;
     }
     Err(JoinError::Stopped)
 }

@@ -25,6 +25,12 @@ pub(crate) async fn reach(
         time: Duration::ZERO,
         why,
     };
+    if !config.server.contains(':') {
+        return Err(JoinError::Config(format!(
+            "{:?} is no HOST:PORT",
+            config.server
+        )));
+    }
     let host = match &config.server_name {
         Some(name) => name,
         None => config.server.rsplit_once(':').map_or("", |(host, _)| host),
@@ -51,7 +57,7 @@ pub(crate) async fn reach(
             return Err(match tls {
                 Some(rustls::Error::InvalidCertificate(why)) => JoinError::Untrusted {
                     server: config.server.clone(),
-                    why: format!("{why:?}"),
+                    why: untrusted(why),
                 },
                 _ => unreachable(error.to_string()),
             });
@@ -73,4 +79,28 @@ pub(crate) async fn reach(
         .await
         .map_err(|error| unreachable(error.to_string()))?;
     Ok((channel, exported))
+}
+
+/// What is wrong with a certificate, and what to do about it.
+fn untrusted(why: &rustls::CertificateError) -> String {
+    use rustls::CertificateError as Wrong;
+    let (what, then) = match why {
+        Wrong::UnknownIssuer | Wrong::BadSignature => (
+            "no authority in ca.pem has signed its certificate",
+            "get the right ca.pem from whoever runs the server",
+        ),
+        Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => (
+            "its certificate is for another name",
+            "connect by that name, or give it with --server-name",
+        ),
+        Wrong::Expired | Wrong::ExpiredContext { .. } => (
+            "its certificate has expired",
+            "tell whoever runs the server",
+        ),
+        _ => (
+            "its certificate cannot be used",
+            "tell whoever runs the server",
+        ),
+    };
+    format!("{what}; {then} ({why})")
 }

@@ -108,6 +108,7 @@ impl Hall {
             state.since = Instant::now();
             state.first = None;
         }
+        let mut warned = false;
         loop {
             let changed = self.changed.notified();
             {
@@ -126,9 +127,22 @@ impl Hall {
                     (Some(first), Some(wait)) => first.elapsed() >= wait,
                     _ => false,
                 };
-                let enough = waited && here >= self.config.job.params.min_clients;
-                if here == state.seats.len() || enough {
+                let needed = self.config.job.params.min_clients;
+                if here == state.seats.len() || waited && here >= needed {
                     return true;
+                }
+                if waited && !warned {
+                    warned = true;
+                    let entries = self.config.roster.entries().iter().zip(&state.seats);
+                    let absent =
+                        entries.filter(|(_, seat)| !seat.as_ref().is_some_and(|s| s.waits));
+                    let absent: Vec<&str> = absent.map(|(entry, _)| &*entry.name).collect();
+                    tracing::warn!(
+                        here,
+                        needed,
+                        missing = absent.join(", "),
+                        "too few clients to begin"
+                    );
                 }
             }
             let _ = tokio::time::timeout(TICK, changed).await;
@@ -191,13 +205,13 @@ impl Hall {
         seat.is_some_and(Option::is_some)
     }
 
-    /// Cuts the connections of some clients, and tells them why.
-    pub(super) fn expel(&self, whom: &[PartyId]) {
+    /// Cuts the connections of some clients, once they have been told why.
+    pub(super) fn expel(&self, whom: &[PartyId], why: &str) {
         let mut state = lock(&self.state);
         for who in whom {
             let seat = who.index().and_then(|index| state.seats.get_mut(index));
             if let Some(seat) = seat.and_then(Option::take) {
-                seat.way.say(refusal("left out of the job", false));
+                seat.way.say(refusal(why, false));
                 // Time enough to hear it.
                 tokio::spawn(async move {
                     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -212,9 +226,12 @@ impl Hall {
         let hall = Arc::clone(self);
         let session = Arc::clone(session);
         if !done {
-            let why = "the job was abandoned; the server's log says why";
+            let (why, later) = match self.is_stopping() {
+                true => ("the server stops", true),
+                false => ("the server's log says why", false),
+            };
             for way in session.ways() {
-                way.say(refusal(why, false));
+                way.say(refusal(why, later));
             }
         }
         // What clients still send each other is relayed until they have gone.
@@ -329,7 +346,17 @@ impl Hall {
             waits: false,
         });
         if let Some(before) = before {
-            before.caller.pass.cut();
+            let name = self.config.roster.name(who);
+            let (old, new) = (before.caller.address, caller.address);
+            tracing::info!(client = name, %old, %new, "another connection takes its place");
+            before.way.say(refusal(
+                "another connection has proved to be this client",
+                false,
+            ));
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                before.caller.pass.cut();
+            });
         }
         let resume = hello.resume.as_ref();
         let asked = resume.and_then(|resume| wire::session(&resume.session));

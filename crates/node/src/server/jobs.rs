@@ -18,7 +18,7 @@ use crate::status::{JobReport, Parameters, phase_statuses};
 const WINDOW: (usize, usize) = (256 << 10, 4 << 20);
 
 /// Sessions that a job may take.
-const MAX_SESSIONS: u32 = 4;
+const MAX_SESSIONS: u32 = 3;
 
 /// What a session came to.
 struct Ended {
@@ -74,11 +74,23 @@ async fn run_job(hall: &Arc<Hall>, job: u32) -> Result<JobReport, ServeError> {
         if !again {
             break (ended, clients);
         }
+        let why = ended
+            .result
+            .as_ref()
+            .err()
+            .map(|a| named(hall, &a.to_string()));
         for culprit in &culprits {
             let name = hall.config.roster.name(*culprit);
-            tracing::warn!(client = name, "left out of the rest of the job");
+            tracing::warn!(
+                client = name,
+                why = why.as_deref(),
+                "left out of the rest of the job"
+            );
         }
-        hall.expel(&culprits);
+        hall.expel(
+            &culprits,
+            "left out of the job: a message was not what it should be",
+        );
         excluded.get_or_insert_default().extend(culprits);
     };
     let report = report(hall, job, &ended, (start, before), (sessions, clients));
@@ -166,6 +178,23 @@ impl Drop for Guard {
     }
 }
 
+/// With names of the roster beside the numbers of clients.
+fn named(hall: &Hall, text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("client ") {
+        let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let (number, after) = after.split_at(digits);
+        out += &format!("{before}client {number}");
+        let entries = hall.config.roster.entries();
+        if let Some(entry) = number.parse().ok().and_then(|n: usize| entries.get(n)) {
+            out += &format!(" ({})", entry.name);
+        }
+        rest = after;
+    }
+    out + rest
+}
+
 fn refused(cause: Abort) -> Aborted {
     Aborted {
         party: PartyId::SERVER,
@@ -189,7 +218,7 @@ async fn watch(hall: &Hall, session: &Session) -> std::convert::Infallible {
             tracing::warn!(client = name, "stood still for too long");
             hall.metrics.refuse("stalled", name);
             session.leaves(who, State::Gone);
-            hall.expel(&[who]);
+            hall.expel(&[who], "left out of the job: nothing came for too long");
         }
         if config
             .job_deadline
@@ -223,7 +252,7 @@ fn report(
         sessions,
         result: match &ended.result {
             Ok(_) => "done".to_owned(),
-            Err(aborted) => format!("aborted: {aborted}"),
+            Err(aborted) => format!("aborted: {}", named(hall, &aborted.to_string())),
         },
         parameters: Parameters::from(&hall.config.job.params),
         clients,
@@ -235,6 +264,11 @@ fn report(
         relayed_bytes: ended.session.relayed(),
         socket_received: hall.traffic.received() - before.0,
         socket_sent: hall.traffic.sent() - before.1,
-        phases: phase_statuses(&ended.ledger, &ended.session.times(), None),
+        phases: phase_statuses(
+            &ended.ledger,
+            &ended.session.times(),
+            ended.result.as_ref().err().map(|aborted| aborted.phase.id),
+            "aborted",
+        ),
     }
 }

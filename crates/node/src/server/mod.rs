@@ -104,6 +104,14 @@ pub enum ServeError {
     /// The operating system has no randomness, or no thread, to give.
     #[error("the operating system refuses {0}")]
     System(String),
+    /// The roster pins a certificate, and it is not said who signs those of clients.
+    #[error(
+        "the roster has only a certificate for {name:?}; name the authority that signed it (--client-ca)"
+    )]
+    NoAuthority {
+        /// The client.
+        name: String,
+    },
     /// The roster is too small for the job.
     #[error("a roster of {clients} clients, the job needs {needed}")]
     TooFew {
@@ -156,6 +164,14 @@ impl Server {
     /// # Errors
     /// A [`ServeError`].
     pub async fn bind(address: SocketAddr, config: Config) -> Result<Self, ServeError> {
+        let by_certificate = |entry: &crate::roster::Entry| entry.key.is_none();
+        if config.client_authorities.is_none()
+            && let Some(entry) = config.roster.entries().iter().find(|e| by_certificate(e))
+        {
+            return Err(ServeError::NoAuthority {
+                name: entry.name.clone(),
+            });
+        }
         let needed = config.job.params.min_clients;
         if config.roster.len() < needed {
             return Err(ServeError::TooFew {

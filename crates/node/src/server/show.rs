@@ -72,10 +72,12 @@ impl Hall {
         let phases = match (&session, state.finished.last()) {
             (Some(session), _) => {
                 let now = standing.as_ref().map(|standing| standing.phase.id);
-                phase_statuses(&session.ledger(), &session.times(), now.or(Some(0)))
+                phase_statuses(&session.ledger(), &session.times(), now.or(Some(0)), "now")
             }
             (None, Some(last)) => last.phases.clone(),
-            (None, None) => phase_statuses(&undertone_party::Ledger::default(), &[], Some(0)),
+            (None, None) => {
+                phase_statuses(&undertone_party::Ledger::default(), &[], Some(0), "now")
+            }
         };
         let refused = |what: &[&'static str]| what.iter().map(|w| self.metrics.refusals(w)).sum();
         let since = session

@@ -39,6 +39,11 @@ impl Output {
         Self::with_mode(path, 0o644)
     }
 
+    /// As [`create`](Self::create), a file that only its owner may read.
+    pub(super) fn create_own(path: &Path) -> Result<Self, Failure> {
+        Self::with_mode(path, 0o600)
+    }
+
     /// As [`create`](Self::create), a file that is not there yet.
     pub(super) fn create_new(path: &Path) -> Result<Self, Failure> {
         Self::absent(path)?;

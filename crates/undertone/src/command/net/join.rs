@@ -38,7 +38,7 @@ pub(in super::super) struct Join {
     /// The file holds codes and bits instead of features
     #[arg(long)]
     codes: bool,
-    /// Classes, where the file does not say [default: the largest label plus one]
+    /// Classes, where the file does not say [default: what the job says, or the largest label plus one]
     #[arg(long, value_name = "C")]
     classes: Option<usize>,
     /// Name in the server's certificate [default: its host]
@@ -121,13 +121,16 @@ impl Join {
         let me = roster.entries().iter().find(is_me).ok_or_else(|| {
             wrong(
                 &path("roster.toml"),
-                &"no client on it has this key or certificate",
+                match identity {
+                    Some(_) => &"no client on it has this key or certificate",
+                    None => &"no client on it has this certificate, and client.key is not an Ed25519 key",
+                },
             )
         })?;
         Ok(Config {
             server_name: self.server_name.clone(),
             identity: identity.filter(|_| me.key.is_some()),
-            certificate,
+            certificate: certificate.filter(|_| me.certificate.is_some()),
             terms: Terms {
                 max_bits: self.max_bits,
                 backend_at_least: self.backend_at_least,
@@ -149,7 +152,7 @@ impl Join {
         .with_roster(roster))
     }
 
-    fn rows(&self) -> Result<(Rows, Labelling), Failure> {
+    fn rows(&self) -> Result<(Rows, Labelling, bool), Failure> {
         let kind = if self.codes {
             Kind::Codes
         } else {
@@ -167,14 +170,22 @@ impl Join {
         let classes = self.classes.or(data.classes);
         let classes = classes.unwrap_or(data.classes_seen().max(2));
         let labelling = data.labelling(classes).map_err(|e| wrong(&self.data, &e))?;
-        Ok((data.rows, labelling))
+        Ok((
+            data.rows,
+            labelling,
+            self.classes.or(data.classes).is_some(),
+        ))
     }
 
     pub(in super::super) fn run(self, show: Show) -> Result<(), Failure> {
         let config = self.config()?;
-        let (rows, labelling) = self.rows()?;
+        let (rows, labelling, classes_stated) = self.rows()?;
+        let config = Config {
+            classes_stated,
+            ..config
+        };
         let labelled = labelling.labelled().count();
-        let out = Output::create(&self.out)?;
+        let out = Output::create_own(&self.out)?;
         if out.is(&self.data) {
             return Err(Failure::usage(format!(
                 "{} is an input; name another file",

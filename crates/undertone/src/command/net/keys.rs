@@ -38,7 +38,9 @@ min_clients = 3           # with which a run goes on
 key_bits = 3072           # of phe
 # classes = 10            # left to the clients' files where it is not said
 
-[deadlines]               # seconds a phase may stand still
+# Seconds a phase may stand still: default, or of setup, offline, codes, distances, graph, influence,
+# \"sum keys\", \"sum shares\", \"masked words\", unmasking, labels.
+[deadlines]
 default = 120
 ";
 

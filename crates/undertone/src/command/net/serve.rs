@@ -163,7 +163,7 @@ fn failure(error: ServeError) -> Failure {
         code: match error {
             ServeError::Listen { .. } => 69,
             ServeError::Tls(_) => 65,
-            ServeError::TooFew { .. } => 2,
+            ServeError::TooFew { .. } | ServeError::NoAuthority { .. } => 2,
             _ => 71,
         },
         message: error.to_string(),
@@ -179,9 +179,10 @@ fn write(report: &JobReport, folder: Option<&Path>, show: Show) -> Result<(), Fa
         return output::print_json(report);
     }
     output::print(&format!(
-        "job {}: {}; {} clients, {} rows, {:.2} s, {:.1} kB in, {:.1} kB out, {:.1} kB relayed\n",
+        "job {}: {}; {} of {} clients, {} rows, {:.2} s, {:.1} kB in, {:.1} kB out, {:.1} kB relayed\n",
         report.job,
         report.result,
+        report.contributors,
         report.clients,
         report.rows,
         report.seconds,

@@ -1,5 +1,6 @@
 //! `undertone status`.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -30,16 +31,21 @@ impl Status {
                     code: 69,
                     message: error.to_string(),
                 })?;
-                if show.json {
-                    output::print_json(&status)?;
-                } else {
-                    output::print(&text(&status))?;
-                }
                 if !self.watch {
+                    return match show.json {
+                        true => output::print_json(&status),
+                        false => output::print(&text(&status)),
+                    };
+                }
+                let shown = match show.json {
+                    true => serde_json::to_string(&status).unwrap_or_default() + "\n",
+                    false => text(&status) + "\n",
+                };
+                // A reader that has gone away ends it.
+                if std::io::stdout().write_all(shown.as_bytes()).is_err() {
                     return Ok(());
                 }
                 tokio::time::sleep(Duration::from_secs(2)).await;
-                output::print("\n")?;
             }
         })
     }
