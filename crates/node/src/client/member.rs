@@ -140,6 +140,11 @@ impl<'a> Member<'a> {
             if self.leaving.flag.load(Ordering::Relaxed) {
                 return Err(JoinError::Stopped);
             }
+            // A party that has waited long enough for others to take its last words needs no server.
+            let ended = self.running.as_mut().and_then(|r| r.done.try_recv().ok());
+            if let Some(ended) = ended {
+                return self.home(ended);
+            }
             let time = reached.elapsed();
             if time > self.config.retry {
                 if let Some(Left::Home(joined)) = self.settle().await {
