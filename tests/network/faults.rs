@@ -166,7 +166,8 @@ async fn who_vanishes_is_missed_by_nobody() {
             let (world, tasks, _, struck) = harmed(backend, phase, |_| {}, kill).await;
             survive(world, tasks, phase, &possible).await;
             assert!(struck.load(Ordering::Relaxed), "{phase}");
-            assert!(start.elapsed() < Duration::from_secs(20), "{phase}");
+            // Grace and deadlines are 2 s each, clients' own patience 30.
+            assert!(start.elapsed() < Duration::from_secs(28), "{phase}");
         })
         .await;
     }

@@ -45,6 +45,11 @@ fn hosts() -> [String; 2] {
 
 impl World {
     async fn start() -> Self {
+        Self::patient(Duration::from_secs(1)).await
+    }
+
+    /// Connections may take this long to say who they are.
+    async fn patient(patience: Duration) -> Self {
         let names: Vec<String> = (0..CLIENTS).map(|i| format!("c{i}")).collect();
         let trial = trial(&hosts(), &names).unwrap();
         let certificate = Certificate::from_pem(&trial.certificate, &trial.key).unwrap();
@@ -60,7 +65,7 @@ impl World {
             },
             jobs: Some(1),
             grace: Duration::from_secs(1),
-            patience: Duration::from_secs(1),
+            patience,
             strangers: 16,
             client_authorities: Some(trial.authority.clone()),
             ..server::Config::new(trial.roster.clone(), certificate)
@@ -552,7 +557,7 @@ async fn an_accusation_costs_both() {
 /// A certificate is no reason to send megabytes before one has said who one is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hello_is_short() {
-    let world = World::start().await;
+    let world = World::patient(Duration::from_secs(100)).await;
     let config = world.client(0);
     let mut raw = Raw::connect(&config).await;
     raw.challenge().await;
@@ -562,10 +567,8 @@ async fn a_hello_is_short() {
     }));
     let start = Instant::now();
     assert!(raw.hear().await.is_none());
-    assert!(
-        start.elapsed() < Duration::from_millis(900),
-        "not by the time limit"
-    );
+    // Not by the time limit.
+    assert!(start.elapsed() < Duration::from_secs(50));
     let honest = world.honest(0..CLIENTS);
     world.unharmed(honest, 1).await;
 }
