@@ -1,0 +1,258 @@
+//! Who is on the roster, and does what it should not.
+
+use super::*;
+
+/// Frames that are none, or of nobody, or for nobody: the session goes on, and leaves who sends them behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_frames_are_refused() {
+    let (world, honest, raw, session) = intruded().await;
+    let good = header(session, 0);
+    let cut = good.frame(vec![0; 40])[..80].to_vec();
+    let other = Header {
+        session: SessionId([0; 32]),
+        ..good
+    };
+    let posing = Header {
+        from: PartyId::client(1),
+        ..good
+    };
+    let nobody = Header {
+        to: PartyId::client(77),
+        ..good
+    };
+    let own = Header {
+        to: good.from,
+        ..good
+    };
+    let late = Header { phase: 200, ..good };
+    let bad = [
+        b"UT".to_vec(),
+        cut,
+        other.frame(vec![1]),
+        posing.frame(vec![1]),
+        nobody.frame(vec![1]),
+        own.frame(vec![1]),
+        late.frame(vec![1]),
+    ];
+    for frame in &bad {
+        raw.say(ClientSays::Frame(frame.clone().into()));
+    }
+    // What has not been sent cannot be acknowledged.
+    raw.say(ClientSays::Taken(wire::taken(SERVER, 1000)));
+    world
+        .until(|status| status.refused.frames > bad.len() as u64)
+        .await;
+    assert_eq!(world.refused().2, bad.len() as u64 + 1);
+    // It stands still from now on.
+    world.unharmed(honest, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frame_that_is_too_long_ends_the_connection() {
+    let (world, honest, mut raw, session) = intruded().await;
+    let long = header(session, 0).frame(vec![0; 8 << 20]);
+    raw.say(ClientSays::Frame(long.into()));
+    while raw.hear().await.is_some() {}
+    assert_eq!(world.refused().2, 1);
+    world.unharmed(honest, 1).await;
+}
+
+/// A message of another phase ends the session, and a new one begins without its sender.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cheater_is_left_out_of_the_next_session() {
+    for payload in [vec![0; 7], vec![]] {
+        let (world, honest, mut raw, session) = intruded().await;
+        let early = Header {
+            phase: phases::INFLUENCE.id,
+            ..header(session, 0)
+        };
+        raw.say(ClientSays::Frame(early.frame(payload).into()));
+        while raw.hear().await.is_some() {}
+        world.unharmed(honest, 2).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_sends_more_than_the_window_is_refused() {
+    for to in [PartyId::client(1), SERVER] {
+        let (world, honest, raw, session) = intruded().await;
+        let flood = |seq| Header {
+            to,
+            seq,
+            ..header(session, 0)
+        };
+        // The receiver takes a few of these, and no window lets all through.
+        for seq in 0..200 {
+            let frame = flood(seq).frame(vec![0; 1 << 20]);
+            raw.say(ClientSays::Frame(frame.into()));
+        }
+        world.until(|status| status.refused.frames > 0).await;
+        drop(raw);
+        let sessions = if to == SERVER { 2 } else { 1 };
+        world.unharmed(honest, sessions).await;
+    }
+}
+
+/// Who stands still and names everybody else is left behind, and nobody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn lies_about_whom_one_waits_for_are_of_no_use() {
+    let (world, honest, raw, _) = intruded().await;
+    raw.say(ClientSays::Progress(wire::Progress {
+        phase: 1,
+        waits_for: vec![1, 2, 3],
+    }));
+    world.unharmed(honest, 1).await;
+}
+
+/// Acknowledgements of nothing, and frames that came before, are no progress; nobody is sent them.
+#[tokio::test(flavor = "multi_thread")]
+async fn worthless_traffic_does_not_hold_up_a_deadline() {
+    let (world, honest, mut raw, session) = intruded().await;
+    let frame = Header {
+        to: PartyId::client(1),
+        ..header(session, 0)
+    };
+    let frame: tonic::codegen::Bytes = frame.frame(vec![1]).into();
+    let sender = raw.sender.clone();
+    let nuisance = tokio::spawn(async move {
+        while !sender.is_closed() {
+            for what in [
+                ClientSays::Taken(wire::taken(PartyId::client(1), 0)),
+                ClientSays::Taken(wire::taken(SERVER, 0)),
+                ClientSays::Frame(frame.clone()),
+            ] {
+                let _ = sender.send(wire::from_client(what));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let mut answers = 0;
+    while raw.hear().await.is_some() {
+        answers += 1;
+    }
+    nuisance.abort();
+    assert!(answers < 20, "{answers} answers");
+    world.unharmed(honest, 1).await;
+}
+
+/// Who is caught by another client costs that one, and is left out.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_accusation_costs_both() {
+    let (world, honest, mut raw, _) = intruded().await;
+    raw.say(ClientSays::Goodbye(wire::Goodbye {
+        finished: false,
+        accuses: Some(1),
+    }));
+    while raw.hear().await.is_some() {}
+    let mut done = 0;
+    for task in honest {
+        let joined = tokio::time::timeout(Duration::from_secs(30), task).await;
+        done += usize::from(joined.unwrap().unwrap().is_ok());
+    }
+    // Two are left, fewer than the job needs: it ends, and all are told.
+    assert_eq!(done, 0);
+    let ended = tokio::time::timeout(Duration::from_secs(30), world.server).await;
+    ended.unwrap().unwrap().unwrap();
+    let report = world.reports.lock().unwrap()[0].clone();
+    assert!(
+        report.result.contains("client 0 (c0) or client 1 (c1)"),
+        "{}",
+        report.result
+    );
+}
+
+/// Says everything three times, and at every phase what it said first.
+struct Parrot {
+    sender: UnboundedSender<FromClient>,
+    said: Vec<FromClient>,
+    phase: Option<Phase>,
+}
+
+impl Line for Parrot {
+    fn put(&mut self, to: PartyId, item: Item) {
+        let what = wire::from_client(match item {
+            Item::Frame(frame) => ClientSays::Frame(frame),
+            Item::Taken(next) => ClientSays::Taken(wire::taken(to, next)),
+        });
+        for _ in 0..3 {
+            let _ = self.sender.send(what.clone());
+        }
+        self.said.push(what);
+    }
+
+    fn refused(&mut self, from: PartyId, why: Violation) {
+        panic!("{from}: {why}");
+    }
+
+    fn stands(&mut self, standing: Standing, _: Vec<(PartyId, u32)>) {
+        if self.phase.replace(standing.phase) != Some(standing.phase) {
+            for what in self.said.iter().take(20) {
+                let _ = self.sender.send(what.clone());
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_replayed_at_every_phase_counts_once() {
+    let (world, honest, mut raw, session) = intruded().await;
+    let me = PartyId::client(0);
+    let params = Params {
+        bits: 128,
+        neighbours: 3,
+        ..Params::default()
+    };
+    let credentials = Credentials {
+        identity: world.client(0).identity.unwrap(),
+        pins: world.trial.roster.pins().clone(),
+    };
+    let (data, labels) = rows(0);
+    let seed = Seed::from_bytes([1; 32]);
+    let party = Client::new(me, session, params, data, labels, Some(credentials), seed).unwrap();
+    let endpoint = Endpoint::new(me, session, limits(), party);
+    let links = Links::new(me, session, 1 << 20, limits());
+    let (events, inbox) = std::sync::mpsc::channel();
+    let sender = raw.sender.clone();
+    let parrot = std::thread::spawn(move || {
+        let mut line = Parrot {
+            sender,
+            said: Vec::new(),
+            phase: None,
+        };
+        let linger = Duration::from_secs(5);
+        drive(endpoint, links, linger, &inbox, &mut line)
+    });
+    while !parrot.is_finished() {
+        let heard = tokio::time::timeout(Duration::from_millis(100), raw.stream.message()).await;
+        let event = match heard
+            .ok()
+            .and_then(Result::ok)
+            .flatten()
+            .and_then(|m| m.what)
+        {
+            Some(ServerSays::Frame(frame)) => {
+                let from = Header::parse(&frame, &limits()).unwrap().from;
+                Event::Frame(from, frame)
+            }
+            Some(ServerSays::Taken(t)) => Event::Taken(PartyId::from_wire(t.peer), t.next),
+            _ => continue,
+        };
+        let _ = events.send(event);
+    }
+    let (outcome, _) = parrot.join().unwrap();
+    assert!(
+        outcome
+            .unwrap()
+            .labels
+            .classes()
+            .iter()
+            .all(Option::is_some)
+    );
+    raw.say(ClientSays::Goodbye(wire::Goodbye {
+        finished: true,
+        accuses: None,
+    }));
+    let reports = Arc::clone(&world.reports);
+    world.unharmed(honest, 1).await;
+    assert_eq!(reports.lock().unwrap()[0].contributors, CLIENTS);
+}

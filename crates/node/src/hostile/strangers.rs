@@ -1,0 +1,180 @@
+//! Who is not on the roster, or has not said so yet.
+
+use super::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_somebody_else_certified_is_not_talked_to() {
+    let world = World::start().await;
+    let other = trial(&hosts(), &["x".to_owned()]).unwrap();
+    let config = client::Config {
+        authorities: other.authority,
+        ..world.client(0)
+    };
+    let (data, labels) = rows(0);
+    let error = join(&config, data, labels, std::future::pending())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, JoinError::Untrusted { .. }), "{error}");
+    let misnamed = client::Config {
+        server_name: Some("elsewhere.example".into()),
+        ..world.client(0)
+    };
+    let (data, labels) = rows(0);
+    let error = join(&misnamed, data, labels, std::future::pending())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, JoinError::Untrusted { .. }), "{error}");
+    let honest = world.honest(0..CLIENTS);
+    world.unharmed(honest, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_cannot_prove_to_be_on_the_roster_is_refused() {
+    let world = World::start().await;
+    let stranger = Some(Identity::from_seed(&Seed::from_bytes([99; 32])));
+    for name in ["c0", "nobody"] {
+        let config = client::Config {
+            identity: stranger.clone(),
+            name: name.into(),
+            roster: None,
+            ..world.client(0)
+        };
+        let (data, labels) = rows(0);
+        let error = join(&config, data, labels, std::future::pending())
+            .await
+            .unwrap_err();
+        assert!(matches!(error, JoinError::Refused(_)), "{error}");
+    }
+    // A certificate of another client's, from the right authority.
+    let theirs = &world.trial.clients[1];
+    let config = client::Config {
+        identity: None,
+        certificate: Some(Certificate::from_pem(&theirs.certificate, &theirs.key).unwrap()),
+        ..world.client(0)
+    };
+    let (data, labels) = rows(0);
+    let error = join(&config, data, labels, std::future::pending())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, JoinError::Refused(_)), "{error}");
+    assert_eq!(world.refused(), (0, 3, 0));
+    let honest = world.honest(0..CLIENTS);
+    world.unharmed(honest, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_of_ones_own_is_enough() {
+    let world = World::start().await;
+    let own = &world.trial.clients[0];
+    let config = client::Config {
+        identity: None,
+        roster: None,
+        certificate: Some(Certificate::from_pem(&own.certificate, &own.key).unwrap()),
+        ..world.client(0)
+    };
+    let mut raw = Raw::connect(&config).await;
+    raw.challenge().await;
+    raw.say(ClientSays::Hello(Hello {
+        name: config.name.clone(),
+        ..Hello::default()
+    }));
+    assert!(matches!(raw.hear().await, Some(ServerSays::Offer(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hello_is_good_for_one_connection() {
+    let world = World::start().await;
+    let config = world.client(0);
+    let mut first = Raw::connect(&config).await;
+    let nonce = first.challenge().await;
+    let hello = first.hello(&config, nonce);
+    let mut second = Raw::connect(&config).await;
+    let other = second.challenge().await;
+    assert_ne!(nonce, other);
+    second.say(ClientSays::Hello(hello));
+    second.is_refused().await;
+    // Not with the right nonce either: it is bound to the connection.
+    let mut third = Raw::connect(&config).await;
+    let nonce = third.challenge().await;
+    third.say(ClientSays::Hello(first.hello(&config, nonce)));
+    third.is_refused().await;
+    assert_eq!(world.refused(), (0, 2, 0));
+    let honest = world.honest(0..CLIENTS);
+    world.unharmed(honest, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_connections_keeps_nobody_out() {
+    let world = World::start().await;
+    let address = world.address;
+    let flood = tokio::spawn(async move {
+        let mut open = Vec::new();
+        for round in 0..200 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            if round % 2 == 0 {
+                let _ = stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await;
+            }
+            open.push(stream);
+        }
+        open
+    });
+    let honest = world.honest(0..CLIENTS);
+    let start = Instant::now();
+    for mut stream in flood.await.unwrap() {
+        // Cut off: an end, or an error, and at most a few bytes of TLS' alert.
+        let mut bytes = Vec::new();
+        let read = stream.read_to_end(&mut bytes);
+        let _ = tokio::time::timeout(Duration::from_secs(5), read)
+            .await
+            .unwrap();
+        assert!(bytes.len() < 100);
+    }
+    assert!(start.elapsed() < Duration::from_secs(10));
+    assert!(world.refused().0 >= 100, "{:?}", world.refused());
+    world.unharmed(honest, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_says_nothing_is_cut_off() {
+    let world = World::start().await;
+    let mut raw = Raw::connect(&world.client(0)).await;
+    raw.challenge().await;
+    assert!(raw.hear().await.is_none());
+    world.until(|status| status.refused.hellos == 1).await;
+}
+
+/// A certificate is no reason to send megabytes before one has said who one is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hello_is_short() {
+    let world = World::patient(Duration::from_secs(100)).await;
+    let config = world.client(0);
+    let mut raw = Raw::connect(&config).await;
+    raw.challenge().await;
+    raw.say(ClientSays::Hello(Hello {
+        name: "x".repeat(1 << 20),
+        ..Hello::default()
+    }));
+    let start = Instant::now();
+    assert!(raw.hear().await.is_none());
+    // Not by the time limit.
+    assert!(start.elapsed() < Duration::from_secs(50));
+    let honest = world.honest(0..CLIENTS);
+    world.unharmed(honest, 1).await;
+}
+
+/// A client that declines, again and again, is heard once.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_declines_is_let_go() {
+    let world = World::start().await;
+    let config = world.client(0);
+    let mut raw = Raw::connect(&config).await;
+    let nonce = raw.challenge().await;
+    raw.say(ClientSays::Hello(raw.hello(&config, nonce)));
+    assert!(matches!(raw.hear().await, Some(ServerSays::Offer(_))));
+    raw.say(ClientSays::Answer(Answer {
+        declined: "no".into(),
+    }));
+    assert!(raw.hear().await.is_none());
+    let honest = world.honest(0..CLIENTS);
+    world.unharmed(honest, 1).await;
+}
