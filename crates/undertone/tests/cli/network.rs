@@ -141,6 +141,20 @@ impl Trial {
         panic!("{}", self.text("serve.err"));
     }
 
+    /// These clients end, with a result.
+    fn come_home(&self, clients: &mut [Process]) {
+        for (client, process) in clients.iter_mut().enumerate() {
+            let code = process.ends(LONG);
+            let log = self.text(&format!("join-{client}.err"));
+            assert_eq!(code, Some(0), "{log}");
+        }
+    }
+
+    /// What the server says of its job.
+    fn report(&self) -> Value {
+        serde_json::from_str(&self.text("serve.out")).unwrap()
+    }
+
     /// Clients of a job that takes a while, in its longest phase.
     fn in_distances(&self) -> Vec<Process> {
         let agree = ["--max-bits", "65535"];
@@ -156,20 +170,12 @@ impl Trial {
             &["--jobs", "1", "--reports", &self.path("reports")],
         );
         let mut clients: Vec<Process> = (0..CLIENTS).map(|client| self.join(client, &[])).collect();
-        for (client, process) in clients.iter_mut().enumerate() {
-            let code = process.ends(LONG);
-            assert_eq!(
-                code,
-                Some(0),
-                "{}",
-                self.text(&format!("join-{client}.err"))
-            );
-        }
+        self.come_home(&mut clients);
         assert_eq!(server.ends(LONG), Some(0), "{}", self.text("serve.err"));
         for (client, expected) in self.in_one_process(backend, bits).iter().enumerate() {
             assert_eq!(&self.labels(client), expected, "client {client}");
         }
-        let report: Value = serde_json::from_str(&self.text("serve.out")).unwrap();
+        let report = self.report();
         let number = |name: &str| report[name].as_u64().unwrap() as f64;
         assert_eq!(number("contributors"), CLIENTS as f64);
         // What is around frames is little: TLS, HTTP/2, acknowledgements, and the hellos.
@@ -212,15 +218,7 @@ fn a_server_that_is_killed_and_started_again() {
     first.0.kill().unwrap();
     first.0.wait().unwrap();
     let mut second = trial.serve("serve", &["--jobs", "1"]);
-    for (client, process) in clients.iter_mut().enumerate() {
-        let code = process.ends(LONG);
-        assert_eq!(
-            code,
-            Some(0),
-            "{}",
-            trial.text(&format!("join-{client}.err"))
-        );
-    }
+    trial.come_home(&mut clients);
     assert_eq!(second.ends(LONG), Some(0));
     for (client, expected) in trial.in_one_process("psm", "65535").iter().enumerate() {
         assert_eq!(&trial.labels(client), expected, "client {client}");
@@ -235,18 +233,12 @@ fn a_client_that_is_killed_is_missed_by_nobody() {
     let mut server = trial.serve("serve", &["--jobs", "1", "--grace", "1"]);
     let mut clients = trial.in_distances();
     clients.remove(4);
-    for (client, process) in clients.iter_mut().enumerate() {
-        let code = process.ends(LONG);
-        assert_eq!(
-            code,
-            Some(0),
-            "{}",
-            trial.text(&format!("join-{client}.err"))
-        );
+    trial.come_home(&mut clients);
+    for client in 0..clients.len() {
         assert!(trial.labels(client).lines().count() > 300);
     }
     assert_eq!(server.ends(LONG), Some(0));
-    let report: Value = serde_json::from_str(&trial.text("serve.out")).unwrap();
+    let report = trial.report();
     assert_eq!(report["contributors"], 4);
 }
 
@@ -260,11 +252,9 @@ fn a_client_that_is_terminated_says_goodbye() {
     let id = leaver.0.id().to_string();
     assert!(Command::new("kill").arg(id).status().unwrap().success());
     assert_eq!(leaver.ends(LONG), Some(130));
-    for process in &mut clients {
-        assert_eq!(process.ends(LONG), Some(0));
-    }
+    trial.come_home(&mut clients);
     assert_eq!(server.ends(LONG), Some(0));
-    let report: Value = serde_json::from_str(&trial.text("serve.out")).unwrap();
+    let report = trial.report();
     assert_eq!(report["contributors"], 4);
 }
 
