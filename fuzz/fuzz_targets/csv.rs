@@ -1,9 +1,3 @@
-//! Any bytes as CSV.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use undertone::data::from_csv;
-
-fuzz_target!(|bytes: &[u8]| {
-    let _ = from_csv(bytes);
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| undertone_tests::fuzz::run("csv", bytes));

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod as_written;
+pub mod fuzz;
 pub mod kept;
 pub mod network;
 pub mod reference;

@@ -39,11 +39,27 @@ pub fn tampering<'a>(
 ///
 /// # Panics
 /// When one of them does not open.
-#[allow(clippy::unwrap_used)]
 pub fn inside<'a>(
+    seed: [u8; 32],
+    link: (PartyId, PartyId, usize),
+    change: impl Fn(&mut Vec<u8>) + 'a,
+) -> Result<Network<'a>, SealError> {
+    inside_shown(seed, link, change, |_| ())
+}
+
+/// [`inside`], which shows the payload it puts in the place of the other.
+///
+/// # Errors
+/// Never.
+///
+/// # Panics
+/// As [`inside`].
+#[allow(clippy::unwrap_used)]
+pub fn inside_shown<'a>(
     seed: [u8; 32],
     (from, to, nth): (PartyId, PartyId, usize),
     change: impl Fn(&mut Vec<u8>) + 'a,
+    show: impl Fn(&[u8]) + 'a,
 ) -> Result<Network<'a>, SealError> {
     let seed = Seed::from_bytes(seed);
     let session = seed.derive(SessionId([0; 32]), "simulated session", &[]);
@@ -61,7 +77,11 @@ pub fn inside<'a>(
             if seen == nth {
                 change(&mut text);
             }
-            set_payload(frame, &writer.seal(&text).unwrap());
+            let sealed = writer.seal(&text).unwrap();
+            if seen == nth {
+                show(&sealed);
+            }
+            set_payload(frame, &sealed);
             seen += 1;
         }
     }))

@@ -20,6 +20,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use prost::Message as _;
 use serde::Deserialize;
 use undertone_mpc::hamming::{Backend, Phe};
 use undertone_mpc::sum::{Suite, Trust};
@@ -161,6 +162,20 @@ impl Job {
     pub fn deadline(&self, phase: Phase) -> Duration {
         let own = self.deadlines.get(&phase.id);
         own.copied().unwrap_or(self.deadline)
+    }
+
+    /// What a server offers its clients, as the bytes of that message.
+    pub fn to_offer(&self) -> Vec<u8> {
+        self.to_wire().encode_to_vec()
+    }
+
+    /// Reads what [`Job::to_offer`] makes.
+    ///
+    /// # Errors
+    /// A [`JobError`] that says what is wrong.
+    pub fn from_offer(bytes: &[u8]) -> Result<Self, JobError> {
+        let offer = Offer::decode(bytes).map_err(|error| JobError(error.to_string()))?;
+        Self::from_wire(offer)
     }
 
     pub(crate) fn to_wire(&self) -> Offer {

@@ -233,6 +233,13 @@ impl HeardRows {
         let mut r = Reader::new(bytes);
         for row in self.shape.window(self.labelled.len()) {
             let flag = r.u8("label flag").map_err(&malformed)?;
+            if flag > 1 {
+                return Err(malformed(DecodeError::OutOfRange {
+                    what: "label flag",
+                    value: flag.into(),
+                    bound: "0..2".into(),
+                }));
+            }
             let start = self.near.len();
             for _ in 0..neighbours {
                 let id = r.index(rows, "neighbour").map_err(&malformed)?;
@@ -242,8 +249,7 @@ impl HeardRows {
             let near = &self.near[start..];
             let mut ids: Vec<u32> = near.iter().map(|(_, id)| *id).collect();
             ids.sort_unstable();
-            let possible = flag <= 1
-                && near.is_sorted()
+            let possible = near.is_sorted()
                 && ids.is_sorted_by(|a, b| a < b)
                 && ids.binary_search(&(row as u32)).is_err()
                 && near
@@ -252,7 +258,9 @@ impl HeardRows {
             if !possible {
                 return Err(Abort::Cheated {
                     culprit: self.id,
-                    check: format!("the neighbours of its row {row} are other rows, nearest first"),
+                    check: format!(
+                        "the neighbours of its row {row} are other rows, nearest first, at most {bits} bits away"
+                    ),
                 });
             }
             self.labelled.push(flag == 1);

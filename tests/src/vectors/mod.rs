@@ -1,156 +1,232 @@
-//! The known-answer vectors of this project, made from fixed seeds. `vectors/README.md` says what
-//! each field is.
+//! The known-answer vectors, made from fixed seeds: a file an operation, and a JSON Schema for each, which says what every
+//! field is.
 
+pub mod digests;
+pub mod distances;
+pub mod labels;
 pub mod paillier;
-pub mod psm;
-pub mod runs;
+pub mod primitives;
+pub mod refused;
 pub mod sums;
-pub mod transcripts;
 pub mod transfers;
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
-use undertone::kernel::{Cpu, Prg, normal, project};
-use undertone::mpc::hamming::Backend;
-use undertone::mpc::kdf::Seed;
-use undertone::party::SessionId;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+use serde_json::Value;
 
-/// One expansion of Π, and the codes of some rows under it.
-#[derive(Debug, Serialize, Deserialize, PartialEq)]
-pub struct Projection {
-    comment: String,
-    seed: String,
-    bits: usize,
-    dim: usize,
-    /// The first entries of Π, row after row, as the bits of a double, most significant first.
-    first_entries: Vec<String>,
-    /// SHA-256 of all entries as little-endian doubles, row after row.
-    sha256: String,
-    /// Feature rows, as the bits of doubles.
-    features: Vec<Vec<String>>,
-    /// Their codes, packed, first bit in the top bit of the first byte.
-    codes: Vec<String>,
+/// Why vectors cannot be made: never, for those here.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A transfer.
+    #[error(transparent)]
+    Ot(#[from] undertone::mpc::ot::OtError),
+    /// A key.
+    #[error(transparent)]
+    Paillier(#[from] undertone::mpc::paillier::PaillierError),
+    /// An identity.
+    #[error(transparent)]
+    Identity(#[from] undertone::mpc::identity::NotAKey),
+    /// A number.
+    #[error(transparent)]
+    Fixed(#[from] undertone::mpc::sum::fixed::FixedError),
+    /// Rows and labels.
+    #[error(transparent)]
+    Input(#[from] undertone::xclp::InputError),
+    /// A data set.
+    #[error(transparent)]
+    Data(#[from] undertone::data::DataError),
+    /// A network.
+    #[error(transparent)]
+    Stalled(#[from] undertone::party::Stalled),
+    /// A client that gave up.
+    #[error(transparent)]
+    Aborted(#[from] undertone::party::Aborted),
+    /// Something that is always there.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    /// What should have been refused.
+    #[error("nobody refused: {0}")]
+    Accepted(String),
+    /// A channel.
+    #[error(transparent)]
+    Seal(#[from] undertone::mpc::seal::SealError),
+    /// A degree.
+    #[error(transparent)]
+    Wiring(#[from] undertone::mpc::sum::wiring::WiringError),
+    /// A run.
+    #[error(transparent)]
+    Run(#[from] undertone::simulate::SimulationError),
+    /// A file.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
 }
 
-/// One derived key.
-#[derive(Debug, Serialize, Deserialize, PartialEq)]
-pub struct Derivation {
-    comment: String,
-    seed: String,
-    session: String,
-    purpose: String,
-    ids: Vec<u32>,
-    derived: String,
+/// Bytes, or a number, in hexadecimal.
+macro_rules! text {
+    ($name:ident, $pattern:literal, $what:literal) => {
+        #[doc = $what]
+        #[derive(Debug, Clone, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "pattern": $pattern, "description": $what })
+            }
+        }
+    };
 }
 
-/// Everything in `vectors/undertone.json`.
-#[derive(Debug, Serialize, Deserialize, PartialEq)]
-pub struct Vectors {
-    schema: String,
-    derivations: Vec<Derivation>,
-    projections: Vec<Projection>,
-    sums: sums::SumVectors,
-    psm: Vec<psm::Psm>,
-    extensions: Vec<transfers::Extension>,
-    shade: Vec<runs::Run>,
-    paillier: Vec<paillier::Paillier>,
-    phe: Vec<runs::Run>,
-    transcripts: Vec<transcripts::Transcript>,
-}
+text!(Hex, "^([0-9a-f]{2})*$", "Bytes, in lowercase hexadecimal.");
+text!(
+    Double,
+    "^[0-9a-f]{16}$",
+    "The 64 bits of an IEEE 754 double, most significant first, in lowercase hexadecimal."
+);
+text!(
+    Number,
+    "^(0|[1-9a-f][0-9a-f]*)$",
+    "A number, in lowercase hexadecimal without leading zeros."
+);
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut out, byte| {
+/// Bytes.
+pub fn hex(bytes: &[u8]) -> Hex {
+    Hex(bytes.iter().fold(String::new(), |mut out, byte| {
         let _ = write!(out, "{byte:02x}");
         out
-    })
+    }))
 }
 
-fn double(value: f64) -> String {
-    hex(&value.to_bits().to_be_bytes())
+/// A double.
+pub fn double(value: f64) -> Double {
+    Double(hex(&value.to_bits().to_be_bytes()).0)
 }
 
-fn derivation(comment: &str, seed: u8, purpose: &str, ids: &[u32]) -> Derivation {
-    let session = SessionId(std::array::from_fn(|i| i as u8));
-    let seed = [seed; 32];
-    Derivation {
-        comment: comment.into(),
-        seed: hex(&seed),
-        session: hex(&session.0),
-        purpose: purpose.into(),
-        ids: ids.to_vec(),
-        derived: hex(Seed::from_bytes(seed)
-            .derive(session, purpose, ids)
-            .expose()),
+/// Doubles.
+pub fn doubles(values: &[f64]) -> Vec<Double> {
+    values.iter().map(|value| double(*value)).collect()
+}
+
+/// One operation.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Operation<C, R> {
+    /// Which.
+    operation: &'static str,
+    /// Where it is specified.
+    specification: &'static str,
+    /// What comes of what.
+    cases: Vec<C>,
+    /// Inputs that must be refused, and the check that refuses them.
+    refused: Vec<R>,
+}
+
+/// A file below `vectors/`.
+#[derive(Debug)]
+pub struct File {
+    /// Its path there.
+    pub path: String,
+    /// What it holds.
+    pub text: String,
+}
+
+/// An operation's file, and its schema.
+fn files<C: Serialize + JsonSchema, R: Serialize + JsonSchema>(
+    operation: &'static str,
+    specification: &'static str,
+    cases: Vec<C>,
+    refused: Vec<R>,
+) -> Result<Vec<File>, Error> {
+    let schema = schemars::schema_for!(Operation<C, R>);
+    let mut schema = serde_json::to_value(schema)?;
+    schema["title"] = operation.into();
+    let content = Operation {
+        operation,
+        specification,
+        cases,
+        refused,
+    };
+    Ok(vec![
+        File {
+            path: format!("{operation}.json"),
+            text: written(&serde_json::to_value(content)?),
+        },
+        File {
+            path: format!("schema/{operation}.json"),
+            text: written(&schema),
+        },
+    ])
+}
+
+/// Indented JSON, with arrays of numbers or short texts on one line.
+fn written(value: &Value) -> String {
+    let mut out = String::new();
+    write_value(value, 0, &mut out);
+    out.push('\n');
+    out
+}
+
+fn write_value(value: &Value, depth: usize, out: &mut String) {
+    let indent = |out: &mut String, depth: usize| out.push_str(&"  ".repeat(depth));
+    match value {
+        Value::Array(items) if items.iter().all(is_short) => {
+            let items: Vec<String> = items.iter().map(Value::to_string).collect();
+            let _ = write!(out, "[{}]", items.join(", "));
+        }
+        Value::Array(items) => {
+            out.push_str("[\n");
+            for (at, item) in items.iter().enumerate() {
+                indent(out, depth + 1);
+                write_value(item, depth + 1, out);
+                out.push_str(if at + 1 < items.len() { ",\n" } else { "\n" });
+            }
+            indent(out, depth);
+            out.push(']');
+        }
+        Value::Object(fields) if fields.is_empty() => out.push_str("{}"),
+        Value::Object(fields) => {
+            out.push_str("{\n");
+            for (at, (name, item)) in fields.iter().enumerate() {
+                indent(out, depth + 1);
+                let _ = write!(out, "{}: ", Value::from(name.as_str()));
+                write_value(item, depth + 1, out);
+                out.push_str(if at + 1 < fields.len() { ",\n" } else { "\n" });
+            }
+            indent(out, depth);
+            out.push('}');
+        }
+        scalar => {
+            let _ = write!(out, "{scalar}");
+        }
     }
 }
 
-fn projection(comment: &str, seed: [u8; 32], bits: usize, dim: usize, rows: usize) -> Projection {
-    let mut pi = vec![0.0; bits * dim];
-    normal::fill(&mut Prg::new(&seed), 0, &mut pi);
-    let mut digest = Sha256::new();
-    for value in &pi {
-        digest.update(value.to_le_bytes());
-    }
-    let feature = |at: usize| ((at * 7919) % 33) as f64 / 2.0 - 8.0;
-    let features: Vec<f64> = (0..rows * dim).map(feature).collect();
-    let codes = project::signs(Cpu::detect(), &seed, bits, &features, dim);
-    Projection {
-        comment: comment.into(),
-        seed: hex(&seed),
-        bits,
-        dim,
-        first_entries: pi.iter().take(16).map(|value| double(*value)).collect(),
-        sha256: hex(&digest.finalize()),
-        features: features
-            .chunks(dim)
-            .map(|row| row.iter().map(|value| double(*value)).collect())
-            .collect(),
-        codes: (0..rows)
-            .map(|row| hex(&codes.to_packed(row..row + 1)))
-            .collect(),
+fn is_short(value: &Value) -> bool {
+    match value {
+        Value::Array(_) | Value::Object(_) => false,
+        Value::String(text) => text.len() <= 20,
+        _ => true,
     }
 }
 
-/// Makes all vectors anew.
+/// Makes all files anew.
 ///
 /// # Errors
 /// Never.
-pub fn make() -> Result<Vectors, sums::Error> {
-    let counting = std::array::from_fn(|i| i as u8);
-    Ok(Vectors {
-        schema: "undertone-vectors-1".into(),
-        derivations: vec![
-            derivation("no ids", 1, "projection", &[]),
-            derivation("two ids", 2, "seal", &[0, 4]),
-        ],
-        projections: vec![
-            projection("seed of zeros", [0; 32], 64, 3, 2),
-            projection(
-                "odd dimension: pairs of normals cross rows",
-                counting,
-                101,
-                7,
-                3,
-            ),
-            projection("the usual code length", [0xa5; 32], 4096, 64, 2),
-        ],
-        sums: sums::make()?,
-        psm: psm::make()?,
-        extensions: transfers::extensions()?,
-        shade: runs::make(Backend::Shade, 17, [4, 2])?,
-        paillier: paillier::make()?,
-        // Two blocks of 51 rows at most.
-        phe: runs::make(Backend::Phe, 17, [53, 54])?,
-        transcripts: transcripts::make()?,
-    })
-}
-
-/// The vectors as they stand in the file.
-///
-/// # Errors
-/// When they cannot be represented as JSON.
-pub fn to_json(vectors: &Vectors) -> serde_json::Result<String> {
-    Ok(serde_json::to_string_pretty(vectors)? + "\n")
+pub fn make() -> Result<Vec<File>, Error> {
+    let mut all = primitives::files()?;
+    all.extend(sums::files()?);
+    all.extend(transfers::files()?);
+    all.extend(paillier::files()?);
+    all.extend(distances::files()?);
+    all.extend(labels::files()?);
+    all.extend(digests::files()?);
+    Ok(all)
 }

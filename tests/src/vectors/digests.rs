@@ -2,7 +2,8 @@
 
 use std::sync::Mutex;
 
-use serde::{Deserialize, Serialize};
+use schemars::JsonSchema;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use undertone::kernel::{BitMatrix, Prg};
 use undertone::mpc::hamming::{Backend, Phe};
@@ -14,19 +15,20 @@ use undertone::party::{Network, Node, PartyId};
 use undertone::simulate::{DistanceSimulation, TransferSimulation};
 use undertone::xclp::Params;
 
-use super::hex;
-use super::sums::Error;
+use super::primitives::Nothing;
+use super::{Error, File, Hex, hex};
 use crate::kept::Kept;
 use crate::{random_clients, simulation, sums};
 
 /// The messages of a run, in the order in which a network that delivers at once moves them.
-#[derive(Debug, Serialize, Deserialize, PartialEq)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Transcript {
     what: String,
     messages: usize,
     bytes: usize,
     /// SHA-256 over sender (4), receiver (4), phase (1), length (8) and payload of each.
-    sha256: String,
+    sha256: Hex,
 }
 
 fn record(
@@ -57,11 +59,11 @@ fn record(
     })
 }
 
-/// Makes all of them anew.
+/// Their file.
 ///
 /// # Errors
 /// Never.
-pub fn make() -> Result<Vec<Transcript>, Error> {
+pub fn files() -> Result<Vec<File>, Error> {
     let mut all = Vec::new();
     for backend in Backend::ALL {
         let params = Params {
@@ -137,5 +139,7 @@ pub fn make() -> Result<Vec<Transcript>, Error> {
             },
         )?);
     }
-    Ok(all)
+    let place =
+        "what this library sends; not to be computed again, but to find out when that changes";
+    super::files("digest", place, all, Vec::<Nothing>::new())
 }

@@ -1,0 +1,142 @@
+//! Any payload in the place of any message of a protocol. The first byte says which.
+
+use num_bigint::BigUint;
+use undertone::kernel::BitMatrix;
+use undertone::mpc::hamming::{Backend, Phe};
+use undertone::mpc::kdf::Seed;
+use undertone::mpc::ot::{Field, Security};
+use undertone::mpc::paillier::{PublicKey, Slots};
+use undertone::mpc::sum::{Rules, Suite, Trust};
+use undertone::mpc::tiles::Discard;
+use undertone::party::{Network, Node, PartyId};
+use undertone::simulate::{DistanceSimulation, TransferSimulation};
+use undertone::xclp::{Params, Variant};
+
+use crate::tamper::{inside, set_payload};
+use crate::{random_clients, simulation, sums};
+
+/// A network in which message `nth` on a link carries `payload`.
+fn replacing<'a>((from, to): (PartyId, PartyId), nth: usize, payload: &'a [u8]) -> Network<'a> {
+    let mut left = nth;
+    Network::new().intercept(move |f, t, frame| {
+        if (f, t) == (from, to) {
+            if left == 0 {
+                set_payload(frame, payload);
+            }
+            left = left.wrapping_sub(1);
+        }
+    })
+}
+
+/// Between client 1 and the server, in either direction.
+fn with_server(which: u8) -> (PartyId, PartyId) {
+    let cheat = PartyId::client(1);
+    match which & 1 {
+        0 => (cheat, PartyId::SERVER),
+        _ => (PartyId::SERVER, cheat),
+    }
+}
+
+/// Between two clients, and from them to the server.
+fn of_two(which: u8) -> (PartyId, PartyId) {
+    let (a, b) = (PartyId::client(0), PartyId::client(1));
+    [(a, b), (b, a), (a, PartyId::SERVER), (b, PartyId::SERVER)][usize::from(which & 3)]
+}
+
+/// Label propagation.
+pub fn labels(bytes: &[u8]) {
+    let [which, payload @ ..] = bytes else {
+        return;
+    };
+    let clients = random_clients(&[5, 4, 6], 40, 1).expect("labels that fit");
+    let params = Params {
+        bits: 40,
+        neighbours: 2,
+        min_clients: 2,
+        variant: match which & 2 {
+            0 => Variant::Balanced,
+            _ => Variant::Paper,
+        },
+        ..Params::default()
+    };
+    let network = replacing(with_server(*which), usize::from(which >> 2) % 16, payload);
+    let _ = simulation(params, clients).run_over(network);
+}
+
+/// Secure sums, with and without signatures.
+pub fn sums(bytes: &[u8]) {
+    let [which, payload @ ..] = bytes else {
+        return;
+    };
+    let rows = [1, 2, 0, 1];
+    let rules = Rules {
+        trust: match which & 2 {
+            0 => Trust::SemiHonest,
+            _ => Trust::MaliciousServer,
+        },
+        ..sums::rules(&rows, 2, 1)
+    };
+    let network = replacing(with_server(*which), usize::from(which >> 2) % 5, payload);
+    let clients = sums::contributions::<u32>(&rules, &rows, 1);
+    let _ = sums::simulation(rules, clients).run_over(network);
+}
+
+/// Transfers.
+pub fn transfers(bytes: &[u8]) {
+    let [which, payload @ ..] = bytes else {
+        return;
+    };
+    let simulation = TransferSimulation {
+        field: Field::new(2).expect("from 1 to 8"),
+        security: match which & 4 {
+            0 => Security::SemiHonest,
+            _ => Security::Malicious,
+        },
+        count: 40_000,
+        seed: Seed::from_bytes([1; 32]),
+    };
+    let mut network = replacing(of_two(which & 1), usize::from(which >> 4), payload);
+    let (mut sender, mut receiver) = simulation.parties(|_| (), |_| ());
+    let _ = network.run(&mut [&mut sender as &mut dyn Node, &mut receiver]);
+}
+
+fn distances(backend: Backend, rows: [usize; 2]) -> DistanceSimulation<Discard> {
+    DistanceSimulation {
+        backend,
+        suite: Suite::Aes128Ctr,
+        phe: Phe::insecure(128),
+        codes: rows.map(|rows| BitMatrix::zero(rows, 30)).into(),
+        min_clients: 2,
+        sink: Discard,
+        seed: Seed::from_bytes([1; 32]),
+    }
+}
+
+/// `shade`.
+pub fn shade(bytes: &[u8]) {
+    let [which, payload @ ..] = bytes else {
+        return;
+    };
+    let network = replacing(of_two(*which), usize::from(which >> 4), payload);
+    let _ = distances(Backend::Shade, [9, 5]).run_over(network);
+}
+
+/// Inside the seal of any message of `phe`; and any bytes as ciphertexts of a key, or as slots.
+pub fn phe(bytes: &[u8]) {
+    let [which, text @ ..] = bytes else {
+        return;
+    };
+    if which & 0xc0 == 0xc0 {
+        let number = BigUint::from_bytes_le(text);
+        let _ = PublicKey::new(&number);
+        let slots = Slots::new(2048, u32::from(which & 0x3f) + 1).expect("from 1 to 64 bits");
+        if let Ok(values) = slots.unpack(&number, slots.count()) {
+            assert_eq!(slots.pack(&values).as_ref(), Ok(&number));
+        }
+        return;
+    }
+    let (from, to) = of_two(*which);
+    let link = (from, to, usize::from(which >> 2 & 3));
+    let network = inside([1; 32], link, |sealed| *sealed = text.to_vec());
+    let _ = distances(Backend::Phe, [5, 9]).run_over(network.expect("keys of a simulation"));
+}
