@@ -161,11 +161,18 @@ impl Case<'_> {
     }
 
     /// The first that gives up over `network`.
-    fn refusal<W: Word>(&self, network: Network<'_>) -> Result<Option<Aborted>, Error> {
+    fn refusal<W: Word>(&self, mut network: Network<'_>) -> Result<Option<Aborted>, Error> {
+        if let Some((leaver, after)) = self.leaver {
+            network = network.leave(PartyId::client(leaver), after);
+        }
+        let left = self.leaver.map(|(leaver, _)| PartyId::client(leaver));
         match self.simulation::<W>().run_over(network) {
             Err(SimulationError::Aborted(aborted)) => Ok(Some(aborted)),
             Err(error) => Err(error.into()),
-            Ok(run) => Ok(run.clients.into_iter().find_map(Result::err)),
+            Ok(run) => {
+                let mut errors = run.clients.into_iter().filter_map(Result::err);
+                Ok(errors.find(|aborted| Some(aborted.party) != left))
+            }
         }
     }
 }
