@@ -1,6 +1,8 @@
 //! The command line: arguments in, exit code out.
 
 mod bench;
+mod clouds;
+mod costs;
 mod deal;
 mod experiment;
 mod files;
@@ -35,7 +37,7 @@ use undertone::simulate::SimulationError;
 struct Arguments {
     #[command(subcommand)]
     command: Command,
-    /// Threads to compute with [default: all cores; for bench one]
+    /// Threads to compute with [default: all cores; for bench and costs one]
     #[arg(long, global = true, value_name = "N")]
     threads: Option<usize>,
     /// Print results only
@@ -74,6 +76,8 @@ enum Command {
         #[command(subcommand)]
         what: bench::Bench,
     },
+    /// Run every backend over a grid of sizes, and write what each costs, also over slow links, as a report
+    Costs(costs::Costs),
     /// Print shell completions
     Completions {
         /// The shell
@@ -154,7 +158,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Bench {
             what: bench::Bench::Network(_),
         } => false,
-        Command::Bench { .. } => true,
+        Command::Bench { .. } | Command::Costs(_) => true,
         Command::Paillier { what } => matches!(what, paillier::Paillier::Bench(_)),
         _ => false,
     };
@@ -194,6 +198,7 @@ fn dispatch(command: Command, show: Show) -> Result<(), Failure> {
         Command::Ot(ot) => ot.run(show),
         Command::Paillier { what } => what.run(show),
         Command::Bench { what } => what.run(show),
+        Command::Costs(costs) => costs.run(show),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "undertone", &mut script);

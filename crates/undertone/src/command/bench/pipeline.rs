@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
-use undertone::kernel::{Cpu, Prg, hamming, normal};
+use undertone::kernel::{Cpu, hamming};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::tiles::{self, Discard, Pairs};
-use undertone::xclp::{Codes, Distances, Features, Graph, Influence, Labelling, Params, solo};
+use undertone::xclp::{Codes, Distances, Graph, Influence, Labelling, Params, solo};
 
+use super::super::clouds::{self, CLASSES};
 use super::super::report::milliseconds;
 use super::super::sum::fits;
 use super::super::{Failure, Show, output};
@@ -39,8 +40,6 @@ pub(in super::super) struct Pipeline {
     #[arg(long, default_value_t = 5)]
     repeat: usize,
 }
-
-const CLASSES: usize = 10;
 
 /// One stage's median.
 #[derive(Debug, Serialize)]
@@ -121,7 +120,8 @@ impl Pipeline {
         fits(&[self.rows, self.features, 16])?;
         fits(&[self.rows, self.bits / 8 + 16 * self.neighbours])?;
         let failed = |error: &dyn std::fmt::Display| Failure::data(error.to_string());
-        let (features, truth) = self.clusters().map_err(|error| failed(&error))?;
+        let (features, truth) = clouds::clouds(self.rows, self.features, self.separation)
+            .map_err(|error| failed(&error))?;
         let labels = (0..self.rows).map(|row| (row < self.labelled).then_some(truth[row]));
         let labelling = Labelling::new(CLASSES, labels.collect()).map_err(|e| failed(&e))?;
 
@@ -229,21 +229,5 @@ impl Pipeline {
             report.accuracy
         );
         output::print(&text)
-    }
-
-    /// Ten Gaussian clouds.
-    fn clusters(&self) -> Result<(Features, Vec<u16>), undertone::xclp::InputError> {
-        let mut prg = Prg::new(&[2; 32]);
-        let mut values = vec![0.0; (self.rows + CLASSES) * self.features];
-        normal::fill(&mut prg, 0, &mut values);
-        let centres = values.split_off(self.rows * self.features);
-        let truth: Vec<u16> = (0..self.rows).map(|row| (row % CLASSES) as u16).collect();
-        for (row, class) in values.chunks_exact_mut(self.features).zip(&truth) {
-            let centre = &centres[usize::from(*class) * self.features..][..self.features];
-            for (value, centre) in row.iter_mut().zip(centre) {
-                *value += self.separation * centre;
-            }
-        }
-        Ok((Features::new(self.features, values)?, truth))
     }
 }
