@@ -4,6 +4,7 @@
 pub mod as_written;
 pub mod fuzz;
 pub mod kept;
+pub mod lengths;
 pub mod network;
 pub mod reference;
 pub mod sums;

@@ -2,7 +2,7 @@
 from .messages import refused_by
 from .primitives import need, number, pieces, unhex, xor
 from .transfers import (Context, Extension, base_chosen, base_offer, base_reply, batch_words, block, check_proof,
-                        columns, mmo, proof, punctured, reply_point, setup_length, tmmo, universal, whole)
+                        columns, mmo, proof, reply_point, setup_length, tmmo, universal, whole)
 
 
 def hash_case(case):

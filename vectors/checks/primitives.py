@@ -129,6 +129,7 @@ SBOX = bytes(INVERSE[a] ^ rotate(INVERSE[a], 1) ^ rotate(INVERSE[a], 2) ^ rotate
 SBOX2, SBOX3 = SBOX.translate(PRODUCTS[2]), SBOX.translate(PRODUCTS[3])
 
 
+@functools.lru_cache(64)
 def round_keys(keys):
     """Of each key, by round and position."""
     key, constant = [keys[i::16] for i in range(16)], 1

@@ -5,8 +5,7 @@ import struct
 
 from . import curve
 from .curve import ORDER, add, decode, encode, minus, multiply, multiply_generator, twice, uniform
-from .messages import refused_by
-from .primitives import aes128, chacha20, derive, ids, need, number, pieces, unhex, xor
+from .primitives import aes128, chacha20, derive, ids, need, number, pieces, xor
 
 
 def block(value):
@@ -66,7 +65,7 @@ class Context:
         return number(chacha20(self.derive(seed, "delta"), 16))
 
     def __hash__(self):
-        return hash(self.digest)
+        return hash((self.session, self.digest))
 
     def __eq__(self, other):
         return (self.session, self.digest) == (other.session, other.digest)
@@ -168,6 +167,11 @@ def trees(context, f, malicious, keys):
     return leaves, message
 
 
+def each(key, nodes):
+    """MMO of every node, by number."""
+    return dict(zip(nodes, pieces(mmo(key, b"".join(nodes.values())), 16)))
+
+
 def setup_length(f, malicious):
     return 32 + sum(32 * (len(bits) - 1) + 64 * malicious for bits in part_bits(f))
 
@@ -183,19 +187,21 @@ def punctured(context, f, malicious, delta, keys, message):
         nodes = {1 - missing: keys[first]}
         for bit in rest:
             sums, side = next(parts), 1 - (delta >> bit & 1)
-            children = {2 * x + c: mmo(pi[c], node) for x, node in nodes.items() for c in range(2)}
+            made = [each(key, nodes) for key in pi[:2]]
+            children = {2 * x + c: made[c][x] for x in nodes for c in range(2)}
             known = total(b"".join(node for x, node in children.items() if x & 1 == side))
             children[2 * missing + side] = xor(xor(pieces(sums, 16)[side], keys[bit]), known)
             missing, nodes = 2 * missing + 1 - side, children
         if malicious:
-            checks = {x: mmo(pi[1], node) + mmo(pi[2], node) for x, node in nodes.items()}
+            halves = [each(key, nodes) for key in pi[1:]]
+            checks = {x: halves[0][x] + halves[1][x] for x in nodes}
             last = number(next(parts))
             for check in checks.values():
                 last ^= number(check)
             checks[missing] = last.to_bytes(32, "little")
             same = tree_digest(context, index, [checks[x] for x in sorted(checks)]) == next(parts)
             need(same, "the trees are not consistent")
-            nodes = {x: mmo(pi[0], node) for x, node in nodes.items()}
+            nodes = each(pi[0], nodes)
         out.append(nodes)
     return out
 

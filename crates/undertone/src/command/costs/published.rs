@@ -121,15 +121,16 @@ pub(super) fn all(base: &Point, rows: &[usize], bits: &[usize]) -> Result<Vec<Pu
     let shade = |size: &Point| {
         let width = f64::from(usize::BITS - size.bits.leading_zeros());
         let transfers = size.distances() * size.bits as f64;
+        let pairs = size.pairs() as f64;
         (
-            transfers * transfer,
+            pairs * base_transfers + transfers * transfer,
             transfers * (2.0 * width + 128.0) / 8.0,
         )
     };
     let [encrypt, add, decrypt] = paillier;
     let ciphertext = 2.0 * DEFAULT_BITS as f64 / 8.0;
     let phe = |size: &Point| {
-        let pairs = (size.clients * (size.clients - 1) / 2) as f64;
+        let pairs = size.pairs() as f64;
         let codes = pairs * (size.rows * size.bits) as f64;
         let seconds =
             codes * encrypt + size.distances() * (size.bits as f64 * add + encrypt + decrypt);

@@ -1,0 +1,91 @@
+//! Every message is as long as public shapes say, so that lengths tell nobody anything else.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use undertone::mpc::hamming::{Backend, Phe};
+use undertone::mpc::sum::Trust;
+use undertone::party::Network;
+use undertone::party::frame::HEADER_LEN;
+use undertone::xclp::{Params, Variant};
+use undertone_tests::lengths::{Lengths, Shape, lengths};
+use undertone_tests::{random_clients, simulation};
+
+fn measured(params: Params, rows: &[usize]) -> (Shape, Lengths) {
+    let clients = random_clients(rows, params.bits, 1).unwrap();
+    let labelled = clients.iter().map(|(_, labels)| labels.labelled().count());
+    let shape = Shape {
+        rows: rows.iter().copied().zip(labelled).collect(),
+        classes: 2,
+        modulus: params.phe.key_bits() / 8,
+    };
+    let mut sent = Lengths::new();
+    let network = Network::new().intercept(|from, to, frame| {
+        let list = sent.entry((from, to, frame[4])).or_default();
+        list.push(frame.len() - HEADER_LEN);
+    });
+    let run = simulation(params, clients).run_over(network).unwrap();
+    assert!(run.clients.iter().all(Result::is_ok));
+    for list in sent.values_mut() {
+        list.sort_unstable();
+    }
+    (shape, sent)
+}
+
+fn hold(params: Params, rows: &[usize]) {
+    let (shape, sent) = measured(params, rows);
+    let due = lengths(&params, &shape);
+    for (link, list) in &due {
+        assert_eq!(
+            sent.get(link),
+            Some(list),
+            "{link:?} with {params:?}, {rows:?}"
+        );
+    }
+    assert_eq!(sent.len(), due.len(), "{params:?}, {rows:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn every_message_has_its_predicted_length(
+        rows in proptest::collection::vec(0usize..40, 3..6),
+        bits in 1usize..300,
+        backend in proptest::sample::select(Backend::ALL.to_vec()),
+        paper in any::<bool>(),
+        malicious in any::<bool>(),
+    ) {
+        // Somebody must have a label, and rows to spare for k neighbours.
+        prop_assume!(rows.iter().sum::<usize>() > 4);
+        let params = Params {
+            bits,
+            neighbours: 3,
+            backend,
+            phe: Phe::insecure(256),
+            variant: if paper { Variant::Paper } else { Variant::Balanced },
+            trust: if malicious { Trust::MaliciousServer } else { Trust::SemiHonest },
+            ..Params::default()
+        };
+        hold(params, &rows);
+    }
+}
+
+/// Arrays of more than a tile, and pairs of more than a block of rows.
+#[test]
+fn long_messages_have_their_predicted_lengths() {
+    for (backend, bits, rows) in [
+        (Backend::Sketch, 4000, [2400, 700, 5]),
+        (Backend::Psm, 1500, [600, 1100, 513]),
+        (Backend::Shade, 1000, [300, 150, 90]),
+        (Backend::Phe, 33, [30, 1030, 45]),
+    ] {
+        let params = Params {
+            bits,
+            neighbours: 12,
+            backend,
+            phe: Phe::insecure(256),
+            ..Params::default()
+        };
+        hold(params, &rows);
+    }
+}

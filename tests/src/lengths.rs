@@ -1,0 +1,262 @@
+//! The length of every message of label propagation, from public shapes alone.
+
+use std::collections::BTreeMap;
+
+use undertone::mpc::hamming::Backend;
+use undertone::mpc::sum::{self, Trust};
+use undertone::party::{PartyId, Phase};
+use undertone::xclp::{Params, Variant, phases};
+
+/// Payload lengths, sorted, of each link and phase.
+pub type Lengths = BTreeMap<(PartyId, PartyId, u8), Vec<usize>>;
+
+/// What is public of a run of fewer than 50 clients, none of which leaves.
+#[derive(Debug, Clone)]
+pub struct Shape {
+    /// Rows of each client, and how many of them are labelled.
+    pub rows: Vec<(usize, usize)>,
+    /// Classes.
+    pub classes: usize,
+    /// Bytes of the modulus of `phe`.
+    pub modulus: usize,
+}
+
+const SERVER: PartyId = PartyId::SERVER;
+const SEAL: usize = 16;
+const TILE: usize = 1 << 20;
+
+#[derive(Default)]
+struct Book(Lengths);
+
+impl Book {
+    fn add(&mut self, from: PartyId, to: PartyId, phase: Phase, len: usize) {
+        self.0.entry((from, to, phase.id)).or_default().push(len);
+    }
+
+    /// Tiles of as many entries of `each` bytes as fit `tile` bytes, at least one; `more` bytes with each tile.
+    fn tiles(
+        &mut self,
+        (from, to, phase): (PartyId, PartyId, Phase),
+        count: usize,
+        each: usize,
+        (tile, more): (usize, usize),
+    ) {
+        let most = (tile / each.max(1)).max(1);
+        let mut left = count;
+        loop {
+            let now = left.min(most);
+            self.add(from, to, phase, now * each + more);
+            left -= now;
+            if left == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// The prediction.
+pub fn lengths(params: &Params, shape: &Shape) -> Lengths {
+    let mut book = Book::default();
+    setup(&mut book, params, shape);
+    for (j, (rows, _)) in shape.rows.iter().enumerate() {
+        let near = params.neighbours.min(rows.saturating_sub(1));
+        let link = (PartyId::client(j), SERVER, phases::DISTANCES);
+        book.tiles(link, *rows, 1 + 6 * near, (TILE, 0));
+    }
+    match params.backend {
+        Backend::Clear | Backend::Sketch => {
+            for (j, (rows, _)) in shape.rows.iter().enumerate() {
+                let link = (PartyId::client(j), SERVER, phases::DISTANCES);
+                book.tiles(link, *rows, params.bits.div_ceil(8), (TILE, 0));
+            }
+        }
+        Backend::Psm => psm(&mut book, params.bits, shape),
+        _ => pairs(&mut book, params, shape),
+    }
+    influence_and_labels(&mut book, params, shape);
+    for list in book.0.values_mut() {
+        list.sort_unstable();
+    }
+    book.0
+}
+
+fn signature(params: &Params) -> usize {
+    match params.trust {
+        Trust::SemiHonest => 0,
+        Trust::MaliciousServer => 64,
+    }
+}
+
+fn setup(book: &mut Book, params: &Params, shape: &Shape) {
+    let p = shape.rows.len();
+    let key_bits = 4 * usize::from(params.backend == Backend::Phe);
+    let advertisement = 34 + params.backend.to_string().len() + key_bits;
+    let hello = 32 + 1 + advertisement + 1 + signature(params);
+    let sealed = match params.backend {
+        Backend::Clear => 0,
+        _ => SEAL,
+    };
+    for j in (0..p).map(PartyId::client) {
+        book.add(j, SERVER, phases::SETUP, hello);
+        book.add(SERVER, j, phases::SETUP, 32 + 4 + p * (4 + hello));
+        book.add(j, SERVER, phases::SETUP, (p - 1) * (32 + sealed));
+        book.add(SERVER, j, phases::SETUP, p + (p - 1) * (32 + sealed));
+    }
+}
+
+/// Bits of a distance.
+fn width(bits: usize) -> usize {
+    (usize::BITS - bits.leading_zeros()) as usize
+}
+
+fn psm(book: &mut Book, bits: usize, shape: &Shape) {
+    let (p, w) = (shape.rows.len(), width(bits));
+    for (j, (rows, _)) in shape.rows.iter().enumerate() {
+        let me = PartyId::client(j);
+        let link = (me, SERVER, phases::DISTANCES);
+        book.tiles(link, *rows, (w * bits).div_ceil(8), (TILE - SEAL, SEAL));
+        for (i, (columns, _)) in shape.rows.iter().enumerate() {
+            if i == j {
+                continue;
+            }
+            let blocks = |n: usize| (0..n).step_by(512).map(move |start| 512.min(n - start));
+            for a in blocks(*rows) {
+                for b in blocks(*columns) {
+                    let len = (w * a * b).div_ceil(8) + SEAL;
+                    book.add(me, SERVER, phases::DISTANCES, len);
+                }
+            }
+        }
+        for _ in 0..2 {
+            book.add(SERVER, me, phases::DISTANCES, 4 * p);
+        }
+    }
+}
+
+fn pairs(book: &mut Book, params: &Params, shape: &Shape) {
+    for (j, (mine, _)) in shape.rows.iter().enumerate() {
+        for (i, (theirs, _)) in shape.rows.iter().enumerate().skip(j + 1) {
+            if mine * theirs == 0 {
+                continue;
+            }
+            let (me, peer) = (PartyId::client(j), PartyId::client(i));
+            let (many, few) = match mine >= theirs {
+                true => ((me, *mine), (peer, *theirs)),
+                false => ((peer, *theirs), (me, *mine)),
+            };
+            match params.backend {
+                Backend::Shade => shade(book, params.bits, many, few),
+                // Of as many rows the first owns the key.
+                _ if mine == theirs => phe(book, params.bits, shape.modulus, many, few),
+                _ => phe(book, params.bits, shape.modulus, few, many),
+            }
+        }
+    }
+    for j in (0..shape.rows.len()).map(PartyId::client) {
+        book.add(j, SERVER, phases::DISTANCES, 4 + SEAL);
+    }
+}
+
+/// As long as all transfers are made ahead.
+fn shade(
+    book: &mut Book,
+    bits: usize,
+    (sender, lanes): (PartyId, usize),
+    (receiver, rows): (PartyId, usize),
+) {
+    let (w, f) = (width(bits), if 4 * bits <= 17 * lanes { 4 } else { 8 });
+    let parts = 128 / f;
+    book.add(sender, receiver, phases::OFFLINE, 128 * 64 + SEAL);
+    let trees = 32 * (128 - parts);
+    book.add(receiver, sender, phases::OFFLINE, 32 + trees + SEAL);
+    let corrections = 256 * (parts - 1);
+    let chunks = (rows * bits).div_ceil(2048);
+    let link = (receiver, sender, phases::OFFLINE);
+    book.tiles(link, chunks, corrections, (TILE, SEAL));
+
+    let per_tile = (65_536 / bits).min((1 << 19) / lanes).max(1);
+    let whole = 2 * lanes * w;
+    let short = 2 * lanes * (bits % 16 * w).div_ceil(16);
+    let groups_a_message = (1 << 21) / whole;
+    for start in (0..rows).step_by(per_tile) {
+        let rows = per_tile.min(rows - start);
+        let request = rows * 8 * bits.div_ceil(64) + SEAL;
+        book.add(receiver, sender, phases::DISTANCES, request);
+        let of_row = (0..bits.div_ceil(16)).map(|g| if g < bits / 16 { whole } else { short });
+        let groups: Vec<usize> = (0..rows).flat_map(|_| of_row.clone()).collect();
+        for message in groups.chunks(groups_a_message) {
+            let len = message.iter().sum();
+            book.add(sender, receiver, phases::DISTANCES, len);
+        }
+        for end in [sender, receiver] {
+            let len = 4 + (rows * lanes * w).div_ceil(8) + SEAL;
+            book.add(end, SERVER, phases::DISTANCES, len);
+        }
+    }
+}
+
+fn phe(
+    book: &mut Book,
+    bits: usize,
+    modulus: usize,
+    (owner, owned): (PartyId, usize),
+    (evaluator, rows): (PartyId, usize),
+) {
+    let ciphertext = 2 * modulus;
+    book.add(owner, evaluator, phases::OFFLINE, modulus + SEAL);
+    let zeros = (8 * modulus + 256).div_ceil(64) * 8;
+    let link = (owner, evaluator, phases::OFFLINE);
+    book.tiles(link, zeros, modulus, (512 * modulus, SEAL));
+    book.add(owner, SERVER, phases::DISTANCES, 4 + modulus + SEAL);
+    book.add(evaluator, SERVER, phases::DISTANCES, 4 + 32 + SEAL);
+    let slots = (8 * modulus - 1) / width(bits);
+    for _ in 0..owned.div_ceil(slots) {
+        let tile = TILE / ciphertext / 8 * 8 * ciphertext;
+        let due = [
+            ((owner, evaluator), bits + 1, ciphertext, tile, 0),
+            ((evaluator, owner), rows, ciphertext, 1024 * ciphertext, 0),
+            ((owner, SERVER), rows, modulus, 1024 * modulus, 4),
+        ];
+        for ((from, to), count, each, tile, more) in due {
+            let link = (from, to, phases::DISTANCES);
+            book.tiles(link, count, each, (tile, more + SEAL));
+        }
+    }
+}
+
+fn influence_and_labels(book: &mut Book, params: &Params, shape: &Shape) {
+    let p = shape.rows.len();
+    let all: usize = shape
+        .rows
+        .iter()
+        .map(|(rows, labelled)| rows - labelled)
+        .sum();
+    let shared = match params.variant {
+        Variant::Balanced => shape.classes,
+        Variant::Paper => 0,
+    };
+    let (signed, set, others) = (signature(params), p.div_ceil(8), p - 1);
+    for (j, (rows, labelled)) in shape.rows.iter().enumerate() {
+        let (me, own) = (PartyId::client(j), rows - labelled);
+        book.add(SERVER, me, phases::INFLUENCE, 17);
+        if labelled * all > 0 {
+            let link = (SERVER, me, phases::INFLUENCE);
+            book.tiles(link, labelled * all, 8, (TILE, 0));
+        }
+        let hello = 64 + 1 + 32 + 1 + signed;
+        book.add(me, SERVER, sum::KEYS, hello);
+        book.add(SERVER, me, sum::KEYS, 4 + p * (4 + hello));
+        book.add(me, SERVER, sum::SHARES, 80 * others + 32);
+        book.add(SERVER, me, sum::SHARES, set + 80 * others);
+        let words = shape.classes * (all - own) + shared;
+        book.tiles((me, SERVER, sum::UPLOAD), words, 8, (TILE, 0));
+        book.add(SERVER, me, sum::UNMASK, set);
+        if signed > 0 {
+            book.add(me, SERVER, sum::UNMASK, signed);
+            book.add(SERVER, me, sum::UNMASK, set + signed * p);
+        }
+        book.add(me, SERVER, sum::UNMASK, 32 + 33 * others);
+        let back = shape.classes * own + shared;
+        book.tiles((SERVER, me, sum::UNMASK), back, 8, (TILE, 0));
+    }
+}
