@@ -5,12 +5,13 @@ import pathlib
 import sys
 import traceback
 
-from checks import codes, extension, messages, paillier, phe, psm, schema, shade, sharing, sums
+from checks import (codes, extension, labels_refused, messages, paillier, phe, psm, schema, shade, sharing,
+                    sums)
 
 HERE = pathlib.Path(__file__).resolve().parent
 NOT_COMPUTED = {"digest": "digests of whole transcripts, not computed again"}
 CHECKS = {}
-for module in (codes, extension, messages, paillier, phe, psm, shade, sharing, sums):
+for module in (codes, extension, labels_refused, messages, paillier, phe, psm, shade, sharing, sums):
     CHECKS |= module.CHECKS
 
 

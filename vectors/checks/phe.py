@@ -142,7 +142,7 @@ class Phe(Pairs):
             last = self.open(client, SERVER, len(received[client]) - 1, received[client][-1], ONLINE)
             yield f"{client} says it last", last, LAST
             yield f"phases of {client}", {phase for phase, _ in held[client, SERVER]}, {ONLINE}
-        yield "whom reports are about", set(told), due - {(c, SERVER) for c in clients} | {(c, SERVER) for c in clients}
+        yield "whom reports are about", set(told), {link for link in due if SERVER in link} | set(told)
         for owner, evaluator in pairs:
             what = f"{owner} and {evaluator}: "
             yield what + "phases there", [p for p, _ in held[owner, evaluator]], [

@@ -1,0 +1,289 @@
+"""Whole runs of label propagation, from the seeds alone."""
+import hashlib
+import math
+import struct
+from collections import defaultdict
+
+from . import curve
+from .codes import code, normals, pack, unpack
+from .influence import (check_plan, fraction, influence, nearest, neighbours, outcome, read_own_rows, weights)
+from .messages import Reader, check_roster, hello, hello_alone, opened, refused_by, roster, sealed
+from .phe import Phe
+from .primitives import (SERVER, SUITES, Refused, agree, derive, double, extract, ids, need, number, pieces, public,
+                         round_away, unhex)
+from .psm import Psm
+from .shade import Shade
+from .sharing import signed
+from .sums import Sum, blame
+
+SETUP, DISTANCES, INFLUENCE, TILE = 1, 4, 6, 2**20
+
+
+def tiles(entries):
+    """Messages of as many whole entries, all of one size, as fit."""
+    each = max(1, TILE // len(entries[0])) if entries else 1
+    return [b"".join(part) for part in pieces(entries, each)] or [b""]
+
+
+class Run:
+    def __init__(self, case):
+        self.case, self.clients = case, case["clients"]
+        for name in ("backend", "bits", "classes", "variant", "min_clients", "malicious_server", "suite"):
+            setattr(self, name, case["parameters"][name])
+        self.alpha, self.k = double(case["parameters"]["alpha"]), case["parameters"]["neighbours"]
+        self.session = unhex(case["session"])
+        self.seeds = [unhex(client["seed"]) for client in self.clients]
+        self.everybody = range(len(self.clients))
+        self.given = [client["given"] for client in self.clients]
+        self.identities = [unhex(client.get("identity") or "") or None for client in self.clients]
+        self.secrets = [self.derive(seed, "key pair", place) for place, seed in enumerate(self.seeds)]
+        self.secrets.append(self.derive(unhex(case["server_seed"]), "key pair", SERVER))
+        self.hellos = [self.hello(place) for place in self.everybody]
+        self.contributions = [self.derive(seed, "contribution", place) for place, seed in enumerate(self.seeds)]
+        self.group = extract(self.session, "group seed", b"".join(self.contributions))
+        self.codes = [self.codes_of(client) for client in self.clients]
+        later = [self.derive(seed, "after the setup", place) for place, seed in enumerate(self.seeds)]
+        self.sum_seeds, self.distance_secrets = (
+            [self.derive(seed, purpose) for seed in later] for purpose in ("sums", "distances"))
+        self.frames = defaultdict(list)
+        for frame in case["frames"]:
+            self.frames[frame["from"], frame["to"]].append(frame)
+        self.graph = neighbours([number(pack(row)) for rows in self.codes for row in rows], self.k)
+
+    def derive(self, seed, purpose, *numbers):
+        return derive(seed, self.session, purpose, ids(*numbers))
+
+    # Setup.
+
+    def hello(self, place):
+        client, text = self.clients[place], self.backend.encode()
+        features = len(client["features"][0]) if client.get("features") else 0
+        advertisement = ids(len(client["given"]), features, self.classes)
+        advertisement += struct.pack("<HIdB", self.bits, self.k, self.alpha, ["balanced", "paper"].index(self.variant))
+        advertisement += bytes([len(text)]) + text + ids(self.min_clients)
+        advertisement += bytes([self.malicious_server, SUITES.index(self.suite)])
+        return hello(self.session, "sign setup", place, public(self.secrets[place]), advertisement,
+                     self.identities[place])
+
+    def roster(self, hellos=None):
+        return public(self.secrets[-1]) + roster(hellos or self.hellos)
+
+    def pair(self, a, b):
+        secret = lambda client: self.secrets[-1 if client == SERVER else client]
+        return agree(self.session, "pair", secret(min(a, b)), public(secret(max(a, b))))
+
+    def contribution(self, from_, to):
+        if self.backend == "clear":
+            return self.contributions[from_]
+        return sealed(self.session, self.pair(from_, to), from_, to, 0, self.contributions[from_])
+
+    def others(self, me):
+        return [other for other in self.everybody if other != me]
+
+    # Codes and distances.
+
+    def codes_of(self, client):
+        if client.get("codes"):
+            return [unpack(unhex(text), self.bits) for text in client["codes"]]
+        rows = [[double(text) for text in row] for row in client["features"]]
+        pi = normals(self.derive(self.group, "projection"), self.bits * len(rows[0]))
+        return [code(pi, row) for row in rows]
+
+    def own_rows(self, place):
+        codes = [number(pack(row)) for row in self.codes[place]]
+        out = []
+        for at, (x, label) in enumerate(zip(codes, self.given[place], strict=True)):
+            near = nearest([((x ^ y).bit_count(), i) for i, y in enumerate(codes) if i != at], self.k)
+            out.append(bytes([label >= 0]) + b"".join(struct.pack("<IH", i, h) for h, i in near))
+        return tiles(out)
+
+    def backend_run(self):
+        seed = self.derive(self.group, "distances")
+        if self.backend == "psm":
+            return Psm(self.session, self.suite, self.bits, self.codes, seed, lambda client: self.pair(client, SERVER),
+                       self.min_clients)
+        arguments = self.session, self.bits, self.codes, self.distance_secrets, self.pair, 1
+        if self.backend == "phe":
+            return Phe(*arguments, self.case["parameters"]["key_bits"], seed)
+        return Shade(*arguments, len(self.clients))
+
+    def reported(self, place):
+        """The payloads the server got of a backend, after the client's own rows."""
+        frames = [frame for frame in self.frames[place, SERVER] if frame["phase"] == DISTANCES]
+        return [unhex(frame["payload"]) for frame in frames[len(self.own_rows(place)):]]
+
+    def between(self):
+        """What clients sent each other: phase and payload."""
+        return {link: [(frame["phase"], unhex(frame["payload"])) for frame in frames]
+                for link, frames in self.frames.items() if SERVER not in link}
+
+    def distances(self):
+        """Messages of the backend by link, and what else there is to say of it."""
+        out, extra = {}, []
+        if self.backend in ("clear", "sketch"):
+            for place in self.everybody:
+                codes = tiles([pack(row) for row in self.codes[place]])
+                out[place, SERVER] = [(DISTANCES, "codes", tile) for tile in codes]
+            return out, extra
+        run = self.backend_run()
+        if self.backend == "psm":
+            members = (DISTANCES, "set", ids(*self.everybody))
+            for place in self.everybody:
+                out[place, SERVER] = [(DISTANCES, "psm", data) for data in run.to_server(place, [self.everybody])]
+                out[SERVER, place] = [members, members]
+            received = {place: [data for _, _, data in out[place, SERVER]] for place in self.everybody}
+            extra.append(("distances by halves", run.server(received, self.everybody), run.distances(self.everybody)))
+            return out, extra
+        reported = {place: self.reported(place) for place in self.everybody}
+        between = self.between()
+        for place, payloads in reported.items():
+            out[place, SERVER] = [(DISTANCES, "report", payload) for payload in payloads]
+        if self.backend == "shade":
+            found = run.server(reported)
+            extra += [("distances by sums", rows, run.distances(*link)) for link, rows in found.items()]
+            extra += [(f"reports of {place}", run.to_server(place, reported[place]), True) for place in self.everybody]
+            between = run.links()
+        else:
+            held = between | {(place, SERVER): [(DISTANCES, data) for data in payloads]
+                              for place, payloads in reported.items()}
+            extra += run.check(held)
+        for link, messages in between.items():
+            out[link] = [(phase, "between clients", data) for phase, data in messages]
+        return out, extra
+
+    # Influence and labels.
+
+    def unlabelled(self, place=None):
+        """Global ids, of one client or of all."""
+        out, at = [], 0
+        for other, given in enumerate(self.given):
+            out += [at + i for i, label in enumerate(given) if label < 0 and place in (None, other)]
+            at += len(given)
+        return out
+
+    def labelled(self, place):
+        start = sum(map(len, self.given[:place]))
+        return [start + i for i, label in enumerate(self.given[place]) if label >= 0]
+
+    def fraction(self):
+        labelled = sum(len(self.labelled(place)) for place in self.everybody)
+        return fraction(len(self.clients), labelled, self.alpha)
+
+    def first(self, place):
+        return sum(len(self.unlabelled(other)) for other in range(place))
+
+    def plan(self, place):
+        numbers = ids(len(self.unlabelled()), self.first(place), len(self.labelled(place)))
+        return numbers + bytes([self.fraction()]) + ids(len(self.clients))
+
+    def column_payloads(self, place):
+        """As they came: the server solves to a residual."""
+        frames = [frame for frame in self.frames[SERVER, place] if frame["phase"] == INFLUENCE]
+        return [unhex(frame["payload"]) for frame in frames[1:]]
+
+    def columns(self, place):
+        data = b"".join(self.column_payloads(place))
+        return pieces(struct.unpack(f"<{len(data) // 8}d", data), len(self.unlabelled()))
+
+    def column_differences(self):
+        rows = [row for place in self.everybody for row in self.labelled(place)]
+        solved = iter(influence(weights(self.graph, self.bits, self.variant), self.alpha, rows))
+        unlabelled = self.unlabelled()
+        for place in self.everybody:
+            sent = self.columns(place)
+            yield f"columns for client {place}", len(sent), len(self.labelled(place))
+            for got in sent:
+                column = [max(0.0, x) for x in next(solved)]
+                allowed = 1e-9 + 1e-6 * max(column)
+                near = all(abs(x - column[row]) <= allowed for x, row in zip(got, unlabelled, strict=True))
+                yield f"a column for client {place}", near, True
+
+    def words(self, place):
+        labels = [label for label in self.given[place] if label >= 0]
+        scores = [[0.0] * self.classes for _ in self.unlabelled()]
+        for label, column in zip(labels, self.columns(place), strict=True):
+            for row, x in zip(scores, column, strict=True):
+                row[label] += x
+        words = [round_away(math.ldexp(z, self.fraction())) % 2**64 for row in scores for z in row]
+        if self.variant == "balanced":
+            words += [labels.count(c) for c in range(self.classes)]
+        return words
+
+    def sum(self):
+        shared = self.classes if self.variant == "balanced" else 0
+        rows = [(self.first(place), len(self.unlabelled(place))) for place in self.everybody]
+        return Sum(self.session, 0, self.suite, 8, self.classes, (len(self.unlabelled()), shared), self.sum_seeds,
+                   rows, list(map(self.words, self.everybody)), self.min_clients, True, self.malicious_server,
+                   None, self.identities)
+
+    def outcomes(self, place, total):
+        """Label and confidence of every row."""
+        counts = total.total() or [1] * self.classes
+        scores = [math.ldexp(signed(word % 2**64, 64), -self.fraction()) for word in total.own(place)]
+        found = iter(pieces(scores, self.classes))
+        for label in self.given[place]:
+            if label >= 0:
+                yield label, 1.0
+            else:
+                yield outcome([z / count if count else 0.0 for z, count in zip(next(found), counts)])
+
+    def links(self):
+        """All messages by link: phase, kind and payload; and what else there is to say."""
+        out, (middle, extra), total = defaultdict(list), self.distances(), self.sum()
+        for place in self.everybody:
+            contributions = [self.contribution(place, other) for other in self.others(place)]
+            to = [(SETUP, "hello", self.hellos[place]), (SETUP, "contributions", b"".join(contributions))]
+            to += [(DISTANCES, "own rows", tile) for tile in self.own_rows(place)]
+            to += middle.pop((place, SERVER))
+            out[place, SERVER] = to + [(phase, "sum", data) for phase, data in total.to_server(place)]
+            received = [self.contribution(other, place) for other in self.others(place)]
+            back = [(SETUP, "roster", self.roster())]
+            back.append((SETUP, "contributions", bytes([1] * len(self.clients)) + b"".join(received)))
+            back += middle.pop((SERVER, place), []) + [(INFLUENCE, "plan", self.plan(place))]
+            back += [(INFLUENCE, "columns", data) for data in self.column_payloads(place)]
+            out[SERVER, place] = back + [(phase, "sum", data) for phase, data in total.to_client(place)]
+        extra += [(f"outcomes of {place}", *self.compare(place, total)) for place in self.everybody]
+        return out | middle, extra
+
+    def compare(self, place, total):
+        client = self.clients[place]
+        held = list(zip(client["labels"], map(double, client["confidences"]), strict=True))
+        made = list(self.outcomes(place, total))
+        near = len(made) == len(held) and all(
+            a == b and abs(x - y) <= 1e-9 for (a, x), (b, y) in zip(made, held))
+        return (held, held) if near else (made, held)
+
+
+def depth_differences(frames):
+    """A depth is one more than that of a frame the sender had got; in lockstep the deepest, elsewhere one of them."""
+    got, last = defaultdict(set), defaultdict(int)
+    for at, frame in enumerate(frames):
+        depth, sender = frame["depth"], frame["from"]
+        allowed = {1, *(d + 1 for d in got[sender])}
+        if frame["phase"] not in (2, DISTANCES):
+            allowed = {max(allowed)}
+        yield f"depth of frame {at}", depth in allowed and depth >= last[sender], True
+        last[sender] = depth
+        got[frame["to"]].add(depth)
+
+
+def label_case(case):
+    run = Run(case)
+    flat = lambda which: [[pair[which] for pair in near] for near in run.graph]
+    yield "neighbours", flat(1), case["neighbours"]
+    yield "distances", flat(0), case["distances"]
+    yield from run.column_differences()
+    due, extra = run.links()
+    yield from extra
+    yield "links", set(run.frames), set(due)
+    for link, messages in due.items():
+        what, frames = f"from {link[0]} to {link[1]}: ", run.frames[link]
+        yield what + "numbers", [frame["number"] for frame in frames], list(range(len(messages)))
+        for frame, (phase, kind, payload) in zip(frames, messages):
+            name = f"{what}{kind}, number {frame['number']}, "
+            yield name + "phase", frame["phase"], phase
+            yield name + "length", frame["length"], len(payload)
+            yield name + "digest", frame["sha256"], hashlib.sha256(payload).hexdigest()
+            if frame.get("payload") is not None:
+                yield name + "payload", frame["payload"], payload.hex()
+    yield from depth_differences(case["frames"])

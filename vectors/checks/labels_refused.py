@@ -1,0 +1,119 @@
+"""What parties of label propagation refuse: each message, as its receiver checks it."""
+import struct
+
+from . import curve
+from .influence import check_plan, read_own_rows
+from .labels import DISTANCES, INFLUENCE, SETUP, Run, label_case
+from .messages import Reader, check_roster, hello_alone, opened, refused_by
+from .primitives import SERVER, Refused, agree, need, number, pieces, unhex
+from .sums import KEYS, blame
+
+
+class Checks:
+    def __init__(self, run):
+        self.run = run
+
+    def check_hello(self, place, data):
+        """The server's check, then those of the clients, in order, of the roster that comes of it."""
+        run = self.run
+        try:
+            _, advertisement, _ = hello_alone(data, 1)
+            need(advertisement[4:] == hello_alone(run.hellos[place], 1)[1][4:], "other parameters")
+            need(number(advertisement[:4]) <= 2**24, "too many rows")
+        except Refused as refusal:
+            raise Refused(str(refusal), SERVER, SETUP, [place]) from None
+        changed = run.roster([data if other == place else mine for other, mine in enumerate(run.hellos)])
+        for other in run.everybody:
+            self.check_roster(other, changed)
+
+    def check_roster(self, me, data):
+        run = self.run
+        pinned = {place: curve.ed_public(key) for place, key in enumerate(run.identities) if key}
+        try:
+            entries = check_roster(data[32:], 1, me, run.hellos[me], run.session, "sign setup", pinned)
+            parameters = {entry[1][4:] for entry in entries.values()}
+            need(len(parameters) == 1, "other parameters")
+            need(len(entries) >= run.min_clients, "too few clients")
+        except Refused as refusal:
+            raise Refused(str(refusal), me, SETUP, [SERVER]) from None
+        for other, ((key,), _, _) in entries.items():
+            if other != me:
+                self.blaming(me, SETUP, other, agree, run.session, "pair", run.secrets[me], key)
+
+    def blaming(self, party, phase, culprit, check, *arguments):
+        try:
+            return check(*arguments)
+        except Refused as refusal:
+            raise Refused(str(refusal), party, phase, [culprit]) from None
+
+    def check_contributions(self, place, data):
+        others, run = self.run.others(place), self.run
+        parts = pieces(data, len(run.contribution(place, others[0])))
+        due = sum(len(run.contribution(place, other)) for other in others)
+        need(len(data) == due, f"{len(data)} bytes, {due} are due", SERVER, SETUP, [place])
+        for other, part in zip(others, parts):
+            self.open(other, place, part)
+
+    def open(self, me, other, data):
+        if self.run.backend != "clear":
+            pair = self.run.pair(other, me)
+            self.blaming(me, SETUP, other, opened, self.run.session, pair, other, me, 0, data)
+
+    def check_contributions_received(self, me, data):
+        run = self.run
+        reader, parts = Reader(data), []
+        try:
+            there = [reader.below(1, 2) for _ in run.everybody]
+            need(there[me], "I am not in")
+            need(sum(there) >= run.min_clients, "too few clients")
+            others = [other for other in run.others(me) if there[other]]
+            parts = [reader.take(len(run.contribution(other, me))) for other in others]
+            reader.end()
+        except Refused as refusal:
+            raise Refused(str(refusal), me, SETUP, [SERVER]) from None
+        for other, part in zip(others, parts):
+            self.open(me, other, part)
+
+    def check_own_rows(self, place, data):
+        rows = len(self.run.given[place])
+        self.blaming(SERVER, DISTANCES, place, read_own_rows, data, rows, self.run.k, self.run.bits)
+
+    def check_codes(self, place, data):
+        due = len(self.run.given[place]) * -(-self.run.bits // 8)
+        need(len(data) == due, f"codes of {len(data)} bytes, {due} are due", SERVER, DISTANCES, [place])
+
+    def check_plan(self, me, data):
+        """The client's check, then the server's of the rows with which it comes to the sum."""
+        run = self.run
+        rows = len(run.labelled(me)), len(run.unlabelled(me))
+        all_rows = sum(map(len, run.given))
+        check_plan(me, data, rows, len(run.clients), all_rows, run.classes)
+        need(data[:8] == run.plan(me)[:8], "other rows than those I know", SERVER, KEYS, [me])
+
+    def check_columns(self, me, data):
+        due = 8 * len(self.run.unlabelled()) * len(self.run.labelled(me))
+        need(len(data) == due, f"{len(data)} bytes of columns, {due} are due", me, INFLUENCE, [SERVER])
+        good = all(0 <= x < float("inf") for x, in struct.iter_unpack("<d", data))
+        need(good, "no influence is negative or infinite", me, INFLUENCE, [SERVER])
+
+    def check(self, from_, to, kind, data):
+        party = from_ if to == SERVER else to
+        name = kind.replace(" ", "_") + ("_received" if kind == "contributions" and from_ == SERVER else "")
+        getattr(self, "check_" + name)(party, data)
+
+
+def label_refused(vectors, entry):
+    """One tile of everything."""
+    run = Run(vectors["cases"][entry["case"]])
+    link = entry["from"], entry["to"]
+    due, _ = run.links()
+    phase, kind, honest = due[link][entry["number"]]
+    frame, changed = run.frames[link][entry["number"]], unhex(entry["payload"])
+    yield "the honest payload", frame["payload"], honest.hex()
+    yield "the payload is another", changed != honest, True
+    yield "the phase is not before that of the message", entry["phase"] >= phase, True
+    yield from blame(refused_by(Checks(run).check, (*link, kind, honest), (*link, kind, changed)), entry)
+
+
+CHECKS = {f"label-{name}": (label_case, label_refused)
+          for name in ("clear", "phe", "psm", "shade", "signed", "sketch", "wine")}
