@@ -5,8 +5,9 @@ import pathlib
 import sys
 import traceback
 
-from checks import (codes, extension, labels_refused, messages, paillier, phe, psm, schema, shade, sharing,
-                    sums)
+sys.dont_write_bytecode = True
+from checks import (codes, extension, labels_refused, messages, paillier, phe, psm, schema, shade,  # noqa: E402
+                    sharing, sums)
 
 HERE = pathlib.Path(__file__).resolve().parent
 NOT_COMPUTED = {"digest": "digests of whole transcripts, not computed again"}

@@ -1,6 +1,6 @@
 """The vectors of transfers."""
-from .messages import refused_by
 from .primitives import need, number, pieces, unhex, xor
+from .reasons import refused_by
 from .transfers import (Context, Extension, base_chosen, base_offer, base_reply, batch_words, block, check_proof,
                         columns, mmo, proof, reply_point, setup_length, tmmo, universal, whole)
 
@@ -39,9 +39,9 @@ def base_refused(vectors, entry):
     context, _, seeds = base_parts(case)
     honest, changed = unhex(case[entry["field"]]), unhex(entry["message"])
     if entry["field"] == "offer":
-        refused_by(lambda offer: base_reply(context, offer, seeds[1]), (honest,), (changed,))
+        refused_by(entry, lambda offer: base_reply(context, offer, seeds[1]), (honest,), (changed,))
     else:
-        refused_by(reply_point, (honest,), (changed,))
+        refused_by(entry, reply_point, (honest,), (changed,))
     return ()
 
 
@@ -102,7 +102,7 @@ def check_extension(case, field, message):
 def extension_refused(vectors, entry):
     case, field = vectors["cases"][entry["case"]], entry["field"]
     honest = case["setup"] if field == "setup" else case["batches"][0][field]
-    refused_by(check_extension, (case, field, unhex(honest)), (case, field, unhex(entry["message"])))
+    refused_by(entry, check_extension, (case, field, unhex(honest)), (case, field, unhex(entry["message"])))
     return ()
 
 
@@ -129,7 +129,7 @@ def check_chosen(count, field, message):
 def chosen_refused(vectors, entry):
     case, field = vectors["cases"][entry["case"]], entry["field"]
     count = len(unhex(case["random_zeros"])) // 16
-    refused_by(check_chosen, (count, field, unhex(case[field])), (count, field, unhex(entry["message"])))
+    refused_by(entry, check_chosen, (count, field, unhex(case[field])), (count, field, unhex(entry["message"])))
     return ()
 
 

@@ -4,17 +4,16 @@ import math
 import struct
 from collections import defaultdict
 
-from . import curve
 from .codes import code, normals, pack, unpack
-from .influence import (check_plan, fraction, influence, nearest, neighbours, outcome, read_own_rows, weights)
-from .messages import Reader, check_roster, hello, hello_alone, opened, refused_by, roster, sealed
+from .influence import fraction, influence, nearest, neighbours, outcome, weights
+from .messages import hello, roster, sealed
 from .phe import Phe
-from .primitives import (SERVER, SUITES, Refused, agree, derive, double, extract, ids, need, number, pieces, public,
-                         round_away, unhex)
+from .primitives import (SERVER, SUITES, agree, derive, double, extract, ids, number, pieces, public, round_away,
+                         unhex)
 from .psm import Psm
 from .shade import Shade
 from .sharing import signed
-from .sums import Sum, blame
+from .sums import Sum
 
 SETUP, DISTANCES, INFLUENCE, TILE = 1, 4, 6, 2**20
 
@@ -60,7 +59,8 @@ class Run:
         features = len(client["features"][0]) if client.get("features") else 0
         advertisement = ids(len(client["given"]), features, self.classes)
         advertisement += struct.pack("<HIdB", self.bits, self.k, self.alpha, ["balanced", "paper"].index(self.variant))
-        advertisement += bytes([len(text)]) + text + ids(self.min_clients)
+        key_bits = ids(self.case["parameters"]["key_bits"]) if self.backend == "phe" else b""
+        advertisement += bytes([len(text)]) + text + key_bits + ids(self.min_clients)
         advertisement += bytes([self.malicious_server, SUITES.index(self.suite)])
         return hello(self.session, "sign setup", place, public(self.secrets[place]), advertisement,
                      self.identities[place])
@@ -186,15 +186,15 @@ class Run:
         return pieces(struct.unpack(f"<{len(data) // 8}d", data), len(self.unlabelled()))
 
     def column_differences(self):
+        """A residual of 10⁻¹² is at most an error of 1/(1 − α) times that; as much again for our own."""
         rows = [row for place in self.everybody for row in self.labelled(place)]
         solved = iter(influence(weights(self.graph, self.bits, self.variant), self.alpha, rows))
-        unlabelled = self.unlabelled()
+        unlabelled, allowed = self.unlabelled(), 2e-12 / (1 - self.alpha)
         for place in self.everybody:
             sent = self.columns(place)
             yield f"columns for client {place}", len(sent), len(self.labelled(place))
             for got in sent:
                 column = [max(0.0, x) for x in next(solved)]
-                allowed = 1e-9 + 1e-6 * max(column)
                 near = all(abs(x - column[row]) <= allowed for x, row in zip(got, unlabelled, strict=True))
                 yield f"a column for client {place}", near, True
 

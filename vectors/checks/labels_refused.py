@@ -4,9 +4,10 @@ import struct
 from . import curve
 from .influence import check_plan, read_own_rows
 from .labels import DISTANCES, INFLUENCE, SETUP, Run, label_case
-from .messages import Reader, check_roster, hello_alone, opened, refused_by
+from .messages import Reader, check_roster, hello_alone, opened
 from .primitives import SERVER, Refused, agree, need, number, pieces, unhex
-from .sums import KEYS, blame
+from .reasons import blame, refused_by
+from .sums import KEYS
 
 
 class Checks:
@@ -14,25 +15,23 @@ class Checks:
         self.run = run
 
     def check_hello(self, place, data):
-        """The server's check, then those of the clients, in order, of the roster that comes of it."""
+        """The server's check; those of the clients, in order, of the roster; then of parameters."""
         run = self.run
         try:
             _, advertisement, _ = hello_alone(data, 1)
-            need(advertisement[4:] == hello_alone(run.hellos[place], 1)[1][4:], "other parameters")
-            need(number(advertisement[:4]) <= 2**24, "too many rows")
         except Refused as refusal:
             raise Refused(str(refusal), SERVER, SETUP, [place]) from None
         changed = run.roster([data if other == place else mine for other, mine in enumerate(run.hellos)])
         for other in run.everybody:
             self.check_roster(other, changed)
+        same = advertisement[4:] == hello_alone(run.hellos[place], 1)[1][4:]
+        need(same and number(advertisement[:4]) <= 2**24, "other parameters", SERVER, SETUP, [place])
 
     def check_roster(self, me, data):
         run = self.run
         pinned = {place: curve.ed_public(key) for place, key in enumerate(run.identities) if key}
         try:
             entries = check_roster(data[32:], 1, me, run.hellos[me], run.session, "sign setup", pinned)
-            parameters = {entry[1][4:] for entry in entries.values()}
-            need(len(parameters) == 1, "other parameters")
             need(len(entries) >= run.min_clients, "too few clients")
         except Refused as refusal:
             raise Refused(str(refusal), me, SETUP, [SERVER]) from None
@@ -97,9 +96,11 @@ class Checks:
         need(good, "no influence is negative or infinite", me, INFLUENCE, [SERVER])
 
     def check(self, from_, to, kind, data):
-        party = from_ if to == SERVER else to
-        name = kind.replace(" ", "_") + ("_received" if kind == "contributions" and from_ == SERVER else "")
-        getattr(self, "check_" + name)(party, data)
+        to_server = {"hello": self.check_hello, "contributions": self.check_contributions,
+                     "own rows": self.check_own_rows, "codes": self.check_codes}
+        to_client = {"roster": self.check_roster, "contributions": self.check_contributions_received,
+                     "plan": self.check_plan, "columns": self.check_columns}
+        (to_server if to == SERVER else to_client)[kind](min(from_, to), data)
 
 
 def label_refused(vectors, entry):
@@ -110,9 +111,9 @@ def label_refused(vectors, entry):
     phase, kind, honest = due[link][entry["number"]]
     frame, changed = run.frames[link][entry["number"]], unhex(entry["payload"])
     yield "the honest payload", frame["payload"], honest.hex()
-    yield "the payload is another", changed != honest, True
-    yield "the phase is not before that of the message", entry["phase"] >= phase, True
-    yield from blame(refused_by(Checks(run).check, (*link, kind, honest), (*link, kind, changed)), entry)
+    yield "one payload for another", changed != honest, True
+    yield "it is refused in the message's phase or later", entry["phase"] >= phase, True
+    yield from blame(refused_by(entry, Checks(run).check, (*link, kind, honest), (*link, kind, changed)), entry)
 
 
 CHECKS = {f"label-{name}": (label_case, label_refused)

@@ -2,8 +2,8 @@
 import struct
 
 from . import curve
-from .primitives import (SERVER, Refused, agree, chacha20, derive, extract, ids, need, number, public, seal,
-                         stream, unhex, xor)
+from .primitives import agree, chacha20, derive, ids, need, number, public, seal, stream, unhex, xor
+from .reasons import refused_by
 
 
 class Reader:
@@ -149,24 +149,6 @@ def read_frame(data, limit):
 
 # Checks.
 
-def accepted(check, *arguments):
-    """What a check makes of it, or none if it refuses."""
-    try:
-        return check(*arguments)
-    except Refused:
-        return None
-
-
-def refused_by(check, honest, changed):
-    """The refusal, by the check that takes what is honest."""
-    check(*honest)
-    try:
-        check(*changed)
-    except Refused as refusal:
-        return refusal
-    raise ValueError("it is not refused")
-
-
 def stream_case(case):
     held = unhex(case["bytes"])
     yield "bytes", stream(case["suite"], unhex(case["seed"]), len(held)), held
@@ -187,7 +169,7 @@ def agreement_case(case):
 
 def agreement_refused(vectors, entry):
     secret = unhex(entry["secret_key"])
-    refused_by(agree, (bytes(32), "pair", secret, public(secret)),
+    refused_by(entry, agree, (bytes(32), "pair", secret, public(secret)),
                (bytes(32), "pair", secret, unhex(entry["public_key"])))
     return ()
 
@@ -205,7 +187,7 @@ def seal_refused(vectors, entry):
     key = unhex(entry["session"]), unhex(entry["pair_secret"]), 3, 1, entry["number"]
     honest = unhex(case["there"][entry["number"]][1])
     yield "the key", [entry["session"], entry["pair_secret"]], [case["session"], case["pair_secret"]]
-    refused_by(opened, (*key, honest), (*key, unhex(entry["sealed"])))
+    refused_by(entry, opened, (*key, honest), (*key, unhex(entry["sealed"])))
 
 
 def signature_case(case):
@@ -218,7 +200,7 @@ def signature_case(case):
 def signature_refused(vectors, entry):
     parts = lambda case: (unhex(case["public_key"]), unhex(case["session"]), case["purpose"],
                           unhex(case["body"]), unhex(case["signature"]))
-    refused_by(verify, parts(vectors["cases"][0]), parts(entry))
+    refused_by(entry, verify, parts(vectors["cases"][0]), parts(entry))
     return ()
 
 
@@ -231,7 +213,7 @@ def frame_case(case):
 
 def frame_refused(vectors, entry):
     honest = unhex(vectors["cases"][0]["frame"])
-    refused_by(read_frame, (honest, entry["max_payload"]), (unhex(entry["frame"]), entry["max_payload"]))
+    refused_by(entry, read_frame, (honest, entry["max_payload"]), (unhex(entry["frame"]), entry["max_payload"]))
     return ()
 
 

@@ -1,8 +1,8 @@
 """Paillier: keys, ciphertexts, slots."""
 import math
 
-from .messages import refused_by
 from .primitives import Stream, need, unhex
+from .reasons import refused_by
 
 SIEVE = bytearray([0, 0]) + bytearray([1]) * (2**16 - 2)
 for at in range(2, 256):
@@ -46,6 +46,7 @@ def check_key(n, primes):
     p, q = primes
     check_length((p * q).bit_length())
     need(p != q, "one prime twice")
+    need(p.bit_length() == q.bit_length(), "primes of two lengths")
     need(is_prime(p) and is_prime(q), "a factor that is not prime")
 
 
@@ -90,9 +91,9 @@ def key_refused(vectors, entry):
     integers = lambda texts: [int(text, 16) for text in texts]
     n, primes = entry.get("n"), entry.get("primes")
     if n is not None:
-        refused_by(check_key, (int(case["n"], 16), None), (int(n, 16), None))
+        refused_by(entry, check_key, (int(case["n"], 16), None), (int(n, 16), None))
     else:
-        refused_by(check_key, (None, integers([case["p"], case["q"]])), (None, integers(primes)))
+        refused_by(entry, check_key, (None, integers([case["p"], case["q"]])), (None, integers(primes)))
     return ()
 
 
@@ -120,7 +121,7 @@ def paillier_refused(vectors, entry):
     case, value = vectors["cases"][0], int(entry["number"], 16)
     n, check = int(case["n"], 16), check_ciphertext if entry["ciphertext"] else check_plaintext
     honest = case["full" if entry["ciphertext"] else "plain"][0]
-    refused_by(check, (int(honest, 16), n), (value, n))
+    refused_by(entry, check, (int(honest, 16), n), (value, n))
     return ()
 
 
@@ -146,9 +147,9 @@ def packed_case(case):
 def packed_refused(vectors, entry):
     width, values = entry["width"], entry.get("values")
     if values is None:
-        refused_by(unpack_slots, (2**width - 1, width, 1), (int(entry["plain"], 16), width, 1))
+        refused_by(entry, unpack_slots, (2**width - 1, width, 1), (int(entry["plain"], 16), width, 1))
     else:
-        refused_by(pack_slots, ([1, 2**width - 1], width, 2048), ([int(v, 16) for v in values], width, 2048))
+        refused_by(entry, pack_slots, ([1, 2**width - 1], width, 2048), ([int(v, 16) for v in values], width, 2048))
     return ()
 
 

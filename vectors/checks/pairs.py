@@ -1,8 +1,8 @@
 """What shade and phe have in common: pairs of clients, and a server that hears from both."""
 from .codes import apart, unpack_rows
-from .messages import opened, refused_by, sealed
+from .messages import opened, sealed
 from .primitives import SERVER, Refused, ids, need, number, unhex
-from .sums import blame
+from .reasons import blame, refused_by
 
 OFFLINE, ONLINE = 2, 4
 LAST = ids(SERVER)
@@ -77,8 +77,8 @@ def pair_refused(run, vectors, entry):
     link = entry["from"], entry["to"]
     phase, honest = held[link][entry["number"]]
     changed = unhex(entry["payload"])
-    yield "the payload is another", changed != honest, True
+    yield "one payload for another", changed != honest, True
     yield "the phase of the message", phase, entry["phase"]
-    refusal = refused_by(run.check_message, (held, *link, entry["number"], honest),
+    refusal = refused_by(entry, run.check_message, (held, *link, entry["number"], honest),
                          (held, *link, entry["number"], changed))
     yield from blame(refusal, entry)

@@ -71,7 +71,7 @@ class Phe(Pairs):
         for count, ((phase, reader), data) in enumerate(zip(due, payloads, strict=True)):
             text = self.open(from_, to, count, data, phase)
             try:
-                out.append(reader(text, n if n is not None or not out else out[0]))
+                out.append(reader(text, out[0] if n is None and out else n))
             except Refused as refusal:
                 raise Refused(str(refusal), to, phase, [from_]) from None
         return out
@@ -131,9 +131,8 @@ class Phe(Pairs):
     def check(self, held):
         """Compares all messages, by link."""
         pairs = list(self.pairs())
-        clients = [client for client, rows in enumerate(self.codes)]
-        due = {(owner, evaluator) for owner, evaluator in pairs}
-        due |= {(b, a) for a, b in pairs} | {(client, SERVER) for client in clients}
+        clients = range(len(self.codes))
+        due = {*pairs, *((b, a) for a, b in pairs), *((client, SERVER) for client in clients)}
         yield "links", set(held), due
         received = {client: [payload for _, payload in held[client, SERVER]] for client in clients}
         told, found, moduli = self.reports(received), self.server(received), {}
@@ -142,7 +141,7 @@ class Phe(Pairs):
             last = self.open(client, SERVER, len(received[client]) - 1, received[client][-1], ONLINE)
             yield f"{client} says it last", last, LAST
             yield f"phases of {client}", {phase for phase, _ in held[client, SERVER]}, {ONLINE}
-        yield "whom reports are about", set(told), {link for link in due if SERVER in link} | set(told)
+        yield "whom reports are about", set(told), due
         for owner, evaluator in pairs:
             what = f"{owner} and {evaluator}: "
             yield what + "phases there", [p for p, _ in held[owner, evaluator]], [

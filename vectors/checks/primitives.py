@@ -173,7 +173,7 @@ SUITES = ["aes128ctr", "chacha20"]
 
 
 def stream(suite, seed, length):
-    if suite == "chacha20":
+    if SUITES.index(suite):
         return chacha20(seed, length)
     counters = b"".join(seed[16:24] + struct.pack(">Q", i) for i in range(-(-length // 16)))
     return aes128(seed[:16], counters)[:length]

@@ -3,10 +3,10 @@ import struct
 from operator import mul
 
 from .codes import apart, unpack_rows
-from .messages import Reader, opened, refused_by, sealed
+from .messages import Reader, opened, sealed
 from .pairs import packed, unpacked
 from .primitives import SERVER, Refused, derive, ids, need, pieces, stream, unhex
-from .sums import blame
+from .reasons import blame, refused_by
 
 ONLINE, TILE = 4, 512
 
@@ -149,8 +149,9 @@ def psm_refused(vectors, entry):
             received = {client: list(map(unhex, c["messages"])) for client, c in enumerate(case["clients"])}
             received[me][entry["number"]] = data
             run.server(received, case["set"])
-    yield "the payload is another", changed != honest, True
-    yield from blame(refused_by(check, (honest,), (changed,)), entry)
+    yield "one end is the server", max(entry["from"], entry["to"]), SERVER
+    yield "one payload for another", changed != honest, True
+    yield from blame(refused_by(entry, check, (honest,), (changed,)), entry)
 
 
 CHECKS = {"psm": (psm_case, psm_refused)}

@@ -3,8 +3,8 @@ import math
 import struct
 from fractions import Fraction
 
-from .messages import refused_by
-from .primitives import (INVERSE, PRODUCTS, chacha20, double, hexed, need, number, pieces, round_away, unhex, xor)
+from .primitives import INVERSE, PRODUCTS, chacha20, double, hexed, need, number, pieces, round_away, unhex, xor
+from .reasons import refused_by
 
 
 def split(secret, threshold, holders, seed):
@@ -121,7 +121,7 @@ def fixed_refused(vectors, entry):
     bound, bits = double(entry["bound"]), entry["word_bits"]
     fraction = fraction_bits(bits, entry["clients"], bound)
     for value in (bound, -bound):
-        refused_by(encode, (value, bound, fraction, bits), (double(entry["value"]), bound, fraction, bits))
+        refused_by(entry, encode, (value, bound, fraction, bits), (double(entry["value"]), bound, fraction, bits))
     return ()
 
 

@@ -3,10 +3,11 @@ import hashlib
 import struct
 
 from . import curve
-from .messages import (Reader, bits, check_roster, distinct, flags, hello, hello_alone, opened, refused_by, roster,
-                       sealed, sign)
+from .messages import (Reader, bits, check_roster, distinct, flags, hello, hello_alone, opened, roster, sealed,
+                       sign)
 from .primitives import (SERVER, SUITES, Refused, agree, derive, extract, ids, need, number, pieces, public, stream,
                          unhex)
+from .reasons import blame, refused_by
 from .sharing import combine, degree, graph, split
 
 KEYS, SHARES, MASKED, UNMASKING = 7, 8, 9, 10
@@ -302,29 +303,24 @@ def of_case(case):
                [list(map(number, pieces(unhex(client["words"]), size))) for client in clients],
                case["min_clients"], case["everybody_learns_shared"], False,
                (case["neighbours"], case["threshold"]), None,
-               [client["shares"] is not None for client in clients],
-               [client["masked_words"] is not None for client in clients])
+               [client.get("shares") is not None for client in clients],
+               [client.get("masked_words") is not None for client in clients])
 
 
 def sum_case(case):
     run = of_case(case)
-    yield "everybody is on the roster", all(client["hello"] for client in case["clients"]), True
+    yield "bits of a word", case["word_bits"] in (32, 64), True
+    yield "everybody is on the roster", all(client.get("hello") for client in case["clients"]), True
     yield "roster", run.roster.hex(), case["roster"]
     made = {"hello": run.hello, "shares": run.shares, "shares_received": run.shares_received,
             "masked_words": run.masked, "contributors_received": lambda _: bits(run.contributors),
             "answer": run.answer, "result": run.result}
     for place, client in enumerate(case["clients"]):
         for field, make in made.items():
-            if client[field] is not None:
+            if client.get(field) is not None:
                 yield f"client {place}, {field}", make(place).hex(), client[field]
     yield "total", run.packed(run.total()).hex(), case["total"]
     yield "contributors", [place for place in run.places if run.contributors[place]], case["contributors"]
-
-
-def blame(refusal, entry):
-    yield "who refuses", refusal.party, entry["party"]
-    yield "the phase", refusal.phase, entry["phase"]
-    yield "culprits", refusal.culprits, entry["culprits"]
 
 
 def sum_refused(vectors, entry):
@@ -334,8 +330,9 @@ def sum_refused(vectors, entry):
     fields = ("hello", "shares", "masked_words", "answer") if link[1] == SERVER else (
         None, "shares_received", "contributors_received", "result")
     held = case["clients"][place][fields[entry["number"]]] if fields[entry["number"]] else case["roster"]
-    yield "the payload is another", entry["payload"] != held, True
-    refusal = refused_by(run.check_message, (*link, unhex(held)), (*link, unhex(entry["payload"])))
+    yield "one end is the server", max(link[:2]), SERVER
+    yield "one payload for another", entry["payload"] != held, True
+    refusal = refused_by(entry, run.check_message, (*link, unhex(held)), (*link, unhex(entry["payload"])))
     yield from blame(refusal, entry)
 
 

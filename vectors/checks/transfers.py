@@ -3,7 +3,6 @@ import functools
 import hashlib
 import struct
 
-from . import curve
 from .curve import ORDER, add, decode, encode, minus, multiply, multiply_generator, twice, uniform
 from .primitives import aes128, chacha20, derive, ids, need, number, pieces, xor
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use undertone_tests::{reference, root};
 
+mod costs;
 mod measures;
 mod network;
 mod page;

@@ -262,13 +262,13 @@ fn lines(
             };
             Some((across.place(&point, base)?, published(size)))
         };
-        let points: Vec<_> = protocol.points.iter().filter_map(at).collect();
+        let points = sorted(protocol.points.iter().filter_map(at).collect());
         if points.len() > 1 {
             all.push(Line {
                 name: protocol.name.into(),
                 backend: protocol.backend.into(),
                 dashed: true,
-                points: sorted(points),
+                points,
             });
         }
     }

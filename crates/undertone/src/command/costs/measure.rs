@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use serde::{Serialize, Serializer};
-use undertone::mpc::hamming::Backend;
+use undertone::mpc::hamming::{Backend, Phe};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::sum::Suite;
 use undertone::party::{Ledger, PartyId};
@@ -31,6 +31,8 @@ pub(super) struct Point {
     /// Of each client.
     pub(super) rows: usize,
     pub(super) bits: usize,
+    /// Of keys of `phe`.
+    pub(super) key_bits: usize,
 }
 
 fn as_text<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
@@ -144,6 +146,7 @@ fn measure(point: Point, links: &[Link]) -> Result<Measured, Failure> {
         bits: point.bits,
         backend: point.backend,
         suite: point.suite,
+        phe: Phe::new(point.key_bits).map_err(|error| failed(&error))?,
         ..Params::default()
     };
     let given: Vec<Vec<Option<u16>>> = clients.iter().map(|(_, l)| l.labels().to_vec()).collect();

@@ -11,6 +11,7 @@ use clap::Args;
 use serde::Serialize;
 use undertone::kernel::Cpu;
 use undertone::mpc::hamming::Backend;
+use undertone::mpc::paillier;
 use undertone::mpc::sum::Suite;
 
 use self::measure::{Measured, Point};
@@ -85,16 +86,17 @@ impl Grid {
         let base = Point {
             backend: Backend::Psm,
             suite: Suite::Aes128Ctr,
-            clients: 5,
+            clients: if quick { 3 } else { 5 },
             rows: if quick { 60 } else { 200 },
             bits: if quick { 512 } else { 4096 },
+            key_bits: if quick { 2048 } else { paillier::DEFAULT_BITS },
         };
         match quick {
             true => Self {
                 base,
                 rows: &[30, 60, 120],
                 bits: &[128, 512, 2048],
-                clients: &[3, 5, 10],
+                clients: &[3, 4, 6],
             },
             false => Self {
                 base,
@@ -139,14 +141,16 @@ impl Costs {
         if !(self.longest > 0.0) {
             return Err(Failure::usage("--longest must be above 0"));
         }
-        let beside = |extension: &str| Output::create(&self.out.with_extension(extension));
-        let (csv, json, svg) = (beside("csv")?, beside("json")?, beside("svg")?);
-        if ["csv", "json", "svg"]
-            .iter()
-            .any(|e| self.out.extension().is_some_and(|own| own == *e))
-        {
-            return Err(Failure::usage("--out must be an HTML file: report.html"));
+        const BESIDE: [&str; 3] = ["csv", "json", "svg"];
+        let own = self.out.extension();
+        if own.is_some_and(|own| BESIDE.iter().any(|extension| own == *extension)) {
+            return Err(Failure::usage(
+                "--out names the HTML file; .csv, .json and .svg are written beside it",
+            ));
         }
+        let beside = |extension| Output::create(&self.out.with_extension(extension));
+        let [csv, json, svg] = BESIDE.map(beside);
+        let (csv, json, svg) = (csv?, json?, svg?);
         let html = Output::create(&self.out)?;
         let grid = Grid::of(self.quick);
         let runs = self.measure(&grid, show)?;

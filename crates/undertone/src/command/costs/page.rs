@@ -90,9 +90,9 @@ fn ladder(report: &Report) -> String {
         ("the server alone learns", false),
         ("the server and a client together, of another client", false),
         ("processor time", true),
-        ("to clear", true),
+        ("of clear", true),
         ("bytes", true),
-        ("to clear", true),
+        ("of clear", true),
     ];
     table(&columns, &rows)
 }
@@ -220,13 +220,14 @@ pub(super) fn page(report: &Report) -> Result<String, Failure> {
     );
     let _ = write!(
         out,
-        "<h2>The trust ladder</h2>\n<p>{} clients of {} rows, L = {} bits.</p>\n{}\
+        "<h2>The trust ladder</h2>\n<p>{} clients of {} rows, L = {} bits; keys of phe have {}.</p>\n{}\
          <h2>Over a link of each client's</h2>\n<p>Not measured: the computation of the slowest client and of the server, the bytes of the \
          busiest client at the link's rate, and a delay for every round (two where clients talk through the server), one after the \
          other.</p>\n{}",
         base.clients,
         base.rows,
         base.bits,
+        base.key_bits,
         ladder(report),
         over_links(report)
     );

@@ -7,7 +7,7 @@ use serde::Serialize;
 use undertone::kernel::Prg;
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::ot::{Field, Security};
-use undertone::mpc::paillier::{BigUint, DEFAULT_BITS, Noise, PaillierError, Primes, SecretKey};
+use undertone::mpc::paillier::{BigUint, Noise, PaillierError, Primes, SecretKey};
 use undertone::party::Ledger;
 use undertone::simulate::TransferSimulation;
 
@@ -66,10 +66,10 @@ fn transfers(count: u64) -> Result<f64, Failure> {
 }
 
 /// Seconds of one encryption with r^N, one addition, one decryption.
-fn ciphertexts() -> Result<[f64; 3], PaillierError> {
+fn ciphertexts(key_bits: usize) -> Result<[f64; 3], PaillierError> {
     const COUNT: usize = 64;
     let mut rng = Prg::new(&[3; 32]);
-    let secret = SecretKey::generate(DEFAULT_BITS, Primes::Structured, &mut rng)?;
+    let secret = SecretKey::generate(key_bits, Primes::Structured, &mut rng)?;
     let key = secret.public();
     let plain = vec![BigUint::from(1u8); COUNT];
     let clock = Instant::now();
@@ -93,7 +93,7 @@ pub(super) fn all(base: &Point, rows: &[usize], bits: &[usize]) -> Result<Vec<Pu
     const MANY: u64 = 1 << 21;
     let base_transfers = transfers(1)?;
     let transfer = (transfers(MANY)? - base_transfers).max(0.0) / MANY as f64;
-    let paillier = ciphertexts().map_err(|error| Failure::data(error.to_string()))?;
+    let paillier = ciphertexts(base.key_bits).map_err(|error| Failure::data(error.to_string()))?;
     let sizes: Vec<Point> = rows
         .iter()
         .map(|rows| Point {
@@ -128,7 +128,7 @@ pub(super) fn all(base: &Point, rows: &[usize], bits: &[usize]) -> Result<Vec<Pu
         )
     };
     let [encrypt, add, decrypt] = paillier;
-    let ciphertext = 2.0 * DEFAULT_BITS as f64 / 8.0;
+    let ciphertext = 2.0 * base.key_bits as f64 / 8.0;
     let phe = |size: &Point| {
         let pairs = size.pairs() as f64;
         let codes = pairs * (size.rows * size.bits) as f64;
@@ -156,10 +156,11 @@ pub(super) fn all(base: &Point, rows: &[usize], bits: &[usize]) -> Result<Vec<Pu
             backend: "phe",
             counted: format!(
                 "for each row of the owner L ciphertexts at {:.0} µs; for each distance L additions at {:.2} µs, an encryption and a decryption \
-                 ({:.0} µs); keys of {DEFAULT_BITS} bits",
+                 ({:.0} µs); keys of {} bits",
                 encrypt * 1e6,
                 add * 1e6,
-                decrypt * 1e6
+                decrypt * 1e6,
+                base.key_bits
             ),
             points: at(&phe),
         },

@@ -1,0 +1,75 @@
+//! `undertone costs`.
+
+use std::fs;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{assert_fails, json, undertone};
+
+#[test]
+fn the_report_holds_every_backend_and_loads_nothing() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let out = path("report.html");
+    // Nothing that takes long: each series has its first point.
+    let arguments = ["costs", "--quick", "--longest", "0.01", "--json", "--out"];
+    let output = undertone(&[&arguments[..], &[out.to_str().unwrap()]].concat());
+    let report = json(&output);
+    let held: Value = serde_json::from_slice(&fs::read(path("report.json")).unwrap()).unwrap();
+    assert_eq!(
+        report["runs"].as_array().unwrap().len(),
+        held["runs"].as_array().unwrap().len()
+    );
+    let runs = report["runs"].as_array().unwrap();
+    for backend in ["clear", "sketch", "psm", "shade", "phe"] {
+        let of = runs.iter().filter(|run| run["point"]["backend"] == backend);
+        let of: Vec<&Value> = of.collect();
+        assert!(of.len() >= 3, "{backend}");
+        for run in of {
+            assert!(run["accuracy"].as_f64().unwrap() > 60.0, "{run}");
+            let phases = run["phases"].as_array().unwrap();
+            let bytes: u64 = phases
+                .iter()
+                .map(|phase| phase["bytes"].as_u64().unwrap())
+                .sum();
+            assert_eq!(run["bytes"], bytes);
+            let links = run["link_seconds"].as_array().unwrap();
+            let seconds = links.iter().map(|link| link.as_f64().unwrap());
+            assert!(seconds.is_sorted_by(|a, b| a < b));
+            // Not faster than its bytes and rounds allow.
+            let rate = report["links"][2]["rate_mbits"].as_f64().unwrap() * 1e6 / 8.0;
+            let delay = report["links"][2]["delay_ms"].as_f64().unwrap() / 1e3;
+            let floor = run["busiest_up"].as_f64().unwrap() / rate
+                + run["rounds"].as_f64().unwrap() * delay;
+            assert!(links[2].as_f64().unwrap() >= floor);
+        }
+    }
+    assert_eq!(report["published"].as_array().unwrap().len(), 2);
+    let lines = fs::read_to_string(path("report.csv"))
+        .unwrap()
+        .lines()
+        .count();
+    let phases = runs
+        .iter()
+        .map(|run| run["phases"].as_array().unwrap().len());
+    assert_eq!(lines, 1 + phases.sum::<usize>());
+    let page = fs::read_to_string(&out).unwrap();
+    assert_eq!(page.matches("<svg").count(), 4);
+    for outside in ["src=", "href=", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(
+        fs::read_to_string(path("report.svg"))
+            .unwrap()
+            .starts_with("<svg")
+    );
+}
+
+#[test]
+fn files_that_would_be_written_over_are_refused() {
+    assert_fails(&["costs", "--out", "report.csv"], 2, "--out");
+    let folder = ["costs", "--out", "no/such/folder/report.html"];
+    assert_fails(&folder, 73, "folder");
+    assert_fails(&["costs", "--longest", "0"], 2, "--longest");
+}

@@ -1,0 +1,73 @@
+"""Whether something is refused, and for the reason the vectors give."""
+import re
+
+from .primitives import Refused
+
+# What the vectors say of a check, and what the checks here say; the first that fits counts.
+REASONS = [(re.compile(held), re.compile(made)) for held, made in (
+    (r"^frame header:", "header that is cut"),
+    (r"the header announces", "payload of another length"),
+    (r"at most \d+ are accepted", "payload that is too long"),
+    (r"an abort with a payload", "abort with a payload"),
+    (r"not an Undertone frame", "no frame of version 1"),
+    (r"\d+ bytes|\d+ are due", r"\d+ bytes|another length"),
+    (r"low order|not an Ed25519 key", "low order"),
+    (r"not a point that may be used", "no canonical point's|no point's|the identity"),
+    (r"trees of seeds", "trees are not consistent"),
+    (r"have the same choices", "corrections of other choices"),
+    (r"it must be from", "is beyond"),
+    (r"sealed message does not open|open[s]?$", "does not open|shorter than a tag"),
+    (r"keys that client (\d+) signed", "has not signed|signature that does not fit"),
+    (r"the signature fits", "signature that does not fit|not below the order"),
+    (r"my keys and advertisement", "has not my hello"),
+    (r"nobody else's|same key", "a key twice"),
+    (r"names each client once", "out of order"),
+    (r"number of clients is", "more clients than there is room for"),
+    (r"which is outside", "is not below"),
+    (r"are other rows, nearest first", "other rows, each once|nearest first|above L"),
+    (r"sums by my rules", "other rules|other rows"),
+    (r"fractional bits", "fractional bits"),
+    (r"negative or infinite", "negative or infinite"),
+    (r"shares a factor", "shares a factor"),
+    (r"is not below N", "not below N"),
+    (r"divisible by", "divisible by"),
+    (r"from 2048 to 4096|not of 2048", "from 2048 to 4096"),
+    (r"primes must differ", "one prime twice|two lengths"),
+    (r"a factor that is not prime", "a factor that is not prime"),
+    (r"in a slot of", "a value that is too long"),
+    (r"values in \d+ slots", "more values than slots"),
+    (r"as \d+ values of", "beyond the last slot"),
+    (r"I am among", "I am not in the set|I do not take part"),
+    (r"beyond the roster", "beyond the roster"),
+    (r"too few clients", "too few clients"),
+    (r"self masks of contributors", "of the wrong kind"),
+    (r"what it committed to", "do not give back"),
+    (r"distances of at most", "above L"),
+    (r"has sent all sums", "are missing"),
+)]
+
+
+def same_reason(held, made):
+    """Numbers of bytes too, where both give two."""
+    counts = [sorted(re.findall(r"\d+", text)) for text in (held, made) if "are due" in text]
+    if len(counts) == 2 and counts[0] != counts[1]:
+        return False
+    return next((bool(other.search(made)) for one, other in REASONS if one.search(held)), False)
+
+
+def refused_by(entry, check, honest, changed):
+    """The refusal, by the check that takes what is honest."""
+    check(*honest)
+    try:
+        check(*changed)
+    except Refused as refusal:
+        if same_reason(entry["check"], str(refusal)):
+            return refusal
+        raise ValueError(f"refused because of: {refusal}") from None
+    raise ValueError("it is not refused")
+
+
+def blame(refusal, entry):
+    yield "who refuses", refusal.party, entry["party"]
+    yield "the phase", refusal.phase, entry["phase"]
+    yield "culprits", refusal.culprits, entry["culprits"]
