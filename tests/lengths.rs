@@ -78,6 +78,7 @@ fn long_messages_have_their_predicted_lengths() {
         (Backend::Psm, 1500, [600, 1100, 513]),
         (Backend::Shade, 1000, [300, 150, 90]),
         (Backend::Phe, 33, [30, 1030, 45]),
+        (Backend::Phe, 16_500, [8, 7, 3]),
     ] {
         let params = Params {
             bits,

@@ -6,8 +6,8 @@ import sys
 import traceback
 
 sys.dont_write_bytecode = True
-from checks import (codes, extension, labels_refused, messages, paillier, phe, psm, schema, shade,  # noqa: E402
-                    sharing, sums)
+from checks import (codes, extension, labels_refused, messages, paillier, phe, psm, schema, shade, sharing,
+                    sums)
 
 HERE = pathlib.Path(__file__).resolve().parent
 NOT_COMPUTED = {"digest": "digests of whole transcripts, not computed again"}
@@ -61,7 +61,10 @@ def main():
         elif name not in known:
             wrong, summary = ["there is no checker"], ""
         else:
-            wrong, summary = check_file(name)
+            try:
+                wrong, summary = check_file(name)
+            except (OSError, ValueError) as error:
+                wrong, summary = [str(error)], ""
         failed |= bool(wrong)
         print(f"FAIL {name}: {'; '.join(wrong)}" if wrong else f"ok   {name}: {summary}", flush=True)
     sys.exit(1 if failed else 0)

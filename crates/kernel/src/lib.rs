@@ -35,6 +35,8 @@ pub mod mont;
 pub mod normal;
 pub mod pack;
 pub mod parts;
+#[doc(hidden)]
+pub mod poison;
 pub mod prg;
 pub mod product;
 pub mod project;
