@@ -14,6 +14,8 @@
 
 mod batch;
 
+use std::hint::black_box;
+
 use undertone_kernel::aes::Permutation;
 use undertone_kernel::leaves::{self, Leaves};
 use undertone_kernel::{Cpu, transpose};
@@ -241,7 +243,8 @@ impl Sender {
                 }
             }
             for row in rows {
-                let mask = 0u128.wrapping_sub(delta >> bit & 1);
+                // Opaque: the compiler would make a branch of it.
+                let mask = black_box(0u128.wrapping_sub(delta >> bit & 1));
                 let pairs = row.iter_mut().zip(&correction);
                 pairs.for_each(|(w, c)| *w ^= c & mask);
                 bit += 1;
