@@ -144,8 +144,8 @@ fn find(
     Ok(Some(array))
 }
 
-/// Reads an array's header, as far as it can be trusted to a parser: not too long, and a shape
-/// whose number of entries fits 64 bits.
+/// Reads an array's header, as far as it can be trusted to a parser: not too long, not nested (the parser takes exponential time),
+/// and a shape whose number of entries fits 64 bits.
 fn checked_header(file: &mut impl Read) -> std::io::Result<Vec<u8>> {
     let refuse = |what: &str| Err(std::io::Error::new(std::io::ErrorKind::InvalidData, what));
     let mut start = vec![0; 10];
@@ -167,6 +167,11 @@ fn checked_header(file: &mut impl Read) -> std::io::Result<Vec<u8>> {
     start.resize(at + len, 0);
     file.read_exact(&mut start[at..])?;
     let text = String::from_utf8_lossy(&start[at..]);
+    // One dictionary, in it one tuple: the shape. Lists are types of records.
+    let nested = |open: char| text.matches(open).count() > 1;
+    if nested('{') || nested('(') || text.contains('[') {
+        return refuse("its header is not that of an array of plain numbers");
+    }
     let shape = text
         .split("shape")
         .nth(1)
@@ -405,6 +410,17 @@ mod tests {
                 "'features' is missing; the archive holds: labels",
             ),
             (vec![good.clone()], "'labels' is missing"),
+            (
+                vec![("features", npy(&"{0:".repeat(20), &[])), labels()],
+                "not that of an array of plain numbers",
+            ),
+            (
+                vec![
+                    ("features", array("[('a', '<f8')]", "(2,)", &[0; 16])),
+                    labels(),
+                ],
+                "not that of an array of plain numbers",
+            ),
             (vec![features("(2,)", &[1., 2.]), labels()], "2-dimensional"),
             (
                 vec![("features", array("<i8", "(1, 1)", &[0; 8])), labels()],
