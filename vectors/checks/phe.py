@@ -161,7 +161,7 @@ class Phe(Pairs):
 
 
 def phe_run(case):
-    return run_of(case, Phe, key_bits=case["key_bits"])
+    return run_of(case, Phe, key_bits=case["key_bits"], seed=bytes.fromhex(case["seed"]))
 
 
 def phe_case(case):

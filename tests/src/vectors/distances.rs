@@ -71,15 +71,17 @@ pub struct PairClient {
     pair_secret: Hex,
 }
 
-/// A whole run of two clients, without a setup: seals count from 0.
+/// A whole run of two clients, the m of `shade`'s chunks ahead being 2, without a setup: seals count from 0.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct PairRun {
     comment: String,
     session: Hex,
+    /// What the clients have in common: `derive(group seed, "distances")`.
+    seed: Hex,
     bits: usize,
-    /// Of keys of `phe`; 0 with others.
-    key_bits: usize,
+    /// Of keys of `phe`; null with others.
+    key_bits: Option<usize>,
     clients: Vec<PairClient>,
     /// What the two clients share.
     pair_secret: Hex,
@@ -212,11 +214,9 @@ impl Case<'_> {
         Ok(PairRun {
             comment: self.comment.into(),
             session: hex(&session.0),
+            seed: hex(seed.derive(session, "simulated group", &[]).expose()),
             bits: self.bits,
-            key_bits: match self.backend {
-                Backend::Phe => KEY_BITS,
-                _ => 0,
-            },
+            key_bits: (self.backend == Backend::Phe).then_some(KEY_BITS),
             clients,
             pair_secret: agreed(PartyId::client(0), PartyId::client(1))?,
             messages,

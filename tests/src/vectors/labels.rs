@@ -30,8 +30,8 @@ pub struct Parameters {
     suite: String,
     min_clients: usize,
     malicious_server: bool,
-    /// Of keys of `phe`.
-    key_bits: usize,
+    /// Of keys of `phe`; null with others.
+    key_bits: Option<usize>,
     classes: usize,
 }
 
@@ -86,7 +86,8 @@ pub struct LabelRun {
     clients: Vec<LabelClient>,
     /// All frames, in the order in which they were sent.
     frames: Vec<RunFrame>,
-    /// For every row, in global order, its neighbours in the graph, nearest first, as numbers of rows.
+    /// For every row, in global order, its k nearest rows, nearest first, as numbers of rows; those with
+    /// 2h ≥ L, too, which have no edge in the graph.
     neighbours: Vec<Vec<usize>>,
     /// Their distances.
     distances: Vec<Vec<u16>>,
@@ -197,7 +198,7 @@ impl Case<'_> {
                 suite: params.suite.to_string(),
                 min_clients: params.min_clients,
                 malicious_server: params.trust == Trust::MaliciousServer,
-                key_bits: params.phe.key_bits(),
+                key_bits: (params.backend == Backend::Phe).then_some(params.phe.key_bits()),
                 classes,
             },
             server_seed: hex(fixed_party(&seed, session, PartyId::SERVER).expose()),

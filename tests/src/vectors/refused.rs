@@ -23,10 +23,11 @@ pub struct Refused {
     number: usize,
     /// What comes in the place of its payload.
     payload: Hex,
-    /// Who refuses, in which phase.
+    /// The first that refuses, messages being handled in the order sent, and the phase it is in, which may come after the
+    /// message's.
     party: u32,
     phase: u8,
-    /// Who is to blame, as far as can be told.
+    /// Who is to blame, as far as can be told; nobody where too few clients, or too few holders of shares, are left.
     culprits: Vec<u32>,
     /// The check.
     check: String,

@@ -51,7 +51,8 @@ pub struct Degrees {
     degrees: Vec<[usize; 4]>,
 }
 
-/// What one client brings, sends and gets. Payloads; null where there is none.
+/// What one client brings, sends and gets. Payloads, in order; null where there is none: a client has left before the first of its own
+/// messages that is null.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Participant {

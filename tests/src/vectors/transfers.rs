@@ -135,7 +135,8 @@ pub struct Batch {
     count: usize,
     /// Client 1 sends them.
     corrections: Hex,
-    /// Against a malicious receiver: χ of client 0, then the proof of client 1; else both are empty.
+    /// Against a malicious receiver: χ of client 0, here given and not derived from its seed, then the proof of client 1; else
+    /// both are empty.
     challenge: Hex,
     proof: Hex,
     /// Of client 1, in words of 64.
@@ -311,7 +312,7 @@ pub struct Correlated {
     choices: Vec<u8>,
     /// Transfers of one message; groups of 16 do not cross rows of the receiver: this is one row.
     offers: Hex,
-    /// Of each lane, modulo 2^width.
+    /// Of each lane, modulo 2^width: Σ G(K₀), of which `shade` takes off its bits, and Σ (G(K_c) + c·u).
     sender_sums: Vec<u16>,
     receiver_sums: Vec<u16>,
 }
