@@ -1,14 +1,13 @@
 //! Cross-client label propagation (XCLP; Scott, Yeo, Lampert, arXiv 2210.06434): from feature rows
 //! that may not leave their owners to labels for all of them.
 //!
-//! Start with the [`guide`].
+//! The front page of `undertone` is the tour: one table from features to labels.
 #![forbid(unsafe_code)]
 
 pub mod client;
 pub mod codes;
 pub mod distances;
 pub mod graph;
-pub mod guide;
 pub mod influence;
 pub mod input;
 mod iterate;

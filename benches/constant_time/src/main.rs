@@ -1,0 +1,206 @@
+//! Whether time tells secrets (Reparaz, Balasch, Verbauwhede, *Dude, is my code constant time?*, 2017): each operation with a fixed
+//! secret and with random ones, in random order. |t| above 5 says that they take different times; the first line, a comparison that
+//! ends early, shows that it can be seen. `cargo run --release --manifest-path benches/constant_time/Cargo.toml`; `--filter NAME`.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+use std::cell::RefCell;
+use std::hint::black_box;
+
+use dudect_bencher::rand::RngExt;
+use dudect_bencher::{BenchRng, Class, CtRunner, ctbench_main};
+use undertone_kernel::aes::Permutation;
+use undertone_kernel::expand::{self, Shape};
+use undertone_kernel::{BitMatrix, Cpu, Prg, parts};
+use undertone_mpc::kdf::Seed;
+use undertone_mpc::ot::{Context, chosen};
+use undertone_mpc::paillier::{BigUint, Noise, Primes, SecretKey};
+use undertone_mpc::seal::Channel;
+use undertone_mpc::sum::share;
+use undertone_party::{PartyId, SessionId};
+
+const SESSION: SessionId = SessionId([1; 32]);
+
+/// Runs `work` on inputs of both classes, all of them made before the first is timed.
+fn compare<I, T>(
+    runner: &mut CtRunner,
+    rng: &mut BenchRng,
+    count: usize,
+    mut make: impl FnMut(&mut BenchRng, Class) -> I,
+    work: impl Fn(&I) -> T,
+) {
+    let inputs: Vec<(Class, I)> = (0..count)
+        .map(|_| {
+            let class = if rng.random() {
+                Class::Left
+            } else {
+                Class::Right
+            };
+            (class, make(rng, class))
+        })
+        .collect();
+    for (class, input) in inputs {
+        runner.run_one(class, || black_box(work(&input)));
+    }
+}
+
+/// All zeros on the left, random on the right.
+fn secret<const N: usize>(rng: &mut BenchRng, class: Class) -> [u8; N] {
+    match class {
+        Class::Left => [0; N],
+        Class::Right => std::array::from_fn(|_| rng.random()),
+    }
+}
+
+fn words(rng: &mut BenchRng, class: Class, count: usize) -> Vec<u64> {
+    let word = |_| u64::from_le_bytes(secret(rng, class));
+    (0..count).map(word).collect()
+}
+
+fn a_comparison_that_leaks(runner: &mut CtRunner, rng: &mut BenchRng) {
+    let make = |rng: &mut BenchRng, class| secret::<512>(rng, class).to_vec();
+    let zeros = vec![0; 512];
+    compare(runner, rng, 50_000, make, |held| *held == zeros);
+}
+
+/// Tags that are wrong in the first byte, or in the last.
+fn tag_comparison(runner: &mut CtRunner, rng: &mut BenchRng) {
+    let (a, b) = (PartyId::client(0), PartyId::client(1));
+    let key = || Seed::from_bytes([3; 32]);
+    let sealed = Channel::new(SESSION, &key(), a, b).seal(&[7; 64]).unwrap();
+    let make = |_: &mut BenchRng, class| {
+        let mut sealed = sealed.clone();
+        let at = match class {
+            Class::Left => 64,
+            Class::Right => 79,
+        };
+        sealed[at] ^= 1;
+        (RefCell::new(Channel::new(SESSION, &key(), b, a)), sealed)
+    };
+    compare(runner, rng, 50_000, make, |(channel, sealed)| {
+        channel.borrow_mut().open(sealed).is_err()
+    });
+}
+
+fn base_transfer_choices(runner: &mut CtRunner, rng: &mut BenchRng) {
+    let context = Context::new(SESSION, PartyId::client(0), PartyId::client(1));
+    let seed = Seed::from_bytes([4; 32]);
+    let make = |rng: &mut BenchRng, class| u128::from_le_bytes(secret(rng, class));
+    compare(runner, rng, 500, make, |choices| {
+        undertone_mpc::ot::base::choose(context.clone(), *choices, &seed)
+    });
+}
+
+fn chosen_messages_wanted(runner: &mut CtRunner, rng: &mut BenchRng) {
+    let keys = vec![5u128; 640];
+    let offered = vec![9; 640 * 32];
+    let make = |rng: &mut BenchRng, class| words(rng, class, 10);
+    compare(runner, rng, 20_000, make, |wanted| {
+        chosen::open(wanted, &keys, &offered).unwrap()
+    });
+}
+
+const SHAPE: Shape = Shape {
+    width: 13,
+    lanes: 64,
+    first: 0,
+};
+
+fn correlated_choices(runner: &mut CtRunner, rng: &mut BenchRng) {
+    let pi = Permutation::new(Cpu::detect(), 1);
+    let keys: Vec<u128> = (0..64).collect();
+    let message = vec![3; expand::message_len(SHAPE.width, 64, SHAPE.lanes)];
+    let make = |rng: &mut BenchRng, class| words(rng, class, 1);
+    compare(runner, rng, 20_000, make, |choices| {
+        let mut sums = vec![0; 64];
+        expand::receive(&pi, SHAPE, &keys, (choices, 0..64), &mut sums, &message);
+        sums
+    });
+}
+
+fn correlated_offers(runner: &mut CtRunner, rng: &mut BenchRng) {
+    let pi = Permutation::new(Cpu::detect(), 1);
+    let keys: Vec<u128> = (0..64).collect();
+    let len = expand::message_len(SHAPE.width, 64, SHAPE.lanes);
+    let make = |rng: &mut BenchRng, class| BitMatrix::from_words(64, 64, words(rng, class, 64));
+    compare(runner, rng, 20_000, make, |bits| {
+        parts::message(0, vec![((), len)], |(), slot| {
+            let mut sums = vec![0; 64];
+            let mine = (&keys[..], 77);
+            (
+                expand::send(&pi, SHAPE, mine, (bits, 0..64), &mut sums, slot),
+                (),
+            )
+        })
+    });
+}
+
+fn sharing(runner: &mut CtRunner, rng: &mut BenchRng) {
+    compare(runner, rng, 20_000, secret::<64>, |held| {
+        share::split(held, 5, 9, &mut Prg::new(&[6; 32]))
+    });
+}
+
+fn key() -> (SecretKey, Prg) {
+    let mut rng = Prg::new(&[8; 32]);
+    let key = SecretKey::generate(2048, Primes::Structured, &mut rng).unwrap();
+    (key, rng)
+}
+
+/// Plaintexts of as many bits: turning them into big integers takes a time that depends on their length.
+fn plaintext(rng: &mut BenchRng, class: Class) -> BigUint {
+    let bytes: [u8; 255] = secret(rng, class);
+    BigUint::from_bytes_le(&bytes) | (BigUint::from(1u8) << 2040)
+}
+
+fn decryption(runner: &mut CtRunner, rng: &mut BenchRng) {
+    let (key, mut noise) = key();
+    let make = |rng: &mut BenchRng, class| {
+        let plain = [plaintext(rng, class)];
+        key.public()
+            .encrypt(&plain, Noise::Full, &mut noise)
+            .unwrap()
+    };
+    compare(runner, rng, 3_000, make, |c| key.decrypt(c).unwrap());
+}
+
+fn exponentiation(runner: &mut CtRunner, rng: &mut BenchRng) {
+    let (key, mut noise) = key();
+    let one = key
+        .public()
+        .encrypt(&[BigUint::from(1u8)], Noise::Full, &mut noise)
+        .unwrap();
+    let make = |rng: &mut BenchRng, class| (one.clone(), [plaintext(rng, class)]);
+    compare(runner, rng, 1_500, make, |(c, by)| {
+        let mut c = c.clone();
+        key.public().multiply_plain(&mut c, by).unwrap();
+        c
+    });
+}
+
+/// Multi-products: the rows are indices into tables.
+fn table_look_ups(runner: &mut CtRunner, rng: &mut BenchRng) {
+    let (key, mut noise) = key();
+    let plain: Vec<BigUint> = (0..64u32).map(BigUint::from).collect();
+    let terms = key
+        .public()
+        .encrypt(&plain, Noise::Full, &mut noise)
+        .unwrap();
+    let make = |rng: &mut BenchRng, class| BitMatrix::from_words(8, 64, words(rng, class, 8));
+    compare(runner, rng, 3_000, make, |rows| {
+        key.public().subset_sums(&terms, rows, 0..8).unwrap()
+    });
+}
+
+ctbench_main!(
+    a_comparison_that_leaks,
+    tag_comparison,
+    base_transfer_choices,
+    chosen_messages_wanted,
+    correlated_choices,
+    correlated_offers,
+    sharing,
+    decryption,
+    exponentiation,
+    table_look_ups
+);
