@@ -226,7 +226,9 @@ fn neighbours_that_cannot_be() {
     let again: fn(&mut Vec<u8>) = |rows| rows.copy_within(1..5, 7);
     let flag: fn(&mut Vec<u8>) = |rows| rows[0] = 2;
     let too_far: fn(&mut Vec<u8>) = |rows| rows[17..19].copy_from_slice(&101u16.to_le_bytes());
-    for change in [own, twice, unsorted, again, flag, too_far] {
+    let aborted = client_cheats(2, flag);
+    assert_malformed(&aborted, PartyId::client(CHEAT), phases::DISTANCES);
+    for change in [own, twice, unsorted, again, too_far] {
         assert_cheated(&client_cheats(2, change), cheat, phases::DISTANCES, "row 0");
     }
     let nobody: fn(&mut Vec<u8>) = |rows| rows[1..5].copy_from_slice(&8u32.to_le_bytes());

@@ -1,12 +1,20 @@
 //! What fuzzers do with their bytes: one function for each target in `fuzz/`, so that every test run compiles them and
 //! goes through what they have found.
 
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "to panic is how a fuzz target tells"
+)]
+
 pub mod files;
 pub mod frames;
 pub mod payloads;
 
-/// Name and body of each target.
-pub const TARGETS: [(&str, fn(&[u8])); 12] = [
+/// A target's name and body.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets.
+pub const TARGETS: [Target; 12] = [
     ("csv", files::csv),
     ("npz", files::npz),
     ("settings", files::settings),

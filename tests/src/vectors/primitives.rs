@@ -101,7 +101,7 @@ pub struct Blocks {
     tmmo: Vec<Hex>,
 }
 
-/// A hash of words, over GF(2⁶⁴) modulo x⁶⁴ + x⁴ + x³ + x + 1: Σ words[i]·point^(i+1), and the last word as it is. Bit i
+/// A hash of words, over GF(2⁶⁴) modulo x⁶⁴ + x⁴ + x³ + x + 1: `Σ words[i]·point^(i+1)`, and the last word as it is. Bit i
 /// of a word is the coefficient of xⁱ; words and points are 8 bytes, little-endian.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Universal {

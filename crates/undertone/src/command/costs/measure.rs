@@ -136,9 +136,9 @@ fn measure(point: Point, links: &[Link]) -> Result<Measured, Failure> {
     for client in 0..point.clients {
         let rows: Vec<usize> = own(client).collect();
         // Row i has class i mod 10: so every class is labelled.
-        let given = rows
-            .iter()
-            .map(|row| (row / CLASSES % LABELLED == 0 || *row < CLASSES).then_some(truth[*row]));
+        let given = rows.iter().map(|row| {
+            ((row / CLASSES).is_multiple_of(LABELLED) || *row < CLASSES).then_some(truth[*row])
+        });
         let labelling = Labelling::new(CLASSES, given.collect()).map_err(|e| failed(&e))?;
         clients.push((Rows::Features(all.select(&rows)), labelling));
     }

@@ -138,7 +138,7 @@ impl Grid {
 
 impl Costs {
     pub(super) fn run(self, show: Show) -> Result<(), Failure> {
-        if !(self.longest > 0.0) {
+        if self.longest.is_nan() || self.longest <= 0.0 {
             return Err(Failure::usage("--longest must be above 0"));
         }
         const BESIDE: [&str; 3] = ["csv", "json", "svg"];
