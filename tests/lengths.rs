@@ -1,4 +1,5 @@
-//! Every message is as long as public shapes say, so that lengths tell nobody anything else.
+//! Every message is as long as public shapes say, so that lengths tell nobody anything else: with fewer than 50 clients, none of
+//! which leaves.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;

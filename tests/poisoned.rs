@@ -1,5 +1,6 @@
 //! What is said to be constant-time, with secrets that memcheck takes for undefined bytes: it reports every branch and index that
-//! depends on them. `valgrind --error-exitcode=1 target/debug/examples/poisoned`; with the argument `leak` one is there to be found.
+//! depends on them. `cargo build --release -p undertone-tests --example poisoned`, then `valgrind --error-exitcode=1
+//! --suppressions=tests/poisoned.supp target/release/examples/poisoned`; with the argument `leak` one is there to be found.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
@@ -44,8 +45,10 @@ fn secret_words(count: usize) -> Vec<u64> {
 }
 
 fn keys_and_seals() {
-    let pair = KeyPair::from_seed(&secret_seed(1)).public();
-    public(&pair);
+    let pair = KeyPair::from_seed(&secret_seed(1));
+    public(&pair.public());
+    let peer = KeyPair::from_seed(&Seed::from_bytes([11; 32])).public();
+    black_box(pair.agree(SESSION, "test", peer).unwrap());
     let identity = Identity::from_seed(&secret_seed(2));
     let mut body = *b"what is signed";
     secret(&mut body);
@@ -74,7 +77,7 @@ fn sharing_and_masks() {
     }
 }
 
-fn transfers() {
+fn base_transfers() {
     let mut choices = [0x0123_4567_89ab_cdef_u128];
     secret(&mut choices);
     let (receiver, offer) = base::choose(context(), choices[0], &secret_seed(5));
@@ -82,9 +85,11 @@ fn transfers() {
     let (keys, reply) = base::respond(&context(), &offer, &secret_seed(6)).unwrap();
     public(&reply);
     black_box((keys, receiver.finish(&reply).unwrap()));
+}
 
+fn transfers(security: Security) {
     let cpu = Cpu::detect();
-    let (field, security) = (Field::new(4).unwrap(), Security::SemiHonest);
+    let field = Field::new(4).unwrap();
     let (setup, offer) = SenderSetup::new(context(), &secret_seed(7));
     public(&offer);
     let (mut receiver, message) =
@@ -93,8 +98,16 @@ fn transfers() {
     let mut sender = setup.finish(cpu, field, security, &message).unwrap();
     let (theirs, corrections) = receiver.batch(300);
     public(&corrections);
-    let mine = sender.batch(300, &corrections).unwrap().accept().unwrap();
-    let theirs = theirs.accept().unwrap();
+    let mine = sender.batch(300, &corrections).unwrap();
+    let (mine, theirs) = match security {
+        Security::SemiHonest => (mine.accept().unwrap(), theirs.accept().unwrap()),
+        Security::Malicious => {
+            let challenge = [1, 2, 3, 4, 5, 6, 7, 8];
+            let (theirs, proof) = theirs.prove(challenge);
+            public(&proof);
+            (mine.check(challenge, &proof).unwrap(), theirs)
+        }
+    };
     let mut random: [Vec<u128>; 2] = Default::default();
     let mut got = Vec::new();
     mine.random(&mut random);
@@ -160,16 +173,11 @@ fn multi_products() {
     public(&bytes);
 }
 
+/// An index that depends on a secret.
 fn leak() {
-    let words = secret_words(2);
-    println!(
-        "{}",
-        if black_box(&words)[0] > 3 {
-            "large"
-        } else {
-            "small"
-        }
-    );
+    let table = black_box([1u8; 64]);
+    let word = black_box(secret_words(1))[0];
+    black_box(table[word as usize % 64]);
 }
 
 fn main() -> ExitCode {
@@ -177,10 +185,12 @@ fn main() -> ExitCode {
         leak();
         return ExitCode::SUCCESS;
     }
-    let parts: [(&str, fn()); 5] = [
+    let parts: [(&str, fn()); 7] = [
         ("keys, signatures, seals", keys_and_seals),
         ("sharing, masks", sharing_and_masks),
-        ("transfers", transfers),
+        ("base transfers", base_transfers),
+        ("transfers", || transfers(Security::SemiHonest)),
+        ("checked transfers", || transfers(Security::Malicious)),
         ("correlated vectors", correlated_vectors),
         ("multi-products", multi_products),
     ];

@@ -44,6 +44,7 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"what it committed to", "do not give back"),
     (r"distances of at most", "above L"),
     (r"has sent all sums", "are missing"),
+    (r"with whom it has none", "with whom there are none"),
 )]
 
 

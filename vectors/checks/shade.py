@@ -131,7 +131,10 @@ class Shade(Pairs):
         for client, received in payloads.items():
             for count, data in enumerate(received):
                 reader = Reader(self.open(client, SERVER, count, data, ONLINE))
-                sums.setdefault((client, reader.number(4)), []).append(reader.data)
+                about = reader.number(4)
+                able = about >= len(self.codes) or {(client, about), (about, client)} & set(self.exchanges)
+                need(able, "sums about a client with whom there are none", SERVER, ONLINE, [client])
+                sums.setdefault((client, about), []).append(reader.data)
         out = {}
         for (sender, receiver), pair in self.exchanges.items():
             rows = []

@@ -5,7 +5,7 @@
 pub fn secret<T: Copy>(bytes: &mut [T]) {
     request(
         MAKE_MEM_UNDEFINED,
-        bytes.as_ptr() as u64,
+        bytes.as_mut_ptr() as u64,
         size_of_val(bytes),
     );
 }
@@ -15,7 +15,7 @@ pub fn public<T: Copy>(bytes: &[T]) {
     request(MAKE_MEM_DEFINED, bytes.as_ptr() as u64, size_of_val(bytes));
 }
 
-/// Whether memcheck watches.
+/// Whether valgrind runs this, with whatever tool.
 pub fn is_watched() -> bool {
     request(RUNNING_ON_VALGRIND, 0, 0) > 0
 }

@@ -320,12 +320,13 @@ pub fn files() -> Result<Vec<File>, Error> {
         }),
         ("sums that do not open", (b, server, 0), |m| m[5] ^= 1),
     ];
-    let within: [Bad; 4] = [
+    let within: [Bad; 5] = [
         ("trees that are cut", (b, a, 0), cut),
         ("corrections that are cut", (b, a, 1), cut),
-        ("sums for a client that is none", (a, server, 0), |m| {
+        ("sums about nobody, and so lacking", (a, server, 0), |m| {
             m[0] = 9
         }),
+        ("sums about oneself", (a, server, 0), |m| m[0] = 0),
         ("sums that make distances above L", (a, server, 0), |m| {
             m[4] ^= 16
         }),

@@ -18,7 +18,7 @@ use super::super::keys::Keys;
 use super::super::report::milliseconds;
 use super::super::sum::fits;
 use super::super::{Failure, Show, output};
-use super::{closing, compute_ms, median, peak_memory_mib, together};
+use super::{closing, compute_ms, median, peak_memory_mib, rounds, together};
 
 #[derive(Debug, Args)]
 pub(in super::super) struct Distances {
@@ -221,7 +221,7 @@ impl Distances {
             popcount_us_per_distance: median(popcounts),
             bytes_per_distance: bytes as f64 / count as f64,
             offline_bytes_per_distance: offline_bytes as f64 / count as f64,
-            rounds: whole.phases().map(|(_, cost)| cost.rounds()).sum(),
+            rounds: rounds(&whole),
             peak_memory_mib: peak_memory_mib(),
         }
     }

@@ -9,7 +9,7 @@ mod pipeline;
 mod sums;
 
 use clap::Subcommand;
-use undertone::party::{Ledger, PartyId};
+use undertone::party::{Cost, Ledger, PartyId};
 
 use super::report::milliseconds;
 use super::{Failure, Show};
@@ -67,6 +67,15 @@ fn together(ledgers: &[(PartyId, Ledger)]) -> Ledger {
         whole.add(ledger);
     }
     whole
+}
+
+/// Rounds of a whole run; phases may share one.
+fn rounds(ledger: &Ledger) -> usize {
+    let mut whole = Cost::default();
+    for (_, cost) in ledger.phases() {
+        whole.add(cost);
+    }
+    whole.rounds()
 }
 
 /// The last lines of a report: memory, and whether `what` is right.

@@ -151,10 +151,7 @@ impl Network {
             let start = Instant::now();
             let run = simulation.run(|_, _| {})?;
             alone.push(start.elapsed().as_secs_f64());
-            rounds = super::together(&run.ledgers)
-                .phases()
-                .map(|(_, cost)| cost.rounds())
-                .sum();
+            rounds = super::rounds(&super::together(&run.ledgers));
             let report = self.job(folder.path(), link)?;
             together.push(report.seconds);
             last = Some(report);

@@ -288,7 +288,7 @@ fn pair(report: &Report, across: Across) -> Result<String, Failure> {
         };
         chart(
             &left,
-            "Processor time, all parties",
+            "Computing time, all parties",
             &axes(("", seconds)),
             &time,
         )?;
@@ -391,17 +391,11 @@ pub(super) fn shares(report: &Report) -> Result<String, Failure> {
                 }
         })
         .collect();
-    let time = |phase: &PhaseCosts| phase.client_ms * report.base.clients as f64 + phase.server_ms;
+    let time = |phase: &PhaseCosts| phase.compute_ms;
     svg((1060, 60 + 52 * runs.len() as u32), |root| {
         let (left, rest) = root.split_horizontally(440);
         let (middle, right) = rest.split_horizontally(440);
-        bars(
-            &left,
-            "Time: clients and server",
-            &runs,
-            &time,
-            seconds_of_ms,
-        )?;
+        bars(&left, "Time, all parties", &runs, &time, seconds_of_ms)?;
         bars(&middle, "Bytes", &runs, &|phase| phase.bytes as f64, bytes)?;
         for (place, (name, _, colour)) in GROUPS.iter().enumerate() {
             let y = 50 + 22 * place as i32;

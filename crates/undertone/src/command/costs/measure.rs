@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use undertone::mpc::hamming::{Backend, Phe};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::sum::Suite;
-use undertone::party::{Ledger, PartyId};
+use undertone::party::{Cost, Ledger, PartyId};
 use undertone::simulate::Simulation;
 use undertone::xclp::{Labelling, Params, Rows, phases};
 
@@ -79,6 +79,8 @@ pub(super) struct PhaseCosts {
     pub(super) bytes: u64,
     pub(super) messages: u64,
     pub(super) rounds: usize,
+    /// Of all parties.
+    pub(super) compute_ms: f64,
     /// Of the client that computes most, and of the server.
     pub(super) client_ms: f64,
     pub(super) server_ms: f64,
@@ -89,15 +91,15 @@ pub(super) struct PhaseCosts {
 pub(super) struct Measured {
     pub(super) point: Point,
     pub(super) phases: Vec<PhaseCosts>,
-    /// Processor time of all parties.
+    /// Time inside the steps of all parties.
     pub(super) compute_ms: f64,
     pub(super) bytes: u64,
     pub(super) rounds: usize,
-    /// Of the client that sends and receives most: bytes each way.
+    /// The most that a client sends, and the most that one receives, in bytes.
     pub(super) busiest_up: u64,
     pub(super) busiest_down: u64,
-    /// Over each link: computation of the slowest client and of the server, the busiest client's bytes, and the delays of all
-    /// rounds, one after the other.
+    /// Over each link: computation of the slowest client and of the server, the greater of the two above at the link's rate, and the
+    /// delays of all rounds, one after the other.
     pub(super) link_seconds: Vec<f64>,
     /// Per cent of rows without a label that got the right one.
     pub(super) accuracy: f64,
@@ -200,26 +202,30 @@ fn costs(point: Point, ledgers: &[(PartyId, Ledger)], links: &[Link], accuracy: 
             bytes: cost.bytes_sent,
             messages: cost.messages,
             rounds: cost.rounds(),
+            compute_ms: milliseconds(cost.compute),
             client_ms: most(&compute),
             server_ms: servers.iter().map(|(_, ledger)| compute(ledger)).sum(),
         });
     }
-    let sum = |ledger: &Ledger, of: fn(&undertone::party::Cost) -> u64| -> f64 {
+    let sum = |ledger: &Ledger, of: fn(&Cost) -> u64| -> f64 {
         ledger.phases().map(|(_, cost)| of(cost) as f64).sum()
     };
     let up = most(&|ledger| sum(ledger, |cost| cost.bytes_sent));
     let down = most(&|ledger| sum(ledger, |cost| cost.bytes_received));
-    let rounds: usize = phases.iter().map(|phase| phase.rounds).sum();
+    // Phases may share a round.
+    let (mut whole, mut between) = (Cost::default(), Cost::default());
+    for (phase, cost) in both.phases() {
+        whole.add(cost);
+        if [phases::OFFLINE, phases::DISTANCES].contains(&phase) {
+            between.add(cost);
+        }
+    }
     // A message between clients crosses two links.
-    let between = matches!(point.backend, Backend::Shade | Backend::Phe);
-    let crossings: usize = phases
-        .iter()
-        .map(|phase| {
-            let twice =
-                between && [phases::OFFLINE.name, phases::DISTANCES.name].contains(&phase.phase);
-            phase.rounds * if twice { 2 } else { 1 }
-        })
-        .sum();
+    let crossings = whole.rounds()
+        + match point.backend {
+            Backend::Shade | Backend::Phe => between.rounds(),
+            _ => 0,
+        };
     let compute: f64 = phases
         .iter()
         .map(|phase| phase.client_ms + phase.server_ms)
@@ -236,7 +242,7 @@ fn costs(point: Point, ledgers: &[(PartyId, Ledger)], links: &[Link], accuracy: 
             .map(|(_, cost)| milliseconds(cost.compute))
             .sum(),
         bytes: both.phases().map(|(_, cost)| cost.bytes_sent).sum(),
-        rounds,
+        rounds: whole.rounds(),
         busiest_up: up as u64,
         busiest_down: down as u64,
         link_seconds: links.iter().map(over).collect(),

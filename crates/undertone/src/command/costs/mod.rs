@@ -28,9 +28,11 @@ pub(super) struct Costs {
     #[arg(long)]
     quick: bool,
     /// Longest a run may take, in seconds, by what the last one took; larger sizes of that backend are left out
-    #[arg(long, value_name = "S", default_value_t = 60.0)]
+    #[arg(long, value_name = "S", default_value_t = LONGEST, allow_negative_numbers = true)]
     longest: f64,
 }
+
+const LONGEST: f64 = 60.0;
 
 /// A link that every client has to the server: megabits a second each way, and how long its way is.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -178,8 +180,18 @@ impl Costs {
     }
 
     fn command(&self) -> String {
-        let quick = if self.quick { " --quick" } else { "" };
-        format!("undertone costs{quick} --out {}", self.out.display())
+        let mut text = String::from("undertone costs");
+        if self.quick {
+            text += " --quick";
+        }
+        if self.longest != LONGEST {
+            text += &format!(" --longest {}", self.longest);
+        }
+        let threads = rayon::current_num_threads();
+        if threads > 1 {
+            text += &format!(" --threads {threads}");
+        }
+        text + &format!(" --out {}", self.out.display())
     }
 
     /// Runs every point once, series by series; a series ends before a run that would take too long.

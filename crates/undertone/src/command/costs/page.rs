@@ -27,9 +27,14 @@ fn escaped(text: &str) -> String {
 /// A table: names of columns, those of numbers marked; then rows.
 fn table(columns: &[(&str, bool)], rows: &[Vec<String>]) -> String {
     let class = |number: bool| if number { " class=\"n\"" } else { "" };
-    let mut out = String::from("<table><thead><tr>");
+    let mut out = String::from("<div class=\"wide\" tabindex=\"0\"><table><thead><tr>");
     for (name, number) in columns {
-        let _ = write!(out, "<th{}>{}</th>", class(*number), escaped(name));
+        let _ = write!(
+            out,
+            "<th scope=\"col\"{}>{}</th>",
+            class(*number),
+            escaped(name)
+        );
     }
     out += "</tr></thead><tbody>\n";
     for row in rows {
@@ -39,7 +44,7 @@ fn table(columns: &[(&str, bool)], rows: &[Vec<String>]) -> String {
         }
         out += "</tr>\n";
     }
-    out + "</tbody></table>\n"
+    out + "</tbody></table></div>\n"
 }
 
 fn time(seconds: f64) -> String {
@@ -89,10 +94,10 @@ fn ladder(report: &Report) -> String {
         ("backend", false),
         ("the server alone learns", false),
         ("the server and a client together, of another client", false),
-        ("processor time", true),
-        ("of clear", true),
+        ("time", true),
+        ("time, of clear's", true),
         ("bytes", true),
-        ("of clear", true),
+        ("bytes, of clear's", true),
     ];
     table(&columns, &rows)
 }
@@ -220,10 +225,11 @@ pub(super) fn page(report: &Report) -> Result<String, Failure> {
     );
     let _ = write!(
         out,
-        "<h2>The trust ladder</h2>\n<p>{} clients of {} rows, L = {} bits; keys of phe have {}.</p>\n{}\
-         <h2>Over a link of each client's</h2>\n<p>Not measured: the computation of the slowest client and of the server, the bytes of the \
-         busiest client at the link's rate, and a delay for every round (two where clients talk through the server), one after the \
-         other.</p>\n{}",
+        "<h2>The trust ladder</h2>\n<p>{} clients of {} rows, L = {} bits; keys of phe have {}. Time is what all steps together take by the clock, bytes are frames, headers included, each \
+         counted once; between clients they cross two links.</p>\n{}\
+         <h2>Over a link of each client's</h2>\n<p>Not measured: the computation of the slowest client and of the server; the greater of the most that a client sends and the most \
+         that one receives, at the link's rate, both ways at once; and a delay for every round (two in the phases in which clients talk through the \
+         server), one after the other. The server's own link is taken for fast enough; windows and losses are left out.</p>\n{}",
         base.clients,
         base.rows,
         base.bits,
@@ -234,7 +240,7 @@ pub(super) fn page(report: &Report) -> Result<String, Failure> {
     for (title, picture) in charts::all(report)? {
         let _ = write!(
             out,
-            "<h2>{}</h2>\n<figure role=\"img\" aria-label=\"{0}\">{}</figure>\n",
+            "<h2>{}</h2>\n<figure role=\"img\" aria-label=\"{0}; numbers under Every run\">{}</figure>\n",
             escaped(&title),
             picture
         );
@@ -245,7 +251,7 @@ pub(super) fn page(report: &Report) -> Result<String, Failure> {
          a run may take (<code>--longest</code>).</p>\n<h2>Where it goes</h2>\n\
          <figure role=\"img\" aria-label=\"Shares of phases\">{}</figure>\n\
          <h2>As published</h2>\n{}\
-         <h2>Every run</h2>\n{}<p class=\"note\">Bytes are frames, headers included, each counted once. Phase by phase: the CSV and JSON files \
+         <h2>Every run</h2>\n{}<p class=\"note\">Phase by phase: the CSV and JSON files \
          beside this page.</p>\n</body></html>\n",
         charts::shares(report)?,
         against_published(report),
