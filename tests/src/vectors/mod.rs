@@ -1,6 +1,7 @@
 //! The known-answer vectors, made from fixed seeds: a file an operation, and a JSON Schema for each, which says what every
 //! field is.
 
+pub mod channels;
 pub mod digests;
 pub mod distances;
 pub mod labels;
@@ -222,6 +223,7 @@ fn is_short(value: &Value) -> bool {
 /// Never.
 pub fn make() -> Result<Vec<File>, Error> {
     let mut all = primitives::files()?;
+    all.extend(channels::files()?);
     all.extend(sums::files()?);
     all.extend(transfers::files()?);
     all.extend(paillier::files()?);
