@@ -94,9 +94,19 @@ fn ciphertexts(key_bits: usize) -> Result<[f64; 4], PaillierError> {
 /// All of them, over rows and over bits.
 pub(super) fn all(base: &Point, rows: &[usize], bits: &[usize]) -> Result<Vec<Published>, Failure> {
     const MANY: u64 = 1 << 21;
-    let base_transfers = transfers(1)?;
-    let transfer = (transfers(MANY)? - base_transfers).max(0.0) / MANY as f64;
-    let paillier = ciphertexts(base.key_bits).map_err(|error| Failure::data(error.to_string()))?;
+    // The fastest of three: what is counted is not to suffer from what else the machine does.
+    let (mut base_transfers, mut many) = (f64::INFINITY, f64::INFINITY);
+    let mut paillier = [f64::INFINITY; 4];
+    for _ in 0..3 {
+        base_transfers = base_transfers.min(transfers(1)?);
+        many = many.min(transfers(MANY)?);
+        let times = ciphertexts(base.key_bits);
+        let times = times.map_err(|error| Failure::data(error.to_string()))?;
+        for (best, time) in paillier.iter_mut().zip(times) {
+            *best = best.min(time);
+        }
+    }
+    let transfer = (many - base_transfers).max(0.0) / MANY as f64;
     let sizes: Vec<Point> = rows
         .iter()
         .map(|rows| Point {
