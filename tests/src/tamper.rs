@@ -35,7 +35,7 @@ pub fn tampering<'a>(
 /// what `change` makes of it. Messages up to that one must be sealed.
 ///
 /// # Errors
-/// Never.
+/// [`SealError`] when what `seed` makes of the two gives no shared secret.
 ///
 /// # Panics
 /// When one of them does not open.
@@ -50,7 +50,7 @@ pub fn inside<'a>(
 /// [`inside`], which shows the payload it puts in the place of the other.
 ///
 /// # Errors
-/// Never.
+/// [`SealError`] when what `seed` makes of the two gives no shared secret.
 ///
 /// # Panics
 /// As [`inside`].
