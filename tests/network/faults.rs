@@ -41,6 +41,12 @@ fn the_job(backend: Backend) -> Job {
     job
 }
 
+/// Nobody is late, however busy the machine is.
+fn patient(config: &mut server::Config) {
+    config.job.deadline = Duration::from_secs(60);
+    config.grace = Duration::from_secs(60);
+}
+
 /// What clients may take home when the victim leaves at some point, or does not.
 fn possible(backend: Backend) -> Vec<Vec<Option<Outcome>>> {
     let params = the_job(backend).params;
@@ -142,7 +148,7 @@ async fn who_is_cut_off_returns_and_goes_on() {
         let possible = possible(backend);
         let whole = possible.last().unwrap();
         for phase in PHASES {
-            let (world, tasks, proxy, struck) = harmed(backend, phase, |_| {}, Proxy::cut).await;
+            let (world, tasks, proxy, struck) = harmed(backend, phase, patient, Proxy::cut).await;
             for (index, task) in tasks.into_iter().enumerate() {
                 let joined = home(task).await.unwrap();
                 assert_eq!(Some(&joined.outcome), whole[index].as_ref(), "{phase}");
@@ -224,10 +230,11 @@ async fn too_few_are_told_so() {
 async fn a_new_server_begins_anew() {
     let whole = possible(Backend::Psm).pop().unwrap();
     for phase in [phases::SETUP, phases::DISTANCES, sum::SHARES, sum::UNMASK] {
-        let first = World::start(ROWS.len(), the_job(Backend::Psm), |_| {})
+        let first = World::start(ROWS.len(), the_job(Backend::Psm), patient)
             .await
             .unwrap();
-        let config = server_config(&first.trial, the_job(Backend::Psm)).unwrap();
+        let mut config = server_config(&first.trial, the_job(Backend::Psm)).unwrap();
+        patient(&mut config);
         let address = ([127, 0, 0, 1], 0).into();
         let second = World::serve(Arc::clone(&first.trial), config, address)
             .await
@@ -293,8 +300,9 @@ async fn a_server_that_is_asked_to_stop_ends() {
 async fn two_jobs_one_after_the_other() {
     let whole = possible(Backend::Psm).pop().unwrap();
     let change = |config: &mut server::Config| {
+        patient(config);
         config.jobs = Some(2);
-        config.wait = Some(Duration::from_millis(100));
+        config.wait = Some(Duration::from_secs(3));
     };
     let world = World::start(ROWS.len(), the_job(Backend::Psm), change)
         .await

@@ -94,7 +94,7 @@ impl World {
         let keys = &self.trial.clients[index];
         client::Config {
             identity: Some(Identity::from_pem(&keys.key).unwrap()),
-            retry: Duration::from_secs(2),
+            retry: Duration::from_secs(20),
             ..client::Config::new(
                 self.address.to_string(),
                 self.trial.authority.clone(),

@@ -262,14 +262,14 @@ fn a_client_that_is_terminated_says_goodbye() {
 fn a_server_ends_when_it_is_terminated() {
     let trial = Trial::new("wine", "");
     let mut server = trial.serve("serve", &[]);
-    let mut client = trial.join(0, &["--retry", "0.5"]);
+    let mut client = trial.join(0, &[]);
     trial.until(|status| status["clients"][0]["state"] == "waiting");
     for process in [&server, &client] {
         let id = process.0.id().to_string();
         assert!(Command::new("kill").arg(id).status().unwrap().success());
     }
-    assert_eq!(client.ends(Duration::from_secs(10)), Some(130));
-    assert_eq!(server.ends(Duration::from_secs(10)), Some(0));
+    assert_eq!(client.ends(LONG), Some(130));
+    assert_eq!(server.ends(LONG), Some(0));
     assert!(!Path::new(&trial.path("0.csv")).exists());
 }
 
@@ -278,7 +278,7 @@ fn terms_that_are_not_met_end_the_client() {
     let trial = Trial::new("wine", "backend = \"sketch\"");
     let _server = trial.serve("serve", &[]);
     let mut client = trial.join(0, &[]);
-    assert_eq!(client.ends(Duration::from_secs(20)), Some(77));
+    assert_eq!(client.ends(LONG), Some(77));
     assert!(trial.text("join-0.err").contains("--backend-at-least"));
 }
 
