@@ -75,6 +75,19 @@ fn bytes_are_the_formulae() {
             let received = |phase| ledger.phase(phase).map_or(0, |cost| cost.bytes_received);
             let frames = |messages: usize, payload: usize| (messages * HEADER_LEN + payload) as u64;
 
+            let others = rows_of.len() - 1;
+            let advertisement =
+                34 + backend.to_string().len() + if backend == Backend::Phe { 4 } else { 0 };
+            let contribution = if backend == Backend::Clear { 32 } else { 48 };
+            let hello = 34 + advertisement;
+            assert_eq!(
+                sent(phases::SETUP),
+                frames(2, hello + contribution * others)
+            );
+            let roster = 36 + rows_of.len() * (4 + hello);
+            let contributions = rows_of.len() + contribution * others;
+            assert_eq!(received(phases::SETUP), frames(2, roster + contributions));
+
             let near = k.min(rows.saturating_sub(1));
             let own = frames(1, rows * (1 + 6 * near));
             let codes = match backend {
@@ -125,7 +138,7 @@ fn bytes_are_the_formulae() {
             let messages = 1 + usize::from(columns > 0);
             assert_eq!(received(phases::INFLUENCE), frames(messages, 17 + columns));
 
-            let (p, others) = (rows_of.len(), rows_of.len() - 1);
+            let p = rows_of.len();
             assert_eq!(sent(sum::KEYS), frames(1, 98));
             assert_eq!(received(sum::KEYS), frames(1, 4 + p * 102));
             assert_eq!(sent(sum::SHARES), frames(1, 80 * others + 32));
@@ -155,6 +168,11 @@ fn bytes_are_the_formulae() {
         let went: u64 = phases().map(|cost| cost.bytes_sent).sum();
         if between_clients {
             assert_eq!(came + down, went + up);
+            if backend == Backend::Phe {
+                let clients = run.ledgers[1..].iter().map(|(_, ledger)| ledger);
+                let offline = clients.filter_map(|ledger| ledger.phase(phases::OFFLINE));
+                assert_eq!(offline.map(|cost| cost.rounds()).max(), Some(1));
+            }
             continue;
         }
         assert_eq!((came, went), (up, down));

@@ -180,5 +180,6 @@ fn labels_come_out_of_whole_columns_and_not_out_of_ours() {
         ours += recovered(&joint, &joint.open, &stand_in) / f64::from(runs);
     }
     assert!(published >= 0.95, "{published}");
-    assert!(ours < 0.35, "{ours}: chance is 0.1");
+    println!("published {published}, ours {ours}");
+    assert!(ours < 0.2, "{ours}: chance is 0.1");
 }

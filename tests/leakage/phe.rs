@@ -1,7 +1,7 @@
 //! `phe`: what the owner of the key and the server see, and what the owner would see without a fresh encryption of zero.
 
 use num_bigint::BigUint;
-use undertone::kernel::BitMatrix;
+use undertone::kernel::{BitMatrix, Cpu, hamming};
 use undertone::mpc::hamming::{Backend, Phe};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::paillier::PublicKey;
@@ -51,6 +51,64 @@ fn texts(phe: Phe, codes: &[BitMatrix]) -> Vec<(PartyId, PartyId, Vec<u8>)> {
 fn between(texts: &[(PartyId, PartyId, Vec<u8>)], from: PartyId, to: PartyId) -> Vec<&[u8]> {
     let those = texts.iter().filter(|(f, t, _)| (*f, *t) == (from, to));
     those.map(|(_, _, text)| text.as_slice()).collect()
+}
+
+/// All the server is sent follows from the distances: besides N and the noise ρ it has τ, and τ − ρ mod N holds distances, in as many
+/// slots as there are, and nothing else.
+#[test]
+fn phe_shows_the_server_distances_alone() {
+    let (bits, rows) = (200, 40);
+    let codes = super::distances::halves().map(|all| {
+        let words = (0..rows).flat_map(|row| all.row(row)[..4].iter().copied());
+        BitMatrix::from_words(rows, bits, words.collect())
+    });
+    // With as many rows the first is the owner.
+    let owned = BitMatrix::from_words(
+        3,
+        bits,
+        (0..3).flat_map(|row| codes[0].row(row).to_vec()).collect(),
+    );
+    let codes = [owned, codes[1].clone()];
+    let texts = texts(Phe::insecure(256), &codes);
+    let to_server = between(&texts, OWNER, SERVER);
+    let [modulus, tau, _] = to_server[..] else {
+        panic!("{} messages", to_server.len());
+    };
+    let from_evaluator = between(&texts, EVALUATOR, SERVER);
+    let [noise, _] = from_evaluator[..] else {
+        panic!("{} messages", from_evaluator.len());
+    };
+    let n = BigUint::from_bytes_le(&modulus[4..]);
+    let mut noise = Seed::from_bytes(noise[4..].try_into().unwrap()).prg();
+    let mut below_n = || {
+        loop {
+            let mut bytes = [0; 32];
+            noise.fill(&mut bytes);
+            let number = BigUint::from_bytes_le(&bytes);
+            if number < n {
+                return number;
+            }
+        }
+    };
+    assert_eq!(tau[4..].len(), 32 * rows);
+    for (b, tau) in tau[4..].chunks_exact(32).enumerate() {
+        let value = (BigUint::from_bytes_le(tau) + &n - below_n()) % &n;
+        let mut distances = [0; 3];
+        let all = 0..codes[0].rows();
+        hamming::distances(
+            Cpu::detect(),
+            &codes[1],
+            b..b + 1,
+            &codes[0],
+            all,
+            &mut distances,
+        );
+        let simulated = distances
+            .iter()
+            .rev()
+            .fold(BigUint::ZERO, |sum, d| (sum << 8) + *d);
+        assert_eq!(value, simulated, "row {b}");
+    }
 }
 
 /// What the owner decrypts is uniform, for codes as far from random as can be.

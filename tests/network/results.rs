@@ -6,9 +6,10 @@ use std::time::Duration;
 use undertone::mpc::hamming::{Backend, Phe};
 use undertone::mpc::kdf::Seed;
 use undertone::mpc::sum::Trust;
+use undertone::node::client::JoinError;
 use undertone::node::{Job, Randomness};
 use undertone::simulate::Simulation;
-use undertone::xclp::{Labelling, Params, Rows};
+use undertone::xclp::{Labelling, Params, Rows, phases};
 use undertone_tests::network::{World, spawn};
 use undertone_tests::{dataset, random_clients};
 
@@ -73,6 +74,42 @@ async fn compare(job: Job, clients: Vec<(Rows, Labelling)>) {
     assert_eq!(reports[0].contributors, expected.report.contributors.len());
     let sent: u64 = of_clients.phases().map(|(_, cost)| cost.bytes_sent).sum();
     assert_eq!(reports[0].bytes_received + reports[0].relayed_bytes, sent);
+}
+
+/// Who brings more rows than a client allows is known in the setup, after which that client sends nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_refuses_others_with_too_many_rows() {
+    for (limit, refuses) in [(Some(11), true), (Some(12), false), (None, true)] {
+        // By default L/4 = 10, with `phe`.
+        let clients = random_clients(&[9, 12, 8, 7], 40, 1).unwrap();
+        let world = World::start(clients.len(), job(Backend::Phe, 40, 3), |_| {})
+            .await
+            .unwrap();
+        let mut tasks = Vec::new();
+        for (index, data) in clients.into_iter().enumerate() {
+            let mut config = world.client(index).unwrap();
+            config.terms.max_peer_rows = if index == 3 { limit } else { Some(100) };
+            tasks.push(spawn(config, data));
+        }
+        let mut joined = Vec::new();
+        for task in tasks {
+            let ended = tokio::time::timeout(Duration::from_secs(120), task).await;
+            joined.push(ended.unwrap().unwrap());
+        }
+        let last = joined.pop().unwrap();
+        assert!(joined.iter().all(Result::is_ok), "{joined:?}");
+        if refuses {
+            let Err(JoinError::Aborted(aborted)) = last else {
+                panic!("{last:?}");
+            };
+            assert_eq!(aborted.phase, phases::SETUP);
+            assert!(aborted.to_string().contains("brings 12 rows"), "{aborted}");
+        } else {
+            last.unwrap();
+        }
+        let report = &world.ended().await.unwrap()[0];
+        assert_eq!(report.contributors, if refuses { 3 } else { 4 });
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

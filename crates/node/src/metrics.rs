@@ -162,3 +162,24 @@ impl Collector for Sockets {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_counted_and_logged_once_a_minute_for_each_kind() {
+        let metrics = Metrics::new(std::sync::Arc::default());
+        let start = Instant::now();
+        for what in ["hello", "hello", "tls", "hello"] {
+            metrics.refuse(what, "no");
+        }
+        assert_eq!((metrics.refusals("hello"), metrics.refusals("tls")), (3, 1));
+        // When each was logged last, and how many came since.
+        let logged = lock(&metrics.logged).clone();
+        assert_eq!((logged["hello"].1, logged["tls"].1), (3, 1));
+        lock(&metrics.logged).insert("hello", (start - QUIET, 3));
+        metrics.refuse("hello", "no");
+        assert_eq!(lock(&metrics.logged)["hello"].1, 1);
+    }
+}

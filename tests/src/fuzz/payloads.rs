@@ -43,7 +43,7 @@ fn of_two(which: u8) -> (PartyId, PartyId) {
     [(a, b), (b, a), (a, PartyId::SERVER), (b, PartyId::SERVER)][usize::from(which & 3)]
 }
 
-/// Label propagation.
+/// Label propagation over `clear` and `sketch`, whose messages after the setup are not sealed, and over `psm`.
 pub fn labels(bytes: &[u8]) {
     let [which, payload @ ..] = bytes else {
         return;
@@ -53,6 +53,11 @@ pub fn labels(bytes: &[u8]) {
         bits: 40,
         neighbours: 2,
         min_clients: 2,
+        backend: match which >> 6 {
+            0 => Backend::Clear,
+            1 => Backend::Sketch,
+            _ => Backend::Psm,
+        },
         variant: match which & 2 {
             0 => Variant::Balanced,
             _ => Variant::Paper,
@@ -112,13 +117,25 @@ fn distances(backend: Backend, rows: [usize; 2]) -> DistanceSimulation<Discard> 
     }
 }
 
-/// `shade`.
+/// `shade`, and `psm`: in the place of a payload, or inside the seal of what goes to the server.
 pub fn shade(bytes: &[u8]) {
     let [which, payload @ ..] = bytes else {
         return;
     };
-    let network = replacing(of_two(*which), usize::from(which >> 4), payload);
-    let _ = distances(Backend::Shade, [9, 5]).run_over(network);
+    let (from, to) = of_two(*which);
+    let backend = match which & 8 {
+        0 => Backend::Shade,
+        _ => Backend::Psm,
+    };
+    let network = match which & 6 {
+        // To the server all is sealed.
+        2 => inside([1; 32], (from, to, usize::from(which >> 4)), |text| {
+            *text = payload.to_vec()
+        })
+        .expect("keys of a simulation"),
+        _ => replacing((from, to), usize::from(which >> 4), payload),
+    };
+    let _ = distances(backend, [9, 5]).run_over(network);
 }
 
 /// Inside the seal of any message of `phe`; and any bytes as ciphertexts of a key, or as slots.

@@ -426,6 +426,62 @@ mod tests {
         );
     }
 
+    /// The smaller arc, where a server that lies and a tenth of the clients can split the sum of the honest others: it declares two runs
+    /// of the ring gone, and everybody left still has enough holders that answer.
+    fn split(clients: usize, seed: &Seed) -> Option<usize> {
+        let degree = Target::default().degree(Trust::MaliciousServer, clients);
+        let degree = degree.unwrap();
+        let graph = Graph::new(clients, degree.neighbours, seed);
+        let spare = degree.neighbours + 1 - degree.threshold;
+        // The ring is random, so the first are any.
+        let honest = |place: usize| place >= clients / 10;
+        let run = |at: usize| (at..at + graph.reach).map(|at| graph.ring[at % clients] as usize);
+        let starts: Vec<usize> = (0..clients)
+            .filter(|at| run(*at).filter(|place| honest(*place)).count() <= spare)
+            .collect();
+        let splits = |a: usize, b: usize| {
+            let arcs = [b - a, clients + a - b].map(|distance| distance.checked_sub(graph.reach));
+            let smaller = arcs[0]?.min(arcs[1]?);
+            let mut gone = vec![false; clients];
+            run(a).chain(run(b)).for_each(|place| gone[place] = true);
+            let served = |place: usize| {
+                let holders = graph.neighbours(place);
+                let lost = holders
+                    .iter()
+                    .filter(|holder| gone[**holder] && honest(**holder));
+                lost.count() <= spare
+            };
+            let mut left = (0..clients).filter(|place| honest(*place) && !gone[*place]);
+            (smaller > 0 && left.all(served)).then_some(smaller)
+        };
+        let pairs = starts
+            .iter()
+            .flat_map(|a| starts.iter().map(move |b| (*a, *b)));
+        pairs
+            .filter(|(a, b)| a < b)
+            .filter_map(|(a, b)| splits(a, b))
+            .min()
+    }
+
+    /// What SECURITY.md says of servers that choose whom they declare gone.
+    #[test]
+    fn few_rings_can_be_split_by_choice() {
+        for (clients, trials, range) in [(60, 4000u32, 40..=120), (100, 20_000, 0..=12)] {
+            let arcs: Vec<usize> = (0..trials)
+                .filter_map(|trial| {
+                    let mut bytes = [0; 32];
+                    bytes[..4].copy_from_slice(&trial.to_le_bytes());
+                    split(clients, &Seed::from_bytes(bytes))
+                })
+                .collect();
+            println!(
+                "{clients} clients: {} of {trials}, arcs {arcs:?}",
+                arcs.len()
+            );
+            assert!(range.contains(&arcs.len()), "{}", arcs.len());
+        }
+    }
+
     proptest! {
         #[test]
         fn graphs_are_regular_and_mutual(p in 2usize..80, half in 1usize..30, seed: u8) {

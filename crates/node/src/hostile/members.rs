@@ -62,13 +62,75 @@ async fn a_frame_that_is_too_long_ends_the_connection() {
 async fn a_cheater_is_left_out_of_the_next_session() {
     for payload in [vec![0; 7], vec![]] {
         let (world, honest, mut raw, session) = intruded().await;
-        let early = Header {
-            phase: phases::INFLUENCE.id,
-            ..header(session, 0)
-        };
-        raw.say(ClientSays::Frame(early.frame(payload).into()));
+        raw.say(early(session, 0, payload));
         while raw.hear().await.is_some() {}
         world.unharmed(honest, 2).await;
+    }
+}
+
+/// A message of another phase.
+fn early(session: SessionId, from: usize, payload: Vec<u8>) -> ClientSays {
+    let early = Header {
+        phase: phases::INFLUENCE.id,
+        ..header(session, from)
+    };
+    ClientSays::Frame(early.frame(payload).into())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_has_three_sessions_at_most() {
+    // Five, of whom two are left: enough for a fourth.
+    let world = World::with(5, |config| config.job.params.min_clients = 2).await;
+    let mut cheats = Vec::new();
+    for index in 0..5 {
+        let config = world.client(index);
+        // All cheat, time and again, and one is caught.
+        cheats.push(tokio::spawn(async move {
+            let (mut raw, first) = Raw::enter(&config).await;
+            let (mut session, mut sessions) = (Some(first), 0);
+            while let Some(id) = session {
+                sessions += 1;
+                let hello = header(id, index).frame(vec![0; 7]);
+                raw.say(ClientSays::Frame(hello.into()));
+                session = raw.start().await;
+            }
+            sessions
+        }));
+    }
+    let mut sessions = Vec::new();
+    for cheat in cheats {
+        sessions.push(cheat.await.unwrap());
+    }
+    assert_eq!(sessions, [1, 2, 3, 3, 3]);
+    let ended = tokio::time::timeout(Duration::from_secs(30), world.server).await;
+    ended.unwrap().unwrap().unwrap();
+    let report = world.reports.lock().unwrap()[0].clone();
+    assert_eq!(report.sessions, 3);
+    assert!(report.result.contains("client 2"), "{}", report.result);
+}
+
+/// Each session tells the server the distances anew: clients count, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_takes_part_in_few_sessions() {
+    let world = World::start().await;
+    let honest: Vec<_> = (1..CLIENTS)
+        .map(|index| {
+            let config = client::Config {
+                attempts: 1,
+                ..world.client(index)
+            };
+            let (rows, labelling) = rows(index);
+            tokio::spawn(
+                async move { join(&config, rows, labelling, std::future::pending()).await },
+            )
+        })
+        .collect();
+    let (raw, session) = Raw::enter(&world.client(0)).await;
+    raw.say(early(session, 0, vec![0; 7]));
+    for task in honest {
+        let error = tokio::time::timeout(Duration::from_secs(30), task).await;
+        let error = error.unwrap().unwrap().unwrap_err().to_string();
+        assert!(error.contains("starts a session once more"), "{error}");
     }
 }
 
@@ -91,6 +153,19 @@ async fn who_sends_more_than_the_window_is_refused() {
     flood(&raw, session, PartyId::client(1));
     world.until(|status| status.refused.frames > 0).await;
     drop(raw);
+    world.unharmed(honest, 1).await;
+}
+
+/// A hundred frames are refused, and then the connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_sends_too_many_bad_frames_is_cut_off() {
+    let (world, honest, mut raw, _) = intruded().await;
+    for _ in 0..150 {
+        raw.say(ClientSays::Frame(b"UT".to_vec().into()));
+    }
+    while raw.hear().await.is_some() {}
+    // The frames, and that they are too many.
+    assert_eq!(world.refused().2, 101 + 1);
     world.unharmed(honest, 1).await;
 }
 

@@ -48,15 +48,19 @@ fn hosts() -> [String; 2] {
 
 impl World {
     async fn start() -> Self {
-        Self::patient(Duration::from_secs(1)).await
+        Self::with(CLIENTS, |_| ()).await
     }
 
     /// Connections may take this long to say who they are.
     async fn patient(patience: Duration) -> Self {
-        let names: Vec<String> = (0..CLIENTS).map(|i| format!("c{i}")).collect();
+        Self::with(CLIENTS, |config| config.patience = patience).await
+    }
+
+    async fn with(clients: usize, change: impl FnOnce(&mut server::Config)) -> Self {
+        let names: Vec<String> = (0..clients).map(|i| format!("c{i}")).collect();
         let trial = trial(&hosts(), &names).unwrap();
         let certificate = Certificate::from_pem(&trial.certificate, &trial.key).unwrap();
-        let config = server::Config {
+        let mut config = server::Config {
             job: Job {
                 params: Params {
                     bits: 128,
@@ -68,11 +72,12 @@ impl World {
             },
             jobs: Some(1),
             grace: Duration::from_secs(1),
-            patience,
+            patience: Duration::from_secs(1),
             strangers: 16,
             client_authorities: Some(trial.authority.clone()),
             ..server::Config::new(trial.roster.clone(), certificate)
         };
+        change(&mut config);
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let server = Server::bind(address, config).await.unwrap();
         let (address, watch) = (server.address(), server.watch());
@@ -215,14 +220,29 @@ impl Raw {
         raw.say(ClientSays::Hello(raw.hello(config, nonce)));
         assert!(matches!(raw.hear().await, Some(ServerSays::Offer(_))));
         raw.say(ClientSays::Answer(Answer::default()));
-        let Some(ServerSays::Start(start)) = raw.hear().await else {
-            panic!("no start");
-        };
-        let session = wire::session(&start.session).unwrap();
-        raw.say(ClientSays::Ready(Ready {
-            session: start.session,
-        }));
-        (raw, session)
+        let session = raw.start().await;
+        (raw, session.unwrap())
+    }
+
+    /// The next session, which it is ready for, when it has taken what comes of the last; `None` when it is cut off.
+    async fn start(&mut self) -> Option<SessionId> {
+        loop {
+            match self.hear().await? {
+                ServerSays::Start(start) => {
+                    let session = wire::session(&start.session).unwrap();
+                    self.say(ClientSays::Ready(Ready {
+                        session: start.session,
+                    }));
+                    return Some(session);
+                }
+                ServerSays::Frame(frame) => {
+                    let header = Header::parse(&frame, &limits()).unwrap();
+                    self.say(ClientSays::Taken(wire::taken(header.from, header.seq + 1)));
+                }
+                ServerSays::Refusal(_) => return None,
+                _ => {}
+            }
+        }
     }
 
     async fn is_refused(&mut self) {

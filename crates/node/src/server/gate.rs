@@ -258,3 +258,24 @@ impl Gate {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_of_the_most_frequent_address_makes_room() {
+        let pass = |last: u8| {
+            Arc::new(Pass {
+                address: IpAddr::from([127, 0, 0, last]),
+                cut: Mutex::new(None),
+                known: AtomicBool::new(false),
+            })
+        };
+        let strangers = |addresses: &[u8]| addresses.iter().map(|last| pass(*last)).collect();
+        assert_eq!(greedy(&strangers(&[1, 2, 3, 2, 3, 3])), 2);
+        assert_eq!(greedy(&strangers(&[1, 2, 2])), 1);
+        assert_eq!(greedy(&strangers(&[1, 2])), 0);
+        assert_eq!(greedy(&strangers(&[])), 0);
+    }
+}

@@ -165,27 +165,28 @@ fn time(time: Duration) -> String {
 
 /// What a run does, in a line.
 pub(super) fn describe(params: &Params, most_rows: usize) -> String {
+    let mut notes = String::new();
+    if params.backend == Backend::Shade && params.trust == Trust::MaliciousServer {
+        notes += "note: keys and sums withstand a server that lies; shade does not: one that \
+                  changes offers reads codes\n";
+    }
     // Distances to L/2 known codes determine a code: a client with many rows and the server would have them.
-    let note = match params.backend {
-        Backend::Shade if params.trust == Trust::MaliciousServer => {
-            "note: keys and sums withstand a server that lies; shade does not: one that \
-             changes offers reads codes\n"
-                .into()
-        }
-        Backend::Shade | Backend::Phe if most_rows > params.bits / 4 => format!(
+    let collusion = matches!(params.backend, Backend::Shade | Backend::Phe);
+    if collusion && most_rows > params.bits / 4 {
+        notes += &format!(
             "note: a client brings {most_rows} rows, more than L/4 = {}: if it colludes with the server, their distances come near to \
              telling the others' codes\n",
             params.bits / 4
-        ),
-        _ => String::new(),
-    };
-    note + &format!(
-        "backend {}: the server learns {}\nL = {} bits, k = {} neighbours, alpha = {}, variant {}\n",
-        params.backend,
-        params.backend.server_learns(),
-        params.bits,
-        params.neighbours,
-        params.alpha,
-        params.variant
-    )
+        );
+    }
+    notes
+        + &format!(
+            "backend {}: the server learns {}\nL = {} bits, k = {} neighbours, alpha = {}, variant {}\n",
+            params.backend,
+            params.backend.server_learns(),
+            params.bits,
+            params.neighbours,
+            params.alpha,
+            params.variant
+        )
 }

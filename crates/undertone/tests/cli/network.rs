@@ -62,6 +62,19 @@ impl Trial {
         }
     }
 
+    /// Everybody's roster has another name for a client.
+    pub(crate) fn rename(&self, from: &str, to: &str) {
+        let clients = (0..CLIENTS).map(|client| format!("keys/client-{client}/roster.toml"));
+        for file in clients.chain(["keys/roster.toml".into()]) {
+            let path = self.path(&file);
+            let roster = std::fs::read_to_string(&path).unwrap();
+            let renamed =
+                roster.replace(&format!("name = \"{from}\""), &format!("name = \"{to}\""));
+            assert_ne!(roster, renamed);
+            std::fs::write(&path, renamed).unwrap();
+        }
+    }
+
     fn path(&self, name: &str) -> String {
         self.folder.path().join(name).to_str().unwrap().to_owned()
     }

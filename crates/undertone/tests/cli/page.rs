@@ -115,6 +115,9 @@ fn the_status_page_shows_a_job_as_it_goes() {
         return;
     };
     let trial = Trial::new("digits", "bits = 65535");
+    // A name that would be an element, were it not text.
+    let markup = "<b id='evil'>client-4</b>";
+    trial.rename("client-4", markup);
     let mut server = trial.serve("serve", &["--jobs", "2"]);
     trial.until(|status| status["state"] == "waiting");
     browser.open(&format!("http://127.0.0.1:{}/", trial.status));
@@ -141,6 +144,12 @@ fn the_status_page_shows_a_job_as_it_goes() {
     browser
         .until("return document.querySelectorAll('#finished [data-state=\"done\"]').length == 1");
     browser.until(&clients("absent", 5));
+    let shown = browser.run("return document.querySelector('#clients').innerText");
+    assert!(shown.as_str().unwrap().contains(markup), "{shown}");
+    assert_eq!(
+        browser.run("return document.querySelector('#evil')"),
+        Value::Null
+    );
     // Rows are the ones there were, and everything came from the server itself.
     assert_eq!(browser.run("return window.same.isConnected"), true);
     let foreign = "return performance.getEntriesByType('resource').filter(e => !e.name.startsWith(location.origin)).length";

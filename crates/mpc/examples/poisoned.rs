@@ -1,6 +1,6 @@
 //! What is said to be constant-time, with secrets that memcheck takes for undefined bytes: it reports every branch and index that
-//! depends on them. `cargo build --release -p undertone-tests --example poisoned`, then `valgrind --error-exitcode=1
-//! --suppressions=tests/poisoned.supp target/release/examples/poisoned`; with the argument `checks`, and `tests/poisoned_checks.supp`, what
+//! depends on them. `cargo build --release -p undertone-mpc --example poisoned`, then `valgrind --error-exitcode=1
+//! --suppressions=crates/mpc/examples/poisoned.supp target/release/examples/poisoned`; with the argument `checks`, and `poisoned_checks.supp`, what
 //! withstands a malicious receiver; with `leak` one is there to be found.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -8,19 +8,19 @@
 use std::hint::black_box;
 use std::process::ExitCode;
 
-use undertone::kernel::aes::Permutation;
-use undertone::kernel::expand::{self, Shape};
-use undertone::kernel::mask::{Op, Stream, Suite};
-use undertone::kernel::poison::{is_watched, public, secret};
-use undertone::kernel::{BitMatrix, Cpu, Prg, parts, universal};
-use undertone::mpc::identity::Identity;
-use undertone::mpc::kdf::Seed;
-use undertone::mpc::ot::extend::{Receiver, SenderSetup};
-use undertone::mpc::ot::{Context, Field, Security, base, chosen};
-use undertone::mpc::paillier::{BigUint, Noise, Primes, SecretKey};
-use undertone::mpc::seal::{Channel, KeyPair};
-use undertone::mpc::sum::share;
-use undertone::party::{PartyId, SessionId};
+use undertone_kernel::aes::Permutation;
+use undertone_kernel::expand::{self, Shape};
+use undertone_kernel::mask::{Op, Stream, Suite};
+use undertone_kernel::poison::{is_watched, public, secret};
+use undertone_kernel::{BitMatrix, Cpu, Prg, parts, universal};
+use undertone_mpc::identity::Identity;
+use undertone_mpc::kdf::Seed;
+use undertone_mpc::ot::extend::{Receiver, SenderSetup};
+use undertone_mpc::ot::{Context, Field, Security, base, chosen};
+use undertone_mpc::paillier::{BigUint, Noise, Primes, SecretKey};
+use undertone_mpc::seal::{Channel, KeyPair};
+use undertone_mpc::sum::share;
+use undertone_party::{PartyId, SessionId};
 
 const SESSION: SessionId = SessionId([1; 32]);
 
