@@ -17,7 +17,7 @@ use undertone_mpc::identity::Identity;
 use undertone_mpc::kdf::Seed;
 use undertone_mpc::ot::extend::{Receiver, SenderSetup};
 use undertone_mpc::ot::{Context, Field, Security, base, chosen};
-use undertone_mpc::paillier::{BigUint, Noise, Primes, SecretKey};
+use undertone_mpc::paillier::{BigUint, PublicKey};
 use undertone_mpc::seal::{Channel, KeyPair};
 use undertone_mpc::sum::share;
 use undertone_party::{PartyId, SessionId};
@@ -159,18 +159,34 @@ fn correlated_vectors() {
     expand::receive(&pi, shape, &keys, (&choices, 0..count), &mut sums, &message);
 }
 
-/// Rows are secret; plaintexts become big integers, which is not constant-time, and keys are made of primes, which is not, either.
+/// Rows are secret. Plaintexts become big integers, and keys are made of primes, neither of which is constant-time: modulus and
+/// ciphertexts are any.
 fn multi_products() {
     let mut rng = Prg::new(&[10; 32]);
-    let key = SecretKey::generate(2048, Primes::Structured, &mut rng).unwrap();
-    let plain: Vec<BigUint> = (0..20u32).map(BigUint::from).collect();
-    let ciphertexts = key.public().encrypt(&plain, Noise::Full, &mut rng).unwrap();
+    let mut random = |len: usize| {
+        let mut bytes = vec![0; len];
+        rng.fill(&mut bytes);
+        bytes
+    };
+    let key = loop {
+        let mut bytes = random(256);
+        bytes[0] |= 1;
+        bytes[255] |= 0x80;
+        if let Ok(key) = PublicKey::new(&BigUint::from_bytes_le(&bytes)) {
+            break key;
+        }
+    };
+    let mut bytes = random(20 * key.ciphertext_len());
+    for ciphertext in bytes.chunks_exact_mut(key.ciphertext_len()) {
+        ciphertext[key.ciphertext_len() - 1] = 0;
+    }
+    let ciphertexts = key.decode(&bytes).unwrap();
     let mut rows: Vec<u64> = random_words(3).iter().map(|word| word >> 44).collect();
     secret(&mut rows);
     let rows = BitMatrix::from_words(3, 20, rows);
-    let sums = key.public().subset_sums(&ciphertexts, &rows, 0..3).unwrap();
+    let sums = key.subset_sums(&ciphertexts, &rows, 0..3).unwrap();
     let mut bytes = Vec::new();
-    key.public().encode(&sums, &mut bytes).unwrap();
+    key.encode(&sums, &mut bytes).unwrap();
     public(&bytes);
 }
 
