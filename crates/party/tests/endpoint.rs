@@ -202,6 +202,62 @@ fn early_bytes_are_bounded_but_the_next_frame_finds_room() {
     assert_eq!(push(&mut endpoint, frame(0)), Ok(Push::Accepted));
 }
 
+/// What has been heard makes room for as much.
+#[test]
+fn early_bytes_are_given_back() {
+    let limits = Limits {
+        max_early_frames: 100,
+        // Of each the payload is kept, and the whole must fit before.
+        max_early_bytes: HEADER_LEN + 3,
+        ..LIMITS
+    };
+    let sum = Sum::of(PartyId::client(0), 100);
+    let mut endpoint = Endpoint::new(SERVER, SESSION, limits, sum);
+    for first in [0, 4, 8, 12] {
+        for seq in first + 1..first + 4 {
+            let pushed = push(&mut endpoint, header(seq).frame(&[0]));
+            assert_eq!(pushed, Ok(Push::Accepted), "{seq}");
+        }
+        let fifth = header(first + 4).frame(&[0]);
+        assert_eq!(push(&mut endpoint, fifth.clone()), Ok(Push::Full(fifth)));
+        let pushed = push(&mut endpoint, header(first).frame(&[0]));
+        assert_eq!(pushed, Ok(Push::Accepted));
+        while matches!(endpoint.poll(), Ok(Poll::Busy)) {}
+    }
+    assert!(endpoint.aborted().is_none());
+}
+
+/// Sends one message of so many bytes.
+struct Long(usize);
+
+impl Party for Long {
+    type Output = ();
+
+    fn phase(&self) -> Phase {
+        PHASE
+    }
+
+    fn step(self, _: Inbox) -> Result<Step<Self>, Abort> {
+        Ok(Step::Done {
+            out: Outbox::to(SERVER, vec![0; self.0]),
+            output: (),
+        })
+    }
+}
+
+#[test]
+fn no_message_is_longer_than_peers_take() {
+    for len in [LIMITS.max_payload, LIMITS.max_payload + 1] {
+        let mut endpoint = Endpoint::new(PartyId::client(0), SESSION, LIMITS, Long(len));
+        while matches!(endpoint.poll(), Ok(Poll::Busy | Poll::Send(..))) {}
+        let cause = endpoint.aborted().map(|aborted| &aborted.cause);
+        match len > LIMITS.max_payload {
+            true => assert!(matches!(cause, Some(Abort::Internal(_))), "{cause:?}"),
+            false => assert_eq!(cause, None),
+        }
+    }
+}
+
 #[test]
 fn bad_frames_are_refused_and_harmless() {
     let mut endpoint = endpoint(1);
