@@ -547,3 +547,27 @@ fn an_abandoned_run_tells_its_peers() {
     assert_eq!(endpoint.poll().unwrap_err().cause, Abort::Left { who: a });
     assert!(endpoint.waits_for().is_empty());
 }
+
+#[test]
+fn headers_are_read_to_their_bounds() {
+    let highest = Header {
+        phase: u8::MAX,
+        ..header(0)
+    };
+    let mut frame = highest.frame(&[1]);
+    let read = Header::parse(&frame, &LIMITS).unwrap();
+    assert_eq!((read.phase, read.len), (u8::MAX, 1));
+    // The bytes above it.
+    for byte in 5..8 {
+        frame[byte] = 1;
+        assert_eq!(Header::parse(&frame, &LIMITS), Err(FrameError::Unknown));
+        frame[byte] = 0;
+    }
+    let abort = Header {
+        kind: Kind::Abort,
+        ..header(0)
+    };
+    assert!(Header::parse(&abort.frame(&[]), &LIMITS).is_ok());
+    let loud = Header::parse(&abort.frame(&[1]), &LIMITS);
+    assert_eq!(loud, Err(FrameError::LoudAbort));
+}
