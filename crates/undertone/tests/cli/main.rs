@@ -53,6 +53,41 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
+/// Lines without times and the width of columns.
+fn timeless(text: &str) -> Vec<String> {
+    let line = |line: &str| {
+        let mut words: Vec<&str> = Vec::new();
+        for word in line.split_whitespace() {
+            match word {
+                "ms" => drop(words.pop()),
+                _ => words.push(word),
+            }
+        }
+        words.join(" ")
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn what_the_readme_shows_is_what_is_printed() {
+    let readme = std::fs::read_to_string(root("README.md")).unwrap();
+    for command in [
+        "label data/digits.npz",
+        "sum --clients 100 --entries 1000000 --drop 0.1",
+    ] {
+        let (_, after) = readme.split_once(&format!(" {command}\n")).unwrap();
+        let (_, block) = after.split_once("```text\n").unwrap();
+        let (shown, _) = block.split_once("```").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_undertone"))
+            .args(command.split(' '))
+            .current_dir(root("."))
+            .output()
+            .unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(timeless(&printed), timeless(shown), "{command}");
+    }
+}
+
 #[test]
 fn an_experiment_prints_accuracy_and_costs() {
     let output = undertone(&["label", &data("wine"), "--rounds", "2"]);
