@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use undertone_party::{
-    Abort, Inbox, Outbox, Party, PartyId, Phase, Reader, SessionId, Step, Writer,
+    Abort, Inbox, Io, Party, PartyId, Phase, Reader, Script, SessionId, Step, Writer,
 };
 use zeroize::Zeroizing;
 
@@ -88,25 +88,7 @@ pub struct Admitted {
 
 /// The client's side. Output: the [`Group`].
 #[derive(Debug)]
-pub struct Client {
-    rules: Rules,
-    mine: Member,
-    credentials: Option<Credentials>,
-    keys: KeyPair,
-    contribution: Seed,
-    stage: ClientStage,
-}
-
-#[derive(Debug)]
-enum ClientStage {
-    Start,
-    Roster,
-    Contributions {
-        members: Vec<Member>,
-        channels: BTreeMap<PartyId, Channel>,
-        server: Channel,
-    },
-}
+pub struct Client(Script<'static, Group>);
 
 impl Client {
     /// Client `me`, which tells the others `advertisement`; `seed` is its randomness. With
@@ -124,124 +106,18 @@ impl Client {
     ) -> Result<Self, Abort> {
         let id = [me.to_wire()];
         let keys = KeyPair::from_seed(&seed.derive(rules.session, "key pair", &id));
-        Ok(Self {
-            mine: Entry::new(
-                rules.session,
-                SIGNED,
-                me,
-                [keys.public()],
-                advertisement,
-                credentials.as_ref(),
-            )?,
-            rules,
-            credentials,
-            keys,
-            contribution: seed.derive(rules.session, "contribution", &id),
-            stage: ClientStage::Start,
-        })
-    }
-
-    fn contribute(mut self, roster: &[u8]) -> Result<Step<Self>, Abort> {
-        let session = self.rules.session;
-        let own = self.credentials.as_ref();
-        let mut r = Reader::new(roster);
-        let key = r
-            .array("key of the server")
-            .map_err(Abort::malformed(SERVER))?;
-        let roster = &roster[32..];
-        let server =
-            Channel::agree(session, self.mine.id, &self.keys, SERVER, key).map_err(|error| {
-                Abort::Cheated {
-                    culprit: SERVER,
-                    check: error.to_string(),
-                }
-            })?;
-        let members = Entry::read_roster(session, SIGNED, roster, &self.mine, own)?;
-        enough(members.len(), self.rules.min_clients)?;
-        let mut channels = BTreeMap::new();
-        let mut w = Writer::default();
-        for member in members.iter().filter(|member| member.id != self.mine.id) {
-            match self.rules.secrecy {
-                Secrecy::Open => w.raw(self.contribution.expose()),
-                Secrecy::Sealed => {
-                    let failed = |error: crate::seal::SealError| Abort::Cheated {
-                        culprit: member.id,
-                        check: error.to_string(),
-                    };
-                    let mut channel = Channel::agree(
-                        session,
-                        self.mine.id,
-                        &self.keys,
-                        member.id,
-                        member.keys[0],
-                    )
-                    .map_err(failed)?;
-                    w.raw(&channel.seal(self.contribution.expose()).map_err(failed)?);
-                    channels.insert(member.id, channel);
-                }
-            }
-        }
-        self.stage = ClientStage::Contributions {
-            members,
-            channels,
-            server,
-        };
-        Ok(Step::Continue {
-            out: Outbox::to(SERVER, w.finish()),
-            need: vec![SERVER].into(),
-            next: self,
-        })
-    }
-
-    fn conclude(
-        &self,
-        mut members: Vec<Member>,
-        mut channels: BTreeMap<PartyId, Channel>,
-        server: Channel,
-        message: &[u8],
-    ) -> Result<Group, Abort> {
-        let malformed = Abort::malformed(SERVER);
-        let mut r = Reader::new(message);
-        let mut is_in = Vec::with_capacity(members.len());
-        for _ in &members {
-            is_in.push(r.u8("membership").map_err(&malformed)? != 0);
-        }
-        let mut flags = is_in.iter();
-        members.retain(|_| flags.next().is_some_and(|flag| *flag));
-        if !members.iter().any(|member| member.id == self.mine.id) {
-            return Err(Abort::Cheated {
-                culprit: SERVER,
-                check: "I am in the set I was sent".into(),
-            });
-        }
-        enough(members.len(), self.rules.min_clients)?;
-        let mut material = Zeroizing::new(Vec::with_capacity(CONTRIBUTION_LEN * members.len()));
-        for member in &members {
-            if member.id == self.mine.id {
-                material.extend_from_slice(self.contribution.expose());
-                continue;
-            }
-            let len = self.rules.secrecy.contribution_len();
-            let sealed = r.raw(len, "contribution").map_err(&malformed)?;
-            match channels.get_mut(&member.id) {
-                None => material.extend_from_slice(sealed),
-                Some(channel) => {
-                    let opened =
-                        Zeroizing::new(channel.open(sealed).map_err(|_| Abort::Cheated {
-                            culprit: member.id,
-                            check: "its contribution opens".into(),
-                        })?);
-                    material.extend_from_slice(&opened);
-                }
-            }
-        }
-        r.finish().map_err(&malformed)?;
-        Ok(Group {
-            seed: Seed::extract(self.rules.session, "group seed", &material),
-            members,
-            server,
-            channels,
-        })
+        let contribution = seed.derive(rules.session, "contribution", &id);
+        let mine = Entry::new(
+            rules.session,
+            SIGNED,
+            me,
+            [keys.public()],
+            advertisement,
+            credentials.as_ref(),
+        )?;
+        Ok(Self(Script::new(PHASE, |io| {
+            join(io, rules, mine, credentials, keys, contribution)
+        })))
     }
 }
 
@@ -249,49 +125,99 @@ impl Party for Client {
     type Output = Group;
 
     fn phase(&self) -> Phase {
-        PHASE
+        self.0.phase()
     }
 
-    fn step(mut self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
-        match std::mem::replace(&mut self.stage, ClientStage::Start) {
-            ClientStage::Start => {
-                self.stage = ClientStage::Roster;
-                Ok(Step::Continue {
-                    out: Outbox::to(SERVER, self.mine.write()),
-                    need: vec![SERVER].into(),
-                    next: self,
-                })
+    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
+        Ok(self.0.step(inbox)?.map(Self))
+    }
+}
+
+async fn join(
+    io: Io,
+    rules: Rules,
+    mine: Member,
+    credentials: Option<Credentials>,
+    keys: KeyPair,
+    contribution: Seed,
+) -> Result<Group, Abort> {
+    let (session, me) = (rules.session, mine.id);
+    let malformed = Abort::malformed(SERVER);
+    let agree = |id, key| {
+        Channel::agree(session, me, &keys, id, key).map_err(|error| cheated(id, error.to_string()))
+    };
+
+    io.send(SERVER, mine.write());
+    let roster = io.require(SERVER).await?;
+    let mut r = Reader::new(&roster);
+    let server = agree(SERVER, r.array("key of the server").map_err(&malformed)?)?;
+    let mut members =
+        Entry::read_roster(session, SIGNED, &roster[32..], &mine, credentials.as_ref())?;
+    enough(members.len(), rules.min_clients)?;
+
+    let mut channels = BTreeMap::new();
+    let mut w = Writer::default();
+    for member in members.iter().filter(|member| member.id != me) {
+        match rules.secrecy {
+            Secrecy::Open => w.raw(contribution.expose()),
+            Secrecy::Sealed => {
+                let mut channel = agree(member.id, member.keys[0])?;
+                let sealed = channel.seal(contribution.expose());
+                w.raw(&sealed.map_err(|error| cheated(member.id, error.to_string()))?);
+                channels.insert(member.id, channel);
             }
-            ClientStage::Roster => {
-                let roster = inbox.require(SERVER)?;
-                self.contribute(&roster)
-            }
-            ClientStage::Contributions {
-                members,
-                channels,
-                server,
-            } => Ok(Step::Done {
-                out: Outbox::new(),
-                output: self.conclude(members, channels, server, &inbox.require(SERVER)?)?,
-            }),
         }
+    }
+    io.send(SERVER, w.finish());
+
+    let message = io.require(SERVER).await?;
+    let mut r = Reader::new(&message);
+    let mut is_in = Vec::with_capacity(members.len());
+    for _ in &members {
+        is_in.push(r.u8("membership").map_err(&malformed)? != 0);
+    }
+    let mut flags = is_in.iter();
+    members.retain(|_| flags.next().is_some_and(|flag| *flag));
+    if !members.iter().any(|member| member.id == me) {
+        return Err(cheated(SERVER, "I am in the set I was sent"));
+    }
+    enough(members.len(), rules.min_clients)?;
+    let mut material = Zeroizing::new(Vec::with_capacity(CONTRIBUTION_LEN * members.len()));
+    for member in &members {
+        if member.id == me {
+            material.extend_from_slice(contribution.expose());
+            continue;
+        }
+        let len = rules.secrecy.contribution_len();
+        let sealed = r.raw(len, "contribution").map_err(&malformed)?;
+        match channels.get_mut(&member.id) {
+            None => material.extend_from_slice(sealed),
+            Some(channel) => {
+                let opened = channel.open(sealed).map(Zeroizing::new);
+                let opened = opened.map_err(|_| cheated(member.id, "its contribution opens"))?;
+                material.extend_from_slice(&opened);
+            }
+        }
+    }
+    r.finish().map_err(&malformed)?;
+    Ok(Group {
+        seed: Seed::extract(session, "group seed", &material),
+        members,
+        server,
+        channels,
+    })
+}
+
+fn cheated(culprit: PartyId, check: impl Into<String>) -> Abort {
+    Abort::Cheated {
+        culprit,
+        check: check.into(),
     }
 }
 
 /// The server's side. Output: [`Admitted`].
 #[derive(Debug)]
-pub struct Server {
-    rules: Rules,
-    keys: KeyPair,
-    stage: ServerStage,
-}
-
-#[derive(Debug)]
-enum ServerStage {
-    Start { expected: Vec<PartyId> },
-    Hellos { expected: Vec<PartyId> },
-    Contributions { members: Vec<Member> },
-}
+pub struct Server(Script<'static, Admitted>);
 
 impl Server {
     /// The server of a session to which the clients `expected` are invited; `seed` is its
@@ -302,94 +228,10 @@ impl Server {
     pub fn new(rules: Rules, expected: Vec<PartyId>, seed: Seed) -> Result<Self, Abort> {
         let expected = invited(expected)?;
         let id = [SERVER.to_wire()];
-        Ok(Self {
-            keys: KeyPair::from_seed(&seed.derive(rules.session, "key pair", &id)),
-            rules,
-            stage: ServerStage::Start { expected },
-        })
-    }
-
-    fn roster(mut self, expected: &[PartyId], mut inbox: Inbox) -> Result<Step<Self>, Abort> {
-        let mut members = Vec::with_capacity(expected.len());
-        for id in expected {
-            if let Some(bytes) = inbox.take(*id)? {
-                members.push(Member::read(*id, &bytes)?);
-            }
-        }
-        if let Some(id) = Entry::repeats(&members) {
-            return Err(Abort::Cheated {
-                culprit: id,
-                check: "its key is nobody else's".into(),
-            });
-        }
-        enough(members.len(), self.rules.min_clients)?;
-        let mut roster = self.keys.public().to_vec();
-        roster.extend(Entry::write_roster(&members));
-        let need: Vec<PartyId> = members.iter().map(|member| member.id).collect();
-        let mut out = Outbox::new();
-        for id in &need {
-            out.push(*id, roster.clone());
-        }
-        self.stage = ServerStage::Contributions { members };
-        Ok(Step::Continue {
-            out,
-            need: need.into(),
-            next: self,
-        })
-    }
-
-    fn relay(&self, members: Vec<Member>, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
-        let len = self.rules.secrecy.contribution_len();
-        let mut sent = Vec::with_capacity(members.len());
-        for member in &members {
-            let bytes = inbox.take(member.id)?;
-            let due = (members.len() - 1) * len;
-            if let Some(bytes) = &bytes
-                && bytes.len() != due
-            {
-                return Err(Abort::Malformed {
-                    from: member.id,
-                    what: format!("{} bytes of contributions, {due} are due", bytes.len()),
-                });
-            }
-            sent.push(bytes);
-        }
-        let mut out = Outbox::new();
-        for (to, _) in sent.iter().enumerate().filter(|(_, sent)| sent.is_some()) {
-            let mut w = Writer::default();
-            for bytes in &sent {
-                w.u8(bytes.is_some().into());
-            }
-            for (from, bytes) in sent.iter().enumerate().filter(|(from, _)| *from != to) {
-                // A sender's contributions are in roster order, its own place left out.
-                let place = to - usize::from(from < to);
-                if let Some(bytes) = bytes {
-                    w.raw(&bytes[place * len..(place + 1) * len]);
-                }
-            }
-            out.push(members[to].id, w.finish());
-        }
-        let mut present = sent.iter().map(Option::is_some);
-        let mut members = members;
-        members.retain(|_| present.next() == Some(true));
-        enough(members.len(), self.rules.min_clients)?;
-        let channel = |member: &Member| {
-            let session = self.rules.session;
-            Channel::agree(session, SERVER, &self.keys, member.id, member.keys[0]).map_err(
-                |error| Abort::Cheated {
-                    culprit: member.id,
-                    check: error.to_string(),
-                },
-            )
-        };
-        let channels: Result<Vec<Channel>, Abort> = members.iter().map(channel).collect();
-        Ok(Step::Done {
-            out,
-            output: Admitted {
-                channels: channels?,
-                members,
-            },
-        })
+        let keys = KeyPair::from_seed(&seed.derive(rules.session, "key pair", &id));
+        Ok(Self(Script::new(PHASE, |io| {
+            admit(io, rules, expected, keys)
+        })))
     }
 }
 
@@ -397,28 +239,74 @@ impl Party for Server {
     type Output = Admitted;
 
     fn phase(&self) -> Phase {
-        PHASE
+        self.0.phase()
     }
 
-    fn step(mut self, inbox: Inbox) -> Result<Step<Self>, Abort> {
-        let empty = ServerStage::Start {
-            expected: Vec::new(),
-        };
-        match std::mem::replace(&mut self.stage, empty) {
-            ServerStage::Start { expected } => {
-                self.stage = ServerStage::Hellos {
-                    expected: expected.clone(),
-                };
-                Ok(Step::Continue {
-                    out: Outbox::new(),
-                    need: expected.into(),
-                    next: self,
-                })
-            }
-            ServerStage::Hellos { expected } => self.roster(&expected, inbox),
-            ServerStage::Contributions { members } => self.relay(members, inbox),
+    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
+        Ok(self.0.step(inbox)?.map(Self))
+    }
+}
+
+async fn admit(
+    io: Io,
+    rules: Rules,
+    expected: Vec<PartyId>,
+    keys: KeyPair,
+) -> Result<Admitted, Abort> {
+    let mut members = Vec::with_capacity(expected.len());
+    for (id, hello) in io.recv_all(&expected).await {
+        if let Some(bytes) = hello {
+            members.push(Member::read(id, &bytes)?);
         }
     }
+    if let Some(id) = Entry::repeats(&members) {
+        return Err(cheated(id, "its key is nobody else's"));
+    }
+    enough(members.len(), rules.min_clients)?;
+    let mut roster = keys.public().to_vec();
+    roster.extend(Entry::write_roster(&members));
+    let ids: Vec<PartyId> = members.iter().map(|member| member.id).collect();
+    io.send_all(ids.iter().map(|id| (*id, roster.clone())));
+
+    let sent = io.recv_all(&ids).await;
+    let len = rules.secrecy.contribution_len();
+    let due = (members.len() - 1) * len;
+    for (from, bytes) in &sent {
+        if let Some(bytes) = bytes
+            && bytes.len() != due
+        {
+            return Err(Abort::Malformed {
+                from: *from,
+                what: format!("{} bytes of contributions, {due} are due", bytes.len()),
+            });
+        }
+    }
+    for (to, (id, _)) in sent.iter().enumerate().filter(|(_, sent)| sent.1.is_some()) {
+        let mut w = Writer::default();
+        for (_, bytes) in &sent {
+            w.u8(bytes.is_some().into());
+        }
+        for (from, (_, bytes)) in sent.iter().enumerate().filter(|(from, _)| *from != to) {
+            // A sender's contributions are in roster order, its own place left out.
+            let place = to - usize::from(from < to);
+            if let Some(bytes) = bytes {
+                w.raw(&bytes[place * len..(place + 1) * len]);
+            }
+        }
+        io.send(*id, w.finish());
+    }
+    let mut present = sent.iter().map(|(_, bytes)| bytes.is_some());
+    members.retain(|_| present.next() == Some(true));
+    enough(members.len(), rules.min_clients)?;
+    let channel = |member: &Member| {
+        Channel::agree(rules.session, SERVER, &keys, member.id, member.keys[0])
+            .map_err(|error| cheated(member.id, error.to_string()))
+    };
+    let channels: Result<Vec<Channel>, Abort> = members.iter().map(channel).collect();
+    Ok(Admitted {
+        channels: channels?,
+        members,
+    })
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub struct Tile<'a> {
 }
 
 /// Takes distances as they come, in any order, each pair of rows once.
-pub trait Sink: Send + Sync {
+pub trait Sink: Send + Sync + 'static {
     /// An empty sink of the same shape, for another thread.
     #[must_use]
     fn fork(&self) -> Self;

@@ -7,6 +7,7 @@
 //! | [`frame`] | the header every message travels under, and its limits |
 //! | [`codec`] | bounded reading and writing of payloads |
 //! | [`ledger`] | bytes, messages, rounds and compute, per phase |
+//! | [`script`] | [`Script`]: a party written as straight-line `async` code |
 //! | [`memory`] | a network inside one process: any delivery order, leavers, tampering |
 //!
 //! A protocol is a type that implements [`Party`]. The same type runs in memory for tests and
@@ -19,6 +20,7 @@ pub mod frame;
 pub mod ledger;
 pub mod memory;
 pub mod party;
+pub mod script;
 
 pub use codec::{DecodeError, Reader, Writer};
 pub use endpoint::{Endpoint, Poll, Push};
@@ -26,3 +28,4 @@ pub use frame::{FrameError, Header, Limits, Payload, SessionId};
 pub use ledger::{Cost, Ledger};
 pub use memory::{Network, Node, Stalled};
 pub use party::{Abort, Aborted, Arrival, Inbox, Need, Outbox, Party, PartyId, Phase, Step};
+pub use script::{Io, Script};

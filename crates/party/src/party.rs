@@ -109,6 +109,20 @@ pub enum Step<P: Party> {
     },
 }
 
+impl<P: Party> Step<P> {
+    /// The step as one of a party around this one.
+    pub fn map<O: Party<Output = P::Output>>(self, outer: impl FnOnce(P) -> O) -> Step<O> {
+        match self {
+            Self::Continue { out, need, next } => Step::Continue {
+                out,
+                need,
+                next: outer(next),
+            },
+            Self::Done { out, output } => Step::Done { out, output },
+        }
+    }
+}
+
 /// Who must be heard before a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Need {
@@ -140,6 +154,16 @@ pub enum Arrival {
     Gone,
 }
 
+impl Arrival {
+    /// The message; `None` when its sender has left.
+    pub fn message(self) -> Option<Payload> {
+        match self {
+            Self::Message(payload) => Some(payload),
+            Self::Gone => None,
+        }
+    }
+}
+
 impl fmt::Debug for Arrival {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -168,6 +192,18 @@ impl Inbox {
         self.arrivals.keys().next().copied()
     }
 
+    pub(crate) fn holds(&self, who: PartyId) -> bool {
+        self.arrivals.contains_key(&who)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.arrivals.is_empty()
+    }
+
+    pub(crate) fn insert(&mut self, who: PartyId, arrival: Arrival) {
+        self.arrivals.insert(who, arrival);
+    }
+
     /// The message of `from`, or `None` when it has left.
     ///
     /// # Errors
@@ -186,6 +222,15 @@ impl Inbox {
     /// [`Abort::Left`] when `from` has left, [`Abort::Internal`] when it was not waited for.
     pub fn require(&mut self, from: PartyId) -> Result<Payload, Abort> {
         self.take(from)?.ok_or(Abort::Left { who: from })
+    }
+}
+
+impl IntoIterator for Inbox {
+    type Item = (PartyId, Arrival);
+    type IntoIter = std::collections::btree_map::IntoIter<PartyId, Arrival>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.arrivals.into_iter()
     }
 }
 

@@ -1,12 +1,12 @@
 //! The client: brings rows and labels, takes labels home.
 
 use undertone_mpc::group::{self, Group, Rules};
-use undertone_mpc::hamming::{self, Peers, Prepared};
+use undertone_mpc::hamming::{self, Peers};
 use undertone_mpc::identity::Credentials;
 use undertone_mpc::kdf::Seed;
 use undertone_mpc::sum;
 use undertone_mpc::tiles::{self, Pairs};
-use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Phase, Reader, SessionId, Step};
+use undertone_party::{Abort, Inbox, Io, Party, PartyId, Phase, Reader, Script, SessionId, Step};
 
 use crate::codes::Codes;
 use crate::distances::Distances;
@@ -54,9 +54,11 @@ pub struct Outcome {
 }
 
 /// The client as a [`Party`]. Output: [`Outcome`].
-pub struct Client {
-    job: Job,
-    stage: Stage,
+pub struct Client(State);
+
+enum State {
+    New(Box<(Job, group::Client, Rows)>),
+    Running(Script<'static, Outcome>),
 }
 
 /// What a client holds all along.
@@ -71,58 +73,6 @@ struct Job {
     max_peer_rows: Option<usize>,
     /// For what comes after the setup.
     seed: Seed,
-}
-
-/// How far a client has come.
-enum Stage {
-    Setup {
-        party: Box<group::Client>,
-        rows: Rows,
-    },
-    Offline {
-        party: Box<hamming::Preparation>,
-        projection: Seed,
-        clients: Clients,
-        rows: Rows,
-    },
-    Hash {
-        prepared: Box<Prepared>,
-        projection: Seed,
-        clients: Clients,
-        rows: Rows,
-    },
-    OwnDistances {
-        codes: Codes,
-        clients: Clients,
-        prepared: Box<Prepared>,
-        pairs: Pairs,
-        done: usize,
-        near: Distances,
-    },
-    OwnRows {
-        codes: Codes,
-        clients: Clients,
-        prepared: Box<Prepared>,
-        near: Distances,
-        sent: usize,
-    },
-    Distances {
-        party: hamming::Client,
-        clients: Clients,
-    },
-    Plan {
-        clients: Clients,
-    },
-    Columns {
-        columns: Columns,
-    },
-    Sums {
-        party: Box<sum::Client<u64>>,
-        point: FixedPoint,
-    },
-    Done {
-        scores: Scores,
-    },
 }
 
 /// The columns as they come, added up class by class: Z̄ = S_L Y_L.
@@ -194,24 +144,6 @@ impl Columns {
 }
 
 impl Job {
-    fn go_on(self, stage: Stage, out: Outbox, need: impl Into<Need>) -> Step<Client> {
-        Step::Continue {
-            out,
-            need: need.into(),
-            next: Client { job: self, stage },
-        }
-    }
-
-    /// Takes the next step at once.
-    fn now(self, stage: Stage) -> Step<Client> {
-        self.go_on(stage, Outbox::new(), vec![])
-    }
-
-    /// Takes the next step when the server has sent something.
-    fn on_server(self, stage: Stage) -> Step<Client> {
-        self.go_on(stage, Outbox::new(), vec![SERVER])
-    }
-
     fn hash(&self, projection: &Seed, rows: Rows) -> Codes {
         match rows {
             Rows::Codes(codes) => codes,
@@ -231,12 +163,9 @@ impl Job {
         }
     }
 
-    /// Turns to what can be done before there are codes.
-    fn prepare(self, group: Group, rows: Rows, out: Outbox) -> Result<Step<Client>, Abort> {
-        let own = (self.me, self.ad.clone());
-        let clients = Clients::of(&group.members, &self.params, Some(own))?;
-        self.check_peers(&clients)?;
-        let peers = Peers {
+    /// With whom, and by which secrets, distances are worked out.
+    fn peers(&self, group: Group, clients: &Clients) -> Peers {
+        Peers {
             session: self.session,
             me: self.me,
             clients: clients.rows.clone(),
@@ -247,87 +176,7 @@ impl Job {
             server: group.server,
             channels: group.channels,
             min_clients: self.params.min_clients,
-        };
-        let party = hamming::Preparation::new(self.params.backend, self.params.bits, peers)?;
-        let stage = Stage::Offline {
-            party: Box::new(party),
-            projection: group.seed.derive(self.session, "projection", &[]),
-            clients,
-            rows,
-        };
-        Ok(self.go_on(stage, out, vec![]))
-    }
-
-    /// Computes the next distances among the client's own rows, then turns to sending them.
-    fn own_distances(
-        self,
-        codes: Codes,
-        (clients, prepared): (Clients, Box<Prepared>),
-        (pairs, done): (Pairs, usize),
-        mut near: Distances,
-    ) -> Step<Client> {
-        let end = pairs.len().min(done + tiles::PER_STEP);
-        solo::sweep(&codes, &pairs, done..end, &mut near);
-        self.now(if end < pairs.len() {
-            Stage::OwnDistances {
-                codes,
-                clients,
-                prepared,
-                pairs,
-                done: end,
-                near,
-            }
-        } else {
-            Stage::OwnRows {
-                codes,
-                clients,
-                prepared,
-                near,
-                sent: 0,
-            }
-        })
-    }
-
-    /// Sends the next rows' flags and neighbours, then turns to the backend.
-    fn own_rows(
-        self,
-        codes: Codes,
-        (clients, prepared): (Clients, Box<Prepared>),
-        near: Distances,
-        sent: usize,
-    ) -> Result<Step<Client>, Abort> {
-        let shape = OwnRows::new(near.rows(), &self.params);
-        let (message, sent) = shape.write(sent, &self.labelling, &near);
-        let stage = if sent == near.rows() {
-            Stage::Distances {
-                party: hamming::Client::new(codes.into_bits(), *prepared)?,
-                clients,
-            }
-        } else {
-            Stage::OwnRows {
-                codes,
-                clients,
-                prepared,
-                near,
-                sent,
-            }
-        };
-        Ok(self.go_on(stage, Outbox::to(SERVER, message), Vec::new()))
-    }
-
-    fn plan(self, clients: &Clients, bytes: &[u8]) -> Result<Step<Client>, Abort> {
-        let plan = Plan::read(bytes, &self.labelling, clients)?;
-        let columns = Columns::new(plan, &self.labelling);
-        self.columns(columns)
-    }
-
-    fn columns(self, columns: Columns) -> Result<Step<Client>, Abort> {
-        if columns.left() > 0 {
-            return Ok(self.on_server(Stage::Columns { columns }));
         }
-        let point = columns.plan.point;
-        let party = Box::new(columns.sums(&self)?);
-        Ok(self.now(Stage::Sums { party, point }))
     }
 
     fn scores(&self, sums: &sum::Sums, point: FixedPoint) -> Result<Scores, Abort> {
@@ -381,32 +230,27 @@ impl Client {
         }
         let later = seed.derive(session, "after the setup", &[me.to_wire()]);
         let rules = rules(session, &params);
-        let party = group::Client::new(rules, me, ad.write(), credentials.clone(), seed)?;
-        Ok(Self {
-            job: Job {
-                me,
-                ad,
-                params,
-                session,
-                labelling,
-                credentials,
-                max_peer_rows: None,
-                seed: later,
-            },
-            stage: Stage::Setup {
-                party: Box::new(party),
-                rows,
-            },
-        })
+        let setup = group::Client::new(rules, me, ad.write(), credentials.clone(), seed)?;
+        let job = Job {
+            me,
+            ad,
+            params,
+            session,
+            labelling,
+            credentials,
+            max_peer_rows: None,
+            seed: later,
+        };
+        Ok(Self(State::New(Box::new((job, setup, rows)))))
     }
-}
 
-impl Client {
     /// Refuses a run in which another client brings more than `rows` rows, before anything that depends on this client's is
     /// sent.
     #[must_use]
     pub fn with_max_peer_rows(mut self, rows: usize) -> Self {
-        self.job.max_peer_rows = Some(rows);
+        if let State::New(start) = &mut self.0 {
+            start.0.max_peer_rows = Some(rows);
+        }
         self
     }
 }
@@ -423,118 +267,72 @@ impl Party for Client {
     type Output = Outcome;
 
     fn phase(&self) -> Phase {
-        match &self.stage {
-            Stage::Setup { .. } => phases::SETUP,
-            Stage::Offline { .. } => phases::OFFLINE,
-            Stage::Hash { .. } => phases::CODES,
-            Stage::OwnDistances { .. } | Stage::OwnRows { .. } | Stage::Distances { .. } => {
-                phases::DISTANCES
-            }
-            Stage::Plan { .. } | Stage::Columns { .. } => phases::INFLUENCE,
-            Stage::Sums { party, .. } => party.phase(),
-            Stage::Done { .. } => phases::LABELS,
+        match &self.0 {
+            State::New(_) => phases::SETUP,
+            State::Running(script) => script.phase(),
         }
     }
 
-    fn step(self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
-        let Self { job, stage } = self;
-        Ok(match stage {
-            Stage::Setup { party, rows } => match party.step(inbox)? {
-                Step::Continue { out, need, next } => {
-                    let party = Box::new(next);
-                    job.go_on(Stage::Setup { party, rows }, out, need)
-                }
-                Step::Done { out, output: group } => job.prepare(group, rows, out)?,
-            },
-            Stage::Offline {
-                party,
-                projection,
-                clients,
-                rows,
-            } => match party.step(inbox)? {
-                Step::Continue { out, need, next } => {
-                    let stage = Stage::Offline {
-                        party: Box::new(next),
-                        projection,
-                        clients,
-                        rows,
-                    };
-                    job.go_on(stage, out, need)
-                }
-                Step::Done { out, output } => {
-                    let stage = Stage::Hash {
-                        prepared: Box::new(output),
-                        projection,
-                        clients,
-                        rows,
-                    };
-                    job.go_on(stage, out, vec![])
-                }
-            },
-            Stage::Hash {
-                prepared,
-                projection,
-                clients,
-                rows,
-            } => {
-                let codes = job.hash(&projection, rows);
-                let rows = codes.bits().rows();
-                let near = Distances::new(&[rows], job.params.neighbours);
-                job.now(Stage::OwnDistances {
-                    pairs: Pairs::own(0, rows),
-                    near,
-                    done: 0,
-                    codes,
-                    clients,
-                    prepared,
-                })
-            }
-            Stage::OwnDistances {
-                codes,
-                clients,
-                prepared,
-                pairs,
-                done,
-                near,
-            } => job.own_distances(codes, (clients, prepared), (pairs, done), near),
-            Stage::OwnRows {
-                codes,
-                clients,
-                prepared,
-                near,
-                sent,
-            } => job.own_rows(codes, (clients, prepared), near, sent)?,
-            Stage::Distances { party, clients } => match party.step(inbox)? {
-                Step::Continue { out, need, next } => {
-                    let party = next;
-                    job.go_on(Stage::Distances { party, clients }, out, need)
-                }
-                Step::Done { out, output: () } => {
-                    job.go_on(Stage::Plan { clients }, out, vec![SERVER])
-                }
-            },
-            Stage::Plan { clients } => job.plan(&clients, &inbox.require(SERVER)?)?,
-            Stage::Columns { mut columns } => {
-                columns.receive(&inbox.require(SERVER)?)?;
-                job.columns(columns)?
-            }
-            Stage::Sums { party, point } => match party.step(inbox)? {
-                Step::Continue { out, need, next } => {
-                    let party = Box::new(next);
-                    job.go_on(Stage::Sums { party, point }, out, need)
-                }
-                Step::Done { out, output } => {
-                    let scores = job.scores(&output, point)?;
-                    job.go_on(Stage::Done { scores }, out, Vec::new())
-                }
-            },
-            Stage::Done { scores } => Step::Done {
-                out: Outbox::new(),
-                output: Outcome {
-                    labels: Labels::decide(&job.labelling, &scores),
-                    scores,
-                },
-            },
-        })
+    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
+        let script = match self.0 {
+            State::New(start) => Script::new(phases::SETUP, |io| run(io, start)),
+            State::Running(script) => script,
+        };
+        Ok(script.step(inbox)?.map(|next| Self(State::Running(next))))
     }
+}
+
+async fn run(io: Io, start: Box<(Job, group::Client, Rows)>) -> Result<Outcome, Abort> {
+    let (job, setup, rows) = *start;
+    let params = &job.params;
+    let group = io.run(setup).await?;
+    let clients = Clients::of(&group.members, params, Some((job.me, job.ad.clone())))?;
+    job.check_peers(&clients)?;
+    let projection = group.seed.derive(job.session, "projection", &[]);
+    let peers = job.peers(group, &clients);
+    let preparation = hamming::Preparation::new(params.backend, params.bits, peers)?;
+    let prepared = io.run(preparation).await?;
+
+    io.phase(phases::CODES).await;
+    let codes = job.hash(&projection, rows);
+
+    // Distances: its own are its own business, those to others that of the backend.
+    io.phase(phases::DISTANCES).await;
+    let mut near = Distances::new(&[codes.bits().rows()], params.neighbours);
+    let pairs = Pairs::own(0, near.rows());
+    for done in (0..pairs.len()).step_by(tiles::PER_STEP) {
+        let end = pairs.len().min(done + tiles::PER_STEP);
+        solo::sweep(&codes, &pairs, done..end, &mut near);
+        io.pause().await;
+    }
+    let shape = OwnRows::new(near.rows(), params);
+    let mut sent = 0;
+    loop {
+        let (message, next) = shape.write(sent, &job.labelling, &near);
+        io.send(SERVER, message);
+        io.pause().await;
+        sent = next;
+        if sent == near.rows() {
+            break;
+        }
+    }
+    drop(near);
+    io.run(hamming::Client::new(codes.into_bits(), prepared)?)
+        .await?;
+
+    io.phase(phases::INFLUENCE).await;
+    let plan = Plan::read(&io.require(SERVER).await?, &job.labelling, &clients)?;
+    let point = plan.point;
+    let mut columns = Columns::new(plan, &job.labelling);
+    while columns.left() > 0 {
+        columns.receive(&io.require(SERVER).await?)?;
+    }
+    let sums = io.run(columns.sums(&job)?).await?;
+    let scores = job.scores(&sums, point)?;
+
+    io.phase(phases::LABELS).await;
+    Ok(Outcome {
+        labels: Labels::decide(&job.labelling, &scores),
+        scores,
+    })
 }

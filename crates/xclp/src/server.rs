@@ -7,7 +7,9 @@ use undertone_mpc::hamming;
 use undertone_mpc::kdf::Seed;
 use undertone_mpc::seal::Channel;
 use undertone_mpc::sum;
-use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Phase, SessionId, Step, Writer};
+use undertone_party::{
+    Abort, Inbox, Io, Outbox, Party, PartyId, Payload, Phase, Script, SessionId, Step, Writer,
+};
 
 use crate::client::rules;
 use crate::distances::Distances;
@@ -45,34 +47,18 @@ impl std::fmt::Debug for Report {
 }
 
 /// The server as a [`Party`]. Output: [`Report`].
-pub struct Server {
-    job: Job,
-    stage: Stage,
-}
+pub struct Server(Script<'static, Report>);
 
-/// What the server holds all along.
-#[derive(Clone, Copy)]
-struct Job {
-    session: SessionId,
-    params: Params,
-}
+impl Party for Server {
+    type Output = Report;
 
-enum Stage {
-    Setup(group::Server),
-    OwnRows(Gather),
-    Distances {
-        party: hamming::Server<Distances>,
-        members: Vec<Member>,
-        classes: usize,
-    },
-    Graph {
-        distances: Distances,
-        members: Vec<Member>,
-        classes: usize,
-    },
-    Factor(Joint, Graph),
-    Solve(Joint, Box<Influence>),
-    Sums(Joint, Box<sum::Server<u64>>),
+    fn phase(&self) -> Phase {
+        self.0.phase()
+    }
+
+    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
+        Ok(self.0.step(inbox)?.map(Self))
+    }
 }
 
 /// A client and what the server knows of its rows.
@@ -91,8 +77,6 @@ impl Member {
 struct Gather {
     clients: Vec<HeardRows>,
     channels: Vec<Channel>,
-    classes: usize,
-    due: Vec<usize>,
 }
 
 impl Gather {
@@ -102,16 +86,14 @@ impl Gather {
         Self {
             clients: clients.rows.iter().map(client).collect(),
             channels,
-            classes: clients.classes,
-            due: Vec::new(),
         }
     }
 
-    /// Takes one message of every client that was waited for.
-    fn receive(&mut self, mut inbox: Inbox) -> Result<(), Abort> {
-        for place in std::mem::take(&mut self.due) {
-            let client = &mut self.clients[place];
-            match inbox.take(client.id)? {
+    /// Takes one message of every client that is due.
+    fn receive(&mut self, heard: Vec<(PartyId, Option<Payload>)>) -> Result<(), Abort> {
+        let due = self.clients.iter_mut().filter(|client| client.is_due());
+        for (client, (_, bytes)) in due.zip(heard) {
+            match bytes {
                 None => client.remains = false,
                 Some(bytes) => client.take(&bytes)?,
             }
@@ -119,11 +101,9 @@ impl Gather {
         Ok(())
     }
 
-    fn wait(&mut self) -> Vec<PartyId> {
-        let is_due = |place: &usize| self.clients[*place].is_due();
-        self.due = (0..self.clients.len()).filter(is_due).collect();
-        let id = |place: &usize| self.clients[*place].id;
-        self.due.iter().map(id).collect()
+    fn due(&self) -> Vec<PartyId> {
+        let due = self.clients.iter().filter(|client| client.is_due());
+        due.map(|client| client.id).collect()
     }
 
     /// The clients that remain, the channels to them, and the neighbours inside each.
@@ -258,17 +238,11 @@ impl Joint {
         out
     }
 
-    fn sums(&self, job: &Job) -> Result<sum::Server<u64>, Abort> {
-        let rules = job
-            .params
-            .sums(job.session, self.unlabelled.len(), self.classes);
+    fn sums(&self, session: SessionId, params: &Params) -> Result<sum::Server<u64>, Abort> {
+        let rules = params.sums(session, self.unlabelled.len(), self.classes);
         let member = |(place, member): (usize, &Member)| (member.id, self.own(place));
         let clients = self.members.iter().enumerate().map(member).collect();
         sum::Server::new(rules, clients)
-    }
-
-    fn ids(&self) -> Vec<PartyId> {
-        self.members.iter().map(|member| member.id).collect()
     }
 }
 
@@ -284,175 +258,78 @@ impl Server {
         seed: Seed,
     ) -> Result<Self, Abort> {
         params.check()?;
-        let party = group::Server::new(rules(session, &params), expected, seed)?;
-        Ok(Self {
-            job: Job { session, params },
-            stage: Stage::Setup(party),
-        })
+        let setup = group::Server::new(rules(session, &params), expected, seed)?;
+        Ok(Self(Script::new(phases::SETUP, move |io| {
+            run(io, session, params, setup)
+        })))
     }
 }
 
-impl Job {
-    fn go_on(self, stage: Stage, out: Outbox, need: impl Into<Need>) -> Step<Server> {
-        Step::Continue {
-            out,
-            need: need.into(),
-            next: Server { job: self, stage },
+async fn run(
+    io: Io,
+    session: SessionId,
+    params: Params,
+    setup: group::Server,
+) -> Result<Report, Abort> {
+    let enough = |members: &[Member]| match (members.len(), params.min_clients) {
+        (left, need) if left < need => Err(Abort::TooFew { left, need }),
+        _ => Ok(()),
+    };
+    let admitted = io.run(setup).await?;
+    let clients = Clients::of(&admitted.members, &params, None)?;
+
+    // Flags and neighbours inside each client, then distances between clients.
+    io.phase(phases::DISTANCES).await;
+    let mut gather = Gather::new(&clients, admitted.channels, &params);
+    while let due = gather.due()
+        && !due.is_empty()
+    {
+        gather.receive(io.recv_all(&due).await)?;
+    }
+    let (mut members, channels, near) = gather.finish(params.neighbours);
+    enough(&members)?;
+    let shape: Vec<(PartyId, usize)> = members
+        .iter()
+        .map(|member| (member.id, member.labelled.len()))
+        .collect();
+    let (backend, bits, phe) = (params.backend, params.bits, params.phe);
+    let min_clients = params.min_clients;
+    let party = hamming::Server::new(backend, bits, &shape, channels, min_clients, phe, near)?;
+    let collected = io.run(party).await?;
+    let mut remains = collected.remains.iter();
+    members.retain(|_| remains.next() == Some(&true));
+    enough(&members)?;
+    let distances = collected.sink.retain(&collected.remains);
+    let (n, k) = (distances.rows(), params.neighbours);
+    if k >= n {
+        return Err(Abort::Misuse(format!(
+            "{k} neighbours for {n} rows; there must be more rows than neighbours"
+        )));
+    }
+
+    io.phase(phases::GRAPH).await;
+    let graph = Graph::new(&distances, params.bits, params.variant);
+    let mut joint = Joint::new(members, clients.classes, distances, &params)?;
+    io.pause().await;
+    let influence = Influence::new(graph, params.alpha, joint.labelled.len());
+
+    io.phase(phases::INFLUENCE).await;
+    io.send_all(joint.plans());
+    loop {
+        io.send_all(joint.solve(&influence));
+        if joint.solved == joint.labelled.len() {
+            break;
         }
+        io.pause().await;
     }
-
-    fn now(self, stage: Stage, out: Outbox) -> Step<Server> {
-        self.go_on(stage, out, Vec::new())
-    }
-
-    fn enough(&self, left: usize) -> Result<(), Abort> {
-        let need = self.params.min_clients;
-        if left < need {
-            return Err(Abort::TooFew { left, need });
-        }
-        Ok(())
-    }
-
-    fn gather(self, mut gather: Gather) -> Result<Step<Server>, Abort> {
-        let need = gather.wait();
-        if !need.is_empty() {
-            return Ok(self.go_on(Stage::OwnRows(gather), Outbox::new(), need));
-        }
-        let classes = gather.classes;
-        let (members, channels, near) = gather.finish(self.params.neighbours);
-        self.enough(members.len())?;
-        let shape: Vec<(PartyId, usize)> = members
-            .iter()
-            .map(|member| (member.id, member.labelled.len()))
-            .collect();
-        let Params {
-            backend,
-            bits,
-            min_clients,
-            phe,
-            ..
-        } = self.params;
-        let party = hamming::Server::new(backend, bits, &shape, channels, min_clients, phe, near)?;
-        let stage = Stage::Distances {
-            party,
-            members,
-            classes,
-        };
-        Ok(self.now(stage, Outbox::new()))
-    }
-
-    fn collected(
-        self,
-        collected: hamming::Collected<Distances>,
-        mut members: Vec<Member>,
-        classes: usize,
-        out: Outbox,
-    ) -> Result<Step<Server>, Abort> {
-        let mut remains = collected.remains.iter();
-        members.retain(|_| remains.next() == Some(&true));
-        self.enough(members.len())?;
-        let distances = collected.sink.retain(&collected.remains);
-        let (n, k) = (distances.rows(), self.params.neighbours);
-        if k >= n {
-            return Err(Abort::Misuse(format!(
-                "{k} neighbours for {n} rows; there must be more rows than neighbours"
-            )));
-        }
-        let stage = Stage::Graph {
-            distances,
-            members,
-            classes,
-        };
-        Ok(self.now(stage, out))
-    }
-
-    fn solve(self, mut joint: Joint, influence: Box<Influence>) -> Result<Step<Server>, Abort> {
-        let mut out = match joint.solved {
-            0 => joint.plans(),
-            _ => Outbox::new(),
-        };
-        out.extend(joint.solve(&influence));
-        if joint.solved < joint.labelled.len() {
-            return Ok(self.now(Stage::Solve(joint, influence), out));
-        }
-        joint.method = influence.method();
-        let party = joint.sums(&self)?;
-        Ok(self.now(Stage::Sums(joint, Box::new(party)), out))
-    }
-}
-
-impl Party for Server {
-    type Output = Report;
-
-    fn phase(&self) -> Phase {
-        match &self.stage {
-            Stage::Setup(_) => phases::SETUP,
-            Stage::OwnRows(_) | Stage::Distances { .. } => phases::DISTANCES,
-            Stage::Graph { .. } | Stage::Factor(..) => phases::GRAPH,
-            Stage::Solve(..) => phases::INFLUENCE,
-            Stage::Sums(_, party) => party.phase(),
-        }
-    }
-
-    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
-        let Self { job, stage } = self;
-        match stage {
-            Stage::Setup(party) => match party.step(inbox)? {
-                Step::Continue { out, need, next } => Ok(job.go_on(Stage::Setup(next), out, need)),
-                Step::Done { out, output } => {
-                    let clients = Clients::of(&output.members, &job.params, None)?;
-                    let gather = Gather::new(&clients, output.channels, &job.params);
-                    Ok(job.now(Stage::OwnRows(gather), out))
-                }
-            },
-            Stage::OwnRows(mut gather) => {
-                gather.receive(inbox)?;
-                job.gather(gather)
-            }
-            Stage::Distances {
-                party,
-                members,
-                classes,
-            } => match party.step(inbox)? {
-                Step::Continue { out, need, next } => {
-                    let stage = Stage::Distances {
-                        party: next,
-                        members,
-                        classes,
-                    };
-                    Ok(job.go_on(stage, out, need))
-                }
-                Step::Done { out, output } => job.collected(output, members, classes, out),
-            },
-            Stage::Graph {
-                distances,
-                members,
-                classes,
-            } => {
-                let graph = Graph::new(&distances, job.params.bits, job.params.variant);
-                let joint = Joint::new(members, classes, distances, &job.params)?;
-                Ok(job.now(Stage::Factor(joint, graph), Outbox::new()))
-            }
-            Stage::Factor(joint, graph) => {
-                let influence = Influence::new(graph, job.params.alpha, joint.labelled.len());
-                Ok(job.now(Stage::Solve(joint, Box::new(influence)), Outbox::new()))
-            }
-            Stage::Solve(joint, influence) => job.solve(joint, influence),
-            Stage::Sums(joint, party) => match party.step(inbox)? {
-                Step::Continue { out, need, next } => {
-                    Ok(job.go_on(Stage::Sums(joint, Box::new(next)), out, need))
-                }
-                Step::Done { out, output } => Ok(Step::Done {
-                    out,
-                    output: Report {
-                        clients: joint.ids(),
-                        labelled: joint.members.into_iter().flat_map(|m| m.labelled).collect(),
-                        distances: joint.distances,
-                        method: joint.method,
-                        contributors: output.contributors,
-                    },
-                }),
-            },
-        }
-    }
+    joint.method = influence.method();
+    drop(influence);
+    let total = io.run(joint.sums(session, &params)?).await?;
+    Ok(Report {
+        clients: joint.members.iter().map(|member| member.id).collect(),
+        labelled: joint.members.into_iter().flat_map(|m| m.labelled).collect(),
+        distances: joint.distances,
+        method: joint.method,
+        contributors: total.contributors,
+    })
 }

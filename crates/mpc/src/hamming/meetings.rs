@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Phase, Step};
+use undertone_party::{Abort, Inbox, Io, Party, PartyId, Phase, Script, Step};
 
 use super::{Collected, PHASE};
 use crate::roster::enough;
@@ -22,7 +22,7 @@ pub(super) struct Guest {
 }
 
 /// What the server holds of two clients until it has their distances.
-pub(super) trait Meeting<S>: Sized + Send {
+pub(super) trait Meeting<S>: Sized + Send + 'static {
     /// What all meetings have in common.
     type Shape;
 
@@ -52,7 +52,22 @@ enum State {
 
 /// The server's side. Output: [`Collected`].
 #[derive(Debug)]
-pub(super) struct Server<S, M> {
+pub(super) struct Server<S>(Script<'static, Collected<S>>);
+
+impl<S: Sink> Server<S> {
+    pub(super) fn new<M: Meeting<S>>(
+        shape: &M::Shape,
+        clients: &[(PartyId, usize)],
+        channels: Vec<Channel>,
+        min_clients: usize,
+        sink: S,
+    ) -> Result<Self, Abort> {
+        let hall = Hall::<S, M>::new(shape, clients, channels, min_clients, sink)?;
+        Ok(Self(Script::new(PHASE, |io| hall.collect(io))))
+    }
+}
+
+struct Hall<S, M> {
     clients: Vec<(PartyId, usize)>,
     channels: Vec<Channel>,
     states: Vec<State>,
@@ -61,8 +76,8 @@ pub(super) struct Server<S, M> {
     sink: S,
 }
 
-impl<S: Sink, M: Meeting<S>> Server<S, M> {
-    pub(super) fn new(
+impl<S: Sink, M: Meeting<S>> Hall<S, M> {
+    fn new(
         shape: &M::Shape,
         clients: &[(PartyId, usize)],
         channels: Vec<Channel>,
@@ -130,7 +145,32 @@ impl<S: Sink, M: Meeting<S>> Server<S, M> {
         enough(there.count(), self.min_clients)
     }
 
-    fn finish(self) -> Result<Step<Self>, Abort> {
+    async fn collect(mut self, io: Io) -> Result<Collected<S>, Abort> {
+        loop {
+            let clients = self.clients.iter().zip(&self.states);
+            let due = clients.filter(|(_, state)| **state == State::There);
+            let mut of: Vec<PartyId> = due.map(|((id, _), _)| *id).collect();
+            if of.is_empty() {
+                return self.finish();
+            }
+            let meetings = self.meetings.values();
+            for place in meetings.filter_map(Meeting::waits_for_the_other) {
+                of.retain(|id| *id != self.clients[place].0);
+            }
+            let Some((from, message)) = io.recv_any(&of).await else {
+                continue;
+            };
+            let Some(place) = self.clients.iter().position(|(id, _)| *id == from) else {
+                continue;
+            };
+            match message {
+                Some(sealed) => self.take(place, &sealed)?,
+                None => self.gone(place)?,
+            }
+        }
+    }
+
+    fn finish(self) -> Result<Collected<S>, Abort> {
         let mut sink = self.sink;
         for meeting in self.meetings.into_values() {
             if let Some([first, second]) = meeting.missing() {
@@ -142,46 +182,21 @@ impl<S: Sink, M: Meeting<S>> Server<S, M> {
             }
             sink.join(meeting.into_sink());
         }
-        Ok(Step::Done {
-            out: Outbox::new(),
-            output: Collected {
-                sink,
-                remains: self.states.iter().map(|s| *s == State::Done).collect(),
-            },
+        Ok(Collected {
+            sink,
+            remains: self.states.iter().map(|s| *s == State::Done).collect(),
         })
     }
 }
 
-impl<S: Sink, M: Meeting<S>> Party for Server<S, M> {
+impl<S: Sink> Party for Server<S> {
     type Output = Collected<S>;
 
     fn phase(&self) -> Phase {
-        PHASE
+        self.0.phase()
     }
 
-    fn step(mut self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
-        if let Some(from) = inbox.first()
-            && let Some(place) = self.clients.iter().position(|(id, _)| *id == from)
-        {
-            match inbox.take(from)? {
-                Some(sealed) => self.take(place, &sealed)?,
-                None => self.gone(place)?,
-            }
-        }
-        let clients = self.clients.iter().zip(&self.states);
-        let due = clients.filter(|(_, state)| **state == State::There);
-        let mut of: Vec<PartyId> = due.map(|((id, _), _)| *id).collect();
-        if of.is_empty() {
-            return self.finish();
-        }
-        let meetings = self.meetings.values();
-        for place in meetings.filter_map(Meeting::waits_for_the_other) {
-            of.retain(|id| *id != self.clients[place].0);
-        }
-        Ok(Step::Continue {
-            out: Outbox::new(),
-            need: Need::Any { of, busy: false },
-            next: self,
-        })
+    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
+        Ok(self.0.step(inbox)?.map(Self))
     }
 }

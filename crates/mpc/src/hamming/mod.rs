@@ -262,8 +262,7 @@ pub struct Server<S>(ServerSide<S>);
 enum ServerSide<S> {
     Plain(plain::Server<S>),
     Psm(Box<psm::Server<S>>),
-    Shade(Box<meetings::Server<S, shade::Meeting<S>>>),
-    Phe(Box<meetings::Server<S, phe::Meeting<S>>>),
+    Meetings(meetings::Server<S>),
 }
 
 impl<S: Sink> Server<S> {
@@ -296,7 +295,7 @@ impl<S: Sink> Server<S> {
                 min_clients,
                 sink,
             )?)),
-            Backend::Shade => ServerSide::Shade(Box::new(meetings::Server::new(
+            Backend::Shade => ServerSide::Meetings(meetings::Server::new::<shade::Meeting<S>>(
                 &shade::Shape {
                     bits,
                     clients: clients.len(),
@@ -305,14 +304,14 @@ impl<S: Sink> Server<S> {
                 channels,
                 min_clients,
                 sink,
-            )?)),
-            Backend::Phe => ServerSide::Phe(Box::new(meetings::Server::new(
+            )?),
+            Backend::Phe => ServerSide::Meetings(meetings::Server::new::<phe::Meeting<S>>(
                 &phe::Shape { bits, phe },
                 clients,
                 channels,
                 min_clients,
                 sink,
-            )?)),
+            )?),
         }))
     }
 }
@@ -332,12 +331,9 @@ impl<S: Sink> Party for Server<S> {
             ServerSide::Psm(party) => Ok(wrap(party.step(inbox)?, |p| {
                 Self(ServerSide::Psm(Box::new(p)))
             })),
-            ServerSide::Shade(party) => Ok(wrap(party.step(inbox)?, |p| {
-                Self(ServerSide::Shade(Box::new(p)))
-            })),
-            ServerSide::Phe(party) => Ok(wrap(party.step(inbox)?, |p| {
-                Self(ServerSide::Phe(Box::new(p)))
-            })),
+            ServerSide::Meetings(party) => {
+                Ok(wrap(party.step(inbox)?, |p| Self(ServerSide::Meetings(p))))
+            }
         }
     }
 }

@@ -5,7 +5,9 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 use undertone_kernel::mask;
-use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Reader, Step, Writer};
+use undertone_party::{
+    Abort, Inbox, Io, Party, PartyId, Payload, Phase, Reader, Script, Step, Writer,
+};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::messages::{
@@ -44,14 +46,23 @@ impl<W> fmt::Debug for Sums<W> {
 }
 
 /// A client's side. Output: [`Sums`].
-pub struct Client<W: Word> {
-    job: Job<W>,
-    stage: Stage,
-}
+pub struct Client<W: Word>(Script<'static, Sums<W>>);
 
 impl<W: Word> fmt::Debug for Client<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Client(..)")
+        self.0.fmt(f)
+    }
+}
+
+impl<W: Word> Party for Client<W> {
+    type Output = Sums<W>;
+
+    fn phase(&self) -> Phase {
+        self.0.phase()
+    }
+
+    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
+        Ok(self.0.step(inbox)?.map(Self))
     }
 }
 
@@ -82,48 +93,10 @@ struct Neighbour {
     rows: Seed,
     /// The secret of the mask keys.
     mask: Seed,
-    /// Its shares, once they have come: of its self mask and of its mask key.
-    dealt: Option<[Share; 2]>,
 }
 
-enum Stage {
-    Start,
-    Roster,
-    Share {
-        table: Table,
-        entries: Vec<Entry<2>>,
-    },
-    Shares(Round),
-    Upload {
-        masked: Masked,
-        pads: Vec<Pad>,
-        sent: usize,
-    },
-    Contributors(Masked),
-    Consistency {
-        masked: Masked,
-        set: Set,
-    },
-    Result {
-        masked: Masked,
-        set: Set,
-        result: Incoming,
-    },
-}
-
-/// What holds from the shares on.
-struct Round {
-    table: Table,
-    me: usize,
-    own_share: Share,
-    neighbours: Vec<Neighbour>,
-}
-
-/// What holds once it is known who shared, and with that where words stand and which masks they get.
-struct Masked {
-    round: Round,
-    context: Context,
-}
+/// A neighbour's shares: of its self mask and of its mask key.
+type Dealt = [Share; 2];
 
 fn cheated(culprit: PartyId, check: impl Into<String>) -> Abort {
     Abort::Cheated {
@@ -180,34 +153,97 @@ impl<W: Word> Client<W> {
             advertise::<W>(&rules, &own),
             credentials.as_ref(),
         )?;
-        Ok(Self {
-            job: Job {
-                rules,
-                mine,
-                credentials,
-                secrets,
-                words,
-            },
-            stage: Stage::Start,
-        })
+        let job = Job {
+            rules,
+            mine,
+            credentials,
+            secrets,
+            words,
+        };
+        Ok(Self(Script::new(KEYS, |io| contribute(io, job))))
     }
 }
 
-impl<W: Word> Job<W> {
-    fn go_on(self, stage: Stage, out: Outbox, need: Vec<PartyId>) -> Step<Client<W>> {
-        Step::Continue {
-            out,
-            need: need.into(),
-            next: Client { job: self, stage },
+async fn contribute<W: Word>(io: Io, mut job: Job<W>) -> Result<Sums<W>, Abort> {
+    let rules = job.rules;
+
+    // Round 1: the keys of all.
+    io.send(SERVER, job.mine.write());
+    let entries = job.roster(&io.require(SERVER).await?)?;
+    let table = Table::new::<W>(&rules, &entries)?;
+
+    // Round 2: shares of the two secrets, sealed to each neighbour; one of each for itself.
+    io.phase(SHARES).await;
+    let Some(me) = table.ids.iter().position(|id| *id == job.mine.id) else {
+        return Err(Abort::Internal("the roster was checked".into()));
+    };
+    let mut neighbours = job.agree(&entries, &table, me)?;
+    drop(entries);
+    let (own_share, sealed) = job.deal(&table, me, &mut neighbours)?;
+    io.send(SERVER, sealed);
+    let relayed = io.require(SERVER).await?;
+    let (sharing, dealt) = job.open(&relayed, &table, me, &mut neighbours)?;
+    drop(relayed);
+
+    // Round 3: the words, masked. Rows that belong to nobody who shared are left out.
+    let context = Context::new::<W>(rules, &table, sharing);
+    job.join(&table, &context);
+    let pads = job.pads(&context, &table, me, &neighbours);
+    io.phase(UPLOAD).await;
+    let len = context.upload_len(me);
+    let mut sent = 0;
+    loop {
+        let next = tile::<W>(sent, len);
+        sent = next.end;
+        io.send(SERVER, job.mask(&context, me, &pads, next));
+        if sent == len {
+            break;
         }
+        io.pause().await;
+    }
+    drop(pads);
+    let own = job.keep(context.blocks[me].clone());
+
+    // Who contributed; where the server may lie, a quorum of clients says so.
+    io.phase(UNMASK).await;
+    let set = job.contributors(&io.require(SERVER).await?, &context, &table, me)?;
+    if let (Trust::MaliciousServer, Some(credentials)) = (rules.trust, &job.credentials) {
+        let body = signed_set(&context, &set);
+        let signature = credentials.identity.sign(rules.session, SIGNED_SET, &body);
+        io.send(SERVER, &signature);
+        let signatures = io.require(SERVER).await?;
+        job.consistency(&signatures, &body, &table, &set)?;
     }
 
-    fn on_server(self, stage: Stage, message: Vec<u8>) -> Step<Client<W>> {
-        self.go_on(stage, Outbox::to(SERVER, message), vec![SERVER])
+    // Round 4: one share for each neighbour that shared, and its own of its own self mask.
+    io.send(SERVER, answer(&own_share, &neighbours, dealt, &set));
+    let shared = match rules.audience {
+        Audience::Server => 0,
+        Audience::Everybody => rules.shape.shared,
+    };
+    let len = context.blocks[me].len() + shared;
+    let mut result = Incoming::default();
+    while !result.is_whole(len) {
+        result.take::<W>(SERVER, io.require(SERVER).await?, len)?;
     }
+    neighbours.retain(|neighbour| set.has(neighbour.place));
+    let (own, shared) = job.unmask(own, &result.payloads, &context, &table, me, &neighbours);
+    Ok(Sums {
+        own,
+        shared,
+        contributors: set.places().map(|place| table.ids[place]).collect(),
+    })
+}
 
-    fn now(self, stage: Stage, out: Outbox) -> Step<Client<W>> {
-        self.go_on(stage, out, Vec::new())
+impl<W: Word> Job<W> {
+    fn roster(&self, message: &[u8]) -> Result<Vec<Entry<2>>, Abort> {
+        let (session, own) = (self.rules.session, self.credentials.as_ref());
+        let entries = Entry::read_roster(session, SIGNED_KEYS, message, &self.mine, own)?;
+        if let (Trust::MaliciousServer, Some(own)) = (self.rules.trust, own) {
+            // The corrupt share is that of the clients that are pinned.
+            enough(entries.len(), self.rules.wiring.fewest(own.pins.len()))?;
+        }
+        Ok(entries)
     }
 
     /// Agrees with every neighbour.
@@ -215,11 +251,11 @@ impl<W: Word> Job<W> {
         &self,
         entries: &[Entry<2>],
         table: &Table,
-        with: &[usize],
+        me: usize,
     ) -> Result<Vec<Neighbour>, Abort> {
         let session = self.rules.session;
-        let neighbour = |place: &usize| {
-            let entry = &entries[*place];
+        let neighbour = |place: usize| {
+            let entry = &entries[place];
             let low_order = |error: SealError| cheated(entry.id, error.to_string());
             let [sealing, masking] = entry.keys;
             let secrets = &self.secrets;
@@ -232,7 +268,7 @@ impl<W: Word> Job<W> {
                 .agree(session, "mask pair", masking)
                 .map_err(low_order)?;
             Ok(Neighbour {
-                place: *place,
+                place,
                 // Bound to the roster: what is dealt under one opens under no other.
                 channel: Channel::new(
                     session,
@@ -242,19 +278,19 @@ impl<W: Word> Job<W> {
                 ),
                 rows,
                 mask,
-                dealt: None,
             })
         };
-        with.par_iter().map(neighbour).collect()
+        let with = table.graph.neighbours(me);
+        with.into_par_iter().map(neighbour).collect()
     }
 
-    /// Round 2: shares of the two secrets, sealed to each neighbour; one of each for itself.
-    fn share(self, table: Table, entries: &[Entry<2>]) -> Result<Step<Client<W>>, Abort> {
-        let Some(me) = table.ids.iter().position(|id| *id == self.mine.id) else {
-            return Err(Abort::Internal("the roster was checked".into()));
-        };
-        let with = table.graph.neighbours(me);
-        let mut neighbours = self.agree(entries, &table, &with)?;
+    /// Its own share of its self mask, and a message of the neighbours' shares of both secrets.
+    fn deal(
+        &self,
+        table: &Table,
+        me: usize,
+        neighbours: &mut [Neighbour],
+    ) -> Result<(Share, Vec<u8>), Abort> {
         let holders = neighbours.len() + 1;
         let secrets = &self.secrets;
         let mut secret = Zeroizing::new([0; DEALT_LEN]);
@@ -262,41 +298,37 @@ impl<W: Word> Job<W> {
         secret[SHARE_LEN..].copy_from_slice(secrets.mask_key.expose());
         let prg = &mut secrets.polynomial.prg();
         let shares = share::split(&secret, table.degree.threshold, holders, prg);
+        let with = table.graph.neighbours(me);
         let of = |holder| &shares[usize::from(point(&with, me, holder)) - 1];
         let mut w = Writer::with_capacity((holders - 1) * SEALED_LEN + COMMITMENT_LEN);
-        for neighbour in &mut neighbours {
+        for neighbour in neighbours {
             let sealed = neighbour.channel.seal(&**of(neighbour.place));
             w.raw(&sealed.map_err(|error| Abort::Internal(error.to_string()))?);
         }
         w.raw(commitment(&self.rules, self.mine.id, &secrets.self_mask).expose());
         let mut own_share = Share::default();
         own_share.copy_from_slice(&of(me)[..SHARE_LEN]);
-        let round = Round {
-            table,
-            me,
-            own_share,
-            neighbours,
-        };
-        Ok(self.on_server(Stage::Shares(round), w.finish()))
+        Ok((own_share, w.finish()))
     }
 
-    /// Round 3, first half: opens the neighbours' shares, and lays out the words.
-    fn receive(mut self, mut round: Round, message: &[u8]) -> Result<Step<Client<W>>, Abort> {
-        let Round {
-            table,
-            me,
-            neighbours,
-            ..
-        } = &mut round;
+    /// Who shared, and the shares of the neighbours that did. Only these remain.
+    fn open(
+        &self,
+        message: &[u8],
+        table: &Table,
+        me: usize,
+        neighbours: &mut Vec<Neighbour>,
+    ) -> Result<(Set, Vec<Dealt>), Abort> {
         let mut r = Reader::new(message);
         let sharing = Set::read(&mut r, table.len())?;
-        if !sharing.has(*me) {
+        if !sharing.has(me) {
             return Err(cheated(SERVER, "I am among those that shared"));
         }
         enough(sharing.count(), self.rules.min_clients)?;
         neighbours.retain(|neighbour| sharing.has(neighbour.place));
         enough_holders(neighbours.len() + 1, table.degree.threshold)?;
-        for neighbour in neighbours.iter_mut() {
+        let mut dealt = Vec::with_capacity(neighbours.len());
+        for neighbour in neighbours {
             let sealed = r
                 .raw(SEALED_LEN, "shares")
                 .map_err(Abort::malformed(SERVER))?;
@@ -312,28 +344,10 @@ impl<W: Word> Job<W> {
             }
             mask.copy_from_slice(&opened[..SHARE_LEN]);
             key.copy_from_slice(&opened[SHARE_LEN..]);
-            neighbour.dealt = Some([mask, key]);
+            dealt.push([mask, key]);
         }
         r.finish().map_err(Abort::malformed(SERVER))?;
-
-        let context = Context::new::<W>(self.rules, table, sharing);
-        self.join(table, &context);
-        let block = |place: usize| context.blocks[place].clone();
-        let id = self.mine.id;
-        let mut pads = vec![Pad::own(&context, id, &self.secrets.self_mask, block(*me))];
-        for Neighbour {
-            place, rows, mask, ..
-        } in neighbours.iter()
-        {
-            let (mine, its) = ((id, block(*me)), (table.ids[*place], block(*place)));
-            pads.push(Pad::edge(&context, mine, its, Some(mask), Some(rows)));
-        }
-        let stage = Stage::Upload {
-            masked: Masked { round, context },
-            pads,
-            sent: 0,
-        };
-        Ok(self.now(stage, Outbox::new()))
+        Ok((sharing, dealt))
     }
 
     /// Turns the words into the joint words: rows that belong to nobody who shared are left out,
@@ -353,78 +367,91 @@ impl<W: Word> Job<W> {
         self.words = joint;
     }
 
-    /// Round 3, second half: masks the next words and sends them.
-    fn upload(mut self, masked: Masked, pads: Vec<Pad>, sent: usize) -> Step<Client<W>> {
-        let (context, me) = (&masked.context, masked.round.me);
-        let len = context.upload_len(me);
-        let next = tile::<W>(sent, len);
-        let sent = next.end;
+    fn pads(
+        &self,
+        context: &Context,
+        table: &Table,
+        me: usize,
+        neighbours: &[Neighbour],
+    ) -> Vec<Pad> {
+        let block = |place: usize| context.blocks[place].clone();
+        let (id, self_mask) = (self.mine.id, &self.secrets.self_mask);
+        let mut pads = vec![Pad::own(context, id, self_mask, block(me))];
+        pads.extend(neighbours.iter().map(|n| {
+            let (mine, its) = ((id, block(me)), (table.ids[n.place], block(n.place)));
+            Pad::edge(context, mine, its, Some(&n.mask), Some(&n.rows))
+        }));
+        pads
+    }
+
+    /// Masks the next words of the upload: the message.
+    fn mask(&mut self, context: &Context, me: usize, pads: &[Pad], next: Range<usize>) -> Vec<u8> {
         let mut message = Vec::with_capacity(next.len() * W::BYTES);
         for part in context.upload(me, next) {
             let words = &mut self.words[part.clone()];
-            pad::apply(&pads, self.rules.suite, part.start, words);
+            pad::apply(pads, self.rules.suite, part.start, words);
             mask::append_bytes(words, &mut message);
         }
-        let out = Outbox::to(SERVER, message);
-        if sent < len {
-            return self.now(Stage::Upload { masked, pads, sent }, out);
-        }
-        // The own block is still to come; the rest is masked by now, no secret any more.
-        let block = &mut self.words[context.blocks[me].clone()];
+        message
+    }
+
+    /// Its own block, which is still to come; the rest is masked by now, no secret any more.
+    fn keep(&mut self, block: Range<usize>) -> Zeroizing<Vec<W>> {
+        let block = &mut self.words[block];
         let own = Zeroizing::new(block.to_vec());
         block.iter_mut().for_each(Zeroize::zeroize);
         drop(std::mem::take(&mut *self.words));
-        self.words = own;
-        self.go_on(Stage::Contributors(masked), out, vec![SERVER])
+        own
     }
 
-    /// Checks who contributed, and signs it for the others or answers at once.
-    fn contributors(self, masked: Masked, message: &[u8]) -> Result<Step<Client<W>>, Abort> {
-        let Masked { round, context } = &masked;
-        let table = &round.table;
+    /// Checks who contributed.
+    fn contributors(
+        &self,
+        message: &[u8],
+        context: &Context,
+        table: &Table,
+        me: usize,
+    ) -> Result<Set, Abort> {
         let mut r = Reader::new(message);
         let set = Set::read(&mut r, table.len())?;
         r.finish().map_err(Abort::malformed(SERVER))?;
         if !set.is_within(&context.sharing) {
             return Err(cheated(SERVER, "only clients that shared contribute"));
         }
-        if !set.has(round.me) {
+        if !set.has(me) {
             return Err(cheated(SERVER, "I am among those that contributed"));
         }
         enough(set.count(), self.rules.min_clients)?;
-        let left = table.neighbours_in(round.me, &set).len() + 1;
+        let left = table.neighbours_in(me, &set).len() + 1;
         enough_holders(left, table.degree.threshold)?;
         if self.rules.shape.rows > 0 {
             // Rows whose owner has no neighbour left would have no mask.
             table.every_secret_has_holders(&context.sharing, &set, &set)?;
         }
-        match (self.rules.trust, &self.credentials) {
-            (Trust::MaliciousServer, Some(own)) => {
-                let body = signed_set(context, &set);
-                let signature = own.identity.sign(self.rules.session, SIGNED_SET, &body);
-                Ok(self.on_server(Stage::Consistency { masked, set }, signature.to_vec()))
-            }
-            _ => self.answer(masked, set),
-        }
+        Ok(set)
     }
 
     /// Round 3½: a quorum of clients signed the same set, so no honest client was told another.
-    fn consistency(&self, masked: &Masked, set: &Set, message: &[u8]) -> Result<(), Abort> {
-        let table = &masked.round.table;
+    fn consistency(
+        &self,
+        message: &[u8],
+        body: &[u8],
+        table: &Table,
+        set: &Set,
+    ) -> Result<(), Abort> {
         let mut r = Reader::new(message);
         let signers = Set::read(&mut r, table.len())?;
         if !signers.is_within(set) {
             return Err(cheated(SERVER, "contributors signed who contributed"));
         }
         let mut valid = 0;
-        let body = signed_set(&masked.context, set);
         let pins = self.credentials.as_ref().map(|own| &own.pins);
         for place in signers.places() {
             let signature: [u8; SIGNATURE_LEN] =
                 r.array("signature").map_err(Abort::malformed(SERVER))?;
             let id = table.ids[place];
             let session = self.rules.session;
-            let fits = pins.is_some_and(|p| p.verify(id, session, SIGNED_SET, &body, &signature));
+            let fits = pins.is_some_and(|p| p.verify(id, session, SIGNED_SET, body, &signature));
             valid += usize::from(fits);
         }
         r.finish().map_err(Abort::malformed(SERVER))?;
@@ -436,62 +463,45 @@ impl<W: Word> Job<W> {
         Ok(())
     }
 
-    /// Round 4: one share for each neighbour that shared, and its own of its own self mask.
-    fn answer(self, mut masked: Masked, set: Set) -> Result<Step<Client<W>>, Abort> {
-        let round = &mut masked.round;
-        let mut message = Vec::with_capacity(SHARE_LEN + round.neighbours.len() * Answer::LEN);
-        message.extend_from_slice(&*round.own_share);
-        for neighbour in &mut round.neighbours {
-            let Some([mask, key]) = neighbour.dealt.take() else {
-                return Err(Abort::Internal("a share was revealed before".into()));
-            };
-            let answer = match set.has(neighbour.place) {
-                true => Answer::SelfMask(mask),
-                false => Answer::MaskKey(key),
-            };
-            answer.write(&mut message);
-        }
-        let result = Incoming::default();
-        Ok(self.on_server(
-            Stage::Result {
-                masked,
-                set,
-                result,
-            },
-            message,
-        ))
-    }
-
-    /// Adds its own rows to those that came, and takes off the row masks of the neighbours that
-    /// contributed.
-    fn result(mut self, masked: &Masked, set: &Set, result: &Incoming) -> Sums<W> {
-        let Masked { round, context } = masked;
+    /// Its own rows of the sum, less the row masks of the neighbours that contributed; the shared words.
+    fn unmask(
+        &self,
+        mut own: Zeroizing<Vec<W>>,
+        came: &[Payload],
+        context: &Context,
+        table: &Table,
+        me: usize,
+        contributing: &[Neighbour],
+    ) -> (Vec<W>, Vec<W>) {
         let block = |place: usize| context.blocks[place].clone();
-        let own = block(round.me);
-        let id = self.mine.id;
-        let contributing = round.neighbours.iter().filter(|n| set.has(n.place));
-        let pads: Vec<Pad> = contributing
-            .map(|n| {
-                let (mine, its) = (
-                    (id, own.clone()),
-                    (round.table.ids[n.place], block(n.place)),
-                );
-                Pad::edge(context, mine, its, None, Some(&n.rows))
-            })
-            .collect();
-        pad::apply(&pads, self.rules.suite, own.start, &mut self.words);
-        let came = result.payloads.iter();
+        let edge = |n: &Neighbour| {
+            let mine = (self.mine.id, block(me));
+            let its = (table.ids[n.place], block(n.place));
+            Pad::edge(context, mine, its, None, Some(&n.rows))
+        };
+        let pads: Vec<Pad> = contributing.iter().map(edge).collect();
+        pad::apply(&pads, self.rules.suite, block(me).start, &mut own);
+        let came = came.iter();
         let mut came: Vec<W> = came.flat_map(|payload| mask::from_bytes(payload)).collect();
         let shared = came.split_off(own.len());
-        for (word, mine) in came.iter_mut().zip(self.words.iter()) {
+        for (word, mine) in came.iter_mut().zip(own.iter()) {
             *word = word.plus(*mine);
         }
-        Sums {
-            own: came,
-            shared,
-            contributors: set.places().map(|place| round.table.ids[place]).collect(),
-        }
+        (came, shared)
     }
+}
+
+fn answer(own_share: &Share, neighbours: &[Neighbour], dealt: Vec<Dealt>, set: &Set) -> Vec<u8> {
+    let mut message = Vec::with_capacity(SHARE_LEN + neighbours.len() * Answer::LEN);
+    message.extend_from_slice(&**own_share);
+    for (neighbour, [mask, key]) in neighbours.iter().zip(dealt) {
+        let answer = match set.has(neighbour.place) {
+            true => Answer::SelfMask(mask),
+            false => Answer::MaskKey(key),
+        };
+        answer.write(&mut message);
+    }
+    message
 }
 
 /// What contributors sign: the transcript, then who contributed.
@@ -505,74 +515,4 @@ fn signed_set(context: &Context, set: &Set) -> Vec<u8> {
 pub(super) fn commitment(rules: &Rules, who: PartyId, self_mask: &Seed) -> Seed {
     let ids = [who.to_wire(), rules.round];
     self_mask.derive(rules.session, "self mask commitment", &ids)
-}
-
-impl<W: Word> Party for Client<W> {
-    type Output = Sums<W>;
-
-    fn phase(&self) -> Phase {
-        match self.stage {
-            Stage::Start | Stage::Roster => KEYS,
-            Stage::Share { .. } | Stage::Shares(_) => SHARES,
-            Stage::Upload { .. } => UPLOAD,
-            Stage::Contributors(_) | Stage::Consistency { .. } | Stage::Result { .. } => UNMASK,
-        }
-    }
-
-    fn step(self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
-        let Self { job, stage } = self;
-        match stage {
-            Stage::Start => {
-                let hello = job.mine.write();
-                Ok(job.on_server(Stage::Roster, hello))
-            }
-            Stage::Roster => {
-                let entries = Entry::read_roster(
-                    job.rules.session,
-                    SIGNED_KEYS,
-                    &inbox.require(SERVER)?,
-                    &job.mine,
-                    job.credentials.as_ref(),
-                )?;
-                if let (Trust::MaliciousServer, Some(own)) = (job.rules.trust, &job.credentials) {
-                    // The corrupt share is that of the clients that are pinned.
-                    enough(entries.len(), job.rules.wiring.fewest(own.pins.len()))?;
-                }
-                let table = Table::new::<W>(&job.rules, &entries)?;
-                Ok(job.now(Stage::Share { table, entries }, Outbox::new()))
-            }
-            Stage::Share { table, entries } => job.share(table, &entries),
-            Stage::Shares(round) => job.receive(round, &inbox.require(SERVER)?),
-            Stage::Upload { masked, pads, sent } => Ok(job.upload(masked, pads, sent)),
-            Stage::Contributors(masked) => job.contributors(masked, &inbox.require(SERVER)?),
-            Stage::Consistency { masked, set } => {
-                job.consistency(&masked, &set, &inbox.require(SERVER)?)?;
-                job.answer(masked, set)
-            }
-            Stage::Result {
-                masked,
-                set,
-                mut result,
-            } => {
-                let shared = match job.rules.audience {
-                    Audience::Server => 0,
-                    Audience::Everybody => job.rules.shape.shared,
-                };
-                let len = masked.context.blocks[masked.round.me].len() + shared;
-                result.take::<W>(SERVER, inbox.require(SERVER)?, len)?;
-                if !result.is_whole(len) {
-                    let stage = Stage::Result {
-                        masked,
-                        set,
-                        result,
-                    };
-                    return Ok(job.go_on(stage, Outbox::new(), vec![SERVER]));
-                }
-                Ok(Step::Done {
-                    out: Outbox::new(),
-                    output: job.result(&masked, &set, &result),
-                })
-            }
-        }
-    }
 }

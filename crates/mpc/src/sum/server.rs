@@ -8,11 +8,11 @@ use rayon::prelude::*;
 use undertone_kernel::Cpu;
 use undertone_kernel::mask::{self, Op};
 use undertone_party::frame::HEADER_LEN;
-use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Payload, Phase, Reader, Step};
+use undertone_party::{Abort, Inbox, Io, Party, PartyId, Payload, Phase, Reader, Script, Step};
 use zeroize::Zeroizing;
 
 use super::messages::{Answer, COMMITMENT_LEN, Incoming, SEALED_LEN, Share, tile};
-use super::pad::{self, Pad};
+use super::pad;
 use super::{
     Audience, Context, KEYS, Rules, SHARES, Set, Table, Trust, UNMASK, UPLOAD, Word, advertise,
 };
@@ -38,59 +38,31 @@ pub struct Total<W = u64> {
 }
 
 /// The server's side. Output: [`Total`].
-pub struct Server<W: Word> {
-    rules: Rules,
-    stage: Stage<W>,
-}
+pub struct Server<W: Word>(Script<'static, Total<W>>);
 
 impl<W: Word> fmt::Debug for Server<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Server({:?}, ..)", self.rules.shape)
+        self.0.fmt(f)
+    }
+}
+
+impl<W: Word> Party for Server<W> {
+    type Output = Total<W>;
+
+    fn phase(&self) -> Phase {
+        self.0.phase()
+    }
+
+    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
+        Ok(self.0.step(inbox)?.map(Self))
     }
 }
 
 /// Which rows belong to whom.
 type Owners = BTreeMap<PartyId, Range<usize>>;
 
-enum Stage<W: Word> {
-    Start {
-        ids: Vec<PartyId>,
-        rows: Owners,
-    },
-    Hellos(Owners),
-    Shares {
-        table: Table,
-        mask_keys: Vec<[u8; 32]>,
-    },
-    /// Clients are heard one after the other, so that one partial upload at most is held.
-    Upload {
-        adding: Adding<W>,
-        turn: usize,
-        upload: Incoming,
-    },
-    Announce(Adding<W>),
-    Signatures(Adding<W>),
-    Answers(Adding<W>),
-    Rebuild {
-        adding: Adding<W>,
-        answers: Vec<Vec<(usize, Share)>>,
-        next: usize,
-        pads: Vec<Pad>,
-        suspects: Vec<PartyId>,
-    },
-    Unmask {
-        adding: Adding<W>,
-        pads: Vec<Pad>,
-        suspects: Vec<PartyId>,
-        done: usize,
-    },
-    Result {
-        adding: Adding<W>,
-        suspects: Vec<PartyId>,
-        turn: usize,
-        sent: Option<usize>,
-    },
-}
+/// What was received, and from whom; nothing of those that have left.
+type Heard = Vec<(PartyId, Option<Payload>)>;
 
 /// What holds from the shares on.
 pub(super) struct Adding<W: Word> {
@@ -123,237 +95,42 @@ impl<W: Word> Adding<W> {
         self.contributors.0[place] = true;
     }
 
-    /// The words that the contributor in `place` is sent: its rows, then the shared words.
-    fn result(&self, place: usize) -> [Range<usize>; 2] {
-        let shared = match self.context.rules.audience {
-            Audience::Everybody => self.context.shared(),
-            Audience::Server => 0..0,
-        };
-        [self.context.blocks[place].clone(), shared]
-    }
-}
-
-impl<W: Word> Server<W> {
-    /// The server of a sum to which the clients `expected` are invited, each with the rows that
-    /// belong to it: none (`0..0`) in a plain sum.
-    ///
-    /// # Errors
-    /// [`Abort::Misuse`] when the rules are not possible, or `expected` is not clients, each once.
-    pub fn new(rules: Rules, expected: Vec<(PartyId, Range<usize>)>) -> Result<Self, Abort> {
-        rules.check()?;
-        let ids = invited(expected.iter().map(|(id, _)| *id).collect())?;
-        Ok(Self {
-            rules,
-            stage: Stage::Start {
-                ids,
-                rows: expected.into_iter().collect(),
-            },
-        })
-    }
-}
-
-/// The server between two steps.
-struct Job {
-    rules: Rules,
-}
-
-impl Job {
-    fn go_on<W: Word>(self, stage: Stage<W>, out: Outbox, need: Vec<PartyId>) -> Step<Server<W>> {
-        let next = Server {
-            rules: self.rules,
-            stage,
-        };
-        let need = need.into();
-        Step::Continue { out, need, next }
+    fn enough_holders(&self, answering: &Set) -> Result<(), Abort> {
+        let (sharing, set) = (&self.context.sharing, &self.contributors);
+        self.table.every_secret_has_holders(sharing, set, answering)
     }
 
-    fn now<W: Word>(self, stage: Stage<W>) -> Step<Server<W>> {
-        self.go_on(stage, Outbox::new(), Vec::new())
-    }
-
-    /// Round 1: the roster, to everybody on it.
-    fn roster<W: Word>(self, owners: &Owners, mut inbox: Inbox) -> Result<Step<Server<W>>, Abort> {
-        let mut entries = Vec::with_capacity(owners.len());
-        for (id, rows) in owners {
-            let Some(bytes) = inbox.take(*id)? else {
+    /// Round 3½: who signed, and the message that passes the signatures on.
+    fn signatures(&self, heard: Heard) -> Result<(Set, Vec<u8>), Abort> {
+        let mut signers = Set(vec![false; self.table.len()]);
+        let mut signatures = Vec::new();
+        for (place, (from, bytes)) in self.contributors.places().zip(heard) {
+            let Some(bytes) = bytes else {
                 continue;
             };
-            let entry = Entry::read(*id, &bytes)?;
-            if entry.advertisement != advertise::<W>(&self.rules, rows) {
-                return Err(Abort::Cheated {
-                    culprit: *id,
-                    check: "it sums by my rules, and its rows are those I know".into(),
-                });
-            }
-            entries.push(entry);
-        }
-        if let Some(id) = Entry::repeats(&entries) {
-            return Err(Abort::Cheated {
-                culprit: id,
-                check: "its keys are nobody else's".into(),
-            });
-        }
-        let table = Table::new::<W>(&self.rules, &entries)?;
-        let out = to_all(&table.ids, &Entry::write_roster(&entries));
-        let need = table.ids.clone();
-        let mask_keys = entries.iter().map(|entry| entry.keys[1]).collect();
-        Ok(self.go_on(Stage::Shares { table, mask_keys }, out, need))
-    }
-
-    /// Round 2: everybody's shares to whom they are for.
-    fn relay<W: Word>(
-        self,
-        table: Table,
-        mask_keys: Vec<[u8; 32]>,
-        mut inbox: Inbox,
-    ) -> Result<Step<Server<W>>, Abort> {
-        let mut sent = Vec::with_capacity(table.len());
-        let neighbours: Vec<Vec<usize>> = (0..table.len())
-            .map(|place| table.graph.neighbours(place))
-            .collect();
-        for (id, neighbours) in table.ids.iter().zip(&neighbours) {
-            let bytes = inbox.take(*id)?;
-            let due = neighbours.len() * SEALED_LEN + COMMITMENT_LEN;
-            if let Some(bytes) = &bytes
-                && bytes.len() != due
-            {
+            if bytes.len() != SIGNATURE_LEN {
                 return Err(Abort::Malformed {
-                    from: *id,
-                    what: format!("{} bytes of shares, {due} are due", bytes.len()),
+                    from,
+                    what: format!("a signature of {} bytes", bytes.len()),
                 });
             }
-            sent.push(bytes);
+            signers.0[place] = true;
+            signatures.extend_from_slice(&bytes);
         }
-        let sharing = Set(sent.iter().map(Option::is_some).collect());
-        enough(sharing.count(), self.rules.min_clients)?;
-        for place in sharing.places() {
-            let left = table.neighbours_in(place, &sharing).len() + 1;
-            enough_holders(left, table.degree.threshold)?;
-        }
-        let mut out = Outbox::new();
-        for to in sharing.places() {
-            let mut message = sharing.write();
-            for from in table.neighbours_in(to, &sharing) {
-                let at = neighbours[from].partition_point(|other| *other < to);
-                if let Some(bytes) = &sent[from] {
-                    message.extend_from_slice(&bytes[at * SEALED_LEN..(at + 1) * SEALED_LEN]);
-                }
-            }
-            out.push(table.ids[to], message);
-        }
-        let commitment = |bytes: &Option<Payload>| {
-            let mut commitment = [0; COMMITMENT_LEN];
-            if let Some(bytes) = bytes {
-                commitment.copy_from_slice(&bytes[bytes.len() - COMMITMENT_LEN..]);
-            }
-            commitment
-        };
-        let context = Context::new::<W>(self.rules, &table, sharing);
-        let adding = Adding {
-            commitments: sent.iter().map(commitment).collect(),
-            sum: vec![W::default(); context.len],
-            contributors: Set(vec![false; table.len()]),
-            context,
-            mask_keys,
-            table,
-        };
-        self.hear(adding, 0, Incoming::default(), out)
-    }
-
-    /// Round 3: hears the next client that shared, from `turn` on, or says who contributed.
-    fn hear<W: Word>(
-        self,
-        adding: Adding<W>,
-        turn: usize,
-        upload: Incoming,
-        out: Outbox,
-    ) -> Result<Step<Server<W>>, Abort> {
-        let turn = adding.context.sharing.places().find(|place| *place >= turn);
-        if let Some(turn) = turn {
-            let need = vec![adding.table.ids[turn]];
-            let stage = Stage::Upload {
-                adding,
-                turn,
-                upload,
-            };
-            return Ok(self.go_on(stage, out, need));
-        }
-        let set = &adding.contributors;
-        enough(set.count(), self.rules.min_clients)?;
-        let Adding { table, context, .. } = &adding;
-        table.every_secret_has_holders(&context.sharing, set, set)?;
-        Ok(self.go_on(Stage::Announce(adding), out, Vec::new()))
-    }
-
-    fn upload<W: Word>(
-        self,
-        mut adding: Adding<W>,
-        turn: usize,
-        mut upload: Incoming,
-        mut inbox: Inbox,
-    ) -> Result<Step<Server<W>>, Abort> {
-        let from = adding.table.ids[turn];
-        let out = Outbox::new();
-        let Some(bytes) = inbox.take(from)? else {
-            return self.hear(adding, turn + 1, Incoming::default(), out);
-        };
-        let len = adding.context.upload_len(turn);
-        upload.take::<W>(from, bytes, len)?;
-        if upload.is_whole(len) {
-            adding.add(turn, &upload);
-            return self.hear(adding, turn + 1, Incoming::default(), out);
-        }
-        self.hear(adding, turn, upload, out)
-    }
-
-    /// Round 3½: passes the signatures on.
-    fn signatures<W: Word>(
-        self,
-        adding: Adding<W>,
-        mut inbox: Inbox,
-    ) -> Result<Step<Server<W>>, Abort> {
-        let mut signers = Set(vec![false; adding.table.len()]);
-        let mut signatures = Vec::new();
-        for place in adding.contributors.places() {
-            let from = adding.table.ids[place];
-            if let Some(bytes) = inbox.take(from)? {
-                if bytes.len() != SIGNATURE_LEN {
-                    return Err(Abort::Malformed {
-                        from,
-                        what: format!("a signature of {} bytes", bytes.len()),
-                    });
-                }
-                signers.0[place] = true;
-                signatures.extend_from_slice(&bytes);
-            }
-        }
-        enough(signers.count(), adding.table.degree.quorum)?;
-        let (table, sharing) = (&adding.table, &adding.context.sharing);
-        table.every_secret_has_holders(sharing, &adding.contributors, &signers)?;
+        enough(signers.count(), self.table.degree.quorum)?;
+        self.enough_holders(&signers)?;
         let mut message = signers.write();
         message.extend(signatures);
-        let need = adding.ids(&adding.contributors);
-        let out = to_all(&adding.ids(&signers), &message);
-        Ok(self.go_on(Stage::Answers(adding), out, need))
+        Ok((signers, message))
     }
 
-    /// Round 4: one share of every client's one secret, from every holder that is left.
-    fn answers<W: Word>(
-        self,
-        adding: Adding<W>,
-        mut inbox: Inbox,
-    ) -> Result<Step<Server<W>>, Abort> {
-        let Adding {
-            table,
-            context,
-            contributors,
-            ..
-        } = &adding;
+    /// By dealer: the shares of its one secret, each with its holder.
+    fn answers(&self, heard: Heard) -> Result<Vec<Vec<(usize, Share)>>, Abort> {
+        let (table, contributors) = (&self.table, &self.contributors);
         let mut answers: Vec<Vec<(usize, Share)>> = vec![Vec::new(); table.len()];
         let mut left = Set(vec![false; table.len()]);
-        for holder in contributors.places() {
-            let from = table.ids[holder];
-            let Some(bytes) = inbox.take(from)? else {
+        for (holder, (from, bytes)) in contributors.places().zip(heard) {
+            let Some(bytes) = bytes else {
                 continue;
             };
             let frame = Zeroizing::new(bytes.into_frame());
@@ -362,7 +139,7 @@ impl Job {
             let mut r = Reader::new(&frame[HEADER_LEN..]);
             let own = r.array("share").map_err(&malformed)?;
             answers[holder].push((holder, Zeroizing::new(own)));
-            for dealer in table.neighbours_in(holder, &context.sharing) {
+            for dealer in table.neighbours_in(holder, &self.context.sharing) {
                 let answer = Answer::read(&mut r).map_err(&malformed)?;
                 let share = match (answer, contributors.has(dealer)) {
                     (Answer::SelfMask(share), true) | (Answer::MaskKey(share), false) => share,
@@ -378,26 +155,117 @@ impl Job {
             }
             r.finish().map_err(&malformed)?;
         }
-        table.every_secret_has_holders(&context.sharing, contributors, &left)?;
-        Ok(self.now(Stage::Rebuild {
-            adding,
-            answers,
-            next: 0,
-            pads: Vec::new(),
-            suspects: Vec::new(),
-        }))
+        self.enough_holders(&left)?;
+        Ok(answers)
     }
 
-    /// Rebuilds the next secrets, and from them the masks that are left on the sum.
-    fn rebuild<W: Word>(
-        self,
-        adding: Adding<W>,
-        answers: Vec<Vec<(usize, Share)>>,
-        next: usize,
-        mut pads: Vec<Pad>,
-        mut suspects: Vec<PartyId>,
-    ) -> Result<Step<Server<W>>, Abort> {
-        let end = adding.table.len().min(next + REBUILT_PER_STEP);
+    /// Where the words are that the contributor in `place` is sent: its rows, then the shared words.
+    fn parts(&self, place: usize) -> [Range<usize>; 2] {
+        let shared = match self.context.rules.audience {
+            Audience::Everybody => self.context.shared(),
+            Audience::Server => 0..0,
+        };
+        [self.context.blocks[place].clone(), shared]
+    }
+
+    fn result_len(&self, place: usize) -> usize {
+        self.parts(place).iter().map(Range::len).sum()
+    }
+
+    /// The message of the `next` of these words.
+    fn result(&self, place: usize, next: Range<usize>) -> Vec<u8> {
+        let mut message = Vec::with_capacity(next.len() * W::BYTES);
+        let mut before = 0;
+        for part in self.parts(place) {
+            let within = |at: usize| at.clamp(before, before + part.len()) - before + part.start;
+            let words = within(next.start)..within(next.end);
+            mask::append_bytes(&self.sum[words], &mut message);
+            before += part.len();
+        }
+        message
+    }
+}
+
+impl<W: Word> Server<W> {
+    /// The server of a sum to which the clients `expected` are invited, each with the rows that
+    /// belong to it: none (`0..0`) in a plain sum.
+    ///
+    /// # Errors
+    /// [`Abort::Misuse`] when the rules are not possible, or `expected` is not clients, each once.
+    pub fn new(rules: Rules, expected: Vec<(PartyId, Range<usize>)>) -> Result<Self, Abort> {
+        rules.check()?;
+        let ids = invited(expected.iter().map(|(id, _)| *id).collect())?;
+        let owners = expected.into_iter().collect();
+        Ok(Self(Script::new(KEYS, |io| total(io, rules, ids, owners))))
+    }
+}
+
+async fn total<W: Word>(
+    io: Io,
+    rules: Rules,
+    ids: Vec<PartyId>,
+    owners: Owners,
+) -> Result<Total<W>, Abort> {
+    // Round 1: the roster, to everybody on it.
+    let entries = roster::<W>(&rules, &owners, io.recv_all(&ids).await)?;
+    let table = Table::new::<W>(&rules, &entries)?;
+    io.send_all(to_all(&table.ids, &Entry::write_roster(&entries)));
+
+    // Round 2: everybody's shares to whom they are for.
+    io.phase(SHARES).await;
+    let sent = shares(&table, io.recv_all(&table.ids).await)?;
+    let sharing = Set(sent.iter().map(Option::is_some).collect());
+    enough(sharing.count(), rules.min_clients)?;
+    for place in sharing.places() {
+        let left = table.neighbours_in(place, &sharing).len() + 1;
+        enough_holders(left, table.degree.threshold)?;
+    }
+    io.send_all(relay(&table, &sharing, &sent));
+    let context = Context::new::<W>(rules, &table, sharing);
+    let mut adding = Adding {
+        commitments: sent.iter().map(commitment).collect(),
+        sum: vec![W::default(); context.len],
+        contributors: Set(vec![false; table.len()]),
+        context,
+        mask_keys: entries.iter().map(|entry| entry.keys[1]).collect(),
+        table,
+    };
+    drop((entries, sent));
+
+    // Round 3: clients are heard one after the other, so that one partial upload at most is held.
+    io.phase(UPLOAD).await;
+    let sharing: Vec<usize> = adding.context.sharing.places().collect();
+    for place in sharing {
+        let (from, len) = (adding.table.ids[place], adding.context.upload_len(place));
+        let mut upload = Incoming::default();
+        while !upload.is_whole(len)
+            && let Some(bytes) = io.recv(from).await
+        {
+            upload.take::<W>(from, bytes, len)?;
+        }
+        if upload.is_whole(len) {
+            adding.add(place, &upload);
+        }
+    }
+    let set = &adding.contributors;
+    enough(set.count(), rules.min_clients)?;
+    adding.enough_holders(set)?;
+
+    // Who contributed, and what they sign.
+    io.phase(UNMASK).await;
+    let contributors = adding.ids(&adding.contributors);
+    io.send_all(to_all(&contributors, &adding.contributors.write()));
+    if rules.trust == Trust::MaliciousServer {
+        let (signers, message) = adding.signatures(io.recv_all(&contributors).await)?;
+        io.send_all(to_all(&adding.ids(&signers), &message));
+    }
+
+    // Round 4: one share of every client's one secret, from every holder that is left.
+    let answers = adding.answers(io.recv_all(&contributors).await)?;
+    let (mut pads, mut suspects) = (Vec::new(), Vec::new());
+    for next in (0..answers.len()).step_by(REBUILT_PER_STEP) {
+        io.pause().await;
+        let end = answers.len().min(next + REBUILT_PER_STEP);
         let rebuilt: Result<Vec<_>, Abort> = (next..end)
             .into_par_iter()
             .map(|place| adding.masks_of(place, &answers[place]))
@@ -406,167 +274,111 @@ impl Job {
             pads.extend(masks);
             suspects.extend(suspect);
         }
-        if end < adding.table.len() {
-            return Ok(self.now(Stage::Rebuild {
-                adding,
-                answers,
-                next: end,
-                pads,
-                suspects,
-            }));
-        }
-        suspects.sort_unstable();
-        suspects.dedup();
-        Ok(self.now(Stage::Unmask {
-            adding,
-            pads,
-            suspects,
-            done: 0,
-        }))
     }
+    drop(answers);
+    suspects.sort_unstable();
+    suspects.dedup();
 
-    /// Takes the masks off the next words.
-    fn unmask<W: Word>(
-        self,
-        mut adding: Adding<W>,
-        pads: Vec<Pad>,
-        suspects: Vec<PartyId>,
-        done: usize,
-    ) -> Step<Server<W>> {
-        let part = UNMASKED_PER_STEP / W::BYTES;
-        let end = adding
-            .sum
-            .len()
-            .min(done + part * rayon::current_num_threads());
-        adding.sum[done..end]
-            .par_chunks_mut(part)
-            .enumerate()
-            .for_each(|(index, words)| {
-                let at = done + index * part;
-                pad::apply(&pads, self.rules.suite, at, words);
-            });
-        if end < adding.sum.len() {
-            return self.now(Stage::Unmask {
-                adding,
-                pads,
-                suspects,
-                done: end,
-            });
-        }
-        self.now(Stage::Result {
-            adding,
-            suspects,
-            turn: 0,
-            sent: None,
-        })
+    let part = UNMASKED_PER_STEP / W::BYTES;
+    let mut done = 0;
+    for words in adding.sum.chunks_mut(part * rayon::current_num_threads()) {
+        io.pause().await;
+        let parts = words.par_chunks_mut(part).enumerate();
+        parts.for_each(|(index, words)| pad::apply(&pads, rules.suite, done + index * part, words));
+        done += words.len();
     }
+    drop(pads);
 
-    /// Sends the next words to the contributor whose turn it is.
-    fn result<W: Word>(
-        self,
-        mut adding: Adding<W>,
-        suspects: Vec<PartyId>,
-        turn: usize,
-        sent: Option<usize>,
-    ) -> Step<Server<W>> {
-        let Some(place) = adding.contributors.places().find(|place| *place >= turn) else {
-            let shared = adding.context.shared();
-            return Step::Done {
-                out: Outbox::new(),
-                output: Total {
-                    contributors: adding.ids(&adding.contributors),
-                    shared: adding.sum.split_off(shared.start),
-                    suspects,
-                },
-            };
-        };
-        let parts = adding.result(place);
-        let len = parts[0].len() + parts[1].len();
-        let next = tile::<W>(sent.unwrap_or(0), len);
-        let mut message = Vec::with_capacity(next.len() * W::BYTES);
-        let mut before = 0;
-        for part in parts {
-            let within = |at: usize| at.clamp(before, before + part.len()) - before + part.start;
-            let words = within(next.start)..within(next.end);
-            mask::append_bytes(&adding.sum[words], &mut message);
-            before += part.len();
-        }
-        let out = Outbox::to(adding.table.ids[place], message);
-        let (turn, sent) = match next.end == len {
-            true => (place + 1, None),
-            false => (place, Some(next.end)),
-        };
-        let stage = Stage::Result {
-            adding,
-            suspects,
-            turn,
-            sent,
-        };
-        self.go_on(stage, out, Vec::new())
-    }
-}
-
-fn to_all(whom: &[PartyId], message: &[u8]) -> Outbox {
-    let mut out = Outbox::new();
-    for id in whom {
-        out.push(*id, message.to_vec());
-    }
-    out
-}
-
-impl<W: Word> Party for Server<W> {
-    type Output = Total<W>;
-
-    fn phase(&self) -> Phase {
-        match self.stage {
-            Stage::Start { .. } | Stage::Hellos(_) => KEYS,
-            Stage::Shares { .. } => SHARES,
-            Stage::Upload { .. } => UPLOAD,
-            _ => UNMASK,
-        }
-    }
-
-    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
-        let job = Job { rules: self.rules };
-        match self.stage {
-            Stage::Start { ids, rows } => Ok(job.go_on(Stage::Hellos(rows), Outbox::new(), ids)),
-            Stage::Hellos(rows) => job.roster(&rows, inbox),
-            Stage::Shares { table, mask_keys } => job.relay(table, mask_keys, inbox),
-            Stage::Upload {
-                adding,
-                turn,
-                upload,
-            } => job.upload(adding, turn, upload, inbox),
-            Stage::Announce(adding) => {
-                let need = adding.ids(&adding.contributors);
-                let out = to_all(&need, &adding.contributors.write());
-                let stage = match job.rules.trust {
-                    Trust::SemiHonest => Stage::Answers(adding),
-                    Trust::MaliciousServer => Stage::Signatures(adding),
-                };
-                Ok(job.go_on(stage, out, need))
+    for place in adding.contributors.places() {
+        let len = adding.result_len(place);
+        let mut sent = 0;
+        loop {
+            io.pause().await;
+            let next = tile::<W>(sent, len);
+            sent = next.end;
+            io.send(adding.table.ids[place], adding.result(place, next));
+            if sent == len {
+                break;
             }
-            Stage::Signatures(adding) => job.signatures(adding, inbox),
-            Stage::Answers(adding) => job.answers(adding, inbox),
-            Stage::Rebuild {
-                adding,
-                answers,
-                next,
-                pads,
-                suspects,
-            } => job.rebuild(adding, answers, next, pads, suspects),
-            Stage::Unmask {
-                adding,
-                pads,
-                suspects,
-                done,
-            } => Ok(job.unmask(adding, pads, suspects, done)),
-            Stage::Result {
-                adding,
-                suspects,
-                turn,
-                sent,
-            } => Ok(job.result(adding, suspects, turn, sent)),
         }
     }
+    io.pause().await;
+    let shared = adding.context.shared();
+    Ok(Total {
+        contributors,
+        shared: adding.sum.split_off(shared.start),
+        suspects,
+    })
+}
+
+fn roster<W: Word>(rules: &Rules, owners: &Owners, hellos: Heard) -> Result<Vec<Entry<2>>, Abort> {
+    let mut entries = Vec::with_capacity(owners.len());
+    for (id, hello) in hellos {
+        let Some(bytes) = hello else {
+            continue;
+        };
+        let entry = Entry::read(id, &bytes)?;
+        if entry.advertisement != advertise::<W>(rules, &owners[&id]) {
+            return Err(Abort::Cheated {
+                culprit: id,
+                check: "it sums by my rules, and its rows are those I know".into(),
+            });
+        }
+        entries.push(entry);
+    }
+    if let Some(id) = Entry::repeats(&entries) {
+        return Err(Abort::Cheated {
+            culprit: id,
+            check: "its keys are nobody else's".into(),
+        });
+    }
+    Ok(entries)
+}
+
+/// What everybody dealt, by place.
+fn shares(table: &Table, heard: Heard) -> Result<Vec<Option<Payload>>, Abort> {
+    let check = |(place, (from, bytes)): (usize, (PartyId, Option<Payload>))| {
+        let due = table.graph.neighbours(place).len() * SEALED_LEN + COMMITMENT_LEN;
+        match bytes {
+            Some(bytes) if bytes.len() != due => Err(Abort::Malformed {
+                from,
+                what: format!("{} bytes of shares, {due} are due", bytes.len()),
+            }),
+            bytes => Ok(bytes),
+        }
+    };
+    heard.into_iter().enumerate().map(check).collect()
+}
+
+/// To everybody that shared who else did, and the shares its neighbours dealt it.
+fn relay(table: &Table, sharing: &Set, sent: &[Option<Payload>]) -> Vec<(PartyId, Vec<u8>)> {
+    let all: Vec<Vec<usize>> = (0..table.len())
+        .map(|place| table.graph.neighbours(place))
+        .collect();
+    let message = |to: usize| {
+        let mut message = sharing.write();
+        for from in table.neighbours_in(to, sharing) {
+            let at = all[from].partition_point(|other| *other < to);
+            if let Some(bytes) = &sent[from] {
+                message.extend_from_slice(&bytes[at * SEALED_LEN..(at + 1) * SEALED_LEN]);
+            }
+        }
+        (table.ids[to], message)
+    };
+    sharing.places().map(message).collect()
+}
+
+fn commitment(dealt: &Option<Payload>) -> [u8; COMMITMENT_LEN] {
+    let mut commitment = [0; COMMITMENT_LEN];
+    if let Some(bytes) = dealt {
+        commitment.copy_from_slice(&bytes[bytes.len() - COMMITMENT_LEN..]);
+    }
+    commitment
+}
+
+fn to_all<'a>(
+    whom: &'a [PartyId],
+    message: &'a [u8],
+) -> impl Iterator<Item = (PartyId, Vec<u8>)> + 'a {
+    whom.iter().map(|id| (*id, message.to_vec()))
 }

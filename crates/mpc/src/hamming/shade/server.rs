@@ -160,8 +160,11 @@ mod tests {
         let ends = clients.map(|(id, _)| channel(SERVER, id, id));
         let shape = Shape { bits, clients: 2 };
         let ends = ends.into();
-        let server = meetings::Server::<_, Meeting<_>>::new(&shape, &clients, ends, 2, Discard);
-        let mut server = server.unwrap();
+        let server = meetings::Server::new::<Meeting<_>>(&shape, &clients, ends, 2, Discard);
+        let Ok(Step::Continue { next, .. }) = server.unwrap().step(Inbox::default()) else {
+            panic!("it waits");
+        };
+        let mut server = next;
         let sender = clients[0].0;
         let mut writer = channel(sender, SERVER, sender);
         let pair = Pair::new(bits, rows, 2).unwrap();
