@@ -4,13 +4,13 @@
 
 use std::time::Instant;
 
+use undertone::hamming::tiles::Discard;
+use undertone::hamming::{Backend, Phe};
+use undertone::kdf::Seed;
 use undertone::kernel::{BitMatrix, Prg};
-use undertone::mpc::hamming::{Backend, Phe};
-use undertone::mpc::kdf::Seed;
-use undertone::mpc::sum::Suite;
-use undertone::mpc::tiles::Discard;
 use undertone::party::Network;
 use undertone::simulate::DistanceSimulation;
+use undertone::sum::Suite;
 use undertone_tests::as_written::shade;
 
 fn random(rows: usize, bits: usize, prg: &mut Prg) -> BitMatrix {

@@ -3,8 +3,8 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use undertone::kernel::{
-    BitMatrix, Cpu, Matrix16, Prg, aes, expand, hamming, lanes, leaves, mask, normal, parts,
-    product, project, universal,
+    BitMatrix, Cpu, Matrix16, Prg, aes, expand, hamming, leaves, mask, normal, parts, product,
+    project, sparse, universal,
 };
 
 fn random(rows: usize, bits: usize) -> BitMatrix {
@@ -147,21 +147,21 @@ fn sparse(c: &mut Criterion) {
         starts.push(columns.len());
     }
     let values = vec![0.05; columns.len()];
-    let rows = lanes::Rows {
+    let rows = sparse::Rows {
         starts: &starts,
         middles: &middles,
         columns: &columns,
         values: &values,
     };
-    let p = vec![[1.0_f64; lanes::LANES]; n];
+    let p = vec![[1.0_f64; sparse::LANES]; n];
     let (mut t, mut u) = (p.clone(), p.clone());
     let mut group = c.benchmark_group("two triangular solves, 16 vectors of 2500");
-    group.throughput(Throughput::Elements((columns.len() * lanes::LANES) as u64));
+    group.throughput(Throughput::Elements((columns.len() * sparse::LANES) as u64));
     for cpu in Cpu::all() {
         group.bench_function(format!("{:?}", cpu.level()), |bench| {
             bench.iter(|| {
-                lanes::backward(cpu, rows, 0.99, &p, &mut t);
-                lanes::forward(cpu, rows, 0.99, &p, &t, &mut u)
+                sparse::backward(cpu, rows, 0.99, &p, &mut t);
+                sparse::forward(cpu, rows, 0.99, &p, &t, &mut u)
             });
         });
     }

@@ -6,7 +6,7 @@ use num_bigint::BigUint;
 use undertone::kernel::mont::products::products;
 use undertone::kernel::mont::{FixedBase, LANES, Modulus, Ring, Row, Squared, number, power};
 use undertone::kernel::{BitMatrix, Cpu, Prg};
-use undertone::mpc::paillier::{Noise, Primes, SecretKey};
+use undertone::paillier::{Noise, Primes, SecretKey};
 
 fn bytes(bits: usize, prg: &mut Prg) -> Vec<u8> {
     let mut out = vec![0; bits / 8];

@@ -2,8 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use undertone::mpc::hamming::{Backend, Phe};
-use undertone::mpc::kdf::Seed;
+use undertone::hamming::{Backend, Phe};
+use undertone::kdf::Seed;
 use undertone::xclp::{Codes, Features, Graph, Influence, Labelling, Params, Rows, solo};
 use undertone_tests::{dataset, simulation};
 

@@ -2,13 +2,13 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use undertone::hamming::tiles::Discard;
+use undertone::hamming::{Backend, Phe};
+use undertone::kdf::Seed;
 use undertone::kernel::{BitMatrix, Prg};
-use undertone::mpc::hamming::{Backend, Phe};
-use undertone::mpc::kdf::Seed;
-use undertone::mpc::sum::{Rules, Suite};
-use undertone::mpc::tiles::Discard;
 use undertone::party::{Network, PartyId};
 use undertone::simulate::DistanceSimulation;
+use undertone::sum::{Rules, Suite};
 use undertone_tests::sums::{SESSION, contributions, simulation};
 
 /// 60 clients with 10,000 words each; none or six leave behind their masks.

@@ -2,11 +2,11 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use undertone::mpc::hamming::Backend;
-use undertone::mpc::kdf::Seed;
-use undertone::mpc::sum;
+use undertone::hamming::Backend;
+use undertone::kdf::Seed;
 use undertone::party::{Abort, Aborted, Endpoint, Limits, Network, Node, PartyId, SessionId};
 use undertone::simulate::SimulationError;
+use undertone::sum;
 use undertone::xclp::{Client, Features, Labelling, Params, Rows, Server, Variant, phases};
 use undertone_tests::tamper::{assert_cheated, assert_malformed, tampering};
 use undertone_tests::{random_clients, simulation};

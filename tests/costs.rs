@@ -1,9 +1,9 @@
 //! The ledger says what the documentation predicts.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use undertone::mpc::hamming::{Backend, Phe};
-use undertone::mpc::sum;
+use undertone::hamming::{Backend, Phe};
 use undertone::party::frame::HEADER_LEN;
+use undertone::sum;
 use undertone::xclp::{Params, phases};
 use undertone_tests::{random_clients, simulation};
 

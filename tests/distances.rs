@@ -2,13 +2,13 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
+use undertone::hamming::{Backend, PHASE, Phe};
+use undertone::kdf::Seed;
 use undertone::kernel::{BitMatrix, Cpu, Prg, hamming};
-use undertone::mpc::hamming::{Backend, PHASE, Phe};
-use undertone::mpc::kdf::Seed;
-use undertone::mpc::sum::Suite;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Network, PartyId};
 use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
+use undertone::sum::Suite;
 use undertone_tests::kept::Kept;
 use undertone_tests::tamper::{self, set_payload, tampering};
 use undertone_tests::{chooser, dataset};

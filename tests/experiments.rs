@@ -1,8 +1,8 @@
 //! The method on real data.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use undertone::kdf::Seed;
 use undertone::kernel::Prg;
-use undertone::mpc::kdf::Seed;
 use undertone::xclp::{Codes, Features, Labelling, Params, Rows, Variant, solo};
 use undertone_tests::{dataset, simulation};
 

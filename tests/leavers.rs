@@ -2,10 +2,10 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use undertone::mpc::hamming::{Backend, Phe};
-use undertone::mpc::sum;
+use undertone::hamming::{Backend, Phe};
 use undertone::party::{Abort, Network, PartyId, Phase};
 use undertone::simulate::{Run, SimulationError};
+use undertone::sum;
 use undertone::xclp::{Labelling, Params, phases};
 use undertone_tests::{chooser, random_clients, simulation};
 

@@ -3,10 +3,10 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use undertone::mpc::hamming::{Backend, Phe};
-use undertone::mpc::sum::Trust;
+use undertone::hamming::{Backend, Phe};
 use undertone::party::Network;
 use undertone::party::frame::HEADER_LEN;
+use undertone::sum::Trust;
 use undertone::xclp::{Params, Variant};
 use undertone_tests::lengths::{Lengths, Shape, lengths};
 use undertone_tests::{random_clients, simulation};

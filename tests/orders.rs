@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use undertone::mpc::hamming::{Backend, Phe};
+use undertone::hamming::{Backend, Phe};
 use undertone::party::Network;
 use undertone::simulate::Run;
 use undertone::xclp::{Labelling, Params, Rows, Variant};

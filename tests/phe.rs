@@ -1,12 +1,12 @@
 //! `phe`: shapes, slots, blocks, cheaters.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use undertone::hamming::{Backend, OFFLINE, PHASE, Phe};
+use undertone::kdf::Seed;
 use undertone::kernel::{BitMatrix, Prg};
-use undertone::mpc::hamming::{Backend, OFFLINE, PHASE, Phe};
-use undertone::mpc::kdf::Seed;
-use undertone::mpc::sum::Suite;
 use undertone::party::{Abort, Aborted, Network, PartyId};
 use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
+use undertone::sum::Suite;
 use undertone_tests::chooser;
 use undertone_tests::kept::Kept;
 use undertone_tests::tamper::{self, assert_cheated, assert_malformed, tampering};

@@ -1,14 +1,14 @@
 //! `shade`: shapes, tiles, cheaters.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use undertone::hamming::{Backend, OFFLINE, PHASE, Phe};
+use undertone::kdf::Seed;
 use undertone::kernel::{BitMatrix, Prg};
-use undertone::mpc::hamming::{Backend, OFFLINE, PHASE, Phe};
-use undertone::mpc::kdf::Seed;
-use undertone::mpc::seal::TAG_LEN;
-use undertone::mpc::sum::Suite;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId};
+use undertone::setup::seal::TAG_LEN;
 use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
+use undertone::sum::Suite;
 use undertone_tests::chooser;
 use undertone_tests::kept::Kept;
 use undertone_tests::tamper::{self, assert_malformed, tampering};

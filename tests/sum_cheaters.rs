@@ -1,10 +1,10 @@
 //! Secure sums against parties that cheat: each check catches its cheater.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use undertone::mpc::sum::{KEYS, Rules, SHARES, Trust, UNMASK};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId};
 use undertone::simulate::{SimulationError, SumRun};
+use undertone::sum::{KEYS, Rules, SHARES, Trust, UNMASK};
 use undertone_tests::sums::{assert_clear, contributions, rules, simulation};
 use undertone_tests::tamper::{assert_cheated, assert_malformed, set_payload, tampering};
 
@@ -365,8 +365,8 @@ fn a_false_commitment_is_the_dealers() {
 
 #[test]
 fn the_rules_need_what_they_need() {
-    use undertone::mpc::kdf::Seed;
-    use undertone::mpc::sum::{Client, Server, Shape};
+    use undertone::kdf::Seed;
+    use undertone::sum::{Client, Server, Shape};
     let seed = || Seed::from_bytes([1; 32]);
     let client =
         |rules, words, own| Client::<u64>::new(rules, VICTIM, vec![0; words], own, None, seed());

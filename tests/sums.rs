@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use undertone::mpc::sum::{Audience, Rules, Suite, Trust, Wiring, Word, wiring};
 use undertone::party::{Abort, Network, PartyId};
 use undertone::simulate::SimulationError;
+use undertone::sum::{Audience, Rules, Suite, Trust, Wiring, Word, wiring};
 use undertone_tests::chooser;
 use undertone_tests::sums::{assert_clear, contributions, rules, simulation};
 
@@ -195,10 +195,7 @@ fn rows_without_an_owner_stay_at_home() {
     assert_clear(&rules, &clients, &run, 0..4);
     let upload = |place: usize| {
         let ledger = &run.ledgers[place + 1].1;
-        ledger
-            .phase(undertone::mpc::sum::UPLOAD)
-            .unwrap()
-            .bytes_sent
+        ledger.phase(undertone::sum::UPLOAD).unwrap().bytes_sent
     };
     assert_eq!(upload(1), 64 + 8 * (10 * 3 + 2));
     assert_eq!(upload(3), 64 + 8 * (5 * 3 + 2));

@@ -4,10 +4,10 @@
 use std::sync::Mutex;
 
 use proptest::prelude::*;
-use undertone::mpc::kdf::Seed;
-use undertone::mpc::ot::extend::{self, CHUNK, ReceiverBatch, SenderBatch};
-use undertone::mpc::ot::party::{BASE, EXTENSION};
-use undertone::mpc::ot::{Field, Security, base};
+use undertone::kdf::Seed;
+use undertone::ot::extend::{self, CHUNK, ReceiverBatch, SenderBatch};
+use undertone::ot::party::{BASE, EXTENSION};
+use undertone::ot::{Field, Security, base};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Aborted, Ledger, Network, Node};
 use undertone::simulate::TransferSimulation;

@@ -5,8 +5,8 @@ use std::f64::consts::PI;
 
 use faer::linalg::solvers::{Llt, Solve};
 use faer::{Mat, Side};
+use undertone::kdf::Seed;
 use undertone::kernel::{Cpu, Prg, hamming};
-use undertone::mpc::kdf::Seed;
 use undertone::xclp::{Codes, Features};
 
 fn normal(prg: &mut Prg) -> f64 {

@@ -2,13 +2,13 @@
 //! `psm`, and what it sees with one client's help.
 
 use num_bigint::BigUint;
+use undertone::hamming::{Backend, Phe};
+use undertone::kdf::Seed;
 use undertone::kernel::mask::{Op, Stream, Suite};
 use undertone::kernel::{BitMatrix, Cpu, Prg, hamming, pack};
-use undertone::mpc::hamming::{Backend, Phe};
-use undertone::mpc::kdf::Seed;
-use undertone::mpc::seal::{Channel, KeyPair};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId, SessionId};
+use undertone::setup::seal::{Channel, KeyPair};
 use undertone::simulate::DistanceSimulation;
 use undertone::xclp::{Codes, Features, Rows};
 use undertone_tests::as_written::phe::{Key, Mask};

@@ -5,9 +5,9 @@
 //! labelled rows r and each class that is an equation in everybody else's labels:
 //! Σ_i S[r,i]·Y[i] = Z[r] − (its own part).
 
+use undertone::hamming::Backend;
+use undertone::kdf::Seed;
 use undertone::kernel::Prg;
-use undertone::mpc::hamming::Backend;
-use undertone::mpc::kdf::Seed;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId};
 use undertone::simulate::Simulation;

@@ -1,15 +1,15 @@
 //! `phe`: what the owner of the key and the server see, and what the owner would see without a fresh encryption of zero.
 
 use num_bigint::BigUint;
+use undertone::hamming::{Backend, Phe};
+use undertone::kdf::Seed;
 use undertone::kernel::{BitMatrix, Cpu, hamming};
-use undertone::mpc::hamming::{Backend, Phe};
-use undertone::mpc::kdf::Seed;
-use undertone::mpc::paillier::PublicKey;
-use undertone::mpc::seal::Channel;
-use undertone::mpc::sum::Suite;
+use undertone::paillier::PublicKey;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId};
+use undertone::setup::seal::Channel;
 use undertone::simulate::DistanceSimulation;
+use undertone::sum::Suite;
 use undertone_tests::kept::Kept;
 
 use super::distances::{SEED, SERVER, party, session};

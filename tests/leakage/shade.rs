@@ -1,14 +1,14 @@
 //! `shade`: what the server sees, what a client sees, and what a server that departs from the protocol could see.
 
+use undertone::hamming::{Backend, Phe};
+use undertone::kdf::Seed;
 use undertone::kernel::{BitMatrix, pack};
-use undertone::mpc::hamming::{Backend, Phe};
-use undertone::mpc::kdf::Seed;
-use undertone::mpc::ot::base;
-use undertone::mpc::seal::{Channel, TAG_LEN};
-use undertone::mpc::sum::Suite;
+use undertone::ot::base;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId};
+use undertone::setup::seal::{Channel, TAG_LEN};
 use undertone::simulate::{DistanceRun, DistanceSimulation};
+use undertone::sum::Suite;
 use undertone_tests::kept::Kept;
 
 use super::distances::{SEED, SERVER, halves, party, session};

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use sha2::{Digest, Sha256};
+use undertone::kdf::Seed;
 use undertone::kernel::mask::{Op, Stream, from_bytes};
-use undertone::mpc::kdf::Seed;
-use undertone::mpc::seal::KeyPair;
-use undertone::mpc::sum::{KEYS, Rules, SHARES, Suite, UNMASK, UPLOAD};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Network, PartyId};
+use undertone::setup::seal::KeyPair;
 use undertone::simulate::{Contribution, SimulationError, SumSimulation};
+use undertone::sum::{KEYS, Rules, SHARES, Suite, UNMASK, UPLOAD};
 use undertone_tests::sums::{SESSION, clear, contributions, rules};
 
 const SERVER: PartyId = PartyId::SERVER;

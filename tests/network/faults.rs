@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
-use undertone::mpc::hamming::Backend;
-use undertone::mpc::sum;
+use undertone::hamming::Backend;
 use undertone::node::Job;
 use undertone::node::client::{JoinError, Joined};
 use undertone::node::server;
 use undertone::party::{Network, PartyId, Phase};
+use undertone::sum;
 use undertone::xclp::{Labelling, Outcome, Rows, phases};
 use undertone_tests::network::{Harm, Proxy, World, client_config, server_config, spawn};
 use undertone_tests::{random_clients, simulation};

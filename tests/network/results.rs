@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use undertone::mpc::hamming::{Backend, Phe};
-use undertone::mpc::kdf::Seed;
-use undertone::mpc::sum::Trust;
+use undertone::hamming::{Backend, Phe};
+use undertone::kdf::Seed;
 use undertone::node::client::JoinError;
 use undertone::node::{Job, Randomness};
 use undertone::simulate::Simulation;
+use undertone::sum::Trust;
 use undertone::xclp::{Labelling, Params, Rows, phases};
 use undertone_tests::network::{World, spawn};
 use undertone_tests::{dataset, random_clients};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use undertone::mpc::tiles::{Sink, Tile};
+use undertone::hamming::tiles::{Sink, Tile};
 
 /// Client, row, client, row to distance, the smaller client first, and how many came more than once.
 #[derive(Default, Debug, PartialEq)]

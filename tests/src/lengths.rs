@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use undertone::mpc::hamming::Backend;
-use undertone::mpc::sum::{self, Trust};
+use undertone::hamming::Backend;
 use undertone::party::{PartyId, Phase};
+use undertone::sum::{self, Trust};
 use undertone::xclp::{Params, Variant, phases};
 
 /// Payload lengths, sorted, of each link and phase.

@@ -9,13 +9,12 @@ pub mod network;
 pub mod reference;
 pub mod sums;
 pub mod tamper;
-pub mod vectors;
 
 use std::path::{Path, PathBuf};
 
 use undertone::data::{self, Dataset, Kind};
+use undertone::kdf::Seed;
 use undertone::kernel::{BitMatrix, Prg};
-use undertone::mpc::kdf::Seed;
 use undertone::simulate::Simulation;
 use undertone::xclp::{Codes, InputError, Labelling, Params, Rows};
 

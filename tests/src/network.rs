@@ -9,12 +9,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use undertone::mpc::identity::Identity;
 use undertone::node::client::{self, JoinError, Joined};
 use undertone::node::keys::{self, Trial};
 use undertone::node::server::{self, Server, Watch};
 use undertone::node::status::JobReport;
 use undertone::node::{Certificate, Job, ServeError, join};
+use undertone::setup::identity::Identity;
 use undertone::xclp::{Labelling, Rows};
 
 /// Anything that goes wrong where nothing should.

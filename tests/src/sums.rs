@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
+use undertone::kdf::Seed;
 use undertone::kernel::Prg;
-use undertone::mpc::kdf::Seed;
-use undertone::mpc::sum::{Audience, Rules, Shape, Word};
 use undertone::party::{PartyId, SessionId};
 use undertone::simulate::{Contribution, SumRun, SumSimulation};
+use undertone::sum::{Audience, Rules, Shape, Word};
 
 /// The session of these sums.
 pub const SESSION: SessionId = SessionId([0x51; 32]);

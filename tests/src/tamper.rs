@@ -1,9 +1,9 @@
 //! Networks that change what passes, and what must come of it.
 
-use undertone::mpc::kdf::Seed;
-use undertone::mpc::seal::{Channel, KeyPair, SealError};
+use undertone::kdf::Seed;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId, Phase, SessionId};
+use undertone::setup::seal::{Channel, KeyPair, SealError};
 
 /// Puts `payload` in the place of that of `frame`.
 pub fn set_payload(frame: &mut Vec<u8>, payload: &[u8]) {

@@ -12,11 +12,11 @@ use dudect_bencher::{BenchRng, Class, CtRunner, ctbench_main};
 use undertone_kernel::aes::Permutation;
 use undertone_kernel::expand::{self, Shape};
 use undertone_kernel::{BitMatrix, Cpu, Prg, parts};
-use undertone_mpc::kdf::Seed;
-use undertone_mpc::ot::{Context, chosen};
-use undertone_mpc::paillier::{BigUint, Noise, Primes, SecretKey};
-use undertone_mpc::seal::Channel;
-use undertone_mpc::sum::share;
+use undertone_kdf::Seed;
+use undertone_ot::{Context, chosen};
+use undertone_paillier::{BigUint, Noise, Primes, SecretKey};
+use undertone_setup::seal::Channel;
+use undertone_sum::share;
 use undertone_party::{PartyId, SessionId};
 
 const SESSION: SessionId = SessionId([1; 32]);
@@ -87,7 +87,7 @@ fn base_transfer_choices(runner: &mut CtRunner, rng: &mut BenchRng) {
     let seed = Seed::from_bytes([4; 32]);
     let make = |rng: &mut BenchRng, class| u128::from_le_bytes(secret(rng, class));
     compare(runner, rng, 500, make, |choices| {
-        undertone_mpc::ot::base::choose(context.clone(), *choices, &seed)
+        undertone_ot::base::choose(context.clone(), *choices, &seed)
     });
 }
 

@@ -14,7 +14,7 @@
 //! | [`product`] | matrix products modulo 2¹⁶ | portable, AVX2, AVX-512 VNNI |
 //! | [`pack`] | numbers of w bits | portable |
 //! | [`prg`] | ChaCha20 expansion | those of the `chacha20` crate |
-//! | [`lanes`] | sparse products and updates of many vectors at once | portable, AVX2, AVX-512, the same bits everywhere |
+//! | [`sparse`] | sparse products and updates of many vectors at once | portable, AVX2, AVX-512, the same bits everywhere |
 //! | [`mask`] | key streams (AES-128-CTR, ChaCha20) added to or subtracted from words | portable, AVX2, AVX-512; ciphers as their crates |
 //! | [`normal`] | standard normals from a PRG | portable, the same bits everywhere |
 //! | [`project`] | signs of a Gaussian projection | portable, AVX2, AVX-512, the same bits everywhere |
@@ -26,22 +26,22 @@
 pub mod aes;
 pub mod bits;
 pub mod cpu;
+#[doc(hidden)]
+pub mod ctgrind;
 pub mod expand;
 pub mod hamming;
-pub mod lanes;
 pub mod leaves;
 pub mod mask;
 pub mod mont;
 pub mod normal;
 pub mod pack;
 pub mod parts;
-#[doc(hidden)]
-pub mod poison;
 pub mod prg;
 pub mod product;
 pub mod project;
 #[cfg(target_arch = "x86_64")]
 mod simd;
+pub mod sparse;
 pub mod transpose;
 pub mod universal;
 

@@ -22,9 +22,9 @@ use std::time::Duration;
 
 use prost::Message as _;
 use serde::Deserialize;
-use undertone_mpc::hamming::{Backend, Phe};
-use undertone_mpc::sum::{Suite, Trust};
+use undertone_hamming::{Backend, Phe};
 use undertone_party::Phase;
+use undertone_sum::{Suite, Trust};
 use undertone_xclp::{Params, Variant, phases};
 
 use crate::wire::Offer;
@@ -304,7 +304,7 @@ mod tests {
     fn deadlines_are_those_of_phases() {
         let job = Job::parse("[deadlines]\ndefault = 9\n\"sum keys\" = 1.5").unwrap();
         assert_eq!(job.deadline(phases::SETUP), Duration::from_secs(9));
-        let keys = undertone_mpc::sum::KEYS;
+        let keys = undertone_sum::KEYS;
         assert_eq!(job.deadline(keys), Duration::from_millis(1500));
         let says = |text| Job::parse(text).unwrap_err().to_string();
         assert!(says("[deadlines]\nlunch = 1").contains("lunch"));

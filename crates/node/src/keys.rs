@@ -9,8 +9,8 @@ use rcgen::{
     KeyUsagePurpose,
 };
 use sha2::{Digest, Sha256};
-use undertone_mpc::identity::Identity;
-use undertone_mpc::kdf::Seed;
+use undertone_kdf::Seed;
+use undertone_setup::identity::Identity;
 use zeroize::Zeroizing;
 
 use crate::roster::{Entry, Roster, RosterError};

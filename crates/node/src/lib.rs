@@ -38,7 +38,7 @@
 //! And one of its clients:
 //!
 //! ```no_run
-//! use undertone_mpc::identity::Identity;
+//! use undertone_setup::identity::Identity;
 //! use undertone_node::client::{Config, join};
 //! use undertone_node::Roster;
 //! use undertone_xclp::{Features, Labelling, Rows};

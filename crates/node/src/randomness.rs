@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use undertone_mpc::kdf::Seed;
+use undertone_kdf::{Seed, simulated};
 use undertone_party::{PartyId, SessionId};
 
 /// The operating system, or a seed from which everything follows.
@@ -22,12 +22,8 @@ impl Randomness {
     /// When the operating system has no randomness to give.
     pub fn session(&self) -> Result<SessionId, getrandom::Error> {
         match self {
-            Self::Os => {
-                let mut id = [0; 32];
-                getrandom::fill(&mut id)?;
-                Ok(SessionId(id))
-            }
-            Self::Fixed(seed) => Ok(fixed_session(seed)),
+            Self::Os => SessionId::random(),
+            Self::Fixed(seed) => Ok(simulated::session(seed)),
         }
     }
 
@@ -38,18 +34,7 @@ impl Randomness {
     pub fn party(&self, session: SessionId, id: PartyId) -> Result<Seed, getrandom::Error> {
         match self {
             Self::Os => Seed::from_os(),
-            Self::Fixed(seed) => Ok(fixed_party(seed, session, id)),
+            Self::Fixed(seed) => Ok(simulated::party(seed, session, id)),
         }
     }
-}
-
-/// The session of a simulation from `seed`.
-pub fn fixed_session(seed: &Seed) -> SessionId {
-    let id = seed.derive(SessionId([0; 32]), "simulated session", &[]);
-    SessionId(*id.expose())
-}
-
-/// What party `id` draws from in a simulation from `seed`.
-pub fn fixed_party(seed: &Seed, session: SessionId, id: PartyId) -> Seed {
-    seed.derive(session, "simulated client", &[id.to_wire()])
 }

@@ -15,8 +15,8 @@
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
-use undertone_mpc::identity::{PUBLIC_LEN, Pins};
 use undertone_party::PartyId;
+use undertone_setup::identity::{PUBLIC_LEN, Pins};
 
 /// Most clients of a roster.
 pub const MAX_CLIENTS: usize = 10_000;
@@ -239,8 +239,8 @@ fn unhex(text: &str) -> Option<[u8; 32]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use undertone_mpc::identity::Identity;
-    use undertone_mpc::kdf::Seed;
+    use undertone_kdf::Seed;
+    use undertone_setup::identity::Identity;
 
     fn entry(name: &str, seed: u8) -> Entry {
         Entry {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use undertone_mpc::sum::Trust;
 use undertone_party::{Cost, Ledger};
+use undertone_sum::Trust;
 use undertone_xclp::{Params, phases};
 
 /// A server at one moment. No secrets, nothing of anybody's data.

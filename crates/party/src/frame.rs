@@ -31,6 +31,18 @@ const VERSION: u8 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionId(pub [u8; 32]);
 
+impl SessionId {
+    /// A fresh id from the operating system.
+    ///
+    /// # Errors
+    /// When the operating system has no randomness to give.
+    pub fn random() -> Result<Self, getrandom::Error> {
+        let mut id = [0; 32];
+        getrandom::fill(&mut id)?;
+        Ok(Self(id))
+    }
+}
+
 /// What a frame is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {

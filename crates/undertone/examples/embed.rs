@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use undertone::mpc::kdf::Seed;
+use undertone::kdf::Seed;
 use undertone::party::{Aborted, Endpoint, Limits, Party, PartyId, Poll, Push, SessionId};
 use undertone::xclp::{Client, Features, Labelling, Params, Rows, Server};
 

@@ -1,12 +1,12 @@
 //! The client: brings rows and labels, takes labels home.
 
-use undertone_mpc::group::{self, Group, Rules};
-use undertone_mpc::hamming::{self, Peers};
-use undertone_mpc::identity::Credentials;
-use undertone_mpc::kdf::Seed;
-use undertone_mpc::sum;
-use undertone_mpc::tiles::{self, Pairs};
+use undertone_hamming::tiles::{self, Pairs};
+use undertone_hamming::{self as hamming, Peers};
+use undertone_kdf::Seed;
 use undertone_party::{Abort, Inbox, Io, Party, PartyId, Phase, Reader, Script, SessionId, Step};
+use undertone_setup::group::{self, Group, Rules};
+use undertone_setup::identity::Credentials;
+use undertone_sum as sum;
 
 use crate::codes::Codes;
 use crate::distances::Distances;

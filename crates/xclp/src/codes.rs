@@ -1,7 +1,7 @@
 //! Codes: `L` sign bits of a row.
 
+use undertone_kdf::Seed;
 use undertone_kernel::{BitMatrix, Cpu, project};
-use undertone_mpc::kdf::Seed;
 
 use crate::input::Features;
 

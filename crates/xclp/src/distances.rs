@@ -1,6 +1,6 @@
 //! Of all distances, those that matter: the `k` smallest of each row, kept as they stream by.
 
-use undertone_mpc::tiles::{Sink, Tile};
+use undertone_hamming::tiles::{Sink, Tile};
 
 const EMPTY: u64 = u64::MAX;
 const CHUNK: usize = 32;
@@ -200,8 +200,8 @@ impl Sink for Distances {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use undertone_hamming::tiles::{Pairs, sweep};
     use undertone_kernel::{BitMatrix, Cpu, Prg};
-    use undertone_mpc::tiles::{Pairs, sweep};
 
     fn codes(rows: &[usize], bits: usize, seed: u8) -> Vec<BitMatrix> {
         let mut prg = Prg::new(&[seed; 32]);

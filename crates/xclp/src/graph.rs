@@ -1,6 +1,6 @@
 //! The joint neighbour graph: `W = B + Bᵀ`, normalised to `D^{-1/2} W D^{-1/2}`.
 
-use undertone_kernel::lanes;
+use undertone_kernel::sparse;
 
 use crate::distances::Distances;
 use crate::params::Variant;
@@ -103,8 +103,8 @@ impl Graph {
     }
 
     /// The matrix.
-    pub fn matrix(&self) -> lanes::Rows<'_, f64> {
-        lanes::Rows {
+    pub fn matrix(&self) -> sparse::Rows<'_, f64> {
+        sparse::Rows {
             starts: &self.starts,
             middles: &self.middles,
             columns: &self.columns,

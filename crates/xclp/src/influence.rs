@@ -14,7 +14,7 @@ use faer::sparse::linalg::cholesky::{
 use faer::sparse::{SparseColMat, SymbolicSparseColMat};
 use faer::{Conj, MatMut, Par, Side};
 use rayon::prelude::*;
-use undertone_kernel::lanes::LANES;
+use undertone_kernel::sparse::LANES;
 
 use crate::graph::Graph;
 use crate::iterate::Iteration;

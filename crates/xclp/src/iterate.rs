@@ -11,7 +11,7 @@
 //! further either, which takes an α very near 1, rounding has the last word.
 
 use undertone_kernel::Cpu;
-use undertone_kernel::lanes::{self, LANES, Lanes, Real};
+use undertone_kernel::sparse::{self, LANES, Lanes, Real};
 
 use crate::graph::Graph;
 use crate::influence::TOLERANCE;
@@ -43,7 +43,7 @@ impl Iteration {
         let n = graph.rows();
         let cpu = Cpu::detect();
         let double = graph.matrix();
-        let single = lanes::Rows {
+        let single = sparse::Rows {
             starts: double.starts,
             middles: double.middles,
             columns: double.columns,
@@ -54,7 +54,7 @@ impl Iteration {
         let mut last = [f64::INFINITY; LANES];
         let mut in_single = true;
         loop {
-            lanes::shortfall(cpu, double, self.alpha, &x, &mut rest);
+            sparse::shortfall(cpu, double, self.alpha, &x, &mut rest);
             for (lane, row) in rows.iter().enumerate() {
                 rest[*row][lane] += 1.0;
             }
@@ -89,7 +89,7 @@ impl Iteration {
     fn correct<T: Real>(
         &self,
         cpu: Cpu,
-        matrix: lanes::Rows<'_, T>,
+        matrix: sparse::Rows<'_, T>,
         enough: f64,
         rest: &[Lanes<f64>],
         norms: &Lanes<f64>,
@@ -103,7 +103,7 @@ impl Iteration {
             *t = std::array::from_fn(|lane| T::of(-rest[lane] * scale[lane]));
         }
         // r = L⁻¹(0 − t); what the call returns is of no use.
-        lanes::forward(cpu, matrix, alpha, &zero, &t, &mut r);
+        sparse::forward(cpu, matrix, alpha, &zero, &t, &mut r);
         let mut p = r.clone();
         let mut square = squares(&r);
         let goal = square.map(|square| enough * enough * square);
@@ -112,14 +112,14 @@ impl Iteration {
         let condition = ((1.0 + self.alpha) / (1.0 - self.alpha)).sqrt();
         let most = 100 + (condition * (2.0 * condition / enough).ln()).ceil() as usize;
         for _ in 0..most {
-            lanes::backward(cpu, matrix, alpha, &p, &mut t);
-            let energy = lanes::forward(cpu, matrix, alpha, &p, &t, &mut u).map(T::widen);
+            sparse::backward(cpu, matrix, alpha, &p, &mut t);
+            let energy = sparse::forward(cpu, matrix, alpha, &p, &t, &mut u).map(T::widen);
             let step = ratio(&square, &energy);
-            let next = lanes::descend(cpu, &step, &t, &u, &mut y, &mut r).map(T::widen);
+            let next = sparse::descend(cpu, &step, &t, &u, &mut y, &mut r).map(T::widen);
             if next.iter().zip(&goal).all(|(square, goal)| square <= goal) {
                 break;
             }
-            lanes::redirect(cpu, &ratio(&next, &square), &r, &mut p);
+            sparse::redirect(cpu, &ratio(&next, &square), &r, &mut p);
             square = next;
         }
         for (x, y) in x.iter_mut().zip(&y) {

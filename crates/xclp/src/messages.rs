@@ -1,10 +1,10 @@
-//! What client and server tell each other besides the protocols of `undertone-mpc`.
+//! What client and server tell each other besides the setup, distances and sums.
 
 use std::ops::Range;
 
-use undertone_mpc::group::Member;
 use undertone_party::frame::TILE_BYTES;
 use undertone_party::{Abort, DecodeError, PartyId, Reader, Writer};
+use undertone_setup::group::Member;
 
 use crate::distances::Distances;
 use crate::input::{Labelling, MAX_ROWS};

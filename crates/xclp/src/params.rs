@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use undertone_mpc::hamming::{Backend, MAX_BITS, Phe};
-use undertone_mpc::sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
+use undertone_hamming::{Backend, MAX_BITS, Phe};
 use undertone_party::{SessionId, Writer};
+use undertone_sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
 
 use crate::input::InputError;
 

@@ -1,7 +1,9 @@
 //! The phases of a run, in the order of the cost tables.
 
-use undertone_mpc::{group, hamming, sum};
+use undertone_hamming as hamming;
 use undertone_party::Phase;
+use undertone_setup::group;
+use undertone_sum as sum;
 
 /// Keys, roster, group seed.
 pub const SETUP: Phase = group::PHASE;

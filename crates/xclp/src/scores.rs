@@ -1,7 +1,7 @@
 //! Class scores of unlabelled rows, and the fixed point in which they are added up.
 
-use undertone_mpc::sum::fixed::Fixed;
 use undertone_party::Abort;
+use undertone_sum::fixed::Fixed;
 
 /// Scores of some rows, one for each class. Never negative.
 #[derive(Clone, PartialEq)]

@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use undertone_mpc::group;
-use undertone_mpc::hamming;
-use undertone_mpc::kdf::Seed;
-use undertone_mpc::seal::Channel;
-use undertone_mpc::sum;
+use undertone_hamming as hamming;
+use undertone_kdf::Seed;
 use undertone_party::{
     Abort, Inbox, Io, Outbox, Party, PartyId, Payload, Phase, Script, SessionId, Step, Writer,
 };
+use undertone_setup::group;
+use undertone_setup::seal::Channel;
+use undertone_sum as sum;
 
 use crate::client::rules;
 use crate::distances::Distances;

@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
+use undertone_hamming::tiles::{self, Pairs};
 use undertone_kernel::Cpu;
-use undertone_mpc::tiles::{self, Pairs};
 use undertone_party::Abort;
 
 use crate::codes::Codes;

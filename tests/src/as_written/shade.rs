@@ -3,10 +3,10 @@
 //!
 //! Corrected: sums are modulo 2^w with 2^w > L, not modulo L, where distances 0 and L would be the same.
 
+use undertone::kdf::Seed;
 use undertone::kernel::{BitMatrix, Cpu, Prg};
-use undertone::mpc::kdf::Seed;
-use undertone::mpc::ot::extend::{self, SenderSetup};
-use undertone::mpc::ot::{Context, Field, OtError, Security, chosen};
+use undertone::ot::extend::{self, SenderSetup};
+use undertone::ot::{Context, Field, OtError, Security, chosen};
 use undertone::party::{PartyId, SessionId};
 
 use super::Outcome;

@@ -3,9 +3,9 @@
 use std::io::Cursor;
 
 use undertone::data::{Kind, from_csv, from_npz};
-use undertone::mpc::identity::Identity;
-use undertone::mpc::kdf::Seed;
+use undertone::kdf::Seed;
 use undertone::node::{Certificate, Job, Roster};
+use undertone::setup::identity::Identity;
 
 /// Any bytes as CSV.
 pub fn csv(bytes: &[u8]) {

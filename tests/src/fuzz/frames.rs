@@ -1,10 +1,10 @@
 //! Any bytes as frames, in chunks.
 
-use undertone::mpc::kdf::Seed;
-use undertone::mpc::sum::{self, Rules};
+use undertone::kdf::Seed;
 use undertone::node::flow::Links;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Endpoint, Limits, Party, PartyId, Poll, Push, SessionId};
+use undertone::sum::{self, Rules};
 use undertone::xclp::{Client, Params, Server};
 
 use crate::{random_clients, sums};

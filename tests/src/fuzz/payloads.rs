@@ -1,15 +1,15 @@
 //! Any payload in the place of any message of a protocol. The first byte says which.
 
 use num_bigint::BigUint;
+use undertone::hamming::tiles::Discard;
+use undertone::hamming::{Backend, Phe};
+use undertone::kdf::Seed;
 use undertone::kernel::BitMatrix;
-use undertone::mpc::hamming::{Backend, Phe};
-use undertone::mpc::kdf::Seed;
-use undertone::mpc::ot::{Field, Security};
-use undertone::mpc::paillier::{PublicKey, Slots};
-use undertone::mpc::sum::{Rules, Suite, Trust};
-use undertone::mpc::tiles::Discard;
+use undertone::ot::{Field, Security};
+use undertone::paillier::{PublicKey, Slots};
 use undertone::party::{Network, Node, PartyId};
 use undertone::simulate::{DistanceSimulation, TransferSimulation};
+use undertone::sum::{Rules, Suite, Trust};
 use undertone::xclp::{Params, Variant};
 
 use crate::tamper::{inside, set_payload};

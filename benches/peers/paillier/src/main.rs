@@ -14,11 +14,11 @@ use kzen_paillier::{
 };
 use num_bigint::BigUint;
 use undertone::kernel::{BitMatrix, Cpu, Prg};
-use undertone::mpc::hamming::{Backend, Phe};
-use undertone::mpc::kdf::Seed;
-use undertone::mpc::paillier::{Noise, Primes, PublicKey, SecretKey};
-use undertone::mpc::sum::Suite;
-use undertone::mpc::tiles::Discard;
+use undertone::hamming::{Backend, Phe};
+use undertone::kdf::Seed;
+use undertone::paillier::{Noise, Primes, PublicKey, SecretKey};
+use undertone::sum::Suite;
+use undertone::hamming::tiles::Discard;
 use undertone::party::Network;
 use undertone::simulate::DistanceSimulation;
 

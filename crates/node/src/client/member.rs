@@ -10,8 +10,8 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Streaming;
 use tonic::transport::Channel;
-use undertone_mpc::identity::Credentials;
 use undertone_party::{Abort, Aborted, Endpoint, Ledger, PartyId, SessionId};
+use undertone_setup::identity::Credentials;
 use undertone_xclp::{self as xclp, Labelling, Outcome, Rows};
 
 use super::line::{ClientLine, Shared, Slot};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use undertone_mpc::identity::Identity;
 use undertone_party::{Aborted, Ledger, PartyId, Phase};
+use undertone_setup::identity::Identity;
 use undertone_xclp::{Labelling, Outcome, Rows};
 
 use crate::job::{Job, Terms};

@@ -14,10 +14,10 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Streaming;
-use undertone_mpc::identity::{Credentials, Identity};
-use undertone_mpc::kdf::Seed;
+use undertone_kdf::Seed;
 use undertone_party::frame::Kind;
 use undertone_party::{Endpoint, Header, PartyId, Phase, SessionId};
+use undertone_setup::identity::{Credentials, Identity};
 use undertone_xclp::{Client, Features, Labelling, Params, Rows, phases};
 
 use crate::client::{self, JoinError, Joined, join, reach};

@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Streaming};
-use undertone_mpc::identity::SIGNATURE_LEN;
 use undertone_party::{Abort, PartyId, SessionId};
+use undertone_setup::identity::SIGNATURE_LEN;
 
 use super::session::{Session, State, Way};
 use super::{Caller, Config, FAREWELL, TICK, lock};

@@ -4,8 +4,8 @@
 use std::io::{Read, Seek, Write};
 
 use npyz::{AutoSerialize, DType, Deserialize, NpyFile, NpyHeader, Order, WriterBuilder};
+use undertone_hamming::MAX_BITS;
 use undertone_kernel::BitMatrix;
-use undertone_mpc::hamming::MAX_BITS;
 use undertone_xclp::{Codes, Features, Labelling, Rows};
 use zip::ZipArchive;
 use zip::write::{SimpleFileOptions, ZipWriter};

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use undertone_hamming::tiles::Sink;
+use undertone_hamming::{Backend, Client, Collected, PHASE, Peers, Phe, Preparation, Server};
+use undertone_kdf::Seed;
 use undertone_kernel::BitMatrix;
-use undertone_mpc::hamming::{Backend, Client, Collected, PHASE, Peers, Phe, Preparation, Server};
-use undertone_mpc::kdf::Seed;
-use undertone_mpc::seal::{Channel, KeyPair};
-use undertone_mpc::sum::Suite;
-use undertone_mpc::tiles::Sink;
 use undertone_party::{Abort, Aborted, Inbox, Ledger, Network, Party, PartyId, Phase, Step};
+use undertone_setup::seal::{Channel, KeyPair};
+use undertone_sum::Suite;
 
 use super::{SimulationError, drive, party_seed, session};
 
@@ -76,7 +76,7 @@ impl<S: Sink> DistanceSimulation<S> {
         let mut channels = Vec::with_capacity(codes.len());
         let mut clients = Vec::with_capacity(codes.len());
         for (((id, _), codes), own) in roster.iter().zip(codes).zip(&keys) {
-            let failed = |error: undertone_mpc::seal::SealError| {
+            let failed = |error: undertone_setup::seal::SealError| {
                 aborted(*id, Abort::Internal(error.to_string()))
             };
             let theirs = Channel::agree(session, *id, own, PartyId::SERVER, server_key.public());

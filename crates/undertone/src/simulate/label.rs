@@ -1,8 +1,8 @@
 //! Label propagation with all parties in one process.
 
-use undertone_mpc::kdf::Seed;
-use undertone_mpc::sum::Trust;
+use undertone_kdf::Seed;
 use undertone_party::{Abort, Aborted, Ledger, Network, PartyId, Phase};
+use undertone_sum::Trust;
 use undertone_xclp::{Client, Labelling, Outcome, Params, Report, Rows, Server};
 
 use super::{SimulationError, credentials, drive, party_seed, session};

@@ -6,14 +6,14 @@ mod label;
 mod sum;
 pub mod transfers;
 
-use undertone_mpc::identity::{Credentials, Identity, NotAKey, Pins};
-use undertone_mpc::kdf::Seed;
+use undertone_kdf::Seed;
 use undertone_party::{
     Abort, Aborted, Endpoint, Ledger, Limits, Network, Node, Party, PartyId, SessionId, Stalled,
 };
+use undertone_setup::identity::{Credentials, Identity, NotAKey, Pins};
 
-use undertone_node::randomness::fixed_party as party_seed;
-pub(crate) use undertone_node::randomness::fixed_session as session;
+use undertone_kdf::simulated::party as party_seed;
+pub(crate) use undertone_kdf::simulated::session;
 
 pub use distances::{DistanceRun, DistanceSimulation};
 pub use label::{Run, Simulation};

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use undertone_mpc::kdf::Seed;
-use undertone_mpc::sum::{Client, KEYS, Rules, Server, Sums, Total, Trust, Word};
+use undertone_kdf::Seed;
 use undertone_party::{Abort, Aborted, Ledger, Network, PartyId};
+use undertone_sum::{Client, KEYS, Rules, Server, Sums, Total, Trust, Word};
 
 use super::{SimulationError, credentials, drive, party_seed};
 

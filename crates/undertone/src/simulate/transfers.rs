@@ -1,10 +1,10 @@
 //! Oblivious transfers between two parties of one process.
 
+use undertone_kdf::Seed;
 use undertone_kernel::Cpu;
-use undertone_mpc::kdf::Seed;
-use undertone_mpc::ot::extend::{ReceiverBatch, SenderBatch};
-use undertone_mpc::ot::party::{Receiver, Rules, Sender};
-use undertone_mpc::ot::{Context, Field, Security};
+use undertone_ot::extend::{ReceiverBatch, SenderBatch};
+use undertone_ot::party::{Receiver, Rules, Sender};
+use undertone_ot::{Context, Field, Security};
 use undertone_party::{Aborted, Endpoint, Ledger, Limits, PartyId, SessionId};
 
 use super::{duplex, party_seed, session};

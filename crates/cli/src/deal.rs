@@ -1,0 +1,83 @@
+//! `undertone deal`: one labelled file, cut into files for clients.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use undertone::data::{self, Kind};
+use undertone::xclp::{Params, Rows};
+use undertone_lab::split::Split;
+
+use undertone_lab::experiment::{Experiment, seed};
+use undertone_lab::output::{self, Output};
+use undertone_lab::{Failure, Show};
+
+#[derive(Debug, Args)]
+pub(crate) struct Deal {
+    /// A data set in which every row is labelled (.npz or CSV)
+    file: PathBuf,
+    /// Folder for client-0.npz, client-1.npz, …
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Clients the rows are dealt out to
+    #[arg(long, value_name = "P", default_value_t = 5)]
+    clients: usize,
+    /// How: iid, or dirichlet:A
+    #[arg(long, default_value = "iid")]
+    split: Split,
+    /// Share of each client's rows that keep their label
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.1)]
+    labelled: f64,
+    /// Seed; the same deals the same
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+impl Deal {
+    pub(crate) fn run(self, show: Show) -> Result<(), Failure> {
+        if !(self.labelled > 0.0 && self.labelled < 1.0) {
+            return Err(Failure::usage(format!(
+                "--labelled {}; it must be above 0 and below 1",
+                self.labelled
+            )));
+        }
+        if self.clients == 0 {
+            return Err(Failure::usage("--clients must be 1 or more"));
+        }
+        let dataset = data::load(&self.file, Kind::Features)
+            .map_err(|error| Failure::file(&self.file, &error))?;
+        let wrong = |why: &str| Failure::data(format!("{}: {why}", self.file.display()));
+        let classes = dataset.classes.unwrap_or(dataset.classes_seen());
+        let labels: Option<Vec<u16>> = dataset.labels.iter().copied().collect();
+        let dealt = Experiment {
+            rows: dataset.rows,
+            labels: labels.ok_or_else(|| wrong("a row is unlabelled; every label is needed"))?,
+            classes: classes.max(2),
+            clients: self.clients,
+            split: self.split,
+            labelled: self.labelled,
+            params: Params::default(),
+        }
+        .deal(&seed(self.seed))?;
+        std::fs::create_dir_all(&self.out)
+            .map_err(|error| Failure::unwritable(&self.out, &error))?;
+        for (client, (rows, labelling)) in dealt.clients.iter().enumerate() {
+            let path = self.out.join(format!("client-{client}.npz"));
+            let Rows::Features(features) = rows else {
+                return Err(wrong("features are needed"));
+            };
+            let mut bytes = std::io::Cursor::new(Vec::new());
+            data::to_npz(&mut bytes, features, labelling)
+                .map_err(|error| Failure::unwritable(&path, &error))?;
+            Output::create(&path)?.write(|w| w.write_all(bytes.get_ref()))?;
+            if !show.quiet {
+                output::print(&format!(
+                    "{}: {} rows, {} labelled\n",
+                    path.display(),
+                    features.rows(),
+                    labelling.labelled().count()
+                ))?;
+            }
+        }
+        Ok(())
+    }
+}

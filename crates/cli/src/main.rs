@@ -1,0 +1,15 @@
+//! The `undertone` command.
+#![forbid(unsafe_code)]
+
+mod command;
+mod deal;
+mod files;
+mod label;
+mod net;
+mod paillier;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    command::main()
+}

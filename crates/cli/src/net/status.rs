@@ -1,0 +1,99 @@
+//! `undertone status`.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+use undertone::node::{admin, status};
+
+use super::block_on;
+use undertone_lab::output;
+use undertone_lab::report::bytes;
+use undertone_lab::{Failure, Show};
+
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// Where the server's status page is (its --status)
+    #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:7432")]
+    from: SocketAddr,
+    /// Ask again every two seconds, until interrupted
+    #[arg(long)]
+    watch: bool,
+}
+
+impl Status {
+    pub(crate) fn run(self, show: Show) -> Result<(), Failure> {
+        block_on(async {
+            loop {
+                let status = admin::fetch(self.from).await.map_err(|error| Failure {
+                    code: 69,
+                    message: error.to_string(),
+                })?;
+                if !self.watch {
+                    return match show.json {
+                        true => output::print_json(&status),
+                        false => output::print(&text(&status)),
+                    };
+                }
+                let shown = match show.json {
+                    true => serde_json::to_string(&status).unwrap_or_default() + "\n",
+                    false => text(&status) + "\n",
+                };
+                // A reader that has gone away ends it.
+                if std::io::stdout().write_all(shown.as_bytes()).is_err() {
+                    return Ok(());
+                }
+                tokio::time::sleep(Duration::from_secs(2)).await;
+            }
+        })
+    }
+}
+
+fn text(status: &status::Status) -> String {
+    let mut text = format!("job {}: {}", status.job, status.state);
+    if let Some(phase) = &status.phase {
+        text += &format!(", {phase}");
+    }
+    text += &format!(", {:.0} s", status.elapsed_seconds);
+    if !status.waits_for.is_empty() {
+        text += &format!(", waits for {}", status.waits_for.join(", "));
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["client", "state", "phase", "waits for", "in", "out"]);
+    for client in &status.clients {
+        table.add_row([
+            client.name.clone(),
+            client.state.clone(),
+            client.phase.clone().unwrap_or_default(),
+            client.waits_for.join(", "),
+            bytes(client.bytes_received),
+            bytes(client.bytes_sent),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(4) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    text += "\n\n";
+    for line in table.lines() {
+        text += &format!("{}\n", line.trim_end());
+    }
+    text += &format!(
+        "\nrelayed {}, sockets {} in, {} out; refused: {} connections, {} hellos, {} frames\n",
+        bytes(status.relayed_bytes),
+        bytes(status.socket.bytes_received),
+        bytes(status.socket.bytes_sent),
+        status.refused.connections,
+        status.refused.hellos,
+        status.refused.frames
+    );
+    for job in &status.finished {
+        text += &format!(
+            "job {}: {}, {} of {} clients, {:.1} s\n",
+            job.job, job.result, job.contributors, job.clients, job.seconds
+        );
+    }
+    text
+}

@@ -1,0 +1,112 @@
+//! `undertone paillier`: keys, and how fast they are.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use num_bigint::BigUint;
+use serde::Serialize;
+use undertone::kdf::Seed;
+use undertone::paillier::{DEFAULT_BITS, Primes, SecretKey};
+
+use undertone_lab::bench::paillier::Paillier as Bench;
+use undertone_lab::output::{self, Output};
+use undertone_lab::{Failure, Show};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Paillier {
+    /// Make a key; with --json N is printed
+    Keygen(Keygen),
+    /// Measure every operation: as `undertone bench paillier`
+    Bench(Bench),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Keygen {
+    /// Where p and q go, as JSON that only its owner may read; a file that is not there yet
+    #[arg(long, value_name = "FILE")]
+    secret: PathBuf,
+    /// Where N goes, as JSON; likewise
+    #[arg(long, value_name = "FILE")]
+    public: Option<PathBuf>,
+    /// Bits of N: 2048, 3072 or 4096
+    #[arg(long, value_name = "BITS", default_value_t = DEFAULT_BITS)]
+    bits: usize,
+    /// Of primes p for which (p − 1)/2 is prime, too: takes several times as long
+    #[arg(long)]
+    safe_primes: bool,
+}
+
+/// A public key in a file. Numbers are hexadecimal.
+#[derive(Debug, Serialize)]
+struct PublicFile {
+    scheme: &'static str,
+    bits: usize,
+    n: String,
+}
+
+/// A secret key in a file.
+#[derive(Serialize)]
+struct SecretFile {
+    scheme: &'static str,
+    bits: usize,
+    p: String,
+    q: String,
+}
+
+fn hex(number: &BigUint) -> String {
+    number.to_str_radix(16)
+}
+
+impl Paillier {
+    pub(crate) fn run(self, show: Show) -> Result<(), Failure> {
+        match self {
+            Self::Keygen(keygen) => keygen.run(show),
+            Self::Bench(bench) => bench.run(show),
+        }
+    }
+}
+
+impl Keygen {
+    fn run(self, show: Show) -> Result<(), Failure> {
+        let secret_file = Output::create_private(&self.secret)?;
+        let public_file = self.public.as_deref().map(Output::create_new).transpose()?;
+        if public_file
+            .as_ref()
+            .is_some_and(|file| file.is(&self.secret))
+        {
+            return Err(Failure::usage("--secret and --public are the same file"));
+        }
+        let primes = match self.safe_primes {
+            true => Primes::Safe,
+            false => Primes::Structured,
+        };
+        let seed = Seed::from_os().map_err(|error| Failure::data(error.to_string()))?;
+        let key = SecretKey::generate(self.bits, primes, &mut seed.prg())
+            .map_err(|_| Failure::usage("--bits must be 2048, 3072 or 4096"))?;
+        let [p, q] = key.expose_primes();
+        let public = PublicFile {
+            scheme: "paillier",
+            bits: self.bits,
+            n: hex(key.public().modulus()),
+        };
+        let secret = SecretFile {
+            scheme: "paillier",
+            bits: self.bits,
+            p: hex(&p),
+            q: hex(&q),
+        };
+        secret_file.json(&secret)?;
+        if let Some(file) = public_file {
+            file.json(&public)?;
+        }
+        match show.json {
+            true => output::print_json(&public),
+            false if show.quiet => Ok(()),
+            false => output::print(&format!(
+                "a key of {} bits; its secret is in {}\n",
+                self.bits,
+                self.secret.display()
+            )),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The server's side of backends in which every two clients work out their distances, and both tell the server a part.
+//!
+//! Messages to the server, sealed: the number of the other client (4 bytes), then a part; 2³² − 1: that was all.
+
+use std::collections::BTreeMap;
+
+use undertone_party::{Abort, Inbox, Io, Party, PartyId, Phase, Script, Step};
+
+use super::{Collected, PHASE};
+use crate::tiles::Sink;
+use undertone_setup::roster::enough;
+use undertone_setup::seal::Channel;
+
+const SERVER: PartyId = PartyId::SERVER;
+
+/// A client as the server knows it: its place, its number, its rows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Guest {
+    pub(super) place: usize,
+    pub(super) id: PartyId,
+    pub(super) rows: usize,
+}
+
+/// What the server holds of two clients until it has their distances.
+pub(super) trait Meeting<S>: Sized + Send + 'static {
+    /// What all meetings have in common.
+    type Shape;
+
+    /// Of two clients, by place; nothing where they have no distances.
+    fn new(shape: &Self::Shape, guests: [Guest; 2], sink: S) -> Result<Option<Self>, Abort>;
+
+    /// Takes the next part of the client at a place.
+    fn take(&mut self, place: usize, part: Vec<u8>) -> Result<(), Abort>;
+
+    /// Where parts are missing although all have been announced: between which two.
+    fn missing(&self) -> Option<[PartyId; 2]>;
+
+    /// The client, by place, of which nothing more is taken until the other has said something.
+    fn waits_for_the_other(&self) -> Option<usize> {
+        None
+    }
+
+    fn into_sink(self) -> S;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    There,
+    Done,
+    Gone,
+}
+
+/// The server's side. Output: [`Collected`].
+#[derive(Debug)]
+pub(super) struct Server<S>(Script<'static, Collected<S>>);
+
+impl<S: Sink> Server<S> {
+    pub(super) fn new<M: Meeting<S>>(
+        shape: &M::Shape,
+        clients: &[(PartyId, usize)],
+        channels: Vec<Channel>,
+        min_clients: usize,
+        sink: S,
+    ) -> Result<Self, Abort> {
+        let hall = Hall::<S, M>::new(shape, clients, channels, min_clients, sink)?;
+        Ok(Self(Script::new(PHASE, |io| hall.collect(io))))
+    }
+}
+
+struct Hall<S, M> {
+    clients: Vec<(PartyId, usize)>,
+    channels: Vec<Channel>,
+    states: Vec<State>,
+    min_clients: usize,
+    meetings: BTreeMap<[usize; 2], M>,
+    sink: S,
+}
+
+impl<S: Sink, M: Meeting<S>> Hall<S, M> {
+    fn new(
+        shape: &M::Shape,
+        clients: &[(PartyId, usize)],
+        channels: Vec<Channel>,
+        min_clients: usize,
+        sink: S,
+    ) -> Result<Self, Abort> {
+        super::check_channels(clients, &channels)?;
+        let guest = |place: usize| Guest {
+            place,
+            id: clients[place].0,
+            rows: clients[place].1,
+        };
+        let mut meetings = BTreeMap::new();
+        for k in 0..clients.len() {
+            for j in 0..k {
+                let guests = [guest(j), guest(k)];
+                if let Some(meeting) = M::new(shape, guests, sink.between(j, k))? {
+                    meetings.insert([j, k], meeting);
+                }
+            }
+        }
+        Ok(Self {
+            states: vec![State::There; clients.len()],
+            clients: clients.to_vec(),
+            channels,
+            min_clients,
+            meetings,
+            sink,
+        })
+    }
+
+    fn take(&mut self, place: usize, sealed: &[u8]) -> Result<(), Abort> {
+        let from = self.clients[place].0;
+        let malformed = |what: String| Abort::Malformed { from, what };
+        let opened = self.channels[place].open(sealed);
+        let mut text = opened.map_err(|error| malformed(error.to_string()))?;
+        let Some(part) = text.len().checked_sub(4).map(|_| text.split_off(4)) else {
+            return Err(malformed(format!("a part of {} bytes", text.len())));
+        };
+        let mut peer = [0; 4];
+        peer.copy_from_slice(&text);
+        let peer = PartyId::from_wire(u32::from_le_bytes(peer));
+        if peer == SERVER && part.is_empty() {
+            self.states[place] = State::Done;
+            return Ok(());
+        }
+        let Some(other) = self.clients.iter().position(|(id, _)| *id == peer) else {
+            // One that was gone before the server knew of its rows.
+            return Ok(());
+        };
+        let ends = [place.min(other), place.max(other)];
+        match self.meetings.get_mut(&ends) {
+            Some(meeting) => meeting.take(place, part),
+            None => match self.states[other] {
+                State::Gone if other != place => Ok(()),
+                _ => Err(malformed(format!("sums for {peer}, with whom it has none"))),
+            },
+        }
+    }
+
+    fn gone(&mut self, place: usize) -> Result<(), Abort> {
+        self.states[place] = State::Gone;
+        self.meetings.retain(|ends, _| !ends.contains(&place));
+        let there = self.states.iter().filter(|state| **state != State::Gone);
+        enough(there.count(), self.min_clients)
+    }
+
+    async fn collect(mut self, io: Io) -> Result<Collected<S>, Abort> {
+        loop {
+            let clients = self.clients.iter().zip(&self.states);
+            let due = clients.filter(|(_, state)| **state == State::There);
+            let mut of: Vec<PartyId> = due.map(|((id, _), _)| *id).collect();
+            if of.is_empty() {
+                return self.finish();
+            }
+            let meetings = self.meetings.values();
+            for place in meetings.filter_map(Meeting::waits_for_the_other) {
+                of.retain(|id| *id != self.clients[place].0);
+            }
+            let Some((from, message)) = io.recv_any(&of).await else {
+                continue;
+            };
+            let Some(place) = self.clients.iter().position(|(id, _)| *id == from) else {
+                continue;
+            };
+            match message {
+                Some(sealed) => self.take(place, &sealed)?,
+                None => self.gone(place)?,
+            }
+        }
+    }
+
+    fn finish(self) -> Result<Collected<S>, Abort> {
+        let mut sink = self.sink;
+        for meeting in self.meetings.into_values() {
+            if let Some([first, second]) = meeting.missing() {
+                return Err(Abort::Contradicted {
+                    first,
+                    second,
+                    check: "who says that was all has sent all sums".into(),
+                });
+            }
+            sink.join(meeting.into_sink());
+        }
+        Ok(Collected {
+            sink,
+            remains: self.states.iter().map(|s| *s == State::Done).collect(),
+        })
+    }
+}
+
+impl<S: Sink> Party for Server<S> {
+    type Output = Collected<S>;
+
+    fn phase(&self) -> Phase {
+        self.0.phase()
+    }
+
+    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
+        Ok(self.0.step(inbox)?.map(Self))
+    }
+}

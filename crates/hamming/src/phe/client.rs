@@ -1,0 +1,173 @@
+//! A client's online side of `phe`: owner to some, evaluator to others.
+
+use std::collections::VecDeque;
+
+use undertone_kernel::BitMatrix;
+use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Phase, Step};
+
+use super::super::PHASE;
+use super::SERVER;
+use super::evaluator::Evaluator;
+use super::offline::Prepared;
+use super::owner::Owner;
+use undertone_setup::seal::Channel;
+
+/// What only the server is to read.
+#[derive(Debug)]
+pub(super) struct ToServer(Channel);
+
+impl ToServer {
+    pub(super) fn new(channel: Channel) -> Self {
+        Self(channel)
+    }
+
+    /// Seals the peer's number, and text.
+    pub(super) fn send(
+        &mut self,
+        peer: PartyId,
+        text: &[u8],
+        out: &mut Outbox,
+    ) -> Result<(), Abort> {
+        let whole = [&peer.to_wire().to_le_bytes(), text].concat();
+        let sealed = self.0.seal(&whole);
+        let sealed = sealed.map_err(|error| Abort::Internal(error.to_string()))?;
+        out.push(SERVER, sealed);
+        Ok(())
+    }
+}
+
+/// A client's online side. Output: nothing.
+pub(in super::super) struct Client {
+    server: ToServer,
+    /// The client's rows, with one bit more, which is set.
+    codes: BitMatrix,
+    owner: Option<Owner>,
+    evaluators: VecDeque<Evaluator>,
+    /// What the first step sends.
+    first: Outbox,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Client(..)")
+    }
+}
+
+impl Client {
+    pub(in super::super) fn new(codes: BitMatrix, prepared: Prepared) -> Result<Self, Abort> {
+        let Prepared {
+            peers,
+            bits,
+            secret,
+            evaluators,
+            owners,
+        } = prepared;
+        peers.check_codes(&codes, bits)?;
+        let me = peers.me;
+        let derive = |purpose: &str, other: PartyId| {
+            let ids = [me.to_wire(), other.to_wire()];
+            peers.secret.derive(peers.session, purpose, &ids)
+        };
+        let mut server = ToServer::new(peers.server);
+        let mut first = Outbox::new();
+        let owner = secret.map(|secret| {
+            let rng = derive("encryption", SERVER).prg();
+            Owner::new(secret, rng, &codes, evaluators)
+        });
+        if let Some(owner) = &owner {
+            owner.announce(&mut server, &mut first)?;
+        }
+        let owners = owners.into_iter().map(|end| {
+            let (masks, noise) = (derive("masks", end.0.id), derive("noise", end.0.id));
+            Evaluator::new(end, &masks, noise.prg(), &mut server, &mut first)
+        });
+        let evaluators = owners.collect::<Result<_, _>>()?;
+        Ok(Self {
+            server,
+            codes: with_a_set_bit(&codes),
+            owner,
+            evaluators,
+            first,
+        })
+    }
+
+    fn receive(&mut self, from: PartyId, inbox: &mut Inbox, out: &mut Outbox) -> Result<(), Abort> {
+        if let Some(owner) = self.owner.as_mut().filter(|owner| owner.knows(from)) {
+            match inbox.take(from)? {
+                Some(sealed) => owner.receive(from, &sealed, &mut self.server, out)?,
+                None => owner.gone(from),
+            }
+        } else if let Some(at) = self.evaluators.iter().position(|end| end.id() == from) {
+            match inbox.take(from)? {
+                Some(sealed) => self.evaluators[at].receive(&sealed)?,
+                None => drop(self.evaluators.remove(at)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What can be done without hearing of anybody: ciphertexts first, so that others have work.
+    fn work(&mut self, out: &mut Outbox) -> Result<(), Abort> {
+        if let Some(owner) = self.owner.as_mut().filter(|owner| owner.has_work()) {
+            return owner.work(out);
+        }
+        if let Some(at) = self.evaluators.iter().position(Evaluator::has_work)
+            && let Some(mut evaluator) = self.evaluators.remove(at)
+        {
+            evaluator.work(&self.codes, out)?;
+            // The others' turn.
+            self.evaluators.push_back(evaluator);
+        }
+        Ok(())
+    }
+
+    fn has_work(&self) -> bool {
+        self.owner.as_ref().is_some_and(Owner::has_work)
+            || self.evaluators.iter().any(Evaluator::has_work)
+    }
+}
+
+/// The rows with one column more, of ones.
+fn with_a_set_bit(codes: &BitMatrix) -> BitMatrix {
+    let (rows, bits) = (codes.rows(), codes.columns());
+    let words = (bits + 1).div_ceil(64);
+    let mut out = Vec::with_capacity(rows * words);
+    for row in 0..rows {
+        let first = out.len();
+        out.extend(codes.row(row));
+        out.resize(first + words, 0);
+        out[first + bits / 64] |= 1 << (bits % 64);
+    }
+    BitMatrix::from_words(rows, bits + 1, out)
+}
+
+impl Party for Client {
+    type Output = ();
+
+    fn phase(&self) -> Phase {
+        PHASE
+    }
+
+    fn step(mut self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
+        let mut out = std::mem::take(&mut self.first);
+        if let Some(from) = inbox.first() {
+            self.receive(from, &mut inbox, &mut out)?;
+        }
+        self.work(&mut out)?;
+        self.evaluators.retain(|evaluator| !evaluator.is_done());
+        self.owner.take_if(|owner| owner.is_done());
+        if self.owner.is_none() && self.evaluators.is_empty() {
+            self.server.send(SERVER, &[], &mut out)?;
+            return Ok(Step::Done { out, output: () });
+        }
+        let owners = self.evaluators.iter().filter(|end| end.waits());
+        let mut of: Vec<PartyId> = owners.map(Evaluator::id).collect();
+        of.extend(self.owner.iter().flat_map(Owner::waits_for));
+        let busy = self.has_work();
+        Ok(Step::Continue {
+            out,
+            need: Need::Any { of, busy },
+            next: self,
+        })
+    }
+}

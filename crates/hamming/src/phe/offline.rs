@@ -1,0 +1,306 @@
+//! What clients do before they have codes: keys, and encryptions of zero.
+
+use num_bigint::BigUint;
+use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Phase, Step};
+
+use super::super::{OFFLINE, Peers};
+use super::{BASES, EXPONENT, Pair, Peer, Phe, Uniform, internal, owns};
+use undertone_paillier::{Ciphertexts, PaillierError, Primes, PublicKey, SecretKey};
+
+/// A key to evaluate with.
+#[derive(Debug)]
+pub(super) struct Key {
+    pub(super) public: PublicKey,
+    /// Encryptions of zero; in the end also their powers by powers of two. Noise is made of them.
+    pub(super) bases: Ciphertexts,
+}
+
+impl Key {
+    /// Appends squares, 4th powers, and so on.
+    pub(super) fn square_bases(&mut self) -> Result<(), PaillierError> {
+        let mut power = self.bases.clone();
+        for _ in 1..EXPONENT {
+            let same = power.clone();
+            self.public.add(&mut power, &same)?;
+            self.bases.append(power.clone())?;
+        }
+        Ok(())
+    }
+}
+
+/// What a client holds of `phe` before it has codes.
+#[derive(Debug)]
+pub(in super::super) struct Prepared {
+    pub(super) peers: Peers,
+    pub(super) bits: usize,
+    /// The client's own key, where it is somebody's owner.
+    pub(super) secret: Option<Box<SecretKey>>,
+    pub(super) evaluators: Vec<Peer>,
+    pub(super) owners: Vec<(Peer, Key)>,
+}
+
+/// The owner's side of all its pairs.
+struct Owning {
+    secret: Box<SecretKey>,
+    /// What its encryptions of zero are modulo N.
+    residues: Uniform,
+    sent: usize,
+}
+
+/// An owner that has not sent everything.
+#[derive(Debug)]
+struct Waiting {
+    peer: Peer,
+    key: Option<(Key, Uniform)>,
+}
+
+/// A client's offline side. Output: [`Prepared`].
+pub(in super::super) struct Preparation {
+    peers: Peers,
+    bits: usize,
+    evaluators: Vec<Peer>,
+    owning: Option<Owning>,
+    waiting: Vec<Waiting>,
+    owners: Vec<(Peer, Key)>,
+}
+
+impl std::fmt::Debug for Preparation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Preparation(..)")
+    }
+}
+
+impl Preparation {
+    pub(in super::super) fn new(bits: usize, mut peers: Peers) -> Result<Self, Abort> {
+        let me = peers.own()?;
+        let (mut evaluators, mut waiting) = (Vec::new(), Vec::new());
+        for &other in peers.clients.iter().filter(|(id, _)| *id != me.0) {
+            let rows = [me.1, other.1];
+            let Some(pair) = Pair::new(bits, peers.phe.key_bits(), rows)? else {
+                continue;
+            };
+            let Some(channel) = peers.channels.remove(&other.0) else {
+                return Err(Abort::Misuse(format!("no channel to {}", other.0)));
+            };
+            let peer = Peer {
+                id: other.0,
+                pair,
+                channel,
+            };
+            match owns(me, other) {
+                true => evaluators.push(peer),
+                false => waiting.push(Waiting { peer, key: None }),
+            }
+        }
+        Ok(Self {
+            peers,
+            bits,
+            evaluators,
+            owning: None,
+            waiting,
+            owners: Vec::new(),
+        })
+    }
+
+    fn has_work(&self) -> bool {
+        let due = self.peers.phe.bases();
+        let sent = self.owning.as_ref().map(|owning| owning.sent);
+        !self.evaluators.is_empty() && sent.is_none_or(|sent| sent < due)
+    }
+
+    /// Makes a key and sends N, or else sends the next encryptions of zero.
+    fn work(&mut self, out: &mut Outbox) -> Result<(), Abort> {
+        let len = self.peers.phe.key_bits().div_ceil(8);
+        let bytes = |x: &BigUint| {
+            let mut bytes = x.to_bytes_le();
+            bytes.resize(len, 0);
+            bytes
+        };
+        let text = match &mut self.owning {
+            None => {
+                let seed = self
+                    .peers
+                    .secret
+                    .derive(self.peers.session, "paillier", &[]);
+                let bits = self.peers.phe.key_bits();
+                let secret = SecretKey::of_size(bits, Primes::Structured, &mut seed.prg());
+                let n = secret.public().modulus().clone();
+                self.owning = Some(Owning {
+                    secret: Box::new(secret),
+                    residues: residues(&self.peers, self.peers.me, &n),
+                    sent: 0,
+                });
+                bytes(&n)
+            }
+            Some(owning) => {
+                let count = BASES.min(self.peers.phe.bases() - owning.sent);
+                owning.sent += count;
+                let residues: Vec<BigUint> = (0..count).map(|_| owning.residues.next()).collect();
+                let zeros = owning.secret.zeros(&residues).map_err(internal)?;
+                let public = owning.secret.public();
+                let mut whole = Vec::new();
+                public.encode(&zeros, &mut whole).map_err(internal)?;
+                let each = whole.chunks_exact(public.ciphertext_len());
+                let rest = |c: &[u8]| bytes(&(BigUint::from_bytes_le(c) / public.modulus()));
+                each.flat_map(rest).collect()
+            }
+        };
+        for peer in &mut self.evaluators {
+            out.extend([peer.seal(&text)?]);
+        }
+        Ok(())
+    }
+
+    /// Takes an owner's N, or some of its encryptions of zero.
+    fn receive(&mut self, at: usize, sealed: &[u8]) -> Result<(), Abort> {
+        let mut waiting = self.waiting.swap_remove(at);
+        let text = waiting.peer.open(sealed)?;
+        let peer = &waiting.peer;
+        let Some((mut key, mut residues)) = waiting.key else {
+            let n = modulus(&text, &self.peers.phe).map_err(|what| peer.malformed(what))?;
+            let public = PublicKey::checked(&n).map_err(|error| Abort::Cheated {
+                culprit: peer.id,
+                check: error.to_string(),
+            })?;
+            let key = Key {
+                bases: public.decode(&[]).map_err(internal)?,
+                public,
+            };
+            waiting.key = Some((key, residues(&self.peers, peer.id, &n)));
+            self.waiting.push(waiting);
+            return Ok(());
+        };
+        let len = peer.pair.plaintext_len();
+        let count = BASES.min(self.peers.phe.bases() - key.bases.len());
+        if text.len() != count * len {
+            let what = format!(
+                "encryptions of zero of {} bytes, {} are due",
+                text.len(),
+                count * len
+            );
+            return Err(peer.malformed(what));
+        }
+        let mut whole = Vec::with_capacity(2 * text.len());
+        for rest in text.chunks_exact(len) {
+            let rest = BigUint::from_bytes_le(rest);
+            if rest >= *key.public.modulus() {
+                return Err(peer.malformed("an encryption of zero that is not below N²".into()));
+            }
+            let c = residues.next() + rest * key.public.modulus();
+            let end = whole.len() + key.public.ciphertext_len();
+            whole.extend(c.to_bytes_le());
+            whole.resize(end, 0);
+        }
+        let decoded = key.public.decode(&whole);
+        let some = decoded.map_err(|error| peer.malformed(error.to_string()))?;
+        key.bases.append(some).map_err(internal)?;
+        if key.bases.len() == self.peers.phe.bases() {
+            key.square_bases().map_err(internal)?;
+            self.owners.push((waiting.peer, key));
+        } else {
+            waiting.key = Some((key, residues));
+            self.waiting.push(waiting);
+        }
+        Ok(())
+    }
+}
+
+/// What the encryptions of zero of an owner are modulo its N. They depend on N: with numbers that it knew before, an owner could choose an N modulo which all of them have some
+/// property that others lack.
+fn residues(peers: &Peers, owner: PartyId, n: &BigUint) -> Uniform {
+    let context = [&owner.to_wire().to_le_bytes()[..], &n.to_bytes_le()].concat();
+    let seed = peers.seed.expand(peers.session, "noise bases", &context);
+    Uniform::new(&seed, n)
+}
+
+/// A modulus of the size that was agreed on.
+pub(super) fn modulus(bytes: &[u8], phe: &Phe) -> Result<BigUint, String> {
+    let n = BigUint::from_bytes_le(bytes);
+    match bytes.len() == phe.key_bits().div_ceil(8) && n.bits() == phe.key_bits() as u64 {
+        true => Ok(n),
+        false => Err(format!(
+            "a modulus of {} bits in {} bytes, one of {} bits is due",
+            n.bits(),
+            bytes.len(),
+            phe.key_bits()
+        )),
+    }
+}
+
+impl Party for Preparation {
+    type Output = Prepared;
+
+    fn phase(&self) -> Phase {
+        OFFLINE
+    }
+
+    fn step(mut self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
+        let mut out = Outbox::new();
+        if let Some(from) = inbox.first()
+            && let Some(at) = self.waiting.iter().position(|one| one.peer.id == from)
+        {
+            match inbox.take(from)? {
+                Some(sealed) => self.receive(at, &sealed)?,
+                None => drop(self.waiting.swap_remove(at)),
+            }
+        }
+        if self.has_work() {
+            self.work(&mut out)?;
+        }
+        let of: Vec<PartyId> = self.waiting.iter().map(|one| one.peer.id).collect();
+        let busy = self.has_work();
+        if busy || !of.is_empty() {
+            return Ok(Step::Continue {
+                out,
+                need: Need::Any { of, busy },
+                next: self,
+            });
+        }
+        self.owners.sort_unstable_by_key(|(peer, _)| peer.id);
+        Ok(Step::Done {
+            out,
+            output: Prepared {
+                peers: self.peers,
+                bits: self.bits,
+                secret: self.owning.map(|owning| owning.secret),
+                evaluators: self.evaluators,
+                owners: self.owners,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use undertone_kernel::mask::Suite;
+    use undertone_party::SessionId;
+
+    use super::*;
+    use undertone_kdf::Seed;
+    use undertone_setup::seal::Channel;
+
+    /// An owner that has to fix N first cannot fit it to them.
+    #[test]
+    fn residues_depend_on_the_modulus() {
+        let me = PartyId::client(0);
+        let seed = || Seed::from_bytes([1; 32]);
+        let session = SessionId([1; 32]);
+        let peers = Peers {
+            session,
+            me,
+            clients: vec![(me, 1)],
+            seed: seed(),
+            secret: seed(),
+            suite: Suite::Aes128Ctr,
+            phe: Phe::insecure(128),
+            server: Channel::new(session, &seed(), me, PartyId::SERVER),
+            channels: BTreeMap::new(),
+            min_clients: 1,
+        };
+        let first = |n: u128| residues(&peers, me, &n.into()).next();
+        assert_eq!(first(u128::MAX), first(u128::MAX));
+        assert_ne!(first(u128::MAX), first(u128::MAX - 2));
+    }
+}

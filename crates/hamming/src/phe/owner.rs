@@ -1,0 +1,185 @@
+//! The owner of a key: encrypts its rows block by block, for all its evaluators at once, and decrypts what comes back.
+
+use num_bigint::BigUint;
+use undertone_kernel::{BitMatrix, Prg};
+use undertone_party::{Abort, Outbox, PartyId};
+use zeroize::Zeroizing;
+
+use super::super::weight;
+use super::client::ToServer;
+use super::{Pair, Peer, WINDOW, internal};
+use undertone_paillier::SecretKey;
+
+/// One of those who evaluate, and how many messages of results have come of it.
+#[derive(Debug)]
+struct Evaluator {
+    peer: Peer,
+    came: usize,
+}
+
+/// The owner's side of all its pairs.
+pub(super) struct Owner {
+    secret: Box<SecretKey>,
+    rng: Prg,
+    /// Rows become columns.
+    columns: BitMatrix,
+    weights: Vec<u64>,
+    evaluators: Vec<Evaluator>,
+    /// The block that is being sent, and how many of its ciphertexts are.
+    block: usize,
+    sent: usize,
+}
+
+impl std::fmt::Debug for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Owner(block {}, ..)", self.block)
+    }
+}
+
+impl Owner {
+    pub(super) fn new(
+        secret: Box<SecretKey>,
+        rng: Prg,
+        codes: &BitMatrix,
+        evaluators: Vec<Peer>,
+    ) -> Self {
+        let evaluators = evaluators.into_iter();
+        Self {
+            secret,
+            rng,
+            columns: codes.transpose(),
+            weights: (0..codes.rows())
+                .map(|row| weight(codes, row).into())
+                .collect(),
+            evaluators: evaluators.map(|peer| Evaluator { peer, came: 0 }).collect(),
+            block: 0,
+            sent: 0,
+        }
+    }
+
+    /// Tells the server the modulus, once for each pair.
+    pub(super) fn announce(&self, server: &mut ToServer, out: &mut Outbox) -> Result<(), Abort> {
+        for evaluator in &self.evaluators {
+            let mut n = self.secret.public().modulus().to_bytes_le();
+            n.resize(evaluator.peer.pair.plaintext_len(), 0);
+            server.send(evaluator.peer.id, &n, out)?;
+        }
+        Ok(())
+    }
+
+    /// What all pairs agree on: of rows of evaluators nothing but messages depends.
+    fn pair(&self) -> Option<Pair> {
+        Some(self.evaluators.first()?.peer.pair)
+    }
+
+    pub(super) fn waits_for(&self) -> impl Iterator<Item = PartyId> + '_ {
+        let due = self.evaluators.iter();
+        due.map(|evaluator| evaluator.peer.id)
+    }
+
+    /// Whether ciphertexts can be sent: all evaluators are near.
+    pub(super) fn has_work(&self) -> bool {
+        self.pair().is_some_and(|pair| self.block < pair.blocks())
+            && self.evaluators.iter().all(|evaluator| {
+                let done = evaluator.came / evaluator.peer.pair.tiles();
+                self.block < done + WINDOW
+            })
+    }
+
+    /// Sends the next ciphertexts of a block.
+    pub(super) fn work(&mut self, out: &mut Outbox) -> Result<(), Abort> {
+        let Some(pair) = self.pair() else {
+            return Ok(());
+        };
+        let chunk = pair.chunk(self.sent);
+        let plain: Result<Vec<BigUint>, Abort> =
+            chunk.clone().map(|l| self.plaintext(&pair, l)).collect();
+        let made = self.secret.encrypt(&plain?, &mut self.rng);
+        let mut text = Vec::new();
+        let public = self.secret.public();
+        public
+            .encode(&made.map_err(internal)?, &mut text)
+            .map_err(internal)?;
+        for evaluator in &mut self.evaluators {
+            out.extend([evaluator.peer.seal(&text)?]);
+        }
+        self.sent = chunk.end;
+        if self.sent > pair.bits {
+            (self.block, self.sent) = (self.block + 1, 0);
+        }
+        Ok(())
+    }
+
+    /// Of E of bit l, or of F after the last.
+    fn plaintext(&self, pair: &Pair, l: usize) -> Result<BigUint, Abort> {
+        let rows = pair.block(self.block);
+        if l == pair.bits {
+            return pair.slots.pack(&self.weights[rows]).map_err(internal);
+        }
+        let set = rows.map(|row| u64::from(self.columns.get(l, row)));
+        let set = Zeroizing::new(set.collect::<Vec<u64>>());
+        // A slot of one bit has no room for a 2.
+        let packed = pair.slots.pack(&set).map_err(internal)? << 1u8;
+        let n = self.secret.public().modulus();
+        Ok((n - packed % n) % n)
+    }
+
+    /// Takes results, and tells the server τ.
+    pub(super) fn receive(
+        &mut self,
+        from: PartyId,
+        sealed: &[u8],
+        server: &mut ToServer,
+        out: &mut Outbox,
+    ) -> Result<(), Abort> {
+        let Some(at) = self.position(from) else {
+            return Ok(());
+        };
+        let evaluator = &mut self.evaluators[at];
+        let text = evaluator.peer.open(sealed)?;
+        let pair = evaluator.peer.pair;
+        let (block, rows) = pair.message(evaluator.came);
+        let due = rows.len() * pair.ciphertext_len();
+        let sent = pair.block(self.block).start;
+        if text.len() != due || block.start >= sent {
+            let what = match text.len() == due {
+                true => "results of a block that was not sent".into(),
+                false => format!("results of {} bytes, {due} are due", text.len()),
+            };
+            return Err(evaluator.peer.malformed(what));
+        }
+        let bad = |error| evaluator.peer.malformed(format!("{error}"));
+        let results = self.secret.public().decode(&text).map_err(bad)?;
+        let plain = self.secret.decrypt(&results).map_err(bad)?;
+        let len = pair.plaintext_len();
+        let mut tau = Vec::with_capacity(plain.len() * len);
+        for number in plain {
+            let mut bytes = number.to_bytes_le();
+            bytes.resize(len, 0);
+            tau.extend(bytes);
+        }
+        server.send(from, &tau, out)?;
+        evaluator.came += 1;
+        if evaluator.came == pair.messages() {
+            self.evaluators.remove(at);
+        }
+        Ok(())
+    }
+
+    fn position(&self, id: PartyId) -> Option<usize> {
+        let mut all = self.evaluators.iter();
+        all.position(|evaluator| evaluator.peer.id == id)
+    }
+
+    pub(super) fn knows(&self, id: PartyId) -> bool {
+        self.position(id).is_some()
+    }
+
+    pub(super) fn gone(&mut self, id: PartyId) {
+        self.evaluators.retain(|evaluator| evaluator.peer.id != id);
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.evaluators.is_empty()
+    }
+}

@@ -1,0 +1,174 @@
+//! `psm`: private simultaneous messages (Feige, Kilian, Naor 1994), with masked products (Beaver 1997;
+//! Du, Atallah 2001).
+//!
+//! The clients share a seed that the server does not have. From it they expand, modulo 2^w, a mask `A_j`
+//! for the codes of each client and a mask `C_jk` for the distances of each pair `j < k`. With `|x|` the
+//! number of ones of a row:
+//!
+//! - client j → server, once: `X'_j = X_j + A_j`;
+//! - client j → server, for each k > j: `U[a,i] = 2⟨x_a, A_k[i]⟩ + |x_a| + C_jk[a,i]`;
+//! - client k → server, for each j < k: `V[a,i] = 2⟨A_j[a], y'_i⟩ + |y_i| − C_jk[a,i]`, `y' = y + A_k`;
+//! - server: `h(a,i) = U + V − 2⟨x'_a, y'_i⟩ = |x_a| + |y_i| − 2⟨x_a, y_i⟩`.
+//!
+//! `X'` and `U` are uniform to the server, and `V` follows from the distance: it could make up all it sees
+//! from the distances alone. All of it is sealed to the server, as any other client could take the masks off.
+//!
+//! Messages, in order. Numbers are packed to w = ⌈log₂(L+1)⌉ bits; masks are expanded tile by tile.
+//!
+//! 1. Server → clients: who takes part, the numbers (4 bytes each) of the fewest clients or more, in order.
+//! 2. Clients → server: `X'`, whole rows; then for each pair in order (0,1), (0,2), … (1,2), … and each
+//!    tile of at most 512 × 512 rows, row after row: `U` or `V`.
+//! 3. Server → clients: who takes part, again. If somebody left, all is done once more without it, with
+//!    fresh masks; if it is the same set, the distances are made.
+
+mod client;
+mod server;
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+use undertone_kernel::mask::{Op, Stream, Suite};
+use undertone_kernel::{Cpu, Matrix16, pack, product};
+use undertone_party::frame::TILE_BYTES;
+use undertone_party::{PartyId, SessionId};
+
+pub(super) use client::Client;
+pub(super) use server::Server;
+
+use crate::tiles::Block;
+use undertone_kdf::Seed;
+use undertone_setup::seal::TAG_LEN;
+
+/// Rows and columns of a tile.
+const SIDE: usize = 512;
+
+const SERVER: PartyId = PartyId::SERVER;
+
+/// What client and server agree on.
+#[derive(Debug)]
+struct Shape {
+    /// Bits of a code.
+    bits: usize,
+    /// Clients of the roster and their rows.
+    clients: Vec<(PartyId, usize)>,
+}
+
+impl Shape {
+    /// Bits of a number: distances are 0 to L.
+    fn width(&self) -> u32 {
+        usize::BITS - self.bits.leading_zeros()
+    }
+
+    fn row_len(&self) -> usize {
+        pack::packed_len(self.width(), self.bits)
+    }
+
+    /// Rows of the message that starts with row `first` of `rows`.
+    fn window(&self, first: usize, rows: usize) -> Range<usize> {
+        first..rows.min(first + ((TILE_BYTES - TAG_LEN) / self.row_len()).max(1))
+    }
+}
+
+/// The tiles of all pairs of those that take part, in order; of one client's pairs, if `of` names it.
+#[derive(Debug, Default)]
+struct Tiles {
+    pairs: Vec<(usize, usize)>,
+    at: usize,
+    left: usize,
+    right: usize,
+}
+
+impl Tiles {
+    fn new(set: &[bool], of: Option<usize>) -> Self {
+        let places = || (0..set.len()).filter(|place| set[*place]);
+        let pair = |j: usize| places().filter(move |k| *k > j).map(move |k| (j, k));
+        let mine = |(j, k): &(usize, usize)| of.is_none_or(|me| me == *j || me == *k);
+        Self {
+            pairs: places().flat_map(pair).filter(mine).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The next tile. Pairs without rows have none.
+    fn next(&mut self, clients: &[(PartyId, usize)]) -> Option<(Block, Block)> {
+        loop {
+            let (j, k) = *self.pairs.get(self.at)?;
+            let (rows, columns) = (clients[j].1, clients[k].1);
+            if self.left >= rows || columns == 0 {
+                (self.at, self.left, self.right) = (self.at + 1, 0, 0);
+                continue;
+            }
+            let block = |client, first: usize, rows: usize| Block {
+                client,
+                rows: first..rows.min(first + SIDE),
+            };
+            let tile = (block(j, self.left, rows), block(k, self.right, columns));
+            self.right += SIDE;
+            if self.right >= columns {
+                (self.left, self.right) = (self.left + SIDE, 0);
+            }
+            return Some(tile);
+        }
+    }
+}
+
+/// The masks, from a seed that only clients have.
+#[derive(Debug)]
+struct Masks {
+    session: SessionId,
+    seed: Seed,
+    suite: Suite,
+    attempt: u32,
+}
+
+impl Masks {
+    /// Adds rows `rows` of A_client to `to`, which has as many.
+    fn add_code_mask(&self, client: PartyId, rows: Range<usize>, to: &mut Matrix16) {
+        let ids = [self.attempt, client.to_wire()];
+        let seed = self.seed.derive(self.session, "code mask", &ids);
+        let columns = to.columns();
+        let mut stream = Stream::new(self.suite, seed.expose());
+        for (row, values) in rows.zip(to.rows_mut()) {
+            stream.apply(row * columns, Op::Add, values);
+        }
+    }
+
+    fn code_mask(&self, client: PartyId, rows: Range<usize>, bits: usize) -> Matrix16 {
+        let mut out = Matrix16::zero(rows.len(), bits);
+        self.add_code_mask(client, rows, &mut out);
+        out
+    }
+
+    /// Adds C_jk, which has `columns` columns, to a tile of it, or subtracts it.
+    fn distance_mask(
+        &self,
+        (j, k): (PartyId, PartyId),
+        columns: usize,
+        tile: (&Range<usize>, &Range<usize>),
+        op: Op,
+        values: &mut [u16],
+    ) {
+        let ids = [self.attempt, j.to_wire(), k.to_wire()];
+        let seed = self.seed.derive(self.session, "distance mask", &ids);
+        let mut stream = Stream::new(self.suite, seed.expose());
+        let (rows, part) = tile;
+        for (row, values) in rows.clone().zip(values.chunks_exact_mut(part.len())) {
+            stream.apply(row * columns + part.start, op, values);
+        }
+    }
+}
+
+/// All products of some rows of `a` and `b`, at least one each, on all threads.
+fn products(a: &Matrix16, left: Range<usize>, b: &Matrix16, right: Range<usize>) -> Vec<u16> {
+    let width = right.len();
+    let mut out = vec![0; left.len() * width];
+    let part = left.len().div_ceil(rayon::current_num_threads());
+    out.par_chunks_mut(part * width)
+        .enumerate()
+        .for_each(|(index, out)| {
+            let first = left.start + index * part;
+            let rows = first..first + out.len() / width;
+            product::products(Cpu::detect(), a, rows, b, right.clone(), out);
+        });
+    out
+}

@@ -1,0 +1,235 @@
+//! What is said to be constant-time, with secrets that memcheck takes for undefined bytes. Memcheck
+//! reports every branch and every index that depends on them:
+//!
+//! ```sh
+//! cargo build --release -p undertone-lab --example ctgrind
+//! valgrind --error-exitcode=1 --suppressions=crates/lab/examples/ctgrind/secrets.supp \
+//!   target/release/examples/ctgrind
+//! ```
+//!
+//! With the argument `checks`, and `checks.supp` besides: what withstands a malicious receiver. With
+//! `leak` there is a branch on a secret, which memcheck must find.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+use std::hint::black_box;
+use std::process::ExitCode;
+
+use undertone_kdf::Seed;
+use undertone_kernel::aes::Permutation;
+use undertone_kernel::ctgrind::{is_watched, public, secret};
+use undertone_kernel::expand::{self, Shape};
+use undertone_kernel::mask::{Op, Stream, Suite};
+use undertone_kernel::{BitMatrix, Cpu, Prg, parts, universal};
+use undertone_ot::extend::{Receiver, SenderSetup};
+use undertone_ot::{Context, Field, Security, base, chosen};
+use undertone_paillier::{BigUint, PublicKey};
+use undertone_party::{PartyId, SessionId};
+use undertone_setup::identity::Identity;
+use undertone_setup::seal::{Channel, KeyPair};
+use undertone_sum::share;
+
+const SESSION: SessionId = SessionId([1; 32]);
+
+fn context() -> Context {
+    Context::new(SESSION, PartyId::client(0), PartyId::client(1))
+}
+
+fn secret_seed(byte: u8) -> Seed {
+    let mut bytes = [byte; 32];
+    secret(&mut bytes);
+    Seed::from_bytes(bytes)
+}
+
+fn random_words(count: usize) -> Vec<u64> {
+    let mut prg = Prg::new(&[9; 32]);
+    (0..count).map(|_| prg.next_u64()).collect()
+}
+
+fn secret_words(count: usize) -> Vec<u64> {
+    let mut words = random_words(count);
+    secret(&mut words);
+    words
+}
+
+fn keys_and_seals() {
+    let pair = KeyPair::from_seed(&secret_seed(1));
+    public(&pair.public());
+    let peer = KeyPair::from_seed(&Seed::from_bytes([11; 32])).public();
+    black_box(pair.agree(SESSION, "test", peer).unwrap());
+    let identity = Identity::from_seed(&secret_seed(2));
+    let mut body = *b"what is signed";
+    secret(&mut body);
+    public(&identity.sign(SESSION, "test", &body));
+    let (a, b) = (PartyId::client(0), PartyId::client(1));
+    let mut channel = Channel::new(SESSION, &secret_seed(3), a, b);
+    let mut text = [7; 100];
+    secret(&mut text);
+    public(&channel.seal(&text).unwrap());
+}
+
+fn sharing_and_masks() {
+    let mut held: [u8; 64] = [5; 64];
+    secret(&mut held);
+    let shares = share::split(&held, 3, 5, &mut secret_seed(4).prg());
+    let points: Vec<(u8, &[u8; 64])> = [1, 3, 4].map(|i| (i, &*shares[usize::from(i) - 1])).into();
+    let back = share::combine(&points);
+    public(&*back);
+    assert_eq!(*back, [5; 64]);
+    for suite in Suite::ALL {
+        let mut seed = [6; 32];
+        secret(&mut seed);
+        let mut words = secret_words(100);
+        Stream::new(suite, &seed).apply(0, Op::Add, &mut words);
+        public(&words);
+    }
+}
+
+fn base_transfers() {
+    let mut choices = [0x0123_4567_89ab_cdef_u128];
+    secret(&mut choices);
+    let (receiver, offer) = base::choose(context(), choices[0], &secret_seed(5));
+    public(&offer);
+    let (keys, reply) = base::respond(&context(), &offer, &secret_seed(6)).unwrap();
+    public(&reply);
+    black_box((keys, receiver.finish(&reply).unwrap()));
+}
+
+fn transfers(security: Security) {
+    let cpu = Cpu::detect();
+    let field = Field::new(4).unwrap();
+    let (setup, offer) = SenderSetup::new(context(), &secret_seed(7));
+    public(&offer);
+    let (mut receiver, message) =
+        Receiver::new(cpu, &context(), (field, security), &offer, &secret_seed(8)).unwrap();
+    public(&message);
+    let mut sender = setup.finish(cpu, field, security, &message).unwrap();
+    let (theirs, corrections) = receiver.batch(300);
+    public(&corrections);
+    let mine = sender.batch(300, &corrections).unwrap();
+    let (mine, theirs) = match security {
+        Security::SemiHonest => (mine.accept().unwrap(), theirs.accept().unwrap()),
+        Security::Malicious => {
+            let challenge = [1, 2, 3, 4, 5, 6, 7, 8];
+            let (theirs, proof) = theirs.prove(challenge);
+            public(&proof);
+            (mine.check(challenge, &proof).unwrap(), theirs)
+        }
+    };
+    let mut random: [Vec<u128>; 2] = Default::default();
+    let mut got = Vec::new();
+    mine.random(&mut random);
+    theirs.random(&mut got);
+    let wanted = secret_words(5);
+    let changes = chosen::choose(&wanted, &theirs.choices());
+    public(&changes);
+    let mut messages = vec![[1, 2]; 300];
+    secret(&mut messages);
+    let offered = chosen::offer(&changes, [&random[0], &random[1]], &messages).unwrap();
+    public(&offered);
+    black_box(chosen::open(&wanted, &got, &offered).unwrap());
+    black_box(universal::hash(cpu, &secret_words(50), &secret_words(50)));
+}
+
+fn correlated_vectors() {
+    let (cpu, lanes, count) = (Cpu::detect(), 40, 33);
+    let pi = Permutation::new(cpu, 1);
+    let shape = Shape {
+        width: 13,
+        lanes,
+        first: 0,
+    };
+    let mut keys: Vec<u128> = (0..count as u128).collect();
+    let mut delta = [77];
+    secret(&mut keys);
+    secret(&mut delta);
+    let bits = BitMatrix::from_words(
+        count,
+        lanes,
+        random_words(count).iter().map(|w| w >> 24).collect(),
+    );
+    let mut words = bits.into_words();
+    secret(&mut words);
+    let x = BitMatrix::from_words(count, lanes, words);
+    let len = expand::message_len(13, count, lanes);
+    let (message, _) = parts::message(0, vec![((), len)], |(), slot| {
+        let mut sums = vec![0; lanes.next_multiple_of(expand::LANES)];
+        let mine = (&keys[..], delta[0]);
+        (
+            expand::send(&pi, shape, mine, (&x, 0..count), &mut sums, slot),
+            (),
+        )
+    });
+    public(&message);
+    let choices = secret_words(1);
+    let mut sums = vec![0; lanes.next_multiple_of(expand::LANES)];
+    expand::receive(&pi, shape, &keys, (&choices, 0..count), &mut sums, &message);
+}
+
+/// Rows are secret. Plaintexts become big integers, and keys are made of primes, neither of which is constant-time: modulus and
+/// ciphertexts are any.
+fn multi_products() {
+    let mut rng = Prg::new(&[10; 32]);
+    let mut random = |len: usize| {
+        let mut bytes = vec![0; len];
+        rng.fill(&mut bytes);
+        bytes
+    };
+    let key = loop {
+        let mut bytes = random(256);
+        bytes[0] |= 1;
+        bytes[255] |= 0x80;
+        if let Ok(key) = PublicKey::new(&BigUint::from_bytes_le(&bytes)) {
+            break key;
+        }
+    };
+    let mut bytes = random(20 * key.ciphertext_len());
+    for ciphertext in bytes.chunks_exact_mut(key.ciphertext_len()) {
+        ciphertext[key.ciphertext_len() - 1] = 0;
+    }
+    let ciphertexts = key.decode(&bytes).unwrap();
+    let mut rows: Vec<u64> = random_words(3).iter().map(|word| word >> 44).collect();
+    secret(&mut rows);
+    let rows = BitMatrix::from_words(3, 20, rows);
+    let sums = key.subset_sums(&ciphertexts, &rows, 0..3).unwrap();
+    let mut bytes = Vec::new();
+    key.encode(&sums, &mut bytes).unwrap();
+    public(&bytes);
+}
+
+/// An index that depends on a secret.
+fn leak() {
+    let table = black_box([1u8; 64]);
+    let word = black_box(secret_words(1))[0];
+    black_box(table[word as usize % 64]);
+}
+
+fn main() -> ExitCode {
+    let usual: &[(&str, fn())] = &[
+        ("keys, signatures, seals", keys_and_seals),
+        ("sharing, masks", sharing_and_masks),
+        ("base transfers", base_transfers),
+        ("transfers", || transfers(Security::SemiHonest)),
+        ("correlated vectors", correlated_vectors),
+        ("multi-products", multi_products),
+    ];
+    let checked: &[(&str, fn())] = &[("checked transfers", || transfers(Security::Malicious))];
+    let parts = match std::env::args().nth(1).as_deref() {
+        None => usual,
+        Some("checks") => checked,
+        Some("leak") => &[("a leak", leak as fn())],
+        Some(other) => {
+            eprintln!("{other}: checks, leak, or nothing");
+            return ExitCode::FAILURE;
+        }
+    };
+    if !is_watched() {
+        eprintln!("nobody watches: run it under valgrind");
+        return ExitCode::FAILURE;
+    }
+    for (name, part) in parts {
+        println!("{name}");
+        part();
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,267 @@
+//! `undertone bench distances`.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::Args;
+use serde::Serialize;
+use undertone::hamming::tiles::{self, Pairs, Sink, Tile};
+use undertone::hamming::{Backend, MAX_BITS, OFFLINE};
+use undertone::kdf::Seed;
+use undertone::kernel::{BitMatrix, Cpu, Prg, hamming};
+use undertone::party::{Network, PartyId};
+use undertone::simulate::{DistanceRun, DistanceSimulation};
+use undertone::sum::Suite;
+
+use super::{closing, compute_ms, median, peak_memory_mib, rounds, together};
+use crate::keys::Keys;
+use crate::report::milliseconds;
+use crate::sum::fits;
+use crate::{Failure, Show, output};
+
+#[derive(Debug, Args)]
+pub struct Distances {
+    /// How distances reach the server: clear, sketch, psm, shade or phe
+    #[arg(long, default_value = "psm")]
+    backend: Backend,
+    /// Clients
+    #[arg(long, value_name = "P", default_value_t = 2)]
+    clients: usize,
+    /// Rows of each client
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    rows: usize,
+    /// Code length in bits
+    #[arg(long, value_name = "L", default_value_t = 4096)]
+    bits: usize,
+    /// Cipher of the masks: aes128ctr or chacha20
+    #[arg(long, value_name = "CIPHER", default_value = "aes128ctr")]
+    suite: Suite,
+    #[command(flatten)]
+    keys: Keys,
+    /// Repetitions; medians are shown
+    #[arg(long, default_value_t = 5)]
+    repeat: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct DistancesReport {
+    backend: String,
+    clients: usize,
+    rows: usize,
+    bits: usize,
+    suite: String,
+    threads: usize,
+    simd: String,
+    /// With phe: bits of keys.
+    key_bits: Option<usize>,
+    /// Between rows of different clients.
+    distances: usize,
+    /// Whether every one of them is the number of bits in which two codes differ.
+    exact: bool,
+    /// Time inside the steps of all parties together, masks and seals included: processor time on one
+    /// thread.
+    cpu_us_per_distance: f64,
+    client_us_per_distance: f64,
+    server_us_per_distance: f64,
+    /// Of it, what clients did before they had codes.
+    offline_us_per_distance: f64,
+    /// Popcount of the codes in the clear, in the same run.
+    popcount_us_per_distance: f64,
+    /// Of all frames, headers included.
+    bytes_per_distance: f64,
+    /// Of them, those sent before there were codes.
+    offline_bytes_per_distance: f64,
+    rounds: usize,
+    peak_memory_mib: Option<f64>,
+}
+
+/// Compares every distance with the codes, or else drops it.
+struct Compare {
+    codes: Option<Arc<Vec<BitMatrix>>>,
+    count: usize,
+    wrong: usize,
+}
+
+impl Sink for Compare {
+    fn fork(&self) -> Self {
+        Self {
+            codes: self.codes.clone(),
+            count: 0,
+            wrong: 0,
+        }
+    }
+
+    fn join(&mut self, other: Self) {
+        self.count += other.count;
+        self.wrong += other.wrong;
+    }
+
+    fn tile(&mut self, tile: &Tile<'_>) {
+        self.count += tile.distances.len();
+        let Some(codes) = &self.codes else {
+            black_box(tile.distances);
+            return;
+        };
+        let (left, right) = (tile.left, tile.right);
+        let mut due = vec![0; tile.distances.len()];
+        let (a, b) = (&codes[left.client], &codes[right.client]);
+        let (rows, columns) = (left.rows.clone(), right.rows.clone());
+        hamming::distances(Cpu::detect(), a, rows, b, columns, &mut due);
+        let pairs = due.iter().zip(tile.distances);
+        self.wrong += pairs.filter(|(due, distance)| due != distance).count();
+    }
+}
+
+impl Distances {
+    pub fn run(self, show: Show) -> Result<(), Failure> {
+        if self.clients < 2 || self.rows == 0 || !super::REPEATS.contains(&self.repeat) {
+            return Err(Failure::usage(
+                "--clients must be 2 or more, --rows 1 or more, --repeat from 1 to 1000",
+            ));
+        }
+        // Masked codes at the server, and on their way.
+        fits(&[self.clients, self.rows, 4 * self.bits])?;
+        if !(1..=MAX_BITS).contains(&self.bits) {
+            return Err(Failure::usage("--bits must be from 1 to 65535"));
+        }
+        let phe = self.keys.phe()?;
+        let mut prg = Prg::new(&[3; 32]);
+        let mut random = || {
+            let words = (0..self.rows * self.bits.div_ceil(64)).map(|_| prg.next_u64());
+            BitMatrix::from_words(self.rows, self.bits, words.collect())
+        };
+        let codes: Arc<Vec<BitMatrix>> = Arc::new((0..self.clients).map(|_| random()).collect());
+        let bar = output::progress(self.repeat as u64 + 1, show);
+        let run = |round: usize, compared: Option<Arc<Vec<BitMatrix>>>| {
+            let simulation = DistanceSimulation {
+                backend: self.backend,
+                suite: self.suite,
+                phe,
+                codes: codes.to_vec(),
+                min_clients: 2,
+                sink: Compare {
+                    codes: compared,
+                    count: 0,
+                    wrong: 0,
+                },
+                seed: Seed::from_bytes([round as u8; 32]),
+            };
+            let run = simulation.run_over(Network::new());
+            bar.inc(1);
+            run
+        };
+        let compared = run(self.repeat, Some(codes.clone()))?;
+        let exact = compared.collected.sink.wrong == 0;
+        let mut runs = Vec::with_capacity(self.repeat);
+        let mut popcounts = Vec::with_capacity(self.repeat);
+        for round in 0..self.repeat {
+            let rows = vec![self.rows; self.clients];
+            let pairs = Pairs::cross(&rows);
+            let mut nothing = Compare {
+                codes: None,
+                count: 0,
+                wrong: 0,
+            };
+            let clock = Instant::now();
+            tiles::sweep(Cpu::detect(), &codes, &pairs, 0..pairs.len(), &mut nothing);
+            popcounts.push(clock.elapsed().as_secs_f64() * 1e6 / nothing.count as f64);
+            runs.push(run(round, None)?);
+        }
+        bar.finish_and_clear();
+        let report = self.report(&runs, exact, popcounts);
+        if show.json {
+            output::print_json(&report)?;
+        } else {
+            output::print(&report.text(self.repeat, show.quiet))?;
+        }
+        match report.exact {
+            true => Ok(()),
+            false => Err(Failure::data("distances are wrong")),
+        }
+    }
+
+    fn report(
+        &self,
+        runs: &[DistanceRun<Compare>],
+        exact: bool,
+        popcounts: Vec<f64>,
+    ) -> DistancesReport {
+        let count = self.clients * (self.clients - 1) / 2 * self.rows * self.rows;
+        let side = |run: &DistanceRun<Compare>, server: bool| -> f64 {
+            let ledgers = run.ledgers.iter();
+            let mine = ledgers.filter(|(id, _)| (*id == PartyId::SERVER) == server);
+            mine.map(|(_, ledger)| compute_ms(ledger)).sum::<f64>() * 1e3 / count as f64
+        };
+        let clients = median(runs.iter().map(|run| side(run, false)).collect());
+        let server = median(runs.iter().map(|run| side(run, true)).collect());
+        let offline = |run: &DistanceRun<Compare>| -> f64 {
+            let whole = together(&run.ledgers);
+            let cost = whole.phase(OFFLINE);
+            cost.map_or(0.0, |cost| milliseconds(cost.compute)) * 1e3 / count as f64
+        };
+        let whole = together(&runs[0].ledgers);
+        let bytes: u64 = whole.phases().map(|(_, cost)| cost.bytes_sent).sum();
+        let offline_bytes = whole.phase(OFFLINE).map_or(0, |cost| cost.bytes_sent);
+        DistancesReport {
+            backend: self.backend.to_string(),
+            clients: self.clients,
+            rows: self.rows,
+            bits: self.bits,
+            suite: self.suite.to_string(),
+            threads: rayon::current_num_threads(),
+            simd: format!("{:?}", Cpu::detect().level()),
+            key_bits: (self.backend == Backend::Phe).then_some(self.keys.key_bits),
+            distances: count,
+            exact: exact && runs.iter().all(|run| run.collected.sink.count == count),
+            cpu_us_per_distance: clients + server,
+            client_us_per_distance: clients,
+            server_us_per_distance: server,
+            offline_us_per_distance: median(runs.iter().map(offline).collect()),
+            popcount_us_per_distance: median(popcounts),
+            bytes_per_distance: bytes as f64 / count as f64,
+            offline_bytes_per_distance: offline_bytes as f64 / count as f64,
+            rounds: rounds(&whole),
+            peak_memory_mib: peak_memory_mib(),
+        }
+    }
+}
+
+impl DistancesReport {
+    fn text(&self, repeat: usize, quiet: bool) -> String {
+        let mut text = String::new();
+        if !quiet {
+            text += &format!(
+                "{}{}: {} clients of {} rows, {} bits; {}; {} thread(s), {}; medians of {repeat}\n",
+                self.backend,
+                self.key_bits
+                    .map_or_else(String::new, |bits| format!(" with keys of {bits} bits")),
+                self.clients,
+                self.rows,
+                self.bits,
+                self.suite,
+                self.threads,
+                self.simd
+            );
+        }
+        text += &format!(
+            "  a distance {:.4} µs (clients {:.4}, server {:.4}), its popcount {:.4}\n",
+            self.cpu_us_per_distance,
+            self.client_us_per_distance,
+            self.server_us_per_distance,
+            self.popcount_us_per_distance
+        );
+        text += &format!(
+            "  {:.2} bytes a distance, {} rounds\n",
+            self.bytes_per_distance, self.rounds
+        );
+        if self.offline_bytes_per_distance > 0.0 {
+            text += &format!(
+                "  of which offline, before there are codes: {:.4} µs, {:.2} bytes\n",
+                self.offline_us_per_distance, self.offline_bytes_per_distance
+            );
+        }
+        let what = format!("{} distances,", self.distances);
+        text + &closing(self.peak_memory_mib, &what, self.exact)
+    }
+}

@@ -1,0 +1,68 @@
+//! A slow, long link, emulated on loopback: so many bits a second, so long a way, in each direction.
+//!
+//! What a kernel's own emulation does for packets this does for bytes of a TCP connection: there is no loss, and no
+//! slow start over the long way, which real connections have for the first dozen round trips.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+/// A link.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Link {
+    /// Bits a second, each way.
+    pub rate: f64,
+    /// From one end to the other.
+    pub delay: Duration,
+}
+
+/// Bytes taken from one end at a time.
+const CHUNK: usize = 16 << 10;
+
+/// Leads connections to `server`, each over a link of its own; gives where it listens.
+pub(super) async fn start(link: Link, server: SocketAddr) -> std::io::Result<SocketAddr> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(async move {
+        while let Ok((near, _)) = listener.accept().await {
+            let Ok(far) = TcpStream::connect(server).await else {
+                continue;
+            };
+            let _ = (near.set_nodelay(true), far.set_nodelay(true));
+            let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
+            tokio::spawn(carry(link, near_in, far_out));
+            tokio::spawn(carry(link, far_in, near_out));
+        }
+    });
+    Ok(address)
+}
+
+async fn carry(link: Link, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
+    // What is on its way: as much as the link holds, and a queue before it.
+    let held = link.rate / 8.0 * link.delay.as_secs_f64();
+    let (put, mut taken) = mpsc::channel::<(Instant, Vec<u8>)>(16 + held as usize / CHUNK);
+    tokio::spawn(async move {
+        while let Some((due, bytes)) = taken.recv().await {
+            tokio::time::sleep_until(due.into()).await;
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+    });
+    let mut free = Instant::now();
+    loop {
+        let mut bytes = vec![0; CHUNK];
+        let Ok(count @ 1..) = from.read(&mut bytes).await else {
+            return;
+        };
+        bytes.truncate(count);
+        free = free.max(Instant::now()) + Duration::from_secs_f64(8.0 * count as f64 / link.rate);
+        if put.send((free + link.delay, bytes)).await.is_err() {
+            return;
+        }
+    }
+}

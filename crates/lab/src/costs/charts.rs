@@ -1,0 +1,453 @@
+//! Pictures, as SVG. Every line has a colour that the colour-blind can tell from the others (Okabe, Ito 2008), and a marker of its
+//! own; what was published is dashed.
+
+use std::error::Error;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use undertone::hamming::Backend;
+
+use super::Report;
+use super::measure::{Measured, PhaseCosts, Point};
+use super::published::PublishedPoint;
+use crate::Failure;
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), Box<dyn Error>>;
+
+const INK: RGBColor = RGBColor(34, 34, 34);
+const FAINT: RGBColor = RGBColor(221, 221, 221);
+const FONT: &str = "sans-serif";
+
+fn style<'a>(size: i32, ink: &RGBColor) -> TextStyle<'a> {
+    (FONT, size).into_font().color(ink)
+}
+
+/// Colour of a backend, and number of its marker.
+fn look(backend: &str) -> (RGBColor, usize) {
+    match backend {
+        "clear" => (RGBColor(0, 0, 0), 0),
+        "sketch" => (RGBColor(86, 180, 233), 1),
+        "psm" => (RGBColor(0, 114, 178), 2),
+        "shade" => (RGBColor(213, 94, 0), 3),
+        _ => (RGBColor(0, 158, 115), 4),
+    }
+}
+
+/// Corners of a marker around its centre, in pixels.
+fn marker(number: usize) -> Vec<(i32, i32)> {
+    match number {
+        0 => (0..12)
+            .map(|i| {
+                let angle = f64::from(i) * std::f64::consts::TAU / 12.0;
+                (
+                    (4.0 * angle.cos()).round() as i32,
+                    (4.0 * angle.sin()).round() as i32,
+                )
+            })
+            .collect(),
+        1 => vec![
+            (-4, 4),
+            (-4, 1),
+            (-1, 0),
+            (-4, -1),
+            (-4, -4),
+            (0, -1),
+            (4, -4),
+            (4, 4),
+            (0, 1),
+        ],
+        2 => vec![(-4, -4), (4, -4), (4, 4), (-4, 4)],
+        3 => vec![(0, -5), (5, 4), (-5, 4)],
+        _ => vec![(0, -6), (5, 0), (0, 6), (-5, 0)],
+    }
+}
+
+/// A line of a chart.
+struct Line {
+    name: String,
+    backend: String,
+    dashed: bool,
+    points: Vec<(f64, f64)>,
+}
+
+/// What is on the horizontal axis, and what on the vertical one.
+struct Axes {
+    across: (&'static str, fn(f64) -> String),
+    up: (&'static str, fn(f64) -> String),
+}
+
+fn seconds(value: f64) -> String {
+    let (scale, unit) = match value {
+        v if v < 0.9e-6 => (1e9, "ns"),
+        v if v < 0.9e-3 => (1e6, "µs"),
+        v if v < 0.9 => (1e3, "ms"),
+        _ => (1.0, "s"),
+    };
+    format!("{} {unit}", rounded(value * scale))
+}
+
+fn bytes(value: f64) -> String {
+    let (scale, unit) = match value {
+        v if v < 0.9e3 => (1.0, "B"),
+        v if v < 0.9e6 => (1e-3, "kB"),
+        v if v < 0.9e9 => (1e-6, "MB"),
+        v if v < 0.9e12 => (1e-9, "GB"),
+        _ => (1e-12, "TB"),
+    };
+    format!("{} {unit}", rounded(value * scale))
+}
+
+fn rounded(value: f64) -> String {
+    match value {
+        v if v >= 9.95 => format!("{v:.0}"),
+        v if v >= 0.995 => format!("{v:.1}").trim_end_matches(".0").into(),
+        v => format!("{v:.2}"),
+    }
+}
+
+fn count(value: f64) -> String {
+    format!("{value:.0}")
+}
+
+/// The smallest and largest value, with some room on both sides.
+fn range(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
+    let (low, high) = values.fold((f64::INFINITY, 0f64), |(low, high), v| {
+        (low.min(v), high.max(v))
+    });
+    match low < high {
+        true => low / 1.3..high * 1.3,
+        false => 1.0..10.0,
+    }
+}
+
+/// A chart with logarithmic axes.
+fn chart(area: &Area<'_>, title: &str, axes: &Axes, lines: &[Line]) -> Drawn {
+    let all = || lines.iter().flat_map(|line| line.points.iter());
+    let (x, y) = (range(all().map(|p| p.0)), range(all().map(|p| p.1)));
+    let mut ticks: Vec<f64> = all().map(|p| p.0).collect();
+    ticks.sort_by(f64::total_cmp);
+    ticks.dedup();
+    let mut chart = ChartBuilder::on(area)
+        .caption(title, (FONT, 16, &INK))
+        .margin(10)
+        .x_label_area_size(44)
+        .y_label_area_size(64)
+        .build_cartesian_2d(x.log_scale().with_key_points(ticks), y.log_scale())?;
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(FAINT)
+        .axis_style(INK)
+        .x_desc(axes.across.0)
+        .y_desc(axes.up.0)
+        .y_labels(9)
+        .label_style((FONT, 12, &INK))
+        .axis_desc_style((FONT, 13, &INK))
+        .x_label_formatter(&|value| (axes.across.1)(*value))
+        .y_label_formatter(&|value| (axes.up.1)(*value))
+        .draw()?;
+    for line in lines {
+        let (colour, number) = look(&line.backend);
+        let points = line.points.iter().copied();
+        match line.dashed {
+            true => {
+                chart.draw_series(DashedLineSeries::new(points, 6, 4, colour.stroke_width(2)))?
+            }
+            false => chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?,
+        };
+        if !line.dashed {
+            let mark = |at| EmptyElement::at(at) + Polygon::new(marker(number), colour.filled());
+            chart.draw_series(line.points.iter().map(|at| mark(*at)))?;
+        }
+    }
+    Ok(())
+}
+
+/// What the lines are.
+fn legend(area: &Area<'_>, lines: &[Line]) -> Drawn {
+    for (place, line) in lines.iter().enumerate() {
+        let (colour, number) = look(&line.backend);
+        let y = 60 + 24 * place as i32;
+        let stroke = colour.stroke_width(2);
+        match line.dashed {
+            true => {
+                for start in [4, 14, 24] {
+                    area.draw(&PathElement::new([(start, y), (start + 6, y)], stroke))?;
+                }
+            }
+            false => {
+                area.draw(&PathElement::new([(4, y), (30, y)], stroke))?;
+                let corners = marker(number);
+                let corners: Vec<(i32, i32)> = corners
+                    .iter()
+                    .map(|corner| (17 + corner.0, y + corner.1))
+                    .collect();
+                area.draw(&Polygon::new(corners, colour.filled()))?;
+            }
+        }
+        area.draw(&Text::new(line.name.clone(), (38, y - 7), style(13, &INK)))?;
+    }
+    Ok(())
+}
+
+/// What varies along the horizontal axis.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Across {
+    Rows,
+    Bits,
+    Clients,
+}
+
+impl Across {
+    fn axis(self) -> (&'static str, fn(f64) -> String) {
+        match self {
+            Self::Rows => ("rows of each client", count),
+            Self::Bits => ("L, bits of a code", count),
+            Self::Clients => ("clients, who share as many rows", count),
+        }
+    }
+
+    /// Where a point is on this axis, if it is on it.
+    fn place(self, point: &Point, base: &Point) -> Option<f64> {
+        if point.suite != base.suite {
+            return None;
+        }
+        let (rows, bits) = (point.rows == base.rows, point.bits == base.bits);
+        let clients = point.clients == base.clients;
+        let of_base = base.rows * base.clients / point.clients;
+        match self {
+            Self::Rows => (bits && clients).then_some(point.rows as f64),
+            Self::Bits => (rows && clients).then_some(point.bits as f64),
+            Self::Clients => (bits && point.rows == of_base).then_some(point.clients as f64),
+        }
+    }
+}
+
+fn lines(
+    report: &Report,
+    across: Across,
+    of: fn(&Measured) -> f64,
+    published: fn(&PublishedPoint) -> f64,
+) -> Vec<Line> {
+    let base = &report.base;
+    let sorted = |mut points: Vec<(f64, f64)>| {
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        points.dedup();
+        points
+    };
+    let mut all: Vec<Line> = Backend::ALL
+        .iter()
+        .map(|backend| {
+            let runs = report
+                .runs
+                .iter()
+                .filter(|run| run.point.backend == *backend);
+            let at = |run: &Measured| Some((across.place(&run.point, base)?, of(run)));
+            Line {
+                name: backend.to_string(),
+                backend: backend.to_string(),
+                dashed: false,
+                points: sorted(runs.filter_map(at).collect()),
+            }
+        })
+        .collect();
+    for protocol in &report.published {
+        let at = |size: &PublishedPoint| {
+            let point = Point {
+                clients: size.clients,
+                rows: size.rows,
+                bits: size.bits,
+                ..*base
+            };
+            Some((across.place(&point, base)?, published(size)))
+        };
+        let points = sorted(protocol.points.iter().filter_map(at).collect());
+        if points.len() > 1 {
+            all.push(Line {
+                name: protocol.name.into(),
+                backend: protocol.backend.into(),
+                dashed: true,
+                points,
+            });
+        }
+    }
+    all
+}
+
+/// Time and bytes along one axis, side by side, with a legend.
+fn pair(report: &Report, across: Across) -> Result<String, Failure> {
+    let time = lines(report, across, Measured::compute_seconds, |p| p.seconds);
+    let sent = lines(report, across, |run| run.bytes as f64, |p| p.bytes);
+    svg((1060, 380), |root| {
+        let (left, rest) = root.split_horizontally(440);
+        let (middle, right) = rest.split_horizontally(440);
+        let axes = |up| Axes {
+            across: across.axis(),
+            up,
+        };
+        chart(
+            &left,
+            "Computing time, all parties",
+            &axes(("", seconds)),
+            &time,
+        )?;
+        chart(
+            &middle,
+            "Bytes sent, all parties",
+            &axes(("", bytes)),
+            &sent,
+        )?;
+        legend(&right, &time)
+    })
+}
+
+fn svg(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String, Failure> {
+    let mut out = String::new();
+    let root = SVGBackend::with_string(&mut out, size).into_drawing_area();
+    let drawn = root
+        .fill(&WHITE)
+        .map_err(Into::into)
+        .and_then(|()| draw(&root))
+        .and_then(|()| root.present().map_err(Into::into));
+    drop(root);
+    drawn.map_err(|error| Failure::data(format!("a picture: {error}")))?;
+    Ok(out)
+}
+
+/// The picture of the README.
+pub(super) fn main_picture(report: &Report) -> Result<String, Failure> {
+    pair(report, Across::Rows)
+}
+
+/// The pictures of the report, each with its title.
+pub(super) fn all(report: &Report) -> Result<Vec<(String, String)>, Failure> {
+    let base = &report.base;
+    let titles = [
+        (
+            Across::Rows,
+            format!(
+                "More rows: {} clients, L = {} bits",
+                base.clients, base.bits
+            ),
+        ),
+        (
+            Across::Bits,
+            format!(
+                "Longer codes: {} clients of {} rows",
+                base.clients, base.rows
+            ),
+        ),
+        (
+            Across::Clients,
+            format!(
+                "More clients: {} rows in all, L = {} bits",
+                base.all_rows(),
+                base.bits
+            ),
+        ),
+    ];
+    let mut all = Vec::new();
+    for (across, title) in titles {
+        all.push((title, pair(report, across)?));
+    }
+    Ok(all)
+}
+
+/// Phases that are shown as one, with their colours.
+const GROUPS: [(&str, &[&str], RGBColor); 6] = [
+    ("setup", &["setup"], RGBColor(153, 153, 153)),
+    ("offline", &["offline"], RGBColor(240, 228, 66)),
+    ("codes", &["codes"], RGBColor(86, 180, 233)),
+    ("distances", &["distances"], RGBColor(0, 114, 178)),
+    (
+        "graph, influence",
+        &["graph", "influence"],
+        RGBColor(0, 158, 115),
+    ),
+    (
+        "sums, labels",
+        &[
+            "sum keys",
+            "sum shares",
+            "masked words",
+            "unmasking",
+            "labels",
+        ],
+        RGBColor(204, 121, 167),
+    ),
+];
+
+/// Where time and bytes of each backend go: bars of phases, each bar as long as the whole.
+pub(super) fn shares(report: &Report) -> Result<String, Failure> {
+    let runs: Vec<&Measured> = report
+        .runs
+        .iter()
+        .filter(|run| {
+            run.point
+                == Point {
+                    backend: run.point.backend,
+                    ..report.base
+                }
+        })
+        .collect();
+    let time = |phase: &PhaseCosts| phase.compute_ms;
+    svg((1060, 60 + 52 * runs.len() as u32), |root| {
+        let (left, rest) = root.split_horizontally(440);
+        let (middle, right) = rest.split_horizontally(440);
+        bars(&left, "Time, all parties", &runs, &time, seconds_of_ms)?;
+        bars(&middle, "Bytes", &runs, &|phase| phase.bytes as f64, bytes)?;
+        for (place, (name, _, colour)) in GROUPS.iter().enumerate() {
+            let y = 50 + 22 * place as i32;
+            right.draw(&Rectangle::new([(4, y - 6), (24, y + 6)], colour.filled()))?;
+            right.draw(&Rectangle::new([(4, y - 6), (24, y + 6)], INK))?;
+            right.draw(&Text::new(*name, (32, y - 7), style(13, &INK)))?;
+        }
+        Ok(())
+    })
+}
+
+fn seconds_of_ms(ms: f64) -> String {
+    seconds(ms / 1e3)
+}
+
+fn bars(
+    area: &Area<'_>,
+    title: &str,
+    runs: &[&Measured],
+    of: &dyn Fn(&PhaseCosts) -> f64,
+    show: fn(f64) -> String,
+) -> Drawn {
+    area.draw(&Text::new(title, (120, 8), style(16, &INK)))?;
+    let (start, width) = (100, 320);
+    for (place, run) in runs.iter().enumerate() {
+        let y = 38 + 52 * place as i32;
+        let total: f64 = run.phases.iter().map(of).sum();
+        let name = run.point.backend.to_string();
+        area.draw(&Text::new(name, (8, y + 4), style(14, &INK)))?;
+        area.draw(&Text::new(show(total), (8, y + 20), style(12, &INK)))?;
+        let mut at = 0.0;
+        for (_, members, colour) in &GROUPS {
+            let phases = run
+                .phases
+                .iter()
+                .filter(|phase| members.contains(&phase.phase));
+            let share = phases.map(of).sum::<f64>() / total;
+            let x = |share: f64| start + (share * f64::from(width)).round() as i32;
+            let corners = [(x(at), y), (x(at + share), y + 34)];
+            at += share;
+            if corners[1].0 > corners[0].0 {
+                area.draw(&Rectangle::new(corners, colour.filled()))?;
+                area.draw(&Rectangle::new(corners, WHITE.stroke_width(1)))?;
+            }
+            if share > 0.12 {
+                let dark = (f64::from(colour.0) + 2.0 * f64::from(colour.1)) < 330.0;
+                let ink = if dark { &WHITE } else { &INK };
+                let percent = format!("{:.0} %", 100.0 * share);
+                let middle = (corners[0].0 + corners[1].0) / 2 - 12;
+                area.draw(&Text::new(percent, (middle, y + 10), style(12, ink)))?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! `undertone costs`: every backend over a grid of sizes, in one process, and what it would take over slow links.
+
+mod charts;
+mod measure;
+mod page;
+mod published;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+use undertone::hamming::Backend;
+use undertone::kernel::Cpu;
+use undertone::paillier;
+use undertone::sum::Suite;
+
+use self::measure::{Measured, Point};
+use self::published::Published;
+use crate::output::{self, Output};
+use crate::{Failure, Show};
+
+#[derive(Debug, Args)]
+pub struct Costs {
+    /// The report, HTML; .csv, .json and .svg (its main picture) are written beside it
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    out: PathBuf,
+    /// A smaller grid: seconds instead of minutes
+    #[arg(long)]
+    quick: bool,
+    /// Longest a run may take, in seconds, by what the last one took; larger sizes of that backend are left out
+    #[arg(long, value_name = "S", default_value_t = LONGEST, allow_negative_numbers = true)]
+    longest: f64,
+}
+
+const LONGEST: f64 = 60.0;
+
+/// A link that every client has to the server: megabits a second each way, and how long its way is.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Link {
+    name: &'static str,
+    rate_mbits: f64,
+    delay_ms: f64,
+}
+
+const LINKS: [Link; 3] = [
+    Link {
+        name: "1 Gbit/s, 1 ms",
+        rate_mbits: 1000.0,
+        delay_ms: 1.0,
+    },
+    Link {
+        name: "100 Mbit/s, 40 ms",
+        rate_mbits: 100.0,
+        delay_ms: 40.0,
+    },
+    Link {
+        name: "10 Mbit/s, 100 ms",
+        rate_mbits: 10.0,
+        delay_ms: 100.0,
+    },
+];
+
+/// Everything that is in the report, as JSON.
+#[derive(Debug, Serialize)]
+struct Report {
+    version: &'static str,
+    command: String,
+    processor: String,
+    simd: String,
+    threads: usize,
+    links: [Link; 3],
+    /// The point of the ladder.
+    base: Point,
+    runs: Vec<Measured>,
+    published: Vec<Published>,
+}
+
+/// What varies, and the values it takes.
+struct Grid {
+    base: Point,
+    rows: &'static [usize],
+    bits: &'static [usize],
+    clients: &'static [usize],
+}
+
+impl Grid {
+    fn of(quick: bool) -> Self {
+        let base = Point {
+            backend: Backend::Psm,
+            suite: Suite::Aes128Ctr,
+            clients: if quick { 3 } else { 5 },
+            rows: if quick { 60 } else { 200 },
+            bits: if quick { 512 } else { 4096 },
+            key_bits: if quick { 2048 } else { paillier::DEFAULT_BITS },
+        };
+        match quick {
+            true => Self {
+                base,
+                rows: &[30, 60, 120],
+                bits: &[128, 512, 2048],
+                clients: &[3, 4, 6],
+            },
+            false => Self {
+                base,
+                rows: &[25, 50, 100, 200, 400, 800, 1600],
+                bits: &[256, 1024, 4096, 16384],
+                clients: &[3, 5, 10, 20, 40],
+            },
+        }
+    }
+
+    /// The series of one backend, each from its cheapest point on.
+    fn series(&self, backend: Backend) -> Vec<Vec<Point>> {
+        let base = Point {
+            backend,
+            ..self.base
+        };
+        let of = |values: &[usize], point: &dyn Fn(usize) -> Point| -> Vec<Point> {
+            values.iter().map(|value| point(*value)).collect()
+        };
+        let mut all = vec![
+            of(self.rows, &|rows| Point { rows, ..base }),
+            of(self.bits, &|bits| Point { bits, ..base }),
+            // As many rows, however many share them.
+            of(self.clients, &|clients| Point {
+                clients,
+                rows: self.base.rows * self.base.clients / clients,
+                ..base
+            }),
+        ];
+        if backend == Backend::Psm {
+            all.push(vec![Point {
+                suite: Suite::ChaCha20,
+                ..base
+            }]);
+        }
+        all
+    }
+}
+
+impl Costs {
+    pub fn run(self, show: Show) -> Result<(), Failure> {
+        if self.longest.is_nan() || self.longest <= 0.0 {
+            return Err(Failure::usage("--longest must be above 0"));
+        }
+        const BESIDE: [&str; 3] = ["csv", "json", "svg"];
+        let own = self.out.extension();
+        if own.is_some_and(|own| BESIDE.iter().any(|extension| own == *extension)) {
+            return Err(Failure::usage(
+                "--out names the HTML file; .csv, .json and .svg are written beside it",
+            ));
+        }
+        let beside = |extension| Output::create(&self.out.with_extension(extension));
+        let [csv, json, svg] = BESIDE.map(beside);
+        let (csv, json, svg) = (csv?, json?, svg?);
+        let html = Output::create(&self.out)?;
+        let grid = Grid::of(self.quick);
+        let runs = self.measure(&grid, show)?;
+        let report = Report {
+            version: env!("CARGO_PKG_VERSION"),
+            command: self.command(),
+            processor: processor(),
+            simd: format!("{:?}", Cpu::detect().level()),
+            threads: rayon::current_num_threads(),
+            links: LINKS,
+            base: grid.base,
+            runs,
+            published: published::all(&grid.base, grid.rows, grid.bits)?,
+        };
+        let picture = charts::main_picture(&report)?;
+        let page = page::page(&report)?;
+        csv.write(|file| measure::csv(&report.runs, file))?;
+        json.json(&report)?;
+        svg.write(|file| file.write_all(picture.as_bytes()))?;
+        html.write(|file| file.write_all(page.as_bytes()))?;
+        match show.json {
+            true => output::print_json(&report),
+            false => output::print(&page::summary(&report, &self.out, show.quiet)),
+        }
+    }
+
+    fn command(&self) -> String {
+        let mut text = String::from("undertone costs");
+        if self.quick {
+            text += " --quick";
+        }
+        if self.longest != LONGEST {
+            text += &format!(" --longest {}", self.longest);
+        }
+        let threads = rayon::current_num_threads();
+        if threads > 1 {
+            text += &format!(" --threads {threads}");
+        }
+        text + &format!(" --out {}", self.out.display())
+    }
+
+    /// Runs every point once, series by series; a series ends before a run that would take too long.
+    fn measure(&self, grid: &Grid, show: Show) -> Result<Vec<Measured>, Failure> {
+        let all: Vec<Vec<Point>> = Backend::ALL.iter().flat_map(|b| grid.series(*b)).collect();
+        let bar = output::progress(all.iter().map(|series| series.len() as u64).sum(), show);
+        let mut runs: Vec<Measured> = Vec::new();
+        for series in all {
+            let mut last: Option<(Point, f64)> = None;
+            for point in series {
+                bar.inc(1);
+                if let Some(run) = runs.iter().find(|run| run.point == point) {
+                    last = Some((point, run.compute_seconds()));
+                    continue;
+                }
+                let expected = last.map_or(0.0, |(before, seconds)| {
+                    seconds * point.work() / before.work()
+                });
+                if expected > self.longest {
+                    break;
+                }
+                bar.set_message(point.to_string());
+                let run = measure::median_of(point, &LINKS)?;
+                last = Some((point, run.compute_seconds()));
+                runs.push(run);
+            }
+        }
+        bar.finish_and_clear();
+        Ok(runs)
+    }
+}
+
+/// What the system says of its processor.
+fn processor() -> String {
+    let read = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = read
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"));
+    let name = line.and_then(|line| line.split_once(':'));
+    name.map_or_else(
+        || std::env::consts::ARCH.into(),
+        |(_, name)| name.trim().into(),
+    )
+}

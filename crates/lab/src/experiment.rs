@@ -1,0 +1,179 @@
+//! One labelled data set, many seeds: deal the rows out, hide labels, run, compare with the truth.
+
+use crate::split::{self, Split};
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
+use indicatif::ProgressBar;
+use undertone::kdf::Seed;
+use undertone::party::SessionId;
+use undertone::simulate::{Run, Simulation};
+use undertone::xclp::{Codes, Features, Labelling, Params, Rows, solo};
+
+use crate::Failure;
+
+/// A labelled data set and how it is dealt out.
+#[derive(Debug)]
+pub struct Experiment {
+    pub rows: Rows,
+    pub labels: Vec<u16>,
+    pub classes: usize,
+    pub clients: usize,
+    pub split: Split,
+    pub labelled: f64,
+    pub params: Params,
+}
+
+/// Rows dealt out, most labels hidden.
+pub struct Dealt {
+    /// The file rows of each client.
+    pub parts: Vec<Vec<usize>>,
+    /// Which of them kept their label.
+    pub revealed: Vec<Vec<bool>>,
+    /// What each client has.
+    pub clients: Vec<(Rows, Labelling)>,
+}
+
+/// The seed of everything random.
+pub fn seed(number: u64) -> Seed {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    Seed::from_bytes(bytes)
+}
+
+/// One run of an [`Experiment`].
+#[derive(Debug)]
+pub struct Trial {
+    /// The file rows of each client.
+    pub parts: Vec<Vec<usize>>,
+    /// Which of them kept their label.
+    pub revealed: Vec<Vec<bool>>,
+    /// The run.
+    pub run: Run,
+    /// Share of hidden rows labelled right, in per cent.
+    pub accuracy: f64,
+    /// The same with each client alone, in per cent.
+    pub local_accuracy: f64,
+}
+
+impl Experiment {
+    /// Deals the rows out, and hides labels.
+    pub fn deal(&self, seed: &Seed) -> Result<Dealt, Failure> {
+        let for_split = seed.derive(SessionId([0; 32]), "split", &[]);
+        let mut rng = ChaCha20Rng::from_seed(*for_split.expose());
+
+        let parts = split::deal(self.split, &self.labels, self.clients, &mut rng);
+        let parts = parts.ok_or_else(|| {
+            Failure::data(format!(
+                "{} rows cannot be dealt out to {} clients ({}) with a row for each",
+                self.labels.len(),
+                self.clients,
+                self.split
+            ))
+        })?;
+        let revealed: Vec<Vec<bool>> = parts
+            .iter()
+            .map(|part| split::reveal(part.len(), self.labelled, &mut rng))
+            .collect();
+        let clients = parts
+            .iter()
+            .zip(&revealed)
+            .map(|(part, revealed)| self.client(part, revealed))
+            .collect::<Result<Vec<_>, _>>()?;
+
+        if revealed.iter().flatten().all(|revealed| *revealed) {
+            return Err(Failure::data(
+                "every client keeps at least one label, and no row is left to hide; take fewer \
+                 clients or a smaller --labelled",
+            ));
+        }
+        Ok(Dealt {
+            parts,
+            revealed,
+            clients,
+        })
+    }
+
+    /// Runs with everything random drawn from `number`. `bar` advances by one.
+    pub fn trial(&self, number: u64, bar: &ProgressBar) -> Result<Trial, Failure> {
+        let seed = seed(number);
+        let derive = |purpose| seed.derive(SessionId([0; 32]), purpose, &[]);
+        let Dealt {
+            parts,
+            revealed,
+            clients,
+        } = self.deal(&seed)?;
+        bar.set_message("each client alone");
+        let mut local = Tally::default();
+        let local_seed = derive("local projection");
+        for ((rows, labelling), part) in clients.iter().zip(&parts) {
+            let codes = match rows {
+                Rows::Codes(codes) => codes.clone(),
+                Rows::Features(features) => Codes::hash(features, &local_seed, self.params.bits),
+            };
+            let labels = solo::propagate(&codes, labelling, &self.params)
+                .map_err(|cause| Failure::data(cause.to_string()))?;
+            local.count(labels.classes(), labelling, part, &self.labels);
+        }
+
+        let simulation = Simulation {
+            params: self.params,
+            clients: clients.clone(),
+            seed: derive("run"),
+        };
+        let run = simulation.run(|who, phase| bar.set_message(format!("{phase}, {who}")))?;
+        let mut joint = Tally::default();
+        for (((_, labelling), part), outcome) in clients.iter().zip(&parts).zip(&run.clients) {
+            if let Ok(outcome) = outcome {
+                joint.count(outcome.labels.classes(), labelling, part, &self.labels);
+            }
+        }
+        bar.inc(1);
+        Ok(Trial {
+            accuracy: joint.per_cent(),
+            local_accuracy: local.per_cent(),
+            parts,
+            revealed,
+            run,
+        })
+    }
+
+    fn client(&self, part: &[usize], revealed: &[bool]) -> Result<(Rows, Labelling), Failure> {
+        let rows = match &self.rows {
+            Rows::Features(features) => Rows::Features(Features::select(features, part)),
+            Rows::Codes(codes) => Rows::Codes(Codes::from_bits(codes.bits().select(part))),
+        };
+        let label = |(row, revealed): (&usize, &bool)| revealed.then_some(self.labels[*row]);
+        let labels = part.iter().zip(revealed).map(label).collect();
+        let labelling = Labelling::new(self.classes, labels);
+        Ok((
+            rows,
+            labelling.map_err(|error| Failure::data(error.to_string()))?,
+        ))
+    }
+}
+
+/// Hidden rows, and how many were labelled right. A row without a label counts as wrong.
+#[derive(Debug, Default)]
+struct Tally {
+    hidden: usize,
+    right: usize,
+}
+
+impl Tally {
+    fn count(
+        &mut self,
+        classes: &[Option<u16>],
+        labelling: &Labelling,
+        part: &[usize],
+        truth: &[u16],
+    ) {
+        for row in labelling.unlabelled() {
+            self.hidden += 1;
+            self.right += usize::from(classes[row] == Some(truth[part[row]]));
+        }
+    }
+
+    fn per_cent(&self) -> f64 {
+        100.0 * self.right as f64 / self.hidden as f64
+    }
+}

@@ -1,0 +1,218 @@
+//! `undertone ot`: oblivious transfers on their own.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use undertone::kdf::Seed;
+use undertone::ot::extend::{ReceiverBatch, SenderBatch};
+use undertone::ot::{Field, Security};
+use undertone::party::{Aborted, PartyId};
+use undertone::simulate::{TransferSimulation, transfers};
+
+use crate::report::{PhaseCost, phase_costs};
+use crate::{Failure, Show, output};
+
+/// Most transfers: what is numbered in 40 bits.
+const MOST: u64 = 1 << 40;
+
+/// A number, or a power as in `2^22`.
+pub fn count(text: &str) -> Result<u64, String> {
+    let number = match text.split_once('^') {
+        None => text.parse().ok(),
+        Some((base, exponent)) => {
+            let base: Option<u64> = base.parse().ok();
+            let exponent: Option<u32> = exponent.parse().ok();
+            base.zip(exponent)
+                .and_then(|(base, exponent)| base.checked_pow(exponent))
+        }
+    };
+    number
+        .filter(|number| (1..=MOST).contains(number))
+        .ok_or_else(|| "a number from 1 to 2^40, written out or as a power like 2^22".into())
+}
+
+/// Parses f.
+pub fn field(text: &str) -> Result<Field, String> {
+    let f = text.parse().ok().and_then(Field::new);
+    f.ok_or_else(|| "a number from 1 to 8".into())
+}
+
+/// Whom the sender withstands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Against {
+    /// A receiver that follows the protocol.
+    SemiHonest,
+    /// A receiver that does what it likes.
+    Malicious,
+}
+
+impl Against {
+    pub fn security(self) -> Security {
+        match self {
+            Self::SemiHonest => Security::SemiHonest,
+            Self::Malicious => Security::Malicious,
+        }
+    }
+}
+
+/// As it is written on the command line.
+pub fn name(security: Security) -> &'static str {
+    match security {
+        Security::SemiHonest => "semi-honest",
+        Security::Malicious => "malicious",
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Ot {
+    /// Transfers, a number or a power
+    #[arg(long, value_name = "N", default_value = "2^22", value_parser = count)]
+    count: u64,
+    /// f: fewer bytes and more computation as it grows, from 1 to 8
+    #[arg(long, value_name = "F", default_value = "4", value_parser = field)]
+    field: Field,
+    /// Whom the sender withstands
+    #[arg(long, value_name = "WHOM", default_value = "semi-honest")]
+    against: Against,
+    /// Seed; everything random follows from it
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct OtReport {
+    count: u64,
+    field: usize,
+    against: String,
+    /// Whether the receiver has the key it chose, and that alone, in every transfer.
+    exact: bool,
+    ones: u64,
+    bytes_per_transfer: f64,
+    seconds: f64,
+    phases: Vec<PhaseCost>,
+}
+
+/// Keys of the sender that wait for the receiver's, or the other way round.
+#[derive(Default)]
+struct Compare {
+    sent: VecDeque<[Vec<u128>; 2]>,
+    received: VecDeque<(Vec<u64>, Vec<u128>)>,
+    right: u64,
+    ones: u64,
+}
+
+impl Compare {
+    fn pair_up(&mut self) {
+        while !self.sent.is_empty() && !self.received.is_empty() {
+            let (Some([zeros, ones]), Some((choices, keys))) =
+                (self.sent.pop_front(), self.received.pop_front())
+            else {
+                return;
+            };
+            for (t, key) in keys.iter().enumerate() {
+                let choice = choices[t / 64] >> (t % 64) & 1 == 1;
+                let (mine, other) = match choice {
+                    true => (ones[t], zeros[t]),
+                    false => (zeros[t], ones[t]),
+                };
+                self.right += u64::from(*key == mine && *key != other);
+                self.ones += u64::from(choice);
+            }
+        }
+    }
+}
+
+impl From<Aborted> for Failure {
+    fn from(error: Aborted) -> Self {
+        Self {
+            code: 70,
+            message: error.to_string(),
+        }
+    }
+}
+
+impl Ot {
+    pub fn run(self, show: Show) -> Result<(), Failure> {
+        let mut seed = [0; 32];
+        seed[..8].copy_from_slice(&self.seed.to_le_bytes());
+        let simulation = TransferSimulation {
+            field: self.field,
+            security: self.against.security(),
+            count: self.count,
+            seed: Seed::from_bytes(seed),
+        };
+        let bar = output::progress(self.count, show);
+        let both = Mutex::new(Compare::default());
+        let lock = || both.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = |batch: &SenderBatch| {
+            let mut keys = [Vec::new(), Vec::new()];
+            batch.random(&mut keys);
+            bar.inc(keys[0].len() as u64);
+            let mut both = lock();
+            both.sent.push_back(keys);
+            both.pair_up();
+        };
+        let received = |batch: &ReceiverBatch| {
+            let (choices, mut keys) = (batch.choices().to_vec(), Vec::new());
+            batch.random(&mut keys);
+            let mut both = lock();
+            both.received.push_back((choices, keys));
+            both.pair_up();
+        };
+        let clock = Instant::now();
+        let ledgers = simulation.run(sent, received)?;
+        let seconds = clock.elapsed().as_secs_f64();
+        bar.finish_and_clear();
+        let [sender, receiver] = ledgers;
+        let ledgers: [(PartyId, _); 2] =
+            [(transfers::SENDER, sender), (transfers::RECEIVER, receiver)];
+        let phases = phase_costs(&ledgers);
+        let bytes: u64 = phases.iter().map(|cost| cost.bytes_sent).sum();
+        let both = both.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let report = OtReport {
+            count: self.count,
+            field: self.field.bits(),
+            against: name(self.against.security()).into(),
+            exact: both.right == self.count,
+            ones: both.ones,
+            bytes_per_transfer: bytes as f64 / self.count.max(1) as f64,
+            seconds,
+            phases,
+        };
+        if show.json {
+            output::print_json(&report)?;
+        } else {
+            output::print(&report.text(show.quiet))?;
+        }
+        match report.exact {
+            true => Ok(()),
+            false => Err(Failure::data("keys are wrong")),
+        }
+    }
+}
+
+impl OtReport {
+    fn text(&self, quiet: bool) -> String {
+        let mut text = String::new();
+        if !quiet {
+            for cost in &self.phases {
+                text += &format!(
+                    "  {:14} {:8} sends {:10} bytes in {:3} messages, computes {:8.1} ms\n",
+                    cost.phase, cost.party, cost.bytes_sent, cost.messages, cost.compute_ms
+                );
+            }
+        }
+        text + &format!(
+            "{} transfers, f = {}, {}: {:.2} bytes each, {:.1} million a second, keys {}\n",
+            self.count,
+            self.field,
+            self.against,
+            self.bytes_per_transfer,
+            self.count as f64 / self.seconds / 1e6,
+            if self.exact { "right" } else { "WRONG" }
+        )
+    }
+}

@@ -1,0 +1,177 @@
+//! Where results go: standard output, files that appear whole or not at all, a progress bar.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use npyz::{AutoSerialize, WriterBuilder};
+use tempfile::NamedTempFile;
+
+use crate::{Failure, Show};
+
+/// Prints to standard output; a reader that has gone away is no error.
+pub fn print(text: &str) -> Result<(), Failure> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::unwritable(Path::new("standard output"), &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints `report` as a JSON object to standard output.
+pub fn print_json(report: &impl serde::Serialize) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(report)
+        .map_err(|error| Failure::data(format!("report: {error}")))?;
+    print(&format!("{json}\n"))
+}
+
+/// A file to be: opened before the work starts, put in its place when it is whole.
+#[derive(Debug)]
+pub struct Output {
+    path: PathBuf,
+    file: NamedTempFile,
+}
+
+impl Output {
+    /// Makes sure `path` can be written, in a folder that exists.
+    pub fn create(path: &Path) -> Result<Self, Failure> {
+        Self::with_mode(path, 0o644)
+    }
+
+    /// As [`create`](Self::create), a file that only its owner may read.
+    pub fn create_own(path: &Path) -> Result<Self, Failure> {
+        Self::with_mode(path, 0o600)
+    }
+
+    /// As [`create`](Self::create), a file that is not there yet.
+    pub fn create_new(path: &Path) -> Result<Self, Failure> {
+        Self::absent(path)?;
+        Self::create(path)
+    }
+
+    /// As [`create_new`](Self::create_new), a file that only its owner may read.
+    pub fn create_private(path: &Path) -> Result<Self, Failure> {
+        Self::absent(path)?;
+        Self::with_mode(path, 0o600)
+    }
+
+    fn absent(path: &Path) -> Result<(), Failure> {
+        match path.exists() {
+            true => Err(Failure::unwritable(
+                path,
+                &"it exists; keys are not overwritten",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn with_mode(path: &Path, mode: u32) -> Result<Self, Failure> {
+        let unwritable = |error: &dyn std::fmt::Display| Failure::unwritable(path, error);
+        if std::fs::metadata(path).is_ok_and(|held| !held.is_file()) {
+            return Err(unwritable(&"it is a folder or a device; name a file"));
+        }
+        // A link is written through.
+        let target = path.canonicalize();
+        let path = target.as_deref().unwrap_or(path);
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".undertone-");
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
+        #[cfg(not(unix))]
+        let _ = mode;
+        let file = builder
+            .tempfile_in(folder)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => unwritable(&"its folder does not exist"),
+                kind => unwritable(&kind),
+            })?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+        })
+    }
+
+    /// As [`create`](Self::create), for `name` in `folder`, which is made if need be.
+    pub fn create_in(folder: &Path, name: &str) -> Result<Self, Failure> {
+        std::fs::create_dir_all(folder).map_err(|error| Failure::unwritable(folder, &error))?;
+        Self::create(&folder.join(name))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether this is the file `other`, however either is spelled.
+    pub fn is(&self, other: &Path) -> bool {
+        place(&self.path) == place(other)
+    }
+
+    /// Writes the whole file with `fill`, then puts it in its place.
+    pub fn write(
+        mut self,
+        fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        let mut writer = io::BufWriter::new(self.file.as_file_mut());
+        let written = fill(&mut writer).and_then(|()| writer.flush());
+        drop(writer);
+        written
+            .and_then(|()| self.file.persist(&self.path).map_err(|error| error.error))
+            .map(drop)
+            .map_err(|error| Failure::unwritable(&self.path, &error))
+    }
+
+    /// Writes a JSON object.
+    pub fn json(self, object: &impl serde::Serialize) -> Result<(), Failure> {
+        self.write(|writer| {
+            serde_json::to_writer_pretty(&mut *writer, object)?;
+            writeln!(writer)
+        })
+    }
+
+    /// Writes a matrix as an `.npy` array.
+    pub fn npy<T: AutoSerialize>(self, shape: &[u64], values: &[T]) -> Result<(), Failure> {
+        self.write(|writer| {
+            let mut npy = npyz::WriteOptions::new()
+                .default_dtype()
+                .shape(shape)
+                .writer(writer)
+                .begin_nd()?;
+            npy.extend(values)?;
+            npy.finish()
+        })
+    }
+}
+
+/// A path with its folder, or itself if it exists, freed of links and dots.
+fn place(path: &Path) -> PathBuf {
+    if let Ok(whole) = path.canonicalize() {
+        return whole;
+    }
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new(".")).canonicalize();
+    match (folder, path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
+    }
+}
+
+/// A progress bar on standard error, if that is a terminal.
+pub fn progress(steps: u64, show: Show) -> ProgressBar {
+    if show.quiet || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(steps);
+    if let Ok(style) =
+        ProgressStyle::with_template("{spinner} {bar:30} {pos}/{len} {elapsed} {msg}")
+    {
+        bar.set_style(style);
+    }
+    bar
+}

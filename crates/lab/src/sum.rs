@@ -1,0 +1,268 @@
+//! `undertone sum`: a secure sum on its own.
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use undertone::kdf::Seed;
+use undertone::kernel::Prg;
+use undertone::party::{Ledger, Network, PartyId, SessionId};
+use undertone::simulate::{Contribution, SumSimulation};
+use undertone::sum::{Degree, Rules, Wiring, Word, wiring};
+
+use crate::masks::Masks;
+use crate::report::{PhaseCost, cost_table, phase_costs};
+use crate::{Failure, Show, output};
+
+/// Frames after which a client leaves: it has shared its masks, and sends no words. The costliest
+/// moment, as its key must be rebuilt.
+const LEAVES_AFTER: usize = 2;
+
+/// Most clients in one process.
+const MOST_CLIENTS: usize = 5000;
+
+/// Refuses what would take more memory than 64 GiB: the product of `factors`, in bytes.
+pub fn fits(factors: &[usize]) -> Result<(), Failure> {
+    let bytes = factors.iter().map(|factor| *factor as f64).product::<f64>();
+    let gib = bytes / f64::from(1u32 << 30);
+    match gib <= 64.0 {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "this would take {gib:.0} GiB of memory; ask for less"
+        ))),
+    }
+}
+
+/// Bits of a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Width {
+    /// Words modulo 2³².
+    #[value(name = "32")]
+    Narrow,
+    /// Words modulo 2⁶⁴.
+    #[value(name = "64")]
+    Wide,
+}
+
+/// What is added up, by whom.
+#[derive(Debug, Clone, Args)]
+pub struct Workload {
+    /// Clients
+    #[arg(long, value_name = "P", default_value_t = 100)]
+    pub clients: usize,
+    /// Words of each client
+    #[arg(long, value_name = "E", default_value_t = 100_000)]
+    pub entries: usize,
+    /// Share of the clients that leave once they have shared their masks, before their words
+    #[arg(
+        long,
+        value_name = "FRACTION",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub drop: f64,
+    /// Bits of a word
+    #[arg(long, value_name = "BITS", default_value = "64")]
+    pub width: Width,
+    /// Neighbours of a client, even or all others [default: what 40 bits of security need]
+    #[arg(long, value_name = "K")]
+    neighbours: Option<usize>,
+    /// Shares that rebuild a secret [default with --neighbours: a majority]
+    #[arg(long, value_name = "T", requires = "neighbours")]
+    threshold: Option<usize>,
+    #[command(flatten)]
+    pub masks: Masks,
+    /// Seed; everything random follows from it
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+/// What came of it.
+pub struct Summed {
+    /// How clients were joined.
+    pub degree: Degree,
+    /// How many clients' words are in the sum.
+    pub contributors: usize,
+    /// Whether the sum is that of the contributors' words, added up in the clear.
+    pub exact: bool,
+    /// What each party spent.
+    pub ledgers: Vec<(PartyId, Ledger)>,
+    /// Clients that stayed.
+    pub stayed: Vec<PartyId>,
+}
+
+impl Workload {
+    pub fn rules(&self) -> Rules {
+        Rules {
+            wiring: self.wiring(),
+            trust: self.masks.trust(),
+            suite: self.masks.suite,
+            ..Rules::plain(SessionId([0; 32]), self.entries)
+        }
+    }
+
+    fn wiring(&self) -> Wiring {
+        match self.neighbours {
+            None => Wiring::default(),
+            Some(neighbours) => {
+                let all = neighbours.min(self.clients.saturating_sub(1));
+                Wiring::Fixed {
+                    neighbours,
+                    threshold: self.threshold.unwrap_or_else(|| {
+                        let fewest = wiring::fewest_shares(self.masks.trust(), all + 1);
+                        fewest.max(all.div_ceil(2) + 1)
+                    }),
+                }
+            }
+        }
+    }
+
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.clients < 3 {
+            return Err(Failure::usage("--clients must be 3 or more"));
+        }
+        if self.clients > MOST_CLIENTS {
+            return Err(Failure::usage(format!(
+                "--clients {}; at most {MOST_CLIENTS} run in one process",
+                self.clients
+            )));
+        }
+        let width = match self.width {
+            Width::Narrow => 4,
+            Width::Wide => 8,
+        };
+        // Each client's words, and once more on their way.
+        fits(&[self.clients, self.entries, 2 * width])?;
+        if !(0.0..1.0).contains(&self.drop) {
+            return Err(Failure::usage("--drop must be from 0 to 1, 1 excluded"));
+        }
+        let rules = self.rules();
+        let degree = rules.wiring.degree(rules.trust, self.clients);
+        degree.map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(())
+    }
+
+    fn seed(&self) -> Seed {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&self.seed.to_le_bytes());
+        Seed::from_bytes(bytes)
+    }
+
+    fn words<W: Word>(&self, client: PartyId) -> impl Iterator<Item = W> {
+        let seed = self
+            .seed()
+            .derive(SessionId([0; 32]), "words", &[client.to_wire()]);
+        let mut prg: Prg = seed.prg();
+        (0..self.entries).map(move |_| W::truncate(prg.next_u64()))
+    }
+
+    pub fn run(&self) -> Result<Summed, Failure> {
+        self.check()?;
+        match self.width {
+            Width::Narrow => self.add::<u32>(),
+            Width::Wide => self.add::<u64>(),
+        }
+    }
+
+    fn add<W: Word>(&self) -> Result<Summed, Failure> {
+        let rules = self.rules();
+        let degree = rules.wiring.degree(rules.trust, self.clients);
+        let degree = degree.map_err(|error| Failure::usage(error.to_string()))?;
+        let ids: Vec<PartyId> = (0..self.clients).map(PartyId::client).collect();
+        let leavers = (self.drop * self.clients as f64).round() as usize;
+        let mut network = Network::new();
+        // Every so many, so that leavers are spread over the roster.
+        let leaver = |i: usize| ids[i * self.clients / leavers];
+        for i in 0..leavers {
+            network = network.leave(leaver(i), LEAVES_AFTER);
+        }
+        let contribution = |id: &PartyId| Contribution {
+            words: self.words::<W>(*id).collect(),
+            own: 0..0,
+        };
+        let simulation = SumSimulation {
+            rules,
+            clients: ids.iter().map(contribution).collect(),
+            seed: self.seed(),
+        };
+        let run = simulation.run_over(network)?;
+        let mut sum = vec![W::default(); self.entries];
+        for id in &run.total.contributors {
+            for (to, word) in sum.iter_mut().zip(self.words(*id)) {
+                *to = to.plus(word);
+            }
+        }
+        let left: Vec<PartyId> = (0..leavers).map(leaver).collect();
+        Ok(Summed {
+            degree,
+            contributors: run.total.contributors.len(),
+            exact: sum == run.total.shared,
+            ledgers: run.ledgers,
+            stayed: ids.into_iter().filter(|id| !left.contains(id)).collect(),
+        })
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Sum {
+    #[command(flatten)]
+    workload: Workload,
+}
+
+#[derive(Debug, Serialize)]
+struct SumReport {
+    clients: usize,
+    entries: usize,
+    contributors: usize,
+    neighbours: usize,
+    threshold: usize,
+    suite: String,
+    exact: bool,
+    phases: Vec<PhaseCost>,
+}
+
+impl Sum {
+    pub fn run(self, show: Show) -> Result<(), Failure> {
+        let work = &self.workload;
+        let summed = work.run()?;
+        let Degree {
+            neighbours,
+            threshold,
+            ..
+        } = summed.degree;
+        if show.json {
+            return output::print_json(&SumReport {
+                clients: work.clients,
+                entries: work.entries,
+                contributors: summed.contributors,
+                neighbours,
+                threshold,
+                suite: work.masks.suite.to_string(),
+                exact: summed.exact,
+                phases: phase_costs(&summed.ledgers),
+            });
+        }
+        let mut text = String::new();
+        if !show.quiet {
+            text += &format!(
+                "{} clients, {} words each; {neighbours} neighbours, {threshold} shares rebuild a secret; {}\n",
+                work.clients, work.entries, work.masks.suite
+            );
+        }
+        let verdict = match summed.exact {
+            true => "it equals the sum in the clear",
+            false => "it DIFFERS from the sum in the clear",
+        };
+        text += &format!(
+            "the sum of {} contributors is made; {verdict}\n",
+            summed.contributors
+        );
+        if !show.quiet {
+            text += "\ncosts:\n";
+            text += &cost_table(&summed.ledgers);
+        }
+        output::print(&text)?;
+        match summed.exact {
+            true => Ok(()),
+            false => Err(Failure::data("the sum is wrong")),
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The roster: who takes part, with which keys. Hello, roster and their checks are the same for
+//! every protocol that begins with keys.
+//!
+//! *Hello*: the keys (32 bytes each), length of the advertisement (1), advertisement, then 0, or 1
+//! and an Ed25519 signature (64). *Roster*: number of clients (4), then for each its number (4) and
+//! its hello.
+
+use undertone_party::{Abort, DecodeError, PartyId, Reader, SessionId, Writer};
+
+use crate::identity::{Credentials, SIGNATURE_LEN};
+
+/// Longest advertisement in bytes.
+pub const MAX_ADVERTISEMENT: usize = 255;
+
+const SERVER: PartyId = PartyId::SERVER;
+
+/// A client of the roster, with `K` public keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry<const K: usize> {
+    /// Its name.
+    pub id: PartyId,
+    /// What it told about itself.
+    pub advertisement: Vec<u8>,
+    /// Its public keys.
+    pub keys: [[u8; 32]; K],
+    signature: Option<[u8; SIGNATURE_LEN]>,
+}
+
+impl<const K: usize> Entry<K> {
+    /// Bytes of the shortest one in a roster.
+    const MIN_LEN: usize = 4 + 32 * K + 2;
+
+    /// The entry of `id`, signed for `purpose` if there are credentials.
+    ///
+    /// # Errors
+    /// [`Abort::Misuse`] when `id` is the server, or the advertisement is longer than
+    /// [`MAX_ADVERTISEMENT`].
+    pub fn new(
+        session: SessionId,
+        purpose: &str,
+        id: PartyId,
+        keys: [[u8; 32]; K],
+        advertisement: Vec<u8>,
+        credentials: Option<&Credentials>,
+    ) -> Result<Self, Abort> {
+        if id == SERVER {
+            return Err(Abort::Misuse("the server is no client".into()));
+        }
+        if advertisement.len() > MAX_ADVERTISEMENT {
+            return Err(Abort::Misuse(format!(
+                "advertisement of {} bytes, at most {MAX_ADVERTISEMENT} fit",
+                advertisement.len()
+            )));
+        }
+        let mut entry = Self {
+            id,
+            advertisement,
+            keys,
+            signature: None,
+        };
+        entry.signature = credentials.map(|own| {
+            let body = entry.signed_body();
+            own.identity.sign(session, purpose, &body)
+        });
+        Ok(entry)
+    }
+
+    fn signed_body(&self) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.u32(self.id.to_wire());
+        for key in &self.keys {
+            w.raw(key);
+        }
+        w.raw(&self.advertisement);
+        w.finish()
+    }
+
+    /// The hello.
+    pub fn write(&self) -> Vec<u8> {
+        let mut w = Writer::default();
+        for key in &self.keys {
+            w.raw(key);
+        }
+        w.u8(self.advertisement.len() as u8);
+        w.raw(&self.advertisement);
+        w.u8(self.signature.is_some().into());
+        if let Some(signature) = &self.signature {
+            w.raw(signature);
+        }
+        w.finish()
+    }
+
+    fn read_from(id: PartyId, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let mut keys = [[0; 32]; K];
+        for key in &mut keys {
+            *key = r.array("public key")?;
+        }
+        let len = r.u8("length of the advertisement")?;
+        let advertisement = r.raw(len.into(), "advertisement")?.to_vec();
+        let signature = match r.u8("signature flag")? {
+            0 => None,
+            1 => Some(r.array("signature")?),
+            value => {
+                return Err(DecodeError::OutOfRange {
+                    what: "signature flag",
+                    value: value.into(),
+                    bound: "0..2".into(),
+                });
+            }
+        };
+        Ok(Self {
+            id,
+            advertisement,
+            keys,
+            signature,
+        })
+    }
+
+    /// Reads the hello of `id`.
+    ///
+    /// # Errors
+    /// [`Abort::Malformed`], which blames `id`.
+    pub fn read(id: PartyId, bytes: &[u8]) -> Result<Self, Abort> {
+        let read = || {
+            let mut r = Reader::new(bytes);
+            let entry = Self::read_from(id, &mut r)?;
+            r.finish()?;
+            Ok(entry)
+        };
+        read().map_err(Abort::malformed(id))
+    }
+
+    /// The roster: number of clients, then for each its number and its hello.
+    pub fn write_roster(entries: &[Self]) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.u32(entries.len() as u32);
+        for entry in entries {
+            w.u32(entry.id.to_wire());
+            w.raw(&entry.write());
+        }
+        w.finish()
+    }
+
+    /// A client with a key that stands in another place of the roster, too.
+    pub fn repeats(entries: &[Self]) -> Option<PartyId> {
+        let keys = |entry: &Self| entry.keys.map(|key| (key, entry.id));
+        let mut keys: Vec<_> = entries.iter().flat_map(keys).collect();
+        keys.sort_unstable();
+        let twice = keys.windows(2).find(|two| two[0].0 == two[1].0);
+        twice.map(|two| two[1].1)
+    }
+
+    /// Reads and checks the roster the server sent to the client whose entry is `mine`.
+    ///
+    /// # Errors
+    /// [`Abort::Malformed`] or [`Abort::Cheated`], which blames the server.
+    pub fn read_roster(
+        session: SessionId,
+        purpose: &str,
+        bytes: &[u8],
+        mine: &Self,
+        credentials: Option<&Credentials>,
+    ) -> Result<Vec<Self>, Abort> {
+        let read = || {
+            let mut r = Reader::new(bytes);
+            let most = r.remaining() / Self::MIN_LEN;
+            let count = r.index(most + 1, "number of clients")?;
+            let mut entries = Vec::with_capacity(count);
+            for _ in 0..count {
+                let id = PartyId::from_wire(r.u32("client")?);
+                entries.push(Self::read_from(id, &mut r)?);
+            }
+            r.finish()?;
+            Ok(entries)
+        };
+        let entries: Vec<Self> = read().map_err(Abort::malformed(SERVER))?;
+        let cheated = |check: &str| Abort::Cheated {
+            culprit: SERVER,
+            check: check.into(),
+        };
+        if !entries.is_sorted_by(|a, b| a.id < b.id) {
+            return Err(cheated("the roster names each client once, in order"));
+        }
+        if entries.last().is_some_and(|last| last.id == SERVER) {
+            return Err(cheated("the roster names clients only"));
+        }
+        if !entries.contains(mine) {
+            return Err(cheated("the roster has my keys and advertisement"));
+        }
+        if Self::repeats(&entries).is_some() {
+            return Err(cheated("no two clients have the same key"));
+        }
+        if let Some(own) = credentials {
+            for entry in &entries {
+                let is_signed = entry.signature.is_some_and(|signature| {
+                    let body = entry.signed_body();
+                    own.pins
+                        .verify(entry.id, session, purpose, &body, &signature)
+                });
+                if !is_signed {
+                    return Err(cheated(&format!(
+                        "the roster has keys that {} signed, with the key this client pins for it; compare the pinned keys first",
+                        entry.id
+                    )));
+                }
+            }
+        }
+        Ok(entries)
+    }
+}
+
+/// The clients invited to a session, in order.
+///
+/// # Errors
+/// [`Abort::Misuse`] when one is invited twice, or the server is.
+pub fn invited(mut expected: Vec<PartyId>) -> Result<Vec<PartyId>, Abort> {
+    expected.sort_unstable();
+    if !expected.is_sorted_by(|a, b| a < b) || expected.last() == Some(&SERVER) {
+        return Err(Abort::Misuse(format!(
+            "{expected:?} are invited; clients must be, each once"
+        )));
+    }
+    Ok(expected)
+}
+
+/// As [`enough`], of holders of somebody's shares.
+///
+/// # Errors
+/// [`Abort::TooFewHolders`].
+pub fn enough_holders(left: usize, need: usize) -> Result<(), Abort> {
+    if left < need {
+        return Err(Abort::TooFewHolders { left, need });
+    }
+    Ok(())
+}
+
+/// Holds the number of clients that are left to the number that is needed.
+///
+/// # Errors
+/// [`Abort::TooFew`].
+pub fn enough(left: usize, need: usize) -> Result<(), Abort> {
+    if left < need {
+        return Err(Abort::TooFew { left, need });
+    }
+    Ok(())
+}

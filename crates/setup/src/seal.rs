@@ -1,0 +1,226 @@
+//! Pair channels: what one client says to another, carried by a server that cannot read it.
+//!
+//! X25519 gives the pair a secret, HKDF-SHA256 a key for each direction, ChaCha20-Poly1305 seals.
+//! The nonce counts the messages of a direction; session, sender and receiver are associated data.
+
+use std::fmt;
+
+use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::{ChaCha20Poly1305, Nonce};
+use undertone_party::{PartyId, SessionId};
+use x25519_dalek::{PublicKey, StaticSecret};
+
+use undertone_kdf::Seed;
+
+/// Bytes by which a sealed message is longer than its plaintext.
+pub const TAG_LEN: usize = 16;
+
+/// Why a channel could not be made or a message not be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SealError {
+    /// The peer's public key is a point of low order: the secret would be known to anybody.
+    #[error("public key of low order")]
+    LowOrder,
+    /// The message was changed, reordered, or sealed for somebody else.
+    #[error("sealed message does not open")]
+    Unsealed,
+}
+
+/// An ephemeral X25519 key pair.
+pub struct KeyPair {
+    secret: StaticSecret,
+    public: [u8; 32],
+}
+
+impl KeyPair {
+    /// The key pair of 32 secret bytes.
+    pub fn from_seed(seed: &Seed) -> Self {
+        let secret = StaticSecret::from(*seed.expose());
+        let public = PublicKey::from(&secret).to_bytes();
+        Self { secret, public }
+    }
+
+    /// The secret this pair shares with the owner of `peer`, for `purpose`:
+    /// HKDF-SHA256 of the X25519 result, salted with the session.
+    ///
+    /// # Errors
+    /// [`SealError::LowOrder`].
+    pub fn agree(
+        &self,
+        session: SessionId,
+        purpose: &str,
+        peer: [u8; 32],
+    ) -> Result<Seed, SealError> {
+        let shared = self.secret.diffie_hellman(&PublicKey::from(peer));
+        if !shared.was_contributory() {
+            return Err(SealError::LowOrder);
+        }
+        Ok(Seed::extract(session, purpose, shared.as_bytes()))
+    }
+
+    /// The public key.
+    pub fn public(&self) -> [u8; 32] {
+        self.public
+    }
+}
+
+impl fmt::Debug for KeyPair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyPair(..)")
+    }
+}
+
+struct Direction {
+    cipher: ChaCha20Poly1305,
+    associated: Vec<u8>,
+    count: u64,
+}
+
+impl Direction {
+    fn new(secret: &Seed, session: SessionId, from: PartyId, to: PartyId) -> Self {
+        let ids = [from.to_wire(), to.to_wire()];
+        let key = secret.derive(session, "seal", &ids);
+        let mut associated = session.0.to_vec();
+        associated.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
+        Self {
+            cipher: ChaCha20Poly1305::new(key.expose().into()),
+            associated,
+            count: 0,
+        }
+    }
+
+    fn nonce(&self) -> Nonce {
+        let mut nonce = Nonce::default();
+        nonce[4..].copy_from_slice(&self.count.to_le_bytes());
+        nonce
+    }
+}
+
+/// One client's end of the channel to another.
+pub struct Channel {
+    outward: Direction,
+    inward: Direction,
+}
+
+impl Channel {
+    /// The end of `me` of the channel to `peer`.
+    ///
+    /// # Errors
+    /// [`SealError::LowOrder`].
+    pub fn agree(
+        session: SessionId,
+        me: PartyId,
+        keys: &KeyPair,
+        peer: PartyId,
+        peer_public: [u8; 32],
+    ) -> Result<Self, SealError> {
+        let secret = keys.agree(session, "pair", peer_public)?;
+        Ok(Self::new(session, &secret, me, peer))
+    }
+
+    /// The end of `me` of the channel to `peer`, with which it shares `secret`.
+    pub fn new(session: SessionId, secret: &Seed, me: PartyId, peer: PartyId) -> Self {
+        Self {
+            outward: Direction::new(secret, session, me, peer),
+            inward: Direction::new(secret, session, peer, me),
+        }
+    }
+
+    /// Seals the next message to the peer.
+    ///
+    /// # Errors
+    /// [`SealError::Unsealed`] when the message is too long for the cipher (256 GiB).
+    pub fn seal(&mut self, plaintext: &[u8]) -> Result<Vec<u8>, SealError> {
+        let side = &mut self.outward;
+        let payload = Payload {
+            msg: plaintext,
+            aad: &side.associated,
+        };
+        let sealed = side.cipher.encrypt(&side.nonce(), payload);
+        side.count += 1;
+        sealed.map_err(|_| SealError::Unsealed)
+    }
+
+    /// Opens the next message of the peer.
+    ///
+    /// # Errors
+    /// [`SealError::Unsealed`].
+    pub fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
+        let side = &mut self.inward;
+        let payload = Payload {
+            msg: sealed,
+            aad: &side.associated,
+        };
+        let opened = side
+            .cipher
+            .decrypt(&side.nonce(), payload)
+            .map_err(|_| SealError::Unsealed)?;
+        side.count += 1;
+        Ok(opened)
+    }
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Channel(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SESSION: SessionId = SessionId([9; 32]);
+
+    fn ends(session_b: SessionId) -> (Channel, Channel) {
+        let (a, b) = (PartyId::client(0), PartyId::client(1));
+        let keys = [1, 2].map(|s| KeyPair::from_seed(&Seed::from_bytes([s; 32])));
+        let [x, y] = &keys;
+        (
+            Channel::agree(SESSION, a, x, b, y.public()).unwrap(),
+            Channel::agree(session_b, b, y, a, x.public()).unwrap(),
+        )
+    }
+
+    #[test]
+    fn what_is_sealed_opens_at_the_other_end() {
+        let (mut a, mut b) = ends(SESSION);
+        for text in [&b"first"[..], b"", b"third"] {
+            let sealed = a.seal(text).unwrap();
+            assert_eq!(sealed.len(), text.len() + TAG_LEN);
+            assert_eq!(b.open(&sealed).unwrap(), text);
+            let back = b.seal(text).unwrap();
+            assert_ne!(back, sealed);
+            assert_eq!(a.open(&back).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn changes_replays_reflections_and_other_sessions_are_refused() {
+        let (mut a, mut b) = ends(SESSION);
+        let sealed = a.seal(b"text").unwrap();
+        for bit in 0..8 * sealed.len() {
+            let mut changed = sealed.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(b.open(&changed), Err(SealError::Unsealed));
+        }
+        assert_eq!(a.open(&sealed), Err(SealError::Unsealed), "reflected");
+        assert_eq!(b.open(&sealed).unwrap(), b"text");
+        assert_eq!(b.open(&sealed), Err(SealError::Unsealed), "replayed");
+        let (mut a, mut b) = ends(SessionId([8; 32]));
+        assert_eq!(b.open(&a.seal(b"text").unwrap()), Err(SealError::Unsealed));
+    }
+
+    #[test]
+    fn keys_of_low_order_are_refused() {
+        let keys = KeyPair::from_seed(&Seed::from_bytes([1; 32]));
+        let mut one = [0; 32];
+        one[0] = 1;
+        for point in [[0; 32], one] {
+            let (me, peer) = (PartyId::client(0), PartyId::client(1));
+            let agreed = Channel::agree(SESSION, me, &keys, peer, point);
+            assert_eq!(agreed.err(), Some(SealError::LowOrder));
+        }
+    }
+}

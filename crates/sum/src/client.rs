@@ -1,0 +1,518 @@
+//! A client's side of a sum.
+
+use std::fmt;
+use std::ops::Range;
+
+use rayon::prelude::*;
+use undertone_kernel::mask;
+use undertone_party::{
+    Abort, Inbox, Io, Party, PartyId, Payload, Phase, Reader, Script, Step, Writer,
+};
+use zeroize::{Zeroize, Zeroizing};
+
+use super::messages::{
+    Answer, COMMITMENT_LEN, DEALT_LEN, Incoming, SEALED_LEN, SHARE_LEN, Share, tile,
+};
+use super::pad::{self, Pad};
+use super::share;
+use super::{Audience, Context, KEYS, Rules, SHARES, SIGNED_KEYS, SIGNED_SET, Set, Table, point};
+use super::{SERVER, Trust, UNMASK, UPLOAD, Word, advertise};
+use undertone_kdf::Seed;
+use undertone_setup::identity::{Credentials, SIGNATURE_LEN};
+use undertone_setup::roster::{Entry, enough, enough_holders};
+use undertone_setup::seal::{Channel, KeyPair, SealError};
+
+/// What a client learns.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Sums<W = u64> {
+    /// Its rows of the sum of the matrices.
+    pub own: Vec<W>,
+    /// The sum of the shared words; empty if they are for the server only.
+    pub shared: Vec<W>,
+    /// Whose words are in the sums.
+    pub contributors: Vec<PartyId>,
+}
+
+impl<W> fmt::Debug for Sums<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Sums({} own, {} shared words of {:?})",
+            self.own.len(),
+            self.shared.len(),
+            self.contributors
+        )
+    }
+}
+
+/// A client's side. Output: [`Sums`].
+pub struct Client<W: Word>(Script<'static, Sums<W>>);
+
+impl<W: Word> fmt::Debug for Client<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<W: Word> Party for Client<W> {
+    type Output = Sums<W>;
+
+    fn phase(&self) -> Phase {
+        self.0.phase()
+    }
+
+    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
+        Ok(self.0.step(inbox)?.map(Self))
+    }
+}
+
+/// What a client holds all along.
+struct Job<W: Word> {
+    rules: Rules,
+    mine: Entry<2>,
+    credentials: Option<Credentials>,
+    secrets: Secrets,
+    /// The matrix, then the shared words; later the joint words.
+    words: Zeroizing<Vec<W>>,
+}
+
+struct Secrets {
+    sealing: KeyPair,
+    masking: KeyPair,
+    /// The seed of `masking`: what is shared of it.
+    mask_key: Seed,
+    self_mask: Seed,
+    polynomial: Seed,
+}
+
+/// A neighbour, and what is agreed with it.
+struct Neighbour {
+    place: usize,
+    channel: Channel,
+    /// The secret of the sealing keys, never shared.
+    rows: Seed,
+    /// The secret of the mask keys.
+    mask: Seed,
+}
+
+/// A neighbour's shares: of its self mask and of its mask key.
+type Dealt = [Share; 2];
+
+fn cheated(culprit: PartyId, check: impl Into<String>) -> Abort {
+    Abort::Cheated {
+        culprit,
+        check: check.into(),
+    }
+}
+
+impl<W: Word> Client<W> {
+    /// Client `me`, which contributes `words`, the matrix row after row, then the shared words;
+    /// rows `own` of the matrix belong to it. `seed` is its randomness. With
+    /// `credentials` it signs its keys and checks everybody's signature.
+    ///
+    /// # Errors
+    /// [`Abort::Misuse`] when words, rows and rules do not fit, or the rules name a malicious server
+    /// and there are no credentials.
+    pub fn new(
+        rules: Rules,
+        me: PartyId,
+        words: Vec<W>,
+        own: Range<usize>,
+        credentials: Option<Credentials>,
+        seed: Seed,
+    ) -> Result<Self, Abort> {
+        let words = Zeroizing::new(words);
+        rules.check()?;
+        let shape = rules.shape;
+        if words.len() != shape.words() || own.start > own.end || own.end > shape.rows {
+            return Err(Abort::Misuse(format!(
+                "{} words with own rows {own:?} for {shape:?}",
+                words.len(),
+            )));
+        }
+        if rules.trust == Trust::MaliciousServer && credentials.is_none() {
+            return Err(Abort::Misuse(
+                "a server that may lie needs clients with credentials".into(),
+            ));
+        }
+        let ids = [me.to_wire(), rules.round];
+        let derive = |purpose| seed.derive(rules.session, purpose, &ids);
+        let mask_key = derive("mask key");
+        let secrets = Secrets {
+            sealing: KeyPair::from_seed(&derive("sealing key")),
+            masking: KeyPair::from_seed(&mask_key),
+            mask_key,
+            self_mask: derive("self mask seed"),
+            polynomial: derive("polynomial"),
+        };
+        let mine = Entry::new(
+            rules.session,
+            SIGNED_KEYS,
+            me,
+            [secrets.sealing.public(), secrets.masking.public()],
+            advertise::<W>(&rules, &own),
+            credentials.as_ref(),
+        )?;
+        let job = Job {
+            rules,
+            mine,
+            credentials,
+            secrets,
+            words,
+        };
+        Ok(Self(Script::new(KEYS, |io| contribute(io, job))))
+    }
+}
+
+async fn contribute<W: Word>(io: Io, mut job: Job<W>) -> Result<Sums<W>, Abort> {
+    let rules = job.rules;
+
+    // Round 1: the keys of all.
+    io.send(SERVER, job.mine.write());
+    let entries = job.roster(&io.require(SERVER).await?)?;
+    let table = Table::new::<W>(&rules, &entries)?;
+
+    // Round 2: shares of the two secrets, sealed to each neighbour; one of each for itself.
+    io.phase(SHARES).await;
+    let Some(me) = table.ids.iter().position(|id| *id == job.mine.id) else {
+        return Err(Abort::Internal("the roster was checked".into()));
+    };
+    let mut neighbours = job.agree(&entries, &table, me)?;
+    drop(entries);
+    let (own_share, sealed) = job.deal(&table, me, &mut neighbours)?;
+    io.send(SERVER, sealed);
+    let relayed = io.require(SERVER).await?;
+    let (sharing, dealt) = job.open(&relayed, &table, me, &mut neighbours)?;
+    drop(relayed);
+
+    // Round 3: the words, masked. Rows that belong to nobody who shared are left out.
+    let context = Context::new::<W>(rules, &table, sharing);
+    job.join(&table, &context);
+    let pads = job.pads(&context, &table, me, &neighbours);
+    io.phase(UPLOAD).await;
+    let len = context.upload_len(me);
+    let mut sent = 0;
+    loop {
+        let next = tile::<W>(sent, len);
+        sent = next.end;
+        io.send(SERVER, job.mask(&context, me, &pads, next));
+        if sent == len {
+            break;
+        }
+        io.pause().await;
+    }
+    drop(pads);
+    let own = job.keep(context.blocks[me].clone());
+
+    // Who contributed; where the server may lie, a quorum of clients says so.
+    io.phase(UNMASK).await;
+    let set = job.contributors(&io.require(SERVER).await?, &context, &table, me)?;
+    if let (Trust::MaliciousServer, Some(credentials)) = (rules.trust, &job.credentials) {
+        let body = signed_set(&context, &set);
+        let signature = credentials.identity.sign(rules.session, SIGNED_SET, &body);
+        io.send(SERVER, &signature);
+        let signatures = io.require(SERVER).await?;
+        job.consistency(&signatures, &body, &table, &set)?;
+    }
+
+    // Round 4: one share for each neighbour that shared, and its own of its own self mask.
+    io.send(SERVER, answer(&own_share, &neighbours, dealt, &set));
+    let shared = match rules.audience {
+        Audience::Server => 0,
+        Audience::Everybody => rules.shape.shared,
+    };
+    let len = context.blocks[me].len() + shared;
+    let mut result = Incoming::default();
+    while !result.is_whole(len) {
+        result.take::<W>(SERVER, io.require(SERVER).await?, len)?;
+    }
+    neighbours.retain(|neighbour| set.has(neighbour.place));
+    let (own, shared) = job.unmask(own, &result.payloads, &context, &table, me, &neighbours);
+    Ok(Sums {
+        own,
+        shared,
+        contributors: set.places().map(|place| table.ids[place]).collect(),
+    })
+}
+
+impl<W: Word> Job<W> {
+    fn roster(&self, message: &[u8]) -> Result<Vec<Entry<2>>, Abort> {
+        let (session, own) = (self.rules.session, self.credentials.as_ref());
+        let entries = Entry::read_roster(session, SIGNED_KEYS, message, &self.mine, own)?;
+        if let (Trust::MaliciousServer, Some(own)) = (self.rules.trust, own) {
+            // The corrupt share is that of the clients that are pinned.
+            enough(entries.len(), self.rules.wiring.fewest(own.pins.len()))?;
+        }
+        Ok(entries)
+    }
+
+    /// Agrees with every neighbour.
+    fn agree(
+        &self,
+        entries: &[Entry<2>],
+        table: &Table,
+        me: usize,
+    ) -> Result<Vec<Neighbour>, Abort> {
+        let session = self.rules.session;
+        let neighbour = |place: usize| {
+            let entry = &entries[place];
+            let low_order = |error: SealError| cheated(entry.id, error.to_string());
+            let [sealing, masking] = entry.keys;
+            let secrets = &self.secrets;
+            let rows = secrets
+                .sealing
+                .agree(session, "sum pair", sealing)
+                .map_err(low_order)?;
+            let mask = secrets
+                .masking
+                .agree(session, "mask pair", masking)
+                .map_err(low_order)?;
+            Ok(Neighbour {
+                place,
+                // Bound to the roster: what is dealt under one opens under no other.
+                channel: Channel::new(
+                    session,
+                    &rows.expand(session, "sum seal", &table.digest),
+                    self.mine.id,
+                    entry.id,
+                ),
+                rows,
+                mask,
+            })
+        };
+        let with = table.graph.neighbours(me);
+        with.into_par_iter().map(neighbour).collect()
+    }
+
+    /// Its own share of its self mask, and a message of the neighbours' shares of both secrets.
+    fn deal(
+        &self,
+        table: &Table,
+        me: usize,
+        neighbours: &mut [Neighbour],
+    ) -> Result<(Share, Vec<u8>), Abort> {
+        let holders = neighbours.len() + 1;
+        let secrets = &self.secrets;
+        let mut secret = Zeroizing::new([0; DEALT_LEN]);
+        secret[..SHARE_LEN].copy_from_slice(secrets.self_mask.expose());
+        secret[SHARE_LEN..].copy_from_slice(secrets.mask_key.expose());
+        let prg = &mut secrets.polynomial.prg();
+        let shares = share::split(&secret, table.degree.threshold, holders, prg);
+        let with = table.graph.neighbours(me);
+        let of = |holder| &shares[usize::from(point(&with, me, holder)) - 1];
+        let mut w = Writer::with_capacity((holders - 1) * SEALED_LEN + COMMITMENT_LEN);
+        for neighbour in neighbours {
+            let sealed = neighbour.channel.seal(&**of(neighbour.place));
+            w.raw(&sealed.map_err(|error| Abort::Internal(error.to_string()))?);
+        }
+        w.raw(commitment(&self.rules, self.mine.id, &secrets.self_mask).expose());
+        let mut own_share = Share::default();
+        own_share.copy_from_slice(&of(me)[..SHARE_LEN]);
+        Ok((own_share, w.finish()))
+    }
+
+    /// Who shared, and the shares of the neighbours that did. Only these remain.
+    fn open(
+        &self,
+        message: &[u8],
+        table: &Table,
+        me: usize,
+        neighbours: &mut Vec<Neighbour>,
+    ) -> Result<(Set, Vec<Dealt>), Abort> {
+        let mut r = Reader::new(message);
+        let sharing = Set::read(&mut r, table.len())?;
+        if !sharing.has(me) {
+            return Err(cheated(SERVER, "I am among those that shared"));
+        }
+        enough(sharing.count(), self.rules.min_clients)?;
+        neighbours.retain(|neighbour| sharing.has(neighbour.place));
+        enough_holders(neighbours.len() + 1, table.degree.threshold)?;
+        let mut dealt = Vec::with_capacity(neighbours.len());
+        for neighbour in neighbours {
+            let sealed = r
+                .raw(SEALED_LEN, "shares")
+                .map_err(Abort::malformed(SERVER))?;
+            let who = table.ids[neighbour.place];
+            let opened = neighbour
+                .channel
+                .open(sealed)
+                .map(Zeroizing::new)
+                .map_err(|_| cheated(who, "its shares open"))?;
+            let (mut mask, mut key) = (Share::default(), Share::default());
+            if opened.len() != DEALT_LEN {
+                return Err(cheated(who, "it sealed two shares"));
+            }
+            mask.copy_from_slice(&opened[..SHARE_LEN]);
+            key.copy_from_slice(&opened[SHARE_LEN..]);
+            dealt.push([mask, key]);
+        }
+        r.finish().map_err(Abort::malformed(SERVER))?;
+        Ok((sharing, dealt))
+    }
+
+    /// Turns the words into the joint words: rows that belong to nobody who shared are left out,
+    /// as nothing would hide them from the server.
+    fn join(&mut self, table: &Table, context: &Context) {
+        let shape = self.rules.shape;
+        if context.len == shape.words() {
+            return;
+        }
+        let mut joint = Zeroizing::new(Vec::with_capacity(context.len));
+        for place in context.sharing.places() {
+            let rows = &table.rows[place];
+            let words = rows.start * shape.width..rows.end * shape.width;
+            joint.extend_from_slice(&self.words[words]);
+        }
+        joint.extend_from_slice(&self.words[shape.rows * shape.width..]);
+        self.words = joint;
+    }
+
+    fn pads(
+        &self,
+        context: &Context,
+        table: &Table,
+        me: usize,
+        neighbours: &[Neighbour],
+    ) -> Vec<Pad> {
+        let block = |place: usize| context.blocks[place].clone();
+        let (id, self_mask) = (self.mine.id, &self.secrets.self_mask);
+        let mut pads = vec![Pad::own(context, id, self_mask, block(me))];
+        pads.extend(neighbours.iter().map(|n| {
+            let (mine, its) = ((id, block(me)), (table.ids[n.place], block(n.place)));
+            Pad::edge(context, mine, its, Some(&n.mask), Some(&n.rows))
+        }));
+        pads
+    }
+
+    /// Masks the next words of the upload: the message.
+    fn mask(&mut self, context: &Context, me: usize, pads: &[Pad], next: Range<usize>) -> Vec<u8> {
+        let mut message = Vec::with_capacity(next.len() * W::BYTES);
+        for part in context.upload(me, next) {
+            let words = &mut self.words[part.clone()];
+            pad::apply(pads, self.rules.suite, part.start, words);
+            mask::append_bytes(words, &mut message);
+        }
+        message
+    }
+
+    /// Its own block, which is still to come; the rest is masked by now, no secret any more.
+    fn keep(&mut self, block: Range<usize>) -> Zeroizing<Vec<W>> {
+        let block = &mut self.words[block];
+        let own = Zeroizing::new(block.to_vec());
+        block.iter_mut().for_each(Zeroize::zeroize);
+        drop(std::mem::take(&mut *self.words));
+        own
+    }
+
+    /// Checks who contributed.
+    fn contributors(
+        &self,
+        message: &[u8],
+        context: &Context,
+        table: &Table,
+        me: usize,
+    ) -> Result<Set, Abort> {
+        let mut r = Reader::new(message);
+        let set = Set::read(&mut r, table.len())?;
+        r.finish().map_err(Abort::malformed(SERVER))?;
+        if !set.is_within(&context.sharing) {
+            return Err(cheated(SERVER, "only clients that shared contribute"));
+        }
+        if !set.has(me) {
+            return Err(cheated(SERVER, "I am among those that contributed"));
+        }
+        enough(set.count(), self.rules.min_clients)?;
+        let left = table.neighbours_in(me, &set).len() + 1;
+        enough_holders(left, table.degree.threshold)?;
+        if self.rules.shape.rows > 0 {
+            // Rows whose owner has no neighbour left would have no mask.
+            table.every_secret_has_holders(&context.sharing, &set, &set)?;
+        }
+        Ok(set)
+    }
+
+    /// Round 3½: a quorum of clients signed the same set, so no honest client was told another.
+    fn consistency(
+        &self,
+        message: &[u8],
+        body: &[u8],
+        table: &Table,
+        set: &Set,
+    ) -> Result<(), Abort> {
+        let mut r = Reader::new(message);
+        let signers = Set::read(&mut r, table.len())?;
+        if !signers.is_within(set) {
+            return Err(cheated(SERVER, "contributors signed who contributed"));
+        }
+        let mut valid = 0;
+        let pins = self.credentials.as_ref().map(|own| &own.pins);
+        for place in signers.places() {
+            let signature: [u8; SIGNATURE_LEN] =
+                r.array("signature").map_err(Abort::malformed(SERVER))?;
+            let id = table.ids[place];
+            let session = self.rules.session;
+            let fits = pins.is_some_and(|p| p.verify(id, session, SIGNED_SET, body, &signature));
+            valid += usize::from(fits);
+        }
+        r.finish().map_err(Abort::malformed(SERVER))?;
+        let quorum = table.degree.quorum;
+        if valid < quorum {
+            let check = format!("{quorum} clients signed the contributors I was told, not {valid}");
+            return Err(cheated(SERVER, check));
+        }
+        Ok(())
+    }
+
+    /// Its own rows of the sum, less the row masks of the neighbours that contributed; the shared words.
+    fn unmask(
+        &self,
+        mut own: Zeroizing<Vec<W>>,
+        came: &[Payload],
+        context: &Context,
+        table: &Table,
+        me: usize,
+        contributing: &[Neighbour],
+    ) -> (Vec<W>, Vec<W>) {
+        let block = |place: usize| context.blocks[place].clone();
+        let edge = |n: &Neighbour| {
+            let mine = (self.mine.id, block(me));
+            let its = (table.ids[n.place], block(n.place));
+            Pad::edge(context, mine, its, None, Some(&n.rows))
+        };
+        let pads: Vec<Pad> = contributing.iter().map(edge).collect();
+        pad::apply(&pads, self.rules.suite, block(me).start, &mut own);
+        let came = came.iter();
+        let mut came: Vec<W> = came.flat_map(|payload| mask::from_bytes(payload)).collect();
+        let shared = came.split_off(own.len());
+        for (word, mine) in came.iter_mut().zip(own.iter()) {
+            *word = word.plus(*mine);
+        }
+        (came, shared)
+    }
+}
+
+fn answer(own_share: &Share, neighbours: &[Neighbour], dealt: Vec<Dealt>, set: &Set) -> Vec<u8> {
+    let mut message = Vec::with_capacity(SHARE_LEN + neighbours.len() * Answer::LEN);
+    message.extend_from_slice(&**own_share);
+    for (neighbour, [mask, key]) in neighbours.iter().zip(dealt) {
+        let answer = match set.has(neighbour.place) {
+            true => Answer::SelfMask(mask),
+            false => Answer::MaskKey(key),
+        };
+        answer.write(&mut message);
+    }
+    message
+}
+
+/// What contributors sign: the transcript, then who contributed.
+fn signed_set(context: &Context, set: &Set) -> Vec<u8> {
+    let mut body = context.transcript.to_vec();
+    body.extend(set.write());
+    body
+}
+
+/// What binds `who` to its self mask before anybody knows it.
+pub(super) fn commitment(rules: &Rules, who: PartyId, self_mask: &Seed) -> Seed {
+    let ids = [who.to_wire(), rules.round];
+    self_mask.derive(rules.session, "self mask commitment", &ids)
+}

@@ -1,0 +1,384 @@
+//! The server's side of a sum.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+
+use rayon::prelude::*;
+use undertone_kernel::Cpu;
+use undertone_kernel::mask::{self, Op};
+use undertone_party::frame::HEADER_LEN;
+use undertone_party::{Abort, Inbox, Io, Party, PartyId, Payload, Phase, Reader, Script, Step};
+use zeroize::Zeroizing;
+
+use super::messages::{Answer, COMMITMENT_LEN, Incoming, SEALED_LEN, Share, tile};
+use super::pad;
+use super::{
+    Audience, Context, KEYS, Rules, SHARES, Set, Table, Trust, UNMASK, UPLOAD, Word, advertise,
+};
+use undertone_setup::identity::SIGNATURE_LEN;
+use undertone_setup::roster::{Entry, enough, enough_holders, invited};
+
+/// Secrets rebuilt in one step.
+const REBUILT_PER_STEP: usize = 64;
+
+/// Bytes of words that one thread unmasks in one step.
+const UNMASKED_PER_STEP: usize = 256 << 10;
+
+/// What the server learns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Total<W = u64> {
+    /// The sum of the shared words.
+    pub shared: Vec<W>,
+    /// Whose words are in the sums.
+    pub contributors: Vec<PartyId>,
+    /// Clients that gave a false share of somebody's secret, or were dealt one. The sums are right
+    /// without it.
+    pub suspects: Vec<PartyId>,
+}
+
+/// The server's side. Output: [`Total`].
+pub struct Server<W: Word>(Script<'static, Total<W>>);
+
+impl<W: Word> fmt::Debug for Server<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<W: Word> Party for Server<W> {
+    type Output = Total<W>;
+
+    fn phase(&self) -> Phase {
+        self.0.phase()
+    }
+
+    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
+        Ok(self.0.step(inbox)?.map(Self))
+    }
+}
+
+/// Which rows belong to whom.
+type Owners = BTreeMap<PartyId, Range<usize>>;
+
+/// What was received, and from whom; nothing of those that have left.
+type Heard = Vec<(PartyId, Option<Payload>)>;
+
+/// What holds from the shares on.
+pub(super) struct Adding<W: Word> {
+    pub(super) table: Table,
+    pub(super) mask_keys: Vec<[u8; 32]>,
+    pub(super) context: Context,
+    pub(super) commitments: Vec<[u8; COMMITMENT_LEN]>,
+    sum: Vec<W>,
+    pub(super) contributors: Set,
+}
+
+impl<W: Word> Adding<W> {
+    fn ids(&self, set: &Set) -> Vec<PartyId> {
+        set.places().map(|place| self.table.ids[place]).collect()
+    }
+
+    /// Adds a whole upload of the client in `place`.
+    fn add(&mut self, place: usize, upload: &Incoming) {
+        let mut at = 0;
+        for payload in &upload.payloads {
+            let mut bytes = &payload[..];
+            let end = at + payload.len() / W::BYTES;
+            for part in self.context.upload(place, at..end) {
+                let (head, tail) = bytes.split_at(part.len() * W::BYTES);
+                mask::combine(Cpu::detect(), Op::Add, &mut self.sum[part], head);
+                bytes = tail;
+            }
+            at = end;
+        }
+        self.contributors.0[place] = true;
+    }
+
+    fn enough_holders(&self, answering: &Set) -> Result<(), Abort> {
+        let (sharing, set) = (&self.context.sharing, &self.contributors);
+        self.table.every_secret_has_holders(sharing, set, answering)
+    }
+
+    /// Round 3½: who signed, and the message that passes the signatures on.
+    fn signatures(&self, heard: Heard) -> Result<(Set, Vec<u8>), Abort> {
+        let mut signers = Set(vec![false; self.table.len()]);
+        let mut signatures = Vec::new();
+        for (place, (from, bytes)) in self.contributors.places().zip(heard) {
+            let Some(bytes) = bytes else {
+                continue;
+            };
+            if bytes.len() != SIGNATURE_LEN {
+                return Err(Abort::Malformed {
+                    from,
+                    what: format!("a signature of {} bytes", bytes.len()),
+                });
+            }
+            signers.0[place] = true;
+            signatures.extend_from_slice(&bytes);
+        }
+        enough(signers.count(), self.table.degree.quorum)?;
+        self.enough_holders(&signers)?;
+        let mut message = signers.write();
+        message.extend(signatures);
+        Ok((signers, message))
+    }
+
+    /// By dealer: the shares of its one secret, each with its holder.
+    fn answers(&self, heard: Heard) -> Result<Vec<Vec<(usize, Share)>>, Abort> {
+        let (table, contributors) = (&self.table, &self.contributors);
+        let mut answers: Vec<Vec<(usize, Share)>> = vec![Vec::new(); table.len()];
+        let mut left = Set(vec![false; table.len()]);
+        for (holder, (from, bytes)) in contributors.places().zip(heard) {
+            let Some(bytes) = bytes else {
+                continue;
+            };
+            let frame = Zeroizing::new(bytes.into_frame());
+            left.0[holder] = true;
+            let malformed = Abort::malformed(from);
+            let mut r = Reader::new(&frame[HEADER_LEN..]);
+            let own = r.array("share").map_err(&malformed)?;
+            answers[holder].push((holder, Zeroizing::new(own)));
+            for dealer in table.neighbours_in(holder, &self.context.sharing) {
+                let answer = Answer::read(&mut r).map_err(&malformed)?;
+                let share = match (answer, contributors.has(dealer)) {
+                    (Answer::SelfMask(share), true) | (Answer::MaskKey(share), false) => share,
+                    _ => {
+                        return Err(Abort::Cheated {
+                            culprit: from,
+                            check: "it reveals self masks of contributors, keys of the others"
+                                .into(),
+                        });
+                    }
+                };
+                answers[dealer].push((holder, share));
+            }
+            r.finish().map_err(&malformed)?;
+        }
+        self.enough_holders(&left)?;
+        Ok(answers)
+    }
+
+    /// Where the words are that the contributor in `place` is sent: its rows, then the shared words.
+    fn parts(&self, place: usize) -> [Range<usize>; 2] {
+        let shared = match self.context.rules.audience {
+            Audience::Everybody => self.context.shared(),
+            Audience::Server => 0..0,
+        };
+        [self.context.blocks[place].clone(), shared]
+    }
+
+    fn result_len(&self, place: usize) -> usize {
+        self.parts(place).iter().map(Range::len).sum()
+    }
+
+    /// The message of the `next` of these words.
+    fn result(&self, place: usize, next: Range<usize>) -> Vec<u8> {
+        let mut message = Vec::with_capacity(next.len() * W::BYTES);
+        let mut before = 0;
+        for part in self.parts(place) {
+            let within = |at: usize| at.clamp(before, before + part.len()) - before + part.start;
+            let words = within(next.start)..within(next.end);
+            mask::append_bytes(&self.sum[words], &mut message);
+            before += part.len();
+        }
+        message
+    }
+}
+
+impl<W: Word> Server<W> {
+    /// The server of a sum to which the clients `expected` are invited, each with the rows that
+    /// belong to it: none (`0..0`) in a plain sum.
+    ///
+    /// # Errors
+    /// [`Abort::Misuse`] when the rules are not possible, or `expected` is not clients, each once.
+    pub fn new(rules: Rules, expected: Vec<(PartyId, Range<usize>)>) -> Result<Self, Abort> {
+        rules.check()?;
+        let ids = invited(expected.iter().map(|(id, _)| *id).collect())?;
+        let owners = expected.into_iter().collect();
+        Ok(Self(Script::new(KEYS, |io| total(io, rules, ids, owners))))
+    }
+}
+
+async fn total<W: Word>(
+    io: Io,
+    rules: Rules,
+    ids: Vec<PartyId>,
+    owners: Owners,
+) -> Result<Total<W>, Abort> {
+    // Round 1: the roster, to everybody on it.
+    let entries = roster::<W>(&rules, &owners, io.recv_all(&ids).await)?;
+    let table = Table::new::<W>(&rules, &entries)?;
+    io.send_all(to_all(&table.ids, &Entry::write_roster(&entries)));
+
+    // Round 2: everybody's shares to whom they are for.
+    io.phase(SHARES).await;
+    let sent = shares(&table, io.recv_all(&table.ids).await)?;
+    let sharing = Set(sent.iter().map(Option::is_some).collect());
+    enough(sharing.count(), rules.min_clients)?;
+    for place in sharing.places() {
+        let left = table.neighbours_in(place, &sharing).len() + 1;
+        enough_holders(left, table.degree.threshold)?;
+    }
+    io.send_all(relay(&table, &sharing, &sent));
+    let context = Context::new::<W>(rules, &table, sharing);
+    let mut adding = Adding {
+        commitments: sent.iter().map(commitment).collect(),
+        sum: vec![W::default(); context.len],
+        contributors: Set(vec![false; table.len()]),
+        context,
+        mask_keys: entries.iter().map(|entry| entry.keys[1]).collect(),
+        table,
+    };
+    drop((entries, sent));
+
+    // Round 3: clients are heard one after the other, so that one partial upload at most is held.
+    io.phase(UPLOAD).await;
+    let sharing: Vec<usize> = adding.context.sharing.places().collect();
+    for place in sharing {
+        let (from, len) = (adding.table.ids[place], adding.context.upload_len(place));
+        let mut upload = Incoming::default();
+        while !upload.is_whole(len)
+            && let Some(bytes) = io.recv(from).await
+        {
+            upload.take::<W>(from, bytes, len)?;
+        }
+        if upload.is_whole(len) {
+            adding.add(place, &upload);
+        }
+    }
+    let set = &adding.contributors;
+    enough(set.count(), rules.min_clients)?;
+    adding.enough_holders(set)?;
+
+    // Who contributed, and what they sign.
+    io.phase(UNMASK).await;
+    let contributors = adding.ids(&adding.contributors);
+    io.send_all(to_all(&contributors, &adding.contributors.write()));
+    if rules.trust == Trust::MaliciousServer {
+        let (signers, message) = adding.signatures(io.recv_all(&contributors).await)?;
+        io.send_all(to_all(&adding.ids(&signers), &message));
+    }
+
+    // Round 4: one share of every client's one secret, from every holder that is left.
+    let answers = adding.answers(io.recv_all(&contributors).await)?;
+    let (mut pads, mut suspects) = (Vec::new(), Vec::new());
+    for next in (0..answers.len()).step_by(REBUILT_PER_STEP) {
+        io.pause().await;
+        let end = answers.len().min(next + REBUILT_PER_STEP);
+        let rebuilt: Result<Vec<_>, Abort> = (next..end)
+            .into_par_iter()
+            .map(|place| adding.masks_of(place, &answers[place]))
+            .collect();
+        for (masks, suspect) in rebuilt? {
+            pads.extend(masks);
+            suspects.extend(suspect);
+        }
+    }
+    drop(answers);
+    suspects.sort_unstable();
+    suspects.dedup();
+
+    let part = UNMASKED_PER_STEP / W::BYTES;
+    let mut done = 0;
+    for words in adding.sum.chunks_mut(part * rayon::current_num_threads()) {
+        io.pause().await;
+        let parts = words.par_chunks_mut(part).enumerate();
+        parts.for_each(|(index, words)| pad::apply(&pads, rules.suite, done + index * part, words));
+        done += words.len();
+    }
+    drop(pads);
+
+    for place in adding.contributors.places() {
+        let len = adding.result_len(place);
+        let mut sent = 0;
+        loop {
+            io.pause().await;
+            let next = tile::<W>(sent, len);
+            sent = next.end;
+            io.send(adding.table.ids[place], adding.result(place, next));
+            if sent == len {
+                break;
+            }
+        }
+    }
+    io.pause().await;
+    let shared = adding.context.shared();
+    Ok(Total {
+        contributors,
+        shared: adding.sum.split_off(shared.start),
+        suspects,
+    })
+}
+
+fn roster<W: Word>(rules: &Rules, owners: &Owners, hellos: Heard) -> Result<Vec<Entry<2>>, Abort> {
+    let mut entries = Vec::with_capacity(owners.len());
+    for (id, hello) in hellos {
+        let Some(bytes) = hello else {
+            continue;
+        };
+        let entry = Entry::read(id, &bytes)?;
+        if entry.advertisement != advertise::<W>(rules, &owners[&id]) {
+            return Err(Abort::Cheated {
+                culprit: id,
+                check: "it sums by my rules, and its rows are those I know".into(),
+            });
+        }
+        entries.push(entry);
+    }
+    if let Some(id) = Entry::repeats(&entries) {
+        return Err(Abort::Cheated {
+            culprit: id,
+            check: "its keys are nobody else's".into(),
+        });
+    }
+    Ok(entries)
+}
+
+/// What everybody dealt, by place.
+fn shares(table: &Table, heard: Heard) -> Result<Vec<Option<Payload>>, Abort> {
+    let check = |(place, (from, bytes)): (usize, (PartyId, Option<Payload>))| {
+        let due = table.graph.neighbours(place).len() * SEALED_LEN + COMMITMENT_LEN;
+        match bytes {
+            Some(bytes) if bytes.len() != due => Err(Abort::Malformed {
+                from,
+                what: format!("{} bytes of shares, {due} are due", bytes.len()),
+            }),
+            bytes => Ok(bytes),
+        }
+    };
+    heard.into_iter().enumerate().map(check).collect()
+}
+
+/// To everybody that shared who else did, and the shares its neighbours dealt it.
+fn relay(table: &Table, sharing: &Set, sent: &[Option<Payload>]) -> Vec<(PartyId, Vec<u8>)> {
+    let all: Vec<Vec<usize>> = (0..table.len())
+        .map(|place| table.graph.neighbours(place))
+        .collect();
+    let message = |to: usize| {
+        let mut message = sharing.write();
+        for from in table.neighbours_in(to, sharing) {
+            let at = all[from].partition_point(|other| *other < to);
+            if let Some(bytes) = &sent[from] {
+                message.extend_from_slice(&bytes[at * SEALED_LEN..(at + 1) * SEALED_LEN]);
+            }
+        }
+        (table.ids[to], message)
+    };
+    sharing.places().map(message).collect()
+}
+
+fn commitment(dealt: &Option<Payload>) -> [u8; COMMITMENT_LEN] {
+    let mut commitment = [0; COMMITMENT_LEN];
+    if let Some(bytes) = dealt {
+        commitment.copy_from_slice(&bytes[bytes.len() - COMMITMENT_LEN..]);
+    }
+    commitment
+}
+
+fn to_all<'a>(
+    whom: &'a [PartyId],
+    message: &'a [u8],
+) -> impl Iterator<Item = (PartyId, Vec<u8>)> + 'a {
+    whom.iter().map(|id| (*id, message.to_vec()))
+}

@@ -1,0 +1,145 @@
+//! Digests of whole transcripts: a kernel or a protocol that sends other bytes is found out.
+
+use std::sync::Mutex;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use undertone::hamming::{Backend, Phe};
+use undertone::kdf::Seed;
+use undertone::kernel::{BitMatrix, Prg};
+use undertone::ot::{Field, Security};
+use undertone::party::frame::HEADER_LEN;
+use undertone::party::{Network, Node, PartyId};
+use undertone::simulate::{DistanceSimulation, TransferSimulation};
+use undertone::sum::{Suite, Trust};
+use undertone::xclp::Params;
+
+use crate::primitives::Nothing;
+use crate::{Error, File, Hex, hex};
+use undertone_tests::kept::Kept;
+use undertone_tests::{random_clients, simulation, sums};
+
+/// The messages of a run, in the order in which a network that delivers at once moves them.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Transcript {
+    what: String,
+    messages: usize,
+    bytes: usize,
+    /// SHA-256 over sender (4), receiver (4), phase (1), length (8) and payload of each.
+    sha256: Hex,
+}
+
+fn record(
+    what: String,
+    run: impl FnOnce(Network<'_>) -> Result<(), Error>,
+) -> Result<Transcript, Error> {
+    let state = Mutex::new((Sha256::new(), 0, 0));
+    let network = Network::new().intercept(|from: PartyId, to: PartyId, frame| {
+        if let Ok(mut state) = state.lock() {
+            let payload = &frame[HEADER_LEN..];
+            state.0.update(from.to_wire().to_le_bytes());
+            state.0.update(to.to_wire().to_le_bytes());
+            state.0.update([frame[4]]);
+            state.0.update((payload.len() as u64).to_le_bytes());
+            state.0.update(payload);
+            (state.1, state.2) = (state.1 + 1, state.2 + payload.len());
+        }
+    });
+    run(network)?;
+    let (digest, messages, bytes) = state
+        .into_inner()
+        .map_err(|_| Error::Missing("the digest"))?;
+    Ok(Transcript {
+        what,
+        messages,
+        bytes,
+        sha256: hex(&digest.finalize()),
+    })
+}
+
+/// Their file.
+///
+/// # Errors
+/// Never.
+pub fn files() -> Result<Vec<File>, Error> {
+    let mut all = Vec::new();
+    for backend in Backend::ALL {
+        let params = Params {
+            bits: 300,
+            neighbours: 3,
+            backend,
+            phe: Phe::insecure(256),
+            ..Params::default()
+        };
+        let clients = random_clients(&[21, 33, 0, 18], 300, 1)?;
+        all.push(record(
+            format!("label propagation, {backend}"),
+            |network| {
+                simulation(params, clients).run_over(network)?;
+                Ok(())
+            },
+        )?);
+    }
+    for trust in [Trust::SemiHonest, Trust::MaliciousServer] {
+        let rows = [1, 2, 0, 5];
+        let rules = undertone::sum::Rules {
+            trust,
+            ..sums::rules(&rows, 3, 2)
+        };
+        let clients = sums::contributions::<u64>(&rules, &rows, 1);
+        all.push(record(format!("sum, {trust:?}"), |network| {
+            sums::simulation(rules, clients).run_over(network)?;
+            Ok(())
+        })?);
+    }
+    for (f, security) in [1, 2, 4, 8]
+        .into_iter()
+        .flat_map(|f| [Security::SemiHonest, Security::Malicious].map(|security| (f, security)))
+    {
+        let transfers = TransferSimulation {
+            field: Field::new(f).ok_or(Error::Missing("f"))?,
+            security,
+            count: 20_000,
+            seed: Seed::from_bytes([5; 32]),
+        };
+        let what = format!("20000 transfers, f = {f}, {security:?}");
+        all.push(record(what, |mut network| {
+            let (mut sender, mut receiver) = transfers.parties(|_| (), |_| ());
+            network.run(&mut [&mut sender as &mut dyn Node, &mut receiver])?;
+            Ok(())
+        })?);
+    }
+    for (backend, bits) in [
+        (Backend::Psm, 4096usize),
+        (Backend::Shade, 1024),
+        (Backend::Shade, 4095),
+        (Backend::Phe, 1000),
+    ] {
+        let mut prg = Prg::new(&[6; 32]);
+        let mut random = |rows: usize| {
+            let words = (0..rows * bits.div_ceil(64)).map(|_| prg.next_u64());
+            BitMatrix::from_words(rows, bits, words.collect())
+        };
+        let distances = DistanceSimulation {
+            backend,
+            suite: Suite::Aes128Ctr,
+            phe: Phe::insecure(256),
+            codes: [65, 31, 48].map(&mut random).into(),
+            min_clients: 2,
+            sink: Kept::default(),
+            seed: Seed::from_bytes([7; 32]),
+        };
+        all.push(record(
+            format!("distances, {backend}, {bits} bits"),
+            |network| {
+                distances.run_over(network)?;
+                Ok(())
+            },
+        )?);
+    }
+    let place =
+        "what this library sends; not to be computed again, but to find out when that changes";
+    crate::files("digest", place, all, Vec::<Nothing>::new())
+}

@@ -1,0 +1,235 @@
+//! The known-answer vectors, made from fixed seeds: a file an operation, and a JSON Schema for each, which says what every
+//! field is.
+#![forbid(unsafe_code)]
+
+pub mod channels;
+pub mod digests;
+pub mod distances;
+pub mod labels;
+pub mod paillier;
+pub mod primitives;
+pub mod refused;
+pub mod sums;
+pub mod transfers;
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+use serde_json::Value;
+
+/// Why vectors cannot be made: never, for those here.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A transfer.
+    #[error(transparent)]
+    Ot(#[from] undertone::ot::OtError),
+    /// A key.
+    #[error(transparent)]
+    Paillier(#[from] undertone::paillier::PaillierError),
+    /// An identity.
+    #[error(transparent)]
+    Identity(#[from] undertone::setup::identity::NotAKey),
+    /// A number.
+    #[error(transparent)]
+    Fixed(#[from] undertone::sum::fixed::FixedError),
+    /// Rows and labels.
+    #[error(transparent)]
+    Input(#[from] undertone::xclp::InputError),
+    /// A data set.
+    #[error(transparent)]
+    Data(#[from] undertone::data::DataError),
+    /// A network.
+    #[error(transparent)]
+    Stalled(#[from] undertone::party::Stalled),
+    /// A client that gave up.
+    #[error(transparent)]
+    Aborted(#[from] undertone::party::Aborted),
+    /// Something that is always there.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    /// What should have been refused.
+    #[error("nobody refused: {0}")]
+    Accepted(String),
+    /// A channel.
+    #[error(transparent)]
+    Seal(#[from] undertone::setup::seal::SealError),
+    /// A degree.
+    #[error(transparent)]
+    Wiring(#[from] undertone::sum::wiring::WiringError),
+    /// A run.
+    #[error(transparent)]
+    Run(#[from] undertone::simulate::SimulationError),
+    /// A file.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
+/// Bytes, or a number, in hexadecimal.
+macro_rules! text {
+    ($name:ident, $pattern:literal, $what:literal) => {
+        #[doc = $what]
+        #[derive(Debug, Clone, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "pattern": $pattern, "description": $what })
+            }
+        }
+    };
+}
+
+text!(Hex, "^([0-9a-f]{2})*$", "Bytes, in lowercase hexadecimal.");
+text!(
+    Double,
+    "^[0-9a-f]{16}$",
+    "The 64 bits of an IEEE 754 double, most significant first, in lowercase hexadecimal."
+);
+text!(
+    Number,
+    "^(0|[1-9a-f][0-9a-f]*)$",
+    "A number, in lowercase hexadecimal without leading zeros."
+);
+
+/// Bytes.
+pub fn hex(bytes: &[u8]) -> Hex {
+    Hex(bytes.iter().fold(String::new(), |mut out, byte| {
+        let _ = write!(out, "{byte:02x}");
+        out
+    }))
+}
+
+/// A double.
+pub fn double(value: f64) -> Double {
+    Double(hex(&value.to_bits().to_be_bytes()).0)
+}
+
+/// Doubles.
+pub fn doubles(values: &[f64]) -> Vec<Double> {
+    values.iter().map(|value| double(*value)).collect()
+}
+
+/// One operation.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Operation<C, R> {
+    /// Which.
+    operation: &'static str,
+    /// Where it is specified.
+    specification: &'static str,
+    /// What comes of what.
+    cases: Vec<C>,
+    /// Inputs that must be refused, and the check that refuses them.
+    refused: Vec<R>,
+}
+
+/// A file below `vectors/`.
+#[derive(Debug)]
+pub struct File {
+    /// Its path there.
+    pub path: String,
+    /// What it holds.
+    pub text: String,
+}
+
+/// An operation's file, and its schema.
+fn files<C: Serialize + JsonSchema, R: Serialize + JsonSchema>(
+    operation: &'static str,
+    specification: &'static str,
+    cases: Vec<C>,
+    refused: Vec<R>,
+) -> Result<Vec<File>, Error> {
+    let schema = schemars::schema_for!(Operation<C, R>);
+    let mut schema = serde_json::to_value(schema)?;
+    schema["title"] = operation.into();
+    let content = Operation {
+        operation,
+        specification,
+        cases,
+        refused,
+    };
+    Ok(vec![
+        File {
+            path: format!("{operation}.json"),
+            text: written(&serde_json::to_value(content)?),
+        },
+        File {
+            path: format!("schema/{operation}.json"),
+            text: written(&schema),
+        },
+    ])
+}
+
+/// Indented JSON, with arrays of numbers or short texts on one line.
+fn written(value: &Value) -> String {
+    let mut out = String::new();
+    write_value(value, 0, &mut out);
+    out.push('\n');
+    out
+}
+
+fn write_value(value: &Value, depth: usize, out: &mut String) {
+    let indent = |out: &mut String, depth: usize| out.push_str(&"  ".repeat(depth));
+    match value {
+        Value::Array(items) if items.iter().all(is_short) => {
+            let items: Vec<String> = items.iter().map(Value::to_string).collect();
+            let _ = write!(out, "[{}]", items.join(", "));
+        }
+        Value::Array(items) => {
+            out.push_str("[\n");
+            for (at, item) in items.iter().enumerate() {
+                indent(out, depth + 1);
+                write_value(item, depth + 1, out);
+                out.push_str(if at + 1 < items.len() { ",\n" } else { "\n" });
+            }
+            indent(out, depth);
+            out.push(']');
+        }
+        Value::Object(fields) if fields.is_empty() => out.push_str("{}"),
+        Value::Object(fields) => {
+            out.push_str("{\n");
+            for (at, (name, item)) in fields.iter().enumerate() {
+                indent(out, depth + 1);
+                let _ = write!(out, "{}: ", Value::from(name.as_str()));
+                write_value(item, depth + 1, out);
+                out.push_str(if at + 1 < fields.len() { ",\n" } else { "\n" });
+            }
+            indent(out, depth);
+            out.push('}');
+        }
+        scalar => {
+            let _ = write!(out, "{scalar}");
+        }
+    }
+}
+
+fn is_short(value: &Value) -> bool {
+    match value {
+        Value::Array(_) | Value::Object(_) => false,
+        Value::String(text) => text.len() <= 20,
+        _ => true,
+    }
+}
+
+/// Makes all files anew.
+///
+/// # Errors
+/// Never.
+pub fn make() -> Result<Vec<File>, Error> {
+    let mut all = primitives::files()?;
+    all.extend(channels::files()?);
+    all.extend(sums::files()?);
+    all.extend(transfers::files()?);
+    all.extend(paillier::files()?);
+    all.extend(distances::files()?);
+    all.extend(labels::files()?);
+    all.extend(digests::files()?);
+    Ok(all)
+}
