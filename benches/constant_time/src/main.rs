@@ -83,11 +83,10 @@ fn tag_comparison(runner: &mut CtRunner, rng: &mut BenchRng) {
 }
 
 fn base_transfer_choices(runner: &mut CtRunner, rng: &mut BenchRng) {
-    let context = Context::new(SESSION, PartyId::client(0), PartyId::client(1));
-    let seed = Seed::from_bytes([4; 32]);
+    let context = Context::new(SESSION, "test", PartyId::client(0), PartyId::client(1));
     let make = |rng: &mut BenchRng, class| u128::from_le_bytes(secret(rng, class));
     compare(runner, rng, 500, make, |choices| {
-        undertone_ot::base::choose(context.clone(), *choices, &seed)
+        undertone_ot::base::choose(context.clone(), *choices, Seed::from_bytes([4; 32]))
     });
 }
 

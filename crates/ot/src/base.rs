@@ -106,10 +106,10 @@ fn decode(bytes: &[u8], what: &'static str) -> Result<RistrettoPoint, OtError> {
     compressed.decompress().ok_or(OtError::Point { what })
 }
 
-/// Step 1. Bit i of `choices` is the choice of transfer i.
-pub fn choose(context: Context, choices: u128, seed: &Seed) -> (Receiver, Vec<u8>) {
-    let halves = scalars(&context.derive(seed, "base transfer scalar"), COUNT);
-    let mut prg = context.derive(seed, "base transfer point").prg();
+/// Step 1. Bit i of `choices` is the choice of transfer i. `seed` is the receiver's randomness.
+pub fn choose(context: Context, choices: u128, seed: Seed) -> (Receiver, Vec<u8>) {
+    let halves = scalars(&context.derive(&seed, "base transfer scalar"), COUNT);
+    let mut prg = context.derive(&seed, "base transfer point").prg();
     let random = (0..COUNT).map(|_| {
         let mut wide = Zeroizing::new([0; 64]);
         prg.fill(&mut *wide);
@@ -144,17 +144,17 @@ pub fn choose(context: Context, choices: u128, seed: &Seed) -> (Receiver, Vec<u8
     (receiver, offer)
 }
 
-/// Step 2: both keys of every transfer, and the sender's message.
+/// Step 2: both keys of every transfer, and the sender's message. `seed` is its randomness.
 ///
 /// # Errors
 /// [`OtError::Length`] or [`OtError::Point`].
 pub fn respond(
     context: &Context,
     offer: &[u8],
-    seed: &Seed,
+    seed: Seed,
 ) -> Result<(Vec<[u128; 2]>, Vec<u8>), OtError> {
     OtError::check_len("base transfer points", offer, OFFER_LEN)?;
-    let half = Zeroizing::new(scalars(&context.derive(seed, "base transfer scalar"), 1));
+    let half = Zeroizing::new(scalars(&context.derive(&seed, "base transfer scalar"), 1));
     let half = &half[0];
     let reply = RistrettoPoint::double_and_compress_batch([&RistrettoPoint::mul_base(half)]);
     let reply = reply[0].to_bytes();
@@ -219,7 +219,12 @@ mod tests {
     use undertone_party::{PartyId, SessionId};
 
     fn context() -> Context {
-        Context::new(SessionId([1; 32]), PartyId::client(0), PartyId::client(1))
+        Context::new(
+            SessionId([1; 32]),
+            "test",
+            PartyId::client(0),
+            PartyId::client(1),
+        )
     }
 
     fn seed(byte: u8) -> Seed {
@@ -229,9 +234,9 @@ mod tests {
     #[test]
     fn the_receiver_gets_the_keys_it_chose() {
         let choices = 0x0123_4567_89ab_cdef_1111_eeee_5a5a_0000;
-        let (receiver, offer) = choose(context(), choices, &seed(2));
+        let (receiver, offer) = choose(context(), choices, seed(2));
         assert_eq!(offer.len(), OFFER_LEN);
-        let (keys, reply) = respond(&context(), &offer, &seed(3)).unwrap();
+        let (keys, reply) = respond(&context(), &offer, seed(3)).unwrap();
         let chosen = receiver.finish(&reply).unwrap();
         for (i, (pair, chosen)) in keys.iter().zip(chosen).enumerate() {
             assert_eq!(pair[(choices >> i & 1) as usize], chosen);
@@ -246,29 +251,34 @@ mod tests {
     /// The same points under another number, side or context have nothing to do with each other.
     #[test]
     fn repeated_points_give_other_keys() {
-        let (_, mut offer) = choose(context(), 0, &seed(2));
+        let (_, mut offer) = choose(context(), 0, seed(2));
         let first = offer[..2 * POINT_LEN].to_vec();
         offer[2 * POINT_LEN..4 * POINT_LEN].copy_from_slice(&first);
-        let (keys, _) = respond(&context(), &offer, &seed(3)).unwrap();
+        let (keys, _) = respond(&context(), &offer, seed(3)).unwrap();
         assert_ne!(keys[0], keys[1]);
-        let other = Context::new(SessionId([1; 32]), PartyId::client(1), PartyId::client(0));
-        let (others, _) = respond(&other, &offer, &seed(3)).unwrap();
+        let other = Context::new(
+            SessionId([1; 32]),
+            "test",
+            PartyId::client(1),
+            PartyId::client(0),
+        );
+        let (others, _) = respond(&other, &offer, seed(3)).unwrap();
         assert_ne!(keys[0], others[0]);
     }
 
     #[test]
     fn what_is_not_a_point_is_refused() {
-        let (receiver, mut offer) = choose(context(), 5, &seed(2));
+        let (receiver, mut offer) = choose(context(), 5, seed(2));
         assert!(matches!(
-            respond(&context(), &offer[1..], &seed(3)),
+            respond(&context(), &offer[1..], seed(3)),
             Err(OtError::Length { .. })
         ));
         offer[31] |= 0x80;
         assert!(matches!(
-            respond(&context(), &offer, &seed(3)),
+            respond(&context(), &offer, seed(3)),
             Err(OtError::Point { .. })
         ));
-        let (again, _) = choose(context(), 5, &seed(2));
+        let (again, _) = choose(context(), 5, seed(2));
         assert!(matches!(again.finish(&[0; 32]), Err(OtError::Point { .. })));
         assert!(matches!(receiver.finish(&[]), Err(OtError::Length { .. })));
     }

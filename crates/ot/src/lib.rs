@@ -84,10 +84,12 @@ pub struct Context {
 }
 
 impl Context {
-    /// Transfers of `session` from `sender` to `receiver`, as the extension names them.
-    pub fn new(session: SessionId, sender: PartyId, receiver: PartyId) -> Self {
+    /// Transfers of `session` for one `purpose`, from `sender` to `receiver`, as the extension
+    /// names them. Two protocols of one session take two purposes.
+    pub fn new(session: SessionId, purpose: &str, sender: PartyId, receiver: PartyId) -> Self {
         let hash = Sha256::new()
-            .chain_update(b"undertone/v1/transfers")
+            .chain_update(b"undertone/v1/transfers ")
+            .chain_update(purpose)
             .chain_update(session.0)
             .chain_update(sender.to_wire().to_le_bytes())
             .chain_update(receiver.to_wire().to_le_bytes());

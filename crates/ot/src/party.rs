@@ -1,19 +1,24 @@
-//! An extension as a pair of parties: any number of transfers, batch by batch, each handed to a sink.
+//! An extension as two scripts: any number of transfers, batch by batch, each handed to a sink.
 //!
-//! Messages: sender → receiver the points of the base transfers; receiver → sender the reply and the trees; then for every batch receiver → sender
-//! the corrections and, against a malicious receiver, sender → receiver a challenge, receiver → sender the proof. Up to two
-//! batches are open: the corrections of a batch are sent before the proof of the one before.
+//! | message | from | when |
+//! |---|---|---|
+//! | points of the base transfers | sender | first |
+//! | reply and trees | receiver | then |
+//! | corrections | receiver | for every batch |
+//! | challenge | sender | for every batch, against a malicious receiver |
+//! | proof | receiver | after the challenge |
+//!
+//! At most two batches are open: the receiver sends the corrections of a batch before the proof of
+//! the one before. The specification is PROTOCOLS.md, *Oblivious transfer*.
 
 use std::collections::VecDeque;
 
-use undertone_kernel::Cpu;
-use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Step};
-
-use super::extend::{
-    self, CHALLENGE_LEN, ReceiverBatch, SenderBatch, SenderSetup, Unchecked, Unproved,
-};
-use super::{Context, Field, OtError, Security};
 use undertone_kdf::Seed;
+use undertone_kernel::Cpu;
+use undertone_party::{Abort, Io, PartyId, Phase, Script};
+
+use super::extend::{self, CHALLENGE_LEN, ReceiverBatch, SenderBatch, SenderSetup};
+use super::{Context, Field, OtError, Security};
 
 /// Base transfers and trees.
 pub const BASE: Phase = Phase {
@@ -37,7 +42,7 @@ pub struct Rules {
     pub context: Context,
     /// f.
     pub field: Field,
-    /// Whom the sender withstands.
+    /// What the sender withstands.
     pub security: Security,
     /// How many transfers.
     pub count: u64,
@@ -51,264 +56,115 @@ impl Rules {
     }
 }
 
-fn go_on<P: Party>(next: P, out: Outbox, need: Vec<PartyId>) -> Result<Step<P>, Abort> {
-    let need = need.into();
-    Ok(Step::Continue { out, need, next })
+/// The sender to `peer`. It hands every batch that is good to `sink`, which is its output. `seed`
+/// is its randomness.
+pub fn sender<'a, S>(rules: Rules, peer: PartyId, seed: Seed, sink: S) -> Script<'a, S>
+where
+    S: FnMut(&SenderBatch) + Send + 'a,
+{
+    Script::new(BASE, move |io| send(io, rules, peer, seed, sink))
 }
 
-/// The sender. Output: its sink.
-#[derive(Debug)]
-pub struct Sender<S> {
-    rules: Rules,
-    peer: PartyId,
-    seed: Seed,
-    cpu: Cpu,
-    sink: S,
-    stage: SenderStage,
-}
+async fn send<S>(io: Io, rules: Rules, peer: PartyId, seed: Seed, mut sink: S) -> Result<S, Abort>
+where
+    S: FnMut(&SenderBatch) + Send,
+{
+    let blame = OtError::blame(peer);
 
-#[derive(Debug)]
-enum SenderStage {
-    Start,
-    Setup(SenderSetup),
-    Batches {
-        sender: Box<extend::Sender>,
-        /// Transfers whose corrections are not there.
-        left: u64,
-        /// Batches whose proof is not there.
-        open: VecDeque<(Unchecked, [u8; CHALLENGE_LEN])>,
-    },
-}
+    // Base transfers, step 1: the points, by the extension's sender.
+    let (setup, offer) = SenderSetup::new(rules.context.clone(), seed);
+    io.send(peer, offer);
 
-impl<S: FnMut(&SenderBatch) + Send> Sender<S> {
-    /// The sender to `peer`, which hands every batch that is good to `sink`. `seed` is its randomness.
-    pub fn new(rules: Rules, peer: PartyId, seed: Seed, cpu: Cpu, sink: S) -> Self {
-        Self {
-            rules,
-            peer,
-            seed,
-            cpu,
-            sink,
-            stage: SenderStage::Start,
-        }
-    }
+    // Base transfers, step 3, and trees: the reply and the receiver's trees.
+    let message = io.require(peer).await?;
+    let (field, security) = (rules.field, rules.security);
+    let sender = setup.finish(Cpu::detect(), field, security, &message);
+    let mut sender = Box::new(sender.map_err(&blame)?);
+    drop(message);
 
-    fn batches(
-        mut self,
-        sender: Box<extend::Sender>,
-        left: u64,
-        open: VecDeque<(Unchecked, [u8; CHALLENGE_LEN])>,
-        out: Outbox,
-    ) -> Result<Step<Self>, Abort> {
-        if left == 0 && open.is_empty() {
-            return Ok(Step::Done {
-                out,
-                output: self.sink,
-            });
-        }
-        self.stage = SenderStage::Batches { sender, left, open };
-        let need = vec![self.peer];
-        go_on(self, out, need)
-    }
-}
-
-impl<S: FnMut(&SenderBatch) + Send> Party for Sender<S> {
-    type Output = S;
-
-    fn phase(&self) -> Phase {
-        match self.stage {
-            SenderStage::Batches { .. } => EXTENSION,
-            _ => BASE,
-        }
-    }
-
-    fn step(mut self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
-        let peer = self.peer;
-        let blame = OtError::blame(peer);
-        match std::mem::replace(&mut self.stage, SenderStage::Start) {
-            SenderStage::Start => {
-                let (setup, offer) = SenderSetup::new(self.rules.context.clone(), &self.seed);
-                self.stage = SenderStage::Setup(setup);
-                go_on(self, Outbox::to(peer, offer), vec![peer])
-            }
-            SenderStage::Setup(setup) => {
-                let Rules {
-                    field, security, ..
-                } = self.rules;
-                let message = inbox.require(peer)?;
-                let sender = setup.finish(self.cpu, field, security, &message);
-                let left = self.rules.count;
-                self.batches(
-                    Box::new(sender.map_err(blame)?),
-                    left,
-                    VecDeque::new(),
-                    Outbox::new(),
-                )
-            }
-            SenderStage::Batches {
-                mut sender,
-                mut left,
-                mut open,
-            } => {
-                let message = inbox.require(peer)?;
-                let mut out = Outbox::new();
-                if open.len() < OPEN && left > 0 {
-                    let count = self.rules.next(left);
-                    let batch = sender.batch(count, &message).map_err(&blame)?;
-                    left -= count as u64;
-                    match self.rules.security {
-                        Security::SemiHonest => (self.sink)(&batch.accept().map_err(blame)?),
-                        Security::Malicious => {
-                            let session = self.rules.context.session;
-                            let ids = [(left >> 32) as u32, left as u32];
-                            let seed = self.seed.derive(session, "transfer challenge", &ids);
-                            let challenge = seed.prg().next_u64().to_le_bytes();
-                            out.push(peer, challenge.to_vec());
-                            open.push_back((batch, challenge));
-                        }
-                    }
-                } else if let Some((batch, challenge)) = open.pop_front() {
-                    (self.sink)(&batch.check(challenge, &message).map_err(blame)?);
+    // Extension: corrections, and against a malicious receiver a challenge and a proof.
+    io.phase(EXTENSION).await;
+    let mut left = rules.count;
+    let mut open = VecDeque::new();
+    while left > 0 || !open.is_empty() {
+        let message = io.require(peer).await?;
+        if left > 0 && open.len() < OPEN {
+            let count = rules.next(left);
+            let batch = sender.batch(count, &message).map_err(&blame)?;
+            left -= count as u64;
+            match security {
+                Security::SemiHonest => sink(&batch.accept().map_err(&blame)?),
+                Security::Malicious => {
+                    io.send(peer, &batch.challenge());
+                    open.push_back(batch);
                 }
-                self.batches(sender, left, open, out)
             }
+        } else if let Some(batch) = open.pop_front() {
+            sink(&batch.check(&message).map_err(&blame)?);
         }
     }
+    Ok(sink)
 }
 
-/// The receiver. Output: its sink.
-#[derive(Debug)]
-pub struct Receiver<S> {
+/// The receiver from `peer`. It hands every batch to `sink`, which is its output. `seed` is its
+/// randomness.
+pub fn receiver<'a, S>(rules: Rules, peer: PartyId, seed: Seed, sink: S) -> Script<'a, S>
+where
+    S: FnMut(&ReceiverBatch) + Send + 'a,
+{
+    Script::new(BASE, move |io| receive(io, rules, peer, seed, sink))
+}
+
+async fn receive<S>(
+    io: Io,
     rules: Rules,
     peer: PartyId,
     seed: Seed,
-    cpu: Cpu,
-    sink: S,
-    stage: ReceiverStage,
-}
+    mut sink: S,
+) -> Result<S, Abort>
+where
+    S: FnMut(&ReceiverBatch) + Send,
+{
+    let blame = OtError::blame(peer);
 
-#[derive(Debug)]
-enum ReceiverStage {
-    Start,
-    Setup,
-    Batches {
-        receiver: Box<extend::Receiver>,
-        /// Transfers whose corrections are not sent.
-        left: u64,
-        /// Batches that are not proved.
-        open: VecDeque<Unproved>,
-        /// Whether a challenge was waited for.
-        challenged: bool,
-    },
-}
+    // Base transfers, step 2, and trees: the reply to the points, and the trees.
+    let offer = io.require(peer).await?;
+    let mode = (rules.field, rules.security);
+    let made = extend::Receiver::new(Cpu::detect(), &rules.context, mode, &offer, seed);
+    let (receiver, message) = made.map_err(&blame)?;
+    let mut receiver = Box::new(receiver);
+    io.send(peer, message);
+    drop(offer);
 
-impl<S: FnMut(&ReceiverBatch) + Send> Receiver<S> {
-    /// The receiver from `peer`, which hands every batch to `sink`. `seed` is its randomness.
-    pub fn new(rules: Rules, peer: PartyId, seed: Seed, cpu: Cpu, sink: S) -> Self {
-        Self {
-            rules,
-            peer,
-            seed,
-            cpu,
-            sink,
-            stage: ReceiverStage::Start,
-        }
-    }
-
-    /// Sends the next batch's corrections, waits for a challenge, or is done.
-    fn batches(
-        mut self,
-        mut receiver: Box<extend::Receiver>,
-        mut left: u64,
-        mut open: VecDeque<Unproved>,
-        mut out: Outbox,
-    ) -> Result<Step<Self>, Abort> {
-        let peer = self.peer;
-        let challenged = left == 0 || open.len() == OPEN;
-        if !challenged {
-            let count = self.rules.next(left);
+    // Extension: corrections of a batch, then the proof of the batch before.
+    io.phase(EXTENSION).await;
+    let mut left = rules.count;
+    let mut open = VecDeque::new();
+    loop {
+        if left > 0 && open.len() < OPEN {
+            let count = rules.next(left);
             let (batch, corrections) = receiver.batch(count);
             left -= count as u64;
-            out.push(peer, corrections);
-            match self.rules.security {
-                Security::SemiHonest => {
-                    let batch = batch.accept().map_err(OtError::blame(peer))?;
-                    (self.sink)(&batch);
-                }
+            io.send(peer, corrections);
+            match rules.security {
+                Security::SemiHonest => sink(&batch.accept().map_err(&blame)?),
                 Security::Malicious => open.push_back(batch),
             }
-        } else if open.is_empty() {
-            return Ok(Step::Done {
-                out,
-                output: self.sink,
-            });
-        }
-        self.stage = ReceiverStage::Batches {
-            receiver,
-            left,
-            open,
-            challenged,
-        };
-        let need = if challenged { vec![peer] } else { Vec::new() };
-        go_on(self, out, need)
-    }
-}
-
-impl<S: FnMut(&ReceiverBatch) + Send> Party for Receiver<S> {
-    type Output = S;
-
-    fn phase(&self) -> Phase {
-        match self.stage {
-            ReceiverStage::Batches { .. } => EXTENSION,
-            _ => BASE,
-        }
-    }
-
-    fn step(mut self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
-        let peer = self.peer;
-        match std::mem::replace(&mut self.stage, ReceiverStage::Start) {
-            ReceiverStage::Start => {
-                self.stage = ReceiverStage::Setup;
-                go_on(self, Outbox::new(), vec![peer])
-            }
-            ReceiverStage::Setup => {
-                let Rules {
-                    context,
-                    field,
-                    security,
-                    count,
-                } = &self.rules;
-                let (offer, left) = (inbox.require(peer)?, *count);
-                let mode = (*field, *security);
-                let made = extend::Receiver::new(self.cpu, context, mode, &offer, &self.seed);
-                let (receiver, message) = made.map_err(OtError::blame(peer))?;
-                self.stage = ReceiverStage::Batches {
-                    receiver: Box::new(receiver),
-                    left,
-                    open: VecDeque::new(),
-                    challenged: false,
-                };
-                go_on(self, Outbox::to(peer, message), Vec::new())
-            }
-            ReceiverStage::Batches {
-                receiver,
-                left,
-                mut open,
-                challenged,
-            } => {
-                let mut out = Outbox::new();
-                if challenged && let Some(batch) = open.pop_front() {
-                    let message = inbox.require(peer)?;
-                    OtError::check_len("a challenge", &message, CHALLENGE_LEN)
-                        .map_err(OtError::blame(peer))?;
-                    let mut challenge = [0; CHALLENGE_LEN];
-                    challenge.copy_from_slice(&message);
-                    let (batch, proof) = batch.prove(challenge);
-                    out.push(peer, proof);
-                    (self.sink)(&batch);
-                }
-                self.batches(receiver, left, open, out)
-            }
+            io.pause().await;
+        } else if let Some(batch) = open.pop_front() {
+            let message = io.require(peer).await?;
+            let challenge = <[u8; CHALLENGE_LEN]>::try_from(&message[..]).map_err(|_| {
+                blame(OtError::Length {
+                    what: "a challenge",
+                    have: message.len(),
+                    due: CHALLENGE_LEN,
+                })
+            })?;
+            let (batch, proof) = batch.prove(challenge);
+            io.send(peer, proof);
+            sink(&batch);
+        } else {
+            return Ok(sink);
         }
     }
 }

@@ -233,7 +233,12 @@ mod tests {
         let known = keys.iter().enumerate();
         let known = known.map(|(i, keys)| keys[1 - (delta >> i & 1) as usize]);
         Trees {
-            context: Context::new(SessionId([1; 32]), PartyId::client(0), PartyId::client(1)),
+            context: Context::new(
+                SessionId([1; 32]),
+                "test",
+                PartyId::client(0),
+                PartyId::client(1),
+            ),
             delta,
             known: known.collect(),
             keys,

@@ -15,8 +15,13 @@ use crate::{Error, File, Hex, hex};
 
 const SEEDS: [[u8; 32]; 2] = [[32; 32], [33; 32]];
 
+/// The randomness of the extension's sender, or of its receiver.
+fn seed(side: usize) -> Seed {
+    Seed::from_bytes(SEEDS[side])
+}
+
 fn context() -> Context {
-    Context::new(SESSION, PartyId::client(0), PartyId::client(1))
+    Context::new(SESSION, "test", PartyId::client(0), PartyId::client(1))
 }
 
 /// Blocks of 16 bytes each, one after the other.
@@ -83,9 +88,8 @@ pub struct BaseTransfers {
 
 fn base_transfers() -> Result<(BaseTransfers, Vec<RefusedMessage>), Error> {
     let choices = 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210;
-    let [first, second] = SEEDS.map(Seed::from_bytes);
-    let (receiver, offer) = base::choose(context(), choices, &first);
-    let (keys, reply) = base::respond(&context(), &offer, &second)?;
+    let (receiver, offer) = base::choose(context(), choices, seed(0));
+    let (keys, reply) = base::respond(&context(), &offer, seed(1))?;
     let side = |side: usize| blocks(&keys.iter().map(|pair| pair[side]).collect::<Vec<_>>());
     let case = BaseTransfers {
         session: hex(&SESSION.0),
@@ -112,17 +116,17 @@ fn base_transfers() -> Result<(BaseTransfers, Vec<RefusedMessage>), Error> {
     for (comment, point) in points {
         let mut offer = offer.clone();
         offer[64..96].copy_from_slice(&point);
-        let result = base::respond(&context(), &offer, &second);
+        let result = base::respond(&context(), &offer, seed(1));
         bad.push(refused(comment, (0, "offer"), &offer, result)?);
-        let (receiver, _) = base::choose(context(), choices, &first);
+        let (receiver, _) = base::choose(context(), choices, seed(0));
         let result = receiver.finish(&point);
         bad.push(refused(comment, (0, "reply"), &point, result)?);
     }
-    let (receiver, _) = base::choose(context(), choices, &first);
+    let (receiver, _) = base::choose(context(), choices, seed(0));
     let result = receiver.finish(&[0; 32]);
     bad.push(refused("the identity", (0, "reply"), &[0; 32], result)?);
     let cut = &offer[..offer.len() - 1];
-    let result = base::respond(&context(), cut, &second);
+    let result = base::respond(&context(), cut, seed(1));
     bad.push(refused("cut", (0, "offer"), cut, result)?);
     Ok((case, bad))
 }
@@ -173,15 +177,12 @@ pub struct Extension {
 /// Both sides, set up.
 fn set_up(f: usize, security: Security) -> Result<(Sender, Receiver, Vec<u8>, Vec<u8>), Error> {
     let (cpu, field) = (Cpu::detect(), Field::new(f).ok_or(Error::Missing("f"))?);
-    let [first, second] = SEEDS.map(Seed::from_bytes);
-    let (setup, offer) = SenderSetup::new(context(), &first);
+    let (setup, offer) = SenderSetup::new(context(), seed(0));
     let mode = (field, security);
-    let (receiver, message) = Receiver::new(cpu, &context(), mode, &offer, &second)?;
+    let (receiver, message) = Receiver::new(cpu, &context(), mode, &offer, seed(1))?;
     let sender = setup.finish(cpu, field, security, &message)?;
     Ok((sender, receiver, offer, message))
 }
-
-const CHALLENGE: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 200];
 
 fn extension(f: usize, security: Security, counts: &[usize]) -> Result<Extension, Error> {
     let (mut sender, mut receiver, offer, message) = set_up(f, security)?;
@@ -194,10 +195,10 @@ fn extension(f: usize, security: Security, counts: &[usize]) -> Result<Extension
         let (mine, theirs) = match security {
             Security::SemiHonest => (mine.accept()?, theirs.accept()?),
             Security::Malicious => {
-                challenge = CHALLENGE.to_vec();
-                let proved = theirs.prove(CHALLENGE);
+                challenge = mine.challenge().to_vec();
+                let proved = theirs.prove(mine.challenge());
                 proof = proved.1;
-                (mine.check(CHALLENGE, &proof)?, proved.0)
+                (mine.check(&proof)?, proved.0)
             }
         };
         let (mut zeros, mut keys, mut got) = (Vec::new(), Vec::new(), Vec::new());
@@ -241,7 +242,7 @@ fn refused_extensions() -> Result<Vec<RefusedMessage>, Error> {
     );
     let (_, _, _, message) = set_up(3, security)?;
     let finish = |message: &[u8]| {
-        let (setup, _) = SenderSetup::new(context(), &Seed::from_bytes(SEEDS[0]));
+        let (setup, _) = SenderSetup::new(context(), seed(0));
         setup.finish(Cpu::detect(), field, security, message)
     };
     let mut tree = message.clone();
@@ -269,7 +270,8 @@ fn refused_extensions() -> Result<Vec<RefusedMessage>, Error> {
 
     let (mut sender, mut receiver, _, _) = set_up(3, security)?;
     let (theirs, corrections) = receiver.batch(66);
-    let (_, proof) = theirs.prove(CHALLENGE);
+    let (mut twin, ..) = set_up(3, security)?;
+    let (_, proof) = theirs.prove(twin.batch(66, &corrections)?.challenge());
     let cut = &corrections[..corrections.len() - 8];
     let result = sender.batch(66, cut);
     bad.push(refused("a word too few", (1, "corrections"), cut, result)?);
@@ -277,14 +279,14 @@ fn refused_extensions() -> Result<Vec<RefusedMessage>, Error> {
     other[0] ^= 1;
     let result = sender
         .batch(66, &other)
-        .and_then(|batch| batch.check(CHALLENGE, &proof));
+        .and_then(|batch| batch.check(&proof));
     let comment = "another choice in one transfer for the second part of Δ";
     bad.push(refused(comment, (1, "corrections"), &other, result)?);
     let (mut sender, ..) = set_up(3, security)?;
     let mut other = proof.clone();
     other[39] ^= 0x80;
     let batch = sender.batch(66, &corrections)?;
-    let result = batch.check(CHALLENGE, &other);
+    let result = batch.check(&other);
     bad.push(refused("a false digest", (1, "proof"), &other, result)?);
     Ok(bad)
 }

@@ -35,15 +35,20 @@ pub fn run(x: &BitMatrix, y: &BitMatrix, prg: &mut Prg) -> Outcome {
 /// # Errors
 /// Never.
 pub fn run_on_transfers(x: &BitMatrix, y: &BitMatrix, prg: &mut Prg) -> Result<Outcome, OtError> {
-    let context = Context::new(SessionId([1; 32]), PartyId::client(0), PartyId::client(1));
+    let context = Context::new(
+        SessionId([1; 32]),
+        "test",
+        PartyId::client(0),
+        PartyId::client(1),
+    );
     let mode = (
         Field::new(4).unwrap_or_else(|| unreachable!()),
         Security::SemiHonest,
     );
-    let (setup, offer) = SenderSetup::new(context.clone(), &Seed::from_bytes([2; 32]));
+    let (setup, offer) = SenderSetup::new(context.clone(), Seed::from_bytes([2; 32]));
     let seed = Seed::from_bytes([3; 32]);
     let cpu = Cpu::detect();
-    let (mut receiver, message) = extend::Receiver::new(cpu, &context, mode, &offer, &seed)?;
+    let (mut receiver, message) = extend::Receiver::new(cpu, &context, mode, &offer, seed)?;
     let mut sender = setup.finish(cpu, mode.0, mode.1, &message)?;
     let mut real = |messages: &[[u64; 2]], choices: &[bool]| {
         let mut out = Vec::with_capacity(messages.len());

@@ -119,7 +119,8 @@ impl Preparation {
             };
             let ids = [me.0.to_wire(), other.0.to_wire()];
             let seed = peers.secret.derive(peers.session, "transfers", &ids);
-            let context = |sender, receiver| Context::new(peers.session, sender, receiver);
+            let context =
+                |sender, receiver| Context::new(peers.session, "distances", sender, receiver);
             let (context, end) = match sends(me, other) {
                 true => {
                     let context = context(me.0, other.0);
@@ -164,7 +165,7 @@ impl Preparation {
             }
             Stage::Receiver(context, seed) => {
                 let mode = (field, security);
-                let made = extend::Receiver::new(Cpu::detect(), &context, mode, &text, &seed);
+                let made = extend::Receiver::new(Cpu::detect(), &context, mode, &text, seed);
                 let (receiver, message) = made.map_err(blame)?;
                 let sealed = link.channel.seal(&message);
                 let sealed = sealed.map_err(|error| Abort::Internal(error.to_string()))?;
@@ -183,7 +184,7 @@ impl Preparation {
         let text;
         (link.end, text) = match link.end {
             Stage::Sender(context, seed) => {
-                let (setup, offer) = SenderSetup::new(context, &seed);
+                let (setup, offer) = SenderSetup::new(context, seed);
                 (Stage::SenderSetup(setup), offer)
             }
             Stage::Ahead(mut receiving) => {

@@ -32,7 +32,7 @@ use undertone_sum::share;
 const SESSION: SessionId = SessionId([1; 32]);
 
 fn context() -> Context {
-    Context::new(SESSION, PartyId::client(0), PartyId::client(1))
+    Context::new(SESSION, "test", PartyId::client(0), PartyId::client(1))
 }
 
 fn secret_seed(byte: u8) -> Seed {
@@ -88,9 +88,9 @@ fn sharing_and_masks() {
 fn base_transfers() {
     let mut choices = [0x0123_4567_89ab_cdef_u128];
     secret(&mut choices);
-    let (receiver, offer) = base::choose(context(), choices[0], &secret_seed(5));
+    let (receiver, offer) = base::choose(context(), choices[0], secret_seed(5));
     public(&offer);
-    let (keys, reply) = base::respond(&context(), &offer, &secret_seed(6)).unwrap();
+    let (keys, reply) = base::respond(&context(), &offer, secret_seed(6)).unwrap();
     public(&reply);
     black_box((keys, receiver.finish(&reply).unwrap()));
 }
@@ -98,10 +98,10 @@ fn base_transfers() {
 fn transfers(security: Security) {
     let cpu = Cpu::detect();
     let field = Field::new(4).unwrap();
-    let (setup, offer) = SenderSetup::new(context(), &secret_seed(7));
+    let (setup, offer) = SenderSetup::new(context(), secret_seed(7));
     public(&offer);
     let (mut receiver, message) =
-        Receiver::new(cpu, &context(), (field, security), &offer, &secret_seed(8)).unwrap();
+        Receiver::new(cpu, &context(), (field, security), &offer, secret_seed(8)).unwrap();
     public(&message);
     let mut sender = setup.finish(cpu, field, security, &message).unwrap();
     let (theirs, corrections) = receiver.batch(300);
@@ -110,10 +110,10 @@ fn transfers(security: Security) {
     let (mine, theirs) = match security {
         Security::SemiHonest => (mine.accept().unwrap(), theirs.accept().unwrap()),
         Security::Malicious => {
-            let challenge = [1, 2, 3, 4, 5, 6, 7, 8];
-            let (theirs, proof) = theirs.prove(challenge);
+            public(&mine.challenge());
+            let (theirs, proof) = theirs.prove(mine.challenge());
             public(&proof);
-            (mine.check(challenge, &proof).unwrap(), theirs)
+            (mine.check(&proof).unwrap(), theirs)
         }
     };
     let mut random: [Vec<u128>; 2] = Default::default();

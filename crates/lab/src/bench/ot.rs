@@ -59,16 +59,17 @@ struct OtReport {
 fn base_transfers(round: u8) -> Result<[f64; 2], Failure> {
     let context = Context::new(
         SessionId([round; 32]),
+        "bench",
         PartyId::client(0),
         PartyId::client(1),
     );
     let failed = |error: undertone::ot::OtError| Failure::data(error.to_string());
     let ms = |clock: Instant| clock.elapsed().as_secs_f64() * 1e3;
     let clock = Instant::now();
-    let (receiver, offer) = base::choose(context.clone(), 77, &Seed::from_bytes([1; 32]));
+    let (receiver, offer) = base::choose(context.clone(), 77, Seed::from_bytes([1; 32]));
     let first = ms(clock);
     let clock = Instant::now();
-    let answer = base::respond(&context, &offer, &Seed::from_bytes([2; 32]));
+    let answer = base::respond(&context, &offer, Seed::from_bytes([2; 32]));
     let (keys, reply) = answer.map_err(failed)?;
     let second = ms(clock);
     let clock = Instant::now();

@@ -113,7 +113,10 @@ impl Sender {
             chunks,
         };
         self.transfers += count as u64;
-        Ok(Unchecked(batch))
+        Ok(Unchecked {
+            batch,
+            challenge: self.challenges.next_u64().to_le_bytes(),
+        })
     }
 }
 
@@ -182,11 +185,16 @@ pub struct ReceiverBatch {
 
 /// A [`ReceiverBatch`] that is to be proved. One proof tells nothing, two would tell of the choices.
 #[derive(Debug)]
+#[must_use = "the sender waits for the proof, or neither side accepts the batch"]
 pub struct Unproved(ReceiverBatch);
 
 /// A [`SenderBatch`] that is to be checked: against a malicious receiver its keys are not to be used before.
 #[derive(Debug)]
-pub struct Unchecked(SenderBatch);
+#[must_use = "against a malicious receiver keys are usable after their check alone"]
+pub struct Unchecked {
+    batch: SenderBatch,
+    challenge: [u8; CHALLENGE_LEN],
+}
 
 impl Unproved {
     /// The batch, and the proof that the corrections were true, [`PROOF_LEN`] bytes.
@@ -208,17 +216,19 @@ impl Unproved {
 }
 
 impl Unchecked {
-    /// The batch, if the receiver's proof is good.
+    /// The point the receiver must answer for. It was drawn after the corrections came, from the
+    /// sender's seed and the context.
+    pub fn challenge(&self) -> [u8; CHALLENGE_LEN] {
+        self.challenge
+    }
+
+    /// The batch, if `proof` answers the [`challenge`](Self::challenge).
     ///
     /// # Errors
     /// [`OtError::Length`], or [`OtError::Corrections`] when the receiver has cheated.
-    pub fn check(
-        self,
-        challenge: [u8; CHALLENGE_LEN],
-        proof: &[u8],
-    ) -> Result<SenderBatch, OtError> {
-        self.0.check(challenge, proof)?;
-        Ok(self.0)
+    pub fn check(self, proof: &[u8]) -> Result<SenderBatch, OtError> {
+        self.batch.check(self.challenge, proof)?;
+        Ok(self.batch)
     }
 
     /// The batch, where the receiver is trusted to follow the protocol.
@@ -226,8 +236,8 @@ impl Unchecked {
     /// # Errors
     /// [`OtError::Unproved`] where it is not.
     pub fn accept(self) -> Result<SenderBatch, OtError> {
-        match self.0.shape.security {
-            Security::SemiHonest => Ok(self.0),
+        match self.batch.shape.security {
+            Security::SemiHonest => Ok(self.batch),
             Security::Malicious => Err(OtError::Unproved),
         }
     }
@@ -336,18 +346,21 @@ mod tests {
     use undertone_party::{PartyId, SessionId};
 
     fn pair(f: usize, security: Security) -> (Sender, Receiver) {
-        let context = Context::new(SessionId([1; 32]), PartyId::client(0), PartyId::client(1));
+        let context = Context::new(
+            SessionId([1; 32]),
+            "test",
+            PartyId::client(0),
+            PartyId::client(1),
+        );
         let field = Field::new(f).unwrap();
         let (cpu, seed) = (Cpu::detect(), |byte| Seed::from_bytes([byte; 32]));
-        let (setup, offer) = SenderSetup::new(context.clone(), &seed(2));
+        let (setup, offer) = SenderSetup::new(context.clone(), seed(2));
         let mode = (field, security);
-        let (receiver, message) = Receiver::new(cpu, &context, mode, &offer, &seed(3)).unwrap();
+        let (receiver, message) = Receiver::new(cpu, &context, mode, &offer, seed(3)).unwrap();
         assert_eq!(message.len(), setup_len(field, security));
         let sender = setup.finish(cpu, field, security, &message).unwrap();
         (sender, receiver)
     }
-
-    const CHALLENGE: [u8; 8] = [7, 1, 2, 3, 4, 5, 6, 200];
 
     fn check(sender: &SenderBatch, receiver: &ReceiverBatch, delta: u128, count: usize) {
         let (mut zeros, mut chosen) = (vec![1], vec![2]);
@@ -400,8 +413,8 @@ mod tests {
                     let (theirs, mine) = match security {
                         Security::SemiHonest => (theirs.accept().unwrap(), mine.accept().unwrap()),
                         Security::Malicious => {
-                            let (theirs, proof) = theirs.prove(CHALLENGE);
-                            (theirs, mine.check(CHALLENGE, &proof).unwrap())
+                            let (theirs, proof) = theirs.prove(mine.challenge());
+                            (theirs, mine.check(&proof).unwrap())
                         }
                     };
                     check(&mine, &theirs, sender.delta(), count);
@@ -421,8 +434,8 @@ mod tests {
                 let at = i * 997 % corrections.len();
                 corrections[at] ^= 1 << (i % 8);
                 let mine = sender.batch(100, &corrections).unwrap();
-                let (_, proof) = theirs.prove(CHALLENGE);
-                let error = mine.check(CHALLENGE, &proof).err();
+                let (_, proof) = theirs.prove(mine.challenge());
+                let error = mine.check(&proof).err();
                 caught += usize::from(error == Some(OtError::Corrections));
             }
             // Not found where the block's part of Δ is zero: with f = 1 half of the time.
@@ -435,27 +448,33 @@ mod tests {
     fn replays_and_false_proofs_are_found() {
         let (mut sender, mut receiver) = pair(4, Security::Malicious);
         let (Unproved(first), corrections) = receiver.batch(300);
-        let Unchecked(mine) = sender.batch(300, &corrections).unwrap();
-        let proof = first.prove(CHALLENGE);
+        let Unchecked {
+            batch: mine,
+            challenge,
+        } = sender.batch(300, &corrections).unwrap();
+        let proof = first.prove(challenge);
         for at in 0..PROOF_LEN {
             let mut changed = proof.clone();
             changed[at] ^= 0x10;
-            let error = mine.check(CHALLENGE, &changed).unwrap_err();
+            let error = mine.check(challenge, &changed).unwrap_err();
             assert_eq!(error, OtError::Corrections);
         }
         assert!(matches!(
-            mine.check(CHALLENGE, &proof[1..]),
+            mine.check(challenge, &proof[1..]),
             Err(OtError::Length { .. })
         ));
         let other = first.prove([1; 8]);
-        assert_eq!(mine.check(CHALLENGE, &other), Err(OtError::Corrections));
-        mine.check(CHALLENGE, &proof).unwrap();
+        assert_eq!(mine.check(challenge, &other), Err(OtError::Corrections));
+        mine.check(challenge, &proof).unwrap();
         // The corrections of one batch for the next.
         let (Unproved(second), _) = receiver.batch(300);
-        let Unchecked(mine) = sender.batch(300, &corrections).unwrap();
+        let Unchecked {
+            batch: mine,
+            challenge,
+        } = sender.batch(300, &corrections).unwrap();
         for theirs in [first, second] {
-            let proof = theirs.prove(CHALLENGE);
-            assert_eq!(mine.check(CHALLENGE, &proof), Err(OtError::Corrections));
+            let proof = theirs.prove(challenge);
+            assert_eq!(mine.check(challenge, &proof), Err(OtError::Corrections));
         }
         assert!(matches!(
             sender.batch(300, &corrections[8..]),
@@ -466,6 +485,33 @@ mod tests {
         let mine = sender.batch(10, &corrections).unwrap();
         assert_eq!(mine.accept().err(), Some(OtError::Unproved));
         assert_eq!(theirs.accept().err(), Some(OtError::Unproved));
+    }
+
+    /// One seed for two receivers: neither challenge tells the other.
+    #[test]
+    fn challenges_are_their_contexts_own() {
+        let challenge = |purpose, receiver| {
+            let receiver_id = PartyId::client(receiver);
+            let context =
+                Context::new(SessionId([1; 32]), purpose, PartyId::client(0), receiver_id);
+            let field = Field::new(4).unwrap();
+            let mode = (field, Security::Malicious);
+            let (cpu, seed) = (Cpu::detect(), |byte| Seed::from_bytes([byte; 32]));
+            let (setup, offer) = SenderSetup::new(context.clone(), seed(2));
+            let made = Receiver::new(cpu, &context, mode, &offer, seed(3));
+            let (mut theirs, message) = made.unwrap();
+            let mut mine = setup.finish(cpu, mode.0, mode.1, &message).unwrap();
+            let mut next = || {
+                let (_unproved, corrections) = theirs.batch(10);
+                mine.batch(10, &corrections).unwrap().challenge()
+            };
+            [next(), next()]
+        };
+        let all = [challenge("a", 1), challenge("a", 2), challenge("b", 1)];
+        let mut all = all.as_flattened().to_vec();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 6);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::hint::black_box;
 
 use undertone_kernel::aes::Permutation;
 use undertone_kernel::leaves::{self, Leaves};
-use undertone_kernel::{Cpu, transpose};
+use undertone_kernel::{Cpu, Prg, transpose};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::tree::{self, Seeds};
@@ -102,6 +102,8 @@ pub struct Sender {
     security: Security,
     pi: Permutation,
     delta: Zeroizing<u128>,
+    /// The points that receivers must answer for.
+    challenges: Prg,
     used: u64,
     transfers: u64,
 }
@@ -123,6 +125,7 @@ impl std::fmt::Debug for Sender {
 pub struct SenderSetup {
     context: Context,
     delta: Zeroizing<u128>,
+    challenges: Prg,
     base: base::Receiver,
 }
 
@@ -132,15 +135,18 @@ pub fn setup_len(field: Field, security: Security) -> usize {
 }
 
 impl SenderSetup {
-    /// The sender draws Δ and plays the receiver of the base transfers. Also its message, of [`base::OFFER_LEN`] bytes.
-    pub fn new(context: Context, seed: &Seed) -> (Self, Vec<u8>) {
-        let mut prg = context.derive(seed, "delta").prg();
+    /// The sender draws Δ and plays the receiver of the base transfers. Also its message, of
+    /// [`base::OFFER_LEN`] bytes. `seed` is all of its randomness, challenges included.
+    pub fn new(context: Context, seed: Seed) -> (Self, Vec<u8>) {
+        let mut prg = context.derive(&seed, "delta").prg();
         let delta = u128::from(prg.next_u64()) | u128::from(prg.next_u64()) << 64;
+        let challenges = context.derive(&seed, "transfer challenge").prg();
         let (base, offer) = base::choose(context.clone(), !delta, seed);
         let delta = Zeroizing::new(delta);
         let setup = Self {
             context,
             delta,
+            challenges,
             base,
         };
         (setup, offer)
@@ -167,6 +173,7 @@ impl SenderSetup {
             security,
             pi: self.context.permutation(cpu, "extension", 0),
             delta: self.delta,
+            challenges: self.challenges,
             used: 0,
             transfers: 0,
         })
@@ -174,7 +181,8 @@ impl SenderSetup {
 }
 
 impl Receiver {
-    /// The receiver, given the sender's first message, and its own, of [`setup_len`] bytes.
+    /// The receiver, given the sender's first message, and its own, of [`setup_len`] bytes. `seed`
+    /// is its randomness.
     ///
     /// # Errors
     /// [`OtError`]: the sender is to blame.
@@ -183,7 +191,7 @@ impl Receiver {
         context: &Context,
         (field, security): (Field, Security),
         offer: &[u8],
-        seed: &Seed,
+        seed: Seed,
     ) -> Result<(Self, Vec<u8>), OtError> {
         let (keys, mut message) = base::respond(context, offer, seed)?;
         let keys = Zeroizing::new(keys);

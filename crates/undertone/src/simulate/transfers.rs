@@ -1,11 +1,10 @@
 //! Oblivious transfers between two parties of one process.
 
 use undertone_kdf::Seed;
-use undertone_kernel::Cpu;
 use undertone_ot::extend::{ReceiverBatch, SenderBatch};
-use undertone_ot::party::{Receiver, Rules, Sender};
+use undertone_ot::party::{Rules, receiver, sender};
 use undertone_ot::{Context, Field, Security};
-use undertone_party::{Aborted, Endpoint, Ledger, Limits, PartyId, SessionId};
+use undertone_party::{Aborted, Endpoint, Ledger, Limits, PartyId, Script, SessionId};
 
 use super::{duplex, party_seed, session};
 
@@ -30,22 +29,25 @@ pub const RECEIVER: PartyId = PartyId::client(1);
 
 impl TransferSimulation {
     /// The two parties, which hand what they hold to `sent` and `received`.
-    pub fn parties<S, R>(self, sent: S, received: R) -> (Endpoint<Sender<S>>, Endpoint<Receiver<R>>)
+    pub fn parties<'a, S, R>(
+        self,
+        sent: S,
+        received: R,
+    ) -> (Endpoint<Script<'a, S>>, Endpoint<Script<'a, R>>)
     where
-        S: FnMut(&SenderBatch) + Send,
-        R: FnMut(&ReceiverBatch) + Send,
+        S: FnMut(&SenderBatch) + Send + 'a,
+        R: FnMut(&ReceiverBatch) + Send + 'a,
     {
         let session: SessionId = session(&self.seed);
         let rules = Rules {
-            context: Context::new(session, SENDER, RECEIVER),
+            context: Context::new(session, "transfers", SENDER, RECEIVER),
             field: self.field,
             security: self.security,
             count: self.count,
         };
         let seed = |id| party_seed(&self.seed, session, id);
-        let cpu = Cpu::detect();
-        let sender = Sender::new(rules.clone(), RECEIVER, seed(SENDER), cpu, sent);
-        let receiver = Receiver::new(rules, SENDER, seed(RECEIVER), cpu, received);
+        let sender = sender(rules.clone(), RECEIVER, seed(SENDER), sent);
+        let receiver = receiver(rules, SENDER, seed(RECEIVER), received);
         (
             Endpoint::new(SENDER, session, Limits::default(), sender),
             Endpoint::new(RECEIVER, session, Limits::default(), receiver),
