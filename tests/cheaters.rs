@@ -7,7 +7,7 @@ use undertone::kdf::Seed;
 use undertone::party::{Abort, Aborted, Endpoint, Limits, Network, Node, PartyId, SessionId};
 use undertone::simulate::SimulationError;
 use undertone::sum;
-use undertone::xclp::{Client, Features, Labelling, Params, Rows, Server, Variant, phases};
+use undertone::xclp::{Features, Input, Labelling, Params, Rows, Variant, client, phases, server};
 use undertone_tests::tamper::{assert_cheated, assert_malformed, tampering};
 use undertone_tests::{random_clients, simulation};
 
@@ -139,13 +139,13 @@ fn with_odd_client(odd: usize, odd_params: Params, odd_data: (Rows, Labelling)) 
     let ids = [0, 1, 2].map(PartyId::client);
     let mut clients = random_clients(&ROWS, BITS, 1).unwrap();
     clients[odd] = odd_data;
-    let server = Server::new(session, params(), ids.to_vec(), Seed::from_bytes([4; 32])).unwrap();
+    let server = server(session, params(), ids.to_vec(), Seed::from_bytes([4; 32])).unwrap();
     let mut server = Endpoint::new(SERVER, session, Limits::default(), server);
     let mut parties = Vec::new();
     for (id, (rows, labelling)) in ids.into_iter().zip(clients) {
         let params = if id == ids[odd] { odd_params } else { params() };
         let seed = Seed::from_bytes([id.to_wire() as u8; 32]);
-        let client = Client::new(id, session, params, rows, labelling, None, seed).unwrap();
+        let client = client(id, session, params, Input::new(rows, labelling), seed).unwrap();
         parties.push(Endpoint::new(id, session, Limits::default(), client));
     }
     let mut nodes: Vec<&mut dyn Node> = vec![&mut server];

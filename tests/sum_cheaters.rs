@@ -366,10 +366,11 @@ fn a_false_commitment_is_the_dealers() {
 #[test]
 fn the_rules_need_what_they_need() {
     use undertone::kdf::Seed;
-    use undertone::sum::{Client, Server, Shape};
+    use undertone::sum::{Input, Shape, client, server};
     let seed = || Seed::from_bytes([1; 32]);
-    let client =
-        |rules, words, own| Client::<u64>::new(rules, VICTIM, vec![0; words], own, None, seed());
+    let client = |rules, words, own| {
+        client::<u64>(rules, VICTIM, Input::with_rows(vec![0; words], own), seed())
+    };
     let rules = semi_honest();
     assert!(client(rules, 17, 1..3).is_ok());
     assert!(client(rules, 16, 1..3).is_err());
@@ -390,7 +391,7 @@ fn the_rules_need_what_they_need() {
         },
         ..rules
     };
-    assert!(Server::<u64>::new(huge, vec![(VICTIM, 0..0)]).is_err());
-    assert!(Server::<u64>::new(rules, vec![(VICTIM, 0..0), (VICTIM, 0..1)]).is_err());
-    assert!(Server::<u64>::new(rules, vec![(SERVER, 0..0)]).is_err());
+    assert!(server::<u64>(huge, vec![(VICTIM, 0..0)]).is_err());
+    assert!(server::<u64>(rules, vec![(VICTIM, 0..0), (VICTIM, 0..1)]).is_err());
+    assert!(server::<u64>(rules, vec![(SERVER, 0..0)]).is_err());
 }

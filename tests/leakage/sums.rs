@@ -9,7 +9,8 @@ use undertone::kernel::mask::{Op, Stream, from_bytes};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Network, PartyId};
 use undertone::setup::seal::KeyPair;
-use undertone::simulate::{Contribution, SimulationError, SumSimulation};
+use undertone::simulate::{SimulationError, SumSimulation};
+use undertone::sum::Input;
 use undertone::sum::{KEYS, Rules, SHARES, Suite, UNMASK, UPLOAD};
 use undertone_tests::sums::{SESSION, clear, contributions, rules};
 
@@ -144,7 +145,7 @@ fn assert_uniform(words: &[u64], what: &str) {
 /// Runs a sum and looks on.
 fn watch(
     rules: Rules,
-    clients: Vec<Contribution<u64>>,
+    clients: Vec<Input<u64>>,
     leavers: &[(usize, usize)],
 ) -> (View, Result<Vec<PartyId>, SimulationError>) {
     let mut view = View::default();
@@ -182,7 +183,7 @@ fn a_rebuilt_key_opens_the_rows_of_a_leaver_only_without_row_masks() {
 
     // The naive construction: edge masks on all words.
     let naive = |owner: usize| {
-        let mut words = clients[owner].words.clone();
+        let mut words = clients[owner].words.to_vec();
         let mut own = adversary.stream(&secret(owner, "self mask seed"), "self mask", owner, owner);
         own.apply(0, Op::Add, &mut words);
         for other in (0..ROWS.len()).filter(|other| *other != owner) {
@@ -267,10 +268,7 @@ fn a_rebuilt_key_opens_the_rows_of_a_leaver_only_without_row_masks() {
 fn what_the_server_holds_is_uniform_unless_the_sum_is_due() {
     let rows = [0; 5];
     let rules = rules(&rows, 0, 4000);
-    let zeros = Contribution {
-        words: vec![0; 4000],
-        own: 0..0,
-    };
+    let zeros = Input::plain(vec![0; 4000]);
     let (view, contributors) = watch(rules, vec![zeros; 5], &[(4, 2)]);
     assert_eq!(contributors.unwrap().len(), 4);
     let adversary = Adversary::new(&view, &rules, &rows);
@@ -308,10 +306,7 @@ fn what_the_server_holds_is_uniform_unless_the_sum_is_due() {
 fn a_late_upload_stays_hidden() {
     let rows = [0; 5];
     let rules = rules(&rows, 0, 4000);
-    let zeros = Contribution {
-        words: vec![0; 4000],
-        own: 0..0,
-    };
+    let zeros = Input::plain(vec![0; 4000]);
     // The words of client 4 came, but the server says they did not: it rebuilds the mask key.
     let (view, _) = watch(rules, vec![zeros; 5], &[]);
     let adversary = Adversary::new(&view, &rules, &rows);

@@ -5,7 +5,8 @@ use std::ops::Range;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::party::{PartyId, SessionId};
-use undertone::simulate::{Contribution, SumRun, SumSimulation};
+use undertone::simulate::{SumRun, SumSimulation};
+use undertone::sum::Input;
 use undertone::sum::{Audience, Rules, Shape, Word};
 
 /// The session of these sums.
@@ -26,23 +27,20 @@ pub fn rules(rows: &[usize], width: usize, shared: usize) -> Rules {
 }
 
 /// Random words for clients that own so many `rows` each, one after the other.
-pub fn contributions<W: Word>(rules: &Rules, rows: &[usize], seed: u8) -> Vec<Contribution<W>> {
+pub fn contributions<W: Word>(rules: &Rules, rows: &[usize], seed: u8) -> Vec<Input<W>> {
     let mut prg = Prg::new(&[seed; 32]);
     let mut start = 0;
     let client = |rows: &usize| {
         let own = start..start + rows;
         start += rows;
         let words = (0..rules.shape.words()).map(|_| W::truncate(prg.next_u64()));
-        Contribution {
-            words: words.collect(),
-            own,
-        }
+        Input::with_rows(words.collect(), own)
     };
     rows.iter().map(client).collect()
 }
 
 /// A sum with fixed seeds.
-pub fn simulation<W: Word>(rules: Rules, clients: Vec<Contribution<W>>) -> SumSimulation<W> {
+pub fn simulation<W: Word>(rules: Rules, clients: Vec<Input<W>>) -> SumSimulation<W> {
     SumSimulation {
         rules,
         clients,
@@ -51,10 +49,10 @@ pub fn simulation<W: Word>(rules: Rules, clients: Vec<Contribution<W>>) -> SumSi
 }
 
 /// The sum in the clear: of the words of those `who` contributed.
-pub fn clear<W: Word>(clients: &[Contribution<W>], who: &[PartyId]) -> Vec<W> {
+pub fn clear<W: Word>(clients: &[Input<W>], who: &[PartyId]) -> Vec<W> {
     let mut sum = vec![W::default(); clients[0].words.len()];
     for place in who.iter().filter_map(|id| id.index()) {
-        for (to, word) in sum.iter_mut().zip(&clients[place].words) {
+        for (to, word) in sum.iter_mut().zip(clients[place].words.iter()) {
             *to = to.plus(*word);
         }
     }
@@ -68,7 +66,7 @@ pub fn clear<W: Word>(clients: &[Contribution<W>], who: &[PartyId]) -> Vec<W> {
 /// When they differ.
 pub fn assert_clear<W: Word>(
     rules: &Rules,
-    clients: &[Contribution<W>],
+    clients: &[Input<W>],
     run: &SumRun<W>,
     finishing: impl IntoIterator<Item = usize>,
 ) {

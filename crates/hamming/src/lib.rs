@@ -4,13 +4,18 @@
 //! (the server's [`Sink`] has taken every distance), different trust and cost. Distances inside one
 //! client are that client's own business.
 //!
-//! *Offline and online.* Clients first run a [`Preparation`], of all that can be done before there are codes, in a phase of
-//! its own. A [`Client`] is made of what it gives, and of codes. With `shade` clients exchange most of what their transfers need, with `phe` keys;
-//! the other backends have nothing to prepare: masks are expanded faster than they could be stored.
+//! | script | who runs it | output |
+//! |---|---|---|
+//! | [`prepare`] | client, before it has codes, in a phase of its own | [`Prepared`] |
+//! | [`client`] | client, with its codes and what it prepared | nothing |
+//! | [`server`] | server | [`Collected`] |
+//!
+//! With `shade` clients exchange in advance most of what their transfers need, with `phe` keys. The
+//! other backends have nothing to prepare: masks are expanded faster than they could be stored.
 #![forbid(unsafe_code)]
 
+mod context;
 mod pairwise;
-mod peers;
 mod phe;
 mod plain;
 mod psm;
@@ -20,14 +25,15 @@ pub mod tiles;
 use std::fmt;
 use std::str::FromStr;
 
-use undertone_kernel::{BitMatrix, Cpu};
-use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Step};
+use undertone_kernel::BitMatrix;
+use undertone_party::{Abort, PartyId, Phase, Script};
 
+use crate::pairwise::Lobby;
 use crate::tiles::Sink;
 use undertone_setup::group::Secrecy;
 use undertone_setup::seal::Channel;
 
-pub use peers::Peers;
+pub use context::ClientContext;
 pub use phe::Phe;
 
 /// The phase of what is done before there are codes.
@@ -119,132 +125,82 @@ pub struct Prepared(Basis);
 #[derive(Debug)]
 enum Basis {
     Plain,
-    Psm(Box<Peers>),
+    Psm(Box<ClientContext>),
     Shade(Box<shade::Prepared>),
     Phe(Box<phe::Prepared>),
 }
 
-/// A client's side before it has codes. Output: [`Prepared`].
-#[derive(Debug)]
-pub struct Preparation(PreparationSide);
-
-#[derive(Debug)]
-enum PreparationSide {
-    Nothing(Prepared),
-    Shade(Box<shade::Preparation>),
-    Phe(Box<phe::Preparation>),
-}
-
-impl Preparation {
-    /// The preparation of one of `peers` for codes of `bits` bits.
-    ///
-    /// # Errors
-    /// [`Abort::Misuse`] when `peers` do not name it, codes of so many bits are not possible, or there are more
-    /// rows than the backend can do.
-    pub fn new(backend: Backend, bits: usize, peers: Peers) -> Result<Self, Abort> {
-        check_bits(bits)?;
-        Ok(Self(match backend {
-            Backend::Clear | Backend::Sketch => PreparationSide::Nothing(Prepared(Basis::Plain)),
-            Backend::Psm => PreparationSide::Nothing(Prepared(Basis::Psm(Box::new(peers)))),
-            Backend::Shade => {
-                PreparationSide::Shade(Box::new(shade::Preparation::new(bits, peers)?))
-            }
-            Backend::Phe => PreparationSide::Phe(Box::new(phe::Preparation::new(bits, peers)?)),
-        }))
-    }
-}
-
-impl Party for Preparation {
-    type Output = Prepared;
-
-    fn phase(&self) -> Phase {
-        OFFLINE
-    }
-
-    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
-        Ok(match self.0 {
-            PreparationSide::Nothing(output) => Step::Done {
-                out: Outbox::new(),
-                output,
-            },
-            PreparationSide::Shade(party) => match party.step(inbox)? {
-                Step::Continue { out, need, next } => Step::Continue {
-                    out,
-                    need,
-                    next: Self(PreparationSide::Shade(Box::new(next))),
-                },
-                Step::Done { out, output } => Step::Done {
-                    out,
-                    output: Prepared(Basis::Shade(Box::new(output))),
-                },
-            },
-            PreparationSide::Phe(party) => match party.step(inbox)? {
-                Step::Continue { out, need, next } => Step::Continue {
-                    out,
-                    need,
-                    next: Self(PreparationSide::Phe(Box::new(next))),
-                },
-                Step::Done { out, output } => Step::Done {
-                    out,
-                    output: Prepared(Basis::Phe(Box::new(output))),
-                },
-            },
-        })
-    }
-}
-
-/// A client's side. Output: nothing.
-#[derive(Debug)]
-pub struct Client(ClientSide);
-
-#[derive(Debug)]
-enum ClientSide {
-    Plain(plain::Client),
-    Psm(Box<psm::Client>),
-    Shade(Box<shade::Client>),
-    Phe(Box<phe::Client>),
-}
-
-impl Client {
-    /// The client that holds `codes`.
-    ///
-    /// # Errors
-    /// [`Abort::Misuse`] when it prepared for another number of rows or of bits.
-    pub fn new(codes: BitMatrix, prepared: Prepared) -> Result<Self, Abort> {
-        Ok(Self(match prepared.0 {
-            Basis::Plain => ClientSide::Plain(plain::Client::new(codes)),
-            Basis::Psm(peers) => ClientSide::Psm(Box::new(psm::Client::new(codes, *peers)?)),
-            Basis::Shade(prepared) => {
-                ClientSide::Shade(Box::new(shade::Client::new(codes, *prepared)?))
-            }
-            Basis::Phe(prepared) => ClientSide::Phe(Box::new(phe::Client::new(codes, *prepared)?)),
-        }))
-    }
-}
-
-impl Party for Client {
-    type Output = ();
-
-    fn phase(&self) -> Phase {
-        PHASE
-    }
-
-    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
-        match self.0 {
-            ClientSide::Plain(party) => {
-                Ok(wrap(party.step(inbox)?, |p| Self(ClientSide::Plain(p))))
-            }
-            ClientSide::Psm(party) => Ok(wrap(party.step(inbox)?, |p| {
-                Self(ClientSide::Psm(Box::new(p)))
-            })),
-            ClientSide::Shade(party) => Ok(wrap(party.step(inbox)?, |p| {
-                Self(ClientSide::Shade(Box::new(p)))
-            })),
-            ClientSide::Phe(party) => Ok(wrap(party.step(inbox)?, |p| {
-                Self(ClientSide::Phe(Box::new(p)))
-            })),
+/// A client's side before it has codes, which will have `bits` bits.
+///
+/// # Errors
+/// [`Abort::Misuse`] when `ctx` does not name the client, codes of so many bits are not possible,
+/// or there are more rows than the backend can do.
+pub fn prepare(
+    backend: Backend,
+    bits: usize,
+    ctx: ClientContext,
+) -> Result<Script<'static, Prepared>, Abort> {
+    check_bits(bits)?;
+    Ok(match backend {
+        Backend::Clear | Backend::Sketch => ready(Basis::Plain),
+        Backend::Psm => ready(Basis::Psm(Box::new(ctx))),
+        Backend::Shade => {
+            let party = shade::Preparation::new(bits, ctx)?;
+            Script::new(OFFLINE, |io| async move {
+                Ok(Prepared(Basis::Shade(Box::new(io.run(party).await?))))
+            })
         }
-    }
+        Backend::Phe => {
+            let party = phe::Preparation::new(bits, ctx)?;
+            Script::new(OFFLINE, |io| async move {
+                Ok(Prepared(Basis::Phe(Box::new(io.run(party).await?))))
+            })
+        }
+    })
+}
+
+/// There is nothing to prepare.
+fn ready(basis: Basis) -> Script<'static, Prepared> {
+    Script::new(OFFLINE, |_| async move { Ok(Prepared(basis)) })
+}
+
+/// The side of the client that holds `codes`.
+///
+/// # Errors
+/// [`Abort::Misuse`] when it prepared for another number of rows or of bits.
+pub fn client(codes: BitMatrix, prepared: Prepared) -> Result<Script<'static, ()>, Abort> {
+    Ok(match prepared.0 {
+        Basis::Plain => Script::new(PHASE, |io| plain::send(io, codes)),
+        Basis::Psm(ctx) => {
+            let client = psm::Client::new(codes, *ctx)?;
+            Script::new(PHASE, |io| client.run(io))
+        }
+        Basis::Shade(prepared) => {
+            let party = shade::Client::new(codes, *prepared)?;
+            Script::new(PHASE, |io| async move { io.run(party).await })
+        }
+        Basis::Phe(prepared) => {
+            let party = phe::Client::new(codes, *prepared)?;
+            Script::new(PHASE, |io| async move { io.run(party).await })
+        }
+    })
+}
+
+/// What the server knows before it hears of distances.
+#[derive(Debug)]
+pub struct ServerContext {
+    /// How it comes by the distances.
+    pub backend: Backend,
+    /// Bits of a code.
+    pub bits: usize,
+    /// The clients, each with its number of rows. In tiles a client goes by its place here.
+    pub clients: Vec<(PartyId, usize)>,
+    /// The server's ends of the channels to them, in the same order.
+    pub channels: Vec<Channel>,
+    /// Fewest clients with which the protocol goes on.
+    pub min_clients: usize,
+    /// How `phe` encrypts, as the clients have it.
+    pub phe: Phe,
 }
 
 /// What the server has at the end.
@@ -252,92 +208,41 @@ impl Party for Client {
 pub struct Collected<S> {
     /// The sink, which has taken every distance between rows of different remaining clients.
     pub sink: S,
-    /// For each client of the shape, whether it remains. No tile names one that does not.
+    /// For each client of the context, whether it remains. No tile names one that does not.
     pub remains: Vec<bool>,
 }
 
-/// The server's side. Output: [`Collected`].
-#[derive(Debug)]
-pub struct Server<S>(ServerSide<S>);
-
-#[derive(Debug)]
-enum ServerSide<S> {
-    Plain(plain::Server<S>),
-    Psm(Box<psm::Server<S>>),
-    Meetings(pairwise::Server<S>),
-}
-
-impl<S: Sink> Server<S> {
-    /// The server that collects the distances of `clients`, each with its number of rows, in codes
-    /// of `bits` bits. In tiles a client goes by its place in `clients`; `channels` are the server's
-    /// ends to them. Where a protocol starts anew without a client that has left, it goes on with `min_clients` or more. `phe` is as the
-    /// clients have it.
-    ///
-    /// # Errors
-    /// [`Abort::Misuse`] when there are not as many channels as clients, or codes of so many bits are
-    /// not possible.
-    pub fn new(
-        backend: Backend,
-        bits: usize,
-        clients: &[(PartyId, usize)],
-        channels: Vec<Channel>,
-        min_clients: usize,
-        phe: Phe,
-        sink: S,
-    ) -> Result<Self, Abort> {
-        check_bits(bits)?;
-        Ok(Self(match backend {
-            Backend::Clear | Backend::Sketch => {
-                ServerSide::Plain(plain::Server::new(Cpu::detect(), bits, clients, sink))
-            }
-            Backend::Psm => ServerSide::Psm(Box::new(psm::Server::new(
-                bits,
-                clients,
-                channels,
-                min_clients,
-                sink,
-            )?)),
-            Backend::Shade => ServerSide::Meetings(pairwise::Server::new::<shade::Meeting<S>>(
-                &shade::Shape {
-                    bits,
-                    clients: clients.len(),
-                },
-                clients,
-                channels,
-                min_clients,
-                sink,
-            )?),
-            Backend::Phe => ServerSide::Meetings(pairwise::Server::new::<phe::Meeting<S>>(
-                &phe::Shape { bits, phe },
-                clients,
-                channels,
-                min_clients,
-                sink,
-            )?),
-        }))
-    }
-}
-
-impl<S: Sink> Party for Server<S> {
-    type Output = Collected<S>;
-
-    fn phase(&self) -> Phase {
-        PHASE
-    }
-
-    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
-        match self.0 {
-            ServerSide::Plain(party) => {
-                Ok(wrap(party.step(inbox)?, |p| Self(ServerSide::Plain(p))))
-            }
-            ServerSide::Psm(party) => Ok(wrap(party.step(inbox)?, |p| {
-                Self(ServerSide::Psm(Box::new(p)))
-            })),
-            ServerSide::Meetings(party) => {
-                Ok(wrap(party.step(inbox)?, |p| Self(ServerSide::Meetings(p))))
-            }
+/// The server's side: it feeds the distances to `sink`.
+///
+/// # Errors
+/// [`Abort::Misuse`] when there are not as many channels as clients, or codes of so many bits are
+/// not possible.
+pub fn server<S: Sink>(
+    ctx: ServerContext,
+    sink: S,
+) -> Result<Script<'static, Collected<S>>, Abort> {
+    check_bits(ctx.bits)?;
+    check_channels(&ctx.clients, &ctx.channels)?;
+    let (bits, phe) = (ctx.bits, ctx.phe);
+    Ok(match ctx.backend {
+        Backend::Clear | Backend::Sketch => {
+            Script::new(PHASE, move |io| plain::collect(io, ctx, sink))
         }
-    }
+        Backend::Psm => {
+            let server = psm::Server::new(ctx, sink);
+            Script::new(PHASE, |io| server.run(io))
+        }
+        Backend::Shade => {
+            let clients = ctx.clients.len();
+            let lobby =
+                Lobby::<S, shade::Meeting<S>>::new(&shade::Shape { bits, clients }, ctx, sink)?;
+            Script::new(PHASE, |io| lobby.collect(io))
+        }
+        Backend::Phe => {
+            let lobby = Lobby::<S, phe::Meeting<S>>::new(&phe::Shape { bits, phe }, ctx, sink)?;
+            Script::new(PHASE, |io| lobby.collect(io))
+        }
+    })
 }
 
 /// How many ones a row has.
@@ -364,16 +269,4 @@ fn check_channels(clients: &[(PartyId, usize)], channels: &[Channel]) -> Result<
         )));
     }
     Ok(())
-}
-
-/// The step of an inner party as a step of the party around it.
-fn wrap<I: Party, O: Party<Output = I::Output>>(step: Step<I>, outer: impl Fn(I) -> O) -> Step<O> {
-    match step {
-        Step::Continue { out, need, next } => Step::Continue {
-            out,
-            need,
-            next: outer(next),
-        },
-        Step::Done { out, output } => Step::Done { out, output },
-    }
 }

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use undertone_party::{Abort, Inbox, Io, Party, PartyId, Phase, Script, Step};
+use undertone_party::{Abort, Io, PartyId};
 
-use super::{Collected, PHASE};
+use super::{Collected, ServerContext};
 use crate::tiles::Sink;
 use undertone_setup::roster::enough;
 use undertone_setup::seal::Channel;
@@ -50,24 +50,8 @@ enum State {
     Gone,
 }
 
-/// The server's side. Output: [`Collected`].
-#[derive(Debug)]
-pub(super) struct Server<S>(Script<'static, Collected<S>>);
-
-impl<S: Sink> Server<S> {
-    pub(super) fn new<M: Meeting<S>>(
-        shape: &M::Shape,
-        clients: &[(PartyId, usize)],
-        channels: Vec<Channel>,
-        min_clients: usize,
-        sink: S,
-    ) -> Result<Self, Abort> {
-        let hall = Hall::<S, M>::new(shape, clients, channels, min_clients, sink)?;
-        Ok(Self(Script::new(PHASE, |io| hall.collect(io))))
-    }
-}
-
-struct Hall<S, M> {
+/// The server, among clients that come with parts.
+pub(super) struct Lobby<S, M> {
     clients: Vec<(PartyId, usize)>,
     channels: Vec<Channel>,
     states: Vec<State>,
@@ -76,15 +60,14 @@ struct Hall<S, M> {
     sink: S,
 }
 
-impl<S: Sink, M: Meeting<S>> Hall<S, M> {
-    fn new(
-        shape: &M::Shape,
-        clients: &[(PartyId, usize)],
-        channels: Vec<Channel>,
-        min_clients: usize,
-        sink: S,
-    ) -> Result<Self, Abort> {
-        super::check_channels(clients, &channels)?;
+impl<S: Sink, M: Meeting<S>> Lobby<S, M> {
+    pub(super) fn new(shape: &M::Shape, ctx: ServerContext, sink: S) -> Result<Self, Abort> {
+        let ServerContext {
+            clients,
+            channels,
+            min_clients,
+            ..
+        } = ctx;
         let guest = |place: usize| Guest {
             place,
             id: clients[place].0,
@@ -101,7 +84,7 @@ impl<S: Sink, M: Meeting<S>> Hall<S, M> {
         }
         Ok(Self {
             states: vec![State::There; clients.len()],
-            clients: clients.to_vec(),
+            clients,
             channels,
             min_clients,
             meetings,
@@ -145,7 +128,7 @@ impl<S: Sink, M: Meeting<S>> Hall<S, M> {
         enough(there.count(), self.min_clients)
     }
 
-    async fn collect(mut self, io: Io) -> Result<Collected<S>, Abort> {
+    pub(super) async fn collect(mut self, io: Io) -> Result<Collected<S>, Abort> {
         loop {
             let clients = self.clients.iter().zip(&self.states);
             let due = clients.filter(|(_, state)| **state == State::There);
@@ -186,17 +169,5 @@ impl<S: Sink, M: Meeting<S>> Hall<S, M> {
             sink,
             remains: self.states.iter().map(|s| *s == State::Done).collect(),
         })
-    }
-}
-
-impl<S: Sink> Party for Server<S> {
-    type Output = Collected<S>;
-
-    fn phase(&self) -> Phase {
-        self.0.phase()
-    }
-
-    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
-        Ok(self.0.step(inbox)?.map(Self))
     }
 }

@@ -9,48 +9,27 @@
 
 use undertone_kernel::{BitMatrix, Cpu};
 use undertone_party::frame::TILE_BYTES;
-use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Payload, Phase, Step};
+use undertone_party::{Abort, Io, PartyId, Payload};
 
-use super::{Collected, PHASE};
+use super::{Collected, ServerContext};
 use crate::tiles::{self, Pairs, Sink};
 
 fn rows_per_message(bits: usize) -> usize {
     (TILE_BYTES / bits.div_ceil(8).max(1)).max(1)
 }
 
-#[derive(Debug)]
-pub(super) struct Client {
-    codes: BitMatrix,
-    sent: usize,
-}
-
-impl Client {
-    pub(super) fn new(codes: BitMatrix) -> Self {
-        Self { codes, sent: 0 }
-    }
-}
-
-impl Party for Client {
-    type Output = ();
-
-    fn phase(&self) -> Phase {
-        PHASE
-    }
-
-    fn step(mut self, _: Inbox) -> Result<Step<Self>, Abort> {
-        let rows = self.codes.rows();
-        let end = rows.min(self.sent + rows_per_message(self.codes.columns()));
-        let out = Outbox::to(PartyId::SERVER, self.codes.to_packed(self.sent..end));
-        self.sent = end;
-        Ok(if end == rows {
-            Step::Done { out, output: () }
-        } else {
-            Step::Continue {
-                out,
-                need: vec![].into(),
-                next: self,
-            }
-        })
+/// A client's side.
+pub(super) async fn send(io: Io, codes: BitMatrix) -> Result<(), Abort> {
+    let rows = codes.rows();
+    let mut sent = 0;
+    loop {
+        let end = rows.min(sent + rows_per_message(codes.columns()));
+        io.send(PartyId::SERVER, codes.to_packed(sent..end));
+        if end == rows {
+            return Ok(());
+        }
+        sent = end;
+        io.pause().await;
     }
 }
 
@@ -89,111 +68,41 @@ impl Upload {
     }
 }
 
-#[derive(Debug)]
-pub(super) struct Server<S> {
-    cpu: Cpu,
-    uploads: Vec<Upload>,
-    sink: S,
-    stage: Stage,
-}
-
-#[derive(Debug)]
-enum Stage {
-    Start,
-    Uploads {
-        due: Vec<usize>,
-    },
-    Sweep {
-        codes: Vec<BitMatrix>,
-        pairs: Pairs,
-        done: usize,
-    },
-}
-
-impl<S: Sink> Server<S> {
-    pub(super) fn new(cpu: Cpu, bits: usize, clients: &[(PartyId, usize)], sink: S) -> Self {
-        let upload = |&(from, rows): &(PartyId, usize)| Upload {
-            from,
-            rows,
-            codes: BitMatrix::zero(0, bits),
-            messages: 0,
-            remains: true,
-        };
-        Self {
-            cpu,
-            uploads: clients.iter().map(upload).collect(),
-            sink,
-            stage: Stage::Start,
+/// The server's side.
+pub(super) async fn collect<S: Sink>(
+    io: Io,
+    ctx: ServerContext,
+    mut sink: S,
+) -> Result<Collected<S>, Abort> {
+    let upload = |&(from, rows): &(PartyId, usize)| Upload {
+        from,
+        rows,
+        codes: BitMatrix::zero(0, ctx.bits),
+        messages: 0,
+        remains: true,
+    };
+    let mut uploads: Vec<Upload> = ctx.clients.iter().map(upload).collect();
+    loop {
+        let due = uploads.iter_mut().filter(|upload| upload.is_due());
+        let mut due: Vec<&mut Upload> = due.collect();
+        if due.is_empty() {
+            break;
+        }
+        let from: Vec<PartyId> = due.iter().map(|upload| upload.from).collect();
+        let heard = io.recv_all(&from).await;
+        for (upload, (_, message)) in due.iter_mut().zip(heard) {
+            upload.take(message)?;
         }
     }
-
-    /// Waits for whoever has not sent all, or starts to compute.
-    fn wait(mut self) -> Step<Self> {
-        let is_due = |place: &usize| self.uploads[*place].is_due();
-        let due: Vec<usize> = (0..self.uploads.len()).filter(is_due).collect();
-        let need: Vec<PartyId> = due.iter().map(|place| self.uploads[*place].from).collect();
-        self.stage = if due.is_empty() {
-            let rows: Vec<usize> = self.uploads.iter().map(|u| u.codes.rows()).collect();
-            let codes = self
-                .uploads
-                .iter_mut()
-                .map(|u| std::mem::take(&mut u.codes));
-            Stage::Sweep {
-                codes: codes.collect(),
-                pairs: Pairs::cross(&rows),
-                done: 0,
-            }
-        } else {
-            Stage::Uploads { due }
-        };
-        Step::Continue {
-            out: Outbox::new(),
-            need: need.into(),
-            next: self,
-        }
+    let remains = uploads.iter().map(|upload| upload.remains).collect();
+    let codes: Vec<BitMatrix> = uploads.into_iter().map(|upload| upload.codes).collect();
+    let rows: Vec<usize> = codes.iter().map(BitMatrix::rows).collect();
+    let pairs = Pairs::cross(&rows);
+    let cpu = Cpu::detect();
+    for done in (0..pairs.len()).step_by(tiles::PER_STEP) {
+        io.pause().await;
+        let end = pairs.len().min(done + tiles::PER_STEP);
+        tiles::sweep(cpu, &codes, &pairs, done..end, &mut sink);
     }
-}
-
-impl<S: Sink> Party for Server<S> {
-    type Output = Collected<S>;
-
-    fn phase(&self) -> Phase {
-        PHASE
-    }
-
-    fn step(mut self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
-        match std::mem::replace(&mut self.stage, Stage::Start) {
-            Stage::Start => Ok(self.wait()),
-            Stage::Uploads { due } => {
-                for place in due {
-                    let upload = &mut self.uploads[place];
-                    upload.take(inbox.take(upload.from)?)?;
-                }
-                Ok(self.wait())
-            }
-            Stage::Sweep { codes, pairs, done } => {
-                let end = pairs.len().min(done + tiles::PER_STEP);
-                tiles::sweep(self.cpu, &codes, &pairs, done..end, &mut self.sink);
-                if end < pairs.len() {
-                    self.stage = Stage::Sweep {
-                        codes,
-                        pairs,
-                        done: end,
-                    };
-                    return Ok(Step::Continue {
-                        out: Outbox::new(),
-                        need: vec![].into(),
-                        next: self,
-                    });
-                }
-                Ok(Step::Done {
-                    out: Outbox::new(),
-                    output: Collected {
-                        sink: self.sink,
-                        remains: self.uploads.iter().map(|u| u.remains).collect(),
-                    },
-                })
-            }
-        }
-    }
+    Ok(Collected { sink, remains })
 }

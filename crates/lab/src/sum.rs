@@ -5,7 +5,8 @@ use serde::Serialize;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::party::{Ledger, Network, PartyId, SessionId};
-use undertone::simulate::{Contribution, SumSimulation};
+use undertone::simulate::SumSimulation;
+use undertone::sum::Input;
 use undertone::sum::{Degree, Rules, Wiring, Word, wiring};
 
 use crate::masks::Masks;
@@ -174,10 +175,7 @@ impl Workload {
         for i in 0..leavers {
             network = network.leave(leaver(i), LEAVES_AFTER);
         }
-        let contribution = |id: &PartyId| Contribution {
-            words: self.words::<W>(*id).collect(),
-            own: 0..0,
-        };
+        let contribution = |id: &PartyId| Input::plain(self.words::<W>(*id).collect());
         let simulation = SumSimulation {
             rules,
             clients: ids.iter().map(contribution).collect(),

@@ -5,20 +5,18 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 use undertone_kernel::mask;
-use undertone_party::{
-    Abort, Inbox, Io, Party, PartyId, Payload, Phase, Reader, Script, Step, Writer,
-};
+use undertone_party::{Abort, Io, PartyId, Payload, Reader, Script};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::messages::{
-    Answer, COMMITMENT_LEN, DEALT_LEN, Incoming, SEALED_LEN, SHARE_LEN, Share, tile,
+    Answer, Answers, DEALT_LEN, Dealing, Incoming, Relayed, SHARE_LEN, Share, Signatures, tile,
 };
 use super::pad::{self, Pad};
 use super::share;
 use super::{Audience, Context, KEYS, Rules, SHARES, SIGNED_KEYS, SIGNED_SET, Set, Table, point};
 use super::{SERVER, Trust, UNMASK, UPLOAD, Word, advertise};
 use undertone_kdf::Seed;
-use undertone_setup::identity::{Credentials, SIGNATURE_LEN};
+use undertone_setup::identity::Credentials;
 use undertone_setup::roster::{Entry, enough, enough_holders};
 use undertone_setup::seal::{Channel, KeyPair, SealError};
 
@@ -45,24 +43,51 @@ impl<W> fmt::Debug for Sums<W> {
     }
 }
 
-/// A client's side. Output: [`Sums`].
-pub struct Client<W: Word>(Script<'static, Sums<W>>);
+/// What a client brings to a sum.
+#[derive(Clone)]
+pub struct Input<W: Word> {
+    /// The matrix, row after row, then the shared words.
+    pub words: Zeroizing<Vec<W>>,
+    /// The rows of the matrix that belong to the client.
+    pub own: Range<usize>,
+    /// With credentials the client signs its keys and checks everybody's signature.
+    pub credentials: Option<Credentials>,
+}
 
-impl<W: Word> fmt::Debug for Client<W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+impl<W: Word> Input<W> {
+    /// The words of a plain sum.
+    pub fn plain(words: Vec<W>) -> Self {
+        Self::with_rows(words, 0..0)
+    }
+
+    /// The matrix, row after row, then the shared words; rows `own` of the matrix belong to the client.
+    pub fn with_rows(words: Vec<W>, own: Range<usize>) -> Self {
+        Self {
+            words: Zeroizing::new(words),
+            own,
+            credentials: None,
+        }
+    }
+
+    /// The same, with `credentials` if there are any.
+    #[must_use]
+    pub fn with_credentials(self, credentials: impl Into<Option<Credentials>>) -> Self {
+        Self {
+            credentials: credentials.into(),
+            ..self
+        }
     }
 }
 
-impl<W: Word> Party for Client<W> {
-    type Output = Sums<W>;
-
-    fn phase(&self) -> Phase {
-        self.0.phase()
+impl<W: Word> From<Vec<W>> for Input<W> {
+    fn from(words: Vec<W>) -> Self {
+        Self::plain(words)
     }
+}
 
-    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
-        Ok(self.0.step(inbox)?.map(Self))
+impl<W: Word> fmt::Debug for Input<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Input({} words, rows {:?})", self.words.len(), self.own)
     }
 }
 
@@ -105,63 +130,62 @@ fn cheated(culprit: PartyId, check: impl Into<String>) -> Abort {
     }
 }
 
-impl<W: Word> Client<W> {
-    /// Client `me`, which contributes `words`, the matrix row after row, then the shared words;
-    /// rows `own` of the matrix belong to it. `seed` is its randomness. With
-    /// `credentials` it signs its keys and checks everybody's signature.
-    ///
-    /// # Errors
-    /// [`Abort::Misuse`] when words, rows and rules do not fit, or the rules name a malicious server
-    /// and there are no credentials.
-    pub fn new(
-        rules: Rules,
-        me: PartyId,
-        words: Vec<W>,
-        own: Range<usize>,
-        credentials: Option<Credentials>,
-        seed: Seed,
-    ) -> Result<Self, Abort> {
-        let words = Zeroizing::new(words);
-        rules.check()?;
-        let shape = rules.shape;
-        if words.len() != shape.words() || own.start > own.end || own.end > shape.rows {
-            return Err(Abort::Misuse(format!(
-                "{} words with own rows {own:?} for {shape:?}",
-                words.len(),
-            )));
-        }
-        if rules.trust == Trust::MaliciousServer && credentials.is_none() {
-            return Err(Abort::Misuse(
-                "a server that may lie needs clients with credentials".into(),
-            ));
-        }
-        let ids = [me.to_wire(), rules.round];
-        let derive = |purpose| seed.derive(rules.session, purpose, &ids);
-        let mask_key = derive("mask key");
-        let secrets = Secrets {
-            sealing: KeyPair::from_seed(&derive("sealing key")),
-            masking: KeyPair::from_seed(&mask_key),
-            mask_key,
-            self_mask: derive("self mask seed"),
-            polynomial: derive("polynomial"),
-        };
-        let mine = Entry::new(
-            rules.session,
-            SIGNED_KEYS,
-            me,
-            [secrets.sealing.public(), secrets.masking.public()],
-            advertise::<W>(&rules, &own),
-            credentials.as_ref(),
-        )?;
-        let job = Job {
-            rules,
-            mine,
-            credentials,
-            secrets,
-            words,
-        };
-        Ok(Self(Script::new(KEYS, |io| contribute(io, job))))
+/// The side of client `me`, which contributes `input`. `seed` is its randomness. In a plain sum the
+/// input is a vector of words.
+///
+/// # Errors
+/// [`Abort::Misuse`] when words, rows and rules do not fit, or the rules name a malicious server
+/// and there are no credentials.
+pub fn client<W: Word>(
+    rules: Rules,
+    me: PartyId,
+    input: impl Into<Input<W>>,
+    seed: Seed,
+) -> Result<Script<'static, Sums<W>>, Abort> {
+    let Input {
+        words,
+        own,
+        credentials,
+    } = input.into();
+    rules.check()?;
+    let shape = rules.shape;
+    if words.len() != shape.words() || own.start > own.end || own.end > shape.rows {
+        return Err(Abort::Misuse(format!(
+            "{} words with own rows {own:?} for {shape:?}",
+            words.len(),
+        )));
     }
+    if rules.trust == Trust::MaliciousServer && credentials.is_none() {
+        return Err(Abort::Misuse(
+            "a server that may lie needs clients with credentials".into(),
+        ));
+    }
+    let ids = [me.to_wire(), rules.round];
+    let derive = |purpose| seed.derive(rules.session, purpose, &ids);
+    let mask_key = derive("mask key");
+    let secrets = Secrets {
+        sealing: KeyPair::from_seed(&derive("sealing key")),
+        masking: KeyPair::from_seed(&mask_key),
+        mask_key,
+        self_mask: derive("self mask seed"),
+        polynomial: derive("polynomial"),
+    };
+    let mine = Entry::new(
+        rules.session,
+        SIGNED_KEYS,
+        me,
+        [secrets.sealing.public(), secrets.masking.public()],
+        advertise::<W>(&rules, &own),
+        credentials.as_ref(),
+    )?;
+    let job = Job {
+        rules,
+        mine,
+        credentials,
+        secrets,
+        words,
+    };
+    Ok(Script::new(KEYS, |io| contribute(io, job)))
 }
 
 async fn contribute<W: Word>(io: Io, mut job: Job<W>) -> Result<Sums<W>, Abort> {
@@ -291,24 +315,21 @@ impl<W: Word> Job<W> {
         me: usize,
         neighbours: &mut [Neighbour],
     ) -> Result<(Share, Vec<u8>), Abort> {
-        let holders = neighbours.len() + 1;
         let secrets = &self.secrets;
         let mut secret = Zeroizing::new([0; DEALT_LEN]);
         secret[..SHARE_LEN].copy_from_slice(secrets.self_mask.expose());
         secret[SHARE_LEN..].copy_from_slice(secrets.mask_key.expose());
         let prg = &mut secrets.polynomial.prg();
-        let shares = share::split(&secret, table.degree.threshold, holders, prg);
+        let shares = share::split(&secret, table.degree.threshold, neighbours.len() + 1, prg);
         let with = table.graph.neighbours(me);
         let of = |holder| &shares[usize::from(point(&with, me, holder)) - 1];
-        let mut w = Writer::with_capacity((holders - 1) * SEALED_LEN + COMMITMENT_LEN);
-        for neighbour in neighbours {
-            let sealed = neighbour.channel.seal(&**of(neighbour.place));
-            w.raw(&sealed.map_err(|error| Abort::Internal(error.to_string()))?);
-        }
-        w.raw(commitment(&self.rules, self.mine.id, &secrets.self_mask).expose());
+        let seal = |neighbour: &mut Neighbour| neighbour.channel.seal(&**of(neighbour.place));
+        let sealed: Result<Vec<_>, SealError> = neighbours.iter_mut().map(seal).collect();
+        let sealed = sealed.map_err(|error| Abort::Internal(error.to_string()))?;
+        let commitment = commitment(&self.rules, self.mine.id, &secrets.self_mask);
         let mut own_share = Share::default();
         own_share.copy_from_slice(&of(me)[..SHARE_LEN]);
-        Ok((own_share, w.finish()))
+        Ok((own_share, Dealing::write(&sealed, &commitment)))
     }
 
     /// Who shared, and the shares of the neighbours that did. Only these remain.
@@ -319,19 +340,16 @@ impl<W: Word> Job<W> {
         me: usize,
         neighbours: &mut Vec<Neighbour>,
     ) -> Result<(Set, Vec<Dealt>), Abort> {
-        let mut r = Reader::new(message);
-        let sharing = Set::read(&mut r, table.len())?;
-        if !sharing.has(me) {
+        let mut relayed = Relayed::read(message, table.len())?;
+        if !relayed.sharing.has(me) {
             return Err(cheated(SERVER, "I am among those that shared"));
         }
-        enough(sharing.count(), self.rules.min_clients)?;
-        neighbours.retain(|neighbour| sharing.has(neighbour.place));
+        enough(relayed.sharing.count(), self.rules.min_clients)?;
+        neighbours.retain(|neighbour| relayed.sharing.has(neighbour.place));
         enough_holders(neighbours.len() + 1, table.degree.threshold)?;
         let mut dealt = Vec::with_capacity(neighbours.len());
         for neighbour in neighbours {
-            let sealed = r
-                .raw(SEALED_LEN, "shares")
-                .map_err(Abort::malformed(SERVER))?;
+            let sealed = relayed.next()?;
             let who = table.ids[neighbour.place];
             let opened = neighbour
                 .channel
@@ -346,7 +364,8 @@ impl<W: Word> Job<W> {
             key.copy_from_slice(&opened[SHARE_LEN..]);
             dealt.push([mask, key]);
         }
-        r.finish().map_err(Abort::malformed(SERVER))?;
+        let sharing = relayed.sharing.clone();
+        relayed.finish()?;
         Ok((sharing, dealt))
     }
 
@@ -439,22 +458,21 @@ impl<W: Word> Job<W> {
         table: &Table,
         set: &Set,
     ) -> Result<(), Abort> {
-        let mut r = Reader::new(message);
-        let signers = Set::read(&mut r, table.len())?;
+        let Signatures {
+            signers,
+            signatures,
+        } = Signatures::read(message, table.len())?;
         if !signers.is_within(set) {
             return Err(cheated(SERVER, "contributors signed who contributed"));
         }
-        let mut valid = 0;
+        let session = self.rules.session;
         let pins = self.credentials.as_ref().map(|own| &own.pins);
-        for place in signers.places() {
-            let signature: [u8; SIGNATURE_LEN] =
-                r.array("signature").map_err(Abort::malformed(SERVER))?;
-            let id = table.ids[place];
-            let session = self.rules.session;
-            let fits = pins.is_some_and(|p| p.verify(id, session, SIGNED_SET, body, &signature));
-            valid += usize::from(fits);
-        }
-        r.finish().map_err(Abort::malformed(SERVER))?;
+        let signed = signers.places().zip(&signatures);
+        let valid = signed.filter(|(place, signature)| {
+            let id = table.ids[*place];
+            pins.is_some_and(|pins| pins.verify(id, session, SIGNED_SET, body, signature))
+        });
+        let valid = valid.count();
         let quorum = table.degree.quorum;
         if valid < quorum {
             let check = format!("{quorum} clients signed the contributors I was told, not {valid}");
@@ -492,16 +510,15 @@ impl<W: Word> Job<W> {
 }
 
 fn answer(own_share: &Share, neighbours: &[Neighbour], dealt: Vec<Dealt>, set: &Set) -> Vec<u8> {
-    let mut message = Vec::with_capacity(SHARE_LEN + neighbours.len() * Answer::LEN);
-    message.extend_from_slice(&**own_share);
-    for (neighbour, [mask, key]) in neighbours.iter().zip(dealt) {
-        let answer = match set.has(neighbour.place) {
-            true => Answer::SelfMask(mask),
-            false => Answer::MaskKey(key),
-        };
-        answer.write(&mut message);
-    }
-    message
+    let answers = neighbours.iter().zip(dealt);
+    let answers = answers.map(|(neighbour, [mask, key])| {
+        if set.has(neighbour.place) {
+            Answer::SelfMask(mask)
+        } else {
+            Answer::MaskKey(key)
+        }
+    });
+    Answers::write(own_share, answers)
 }
 
 /// What contributors sign: the transcript, then who contributed.

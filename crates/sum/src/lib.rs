@@ -36,12 +36,12 @@
 //! seed serves one party only.
 //!
 //! ```compile_fail,E0382
-//! # use {undertone_kdf::Seed, undertone_sum::{Client, Rules}};
+//! # use {undertone_kdf::Seed, undertone_sum::{Rules, client}};
 //! # use undertone_party::PartyId;
 //! # fn twice(rules: Rules, seed: Seed) -> Result<(), undertone_party::Abort> {
 //! let me = PartyId::client(0);
-//! let first = Client::<u64>::new(rules, me, vec![1, 2], 0..0, None, seed)?;
-//! let again = Client::<u64>::new(rules, me, vec![3, 4], 0..0, None, seed)?;
+//! let first = client::<u64>(rules, me, vec![1, 2], seed)?;
+//! let again = client::<u64>(rules, me, vec![3, 4], seed)?;
 //! # Ok(()) }
 //! ```
 #![forbid(unsafe_code)]
@@ -61,8 +61,8 @@ use std::ops::Range;
 use sha2::{Digest, Sha256};
 use undertone_party::{Abort, PartyId, Phase, Reader, SessionId, Writer};
 
-pub use client::{Client, Sums};
-pub use server::{Server, Total};
+pub use client::{Input, Sums, client};
+pub use server::{Owners, Total, server};
 pub use undertone_kernel::mask::Suite;
 pub use wiring::{Degree, Target, Trust, Wiring};
 

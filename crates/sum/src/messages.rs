@@ -1,10 +1,12 @@
 //! The messages of a sum beyond hello and roster.
 
-use undertone_party::frame::TILE_BYTES;
-use undertone_party::{Abort, DecodeError, PartyId, Payload, Reader};
+use undertone_kdf::Seed;
+use undertone_party::frame::{HEADER_LEN, TILE_BYTES};
+use undertone_party::{Abort, DecodeError, PartyId, Payload, Reader, Writer};
+use undertone_setup::identity::SIGNATURE_LEN;
 use zeroize::Zeroizing;
 
-use super::Word;
+use super::{Set, Table, Word};
 use undertone_setup::seal::TAG_LEN;
 
 /// Bytes of a share of a seed.
@@ -51,6 +53,158 @@ impl Answer {
                 bound: "0..2".into(),
             }),
         }
+    }
+}
+
+/// Round 2, client → server: for each neighbour its shares, sealed, in order; then the commitment to
+/// the dealer's self mask.
+pub(super) struct Dealing {
+    bytes: Payload,
+    /// The dealer's neighbours, in order.
+    neighbours: Vec<usize>,
+}
+
+impl Dealing {
+    pub(super) fn write(sealed: &[Vec<u8>], commitment: &Seed) -> Vec<u8> {
+        let mut w = Writer::with_capacity(sealed.len() * SEALED_LEN + COMMITMENT_LEN);
+        for sealed in sealed {
+            w.raw(sealed);
+        }
+        w.raw(commitment.expose());
+        w.finish()
+    }
+
+    /// What `from`, which has these neighbours, sent.
+    pub(super) fn read(
+        from: PartyId,
+        bytes: Payload,
+        neighbours: Vec<usize>,
+    ) -> Result<Self, Abort> {
+        let due = neighbours.len() * SEALED_LEN + COMMITMENT_LEN;
+        if bytes.len() != due {
+            return Err(Abort::Malformed {
+                from,
+                what: format!("{} bytes of shares, {due} are due", bytes.len()),
+            });
+        }
+        Ok(Self { bytes, neighbours })
+    }
+
+    /// The sealed shares for the neighbour in place `to`.
+    fn sealed(&self, to: usize) -> &[u8] {
+        let rank = self.neighbours.partition_point(|other| *other < to);
+        &self.bytes[rank * SEALED_LEN..(rank + 1) * SEALED_LEN]
+    }
+
+    pub(super) fn commitment(&self) -> [u8; COMMITMENT_LEN] {
+        let mut commitment = [0; COMMITMENT_LEN];
+        commitment.copy_from_slice(&self.bytes[self.bytes.len() - COMMITMENT_LEN..]);
+        commitment
+    }
+}
+
+/// Round 2, server → client: who shared, then the sealed shares of its neighbours that did, in order.
+pub(super) struct Relayed<'a> {
+    pub(super) sharing: Set,
+    shares: Reader<'a>,
+}
+
+impl<'a> Relayed<'a> {
+    /// To the client in place `to`, of what everybody dealt.
+    pub(super) fn write(
+        table: &Table,
+        sharing: &Set,
+        dealt: &[Option<Dealing>],
+        to: usize,
+    ) -> Vec<u8> {
+        let mut message = sharing.write();
+        for from in table.neighbours_in(to, sharing) {
+            if let Some(dealing) = &dealt[from] {
+                message.extend_from_slice(dealing.sealed(to));
+            }
+        }
+        message
+    }
+
+    /// Reads it as a client of a roster of `clients`.
+    pub(super) fn read(bytes: &'a [u8], clients: usize) -> Result<Self, Abort> {
+        let mut shares = Reader::new(bytes);
+        let sharing = Set::read(&mut shares, clients)?;
+        Ok(Self { sharing, shares })
+    }
+
+    /// The sealed shares of the next neighbour.
+    pub(super) fn next(&mut self) -> Result<&'a [u8], Abort> {
+        let next = self.shares.raw(SEALED_LEN, "shares");
+        next.map_err(Abort::malformed(PartyId::SERVER))
+    }
+
+    /// Checks that there are no more.
+    pub(super) fn finish(self) -> Result<(), Abort> {
+        let end = self.shares.finish();
+        end.map_err(Abort::malformed(PartyId::SERVER))
+    }
+}
+
+/// The round between 3 and 4, server → client: who signed, and their signatures in order.
+pub(super) struct Signatures {
+    pub(super) signers: Set,
+    pub(super) signatures: Vec<[u8; SIGNATURE_LEN]>,
+}
+
+impl Signatures {
+    pub(super) fn write(&self) -> Vec<u8> {
+        let mut message = self.signers.write();
+        message.extend(self.signatures.as_flattened());
+        message
+    }
+
+    /// Reads it as a client of a roster of `clients`.
+    pub(super) fn read(bytes: &[u8], clients: usize) -> Result<Self, Abort> {
+        let malformed = Abort::malformed(PartyId::SERVER);
+        let mut r = Reader::new(bytes);
+        let signers = Set::read(&mut r, clients)?;
+        let mut signatures = Vec::with_capacity(signers.count());
+        for _ in signers.places() {
+            signatures.push(r.array("signature").map_err(&malformed)?);
+        }
+        r.finish().map_err(&malformed)?;
+        Ok(Self {
+            signers,
+            signatures,
+        })
+    }
+}
+
+/// Round 4, client → server: its own share of its self mask, then one share of each neighbour that
+/// shared, in order.
+pub(super) struct Answers;
+
+impl Answers {
+    pub(super) fn write(own: &Share, answers: impl ExactSizeIterator<Item = Answer>) -> Vec<u8> {
+        let mut message = Vec::with_capacity(SHARE_LEN + answers.len() * Answer::LEN);
+        message.extend_from_slice(&**own);
+        answers.for_each(|answer| answer.write(&mut message));
+        message
+    }
+
+    /// The shares that `from` reveals, its own first; `dealers` are the neighbours that shared.
+    pub(super) fn read(
+        from: PartyId,
+        bytes: Payload,
+        dealers: usize,
+    ) -> Result<(Share, Vec<Answer>), Abort> {
+        let frame = Zeroizing::new(bytes.into_frame());
+        let read = || {
+            let mut r = Reader::new(&frame[HEADER_LEN..]);
+            let own = Zeroizing::new(r.array("share")?);
+            let answers: Result<Vec<Answer>, DecodeError> =
+                (0..dealers).map(|_| Answer::read(&mut r)).collect();
+            let answers = answers?;
+            r.finish()?;
+            Ok((own, answers))
+        };
+        read().map_err(Abort::malformed(from))
     }
 }
 

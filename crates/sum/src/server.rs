@@ -1,22 +1,20 @@
 //! The server's side of a sum.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::Range;
 
 use rayon::prelude::*;
 use undertone_kernel::Cpu;
 use undertone_kernel::mask::{self, Op};
-use undertone_party::frame::HEADER_LEN;
-use undertone_party::{Abort, Inbox, Io, Party, PartyId, Payload, Phase, Reader, Script, Step};
-use zeroize::Zeroizing;
+use undertone_party::{Abort, Io, PartyId, Payload, Script};
 
-use super::messages::{Answer, COMMITMENT_LEN, Incoming, SEALED_LEN, Share, tile};
+use super::messages::{
+    Answer, Answers, COMMITMENT_LEN, Dealing, Incoming, Relayed, Share, Signatures, tile,
+};
 use super::pad;
 use super::{
     Audience, Context, KEYS, Rules, SHARES, Set, Table, Trust, UNMASK, UPLOAD, Word, advertise,
 };
-use undertone_setup::identity::SIGNATURE_LEN;
 use undertone_setup::roster::{Entry, enough, enough_holders, invited};
 
 /// Secrets rebuilt in one step.
@@ -37,29 +35,22 @@ pub struct Total<W = u64> {
     pub suspects: Vec<PartyId>,
 }
 
-/// The server's side. Output: [`Total`].
-pub struct Server<W: Word>(Script<'static, Total<W>>);
+/// The clients that are invited to a sum, each with the rows that belong to it.
+#[derive(Debug, Clone, Default)]
+pub struct Owners(Vec<(PartyId, Range<usize>)>);
 
-impl<W: Word> fmt::Debug for Server<W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+/// Of a plain sum: rows belong to nobody.
+impl From<Vec<PartyId>> for Owners {
+    fn from(clients: Vec<PartyId>) -> Self {
+        Self(clients.into_iter().map(|id| (id, 0..0)).collect())
     }
 }
 
-impl<W: Word> Party for Server<W> {
-    type Output = Total<W>;
-
-    fn phase(&self) -> Phase {
-        self.0.phase()
-    }
-
-    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
-        Ok(self.0.step(inbox)?.map(Self))
+impl From<Vec<(PartyId, Range<usize>)>> for Owners {
+    fn from(owners: Vec<(PartyId, Range<usize>)>) -> Self {
+        Self(owners)
     }
 }
-
-/// Which rows belong to whom.
-type Owners = BTreeMap<PartyId, Range<usize>>;
 
 /// What was received, and from whom; nothing of those that have left.
 type Heard = Vec<(PartyId, Option<Payload>)>;
@@ -100,28 +91,27 @@ impl<W: Word> Adding<W> {
         self.table.every_secret_has_holders(sharing, set, answering)
     }
 
-    /// Round 3½: who signed, and the message that passes the signatures on.
-    fn signatures(&self, heard: Heard) -> Result<(Set, Vec<u8>), Abort> {
+    /// Who signed, and the signatures, to be passed on.
+    fn signatures(&self, heard: Heard) -> Result<Signatures, Abort> {
         let mut signers = Set(vec![false; self.table.len()]);
         let mut signatures = Vec::new();
         for (place, (from, bytes)) in self.contributors.places().zip(heard) {
             let Some(bytes) = bytes else {
                 continue;
             };
-            if bytes.len() != SIGNATURE_LEN {
-                return Err(Abort::Malformed {
-                    from,
-                    what: format!("a signature of {} bytes", bytes.len()),
-                });
-            }
+            let signature = bytes[..].try_into().map_err(|_| Abort::Malformed {
+                from,
+                what: format!("a signature of {} bytes", bytes.len()),
+            })?;
             signers.0[place] = true;
-            signatures.extend_from_slice(&bytes);
+            signatures.push(signature);
         }
         enough(signers.count(), self.table.degree.quorum)?;
         self.enough_holders(&signers)?;
-        let mut message = signers.write();
-        message.extend(signatures);
-        Ok((signers, message))
+        Ok(Signatures {
+            signers,
+            signatures,
+        })
     }
 
     /// By dealer: the shares of its one secret, each with its holder.
@@ -133,14 +123,11 @@ impl<W: Word> Adding<W> {
             let Some(bytes) = bytes else {
                 continue;
             };
-            let frame = Zeroizing::new(bytes.into_frame());
             left.0[holder] = true;
-            let malformed = Abort::malformed(from);
-            let mut r = Reader::new(&frame[HEADER_LEN..]);
-            let own = r.array("share").map_err(&malformed)?;
-            answers[holder].push((holder, Zeroizing::new(own)));
-            for dealer in table.neighbours_in(holder, &self.context.sharing) {
-                let answer = Answer::read(&mut r).map_err(&malformed)?;
+            let dealers = table.neighbours_in(holder, &self.context.sharing);
+            let (own, revealed) = Answers::read(from, bytes, dealers.len())?;
+            answers[holder].push((holder, own));
+            for (dealer, answer) in dealers.into_iter().zip(revealed) {
                 let share = match (answer, contributors.has(dealer)) {
                     (Answer::SelfMask(share), true) | (Answer::MaskKey(share), false) => share,
                     _ => {
@@ -153,7 +140,6 @@ impl<W: Word> Adding<W> {
                 };
                 answers[dealer].push((holder, share));
             }
-            r.finish().map_err(&malformed)?;
         }
         self.enough_holders(&left)?;
         Ok(answers)
@@ -186,25 +172,27 @@ impl<W: Word> Adding<W> {
     }
 }
 
-impl<W: Word> Server<W> {
-    /// The server of a sum to which the clients `expected` are invited, each with the rows that
-    /// belong to it: none (`0..0`) in a plain sum.
-    ///
-    /// # Errors
-    /// [`Abort::Misuse`] when the rules are not possible, or `expected` is not clients, each once.
-    pub fn new(rules: Rules, expected: Vec<(PartyId, Range<usize>)>) -> Result<Self, Abort> {
-        rules.check()?;
-        let ids = invited(expected.iter().map(|(id, _)| *id).collect())?;
-        let owners = expected.into_iter().collect();
-        Ok(Self(Script::new(KEYS, |io| total(io, rules, ids, owners))))
-    }
+/// The server of a sum to which the clients `expected` are invited: a vector of clients in a plain
+/// sum, else of clients and the rows that belong to them.
+///
+/// # Errors
+/// [`Abort::Misuse`] when the rules are not possible, or `expected` is not clients, each once.
+pub fn server<W: Word>(
+    rules: Rules,
+    expected: impl Into<Owners>,
+) -> Result<Script<'static, Total<W>>, Abort> {
+    rules.check()?;
+    let owners = expected.into().0;
+    let ids = invited(owners.iter().map(|(id, _)| *id).collect())?;
+    let owners = owners.into_iter().collect();
+    Ok(Script::new(KEYS, |io| total(io, rules, ids, owners)))
 }
 
 async fn total<W: Word>(
     io: Io,
     rules: Rules,
     ids: Vec<PartyId>,
-    owners: Owners,
+    owners: BTreeMap<PartyId, Range<usize>>,
 ) -> Result<Total<W>, Abort> {
     // Round 1: the roster, to everybody on it.
     let entries = roster::<W>(&rules, &owners, io.recv_all(&ids).await)?;
@@ -213,24 +201,27 @@ async fn total<W: Word>(
 
     // Round 2: everybody's shares to whom they are for.
     io.phase(SHARES).await;
-    let sent = shares(&table, io.recv_all(&table.ids).await)?;
-    let sharing = Set(sent.iter().map(Option::is_some).collect());
+    let dealt = dealings(&table, io.recv_all(&table.ids).await)?;
+    let sharing = Set(dealt.iter().map(Option::is_some).collect());
     enough(sharing.count(), rules.min_clients)?;
     for place in sharing.places() {
         let left = table.neighbours_in(place, &sharing).len() + 1;
         enough_holders(left, table.degree.threshold)?;
     }
-    io.send_all(relay(&table, &sharing, &sent));
+    for place in sharing.places() {
+        let message = Relayed::write(&table, &sharing, &dealt, place);
+        io.send(table.ids[place], message);
+    }
     let context = Context::new::<W>(rules, &table, sharing);
     let mut adding = Adding {
-        commitments: sent.iter().map(commitment).collect(),
+        commitments: dealt.iter().map(commitment).collect(),
         sum: vec![W::default(); context.len],
         contributors: Set(vec![false; table.len()]),
         context,
         mask_keys: entries.iter().map(|entry| entry.keys[1]).collect(),
         table,
     };
-    drop((entries, sent));
+    drop((entries, dealt));
 
     // Round 3: clients are heard one after the other, so that one partial upload at most is held.
     io.phase(UPLOAD).await;
@@ -256,8 +247,8 @@ async fn total<W: Word>(
     let contributors = adding.ids(&adding.contributors);
     io.send_all(to_all(&contributors, &adding.contributors.write()));
     if rules.trust == Trust::MaliciousServer {
-        let (signers, message) = adding.signatures(io.recv_all(&contributors).await)?;
-        io.send_all(to_all(&adding.ids(&signers), &message));
+        let signed = adding.signatures(io.recv_all(&contributors).await)?;
+        io.send_all(to_all(&adding.ids(&signed.signers), &signed.write()));
     }
 
     // Round 4: one share of every client's one secret, from every holder that is left.
@@ -311,7 +302,11 @@ async fn total<W: Word>(
     })
 }
 
-fn roster<W: Word>(rules: &Rules, owners: &Owners, hellos: Heard) -> Result<Vec<Entry<2>>, Abort> {
+fn roster<W: Word>(
+    rules: &Rules,
+    owners: &BTreeMap<PartyId, Range<usize>>,
+    hellos: Heard,
+) -> Result<Vec<Entry<2>>, Abort> {
     let mut entries = Vec::with_capacity(owners.len());
     for (id, hello) in hellos {
         let Some(bytes) = hello else {
@@ -336,44 +331,18 @@ fn roster<W: Word>(rules: &Rules, owners: &Owners, hellos: Heard) -> Result<Vec<
 }
 
 /// What everybody dealt, by place.
-fn shares(table: &Table, heard: Heard) -> Result<Vec<Option<Payload>>, Abort> {
-    let check = |(place, (from, bytes)): (usize, (PartyId, Option<Payload>))| {
-        let due = table.graph.neighbours(place).len() * SEALED_LEN + COMMITMENT_LEN;
-        match bytes {
-            Some(bytes) if bytes.len() != due => Err(Abort::Malformed {
-                from,
-                what: format!("{} bytes of shares, {due} are due", bytes.len()),
-            }),
-            bytes => Ok(bytes),
-        }
+fn dealings(table: &Table, heard: Heard) -> Result<Vec<Option<Dealing>>, Abort> {
+    let read = |(place, (from, bytes)): (usize, (PartyId, Option<Payload>))| {
+        let neighbours = table.graph.neighbours(place);
+        let read = |bytes| Dealing::read(from, bytes, neighbours);
+        bytes.map(read).transpose()
     };
-    heard.into_iter().enumerate().map(check).collect()
+    heard.into_iter().enumerate().map(read).collect()
 }
 
-/// To everybody that shared who else did, and the shares its neighbours dealt it.
-fn relay(table: &Table, sharing: &Set, sent: &[Option<Payload>]) -> Vec<(PartyId, Vec<u8>)> {
-    let all: Vec<Vec<usize>> = (0..table.len())
-        .map(|place| table.graph.neighbours(place))
-        .collect();
-    let message = |to: usize| {
-        let mut message = sharing.write();
-        for from in table.neighbours_in(to, sharing) {
-            let at = all[from].partition_point(|other| *other < to);
-            if let Some(bytes) = &sent[from] {
-                message.extend_from_slice(&bytes[at * SEALED_LEN..(at + 1) * SEALED_LEN]);
-            }
-        }
-        (table.ids[to], message)
-    };
-    sharing.places().map(message).collect()
-}
-
-fn commitment(dealt: &Option<Payload>) -> [u8; COMMITMENT_LEN] {
-    let mut commitment = [0; COMMITMENT_LEN];
-    if let Some(bytes) = dealt {
-        commitment.copy_from_slice(&bytes[bytes.len() - COMMITMENT_LEN..]);
-    }
-    commitment
+/// Nothing of a client that did not deal.
+fn commitment(dealt: &Option<Dealing>) -> [u8; COMMITMENT_LEN] {
+    dealt.as_ref().map(Dealing::commitment).unwrap_or_default()
 }
 
 fn to_all<'a>(

@@ -14,7 +14,7 @@ use std::thread;
 
 use undertone::kdf::Seed;
 use undertone::party::{Aborted, Endpoint, Limits, Party, PartyId, Poll, Push, SessionId};
-use undertone::xclp::{Client, Features, Labelling, Params, Rows, Server};
+use undertone::xclp::{self, Features, Input, Labelling, Params, Rows};
 
 /// What passes between two parties: who sent it, and a frame; or nothing, when no more will come.
 type Letter = (PartyId, Option<Vec<u8>>);
@@ -81,7 +81,7 @@ fn exchange<P: Party>(
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Chosen by the server and told to all: fresh for every run.
-    let session = SessionId(*Seed::from_os()?.expose());
+    let session = SessionId::random()?;
     let params = Params {
         neighbours: 10,
         ..Params::default()
@@ -97,7 +97,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     thread::scope(|scope| -> Result<(), Box<dyn std::error::Error>> {
-        let server = Server::new(session, params, ids.clone(), Seed::from_os()?)?;
+        let server = xclp::server(session, params, ids.clone(), Seed::from_os()?)?;
         let server = Endpoint::new(PartyId::SERVER, session, Limits::default(), server);
         let others = |id: PartyId| {
             let mut others = post.clone();
@@ -125,7 +125,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let labels = (0..20u16).map(|i| (i < 2).then_some(i % 2)).collect();
             let rows = Rows::Features(Features::new(3, values.collect())?);
             let labelling = Labelling::new(2, labels)?;
-            let client = Client::new(id, session, params, rows, labelling, None, Seed::from_os()?)?;
+            let client = xclp::client(
+                id,
+                session,
+                params,
+                Input::new(rows, labelling),
+                Seed::from_os()?,
+            )?;
             let client = Endpoint::new(id, session, Limits::default(), client);
             let (own_post, mail) = (others(id), boxes.remove(&id).ok_or("box")?);
             clients.push(scope.spawn(move || drive(client, &own_post, &mail)));

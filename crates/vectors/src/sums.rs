@@ -8,7 +8,8 @@ use undertone::kernel::Prg;
 use undertone::kernel::mask::{Suite, append_bytes};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Aborted, Network, PartyId};
-use undertone::simulate::{Contribution, SimulationError, SumSimulation};
+use undertone::simulate::{SimulationError, SumSimulation};
+use undertone::sum::Input;
 use undertone::sum::fixed::Fixed;
 use undertone::sum::wiring::Graph;
 use undertone::sum::{
@@ -149,10 +150,7 @@ impl Case<'_> {
         let contribution = |rows: &usize| {
             first_row += rows;
             let words = (0..self.rules.shape.words()).map(|_| W::truncate(prg.next_u64()));
-            Contribution {
-                words: words.collect(),
-                own: first_row - rows..first_row,
-            }
+            Input::with_rows(words.collect(), first_row - rows..first_row)
         };
         SumSimulation {
             rules: self.rules,

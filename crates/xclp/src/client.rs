@@ -1,12 +1,12 @@
 //! The client: brings rows and labels, takes labels home.
 
 use undertone_hamming::tiles::{self, Pairs};
-use undertone_hamming::{self as hamming, Peers};
+use undertone_hamming::{self as hamming, ClientContext};
 use undertone_kdf::Seed;
-use undertone_party::{Abort, Inbox, Io, Party, PartyId, Phase, Reader, Script, SessionId, Step};
+use undertone_party::{Abort, Io, PartyId, Reader, Script, SessionId};
 use undertone_setup::group::{self, Group, Rules};
 use undertone_setup::identity::Credentials;
-use undertone_sum as sum;
+use undertone_sum::{self as sum, Sums, Trust};
 
 use crate::codes::Codes;
 use crate::distances::Distances;
@@ -53,12 +53,91 @@ pub struct Outcome {
     pub scores: Scores,
 }
 
-/// The client as a [`Party`]. Output: [`Outcome`].
-pub struct Client(State);
+/// What a client brings to a run.
+#[derive(Debug, Clone)]
+pub struct Input {
+    /// Its rows.
+    pub rows: Rows,
+    /// Their labels, as far as they are known.
+    pub labelling: Labelling,
+    /// With credentials the client signs its keys and checks everybody's signature.
+    pub credentials: Option<Credentials>,
+    /// Most rows that another client may bring. The client refuses a run with more before it sends
+    /// anything that depends on its own rows.
+    pub max_peer_rows: Option<usize>,
+}
 
-enum State {
-    New(Box<(Job, group::Client, Rows)>),
-    Running(Script<'static, Outcome>),
+impl Input {
+    /// Rows and labels; no credentials, and no bound on others' rows.
+    pub fn new(rows: Rows, labelling: Labelling) -> Self {
+        Self {
+            rows,
+            labelling,
+            credentials: None,
+            max_peer_rows: None,
+        }
+    }
+
+    /// Features in a row, or 0 for codes.
+    fn check(&self, params: &Params) -> Result<usize, Abort> {
+        let misfit = |what, have, due| Abort::from(InputError::Shape { what, have, due });
+        let rows = self.rows.len();
+        if rows != self.labelling.rows() {
+            return Err(misfit("labels: rows", self.labelling.rows(), rows));
+        }
+        if rows > MAX_ROWS {
+            return Err(misfit("rows, of which there may be", rows, MAX_ROWS));
+        }
+        if params.trust == Trust::MaliciousServer && self.credentials.is_none() {
+            return Err(Abort::Misuse(
+                "a server that may lie needs clients with credentials".into(),
+            ));
+        }
+        match &self.rows {
+            Rows::Features(features) => Ok(features.dim()),
+            Rows::Codes(codes) => match codes.bits().columns() {
+                bits if bits == params.bits => Ok(0),
+                bits => Err(misfit("codes: bits", bits, params.bits)),
+            },
+        }
+    }
+}
+
+/// The side of client `me` of `session`, which brings `input`. `seed` is its randomness.
+///
+/// # Errors
+/// [`Abort::Misuse`] when a parameter is out of range, rows, labels and codes do not fit, or a
+/// malicious server is to be withstood without credentials.
+pub fn client(
+    me: PartyId,
+    session: SessionId,
+    params: Params,
+    input: Input,
+    seed: Seed,
+) -> Result<Script<'static, Outcome>, Abort> {
+    params.check()?;
+    let dim = input.check(&params)?;
+    let Input {
+        rows,
+        labelling,
+        credentials,
+        max_peer_rows,
+    } = input;
+    let ad = Advertisement::new(rows.len(), dim, labelling.classes(), &params);
+    let later = seed.derive(session, "after the setup", &[me.to_wire()]);
+    let rules = rules(session, &params);
+    let setup = group::client(rules, me, ad.write(), credentials.clone(), seed)?;
+    let job = Job {
+        me,
+        ad,
+        params,
+        session,
+        labelling,
+        credentials,
+        max_peer_rows,
+        seed: later,
+    };
+    Ok(Script::new(phases::SETUP, |io| run(io, job, setup, rows)))
 }
 
 /// What a client holds all along.
@@ -126,7 +205,7 @@ impl Columns {
     }
 
     /// The client's side of the sums, once all columns are there.
-    fn sums(self, job: &Job) -> Result<sum::Client<u64>, Abort> {
+    fn sums(self, job: &Job) -> Result<Script<'static, Sums>, Abort> {
         let Plan {
             unlabelled,
             own_start,
@@ -139,7 +218,8 @@ impl Columns {
         }
         let own = own_start..own_start + job.labelling.unlabelled().count();
         let seed = job.seed.derive(job.session, "sums", &[]);
-        sum::Client::new(rules, job.me, words, own, job.credentials.clone(), seed)
+        let input = sum::Input::with_rows(words, own).with_credentials(job.credentials.clone());
+        sum::client(rules, job.me, input, seed)
     }
 }
 
@@ -164,8 +244,8 @@ impl Job {
     }
 
     /// With whom, and by which secrets, distances are worked out.
-    fn peers(&self, group: Group, clients: &Clients) -> Peers {
-        Peers {
+    fn distances(&self, group: Group, clients: &Clients) -> ClientContext {
+        ClientContext {
             session: self.session,
             me: self.me,
             clients: clients.rows.clone(),
@@ -179,79 +259,12 @@ impl Job {
         }
     }
 
-    fn scores(&self, sums: &sum::Sums, point: FixedPoint) -> Result<Scores, Abort> {
+    fn scores(&self, sums: &Sums, point: FixedPoint) -> Result<Scores, Abort> {
         let mut scores = Scores::new(self.labelling.classes(), point.decode(&sums.own)?);
         if self.params.variant == Variant::Balanced {
             scores.balance(&sums.shared);
         }
         Ok(scores)
-    }
-}
-
-impl Client {
-    /// Client `me` of `session` with its rows and labels; `seed` is its randomness. With `credentials`
-    /// it signs its keys and checks everybody's signature.
-    ///
-    /// # Errors
-    /// [`Abort::Misuse`] when a parameter is out of range, rows, labels and codes do not fit, or a
-    /// malicious server is to be withstood without credentials.
-    pub fn new(
-        me: PartyId,
-        session: SessionId,
-        params: Params,
-        rows: Rows,
-        labelling: Labelling,
-        credentials: Option<Credentials>,
-        seed: Seed,
-    ) -> Result<Self, Abort> {
-        params.check()?;
-        let misfit = |what, have, due| Abort::from(InputError::Shape { what, have, due });
-        if rows.len() != labelling.rows() {
-            return Err(misfit("labels: rows", labelling.rows(), rows.len()));
-        }
-        if rows.len() > MAX_ROWS {
-            return Err(misfit("rows, of which there may be", rows.len(), MAX_ROWS));
-        }
-        let dim = match &rows {
-            Rows::Features(features) => features.dim(),
-            Rows::Codes(codes) => {
-                let bits = codes.bits().columns();
-                if bits != params.bits {
-                    return Err(misfit("codes: bits", bits, params.bits));
-                }
-                0
-            }
-        };
-        let ad = Advertisement::new(rows.len(), dim, labelling.classes(), &params);
-        if params.trust == sum::Trust::MaliciousServer && credentials.is_none() {
-            return Err(Abort::Misuse(
-                "a server that may lie needs clients with credentials".into(),
-            ));
-        }
-        let later = seed.derive(session, "after the setup", &[me.to_wire()]);
-        let rules = rules(session, &params);
-        let setup = group::Client::new(rules, me, ad.write(), credentials.clone(), seed)?;
-        let job = Job {
-            me,
-            ad,
-            params,
-            session,
-            labelling,
-            credentials,
-            max_peer_rows: None,
-            seed: later,
-        };
-        Ok(Self(State::New(Box::new((job, setup, rows)))))
-    }
-
-    /// Refuses a run in which another client brings more than `rows` rows, before anything that depends on this client's is
-    /// sent.
-    #[must_use]
-    pub fn with_max_peer_rows(mut self, rows: usize) -> Self {
-        if let State::New(start) = &mut self.0 {
-            start.0.max_peer_rows = Some(rows);
-        }
-        self
     }
 }
 
@@ -263,40 +276,30 @@ pub(crate) fn rules(session: SessionId, params: &Params) -> Rules {
     }
 }
 
-impl Party for Client {
-    type Output = Outcome;
-
-    fn phase(&self) -> Phase {
-        match &self.0 {
-            State::New(_) => phases::SETUP,
-            State::Running(script) => script.phase(),
-        }
-    }
-
-    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
-        let script = match self.0 {
-            State::New(start) => Script::new(phases::SETUP, |io| run(io, start)),
-            State::Running(script) => script,
-        };
-        Ok(script.step(inbox)?.map(|next| Self(State::Running(next))))
-    }
-}
-
-async fn run(io: Io, start: Box<(Job, group::Client, Rows)>) -> Result<Outcome, Abort> {
-    let (job, setup, rows) = *start;
+async fn run(
+    io: Io,
+    job: Job,
+    setup: Script<'static, Group>,
+    rows: Rows,
+) -> Result<Outcome, Abort> {
     let params = &job.params;
+
+    // Setup: who takes part, and the group seed.
     let group = io.run(setup).await?;
     let clients = Clients::of(&group.members, params, Some((job.me, job.ad.clone())))?;
     job.check_peers(&clients)?;
     let projection = group.seed.derive(job.session, "projection", &[]);
-    let peers = job.peers(group, &clients);
-    let preparation = hamming::Preparation::new(params.backend, params.bits, peers)?;
+
+    // Offline: what distances need before there are codes.
+    let context = job.distances(group, &clients);
+    let preparation = hamming::prepare(params.backend, params.bits, context)?;
     let prepared = io.run(preparation).await?;
 
+    // Codes: rows are hashed under the projection that only clients know.
     io.phase(phases::CODES).await;
     let codes = job.hash(&projection, rows);
 
-    // Distances: its own are its own business, those to others that of the backend.
+    // Distances, step 1: of each row its label flag and its nearest rows of this client.
     io.phase(phases::DISTANCES).await;
     let mut near = Distances::new(&[codes.bits().rows()], params.neighbours);
     let pairs = Pairs::own(0, near.rows());
@@ -317,9 +320,12 @@ async fn run(io: Io, start: Box<(Job, group::Client, Rows)>) -> Result<Outcome, 
         }
     }
     drop(near);
-    io.run(hamming::Client::new(codes.into_bits(), prepared)?)
+
+    // Distances, step 2: the backend brings the server those to other clients' rows.
+    io.run(hamming::client(codes.into_bits(), prepared)?)
         .await?;
 
+    // Influence: the columns of its labelled rows, added up class by class.
     io.phase(phases::INFLUENCE).await;
     let plan = Plan::read(&io.require(SERVER).await?, &job.labelling, &clients)?;
     let point = plan.point;
@@ -327,6 +333,8 @@ async fn run(io: Io, start: Box<(Job, group::Client, Rows)>) -> Result<Outcome, 
     while columns.left() > 0 {
         columns.receive(&io.require(SERVER).await?)?;
     }
+
+    // Labels: the secure sum of all clients' scores, row by row, then the largest score.
     let sums = io.run(columns.sums(&job)?).await?;
     let scores = job.scores(&sums, point)?;
 

@@ -4,7 +4,7 @@
 //! The front page of `undertone` is the tour: one table from features to labels.
 #![forbid(unsafe_code)]
 
-pub mod client;
+mod client;
 pub mod codes;
 pub mod distances;
 pub mod graph;
@@ -16,10 +16,10 @@ mod messages;
 pub mod params;
 pub mod phases;
 pub mod scores;
-pub mod server;
+mod server;
 pub mod solo;
 
-pub use client::{Client, Outcome, Rows};
+pub use client::{Input, Outcome, Rows, client};
 pub use codes::Codes;
 pub use distances::Distances;
 pub use graph::Graph;
@@ -28,4 +28,4 @@ pub use input::{Features, InputError, Labelling};
 pub use labels::Labels;
 pub use params::{Params, Variant};
 pub use scores::Scores;
-pub use server::{Report, Server};
+pub use server::{Report, server};

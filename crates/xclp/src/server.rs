@@ -2,14 +2,13 @@
 
 use std::ops::Range;
 
-use undertone_hamming as hamming;
+use undertone_hamming::{self as hamming, ServerContext};
 use undertone_kdf::Seed;
-use undertone_party::{
-    Abort, Inbox, Io, Outbox, Party, PartyId, Payload, Phase, Script, SessionId, Step, Writer,
-};
-use undertone_setup::group;
+use undertone_party::{Abort, Io, Outbox, PartyId, Payload, Script, SessionId, Writer};
+use undertone_setup::group::{self, Admitted};
+use undertone_setup::roster::enough;
 use undertone_setup::seal::Channel;
-use undertone_sum as sum;
+use undertone_sum::{self as sum, Total};
 
 use crate::client::rules;
 use crate::distances::Distances;
@@ -43,21 +42,6 @@ impl std::fmt::Debug for Report {
             .field("method", &self.method)
             .field("contributors", &self.contributors)
             .finish_non_exhaustive()
-    }
-}
-
-/// The server as a [`Party`]. Output: [`Report`].
-pub struct Server(Script<'static, Report>);
-
-impl Party for Server {
-    type Output = Report;
-
-    fn phase(&self) -> Phase {
-        self.0.phase()
-    }
-
-    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
-        Ok(self.0.step(inbox)?.map(Self))
     }
 }
 
@@ -238,47 +222,44 @@ impl Joint {
         out
     }
 
-    fn sums(&self, session: SessionId, params: &Params) -> Result<sum::Server<u64>, Abort> {
+    fn sums(&self, session: SessionId, params: &Params) -> Result<Script<'static, Total>, Abort> {
         let rules = params.sums(session, self.unlabelled.len(), self.classes);
         let member = |(place, member): (usize, &Member)| (member.id, self.own(place));
-        let clients = self.members.iter().enumerate().map(member).collect();
-        sum::Server::new(rules, clients)
+        let clients: Vec<_> = self.members.iter().enumerate().map(member).collect();
+        sum::server(rules, clients)
     }
 }
 
-impl Server {
-    /// The server of a run to which the clients `expected` are invited; `seed` is its randomness.
-    ///
-    /// # Errors
-    /// [`Abort::Misuse`] when a parameter is out of range, or `expected` is not clients, each once.
-    pub fn new(
-        session: SessionId,
-        params: Params,
-        expected: Vec<PartyId>,
-        seed: Seed,
-    ) -> Result<Self, Abort> {
-        params.check()?;
-        let setup = group::Server::new(rules(session, &params), expected, seed)?;
-        Ok(Self(Script::new(phases::SETUP, move |io| {
-            run(io, session, params, setup)
-        })))
-    }
+/// The server of a run to which the clients `expected` are invited. `seed` is its randomness.
+///
+/// # Errors
+/// [`Abort::Misuse`] when a parameter is out of range, or `expected` is not clients, each once.
+pub fn server(
+    session: SessionId,
+    params: Params,
+    expected: Vec<PartyId>,
+    seed: Seed,
+) -> Result<Script<'static, Report>, Abort> {
+    params.check()?;
+    let setup = group::server(rules(session, &params), expected, seed)?;
+    Ok(Script::new(phases::SETUP, move |io| {
+        run(io, session, params, setup)
+    }))
 }
 
 async fn run(
     io: Io,
     session: SessionId,
     params: Params,
-    setup: group::Server,
+    setup: Script<'static, Admitted>,
 ) -> Result<Report, Abort> {
-    let enough = |members: &[Member]| match (members.len(), params.min_clients) {
-        (left, need) if left < need => Err(Abort::TooFew { left, need }),
-        _ => Ok(()),
-    };
+    let enough = |members: &[Member]| enough(members.len(), params.min_clients);
+
+    // Setup: who takes part.
     let admitted = io.run(setup).await?;
     let clients = Clients::of(&admitted.members, &params, None)?;
 
-    // Flags and neighbours inside each client, then distances between clients.
+    // Distances, step 1: label flags, and the nearest rows inside each client.
     io.phase(phases::DISTANCES).await;
     let mut gather = Gather::new(&clients, admitted.channels, &params);
     while let due = gather.due()
@@ -288,14 +269,18 @@ async fn run(
     }
     let (mut members, channels, near) = gather.finish(params.neighbours);
     enough(&members)?;
-    let shape: Vec<(PartyId, usize)> = members
-        .iter()
-        .map(|member| (member.id, member.labelled.len()))
-        .collect();
-    let (backend, bits, phe) = (params.backend, params.bits, params.phe);
-    let min_clients = params.min_clients;
-    let party = hamming::Server::new(backend, bits, &shape, channels, min_clients, phe, near)?;
-    let collected = io.run(party).await?;
+
+    // Distances, step 2: those between clients, by the backend.
+    let rows = |member: &Member| (member.id, member.labelled.len());
+    let context = ServerContext {
+        backend: params.backend,
+        bits: params.bits,
+        clients: members.iter().map(rows).collect(),
+        channels,
+        min_clients: params.min_clients,
+        phe: params.phe,
+    };
+    let collected = io.run(hamming::server(context, near)?).await?;
     let mut remains = collected.remains.iter();
     members.retain(|_| remains.next() == Some(&true));
     enough(&members)?;
@@ -307,12 +292,14 @@ async fn run(
         )));
     }
 
+    // Graph: every row and its nearest rows of all clients.
     io.phase(phases::GRAPH).await;
     let graph = Graph::new(&distances, params.bits, params.variant);
     let mut joint = Joint::new(members, clients.classes, distances, &params)?;
     io.pause().await;
     let influence = Influence::new(graph, params.alpha, joint.labelled.len());
 
+    // Influence: to each client its plan, then the columns of its labelled rows.
     io.phase(phases::INFLUENCE).await;
     io.send_all(joint.plans());
     loop {
@@ -324,6 +311,8 @@ async fn run(
     }
     joint.method = influence.method();
     drop(influence);
+
+    // Labels: the secure sum of scores, to each client its rows.
     let total = io.run(joint.sums(session, &params)?).await?;
     Ok(Report {
         clients: joint.members.iter().map(|member| member.id).collect(),

@@ -5,7 +5,7 @@ use undertone::node::flow::Links;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Endpoint, Limits, Party, PartyId, Poll, Push, SessionId};
 use undertone::sum::{self, Rules};
-use undertone::xclp::{Client, Params, Server};
+use undertone::xclp::{self, Params};
 
 use crate::{random_clients, sums};
 
@@ -25,17 +25,23 @@ pub fn frames(bytes: &[u8]) {
     };
     match who % 4 {
         0 => {
-            let server = Server::new(SESSION, params, ids, seed);
+            let server = xclp::server(SESSION, params, ids, seed);
             push(PartyId::SERVER, server.expect("parameters that fit"), rest);
         }
         1 => {
             let mut clients = random_clients(&rows, 8, 1).expect("labels that fit");
             let (rows, labels) = clients.remove(1);
-            let client = Client::new(ids[1], SESSION, params, rows, labels, None, seed);
+            let client = xclp::client(
+                ids[1],
+                SESSION,
+                params,
+                xclp::Input::new(rows, labels),
+                seed,
+            );
             push(ids[1], client.expect("rows that fit"), rest);
         }
         2 => {
-            let server = sum::Server::<u64>::new(
+            let server = sum::server::<u64>(
                 sum_rules(&rows),
                 vec![(ids[0], 0..2), (ids[1], 2..3), (ids[2], 3..4)],
             );
@@ -45,7 +51,7 @@ pub fn frames(bytes: &[u8]) {
             let rules = sum_rules(&rows);
             let mut all = sums::contributions::<u64>(&rules, &rows, 1);
             let own = all.remove(1);
-            let client = sum::Client::new(rules, ids[1], own.words, own.own, None, seed);
+            let client = sum::client(rules, ids[1], own, seed);
             push(ids[1], client.expect("words that fit"), rest);
         }
     }

@@ -56,19 +56,19 @@ impl std::fmt::Debug for Client {
 impl Client {
     pub(in super::super) fn new(codes: BitMatrix, prepared: Prepared) -> Result<Self, Abort> {
         let Prepared {
-            peers,
+            ctx,
             bits,
             secret,
             evaluators,
             owners,
         } = prepared;
-        peers.check_codes(&codes, bits)?;
-        let me = peers.me;
+        ctx.check_codes(&codes, bits)?;
+        let me = ctx.me;
         let derive = |purpose: &str, other: PartyId| {
             let ids = [me.to_wire(), other.to_wire()];
-            peers.secret.derive(peers.session, purpose, &ids)
+            ctx.secret.derive(ctx.session, purpose, &ids)
         };
-        let mut server = ToServer::new(peers.server);
+        let mut server = ToServer::new(ctx.server);
         let mut first = Outbox::new();
         let owner = secret.map(|secret| {
             let rng = derive("encryption", SERVER).prg();

@@ -103,7 +103,9 @@ impl Phe {
         }
     }
 
-    /// With keys of 128 to 4096 bits, an even number, which anybody may factor: for tests of what surrounds them.
+    /// With keys of 128 to 4096 bits, an even number, which anybody may factor. For tests of what
+    /// surrounds the keys: it is there with the feature `insecure` alone.
+    #[cfg(any(test, feature = "insecure"))]
     #[must_use]
     pub fn insecure(key_bits: usize) -> Self {
         Self {

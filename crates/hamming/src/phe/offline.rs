@@ -3,7 +3,7 @@
 use num_bigint::BigUint;
 use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Phase, Step};
 
-use super::super::{OFFLINE, Peers};
+use super::super::{ClientContext, OFFLINE};
 use super::{BASES, EXPONENT, Pair, Peer, Phe, Uniform, internal, owns};
 use undertone_paillier::{Ciphertexts, PaillierError, Primes, PublicKey, SecretKey};
 
@@ -31,7 +31,7 @@ impl Key {
 /// What a client holds of `phe` before it has codes.
 #[derive(Debug)]
 pub(in super::super) struct Prepared {
-    pub(super) peers: Peers,
+    pub(super) ctx: ClientContext,
     pub(super) bits: usize,
     /// The client's own key, where it is somebody's owner.
     pub(super) secret: Option<Box<SecretKey>>,
@@ -56,7 +56,7 @@ struct Waiting {
 
 /// A client's offline side. Output: [`Prepared`].
 pub(in super::super) struct Preparation {
-    peers: Peers,
+    ctx: ClientContext,
     bits: usize,
     evaluators: Vec<Peer>,
     owning: Option<Owning>,
@@ -71,15 +71,15 @@ impl std::fmt::Debug for Preparation {
 }
 
 impl Preparation {
-    pub(in super::super) fn new(bits: usize, mut peers: Peers) -> Result<Self, Abort> {
-        let me = peers.own()?;
+    pub(in super::super) fn new(bits: usize, mut ctx: ClientContext) -> Result<Self, Abort> {
+        let me = ctx.own()?;
         let (mut evaluators, mut waiting) = (Vec::new(), Vec::new());
-        for &other in peers.clients.iter().filter(|(id, _)| *id != me.0) {
+        for &other in ctx.clients.iter().filter(|(id, _)| *id != me.0) {
             let rows = [me.1, other.1];
-            let Some(pair) = Pair::new(bits, peers.phe.key_bits(), rows)? else {
+            let Some(pair) = Pair::new(bits, ctx.phe.key_bits(), rows)? else {
                 continue;
             };
-            let Some(channel) = peers.channels.remove(&other.0) else {
+            let Some(channel) = ctx.channels.remove(&other.0) else {
                 return Err(Abort::Misuse(format!("no channel to {}", other.0)));
             };
             let peer = Peer {
@@ -93,7 +93,7 @@ impl Preparation {
             }
         }
         Ok(Self {
-            peers,
+            ctx,
             bits,
             evaluators,
             owning: None,
@@ -103,14 +103,14 @@ impl Preparation {
     }
 
     fn has_work(&self) -> bool {
-        let due = self.peers.phe.bases();
+        let due = self.ctx.phe.bases();
         let sent = self.owning.as_ref().map(|owning| owning.sent);
         !self.evaluators.is_empty() && sent.is_none_or(|sent| sent < due)
     }
 
     /// Makes a key and sends N, or else sends the next encryptions of zero.
     fn work(&mut self, out: &mut Outbox) -> Result<(), Abort> {
-        let len = self.peers.phe.key_bits().div_ceil(8);
+        let len = self.ctx.phe.key_bits().div_ceil(8);
         let bytes = |x: &BigUint| {
             let mut bytes = x.to_bytes_le();
             bytes.resize(len, 0);
@@ -118,22 +118,19 @@ impl Preparation {
         };
         let text = match &mut self.owning {
             None => {
-                let seed = self
-                    .peers
-                    .secret
-                    .derive(self.peers.session, "paillier", &[]);
-                let bits = self.peers.phe.key_bits();
+                let seed = self.ctx.secret.derive(self.ctx.session, "paillier", &[]);
+                let bits = self.ctx.phe.key_bits();
                 let secret = SecretKey::of_size(bits, Primes::Structured, &mut seed.prg());
                 let n = secret.public().modulus().clone();
                 self.owning = Some(Owning {
                     secret: Box::new(secret),
-                    residues: residues(&self.peers, self.peers.me, &n),
+                    residues: residues(&self.ctx, self.ctx.me, &n),
                     sent: 0,
                 });
                 bytes(&n)
             }
             Some(owning) => {
-                let count = BASES.min(self.peers.phe.bases() - owning.sent);
+                let count = BASES.min(self.ctx.phe.bases() - owning.sent);
                 owning.sent += count;
                 let residues: Vec<BigUint> = (0..count).map(|_| owning.residues.next()).collect();
                 let zeros = owning.secret.zeros(&residues).map_err(internal)?;
@@ -157,7 +154,7 @@ impl Preparation {
         let text = waiting.peer.open(sealed)?;
         let peer = &waiting.peer;
         let Some((mut key, mut residues)) = waiting.key else {
-            let n = modulus(&text, &self.peers.phe).map_err(|what| peer.malformed(what))?;
+            let n = modulus(&text, &self.ctx.phe).map_err(|what| peer.malformed(what))?;
             let public = PublicKey::checked(&n).map_err(|error| Abort::Cheated {
                 culprit: peer.id,
                 check: error.to_string(),
@@ -166,12 +163,12 @@ impl Preparation {
                 bases: public.decode(&[]).map_err(internal)?,
                 public,
             };
-            waiting.key = Some((key, residues(&self.peers, peer.id, &n)));
+            waiting.key = Some((key, residues(&self.ctx, peer.id, &n)));
             self.waiting.push(waiting);
             return Ok(());
         };
         let len = peer.pair.plaintext_len();
-        let count = BASES.min(self.peers.phe.bases() - key.bases.len());
+        let count = BASES.min(self.ctx.phe.bases() - key.bases.len());
         if text.len() != count * len {
             let what = format!(
                 "encryptions of zero of {} bytes, {} are due",
@@ -194,7 +191,7 @@ impl Preparation {
         let decoded = key.public.decode(&whole);
         let some = decoded.map_err(|error| peer.malformed(error.to_string()))?;
         key.bases.append(some).map_err(internal)?;
-        if key.bases.len() == self.peers.phe.bases() {
+        if key.bases.len() == self.ctx.phe.bases() {
             key.square_bases().map_err(internal)?;
             self.owners.push((waiting.peer, key));
         } else {
@@ -207,9 +204,9 @@ impl Preparation {
 
 /// What the encryptions of zero of an owner are modulo its N. They depend on N: with numbers that it knew before, an owner could choose an N modulo which all of them have some
 /// property that others lack.
-fn residues(peers: &Peers, owner: PartyId, n: &BigUint) -> Uniform {
+fn residues(ctx: &ClientContext, owner: PartyId, n: &BigUint) -> Uniform {
     let context = [&owner.to_wire().to_le_bytes()[..], &n.to_bytes_le()].concat();
-    let seed = peers.seed.expand(peers.session, "noise bases", &context);
+    let seed = ctx.seed.expand(ctx.session, "noise bases", &context);
     Uniform::new(&seed, n)
 }
 
@@ -260,7 +257,7 @@ impl Party for Preparation {
         Ok(Step::Done {
             out,
             output: Prepared {
-                peers: self.peers,
+                ctx: self.ctx,
                 bits: self.bits,
                 secret: self.owning.map(|owning| owning.secret),
                 evaluators: self.evaluators,
@@ -287,7 +284,7 @@ mod tests {
         let me = PartyId::client(0);
         let seed = || Seed::from_bytes([1; 32]);
         let session = SessionId([1; 32]);
-        let peers = Peers {
+        let ctx = ClientContext {
             session,
             me,
             clients: vec![(me, 1)],
@@ -299,7 +296,7 @@ mod tests {
             channels: BTreeMap::new(),
             min_clients: 1,
         };
-        let first = |n: u128| residues(&peers, me, &n.into()).next();
+        let first = |n: u128| residues(&ctx, me, &n.into()).next();
         assert_eq!(first(u128::MAX), first(u128::MAX));
         assert_ne!(first(u128::MAX), first(u128::MAX - 2));
     }

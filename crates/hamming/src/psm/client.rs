@@ -1,15 +1,18 @@
 //! A client's side of `psm`.
 
+use std::ops::Range;
+
 use undertone_kernel::mask::Op;
 use undertone_kernel::{BitMatrix, Matrix16, pack};
-use undertone_party::{Abort, Inbox, Outbox, Party, PartyId, Phase, Reader, Step};
-
-use super::super::{PHASE, Peers, weight};
-use super::{Masks, SERVER, Shape, Tiles, products};
-use crate::tiles::Block;
+use undertone_party::{Abort, Io, PartyId, Reader};
 use undertone_setup::roster::enough;
 use undertone_setup::seal::Channel;
 
+use super::super::{ClientContext, weight};
+use super::{Masks, SERVER, Shape, Tiles, products};
+use crate::tiles::Block;
+
+/// A client, and the attempt it is at.
 #[derive(Debug)]
 pub(in super::super) struct Client {
     roster: Vec<(PartyId, usize)>,
@@ -21,22 +24,13 @@ pub(in super::super) struct Client {
     /// Those that take part in this attempt, and which of them the client is.
     shape: Shape,
     me: usize,
-    stage: ClientStage,
     /// The matrices of the last tile: the next one mostly needs one of them again.
     kept: [Option<(Block, Matrix16)>; 2],
 }
 
-#[derive(Debug)]
-enum ClientStage {
-    Start,
-    Set,
-    Codes { sent: usize },
-    Tiles(Tiles),
-}
-
 impl Client {
-    pub(in super::super) fn new(codes: BitMatrix, peers: Peers) -> Result<Self, Abort> {
-        let Peers {
+    pub(in super::super) fn new(codes: BitMatrix, ctx: ClientContext) -> Result<Self, Abort> {
+        let ClientContext {
             session,
             me,
             clients,
@@ -45,7 +39,7 @@ impl Client {
             server,
             min_clients,
             ..
-        } = peers;
+        } = ctx;
         super::super::check_bits(codes.columns())?;
         if !clients.contains(&(me, codes.rows())) {
             return Err(Abort::Misuse(format!(
@@ -70,17 +64,47 @@ impl Client {
             server,
             min_clients,
             me: 0,
-            stage: ClientStage::Start,
             kept: [None, None],
         })
     }
 
-    /// Who takes part. The same set again means that all is done.
-    fn set(mut self, bytes: &[u8]) -> Result<Step<Self>, Abort> {
-        let cheated = |check: &str| Abort::Cheated {
-            culprit: SERVER,
-            check: check.into(),
-        };
+    /// Runs attempts until the server names the same clients twice.
+    pub(in super::super) async fn run(mut self, io: Io) -> Result<(), Abort> {
+        loop {
+            // Steps 1 and 4: who takes part.
+            let clients = self.participants(&io.require(SERVER).await?)?;
+            if clients == self.shape.clients {
+                return Ok(());
+            }
+            self.attempt(clients)?;
+            io.pause().await;
+
+            // Step 2: the masked codes, in tiles of rows.
+            let mut sent = 0;
+            loop {
+                let rows = self.shape.window(sent, self.codes.rows());
+                sent = rows.end;
+                let message = self.masked_codes(rows)?;
+                io.send(SERVER, message);
+                io.pause().await;
+                if sent == self.codes.rows() {
+                    break;
+                }
+            }
+
+            // Step 3: its half of every tile of distances to others.
+            let all = vec![true; self.shape.clients.len()];
+            let mut tiles = Tiles::new(&all, Some(self.me));
+            while let Some((left, right)) = tiles.next(&self.shape.clients) {
+                let message = self.half(left, right)?;
+                io.send(SERVER, message);
+                io.pause().await;
+            }
+        }
+    }
+
+    /// The clients that the server names.
+    fn participants(&self, bytes: &[u8]) -> Result<Vec<(PartyId, usize)>, Abort> {
         let mut r = Reader::new(bytes);
         let mut clients = Vec::new();
         while r.remaining() > 0 {
@@ -93,49 +117,35 @@ impl Client {
                 None => return Err(cheated("those who take part are on the roster, in order")),
             }
         }
-        let Some(me) = clients.iter().position(|(id, _)| *id == self.id) else {
+        if !clients.iter().any(|(id, _)| *id == self.id) {
             return Err(cheated("I am among those who take part"));
-        };
-        enough(clients.len(), self.min_clients)?;
-        if clients == self.shape.clients {
-            return Ok(Step::Done {
-                out: Outbox::new(),
-                output: (),
-            });
         }
-        if !self.shape.clients.is_empty() {
-            if !clients
-                .iter()
-                .all(|client| self.shape.clients.contains(client))
-            {
+        enough(clients.len(), self.min_clients)?;
+        Ok(clients)
+    }
+
+    /// Starts an attempt with `clients`.
+    fn attempt(&mut self, clients: Vec<(PartyId, usize)>) -> Result<(), Abort> {
+        let before = &self.shape.clients;
+        if !before.is_empty() {
+            if !clients.iter().all(|client| before.contains(client)) {
                 return Err(cheated("who has left does not come back"));
             }
             self.masks.attempt += 1;
             self.kept = [None, None];
         }
+        self.me = clients.partition_point(|(id, _)| *id < self.id);
         self.shape.clients = clients;
-        self.me = me;
-        self.stage = ClientStage::Codes { sent: 0 };
-        Ok(self.now(Outbox::new()))
+        Ok(())
     }
 
-    fn now(self, out: Outbox) -> Step<Self> {
-        Step::Continue {
-            out,
-            need: vec![].into(),
-            next: self,
-        }
-    }
-
-    fn seal(&mut self, numbers: &[u8]) -> Result<Outbox, Abort> {
+    fn seal(&mut self, numbers: &[u8]) -> Result<Vec<u8>, Abort> {
         let sealed = self.server.seal(numbers);
-        let sealed = sealed.map_err(|error| Abort::Internal(error.to_string()))?;
-        Ok(Outbox::to(SERVER, sealed))
+        sealed.map_err(|error| Abort::Internal(error.to_string()))
     }
 
-    /// The next rows of X'.
-    fn masked_codes(mut self, sent: usize) -> Result<Step<Self>, Abort> {
-        let rows = self.shape.window(sent, self.codes.rows());
+    /// These rows of X'.
+    fn masked_codes(&mut self, rows: Range<usize>) -> Result<Vec<u8>, Abort> {
         let mut masked = Matrix16::from_bits(&self.codes, rows.clone());
         let me = self.shape.clients[self.me].0;
         self.masks.add_code_mask(me, rows.clone(), &mut masked);
@@ -143,15 +153,7 @@ impl Client {
         for row in 0..masked.rows() {
             pack::pack(self.shape.width(), masked.row(row), &mut packed);
         }
-        let out = self.seal(&packed)?;
-        self.stage = match rows.end < self.codes.rows() {
-            true => ClientStage::Codes { sent: rows.end },
-            false => ClientStage::Tiles(Tiles::new(
-                &vec![true; self.shape.clients.len()],
-                Some(self.me),
-            )),
-        };
-        Ok(self.now(out))
+        self.seal(&packed)
     }
 
     /// The matrix of one side of a tile: of the smaller client its rows, or else their mask; of the
@@ -172,16 +174,8 @@ impl Client {
         own
     }
 
-    /// The next tile of U or V.
-    fn tile(mut self, mut tiles: Tiles) -> Result<Step<Self>, Abort> {
-        let Some((left, right)) = tiles.next(&self.shape.clients) else {
-            self.stage = ClientStage::Set;
-            return Ok(Step::Continue {
-                out: Outbox::new(),
-                need: vec![SERVER].into(),
-                next: self,
-            });
-        };
+    /// A tile of U or V.
+    fn half(&mut self, left: Block, right: Block) -> Result<Vec<u8>, Abort> {
         let (a, b) = (self.side(0, &left), self.side(1, &right));
         let mut values = products(&a, 0..a.rows(), &b, 0..b.rows());
         let width = right.rows.len();
@@ -218,33 +212,14 @@ impl Client {
             .distance_mask((j, k), columns, tile, op, &mut values);
         let mut packed = Vec::new();
         pack::pack(self.shape.width(), &values, &mut packed);
-        let out = self.seal(&packed)?;
         self.kept = [Some((left, a)), Some((right, b))];
-        self.stage = ClientStage::Tiles(tiles);
-        Ok(self.now(out))
+        self.seal(&packed)
     }
 }
 
-impl Party for Client {
-    type Output = ();
-
-    fn phase(&self) -> Phase {
-        PHASE
-    }
-
-    fn step(mut self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
-        match std::mem::replace(&mut self.stage, ClientStage::Set) {
-            ClientStage::Start => Ok(Step::Continue {
-                out: Outbox::new(),
-                need: vec![SERVER].into(),
-                next: self,
-            }),
-            ClientStage::Set => {
-                let bytes = inbox.require(SERVER)?;
-                self.set(&bytes)
-            }
-            ClientStage::Codes { sent } => self.masked_codes(sent),
-            ClientStage::Tiles(tiles) => self.tile(tiles),
-        }
+fn cheated(check: &str) -> Abort {
+    Abort::Cheated {
+        culprit: SERVER,
+        check: check.into(),
     }
 }

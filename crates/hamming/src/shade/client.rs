@@ -8,7 +8,7 @@ use undertone_kernel::{BitMatrix, expand, pack, parts};
 use undertone_party::frame::HEADER_LEN;
 use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Payload, Phase, Step};
 
-use super::super::{PHASE, Peers, weight};
+use super::super::{ClientContext, PHASE, weight};
 use super::offline::{Link, Prepared, Ready};
 use super::transfers::Keys;
 use super::{FRAME_BYTES, Pair, SERVER, WINDOW};
@@ -150,7 +150,7 @@ struct Own {
     offers: BitMatrix,
     /// How many ones each row has.
     weights: Vec<u16>,
-    peers: Peers,
+    ctx: ClientContext,
 }
 
 impl std::fmt::Debug for Own {
@@ -161,7 +161,7 @@ impl std::fmt::Debug for Own {
 
 impl Own {
     fn send_server(&mut self, text: &[u8], out: &mut Outbox) -> Result<(), Abort> {
-        let sealed = self.peers.server.seal(text);
+        let sealed = self.ctx.server.seal(text);
         let sealed = sealed.map_err(|error| Abort::Internal(error.to_string()))?;
         out.push(SERVER, sealed);
         Ok(())
@@ -355,8 +355,8 @@ pub(in super::super) struct Client {
 
 impl Client {
     pub(in super::super) fn new(codes: BitMatrix, prepared: Prepared) -> Result<Self, Abort> {
-        let Prepared { peers, bits, links } = prepared;
-        peers.check_codes(&codes, bits)?;
+        let Prepared { ctx, bits, links } = prepared;
+        ctx.check_codes(&codes, bits)?;
         let sends = links
             .iter()
             .any(|link| matches!(link.end, Ready::Sender(_)));
@@ -380,7 +380,7 @@ impl Client {
                 },
                 weights: (0..codes.rows()).map(|row| weight(&codes, row)).collect(),
                 codes,
-                peers,
+                ctx,
             },
             links: links.collect(),
         })

@@ -4,7 +4,7 @@ use undertone_kernel::Cpu;
 use undertone_kernel::aes::Permutation;
 use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Phase, Step};
 
-use super::super::{OFFLINE, Peers};
+use super::super::{ClientContext, OFFLINE};
 use super::transfers::{Receiving, Sending};
 use super::{Pair, sends};
 use undertone_kdf::Seed;
@@ -92,7 +92,7 @@ impl Stage {
 /// What a client holds of `shade` before it has codes.
 #[derive(Debug)]
 pub(in super::super) struct Prepared {
-    pub(super) peers: Peers,
+    pub(super) ctx: ClientContext,
     pub(super) bits: usize,
     pub(super) links: Vec<Link<Ready>>,
 }
@@ -100,27 +100,27 @@ pub(in super::super) struct Prepared {
 /// A client's offline side. Output: [`Prepared`].
 #[derive(Debug)]
 pub(in super::super) struct Preparation {
-    peers: Peers,
+    ctx: ClientContext,
     bits: usize,
     links: Vec<Link<Stage>>,
 }
 
 impl Preparation {
-    pub(in super::super) fn new(bits: usize, mut peers: Peers) -> Result<Self, Abort> {
-        let me = peers.own()?;
+    pub(in super::super) fn new(bits: usize, mut ctx: ClientContext) -> Result<Self, Abort> {
+        let me = ctx.own()?;
         let mut links = Vec::new();
-        for &other in peers.clients.iter().filter(|(id, _)| *id != me.0) {
-            let Some(pair) = Pair::new(bits, [me.1, other.1], peers.clients.len()) else {
+        for &other in ctx.clients.iter().filter(|(id, _)| *id != me.0) {
+            let Some(pair) = Pair::new(bits, [me.1, other.1], ctx.clients.len()) else {
                 continue;
             };
             pair.check()?;
-            let Some(channel) = peers.channels.remove(&other.0) else {
+            let Some(channel) = ctx.channels.remove(&other.0) else {
                 return Err(Abort::Misuse(format!("no channel to {}", other.0)));
             };
             let ids = [me.0.to_wire(), other.0.to_wire()];
-            let seed = peers.secret.derive(peers.session, "transfers", &ids);
+            let seed = ctx.secret.derive(ctx.session, "transfers", &ids);
             let context =
-                |sender, receiver| Context::new(peers.session, "distances", sender, receiver);
+                |sender, receiver| Context::new(ctx.session, "distances", sender, receiver);
             let (context, end) = match sends(me, other) {
                 true => {
                     let context = context(me.0, other.0);
@@ -139,7 +139,7 @@ impl Preparation {
                 end,
             });
         }
-        Ok(Self { peers, bits, links })
+        Ok(Self { ctx, bits, links })
     }
 
     /// Takes a message of the peer of link `at`.
@@ -248,7 +248,7 @@ impl Party for Preparation {
         Ok(Step::Done {
             out,
             output: Prepared {
-                peers: self.peers,
+                ctx: self.ctx,
                 bits: self.bits,
                 links,
             },

@@ -141,8 +141,9 @@ impl Pair {
 mod tests {
     use super::*;
     use crate::tiles::Discard;
+    use crate::{Backend, Phe, ServerContext};
     use undertone_kdf::Seed;
-    use undertone_party::{Arrival, Inbox, Party, SessionId, Step};
+    use undertone_party::{Arrival, Inbox, Party, Script, SessionId, Step};
     use undertone_setup::seal::Channel;
 
     const SERVER: PartyId = PartyId::SERVER;
@@ -159,9 +160,17 @@ mod tests {
         let clients = [0, 1].map(|place| (PartyId::client(place), rows[place]));
         let ends = clients.map(|(id, _)| channel(SERVER, id, id));
         let shape = Shape { bits, clients: 2 };
-        let ends = ends.into();
-        let server = pairwise::Server::new::<Meeting<_>>(&shape, &clients, ends, 2, Discard);
-        let Ok(Step::Continue { next, .. }) = server.unwrap().step(Inbox::default()) else {
+        let ctx = ServerContext {
+            backend: Backend::Shade,
+            bits,
+            clients: clients.to_vec(),
+            channels: ends.into(),
+            min_clients: 2,
+            phe: Phe::default(),
+        };
+        let lobby = pairwise::Lobby::<_, Meeting<_>>::new(&shape, ctx, Discard).unwrap();
+        let server = Script::new(crate::PHASE, |io| lobby.collect(io));
+        let Ok(Step::Continue { next, .. }) = server.step(Inbox::default()) else {
             panic!("it waits");
         };
         let mut server = next;

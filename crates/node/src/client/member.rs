@@ -395,12 +395,13 @@ impl<'a> Member<'a> {
         };
         let seed = self.config.randomness.party(id, me);
         let seed = seed.map_err(|error| setup(Abort::Misuse(error.to_string())))?;
-        let (rows, labelling) = (self.rows.clone(), self.labelling.clone());
-        let party = xclp::Client::new(me, id, job.params, rows, labelling, credentials, seed);
-        let mut party = party.map_err(setup)?;
-        if let Some(most) = self.config.terms.peer_rows(&job) {
-            party = party.with_max_peer_rows(most);
-        }
+        let input = xclp::Input {
+            rows: self.rows.clone(),
+            labelling: self.labelling.clone(),
+            credentials,
+            max_peer_rows: self.config.terms.peer_rows(&job),
+        };
+        let party = xclp::client(me, id, job.params, input, seed).map_err(setup)?;
         let endpoint = Endpoint::new(me, id, limits(), party);
         let window = usize::try_from(start.window)
             .unwrap_or(0)

@@ -293,7 +293,11 @@ async fn what_is_replayed_at_every_phase_counts_once() {
     };
     let (data, labels) = rows(0);
     let seed = Seed::from_bytes([1; 32]);
-    let party = Client::new(me, session, params, data, labels, Some(credentials), seed).unwrap();
+    let input = xclp::Input {
+        credentials: Some(credentials),
+        ..xclp::Input::new(data, labels)
+    };
+    let party = xclp::client(me, session, params, input, seed).unwrap();
     let endpoint = Endpoint::new(me, session, limits(), party);
     let links = Links::new(me, session, 1 << 20, limits());
     let (events, inbox) = std::sync::mpsc::channel();

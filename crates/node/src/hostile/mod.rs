@@ -18,7 +18,7 @@ use undertone_kdf::Seed;
 use undertone_party::frame::Kind;
 use undertone_party::{Endpoint, Header, PartyId, Phase, SessionId};
 use undertone_setup::identity::{Credentials, Identity};
-use undertone_xclp::{Client, Features, Labelling, Params, Rows, phases};
+use undertone_xclp::{self as xclp, Features, Labelling, Params, Rows, phases};
 
 use crate::client::{self, JoinError, Joined, join, reach};
 use crate::drive::{Event, Line, Standing, drive, limits};

@@ -130,7 +130,7 @@ async fn run_session(
     let clients = members.len();
     tracing::info!(session = &hex(&id.0)[..8], clients, "session starts");
     let guard = Guard(Arc::clone(&session));
-    let party = xclp::Server::new(id, config.job.params, members, seed);
+    let party = xclp::server(id, config.job.params, members, seed);
     let endpoint = party.map(|party| Endpoint::new(PartyId::SERVER, id, limits(), party));
     let links = Links::new(PartyId::SERVER, id, session.window(), limits());
     let (tell, ended) = tokio::sync::oneshot::channel();

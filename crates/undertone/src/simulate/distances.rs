@@ -1,14 +1,14 @@
 //! Secure distances with all parties in one process.
 
-use std::collections::BTreeMap;
-
 use undertone_hamming::tiles::Sink;
-use undertone_hamming::{Backend, Client, Collected, PHASE, Peers, Phe, Preparation, Server};
+use undertone_hamming::{
+    Backend, ClientContext, Collected, OFFLINE, PHASE, Phe, ServerContext, client, prepare, server,
+};
 use undertone_kdf::Seed;
 use undertone_kernel::BitMatrix;
-use undertone_party::{Abort, Aborted, Inbox, Ledger, Network, Party, PartyId, Phase, Step};
-use undertone_setup::seal::{Channel, KeyPair};
-use undertone_sum::Suite;
+use undertone_kernel::mask::Suite;
+use undertone_party::{Abort, Aborted, Ledger, Network, PartyId, Script};
+use undertone_setup::fixed::FixedGroup;
 
 use super::{SimulationError, drive, party_seed, session};
 
@@ -70,92 +70,45 @@ impl<S: Sink> DistanceSimulation<S> {
             .map(|(place, codes)| (PartyId::client(place), codes.rows()))
             .collect();
         let bits = codes.first().map_or(1, BitMatrix::columns);
-        let key = |id| KeyPair::from_seed(&party_seed(&seed, session, id));
-        let server_key = key(PartyId::SERVER);
-        let keys: Vec<KeyPair> = roster.iter().map(|(id, _)| key(*id)).collect();
-        let mut channels = Vec::with_capacity(codes.len());
+        let ids: Vec<PartyId> = roster.iter().map(|(id, _)| *id).collect();
+        let group = FixedGroup::new(session, &ids, &seed)
+            .map_err(|error| aborted(PartyId::SERVER, Abort::Internal(error.to_string())))?;
         let mut clients = Vec::with_capacity(codes.len());
-        for (((id, _), codes), own) in roster.iter().zip(codes).zip(&keys) {
-            let failed = |error: undertone_setup::seal::SealError| {
-                aborted(*id, Abort::Internal(error.to_string()))
-            };
-            let theirs = Channel::agree(session, *id, own, PartyId::SERVER, server_key.public());
-            let ours = Channel::agree(session, PartyId::SERVER, &server_key, *id, own.public());
-            channels.push(ours.map_err(failed)?);
-            let mut others = BTreeMap::new();
-            if matches!(backend, Backend::Shade | Backend::Phe) {
-                for ((other, _), key) in roster.iter().zip(&keys) {
-                    if other != id {
-                        let channel = Channel::agree(session, *id, own, *other, key.public());
-                        others.insert(*other, channel.map_err(failed)?);
-                    }
-                }
-            }
-            let peers = Peers {
+        for ((id, codes), ends) in ids.into_iter().zip(codes).zip(group.clients) {
+            let context = ClientContext {
                 session,
-                me: *id,
+                me: id,
                 clients: roster.clone(),
                 seed: seed.derive(session, "simulated group", &[]),
-                secret: party_seed(&seed, session, *id),
+                secret: party_seed(&seed, session, id),
                 suite,
                 phe,
-                server: theirs.map_err(failed)?,
-                channels: others,
+                server: ends.server,
+                channels: ends.others,
                 min_clients,
             };
-            let preparation = Preparation::new(backend, codes.columns(), peers);
-            let preparation = preparation.map_err(|cause| aborted(*id, cause))?;
-            clients.push((*id, Whole::Offline(preparation, codes)));
+            let preparation = prepare(backend, codes.columns(), context);
+            let preparation = preparation.map_err(|cause| aborted(id, cause))?;
+            let whole = Script::new(OFFLINE, |io| async move {
+                let prepared = io.run(preparation).await?;
+                io.run(client(codes, prepared)?).await
+            });
+            clients.push((id, whole));
         }
-        let server = Server::new(backend, bits, &roster, channels, min_clients, phe, sink)
-            .map_err(|cause| aborted(PartyId::SERVER, cause))?;
+        let context = ServerContext {
+            backend,
+            bits,
+            clients: roster,
+            channels: group.server,
+            min_clients,
+            phe,
+        };
+        let server = server(context, sink).map_err(|cause| aborted(PartyId::SERVER, cause))?;
         let driven = drive(network, session, server, clients)?;
         Ok(DistanceRun {
             clients: driven.clients,
             collected: driven.server,
             ledgers: driven.ledgers,
-        })
-    }
-}
-
-/// A client, offline and online.
-enum Whole {
-    Offline(Preparation, BitMatrix),
-    Online(Client),
-}
-
-impl Party for Whole {
-    type Output = ();
-
-    fn phase(&self) -> Phase {
-        match self {
-            Self::Offline(party, _) => party.phase(),
-            Self::Online(party) => party.phase(),
-        }
-    }
-
-    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
-        Ok(match self {
-            Self::Offline(party, codes) => match party.step(inbox)? {
-                Step::Continue { out, need, next } => Step::Continue {
-                    out,
-                    need,
-                    next: Self::Offline(next, codes),
-                },
-                Step::Done { out, output } => Step::Continue {
-                    out,
-                    need: vec![].into(),
-                    next: Self::Online(Client::new(codes, output)?),
-                },
-            },
-            Self::Online(party) => match party.step(inbox)? {
-                Step::Continue { out, need, next } => Step::Continue {
-                    out,
-                    need,
-                    next: Self::Online(next),
-                },
-                Step::Done { out, output } => Step::Done { out, output },
-            },
         })
     }
 }

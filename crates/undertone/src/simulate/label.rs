@@ -3,7 +3,7 @@
 use undertone_kdf::Seed;
 use undertone_party::{Abort, Aborted, Ledger, Network, PartyId, Phase};
 use undertone_sum::Trust;
-use undertone_xclp::{Client, Labelling, Outcome, Params, Report, Rows, Server};
+use undertone_xclp::{Input, Labelling, Outcome, Params, Report, Rows, client, server};
 
 use super::{SimulationError, credentials, drive, party_seed, session};
 
@@ -65,7 +65,7 @@ impl Simulation {
             cause,
         };
         let for_server = party_seed(&seed, session, PartyId::SERVER);
-        let server = Server::new(session, params, ids.clone(), for_server)
+        let server = server(session, params, ids.clone(), for_server)
             .map_err(|cause| setup(PartyId::SERVER, cause))?;
         let mut identities = match params.trust {
             Trust::SemiHonest => Vec::new(),
@@ -76,16 +76,12 @@ impl Simulation {
         let mut parties = Vec::with_capacity(ids.len());
         for (id, (rows, labelling)) in ids.into_iter().zip(clients) {
             let seed = party_seed(&seed, session, id);
-            let client = Client::new(
-                id,
-                session,
-                params,
-                rows,
-                labelling,
-                identities.next(),
-                seed,
-            )
-            .map_err(|cause| setup(id, cause))?;
+            let input = Input {
+                credentials: identities.next(),
+                ..Input::new(rows, labelling)
+            };
+            let client =
+                client(id, session, params, input, seed).map_err(|cause| setup(id, cause))?;
             parties.push((id, client));
         }
         let driven = drive(network, session, server, parties)?;

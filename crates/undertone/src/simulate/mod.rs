@@ -17,7 +17,7 @@ pub(crate) use undertone_kdf::simulated::session;
 
 pub use distances::{DistanceRun, DistanceSimulation};
 pub use label::{Run, Simulation};
-pub use sum::{Contribution, SumRun, SumSimulation};
+pub use sum::{SumRun, SumSimulation};
 pub use transfers::TransferSimulation;
 
 /// Why there is no result.

@@ -1,41 +1,20 @@
 //! A secure sum with all parties in one process.
 
-use std::ops::Range;
-
 use undertone_kdf::Seed;
 use undertone_party::{Abort, Aborted, Ledger, Network, PartyId};
-use undertone_sum::{Client, KEYS, Rules, Server, Sums, Total, Trust, Word};
+use undertone_sum::{Input, KEYS, Rules, Sums, Total, Trust, Word, client, server};
 
 use super::{SimulationError, credentials, drive, party_seed};
 
-/// What a client adds.
-#[derive(Clone)]
-pub struct Contribution<W> {
-    /// The matrix, row after row, then the shared words.
-    pub words: Vec<W>,
-    /// Which rows belong to the client.
-    pub own: Range<usize>,
-}
-
 /// What a secure sum needs.
-pub struct SumSimulation<W> {
+#[derive(Debug)]
+pub struct SumSimulation<W: Word> {
     /// The rules, the same for all.
     pub rules: Rules,
     /// What each client adds.
-    pub clients: Vec<Contribution<W>>,
+    pub clients: Vec<Input<W>>,
     /// Fixes the whole transcript.
     pub seed: Seed,
-}
-
-impl<W> std::fmt::Debug for Contribution<W> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "Contribution({} words, rows {:?})",
-            self.words.len(),
-            self.own
-        )
-    }
 }
 
 /// What a secure sum gives.
@@ -76,13 +55,13 @@ impl<W: Word> SumSimulation<W> {
         let owners = ids.iter().copied().zip(&clients);
         let owners = owners
             .map(|(id, client)| (id, client.own.clone()))
-            .collect();
-        let server = Server::new(rules, owners).map_err(|cause| setup(PartyId::SERVER, cause))?;
+            .collect::<Vec<_>>();
+        let server = server(rules, owners).map_err(|cause| setup(PartyId::SERVER, cause))?;
         let mut parties = Vec::with_capacity(ids.len());
-        for (id, Contribution { words, own }) in ids.into_iter().zip(clients) {
+        for (id, input) in ids.into_iter().zip(clients) {
             let seed = party_seed(&seed, rules.session, id);
-            let client = Client::new(rules, id, words, own, identities.next(), seed)
-                .map_err(|cause| setup(id, cause))?;
+            let input = input.with_credentials(identities.next());
+            let client = client(rules, id, input, seed).map_err(|cause| setup(id, cause))?;
             parties.push((id, client));
         }
         let driven = drive(network, rules.session, server, parties)?;

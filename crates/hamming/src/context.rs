@@ -12,7 +12,7 @@ use undertone_setup::seal::Channel;
 
 /// What a client needs besides its codes.
 #[derive(Debug)]
-pub struct Peers {
+pub struct ClientContext {
     /// The session.
     pub session: SessionId,
     /// The client itself.
@@ -35,7 +35,7 @@ pub struct Peers {
     pub min_clients: usize,
 }
 
-impl Peers {
+impl ClientContext {
     /// The client itself and its rows.
     pub(super) fn own(&self) -> Result<(PartyId, usize), Abort> {
         let own = self.clients.iter().find(|(id, _)| *id == self.me);

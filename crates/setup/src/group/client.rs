@@ -1,0 +1,149 @@
+//! A client's side of the setup.
+
+use std::collections::BTreeMap;
+
+use undertone_kdf::Seed;
+use undertone_party::{Abort, Io, PartyId, Script, Writer};
+use zeroize::Zeroizing;
+
+use super::messages::{Admission, Roster};
+use super::{CONTRIBUTION_LEN, Group, Member, PHASE, Rules, SERVER, SIGNED, Secrecy, cheated};
+use crate::identity::Credentials;
+use crate::roster::{Entry, enough};
+use crate::seal::{Channel, KeyPair, SealError};
+
+/// The side of client `me`, which tells the others `advertisement`. `seed` is its randomness. With
+/// `credentials` it signs its key and checks everybody's signature.
+///
+/// # Errors
+/// [`Abort::Misuse`] when the advertisement is longer than
+/// [`MAX_ADVERTISEMENT`](crate::roster::MAX_ADVERTISEMENT), or `me` is the server.
+pub fn client(
+    rules: Rules,
+    me: PartyId,
+    advertisement: Vec<u8>,
+    credentials: Option<Credentials>,
+    seed: Seed,
+) -> Result<Script<'static, Group>, Abort> {
+    let session = rules.session;
+    let id = [me.to_wire()];
+    let keys = KeyPair::from_seed(&seed.derive(session, "key pair", &id));
+    let contribution = seed.derive(session, "contribution", &id);
+    let public = [keys.public()];
+    let credentials_of = credentials.as_ref();
+    let mine = Entry::new(session, SIGNED, me, public, advertisement, credentials_of)?;
+    let joining = Joining {
+        rules,
+        mine,
+        credentials,
+        keys,
+        contribution,
+    };
+    Ok(Script::new(PHASE, |io| joining.run(io)))
+}
+
+/// What a client holds all along.
+struct Joining {
+    rules: Rules,
+    mine: Member,
+    credentials: Option<Credentials>,
+    keys: KeyPair,
+    contribution: Seed,
+}
+
+impl Joining {
+    async fn run(self, io: Io) -> Result<Group, Abort> {
+        // Step 1: hello.
+        io.send(SERVER, self.mine.write());
+
+        // Step 2: the server's key and the roster.
+        let message = io.require(SERVER).await?;
+        let roster = Roster::read(&message)?;
+        let server = self.agree(SERVER, roster.server_key)?;
+        let mut members = self.members(roster.entries)?;
+        enough(members.len(), self.rules.min_clients)?;
+
+        // Step 3: its contribution, sealed for every other client.
+        let (contributions, mut channels) = self.contribute(&members)?;
+        io.send(SERVER, contributions);
+
+        // Step 4: who is in, and their contributions.
+        let message = io.require(SERVER).await?;
+        let mut admission = Admission::read(&message, members.len())?;
+        let mut is_in = admission.is_in.iter();
+        members.retain(|_| is_in.next() == Some(&true));
+        if !members.iter().any(|member| member.id == self.mine.id) {
+            return Err(cheated(SERVER, "I am in the set I was sent"));
+        }
+        enough(members.len(), self.rules.min_clients)?;
+
+        // Step 5: the group seed.
+        let material = self.material(&members, &mut channels, &mut admission)?;
+        admission.finish()?;
+        Ok(Group {
+            seed: Seed::extract(self.rules.session, "group seed", &material),
+            members,
+            server,
+            channels,
+        })
+    }
+
+    fn agree(&self, peer: PartyId, key: [u8; 32]) -> Result<Channel, Abort> {
+        Channel::agree(self.rules.session, self.mine.id, &self.keys, peer, key)
+            .map_err(|error| cheated(peer, error.to_string()))
+    }
+
+    fn members(&self, entries: &[u8]) -> Result<Vec<Member>, Abort> {
+        let (session, own) = (self.rules.session, self.credentials.as_ref());
+        Entry::read_roster(session, SIGNED, entries, &self.mine, own)
+    }
+
+    /// The message of step 3, and the channels to the other clients.
+    fn contribute(
+        &self,
+        members: &[Member],
+    ) -> Result<(Vec<u8>, BTreeMap<PartyId, Channel>), Abort> {
+        let mut channels = BTreeMap::new();
+        let mut w = Writer::default();
+        for member in members.iter().filter(|member| member.id != self.mine.id) {
+            match self.rules.secrecy {
+                Secrecy::Open => w.raw(self.contribution.expose()),
+                Secrecy::Sealed => {
+                    let failed = |error: SealError| cheated(member.id, error.to_string());
+                    let mut channel = self.agree(member.id, member.keys[0])?;
+                    w.raw(&channel.seal(self.contribution.expose()).map_err(failed)?);
+                    channels.insert(member.id, channel);
+                }
+            }
+        }
+        Ok((w.finish(), channels))
+    }
+
+    /// The contributions of `members`, its own included, in order.
+    fn material(
+        &self,
+        members: &[Member],
+        channels: &mut BTreeMap<PartyId, Channel>,
+        admission: &mut Admission<'_>,
+    ) -> Result<Zeroizing<Vec<u8>>, Abort> {
+        let len = self.rules.secrecy.contribution_len();
+        let mut material = Zeroizing::new(Vec::with_capacity(CONTRIBUTION_LEN * members.len()));
+        for member in members {
+            if member.id == self.mine.id {
+                material.extend_from_slice(self.contribution.expose());
+                continue;
+            }
+            let sealed = admission.next(len)?;
+            match channels.get_mut(&member.id) {
+                None => material.extend_from_slice(sealed),
+                Some(channel) => {
+                    let opened = channel.open(sealed).map(Zeroizing::new);
+                    let opened =
+                        opened.map_err(|_| cheated(member.id, "its contribution opens"))?;
+                    material.extend_from_slice(&opened);
+                }
+            }
+        }
+        Ok(material)
+    }
+}

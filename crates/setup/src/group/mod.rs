@@ -1,0 +1,173 @@
+//! Roster and group seed: the setup of a session (PROTOCOLS.md, *Setup*).
+//!
+//! | step | message | from → to | type |
+//! |---|---|---|---|
+//! | 1 | a public key and an advertisement, bytes for the application | client → server | [`Entry`] |
+//! | 2 | the server's public key, then the [roster](crate::roster) | server → all | `Roster` |
+//! | 3 | its contribution, 32 bytes, sealed for every other client | client → server | `Contributions` |
+//! | 4 | who is in, and their contributions | server → each that is in | `Admission` |
+//!
+//! A client is *in* when the server has all its contributions. The group seed is HKDF-SHA256 of the
+//! contributions of those that are in, in roster order. The server never learns it, unless
+//! [`Secrecy::Open`] asks for contributions in the clear.
+
+mod client;
+mod messages;
+mod server;
+
+use std::collections::BTreeMap;
+
+use undertone_kdf::Seed;
+use undertone_party::{Abort, PartyId, Phase, SessionId};
+
+use crate::roster::Entry;
+use crate::seal::{Channel, TAG_LEN};
+
+pub use client::client;
+pub use server::server;
+
+/// The phase of this protocol.
+pub const PHASE: Phase = Phase {
+    id: 1,
+    name: "setup",
+};
+
+const SERVER: PartyId = PartyId::SERVER;
+const CONTRIBUTION_LEN: usize = 32;
+/// What signatures of the setup's keys are for.
+const SIGNED: &str = "sign setup";
+
+/// Whether the server may learn the group seed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Secrecy {
+    /// It may: contributions travel in the clear. For the `clear` backend only.
+    Open,
+    /// It may not: contributions are sealed from client to client.
+    Sealed,
+}
+
+impl Secrecy {
+    fn contribution_len(self) -> usize {
+        match self {
+            Self::Open => CONTRIBUTION_LEN,
+            Self::Sealed => CONTRIBUTION_LEN + TAG_LEN,
+        }
+    }
+}
+
+/// What all parties agree on beforehand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// The session.
+    pub session: SessionId,
+    /// Whether the server may learn the seed.
+    pub secrecy: Secrecy,
+    /// Fewest clients with which the protocol goes on.
+    pub min_clients: usize,
+}
+
+/// A client of the roster, with the key its seals are made with.
+pub type Member = Entry<1>;
+
+/// What a client holds after the setup.
+#[derive(Debug)]
+pub struct Group {
+    /// The clients that are in, in order of their ids.
+    pub members: Vec<Member>,
+    /// The seed they share.
+    pub seed: Seed,
+    /// What only the server is to read.
+    pub server: Channel,
+    /// What only one other client is to read; none where contributions were open.
+    pub channels: BTreeMap<PartyId, Channel>,
+}
+
+/// What the server holds after the setup.
+#[derive(Debug)]
+pub struct Admitted {
+    /// The clients that are in, in order of their ids.
+    pub members: Vec<Member>,
+    /// The server's end of the channel to each of them.
+    pub channels: Vec<Channel>,
+}
+
+fn cheated(culprit: PartyId, check: impl Into<String>) -> Abort {
+    Abort::Cheated {
+        culprit,
+        check: check.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use undertone_party::{Endpoint, Limits, Network, Node};
+
+    const SESSION: SessionId = SessionId([3; 32]);
+
+    /// Runs three clients; returns their groups and all payloads that passed.
+    fn run(secrecy: Secrecy) -> (Vec<Group>, Vec<u8>) {
+        let rules = Rules {
+            session: SESSION,
+            secrecy,
+            min_clients: 3,
+        };
+        let ids = [0, 1, 2].map(PartyId::client);
+        let mut server = Endpoint::new(
+            SERVER,
+            SESSION,
+            Limits::default(),
+            server(rules, ids.to_vec(), Seed::from_bytes([9; 32])).unwrap(),
+        );
+        let mut clients = ids.map(|id| {
+            let seed = Seed::from_bytes([id.to_wire() as u8; 32]);
+            let client = client(rules, id, vec![id.to_wire() as u8], None, seed).unwrap();
+            Endpoint::new(id, SESSION, Limits::default(), client)
+        });
+        let mut seen = Vec::new();
+        let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
+        nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
+        Network::new()
+            .intercept(|_, _, frame| seen.extend_from_slice(frame))
+            .run(&mut nodes)
+            .unwrap();
+        (
+            clients.map(|client| client.finish().unwrap().0).into(),
+            seen,
+        )
+    }
+
+    #[test]
+    fn everybody_has_the_same_seed_and_roster() {
+        for secrecy in [Secrecy::Open, Secrecy::Sealed] {
+            let (groups, _) = run(secrecy);
+            for group in &groups {
+                assert_eq!(group.seed.expose(), groups[0].seed.expose());
+                assert_eq!(group.members, groups[0].members);
+            }
+            assert_eq!(groups[0].members[2].advertisement, [2]);
+        }
+    }
+
+    /// Contributions pass the server in the clear exactly when they may.
+    #[test]
+    fn the_server_sees_contributions_only_in_the_open() {
+        for (secrecy, visible) in [(Secrecy::Open, true), (Secrecy::Sealed, false)] {
+            let (_, seen) = run(secrecy);
+            for id in [0, 1, 2] {
+                let seed = Seed::from_bytes([id; 32]);
+                let contribution = seed.derive(SESSION, "contribution", &[u32::from(id)]);
+                let found = seen
+                    .windows(32)
+                    .any(|window| window == contribution.expose());
+                assert_eq!(found, visible, "{secrecy:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let (groups, _) = run(Secrecy::Sealed);
+        assert!(format!("{:?}", groups[0]).contains("seed: Seed(..)"));
+    }
+}

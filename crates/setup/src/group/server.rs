@@ -1,0 +1,75 @@
+//! The server's side of the setup.
+
+use undertone_kdf::Seed;
+use undertone_party::{Abort, Io, PartyId, Script};
+
+use super::messages::{Admission, Contributions, Roster};
+use super::{Admitted, Member, PHASE, Rules, SERVER, cheated};
+use crate::roster::{Entry, enough, invited};
+use crate::seal::{Channel, KeyPair};
+
+/// The server of a session to which the clients `expected` are invited. `seed` is its randomness.
+///
+/// # Errors
+/// [`Abort::Misuse`] when one is invited twice, or the server is.
+pub fn server(
+    rules: Rules,
+    expected: Vec<PartyId>,
+    seed: Seed,
+) -> Result<Script<'static, Admitted>, Abort> {
+    let expected = invited(expected)?;
+    let seed = seed.derive(rules.session, "key pair", &[SERVER.to_wire()]);
+    let keys = KeyPair::from_seed(&seed);
+    Ok(Script::new(PHASE, move |io| {
+        admit(io, rules, expected, keys)
+    }))
+}
+
+async fn admit(
+    io: Io,
+    rules: Rules,
+    expected: Vec<PartyId>,
+    keys: KeyPair,
+) -> Result<Admitted, Abort> {
+    // Step 1: hellos.
+    let mut members = Vec::with_capacity(expected.len());
+    for (id, hello) in io.recv_all(&expected).await {
+        if let Some(bytes) = hello {
+            members.push(Member::read(id, &bytes)?);
+        }
+    }
+    if let Some(id) = Entry::repeats(&members) {
+        return Err(cheated(id, "its key is nobody else's"));
+    }
+    enough(members.len(), rules.min_clients)?;
+
+    // Step 2: the server's key and the roster.
+    let ids: Vec<PartyId> = members.iter().map(|member| member.id).collect();
+    let roster = Roster::write(keys.public(), &members);
+    io.send_all(ids.iter().map(|id| (*id, roster.clone())));
+
+    // Step 3: contributions. Whose are there is in.
+    let len = rules.secrecy.contribution_len();
+    let mut sent = Vec::with_capacity(members.len());
+    for (place, (id, bytes)) in io.recv_all(&ids).await.into_iter().enumerate() {
+        let read = |bytes| Contributions::read(id, place, bytes, len, ids.len());
+        sent.push(bytes.map(read).transpose()?);
+    }
+
+    // Step 4: who is in, and their contributions.
+    for (to, id) in ids.iter().enumerate().filter(|(to, _)| sent[*to].is_some()) {
+        io.send(*id, Admission::write(to, &sent));
+    }
+    let mut is_in = sent.iter().map(Option::is_some);
+    members.retain(|_| is_in.next() == Some(true));
+    enough(members.len(), rules.min_clients)?;
+    let channel = |member: &Member| {
+        Channel::agree(rules.session, SERVER, &keys, member.id, member.keys[0])
+            .map_err(|error| cheated(member.id, error.to_string()))
+    };
+    let channels: Result<Vec<Channel>, Abort> = members.iter().map(channel).collect();
+    Ok(Admitted {
+        channels: channels?,
+        members,
+    })
+}
