@@ -127,9 +127,17 @@ fn keys_and_contributions() {
     let cheat = PartyId::client(CHEAT);
     let aborted = client_cheats(0, |hello| hello[..32].fill(0));
     assert_cheated(&aborted, cheat, phases::SETUP, "low order");
+    // Another way to write the same point: with bit 255, or with the prime added to a small number.
+    let aborted = client_cheats(0, |hello| hello[31] |= 0x80);
+    assert_malformed(&aborted, cheat, phases::SETUP);
+    let aborted = client_cheats(0, |hello| {
+        hello[..31].fill(0xff);
+        hello[31] = 0x7f;
+    });
+    assert_malformed(&aborted, cheat, phases::SETUP);
     // The first contribution is for client 0.
     let aborted = client_cheats(1, |sealed| sealed[7] ^= 1);
-    assert_cheated(&aborted, cheat, phases::SETUP, "contribution opens");
+    assert_cheated(&aborted, cheat, phases::SETUP, "contribution does not open");
     assert_eq!(aborted.party, PartyId::client(0));
 }
 
@@ -252,7 +260,7 @@ fn rosters_that_cannot_be() {
         let at = member(roster, 1);
         roster[at + 4] ^= 1;
     });
-    assert_cheated(&my_key, SERVER, phases::SETUP, "my key");
+    assert_cheated(&my_key, SERVER, phases::SETUP, "this client's keys");
     let same_keys = cheat(|roster| {
         let to = member(roster, 2) + 4;
         roster.copy_within(FIRST + 4..FIRST + 36, to);
@@ -265,7 +273,7 @@ fn rosters_that_cannot_be() {
         &server_cheats(1, left_out),
         SERVER,
         phases::SETUP,
-        "I am in",
+        "leaves this client out",
     );
 }
 
@@ -283,7 +291,7 @@ fn plans_and_columns_that_cannot_be() {
         &server_cheats(2, elsewhere),
         SERVER,
         phases::INFLUENCE,
-        "among all",
+        "not among all",
     );
     let coarse: fn(&mut Vec<u8>) = |plan| plan[12] = 63;
     assert_cheated(
@@ -304,7 +312,7 @@ fn plans_and_columns_that_cannot_be() {
             &aborted,
             SERVER,
             phases::INFLUENCE,
-            "no influence is negative",
+            "an influence is negative",
         );
     }
     let aborted = server_cheats(3, |columns| {

@@ -209,9 +209,9 @@ fn psm_catches_messages_that_cannot_be() {
     };
     cheated(&|m| m[0] = 9, 0, "on the roster, in order");
     cheated(&|m| m.rotate_left(4), 0, "on the roster, in order");
-    cheated(&|m| m.truncate(4), 0, "I am among");
+    cheated(&|m| m.truncate(4), 0, "leaves this client out");
     cheated(&|m| m.truncate(5), 0, "client: 4 bytes are due");
-    cheated(&|m| m.clear(), 0, "I am among");
+    cheated(&|m| m.clear(), 0, "leaves this client out");
 }
 
 /// A network in which the text that client `place` seals to the server as its message `nth` is what `change` makes of it.
@@ -243,7 +243,7 @@ fn psm_checks_what_is_inside_the_seals() {
     let Abort::Contradicted {
         first,
         second,
-        check,
+        fault,
     } = &aborted.cause
     else {
         panic!("{aborted}");
@@ -252,7 +252,7 @@ fn psm_checks_what_is_inside_the_seals() {
         ([*first, *second], aborted.cause.culprit()),
         (between, None)
     );
-    assert!(check.contains("at most 50 bits"), "{check}");
+    assert!(fault.contains("above 50 bits"), "{fault}");
     // Where all numbers are distances nothing tells: 63 bits, numbers of 6.
     let codes = random(&[5, 4, 6], 63, 1);
     let network = inside(1, 1, |m| Prg::new(&[3; 32]).fill(m));

@@ -230,10 +230,10 @@ fn the_server_checks_what_it_is_told() {
         }),
     ] {
         let aborted = aborted(network);
-        let Abort::Contradicted { check, .. } = &aborted.cause else {
+        let Abort::Contradicted { fault, .. } = &aborted.cause else {
             panic!("{aborted}");
         };
-        assert!(check.contains("at most 100 bits"), "{check}");
+        assert!(fault.contains("above 100 bits"), "{fault}");
     }
     // An end that comes too early, and sums for a peer that is none.
     let early = |m: &mut Vec<u8>| *m = SERVER.to_wire().to_le_bytes().to_vec();

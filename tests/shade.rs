@@ -186,10 +186,10 @@ fn what_is_inside_the_seals_is_checked() {
     // Sums at random: numbers of 7 bits, distances of at most 100.
     let noise = |m: &mut Vec<u8>| Prg::new(&[3; 32]).fill(&mut m[4..]);
     let aborted_ = aborted(inside((RECEIVER, SERVER, 0), noise));
-    let Abort::Contradicted { check, .. } = &aborted_.cause else {
+    let Abort::Contradicted { fault, .. } = &aborted_.cause else {
         panic!("{aborted_}");
     };
-    assert!(check.contains("at most 100 bits"), "{check}");
+    assert!(fault.contains("above 100 bits"), "{fault}");
 }
 
 #[test]

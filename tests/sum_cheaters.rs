@@ -73,9 +73,9 @@ fn rosters_that_cannot_be() {
         }
     });
     // Nothing in the roster itself tells; but the others cannot open what was dealt under another.
-    assert_cheated(&swapped, VICTIM, SHARES, "its shares open");
+    assert_cheated(&swapped, VICTIM, SHARES, "its shares do not open");
     let mine = cheat(|roster| roster[entry(1) + 4] ^= 1);
-    assert_cheated(&mine, SERVER, KEYS, "my keys");
+    assert_cheated(&mine, SERVER, KEYS, "this client's keys");
     let twice = cheat(|roster| roster.copy_within(entry(2) + 4..entry(2) + 36, entry(3) + 4));
     assert_cheated(&twice, SERVER, KEYS, "the same key");
     let own_twice = cheat(|roster| roster.copy_within(entry(2) + 4..entry(2) + 36, entry(2) + 36));
@@ -104,7 +104,12 @@ fn rosters_that_cannot_be() {
 fn sets_of_sharers_and_shares_that_cannot_be() {
     let rules = semi_honest();
     let cheat = |change: fn(&mut Vec<u8>)| server_cheats(rules, 1, change);
-    assert_cheated(&cheat(|m| m[0] ^= 0b10), SERVER, SHARES, "I am among");
+    assert_cheated(
+        &cheat(|m| m[0] ^= 0b10),
+        SERVER,
+        SHARES,
+        "leaves this client out",
+    );
     assert_malformed(&cheat(|m| m[0] ^= 0b10_0000), SERVER, SHARES);
     let few = cheat(|m| {
         m[0] = 0b10;
@@ -117,16 +122,26 @@ fn sets_of_sharers_and_shares_that_cannot_be() {
     });
     assert_eq!(below.cause, Abort::TooFewHolders { left: 2, need: 3 });
     let changed = cheat(|m| m[1 + 80] ^= 1);
-    assert_cheated(&changed, PartyId::client(2), SHARES, "its shares open");
+    assert_cheated(
+        &changed,
+        PartyId::client(2),
+        SHARES,
+        "its shares do not open",
+    );
     let moved = cheat(|m| m.copy_within(1..81, 81));
-    assert_cheated(&moved, PartyId::client(2), SHARES, "its shares open");
+    assert_cheated(&moved, PartyId::client(2), SHARES, "its shares do not open");
 }
 
 #[test]
 fn sets_of_contributors_that_cannot_be() {
     for rules in [semi_honest(), malicious()] {
         let cheat = |change: fn(&mut Vec<u8>)| server_cheats(rules, 2, change);
-        assert_cheated(&cheat(|m| m[0] ^= 0b10), SERVER, UNMASK, "I am among");
+        assert_cheated(
+            &cheat(|m| m[0] ^= 0b10),
+            SERVER,
+            UNMASK,
+            "leaves this client out",
+        );
         assert_malformed(&cheat(|m| m[0] ^= 0b1000_0000), SERVER, UNMASK);
         let few = cheat(|m| m[0] = 0b10);
         assert!(matches!(few.cause, Abort::TooFew { left: 1, .. }), "{few}");
@@ -168,7 +183,12 @@ fn clients_that_are_told_different_sets_reveal_nothing() {
     // With signatures it does not answer: the others signed another set.
     let told = client_error(tampered(malicious(), (SERVER, VICTIM, 2), lie));
     assert_eq!(told.party, VICTIM);
-    assert_cheated(&told, SERVER, UNMASK, "contributors signed who contributed");
+    assert_cheated(
+        &told,
+        SERVER,
+        UNMASK,
+        "its set of signers names a client that did not contribute",
+    );
     // Nor is the victim deceived when the server keeps the signatures that tell from it and the others.
     let mut seen = 0;
     let network = Network::new().intercept(|from, to, frame| {
@@ -198,7 +218,7 @@ fn clients_that_are_told_different_sets_reveal_nothing() {
         .run_over(network)
         .unwrap();
     let deceived = run.clients[1].clone().unwrap_err();
-    assert_cheated(&deceived, SERVER, UNMASK, "not 1");
+    assert_cheated(&deceived, SERVER, UNMASK, "1 signatures fit");
     assert_clear(&rules, &clients, &run, [0, 2, 3, 4]);
 }
 
@@ -222,7 +242,7 @@ fn signatures_that_do_not_fit() {
         m.copy_within(1..65, 65);
         m.copy_within(1..65, 129);
     });
-    assert_cheated(&copied, SERVER, UNMASK, "not 3");
+    assert_cheated(&copied, SERVER, UNMASK, "3 signatures fit");
     // Nor does a client stop the others with a signature of its own making.
     let clients = contributions::<u64>(&rules, &ROWS, 1);
     let run = tampered(rules, (VICTIM, SERVER, 3), |m| m[5] ^= 1).unwrap();
@@ -231,20 +251,20 @@ fn signatures_that_do_not_fit() {
         m[0] = 0b111;
         m.truncate(1 + 3 * 64);
     });
-    assert_cheated(&few, SERVER, UNMASK, "not 3");
+    assert_cheated(&few, SERVER, UNMASK, "3 signatures fit");
     assert_malformed(&server_cheats(rules, 3, |m| m.push(0)), SERVER, UNMASK);
     assert_malformed(&client_cheats(rules, 3, |m| m.push(0)), VICTIM, UNMASK);
     assert_malformed(&client_cheats(rules, 3, Vec::clear), VICTIM, UNMASK);
     // Keys that their owner did not sign, and keys without a signature.
     const SIGNED: usize = ENTRY + 64;
     let exchanged = server_cheats(rules, 0, |roster| roster[4 + 3 * SIGNED + 4] ^= 1);
-    assert_cheated(&exchanged, SERVER, KEYS, "keys that client 3 signed");
+    assert_cheated(&exchanged, SERVER, KEYS, "keys for client 3 are not signed");
     let unsigned = server_cheats(rules, 0, |roster| {
         let flag = 4 + 3 * SIGNED + ENTRY - 1;
         roster[flag] = 0;
         roster.drain(flag + 1..flag + 65);
     });
-    assert_cheated(&unsigned, SERVER, KEYS, "keys that client 3 signed");
+    assert_cheated(&unsigned, SERVER, KEYS, "keys for client 3 are not signed");
 }
 
 #[test]
@@ -252,11 +272,11 @@ fn hellos_that_cannot_be() {
     let rules = semi_honest();
     let cheat = |change: fn(&mut Vec<u8>)| client_cheats(rules, 0, change);
     let digest = cheat(|hello| hello[65] ^= 1);
-    assert_cheated(&digest, VICTIM, KEYS, "my rules");
+    assert_cheated(&digest, VICTIM, KEYS, "differ from the server's");
     let rows = cheat(|hello| hello[65 + 24] += 1);
     assert_cheated(&rows, VICTIM, KEYS, "those I know");
     let own_twice = cheat(|hello| hello.copy_within(0..32, 32));
-    assert_cheated(&own_twice, VICTIM, KEYS, "nobody else's");
+    assert_cheated(&own_twice, VICTIM, KEYS, "another client's, too");
     assert_malformed(&cheat(|hello| hello[97] = 2), VICTIM, KEYS);
     assert_malformed(&cheat(|hello| hello[64] = 200), VICTIM, KEYS);
 }
@@ -303,7 +323,10 @@ fn shares_dealt_under_one_roster_open_under_no_other() {
     });
     let clients = contributions::<u64>(&rules, &ROWS, 1);
     let error = simulation(rules, clients).run_over(network).unwrap_err();
-    assert!(error.to_string().contains("its shares open"), "{error}");
+    assert!(
+        error.to_string().contains("its shares do not open"),
+        "{error}"
+    );
     // Two of five missing are more than may leave.
     let small = server_cheats(rules, 0, |roster| {
         roster[0] = 3;

@@ -141,8 +141,8 @@ fn a_receiver_that_cheats_is_caught() {
         let (held, sender, _) = run(simulation(8, Security::Malicious, count, 2), network);
         (held, sender.unwrap_err())
     };
-    let trees = "the trees of seeds are consistent";
-    let corrections = "the corrections of all blocks have the same choices";
+    let trees = "the trees of seeds are inconsistent";
+    let corrections = "the corrections of two blocks have different choices";
     // A false tree: the hash of its last block, a correction on both sides.
     let (held, aborted) = cheat(0, &|m| *m.last_mut().unwrap() ^= 1);
     assert_cheated(&aborted, RECEIVER, BASE, trees);
@@ -195,7 +195,7 @@ fn replayed_corrections_are_caught() {
         }
     });
     let (held, sender, _) = run(simulation(4, Security::Malicious, count, 3), network);
-    let expected = "the corrections of all blocks have the same choices";
+    let expected = "the corrections of two blocks have different choices";
     assert_cheated(&sender.unwrap_err(), RECEIVER, EXTENSION, expected);
     assert_eq!(held.zeros.len(), extend::batch(Security::Malicious));
 }

@@ -110,11 +110,11 @@ pub fn assert_malformed(aborted: &Aborted, culprit: PartyId, phase: Phase) {
 pub fn assert_cheated(aborted: &Aborted, culprit: PartyId, phase: Phase, expected: &str) {
     let Abort::Cheated {
         culprit: found,
-        check,
+        fault,
     } = &aborted.cause
     else {
         panic!("{aborted}");
     };
     assert_eq!((*found, aborted.phase), (culprit, phase), "{aborted}");
-    assert!(check.contains(expected), "'{check}' lacks '{expected}'");
+    assert!(fault.contains(expected), "'{fault}' lacks '{expected}'");
 }

@@ -10,7 +10,7 @@ def hash_case(case):
         made = universal(number(unhex(case["point"])), [number(unhex(word)) for word in case["words"]])
         yield "digest", made.to_bytes(8, "little").hex(), case["digest"]
         return
-    key = Context(unhex(case["session"]), case["sender"], case["receiver"]).permutation(case["purpose"], case["index"])
+    key = Context(unhex(case["session"]), b"test", case["sender"], case["receiver"]).permutation(case["purpose"], case["index"])
     blocks = unhex("".join(case["blocks"]))
     tweaks = range(case["tweak"], case["tweak"] + len(case["blocks"]))
     yield "key", key.hex(), case["key"]
@@ -19,7 +19,7 @@ def hash_case(case):
 
 
 def base_parts(case):
-    context = Context(unhex(case["session"]), 0, 1)
+    context = Context(unhex(case["session"]), b"test", 0, 1)
     return context, number(unhex(case["choices"])), [unhex(seed) for seed in case["seeds"]]
 
 
@@ -47,7 +47,7 @@ def base_refused(vectors, entry):
 
 def made_of(case):
     seeds = [unhex(seed) for seed in case["seeds"]]
-    return Extension(unhex(case["session"]), 0, 1, seeds, case["field"], case["malicious"])
+    return Extension(unhex(case["session"]), b"test", 0, 1, seeds, case["field"], case["malicious"])
 
 
 def extension_case(case):
@@ -65,7 +65,8 @@ def extension_case(case):
         due = b"".join(((u ^ us[0]) & kept).to_bytes(8 * words, "little") for u in us[1:])
         yield what + "corrections", due.hex(), batch["corrections"]
         if made.malicious:
-            point = number(unhex(batch["challenge"]))
+            yield what + "challenge", made.challenge(index).hex(), batch["challenge"]
+            point = number(made.challenge(index))
             given = proof(point, us[0], vs, first, words)
             check_proof(point, made.delta, ws, given, first, words)
             yield what + "proof", given.hex(), batch["proof"]

@@ -87,7 +87,7 @@ def check_plan(me, data, rows, clients, all_rows, classes):
         bits, remain = reader.number(1), reader.number(4)
         reader.end()
         need(labelled == rows[0] and first + rows[1] <= u <= all_rows, "rows that are not mine")
-        need(16 <= bits <= 62, "scores have from 16 to 62 fractional bits")
+        need(16 <= bits <= 62, "scores have fewer than 16 or more than 62 fractional bits")
         need(remain <= clients and u * classes <= 2**27, "more clients or words than may be")
     except Refused as refusal:
         raise Refused(str(refusal), me, 6, [SERVER]) from None

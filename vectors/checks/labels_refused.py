@@ -93,7 +93,7 @@ class Checks:
         due = 8 * len(self.run.unlabelled()) * len(self.run.labelled(me))
         need(len(data) == due, f"{len(data)} bytes of columns, {due} are due", me, INFLUENCE, [SERVER])
         good = all(0 <= x < float("inf") for x, in struct.iter_unpack("<d", data))
-        need(good, "no influence is negative or infinite", me, INFLUENCE, [SERVER])
+        need(good, "an influence is negative or infinite", me, INFLUENCE, [SERVER])
 
     def check(self, from_, to, kind, data):
         to_server = {"hello": self.check_hello, "contributions": self.check_contributions,

@@ -245,6 +245,12 @@ def extract(session, purpose, material):
 
 def agree(session, purpose, secret, other):
     """What two key pairs share."""
+    need(canonical(other), "a key that is not canonical")
     shared = x25519(secret, other)
     need(any(shared), "a key of low order")
-    return extract(session, purpose, shared)
+    return extract(session, purpose, shared + b"".join(sorted((public(secret), other))))
+
+
+def canonical(key):
+    """Whether a public key is a number below the prime."""
+    return int.from_bytes(key, "little") < 2**255 - 19

@@ -47,7 +47,7 @@ class Pair:
         f = 4 if 4 * self.bits <= 17 * self.lanes else 8
         seeds = [derive(run.secrets[me], run.session, "transfers", ids(me, other))
                  for me, other in ((sender, receiver), (receiver, sender))]
-        self.made = Extension(run.session, sender, receiver, seeds, f, False)
+        self.made = Extension(run.session, b"distances", sender, receiver, seeds, f, False)
         self.chunk_bytes = (len(self.made.leaves) - 1) * CHUNK // 8
         chunks = -(-len(self.y) * self.bits // CHUNK)
         self.ahead = min(chunks, 2**26 // (members - 1) // 2**15)
@@ -196,7 +196,7 @@ def shade_refused(vectors, entry):
 
 
 def correlated_case(case):
-    pi = Context(unhex(case["session"]), case["sender"], case["receiver"]).permutation("vectors", 0)
+    pi = Context(unhex(case["session"]), b"test", case["sender"], case["receiver"]).permutation("vectors", 0)
     groups, sent, got = correlated(pi, case["width"], case["first"], number(unhex(case["delta"])),
                                    pieces(unhex(case["zeros"]), 16), case["bits"], case["choices"])
     modulus = 2**case["width"]

@@ -49,9 +49,9 @@ def universal(point, words):
 
 
 class Context:
-    def __init__(self, session, sender, receiver):
+    def __init__(self, session, purpose, sender, receiver):
         self.session = session
-        self.digest = hashlib.sha256(b"undertone/v1/transfers" + session + ids(sender, receiver)).digest()
+        self.digest = hashlib.sha256(b"undertone/v1/transfers " + purpose + session + ids(sender, receiver)).digest()
 
     def derive(self, seed, purpose):
         return derive(seed, self.session, purpose, self.digest)
@@ -230,8 +230,9 @@ def columns(rows, count):
 class Extension:
     """Both sides of an extension, from both seeds."""
 
-    def __init__(self, session, sender, receiver, seeds, f, malicious):
-        self.context = Context(session, sender, receiver)
+    def __init__(self, session, purpose, sender, receiver, seeds, f, malicious):
+        self.context = Context(session, purpose, sender, receiver)
+        self.challenges = self.context.derive(seeds[0], "transfer challenge")
         self.f, self.malicious = f, malicious
         self.delta = self.context.delta(seeds[0])
         self.choices = ~self.delta & 2**128 - 1
@@ -242,6 +243,10 @@ class Extension:
         self.leaves = [dict(enumerate(part)) for part in leaves]
         self.pi = self.context.permutation("extension", 0)
         self.chunk = self.transfers = 0
+
+    def challenge(self, batch):
+        """The point of a batch, counted from 0."""
+        return chacha20(self.challenges, 8 * batch + 8)[8 * batch:]
 
     def rows(self, bits):
         """The next chunk's first bits: u of each part, and the rows of v."""

@@ -160,7 +160,7 @@ impl<S: Sink, M: Meeting<S>> Lobby<S, M> {
                 return Err(Abort::Contradicted {
                     first,
                     second,
-                    check: "who says that was all has sent all sums".into(),
+                    fault: "sums are missing, though both said that was all".into(),
                 });
             }
             sink.join(meeting.into_sink());

@@ -96,7 +96,7 @@ fn one_to_sum(cpu: Cpu, row: &[u64], block: &[u64]) -> u64 {
 
 /// Distances from `row` to each of `out.len()` rows of `block`, which are as long as `row`.
 fn one_to_many(cpu: Cpu, row: &[u64], block: &[u64], out: &mut [u16]) {
-    debug_assert_eq!(block.len(), row.len() * out.len());
+    assert_eq!(block.len(), row.len() * out.len(), "a block of whole rows");
     match cpu.level() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a `Cpu` of this level exists only where these instructions do; the lengths hold.

@@ -143,13 +143,13 @@ pub enum OtError {
         what: &'static str,
     },
     /// The receiver's trees do not fit what the sender has of them.
-    #[error("the trees of seeds are consistent")]
+    #[error("the trees of seeds are inconsistent")]
     Tree,
     /// The receiver's corrections are not those of one choice for all blocks.
-    #[error("the corrections of all blocks have the same choices")]
+    #[error("the corrections of two blocks have different choices")]
     Corrections,
     /// A batch that needs a proof is used without.
-    #[error("transfers against a malicious receiver are of use after their proof alone")]
+    #[error("the keys of a batch were asked for before its proof was checked")]
     Unproved,
 }
 
@@ -174,7 +174,7 @@ impl OtError {
             },
             Self::Tree | Self::Corrections => Abort::Cheated {
                 culprit: from,
-                check: error.to_string(),
+                fault: error.to_string(),
             },
             Self::Unproved => Abort::Internal(error.to_string()),
         }

@@ -48,7 +48,21 @@ pub struct Rules {
     pub count: u64,
 }
 
+/// Most transfers of one extension: numbers of keys that the tweaked hash takes without loss
+/// (SECURITY.md, *Assumptions*).
+pub const MAX_COUNT: u64 = 1 << 40;
+
 impl Rules {
+    fn check(&self) -> Result<(), Abort> {
+        if self.count > MAX_COUNT {
+            return Err(Abort::Misuse(format!(
+                "{} transfers; one extension makes at most 2^40",
+                self.count
+            )));
+        }
+        Ok(())
+    }
+
     /// The size of the next batch when `left` transfers are left.
     fn next(&self, left: u64) -> usize {
         let most = extend::batch(self.security);
@@ -69,6 +83,7 @@ async fn send<S>(io: Io, rules: Rules, peer: PartyId, seed: Seed, mut sink: S) -
 where
     S: FnMut(&SenderBatch) + Send,
 {
+    rules.check()?;
     let blame = OtError::blame(peer);
 
     // Base transfers, step 1: the points, by the extension's sender.
@@ -125,6 +140,7 @@ async fn receive<S>(
 where
     S: FnMut(&ReceiverBatch) + Send,
 {
+    rules.check()?;
     let blame = OtError::blame(peer);
 
     // Base transfers, step 2, and trees: the reply to the points, and the trees.

@@ -23,6 +23,14 @@ pub enum DecodeError {
         /// How many.
         extra: usize,
     },
+    /// A field does not hold what it must.
+    #[error("{what}: {why}")]
+    Invalid {
+        /// The field.
+        what: &'static str,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// A field holds a value it cannot have.
     #[error("{what} is {value}, which is outside {bound}")]
     OutOfRange {

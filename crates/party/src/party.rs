@@ -313,22 +313,22 @@ pub enum Abort {
         what: String,
     },
     /// A peer's message decodes but contradicts what is known.
-    #[error("{culprit} failed a check: {check}")]
+    #[error("{culprit}: {fault}")]
     Cheated {
         /// Who sent it.
         culprit: PartyId,
-        /// The check it failed.
-        check: String,
+        /// What is wrong with it.
+        fault: String,
     },
     /// The messages of two peers contradict what is known, and either may be to blame.
-    #[error("{first} or {second} failed a check: {check}")]
+    #[error("{first} or {second}: {fault}")]
     Contradicted {
         /// One of them.
         first: PartyId,
         /// The other.
         second: PartyId,
-        /// The check they failed.
-        check: String,
+        /// What is wrong with them.
+        fault: String,
     },
     /// A party without which there is no result has left.
     #[error("{who} left before the protocol ended")]
@@ -361,6 +361,14 @@ pub enum Abort {
 }
 
 impl Abort {
+    /// A peer's message contradicts what is known: `fault` says how.
+    pub fn cheated(culprit: PartyId, fault: impl Into<String>) -> Self {
+        Self::Cheated {
+            culprit,
+            fault: fault.into(),
+        }
+    }
+
     /// For `map_err` on a decoder: blames `from`.
     pub fn malformed(from: PartyId) -> impl Fn(DecodeError) -> Self {
         move |error| Self::Malformed {

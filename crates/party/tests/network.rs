@@ -298,7 +298,7 @@ fn culprits_are_named() {
     };
     let cheated = Abort::Cheated {
         culprit: who,
-        check: "x".into(),
+        fault: "x".into(),
     };
     assert_eq!(malformed.culprit(), Some(who));
     assert_eq!(cheated.culprit(), Some(who));

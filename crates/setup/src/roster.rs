@@ -8,6 +8,7 @@
 use undertone_party::{Abort, DecodeError, PartyId, Reader, SessionId, Writer};
 
 use crate::identity::{Credentials, SIGNATURE_LEN};
+use crate::seal::is_canonical;
 
 /// Longest advertisement in bytes.
 pub const MAX_ADVERTISEMENT: usize = 255;
@@ -94,6 +95,12 @@ impl<const K: usize> Entry<K> {
         let mut keys = [[0; 32]; K];
         for key in &mut keys {
             *key = r.array("public key")?;
+            if !is_canonical(key) {
+                return Err(DecodeError::Invalid {
+                    what: "public key",
+                    why: "it is not canonical",
+                });
+            }
         }
         let len = r.u8("length of the advertisement")?;
         let advertisement = r.raw(len.into(), "advertisement")?.to_vec();
@@ -174,21 +181,20 @@ impl<const K: usize> Entry<K> {
             Ok(entries)
         };
         let entries: Vec<Self> = read().map_err(Abort::malformed(SERVER))?;
-        let cheated = |check: &str| Abort::Cheated {
-            culprit: SERVER,
-            check: check.into(),
-        };
+        let cheated = |fault: &str| Abort::cheated(SERVER, fault);
         if !entries.is_sorted_by(|a, b| a.id < b.id) {
-            return Err(cheated("the roster names each client once, in order"));
+            return Err(cheated("the roster repeats a client, or is out of order"));
         }
         if entries.last().is_some_and(|last| last.id == SERVER) {
-            return Err(cheated("the roster names clients only"));
+            return Err(cheated("the roster names the server as a client"));
         }
         if !entries.contains(mine) {
-            return Err(cheated("the roster has my keys and advertisement"));
+            return Err(cheated(
+                "the roster lacks this client's keys and advertisement, or changes them",
+            ));
         }
         if Self::repeats(&entries).is_some() {
-            return Err(cheated("no two clients have the same key"));
+            return Err(cheated("the roster gives two clients the same key"));
         }
         if let Some(own) = credentials {
             for entry in &entries {
@@ -199,7 +205,7 @@ impl<const K: usize> Entry<K> {
                 });
                 if !is_signed {
                     return Err(cheated(&format!(
-                        "the roster has keys that {} signed, with the key this client pins for it; compare the pinned keys first",
+                        "the roster's keys for {} are not signed with the identity pinned for it; compare the pinned identities first",
                         entry.id
                     )));
                 }

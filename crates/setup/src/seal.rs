@@ -9,6 +9,7 @@ use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{ChaCha20Poly1305, Nonce};
 use undertone_party::{PartyId, SessionId};
 use x25519_dalek::{PublicKey, StaticSecret};
+use zeroize::Zeroizing;
 
 use undertone_kdf::Seed;
 
@@ -22,6 +23,9 @@ pub enum SealError {
     /// The peer's public key is a point of low order: the secret would be known to anybody.
     #[error("public key of low order")]
     LowOrder,
+    /// The peer's public key is another way to write a number modulo 2²⁵⁵ − 19.
+    #[error("public key is not canonical")]
+    NotCanonical,
     /// The message was changed, reordered, or sealed for somebody else.
     #[error("sealed message does not open")]
     Unsealed,
@@ -41,28 +45,41 @@ impl KeyPair {
         Self { secret, public }
     }
 
-    /// The secret this pair shares with the owner of `peer`, for `purpose`:
-    /// HKDF-SHA256 of the X25519 result, salted with the session.
+    /// The secret this pair shares with the owner of `peer`, for `purpose`: HKDF-SHA256 of the X25519
+    /// result and both public keys, the smaller first, salted with the session.
     ///
     /// # Errors
-    /// [`SealError::LowOrder`].
+    /// [`SealError::LowOrder`] or [`SealError::NotCanonical`].
     pub fn agree(
         &self,
         session: SessionId,
         purpose: &str,
         peer: [u8; 32],
     ) -> Result<Seed, SealError> {
+        if !is_canonical(&peer) {
+            return Err(SealError::NotCanonical);
+        }
         let shared = self.secret.diffie_hellman(&PublicKey::from(peer));
         if !shared.was_contributory() {
             return Err(SealError::LowOrder);
         }
-        Ok(Seed::extract(session, purpose, shared.as_bytes()))
+        let mut material = Zeroizing::new([0; 96]);
+        material[..32].copy_from_slice(shared.as_bytes());
+        material[32..64].copy_from_slice(&self.public.min(peer));
+        material[64..].copy_from_slice(&self.public.max(peer));
+        Ok(Seed::extract(session, purpose, &*material))
     }
 
     /// The public key.
     pub fn public(&self) -> [u8; 32] {
         self.public
     }
+}
+
+/// Whether `key` is a number below 2²⁵⁵ − 19, bit 255 zero: then equal keys are equal bytes.
+pub fn is_canonical(key: &[u8; 32]) -> bool {
+    let middle = key[1..31].iter().all(|byte| *byte == 0xff);
+    key[31] < 0x7f || key[31] == 0x7f && !(middle && key[0] >= 0xed)
 }
 
 impl fmt::Debug for KeyPair {
@@ -210,6 +227,42 @@ mod tests {
         assert_eq!(b.open(&sealed), Err(SealError::Unsealed), "replayed");
         let (mut a, mut b) = ends(SessionId([8; 32]));
         assert_eq!(b.open(&a.seal(b"text").unwrap()), Err(SealError::Unsealed));
+    }
+
+    #[test]
+    fn keys_below_the_prime_are_canonical() {
+        let prime = |low: u8| {
+            let mut key = [0xff; 32];
+            (key[0], key[31]) = (low, 0x7f);
+            key
+        };
+        assert!(is_canonical(&[0; 32]) && is_canonical(&prime(0xec)));
+        for low in 0xed..=0xff {
+            assert!(!is_canonical(&prime(low)));
+        }
+        let mut less = prime(0xff);
+        less[17] = 0xfe;
+        assert!(is_canonical(&less));
+        let mut high = [0; 32];
+        (high[0], high[31]) = (9, 0x80);
+        let keys = KeyPair::from_seed(&Seed::from_bytes([1; 32]));
+        assert!(!is_canonical(&high) && is_canonical(&keys.public()));
+        let agreed = keys.agree(SESSION, "pair", high).err();
+        assert_eq!(agreed, Some(SealError::NotCanonical));
+    }
+
+    /// The same X25519 secret under other public keys is another secret.
+    #[test]
+    fn both_public_keys_enter_the_secret() {
+        let [a, b] = [1, 2].map(|byte| KeyPair::from_seed(&Seed::from_bytes([byte; 32])));
+        let agreed =
+            |own: &KeyPair, peer: [u8; 32]| *own.agree(SESSION, "p", peer).unwrap().expose();
+        assert_eq!(agreed(&a, b.public()), agreed(&b, a.public()));
+        let posing = KeyPair {
+            secret: StaticSecret::from([1; 32]),
+            public: [9; 32],
+        };
+        assert_ne!(agreed(&a, b.public()), agreed(&posing, b.public()));
     }
 
     #[test]

@@ -123,13 +123,6 @@ struct Neighbour {
 /// A neighbour's shares: of its self mask and of its mask key.
 type Dealt = [Share; 2];
 
-fn cheated(culprit: PartyId, check: impl Into<String>) -> Abort {
-    Abort::Cheated {
-        culprit,
-        check: check.into(),
-    }
-}
-
 /// The side of client `me`, which contributes `input`. `seed` is its randomness. In a plain sum the
 /// input is a vector of words.
 ///
@@ -280,7 +273,7 @@ impl<W: Word> Job<W> {
         let session = self.rules.session;
         let neighbour = |place: usize| {
             let entry = &entries[place];
-            let low_order = |error: SealError| cheated(entry.id, error.to_string());
+            let low_order = |error: SealError| Abort::cheated(entry.id, error.to_string());
             let [sealing, masking] = entry.keys;
             let secrets = &self.secrets;
             let rows = secrets
@@ -342,7 +335,10 @@ impl<W: Word> Job<W> {
     ) -> Result<(Set, Vec<Dealt>), Abort> {
         let mut relayed = Relayed::read(message, table.len())?;
         if !relayed.sharing.has(me) {
-            return Err(cheated(SERVER, "I am among those that shared"));
+            return Err(Abort::cheated(
+                SERVER,
+                "its set of clients that shared leaves this client out",
+            ));
         }
         enough(relayed.sharing.count(), self.rules.min_clients)?;
         neighbours.retain(|neighbour| relayed.sharing.has(neighbour.place));
@@ -355,10 +351,13 @@ impl<W: Word> Job<W> {
                 .channel
                 .open(sealed)
                 .map(Zeroizing::new)
-                .map_err(|_| cheated(who, "its shares open"))?;
+                .map_err(|_| Abort::cheated(who, "its shares do not open"))?;
             let (mut mask, mut key) = (Share::default(), Share::default());
             if opened.len() != DEALT_LEN {
-                return Err(cheated(who, "it sealed two shares"));
+                return Err(Abort::cheated(
+                    who,
+                    "its sealed message does not hold two shares",
+                ));
             }
             mask.copy_from_slice(&opened[..SHARE_LEN]);
             key.copy_from_slice(&opened[SHARE_LEN..]);
@@ -435,10 +434,16 @@ impl<W: Word> Job<W> {
         let set = Set::read(&mut r, table.len())?;
         r.finish().map_err(Abort::malformed(SERVER))?;
         if !set.is_within(&context.sharing) {
-            return Err(cheated(SERVER, "only clients that shared contribute"));
+            return Err(Abort::cheated(
+                SERVER,
+                "its set of contributors names a client that did not share",
+            ));
         }
         if !set.has(me) {
-            return Err(cheated(SERVER, "I am among those that contributed"));
+            return Err(Abort::cheated(
+                SERVER,
+                "its set of contributors leaves this client out",
+            ));
         }
         enough(set.count(), self.rules.min_clients)?;
         let left = table.neighbours_in(me, &set).len() + 1;
@@ -463,7 +468,10 @@ impl<W: Word> Job<W> {
             signatures,
         } = Signatures::read(message, table.len())?;
         if !signers.is_within(set) {
-            return Err(cheated(SERVER, "contributors signed who contributed"));
+            return Err(Abort::cheated(
+                SERVER,
+                "its set of signers names a client that did not contribute",
+            ));
         }
         let session = self.rules.session;
         let pins = self.credentials.as_ref().map(|own| &own.pins);
@@ -475,8 +483,10 @@ impl<W: Word> Job<W> {
         let valid = valid.count();
         let quorum = table.degree.quorum;
         if valid < quorum {
-            let check = format!("{quorum} clients signed the contributors I was told, not {valid}");
-            return Err(cheated(SERVER, check));
+            let check = format!(
+                "{valid} signatures fit the contributors this client was told, {quorum} are needed"
+            );
+            return Err(Abort::cheated(SERVER, check));
         }
         Ok(())
     }

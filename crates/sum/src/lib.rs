@@ -264,17 +264,14 @@ impl Table {
         let mut rows: Vec<Range<usize>> = Vec::with_capacity(entries.len());
         for entry in entries {
             let malformed = Abort::malformed(entry.id);
-            let cheated = |check: &str| Abort::Cheated {
-                culprit: entry.id,
-                check: check.into(),
-            };
+            let cheated = |fault: &str| Abort::cheated(entry.id, fault);
             let mut r = Reader::new(&entry.advertisement);
             let digest: [u8; 16] = r.array("digest of the rules").map_err(&malformed)?;
             let start = r.u64("first row").map_err(&malformed)?;
             let count = r.u64("number of rows").map_err(&malformed)?;
             r.finish().map_err(&malformed)?;
             if digest != due {
-                return Err(cheated("it sums by the same rules as everybody"));
+                return Err(cheated("its rules differ from this party's"));
             }
             let before = rows.last().map_or(0, |rows| rows.end) as u64;
             let end = start.checked_add(count);
@@ -282,7 +279,11 @@ impl Table {
                 Some(end) if start >= before && end <= rules.shape.rows as u64 => {
                     rows.push(start as usize..end as usize);
                 }
-                _ => return Err(cheated("its rows are its own, and in roster order")),
+                _ => {
+                    return Err(cheated(
+                        "its rows overlap another client's, or are out of roster order",
+                    ));
+                }
             }
         }
         let degree = rules

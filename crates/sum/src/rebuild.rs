@@ -43,7 +43,7 @@ impl<W: Word> Adding<W> {
                 .agree(rules.session, "mask pair", public)
                 .map_err(|error| Abort::Cheated {
                     culprit: who,
-                    check: error.to_string(),
+                    fault: error.to_string(),
                 })?;
             let (theirs, its) = ((who, block(*other)), (id, block(place)));
             Ok(Pad::edge(context, theirs, its, Some(&secret), None).inverse())
@@ -85,7 +85,8 @@ impl<W: Word> Adding<W> {
         }
         Err(Abort::Cheated {
             culprit: self.table.ids[dealer],
-            check: "its shares, as their holders give them, give back what it committed to".into(),
+            fault: "its shares, as their holders give them, do not give back what it committed to"
+                .into(),
         })
     }
 }

@@ -133,7 +133,7 @@ impl<W: Word> Adding<W> {
                     _ => {
                         return Err(Abort::Cheated {
                             culprit: from,
-                            check: "it reveals self masks of contributors, keys of the others"
+                            fault: "it reveals a share of the wrong kind: contributors' are of self masks, the others' of mask keys"
                                 .into(),
                         });
                     }
@@ -316,7 +316,7 @@ fn roster<W: Word>(
         if entry.advertisement != advertise::<W>(rules, &owners[&id]) {
             return Err(Abort::Cheated {
                 culprit: id,
-                check: "it sums by my rules, and its rows are those I know".into(),
+                fault: "its rules or its rows differ from the server's".into(),
             });
         }
         entries.push(entry);
@@ -324,7 +324,7 @@ fn roster<W: Word>(
     if let Some(id) = Entry::repeats(&entries) {
         return Err(Abort::Cheated {
             culprit: id,
-            check: "its keys are nobody else's".into(),
+            fault: "one of its keys is another client's, too".into(),
         });
     }
     Ok(entries)

@@ -10,7 +10,7 @@ use undertone::setup::seal::{Channel, KeyPair};
 use crate::primitives::{SESSION, seed};
 use crate::{Error, File, Hex, hex};
 
-/// A secret two key pairs share: `extract(purpose, X25519)`.
+/// A secret two key pairs share: `extract(purpose, X25519 ‖ both public keys, the smaller first)`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Agreement {
@@ -53,7 +53,13 @@ fn refused_keys() -> Result<Vec<RefusedKey>, Error> {
         0x6a, 0xda, 0x09, 0x8d, 0xeb, 0x9c, 0x32, 0xb1, 0xfd, 0x86, 0x62, 0x05, 0x16, 0x5f, 0x49,
         0xb8, 0x00,
     ];
+    let mut high = [0; 32];
+    (high[0], high[31]) = (9, 0x80);
+    let mut above = [0xff; 32];
+    (above[0], above[31]) = (0xf6, 0x7f);
     let keys = [
+        ("the base point, with bit 255", high),
+        ("the base point, plus the prime", above),
         ("the point of order 2", [0; 32]),
         ("a point of order 4", one),
         ("a point of order 4, of the twist", minus_one),
@@ -238,7 +244,7 @@ fn signatures() -> Result<(Vec<Signed>, Vec<Signed>), Error> {
             return Err(Error::Accepted(comment.into()));
         }
         refused.push(Signed {
-            check: Some("the signature fits".into()),
+            check: Some("the signature does not fit".into()),
             secret_key: None,
             ..case(comment, session, purpose, body, &signature)
         });

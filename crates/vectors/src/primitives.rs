@@ -78,7 +78,7 @@ pub enum Hashes {
 }
 
 /// Hashes of blocks of 16 bytes. The permutation π is AES-128 under the first 16 bytes of SHA-256(`undertone/v1/permutation `
-/// ‖ `purpose` ‖ `index` (1) ‖ SHA-256(`undertone/v1/transfers` ‖ `session` ‖ `sender` (4) ‖ `receiver` (4))).
+/// ‖ `purpose` ‖ `index` (1) ‖ SHA-256(`undertone/v1/transfers test` ‖ `session` ‖ `sender` (4) ‖ `receiver` (4))).
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Blocks {
     /// Of the transfers.
@@ -110,7 +110,7 @@ pub struct Universal {
 /// The key of a permutation of transfers, as PROTOCOLS.md says.
 pub(super) fn permutation_key(sender: u32, receiver: u32, purpose: &str, index: u8) -> [u8; 16] {
     let context = Sha256::new()
-        .chain_update(b"undertone/v1/transfers")
+        .chain_update(b"undertone/v1/transfers test")
         .chain_update(SESSION.0)
         .chain_update(sender.to_le_bytes())
         .chain_update(receiver.to_le_bytes())

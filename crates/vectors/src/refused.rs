@@ -55,12 +55,12 @@ pub fn refused(
     let aborted = run(network)?.ok_or_else(|| Error::Accepted(comment.into()))?;
     let (culprits, check) = match &aborted.cause {
         Abort::Malformed { from, what } => (vec![*from], what.clone()),
-        Abort::Cheated { culprit, check } => (vec![*culprit], check.clone()),
+        Abort::Cheated { culprit, fault } => (vec![*culprit], fault.clone()),
         Abort::Contradicted {
             first,
             second,
-            check,
-        } => (vec![*first, *second], check.clone()),
+            fault,
+        } => (vec![*first, *second], fault.clone()),
         other => (Vec::new(), other.to_string()),
     };
     Ok(Refused {

@@ -67,6 +67,7 @@ fn refused<T>(
 }
 
 /// 128 base transfers of the extension from client 0 to client 1. Here client 0 is the one that chooses.
+/// The context has the purpose `test`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct BaseTransfers {
@@ -154,7 +155,7 @@ pub struct Batch {
     random_chosen: Hex,
 }
 
-/// An extension from client 0, the sender, to client 1.
+/// An extension from client 0, the sender, to client 1. The context has the purpose `test`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Extension {

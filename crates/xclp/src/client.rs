@@ -191,7 +191,7 @@ impl Columns {
             if !(value.is_finite() && value >= 0.0) {
                 return Err(Abort::Cheated {
                     culprit: SERVER,
-                    check: "no influence is negative or infinite".into(),
+                    fault: "an influence is negative or infinite".into(),
                 });
             }
             self.scores[row * self.classes + usize::from(self.labels[column])] += value;

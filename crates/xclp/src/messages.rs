@@ -83,11 +83,11 @@ impl Clients {
             let cheated = |check: String| {
                 Err(Abort::Cheated {
                     culprit: member.id,
-                    check,
+                    fault: check,
                 })
             };
             if ad.params != expected {
-                return cheated("it runs with the same parameters as everybody".into());
+                return cheated("its parameters differ from this party's".into());
             }
             let (one, same) = first.get_or_insert_with(|| (member.id, ad.clone()));
             if ad.dim != same.dim {
@@ -109,7 +109,9 @@ impl Clients {
             }
             total += ad.rows;
             if total > MAX_ROWS {
-                return cheated(format!("all rows together are at most {MAX_ROWS}"));
+                return cheated(format!(
+                    "with its rows there are more than {MAX_ROWS} in all"
+                ));
             }
             rows.push((member.id, ad.rows));
         }
@@ -258,8 +260,8 @@ impl HeardRows {
             if !possible {
                 return Err(Abort::Cheated {
                     culprit: self.id,
-                    check: format!(
-                        "the neighbours of its row {row} are other rows, nearest first, at most {bits} bits away"
+                    fault: format!(
+                        "the neighbours of its row {row} repeat, are out of order, or are more than {bits} bits away"
                     ),
                 });
             }
@@ -326,19 +328,20 @@ impl Plan {
         let most = roster.rows.len();
         let clients = r.index(most + 1, "clients").map_err(&malformed)?;
         r.finish().map_err(&malformed)?;
-        let cheated = |check: &str| Abort::Cheated {
-            culprit: SERVER,
-            check: check.into(),
-        };
+        let cheated = |fault: &str| Abort::cheated(SERVER, fault);
         if announced as usize != columns {
-            return Err(cheated("I get one column for each of my labelled rows"));
+            return Err(cheated(
+                "it announces another number of columns than this client has labelled rows",
+            ));
         }
         if own_start + own > unlabelled {
-            return Err(cheated("my unlabelled rows are among all unlabelled rows"));
+            return Err(cheated(
+                "this client's unlabelled rows are not among all unlabelled rows",
+            ));
         }
         check_scores(unlabelled, labelling.classes())?;
         let point = FixedPoint::from_wire(fraction)
-            .ok_or_else(|| cheated("scores have from 16 to 62 fractional bits"))?;
+            .ok_or_else(|| cheated("scores have fewer than 16 or more than 62 fractional bits"))?;
         Ok(Self {
             unlabelled,
             own_start,

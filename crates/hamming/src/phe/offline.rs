@@ -157,7 +157,7 @@ impl Preparation {
             let n = modulus(&text, &self.ctx.phe).map_err(|what| peer.malformed(what))?;
             let public = PublicKey::checked(&n).map_err(|error| Abort::Cheated {
                 culprit: peer.id,
-                check: error.to_string(),
+                fault: error.to_string(),
             })?;
             let key = Key {
                 bases: public.decode(&[]).map_err(internal)?,

@@ -171,10 +171,7 @@ impl<S: Sink> Meeting<S> {
                 return Err(Abort::Contradicted {
                     first: self.owner.id,
                     second: self.evaluator.id,
-                    check: format!(
-                        "their sums give distances of at most {} bits",
-                        self.pair.bits
-                    ),
+                    fault: format!("their sums give a distance above {} bits", self.pair.bits),
                 });
             };
             for (row, value) in values.into_iter().enumerate() {

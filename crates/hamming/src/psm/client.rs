@@ -114,11 +114,19 @@ impl Client {
             let follows = clients.last().is_none_or(|(last, _)| *last < id);
             match known.filter(|_| follows) {
                 Some(client) => clients.push(*client),
-                None => return Err(cheated("those who take part are on the roster, in order")),
+                None => {
+                    return Err(Abort::cheated(
+                        SERVER,
+                        "its list of participants names a client that is not on the roster, or is out of order",
+                    ));
+                }
             }
         }
         if !clients.iter().any(|(id, _)| *id == self.id) {
-            return Err(cheated("I am among those who take part"));
+            return Err(Abort::cheated(
+                SERVER,
+                "its list of participants leaves this client out",
+            ));
         }
         enough(clients.len(), self.min_clients)?;
         Ok(clients)
@@ -129,7 +137,10 @@ impl Client {
         let before = &self.shape.clients;
         if !before.is_empty() {
             if !clients.iter().all(|client| before.contains(client)) {
-                return Err(cheated("who has left does not come back"));
+                return Err(Abort::cheated(
+                    SERVER,
+                    "its list of participants names a client that has left",
+                ));
             }
             self.masks.attempt += 1;
             self.kept = [None, None];
@@ -214,12 +225,5 @@ impl Client {
         pack::pack(self.shape.width(), &values, &mut packed);
         self.kept = [Some((left, a)), Some((right, b))];
         self.seal(&packed)
-    }
-}
-
-fn cheated(check: &str) -> Abort {
-    Abort::Cheated {
-        culprit: SERVER,
-        check: check.into(),
     }
 }

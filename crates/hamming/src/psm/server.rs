@@ -183,7 +183,7 @@ impl<S: Sink> Server<S> {
             return Err(Abort::Contradicted {
                 first: self.shape.clients[left.client].0,
                 second: other,
-                check: format!("their halves give distances of at most {bits} bits"),
+                fault: format!("their halves give a distance above {bits} bits"),
             });
         }
         self.sink.tile(&Tile {

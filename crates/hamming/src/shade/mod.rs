@@ -50,6 +50,13 @@ use undertone_ot::extend::CHUNK;
 /// Most rows of a client.
 const MAX_ROWS: usize = 1 << 16;
 
+/// Lanes of one block of an expanded key: 16 bits each.
+const LANES_PER_BLOCK: usize = 8;
+
+/// Most blocks that expand one key of every transfer of a pair: the tweaked hash of q inputs falls
+/// short of a random function by q²/2¹²⁹, and both keys are expanded (SECURITY.md, *Assumptions*).
+const MAX_BLOCKS: u64 = 1 << 40;
+
 /// Keys that a client keeps of all its pairs, from offline to online: of 1024 rows of 4096 bits.
 const AHEAD_BYTES: usize = 64 << 20;
 
@@ -161,13 +168,50 @@ impl Pair {
         expand::message_len(self.width(), transfers, self.lanes)
     }
 
+    /// Blocks of the permutation that expand one key of every transfer.
+    fn blocks(&self) -> u64 {
+        let bits = self.rows as u64 * self.bits as u64;
+        bits * self.lanes.div_ceil(LANES_PER_BLOCK) as u64
+    }
+
     fn check(&self) -> Result<(), Abort> {
-        match self.lanes <= MAX_ROWS {
-            true => Ok(()),
-            false => Err(Abort::Misuse(format!(
+        if self.lanes > MAX_ROWS {
+            return Err(Abort::Misuse(format!(
                 "a client of {} rows; with shade at most {MAX_ROWS} are possible",
                 self.lanes
-            ))),
+            )));
         }
+        if self.blocks() > MAX_BLOCKS {
+            return Err(Abort::Misuse(format!(
+                "{} and {} rows of {} bits are too many for one pair of clients with shade: take \
+                 fewer rows or shorter codes",
+                self.lanes, self.rows, self.bits
+            )));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_that_would_hash_too_much_are_refused() {
+        let check = |bits, rows| Pair::new(bits, rows, 2).map(|pair| pair.check());
+        assert_eq!(check(4096, [1 << 15, 1 << 16]), Some(Ok(())));
+        assert!(matches!(
+            check(4096, [(1 << 15) + 1, 1 << 16]),
+            Some(Err(Abort::Misuse(_)))
+        ));
+        assert!(matches!(
+            check(65_535, [1 << 16; 2]),
+            Some(Err(Abort::Misuse(_)))
+        ));
+        assert!(matches!(
+            check(1, [1, (1 << 16) + 1]),
+            Some(Err(Abort::Misuse(_)))
+        ));
+        assert_eq!(check(4096, [0, 5]), None);
     }
 }

@@ -86,10 +86,7 @@ impl<S: Sink> pairwise::Meeting<S> for Meeting<S> {
                 return Err(Abort::Contradicted {
                     first: self.ends[0].id,
                     second: self.ends[1].id,
-                    check: format!(
-                        "their sums give distances of at most {} bits",
-                        self.pair.bits
-                    ),
+                    fault: format!("their sums give a distance above {} bits", self.pair.bits),
                 });
             }
             sent.pop_front();

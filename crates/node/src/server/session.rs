@@ -410,7 +410,7 @@ impl Session {
             self.stop(Abort::Contradicted {
                 first: who,
                 second: accused,
-                check: "clients exchange what the protocol says".into(),
+                fault: "clients exchange what the protocol says".into(),
             });
         }
     }

@@ -7,7 +7,7 @@ use undertone_party::{Abort, Io, PartyId, Script, Writer};
 use zeroize::Zeroizing;
 
 use super::messages::{Admission, Roster};
-use super::{CONTRIBUTION_LEN, Group, Member, PHASE, Rules, SERVER, SIGNED, Secrecy, cheated};
+use super::{CONTRIBUTION_LEN, Group, Member, PHASE, Rules, SERVER, SIGNED, Secrecy};
 use crate::identity::Credentials;
 use crate::roster::{Entry, enough};
 use crate::seal::{Channel, KeyPair, SealError};
@@ -73,7 +73,10 @@ impl Joining {
         let mut is_in = admission.is_in.iter();
         members.retain(|_| is_in.next() == Some(&true));
         if !members.iter().any(|member| member.id == self.mine.id) {
-            return Err(cheated(SERVER, "I am in the set I was sent"));
+            return Err(Abort::cheated(
+                SERVER,
+                "its set of members leaves this client out",
+            ));
         }
         enough(members.len(), self.rules.min_clients)?;
 
@@ -90,7 +93,7 @@ impl Joining {
 
     fn agree(&self, peer: PartyId, key: [u8; 32]) -> Result<Channel, Abort> {
         Channel::agree(self.rules.session, self.mine.id, &self.keys, peer, key)
-            .map_err(|error| cheated(peer, error.to_string()))
+            .map_err(|error| Abort::cheated(peer, error.to_string()))
     }
 
     fn members(&self, entries: &[u8]) -> Result<Vec<Member>, Abort> {
@@ -109,7 +112,7 @@ impl Joining {
             match self.rules.secrecy {
                 Secrecy::Open => w.raw(self.contribution.expose()),
                 Secrecy::Sealed => {
-                    let failed = |error: SealError| cheated(member.id, error.to_string());
+                    let failed = |error: SealError| Abort::cheated(member.id, error.to_string());
                     let mut channel = self.agree(member.id, member.keys[0])?;
                     w.raw(&channel.seal(self.contribution.expose()).map_err(failed)?);
                     channels.insert(member.id, channel);
@@ -138,8 +141,8 @@ impl Joining {
                 None => material.extend_from_slice(sealed),
                 Some(channel) => {
                     let opened = channel.open(sealed).map(Zeroizing::new);
-                    let opened =
-                        opened.map_err(|_| cheated(member.id, "its contribution opens"))?;
+                    let opened = opened
+                        .map_err(|_| Abort::cheated(member.id, "its contribution does not open"))?;
                     material.extend_from_slice(&opened);
                 }
             }

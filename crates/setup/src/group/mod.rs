@@ -18,7 +18,7 @@ mod server;
 use std::collections::BTreeMap;
 
 use undertone_kdf::Seed;
-use undertone_party::{Abort, PartyId, Phase, SessionId};
+use undertone_party::{PartyId, Phase, SessionId};
 
 use crate::roster::Entry;
 use crate::seal::{Channel, TAG_LEN};
@@ -89,13 +89,6 @@ pub struct Admitted {
     pub members: Vec<Member>,
     /// The server's end of the channel to each of them.
     pub channels: Vec<Channel>,
-}
-
-fn cheated(culprit: PartyId, check: impl Into<String>) -> Abort {
-    Abort::Cheated {
-        culprit,
-        check: check.into(),
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use undertone_kdf::Seed;
 use undertone_party::{Abort, Io, PartyId, Script};
 
 use super::messages::{Admission, Contributions, Roster};
-use super::{Admitted, Member, PHASE, Rules, SERVER, cheated};
+use super::{Admitted, Member, PHASE, Rules, SERVER};
 use crate::roster::{Entry, enough, invited};
 use crate::seal::{Channel, KeyPair};
 
@@ -39,7 +39,7 @@ async fn admit(
         }
     }
     if let Some(id) = Entry::repeats(&members) {
-        return Err(cheated(id, "its key is nobody else's"));
+        return Err(Abort::cheated(id, "its key is another client's, too"));
     }
     enough(members.len(), rules.min_clients)?;
 
@@ -65,7 +65,7 @@ async fn admit(
     enough(members.len(), rules.min_clients)?;
     let channel = |member: &Member| {
         Channel::agree(rules.session, SERVER, &keys, member.id, member.keys[0])
-            .map_err(|error| cheated(member.id, error.to_string()))
+            .map_err(|error| Abort::cheated(member.id, error.to_string()))
     };
     let channels: Result<Vec<Channel>, Abort> = members.iter().map(channel).collect();
     Ok(Admitted {
