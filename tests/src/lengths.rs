@@ -231,10 +231,8 @@ fn influence_and_labels(book: &mut Book, params: &Params, shape: &Shape) {
         .iter()
         .map(|(rows, labelled)| rows - labelled)
         .sum();
-    let shared = match params.variant {
-        Variant::Balanced => shape.classes,
-        Variant::Paper => 0,
-    };
+    let balanced = params.variant == Variant::Balanced;
+    let shared = if balanced { shape.classes } else { 0 };
     let (signed, set, others) = (signature(params), p.div_ceil(8), p - 1);
     for (j, (rows, labelled)) in shape.rows.iter().enumerate() {
         let (me, own) = (PartyId::client(j), rows - labelled);

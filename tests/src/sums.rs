@@ -85,10 +85,8 @@ pub fn assert_clear<W: Word>(
                     sums.own == sum[words(&clients[place].own)],
                     "rows of {place}"
                 );
-                let due = match rules.audience {
-                    Audience::Everybody => &sum[matrix..],
-                    Audience::Server => &[],
-                };
+                let is_told = rules.audience == Audience::Everybody;
+                let due = if is_told { &sum[matrix..] } else { &[] };
                 assert!(sums.shared == due, "shared words at {place}");
             }
         }

@@ -193,6 +193,7 @@ fn combine_avx512<W: Word>(op: Op, words: &mut [W], bytes: &[u8]) {
 
 /// The stream cipher of a session's masks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Suite {
     /// AES-128 in counter mode (NIST SP 800-38A): fastest where the processor has AES instructions.
     Aes128Ctr,

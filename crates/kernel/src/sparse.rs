@@ -24,11 +24,18 @@ pub trait Real:
     + Sub<Output = Self>
     + Mul<Output = Self>
     + AddAssign
+    + private::Sealed
 {
     /// Rounds.
     fn of(value: f64) -> Self;
     /// Widens.
     fn widen(self) -> f64;
+}
+
+mod private {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
 }
 
 impl Real for f32 {

@@ -24,6 +24,7 @@ const EIGHTS: usize = 8;
 
 /// What primes of a key are to be like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Primes {
     /// p = 2·k·r + 1 with a prime r and a k below 2^16.
     #[default]

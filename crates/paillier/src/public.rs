@@ -46,6 +46,7 @@ impl Eq for PublicKey {}
 
 /// Where the r^N of a ciphertext comes from.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub enum Noise<'a> {
     /// r uniform modulo N: as Paillier has it, no further assumption.
     Full,

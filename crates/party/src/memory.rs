@@ -11,7 +11,7 @@ use crate::frame::FrameError;
 use crate::party::{Aborted, Party, PartyId, Phase};
 
 /// An [`Endpoint`] of any party.
-pub trait Node {
+pub trait Node: private::Sealed {
     /// See [`Endpoint::id`].
     fn id(&self) -> PartyId;
     /// See [`Endpoint::phase`].
@@ -28,6 +28,11 @@ pub trait Node {
     /// # Errors
     /// As [`Endpoint::poll`].
     fn poll(&mut self) -> Result<Poll, Aborted>;
+}
+
+mod private {
+    pub trait Sealed {}
+    impl<P: crate::Party> Sealed for crate::Endpoint<P> {}
 }
 
 impl<P: Party> Node for Endpoint<P> {

@@ -90,6 +90,7 @@ pub trait Party: Sized + Send {
 
 /// What a step leads to.
 #[derive(Debug)]
+#[must_use = "messages of the step are to be sent, and its party goes on"]
 pub enum Step<P: Party> {
     /// Send `out`, wait for what is needed, go on as `next`.
     Continue {
@@ -236,6 +237,7 @@ impl IntoIterator for Inbox {
 
 /// Messages to send, in order.
 #[derive(Default)]
+#[must_use = "messages are to be sent"]
 pub struct Outbox {
     messages: Vec<(PartyId, Payload)>,
 }

@@ -92,23 +92,6 @@ fn who_leaves_is_blamed() {
     assert_eq!(script.step(inbox([(3, None)])).unwrap_err(), left);
 }
 
-#[test]
-fn phases_are_scopes() {
-    let script = Script::new(FIRST, |io| async move {
-        let inner = io.in_phase(SECOND, async { io.require(client(0)).await });
-        let byte = inner.await?[0];
-        io.require(client(1)).await?;
-        Ok(byte)
-    });
-    let (_, need, script) = go_on(script.step(Inbox::default()).unwrap());
-    assert_eq!((need, script.phase()), (Need::All(vec![]), SECOND));
-    let (_, _, script) = go_on(script.step(Inbox::default()).unwrap());
-    let (_, need, script) = go_on(script.step(inbox([(0, Some(9))])).unwrap());
-    assert_eq!((need, script.phase()), (Need::All(vec![]), FIRST));
-    let (_, need, _) = go_on(script.step(Inbox::default()).unwrap());
-    assert_eq!(need, Need::All(vec![client(1)]));
-}
-
 /// Two messages of each of three peers, side by side; each counts how often it is polled.
 fn pairs(polls: Arc<AtomicUsize>) -> Script<'static, Vec<u8>> {
     Script::new(FIRST, move |io| async move {
@@ -171,9 +154,10 @@ fn nothing_outlives_a_script() {
         });
         let (_, _, script) = go_on(script.step(Inbox::default()).unwrap());
         assert_eq!(Arc::strong_count(&held), 2);
-        match aborts {
-            true => drop(script.step(inbox([(0, None)])).unwrap_err()),
-            false => drop(script),
+        if aborts {
+            drop(script.step(inbox([(0, None)])).unwrap_err());
+        } else {
+            drop(script);
         }
         assert_eq!(Arc::strong_count(&held), 1);
     }
@@ -244,6 +228,41 @@ async fn serve(io: Io, clients: Vec<PartyId>) -> Result<usize, Abort> {
     };
     let heard = try_join_all(clients.iter().map(pair)).await?;
     Ok(heard.iter().sum())
+}
+
+/// A script that runs another party says where: at the caller's line, and in that party's phase.
+#[test]
+fn a_script_says_where_it_waits_inside_another_party() {
+    let line = line!() + 1;
+    let script = Script::new(FIRST, |io| async move { io.run(Echo(false)).await });
+    let (_, _, script) = go_on(script.step(Inbox::default()).unwrap());
+    let shown = format!("{script:?}");
+    assert_eq!(script.phase(), SECOND);
+    assert!(
+        shown.contains("phase: second") && shown.contains("server at "),
+        "{shown}"
+    );
+    assert!(shown.contains(&format!("script.rs:{line}")), "{shown}");
+}
+
+/// A dropped client gives `None`, in whatever order that is heard of.
+#[test]
+fn dropped_clients_are_none() {
+    let ids = [0, 1, 2].map(client);
+    for dropped in 0..3 {
+        let script = Script::new(FIRST, |io| async move {
+            let heard = io.recv_all(&ids).await;
+            Ok(heard
+                .into_iter()
+                .map(|(_, m)| m.is_some())
+                .collect::<Vec<_>>())
+        });
+        let (_, _, script) = go_on(script.step(Inbox::default()).unwrap());
+        let arrivals = (0..3).rev().map(|i| (i, (i != dropped).then_some(1)));
+        let heard = output(script.step(inbox(arrivals)).unwrap());
+        let there: Vec<bool> = (0..3).map(|i| i != dropped).collect();
+        assert_eq!(heard, there);
+    }
 }
 
 /// Parties written by hand run inside scripts, and both over a network, in any order.

@@ -145,6 +145,7 @@ impl Shape {
 
 /// Who learns the sum of the shared words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Audience {
     /// The server.
     Server,

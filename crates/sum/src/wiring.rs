@@ -63,6 +63,7 @@ impl Default for Target {
 
 /// How clients are joined.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum Wiring {
     /// As the target demands.
     For(Target),

@@ -31,6 +31,7 @@ const MOST_FACTOR: usize = 1 << 27;
 
 /// Which way columns are solved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Method {
     /// Sparse Cholesky.
     Cholesky,

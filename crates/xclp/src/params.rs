@@ -11,6 +11,7 @@ use crate::input::InputError;
 
 /// How similarities are weighted and scores scaled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Variant {
     /// Weight `cos³`; scores of a class divided by the number of its labelled rows over all clients.
     Balanced,

@@ -6,7 +6,7 @@ use super::{LANES, Number, Row, look_up, number};
 use crate::cpu::Cpu;
 
 /// Residues that can be multiplied, eight at a time, in Montgomery form.
-pub trait Ring: Sync {
+pub trait Ring: Sync + private::Sealed {
     /// Rows of a residue.
     fn rows(&self) -> usize;
     /// The paths that are taken.
@@ -19,6 +19,14 @@ pub trait Ring: Sync {
     fn square(&self, a: &[Row], out: &mut [Row]);
     /// Makes a product the one number that stands for its residue.
     fn settle(&self, x: &mut [Row]);
+}
+
+mod private {
+    use crate::mont::{Modulus, Squared};
+
+    pub trait Sealed {}
+    impl Sealed for Modulus {}
+    impl Sealed for Squared {}
 }
 
 /// Bits of an exponent that are done at once; a digit has a whole number of them.

@@ -1,0 +1,92 @@
+//! The messages of `proto/undertone.proto`. Their code is generated and committed, so that nobody's
+//! build needs the generator: `UPDATE=1 cargo test -p undertone-node generated` writes it anew.
+
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::missing_errors_doc,
+    reason = "made by a generator"
+)]
+#[rustfmt::skip]
+mod generated;
+
+use tonic::codegen::Bytes;
+use undertone_party::frame::HEADER_LEN;
+use undertone_party::{PartyId, SessionId};
+
+pub(crate) use generated::from_client::What as ClientSays;
+pub(crate) use generated::from_server::What as ServerSays;
+pub(crate) use generated::undertone_client::UndertoneClient;
+pub(crate) use generated::undertone_server::{Undertone, UndertoneServer};
+pub(crate) use generated::{
+    Answer, Challenge, FromClient, FromServer, Gone, Goodbye, Hello, Offer, Progress, Ready,
+    Refusal, Resume, Resumed, Returned, Start, Taken,
+};
+
+/// What these messages are, for the first of them.
+pub(crate) const VERSION: u32 = 1;
+
+/// What TLS exports for the hello.
+pub(crate) const EXPORT_LABEL: &[u8] = b"EXPORTER-undertone-v1-hello";
+
+/// What a hello's signature is for.
+pub(crate) const HELLO: &str = "connection";
+
+/// Longest message: the longest frame, and what is around it.
+pub(crate) fn max_message() -> usize {
+    crate::drive::limits().max_payload + HEADER_LEN + 64
+}
+
+/// What a client signs: the connection, and who it says it is.
+pub(crate) fn hello_body(exported: &[u8; 32], name: &str) -> Vec<u8> {
+    let mut body = exported.to_vec();
+    body.extend_from_slice(name.as_bytes());
+    body
+}
+
+/// Exactly 32 bytes.
+pub(crate) fn session(bytes: &Bytes) -> Option<SessionId> {
+    Some(SessionId(bytes[..].try_into().ok()?))
+}
+
+pub(crate) fn from_client(what: ClientSays) -> FromClient {
+    FromClient { what: Some(what) }
+}
+
+pub(crate) fn from_server(what: ServerSays) -> FromServer {
+    FromServer { what: Some(what) }
+}
+
+pub(crate) fn taken(peer: PartyId, next: u32) -> Taken {
+    Taken {
+        peer: peer.to_wire(),
+        next,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// The committed code is what the generator makes of the description.
+    #[test]
+    fn generated_code_is_that_of_the_description() {
+        let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let proto = here.join("proto");
+        let description = protox::compile(["undertone.proto"], [proto]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        tonic_prost_build::configure()
+            .bytes(".")
+            .out_dir(folder.path())
+            .compile_fds(description)
+            .unwrap();
+        let made = std::fs::read_to_string(folder.path().join("undertone.v1.rs")).unwrap();
+        let committed = here.join("src/wire/generated.rs");
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(&committed, &made).unwrap();
+        }
+        let held = std::fs::read_to_string(committed).unwrap();
+        assert!(
+            held == made,
+            "UPDATE=1 cargo test -p undertone-node generated"
+        );
+    }
+}
