@@ -17,7 +17,7 @@ use undertone_xclp::{self as xclp, Labelling, Outcome, Rows};
 use super::line::{ClientLine, Shared, Slot};
 use super::reach::reach;
 use super::{Config, JoinError, Joined};
-use crate::drive::{Event, Standing, drive, limits};
+use crate::drive::{Ended, Event, Standing, drive, limits};
 use crate::flow::Links;
 use crate::job::Job;
 use crate::roster::{MAX_CLIENTS, Roster};
@@ -46,7 +46,7 @@ struct Running {
     start: Instant,
     events: mpsc::Sender<Event>,
     shared: Arc<Shared>,
-    done: oneshot::Receiver<(Result<Outcome, Aborted>, Ledger)>,
+    done: oneshot::Receiver<Ended<Outcome>>,
     returned: u32,
 }
 
@@ -206,14 +206,14 @@ impl<'a> Member<'a> {
             let what = tokio::select! {
                 biased;
                 ended = ended(&mut self.running) => {
-                    let cause = ended.0.as_ref().err().map(|aborted| &aborted.cause);
+                    let cause = ended.result.as_ref().err().map(|aborted| &aborted.cause);
                     let retry = cause.is_some_and(is_over);
                     if retry {
                         // The server says next whether there is another session.
                         self.running = None;
                         continue;
                     }
-                    let finished = ended.0.is_ok();
+                    let finished = ended.result.is_ok();
                     let accuses = cause.and_then(accused).map(PartyId::to_wire);
                     say(ClientSays::Goodbye(Goodbye { finished, accuses }));
                     // The server ends the stream once it has heard.
@@ -280,10 +280,16 @@ impl<'a> Member<'a> {
                     });
                 }
                 ServerSays::Frame(frame) => self.frame(frame),
-                ServerSays::Taken(taken) => {
-                    self.tell_of(taken.peer, |p| Event::Taken(p, taken.next))
+                ServerSays::Taken(taken) => self.tell_of(taken.peer, |by| Event::Taken {
+                    by,
+                    next: taken.next,
+                }),
+                ServerSays::Returned(returned) => {
+                    self.tell_of(returned.peer, |who| Event::Returned {
+                        who,
+                        next: returned.next,
+                    })
                 }
-                ServerSays::Returned(r) => self.tell_of(r.peer, |p| Event::Returned(p, r.next)),
                 ServerSays::Gone(gone) => self.tell_of(gone.peer, Event::Gone),
             }
         }
@@ -300,7 +306,7 @@ impl<'a> Member<'a> {
             .events
             .send(Event::Stop(Abort::Misuse("stopped".into())));
         let ended = tokio::time::timeout(Duration::from_secs(2), &mut running.done).await;
-        let ended = ended.ok()?.ok().filter(|(result, _)| result.is_ok())?;
+        let ended = ended.ok()?.ok().filter(|ended| ended.result.is_ok())?;
         let joined = self.home(ended).ok()?;
         Some(Left::Home(Box::new(joined)))
     }
@@ -466,7 +472,8 @@ impl<'a> Member<'a> {
         };
         match undertone_party::Header::parse(&frame, &limits()) {
             Ok(header) if header.session == running.id && self.may_exist(header.from) => {
-                self.tell(Event::Frame(header.from, frame));
+                let from = header.from;
+                self.tell(Event::Frame { from, frame });
             }
             // What was on its way when a session ended.
             Ok(_) => {}
@@ -511,16 +518,13 @@ impl<'a> Member<'a> {
         }
     }
 
-    fn home(
-        &mut self,
-        (result, ledger): (Result<Outcome, Aborted>, Ledger),
-    ) -> Result<Joined, JoinError> {
+    fn home(&mut self, ended: Ended<Outcome>) -> Result<Joined, JoinError> {
         let running = self.running.take();
-        let outcome = result?;
+        let outcome = ended.result?;
         Ok(Joined {
             outcome,
             job: self.job.clone().unwrap_or_default(),
-            ledger,
+            ledger: ended.ledger,
             socket: (self.traffic.received(), self.traffic.sent()),
             sessions: self.sessions,
             returned: running.as_ref().map_or(0, |running| running.returned),
@@ -544,7 +548,7 @@ fn accused(cause: &Abort) -> Option<PartyId> {
 }
 
 /// The end of the running session; never, where there is none.
-async fn ended(running: &mut Option<Running>) -> (Result<Outcome, Aborted>, Ledger) {
+async fn ended(running: &mut Option<Running>) -> Ended<Outcome> {
     let Some(running) = running else {
         return std::future::pending().await;
     };
@@ -554,7 +558,10 @@ async fn ended(running: &mut Option<Running>) -> (Result<Outcome, Aborted>, Ledg
             phase: xclp::phases::SETUP,
             cause: Abort::Internal("the client's party panicked".into()),
         };
-        (Err(aborted), Ledger::default())
+        Ended {
+            result: Err(aborted),
+            ledger: Ledger::default(),
+        }
     })
 }
 

@@ -317,16 +317,20 @@ async fn what_is_replayed_at_every_phase_counts_once() {
         {
             Some(ServerSays::Frame(frame)) => {
                 let from = Header::parse(&frame, &limits()).unwrap().from;
-                Event::Frame(from, frame)
+                Event::Frame { from, frame }
             }
-            Some(ServerSays::Taken(t)) => Event::Taken(PartyId::from_wire(t.peer), t.next),
+            Some(ServerSays::Taken(taken)) => Event::Taken {
+                by: PartyId::from_wire(taken.peer),
+                next: taken.next,
+            },
             _ => continue,
         };
         let _ = events.send(event);
     }
-    let (outcome, _) = parrot.join().unwrap();
+    let ended = parrot.join().unwrap();
     assert!(
-        outcome
+        ended
+            .result
             .unwrap()
             .labels
             .classes()

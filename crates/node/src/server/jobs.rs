@@ -9,7 +9,7 @@ use undertone_xclp::{self as xclp, Report};
 use super::hall::{Hall, Start};
 use super::session::{ServerLine, Session, State};
 use super::{FAREWELL, ServeError, TICK};
-use crate::drive::{drive, limits};
+use crate::drive::{self, drive, limits};
 use crate::flow::Links;
 use crate::roster::hex;
 use crate::status::{JobReport, Parameters, phase_statuses};
@@ -136,7 +136,7 @@ async fn run_session(
     let (tell, ended) = tokio::sync::oneshot::channel();
     match endpoint {
         Err(cause) => {
-            let _ = tell.send((Err(refused(cause)), Ledger::default()));
+            let _ = tell.send(refused(cause));
         }
         Ok(endpoint) => {
             let mut line = ServerLine(Arc::clone(&session));
@@ -152,13 +152,13 @@ async fn run_session(
     }
     let watched = watch(hall, &session);
     tokio::pin!(ended);
-    let (result, ledger) = tokio::select! {
+    let drive::Ended { result, ledger } = tokio::select! {
         ended = &mut ended => ended,
         never = watched => match never {},
     }
     .unwrap_or_else(|_| {
         let cause = Abort::Internal("the server's party panicked".into());
-        (Err(refused(cause)), Ledger::default())
+        refused(cause)
     });
     drop(guard);
     let done = Ended {
@@ -195,11 +195,15 @@ fn named(hall: &Hall, text: &str) -> String {
     out + rest
 }
 
-fn refused(cause: Abort) -> Aborted {
-    Aborted {
+fn refused(cause: Abort) -> drive::Ended<Report> {
+    let aborted = Aborted {
         party: PartyId::SERVER,
         phase: xclp::phases::SETUP,
         cause,
+    };
+    drive::Ended {
+        result: Err(aborted),
+        ledger: Ledger::default(),
     }
 }
 

@@ -172,7 +172,7 @@ impl Session {
         table.active = Instant::now();
         if to == SERVER {
             drop(table);
-            self.tell(Event::Frame(from, frame));
+            self.tell(Event::Frame { from, frame });
             return Ok(());
         }
         table.relayed += len as u64;
@@ -197,7 +197,7 @@ impl Session {
         table.active = Instant::now();
         if peer == SERVER {
             drop(table);
-            self.tell(Event::Taken(from, next));
+            self.tell(Event::Taken { by: from, next });
         } else {
             put(&mut table, from, peer, Item::Taken(next));
         }
@@ -285,7 +285,7 @@ impl Session {
                 next = link.taken;
             }
             if other == SERVER {
-                self.tell(Event::Returned(who, next));
+                self.tell(Event::Returned { who, next });
                 continue;
             }
             let member = table.members.get(&other);
