@@ -1,5 +1,6 @@
 //! What a server shows of itself.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -168,18 +169,18 @@ pub struct JobReport {
     pub phases: Vec<PhaseStatus>,
 }
 
-/// What each phase cost, and how long it took; `now` is the phase a run is in, if it has not come to its end, and
-/// `state` what is said of that.
+/// What each phase cost, and how long it took. `times` holds the times by the phases' numbers. A run
+/// that has not ended well is in phase `now`, which is shown in `state`.
 pub(crate) fn phase_statuses(
     ledger: &Ledger,
-    times: &[(u8, Duration)],
+    times: &BTreeMap<u8, Duration>,
     now: Option<u8>,
     state: &str,
 ) -> Vec<PhaseStatus> {
     let none = Cost::default();
     let status = |phase: &undertone_party::Phase| {
         let cost = ledger.phase(*phase).unwrap_or(&none);
-        let time = times.iter().find(|(id, _)| *id == phase.id);
+        let time = times.get(&phase.id);
         PhaseStatus {
             name: phase.name.to_owned(),
             state: match now {
@@ -188,7 +189,7 @@ pub(crate) fn phase_statuses(
                 _ => "done",
             }
             .to_owned(),
-            seconds: time.map_or(0.0, |(_, time)| time.as_secs_f64()),
+            seconds: time.map_or(0.0, Duration::as_secs_f64),
             bytes_received: cost.bytes_received,
             bytes_sent: cost.bytes_sent,
             messages: cost.messages,

@@ -1,9 +1,12 @@
 //! The server: lets clients of a roster in, runs jobs with them, one after the other.
 
 mod blame;
+mod connection;
 mod gate;
-mod hall;
+mod grpc;
+mod hello;
 mod jobs;
+mod lobby;
 mod passing;
 mod session;
 mod show;
@@ -24,7 +27,8 @@ use crate::status::{JobReport, Status};
 use crate::tls::{self, Certificate, TlsError, Traffic};
 use crate::wire::{UndertoneServer, max_message};
 use gate::Gate;
-use hall::{Hall, Service};
+use grpc::Service;
+use lobby::Lobby;
 
 pub(crate) use gate::Caller;
 
@@ -133,12 +137,12 @@ const TICK: Duration = Duration::from_millis(50);
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
-    hall: Arc<Hall>,
+    lobby: Arc<Lobby>,
 }
 
 /// Looks at a server while it runs.
 #[derive(Debug, Clone)]
-pub struct Watch(Arc<Hall>);
+pub struct Watch(Arc<Lobby>);
 
 impl Watch {
     /// What the server does.
@@ -184,7 +188,7 @@ impl Server {
         Ok(Self {
             address: listener.local_addr().map_err(listen)?,
             listener,
-            hall: Arc::new(Hall::new(config)),
+            lobby: Arc::new(Lobby::new(config)),
         })
     }
 
@@ -195,7 +199,7 @@ impl Server {
 
     /// A look at it while it runs.
     pub fn watch(&self) -> Watch {
-        Watch(Arc::clone(&self.hall))
+        Watch(Arc::clone(&self.lobby))
     }
 
     /// Runs jobs until `stop`, or as many as there are to be. `done` is called after each.
@@ -207,20 +211,20 @@ impl Server {
         stop: impl Future<Output = ()> + Send,
         mut done: impl FnMut(&JobReport) + Send,
     ) -> Result<(), ServeError> {
-        let hall = self.hall;
-        let config = &hall.config;
+        let lobby = self.lobby;
+        let config = &lobby.config;
         let tls = tls::server(&config.certificate, config.client_authorities.as_deref())?;
         let gate = Gate {
             acceptor: TlsAcceptor::from(tls),
             patience: config.patience,
             strangers: config.strangers,
-            traffic: Arc::clone(&hall.traffic),
-            open: Arc::clone(&hall.open),
-            metrics: Arc::clone(&hall.metrics),
+            traffic: Arc::clone(&lobby.traffic),
+            open: Arc::clone(&lobby.open),
+            metrics: Arc::clone(&lobby.metrics),
         };
         let (secured, incoming) = tokio::sync::mpsc::channel(16);
         let gate = Task(tokio::spawn(gate.run(self.listener, secured)));
-        let service = UndertoneServer::new(Service(Arc::clone(&hall)))
+        let service = UndertoneServer::new(Service(Arc::clone(&lobby)))
             .max_decoding_message_size(max_message())
             .max_encoding_message_size(max_message());
         let (over, is_over) = tokio::sync::oneshot::channel::<()>();
@@ -240,9 +244,9 @@ impl Server {
         let stop = async {
             stop.await;
             tracing::info!("asked to stop");
-            hall.stop();
+            lobby.stop();
         };
-        let jobs = jobs::jobs(&hall, &mut done);
+        let jobs = jobs::jobs(&lobby, &mut done);
         tokio::pin!(stop, jobs);
         let result = tokio::select! {
             result = &mut jobs => result,
@@ -256,15 +260,15 @@ impl Server {
                 match tokio::time::timeout(config.drain, &mut jobs).await {
                     Ok(result) => result,
                     Err(_) => {
-                        hall.abandon("the server stops");
+                        lobby.abandon("the server stops");
                         jobs.await
                     }
                 }
             }
         };
         drop(gate);
-        hall.farewell().await;
-        hall.dismiss();
+        lobby.farewell().await;
+        lobby.dismiss();
         let _ = over.send(());
         let _ = tokio::time::timeout(FAREWELL, &mut transport.0).await;
         result
