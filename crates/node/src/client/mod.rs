@@ -1,8 +1,10 @@
 //! The client: connects, agrees to a job, takes part in it, and returns when its connection is lost.
 
+mod connection;
 mod line;
 mod member;
 mod reach;
+mod session;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -145,8 +147,8 @@ pub enum JoinError {
         /// What is wrong with its certificate.
         why: String,
     },
-    /// The server refuses this client.
-    #[error("the server refuses: {0}")]
+    /// The server refuses this client, or does something that this client refuses.
+    #[error("refused: {0}")]
     Refused(String),
     /// The job asks for more than this client allows.
     #[error("the job was declined: {0}")]
@@ -192,7 +194,7 @@ pub async fn join(
     }
     // The others need not wait for one that says goodbye.
     leaving.flag.store(true, Ordering::Relaxed);
-    let sender = lock(&leaving.slot).take();
+    let sender = lock(&leaving.outlet).take();
     if let Some(sender) = sender {
         let _ = sender.send(wire::from_client(ClientSays::Goodbye(Goodbye::default())));
         // It comes after what is on its way.
