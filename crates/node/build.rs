@@ -1,4 +1,4 @@
-//! Compiles the protobuf description, without a system `protoc`.
+//! Compiles `proto/undertone.proto`. Needs no `protoc` on the system.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");
