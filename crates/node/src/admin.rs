@@ -1,5 +1,6 @@
-//! What a server tells people and machines by HTTP: a status page, its data, health, metrics. Reading only; on an address of
-//! its own, which should not be a public one.
+//! A server's status over HTTP: a page for people, its data as JSON, health and metrics.
+//!
+//! It is read-only. It listens on an address of its own, which should not be public.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,17 +19,18 @@ use crate::status::Status;
 
 const PAGE: &str = include_str!("page.html");
 
-/// Nothing is loaded from elsewhere, nothing is framed.
+/// The page loads nothing from elsewhere, and no other page may frame it.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-                      connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+                      connect-src 'self'; img-src data:; frame-ancestors 'none'; \
+                      base-uri 'none'; form-action 'none'";
 
-/// Longest status in bytes that is read.
+/// Length of the longest status in bytes that [`fetch`] reads.
 const MAX_STATUS: usize = 16 << 20;
 
-/// Serves the status page on `listener` for ever.
+/// Serves the status on `listener` for ever.
 ///
 /// # Errors
-/// What the operating system says.
+/// When the operating system fails.
 pub async fn serve(listener: TcpListener, watch: Watch) -> std::io::Result<()> {
     let page = async || {
         let headers: [(HeaderName, &str); 3] = [
@@ -61,17 +63,17 @@ pub async fn serve(listener: TcpListener, watch: Watch) -> std::io::Result<()> {
     axum::serve(listener, router).await
 }
 
-/// Why there is no status.
+/// Why a server's status cannot be fetched.
 #[derive(Debug, thiserror::Error)]
 #[error("no status from {address}: {why}")]
 pub struct StatusError {
-    /// Where it was asked for.
+    /// The address that was asked.
     pub address: SocketAddr,
     /// What went wrong.
     pub why: String,
 }
 
-/// Asks the server whose status page is on `address`.
+/// Fetches the status of the server whose status page is on `address`.
 ///
 /// # Errors
 /// A [`StatusError`].

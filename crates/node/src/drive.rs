@@ -1,4 +1,4 @@
-//! Drives an endpoint over links, on a thread of its own.
+//! Drives one party over its links, on a thread of its own.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -13,17 +13,32 @@ use crate::flow::{Item, Links, Violation};
 /// What happens to a party from outside.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A frame has come from a party.
-    Frame(PartyId, Bytes),
-    /// A party has taken frames below a number.
-    Taken(PartyId, u32),
-    /// A party has a new connection, and has taken frames below a number.
-    Returned(PartyId, u32),
+    /// A frame has arrived.
+    Frame {
+        /// The peer that sent it.
+        from: PartyId,
+        /// The frame, with its header.
+        frame: Bytes,
+    },
+    /// A peer has taken this party's frames up to a number.
+    Taken {
+        /// The peer.
+        by: PartyId,
+        /// Number of the first frame it has not taken.
+        next: u32,
+    },
+    /// A peer has a new connection.
+    Returned {
+        /// The peer.
+        who: PartyId,
+        /// Number of the first of this party's frames that the peer has not taken.
+        next: u32,
+    },
     /// This party has a new connection.
     Reconnected,
-    /// A party has left.
+    /// A peer has left.
     Gone(PartyId),
-    /// Give up; where the result is there, wait for nobody.
+    /// The party must give up. If it has its result, it keeps it and waits for nobody.
     Stop(Abort),
 }
 
@@ -32,9 +47,9 @@ pub(crate) enum Event {
 pub(crate) struct Standing {
     /// The phase of its last step.
     pub(crate) phase: Phase,
-    /// Whom it waits for: to send something, or to take what it sent.
+    /// The peers it waits for: to send something, or to take what it sent.
     pub(crate) waits_for: Vec<PartyId>,
-    /// Whether it has its result, and only waits until others have taken what it sent.
+    /// Whether it has its result, and only waits until its peers have taken what it sent.
     pub(crate) done: bool,
     /// When it last had something to do.
     pub(crate) active: Instant,
@@ -42,187 +57,624 @@ pub(crate) struct Standing {
     pub(crate) ledger: Ledger,
 }
 
-/// The way out of a driven party.
+/// A driven party's way out.
 pub(crate) trait Line {
-    /// Puts something on the wire, if there is one at the moment.
+    /// Puts something on the wire, if there is a connection at the moment.
     fn put(&mut self, to: PartyId, item: Item);
-    /// What came from `from` was refused.
+    /// The links refused what came from `from`.
     fn refused(&mut self, from: PartyId, why: Violation);
-    /// The party has gone on, or come to wait; `taken` is what it has taken of every peer's frames.
+    /// Reports where the party stands. `taken` holds, for every peer, the number of the first of
+    /// its frames that the party has not taken.
     fn stands(&mut self, standing: Standing, taken: Vec<(PartyId, u32)>);
 }
 
-/// Events handled before the party goes on.
+/// How a driven party ended.
+#[derive(Debug)]
+pub(crate) struct Ended<T> {
+    /// Its result, or why it has none.
+    pub(crate) result: Result<T, Aborted>,
+    /// What it has cost.
+    pub(crate) ledger: Ledger,
+}
+
+/// Events handled before the party takes its next step.
 const EVENTS: usize = 64;
 
-/// Between reports of a party that works.
+/// Time between two reports of a party that works.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// How long peers have to take the notice of an abort.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// Drives `endpoint` until it has ended and what it sent has been taken, which it waits for no longer than `linger`.
+/// Drives `endpoint` until it has ended and its peers have taken what it sent. A party with a
+/// result waits for its peers at most for `linger`.
+#[must_use]
 pub(crate) fn drive<P: Party>(
-    mut endpoint: Endpoint<P>,
-    mut links: Links,
+    endpoint: Endpoint<P>,
+    links: Links,
     linger: Duration,
     events: &Receiver<Event>,
     line: &mut impl Line,
-) -> (Result<P::Output, Aborted>, Ledger) {
-    let mut active = Instant::now();
-    let mut reported: Option<(Instant, Phase, bool)> = None;
-    let mut ended = false;
-    let mut done = false;
-    let mut stopped = false;
-    let mut farewell: Option<Instant> = None;
+) -> Ended<P::Output> {
+    let mut driver = Driver::new(endpoint, links, linger, line);
     loop {
-        // Not all at once: what comes in does not keep the party from its work.
+        // A bounded number, so that arriving events do not keep the party from its work.
         for event in events.try_iter().take(EVENTS) {
-            stopped |= handle(event, &mut endpoint, &mut links, (line, &mut active));
+            driver.handle(event);
         }
-        let fed = links.feed(|from, frame| match endpoint.push(from, frame) {
-            Ok(Push::Full(frame)) => Some(frame),
-            // Links let through what endpoints accept; what they do not is not missed.
-            Ok(Push::Accepted) | Err(_) => None,
-        });
-        if !ended && reported.as_ref().is_some_and(|(_, _, waited)| *waited) {
-            // Who goes on to work says so first: the step may be long.
-            let waits_for = endpoint.waits_for();
-            report(
-                &endpoint,
-                &links,
-                (active, waits_for, done),
-                &mut reported,
-                line,
-            );
+        let turn = driver.turn();
+        if driver.is_over(Instant::now()) {
+            return driver.finish();
         }
-        let mut idle = true;
-        if !ended && (stopped || !links.is_full()) {
-            match endpoint.poll() {
-                Ok(Poll::Send(to, frame)) => {
-                    links.send(to, frame);
-                    idle = false;
-                }
-                Ok(Poll::Busy) => idle = false,
-                Ok(Poll::Wait) => {}
-                Ok(Poll::Done) => {
-                    (ended, done) = (true, true);
-                    farewell = Some(Instant::now() + linger);
-                }
-                Err(_) => {
-                    ended = true;
-                    farewell = Some(Instant::now() + FAREWELL);
-                }
-            }
-        }
-        if fed || !idle {
-            active = Instant::now();
-        }
-        if idle {
-            links.tell();
-        }
-        while let Some((to, item)) = links.next_out() {
-            line.put(to, item);
-        }
-        let waits_for = match (ended, links.is_full()) {
-            (true, _) => links.unsettled().collect(),
-            (false, true) => links.full().collect(),
-            (false, false) => endpoint.waits_for(),
-        };
-        report(
-            &endpoint,
-            &links,
-            (active, waits_for, done),
-            &mut reported,
-            line,
-        );
-        let enough = farewell.is_some_and(|until| Instant::now() > until);
-        if ended && (stopped || enough || links.is_settled()) {
-            break;
-        }
-        if idle && !fed {
+        if turn == Turn::Idle {
             match events.recv_timeout(REPORT_EVERY) {
-                Ok(event) => {
-                    stopped |= handle(event, &mut endpoint, &mut links, (line, &mut active));
-                }
+                Ok(event) => driver.handle(event),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    endpoint.abandon(Abort::Internal("nobody moves frames any more".into()));
-                    stopped = true;
+                Err(RecvTimeoutError::Disconnected) => driver.stop(Abort::Internal(
+                    "the task that moves this party's frames has ended".into(),
+                )),
+            }
+        }
+    }
+}
+
+/// How far a party is, as its driver sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It works, or waits for its peers.
+    Running,
+    /// It was told to stop. It still sends its last frames, even over full links.
+    Stopping,
+    /// It has ended. Its peers have until `until` to take what it sent.
+    Draining { until: Instant },
+    /// It has ended and waits for nobody.
+    Stopped,
+}
+
+/// What a turn of the driver came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a driver that is idle must wait for an event"]
+enum Turn {
+    /// The party worked, or took frames: it may have more to do.
+    Worked,
+    /// There is nothing to do until an event comes.
+    Idle,
+}
+
+/// The last report to the [`Line`].
+#[derive(Debug, Clone, Copy)]
+struct Reported {
+    when: Instant,
+    phase: Phase,
+    /// Whether the party waited for anybody.
+    waiting: bool,
+}
+
+struct Driver<'a, P: Party, L> {
+    endpoint: Endpoint<P>,
+    links: Links,
+    linger: Duration,
+    line: &'a mut L,
+    state: State,
+    /// When the party or one of its peers last made progress.
+    active: Instant,
+    reported: Option<Reported>,
+}
+
+impl<'a, P: Party, L: Line> Driver<'a, P, L> {
+    fn new(endpoint: Endpoint<P>, links: Links, linger: Duration, line: &'a mut L) -> Self {
+        Self {
+            endpoint,
+            links,
+            linger,
+            line,
+            state: State::Running,
+            active: Instant::now(),
+            reported: None,
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Frame { from, frame } => {
+                let arrived = self.links.arrived(from, &frame);
+                self.check(from, arrived);
+            }
+            Event::Taken { by, next } => {
+                let taken = self.links.taken_by(by, next);
+                if taken == Ok(true) {
+                    self.active = Instant::now();
                 }
+                self.check(by, taken.map(drop));
+            }
+            Event::Returned { who, next } => {
+                let returned = self.links.returned(who, next);
+                self.check(who, returned);
+            }
+            Event::Reconnected => self.links.resend(),
+            Event::Gone(who) => {
+                self.links.gone(who);
+                self.endpoint.gone(who);
+                self.active = Instant::now();
+            }
+            Event::Stop(cause) => self.stop(cause),
+        }
+    }
+
+    fn check(&mut self, from: PartyId, outcome: Result<(), Violation>) {
+        if let Err(why) = outcome {
+            self.line.refused(from, why);
+        }
+    }
+
+    /// Makes the party give up, if it has not ended yet. It waits for nobody any more.
+    fn stop(&mut self, cause: Abort) {
+        self.endpoint.abandon(cause);
+        self.state = match self.state {
+            State::Running | State::Stopping => State::Stopping,
+            State::Draining { .. } | State::Stopped => State::Stopped,
+        };
+    }
+
+    /// Gives the party what has arrived, lets it take one step, and puts out what it sends.
+    fn turn(&mut self) -> Turn {
+        let fed = self.feed();
+        if !self.has_ended() && self.reported.is_some_and(|last| last.waiting) {
+            // The next step may be long: report first that the party no longer waits.
+            self.report(self.endpoint.waits_for());
+        }
+        let worked = self.advance();
+        if fed || worked {
+            self.active = Instant::now();
+        }
+        if !worked {
+            self.links.tell();
+        }
+        while let Some((to, item)) = self.links.next_out() {
+            self.line.put(to, item);
+        }
+        self.report(self.waits_for());
+        if fed || worked {
+            Turn::Worked
+        } else {
+            Turn::Idle
+        }
+    }
+
+    /// Returns whether the endpoint took any frame.
+    fn feed(&mut self) -> bool {
+        self.links
+            .feed(|from, frame| match self.endpoint.push(from, frame) {
+                Ok(Push::Full(frame)) => Some(frame),
+                // The links have checked the header. The protocol does not miss what the endpoint
+                // still refuses.
+                Ok(Push::Accepted) | Err(_) => None,
+            })
+    }
+
+    /// Polls the endpoint once. Returns whether it sent a frame or took a step.
+    fn advance(&mut self) -> bool {
+        let may_send = match self.state {
+            State::Running => !self.links.is_full(),
+            State::Stopping => true,
+            State::Draining { .. } | State::Stopped => false,
+        };
+        if !may_send {
+            return false;
+        }
+        match self.endpoint.poll() {
+            Ok(Poll::Send(to, frame)) => {
+                self.links.send(to, frame);
+                true
+            }
+            Ok(Poll::Busy) => true,
+            Ok(Poll::Wait) => false,
+            Ok(Poll::Done) => {
+                self.ended(self.linger);
+                false
+            }
+            Err(_) => {
+                self.ended(FAREWELL);
+                false
             }
         }
     }
-    let ledger = endpoint.ledger().clone();
-    (endpoint.finish().map(|(output, _)| output), ledger)
-}
 
-/// Tells whether the party is to wait for nobody any more. `active` is changed where somebody has made progress.
-fn handle<P: Party>(
-    event: Event,
-    endpoint: &mut Endpoint<P>,
-    links: &mut Links,
-    (line, active): (&mut impl Line, &mut Instant),
-) -> bool {
-    let (from, done) = match event {
-        Event::Frame(from, frame) => (from, links.arrived(from, &frame)),
-        Event::Taken(from, next) => {
-            let taken = links.taken_by(from, next);
-            if taken == Ok(true) {
-                *active = Instant::now();
-            }
-            (from, taken.map(drop))
-        }
-        Event::Returned(from, next) => (from, links.returned(from, next)),
-        Event::Reconnected => {
-            links.resend();
-            return false;
-        }
-        Event::Gone(who) => {
-            links.gone(who);
-            endpoint.gone(who);
-            *active = Instant::now();
-            return false;
-        }
-        Event::Stop(cause) => {
-            endpoint.abandon(cause);
-            return true;
-        }
-    };
-    if let Err(why) = done {
-        line.refused(from, why);
+    /// The party has ended: its peers have `time` to take what it sent, unless it was stopped.
+    fn ended(&mut self, time: Duration) {
+        self.state = match self.state {
+            State::Running => State::Draining {
+                until: Instant::now() + time,
+            },
+            State::Stopping => State::Stopped,
+            ended => ended,
+        };
     }
-    false
-}
 
-fn report<P: Party>(
-    endpoint: &Endpoint<P>,
-    links: &Links,
-    (active, waits_for, done): (Instant, Vec<PartyId>, bool),
-    reported: &mut Option<(Instant, Phase, bool)>,
-    line: &mut impl Line,
-) {
-    let phase = endpoint.phase();
-    let news = match reported {
-        None => true,
-        Some((when, old, waited)) => {
-            *old != phase || *waited && waits_for.is_empty() || when.elapsed() >= REPORT_EVERY
+    fn has_ended(&self) -> bool {
+        matches!(self.state, State::Draining { .. } | State::Stopped)
+    }
+
+    fn waits_for(&self) -> Vec<PartyId> {
+        if self.has_ended() {
+            self.links.unsettled().collect()
+        } else if self.links.is_full() {
+            self.links.full().collect()
+        } else {
+            self.endpoint.waits_for()
         }
-    };
-    if news {
-        *reported = Some((Instant::now(), phase, !waits_for.is_empty()));
+    }
+
+    /// Reports a new phase, the end of waiting, and otherwise where the party stands from time to
+    /// time.
+    fn report(&mut self, waits_for: Vec<PartyId>) {
+        let phase = self.endpoint.phase();
+        let is_news = self.reported.is_none_or(|last| {
+            last.phase != phase
+                || last.waiting && waits_for.is_empty()
+                || last.when.elapsed() >= REPORT_EVERY
+        });
+        if !is_news {
+            return;
+        }
+        self.reported = Some(Reported {
+            when: Instant::now(),
+            phase,
+            waiting: !waits_for.is_empty(),
+        });
         let standing = Standing {
             phase,
             waits_for,
-            done,
-            active,
-            ledger: endpoint.ledger().clone(),
+            done: self.has_ended() && self.endpoint.aborted().is_none(),
+            active: self.active,
+            ledger: self.endpoint.ledger().clone(),
         };
-        line.stands(standing, links.taken().collect());
+        self.line.stands(standing, self.links.taken().collect());
+    }
+
+    /// Whether nothing is left to do or to wait for.
+    fn is_over(&self, now: Instant) -> bool {
+        match self.state {
+            State::Running | State::Stopping => false,
+            State::Draining { until } => now > until || self.links.is_settled(),
+            State::Stopped => true,
+        }
+    }
+
+    fn finish(self) -> Ended<P::Output> {
+        let ledger = self.endpoint.ledger().clone();
+        Ended {
+            result: self.endpoint.finish().map(|(output, _)| output),
+            ledger,
+        }
     }
 }
 
-/// What a networked endpoint takes from its peers.
+/// The bounds on what a networked endpoint takes from its peers.
 pub(crate) fn limits() -> Limits {
     Limits::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use undertone_party::frame::Kind;
+    use undertone_party::{Header, Inbox, Need, Outbox, SessionId, Step};
+
+    const ME: PartyId = PartyId::client(0);
+    const PEER: PartyId = PartyId::client(1);
+    const SESSION: SessionId = SessionId([9; 32]);
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// Sends so many messages of 100 bytes to `PEER`, then does what `then` says.
+    struct Talker {
+        messages: usize,
+        then: Then,
+    }
+
+    #[derive(Clone, Copy)]
+    enum Then {
+        Finish,
+        Fail,
+        /// Wait for a message of `PEER`, then finish.
+        Listen,
+    }
+
+    impl Party for Talker {
+        type Output = &'static str;
+
+        fn phase(&self) -> Phase {
+            Phase {
+                id: 1,
+                name: "talk",
+            }
+        }
+
+        fn step(self, _: Inbox) -> Result<Step<Self>, Abort> {
+            let mut out = Outbox::new();
+            for _ in 0..self.messages {
+                out.push(PEER, vec![0; 100]);
+            }
+            if self.messages > 0 && !matches!(self.then, Then::Finish) {
+                let need = match self.then {
+                    Then::Listen => vec![PEER],
+                    Then::Fail | Then::Finish => vec![],
+                };
+                let next = Self {
+                    messages: 0,
+                    ..self
+                };
+                let need = Need::All(need);
+                return Ok(Step::Continue { out, need, next });
+            }
+            match self.then {
+                Then::Fail => Err(Abort::Misuse("no data".into())),
+                Then::Finish | Then::Listen => Ok(Step::Done {
+                    out,
+                    output: "result",
+                }),
+            }
+        }
+    }
+
+    /// Keeps what it is given.
+    #[derive(Default)]
+    struct Record {
+        put: Vec<(PartyId, Item)>,
+        refused: Vec<(PartyId, Violation)>,
+        standings: Vec<Standing>,
+    }
+
+    impl Record {
+        fn kinds(&self) -> Vec<Kind> {
+            let frames = self.put.iter().filter_map(|(_, item)| match item {
+                Item::Frame(frame) => Some(frame),
+                Item::Taken(_) => None,
+            });
+            let kind = |frame: &Bytes| Header::parse(frame, &limits()).unwrap().kind;
+            frames.map(kind).collect()
+        }
+    }
+
+    impl Line for Record {
+        fn put(&mut self, to: PartyId, item: Item) {
+            self.put.push((to, item));
+        }
+
+        fn refused(&mut self, from: PartyId, why: Violation) {
+            self.refused.push((from, why));
+        }
+
+        fn stands(&mut self, standing: Standing, _: Vec<(PartyId, u32)>) {
+            self.standings.push(standing);
+        }
+    }
+
+    fn endpoint(messages: usize, then: Then) -> Endpoint<Talker> {
+        Endpoint::new(ME, SESSION, limits(), Talker { messages, then })
+    }
+
+    fn links(window: usize) -> Links {
+        Links::new(ME, SESSION, window, limits())
+    }
+
+    fn driver(messages: usize, then: Then, line: &mut Record) -> Driver<'_, Talker, Record> {
+        Driver::new(endpoint(messages, then), links(1 << 20), HOUR, line)
+    }
+
+    fn until_idle(driver: &mut Driver<'_, Talker, Record>) {
+        while driver.turn() == Turn::Worked {}
+    }
+
+    fn stop() -> Event {
+        Event::Stop(Abort::Misuse("told to stop".into()))
+    }
+
+    fn message() -> Bytes {
+        let header = Header {
+            kind: Kind::Message,
+            phase: 1,
+            from: PEER,
+            to: ME,
+            seq: 0,
+            depth: 0,
+            len: 0,
+            session: SESSION,
+        };
+        header.frame(vec![1]).into()
+    }
+
+    fn cause(ended: Ended<&'static str>) -> Abort {
+        ended.result.unwrap_err().cause
+    }
+
+    #[test]
+    fn a_result_waits_until_it_is_taken() {
+        let mut line = Record::default();
+        let mut driver = driver(2, Then::Finish, &mut line);
+        let before = Instant::now();
+        until_idle(&mut driver);
+        let State::Draining { until } = driver.state else {
+            panic!("{:?}", driver.state);
+        };
+        assert!((before + HOUR..=Instant::now() + HOUR).contains(&until));
+        assert_eq!(driver.waits_for(), [PEER]);
+        for next in [1, 2] {
+            assert!(!driver.is_over(until));
+            driver.handle(Event::Taken { by: PEER, next });
+        }
+        assert!(driver.is_over(before));
+        assert_eq!(driver.finish().result, Ok("result"));
+    }
+
+    #[test]
+    fn a_peer_that_takes_nothing_is_not_waited_for_longer_than_agreed() {
+        let mut line = Record::default();
+        let mut driver = driver(1, Then::Finish, &mut line);
+        until_idle(&mut driver);
+        let State::Draining { until } = driver.state else {
+            panic!("{:?}", driver.state);
+        };
+        assert!(!driver.is_over(until));
+        assert!(driver.is_over(until + Duration::from_nanos(1)));
+        assert_eq!(driver.finish().result, Ok("result"));
+    }
+
+    #[test]
+    fn a_peer_that_leaves_is_not_waited_for() {
+        let mut line = Record::default();
+        let mut driver = driver(1, Then::Finish, &mut line);
+        until_idle(&mut driver);
+        driver.handle(Event::Gone(PEER));
+        assert!(driver.is_over(Instant::now()));
+        assert_eq!(driver.finish().result, Ok("result"));
+    }
+
+    #[test]
+    fn a_stop_while_draining_keeps_the_result() {
+        let mut line = Record::default();
+        let mut driver = driver(1, Then::Finish, &mut line);
+        until_idle(&mut driver);
+        assert!(!driver.is_over(Instant::now()));
+        driver.handle(stop());
+        assert_eq!(driver.state, State::Stopped);
+        assert_eq!(driver.turn(), Turn::Idle);
+        assert!(driver.is_over(Instant::now()));
+        assert_eq!(driver.finish().result, Ok("result"));
+        assert_eq!(line.kinds(), [Kind::Message]);
+    }
+
+    #[test]
+    fn a_stop_while_running_tells_peers_and_waits_for_nobody() {
+        let mut line = Record::default();
+        let mut driver = driver(1, Then::Listen, &mut line);
+        until_idle(&mut driver);
+        assert_eq!(driver.state, State::Running);
+        driver.handle(stop());
+        assert_eq!(driver.state, State::Stopping);
+        assert!(!driver.is_over(Instant::now() + HOUR));
+        until_idle(&mut driver);
+        assert_eq!(driver.state, State::Stopped);
+        assert_eq!(driver.waits_for(), [PEER]);
+        assert!(driver.is_over(Instant::now()));
+        assert_eq!(cause(driver.finish()), Abort::Misuse("told to stop".into()));
+        assert_eq!(line.kinds(), [Kind::Message, Kind::Abort]);
+    }
+
+    #[test]
+    fn a_stop_sends_the_rest_over_full_links() {
+        let mut line = Record::default();
+        // The second frame does not fit the window, the third is held back in the endpoint.
+        let party = endpoint(3, Then::Finish);
+        let mut driver = Driver::new(party, links(1), HOUR, &mut line);
+        until_idle(&mut driver);
+        assert_eq!(driver.state, State::Running);
+        assert!(driver.links.is_full());
+        assert_eq!(driver.waits_for(), [PEER]);
+        driver.handle(stop());
+        until_idle(&mut driver);
+        assert_eq!(driver.state, State::Stopped);
+        assert!(driver.is_over(Instant::now()));
+        // The party had taken its last step before it was told to stop.
+        assert_eq!(driver.finish().result, Ok("result"));
+    }
+
+    #[test]
+    fn an_aborted_party_takes_its_farewell() {
+        let mut line = Record::default();
+        let mut driver = driver(1, Then::Fail, &mut line);
+        let before = Instant::now();
+        until_idle(&mut driver);
+        let State::Draining { until } = driver.state else {
+            panic!("{:?}", driver.state);
+        };
+        assert!((before + FAREWELL..=Instant::now() + FAREWELL).contains(&until));
+        assert!(!driver.is_over(until));
+        // The message is taken, the notice of the abort is not yet.
+        driver.handle(Event::Taken { by: PEER, next: 1 });
+        assert!(!driver.is_over(until));
+        driver.handle(Event::Taken { by: PEER, next: 2 });
+        assert!(driver.is_over(before));
+        assert_eq!(cause(driver.finish()), Abort::Misuse("no data".into()));
+        assert_eq!(line.kinds(), [Kind::Message, Kind::Abort]);
+        assert!(line.standings.iter().all(|standing| !standing.done));
+    }
+
+    #[test]
+    fn a_party_that_gets_its_message_says_that_it_works_again() {
+        let mut line = Record::default();
+        let mut driver = driver(1, Then::Listen, &mut line);
+        until_idle(&mut driver);
+        let reports = driver.line.standings.len();
+        assert_eq!(driver.line.standings[reports - 1].waits_for, [PEER]);
+        let frame = message();
+        driver.handle(Event::Frame { from: PEER, frame });
+        assert_eq!(driver.turn(), Turn::Worked);
+        assert!(driver.line.standings[reports].waits_for.is_empty());
+        until_idle(&mut driver);
+        assert!(driver.line.put.contains(&(PEER, Item::Taken(1))));
+        driver.handle(Event::Taken { by: PEER, next: 1 });
+        assert!(driver.is_over(Instant::now()));
+        assert_eq!(driver.finish().result, Ok("result"));
+    }
+
+    #[test]
+    fn what_the_links_refuse_is_reported() {
+        let mut line = Record::default();
+        let mut driver = driver(1, Then::Listen, &mut line);
+        until_idle(&mut driver);
+        driver.handle(Event::Taken { by: PEER, next: 9 });
+        let frame = message();
+        driver.handle(Event::Frame { from: ME, frame });
+        assert_eq!(driver.state, State::Running);
+        let refused: Vec<PartyId> = line.refused.iter().map(|(from, _)| *from).collect();
+        assert_eq!(refused, [PEER, ME]);
+    }
+
+    #[test]
+    fn a_new_connection_sends_again_what_was_not_taken() {
+        let mut line = Record::default();
+        let mut driver = driver(2, Then::Listen, &mut line);
+        until_idle(&mut driver);
+        driver.handle(Event::Returned { who: PEER, next: 1 });
+        driver.handle(Event::Reconnected);
+        until_idle(&mut driver);
+        // Two frames at first. The second is queued again twice, and the new connection empties
+        // the queue of the old one.
+        assert_eq!(line.kinds().len(), 3);
+    }
+
+    #[test]
+    fn a_result_is_kept_when_nobody_moves_frames() {
+        let mut line = Record::default();
+        let (sender, events) = mpsc::channel();
+        drop(sender);
+        let ended = drive(
+            endpoint(1, Then::Finish),
+            links(1 << 20),
+            HOUR,
+            &events,
+            &mut line,
+        );
+        assert_eq!(ended.result, Ok("result"));
+        assert_eq!(line.kinds(), [Kind::Message]);
+    }
+
+    #[test]
+    fn a_party_that_waits_aborts_when_nobody_moves_frames() {
+        let mut line = Record::default();
+        let (sender, events) = mpsc::channel();
+        drop(sender);
+        let ended = drive(
+            endpoint(1, Then::Listen),
+            links(1 << 20),
+            HOUR,
+            &events,
+            &mut line,
+        );
+        assert!(matches!(cause(ended), Abort::Internal(_)));
+        assert_eq!(line.kinds(), [Kind::Message, Kind::Abort]);
+    }
 }

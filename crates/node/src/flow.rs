@@ -1,8 +1,9 @@
 //! Links that outlive connections: numbered frames, windows, acknowledgements.
 //!
-//! Every pair of parties is a link of its own, though a client has one connection: a receiver that is slow, or away, stops
-//! its own links and no others. At most a window of frames is on its way on a link. The sender keeps them until they are
-//! taken, and sends them again when the receiver returns; the receiver takes them in order, each once.
+//! Every pair of parties has a link of its own, although a client has one connection: a receiver
+//! that is slow or away stops its own links and no others. At most a window of frames is on its way
+//! on a link. The sender keeps frames until they are taken, and sends them again when the receiver
+//! returns. The receiver takes frames in order, each once.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,52 +15,56 @@ use undertone_party::{FrameError, Header, Limits, PartyId, SessionId};
 pub enum Item {
     /// A frame.
     Frame(Bytes),
-    /// The peer's frames below this number have been taken.
+    /// An acknowledgement: the peer's frames below this number have been taken.
     Taken(u32),
 }
 
-/// Why what came is refused.
+/// Why something that arrived is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// It is no frame, or not one of this link.
+    /// It is not a frame of this session.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// It is from somebody else, or for somebody else.
+    /// The sender or the receiver in its header is wrong.
     #[error("a frame from {from} to {to} on the link from {link}")]
     Link {
         /// Sender in the header.
         from: PartyId,
         /// Receiver in the header.
         to: PartyId,
-        /// Who is at the other end.
+        /// The party at the other end of the link.
         link: PartyId,
     },
     /// There is no such phase.
     #[error("a frame of phase number {0}, which does not exist")]
     Phase(u8),
-    /// More came than the window lets through.
+    /// More arrived than the window allows.
     #[error("more than a window of frames came before any was taken")]
     Overrun,
-    /// Frames were acknowledged that had not been sent.
+    /// A frame was acknowledged before it was sent.
     #[error("frame {0} was acknowledged before it was sent")]
     Unsent(u32),
 }
 
 #[derive(Debug, Default)]
 struct Link {
+    /// Frames that the window holds back.
     unsent: VecDeque<Bytes>,
+    /// Frames that were sent, and that the peer has not taken.
     untaken: VecDeque<Bytes>,
     untaken_bytes: usize,
     /// Number of the first frame of `untaken`.
     taken_by_peer: u32,
+    /// Frames that arrived, and that this party has not taken.
     held: VecDeque<Vec<u8>>,
     held_bytes: usize,
-    /// Number of the next frame that may come.
+    /// Number of the next frame that may arrive.
     expected: u32,
-    /// Frames below this number have been taken.
+    /// This party has taken the frames below this number.
     taken: u32,
-    /// What the peer has been told of that.
+    /// The value of `taken` that the peer was last told.
     told: u32,
+    /// Bytes taken since then.
     untold_bytes: usize,
     gone: bool,
 }
@@ -76,7 +81,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// The links of `me` in `session`, of `window` bytes each; a frame that is longer goes alone.
+    /// The links of `me` in `session`, with windows of `window` bytes. A longer frame goes alone.
     pub fn new(me: PartyId, session: SessionId, window: usize, limits: Limits) -> Self {
         Self {
             me,
@@ -88,7 +93,7 @@ impl Links {
         }
     }
 
-    /// What is to be put on the wire next.
+    /// Takes the next item to put on the wire.
     pub fn next_out(&mut self) -> Option<(PartyId, Item)> {
         self.out.pop_front()
     }
@@ -102,12 +107,12 @@ impl Links {
         }
     }
 
-    /// Whether some link holds frames back: its sender should rest.
+    /// Whether any link holds frames back. If so, this party should take no further step.
     pub fn is_full(&self) -> bool {
         self.links.values().any(|link| !link.unsent.is_empty())
     }
 
-    /// Those whose links hold frames back.
+    /// The peers whose links hold frames back.
     pub fn full(&self) -> impl Iterator<Item = PartyId> {
         let full = self
             .links
@@ -116,18 +121,19 @@ impl Links {
         full.map(|(who, _)| *who)
     }
 
-    /// Those who have not taken all that was sent.
+    /// The peers that have not taken all that was sent.
     pub fn unsettled(&self) -> impl Iterator<Item = PartyId> {
         let open = |link: &Link| !(link.unsent.is_empty() && link.untaken.is_empty());
         let open = self.links.iter().filter(move |(_, link)| open(link));
         open.map(|(who, _)| *who)
     }
 
-    /// Whether everything that was sent has been taken.
+    /// Whether the peers have taken all that was sent.
     pub fn is_settled(&self) -> bool {
         self.unsettled().next().is_none()
     }
 
+    /// Sends what the window of the link to `to` lets through.
     fn fill(&mut self, to: PartyId) {
         let Some(link) = self.links.get_mut(&to) else {
             return;
@@ -146,7 +152,7 @@ impl Links {
         }
     }
 
-    /// `peer` has taken the frames below number `next`; tells whether that is news.
+    /// `peer` has taken the frames below number `next`. Returns whether this is new.
     ///
     /// # Errors
     /// [`Violation::Unsent`].
@@ -167,7 +173,7 @@ impl Links {
         Ok(news)
     }
 
-    /// `peer` has returned, and has taken the frames below number `next`: the others are sent again.
+    /// `peer` has returned, and has taken the frames below number `next`. Sends the others again.
     ///
     /// # Errors
     /// [`Violation::Unsent`].
@@ -180,7 +186,7 @@ impl Links {
         Ok(())
     }
 
-    /// This party has a new connection: all that may have been lost is sent again.
+    /// This party has a new connection. Sends again all that may have been lost.
     pub fn resend(&mut self) {
         self.out.clear();
         let peers: Vec<PartyId> = self.links.keys().copied().collect();
@@ -194,7 +200,7 @@ impl Links {
         self.tell();
     }
 
-    /// Nothing more is sent to `who`. What came from it is still to be taken.
+    /// `who` has left. Sends it nothing more. The frames that came from it still count.
     pub fn gone(&mut self, who: PartyId) {
         let link = self.links.entry(who).or_default();
         link.gone = true;
@@ -204,11 +210,11 @@ impl Links {
         self.out.retain(|(to, _)| *to != who);
     }
 
-    /// A frame has come from `from`. One that came before is dropped, and one that comes too early, too: it will be sent
-    /// again.
+    /// A frame has arrived from `from`. Drops it if it came before, or if it comes too early: then
+    /// the sender will send it again.
     ///
     /// # Errors
-    /// A [`Violation`]; the links are unharmed.
+    /// A [`Violation`]. The links are unharmed.
     pub fn arrived(&mut self, from: PartyId, frame: &Bytes) -> Result<(), Violation> {
         let header = Header::parse(frame, &self.limits)?;
         if header.session != self.session {
@@ -223,7 +229,7 @@ impl Links {
         }
         let link = self.links.entry(from).or_default();
         if header.seq < link.taken {
-            // Its sender does not know: it is told, with the rest.
+            // The sender does not know that it was taken. The next acknowledgement says so.
             link.told = 0;
         }
         if header.seq != link.expected {
@@ -238,7 +244,8 @@ impl Links {
         Ok(())
     }
 
-    /// Gives the frames that wait to `take`, link by link, until it hands one back; tells whether any was taken.
+    /// Gives the frames that have arrived to `take`, link by link. When `take` hands a frame back,
+    /// that link's frames wait. Returns whether any frame was taken.
     pub fn feed(&mut self, mut take: impl FnMut(PartyId, Vec<u8>) -> Option<Vec<u8>>) -> bool {
         let mut any = false;
         for (from, link) in &mut self.links {
@@ -253,7 +260,7 @@ impl Links {
                 link.taken += 1;
                 link.untold_bytes += len;
             }
-            // Early enough that the window never empties on a long way.
+            // Early enough that a long connection never runs out of window.
             if link.untold_bytes >= self.window / 4 {
                 tell(*from, link, &mut self.out);
             }
@@ -261,14 +268,14 @@ impl Links {
         any
     }
 
-    /// Tells every peer what of its frames has been taken.
+    /// Acknowledges every peer's frames.
     pub fn tell(&mut self) {
         for (from, link) in &mut self.links {
             tell(*from, link, &mut self.out);
         }
     }
 
-    /// For every peer the number below which its frames have been taken.
+    /// For every peer, the number of the first of its frames that this party has not taken.
     pub fn taken(&self) -> impl Iterator<Item = (PartyId, u32)> {
         self.links.iter().map(|(peer, link)| (*peer, link.taken))
     }
@@ -312,8 +319,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is lost, and whoever returns when: every frame is taken once, in order, and no more than a window is on
-        /// its way.
+        /// Whatever is lost, and whichever end returns when: every frame is taken once, in order,
+        /// and never more than a window is on its way.
         #[test]
         fn every_frame_is_taken_once_in_order(
             lens in prop::collection::vec(0usize..3000, 1..60),
@@ -325,9 +332,11 @@ mod tests {
             let mut there: VecDeque<Item> = VecDeque::new();
             let mut back: VecDeque<Item> = VecDeque::new();
             let mut got: Vec<u32> = Vec::new();
-            // What the receiver's party has room for.
+            // How many frames the receiver's party has room for.
             let mut room = 0;
-            for fate in fates.iter().copied().chain(std::iter::repeat_n([0, 1, 2, 3, 4], 2000).flatten()) {
+            // At the end nothing is lost any more, long enough for all frames.
+            let calm = std::iter::repeat_n([0, 1, 2, 3, 4], 2000).flatten();
+            for fate in fates.iter().copied().chain(calm) {
                 match fate {
                     0 if !sender.is_full() => {
                         if let Some((seq, len)) = unsent.next() {
@@ -345,7 +354,7 @@ mod tests {
                             sender.taken_by(b, next).unwrap();
                         }
                     }
-                    // The receiver's connection is lost: it returns.
+                    // The receiver loses its connection and returns.
                     5 => {
                         there.clear();
                         back.clear();
@@ -353,7 +362,7 @@ mod tests {
                         receiver.resend();
                         sender.returned(b, next).unwrap();
                     }
-                    // The sender's is: it returns, and is told so by what it has taken.
+                    // The sender loses its connection and returns.
                     6 => {
                         there.clear();
                         back.clear();
@@ -413,7 +422,7 @@ mod tests {
         links.send(b, frame(a, b, 4, 90));
         assert!(!links.is_full() && links.is_settled());
         assert_eq!(links.next_out(), None);
-        // A late acknowledgement is no offence.
+        // A late acknowledgement is not refused.
         links.taken_by(b, 3).unwrap();
     }
 }

@@ -7,7 +7,7 @@
 //! alpha = 0.99
 //! variant = "balanced"     # balanced, paper
 //! suite = "aes128ctr"      # aes128ctr, chacha20
-//! malicious_server = false # whether clients withstand a server that lies in sums
+//! malicious_server = false # whether sums stay private if the server cheats
 //! min_clients = 3
 //! key_bits = 3072          # of phe
 //! # classes = 10
@@ -32,16 +32,16 @@ use crate::wire::Offer;
 /// Largest job file in bytes.
 pub const MAX_FILE: usize = 1 << 16;
 
-/// The parameters of a run, and how long a phase may stand still.
+/// The parameters of a run, and its deadlines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     /// The parameters.
     pub params: Params,
-    /// How many classes there are, if it is not left to the clients.
+    /// How many classes there are. `None` leaves this to the clients.
     pub classes: Option<usize>,
-    /// How long a phase may stand still.
+    /// How long a phase may go without progress.
     pub deadline: Duration,
-    /// The same for phases of their own.
+    /// The same for single phases, by their numbers.
     pub deadlines: BTreeMap<u8, Duration>,
 }
 
@@ -56,7 +56,7 @@ impl Default for Job {
     }
 }
 
-/// Why a job is none.
+/// Why a job cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("job: {0}")]
 pub struct JobError(String);
@@ -106,9 +106,10 @@ fn params(file: &File) -> Result<Params, JobError> {
         backend: file.backend.parse::<Backend>().map_err(|e| wrong(&e))?,
         phe: Phe::new(file.key_bits).map_err(|_| wrong(&"key_bits must be 2048, 3072 or 4096"))?,
         min_clients: file.min_clients,
-        trust: match file.malicious_server {
-            true => Trust::MaliciousServer,
-            false => Trust::SemiHonest,
+        trust: if file.malicious_server {
+            Trust::MaliciousServer
+        } else {
+            Trust::SemiHonest
         },
         suite: file.suite.parse::<Suite>().map_err(|e| wrong(&e))?,
     };
@@ -122,7 +123,7 @@ fn params(file: &File) -> Result<Params, JobError> {
 }
 
 impl Job {
-    /// Reads a job file; what it leaves out has its default.
+    /// Reads a job file. What it leaves out has its default.
     ///
     /// # Errors
     /// A [`JobError`] that says what is wrong, and where.
@@ -139,7 +140,8 @@ impl Job {
         for (name, seconds) in &file.deadlines {
             if !(*seconds > 0.0 && *seconds <= 1e6) {
                 return Err(JobError(format!(
-                    "deadline of {name} is {seconds}; it must be above 0 and at most a million seconds"
+                    "deadline of {name} is {seconds}; \
+                     it must be above 0 and at most 1000000 seconds"
                 )));
             }
             let time = Duration::from_secs_f64(*seconds);
@@ -158,18 +160,18 @@ impl Job {
         Ok(job)
     }
 
-    /// How long `phase` may stand still.
+    /// How long `phase` may go without progress.
     pub fn deadline(&self, phase: Phase) -> Duration {
         let own = self.deadlines.get(&phase.id);
         own.copied().unwrap_or(self.deadline)
     }
 
-    /// What a server offers its clients, as the bytes of that message.
+    /// The bytes of the message in which a server offers the job to its clients.
     pub fn to_offer(&self) -> Vec<u8> {
         self.to_wire().encode_to_vec()
     }
 
-    /// Reads what [`Job::to_offer`] makes.
+    /// Reads what [`Job::to_offer`] writes.
     ///
     /// # Errors
     /// A [`JobError`] that says what is wrong.
@@ -220,15 +222,16 @@ impl Job {
 /// What a client agrees to, whatever the server asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// Longest codes: longer ones tell the server more precisely how close rows are.
+    /// Most bits of a code. Longer codes tell the server more precisely how close rows are.
     pub max_bits: usize,
     /// The least private backend, in the order of [`Backend::ALL`].
     pub backend_at_least: Backend,
-    /// Fewest clients.
+    /// Fewest clients that the job may go on with.
     pub min_clients: usize,
-    /// Most rows of another client. `None`: a quarter of the bits with `shade` and `phe`, any number with the others.
+    /// Most rows of another client. `None` allows a quarter of the bits with `shade` and `phe`, and
+    /// any number with the other backends.
     pub max_peer_rows: Option<usize>,
-    /// Whether only jobs are accepted in which sums withstand a server that lies.
+    /// Whether to accept only jobs whose sums stay private if the server cheats.
     pub malicious_server: bool,
 }
 
@@ -245,33 +248,36 @@ impl Default for Terms {
 }
 
 impl Terms {
-    /// Checks a job against them.
+    /// Checks a job against these terms.
     ///
     /// # Errors
-    /// What is asked for and what is allowed.
+    /// What the job asks for, what these terms allow, and the option that changes that.
     pub fn check(&self, job: &Job) -> Result<(), String> {
         let params = &job.params;
         let rank = |backend| Backend::ALL.iter().position(|b| *b == backend);
         if params.bits > self.max_bits {
             return Err(format!(
-                "codes of {} bits, at most {} are allowed (--max-bits)",
+                "the job has codes of {} bits, this client allows at most {} (--max-bits)",
                 params.bits, self.max_bits
             ));
         }
         if rank(params.backend) < rank(self.backend_at_least) {
             return Err(format!(
-                "backend {}, at least {} is asked for (--backend-at-least)",
+                "the job has backend {}, this client asks for at least {} (--backend-at-least)",
                 params.backend, self.backend_at_least
             ));
         }
         if params.min_clients < self.min_clients {
             return Err(format!(
-                "goes on with {} clients, {} are asked for (--min-clients)",
+                "the job may go on with {} clients, this client asks for {} (--min-clients)",
                 params.min_clients, self.min_clients
             ));
         }
         if self.malicious_server && params.trust != Trust::MaliciousServer {
-            return Err("sums do not withstand a server that lies (--malicious-server)".to_owned());
+            return Err(
+                "the job's sums are not private if the server cheats (--malicious-server)"
+                    .to_owned(),
+            );
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Keys, certificates and a roster for a trial.
 //!
-//! For more than that: every client makes its own key and hands out the public half only.
+//! Not for production: there every client makes its own key, and hands out only the public half.
 
 use std::net::IpAddr;
 
@@ -15,19 +15,19 @@ use zeroize::Zeroizing;
 
 use crate::roster::{Entry, Roster, RosterError};
 
-/// What a client of a trial needs of its own.
+/// The keys of one client of a trial.
 pub struct ClientKeys {
     /// Its name.
     pub name: String,
     /// Its private key (PEM).
     pub key: Zeroizing<String>,
-    /// A certificate of that key (PEM).
+    /// A certificate for that key (PEM).
     pub certificate: String,
 }
 
-/// What a trial needs. Private keys are wiped on drop.
+/// The keys of a trial. Private keys are wiped on drop.
 pub struct Trial {
-    /// The certificate of the authority that signed all others (PEM). Its key is nowhere.
+    /// The certificate of the authority that signed all others (PEM). Its key is not kept.
     pub authority: String,
     /// The server's certificate (PEM).
     pub certificate: String,
@@ -45,25 +45,26 @@ impl std::fmt::Debug for Trial {
     }
 }
 
-/// Why keys cannot be made.
+/// Why a trial's keys cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeysError {
-    /// A name is none a certificate can bear.
+    /// A name cannot be part of a certificate.
     #[error("certificates: {0}")]
     Certificate(#[from] rcgen::Error),
-    /// The clients make no roster.
+    /// The clients cannot form a roster.
     #[error(transparent)]
     Roster(#[from] RosterError),
-    /// The operating system has no randomness to give.
-    #[error("no randomness: {0}")]
+    /// The operating system provides no randomness.
+    #[error("the operating system provides no randomness: {0}")]
     Randomness(#[from] getrandom::Error),
-    /// A key cannot be written down.
-    #[error("keys cannot be encoded")]
+    /// A key cannot be encoded as PEM.
+    #[error("a key cannot be encoded as PEM")]
     Encoding,
 }
 
-/// Makes keys for a server that is reached by `hosts` (names and addresses) and for clients of these names.
+/// Makes keys for a server, reached under `hosts` (names and addresses), and for clients called
+/// `names`.
 ///
 /// # Errors
 /// A [`KeysError`].

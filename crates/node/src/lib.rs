@@ -2,19 +2,20 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`server`] | lets the clients of a roster in, runs jobs with them |
+//! | [`server`] | admits the clients of a roster, runs jobs with them |
 //! | [`client`] | takes part in a job |
-//! | [`roster`], [`job`] | who may take part; what is run, and what a client agrees to |
+//! | [`roster`], [`job`] | who may take part; what runs, and what a client agrees to |
 //! | [`keys`] | keys, certificates and a roster for a trial |
 //! | [`admin`], [`status`] | status page, health, metrics |
 //! | [`flow`] | links that outlive connections |
-//! | [`tls`], [`randomness`] | certificates; where randomness comes from |
+//! | [`tls`], [`randomness`] | certificates; the source of randomness |
 //!
-//! No protocol is known here: what runs are the parties of [`undertone_xclp`]. A client has one connection, outbound. What
-//! one client sends another is relayed by the server, sealed where the protocol seals it. A client that loses its connection
-//! has a grace time to return and go on; then it is gone, for all others alike.
+//! This crate implements no protocol: it runs the parties of [`undertone_xclp`]. Each client has
+//! one outbound connection. The server relays what one client sends another, which is sealed if the
+//! protocol seals it. A client that loses its connection may return within a grace time. After that
+//! time, every other party treats it as gone.
 //!
-//! A server of one job:
+//! A server that runs one job:
 //!
 //! ```no_run
 //! use undertone_node::server::{Config, Server};
@@ -35,7 +36,7 @@
 //! # }
 //! ```
 //!
-//! And one of its clients:
+//! One of its clients:
 //!
 //! ```no_run
 //! use undertone_setup::identity::Identity;
@@ -43,7 +44,8 @@
 //! use undertone_node::Roster;
 //! use undertone_xclp::{Features, Labelling, Rows};
 //!
-//! # async fn take_part(rows: Features, labels: Labelling) -> Result<(), Box<dyn std::error::Error>> {
+//! # type Failure = Box<dyn std::error::Error>;
+//! # async fn take_part(rows: Features, labels: Labelling) -> Result<(), Failure> {
 //! let read = std::fs::read_to_string;
 //! let config = Config {
 //!     identity: Some(Identity::from_pem(&read("client.key")?)?),

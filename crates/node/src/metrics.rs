@@ -1,4 +1,4 @@
-//! Counters in Prometheus' text format, and logs of what is refused, once each.
+//! A server's metrics in Prometheus' text format, and its log of refusals.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -31,7 +31,7 @@ struct ByPhase {
     phase: &'static str,
 }
 
-/// What a server counts.
+/// The metrics of a server.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
@@ -42,10 +42,17 @@ pub(crate) struct Metrics {
     job_seconds: Histogram,
     pub(crate) relayed: Counter,
     pub(crate) returned: Counter,
-    logged: Mutex<BTreeMap<&'static str, (Instant, u64)>>,
+    logged: Mutex<BTreeMap<&'static str, Logged>>,
 }
 
-/// Refusals of one kind are logged once in this time.
+/// When a kind of refusal was last logged, and how many there were since, with the logged one.
+#[derive(Debug, Clone, Copy)]
+struct Logged {
+    when: Instant,
+    count: u64,
+}
+
+/// Each kind of refusal is logged at most once in this time.
 const QUIET: Duration = Duration::from_secs(60);
 
 impl Metrics {
@@ -68,11 +75,15 @@ impl Metrics {
         let phase_seconds = Family::default();
         registry.register(
             "phase_seconds",
-            "Time in each phase, on the clock on the wall",
+            "Wall-clock time in each phase",
             phase_seconds.clone(),
         );
         let job_seconds = Histogram::new([0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0]);
-        registry.register("job_seconds", "Time of a job", job_seconds.clone());
+        registry.register(
+            "job_seconds",
+            "Wall-clock time of a job",
+            job_seconds.clone(),
+        );
         let relayed = Counter::default();
         registry.register(
             "relayed_bytes",
@@ -82,7 +93,7 @@ impl Metrics {
         let returned = Counter::default();
         registry.register(
             "returned",
-            "Connections that went on with a session",
+            "Connections by which a client returned to its session",
             returned.clone(),
         );
         registry.register_collector(Box::new(Sockets(traffic)));
@@ -99,39 +110,46 @@ impl Metrics {
         }
     }
 
-    /// Counts a refusal, and logs it if none of its kind was lately.
+    /// Counts a refusal, and logs it unless one of its kind was logged lately.
     pub(crate) fn refuse(&self, what: &'static str, why: &str) {
         self.refused.get_or_create(&Why { what }).inc();
         let mut logged = lock(&self.logged);
-        let (since, silent) = logged.entry(what).or_insert((Instant::now(), 0));
-        if *silent == 0 || since.elapsed() > QUIET {
-            warn!(what, why, before = silent.saturating_sub(1), "refused");
-            *since = Instant::now();
-            *silent = 0;
+        let last = logged.entry(what).or_insert(Logged {
+            when: Instant::now(),
+            count: 0,
+        });
+        if last.count == 0 || last.when.elapsed() > QUIET {
+            warn!(what, why, before = last.count.saturating_sub(1), "refused");
+            last.when = Instant::now();
+            last.count = 0;
         }
-        *silent += 1;
+        last.count += 1;
     }
 
+    /// How many refusals of this kind there were.
     pub(crate) fn refusals(&self, what: &'static str) -> u64 {
         self.refused.get_or_create(&Why { what }).get()
     }
 
+    /// Counts a job that ended.
     pub(crate) fn job(&self, result: &'static str, time: Duration) {
         self.jobs.get_or_create(&ByState { state: result }).inc();
         self.job_seconds.observe(time.as_secs_f64());
     }
 
+    /// Sets how many clients are in a state.
     pub(crate) fn clients(&self, state: &'static str, count: usize) {
         let gauge = self.clients.get_or_create(&ByState { state });
         gauge.set(count as i64);
     }
 
+    /// Adds to the time in a phase.
     pub(crate) fn phase(&self, phase: &'static str, time: Duration) {
         let counter = self.phase_seconds.get_or_create(&ByPhase { phase });
         counter.inc_by(time.as_secs_f64());
     }
 
-    /// All of them, in Prometheus' text format.
+    /// All metrics in Prometheus' text format.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string does not fail.
@@ -152,12 +170,12 @@ impl Collector for Sockets {
         };
         counter(
             "socket_received_bytes",
-            "Bytes that came by sockets",
+            "Bytes that the server's sockets received",
             self.0.received(),
         )?;
         counter(
             "socket_sent_bytes",
-            "Bytes that went by sockets",
+            "Bytes that the server's sockets sent",
             self.0.sent(),
         )
     }
@@ -175,11 +193,14 @@ mod tests {
             metrics.refuse(what, "no");
         }
         assert_eq!((metrics.refusals("hello"), metrics.refusals("tls")), (3, 1));
-        // When each was logged last, and how many came since.
         let logged = lock(&metrics.logged).clone();
-        assert_eq!((logged["hello"].1, logged["tls"].1), (3, 1));
-        lock(&metrics.logged).insert("hello", (start - QUIET, 3));
+        assert_eq!((logged["hello"].count, logged["tls"].count), (3, 1));
+        let long_ago = Logged {
+            when: start - QUIET,
+            count: 3,
+        };
+        lock(&metrics.logged).insert("hello", long_ago);
         metrics.refuse("hello", "no");
-        assert_eq!(lock(&metrics.logged)["hello"].1, 1);
+        assert_eq!(lock(&metrics.logged)["hello"].count, 1);
     }
 }

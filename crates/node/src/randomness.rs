@@ -1,17 +1,17 @@
-//! Where a node's randomness comes from.
+//! The source of a node's randomness.
 
 use std::sync::Arc;
 
 use undertone_kdf::{Seed, simulated};
 use undertone_party::{PartyId, SessionId};
 
-/// The operating system, or a seed from which everything follows.
+/// The operating system, or a seed that determines everything.
 #[derive(Debug, Clone, Default)]
 pub enum Randomness {
-    /// Fresh bytes of the operating system's: the only choice for data that matters.
+    /// Fresh bytes from the operating system. Use nothing else for real data.
     #[default]
     Os,
-    /// For tests and simulations: the same seed gives the same run, in one process or in many.
+    /// For tests and simulations. The same seed gives the same run, in one process or in many.
     Fixed(Arc<Seed>),
 }
 
@@ -19,7 +19,7 @@ impl Randomness {
     /// The id of a new session.
     ///
     /// # Errors
-    /// When the operating system has no randomness to give.
+    /// When the operating system provides no randomness.
     pub fn session(&self) -> Result<SessionId, getrandom::Error> {
         match self {
             Self::Os => SessionId::random(),
@@ -27,10 +27,10 @@ impl Randomness {
         }
     }
 
-    /// What party `id` of `session` draws from.
+    /// The seed of party `id` in `session`.
     ///
     /// # Errors
-    /// When the operating system has no randomness to give.
+    /// When the operating system provides no randomness.
     pub fn party(&self, session: SessionId, id: PartyId) -> Result<Seed, getrandom::Error> {
         match self {
             Self::Os => Seed::from_os(),

@@ -10,7 +10,8 @@
 //! certificate = "51d0…"  # SHA-256 of the client's certificate (DER), 64 hexadecimal digits
 //! ```
 //!
-//! Clients are numbered in the order of the file, from 0. The file holds no secret; server and clients have the same.
+//! Clients are numbered in the order of the file, from 0. The file holds no secret. Server and
+//! clients have the same file.
 
 use std::collections::BTreeSet;
 
@@ -32,28 +33,28 @@ pub const MAX_FILE: usize = 4 << 20;
 pub struct Entry {
     /// Its name.
     pub name: String,
-    /// Its public Ed25519 key, with which it signs.
+    /// Its public Ed25519 key, which verifies its signatures.
     pub key: Option<[u8; PUBLIC_LEN]>,
     /// SHA-256 of its certificate.
     pub certificate: Option<[u8; 32]>,
 }
 
-/// Who may take part. At least one; names, keys and certificates are each one client's.
+/// Who may take part. There is at least one client. No two share a name, key or certificate.
 #[derive(Debug, Clone)]
 pub struct Roster {
     entries: Vec<Entry>,
     pins: Pins,
 }
 
-/// Why a file is no roster.
+/// Why a roster cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RosterError {
-    /// It is not of the form described.
+    /// The file has another form.
     #[error("roster: {0}")]
     Form(String),
     /// It has too many clients, or none.
-    #[error("roster: {0} clients; from 1 to {MAX_CLIENTS} are possible")]
+    #[error("roster: {0} clients; it must have 1 to {MAX_CLIENTS}")]
     Count(usize),
     /// A client's entry is wrong.
     #[error("roster: client {index} ({name:?}): {what}")]
@@ -86,7 +87,7 @@ impl Roster {
     /// Reads a roster file.
     ///
     /// # Errors
-    /// A [`RosterError`] that names the line or the client.
+    /// A [`RosterError`], which names the line or the client.
     pub fn parse(text: &str) -> Result<Self, RosterError> {
         if text.len() > MAX_FILE {
             return Err(RosterError::Form(format!("longer than {MAX_FILE} bytes")));
@@ -120,7 +121,7 @@ impl Roster {
     /// A roster of `entries`.
     ///
     /// # Errors
-    /// A [`RosterError`] that names the client.
+    /// A [`RosterError`], which names the client.
     pub fn new(entries: Vec<Entry>) -> Result<Self, RosterError> {
         if !(1..=MAX_CLIENTS).contains(&entries.len()) {
             return Err(RosterError::Count(entries.len()));
@@ -137,13 +138,13 @@ impl Roster {
             };
             let printable = |c: char| !c.is_control();
             if !(1..=MAX_NAME).contains(&entry.name.len()) || !entry.name.chars().all(printable) {
-                return wrong("a name has 1 to 64 bytes, all printable");
+                return wrong("its name must have 1 to 64 bytes, all printable");
             }
             if !names.insert(&entry.name) {
                 return wrong("another client has this name");
             }
             if entry.key.is_none() && entry.certificate.is_none() {
-                return wrong("a key or a certificate is needed");
+                return wrong("it needs a key or a certificate");
             }
             let own = entry.key.iter().chain(&entry.certificate);
             for proof in own {
@@ -162,12 +163,12 @@ impl Roster {
         Ok(Self { entries, pins })
     }
 
-    /// How many clients there are.
+    /// The number of clients.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Never: there is at least one.
+    /// Always false: there is at least one client.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -177,7 +178,7 @@ impl Roster {
         &self.entries
     }
 
-    /// The client of that name.
+    /// The client with this name.
     pub fn find(&self, name: &str) -> Option<PartyId> {
         let place = self.entries.iter().position(|entry| entry.name == name);
         place.map(PartyId::client)
@@ -191,17 +192,17 @@ impl Roster {
         }
     }
 
-    /// The public keys of those that have one.
+    /// The public keys of the clients that have one.
     pub fn pins(&self) -> &Pins {
         &self.pins
     }
 
-    /// Whether all clients have keys: then all sign what they send in the setup, and check it.
+    /// Whether all clients have keys. If so, they sign what they send in the setup and verify it.
     pub fn is_signed(&self) -> bool {
         self.pins.len() == self.entries.len()
     }
 
-    /// The file.
+    /// The text of a roster file.
     pub fn to_toml(&self) -> String {
         let mut text = String::from(
             "# Who may take part: the same file for the server and all clients. No secrets.\n",

@@ -1,5 +1,6 @@
-//! What a server shows of itself.
+//! What a server reports about itself and its jobs.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -7,40 +8,40 @@ use undertone_party::{Cost, Ledger};
 use undertone_sum::Trust;
 use undertone_xclp::{Params, phases};
 
-/// A server at one moment. No secrets, nothing of anybody's data.
+/// A server at one moment. It contains no secrets and none of the clients' data.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Status {
     /// The program's version.
     pub version: String,
     /// `waiting`, `running` or `stopping`.
     pub state: String,
-    /// The current or next job, from 1.
+    /// Number of the current or next job, from 1.
     pub job: u32,
-    /// The first digits of the session's id.
+    /// The first digits of the session's id, if a session runs.
     pub session: Option<String>,
-    /// What is run.
+    /// The job's parameters.
     pub parameters: Parameters,
-    /// The server's phase.
+    /// The phase that the server's party is in.
     pub phase: Option<String>,
-    /// All phases, of the current or the last job.
+    /// All phases of the current or last job.
     pub phases: Vec<PhaseStatus>,
-    /// Of the running job, or else of waiting.
+    /// Seconds since the session started, or since the server has been waiting for clients.
     pub elapsed_seconds: f64,
-    /// Whom the server waits for.
+    /// Names of the clients that the server waits for.
     pub waits_for: Vec<String>,
-    /// The roster.
+    /// The clients of the roster, in order.
     pub clients: Vec<ClientStatus>,
-    /// Frame bytes from client to client, in this job.
+    /// Frame bytes from client to client in this session.
     pub relayed_bytes: u64,
     /// The server's sockets.
     pub socket: Socket,
-    /// What was refused since the server started.
+    /// What the server has refused since it started.
     pub refused: Refused,
-    /// The last jobs that ended.
+    /// Reports of the last jobs.
     pub finished: Vec<JobReport>,
 }
 
-/// The parameters of a job, for people.
+/// The parameters of a job, for people to read.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "as in `Params`")]
 pub struct Parameters {
@@ -73,14 +74,14 @@ impl From<&Params> for Parameters {
     }
 }
 
-/// The server's part of a phase.
+/// A phase, as the server saw it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PhaseStatus {
     /// Its name.
     pub name: String,
     /// `done`, `now`, `aborted` or `due`.
     pub state: String,
-    /// How long it took so far, on the clock on the wall.
+    /// Wall-clock time in it so far, in seconds.
     pub seconds: f64,
     /// Frame bytes the server received.
     pub bytes_received: u64,
@@ -88,9 +89,9 @@ pub struct PhaseStatus {
     pub bytes_sent: u64,
     /// Messages the server sent.
     pub messages: u64,
-    /// Rounds, as far as the server saw them.
+    /// Rounds that the server saw.
     pub rounds: usize,
-    /// Milliseconds the server computed.
+    /// Computing time of the server in milliseconds.
     pub compute_ms: f64,
 }
 
@@ -101,11 +102,12 @@ pub struct ClientStatus {
     pub index: usize,
     /// Its name.
     pub name: String,
-    /// `absent`, `connected` (it takes part in no job), `waiting`, `in`, `away` (it may still return), `gone` or `finished`.
+    /// `absent`, `connected` (it takes part in no job), `waiting`, `in`, `away` (it may still
+    /// return), `gone` or `finished`.
     pub state: String,
     /// The phase it says it is in.
     pub phase: Option<String>,
-    /// Whom it says it waits for.
+    /// Names of the parties it says it waits for.
     pub waits_for: Vec<String>,
     /// Frame bytes that came from it.
     pub bytes_received: u64,
@@ -113,7 +115,7 @@ pub struct ClientStatus {
     pub bytes_sent: u64,
 }
 
-/// Bytes on sockets, TLS and all.
+/// Bytes on sockets, including TLS.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Socket {
@@ -122,64 +124,64 @@ pub struct Socket {
     pub connections: usize,
 }
 
-/// What was refused.
+/// What a server has refused.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Refused {
-    /// Connections: no TLS, no hello, too many.
+    /// Connections without TLS, too slow, or too many.
     pub connections: u64,
-    /// Hellos of nobody on the roster, or that were not proved.
+    /// Hellos that are missing, of an unknown client, or without proof.
     pub hellos: u64,
-    /// Messages.
+    /// Frames and acknowledgements, and connections with too many bad ones.
     pub frames: u64,
 }
 
-/// A job that ended: what it cost the server, and how it ended.
+/// A job that ended: how it ended, and what it cost the server.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct JobReport {
     /// Its number, from 1.
     pub job: u32,
     /// The first digits of the id of its last session.
     pub session: String,
-    /// Sessions it took: more than one where a client was caught cheating.
+    /// Sessions it took: more than one if a client was caught cheating.
     pub sessions: u32,
-    /// `done`, or `aborted: ` and why.
+    /// `done`, or `aborted: ` and the reason.
     pub result: String,
-    /// What was run.
+    /// The job's parameters.
     pub parameters: Parameters,
-    /// Clients that took part.
+    /// Clients that the last session began with.
     pub clients: usize,
-    /// Clients whose labels are in the scores.
+    /// Clients whose labels contribute to the scores.
     pub contributors: usize,
     /// Rows of these clients.
     pub rows: usize,
-    /// From start to end, on the clock on the wall.
+    /// Wall-clock time from start to end, in seconds.
     pub seconds: f64,
-    /// Frame bytes the server received, those it relayed aside.
+    /// Frame bytes the server received, without those it relayed.
     pub bytes_received: u64,
-    /// Frame bytes the server sent, those it relayed aside.
+    /// Frame bytes the server sent, without those it relayed.
     pub bytes_sent: u64,
     /// Frame bytes from client to client.
     pub relayed_bytes: u64,
-    /// Bytes that came by sockets in this time.
+    /// Bytes the server's sockets received in this time.
     pub socket_received: u64,
-    /// Bytes that went by sockets in this time.
+    /// Bytes the server's sockets sent in this time.
     pub socket_sent: u64,
     /// What each phase cost the server.
     pub phases: Vec<PhaseStatus>,
 }
 
-/// What each phase cost, and how long it took; `now` is the phase a run is in, if it has not come to its end, and
-/// `state` what is said of that.
+/// What each phase cost, and how long it took. `times` holds the times by the phases' numbers. If
+/// the run has not reached its end, it is in phase `now`, which is reported as `state`.
 pub(crate) fn phase_statuses(
     ledger: &Ledger,
-    times: &[(u8, Duration)],
+    times: &BTreeMap<u8, Duration>,
     now: Option<u8>,
     state: &str,
 ) -> Vec<PhaseStatus> {
     let none = Cost::default();
     let status = |phase: &undertone_party::Phase| {
         let cost = ledger.phase(*phase).unwrap_or(&none);
-        let time = times.iter().find(|(id, _)| *id == phase.id);
+        let time = times.get(&phase.id);
         PhaseStatus {
             name: phase.name.to_owned(),
             state: match now {
@@ -188,7 +190,7 @@ pub(crate) fn phase_statuses(
                 _ => "done",
             }
             .to_owned(),
-            seconds: time.map_or(0.0, |(_, time)| time.as_secs_f64()),
+            seconds: time.map_or(0.0, Duration::as_secs_f64),
             bytes_received: cost.bytes_received,
             bytes_sent: cost.bytes_sent,
             messages: cost.messages,

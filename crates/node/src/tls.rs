@@ -1,4 +1,4 @@
-//! TLS 1.3, and what it tells: who is at the other end, and a key of this connection alone.
+//! TLS 1.3: certificates, the peer's identity, and a secret that only one connection has.
 
 use std::io;
 use std::path::Path;
@@ -21,15 +21,15 @@ use crate::wire::EXPORT_LABEL;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A PEM document does not hold what it should.
+    /// A PEM document does not hold what is expected.
     #[error("{what}: {why}")]
     Pem {
-        /// Which document.
+        /// The document.
         what: &'static str,
         /// What is wrong with it.
         why: String,
     },
-    /// Certificate and key do not go together, or are of a kind that is not supported.
+    /// Certificate and key do not match, or are of a kind that is not supported.
     #[error("certificate and key: {0}")]
     Pair(String),
 }
@@ -56,22 +56,22 @@ fn certificates(what: &'static str, pem: &str) -> Result<Vec<CertificateDer<'sta
     if all.is_empty() {
         return Err(TlsError::Pem {
             what,
-            why: "no certificate in it (PEM)".into(),
+            why: "the file has no certificate (PEM)".into(),
         });
     }
     Ok(all)
 }
 
 impl Certificate {
-    /// A certificate chain, the owner's first, and its private key (PKCS #8).
+    /// Reads a certificate chain, the owner's certificate first, and its private key (PKCS #8).
     ///
     /// # Errors
-    /// [`TlsError::Pem`], which shows nothing of the key.
+    /// [`TlsError::Pem`], which reveals nothing of the key.
     pub fn from_pem(chain: &str, key: &str) -> Result<Self, TlsError> {
         let chain = certificates("certificate", chain)?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| TlsError::Pem {
             what: "key of the certificate",
-            why: "no private key in it (PEM)".into(),
+            why: "the file has no private key (PEM)".into(),
         })?;
         Ok(Self {
             chain,
@@ -85,7 +85,7 @@ impl Certificate {
     }
 }
 
-/// Certificates of authorities, as PEM.
+/// Reads certificates of authorities (PEM).
 ///
 /// # Errors
 /// [`TlsError::Pem`].
@@ -108,7 +108,8 @@ fn pair(error: rustls::Error) -> TlsError {
     TlsError::Pair(error.to_string())
 }
 
-/// What a server shows, and by whom clients' certificates must be signed, if they may show any.
+/// TLS settings of a server with `certificate`. Clients may present a certificate if
+/// `client_authorities` (PEM) are given, one of which must have signed it.
 ///
 /// # Errors
 /// A [`TlsError`].
@@ -134,12 +135,13 @@ pub(crate) fn server(
         .with_single_cert(certificate.chain.clone(), certificate.key()?)
         .map_err(pair)?;
     config.alpn_protocols = vec![b"h2".to_vec()];
-    // Who returns proves anew who it is.
+    // No resumption: a client that returns proves again who it is.
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
 
-/// Whose signature a server's certificate must bear, and what a client shows, if anything.
+/// TLS settings of a client. One of `authorities` (PEM) must have signed the server's certificate.
+/// The client presents `certificate`, if it has one.
 ///
 /// # Errors
 /// A [`TlsError`].
@@ -162,7 +164,7 @@ pub(crate) fn client(
     Ok(Arc::new(config))
 }
 
-/// SHA-256 of a certificate, as rosters have it.
+/// SHA-256 of a certificate, as it stands in rosters.
 pub(crate) fn fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
     Sha256::digest(certificate).into()
 }
@@ -175,14 +177,14 @@ pub fn pem_fingerprint(pem: &str) -> Result<[u8; 32], TlsError> {
     Ok(fingerprint(&certificates("certificate", pem)?[0]))
 }
 
-/// A key that both ends of a connection have, and nobody else, on no other connection.
+/// Exports a secret that the two ends of this connection share, and that no other connection has.
 pub(crate) fn export<Data>(connection: &rustls::ConnectionCommon<Data>) -> io::Result<[u8; 32]> {
     connection
         .export_keying_material([0; 32], EXPORT_LABEL, None)
         .map_err(io::Error::other)
 }
 
-/// Bytes on sockets, TLS and all.
+/// Counters of bytes on sockets, including TLS.
 #[derive(Debug, Default)]
 pub struct Traffic {
     received: AtomicU64,
@@ -201,7 +203,7 @@ impl Traffic {
     }
 }
 
-/// A socket whose bytes are counted.
+/// A socket that counts its bytes.
 #[derive(Debug)]
 pub(crate) struct Counted<S> {
     pub(crate) inner: S,
@@ -242,10 +244,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
     }
 }
 
-/// Reads a text file whole, if it is no longer than `max` bytes.
+/// Reads a text file of at most `max` bytes.
 ///
 /// # Errors
-/// What the operating system says, or that it is too long or no text.
+/// When the file cannot be read, is longer, or is not UTF-8.
 pub fn read_text(path: &Path, max: usize) -> io::Result<zeroize::Zeroizing<String>> {
     use std::io::Read;
     let mut text = zeroize::Zeroizing::new(String::new());

@@ -1,4 +1,4 @@
-//! What a driven party puts on the wire, by the connection of the moment.
+//! What a driven party puts on the wire, over the connection of the moment.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,27 +12,41 @@ use crate::flow::{Item, Violation};
 use crate::server::lock;
 use crate::wire::{self, ClientSays, FromClient, Progress};
 
-/// Where a driven party puts what it sends: the connection of the moment, if there is one.
-pub(super) type Slot = Arc<Mutex<Option<UnboundedSender<FromClient>>>>;
+/// The connection of the moment, if there is one.
+pub(super) type Outlet = Arc<Mutex<Option<UnboundedSender<FromClient>>>>;
 
-/// What a driven party shares with whoever holds its connection.
+/// What a driven party shares with the task that holds its connection.
 #[derive(Default)]
 pub(super) struct Shared {
-    pub(super) slot: Slot,
-    /// Where the party stands, and what it has taken of every peer's frames.
-    pub(super) standing: Mutex<Option<(Standing, BTreeMap<PartyId, u32>)>>,
+    pub(super) outlet: Outlet,
+    pub(super) standing: Mutex<Option<LastStanding>>,
+}
+
+/// The last report of a driven party.
+pub(super) struct LastStanding {
+    pub(super) standing: Standing,
+    /// For every peer, the number of the first of its frames that the party has not taken.
+    pub(super) taken: BTreeMap<PartyId, u32>,
+}
+
+/// What the server was last told of a party.
+#[derive(PartialEq, Eq)]
+pub(super) struct Said {
+    phase: Phase,
+    waits_for: Vec<PartyId>,
 }
 
 pub(super) struct ClientLine {
     pub(super) shared: Arc<Shared>,
     pub(super) observer: Option<Observer>,
-    pub(super) said: Option<(Phase, Vec<PartyId>)>,
+    pub(super) said: Option<Said>,
+    /// How often something was refused.
     pub(super) refused: u64,
 }
 
 impl ClientLine {
     fn say(&self, what: ClientSays) {
-        if let Some(sender) = &*lock(&self.shared.slot) {
+        if let Some(sender) = &*lock(&self.shared.outlet) {
             let _ = sender.send(wire::from_client(what));
         }
     }
@@ -48,23 +62,31 @@ impl Line for ClientLine {
 
     fn refused(&mut self, from: PartyId, why: Violation) {
         self.refused += 1;
-        // The first, the second, the fourth, …
+        // Logs the first, the second, the fourth, …
         if self.refused.is_power_of_two() {
             tracing::warn!(%from, %why, times = self.refused, "refused");
         }
     }
 
     fn stands(&mut self, standing: Standing, taken: Vec<(PartyId, u32)>) {
-        let now = (standing.phase, standing.waits_for.clone());
-        let phase = self.said.as_ref().map(|(phase, _)| *phase);
-        if let Some(observer) = self.observer.as_ref().filter(|_| phase != Some(now.0)) {
-            observer(now.0);
+        let now = Said {
+            phase: standing.phase,
+            waits_for: standing.waits_for.clone(),
+        };
+        let before = self.said.as_ref().map(|said| said.phase);
+        if let Some(observer) = &self.observer
+            && before != Some(now.phase)
+        {
+            observer(now.phase);
         }
-        *lock(&self.shared.standing) = Some((standing, taken.into_iter().collect()));
+        *lock(&self.shared.standing) = Some(LastStanding {
+            standing,
+            taken: taken.into_iter().collect(),
+        });
         if self.said.as_ref() != Some(&now) {
             self.say(ClientSays::Progress(Progress {
-                phase: now.0.id.into(),
-                waits_for: now.1.iter().map(|who| who.to_wire()).collect(),
+                phase: now.phase.id.into(),
+                waits_for: now.waits_for.iter().map(|who| who.to_wire()).collect(),
             }));
             self.said = Some(now);
         }

@@ -1,58 +1,63 @@
-//! One client, from its first connection to its way home.
+//! One client, from its first connection to its result.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
-use tokio::sync::oneshot;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio_rustls::rustls::ClientConfig;
-use tokio_stream::wrappers::UnboundedReceiverStream;
-use tonic::Streaming;
 use tonic::transport::Channel;
-use undertone_party::{Abort, Aborted, Endpoint, Ledger, PartyId, SessionId};
+use undertone_party::{Abort, Aborted, PartyId};
 use undertone_setup::identity::Credentials;
 use undertone_xclp::{self as xclp, Labelling, Outcome, Rows};
 
-use super::line::{ClientLine, Shared, Slot};
+use super::connection::Connection;
+use super::line::Outlet;
 use super::reach::reach;
+use super::session::{Place, Session};
 use super::{Config, JoinError, Joined};
-use crate::drive::{Event, Standing, drive, limits};
-use crate::flow::Links;
+use crate::drive::{Ended, Event};
 use crate::job::Job;
 use crate::roster::{MAX_CLIENTS, Roster};
 use crate::server::lock;
 use crate::tls::{self, TlsError, Traffic};
 use crate::wire::{
-    self, Answer, ClientSays, FromClient, FromServer, Goodbye, Hello, Ready, Resume, ServerSays,
-    UndertoneClient, max_message,
+    self, Answer, Challenge, ClientSays, FromClient, Goodbye, Hello, Offer, Refusal, ServerSays,
 };
 
 const SERVER: PartyId = PartyId::SERVER;
 
-/// How long a client that has its result waits until others have taken what it sent.
-const LINGER: Duration = Duration::from_secs(20);
+/// Largest window of a link in bytes.
+const MAX_WINDOW: usize = 16 << 20;
 
-/// How a client that is asked to stop takes its leave.
+/// First and longest pause between two attempts to reach the server.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+
+/// A connection that lasted longer counts as a success, after which pauses are short again.
+const SUCCESS: Duration = Duration::from_secs(1);
+
+/// Time between two looks at whether the session stands still.
+const TICK: Duration = Duration::from_millis(250);
+
+/// How long the server has to end the connection after a goodbye, and after a declined offer.
+const GOODBYE: Duration = Duration::from_secs(2);
+const DECLINED: Duration = Duration::from_millis(500);
+
+/// How long the goodbye of a client that fails has to leave.
+const FLUSH: Duration = Duration::from_millis(200);
+
+/// How a client that is asked to stop says goodbye.
 #[derive(Default)]
 pub(super) struct Leaving {
     pub(super) flag: AtomicBool,
-    pub(super) slot: Slot,
-}
-
-/// A session this client is in.
-struct Running {
-    id: SessionId,
-    start: Instant,
-    events: mpsc::Sender<Event>,
-    shared: Arc<Shared>,
-    done: oneshot::Receiver<(Result<Outcome, Aborted>, Ledger)>,
-    returned: u32,
+    pub(super) outlet: Outlet,
 }
 
 /// What a connection came to.
 enum Left {
+    /// The client has its result.
     Home(Box<Joined>),
+    /// The connection is lost, for this reason. The client tries again.
     Lost(String),
 }
 
@@ -62,20 +67,12 @@ pub(super) struct Member<'a> {
     traffic: Arc<Traffic>,
     rows: Rows,
     labelling: Labelling,
+    /// The job it has agreed to.
     job: Option<Job>,
-    running: Option<Running>,
+    session: Option<Session>,
+    /// How many sessions it has begun.
     sessions: u32,
     pub(super) leaving: Arc<Leaving>,
-}
-
-impl Drop for Member<'_> {
-    fn drop(&mut self) {
-        if let Some(running) = &self.running {
-            let _ = running
-                .events
-                .send(Event::Stop(Abort::Misuse("stopped".into())));
-        }
-    }
 }
 
 impl<'a> Member<'a> {
@@ -105,15 +102,16 @@ impl<'a> Member<'a> {
             rows,
             labelling,
             job: None,
-            running: None,
+            session: None,
             sessions: 0,
             leaving: Arc::default(),
         })
     }
 
+    /// Connects, again and again, until the client has its result or gives up.
     pub(super) async fn run(mut self) -> Result<Joined, JoinError> {
         let mut reached = Instant::now();
-        let mut pause = Duration::from_millis(100);
+        let mut pause = PAUSE.0;
         loop {
             let connected = reach(
                 self.config,
@@ -128,9 +126,9 @@ impl<'a> Member<'a> {
                     match self.converse(channel, exported).await? {
                         Left::Home(joined) => return Ok(*joined),
                         Left::Lost(why) => {
-                            if begin.elapsed() > Duration::from_secs(1) || self.running.is_some() {
+                            if begin.elapsed() > SUCCESS || self.session.is_some() {
                                 reached = Instant::now();
-                                pause = Duration::from_millis(100);
+                                pause = PAUSE.0;
                             }
                             why
                         }
@@ -140,8 +138,8 @@ impl<'a> Member<'a> {
             if self.leaving.flag.load(Ordering::Relaxed) {
                 return Err(JoinError::Stopped);
             }
-            // A party that has waited long enough for others to take its last words needs no server.
-            let ended = self.running.as_mut().and_then(|r| r.done.try_recv().ok());
+            // A party that has ended needs no server.
+            let ended = self.session.as_mut().and_then(Session::try_ended);
             if let Some(ended) = ended {
                 return self.home(ended);
             }
@@ -155,186 +153,178 @@ impl<'a> Member<'a> {
             }
             tracing::info!(why, pause_ms = pause.as_millis() as u64, "trying again");
             tokio::time::sleep(pause).await;
-            // No two clients in step.
+            // A random factor, so that clients do not try again in step.
             let mut jitter = [0];
             let _ = getrandom::fill(&mut jitter);
             let grown = pause.mul_f64(1.5 + f64::from(jitter[0]) / 256.0);
-            pause = grown.min(Duration::from_secs(10));
+            pause = grown.min(PAUSE.1);
         }
     }
 
-    /// Talks with the server until the connection is lost, or the client goes home.
+    /// Talks with the server until the connection is lost, or the client has its result.
     async fn converse(&mut self, channel: Channel, exported: [u8; 32]) -> Result<Left, JoinError> {
-        let (sender, queue) = tokio::sync::mpsc::unbounded_channel();
-        let mut client = UndertoneClient::new(channel)
-            .max_decoding_message_size(max_message())
-            .max_encoding_message_size(max_message());
-        let opening = client.connect(UnboundedReceiverStream::new(queue));
-        let stream = match tokio::time::timeout(self.config.keep_alive, opening).await {
-            Ok(Ok(response)) => response.into_inner(),
-            Ok(Err(status)) => return Ok(Left::Lost(status.message().to_owned())),
-            Err(_) => return Ok(Left::Lost("no answer".into())),
+        let opened = Connection::open(channel, exported, self.config.keep_alive).await;
+        let mut connection = match opened {
+            Ok(connection) => connection,
+            Err(why) => return Ok(Left::Lost(why)),
         };
-        let (tell, heard) = tokio::sync::mpsc::unbounded_channel();
-        let listener = tokio::spawn(listen(stream, tell));
-        *lock(&self.leaving.slot) = Some(sender.clone());
-        let left = self.talk(&sender, heard, &exported).await;
-        *lock(&self.leaving.slot) = None;
+        *lock(&self.leaving.outlet) = Some(connection.sender.clone());
+        let left = self.talk(&mut connection).await;
+        *lock(&self.leaving.outlet) = None;
         if left.is_err() {
-            // The others need not wait for this client.
-            let _ = sender.send(wire::from_client(ClientSays::Goodbye(Goodbye::default())));
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            // Others need not wait for a client that says goodbye.
+            connection.say(ClientSays::Goodbye(Goodbye::default()));
+            tokio::time::sleep(FLUSH).await;
         }
-        listener.abort();
-        if let Some(running) = &self.running {
-            *lock(&running.shared.slot) = None;
+        connection.close();
+        if let Some(session) = &self.session {
+            session.detach();
         }
         left
     }
 
-    async fn talk(
-        &mut self,
-        sender: &UnboundedSender<FromClient>,
-        mut heard: UnboundedReceiver<Result<ServerSays, String>>,
-        exported: &[u8; 32],
-    ) -> Result<Left, JoinError> {
-        let say = |what| {
-            let _ = sender.send(wire::from_client(what));
-        };
-        let mut tick = tokio::time::interval(Duration::from_millis(250));
+    async fn talk(&mut self, connection: &mut Connection) -> Result<Left, JoinError> {
+        let mut tick = tokio::time::interval(TICK);
         loop {
-            let what = tokio::select! {
+            let left = tokio::select! {
                 biased;
-                ended = ended(&mut self.running) => {
-                    let cause = ended.0.as_ref().err().map(|aborted| &aborted.cause);
-                    let retry = cause.is_some_and(is_over);
-                    if retry {
-                        // The server says next whether there is another session.
-                        self.running = None;
-                        continue;
-                    }
-                    let finished = ended.0.is_ok();
-                    let accuses = cause.and_then(accused).map(PartyId::to_wire);
-                    say(ClientSays::Goodbye(Goodbye { finished, accuses }));
-                    // The server ends the stream once it has heard.
-                    let bye = async { while let Some(Ok(_)) = heard.recv().await {} };
-                    let _ = tokio::time::timeout(Duration::from_secs(2), bye).await;
-                    return self.home(ended).map(|joined| Left::Home(Box::new(joined)));
-                }
-                what = heard.recv() => match what {
-                    Some(Ok(what)) => what,
-                    Some(Err(why)) => return Ok(Left::Lost(why)),
-                    None => return Ok(Left::Lost("the connection ended".into())),
+                ended = ended(&mut self.session) => self.end(ended, connection).await?,
+                heard = connection.hear() => match heard {
+                    Ok(what) => self.hear(what, connection).await?,
+                    Err(why) => Some(Left::Lost(why)),
                 },
-                _ = tick.tick() => {
-                    if let Err(stalled) = self.look() {
-                        return self.settle().await.ok_or(stalled);
-                    }
-                    continue;
-                }
+                _ = tick.tick() => match self.check() {
+                    Ok(()) => None,
+                    Err(stalled) => Some(self.settle().await.ok_or(stalled)?),
+                },
             };
-            // Whoever has what it came for waits for nobody.
-            if matches!(
-                what,
-                ServerSays::Offer(_) | ServerSays::Start(_) | ServerSays::Refusal(_)
-            ) && let Some(home) = self.settle().await
-            {
-                return Ok(home);
+            if let Some(left) = left {
+                return Ok(left);
             }
-            match what {
-                ServerSays::Challenge(challenge) => {
-                    say(ClientSays::Hello(self.hello(&challenge, exported)?));
-                }
-                ServerSays::Offer(offer) => {
-                    // A session the server knows nothing of is over.
-                    self.forget();
-                    let agreed = Job::from_wire(offer)
-                        .map_err(|error| error.to_string())
-                        .and_then(|job| self.agree(job));
-                    let declined = agreed.err().unwrap_or_default();
-                    say(ClientSays::Answer(Answer {
-                        declined: declined.clone(),
-                    }));
-                    if !declined.is_empty() {
-                        let bye = async { while let Some(Ok(_)) = heard.recv().await {} };
-                        let _ = tokio::time::timeout(Duration::from_millis(500), bye).await;
-                        return Err(JoinError::Declined(declined));
-                    }
-                    tracing::info!("waiting for the job");
-                }
-                ServerSays::Start(start) => {
-                    self.forget();
-                    self.start(&start, sender)?;
-                }
-                ServerSays::Resumed(_) => {
-                    tracing::info!("back in the session");
-                    self.reopen(sender);
-                }
-                ServerSays::Refusal(refusal) if refusal.later => {
-                    return Ok(Left::Lost(refusal.why));
-                }
-                ServerSays::Refusal(refusal) => {
-                    return Err(match self.sessions {
-                        0 => JoinError::Refused(refusal.why),
-                        _ => JoinError::Abandoned(refusal.why),
-                    });
-                }
-                ServerSays::Frame(frame) => self.frame(frame),
-                ServerSays::Taken(taken) => {
-                    self.tell_of(taken.peer, |p| Event::Taken(p, taken.next))
-                }
-                ServerSays::Returned(r) => self.tell_of(r.peer, |p| Event::Returned(p, r.next)),
-                ServerSays::Gone(gone) => self.tell_of(gone.peer, Event::Gone),
+        }
+    }
+
+    /// The party has ended: takes its result home, or waits for the next session of the job.
+    async fn end(
+        &mut self,
+        ended: Ended<Outcome>,
+        connection: &mut Connection,
+    ) -> Result<Option<Left>, JoinError> {
+        let cause = ended.result.as_ref().err().map(|aborted| &aborted.cause);
+        if cause.is_some_and(is_over) {
+            // The server says next whether there is another session.
+            self.session = None;
+            return Ok(None);
+        }
+        connection.say(ClientSays::Goodbye(Goodbye {
+            finished: ended.result.is_ok(),
+            accuses: cause.and_then(accused).map(PartyId::to_wire),
+        }));
+        connection.ended(GOODBYE).await;
+        let joined = self.home(ended)?;
+        Ok(Some(Left::Home(Box::new(joined))))
+    }
+
+    /// Handles one message of the server. Returns what the connection came to, if it is over.
+    async fn hear(
+        &mut self,
+        what: ServerSays,
+        connection: &mut Connection,
+    ) -> Result<Option<Left>, JoinError> {
+        // A client with its result need not wait, nor begin anew.
+        if matches!(
+            what,
+            ServerSays::Offer(_) | ServerSays::Start(_) | ServerSays::Refusal(_)
+        ) && let Some(home) = self.settle().await
+        {
+            return Ok(Some(home));
+        }
+        match what {
+            ServerSays::Challenge(challenge) => {
+                let hello = self.hello(&challenge, &connection.exported)?;
+                connection.say(ClientSays::Hello(hello));
             }
+            ServerSays::Offer(offer) => self.answer(offer, connection).await?,
+            ServerSays::Start(start) => {
+                self.forget();
+                self.start(&start, &connection.sender)?;
+            }
+            ServerSays::Resumed(_) => {
+                tracing::info!("back in the session");
+                if let Some(session) = &mut self.session {
+                    session.reattach(&connection.sender);
+                }
+            }
+            ServerSays::Refusal(refusal) => return self.refused(refusal).map(Some),
+            ServerSays::Frame(frame) => {
+                if let Some(session) = &self.session {
+                    session.frame(frame);
+                }
+            }
+            ServerSays::Taken(wire::Taken { peer, next }) => {
+                self.tell_of(peer, |by| Event::Taken { by, next });
+            }
+            ServerSays::Returned(wire::Returned { peer, next }) => {
+                self.tell_of(peer, |who| Event::Returned { who, next });
+            }
+            ServerSays::Gone(gone) => self.tell_of(gone.peer, Event::Gone),
+        }
+        Ok(None)
+    }
+
+    fn tell_of(&self, peer: u32, event: impl FnOnce(PartyId) -> Event) {
+        if let Some(session) = &self.session {
+            session.tell_of(peer, event);
         }
     }
 
     /// The result, if the party has it and only waits until others have taken what it sent.
     async fn settle(&mut self) -> Option<Left> {
-        let running = self.running.as_mut()?;
-        let is_done = |(standing, _): &(Standing, _)| standing.done;
-        if !lock(&running.shared.standing).as_ref().is_some_and(is_done) {
-            return None;
-        }
-        let _ = running
-            .events
-            .send(Event::Stop(Abort::Misuse("stopped".into())));
-        let ended = tokio::time::timeout(Duration::from_secs(2), &mut running.done).await;
-        let ended = ended.ok()?.ok().filter(|(result, _)| result.is_ok())?;
+        let ended = self.session.as_mut()?.hand_over().await?;
         let joined = self.home(ended).ok()?;
         Some(Left::Home(Box::new(joined)))
     }
 
-    fn hello(&self, challenge: &wire::Challenge, exported: &[u8; 32]) -> Result<Hello, JoinError> {
+    fn hello(&self, challenge: &Challenge, exported: &[u8; 32]) -> Result<Hello, JoinError> {
         if challenge.version != wire::VERSION {
             return Err(JoinError::Refused(format!(
-                "it speaks version {}, this client {}",
+                "the server speaks version {}, this client version {}",
                 challenge.version,
                 wire::VERSION
             )));
         }
         let Some(nonce) = wire::session(&challenge.nonce) else {
-            return Err(JoinError::Refused("its challenge has not 32 bytes".into()));
+            let why = "the server's challenge is not 32 bytes long";
+            return Err(JoinError::Refused(why.into()));
         };
         let name = self.config.name.clone();
         let body = wire::hello_body(exported, &name);
         let signature = self.config.identity.as_ref();
         let signature = signature.map(|own| own.sign(nonce, wire::HELLO, &body).to_vec());
-        let resume = self.running.as_ref().map(|running| {
-            let standing = lock(&running.shared.standing);
-            let taken = standing.iter().flat_map(|(_, taken)| taken);
-            Resume {
-                session: running.id.0.to_vec().into(),
-                taken: taken
-                    .map(|(peer, next)| wire::taken(*peer, *next))
-                    .collect(),
-            }
-        });
         Ok(Hello {
             name,
             signature: signature.unwrap_or_default().into(),
-            resume,
+            resume: self.session.as_ref().map(Session::resume),
         })
+    }
+
+    /// Accepts or declines the job that the server offers.
+    async fn answer(&mut self, offer: Offer, connection: &mut Connection) -> Result<(), JoinError> {
+        // A server that makes an offer does not know this client's session any more.
+        self.forget();
+        let agreed = Job::from_wire(offer)
+            .map_err(|error| error.to_string())
+            .and_then(|job| self.agree(job));
+        let declined = agreed.err().unwrap_or_default();
+        connection.say(ClientSays::Answer(Answer {
+            declined: declined.clone(),
+        }));
+        if !declined.is_empty() {
+            connection.ended(DECLINED).await;
+            return Err(JoinError::Declined(declined));
+        }
+        tracing::info!("waiting for the job");
+        Ok(())
     }
 
     /// Agrees to a job, or says why not.
@@ -348,7 +338,7 @@ impl<'a> Member<'a> {
                 Ok(labelling) if !stated => self.labelling = labelling,
                 _ => {
                     return Err(format!(
-                        "{classes} classes, this client has {mine} (--classes)"
+                        "the job has {classes} classes, this client has {mine} (--classes)"
                     ));
                 }
             }
@@ -357,22 +347,26 @@ impl<'a> Member<'a> {
         Ok(())
     }
 
+    /// Starts a session, if it is one that this client can take part in.
     fn start(
         &mut self,
         start: &wire::Start,
         sender: &UnboundedSender<FromClient>,
     ) -> Result<(), JoinError> {
         let refuse = |why: &str| JoinError::Refused(why.to_owned());
-        let job = self.job.clone();
-        let job = job.ok_or_else(|| refuse("it starts a job it has not offered"))?;
-        let id = wire::session(&start.session).ok_or_else(|| refuse("its session has no id"))?;
+        let Some(job) = self.job.clone() else {
+            return Err(refuse("the server starts a job that it has not offered"));
+        };
+        let Some(id) = wire::session(&start.session) else {
+            return Err(refuse("the server's session id is not 32 bytes long"));
+        };
         let me = PartyId::from_wire(start.client);
         if me.index().is_none() {
-            return Err(refuse("it takes this client for the server"));
+            return Err(refuse("the server gives this client the server's number"));
         }
         let roster = self.config.roster.as_ref();
         if roster.is_some_and(|roster| roster.find(&self.config.name) != Some(me)) {
-            return Err(refuse("it has another roster than this client"));
+            return Err(refuse("the server's roster is not this client's roster"));
         }
         let credentials = match (roster, &self.config.identity) {
             (Some(roster), Some(identity)) => roster.is_signed().then(|| Credentials {
@@ -383,7 +377,8 @@ impl<'a> Member<'a> {
         };
         if self.sessions == self.config.attempts {
             return Err(refuse(&format!(
-                "it starts a session once more, after {}; each tells it the distances anew",
+                "the server starts a session once more, after {}; each session tells it the \
+                 distances anew",
                 self.sessions
             )));
         }
@@ -402,140 +397,62 @@ impl<'a> Member<'a> {
             max_peer_rows: self.config.terms.peer_rows(&job),
         };
         let party = xclp::client(me, id, job.params, input, seed).map_err(setup)?;
-        let endpoint = Endpoint::new(me, id, limits(), party);
-        let window = usize::try_from(start.window)
-            .unwrap_or(0)
-            .clamp(1, 16 << 20);
-        let links = Links::new(me, id, window, limits());
-        let (events, inbox) = mpsc::channel();
-        let (tell, done) = oneshot::channel();
-        let shared = Arc::<Shared>::default();
-        // What the party sends comes after this.
-        let _ = sender.send(wire::from_client(ClientSays::Ready(Ready {
-            session: start.session.clone(),
-        })));
-        *lock(&shared.slot) = Some(sender.clone());
-        let mut line = ClientLine {
-            shared: Arc::clone(&shared),
-            observer: self.config.observer.clone(),
-            said: None,
-            refused: 0,
+        let place = Place {
+            session: id,
+            me,
+            window: usize::try_from(start.window)
+                .unwrap_or(0)
+                .clamp(1, MAX_WINDOW),
+            clients: roster.map_or(MAX_CLIENTS, Roster::len),
         };
-        std::thread::Builder::new()
-            .name(format!("undertone-{me}"))
-            .spawn(move || {
-                let _ = tell.send(drive(endpoint, links, LINGER, &inbox, &mut line));
-            })
-            .map_err(|error| setup(Abort::Misuse(format!("no thread: {error}"))))?;
-        tracing::info!(session = &crate::roster::hex(&id.0)[..8], %me, "session starts");
-        self.running = Some(Running {
-            id,
-            start: Instant::now(),
-            events,
-            shared,
-            done,
-            returned: 0,
-        });
+        let observer = self.config.observer.clone();
+        self.session = Some(Session::start(&place, party, sender, observer)?);
         Ok(())
     }
 
-    /// Gives the party a way out again.
-    fn reopen(&mut self, sender: &UnboundedSender<FromClient>) {
-        if let Some(running) = &mut self.running {
-            *lock(&running.shared.slot) = Some(sender.clone());
-            running.returned += 1;
-            let _ = running.events.send(Event::Reconnected);
+    fn refused(&self, refusal: Refusal) -> Result<Left, JoinError> {
+        if refusal.later {
+            Ok(Left::Lost(refusal.why))
+        } else if self.sessions == 0 {
+            Err(JoinError::Refused(refusal.why))
+        } else {
+            Err(JoinError::Abandoned(refusal.why))
         }
-    }
-
-    fn tell(&self, event: Event) {
-        if let Some(running) = &self.running {
-            let _ = running.events.send(event);
-        }
-    }
-
-    fn tell_of(&self, peer: u32, event: impl FnOnce(PartyId) -> Event) {
-        let peer = PartyId::from_wire(peer);
-        if self.may_exist(peer) {
-            self.tell(event(peer));
-        }
-    }
-
-    fn frame(&self, frame: tonic::codegen::Bytes) {
-        let Some(running) = &self.running else {
-            return;
-        };
-        match undertone_party::Header::parse(&frame, &limits()) {
-            Ok(header) if header.session == running.id && self.may_exist(header.from) => {
-                self.tell(Event::Frame(header.from, frame));
-            }
-            // What was on its way when a session ended.
-            Ok(_) => {}
-            // A server that floods its clients does not fill their logs.
-            Err(why) => tracing::debug!(%why, "the server sent a bad frame"),
-        }
-    }
-
-    /// Whether there is such a party, as far as this client can know.
-    fn may_exist(&self, who: PartyId) -> bool {
-        let most = self.config.roster.as_ref().map_or(MAX_CLIENTS, Roster::len);
-        who.index().is_none_or(|index| index < most)
     }
 
     fn forget(&mut self) {
-        if let Some(running) = self.running.take() {
-            *lock(&running.shared.slot) = None;
-            let cause = Abort::Left { who: SERVER };
-            let _ = running.events.send(Event::Stop(cause));
+        if let Some(session) = self.session.take() {
+            session.forget();
         }
     }
 
-    /// Looks whether anything has happened lately.
-    fn look(&self) -> Result<(), JoinError> {
-        let Some(running) = &self.running else {
-            return Ok(());
-        };
-        let standing = lock(&running.shared.standing);
-        match &*standing {
-            Some((standing, _)) if !standing.waits_for.is_empty() => {
-                let time = standing.active.elapsed();
-                if time <= self.config.patience {
-                    return Ok(());
-                }
-                Err(JoinError::Stalled {
-                    phase: standing.phase,
-                    waits_for: standing.waits_for.clone(),
-                    time,
-                })
-            }
-            _ => Ok(()),
-        }
+    /// Checks that the session does not stand still.
+    fn check(&self) -> Result<(), JoinError> {
+        let session = self.session.as_ref();
+        session.map_or(Ok(()), |session| session.check(self.config.patience))
     }
 
-    fn home(
-        &mut self,
-        (result, ledger): (Result<Outcome, Aborted>, Ledger),
-    ) -> Result<Joined, JoinError> {
-        let running = self.running.take();
-        let outcome = result?;
+    fn home(&mut self, ended: Ended<Outcome>) -> Result<Joined, JoinError> {
+        let session = self.session.take();
+        let outcome = ended.result?;
         Ok(Joined {
             outcome,
             job: self.job.clone().unwrap_or_default(),
-            ledger,
+            ledger: ended.ledger,
             socket: (self.traffic.received(), self.traffic.sent()),
             sessions: self.sessions,
-            returned: running.as_ref().map_or(0, |running| running.returned),
-            time: running.map_or(Duration::ZERO, |running| running.start.elapsed()),
+            returned: session.as_ref().map_or(0, Session::returned),
+            time: session.as_ref().map_or(Duration::ZERO, Session::time),
         })
     }
 }
 
-/// Whether the server has given up, and this client has nothing to say to that.
+/// Whether the server has ended the session.
 fn is_over(cause: &Abort) -> bool {
     matches!(cause, Abort::Left { who } if *who == SERVER)
 }
 
-/// Whom this client holds to have cheated.
+/// The client that this one caught cheating, if any.
 fn accused(cause: &Abort) -> Option<PartyId> {
     match cause {
         Abort::Malformed { .. } | Abort::Cheated { .. } => cause.culprit(),
@@ -544,36 +461,10 @@ fn accused(cause: &Abort) -> Option<PartyId> {
     .filter(|who| *who != SERVER)
 }
 
-/// The end of the running session; never, where there is none.
-async fn ended(running: &mut Option<Running>) -> (Result<Outcome, Aborted>, Ledger) {
-    let Some(running) = running else {
-        return std::future::pending().await;
-    };
-    (&mut running.done).await.unwrap_or_else(|_| {
-        let aborted = Aborted {
-            party: SERVER,
-            phase: xclp::phases::SETUP,
-            cause: Abort::Internal("the client's party panicked".into()),
-        };
-        (Err(aborted), Ledger::default())
-    })
-}
-
-async fn listen(
-    mut stream: Streaming<FromServer>,
-    tell: UnboundedSender<Result<ServerSays, String>>,
-) {
-    loop {
-        let said = match stream.message().await {
-            Ok(Some(FromServer { what: Some(what) })) => Ok(what),
-            // From a newer version.
-            Ok(Some(FromServer { what: None })) => continue,
-            Ok(None) => return,
-            Err(status) => Err(status.message().to_owned()),
-        };
-        let over = said.is_err();
-        if tell.send(said).is_err() || over {
-            return;
-        }
+/// Waits until the running session has ended; for ever, if there is none.
+async fn ended(session: &mut Option<Session>) -> Ended<Outcome> {
+    match session {
+        Some(session) => session.ended().await,
+        None => std::future::pending().await,
     }
 }

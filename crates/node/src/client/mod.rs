@@ -1,8 +1,10 @@
-//! The client: connects, agrees to a job, takes part in it, and returns when its connection is lost.
+//! The client: connects, agrees to a job, takes part in it, and returns when it was cut off.
 
+mod connection;
 mod line;
 mod member;
 mod reach;
+mod session;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,43 +25,44 @@ use member::Member;
 #[cfg(test)]
 pub(crate) use reach::reach;
 
-/// What a client is told.
+/// The settings of a client.
 #[derive(Clone)]
 pub struct Config {
     /// `host:port` of the server.
     pub server: String,
-    /// The name its certificate must bear; the host if `None`.
+    /// The name that the server's certificate must have. `None` for the host in `server`.
     pub server_name: Option<String>,
-    /// Certificates (PEM) of the authorities one of which must have signed it.
+    /// Certificates (PEM) of authorities, one of which must have signed the server's certificate.
     pub authorities: String,
     /// This client's name on the roster.
     pub name: String,
-    /// The key by which it proves who it is.
+    /// The key with which the client proves who it is.
     pub identity: Option<Identity>,
-    /// A certificate by which it does, or besides.
+    /// A certificate that proves who the client is, instead of the key or as well.
     pub certificate: Option<Certificate>,
-    /// Whether the number of classes is known, and a job that states another is declined.
+    /// Whether the client declines a job with another number of classes than its own.
     pub classes_stated: bool,
-    /// Who may take part, got by another way than from the server. Where all of them have keys, clients sign what they
-    /// exchange in the setup, and the server cannot take a client's place.
+    /// Who may take part, from another source than the server. If all clients of the roster have
+    /// keys, they sign what they exchange in the setup, and the server cannot pose as a client.
     pub roster: Option<Roster>,
-    /// What it agrees to.
+    /// The terms on which the client takes part.
     pub terms: Terms,
-    /// How long it tries to reach the server before it gives up.
+    /// How long the client tries to reach the server before it gives up.
     pub retry: Duration,
-    /// How long it waits, once it takes part, for anything to happen.
+    /// How long the client waits for progress in a session before it gives up.
     pub patience: Duration,
-    /// Sessions it begins: each tells the server the distances anew.
+    /// Most sessions that the client begins. Each tells the server the distances anew.
     pub attempts: u32,
-    /// How often a silent connection is tried; it is lost when no answer comes in twice that.
+    /// How long a connection may be silent before the client pings it. Without an answer in the
+    /// same time again, it is lost.
     pub keep_alive: Duration,
-    /// Where randomness comes from.
+    /// The source of randomness.
     pub randomness: Randomness,
-    /// Is called when the client turns to another phase, before it goes on.
+    /// Is called when the client enters a phase. The client continues when the call returns.
     pub observer: Option<Observer>,
 }
 
-/// Is told of phases.
+/// Is called with each phase that a client enters.
 pub type Observer = Arc<dyn Fn(Phase) + Send + Sync>;
 
 impl std::fmt::Debug for Config {
@@ -69,8 +72,8 @@ impl std::fmt::Debug for Config {
 }
 
 impl Config {
-    /// The client `name` of the server at `server`, whose certificate one of `authorities` (PEM) has signed; everything
-    /// else as is usual.
+    /// The client `name` of the server at `server`. One of `authorities` (PEM) must have signed the
+    /// server's certificate. Everything else has its default.
     pub fn new(server: String, authorities: String, name: String) -> Self {
         Self {
             server,
@@ -91,7 +94,7 @@ impl Config {
         }
     }
 
-    /// With a roster got by another way than from the server.
+    /// Adds a roster from another source than the server.
     #[must_use]
     pub fn with_roster(self, roster: Roster) -> Self {
         Self {
@@ -101,26 +104,26 @@ impl Config {
     }
 }
 
-/// What a client takes home.
+/// What a client has when a job is done.
 #[derive(Debug, Clone)]
 pub struct Joined {
     /// Labels and scores.
     pub outcome: Outcome,
     /// The job it took part in.
     pub job: Job,
-    /// What it cost, by frames.
+    /// What the last session cost, counted in frames.
     pub ledger: Ledger,
-    /// Bytes that came and went by its socket, TLS and all.
+    /// Bytes that its sockets received and sent, including TLS.
     pub socket: (u64, u64),
-    /// Sessions it began.
+    /// How many sessions it began.
     pub sessions: u32,
-    /// Connections it lost and made again in the last of them.
+    /// How often it lost its connection and returned in the last session.
     pub returned: u32,
-    /// From the start of the last session to its end.
+    /// Time from the start of the last session to its end.
     pub time: Duration,
 }
 
-/// Why a client comes home with nothing.
+/// Why a client has no result.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
@@ -130,25 +133,25 @@ pub enum JoinError {
     /// The server cannot be reached.
     #[error("cannot reach {server} for {} s: {why}", .time.as_secs())]
     Unreachable {
-        /// Its address.
+        /// The server's address.
         server: String,
-        /// For how long it was tried.
+        /// How long the client tried.
         time: Duration,
-        /// What went wrong the last time.
+        /// What went wrong at the last attempt.
         why: String,
     },
-    /// The server is not the one that was meant.
+    /// The server cannot prove that it is the right one.
     #[error("{server} is not trusted: {why}")]
     Untrusted {
-        /// Its address.
+        /// The server's address.
         server: String,
         /// What is wrong with its certificate.
         why: String,
     },
-    /// The server refuses this client.
-    #[error("the server refuses: {0}")]
+    /// The server refuses this client, or does something that this client refuses.
+    #[error("refused: {0}")]
     Refused(String),
-    /// The job asks for more than this client allows.
+    /// The job does not meet this client's terms.
     #[error("the job was declined: {0}")]
     Declined(String),
     /// The server gave up the job after it had begun.
@@ -157,22 +160,25 @@ pub enum JoinError {
     /// The protocol ended without a result.
     #[error("{0}")]
     Aborted(#[from] Aborted),
-    /// Nothing happened for too long.
-    #[error("nothing happened for {} s in phase {phase}; waited for {waits_for:?}", .time.as_secs())]
+    /// The session made no progress for too long.
+    #[error(
+        "no progress for {} s in phase {phase}; still waiting for {waits_for:?}",
+        .time.as_secs()
+    )]
     Stalled {
         /// The phase.
         phase: Phase,
-        /// Whom it waited for.
+        /// The parties it waited for.
         waits_for: Vec<PartyId>,
-        /// For how long.
+        /// How long it waited.
         time: Duration,
     },
-    /// It was asked to stop.
+    /// The client was asked to stop.
     #[error("stopped")]
     Stopped,
 }
 
-/// Takes part in a job with `rows` and their labels, until it ends or `stop` comes.
+/// Takes part in a job with `rows` and their labels, until the job ends or `stop` resolves.
 ///
 /// # Errors
 /// A [`JoinError`].
@@ -190,12 +196,12 @@ pub async fn join(
         result = &mut run => return result,
         () = stop => {}
     }
-    // The others need not wait for one that says goodbye.
+    // Others need not wait for a client that says goodbye.
     leaving.flag.store(true, Ordering::Relaxed);
-    let sender = lock(&leaving.slot).take();
+    let sender = lock(&leaving.outlet).take();
     if let Some(sender) = sender {
         let _ = sender.send(wire::from_client(ClientSays::Goodbye(Goodbye::default())));
-        // It comes after what is on its way.
+        // The goodbye follows what is already on its way.
         let _ = tokio::time::timeout(Duration::from_secs(5), run).await;
     }
     Err(JoinError::Stopped)

@@ -1,4 +1,4 @@
-//! From a socket to a channel.
+//! Makes a gRPC channel over TCP and TLS.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::{Config, JoinError};
 use crate::server::STREAM_WINDOW;
 use crate::tls::{Counted, Traffic, export};
 
-/// Makes a connection under TLS; gives what its two ends alone know, too.
+/// Connects to the server. Returns the channel, and a secret that only this connection has.
 pub(crate) async fn reach(
     config: &Config,
     tls: Arc<ClientConfig>,
@@ -27,7 +27,7 @@ pub(crate) async fn reach(
     };
     if !config.server.contains(':') {
         return Err(JoinError::Config(format!(
-            "{:?} is no HOST:PORT",
+            "server {:?} is not of the form HOST:PORT",
             config.server
         )));
     }
@@ -36,7 +36,7 @@ pub(crate) async fn reach(
         None => config.server.rsplit_once(':').map_or("", |(host, _)| host),
     };
     let host = host.trim_matches(['[', ']']).to_owned();
-    let wrong = |_| JoinError::Config(format!("{host:?} is not the name of a server"));
+    let wrong = |_| JoinError::Config(format!("{host:?} is not a host name or address"));
     let name = ServerName::try_from(host.clone()).map_err(wrong)?;
     let connecting = tokio::time::timeout(config.keep_alive, async {
         let stream = TcpStream::connect(&config.server).await?;
@@ -81,25 +81,24 @@ pub(crate) async fn reach(
     Ok((channel, exported))
 }
 
-/// What is wrong with a certificate, and what to do about it.
+/// Says what is wrong with a certificate, and what to do about it.
 fn untrusted(why: &rustls::CertificateError) -> String {
     use rustls::CertificateError as Wrong;
     let (what, then) = match why {
         Wrong::UnknownIssuer | Wrong::BadSignature => (
             "no authority in ca.pem has signed its certificate",
-            "get the right ca.pem from whoever runs the server",
+            "ask the server's operator for the right ca.pem",
         ),
         Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => (
             "its certificate is for another name",
-            "connect by that name, or give it with --server-name",
+            "connect under that name, or give it with --server-name",
         ),
-        Wrong::Expired | Wrong::ExpiredContext { .. } => (
-            "its certificate has expired",
-            "tell whoever runs the server",
-        ),
+        Wrong::Expired | Wrong::ExpiredContext { .. } => {
+            ("its certificate has expired", "tell the server's operator")
+        }
         _ => (
             "its certificate cannot be used",
-            "tell whoever runs the server",
+            "tell the server's operator",
         ),
     };
     format!("{what}; {then} ({why})")

@@ -1,8 +1,8 @@
-//! Who is on the roster, and does what it should not.
+//! Clients of the roster that break the rules.
 
 use super::*;
 
-/// Frames that are none, or of nobody, or for nobody: the session goes on, and leaves who sends them behind.
+/// Frames that do not decode, or have a wrong header. The session goes on without their sender.
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_frames_are_refused() {
     let (world, honest, raw, session) = intruded().await;
@@ -37,13 +37,13 @@ async fn bad_frames_are_refused() {
     for frame in &bad {
         raw.say(ClientSays::Frame(frame.clone().into()));
     }
-    // What has not been sent cannot be acknowledged.
+    // An acknowledgement of a frame that was not sent.
     raw.say(ClientSays::Taken(wire::taken(SERVER, 1000)));
     world
         .until(|status| status.refused.frames > bad.len() as u64)
         .await;
     assert_eq!(world.refused().2, bad.len() as u64 + 1);
-    // It stands still from now on.
+    // The sender stands still from now on.
     world.unharmed(honest, 1).await;
 }
 
@@ -57,7 +57,7 @@ async fn a_frame_that_is_too_long_ends_the_connection() {
     world.unharmed(honest, 1).await;
 }
 
-/// A message of another phase ends the session, and a new one begins without its sender.
+/// A message of another phase ends the session. A new one begins without its sender.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cheater_is_left_out_of_the_next_session() {
     for payload in [vec![0; 7], vec![]] {
@@ -79,12 +79,12 @@ fn early(session: SessionId, from: usize, payload: Vec<u8>) -> ClientSays {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_has_three_sessions_at_most() {
-    // Five, of whom two are left: enough for a fourth.
+    // After three sessions two clients are left, enough for a fourth.
     let world = World::with(5, |config| config.job.params.min_clients = 2).await;
     let mut cheats = Vec::new();
     for index in 0..5 {
         let config = world.client(index);
-        // All cheat, time and again, and one is caught.
+        // All cheat in every session, and each time one is caught.
         cheats.push(tokio::spawn(async move {
             let (mut raw, first) = Raw::enter(&config).await;
             let (mut session, mut sessions) = (Some(first), 0);
@@ -109,7 +109,7 @@ async fn a_job_has_three_sessions_at_most() {
     assert!(report.result.contains("client 2"), "{}", report.result);
 }
 
-/// Each session tells the server the distances anew: clients count, too.
+/// Each session tells the server the distances anew, so clients count them, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_takes_part_in_few_sessions() {
     let world = World::start().await;
@@ -134,7 +134,7 @@ async fn a_client_takes_part_in_few_sessions() {
     }
 }
 
-/// Sends `to` two hundred frames of a mebibyte at once.
+/// Sends 200 frames of 1 MiB to `to` at once.
 fn flood(raw: &Raw, session: SessionId, to: PartyId) {
     for seq in 0..200 {
         let header = Header {
@@ -146,7 +146,7 @@ fn flood(raw: &Raw, session: SessionId, to: PartyId) {
     }
 }
 
-/// The receiver takes a few, and no window lets all through.
+/// The receiver takes a few frames. No window lets all of them through.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_sends_more_than_the_window_is_refused() {
     let (world, honest, raw, session) = intruded().await;
@@ -156,7 +156,7 @@ async fn who_sends_more_than_the_window_is_refused() {
     world.unharmed(honest, 1).await;
 }
 
-/// A hundred frames are refused, and then the connection.
+/// The server refuses a hundred frames, then ends the connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_sends_too_many_bad_frames_is_cut_off() {
     let (world, honest, mut raw, _) = intruded().await;
@@ -164,12 +164,12 @@ async fn who_sends_too_many_bad_frames_is_cut_off() {
         raw.say(ClientSays::Frame(b"UT".to_vec().into()));
     }
     while raw.hear().await.is_some() {}
-    // The frames, and that they are too many.
+    // One for each frame, and one because they are too many.
     assert_eq!(world.refused().2, 101 + 1);
     world.unharmed(honest, 1).await;
 }
 
-/// Whether for what it sends or for how much, as either may be seen first.
+/// The server may first see what is sent or how much. Both lead to a new session.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_floods_the_server_is_left_out_of_the_next_session() {
     let (world, honest, mut raw, session) = intruded().await;
@@ -178,7 +178,7 @@ async fn who_floods_the_server_is_left_out_of_the_next_session() {
     world.unharmed(honest, 2).await;
 }
 
-/// Who stands still and names everybody else is left behind, and nobody else.
+/// A client that stands still and names all others is expelled, and nobody else is.
 #[tokio::test(flavor = "multi_thread")]
 async fn lies_about_whom_one_waits_for_are_of_no_use() {
     let (world, honest, raw, _) = intruded().await;
@@ -189,7 +189,7 @@ async fn lies_about_whom_one_waits_for_are_of_no_use() {
     world.unharmed(honest, 1).await;
 }
 
-/// Acknowledgements of nothing, and frames that came before, are no progress; nobody is sent them.
+/// Empty acknowledgements and repeated frames are no progress. The server does not relay them.
 #[tokio::test(flavor = "multi_thread")]
 async fn worthless_traffic_does_not_hold_up_a_deadline() {
     let (world, honest, mut raw, session) = intruded().await;
@@ -220,7 +220,7 @@ async fn worthless_traffic_does_not_hold_up_a_deadline() {
     world.unharmed(honest, 1).await;
 }
 
-/// Who is caught by another client costs that one, and is left out.
+/// A client accuses another. The next session would have to do without both.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_accusation_costs_both() {
     let (world, honest, mut raw, _) = intruded().await;
@@ -234,7 +234,7 @@ async fn an_accusation_costs_both() {
         let joined = tokio::time::timeout(Duration::from_secs(30), task).await;
         done += usize::from(joined.unwrap().unwrap().is_ok());
     }
-    // Two are left, fewer than the job needs: it ends, and all are told.
+    // Two clients are left, fewer than the job needs: it ends, and all are told.
     assert_eq!(done, 0);
     let ended = tokio::time::timeout(Duration::from_secs(30), world.server).await;
     ended.unwrap().unwrap().unwrap();
@@ -246,7 +246,7 @@ async fn an_accusation_costs_both() {
     );
 }
 
-/// Says everything three times, and at every phase what it said first.
+/// Sends everything three times, and in every phase its first messages again.
 struct Parrot {
     sender: UnboundedSender<FromClient>,
     said: Vec<FromClient>,
@@ -321,16 +321,20 @@ async fn what_is_replayed_at_every_phase_counts_once() {
         {
             Some(ServerSays::Frame(frame)) => {
                 let from = Header::parse(&frame, &limits()).unwrap().from;
-                Event::Frame(from, frame)
+                Event::Frame { from, frame }
             }
-            Some(ServerSays::Taken(t)) => Event::Taken(PartyId::from_wire(t.peer), t.next),
+            Some(ServerSays::Taken(taken)) => Event::Taken {
+                by: PartyId::from_wire(taken.peer),
+                next: taken.next,
+            },
             _ => continue,
         };
         let _ = events.send(event);
     }
-    let (outcome, _) = parrot.join().unwrap();
+    let ended = parrot.join().unwrap();
     assert!(
-        outcome
+        ended
+            .result
             .unwrap()
             .labels
             .classes()

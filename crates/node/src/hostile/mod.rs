@@ -1,4 +1,4 @@
-//! Peers that do what they should not, against a server that runs a job with honest clients meanwhile.
+//! Peers that break the rules, against a server that runs a job with honest clients meanwhile.
 #![allow(clippy::unwrap_used)]
 
 mod members;
@@ -51,7 +51,7 @@ impl World {
         Self::with(CLIENTS, |_| ()).await
     }
 
-    /// Connections may take this long to say who they are.
+    /// A server whose callers may take this long to prove who they are.
     async fn patient(patience: Duration) -> Self {
         Self::with(CLIENTS, |config| config.patience = patience).await
     }
@@ -120,7 +120,7 @@ impl World {
         which.map(spawn).collect()
     }
 
-    /// The honest clients come home, and the job is done.
+    /// Checks that the honest clients get their results, and that the job is done.
     async fn unharmed(self, honest: Vec<JoinHandle<Result<Joined, JoinError>>>, sessions: u32) {
         for task in honest {
             let joined = tokio::time::timeout(Duration::from_secs(30), task).await;
@@ -135,7 +135,7 @@ impl World {
         assert_eq!(reports[0].sessions, sessions);
     }
 
-    /// Waits until the server says so of itself.
+    /// Waits until the server's status says so.
     async fn until(&self, is: impl Fn(&crate::status::Status) -> bool) {
         let start = Instant::now();
         while !is(&self.watch.status()) {
@@ -164,7 +164,7 @@ fn rows(index: usize) -> (Rows, Labelling) {
     (Rows::Features(features), Labelling::new(2, labels).unwrap())
 }
 
-/// Says what it likes.
+/// A client that sends what a test wants.
 struct Raw {
     sender: UnboundedSender<FromClient>,
     stream: Streaming<FromServer>,
@@ -194,7 +194,7 @@ impl Raw {
         heard.unwrap().ok().flatten()?.what
     }
 
-    /// The nonce of its challenge.
+    /// The nonce of the server's challenge.
     async fn challenge(&mut self) -> SessionId {
         match self.hear().await {
             Some(ServerSays::Challenge(challenge)) => wire::session(&challenge.nonce).unwrap(),
@@ -213,7 +213,7 @@ impl Raw {
         }
     }
 
-    /// As an honest client, until the session starts.
+    /// Behaves like an honest client until the session starts.
     async fn enter(config: &client::Config) -> (Self, SessionId) {
         let mut raw = Self::connect(config).await;
         let nonce = raw.challenge().await;
@@ -224,7 +224,8 @@ impl Raw {
         (raw, session.unwrap())
     }
 
-    /// The next session, which it is ready for, when it has taken what comes of the last; `None` when it is cut off.
+    /// Takes what comes of the last session, and gets ready for the next one. `None` when the
+    /// server ends the connection.
     async fn start(&mut self) -> Option<SessionId> {
         loop {
             match self.hear().await? {
@@ -251,7 +252,7 @@ impl Raw {
     }
 }
 
-/// A session of honest clients, and one that says what it likes in the place of client 0.
+/// A session of honest clients, and a raw one in the place of client 0.
 async fn intruded() -> (
     World,
     Vec<JoinHandle<Result<Joined, JoinError>>>,

@@ -1,4 +1,4 @@
-//! Who is not on the roster, or has not said so yet.
+//! Callers that are not on the roster, or have not proved it yet.
 
 use super::*;
 
@@ -45,7 +45,7 @@ async fn who_cannot_prove_to_be_on_the_roster_is_refused() {
             .unwrap_err();
         assert!(matches!(error, JoinError::Refused(_)), "{error}");
     }
-    // A certificate of another client's, from the right authority.
+    // Another client's certificate, from the right authority.
     let theirs = &world.trial.clients[1];
     let config = client::Config {
         identity: None,
@@ -93,7 +93,7 @@ async fn a_hello_is_good_for_one_connection() {
     assert_ne!(nonce, other);
     second.say(ClientSays::Hello(hello));
     second.is_refused().await;
-    // Not with the right nonce either: it is bound to the connection.
+    // Even with the right nonce: the signature covers the connection's secret.
     let mut third = Raw::connect(&config).await;
     let nonce = third.challenge().await;
     third.say(ClientSays::Hello(first.hello(&config, nonce)));
@@ -118,13 +118,13 @@ async fn a_flood_of_connections_keeps_nobody_out() {
         }
         open
     });
-    // The job is not over before the flood is.
+    // The last client joins after the flood, so the job outlives it.
     let mut honest = world.honest(0..CLIENTS - 1);
     let start = Instant::now();
     let flood = flood.await.unwrap();
     honest.extend(world.honest(CLIENTS - 1..CLIENTS));
     for mut stream in flood {
-        // Cut off: an end, or an error, and at most a few bytes of TLS' alert.
+        // Cut off: an end or an error, after at most the bytes of a TLS alert.
         let mut bytes = Vec::new();
         let read = stream.read_to_end(&mut bytes);
         let _ = tokio::time::timeout(Duration::from_secs(5), read)
@@ -146,7 +146,7 @@ async fn who_says_nothing_is_cut_off() {
     world.until(|status| status.refused.hellos == 1).await;
 }
 
-/// A certificate is no reason to send megabytes before one has said who one is.
+/// A caller may not send megabytes before it has proved who it is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hello_is_short() {
     let world = World::patient(Duration::from_secs(100)).await;
@@ -159,13 +159,13 @@ async fn a_hello_is_short() {
     }));
     let start = Instant::now();
     assert!(raw.hear().await.is_none());
-    // Not by the time limit.
+    // The length ended it, not the time limit.
     assert!(start.elapsed() < Duration::from_secs(50));
     let honest = world.honest(0..CLIENTS);
     world.unharmed(honest, 1).await;
 }
 
-/// A client that declines, again and again, is heard once.
+/// A client that declines may answer once.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_declines_is_let_go() {
     let world = World::start().await;

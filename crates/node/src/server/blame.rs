@@ -1,12 +1,21 @@
-//! Who is to be left behind when nobody moves.
+//! Which clients to expel when a session stands still.
 
 use std::collections::BTreeMap;
 
 use undertone_party::PartyId;
 
-/// Who is to be left behind when nobody moves: of those the server waits for, who waits for nobody, by its own word. One that
-/// says it waits for another client is followed to that one. Where that one says that it waits for the server, one of
-/// the two lies: both are left behind, and nobody else. Where clients say they wait for each other in a circle, the circle.
+/// Returns the clients to expel when a session stands still.
+///
+/// `first` are the clients that the server's party waits for. For every client that takes part,
+/// `waiting` holds whom it says it waits for. `pairs` says whether clients exchange anything. If
+/// not, none waits for another.
+///
+/// From each of `first`, the search follows the clients' own words, from one client to another that
+/// it waits for. It ends in one of three ways:
+/// - The last client says that it waits for nobody, or no other client named it: it is to blame.
+/// - The last client says that it waits for the server, but another client named it. One of the two
+///   lies: both are to blame.
+/// - Clients say that they wait for each other in a circle: all of the circle are to blame.
 pub(super) fn blame(
     first: &[PartyId],
     waiting: &BTreeMap<PartyId, &[PartyId]>,
@@ -26,7 +35,7 @@ pub(super) fn blame(
         let mut path = vec![who];
         loop {
             let last = path[path.len() - 1];
-            // One that waits for nobody at all says itself that it is its turn.
+            // A client that waits for nobody says itself that it is its turn.
             let idle = others(last).find(|other| waiting[other].is_empty());
             match idle.or_else(|| others(last).next()) {
                 Some(next) => match path.iter().position(|seen| *seen == next) {
@@ -65,7 +74,7 @@ mod tests {
         let circle: [(PartyId, &[PartyId]); 3] = [(a, &[b]), (b, &[a]), (c, &[SERVER])];
         assert_eq!(blame(&[a], &BTreeMap::from(circle), true), [a, b]);
         assert_eq!(blame(&[c], &BTreeMap::from(circle), true), [c]);
-        // Who is gone is nobody's excuse.
+        // Waiting for a client that is gone is no excuse.
         let gone: [(PartyId, &[PartyId]); 1] = [(a, &[b])];
         assert_eq!(blame(&[a], &BTreeMap::from(gone), true), [a]);
     }
@@ -73,7 +82,7 @@ mod tests {
     #[test]
     fn a_liar_takes_one_other_along_at_most() {
         let [a, b, c, d] = [0, 1, 2, 3].map(PartyId::client);
-        // a names everybody, who all wait for the server.
+        // a names all others, who wait for the server.
         let waits: [(PartyId, &[PartyId]); 4] = [
             (a, &[b, c, d]),
             (b, &[SERVER]),
@@ -81,9 +90,9 @@ mod tests {
             (d, &[SERVER]),
         ];
         assert_eq!(blame(&[a], &BTreeMap::from(waits), true), [a, b]);
-        // Where clients exchange nothing, not even that.
+        // If clients exchange nothing, it takes nobody along.
         assert_eq!(blame(&[a], &BTreeMap::from(waits), false), [a]);
-        // d stands still, and says it waits for the server; b waits for it in earnest, and for c, which waits for b.
+        // d stands still and says that it waits for the server. b really waits for d, c for b.
         let waits: [(PartyId, &[PartyId]); 3] = [(b, &[d]), (c, &[b]), (d, &[SERVER])];
         assert_eq!(blame(&[b, c], &BTreeMap::from(waits), true), [b, d]);
     }

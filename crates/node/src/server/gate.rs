@@ -1,4 +1,6 @@
-//! The gate: from the listening socket to connections under TLS, few enough, quickly enough.
+//! The gate: makes TLS connections of what arrives at the listening socket.
+//!
+//! It bounds the number of callers that have not proved who they are, and their time.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -20,21 +22,23 @@ use super::lock;
 use crate::metrics::Metrics;
 use crate::tls::{Counted, Traffic, export, fingerprint};
 
-/// Most bytes of a caller that has not said who it is: HTTP/2's beginning, and a hello.
+/// Most bytes of a caller that has not proved who it is: HTTP/2's preface and a hello.
 const MAX_UNKNOWN: usize = 64 << 10;
 
 /// What is known of a connection before its first message.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) address: SocketAddr,
+    /// A secret of this TLS connection, which the hello's signature covers.
     pub(crate) exported: [u8; 32],
-    /// SHA-256 of the certificate it showed.
+    /// SHA-256 of the certificate it presented, if it did.
     pub(crate) certificate: Option<[u8; 32]>,
-    /// Its place among those of whom nothing is known yet.
+    /// Its place among the callers at the gate.
     pub(crate) pass: Arc<Pass>,
 }
 
-/// A place at the gate. Strangers are cut off when they take too long, or when too many more come.
+/// A caller's place at the gate. The gate cuts off callers that take too long to prove who they
+/// are, or when there are too many of them.
 #[derive(Debug)]
 pub(crate) struct Pass {
     address: IpAddr,
@@ -55,6 +59,7 @@ impl Pass {
         }
     }
 
+    /// Cuts the connection of a caller that has not proved who it is.
     fn expire(&self) {
         if !self.known.load(Ordering::Relaxed) {
             self.cut();
@@ -62,14 +67,14 @@ impl Pass {
     }
 }
 
-/// A connection that can be cut from this side at any time.
+/// A TLS connection that the server can cut at any time.
 pub(crate) struct Secured {
     stream: TlsStream<Counted<TcpStream>>,
     caller: Caller,
-    /// `None` once it has been cut.
+    /// Resolves when the connection is to be cut. `None` once it is.
     cut: Option<oneshot::Receiver<()>>,
     open: Arc<AtomicUsize>,
-    /// Bytes that came before it was known whose they are.
+    /// How many bytes came before the caller proved who it is.
     unknown: usize,
 }
 
@@ -80,8 +85,9 @@ impl Drop for Secured {
 }
 
 impl Secured {
-    fn is_cut(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        // The sender lives as long as the caller's pass, which this holds.
+    /// Fails once the connection is cut.
+    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        // The other end lives as long as the caller's pass, which `self` holds.
         if let Some(cut) = &mut self.cut
             && Pin::new(cut).poll(cx).is_pending()
         {
@@ -98,7 +104,7 @@ impl AsyncRead for Secured {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.is_cut(cx)?;
+        self.check(cx)?;
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
         if !self.caller.pass.known.load(Ordering::Relaxed) {
@@ -117,7 +123,7 @@ impl AsyncWrite for Secured {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.is_cut(cx)?;
+        self.check(cx)?;
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -138,7 +144,7 @@ impl Connected for Secured {
     }
 }
 
-/// The oldest of the address that has most of them: whoever floods makes room.
+/// The position of the oldest caller of the most frequent address, which must make room.
 fn greedy(strangers: &VecDeque<Arc<Pass>>) -> usize {
     let mut counts: HashMap<IpAddr, usize> = HashMap::new();
     for pass in strangers {
@@ -151,12 +157,12 @@ fn greedy(strangers: &VecDeque<Arc<Pass>>) -> usize {
     place.unwrap_or(0)
 }
 
-/// Lets connections in.
+/// Accepts connections.
 pub(crate) struct Gate {
     pub(crate) acceptor: TlsAcceptor,
     /// How long a caller may take to prove who it is.
     pub(crate) patience: Duration,
-    /// How many callers may be unknown at a time.
+    /// How many callers may be connected that have not proved who they are.
     pub(crate) strangers: usize,
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) open: Arc<AtomicUsize>,
@@ -176,7 +182,7 @@ impl Gate {
             let (stream, address) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Out of file descriptors, most likely: connections that end will free some.
+                    // Most likely out of file descriptors. Connections that end free some.
                     gate.metrics.refuse("accept", &error.to_string());
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
@@ -207,6 +213,8 @@ impl Gate {
         }
     }
 
+    /// Performs the TLS handshake, hands the connection over, and cuts it when its caller does not
+    /// prove in time who it is.
     async fn admit(
         self: Arc<Self>,
         stream: TcpStream,
@@ -220,13 +228,21 @@ impl Gate {
             inner: stream,
             traffic: Arc::clone(&self.traffic),
         };
-        let stream = tokio::select! {
+        let accepting = self.acceptor.accept(counted);
+        let accepted = tokio::select! {
             _ = &mut cut => return,
-            accepted = tokio::time::timeout(self.patience, self.acceptor.accept(counted)) => match accepted {
-                Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => return self.metrics.refuse("tls", &format!("{address}: {error}")),
-                Err(_) => return self.metrics.refuse("slow", &format!("{address}: no TLS handshake in time")),
-            },
+            accepted = tokio::time::timeout(self.patience, accepting) => accepted,
+        };
+        let stream = match accepted {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                let why = format!("{address}: {error}");
+                return self.metrics.refuse("tls", &why);
+            }
+            Err(_) => {
+                let why = format!("{address}: no TLS handshake in time");
+                return self.metrics.refuse("slow", &why);
+            }
         };
         let (_, connection) = stream.get_ref();
         let Ok(exported) = export(connection) else {

@@ -1,9 +1,12 @@
-//! The server: lets clients of a roster in, runs jobs with them, one after the other.
+//! The server: admits the clients of a roster and runs jobs with them, one after the other.
 
 mod blame;
+mod connection;
 mod gate;
-mod hall;
+mod grpc;
+mod hello;
 mod jobs;
+mod lobby;
 mod passing;
 mod session;
 mod show;
@@ -24,45 +27,48 @@ use crate::status::{JobReport, Status};
 use crate::tls::{self, Certificate, TlsError, Traffic};
 use crate::wire::{UndertoneServer, max_message};
 use gate::Gate;
-use hall::{Hall, Service};
+use grpc::Service;
+use lobby::Lobby;
 
 pub(crate) use gate::Caller;
 
-/// What a server is told.
+/// The settings of a server.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Who may take part.
     pub roster: Roster,
     /// What is run.
     pub job: Job,
-    /// What the server shows.
+    /// The server's certificate and its key.
     pub certificate: Certificate,
-    /// Certificates (PEM) of the authorities that sign those of clients, where clients have any.
+    /// Certificates (PEM) of the authorities that sign clients' certificates. `None` if no client
+    /// has one.
     pub client_authorities: Option<String>,
-    /// How long after the first client has come a job waits for the others; without end if `None`.
+    /// How long a job waits for the others after the first client has come. `None` waits for all.
     pub wait: Option<Duration>,
-    /// How long a client that lost its connection may stay away.
+    /// How long a client that lost its connection may take to return.
     pub grace: Duration,
-    /// How many jobs are run; without end if `None`.
+    /// How many jobs the server runs. `None` for no limit.
     pub jobs: Option<u32>,
-    /// How long a whole job may take.
+    /// How long a whole job may take. `None` for no limit.
     pub job_deadline: Option<Duration>,
-    /// How long a running job may go on when the server is asked to stop.
+    /// How long a running job may continue after the server is asked to stop.
     pub drain: Duration,
-    /// How long a connection may take to say who it is.
+    /// How long a caller may take to prove who it is.
     pub patience: Duration,
-    /// How many connections may be there that have not.
+    /// How many callers may be connected that have not proved who they are.
     pub strangers: usize,
-    /// How often a silent connection is tried; it is lost when no answer comes in twice that.
+    /// How long a connection may be silent before the server pings it. Without an answer in the
+    /// same time again, it is lost.
     pub keep_alive: Duration,
-    /// Bytes of all links together that may be on their way.
+    /// How many bytes may be on their way on all links together.
     pub in_flight: usize,
     /// Where randomness comes from.
     pub randomness: Randomness,
 }
 
 impl Config {
-    /// A server for `roster` that shows `certificate`, everything else as is usual.
+    /// A server for `roster` with `certificate`, and defaults for everything else.
     pub fn new(roster: Roster, certificate: Certificate) -> Self {
         Self {
             roster,
@@ -101,23 +107,24 @@ pub enum ServeError {
     /// The transport failed.
     #[error("transport: {0}")]
     Transport(String),
-    /// The operating system has no randomness, or no thread, to give.
+    /// The operating system provides no randomness, or no thread.
     #[error("the operating system refuses {0}")]
     System(String),
-    /// The roster pins a certificate, and it is not said who signs those of clients.
+    /// A client of the roster has no key, and no authority for clients' certificates is set.
     #[error(
-        "the roster has only a certificate for {name:?}; name the authority that signed it (--client-ca)"
+        "roster: client {name:?} has a certificate and no key; \
+         name the authority that signed the certificate (--client-ca)"
     )]
     NoAuthority {
         /// The client.
         name: String,
     },
     /// The roster is too small for the job.
-    #[error("a roster of {clients} clients, the job needs {needed}")]
+    #[error("roster: {clients} clients, the job needs at least {needed}")]
     TooFew {
-        /// Clients of the roster.
+        /// How many clients are on the roster.
         clients: usize,
-        /// What the job needs.
+        /// How many the job needs.
         needed: usize,
     },
 }
@@ -125,7 +132,7 @@ pub enum ServeError {
 /// How long clients have to say goodbye when a job is done.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Between looks at what time it is.
+/// Time between two looks at deadlines.
 const TICK: Duration = Duration::from_millis(50);
 
 /// A server that listens.
@@ -133,26 +140,26 @@ const TICK: Duration = Duration::from_millis(50);
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
-    hall: Arc<Hall>,
+    lobby: Arc<Lobby>,
 }
 
-/// Looks at a server while it runs.
+/// A view of a server while it runs.
 #[derive(Debug, Clone)]
-pub struct Watch(Arc<Hall>);
+pub struct Watch(Arc<Lobby>);
 
 impl Watch {
-    /// What the server does.
+    /// What the server does at the moment.
     pub fn status(&self) -> Status {
         self.0.status()
     }
 
-    /// Counters in Prometheus' text format.
+    /// The server's metrics in Prometheus' text format.
     pub fn metrics(&self) -> String {
         self.0.status();
         self.0.metrics.text()
     }
 
-    /// What goes over the server's sockets.
+    /// The bytes on the server's sockets.
     pub fn traffic(&self) -> &Traffic {
         &self.0.traffic
     }
@@ -184,43 +191,43 @@ impl Server {
         Ok(Self {
             address: listener.local_addr().map_err(listen)?,
             listener,
-            hall: Arc::new(Hall::new(config)),
+            lobby: Arc::new(Lobby::new(config)),
         })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A look at it while it runs.
+    /// A view of the server, which remains valid while it runs.
     pub fn watch(&self) -> Watch {
-        Watch(Arc::clone(&self.hall))
+        Watch(Arc::clone(&self.lobby))
     }
 
-    /// Runs jobs until `stop`, or as many as there are to be. `done` is called after each.
+    /// Runs jobs until `stop`, or until it has run as many as configured. Calls `done` after each.
     ///
     /// # Errors
-    /// A [`ServeError`]; a job that is aborted is none.
+    /// A [`ServeError`]. An aborted job is not an error.
     pub async fn run(
         self,
         stop: impl Future<Output = ()> + Send,
         mut done: impl FnMut(&JobReport) + Send,
     ) -> Result<(), ServeError> {
-        let hall = self.hall;
-        let config = &hall.config;
+        let lobby = self.lobby;
+        let config = &lobby.config;
         let tls = tls::server(&config.certificate, config.client_authorities.as_deref())?;
         let gate = Gate {
             acceptor: TlsAcceptor::from(tls),
             patience: config.patience,
             strangers: config.strangers,
-            traffic: Arc::clone(&hall.traffic),
-            open: Arc::clone(&hall.open),
-            metrics: Arc::clone(&hall.metrics),
+            traffic: Arc::clone(&lobby.traffic),
+            open: Arc::clone(&lobby.open),
+            metrics: Arc::clone(&lobby.metrics),
         };
         let (secured, incoming) = tokio::sync::mpsc::channel(16);
         let gate = Task(tokio::spawn(gate.run(self.listener, secured)));
-        let service = UndertoneServer::new(Service(Arc::clone(&hall)))
+        let service = UndertoneServer::new(Service(Arc::clone(&lobby)))
             .max_decoding_message_size(max_message())
             .max_encoding_message_size(max_message());
         let (over, is_over) = tokio::sync::oneshot::channel::<()>();
@@ -240,9 +247,9 @@ impl Server {
         let stop = async {
             stop.await;
             tracing::info!("asked to stop");
-            hall.stop();
+            lobby.stop();
         };
-        let jobs = jobs::jobs(&hall, &mut done);
+        let jobs = jobs::jobs(&lobby, &mut done);
         tokio::pin!(stop, jobs);
         let result = tokio::select! {
             result = &mut jobs => result,
@@ -252,26 +259,27 @@ impl Server {
                 Err(error) => error.to_string(),
             })),
             () = &mut stop => {
-                // A running job may go on to its end.
+                // A running job may continue to its end.
                 match tokio::time::timeout(config.drain, &mut jobs).await {
                     Ok(result) => result,
                     Err(_) => {
-                        hall.abandon("the server stops");
+                        lobby.abandon("the server stops");
                         jobs.await
                     }
                 }
             }
         };
         drop(gate);
-        hall.farewell().await;
-        hall.dismiss();
+        lobby.farewell().await;
+        lobby.dismiss();
         let _ = over.send(());
         let _ = tokio::time::timeout(FAREWELL, &mut transport.0).await;
         result
     }
 }
 
-/// A task that ends with its owner.
+/// A task that is aborted when its owner drops it.
+#[must_use = "dropping it aborts the task"]
 struct Task<T>(tokio::task::JoinHandle<T>);
 
 impl<T> Drop for Task<T> {
@@ -280,15 +288,15 @@ impl<T> Drop for Task<T> {
     }
 }
 
-/// HTTP/2's own window: wide enough for links that are fast and long.
+/// HTTP/2's flow-control window in bytes. Wide, because the links have windows of their own.
 pub(crate) const STREAM_WINDOW: u32 = 8 << 20;
 
-/// A panic elsewhere does not make what is locked wrong: every change of it is whole.
+/// Locks `mutex`, even after a panic: no panic leaves what these mutexes hold half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many connections are open.
+/// Reads the number of open connections.
 fn open(count: &AtomicUsize) -> usize {
     count.load(Ordering::Relaxed)
 }

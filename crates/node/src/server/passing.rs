@@ -1,23 +1,25 @@
-//! The server's view of a link: what may pass, and what has been taken.
+//! A link, as the server sees it: what may pass, and what its receiver has taken.
 
 use std::collections::VecDeque;
 
 use crate::flow::Violation;
 
-/// What has passed on a link, and has not been taken.
+/// The frames that have passed on a link, and that its receiver has not taken.
 #[derive(Default)]
 pub(super) struct Passing {
     /// Number of the next frame that may pass.
     next: u32,
     /// Frames below this number have been taken.
     pub(super) taken: u32,
-    /// Lengths of those between.
+    /// Lengths of the frames from `taken` to `next`.
     lens: VecDeque<usize>,
+    /// The sum of `lens`.
     bytes: usize,
 }
 
 impl Passing {
-    /// Lets a frame pass whose turn it is. One that came before, or comes before its turn, is sent again if it is needed.
+    /// Returns whether a frame may pass: only the next one may. A frame that came before is not
+    /// needed, and the sender sends a frame again that came too early.
     pub(super) fn pass(&mut self, seq: u32, len: usize, window: usize) -> Result<bool, Violation> {
         if seq != self.next {
             return Ok(false);
@@ -31,7 +33,7 @@ impl Passing {
         Ok(true)
     }
 
-    /// Frames below `next` have been taken; tells whether that is news.
+    /// The receiver has taken the frames below `next`. Returns whether this is new.
     pub(super) fn take(&mut self, next: u32) -> Result<bool, Violation> {
         if next > self.next {
             return Err(Violation::Unsent(next - 1));
@@ -44,7 +46,7 @@ impl Passing {
         Ok(news)
     }
 
-    /// One end has returned: what has not been taken will pass again.
+    /// One end has returned. Frames that were not taken will pass again.
     pub(super) fn rewind(&mut self) {
         self.next = self.taken;
         self.lens.clear();

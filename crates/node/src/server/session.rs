@@ -1,63 +1,90 @@
-//! One session: its links, who is in and who is away, and what the server's party does.
+//! One session: which clients are in, which are away, and how far the server's party is.
+
+mod relay;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc::UnboundedSender;
-use tonic::codegen::Bytes;
-use undertone_party::{Abort, FrameError, Header, Ledger, Limits, PartyId, SessionId};
+use undertone_party::{Abort, Ledger, Limits, PartyId, Phase, SessionId};
 use undertone_xclp::phases;
 
 use super::blame::blame;
+use super::connection::Sender;
 use super::lock;
 use super::passing::Passing;
-use crate::drive::{Event, Line, Standing, limits};
-use crate::flow::{Item, Violation};
+use crate::drive::{Event, Standing, limits};
 use crate::metrics::Metrics;
 use crate::wire::{self, Gone, Progress, Returned, ServerSays};
 
+pub(super) use relay::ServerLine;
+
 const SERVER: PartyId = PartyId::SERVER;
 
-/// The way to a client, by one connection.
-#[derive(Clone)]
-pub(super) struct Way {
-    /// Tells connections apart.
-    pub(super) connection: u64,
-    pub(super) sender: UnboundedSender<ServerSays>,
-}
+/// How often a client may return.
+const MAX_RETURNS: u32 = 100;
 
-impl Way {
-    pub(super) fn say(&self, what: ServerSays) {
-        let _ = self.sender.send(what);
-    }
-}
+/// How many times the grace time a client may be away in all.
+const MAX_AWAY: u32 = 4;
 
 /// What the server knows of a client in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
+    /// It takes part.
     In,
-    /// Its connection is lost, and it may return.
+    /// It has lost its connection at this time, and may return.
     Away(Instant),
+    /// It has left, or was expelled.
     Gone,
+    /// It has its result.
     Finished,
 }
 
+impl State {
+    /// Whether the client takes part, or may return.
+    pub(super) fn is_open(self) -> bool {
+        matches!(self, Self::In | Self::Away(_))
+    }
+}
+
+/// A client of the session.
 pub(super) struct Member {
     pub(super) state: State,
-    way: Option<Way>,
-    /// Connections it lost and made again.
+    /// Its connection, if it has one.
+    sender: Option<Sender>,
+    /// How often it lost its connection and returned.
     returns: u32,
+    /// The phase it says it is in.
     pub(super) phase: Option<&'static str>,
+    /// The parties it says it waits for.
     pub(super) waits_for: Vec<PartyId>,
+    /// Frame bytes that came from it.
     pub(super) received: u64,
+    /// Frame bytes that went to it.
     pub(super) sent: u64,
-    /// Time it has been away, without the present.
+    /// How long it has been away before the present absence.
     away: Duration,
 }
 
-/// How often a client may return.
-const MAX_RETURNS: u32 = 100;
+impl Member {
+    fn new(sender: Sender) -> Self {
+        Self {
+            state: State::In,
+            sender: Some(sender),
+            returns: 0,
+            phase: None,
+            waits_for: Vec::new(),
+            received: 0,
+            sent: 0,
+            away: Duration::ZERO,
+        }
+    }
+
+    fn is_by(&self, connection: u64) -> bool {
+        let sender = self.sender.as_ref();
+        sender.is_some_and(|sender| sender.connection == connection)
+    }
+}
 
 /// A running session.
 pub(super) struct Session {
@@ -68,41 +95,57 @@ pub(super) struct Session {
     events: mpsc::Sender<Event>,
     metrics: Arc<Metrics>,
     table: Mutex<Table>,
+    /// The last report of the server's party.
     standing: Mutex<Option<Standing>>,
-    times: Mutex<(Instant, Vec<(u8, Duration)>)>,
+    clock: Mutex<Clock>,
 }
 
 struct Table {
-    /// Nothing of this session is relayed any more.
+    /// Whether the session relays nothing any more.
     closed: bool,
     members: BTreeMap<PartyId, Member>,
+    /// Frame bytes from client to client.
     relayed: u64,
+    /// What passes from the first party to the second.
     links: BTreeMap<(PartyId, PartyId), Passing>,
-    /// When anything last passed, or anybody came or went.
+    /// When anything last passed, or a client came or left.
     active: Instant,
+}
+
+impl Table {
+    fn touch(&mut self) {
+        self.active = Instant::now();
+    }
+}
+
+/// How long the server's party was in each phase.
+struct Clock {
+    /// When the present phase began.
+    since: Instant,
+    /// Time in the phases before, by their numbers.
+    spent: BTreeMap<u8, Duration>,
+}
+
+impl Clock {
+    /// The party has left `phase`. Returns how long it was in it this time.
+    fn turn(&mut self, phase: Phase) -> Duration {
+        let time = self.since.elapsed();
+        *self.spent.entry(phase.id).or_default() += time;
+        self.since = Instant::now();
+        time
+    }
 }
 
 impl Session {
     pub(super) fn new(
         id: SessionId,
         window: usize,
-        ways: Vec<(PartyId, Way)>,
+        senders: Vec<(PartyId, Sender)>,
         events: mpsc::Sender<Event>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let member = |(who, way)| {
-            let member = Member {
-                state: State::In,
-                way: Some(way),
-                returns: 0,
-                phase: None,
-                waits_for: Vec::new(),
-                received: 0,
-                sent: 0,
-                away: Duration::ZERO,
-            };
-            (who, member)
-        };
+        let members = senders.into_iter();
+        let members = members.map(|(who, sender)| (who, Member::new(sender)));
         let now = Instant::now();
         Self {
             id,
@@ -113,98 +156,30 @@ impl Session {
             metrics,
             table: Mutex::new(Table {
                 closed: false,
-                members: ways.into_iter().map(member).collect(),
+                members: members.collect(),
                 relayed: 0,
                 links: BTreeMap::new(),
                 active: now,
             }),
             standing: Mutex::new(None),
-            times: Mutex::new((now, Vec::new())),
+            clock: Mutex::new(Clock {
+                since: now,
+                spent: BTreeMap::new(),
+            }),
         }
     }
 
+    /// How many bytes may be on their way on each link.
     pub(super) fn window(&self) -> usize {
         self.window
     }
 
+    /// Tells the server's party, if it has not ended.
     fn tell(&self, event: Event) {
-        // A party that has ended hears nothing more.
         let _ = self.events.send(event);
     }
 
-    /// A frame has come from `from`: to the server's party, or on to another client.
-    pub(super) fn frame(&self, from: PartyId, frame: Bytes) -> Result<(), Violation> {
-        let header = Header::parse(&frame, &self.limits)?;
-        if header.session != self.id {
-            return Err(FrameError::Session.into());
-        }
-        let misled = Violation::Link {
-            from: header.from,
-            to: header.to,
-            link: from,
-        };
-        if header.from != from || header.to == from {
-            return Err(misled);
-        }
-        if !phases::ALL.iter().any(|phase| phase.id == header.phase) {
-            return Err(Violation::Phase(header.phase));
-        }
-        let mut table = lock(&self.table);
-        if table.closed {
-            return Ok(());
-        }
-        let Some(sender) = table.members.get_mut(&from) else {
-            return Err(misled);
-        };
-        if sender.state != State::In {
-            return Ok(());
-        }
-        let len = frame.len();
-        sender.received += len as u64;
-        let to = header.to;
-        if to != SERVER && !table.members.contains_key(&to) {
-            return Err(misled);
-        }
-        let link = table.links.entry((from, to)).or_default();
-        if !link.pass(header.seq, len, self.window)? {
-            return Ok(());
-        }
-        table.active = Instant::now();
-        if to == SERVER {
-            drop(table);
-            self.tell(Event::Frame(from, frame));
-            return Ok(());
-        }
-        table.relayed += len as u64;
-        self.metrics.relayed.inc_by(len as u64);
-        put(&mut table, from, to, Item::Frame(frame));
-        Ok(())
-    }
-
-    /// `from` has taken what `peer` sent it.
-    pub(super) fn taken(&self, from: PartyId, peer: PartyId, next: u32) -> Result<(), Violation> {
-        let mut table = lock(&self.table);
-        let is_in = |member: &Member| member.state == State::In;
-        if table.closed || !table.members.get(&from).is_some_and(is_in) {
-            return Ok(());
-        }
-        let Some(link) = table.links.get_mut(&(peer, from)) else {
-            return Err(Violation::Unsent(next));
-        };
-        if !link.take(next)? {
-            return Ok(());
-        }
-        table.active = Instant::now();
-        if peer == SERVER {
-            drop(table);
-            self.tell(Event::Taken(from, next));
-        } else {
-            put(&mut table, from, peer, Item::Taken(next));
-        }
-        Ok(())
-    }
-
-    /// What `from` says it does.
+    /// Notes what `from` says it does.
     pub(super) fn progress(&self, from: PartyId, progress: &Progress) {
         let mut table = lock(&self.table);
         let count = table.members.len();
@@ -218,36 +193,35 @@ impl Session {
         }
     }
 
-    /// The connection of `who` is lost.
+    /// `who` has lost this connection. It is away, unless it has a newer one.
     pub(super) fn lost(&self, who: PartyId, connection: u64) {
         let mut table = lock(&self.table);
         if let Some(member) = table.members.get_mut(&who)
-            && member
-                .way
-                .as_ref()
-                .is_some_and(|way| way.connection == connection)
+            && member.is_by(connection)
         {
-            member.way = None;
+            member.sender = None;
             if member.state == State::In {
                 member.state = State::Away(Instant::now());
             }
         }
     }
 
-    /// Whether `who` would go on if it had a new connection.
+    /// Whether `who` may return over a new connection.
     pub(super) fn may_return(&self, who: PartyId) -> bool {
         let table = lock(&self.table);
         let member = table.members.get(&who);
-        !table.closed && member.is_some_and(|m| matches!(m.state, State::In | State::Away(_)))
+        !table.closed && member.is_some_and(|member| member.state.is_open())
     }
 
-    /// `who` has a new connection, and has taken this much of what others sent it; tells whether it goes on.
-    pub(super) fn returns(&self, who: PartyId, way: &Way, taken: &[(PartyId, u32)]) -> bool {
+    /// `who` has a new connection, and says what it has taken of the others' frames. Returns
+    /// whether it goes on.
+    #[must_use]
+    pub(super) fn returns(&self, who: PartyId, sender: &Sender, taken: &[wire::Taken]) -> bool {
         let mut table = lock(&self.table);
         let Some(member) = table.members.get_mut(&who) else {
             return false;
         };
-        if !matches!(member.state, State::In | State::Away(_)) {
+        if !member.state.is_open() {
             return false;
         }
         member.returns += 1;
@@ -258,42 +232,41 @@ impl Session {
             member.away += since.elapsed();
         }
         member.state = State::In;
-        member.way = Some(way.clone());
-        table.active = Instant::now();
-        let next_of = |peer| {
-            taken
-                .iter()
-                .find(|(p, _)| *p == peer)
-                .map_or(0, |(_, n)| *n)
+        member.sender = Some(sender.clone());
+        table.touch();
+        let next_of = |peer: PartyId| {
+            let taken = taken.iter().find(|taken| taken.peer == peer.to_wire());
+            taken.map_or(0, |taken| taken.next)
         };
         let mut all: Vec<PartyId> = table.members.keys().copied().collect();
         all.push(SERVER);
-        // First what others have taken of its frames: the others it sends again.
+        // First what others have taken of its frames. It sends the rest again.
         for other in &all {
             if let Some(link) = table.links.get_mut(&(who, *other)) {
                 link.rewind();
-                way.say(ServerSays::Taken(wire::taken(*other, link.taken)));
+                sender.say(ServerSays::Taken(wire::taken(*other, link.taken)));
             }
         }
-        way.say(ServerSays::Resumed(wire::Resumed {}));
+        sender.say(ServerSays::Resumed(wire::Resumed {}));
         for other in all.into_iter().filter(|other| *other != who) {
             let mut next = 0;
             if let Some(link) = table.links.get_mut(&(other, who)) {
-                // What it claims beyond what was sent is not believed.
+                // A claim to have taken more than was sent is ignored.
                 let _ = link.take(next_of(other));
                 link.rewind();
                 next = link.taken;
             }
             if other == SERVER {
-                self.tell(Event::Returned(who, next));
+                self.tell(Event::Returned { who, next });
                 continue;
             }
-            let member = table.members.get(&other);
-            let gone = member.is_some_and(|m| matches!(m.state, State::Gone | State::Finished));
-            if gone {
+            let Some(member) = table.members.get(&other) else {
+                continue;
+            };
+            if !member.state.is_open() {
                 let peer = other.to_wire();
-                way.say(ServerSays::Gone(Gone { peer }));
-            } else if let Some(to) = member.and_then(|member| member.way.as_ref()) {
+                sender.say(ServerSays::Gone(Gone { peer }));
+            } else if let Some(to) = &member.sender {
                 let peer = who.to_wire();
                 to.say(ServerSays::Returned(Returned { peer, next }));
             }
@@ -302,58 +275,56 @@ impl Session {
         true
     }
 
-    /// Nothing more comes from `who`: all are told.
+    /// `who` leaves the session, and all others are told.
     pub(super) fn leaves(&self, who: PartyId, state: State) {
         let mut table = lock(&self.table);
         let Some(member) = table.members.get_mut(&who) else {
             return;
         };
-        if matches!(member.state, State::Gone | State::Finished) {
+        if !member.state.is_open() {
             return;
         }
         member.state = state;
         member.waits_for.clear();
-        table.active = Instant::now();
-        for (id, other) in &table.members {
-            if let Some(way) = other.way.as_ref().filter(|_| *id != who) {
-                way.say(ServerSays::Gone(Gone {
-                    peer: who.to_wire(),
-                }));
+        table.touch();
+        let peer = who.to_wire();
+        for (_, other) in table.members.iter().filter(|(id, _)| **id != who) {
+            if let Some(sender) = &other.sender {
+                sender.say(ServerSays::Gone(Gone { peer }));
             }
         }
         drop(table);
         self.tell(Event::Gone(who));
     }
 
-    /// Who has been away for longer than `grace`, or for four times that in all.
+    /// The clients that are away for longer than `grace`, or too long in all.
+    #[must_use]
     pub(super) fn overdue(&self, grace: Duration) -> Vec<PartyId> {
         let table = lock(&self.table);
         let overdue = |member: &Member| match member.state {
             State::Away(since) => {
                 let now = since.elapsed();
-                now > grace || member.away + now > 4 * grace
+                now > grace || member.away + now > MAX_AWAY * grace
             }
-            _ => false,
+            State::In | State::Gone | State::Finished => false,
         };
         let members = table.members.iter().filter(|(_, m)| overdue(m));
         members.map(|(who, _)| *who).collect()
     }
 
-    /// Who keeps a session from going on that has stood still; see [`blame`].
-    pub(super) fn blamed(
-        &self,
-        deadline: impl Fn(undertone_party::Phase) -> Duration,
-    ) -> Vec<PartyId> {
+    /// The clients to blame for a standstill longer than the phase's deadline. See [`blame`].
+    #[must_use]
+    pub(super) fn blamed(&self, deadline: impl Fn(Phase) -> Duration) -> Vec<PartyId> {
         let Some(standing) = self.standing() else {
             return Vec::new();
         };
         let table = lock(&self.table);
         let quiet = standing.active.max(table.active).elapsed();
-        // Who is away has its own time.
-        let away = |member: &Member| matches!(member.state, State::Away(_));
+        // While a client is away, only its grace time counts.
+        let is_away = |member: &Member| matches!(member.state, State::Away(_));
         if standing.waits_for.is_empty()
             || quiet <= deadline(standing.phase)
-            || table.members.values().any(away)
+            || table.members.values().any(is_away)
         {
             return Vec::new();
         }
@@ -363,35 +334,39 @@ impl Session {
             .filter(|(_, member)| member.state == State::In)
             .map(|(who, member)| (*who, &member.waits_for[..]))
             .collect();
-        // Where clients exchange nothing, none waits for another.
+        // When clients exchange nothing, none waits for another.
         blame(&standing.waits_for, &waiting, table.relayed > 0)
     }
 
+    /// The last report of the server's party.
     pub(super) fn standing(&self) -> Option<Standing> {
         lock(&self.standing).clone()
     }
 
-    /// Time in each phase so far.
-    pub(super) fn times(&self) -> Vec<(u8, Duration)> {
+    /// The time in each phase so far, by the phases' numbers.
+    pub(super) fn times(&self) -> BTreeMap<u8, Duration> {
         let now = lock(&self.standing)
             .as_ref()
             .map(|standing| standing.phase.id);
-        let (since, times) = &*lock(&self.times);
-        let mut times = times.clone();
+        let clock = lock(&self.clock);
+        let mut times = clock.spent.clone();
         if let Some(now) = now {
-            add(&mut times, now, since.elapsed());
+            *times.entry(now).or_default() += clock.since.elapsed();
         }
         times
     }
 
+    /// Frame bytes from client to client.
     pub(super) fn relayed(&self) -> u64 {
         lock(&self.table).relayed
     }
 
+    /// What the session has cost the server's party so far.
     pub(super) fn ledger(&self) -> Ledger {
         self.standing().map_or_else(Ledger::default, |s| s.ledger)
     }
 
+    /// Makes the server's party give up.
     pub(super) fn stop(&self, cause: Abort) {
         self.tell(Event::Stop(cause));
     }
@@ -403,7 +378,7 @@ impl Session {
         members.map(|(who, member)| look(*who, member)).collect()
     }
 
-    /// `who` says that `accused` cheats, and leaves: either may lie, and the session is over.
+    /// `who` says that `accused` cheats. Either may lie, so the session is over.
     pub(super) fn accuses(&self, who: PartyId, accused: PartyId) {
         let known = lock(&self.table).members.contains_key(&accused);
         if known && accused != who {
@@ -415,91 +390,26 @@ impl Session {
         }
     }
 
-    /// The ways to those who are in.
-    pub(super) fn ways(&self) -> Vec<Way> {
+    /// The connections of the clients that are in.
+    pub(super) fn senders(&self) -> Vec<Sender> {
         let table = lock(&self.table);
-        let ways = table.members.values().filter(|m| m.state == State::In);
-        ways.filter_map(|member| member.way.clone()).collect()
+        let members = table.members.values().filter(|m| m.state == State::In);
+        members.filter_map(|member| member.sender.clone()).collect()
     }
 
-    /// Whether `who` is in, by this connection.
+    /// Whether `who` takes part over this connection.
     pub(super) fn is_by(&self, who: PartyId, connection: u64) -> bool {
         let table = lock(&self.table);
-        let way = table.members.get(&who).and_then(|m| m.way.as_ref());
-        way.is_some_and(|way| way.connection == connection)
+        let member = table.members.get(&who);
+        member.is_some_and(|member| member.is_by(connection))
     }
 
-    /// Nothing of this session is relayed any more.
+    /// Relays nothing from now on.
     pub(super) fn close(&self) {
         let mut table = lock(&self.table);
         table.closed = true;
         for member in table.members.values_mut() {
-            member.way = None;
-        }
-    }
-}
-
-fn add(times: &mut Vec<(u8, Duration)>, phase: u8, time: Duration) {
-    match times.iter_mut().find(|(id, _)| *id == phase) {
-        Some((_, sum)) => *sum += time,
-        None => times.push((phase, time)),
-    }
-}
-
-/// Queues something for a client's connection, if it has one; what is lost is sent again when it returns.
-fn put(table: &mut Table, from: PartyId, to: PartyId, item: Item) {
-    if table.closed {
-        return;
-    }
-    let Some(member) = table.members.get_mut(&to) else {
-        return;
-    };
-    if let Item::Frame(frame) = &item {
-        member.sent += frame.len() as u64;
-    }
-    if let Some(way) = &member.way {
-        way.say(match item {
-            Item::Taken(next) => ServerSays::Taken(wire::taken(from, next)),
-            Item::Frame(frame) => ServerSays::Frame(frame),
-        });
-    }
-}
-
-/// The server's party's way out.
-pub(super) struct ServerLine(pub(super) Arc<Session>);
-
-impl Line for ServerLine {
-    fn put(&mut self, to: PartyId, item: Item) {
-        let mut table = lock(&self.0.table);
-        match &item {
-            Item::Taken(next) => {
-                if let Some(link) = table.links.get_mut(&(to, SERVER)) {
-                    let _ = link.take(*next);
-                }
-            }
-            Item::Frame(frame) => {
-                // The server's own links keep to their windows.
-                if let Ok(header) = Header::parse(frame, &self.0.limits) {
-                    let link = table.links.entry((SERVER, to)).or_default();
-                    let _ = link.pass(header.seq, frame.len(), usize::MAX);
-                }
-            }
-        }
-        put(&mut table, SERVER, to, item);
-    }
-
-    fn refused(&mut self, from: PartyId, why: Violation) {
-        self.0.metrics.refuse("frame", &format!("{from}: {why}"));
-    }
-
-    fn stands(&mut self, standing: Standing, _: Vec<(PartyId, u32)>) {
-        let before = lock(&self.0.standing).replace(standing.clone());
-        if let Some(before) = before.filter(|before| before.phase != standing.phase) {
-            let (since, times) = &mut *lock(&self.0.times);
-            self.0.metrics.phase(before.phase.name, since.elapsed());
-            add(times, before.phase.id, since.elapsed());
-            *since = Instant::now();
-            tracing::debug!(phase = standing.phase.name, "phase");
+            member.sender = None;
         }
     }
 }

@@ -1,14 +1,16 @@
-//! What the hall shows of itself.
+//! What the server shows of itself.
 
-use undertone_party::PartyId;
+use std::collections::BTreeMap;
 
-use super::hall::Hall;
+use undertone_party::{Ledger, PartyId};
+
+use super::lobby::Lobby;
 use super::session::State;
 use super::{lock, open};
 use crate::roster::hex;
 use crate::status::{ClientStatus, Refused, Socket, Status, phase_statuses};
 
-impl Hall {
+impl Lobby {
     pub(super) fn status(&self) -> Status {
         let state = lock(&self.state);
         let session = state.session.clone();
@@ -18,13 +20,13 @@ impl Hall {
             .roster
             .entries()
             .iter()
-            .zip(&state.seats)
+            .zip(&state.slots)
             .enumerate()
-            .map(|(index, (entry, seat))| ClientStatus {
+            .map(|(index, (entry, slot))| ClientStatus {
                 index,
                 name: entry.name.clone(),
-                state: match seat {
-                    Some(seat) if seat.waits => "waiting",
+                state: match slot {
+                    Some(slot) if slot.waits => "waiting",
                     Some(_) => "connected",
                     None => "absent",
                 }
@@ -75,9 +77,14 @@ impl Hall {
                 phase_statuses(&session.ledger(), &session.times(), now.or(Some(0)), "now")
             }
             (None, Some(last)) => last.phases.clone(),
-            (None, None) => {
-                phase_statuses(&undertone_party::Ledger::default(), &[], Some(0), "now")
-            }
+            (None, None) => phase_statuses(&Ledger::default(), &BTreeMap::new(), Some(0), "now"),
+        };
+        let name = if state.stopping {
+            "stopping"
+        } else if session.is_some() {
+            "running"
+        } else {
+            "waiting"
         };
         let refused = |what: &[&'static str]| what.iter().map(|w| self.metrics.refusals(w)).sum();
         let since = session
@@ -85,12 +92,7 @@ impl Hall {
             .map_or(state.since, |session| session.started);
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            state: match (&session, state.stopping) {
-                (_, true) => "stopping",
-                (Some(_), false) => "running",
-                (None, false) => "waiting",
-            }
-            .to_owned(),
+            state: name.to_owned(),
             job: state.job,
             session: session
                 .as_ref()

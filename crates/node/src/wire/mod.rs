@@ -5,7 +5,7 @@
     missing_docs,
     unreachable_pub,
     clippy::missing_errors_doc,
-    reason = "made by a generator"
+    reason = "generated code"
 )]
 #[rustfmt::skip]
 mod generated;
@@ -23,28 +23,28 @@ pub(crate) use generated::{
     Refusal, Resume, Resumed, Returned, Start, Taken,
 };
 
-/// What these messages are, for the first of them.
+/// The version of these messages, which the challenge states.
 pub(crate) const VERSION: u32 = 1;
 
-/// What TLS exports for the hello.
+/// The label under which TLS exports a secret for the hello.
 pub(crate) const EXPORT_LABEL: &[u8] = b"EXPORTER-undertone-v1-hello";
 
-/// What a hello's signature is for.
+/// The context of a hello's signature.
 pub(crate) const HELLO: &str = "connection";
 
-/// Longest message: the longest frame, and what is around it.
+/// Length of the longest message in bytes: the longest frame and what surrounds it.
 pub(crate) fn max_message() -> usize {
     crate::drive::limits().max_payload + HEADER_LEN + 64
 }
 
-/// What a client signs: the connection, and who it says it is.
+/// What a client signs: the secret of its connection, and its name.
 pub(crate) fn hello_body(exported: &[u8; 32], name: &str) -> Vec<u8> {
     let mut body = exported.to_vec();
     body.extend_from_slice(name.as_bytes());
     body
 }
 
-/// Exactly 32 bytes.
+/// Reads a session id or a nonce, which has exactly 32 bytes.
 pub(crate) fn session(bytes: &Bytes) -> Option<SessionId> {
     Some(SessionId(bytes[..].try_into().ok()?))
 }

@@ -1,0 +1,90 @@
+//! A connection to the server, as messages.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::Streaming;
+use tonic::transport::Channel;
+
+use crate::wire::{
+    self, ClientSays, FromClient, FromServer, ServerSays, UndertoneClient, max_message,
+};
+
+/// The two directions of a connection.
+pub(super) struct Connection {
+    pub(super) sender: UnboundedSender<FromClient>,
+    heard: UnboundedReceiver<Result<ServerSays, String>>,
+    listener: JoinHandle<()>,
+    /// What TLS exports for the hello.
+    pub(super) exported: [u8; 32],
+}
+
+impl Connection {
+    /// Opens a stream of messages within `time`, or says why it cannot.
+    pub(super) async fn open(
+        channel: Channel,
+        exported: [u8; 32],
+        time: Duration,
+    ) -> Result<Self, String> {
+        let (sender, queue) = tokio::sync::mpsc::unbounded_channel();
+        let mut client = UndertoneClient::new(channel)
+            .max_decoding_message_size(max_message())
+            .max_encoding_message_size(max_message());
+        let opening = client.connect(UnboundedReceiverStream::new(queue));
+        let stream = match tokio::time::timeout(time, opening).await {
+            Ok(Ok(response)) => response.into_inner(),
+            Ok(Err(status)) => return Err(status.message().to_owned()),
+            Err(_) => return Err("no answer".into()),
+        };
+        let (tell, heard) = tokio::sync::mpsc::unbounded_channel();
+        Ok(Self {
+            sender,
+            heard,
+            listener: tokio::spawn(listen(stream, tell)),
+            exported,
+        })
+    }
+
+    /// Queues a message. It is lost when the connection has ended.
+    pub(super) fn say(&self, what: ClientSays) {
+        let _ = self.sender.send(wire::from_client(what));
+    }
+
+    /// Waits for the server's next message. The error says why the connection is lost.
+    pub(super) async fn hear(&mut self) -> Result<ServerSays, String> {
+        let heard = self.heard.recv().await;
+        heard.unwrap_or_else(|| Err("the connection ended".into()))
+    }
+
+    /// Waits until the server ends the connection, at most for `time`.
+    pub(super) async fn ended(&mut self, time: Duration) {
+        let ended = async { while self.hear().await.is_ok() {} };
+        let _ = tokio::time::timeout(time, ended).await;
+    }
+
+    /// Ends the connection from this side.
+    pub(super) fn close(self) {
+        self.listener.abort();
+    }
+}
+
+async fn listen(
+    mut stream: Streaming<FromServer>,
+    tell: UnboundedSender<Result<ServerSays, String>>,
+) {
+    loop {
+        let said = match stream.message().await {
+            Ok(Some(FromServer { what: Some(what) })) => Ok(what),
+            // A kind of message that only a newer version knows.
+            Ok(Some(FromServer { what: None })) => continue,
+            Ok(None) => return,
+            Err(status) => Err(status.message().to_owned()),
+        };
+        let over = said.is_err();
+        if tell.send(said).is_err() || over {
+            return;
+        }
+    }
+}

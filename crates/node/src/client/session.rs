@@ -1,0 +1,224 @@
+//! A session that this client is in. Its party runs on a thread of its own.
+
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
+use tonic::codegen::Bytes;
+use undertone_party::{Abort, Aborted, Endpoint, Header, Ledger, PartyId, Script, SessionId};
+use undertone_xclp::{Outcome, phases};
+
+use super::line::{ClientLine, Shared};
+use super::{JoinError, Observer};
+use crate::drive::{Ended, Event, drive, limits};
+use crate::flow::Links;
+use crate::roster::hex;
+use crate::server::lock;
+use crate::wire::{self, ClientSays, FromClient, Ready, Resume};
+
+/// How long a party with a result waits until others have taken what it sent.
+const LINGER: Duration = Duration::from_secs(20);
+
+/// How long a party that need not wait any more may take to hand over its result.
+const HANDOVER: Duration = Duration::from_secs(2);
+
+/// This client's place in a session.
+pub(super) struct Place {
+    pub(super) session: SessionId,
+    pub(super) me: PartyId,
+    /// How many bytes may be on their way on each link.
+    pub(super) window: usize,
+    /// How many clients there may be, as far as this client knows.
+    pub(super) clients: usize,
+}
+
+pub(super) struct Session {
+    id: SessionId,
+    start: Instant,
+    clients: usize,
+    events: mpsc::Sender<Event>,
+    shared: Arc<Shared>,
+    done: oneshot::Receiver<Ended<Outcome>>,
+    /// How often this client lost its connection and returned.
+    returned: u32,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.tell(Event::Stop(Abort::Misuse("stopped".into())));
+    }
+}
+
+impl Session {
+    /// Tells the server that this client is ready, and starts its party.
+    pub(super) fn start(
+        place: &Place,
+        party: Script<'static, Outcome>,
+        sender: &UnboundedSender<FromClient>,
+        observer: Option<Observer>,
+    ) -> Result<Self, Aborted> {
+        let (id, me) = (place.session, place.me);
+        let endpoint = Endpoint::new(me, id, limits(), party);
+        let links = Links::new(me, id, place.window, limits());
+        let (events, inbox) = mpsc::channel();
+        let (tell, done) = oneshot::channel();
+        let shared = Arc::<Shared>::default();
+        // All that the party sends comes after this.
+        let _ = sender.send(wire::from_client(ClientSays::Ready(Ready {
+            session: id.0.to_vec().into(),
+        })));
+        *lock(&shared.outlet) = Some(sender.clone());
+        let mut line = ClientLine {
+            shared: Arc::clone(&shared),
+            observer,
+            said: None,
+            refused: 0,
+        };
+        std::thread::Builder::new()
+            .name(format!("undertone-{me}"))
+            .spawn(move || {
+                let _ = tell.send(drive(endpoint, links, LINGER, &inbox, &mut line));
+            })
+            .map_err(|error| Aborted {
+                party: me,
+                phase: phases::SETUP,
+                cause: Abort::Misuse(format!("cannot start a thread: {error}")),
+            })?;
+        tracing::info!(session = &hex(&id.0)[..8], %me, "session starts");
+        Ok(Self {
+            id,
+            start: Instant::now(),
+            clients: place.clients,
+            events,
+            shared,
+            done,
+            returned: 0,
+        })
+    }
+
+    /// Time since the session started.
+    pub(super) fn time(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// How often this client lost its connection and returned.
+    pub(super) fn returned(&self) -> u32 {
+        self.returned
+    }
+
+    /// What the server must know to let this client return.
+    pub(super) fn resume(&self) -> Resume {
+        let standing = lock(&self.shared.standing);
+        let taken = standing.iter().flat_map(|standing| &standing.taken);
+        let taken = taken.map(|(peer, next)| wire::taken(*peer, *next));
+        Resume {
+            session: self.id.0.to_vec().into(),
+            taken: taken.collect(),
+        }
+    }
+
+    /// The client has lost its connection.
+    pub(super) fn detach(&self) {
+        *lock(&self.shared.outlet) = None;
+    }
+
+    /// The client has returned over a new connection.
+    pub(super) fn reattach(&mut self, sender: &UnboundedSender<FromClient>) {
+        *lock(&self.shared.outlet) = Some(sender.clone());
+        self.returned += 1;
+        self.tell(Event::Reconnected);
+    }
+
+    /// Tells the party, if it has not ended.
+    fn tell(&self, event: Event) {
+        let _ = self.events.send(event);
+    }
+
+    /// Passes a frame on to the party.
+    pub(super) fn frame(&self, frame: Bytes) {
+        match Header::parse(&frame, &limits()) {
+            Ok(header) if header.session == self.id && self.may_exist(header.from) => {
+                let from = header.from;
+                self.tell(Event::Frame { from, frame });
+            }
+            // A frame of another session, which was on its way when that session ended.
+            Ok(_) => {}
+            // Not a warning: a server that floods its clients must not fill their logs.
+            Err(why) => tracing::debug!(%why, "the server sent a bad frame"),
+        }
+    }
+
+    /// Tells the party what happened to a peer, given by its number on the wire.
+    pub(super) fn tell_of(&self, peer: u32, event: impl FnOnce(PartyId) -> Event) {
+        let peer = PartyId::from_wire(peer);
+        if self.may_exist(peer) {
+            self.tell(event(peer));
+        }
+    }
+
+    /// Whether there is such a party, as far as this client knows.
+    fn may_exist(&self, who: PartyId) -> bool {
+        who.index().is_none_or(|index| index < self.clients)
+    }
+
+    /// Gives up a session that the server no longer knows.
+    pub(super) fn forget(self) {
+        self.detach();
+        let who = PartyId::SERVER;
+        self.tell(Event::Stop(Abort::Left { who }));
+    }
+
+    /// Waits until the party has ended.
+    pub(super) async fn ended(&mut self) -> Ended<Outcome> {
+        (&mut self.done).await.unwrap_or_else(|_| {
+            let aborted = Aborted {
+                party: PartyId::SERVER,
+                phase: phases::SETUP,
+                cause: Abort::Internal("the client's party panicked".into()),
+            };
+            Ended {
+                result: Err(aborted),
+                ledger: Ledger::default(),
+            }
+        })
+    }
+
+    /// The end of the party, if it has ended.
+    pub(super) fn try_ended(&mut self) -> Option<Ended<Outcome>> {
+        self.done.try_recv().ok()
+    }
+
+    /// The end of a party that has its result, and only waits until others have taken what it
+    /// sent. It is told to wait no longer.
+    pub(super) async fn hand_over(&mut self) -> Option<Ended<Outcome>> {
+        let is_done = {
+            let standing = lock(&self.shared.standing);
+            standing.as_ref().is_some_and(|last| last.standing.done)
+        };
+        if !is_done {
+            return None;
+        }
+        self.tell(Event::Stop(Abort::Misuse("stopped".into())));
+        let ended = tokio::time::timeout(HANDOVER, &mut self.done).await;
+        ended.ok()?.ok().filter(|ended| ended.result.is_ok())
+    }
+
+    /// Checks that the party has not been waiting for longer than `patience`.
+    pub(super) fn check(&self, patience: Duration) -> Result<(), JoinError> {
+        let standing = lock(&self.shared.standing);
+        let Some(last) = &*standing else {
+            return Ok(());
+        };
+        let standing = &last.standing;
+        let time = standing.active.elapsed();
+        if standing.waits_for.is_empty() || time <= patience {
+            return Ok(());
+        }
+        Err(JoinError::Stalled {
+            phase: standing.phase,
+            waits_for: standing.waits_for.clone(),
+            time,
+        })
+    }
+}

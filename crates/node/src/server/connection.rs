@@ -1,0 +1,221 @@
+//! A client's connection after its hello: what it says, what the server refuses, what goes out.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio_stream::Stream;
+use tonic::Streaming;
+use undertone_party::PartyId;
+
+use super::hello::{Greeted, greet};
+use super::lobby::Lobby;
+use super::session::{Session, State};
+use super::{Caller, lock};
+use crate::flow::Violation;
+use crate::wire::{self, ClientSays, FromClient, FromServer, Refusal, ServerSays};
+
+/// How many messages of a client are refused before its connection is ended.
+const MAX_REFUSED: u32 = 100;
+
+/// Sends to a client over one connection.
+#[derive(Clone)]
+pub(super) struct Sender {
+    /// Tells connections apart.
+    pub(super) connection: u64,
+    queue: UnboundedSender<ServerSays>,
+}
+
+impl Sender {
+    /// The two ends of a connection's queue.
+    pub(super) fn new(connection: u64) -> (Self, Outgoing) {
+        let (queue, outgoing) = tokio::sync::mpsc::unbounded_channel();
+        (Self { connection, queue }, Outgoing(outgoing))
+    }
+
+    /// Queues a message. It is lost when the connection has ended.
+    pub(super) fn say(&self, what: ServerSays) {
+        let _ = self.queue.send(what);
+    }
+
+    /// Refuses the client for good.
+    pub(super) fn refuse(&self, why: &str) {
+        self.say(ServerSays::Refusal(Refusal {
+            why: why.to_owned(),
+            later: false,
+        }));
+    }
+
+    /// Refuses the client, which may try again later.
+    pub(super) fn refuse_for_now(&self, why: &str) {
+        self.say(ServerSays::Refusal(Refusal {
+            why: why.to_owned(),
+            later: true,
+        }));
+    }
+}
+
+/// The messages that go out over one connection.
+pub(crate) struct Outgoing(UnboundedReceiver<ServerSays>);
+
+impl Stream for Outgoing {
+    type Item = Result<FromServer, tonic::Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let said = self.0.poll_recv(cx);
+        said.map(|said| said.map(|what| Ok(wire::from_server(what))))
+    }
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// Without a goodbye: the client may return.
+    Lost,
+    /// The client has its result.
+    Finished,
+    /// The client has left without a result, or too much of what it sent was refused.
+    Left,
+}
+
+/// A connection whose client is known.
+struct Connection {
+    lobby: Arc<Lobby>,
+    who: PartyId,
+    /// The client's name on the roster.
+    name: String,
+    sender: Sender,
+    /// The session that the client says it is in.
+    session: Option<Arc<Session>>,
+    /// How many of its messages were refused.
+    refused: u32,
+}
+
+/// Talks with one client from hello to goodbye.
+pub(super) async fn converse(
+    lobby: Arc<Lobby>,
+    caller: Caller,
+    mut stream: Streaming<FromClient>,
+    sender: Sender,
+) {
+    let greeted = greet(&lobby, &caller, &mut stream, &sender).await;
+    let Some(Greeted { who, session }) = greeted else {
+        return;
+    };
+    let mut connection = Connection {
+        who,
+        name: lobby.config.roster.name(who).to_owned(),
+        lobby,
+        sender,
+        session,
+        refused: 0,
+    };
+    let ending = connection.listen(&mut stream).await;
+    connection.end(ending);
+}
+
+impl Connection {
+    /// Reads what the client says until the connection ends.
+    async fn listen(&mut self, stream: &mut Streaming<FromClient>) -> Ending {
+        loop {
+            let what = match stream.message().await {
+                Ok(Some(FromClient { what: Some(what) })) => what,
+                // A kind of message that only a newer version knows.
+                Ok(Some(FromClient { what: None })) => continue,
+                Ok(None) => return Ending::Lost,
+                Err(status) => {
+                    if status.code() == tonic::Code::OutOfRange {
+                        let why = format!("{}: {}", self.name, status.message());
+                        self.lobby.metrics.refuse("frame", &why);
+                    }
+                    return Ending::Lost;
+                }
+            };
+            if let Some(ending) = self.hear(what) {
+                return ending;
+            }
+            if self.refused > MAX_REFUSED {
+                let why = format!("{}: too much was refused", self.name);
+                self.lobby.metrics.refuse("client", &why);
+                return Ending::Left;
+            }
+        }
+    }
+
+    /// Handles one message. Returns how the connection ends, if it does.
+    fn hear(&mut self, what: ClientSays) -> Option<Ending> {
+        let who = self.who;
+        match what {
+            ClientSays::Answer(answer) => {
+                let connection = self.sender.connection;
+                self.lobby.answers(who, connection, &answer.declined);
+                if !answer.declined.is_empty() {
+                    return Some(Ending::Lost);
+                }
+            }
+            ClientSays::Ready(ready) => {
+                let current = lock(&self.lobby.state).session.clone();
+                let id = wire::session(&ready.session);
+                self.session = current.filter(|session| Some(session.id) == id);
+            }
+            ClientSays::Goodbye(goodbye) => {
+                if let (Some(session), Some(accused)) = (&self.session, goodbye.accuses) {
+                    session.accuses(who, PartyId::from_wire(accused));
+                }
+                return Some(if goodbye.finished {
+                    Ending::Finished
+                } else {
+                    Ending::Left
+                });
+            }
+            ClientSays::Progress(progress) => {
+                if let Some(session) = &self.session {
+                    session.progress(who, &progress);
+                }
+            }
+            ClientSays::Hello(_) => self.refused += 1,
+            ClientSays::Frame(frame) => self.pass(|session| session.frame(who, frame)),
+            ClientSays::Taken(taken) => {
+                let peer = PartyId::from_wire(taken.peer);
+                self.pass(|session| session.taken(who, peer, taken.next));
+            }
+        }
+        None
+    }
+
+    /// Passes something on to the session, if the client is in one. Counts what that refuses.
+    fn pass(&mut self, take: impl FnOnce(&Session) -> Result<(), Violation>) {
+        let Some(session) = &self.session else {
+            return;
+        };
+        if let Err(why) = take(session) {
+            let why = format!("{}: {why}", self.name);
+            self.lobby.metrics.refuse("frame", &why);
+            self.refused += 1;
+        }
+    }
+
+    /// Frees the client's slot, and takes the client out of its session if it has said goodbye.
+    fn end(self, ending: Ending) {
+        let connection = self.sender.connection;
+        let current = self.lobby.vacate(self.who, connection);
+        let goodbye = ending != Ending::Lost;
+        tracing::info!(client = self.name, goodbye, "disconnected");
+        let state = match ending {
+            Ending::Lost => None,
+            Ending::Finished => Some(State::Finished),
+            Ending::Left => Some(State::Gone),
+        };
+        // A client may be in the current session without having heard of it.
+        for session in self.session.iter().chain(&current) {
+            if let Some(state) = state
+                && session.is_by(self.who, connection)
+            {
+                session.leaves(self.who, state);
+            }
+            session.lost(self.who, connection);
+        }
+        self.lobby.changed.notify_waiters();
+    }
+}

@@ -1,0 +1,165 @@
+//! The beginning of a connection: challenge, hello, offer and answer.
+
+use std::sync::Arc;
+
+use tonic::Streaming;
+use undertone_party::{PartyId, SessionId};
+use undertone_setup::identity::SIGNATURE_LEN;
+
+use super::connection::Sender;
+use super::lobby::{Lobby, Slot};
+use super::session::{Session, State};
+use super::{Caller, lock};
+use crate::roster::MAX_NAME;
+use crate::wire::{self, Challenge, ClientSays, FromClient, Hello, Resume, ServerSays};
+
+/// How much of a client's reason to decline is logged, in characters.
+const MAX_DECLINED: usize = 200;
+
+/// A caller that has proved to be a client of the roster.
+pub(super) struct Greeted {
+    pub(super) who: PartyId,
+    /// The session it returned to, if it did.
+    pub(super) session: Option<Arc<Session>>,
+}
+
+/// Challenges a caller and enters it in the lobby. Offers the job to a client that does not return
+/// to a session. `None` when the caller does not prove in time who it is.
+#[must_use]
+pub(super) async fn greet(
+    lobby: &Lobby,
+    caller: &Caller,
+    stream: &mut Streaming<FromClient>,
+    sender: &Sender,
+) -> Option<Greeted> {
+    let mut nonce = [0; 32];
+    getrandom::fill(&mut nonce).ok()?;
+    sender.say(ServerSays::Challenge(Challenge {
+        version: wire::VERSION,
+        nonce: nonce.to_vec().into(),
+    }));
+    let hello = tokio::time::timeout(lobby.config.patience, stream.message()).await;
+    let Ok(Ok(Some(FromClient {
+        what: Some(ClientSays::Hello(hello)),
+    }))) = hello
+    else {
+        let why = format!("{}: no hello", caller.address);
+        lobby.metrics.refuse("hello", &why);
+        caller.pass.cut();
+        return None;
+    };
+    let who = match lobby.identify(caller, SessionId(nonce), &hello) {
+        Ok(who) => who,
+        Err(why) => {
+            lobby.metrics.refuse("hello", &why);
+            sender.refuse("no client of the server's roster has this name and key");
+            return None;
+        }
+    };
+    caller.pass.grant();
+    let name = lobby.config.roster.name(who);
+    let session = lobby.enter(who, caller, sender, hello.resume.as_ref());
+    tracing::info!(
+        client = name,
+        address = %caller.address,
+        returns = session.is_some(),
+        "connected"
+    );
+    if session.is_none() {
+        sender.say(ServerSays::Offer(lobby.config.job.to_wire()));
+    }
+    Some(Greeted { who, session })
+}
+
+impl Lobby {
+    /// Returns who a caller is, or why it cannot prove that.
+    fn identify(
+        &self,
+        caller: &Caller,
+        nonce: SessionId,
+        hello: &Hello,
+    ) -> Result<PartyId, String> {
+        let roster = &self.config.roster;
+        let name: String = hello.name.chars().take(MAX_NAME).collect();
+        let unknown = || format!("{}: {name:?} is not on the roster", caller.address);
+        let who = roster.find(&hello.name).ok_or_else(unknown)?;
+        let entry = who.index().and_then(|index| roster.entries().get(index));
+        let entry = entry.ok_or_else(unknown)?;
+        if entry.certificate.is_some() && entry.certificate == caller.certificate {
+            return Ok(who);
+        }
+        let signature: Option<[u8; SIGNATURE_LEN]> = hello.signature[..].try_into().ok();
+        let is_signed = signature.is_some_and(|signature| {
+            let body = wire::hello_body(&caller.exported, &hello.name);
+            let pins = roster.pins();
+            pins.verify(who, nonce, wire::HELLO, &body, &signature)
+        });
+        if is_signed {
+            Ok(who)
+        } else {
+            Err(format!("{}: cannot prove to be {name:?}", caller.address))
+        }
+    }
+
+    /// Gives a client its slot, which a former connection of the client loses. Returns the session
+    /// it returns to, if it does.
+    fn enter(
+        &self,
+        who: PartyId,
+        caller: &Caller,
+        sender: &Sender,
+        resume: Option<&Resume>,
+    ) -> Option<Arc<Session>> {
+        let mut state = lock(&self.state);
+        let sessions = [state.session.clone(), state.leaving.clone()];
+        let former = state.slot(who)?.replace(Slot {
+            sender: sender.clone(),
+            caller: caller.clone(),
+            waits: false,
+        });
+        if let Some(former) = former {
+            let name = self.config.roster.name(who);
+            let (old, new) = (former.caller.address, caller.address);
+            tracing::info!(client = name, %old, %new, "another connection takes its place");
+            former.cut("another connection has proved to be this client");
+        }
+        let asked = resume.and_then(|resume| wire::session(&resume.session));
+        let mut returns_to = None;
+        for session in sessions.into_iter().flatten() {
+            if Some(session.id) == asked {
+                returns_to = Some(session);
+            } else {
+                // A client that does not ask for a session has lost it, or never was in it.
+                session.leaves(who, State::Gone);
+            }
+        }
+        let (session, resume) = (returns_to?, resume?);
+        if !session.may_return(who) {
+            return None;
+        }
+        let most = self.config.roster.len() + 1;
+        let taken = &resume.taken[..resume.taken.len().min(most)];
+        session.returns(who, sender, taken).then_some(session)
+    }
+
+    /// Takes a client's answer to the offer. An empty `declined` accepts the job.
+    pub(super) fn answers(&self, who: PartyId, connection: u64, declined: &str) {
+        {
+            let mut state = lock(&self.state);
+            let Some(Some(slot)) = state.slot(who) else {
+                return;
+            };
+            if slot.sender.connection != connection {
+                return;
+            }
+            if declined.is_empty() {
+                slot.waits = true;
+            } else {
+                let why: String = declined.chars().take(MAX_DECLINED).collect();
+                let name = self.config.roster.name(who);
+                tracing::warn!(client = name, why, "declined the job");
+            }
+        }
+        self.changed.notify_waiters();
+    }
+}
