@@ -69,3 +69,22 @@ fn tests_and_files_that_documents_name_are_there() {
     assert!(missing.is_empty(), "{missing:#?}");
     assert!(functions >= 30 && files >= 30, "{functions} {files}");
 }
+
+#[test]
+fn the_specification_has_every_phase() {
+    let all = undertone::phases::ALL;
+    assert!(all.is_sorted_by(|a, b| a.id < b.id));
+    let names: std::collections::BTreeSet<&str> = all.iter().map(|phase| phase.name).collect();
+    assert_eq!(names.len(), all.len());
+    let text = std::fs::read_to_string(root("PROTOCOLS.md")).unwrap();
+    let table = text.split("| phase | name |").nth(1).unwrap();
+    let rows = table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'));
+    let rows: Vec<String> = rows.map(|line| line.split('|').take(3).collect()).collect();
+    let due = all
+        .iter()
+        .map(|phase| format!(" {}  {} ", phase.id, phase.name));
+    assert_eq!(rows, due.collect::<Vec<_>>());
+}

@@ -33,12 +33,14 @@
 //! | [`party`] | how protocols run: parties, endpoints, frames, ledger |
 //! | [`kernel`] | the fast code below |
 //! | `node` | server and clients on a network: feature `net` |
+//! | [`phases`] | the phases of all protocols in one table |
 //! | [`simulate`] | all parties of a run in one process |
 //! | `data` | data sets from `.npz` and `.csv` files: feature `files` |
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "files")]
 pub mod data;
+pub mod phases;
 pub mod simulate;
 
 pub use undertone_hamming as hamming;

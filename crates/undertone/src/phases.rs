@@ -1,0 +1,25 @@
+//! The phases of all protocols in one table: no two have the same number or the same name.
+//!
+//! The number of a phase stands in the header of every frame (PROTOCOLS.md, *Frames*). A new protocol
+//! takes numbers that are free here.
+
+use undertone_ot::party as ot;
+use undertone_party::Phase;
+use undertone_xclp::phases as xclp;
+
+/// All phases, in the order of their numbers.
+pub const ALL: [Phase; 13] = [
+    xclp::SETUP,
+    xclp::OFFLINE,
+    xclp::CODES,
+    xclp::DISTANCES,
+    xclp::GRAPH,
+    xclp::INFLUENCE,
+    undertone_sum::KEYS,
+    undertone_sum::SHARES,
+    undertone_sum::UPLOAD,
+    undertone_sum::UNMASK,
+    xclp::LABELS,
+    ot::BASE,
+    ot::EXTENSION,
+];
