@@ -111,6 +111,17 @@ pub enum Step<P: Party> {
 }
 
 impl<P: Party> Step<P> {
+    /// Sends `out` and continues as `next` once `need` is heard.
+    pub fn wait(out: Outbox, need: impl Into<Need>, next: P) -> Self {
+        let need = need.into();
+        Self::Continue { out, need, next }
+    }
+
+    /// Sends `out`; the protocol has ended with `output`.
+    pub fn done(out: Outbox, output: P::Output) -> Self {
+        Self::Done { out, output }
+    }
+
     /// The step as one of a party around this one.
     pub fn map<O: Party<Output = P::Output>>(self, outer: impl FnOnce(P) -> O) -> Step<O> {
         match self {
@@ -188,11 +199,6 @@ impl Inbox {
         }
     }
 
-    /// Whose arrival there is, the first if there are many.
-    pub fn first(&self) -> Option<PartyId> {
-        self.arrivals.keys().next().copied()
-    }
-
     pub(crate) fn holds(&self, who: PartyId) -> bool {
         self.arrivals.contains_key(&who)
     }
@@ -203,6 +209,13 @@ impl Inbox {
 
     pub(crate) fn insert(&mut self, who: PartyId, arrival: Arrival) {
         self.arrivals.insert(who, arrival);
+    }
+
+    /// The only arrival of a step that waited for any one party: its sender, and the message or `None`
+    /// when the sender has left.
+    pub fn pop(&mut self) -> Option<(PartyId, Option<Payload>)> {
+        let (from, arrival) = self.arrivals.pop_first()?;
+        Some((from, arrival.message()))
     }
 
     /// The message of `from`, or `None` when it has left.

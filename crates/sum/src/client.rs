@@ -171,17 +171,18 @@ pub fn client<W: Word>(
         advertise::<W>(&rules, &own),
         credentials.as_ref(),
     )?;
-    let job = Job {
+    // Boxed: a future that moves leaves no copies of the secrets behind.
+    let job = Box::new(Job {
         rules,
         mine,
         credentials,
         secrets,
         words,
-    };
+    });
     Ok(Script::new(KEYS, |io| contribute(io, job)))
 }
 
-async fn contribute<W: Word>(io: Io, mut job: Job<W>) -> Result<Sums<W>, Abort> {
+async fn contribute<W: Word>(io: Io, mut job: Box<Job<W>>) -> Result<Sums<W>, Abort> {
     let rules = job.rules;
 
     // Round 1: the keys of all.

@@ -127,7 +127,8 @@ pub fn client(
     let later = seed.derive(session, "after the setup", &[me.to_wire()]);
     let rules = rules(session, &params);
     let setup = group::client(rules, me, ad.write(), credentials.clone(), seed)?;
-    let job = Job {
+    // Boxed: a future that moves leaves no copies of the secrets behind.
+    let job = Box::new(Job {
         me,
         ad,
         params,
@@ -136,7 +137,7 @@ pub fn client(
         credentials,
         max_peer_rows,
         seed: later,
-    };
+    });
     Ok(Script::new(phases::SETUP, |io| run(io, job, setup, rows)))
 }
 
@@ -278,7 +279,7 @@ pub(crate) fn rules(session: SessionId, params: &Params) -> Rules {
 
 async fn run(
     io: Io,
-    job: Job,
+    job: Box<Job>,
     setup: Script<'static, Group>,
     rows: Rows,
 ) -> Result<Outcome, Abort> {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use undertone_kernel::BitMatrix;
-use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Phase, Step};
+use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Payload, Phase, Step};
 
 use super::super::PHASE;
 use super::SERVER;
@@ -91,14 +91,19 @@ impl Client {
         })
     }
 
-    fn receive(&mut self, from: PartyId, inbox: &mut Inbox, out: &mut Outbox) -> Result<(), Abort> {
+    fn receive(
+        &mut self,
+        from: PartyId,
+        message: Option<Payload>,
+        out: &mut Outbox,
+    ) -> Result<(), Abort> {
         if let Some(owner) = self.owner.as_mut().filter(|owner| owner.knows(from)) {
-            match inbox.take(from)? {
+            match message {
                 Some(sealed) => owner.receive(from, &sealed, &mut self.server, out)?,
                 None => owner.gone(from),
             }
         } else if let Some(at) = self.evaluators.iter().position(|end| end.id() == from) {
-            match inbox.take(from)? {
+            match message {
                 Some(sealed) => self.evaluators[at].receive(&sealed)?,
                 None => drop(self.evaluators.remove(at)),
             }
@@ -150,24 +155,20 @@ impl Party for Client {
 
     fn step(mut self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
         let mut out = std::mem::take(&mut self.first);
-        if let Some(from) = inbox.first() {
-            self.receive(from, &mut inbox, &mut out)?;
+        if let Some((from, message)) = inbox.pop() {
+            self.receive(from, message, &mut out)?;
         }
         self.work(&mut out)?;
         self.evaluators.retain(|evaluator| !evaluator.is_done());
         self.owner.take_if(|owner| owner.is_done());
         if self.owner.is_none() && self.evaluators.is_empty() {
             self.server.send(SERVER, &[], &mut out)?;
-            return Ok(Step::Done { out, output: () });
+            return Ok(Step::done(out, ()));
         }
         let owners = self.evaluators.iter().filter(|end| end.waits());
         let mut of: Vec<PartyId> = owners.map(Evaluator::id).collect();
         of.extend(self.owner.iter().flat_map(Owner::waits_for));
         let busy = self.has_work();
-        Ok(Step::Continue {
-            out,
-            need: Need::Any { of, busy },
-            next: self,
-        })
+        Ok(Step::wait(out, Need::Any { of, busy }, self))
     }
 }

@@ -233,10 +233,10 @@ impl Party for Preparation {
 
     fn step(mut self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
         let mut out = Outbox::new();
-        if let Some(from) = inbox.first()
+        if let Some((from, message)) = inbox.pop()
             && let Some(at) = self.waiting.iter().position(|one| one.peer.id == from)
         {
-            match inbox.take(from)? {
+            match message {
                 Some(sealed) => self.receive(at, &sealed)?,
                 None => drop(self.waiting.swap_remove(at)),
             }
@@ -247,23 +247,17 @@ impl Party for Preparation {
         let of: Vec<PartyId> = self.waiting.iter().map(|one| one.peer.id).collect();
         let busy = self.has_work();
         if busy || !of.is_empty() {
-            return Ok(Step::Continue {
-                out,
-                need: Need::Any { of, busy },
-                next: self,
-            });
+            return Ok(Step::wait(out, Need::Any { of, busy }, self));
         }
         self.owners.sort_unstable_by_key(|(peer, _)| peer.id);
-        Ok(Step::Done {
-            out,
-            output: Prepared {
-                ctx: self.ctx,
-                bits: self.bits,
-                secret: self.owning.map(|owning| owning.secret),
-                evaluators: self.evaluators,
-                owners: self.owners,
-            },
-        })
+        let prepared = Prepared {
+            ctx: self.ctx,
+            bits: self.bits,
+            secret: self.owning.map(|owning| owning.secret),
+            evaluators: self.evaluators,
+            owners: self.owners,
+        };
+        Ok(Step::done(out, prepared))
     }
 }
 

@@ -396,10 +396,10 @@ impl Party for Client {
 
     fn step(mut self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
         let mut out = Outbox::new();
-        if let Some(from) = inbox.first()
+        if let Some((from, message)) = inbox.pop()
             && let Some(at) = self.links.iter().position(|link| link.peer == from)
         {
-            match inbox.take(from)? {
+            match message {
                 Some(message) => self.links[at].receive(&message, &mut self.own, &mut out)?,
                 None => drop(self.links.remove(at)),
             }
@@ -415,17 +415,13 @@ impl Party for Client {
         if self.links.is_empty() {
             self.own
                 .send_server(&SERVER.to_wire().to_le_bytes(), &mut out)?;
-            return Ok(Step::Done { out, output: () });
+            return Ok(Step::done(out, ()));
         }
         let waiting = self.links.iter().filter(|link| link.waits());
         let need = Need::Any {
             of: waiting.map(|link| link.peer).collect(),
             busy: self.links.iter().any(Link::has_work),
         };
-        Ok(Step::Continue {
-            out,
-            need,
-            next: self,
-        })
+        Ok(Step::wait(out, need, self))
     }
 }

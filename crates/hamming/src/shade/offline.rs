@@ -210,10 +210,10 @@ impl Party for Preparation {
 
     fn step(mut self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
         let mut out = Outbox::new();
-        if let Some(from) = inbox.first()
+        if let Some((from, message)) = inbox.pop()
             && let Some(at) = self.links.iter().position(|link| link.peer == from)
         {
-            match inbox.take(from)? {
+            match message {
                 Some(sealed) => self.receive(at, &sealed, &mut out)?,
                 None => drop(self.links.remove(at)),
             }
@@ -225,11 +225,7 @@ impl Party for Preparation {
         let of: Vec<PartyId> = waiting.map(|link| link.peer).collect();
         let busy = self.links.iter().any(|link| link.end.has_work());
         if busy || !of.is_empty() {
-            return Ok(Step::Continue {
-                out,
-                need: Need::Any { of, busy },
-                next: self,
-            });
+            return Ok(Step::wait(out, Need::Any { of, busy }, self));
         }
         let ready = self.links.into_iter().filter_map(|link| {
             let Stage::Ready(end) = link.end else {
@@ -245,13 +241,11 @@ impl Party for Preparation {
         });
         let mut links: Vec<Link<Ready>> = ready.collect();
         links.sort_unstable_by_key(|link| link.peer);
-        Ok(Step::Done {
-            out,
-            output: Prepared {
-                ctx: self.ctx,
-                bits: self.bits,
-                links,
-            },
-        })
+        let prepared = Prepared {
+            ctx: self.ctx,
+            bits: self.bits,
+            links,
+        };
+        Ok(Step::done(out, prepared))
     }
 }

@@ -32,13 +32,14 @@ pub fn client(
     let public = [keys.public()];
     let credentials_of = credentials.as_ref();
     let mine = Entry::new(session, SIGNED, me, public, advertisement, credentials_of)?;
-    let joining = Joining {
+    // Boxed: a future that moves leaves no copies of the secrets behind.
+    let joining = Box::new(Joining {
         rules,
         mine,
         credentials,
         keys,
         contribution,
-    };
+    });
     Ok(Script::new(PHASE, |io| joining.run(io)))
 }
 
@@ -52,7 +53,7 @@ struct Joining {
 }
 
 impl Joining {
-    async fn run(self, io: Io) -> Result<Group, Abort> {
+    async fn run(self: Box<Self>, io: Io) -> Result<Group, Abort> {
         // Step 1: hello.
         io.send(SERVER, self.mine.write());
 
