@@ -379,11 +379,9 @@ impl Party for Any {
     }
 
     fn step(mut self, mut inbox: Inbox) -> Result<Step<Self>, Abort> {
-        let first = inbox.first();
-        self.heard.push(first);
-        if let Some(from) = first
-            && inbox.take(from)?.is_none()
-        {
+        let first = inbox.pop();
+        self.heard.push(first.as_ref().map(|(from, _)| *from));
+        if let Some((from, None)) = first {
             self.peers.retain(|peer| *peer != from);
         }
         let (out, of) = (Outbox::new(), self.peers.clone());
