@@ -31,9 +31,10 @@ impl Sink for Kept {
         let rows = left.rows.clone();
         let pairs = rows.flat_map(|a| right.rows.clone().map(move |b| (a, b)));
         for ((a, b), distance) in pairs.zip(tile.distances) {
-            let pair = match left.client < right.client {
-                true => [left.client, a, right.client, b],
-                false => [right.client, b, left.client, a],
+            let pair = if left.client < right.client {
+                [left.client, a, right.client, b]
+            } else {
+                [right.client, b, left.client, a]
             };
             self.twice += usize::from(self.distances.insert(pair, *distance).is_some());
         }

@@ -140,9 +140,10 @@ fn pairs(book: &mut Book, params: &Params, shape: &Shape) {
                 continue;
             }
             let (me, peer) = (PartyId::client(j), PartyId::client(i));
-            let (many, few) = match mine >= theirs {
-                true => ((me, *mine), (peer, *theirs)),
-                false => ((peer, *theirs), (me, *mine)),
+            let (many, few) = if mine >= theirs {
+                ((me, *mine), (peer, *theirs))
+            } else {
+                ((peer, *theirs), (me, *mine))
             };
             match params.backend {
                 Backend::Shade => shade(book, params.bits, many, few),

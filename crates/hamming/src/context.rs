@@ -46,13 +46,14 @@ impl ClientContext {
     /// Holds codes to what the client prepared for: its rows, and so many bits.
     pub(super) fn check_codes(&self, codes: &BitMatrix, bits: usize) -> Result<(), Abort> {
         let (me, rows) = self.own()?;
-        match (codes.rows(), codes.columns()) == (rows, bits) {
-            true => Ok(()),
-            false => Err(Abort::Misuse(format!(
+        if (codes.rows(), codes.columns()) == (rows, bits) {
+            Ok(())
+        } else {
+            Err(Abort::Misuse(format!(
                 "{me} has {} codes of {} bits, it prepared {rows} of {bits}",
                 codes.rows(),
                 codes.columns()
-            ))),
+            )))
         }
     }
 }

@@ -155,13 +155,14 @@ pub enum OtError {
 
 impl OtError {
     fn check_len(what: &'static str, bytes: &[u8], due: usize) -> Result<(), Self> {
-        match bytes.len() == due {
-            true => Ok(()),
-            false => Err(Self::Length {
+        if bytes.len() == due {
+            Ok(())
+        } else {
+            Err(Self::Length {
                 what,
                 have: bytes.len(),
                 due,
-            }),
+            })
         }
     }
 

@@ -196,9 +196,10 @@ pub(super) fn puncture(
         }
         all.extend_from_slice(&nodes);
     }
-    match bool::from(fits) {
-        true => Ok(all),
-        false => Err(OtError::Tree),
+    if bool::from(fits) {
+        Ok(all)
+    } else {
+        Err(OtError::Tree)
     }
 }
 

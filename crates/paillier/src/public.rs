@@ -350,9 +350,10 @@ impl PublicKey {
     }
 
     pub(super) fn check(&self, of: &Ciphertexts) -> Result<(), PaillierError> {
-        match Arc::ptr_eq(&self.0, &of.key.0) || *self == of.key {
-            true => Ok(()),
-            false => Err(PaillierError::OtherKey),
+        if Arc::ptr_eq(&self.0, &of.key.0) || *self == of.key {
+            Ok(())
+        } else {
+            Err(PaillierError::OtherKey)
         }
     }
 
@@ -447,8 +448,9 @@ pub(super) fn read(rows: &[Row], lane: usize, bits: usize) -> BigUint {
 }
 
 pub(super) fn same_length(have: usize, due: usize) -> Result<(), PaillierError> {
-    match have == due {
-        true => Ok(()),
-        false => Err(PaillierError::Length { have, due }),
+    if have == due {
+        Ok(())
+    } else {
+        Err(PaillierError::Length { have, due })
     }
 }

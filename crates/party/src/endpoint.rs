@@ -301,9 +301,10 @@ impl<P: Party> Endpoint<P> {
     fn arrival(&mut self, who: PartyId) -> Result<Arrival, Abort> {
         let link = self.links.entry(who).or_default();
         let Some((header, payload)) = link.early.remove(&link.next_in) else {
-            return match link.gone {
-                true => Ok(Arrival::Gone),
-                false => Err(Abort::Internal(format!("{who} is waited for twice"))),
+            return if link.gone {
+                Ok(Arrival::Gone)
+            } else {
+                Err(Abort::Internal(format!("{who} is waited for twice")))
             };
         };
         link.next_in += 1;

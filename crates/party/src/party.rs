@@ -203,7 +203,8 @@ impl Inbox {
         self.arrivals.contains_key(&who)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nothing arrived.
+    pub fn is_empty(&self) -> bool {
         self.arrivals.is_empty()
     }
 

@@ -251,9 +251,10 @@ fn no_message_is_longer_than_peers_take() {
         let mut endpoint = Endpoint::new(PartyId::client(0), SESSION, LIMITS, Long(len));
         while matches!(endpoint.poll(), Ok(Poll::Busy | Poll::Send(..))) {}
         let cause = endpoint.aborted().map(|aborted| &aborted.cause);
-        match len > LIMITS.max_payload {
-            true => assert!(matches!(cause, Some(Abort::Internal(_))), "{cause:?}"),
-            false => assert_eq!(cause, None),
+        if len > LIMITS.max_payload {
+            assert!(matches!(cause, Some(Abort::Internal(_))), "{cause:?}")
+        } else {
+            assert_eq!(cause, None)
         }
     }
 }
@@ -385,19 +386,20 @@ impl Party for Any {
             self.peers.retain(|peer| *peer != from);
         }
         let (out, of) = (Outbox::new(), self.peers.clone());
-        Ok(match of.is_empty() {
-            true => Step::Done {
+        Ok(if of.is_empty() {
+            Step::Done {
                 out,
                 output: self.heard,
-            },
-            false => Step::Continue {
+            }
+        } else {
+            Step::Continue {
                 out,
                 need: Need::Any {
                     of,
                     busy: self.busy,
                 },
                 next: self,
-            },
+            }
         })
     }
 }

@@ -46,7 +46,7 @@ impl Party for Adder {
                 mut sum,
             } => {
                 let mut gone = Vec::new();
-                if inbox.first().is_some() {
+                if !inbox.is_empty() {
                     for id in &clients {
                         match inbox.take(*id)? {
                             Some(message) => sum += u64::from(message[0]),

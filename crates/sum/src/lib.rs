@@ -383,12 +383,13 @@ impl Set {
                 .map(|place| bytes[place / 8] >> (place % 8) & 1 == 1)
                 .collect(),
         );
-        match set.write() == bytes {
-            true => Ok(set),
-            false => Err(Abort::Malformed {
+        if set.write() == bytes {
+            Ok(set)
+        } else {
+            Err(Abort::Malformed {
                 from: SERVER,
                 what: "a set names clients beyond the roster".into(),
-            }),
+            })
         }
     }
 }

@@ -58,9 +58,10 @@ impl Pad {
         main: Option<&Seed>,
         rows: Option<&Seed>,
     ) -> Self {
-        let (op, low, high, blocks) = match me < peer {
-            true => (Op::Add, me, peer, [own, its]),
-            false => (Op::Subtract, peer, me, [its, own]),
+        let (op, low, high, blocks) = if me < peer {
+            (Op::Add, me, peer, [own, its])
+        } else {
+            (Op::Subtract, peer, me, [its, own])
         };
         Self {
             op,

@@ -178,13 +178,14 @@ impl Wiring {
                 let holders = degree.neighbours + 1;
                 let fits = holders <= MAX_HOLDERS
                     && (fewest_shares(trust, holders)..=holders).contains(&threshold);
-                match even && fits {
-                    true => Ok(degree),
-                    false => Err(WiringError::Misfit {
+                if even && fits {
+                    Ok(degree)
+                } else {
+                    Err(WiringError::Misfit {
                         clients,
                         neighbours,
                         threshold,
-                    }),
+                    })
                 }
             }
         }

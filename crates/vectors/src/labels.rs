@@ -307,9 +307,10 @@ pub fn files() -> Result<Vec<File>, Error> {
         let mut refusals = Vec::<Refused>::new();
         if backend == Backend::Sketch {
             for (comment, from_client, nth, change) in bad {
-                let link = match from_client {
-                    true => (client, server, nth),
-                    false => (server, client, nth),
+                let link = if from_client {
+                    (client, server, nth)
+                } else {
+                    (server, client, nth)
                 };
                 refusals.push(refused(comment, 0, link, change, |network| {
                     case.refusal(network)

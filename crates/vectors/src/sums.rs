@@ -458,9 +458,10 @@ fn row_sums() -> Result<Vec<File>, Error> {
     ];
     let mut refusals = Vec::new();
     for (comment, from_client, nth, change) in bad {
-        let link = match from_client {
-            true => (client, server, nth),
-            false => (server, client, nth),
+        let link = if from_client {
+            (client, server, nth)
+        } else {
+            (server, client, nth)
         };
         let run = |network: Network<'_>| third.refusal::<u64>(network);
         refusals.push(refused(comment, 2, link, change, run)?);

@@ -152,9 +152,12 @@ impl Sink for Distances {
         let rows = |client: usize| self.offsets[client + 1] - self.offsets[client];
         let clients = 0..self.offsets.len() - 1;
         let rows: Vec<usize> = clients
-            .map(|client| match client == left || client == right {
-                true => rows(client),
-                false => 0,
+            .map(|client| {
+                if client == left || client == right {
+                    rows(client)
+                } else {
+                    0
+                }
             })
             .collect();
         Self::new(&rows, self.k)

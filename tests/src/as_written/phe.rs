@@ -111,12 +111,11 @@ pub fn run(
             let r = mask.draw(x.columns(), &key.n, prg);
             let mut sum = key.encrypt(&r, prg);
             for (l, bit) in row.iter().enumerate() {
-                let term = match y.get(i, l) {
-                    false => bit.clone(),
-                    true => {
-                        let minus = bit.modpow(&(&key.n - 1u32), &key.squared);
-                        key.add(&minus, &key.encrypt(&big(1), prg))
-                    }
+                let term = if y.get(i, l) {
+                    let minus = bit.modpow(&(&key.n - 1u32), &key.squared);
+                    key.add(&minus, &key.encrypt(&big(1), prg))
+                } else {
+                    bit.clone()
                 };
                 sum = key.add(&sum, &term);
             }

@@ -89,9 +89,10 @@ impl Evaluator {
         let begun = self.blocks.back().filter(|block| !self.is_whole(block));
         let more = self.first() + self.blocks.len() < pair.blocks();
         if begun.is_none() && (self.blocks.len() == WINDOW || !more) {
-            let what = match more {
-                true => "ciphertexts too far ahead",
-                false => "ciphertexts after the last",
+            let what = if more {
+                "ciphertexts too far ahead"
+            } else {
+                "ciphertexts after the last"
             };
             return Err(self.peer.malformed(what.into()));
         }

@@ -95,11 +95,12 @@ impl Phe {
     /// # Errors
     /// [`PaillierError::Modulus`] when keys are not made of this size.
     pub fn new(key_bits: usize) -> Result<Self, PaillierError> {
-        match GENERATED.contains(&key_bits) {
-            true => Ok(Self { key_bits }),
-            false => Err(PaillierError::Modulus(format!(
+        if GENERATED.contains(&key_bits) {
+            Ok(Self { key_bits })
+        } else {
+            Err(PaillierError::Modulus(format!(
                 "{key_bits} bits; keys are made of 2048, 3072 and 4096"
-            ))),
+            )))
         }
     }
 

@@ -87,9 +87,10 @@ impl Preparation {
                 pair,
                 channel,
             };
-            match owns(me, other) {
-                true => evaluators.push(peer),
-                false => waiting.push(Waiting { peer, key: None }),
+            if owns(me, other) {
+                evaluators.push(peer)
+            } else {
+                waiting.push(Waiting { peer, key: None })
             }
         }
         Ok(Self {
@@ -213,14 +214,15 @@ fn residues(ctx: &ClientContext, owner: PartyId, n: &BigUint) -> Uniform {
 /// A modulus of the size that was agreed on.
 pub(super) fn modulus(bytes: &[u8], phe: &Phe) -> Result<BigUint, String> {
     let n = BigUint::from_bytes_le(bytes);
-    match bytes.len() == phe.key_bits().div_ceil(8) && n.bits() == phe.key_bits() as u64 {
-        true => Ok(n),
-        false => Err(format!(
+    if bytes.len() == phe.key_bits().div_ceil(8) && n.bits() == phe.key_bits() as u64 {
+        Ok(n)
+    } else {
+        Err(format!(
             "a modulus of {} bits in {} bytes, one of {} bits is due",
             n.bits(),
             bytes.len(),
             phe.key_bits()
-        )),
+        ))
     }
 }
 

@@ -142,9 +142,10 @@ impl Owner {
         let due = rows.len() * pair.ciphertext_len();
         let sent = pair.block(self.block).start;
         if text.len() != due || block.start >= sent {
-            let what = match text.len() == due {
-                true => "results of a block that was not sent".into(),
-                false => format!("results of {} bytes, {due} are due", text.len()),
+            let what = if text.len() == due {
+                "results of a block that was not sent".into()
+            } else {
+                format!("results of {} bytes, {due} are due", text.len())
             };
             return Err(evaluator.peer.malformed(what));
         }

@@ -51,9 +51,10 @@ impl<S: Sink> pairwise::Meeting<S> for Meeting<S> {
             return Ok(None);
         };
         let [left, right] = guests;
-        let (owner, evaluator) = match owns((left.id, left.rows), (right.id, right.rows)) {
-            true => (left, right),
-            false => (right, left),
+        let (owner, evaluator) = if owns((left.id, left.rows), (right.id, right.rows)) {
+            (left, right)
+        } else {
+            (right, left)
         };
         Ok(Some(Self {
             pair,
@@ -70,9 +71,10 @@ impl<S: Sink> pairwise::Meeting<S> for Meeting<S> {
     }
 
     fn take(&mut self, place: usize, part: Vec<u8>) -> Result<(), Abort> {
-        match place == self.owner.place {
-            true => self.owners(part)?,
-            false => self.evaluators(&part)?,
+        if place == self.owner.place {
+            self.owners(part)?
+        } else {
+            self.evaluators(&part)?
         }
         if self.masks.is_none()
             && let (Some(n), Some(seed)) = (&self.modulus, &self.seed)

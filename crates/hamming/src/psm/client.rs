@@ -190,13 +190,14 @@ impl Client {
         let (a, b) = (self.side(0, &left), self.side(1, &right));
         let mut values = products(&a, 0..a.rows(), &b, 0..b.rows());
         let width = right.rows.len();
-        let columns: Vec<u16> = match right.client == self.me {
-            true => right
+        let columns: Vec<u16> = if right.client == self.me {
+            right
                 .rows
                 .clone()
                 .map(|row| weight(&self.codes, row))
-                .collect(),
-            false => Vec::new(),
+                .collect()
+        } else {
+            Vec::new()
         };
         for (row, values) in left.rows.clone().zip(values.chunks_exact_mut(width)) {
             if left.client == self.me {
@@ -214,9 +215,10 @@ impl Client {
             self.shape.clients[right.client].1,
         );
         let k = self.shape.clients[right.client].0;
-        let op = match left.client == self.me {
-            true => Op::Add,
-            false => Op::Subtract,
+        let op = if left.client == self.me {
+            Op::Add
+        } else {
+            Op::Subtract
         };
         let tile = (&left.rows, &right.rows);
         self.masks

@@ -64,9 +64,10 @@ impl Tile {
                 row,
                 bits: first..end,
             });
-            self.next = match end == pair.bits {
-                true => (row + 1, 0),
-                false => (row, end),
+            self.next = if end == pair.bits {
+                (row + 1, 0)
+            } else {
+                (row, end)
             };
         }
         runs
@@ -374,9 +375,10 @@ impl Client {
         });
         Ok(Self {
             own: Own {
-                offers: match sends {
-                    true => codes.transpose(),
-                    false => BitMatrix::default(),
+                offers: if sends {
+                    codes.transpose()
+                } else {
+                    BitMatrix::default()
                 },
                 weights: (0..codes.rows()).map(|row| weight(&codes, row)).collect(),
                 codes,

@@ -82,9 +82,10 @@ impl Stage {
 
     /// The receiver sends corrections, as long as it has to send some ahead.
     fn ahead(receiving: Receiving, pair: &Pair) -> Self {
-        match receiving.chunks() < pair.ahead() {
-            true => Self::Ahead(receiving),
-            false => Self::Ready(Ready::Receiver(receiving)),
+        if receiving.chunks() < pair.ahead() {
+            Self::Ahead(receiving)
+        } else {
+            Self::Ready(Ready::Receiver(receiving))
         }
     }
 }
@@ -121,15 +122,12 @@ impl Preparation {
             let seed = ctx.secret.derive(ctx.session, "transfers", &ids);
             let context =
                 |sender, receiver| Context::new(ctx.session, "distances", sender, receiver);
-            let (context, end) = match sends(me, other) {
-                true => {
-                    let context = context(me.0, other.0);
-                    (context.clone(), Stage::Sender(context, seed))
-                }
-                false => {
-                    let context = context(other.0, me.0);
-                    (context.clone(), Stage::Receiver(context, seed))
-                }
+            let (context, end) = if sends(me, other) {
+                let context = context(me.0, other.0);
+                (context.clone(), Stage::Sender(context, seed))
+            } else {
+                let context = context(other.0, me.0);
+                (context.clone(), Stage::Receiver(context, seed))
             };
             links.push(Link {
                 peer: other.0,

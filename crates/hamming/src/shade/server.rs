@@ -47,9 +47,10 @@ impl<S: Sink> pairwise::Meeting<S> for Meeting<S> {
         };
         pair.check()?;
         let [left, right] = guests;
-        let ends = match sends((left.id, left.rows), (right.id, right.rows)) {
-            true => [left, right],
-            false => [right, left],
+        let ends = if sends((left.id, left.rows), (right.id, right.rows)) {
+            [left, right]
+        } else {
+            [right, left]
         };
         Ok(Some(Self {
             pair,
@@ -66,9 +67,10 @@ impl<S: Sink> pairwise::Meeting<S> for Meeting<S> {
         let rows = self.pair.tile(self.came[end]);
         let due = self.pair.sums_len(rows.len());
         if rows.is_empty() || sums.len() != due {
-            let what = match rows.is_empty() {
-                true => "sums after the last tile".into(),
-                false => format!("sums of {} bytes, {due} are due", sums.len()),
+            let what = if rows.is_empty() {
+                "sums after the last tile".into()
+            } else {
+                format!("sums of {} bytes, {due} are due", sums.len())
             };
             return Err(Abort::Malformed { from, what });
         }

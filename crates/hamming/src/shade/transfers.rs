@@ -191,9 +191,10 @@ impl Sending {
     /// # Errors
     /// [`Abort::Internal`] when they are not made.
     pub(super) fn take(&mut self, count: usize) -> Result<Keys, Abort> {
-        match self.keys.len() < count {
-            true => Err(Abort::Internal("transfers that are not made".into())),
-            false => Ok(self.keys.take(count)),
+        if self.keys.len() < count {
+            Err(Abort::Internal("transfers that are not made".into()))
+        } else {
+            Ok(self.keys.take(count))
         }
     }
 }

@@ -91,9 +91,12 @@ pub fn send<'a>(
             (keys[t], keys[GROUP + t]) = (*zero, zero ^ delta);
         }
         pi.apply(&mut keys);
-        let offers = std::array::from_fn(|t| match t < size {
-            true => offers.row(rows.start + start + t),
-            false => &[],
+        let offers = std::array::from_fn(|t| {
+            if t < size {
+                offers.row(rows.start + start + t)
+            } else {
+                &[]
+            }
         });
         let group = Offers {
             shape,
@@ -298,9 +301,12 @@ mod tests {
         let zeros: Vec<u128> = (0..count).map(|_| block(&mut prg)).collect();
         let choices = random(1, count + 3, seed);
         let x = random(count + 2, lanes, seed);
-        let key = |t: usize| match choices.get(0, 3 + t) {
-            true => zeros[t] ^ delta,
-            false => zeros[t],
+        let key = |t: usize| {
+            if choices.get(0, 3 + t) {
+                zeros[t] ^ delta
+            } else {
+                zeros[t]
+            }
         };
         let keys: Vec<u128> = (0..count).map(key).collect();
         let first = prg.next_u64();

@@ -66,9 +66,10 @@ pub(super) fn receive_avx2(pi: &Permutation, group: &Choices, sums: &mut [u16], 
 unsafe fn put<R: Register>(value: R, lanes: usize, to: *mut u8) {
     // SAFETY: the caller promises the bytes.
     unsafe {
-        match lanes >= R::LANES {
-            true => value.store(to),
-            false => value.store_some(to, lanes),
+        if lanes >= R::LANES {
+            value.store(to)
+        } else {
+            value.store_some(to, lanes)
         }
     }
 }
@@ -81,9 +82,10 @@ unsafe fn put<R: Register>(value: R, lanes: usize, to: *mut u8) {
 unsafe fn get<R: Register>(lanes: usize, from: *const u8) -> R {
     // SAFETY: the caller promises the bytes.
     unsafe {
-        match lanes >= R::LANES {
-            true => R::load(from),
-            false => R::load_some(from, lanes),
+        if lanes >= R::LANES {
+            R::load(from)
+        } else {
+            R::load_some(from, lanes)
         }
     }
 }

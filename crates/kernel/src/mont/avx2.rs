@@ -201,9 +201,10 @@ pub(super) unsafe fn reduce(
                 for i in 0..sum.products.len() {
                     let [a, b] = &factors[i];
                     let (a, b) = (a.as_ptr().cast(), b.as_ptr().cast());
-                    match same[i] {
-                        true => tiles_of_square(&mut columns, a, c, tiles),
-                        false => tiles_of(&mut columns, a, b, c, tiles),
+                    if same[i] {
+                        tiles_of_square(&mut columns, a, c, tiles)
+                    } else {
+                        tiles_of(&mut columns, a, b, c, tiles)
                     }
                 }
                 for i in (c + 1).saturating_sub(tiles)..tiles.min(c) {

@@ -111,9 +111,10 @@ pub(super) unsafe fn reduce(
         for c in 0..2 * tiles {
             let mut columns = [_mm512_setzero_si512(); 2 * TILE];
             for (a, b) in sum.products {
-                match std::ptr::eq(*a, *b) {
-                    true => tiles_of_square(&mut columns, a.as_ptr(), c, tiles),
-                    false => tiles_of(&mut columns, a.as_ptr(), b.as_ptr(), c, tiles),
+                if std::ptr::eq(*a, *b) {
+                    tiles_of_square(&mut columns, a.as_ptr(), c, tiles)
+                } else {
+                    tiles_of(&mut columns, a.as_ptr(), b.as_ptr(), c, tiles)
                 }
             }
             for i in (c + 1).saturating_sub(tiles)..tiles.min(c) {

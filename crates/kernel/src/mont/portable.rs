@@ -93,9 +93,10 @@ pub(super) fn reduce(
         let m = lane_of(modulus, lane);
         let mut factors = [const { None }; PRODUCTS];
         for (factor, (a, b)) in factors.iter_mut().zip(sum.products) {
-            *factor = match std::ptr::eq(*a, *b) {
-                true => Some((lane_of(a, lane), None)),
-                false => Some((lane_of(a, lane), Some(lane_of(b, lane)))),
+            *factor = if std::ptr::eq(*a, *b) {
+                Some((lane_of(a, lane), None))
+            } else {
+                Some((lane_of(a, lane), Some(lane_of(b, lane))))
             };
         }
         let mut q = [[0; TILE]; MOST / TILE];

@@ -165,9 +165,10 @@ fn factors_may_be_twice_the_modulus() {
             assert_eq!(value(&out, 5) * &r % &m, wanted);
             let mut out = vec![Row::ZERO; 2 * rows];
             for square in [false, true] {
-                match square {
-                    false => squared.multiply(&pair, &pair.clone(), &mut out),
-                    true => squared.square(&pair, &mut out),
+                if square {
+                    squared.square(&pair, &mut out)
+                } else {
+                    squared.multiply(&pair, &pair.clone(), &mut out)
                 }
                 assert!(value(&out[..rows], 0) < (&m << 1) && value(&out[rows..], 0) < (&m << 1));
                 let whole = |x: &[Row]| value(&x[..rows], 3) + value(&x[rows..], 3) * &m;

@@ -316,9 +316,10 @@ impl SenderBatch {
             self.shape.hash(&powers, row) ^ choices & mask
         });
         let found = self.shape.digest(hashes);
-        match bool::from(found.as_slice().ct_eq(digest)) {
-            true => Ok(()),
-            false => Err(OtError::Corrections),
+        if bool::from(found.as_slice().ct_eq(digest)) {
+            Ok(())
+        } else {
+            Err(OtError::Corrections)
         }
     }
 
