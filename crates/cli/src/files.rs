@@ -2,11 +2,17 @@
 
 use std::path::Path;
 
+use undertone::data::Kind;
 use undertone::simulate::Run;
 
 use undertone_lab::Failure;
 use undertone_lab::output::Output;
 use undertone_lab::report::LabelReport;
+
+/// What a data file holds, with or without `--codes`.
+pub(crate) fn kind(codes: bool) -> Kind {
+    if codes { Kind::Codes } else { Kind::Features }
+}
 
 /// The files a run writes, opened before it starts.
 pub(crate) struct Outputs {

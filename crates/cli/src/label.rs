@@ -367,7 +367,7 @@ impl Label {
         let simulation = Simulation {
             params,
             clients,
-            seed: undertone_lab::experiment::seed(self.seed),
+            seed: undertone_lab::seed(self.seed),
         };
         let run = simulation.run(|who, phase| bar.set_message(format!("{phase}, {who}")))?;
         bar.finish_and_clear();
