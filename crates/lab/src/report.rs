@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
-use undertone::hamming::Backend;
 use undertone::party::{Cost, Ledger, PartyId};
-use undertone::sum::Trust;
-use undertone::xclp::{Params, phases};
+use undertone::xclp::phases;
 
 use crate::ledgers::together;
 
@@ -28,43 +26,6 @@ pub struct PhaseCost {
     pub rounds: usize,
     /// Time inside its steps.
     pub compute_ms: f64,
-}
-
-/// The JSON object of `label`.
-#[derive(Debug, Serialize)]
-pub struct LabelReport {
-    /// Per cent of hidden rows; null where the truth is not known.
-    pub accuracy_mean: Option<f64>,
-    pub accuracy_sd: Option<f64>,
-    pub local_accuracy_mean: Option<f64>,
-    pub local_accuracy_sd: Option<f64>,
-    pub rows: usize,
-    pub labelled_rows: usize,
-    pub clients: usize,
-    pub classes: usize,
-    pub backend: String,
-    pub variant: String,
-    pub bits: usize,
-    pub neighbours: usize,
-    pub alpha: f64,
-    pub seed: u64,
-    pub rounds: u32,
-    pub rows_without_label: usize,
-    /// Costs of the run with the first seed.
-    pub phases: Vec<PhaseCost>,
-}
-
-/// Mean and sample deviation.
-pub fn mean_sd(values: &[f64]) -> (f64, f64) {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    let sd = if values.len() > 1 {
-        (squares / (n - 1.0)).sqrt()
-    } else {
-        0.0
-    };
-    (mean, sd)
 }
 
 /// A time in milliseconds.
@@ -187,32 +148,4 @@ fn time(time: Duration) -> String {
     } else {
         format!("{:.1} s", ms / 1e3)
     }
-}
-
-/// What a run does, in a line.
-pub fn describe(params: &Params, most_rows: usize) -> String {
-    let mut notes = String::new();
-    if params.backend == Backend::Shade && params.trust == Trust::MaliciousServer {
-        notes += "note: keys and sums withstand a server that lies; shade does not: one that \
-                  changes offers reads codes\n";
-    }
-    // Distances to L/2 known codes determine a code: a client with many rows and the server would have them.
-    let collusion = matches!(params.backend, Backend::Shade | Backend::Phe);
-    if collusion && most_rows > params.bits / 4 {
-        notes += &format!(
-            "note: a client brings {most_rows} rows, more than L/4 = {}: if it colludes with the server, their distances come near to \
-             telling the others' codes\n",
-            params.bits / 4
-        );
-    }
-    notes
-        + &format!(
-            "backend {}: the server learns {}\nL = {} bits, k = {} neighbours, alpha = {}, variant {}\n",
-            params.backend,
-            params.backend.server_learns(),
-            params.bits,
-            params.neighbours,
-            params.alpha,
-            params.variant
-        )
 }
