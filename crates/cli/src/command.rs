@@ -1,4 +1,4 @@
-//! The command line: arguments in, exit code out.
+//! The command line: parses arguments, runs a command, returns its exit code.
 
 use std::process::ExitCode;
 
@@ -12,10 +12,10 @@ use crate::{deal, label, net, paillier};
     name = "undertone",
     version,
     about = "Label propagation over data that may not leave its owners",
-    after_help = "Exit codes: 0 done, 2 wrong arguments, 65 unusable data, 66 a file that cannot be \
-                  read, 69 an address that cannot be reached or listened on, 70 a protocol that was aborted, \
-                  71 a refusal of the operating system, 73 a file that cannot be written, 77 a peer that is \
-                  not trusted or refuses, 130 stopped."
+    after_help = "Exit codes: 0 done, 2 wrong arguments, 65 unusable data, 66 a file that cannot \
+                  be read, 69 an address that cannot be reached or listened on, 70 a protocol that \
+                  was aborted, 71 a refusal of the operating system, 73 a file that cannot be \
+                  written, 77 a peer that is not trusted or refuses, 130 stopped."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -59,13 +59,27 @@ enum Command {
         #[command(subcommand)]
         what: bench::Bench,
     },
-    /// Run every backend over a grid of sizes, and write what each costs, also over slow links, as a report
+    /// Run every backend over a grid of sizes, and write what each costs, also over slow links,
+    /// as a report
     Costs(costs::Costs),
     /// Print shell completions
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+impl Command {
+    /// Benchmarks compute on one thread unless told otherwise, all other commands on all cores.
+    fn default_threads(&self) -> Option<usize> {
+        let is_bench = match self {
+            Self::Bench { what } => !matches!(what, bench::Bench::Network(_)),
+            Self::Paillier { what } => matches!(what, paillier::Paillier::Bench(_)),
+            Self::Costs(_) => true,
+            _ => false,
+        };
+        is_bench.then_some(1)
+    }
 }
 
 pub(crate) fn main() -> ExitCode {
@@ -80,16 +94,7 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
-    let is_bench = match &arguments.command {
-        Command::Bench {
-            what: bench::Bench::Network(_),
-        } => false,
-        Command::Bench { .. } | Command::Costs(_) => true,
-        Command::Paillier { what } => matches!(what, paillier::Paillier::Bench(_)),
-        _ => false,
-    };
-    let for_bench = is_bench.then_some(1);
-    if let Some(threads) = arguments.threads.or(for_bench) {
+    if let Some(threads) = arguments.threads.or(arguments.command.default_threads()) {
         if !(1..=1024).contains(&threads) {
             return Err(Failure::usage("--threads must be from 1 to 1024"));
         }
@@ -103,12 +108,12 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         json: arguments.json,
     };
     let command = match arguments.command {
-        // Their parties have threads of their own, and the pool to themselves.
+        // These two run their parties on threads of their own and leave the whole pool to them.
         Command::Serve(serve) => return serve.run(show),
         Command::Join(join) => return join.run(show),
         command => command,
     };
-    // On a thread of the pool: what is not split stays there, and so do its caches.
+    // All others run on a thread of the pool. Work that is not split stays there, with warm caches.
     rayon::scope(|_| dispatch(command, show))
 }
 

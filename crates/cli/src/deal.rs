@@ -1,15 +1,14 @@
-//! `undertone deal`: one labelled file, cut into files for clients.
+//! `undertone deal`: cuts one labelled file into files for clients.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use undertone::data::{self, Kind};
 use undertone::xclp::{Params, Rows};
-use undertone_lab::split::Split;
-
-use undertone_lab::experiment::{Experiment, seed};
+use undertone_lab::experiment::Experiment;
 use undertone_lab::output::{self, Output};
-use undertone_lab::{Failure, Show};
+use undertone_lab::split::{Split, check_labelled};
+use undertone_lab::{Failure, Show, input, seed};
 
 #[derive(Debug, Args)]
 pub(crate) struct Deal {
@@ -34,23 +33,17 @@ pub(crate) struct Deal {
 
 impl Deal {
     pub(crate) fn run(self, show: Show) -> Result<(), Failure> {
-        if !(self.labelled > 0.0 && self.labelled < 1.0) {
-            return Err(Failure::usage(format!(
-                "--labelled {}; it must be above 0 and below 1",
-                self.labelled
-            )));
-        }
+        check_labelled(self.labelled)?;
         if self.clients == 0 {
             return Err(Failure::usage("--clients must be 1 or more"));
         }
-        let dataset = data::load(&self.file, Kind::Features)
-            .map_err(|error| Failure::file(&self.file, &error))?;
-        let wrong = |why: &str| Failure::data(format!("{}: {why}", self.file.display()));
+        let dataset = input::load(&self.file, Kind::Features)?;
+        let unusable = |why: &str| Failure::in_file(&self.file, why);
         let classes = dataset.classes.unwrap_or(dataset.classes_seen());
         let labels: Option<Vec<u16>> = dataset.labels.iter().copied().collect();
         let dealt = Experiment {
             rows: dataset.rows,
-            labels: labels.ok_or_else(|| wrong("a row is unlabelled; every label is needed"))?,
+            labels: labels.ok_or_else(|| unusable("a row is unlabelled; every label is needed"))?,
             classes: classes.max(2),
             clients: self.clients,
             split: self.split,
@@ -58,16 +51,15 @@ impl Deal {
             params: Params::default(),
         }
         .deal(&seed(self.seed))?;
-        std::fs::create_dir_all(&self.out)
-            .map_err(|error| Failure::unwritable(&self.out, &error))?;
+        output::create_folder(&self.out)?;
         for (client, (rows, labelling)) in dealt.clients.iter().enumerate() {
             let path = self.out.join(format!("client-{client}.npz"));
             let Rows::Features(features) = rows else {
-                return Err(wrong("features are needed"));
+                return Err(unusable("features are needed"));
             };
             let mut bytes = std::io::Cursor::new(Vec::new());
             data::to_npz(&mut bytes, features, labelling)
-                .map_err(|error| Failure::unwritable(&path, &error))?;
+                .map_err(|error| Failure::unwritable(&path, error))?;
             Output::create(&path)?.write(|w| w.write_all(bytes.get_ref()))?;
             if !show.quiet {
                 output::print(&format!(

@@ -1,4 +1,4 @@
-//! `undertone paillier`: keys, and how fast they are.
+//! `undertone paillier`: makes keys and measures them.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ pub(crate) struct Keygen {
     safe_primes: bool,
 }
 
-/// A public key in a file. Numbers are hexadecimal.
+/// The file of a public key. Numbers are hexadecimal.
 #[derive(Debug, Serialize)]
 struct PublicFile {
     scheme: &'static str,
@@ -44,7 +44,7 @@ struct PublicFile {
     n: String,
 }
 
-/// A secret key in a file.
+/// The file of a secret key.
 #[derive(Serialize)]
 struct SecretFile {
     scheme: &'static str,
@@ -76,11 +76,12 @@ impl Keygen {
         {
             return Err(Failure::usage("--secret and --public are the same file"));
         }
-        let primes = match self.safe_primes {
-            true => Primes::Safe,
-            false => Primes::Structured,
+        let primes = if self.safe_primes {
+            Primes::Safe
+        } else {
+            Primes::Structured
         };
-        let seed = Seed::from_os().map_err(|error| Failure::data(error.to_string()))?;
+        let seed = Seed::from_os().map_err(Failure::data)?;
         let key = SecretKey::generate(self.bits, primes, &mut seed.prg())
             .map_err(|_| Failure::usage("--bits must be 2048, 3072 or 4096"))?;
         let [p, q] = key.expose_primes();
@@ -99,14 +100,15 @@ impl Keygen {
         if let Some(file) = public_file {
             file.json(&public)?;
         }
-        match show.json {
-            true => output::print_json(&public),
-            false if show.quiet => Ok(()),
-            false => output::print(&format!(
+        if show.quiet && !show.json {
+            return Ok(());
+        }
+        output::print_report(show, &public, || {
+            format!(
                 "a key of {} bits; its secret is in {}\n",
                 self.bits,
                 self.secret.display()
-            )),
-        }
+            )
+        })
     }
 }

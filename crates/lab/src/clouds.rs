@@ -6,7 +6,7 @@ use undertone::xclp::{Features, InputError};
 /// Classes of synthetic rows.
 pub(crate) const CLASSES: usize = 10;
 
-/// Ten Gaussian clouds, and the class of each row: row i has class i mod 10.
+/// Rows from ten Gaussian clouds, and their classes. Row i has class i mod 10.
 pub(crate) fn clouds(
     rows: usize,
     features: usize,

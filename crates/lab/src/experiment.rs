@@ -1,6 +1,6 @@
-//! One labelled data set, many seeds: deal the rows out, hide labels, run, compare with the truth.
+//! Experiments on one labelled data set: deal the rows out, hide labels, run, compare with the
+//! truth.
 
-use crate::split::{self, Split};
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use indicatif::ProgressBar;
@@ -9,35 +9,36 @@ use undertone::party::SessionId;
 use undertone::simulate::{Run, Simulation};
 use undertone::xclp::{Codes, Features, Labelling, Params, Rows, solo};
 
-use crate::Failure;
+use crate::split::{self, Split};
+use crate::{Failure, seed};
 
 /// A labelled data set and how it is dealt out.
 #[derive(Debug)]
 pub struct Experiment {
+    /// All rows of the file.
     pub rows: Rows,
+    /// The true label of each row.
     pub labels: Vec<u16>,
+    /// Number of classes.
     pub classes: usize,
+    /// Number of clients.
     pub clients: usize,
+    /// How rows are dealt out to clients.
     pub split: Split,
+    /// Share of each client's rows that keep their label.
     pub labelled: f64,
+    /// Parameters of the run.
     pub params: Params,
 }
 
-/// Rows dealt out, most labels hidden.
+/// Rows dealt out to clients, most labels hidden.
 pub struct Dealt {
     /// The file rows of each client.
     pub parts: Vec<Vec<usize>>,
     /// Which of them kept their label.
     pub revealed: Vec<Vec<bool>>,
-    /// What each client has.
+    /// The rows and labels that each client holds.
     pub clients: Vec<(Rows, Labelling)>,
-}
-
-/// The seed of everything random.
-pub fn seed(number: u64) -> Seed {
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&number.to_le_bytes());
-    Seed::from_bytes(bytes)
 }
 
 /// One run of an [`Experiment`].
@@ -47,16 +48,16 @@ pub struct Trial {
     pub parts: Vec<Vec<usize>>,
     /// Which of them kept their label.
     pub revealed: Vec<Vec<bool>>,
-    /// The run.
+    /// The run of all clients together.
     pub run: Run,
-    /// Share of hidden rows labelled right, in per cent.
+    /// Per cent of the hidden rows that the run labelled right.
     pub accuracy: f64,
-    /// The same with each client alone, in per cent.
+    /// Per cent of the hidden rows that each client labelled right from its own rows alone.
     pub local_accuracy: f64,
 }
 
 impl Experiment {
-    /// Deals the rows out, and hides labels.
+    /// Deals the rows out and hides labels.
     pub fn deal(&self, seed: &Seed) -> Result<Dealt, Failure> {
         let for_split = seed.derive(SessionId([0; 32]), "split", &[]);
         let mut rng = ChaCha20Rng::from_seed(*for_split.expose());
@@ -93,7 +94,7 @@ impl Experiment {
         })
     }
 
-    /// Runs with everything random drawn from `number`. `bar` advances by one.
+    /// Runs once. Everything random follows from `number`; `bar` advances by one.
     pub fn trial(&self, number: u64, bar: &ProgressBar) -> Result<Trial, Failure> {
         let seed = seed(number);
         let derive = |purpose| seed.derive(SessionId([0; 32]), purpose, &[]);
@@ -110,8 +111,7 @@ impl Experiment {
                 Rows::Codes(codes) => codes.clone(),
                 Rows::Features(features) => Codes::hash(features, &local_seed, self.params.bits),
             };
-            let labels = solo::propagate(&codes, labelling, &self.params)
-                .map_err(|cause| Failure::data(cause.to_string()))?;
+            let labels = solo::propagate(&codes, labelling, &self.params).map_err(Failure::data)?;
             local.count(labels.classes(), labelling, part, &self.labels);
         }
 
@@ -144,15 +144,12 @@ impl Experiment {
         };
         let label = |(row, revealed): (&usize, &bool)| revealed.then_some(self.labels[*row]);
         let labels = part.iter().zip(revealed).map(label).collect();
-        let labelling = Labelling::new(self.classes, labels);
-        Ok((
-            rows,
-            labelling.map_err(|error| Failure::data(error.to_string()))?,
-        ))
+        let labelling = Labelling::new(self.classes, labels).map_err(Failure::data)?;
+        Ok((rows, labelling))
     }
 }
 
-/// Hidden rows, and how many were labelled right. A row without a label counts as wrong.
+/// Counts hidden rows and right answers. A row left without a label counts as wrong.
 #[derive(Debug, Default)]
 struct Tally {
     hidden: usize,

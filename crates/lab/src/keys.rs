@@ -1,4 +1,4 @@
-//! What every command with `phe` asks.
+//! The options of every command that can run `phe`.
 
 use clap::Args;
 use undertone::hamming::Phe;
@@ -6,6 +6,7 @@ use undertone::paillier;
 
 use crate::Failure;
 
+/// The option for Paillier keys.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Keys {
     /// With phe: bits of Paillier keys, 2048, 3072 or 4096
@@ -14,6 +15,7 @@ pub struct Keys {
 }
 
 impl Keys {
+    /// The Paillier parameters of `phe`.
     pub fn phe(self) -> Result<Phe, Failure> {
         Phe::new(self.key_bits).map_err(|_| Failure::usage("--key-bits must be 2048, 3072 or 4096"))
     }

@@ -1,8 +1,9 @@
-//! What every command with secure sums asks.
+//! The options of every command that computes secure sums.
 
 use clap::Args;
 use undertone::sum::{Suite, Trust};
 
+/// The options for masks.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Masks {
     /// Withstand a server that lies about who has left: clients sign keys and contributors
@@ -14,10 +15,12 @@ pub struct Masks {
 }
 
 impl Masks {
+    /// How far clients trust the server.
     pub fn trust(self) -> Trust {
-        match self.malicious_server {
-            true => Trust::MaliciousServer,
-            false => Trust::SemiHonest,
+        if self.malicious_server {
+            Trust::MaliciousServer
+        } else {
+            Trust::SemiHonest
         }
     }
 }

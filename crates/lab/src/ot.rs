@@ -6,20 +6,20 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use undertone::kdf::Seed;
 use undertone::ot::extend::{ReceiverBatch, SenderBatch};
 use undertone::ot::{Field, Security};
-use undertone::party::{Aborted, PartyId};
+use undertone::party::PartyId;
 use undertone::simulate::{TransferSimulation, transfers};
 
+use crate::failure::verify;
 use crate::report::{PhaseCost, phase_costs};
-use crate::{Failure, Show, output};
+use crate::{Failure, Show, output, seed};
 
-/// Most transfers: what is numbered in 40 bits.
+/// Most transfers. Their numbers have 40 bits.
 const MOST: u64 = 1 << 40;
 
-/// A number, or a power as in `2^22`.
-pub fn count(text: &str) -> Result<u64, String> {
+/// Parses a number, or a power like `2^22`.
+pub(crate) fn count(text: &str) -> Result<u64, String> {
     let number = match text.split_once('^') {
         None => text.parse().ok(),
         Some((base, exponent)) => {
@@ -35,7 +35,7 @@ pub fn count(text: &str) -> Result<u64, String> {
 }
 
 /// Parses f.
-pub fn field(text: &str) -> Result<Field, String> {
+pub(crate) fn field(text: &str) -> Result<Field, String> {
     let f = text.parse().ok().and_then(Field::new);
     f.ok_or_else(|| "a number from 1 to 8".into())
 }
@@ -50,7 +50,7 @@ pub enum Against {
 }
 
 impl Against {
-    pub fn security(self) -> Security {
+    fn security(self) -> Security {
         match self {
             Self::SemiHonest => Security::SemiHonest,
             Self::Malicious => Security::Malicious,
@@ -58,14 +58,15 @@ impl Against {
     }
 }
 
-/// As it is written on the command line.
-pub fn name(security: Security) -> &'static str {
+/// The name on the command line.
+pub(crate) fn name(security: Security) -> &'static str {
     match security {
         Security::SemiHonest => "semi-honest",
         Security::Malicious => "malicious",
     }
 }
 
+/// The command `ot`.
 #[derive(Debug, Args)]
 pub struct Ot {
     /// Transfers, a number or a power
@@ -87,7 +88,7 @@ struct OtReport {
     count: u64,
     field: usize,
     against: String,
-    /// Whether the receiver has the key it chose, and that alone, in every transfer.
+    /// Whether the receiver got the key it chose, and only that key, in every transfer.
     exact: bool,
     ones: u64,
     bytes_per_transfer: f64,
@@ -95,7 +96,7 @@ struct OtReport {
     phases: Vec<PhaseCost>,
 }
 
-/// Keys of the sender that wait for the receiver's, or the other way round.
+/// Batches of one party that wait for the other party's, to be compared.
 #[derive(Default)]
 struct Compare {
     sent: VecDeque<[Vec<u128>; 2]>,
@@ -114,9 +115,10 @@ impl Compare {
             };
             for (t, key) in keys.iter().enumerate() {
                 let choice = choices[t / 64] >> (t % 64) & 1 == 1;
-                let (mine, other) = match choice {
-                    true => (ones[t], zeros[t]),
-                    false => (zeros[t], ones[t]),
+                let (mine, other) = if choice {
+                    (ones[t], zeros[t])
+                } else {
+                    (zeros[t], ones[t])
                 };
                 self.right += u64::from(*key == mine && *key != other);
                 self.ones += u64::from(choice);
@@ -125,24 +127,14 @@ impl Compare {
     }
 }
 
-impl From<Aborted> for Failure {
-    fn from(error: Aborted) -> Self {
-        Self {
-            code: 70,
-            message: error.to_string(),
-        }
-    }
-}
-
 impl Ot {
+    /// Runs the command.
     pub fn run(self, show: Show) -> Result<(), Failure> {
-        let mut seed = [0; 32];
-        seed[..8].copy_from_slice(&self.seed.to_le_bytes());
         let simulation = TransferSimulation {
             field: self.field,
             security: self.against.security(),
             count: self.count,
-            seed: Seed::from_bytes(seed),
+            seed: seed(self.seed),
         };
         let bar = output::progress(self.count, show);
         let both = Mutex::new(Compare::default());
@@ -182,15 +174,8 @@ impl Ot {
             seconds,
             phases,
         };
-        if show.json {
-            output::print_json(&report)?;
-        } else {
-            output::print(&report.text(show.quiet))?;
-        }
-        match report.exact {
-            true => Ok(()),
-            false => Err(Failure::data("keys are wrong")),
-        }
+        output::print_report(show, &report, || report.text(show.quiet))?;
+        verify(report.exact, "keys are wrong")
     }
 }
 

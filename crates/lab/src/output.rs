@@ -1,4 +1,4 @@
-//! Where results go: standard output, files that appear whole or not at all, a progress bar.
+//! Where results go: standard output, files that appear whole or not at all, and a progress bar.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 
 use crate::{Failure, Show};
 
-/// Prints to standard output; a reader that has gone away is no error.
+/// Prints to standard output. It is no error if nobody reads it any more.
 pub fn print(text: &str) -> Result<(), Failure> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -26,7 +26,25 @@ pub fn print_json(report: &impl serde::Serialize) -> Result<(), Failure> {
     print(&format!("{json}\n"))
 }
 
-/// A file to be: opened before the work starts, put in its place when it is whole.
+/// Prints `report` as JSON if `show` asks for it, and as `text` otherwise.
+pub fn print_report(
+    show: Show,
+    report: &impl serde::Serialize,
+    text: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    if show.json {
+        print_json(report)
+    } else {
+        print(&text())
+    }
+}
+
+/// Creates a folder, and those above it, unless it exists.
+pub fn create_folder(path: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(path).map_err(|error| Failure::unwritable(path, error))
+}
+
+/// A file that is opened before the work starts and appears in its place once it is whole.
 #[derive(Debug)]
 pub struct Output {
     path: PathBuf,
@@ -34,36 +52,34 @@ pub struct Output {
 }
 
 impl Output {
-    /// Makes sure `path` can be written, in a folder that exists.
+    /// Opens `path` for writing. Its folder must exist.
     pub fn create(path: &Path) -> Result<Self, Failure> {
         Self::with_mode(path, 0o644)
     }
 
-    /// As [`create`](Self::create), a file that only its owner may read.
+    /// Like [`create`](Self::create), for a file that only its owner may read.
     pub fn create_own(path: &Path) -> Result<Self, Failure> {
         Self::with_mode(path, 0o600)
     }
 
-    /// As [`create`](Self::create), a file that is not there yet.
+    /// Like [`create`](Self::create), for a file that must not exist yet.
     pub fn create_new(path: &Path) -> Result<Self, Failure> {
         Self::absent(path)?;
         Self::create(path)
     }
 
-    /// As [`create_new`](Self::create_new), a file that only its owner may read.
+    /// Like [`create_new`](Self::create_new), for a file that only its owner may read.
     pub fn create_private(path: &Path) -> Result<Self, Failure> {
         Self::absent(path)?;
         Self::with_mode(path, 0o600)
     }
 
     fn absent(path: &Path) -> Result<(), Failure> {
-        match path.exists() {
-            true => Err(Failure::unwritable(
-                path,
-                &"it exists; keys are not overwritten",
-            )),
-            false => Ok(()),
+        if path.exists() {
+            let message = "it exists; keys are not overwritten";
+            return Err(Failure::unwritable(path, message));
         }
+        Ok(())
     }
 
     fn with_mode(path: &Path, mode: u32) -> Result<Self, Failure> {
@@ -71,7 +87,7 @@ impl Output {
         if std::fs::metadata(path).is_ok_and(|held| !held.is_file()) {
             return Err(unwritable(&"it is a folder or a device; name a file"));
         }
-        // A link is written through.
+        // The target of a symbolic link is written, and the link stays.
         let target = path.canonicalize();
         let path = target.as_deref().unwrap_or(path);
         let folder = match path.parent() {
@@ -96,22 +112,23 @@ impl Output {
         })
     }
 
-    /// As [`create`](Self::create), for `name` in `folder`, which is made if need be.
+    /// Opens `name` in `folder`, which it creates if need be.
     pub fn create_in(folder: &Path, name: &str) -> Result<Self, Failure> {
-        std::fs::create_dir_all(folder).map_err(|error| Failure::unwritable(folder, &error))?;
+        create_folder(folder)?;
         Self::create(&folder.join(name))
     }
 
+    /// Where the file will appear, symbolic links resolved.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether this is the file `other`, however either is spelled.
+    /// Whether `other` names the same file, perhaps by another path.
     pub fn is(&self, other: &Path) -> bool {
         place(&self.path) == place(other)
     }
 
-    /// Writes the whole file with `fill`, then puts it in its place.
+    /// Writes the file with `fill`, then moves it to its place.
     pub fn write(
         mut self,
         fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -122,7 +139,7 @@ impl Output {
         written
             .and_then(|()| self.file.persist(&self.path).map_err(|error| error.error))
             .map(drop)
-            .map_err(|error| Failure::unwritable(&self.path, &error))
+            .map_err(|error| Failure::unwritable(&self.path, error))
     }
 
     /// Writes a JSON object.
@@ -133,7 +150,7 @@ impl Output {
         })
     }
 
-    /// Writes a matrix as an `.npy` array.
+    /// Writes an `.npy` array.
     pub fn npy<T: AutoSerialize>(self, shape: &[u64], values: &[T]) -> Result<(), Failure> {
         self.write(|writer| {
             let mut npy = npyz::WriteOptions::new()
@@ -147,7 +164,7 @@ impl Output {
     }
 }
 
-/// A path with its folder, or itself if it exists, freed of links and dots.
+/// The path without symbolic links and dots, as far as it exists.
 fn place(path: &Path) -> PathBuf {
     if let Ok(whole) = path.canonicalize() {
         return whole;
@@ -162,7 +179,7 @@ fn place(path: &Path) -> PathBuf {
     }
 }
 
-/// A progress bar on standard error, if that is a terminal.
+/// A progress bar on standard error. It is hidden if that is no terminal, or with `--quiet`.
 pub fn progress(steps: u64, show: Show) -> ProgressBar {
     if show.quiet || !io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -1,4 +1,4 @@
-//! A labelled data set dealt out to clients, most labels hidden: the experiment of the paper.
+//! How an experiment deals rows out to clients and chooses the labels they keep.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,13 +8,15 @@ use rand::RngExt;
 use rand::seq::SliceRandom;
 use rand_distr::{Distribution, Gamma};
 
+use crate::Failure;
+
 /// How rows are dealt out to clients.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Split {
     /// At random, in equal parts.
     Iid,
-    /// Each class in its own random proportions, from a symmetric Dirichlet distribution: the
-    /// smaller the parameter, the more the clients differ.
+    /// Each class in random proportions from a symmetric Dirichlet distribution. Clients differ
+    /// more as the parameter shrinks.
     Dirichlet(f64),
 }
 
@@ -44,10 +46,20 @@ impl FromStr for Split {
     }
 }
 
-/// Times a Dirichlet split is drawn before giving up on clients without rows.
+/// Draws of a Dirichlet split. A draw is rejected if a client gets no row.
 const ATTEMPTS: usize = 1000;
 
-/// Deals the rows out to `clients` clients, each at least one; `None` where that cannot be done.
+/// Refuses a share of kept labels that leaves nothing known or nothing hidden.
+pub fn check_labelled(fraction: f64) -> Result<(), Failure> {
+    if fraction > 0.0 && fraction < 1.0 {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--labelled {fraction}; it must be above 0 and below 1"
+    )))
+}
+
+/// Deals the rows out so that each client gets at least one, or returns `None` if it cannot.
 pub fn deal(
     split: Split,
     labels: &[u16],
@@ -87,7 +99,7 @@ fn by_class(
         rows.shuffle(rng);
         let mut shares: Vec<f64> = (0..clients).map(|_| gamma.sample(rng)).collect();
         if shares.iter().sum::<f64>() <= 0.0 {
-            // A tiny parameter underflows to zero everywhere: one client gets the class.
+            // With a tiny parameter every share underflows to zero. One client gets the class.
             shares[rng.random_range(0..clients)] = 1.0;
         }
         for (part, rows) in out.iter_mut().zip(cut(&rows, &shares)) {
@@ -113,7 +125,7 @@ fn cut(rows: &[usize], shares: &[f64]) -> Vec<Vec<usize>> {
     shares.iter().map(part).collect()
 }
 
-/// Chooses the rows of a client that keep their label: the given fraction of `rows`, at least one.
+/// Chooses which of a client's `rows` rows keep their label: the given fraction, at least one.
 pub fn reveal(rows: usize, fraction: f64, rng: &mut ChaCha20Rng) -> Vec<bool> {
     let count = ((fraction * rows as f64).round() as usize).max(1).min(rows);
     let mut out = vec![false; rows];

@@ -2,34 +2,34 @@
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::party::{Ledger, Network, PartyId, SessionId};
 use undertone::simulate::SumSimulation;
 use undertone::sum::Input;
 use undertone::sum::{Degree, Rules, Wiring, Word, wiring};
 
+use crate::failure::verify;
 use crate::masks::Masks;
 use crate::report::{PhaseCost, cost_table, phase_costs};
-use crate::{Failure, Show, output};
+use crate::{Failure, Show, output, seed};
 
-/// Frames after which a client leaves: it has shared its masks, and sends no words. The costliest
-/// moment, as its key must be rebuilt.
+/// Frames that a dropped client sends: it has shared its masks and sends no words. This is the
+/// costliest moment to drop, because the others must rebuild its key.
 const LEAVES_AFTER: usize = 2;
 
 /// Most clients in one process.
 const MOST_CLIENTS: usize = 5000;
 
-/// Refuses what would take more memory than 64 GiB: the product of `factors`, in bytes.
-pub fn fits(factors: &[usize]) -> Result<(), Failure> {
+/// Refuses work that would take more than 64 GiB of memory: the product of `factors`, in bytes.
+pub(crate) fn fits(factors: &[usize]) -> Result<(), Failure> {
     let bytes = factors.iter().map(|factor| *factor as f64).product::<f64>();
     let gib = bytes / f64::from(1u32 << 30);
-    match gib <= 64.0 {
-        true => Ok(()),
-        false => Err(Failure::usage(format!(
+    if gib > 64.0 {
+        return Err(Failure::usage(format!(
             "this would take {gib:.0} GiB of memory; ask for less"
-        ))),
+        )));
     }
+    Ok(())
 }
 
 /// Bits of a word.
@@ -43,7 +43,17 @@ pub enum Width {
     Wide,
 }
 
-/// What is added up, by whom.
+impl Width {
+    /// Bytes of a word.
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Self::Narrow => 4,
+            Self::Wide => 8,
+        }
+    }
+}
+
+/// A sum to compute: its clients, their words and masks.
 #[derive(Debug, Clone, Args)]
 pub struct Workload {
     /// Clients
@@ -76,22 +86,22 @@ pub struct Workload {
     seed: u64,
 }
 
-/// What came of it.
+/// The result of a [`Workload`].
 pub struct Summed {
-    /// How clients were joined.
+    /// How many neighbours and shares each client has.
     pub degree: Degree,
     /// How many clients' words are in the sum.
     pub contributors: usize,
-    /// Whether the sum is that of the contributors' words, added up in the clear.
+    /// Whether the sum equals that of the contributors' words in the clear.
     pub exact: bool,
     /// What each party spent.
     pub ledgers: Vec<(PartyId, Ledger)>,
-    /// Clients that stayed.
+    /// Clients that were not dropped.
     pub stayed: Vec<PartyId>,
 }
 
 impl Workload {
-    pub fn rules(&self) -> Rules {
+    fn rules(&self) -> Rules {
         Rules {
             wiring: self.wiring(),
             trust: self.masks.trust(),
@@ -116,6 +126,7 @@ impl Workload {
         }
     }
 
+    /// Refuses a workload that cannot be run.
     pub fn check(&self) -> Result<(), Failure> {
         if self.clients < 3 {
             return Err(Failure::usage("--clients must be 3 or more"));
@@ -126,35 +137,28 @@ impl Workload {
                 self.clients
             )));
         }
-        let width = match self.width {
-            Width::Narrow => 4,
-            Width::Wide => 8,
-        };
-        // Each client's words, and once more on their way.
-        fits(&[self.clients, self.entries, 2 * width])?;
+        // Each client's words are held twice: by the client and in transit.
+        fits(&[self.clients, self.entries, 2 * self.width.bytes()])?;
         if !(0.0..1.0).contains(&self.drop) {
             return Err(Failure::usage("--drop must be from 0 to 1, 1 excluded"));
         }
-        let rules = self.rules();
-        let degree = rules.wiring.degree(rules.trust, self.clients);
-        degree.map_err(|error| Failure::usage(error.to_string()))?;
+        self.degree()?;
         Ok(())
     }
 
-    fn seed(&self) -> Seed {
-        let mut bytes = [0; 32];
-        bytes[..8].copy_from_slice(&self.seed.to_le_bytes());
-        Seed::from_bytes(bytes)
+    fn degree(&self) -> Result<Degree, Failure> {
+        let rules = self.rules();
+        let degree = rules.wiring.degree(rules.trust, self.clients);
+        degree.map_err(Failure::usage)
     }
 
     fn words<W: Word>(&self, client: PartyId) -> impl Iterator<Item = W> {
-        let seed = self
-            .seed()
-            .derive(SessionId([0; 32]), "words", &[client.to_wire()]);
+        let seed = seed(self.seed).derive(SessionId([0; 32]), "words", &[client.to_wire()]);
         let mut prg: Prg = seed.prg();
         (0..self.entries).map(move |_| W::truncate(prg.next_u64()))
     }
 
+    /// Adds up all clients' words, and compares with the sum in the clear.
     pub fn run(&self) -> Result<Summed, Failure> {
         self.check()?;
         match self.width {
@@ -164,22 +168,20 @@ impl Workload {
     }
 
     fn add<W: Word>(&self) -> Result<Summed, Failure> {
-        let rules = self.rules();
-        let degree = rules.wiring.degree(rules.trust, self.clients);
-        let degree = degree.map_err(|error| Failure::usage(error.to_string()))?;
+        let degree = self.degree()?;
         let ids: Vec<PartyId> = (0..self.clients).map(PartyId::client).collect();
         let leavers = (self.drop * self.clients as f64).round() as usize;
         let mut network = Network::new();
-        // Every so many, so that leavers are spread over the roster.
+        // The dropped clients are spread evenly over the roster.
         let leaver = |i: usize| ids[i * self.clients / leavers];
         for i in 0..leavers {
             network = network.leave(leaver(i), LEAVES_AFTER);
         }
         let contribution = |id: &PartyId| Input::plain(self.words::<W>(*id).collect());
         let simulation = SumSimulation {
-            rules,
+            rules: self.rules(),
             clients: ids.iter().map(contribution).collect(),
-            seed: self.seed(),
+            seed: seed(self.seed),
         };
         let run = simulation.run_over(network)?;
         let mut sum = vec![W::default(); self.entries];
@@ -199,6 +201,7 @@ impl Workload {
     }
 }
 
+/// The command `sum`.
 #[derive(Debug, Args)]
 pub struct Sum {
     #[command(flatten)]
@@ -218,6 +221,7 @@ struct SumReport {
 }
 
 impl Sum {
+    /// Runs the command.
     pub fn run(self, show: Show) -> Result<(), Failure> {
         let work = &self.workload;
         let summed = work.run()?;
@@ -241,13 +245,15 @@ impl Sum {
         let mut text = String::new();
         if !show.quiet {
             text += &format!(
-                "{} clients, {} words each; {neighbours} neighbours, {threshold} shares rebuild a secret; {}\n",
+                "{} clients, {} words each; \
+                 {neighbours} neighbours, {threshold} shares rebuild a secret; {}\n",
                 work.clients, work.entries, work.masks.suite
             );
         }
-        let verdict = match summed.exact {
-            true => "it equals the sum in the clear",
-            false => "it DIFFERS from the sum in the clear",
+        let verdict = if summed.exact {
+            "it equals the sum in the clear"
+        } else {
+            "it DIFFERS from the sum in the clear"
         };
         text += &format!(
             "the sum of {} contributors is made; {verdict}\n",
@@ -258,9 +264,6 @@ impl Sum {
             text += &cost_table(&summed.ledgers);
         }
         output::print(&text)?;
-        match summed.exact {
-            true => Ok(()),
-            false => Err(Failure::data("the sum is wrong")),
-        }
+        verify(summed.exact, "the sum is wrong")
     }
 }

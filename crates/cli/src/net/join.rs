@@ -1,25 +1,22 @@
 //! `undertone join`.
 
+use std::fmt::Display;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
-use undertone::data::{self, Kind};
 use undertone::hamming::Backend;
 use undertone::node::client::{Config, JoinError, Joined, join};
-use undertone::node::{Certificate, Randomness, Roster, Terms, roster, tls};
+use undertone::node::{Certificate, Terms, roster, tls};
 use undertone::party::PartyId;
 use undertone::setup::identity::Identity;
 use undertone::xclp::{Labelling, Rows};
 
-use super::serve::seconds;
-use super::{Log, MAX_PEM, asked_to_stop, block_on, log, text, wrong};
+use super::{Log, MAX_PEM, asked_to_stop, block_on, log, randomness, read_roster, seconds, text};
 use crate::files;
-use undertone_lab::experiment::seed;
 use undertone_lab::output::{self, Output};
 use undertone_lab::report::{PhaseCost, phase_costs};
-use undertone_lab::{Failure, Show};
+use undertone_lab::{Failure, Show, input};
 
 #[derive(Debug, Args)]
 pub(crate) struct Join {
@@ -38,7 +35,8 @@ pub(crate) struct Join {
     /// The file holds codes and bits instead of features
     #[arg(long)]
     codes: bool,
-    /// Classes, where the file does not say [default: what the job says, or the largest label plus one]
+    /// Classes, where the file does not say [default: what the job says, or the largest label plus
+    /// one]
     #[arg(long, value_name = "C")]
     classes: Option<usize>,
     /// Name in the server's certificate [default: its host]
@@ -89,6 +87,14 @@ struct JoinReport {
     phases: Vec<PhaseCost>,
 }
 
+/// What the data file holds.
+struct Input {
+    rows: Rows,
+    labelling: Labelling,
+    /// Whether the file or `--classes` states the number of classes.
+    classes_stated: bool,
+}
+
 impl Join {
     fn config(&self) -> Result<Config, Failure> {
         let path = |name: &str| self.keys.join(name);
@@ -96,36 +102,30 @@ impl Join {
             let path = path(name);
             path.exists().then(|| text(&path, MAX_PEM)).transpose()
         };
-        let roster = Roster::parse(&text(&path("roster.toml"), roster::MAX_FILE)?)
-            .map_err(|error| wrong(&path("roster.toml"), &error))?;
+        let roster = read_roster(&path("roster.toml"))?;
         let key = text(&path("client.key"), MAX_PEM)?;
         let identity = Identity::from_pem(&key).ok();
         let pem = optional("client.pem")?;
-        let certificate = match &pem {
-            None => None,
-            Some(pem) => Some(
-                Certificate::from_pem(pem, &key)
-                    .map_err(|error| wrong(&path("client.pem"), &error))?,
-            ),
-        };
-        let shown = pem
-            .as_ref()
-            .map(|pem| tls::pem_fingerprint(pem))
-            .transpose();
-        let shown = shown.map_err(|error| wrong(&path("client.pem"), &error))?;
+        let certificate = pem.as_ref().map(|pem| Certificate::from_pem(pem, &key));
+        let certificate = certificate
+            .transpose()
+            .map_err(|error| Failure::in_file(&path("client.pem"), error))?;
+        let shown = pem.as_ref().map(|pem| tls::pem_fingerprint(pem));
+        let shown = shown
+            .transpose()
+            .map_err(|error| Failure::in_file(&path("client.pem"), error))?;
         let public = identity.as_ref().map(Identity::public);
         let is_me = |entry: &&roster::Entry| {
             entry.key.is_some() && entry.key == public
                 || entry.certificate.is_some() && entry.certificate == shown
         };
         let me = roster.entries().iter().find(is_me).ok_or_else(|| {
-            wrong(
-                &path("roster.toml"),
-                match identity {
-                    Some(_) => &"no client on it has this key or certificate",
-                    None => &"no client on it has this certificate, and client.key is not an Ed25519 key",
-                },
-            )
+            let why = if identity.is_some() {
+                "no client on it has this key or certificate"
+            } else {
+                "no client on it has this certificate, and client.key is not an Ed25519 key"
+            };
+            Failure::in_file(&path("roster.toml"), why)
         })?;
         Ok(Config {
             server_name: self.server_name.clone(),
@@ -140,9 +140,7 @@ impl Join {
             },
             retry: seconds("--retry", self.retry)?,
             patience: seconds("--patience", self.patience)?,
-            randomness: self
-                .insecure_seed
-                .map_or(Randomness::Os, |n| Randomness::Fixed(Arc::new(seed(n)))),
+            randomness: randomness(self.insecure_seed),
             ..Config::new(
                 self.server.clone(),
                 text(&path("ca.pem"), MAX_PEM)?.to_string(),
@@ -152,34 +150,32 @@ impl Join {
         .with_roster(roster))
     }
 
-    fn rows(&self) -> Result<(Rows, Labelling, bool), Failure> {
-        let kind = if self.codes {
-            Kind::Codes
-        } else {
-            Kind::Features
-        };
-        let data = data::load(&self.data, kind).map_err(|e| Failure::file(&self.data, &e))?;
+    fn input(&self) -> Result<Input, Failure> {
+        let data = input::load(&self.data, files::kind(self.codes))?;
+        let unusable = |why: &dyn Display| Failure::in_file(&self.data, why);
         if let (Some(asked), Some(stated)) = (self.classes, data.classes)
             && asked != stated
         {
-            return Err(wrong(
-                &self.data,
-                &format!("{stated} classes, --classes says {asked}"),
-            ));
+            let why = format!("{stated} classes, --classes says {asked}");
+            return Err(unusable(&why));
         }
-        let classes = self.classes.or(data.classes);
-        let classes = classes.unwrap_or(data.classes_seen().max(2));
-        let labelling = data.labelling(classes).map_err(|e| wrong(&self.data, &e))?;
-        Ok((
-            data.rows,
+        let stated = self.classes.or(data.classes);
+        let classes = stated.unwrap_or(data.classes_seen().max(2));
+        let labelling = data.labelling(classes).map_err(|error| unusable(&error))?;
+        Ok(Input {
+            rows: data.rows,
             labelling,
-            self.classes.or(data.classes).is_some(),
-        ))
+            classes_stated: stated.is_some(),
+        })
     }
 
     pub(crate) fn run(self, show: Show) -> Result<(), Failure> {
         let config = self.config()?;
-        let (rows, labelling, classes_stated) = self.rows()?;
+        let Input {
+            rows,
+            labelling,
+            classes_stated,
+        } = self.input()?;
         let config = Config {
             classes_stated,
             ..config
@@ -201,6 +197,7 @@ impl Join {
         self.tell(&joined, labelled, show)
     }
 
+    /// Prints the result.
     fn tell(&self, joined: &Joined, labelled: usize, show: Show) -> Result<(), Failure> {
         let classes = joined.outcome.labels.classes();
         let without = classes.iter().filter(|class| class.is_none()).count();
@@ -231,14 +228,12 @@ impl Join {
 }
 
 fn failure(error: JoinError) -> Failure {
-    Failure {
-        code: match error {
-            JoinError::Config(_) => 2,
-            JoinError::Unreachable { .. } => 69,
-            JoinError::Untrusted { .. } | JoinError::Refused(_) | JoinError::Declined(_) => 77,
-            JoinError::Stopped => 130,
-            _ => 70,
-        },
-        message: error.to_string(),
-    }
+    let code = match error {
+        JoinError::Config(_) => 2,
+        JoinError::Unreachable { .. } => 69,
+        JoinError::Untrusted { .. } | JoinError::Refused(_) | JoinError::Declined(_) => 77,
+        JoinError::Stopped => 130,
+        _ => 70,
+    };
+    Failure::new(code, error)
 }

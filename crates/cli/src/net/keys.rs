@@ -1,6 +1,6 @@
 //! `undertone keys`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use undertone::node::keys::trial;
@@ -24,7 +24,7 @@ pub(crate) struct MakeKeys {
     host: Vec<String>,
 }
 
-/// What the server is told when nothing else is said.
+/// The server's `job.toml`, with every setting at its default.
 const JOB: &str = "\
 # What is run. Everything here has this value by default.
 backend = \"psm\"           # psm, shade, phe, sketch, clear
@@ -46,11 +46,11 @@ default = 120
 
 impl MakeKeys {
     pub(crate) fn run(self, show: Show) -> Result<(), Failure> {
-        let names = match self.name.is_empty() {
-            false => self.name.clone(),
-            true => (0..self.clients)
-                .map(|client| format!("client-{client}"))
-                .collect(),
+        let numbered = || (0..self.clients).map(|client| format!("client-{client}"));
+        let names = if self.name.is_empty() {
+            numbered().collect()
+        } else {
+            self.name.clone()
         };
         let plain = |name: &String| {
             let letter = |c: char| c.is_alphanumeric() || "-_. ".contains(c);
@@ -61,44 +61,38 @@ impl MakeKeys {
                 "--name {name:?}; names become folders: letters, digits, spaces, - _ and . only"
             )));
         }
-        let trial = trial(&self.host, &names).map_err(|error| Failure::usage(error.to_string()))?;
+        let trial = trial(&self.host, &names).map_err(Failure::usage)?;
         let roster = trial.roster.to_toml();
-        let folder = |path: &Path| {
-            std::fs::create_dir_all(path).map_err(|error| Failure::unwritable(path, &error))
-        };
-        folder(&self.out)?;
-        let mut files = vec![
-            (self.out.join("roster.toml"), &roster[..], false),
-            (self.out.join("job.toml"), JOB, false),
-            (self.out.join("ca.pem"), &trial.authority, false),
-            (self.out.join("server.pem"), &trial.certificate, false),
-            (self.out.join("server.key"), &trial.key, true),
+        let here = |name: &str| self.out.join(name);
+        output::create_folder(&self.out)?;
+        for client in &trial.clients {
+            output::create_folder(&here(&client.name))?;
+        }
+        // All files are opened before any is written.
+        let (public, private) = (Output::create_new, Output::create_private);
+        let mut files: Vec<(Output, &str)> = vec![
+            (public(&here("roster.toml"))?, &roster),
+            (public(&here("job.toml"))?, JOB),
+            (public(&here("ca.pem"))?, &trial.authority),
+            (public(&here("server.pem"))?, &trial.certificate),
+            (private(&here("server.key"))?, &trial.key),
         ];
         for client in &trial.clients {
-            let own = self.out.join(&client.name);
-            folder(&own)?;
-            files.push((own.join("roster.toml"), &roster, false));
-            files.push((own.join("ca.pem"), &trial.authority, false));
-            files.push((own.join("client.pem"), &client.certificate, false));
-            files.push((own.join("client.key"), &client.key, true));
+            let own = here(&client.name);
+            files.push((public(&own.join("roster.toml"))?, &roster));
+            files.push((public(&own.join("ca.pem"))?, &trial.authority));
+            files.push((public(&own.join("client.pem"))?, &client.certificate));
+            files.push((private(&own.join("client.key"))?, &client.key));
         }
-        // All are opened before any is written.
-        let mut open = Vec::with_capacity(files.len());
-        for (path, text, private) in files {
-            let file = match private {
-                true => Output::create_private(&path)?,
-                false => Output::create_new(&path)?,
-            };
-            open.push((file, text));
-        }
-        for (file, text) in open {
+        for (file, text) in files {
             file.write(|w| w.write_all(text.as_bytes()))?;
         }
         if show.quiet {
             return Ok(());
         }
         output::print(&format!(
-            "{}: roster.toml, job.toml, server.pem, server.key, ca.pem for the server; a folder for each of {} clients\n\
+            "{}: roster.toml, job.toml, server.pem, server.key, ca.pem for the server; \
+             a folder for each of {} clients\n\
              keys are for a trial: whoever made them has them all\n",
             self.out.display(),
             names.len()

@@ -1,4 +1,4 @@
-//! The commands that use a network.
+//! The commands that use the network.
 
 mod join;
 mod keys;
@@ -7,21 +7,25 @@ mod status;
 
 use std::io::IsTerminal;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 use undertone::node::tls::read_text;
+use undertone::node::{Randomness, Roster, roster};
+use undertone_lab::{Failure, Show, seed};
+use zeroize::Zeroizing;
 
 pub(crate) use join::Join;
 pub(crate) use keys::MakeKeys;
 pub(crate) use serve::Serve;
 pub(crate) use status::Status;
-use undertone_lab::{Failure, Show};
 
 /// Largest PEM document in bytes.
 const MAX_PEM: usize = 1 << 20;
 
-/// How logs are written, to standard error.
+/// The format of logs.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Log {
     /// For people.
@@ -30,7 +34,8 @@ enum Log {
     Json,
 }
 
-/// Starts logging. The environment variable UNDERTONE_LOG says what: error, warn, info, debug, or as tracing's filters.
+/// Starts logging to standard error. The environment variable UNDERTONE_LOG holds a level (error,
+/// warn, info, debug) or a filter of the tracing crate.
 fn log(format: Log, show: Show) {
     let usual = if show.quiet { "warn" } else { "info" };
     let filter = EnvFilter::try_from_env("UNDERTONE_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
@@ -39,14 +44,14 @@ fn log(format: Log, show: Show) {
         .with_writer(std::io::stderr)
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal());
-    // Fails only where logging has been started before.
+    // This fails only if logging has been started before.
     let _ = match format {
         Log::Text => builder.try_init(),
         Log::Json => builder.json().flatten_event(true).try_init(),
     };
 }
 
-/// Runs on threads for moving bytes; protocols have their own.
+/// Runs a future on two threads that move bytes. Protocols have their own threads.
 fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -54,11 +59,11 @@ fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Fa
         .build()
         .map_err(|error| Failure::data(format!("no threads: {error}")))?;
     let result = runtime.block_on(future);
-    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    runtime.shutdown_timeout(Duration::from_secs(1));
     result
 }
 
-/// SIGTERM, or Ctrl-C.
+/// Waits for SIGTERM or Ctrl-C.
 async fn asked_to_stop() {
     let ctrl_c = tokio::signal::ctrl_c();
     #[cfg(unix)]
@@ -75,14 +80,28 @@ async fn asked_to_stop() {
     let _ = ctrl_c.await;
 }
 
-/// A text file that must be there.
-fn text(path: &Path, max: usize) -> Result<zeroize::Zeroizing<String>, Failure> {
-    read_text(path, max).map_err(|error| Failure {
-        code: 66,
-        message: format!("{}: {error}", path.display()),
-    })
+/// Reads a text file of at most `max` bytes.
+fn text(path: &Path, max: usize) -> Result<Zeroizing<String>, Failure> {
+    read_text(path, max).map_err(|error| Failure::new(66, format!("{}: {error}", path.display())))
 }
 
-fn wrong(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::data(format!("{}: {error}", path.display()))
+fn read_roster(path: &Path) -> Result<Roster, Failure> {
+    let text = text(path, roster::MAX_FILE)?;
+    Roster::parse(&text).map_err(|error| Failure::in_file(path, error))
+}
+
+/// Randomness from the operating system, or from the seed of `--insecure-seed`.
+fn randomness(insecure_seed: Option<u64>) -> Randomness {
+    let fixed = |number| Randomness::Fixed(Arc::new(seed(number)));
+    insecure_seed.map_or(Randomness::Os, fixed)
+}
+
+/// A time in seconds, the value of `option`.
+fn seconds(option: &str, value: f64) -> Result<Duration, Failure> {
+    if !(0.0..=1e8).contains(&value) {
+        return Err(Failure::usage(format!(
+            "{option} {value}; it must be a number of seconds, from 0 to 100000000"
+        )));
+    }
+    Ok(Duration::from_secs_f64(value))
 }

@@ -2,17 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Args;
 use tokio::net::TcpListener;
 use undertone::node::server::{self, Server};
 use undertone::node::status::JobReport;
-use undertone::node::{Certificate, Job, Randomness, Roster, ServeError, admin, job, roster};
+use undertone::node::{Certificate, Job, ServeError, admin, job};
 
-use super::{Log, MAX_PEM, asked_to_stop, block_on, log, text, wrong};
-use undertone_lab::experiment::seed;
+use super::{Log, MAX_PEM, asked_to_stop, block_on, log, randomness, read_roster, seconds, text};
 use undertone_lab::output::{self, Output};
 use undertone_lab::{Failure, Show};
 
@@ -65,39 +62,29 @@ pub(crate) struct Serve {
     insecure_seed: Option<u64>,
 }
 
-/// A time in seconds, as options give it.
-pub(crate) fn seconds(option: &str, value: f64) -> Result<Duration, Failure> {
-    if !(0.0..=1e8).contains(&value) {
-        return Err(Failure::usage(format!(
-            "{option} {value}; it must be a number of seconds, from 0 to 100000000"
-        )));
-    }
-    Ok(Duration::from_secs_f64(value))
-}
-
 impl Serve {
     fn beside(&self, name: &str) -> PathBuf {
         self.roster.with_file_name(name)
     }
 
     fn config(&self) -> Result<server::Config, Failure> {
-        let roster = Roster::parse(&text(&self.roster, roster::MAX_FILE)?)
-            .map_err(|error| wrong(&self.roster, &error))?;
-        let path = self.certificate.clone();
-        let path = path.unwrap_or_else(|| self.beside("server.pem"));
-        let key = self.key.clone();
-        let key = key.unwrap_or_else(|| self.beside("server.key"));
+        let roster = read_roster(&self.roster)?;
+        let usual = |given: &Option<PathBuf>, name: &str| {
+            let given = given.clone();
+            given.unwrap_or_else(|| self.beside(name))
+        };
+        let path = usual(&self.certificate, "server.pem");
+        let key = usual(&self.key, "server.key");
         let certificate = Certificate::from_pem(&text(&path, MAX_PEM)?, &text(&key, MAX_PEM)?)
-            .map_err(|error| wrong(&path, &error))?;
+            .map_err(|error| Failure::in_file(&path, error))?;
         let optional = |given: &Option<PathBuf>, name: &str| {
             let usual = self.beside(name);
             given.clone().or(usual.is_file().then_some(usual))
         };
         let job = match optional(&self.job, "job.toml") {
             None => Job::default(),
-            Some(path) => {
-                Job::parse(&text(&path, job::MAX_FILE)?).map_err(|error| wrong(&path, &error))?
-            }
+            Some(path) => Job::parse(&text(&path, job::MAX_FILE)?)
+                .map_err(|error| Failure::in_file(&path, error))?,
         };
         let client_authorities = match optional(&self.client_ca, "ca.pem") {
             None => None,
@@ -115,9 +102,7 @@ impl Serve {
             grace: seconds("--grace", self.grace)?,
             job_deadline: time("--deadline", self.deadline)?,
             drain: seconds("--drain", self.drain)?,
-            randomness: self
-                .insecure_seed
-                .map_or(Randomness::Os, |n| Randomness::Fixed(Arc::new(seed(n)))),
+            randomness: randomness(self.insecure_seed),
             ..server::Config::new(roster, certificate)
         })
     }
@@ -126,7 +111,7 @@ impl Serve {
         let config = self.config()?;
         log(self.log, show);
         if let Some(folder) = &self.reports {
-            std::fs::create_dir_all(folder).map_err(|error| Failure::unwritable(folder, &error))?;
+            output::create_folder(folder)?;
         }
         block_on(async {
             let server = Server::bind(self.listen, config).await.map_err(failure)?;
@@ -148,10 +133,9 @@ impl Serve {
                 .await;
             ended.map_err(failure)?;
             match last {
-                Some(result) if self.jobs.is_some() && result != "done" => Err(Failure {
-                    code: 70,
-                    message: format!("the last job was {result}"),
-                }),
+                Some(result) if self.jobs.is_some() && result != "done" => {
+                    Err(Failure::aborted(format!("the last job was {result}")))
+                }
                 _ => Ok(()),
             }
         })
@@ -159,35 +143,35 @@ impl Serve {
 }
 
 fn failure(error: ServeError) -> Failure {
-    Failure {
-        code: match error {
-            ServeError::Listen { .. } => 69,
-            ServeError::Tls(_) => 65,
-            ServeError::TooFew { .. } | ServeError::NoAuthority { .. } => 2,
-            _ => 71,
-        },
-        message: error.to_string(),
-    }
+    let code = match error {
+        ServeError::Listen { .. } => 69,
+        ServeError::Tls(_) => 65,
+        ServeError::TooFew { .. } | ServeError::NoAuthority { .. } => 2,
+        _ => 71,
+    };
+    Failure::new(code, error)
 }
 
+/// Writes the report of a job to `folder`, and prints it.
 fn write(report: &JobReport, folder: Option<&Path>, show: Show) -> Result<(), Failure> {
     if let Some(folder) = folder {
         let name = format!("job-{}-{}.json", report.job, report.session);
         Output::create(&folder.join(name))?.json(report)?;
     }
-    if show.json {
-        return output::print_json(report);
-    }
-    output::print(&format!(
-        "job {}: {}; {} of {} clients, {} rows, {:.2} s, {:.1} kB in, {:.1} kB out, {:.1} kB relayed\n",
-        report.job,
-        report.result,
-        report.contributors,
-        report.clients,
-        report.rows,
-        report.seconds,
-        report.bytes_received as f64 / 1e3,
-        report.bytes_sent as f64 / 1e3,
-        report.relayed_bytes as f64 / 1e3,
-    ))
+    output::print_report(show, report, || {
+        let kilobytes = |bytes: u64| bytes as f64 / 1e3;
+        format!(
+            "job {}: {}; {} of {} clients, {} rows, {:.2} s, \
+             {:.1} kB in, {:.1} kB out, {:.1} kB relayed\n",
+            report.job,
+            report.result,
+            report.contributors,
+            report.clients,
+            report.rows,
+            report.seconds,
+            kilobytes(report.bytes_received),
+            kilobytes(report.bytes_sent),
+            kilobytes(report.relayed_bytes),
+        )
+    })
 }

@@ -5,13 +5,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
 use undertone::node::{admin, status};
 
 use super::block_on;
-use undertone_lab::output;
-use undertone_lab::report::bytes;
-use undertone_lab::{Failure, Show};
+use undertone_lab::report::{bytes, table};
+use undertone_lab::{Failure, Show, output};
 
 #[derive(Debug, Args)]
 pub(crate) struct Status {
@@ -27,21 +25,17 @@ impl Status {
     pub(crate) fn run(self, show: Show) -> Result<(), Failure> {
         block_on(async {
             loop {
-                let status = admin::fetch(self.from).await.map_err(|error| Failure {
-                    code: 69,
-                    message: error.to_string(),
-                })?;
+                let status = admin::fetch(self.from).await;
+                let status = status.map_err(|error| Failure::new(69, error))?;
                 if !self.watch {
-                    return match show.json {
-                        true => output::print_json(&status),
-                        false => output::print(&text(&status)),
-                    };
+                    return output::print_report(show, &status, || text(&status));
                 }
-                let shown = match show.json {
-                    true => serde_json::to_string(&status).unwrap_or_default() + "\n",
-                    false => text(&status) + "\n",
-                };
-                // A reader that has gone away ends it.
+                let shown = if show.json {
+                    serde_json::to_string(&status).unwrap_or_default()
+                } else {
+                    text(&status)
+                } + "\n";
+                // Stop when nobody reads standard output any more.
                 if std::io::stdout().write_all(shown.as_bytes()).is_err() {
                     return Ok(());
                 }
@@ -60,26 +54,19 @@ fn text(status: &status::Status) -> String {
     if !status.waits_for.is_empty() {
         text += &format!(", waits for {}", status.waits_for.join(", "));
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["client", "state", "phase", "waits for", "in", "out"]);
-    for client in &status.clients {
-        table.add_row([
+    let header = ["client", "state", "phase", "waits for", "in", "out"];
+    let lines = status.clients.iter().map(|client| {
+        [
             client.name.clone(),
             client.state.clone(),
             client.phase.clone().unwrap_or_default(),
             client.waits_for.join(", "),
             bytes(client.bytes_received),
             bytes(client.bytes_sent),
-        ]);
-    }
-    for column in table.column_iter_mut().skip(4) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+        ]
+    });
     text += "\n\n";
-    for line in table.lines() {
-        text += &format!("{}\n", line.trim_end());
-    }
+    text += &table(header, lines.collect(), 4);
     text += &format!(
         "\nrelayed {}, sockets {} in, {} out; refused: {} connections, {} hellos, {} frames\n",
         bytes(status.relayed_bytes),

@@ -14,8 +14,11 @@ use undertone::party::{Network, PartyId};
 use undertone::simulate::{DistanceRun, DistanceSimulation};
 use undertone::sum::Suite;
 
-use super::{closing, compute_ms, median, peak_memory_mib, rounds, together};
+use super::{closing, median};
+use crate::failure::verify;
 use crate::keys::Keys;
+use crate::ledgers::{compute_ms, together, total};
+use crate::machine::{peak_memory_mib, simd};
 use crate::report::milliseconds;
 use crate::sum::fits;
 use crate::{Failure, Show, output};
@@ -53,43 +56,51 @@ struct DistancesReport {
     suite: String,
     threads: usize,
     simd: String,
-    /// With phe: bits of keys.
+    /// Bits of keys, with phe.
     key_bits: Option<usize>,
-    /// Between rows of different clients.
+    /// Distances between rows of different clients.
     distances: usize,
-    /// Whether every one of them is the number of bits in which two codes differ.
+    /// Whether every distance is the number of bits in which the two codes differ.
     exact: bool,
-    /// Time inside the steps of all parties together, masks and seals included: processor time on one
-    /// thread.
+    /// Time inside the steps of all parties, masks and seals included. On one thread this is
+    /// processor time.
     cpu_us_per_distance: f64,
+    /// The part of it that clients spend.
     client_us_per_distance: f64,
+    /// The part of it that the server spends.
     server_us_per_distance: f64,
-    /// Of it, what clients did before they had codes.
+    /// The part of it that clients spend before they have codes.
     offline_us_per_distance: f64,
-    /// Popcount of the codes in the clear, in the same run.
+    /// Time of a popcount of the codes in the clear, in the same run.
     popcount_us_per_distance: f64,
-    /// Of all frames, headers included.
+    /// Bytes of all frames, headers included.
     bytes_per_distance: f64,
-    /// Of them, those sent before there were codes.
+    /// The part of them that is sent before clients have codes.
     offline_bytes_per_distance: f64,
     rounds: usize,
     peak_memory_mib: Option<f64>,
 }
 
-/// Compares every distance with the codes, or else drops it.
+/// Counts distances. With codes it also compares each distance with them.
 struct Compare {
     codes: Option<Arc<Vec<BitMatrix>>>,
     count: usize,
     wrong: usize,
 }
 
-impl Sink for Compare {
-    fn fork(&self) -> Self {
+impl Compare {
+    fn new(codes: Option<Arc<Vec<BitMatrix>>>) -> Self {
         Self {
-            codes: self.codes.clone(),
+            codes,
             count: 0,
             wrong: 0,
         }
+    }
+}
+
+impl Sink for Compare {
+    fn fork(&self) -> Self {
+        Self::new(self.codes.clone())
     }
 
     fn join(&mut self, other: Self) {
@@ -120,7 +131,7 @@ impl Distances {
                 "--clients must be 2 or more, --rows 1 or more, --repeat from 1 to 1000",
             ));
         }
-        // Masked codes at the server, and on their way.
+        // The masked codes are held twice: at the server and in transit.
         fits(&[self.clients, self.rows, 4 * self.bits])?;
         if !(1..=MAX_BITS).contains(&self.bits) {
             return Err(Failure::usage("--bits must be from 1 to 65535"));
@@ -140,11 +151,7 @@ impl Distances {
                 phe,
                 codes: codes.to_vec(),
                 min_clients: 2,
-                sink: Compare {
-                    codes: compared,
-                    count: 0,
-                    wrong: 0,
-                },
+                sink: Compare::new(compared),
                 seed: Seed::from_bytes([round as u8; 32]),
             };
             let run = simulation.run_over(Network::new());
@@ -158,11 +165,7 @@ impl Distances {
         for round in 0..self.repeat {
             let rows = vec![self.rows; self.clients];
             let pairs = Pairs::cross(&rows);
-            let mut nothing = Compare {
-                codes: None,
-                count: 0,
-                wrong: 0,
-            };
+            let mut nothing = Compare::new(None);
             let clock = Instant::now();
             tiles::sweep(Cpu::detect(), &codes, &pairs, 0..pairs.len(), &mut nothing);
             popcounts.push(clock.elapsed().as_secs_f64() * 1e6 / nothing.count as f64);
@@ -170,15 +173,8 @@ impl Distances {
         }
         bar.finish_and_clear();
         let report = self.report(&runs, exact, popcounts);
-        if show.json {
-            output::print_json(&report)?;
-        } else {
-            output::print(&report.text(self.repeat, show.quiet))?;
-        }
-        match report.exact {
-            true => Ok(()),
-            false => Err(Failure::data("distances are wrong")),
-        }
+        output::print_report(show, &report, || report.text(self.repeat, show.quiet))?;
+        verify(report.exact, "distances are wrong")
     }
 
     fn report(
@@ -191,7 +187,7 @@ impl Distances {
         let side = |run: &DistanceRun<Compare>, server: bool| -> f64 {
             let ledgers = run.ledgers.iter();
             let mine = ledgers.filter(|(id, _)| (*id == PartyId::SERVER) == server);
-            mine.map(|(_, ledger)| compute_ms(ledger)).sum::<f64>() * 1e3 / count as f64
+            compute_ms(&together(mine)) * 1e3 / count as f64
         };
         let clients = median(runs.iter().map(|run| side(run, false)).collect());
         let server = median(runs.iter().map(|run| side(run, true)).collect());
@@ -200,9 +196,9 @@ impl Distances {
             let cost = whole.phase(OFFLINE);
             cost.map_or(0.0, |cost| milliseconds(cost.compute)) * 1e3 / count as f64
         };
-        let whole = together(&runs[0].ledgers);
-        let bytes: u64 = whole.phases().map(|(_, cost)| cost.bytes_sent).sum();
-        let offline_bytes = whole.phase(OFFLINE).map_or(0, |cost| cost.bytes_sent);
+        let first = together(&runs[0].ledgers);
+        let whole = total(&first);
+        let offline_bytes = first.phase(OFFLINE).map_or(0, |cost| cost.bytes_sent);
         DistancesReport {
             backend: self.backend.to_string(),
             clients: self.clients,
@@ -210,7 +206,7 @@ impl Distances {
             bits: self.bits,
             suite: self.suite.to_string(),
             threads: rayon::current_num_threads(),
-            simd: format!("{:?}", Cpu::detect().level()),
+            simd: simd(),
             key_bits: (self.backend == Backend::Phe).then_some(self.keys.key_bits),
             distances: count,
             exact: exact && runs.iter().all(|run| run.collected.sink.count == count),
@@ -219,9 +215,9 @@ impl Distances {
             server_us_per_distance: server,
             offline_us_per_distance: median(runs.iter().map(offline).collect()),
             popcount_us_per_distance: median(popcounts),
-            bytes_per_distance: bytes as f64 / count as f64,
+            bytes_per_distance: whole.bytes_sent as f64 / count as f64,
             offline_bytes_per_distance: offline_bytes as f64 / count as f64,
-            rounds: rounds(&whole),
+            rounds: whole.rounds(),
             peak_memory_mib: peak_memory_mib(),
         }
     }

@@ -1,7 +1,8 @@
-//! A slow, long link, emulated on loopback: so many bits a second, so long a way, in each direction.
+//! A slow, long link, emulated on loopback: a rate and a delay in each direction.
 //!
-//! What a kernel's own emulation does for packets this does for bytes of a TCP connection: there is no loss, and no
-//! slow start over the long way, which real connections have for the first dozen round trips.
+//! The emulation holds back bytes of a TCP connection, where a kernel's emulation holds back
+//! packets. It has no loss. It also has no slow start over the long way, which real connections
+//! have for their first dozen round trips.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,19 +12,20 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-/// A link.
+/// A link between a client and the server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Link {
     /// Bits a second, each way.
     pub rate: f64,
-    /// From one end to the other.
+    /// Time from one end to the other.
     pub delay: Duration,
 }
 
-/// Bytes taken from one end at a time.
+/// Most bytes read from one end at a time.
 const CHUNK: usize = 16 << 10;
 
-/// Leads connections to `server`, each over a link of its own; gives where it listens.
+/// Listens on loopback and forwards each connection to `server` over its own link. Returns the
+/// address.
 pub(super) async fn start(link: Link, server: SocketAddr) -> std::io::Result<SocketAddr> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?;
@@ -42,7 +44,7 @@ pub(super) async fn start(link: Link, server: SocketAddr) -> std::io::Result<Soc
 }
 
 async fn carry(link: Link, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
-    // What is on its way: as much as the link holds, and a queue before it.
+    // The channel holds the bytes in transit and a queue before the link.
     let held = link.rate / 8.0 * link.delay.as_secs_f64();
     let (put, mut taken) = mpsc::channel::<(Instant, Vec<u8>)>(16 + held as usize / CHUNK);
     tokio::spawn(async move {

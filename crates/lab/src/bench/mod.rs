@@ -9,11 +9,10 @@ mod pipeline;
 mod sums;
 
 use clap::Subcommand;
-use undertone::party::{Cost, Ledger, PartyId};
 
-use crate::report::milliseconds;
 use crate::{Failure, Show};
 
+/// The command `bench`.
 #[derive(Debug, Subcommand)]
 pub enum Bench {
     /// Each stage from features to labels, on one owner's synthetic rows
@@ -31,6 +30,7 @@ pub enum Bench {
 }
 
 impl Bench {
+    /// Runs the benchmark.
     pub fn run(self, show: Show) -> Result<(), Failure> {
         match self {
             Self::Pipeline(pipeline) => pipeline.run(show),
@@ -46,46 +46,21 @@ impl Bench {
 /// How often a benchmark may be repeated.
 const REPEATS: std::ops::RangeInclusive<usize> = 1..=1000;
 
-/// Time inside the steps of one party.
-fn compute_ms(ledger: &Ledger) -> f64 {
-    let phases = ledger.phases();
-    phases.map(|(_, cost)| milliseconds(cost.compute)).sum()
-}
-
-/// The largest resident set of the process so far, where the system tells.
-fn peak_memory_mib() -> Option<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib / 1024.0)
-}
-
-/// All parties' costs as one ledger.
-fn together(ledgers: &[(PartyId, Ledger)]) -> Ledger {
-    let mut whole = Ledger::default();
-    for (_, ledger) in ledgers {
-        whole.add(ledger);
-    }
-    whole
-}
-
-/// Rounds of a whole run; phases may share one.
-fn rounds(ledger: &Ledger) -> usize {
-    let mut whole = Cost::default();
-    for (_, cost) in ledger.phases() {
-        whole.add(cost);
-    }
-    whole.rounds()
+/// The line of a report on memory, if the system reports it.
+fn memory(peak_mib: Option<f64>, parties: &str) -> String {
+    peak_mib.map_or_else(String::new, |mib| format!("  {parties}in {mib:.0} MiB\n"))
 }
 
 /// The last lines of a report: memory, and whether `what` is right.
-fn closing(peak_memory_mib: Option<f64>, what: &str, exact: bool) -> String {
-    let memory = peak_memory_mib.map(|mib| format!("  all parties in {mib:.0} MiB\n"));
-    let verdict = if exact { "exact" } else { "WRONG" };
-    format!("{}  {what} {verdict}\n", memory.unwrap_or_default())
+fn closing(peak_mib: Option<f64>, what: &str, exact: bool) -> String {
+    let memory = memory(peak_mib, "all parties ");
+    format!("{memory}  {what} {}\n", verdict(exact))
 }
 
-/// The median.
+fn verdict(exact: bool) -> &'static str {
+    if exact { "exact" } else { "WRONG" }
+}
+
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::split::Split;
 use clap::Args;
 use serde::Serialize;
 use undertone::data::{self, Kind};
@@ -15,10 +14,12 @@ use undertone::simulate::Simulation;
 use undertone::xclp::{Labelling, Params, Rows};
 
 use super::link::{self, Link};
-use crate::experiment::{Experiment, seed};
+use super::median;
+use crate::experiment::Experiment;
 use crate::keys::Keys;
-use crate::output;
-use crate::{Failure, Show};
+use crate::ledgers::{together, total};
+use crate::split::Split;
+use crate::{Failure, Show, input, output, seed};
 
 #[derive(Debug, Args)]
 pub struct Network {
@@ -46,7 +47,7 @@ pub struct Network {
     repeat: usize,
 }
 
-/// The JSON object.
+/// The JSON object of `bench network`.
 #[derive(Debug, Serialize)]
 struct Report {
     backend: String,
@@ -55,18 +56,19 @@ struct Report {
     bits: usize,
     rate_mbits: Option<f64>,
     delay_ms: Option<f64>,
-    /// Of a job, from its start to its end at the server.
+    /// Time of a job, from its start to its end at the server.
     network_seconds: f64,
+    /// Time of the same run in one process.
     one_process_seconds: f64,
     ratio: f64,
-    /// Frame bytes at the server, those it relays counted both ways.
+    /// Frame bytes at the server. Relayed frames count in both directions.
     frame_bytes: u64,
-    /// Bytes on the server's sockets over that.
+    /// Bytes on the server's sockets, divided by `frame_bytes`.
     socket_over_frames: f64,
-    /// Causal depth.
     rounds: usize,
 }
 
+/// A child process, killed when dropped.
 struct Process(Child);
 
 impl Drop for Process {
@@ -76,16 +78,8 @@ impl Drop for Process {
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 fn broken(why: impl std::fmt::Display) -> Failure {
-    Failure {
-        code: 70,
-        message: format!("bench network: {why}"),
-    }
+    Failure::aborted(format!("bench network: {why}"))
 }
 
 impl Network {
@@ -115,14 +109,11 @@ impl Network {
             phe: self.keys.phe()?,
             ..Params::default()
         };
-        params
-            .check()
-            .map_err(|error| Failure::usage(error.to_string()))?;
+        params.check().map_err(Failure::usage)?;
         if self.clients < params.min_clients {
             return Err(Failure::usage("--clients must be 3 or more"));
         }
-        let dataset = data::load(&self.file, Kind::Features)
-            .map_err(|error| Failure::file(&self.file, &error))?;
+        let dataset = input::load(&self.file, Kind::Features)?;
         let labels: Option<Vec<u16>> = dataset.labels.iter().copied().collect();
         let labels = labels.ok_or_else(|| Failure::data("every row must be labelled"))?;
         let rows = labels.len();
@@ -138,10 +129,10 @@ impl Network {
         .deal(&seed(0))?;
         let folder = tempfile::tempdir().map_err(broken)?;
         self.prepare(folder.path(), &dealt.clients)?;
-        let (mut alone, mut together) = (Vec::new(), Vec::new());
+        let (mut one_process, mut network) = (Vec::new(), Vec::new());
         let mut last = None;
         let mut rounds = 0;
-        // In turn, so that a machine that slows down slows both.
+        // Both run in turn, so that a machine that slows down slows both.
         for _ in 0..self.repeat {
             let simulation = Simulation {
                 params,
@@ -150,16 +141,16 @@ impl Network {
             };
             let start = Instant::now();
             let run = simulation.run(|_, _| {})?;
-            alone.push(start.elapsed().as_secs_f64());
-            rounds = super::rounds(&super::together(&run.ledgers));
+            one_process.push(start.elapsed().as_secs_f64());
+            rounds = total(&together(&run.ledgers)).rounds();
             let report = self.job(folder.path(), link)?;
-            together.push(report.seconds);
+            network.push(report.seconds);
             last = Some(report);
         }
         let last = last.ok_or_else(|| broken("no run"))?;
         let frame_bytes = last.bytes_received + last.bytes_sent + 2 * last.relayed_bytes;
         let socket = last.socket_received + last.socket_sent;
-        let (alone, together) = (median(alone), median(together));
+        let (one_process, network) = (median(one_process), median(network));
         let report = Report {
             backend: self.backend.to_string(),
             clients: self.clients,
@@ -167,9 +158,9 @@ impl Network {
             bits: self.bits,
             rate_mbits: self.rate,
             delay_ms: self.delay,
-            network_seconds: together,
-            one_process_seconds: alone,
-            ratio: together / alone,
+            network_seconds: network,
+            one_process_seconds: one_process,
+            ratio: network / one_process,
             frame_bytes,
             socket_over_frames: socket as f64 / frame_bytes as f64,
             rounds,
@@ -179,7 +170,7 @@ impl Network {
         }
         output::print(&format!(
             "{} clients, {rows} rows, {} bits, {}: {}\n\
-             one process {alone:.3} s, {} processes over TLS {together:.3} s: {:.2}x\n\
+             one process {one_process:.3} s, {} processes over TLS {network:.3} s: {:.2}x\n\
              {:.1} MB of frames in {rounds} rounds; sockets carry {:.2} % more\n",
             self.clients,
             self.bits,
@@ -199,6 +190,7 @@ impl Network {
         ))
     }
 
+    /// Writes the clients' data, their keys and the job into `folder`.
     fn prepare(&self, folder: &Path, clients: &[(Rows, Labelling)]) -> Result<(), Failure> {
         for (client, (rows, labelling)) in clients.iter().enumerate() {
             let Rows::Features(features) = rows else {
@@ -224,7 +216,7 @@ impl Network {
         std::fs::write(keys.join("job.toml"), job).map_err(broken)
     }
 
-    /// One job, its processes and all.
+    /// Runs one job: starts the server and its clients, and waits for them.
     fn job(&self, folder: &Path, link: Option<Link>) -> Result<JobReport, Failure> {
         let me = std::env::current_exe().map_err(broken)?;
         let free = TcpListener::bind("127.0.0.1:0").map_err(broken)?;

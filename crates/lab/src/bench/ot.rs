@@ -6,13 +6,14 @@ use std::time::Instant;
 use clap::Args;
 use serde::Serialize;
 use undertone::kdf::Seed;
-use undertone::kernel::Cpu;
 use undertone::ot::extend::{ReceiverBatch, SenderBatch};
-use undertone::ot::{Context, Field, Security, base, party};
+use undertone::ot::{Context, Field, OtError, Security, base, party};
 use undertone::party::{Ledger, PartyId, SessionId};
 use undertone::simulate::TransferSimulation;
 
-use super::{median, peak_memory_mib};
+use super::{median, memory};
+use crate::ledgers::total;
+use crate::machine::{peak_memory_mib, simd};
 use crate::ot::{count, field, name};
 use crate::report::milliseconds;
 use crate::{Failure, Show, output};
@@ -35,13 +36,24 @@ pub struct Ot {
 struct Line {
     field: usize,
     security: String,
-    /// Million transfers a second, keys hashed, each party on a thread of its own: from the first message to the last.
+    /// Million transfers a second from the first message to the last, keys hashed. Each party has
+    /// its own thread.
     million_per_s: f64,
-    /// The same of each party's time inside its steps, base transfers aside: what it could do if it never waited.
+    /// Million transfers in a second of the sender's steps, base transfers excluded: its rate if it
+    /// never waited.
     sender_million_per_s: f64,
+    /// The same for the receiver.
     receiver_million_per_s: f64,
-    /// Of all frames, headers and base transfers included.
+    /// Bytes of all frames, headers and base transfers included.
     bytes_per_transfer: f64,
+}
+
+/// One repetition: million transfers a second, and bytes of a transfer.
+struct Round {
+    both: f64,
+    sender: f64,
+    receiver: f64,
+    bytes: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -49,13 +61,15 @@ struct OtReport {
     count: u64,
     threads: usize,
     simd: String,
-    /// Time of 128 base transfers at either side.
+    /// Time that the sender of 128 base transfers spends.
     base_sender_ms: f64,
+    /// Time that their receiver spends.
     base_receiver_ms: f64,
     extensions: Vec<Line>,
     peak_memory_mib: Option<f64>,
 }
 
+/// Milliseconds that sender and receiver of 128 base transfers spend.
 fn base_transfers(round: u8) -> Result<[f64; 2], Failure> {
     let context = Context::new(
         SessionId([round; 32]),
@@ -63,7 +77,7 @@ fn base_transfers(round: u8) -> Result<[f64; 2], Failure> {
         PartyId::client(0),
         PartyId::client(1),
     );
-    let failed = |error: undertone::ot::OtError| Failure::data(error.to_string());
+    let failed = |error: OtError| Failure::data(error);
     let ms = |clock: Instant| clock.elapsed().as_secs_f64() * 1e3;
     let clock = Instant::now();
     let (receiver, offer) = base::choose(context.clone(), 77, Seed::from_bytes([1; 32]));
@@ -84,9 +98,10 @@ impl Ot {
         if !super::REPEATS.contains(&self.repeat) {
             return Err(Failure::usage("--repeat must be from 1 to 1000"));
         }
-        let fields = match self.field.is_empty() {
-            true => [1, 2, 4, 8].into_iter().filter_map(Field::new).collect(),
-            false => self.field.clone(),
+        let fields: Vec<Field> = if self.field.is_empty() {
+            [1, 2, 4, 8].into_iter().filter_map(Field::new).collect()
+        } else {
+            self.field.clone()
         };
         let modes = [Security::SemiHonest, Security::Malicious];
         let bar = output::progress((2 * fields.len() * self.repeat) as u64, show);
@@ -102,14 +117,14 @@ impl Ot {
                     rounds.push(self.round(*field, security, round as u8)?);
                     bar.inc(1);
                 }
-                let of = |i: usize| median(rounds.iter().map(|round| round[i]).collect());
+                let of = |what: fn(&Round) -> f64| median(rounds.iter().map(what).collect());
                 extensions.push(Line {
                     field: field.bits(),
                     security: name(security).into(),
-                    million_per_s: of(0),
-                    sender_million_per_s: of(1),
-                    receiver_million_per_s: of(2),
-                    bytes_per_transfer: of(3),
+                    million_per_s: of(|round| round.both),
+                    sender_million_per_s: of(|round| round.sender),
+                    receiver_million_per_s: of(|round| round.receiver),
+                    bytes_per_transfer: of(|round| round.bytes),
                 });
             }
         }
@@ -117,20 +132,16 @@ impl Ot {
         let report = OtReport {
             count: self.count,
             threads: rayon::current_num_threads(),
-            simd: format!("{:?}", Cpu::detect().level()),
+            simd: simd(),
             base_sender_ms: median(base.iter().map(|ms| ms[0]).collect()),
             base_receiver_ms: median(base.iter().map(|ms| ms[1]).collect()),
             extensions,
             peak_memory_mib: peak_memory_mib(),
         };
-        match show.json {
-            true => output::print_json(&report),
-            false => output::print(&report.text(self.repeat, show.quiet)),
-        }
+        output::print_report(show, &report, || report.text(self.repeat, show.quiet))
     }
 
-    /// Millions a second of the pair, the sender and the receiver, and bytes a transfer.
-    fn round(&self, field: Field, security: Security, round: u8) -> Result<[f64; 4], Failure> {
+    fn round(&self, field: Field, security: Security, round: u8) -> Result<Round, Failure> {
         let simulation = TransferSimulation {
             field,
             security,
@@ -153,15 +164,15 @@ impl Ot {
             let cost = ledger.phase(party::EXTENSION);
             cost.map_or(0.0, |cost| milliseconds(cost.compute) / 1e3)
         };
-        let phases = ledgers.iter().flat_map(Ledger::phases);
-        let bytes: u64 = phases.map(|(_, cost)| cost.bytes_sent).sum();
+        let [sender, receiver] = &ledgers;
+        let bytes = total(sender).bytes_sent + total(receiver).bytes_sent;
         let millions = self.count as f64 / 1e6;
-        Ok([
-            millions / whole,
-            millions / own(&ledgers[0]),
-            millions / own(&ledgers[1]),
-            bytes as f64 / self.count as f64,
-        ])
+        Ok(Round {
+            both: millions / whole,
+            sender: millions / own(sender),
+            receiver: millions / own(receiver),
+            bytes: bytes as f64 / self.count as f64,
+        })
     }
 }
 
@@ -170,7 +181,8 @@ impl OtReport {
         let mut text = String::new();
         if !quiet {
             text += &format!(
-                "{} transfers, {}; each party on one thread, {} for base transfers; medians of {repeat}\n",
+                "{} transfers, {}; each party on one thread, {} for base transfers; \
+                 medians of {repeat}\n",
                 self.count, self.simd, self.threads
             );
         }
@@ -180,7 +192,8 @@ impl OtReport {
         );
         for line in &self.extensions {
             text += &format!(
-                "  {:11} f = {}: {:6.1} million a second (sender alone {:.1}, receiver alone {:.1}), {:.2} bytes each\n",
+                "  {:11} f = {}: {:6.1} million a second \
+                 (sender alone {:.1}, receiver alone {:.1}), {:.2} bytes each\n",
                 line.security,
                 line.field,
                 line.million_per_s,
@@ -189,9 +202,6 @@ impl OtReport {
                 line.bytes_per_transfer
             );
         }
-        let memory = self.peak_memory_mib;
-        text + &memory.map_or_else(String::new, |mib| {
-            format!("  both parties in {mib:.0} MiB\n")
-        })
+        text + &memory(self.peak_memory_mib, "both parties ")
     }
 }

@@ -5,12 +5,15 @@ use std::time::Instant;
 use clap::Args;
 use num_bigint::BigUint;
 use serde::Serialize;
-use undertone::kernel::{BitMatrix, Cpu, Prg};
+use undertone::kernel::{BitMatrix, Prg};
 use undertone::paillier::{Ciphertexts, Noise, PaillierError, Primes, SecretKey};
 
-use super::{median, peak_memory_mib};
+use super::{median, memory, verdict};
+use crate::failure::verify;
+use crate::machine::{peak_memory_mib, simd};
 use crate::{Failure, Show, output};
 
+/// The command `bench paillier`.
 #[derive(Debug, Args)]
 pub struct Paillier {
     /// Sizes of keys in bits, with commas
@@ -24,35 +27,36 @@ pub struct Paillier {
     repeat: usize,
 }
 
-/// One size of keys. Numbers are operations a second, in batches, but where it says otherwise.
+/// One key size. Unless a name ends in `_ms`, its value is operations a second, in batches.
 #[derive(Debug, Serialize)]
 struct Line {
     key_bits: usize,
     keygen_ms: f64,
-    /// The table of short exponents.
+    /// Time to make the table of short exponents.
     noise_table_ms: f64,
-    /// By the owner: tables modulo p² and q².
+    /// Encryption by the owner, with tables modulo p² and q².
     owner_encrypt: f64,
-    /// By anybody: r^N.
+    /// Encryption by anybody, with noise r^N.
     full_encrypt: f64,
-    /// By anybody: a short exponent, from a table.
+    /// Encryption by anybody, with a short exponent from a table.
     short_encrypt: f64,
     decrypt: f64,
     add: f64,
     add_plain: f64,
-    /// By numbers of 32 bits.
+    /// Multiplication by numbers of 32 bits.
     multiply_plain_32: f64,
-    /// With a short exponent.
+    /// Rerandomisation with a short exponent.
     rerandomise: f64,
     /// Terms of subset sums: 512 rows of bits over the batch.
     subset_terms: f64,
     encode: f64,
-    /// With the check that no ciphertext shares a factor with N.
+    /// Decoding, with the check that no ciphertext shares a factor with N.
     decode: f64,
-    /// Of one ciphertext alone, in milliseconds.
+    /// Encryption of a single number by the owner.
     one_owner_encrypt_ms: f64,
+    /// Decryption of a single ciphertext.
     one_decrypt_ms: f64,
-    /// Whether all of it decrypts to what it should.
+    /// Whether all ciphertexts decrypt to the right numbers.
     exact: bool,
 }
 
@@ -65,14 +69,15 @@ struct PaillierReport {
     peak_memory_mib: Option<f64>,
 }
 
-/// Seconds, and what was made.
+/// Runs `what`, and returns the seconds it took and its result.
 fn timed<T>(what: impl FnOnce() -> Result<T, PaillierError>) -> Result<(f64, T), Failure> {
     let clock = Instant::now();
-    let made = what().map_err(|error| Failure::data(error.to_string()))?;
+    let made = what().map_err(Failure::data)?;
     Ok((clock.elapsed().as_secs_f64(), made))
 }
 
 impl Paillier {
+    /// Runs the benchmark.
     pub fn run(self, show: Show) -> Result<(), Failure> {
         if !super::REPEATS.contains(&self.repeat) || !(1..=1 << 16).contains(&self.batch) {
             return Err(Failure::usage(
@@ -120,18 +125,13 @@ impl Paillier {
         let report = PaillierReport {
             batch: self.batch,
             threads: rayon::current_num_threads(),
-            simd: format!("{:?}", Cpu::detect().level()),
+            simd: simd(),
             sizes,
             peak_memory_mib: peak_memory_mib(),
         };
-        match show.json {
-            true => output::print_json(&report)?,
-            false => output::print(&report.text(self.repeat, show.quiet))?,
-        }
-        match report.sizes.iter().all(|line| line.exact) {
-            true => Ok(()),
-            false => Err(Failure::data("plaintexts are wrong")),
-        }
+        output::print_report(show, &report, || report.text(self.repeat, show.quiet))?;
+        let exact = report.sizes.iter().all(|line| line.exact);
+        verify(exact, "plaintexts are wrong")
     }
 
     fn round(&self, bits: usize, round: u8) -> Result<Line, Failure> {
@@ -227,10 +227,12 @@ impl PaillierReport {
             );
         }
         for line in &self.sizes {
-            let verdict = if line.exact { "exact" } else { "WRONG" };
             text += &format!(
-                "{} bits: key {:.0} ms, table of noise {:.0} ms; {verdict}\n",
-                line.key_bits, line.keygen_ms, line.noise_table_ms
+                "{} bits: key {:.0} ms, table of noise {:.0} ms; {}\n",
+                line.key_bits,
+                line.keygen_ms,
+                line.noise_table_ms,
+                verdict(line.exact)
             );
             for (name, rate) in [
                 ("encrypt, owner", line.owner_encrypt),
@@ -252,7 +254,6 @@ impl PaillierReport {
                 line.one_owner_encrypt_ms, line.one_decrypt_ms
             );
         }
-        let memory = self.peak_memory_mib;
-        text + &memory.map_or_else(String::new, |mib| format!("  in {mib:.0} MiB\n"))
+        text + &memory(self.peak_memory_mib, "")
     }
 }

@@ -12,6 +12,7 @@ use undertone::xclp::{Codes, Distances, Graph, Influence, Labelling, Params, sol
 
 use super::median;
 use crate::clouds::{self, CLASSES};
+use crate::machine::simd;
 use crate::report::milliseconds;
 use crate::sum::fits;
 use crate::{Failure, Show, output};
@@ -41,7 +42,7 @@ pub struct Pipeline {
     repeat: usize,
 }
 
-/// One stage's median.
+/// The median time of a stage.
 #[derive(Debug, Serialize)]
 struct Stage {
     stage: &'static str,
@@ -61,10 +62,10 @@ struct PipelineReport {
     method: String,
     accuracy: f64,
     stages: Vec<Stage>,
-    /// Hashing, distances with top-k, graph, solve.
+    /// Time of hashing, distances with top-k, graph and solve.
     total_ms: f64,
     ns_per_distance: f64,
-    /// XOR and popcount of the same words, nothing else.
+    /// Time of XOR and popcount alone, over the same words.
     floor_ns_per_distance: f64,
     distance_over_floor: f64,
 }
@@ -101,12 +102,11 @@ impl Pipeline {
             neighbours: self.neighbours,
             ..Params::default()
         };
-        params
-            .check()
-            .map_err(|error| Failure::usage(error.to_string()))?;
+        params.check().map_err(Failure::usage)?;
         if self.neighbours >= self.rows || self.labelled == 0 || self.labelled > self.rows {
             return Err(Failure::usage(
-                "--rows must be above --neighbours and not below --labelled, which must be 1 or more",
+                "--rows must be above --neighbours and not below --labelled, \
+                 which must be 1 or more",
             ));
         }
         if !super::REPEATS.contains(&self.repeat) || self.features == 0 {
@@ -119,11 +119,10 @@ impl Pipeline {
         }
         fits(&[self.rows, self.features, 16])?;
         fits(&[self.rows, self.bits / 8 + 16 * self.neighbours])?;
-        let failed = |error: &dyn std::fmt::Display| Failure::data(error.to_string());
-        let (features, truth) = clouds::clouds(self.rows, self.features, self.separation)
-            .map_err(|error| failed(&error))?;
+        let (features, truth) =
+            clouds::clouds(self.rows, self.features, self.separation).map_err(Failure::data)?;
         let labels = (0..self.rows).map(|row| (row < self.labelled).then_some(truth[row]));
-        let labelling = Labelling::new(CLASSES, labels.collect()).map_err(|e| failed(&e))?;
+        let labelling = Labelling::new(CLASSES, labels.collect()).map_err(Failure::data)?;
 
         let bar = output::progress(self.repeat as u64, show);
         let mut times = Times::default();
@@ -183,7 +182,7 @@ impl Pipeline {
             .map(|s| s.ms)
             .sum();
         let ns = times.median("distances") * 1e6 / count;
-        // The floor is taken over all ordered pairs.
+        // The floor was measured over all ordered pairs.
         let floor = times.median("floor") * 1e6 / (self.rows as f64).powi(2);
         let report = PipelineReport {
             rows: self.rows,
@@ -193,7 +192,7 @@ impl Pipeline {
             labelled: self.labelled,
             separation: self.separation,
             threads: rayon::current_num_threads(),
-            simd: format!("{:?}", Cpu::detect().level()),
+            simd: simd(),
             method,
             accuracy: 100.0 * right as f64 / (self.rows - self.labelled).max(1) as f64,
             total_ms,
@@ -206,7 +205,8 @@ impl Pipeline {
             return output::print_json(&report);
         }
         let mut text = format!(
-            "{} rows, {} features, {} bits, {} neighbours, {} labelled; {} thread(s), {}; medians of {}\n",
+            "{} rows, {} features, {} bits, {} neighbours, {} labelled; {} thread(s), {}; \
+             medians of {}\n",
             self.rows,
             self.features,
             self.bits,
@@ -221,7 +221,8 @@ impl Pipeline {
         }
         text += &format!("  {:<20} {:9.2} ms\n", "total", report.total_ms);
         text += &format!(
-            "a distance {:.2} ns, {:.2} of the floor (XOR and popcount alone, {:.2} ns); solved by {}; accuracy {:.1} %\n",
+            "a distance {:.2} ns, {:.2} of the floor (XOR and popcount alone, {:.2} ns); \
+             solved by {}; accuracy {:.1} %\n",
             report.ns_per_distance,
             report.distance_over_floor,
             report.floor_ns_per_distance,

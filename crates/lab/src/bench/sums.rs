@@ -9,7 +9,10 @@ use undertone::kernel::mask::{Op, Stream, TILE_BYTES};
 use undertone::party::{Ledger, PartyId};
 use undertone::sum::Suite;
 
-use super::{closing, compute_ms, median, peak_memory_mib, together};
+use super::{closing, median};
+use crate::failure::verify;
+use crate::ledgers::{compute_ms, together, total};
+use crate::machine::peak_memory_mib;
 use crate::sum::{Summed, Width, Workload};
 use crate::{Failure, Show, output};
 
@@ -34,26 +37,34 @@ struct SumsReport {
     contributors: usize,
     exact: bool,
     threads: usize,
-    /// Time inside the steps of the average client that stays.
+    /// Time inside the steps of a client that stays, on average.
     client_cpu_ms: f64,
     /// Time inside the server's steps.
     server_cpu_ms: f64,
-    /// Bytes that client sends, headers included.
+    /// Bytes that such a client sends, headers included.
     upload_bytes_per_client: f64,
+    /// Bytes that it receives.
     download_bytes_per_client: f64,
     rounds: usize,
-    /// Streams added to words, as many as a client has masks.
+    /// Rate of adding mask streams to words, with as many streams as a client has masks.
     mask_gib_per_s: f64,
-    /// The same streams, written to a buffer and nothing else.
+    /// Rate of writing the same streams to a buffer.
     cipher_gib_per_s: f64,
     mask_over_cipher: f64,
-    /// Largest resident set of the process, all parties and inputs, where it is known.
+    /// Largest resident set of the process, with all parties and inputs.
     peak_memory_mib: Option<f64>,
 }
 
-/// GiB a second of `streams` streams over `bytes` of words: added up, and alone; and the ratio, of
-/// measurements that follow each other. Medians.
-fn rates(suite: Suite, width: Width, streams: usize, bytes: usize) -> [f64; 3] {
+/// Medians of the rates at which mask streams are made, and of their ratio. Rates in a ratio were
+/// measured one after the other.
+struct Rates {
+    mask_gib_per_s: f64,
+    cipher_gib_per_s: f64,
+    mask_over_cipher: f64,
+}
+
+/// Measures `streams` streams over `bytes` bytes of words.
+fn rates(suite: Suite, width: Width, streams: usize, bytes: usize) -> Rates {
     let seeds: Vec<[u8; 32]> = (0..streams).map(|i| [i as u8; 32]).collect();
     let start = || -> Vec<Stream> { seeds.iter().map(|seed| Stream::new(suite, seed)).collect() };
     let gib = (streams * bytes) as f64 / (1u64 << 30) as f64;
@@ -97,8 +108,11 @@ fn rates(suite: Suite, width: Width, streams: usize, bytes: usize) -> [f64; 3] {
         .iter()
         .zip(&alone)
         .map(|(masking, alone)| masking / alone);
-    let ratio = median(ratios.collect());
-    [median(masking), median(alone), ratio]
+    Rates {
+        mask_over_cipher: median(ratios.collect()),
+        mask_gib_per_s: median(masking),
+        cipher_gib_per_s: median(alone),
+    }
 }
 
 impl Sums {
@@ -118,15 +132,8 @@ impl Sums {
         }
         bar.finish_and_clear();
         let report = self.report(&runs);
-        if show.json {
-            output::print_json(&report)?;
-        } else {
-            output::print(&report.text(self.repeat, show.quiet))?;
-        }
-        match report.exact {
-            true => Ok(()),
-            false => Err(Failure::data("the sum differs from the sum in the clear")),
-        }
+        output::print_report(show, &report, || report.text(self.repeat, show.quiet))?;
+        verify(report.exact, "the sum differs from the sum in the clear")
     }
 
     fn report(&self, runs: &[Summed]) -> SumsReport {
@@ -141,25 +148,18 @@ impl Sums {
             ledger.map_or(0.0, |(_, ledger)| compute_ms(ledger))
         };
         let whole = together(&first.ledgers);
-        let sent = |l: &Ledger| l.phases().map(|(_, c)| c.bytes_sent as f64).sum();
-        let received = |l: &Ledger| l.phases().map(|(_, c)| c.bytes_received as f64).sum();
-        let (word_bytes, width_bits) = match work.width {
-            Width::Narrow => (4, 32),
-            Width::Wide => (8, 64),
-        };
-        let memory = peak_memory_mib();
+        let sent = |ledger: &Ledger| total(ledger).bytes_sent as f64;
+        let received = |ledger: &Ledger| total(ledger).bytes_received as f64;
+        // Memory is read before `rates` allocates its own.
+        let peak_memory_mib = peak_memory_mib();
         let streams = first.degree.neighbours + 1;
-        let [mask, cipher, mask_over_cipher] = rates(
-            work.masks.suite,
-            work.width,
-            streams,
-            (work.entries * word_bytes).min(8 << 20),
-        );
+        let bytes = (work.entries * work.width.bytes()).min(8 << 20);
+        let rates = rates(work.masks.suite, work.width, streams, bytes);
         SumsReport {
             clients: work.clients,
             entries: work.entries,
             drop: work.drop,
-            width_bits,
+            width_bits: 8 * work.width.bytes(),
             suite: work.masks.suite.to_string(),
             neighbours: first.degree.neighbours,
             threshold: first.degree.threshold,
@@ -175,10 +175,10 @@ impl Sums {
             upload_bytes_per_client: of_clients(first, &sent),
             download_bytes_per_client: of_clients(first, &received),
             rounds: whole.phases().map(|(_, cost)| cost.rounds()).sum(),
-            mask_gib_per_s: mask,
-            cipher_gib_per_s: cipher,
-            mask_over_cipher,
-            peak_memory_mib: memory,
+            mask_gib_per_s: rates.mask_gib_per_s,
+            cipher_gib_per_s: rates.cipher_gib_per_s,
+            mask_over_cipher: rates.mask_over_cipher,
+            peak_memory_mib,
         }
     }
 }
@@ -188,7 +188,8 @@ impl SumsReport {
         let mut text = String::new();
         if !quiet {
             text += &format!(
-                "{} clients, {} words of {} bits, {} leave; {} neighbours, threshold {}; {}; {} thread(s); medians of {repeat}\n",
+                "{} clients, {} words of {} bits, {} leave; {} neighbours, threshold {}; {}; \
+                 {} thread(s); medians of {repeat}\n",
                 self.clients,
                 self.entries,
                 self.width_bits,

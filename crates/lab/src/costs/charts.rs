@@ -1,5 +1,5 @@
-//! Pictures, as SVG. Every line has a colour that the colour-blind can tell from the others (Okabe, Ito 2008), and a marker of its
-//! own; what was published is dashed.
+//! Pictures, as SVG. Each backend has its own colour and marker. Colour-blind readers can tell the
+//! colours apart (Okabe and Ito, 2008). Lines of published protocols are dashed.
 
 use std::error::Error;
 
@@ -23,7 +23,7 @@ fn style<'a>(size: i32, ink: &RGBColor) -> TextStyle<'a> {
     (FONT, size).into_font().color(ink)
 }
 
-/// Colour of a backend, and number of its marker.
+/// The colour of a backend and the number of its marker.
 fn look(backend: &str) -> (RGBColor, usize) {
     match backend {
         "clear" => (RGBColor(0, 0, 0), 0),
@@ -71,7 +71,7 @@ struct Line {
     points: Vec<(f64, f64)>,
 }
 
-/// What is on the horizontal axis, and what on the vertical one.
+/// The title of each axis, and how its values are written.
 struct Axes {
     across: (&'static str, fn(f64) -> String),
     up: (&'static str, fn(f64) -> String),
@@ -110,14 +110,15 @@ fn count(value: f64) -> String {
     format!("{value:.0}")
 }
 
-/// The smallest and largest value, with some room on both sides.
+/// The range of the values, with some room on both sides.
 fn range(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
     let (low, high) = values.fold((f64::INFINITY, 0f64), |(low, high), v| {
         (low.min(v), high.max(v))
     });
-    match low < high {
-        true => low / 1.3..high * 1.3,
-        false => 1.0..10.0,
+    if low < high {
+        low / 1.3..high * 1.3
+    } else {
+        1.0..10.0
     }
 }
 
@@ -150,13 +151,11 @@ fn chart(area: &Area<'_>, title: &str, axes: &Axes, lines: &[Line]) -> Drawn {
     for line in lines {
         let (colour, number) = look(&line.backend);
         let points = line.points.iter().copied();
-        match line.dashed {
-            true => {
-                chart.draw_series(DashedLineSeries::new(points, 6, 4, colour.stroke_width(2)))?
-            }
-            false => chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?,
-        };
-        if !line.dashed {
+        let stroke = colour.stroke_width(2);
+        if line.dashed {
+            chart.draw_series(DashedLineSeries::new(points, 6, 4, stroke))?;
+        } else {
+            chart.draw_series(LineSeries::new(points, stroke))?;
             let mark = |at| EmptyElement::at(at) + Polygon::new(marker(number), colour.filled());
             chart.draw_series(line.points.iter().map(|at| mark(*at)))?;
         }
@@ -164,27 +163,21 @@ fn chart(area: &Area<'_>, title: &str, axes: &Axes, lines: &[Line]) -> Drawn {
     Ok(())
 }
 
-/// What the lines are.
+/// The names of the lines, each beside its stroke.
 fn legend(area: &Area<'_>, lines: &[Line]) -> Drawn {
     for (place, line) in lines.iter().enumerate() {
         let (colour, number) = look(&line.backend);
         let y = 60 + 24 * place as i32;
         let stroke = colour.stroke_width(2);
-        match line.dashed {
-            true => {
-                for start in [4, 14, 24] {
-                    area.draw(&PathElement::new([(start, y), (start + 6, y)], stroke))?;
-                }
+        if line.dashed {
+            for start in [4, 14, 24] {
+                area.draw(&PathElement::new([(start, y), (start + 6, y)], stroke))?;
             }
-            false => {
-                area.draw(&PathElement::new([(4, y), (30, y)], stroke))?;
-                let corners = marker(number);
-                let corners: Vec<(i32, i32)> = corners
-                    .iter()
-                    .map(|corner| (17 + corner.0, y + corner.1))
-                    .collect();
-                area.draw(&Polygon::new(corners, colour.filled()))?;
-            }
+        } else {
+            area.draw(&PathElement::new([(4, y), (30, y)], stroke))?;
+            let corners = marker(number).into_iter();
+            let corners: Vec<_> = corners.map(|(dx, dy)| (17 + dx, y + dy)).collect();
+            area.draw(&Polygon::new(corners, colour.filled()))?;
         }
         area.draw(&Text::new(line.name.clone(), (38, y - 7), style(13, &INK)))?;
     }
@@ -208,7 +201,7 @@ impl Across {
         }
     }
 
-    /// Where a point is on this axis, if it is on it.
+    /// The place of a point on this axis, or `None` if it differs from `base` in another size.
     fn place(self, point: &Point, base: &Point) -> Option<f64> {
         if point.suite != base.suite {
             return None;
@@ -224,6 +217,7 @@ impl Across {
     }
 }
 
+/// A line for each backend and each published protocol.
 fn lines(
     report: &Report,
     across: Across,
@@ -315,7 +309,7 @@ fn svg(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String
     Ok(out)
 }
 
-/// The picture of the README.
+/// The picture in the README.
 pub(super) fn main_picture(report: &Report) -> Result<String, Failure> {
     pair(report, Across::Rows)
 }
@@ -354,7 +348,7 @@ pub(super) fn all(report: &Report) -> Result<Vec<(String, String)>, Failure> {
     Ok(all)
 }
 
-/// Phases that are shown as one, with their colours.
+/// Groups of phases, each drawn as one bar segment of its colour.
 const GROUPS: [(&str, &[&str], RGBColor); 6] = [
     ("setup", &["setup"], RGBColor(153, 153, 153)),
     ("offline", &["offline"], RGBColor(240, 228, 66)),
@@ -378,7 +372,7 @@ const GROUPS: [(&str, &[&str], RGBColor); 6] = [
     ),
 ];
 
-/// Where time and bytes of each backend go: bars of phases, each bar as long as the whole.
+/// The shares of phases in each backend's time and bytes. All bars have the same length.
 pub(super) fn shares(report: &Report) -> Result<String, Failure> {
     let runs: Vec<&Measured> = report
         .runs

@@ -14,13 +14,15 @@ use undertone::xclp::{Labelling, Params, Rows, phases};
 use super::Link;
 use crate::Failure;
 use crate::clouds::{self, CLASSES};
+use crate::ledgers::{together, total};
 use crate::report::milliseconds;
 
-/// Features of a row, and one row in how many is labelled.
+/// Features of a row.
 const FEATURES: usize = 64;
+/// One row in this many is labelled.
 const LABELLED: usize = 10;
 
-/// What is run.
+/// The sizes of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Point {
     #[serde(serialize_with = "as_text")]
@@ -28,10 +30,11 @@ pub(super) struct Point {
     #[serde(serialize_with = "as_text")]
     pub suite: Suite,
     pub clients: usize,
-    /// Of each client.
+    /// Rows of each client.
     pub rows: usize,
+    /// Bits of a code.
     pub bits: usize,
-    /// Of keys of `phe`.
+    /// Bits of keys of `phe`.
     pub key_bits: usize,
 }
 
@@ -65,7 +68,8 @@ impl Point {
         (self.pairs() * self.rows * self.rows) as f64
     }
 
-    /// What its time grows with: bits that are compared, and what each pair of clients does but once.
+    /// A measure of the expected time: the bits to compare, and a fixed cost for each pair of
+    /// clients.
     pub(super) fn work(&self) -> f64 {
         self.distances() * self.bits as f64 + 5e7 * self.pairs() as f64
     }
@@ -75,18 +79,19 @@ impl Point {
 #[derive(Debug, Serialize)]
 pub(super) struct PhaseCosts {
     pub phase: &'static str,
-    /// Of all frames.
+    /// Bytes of all frames.
     pub bytes: u64,
     pub messages: u64,
     pub rounds: usize,
-    /// Of all parties.
+    /// Time inside the steps of all parties.
     pub compute_ms: f64,
-    /// Of the client that computes most, and of the server.
+    /// Time inside the steps of the slowest client.
     pub client_ms: f64,
+    /// Time inside the server's steps.
     pub server_ms: f64,
 }
 
-/// A run.
+/// The measured costs of a run.
 #[derive(Debug, Serialize)]
 pub(super) struct Measured {
     pub point: Point,
@@ -95,13 +100,15 @@ pub(super) struct Measured {
     pub compute_ms: f64,
     pub bytes: u64,
     pub rounds: usize,
-    /// The most that a client sends, and the most that one receives, in bytes.
+    /// The most bytes that a client sends.
     pub busiest_up: u64,
+    /// The most bytes that a client receives.
     pub busiest_down: u64,
-    /// Over each link: computation of the slowest client and of the server, the greater of the two above at the link's rate, and the
-    /// delays of all rounds, one after the other.
+    /// Expected time over each link. It is the sum of the slowest client's computation, the
+    /// server's, the greater of `busiest_up` and `busiest_down` at the link's rate, and the delays
+    /// of all rounds.
     pub link_seconds: Vec<f64>,
-    /// Per cent of rows without a label that got the right one.
+    /// Per cent of the hidden rows that got the right label.
     pub accuracy: f64,
 }
 
@@ -115,7 +122,7 @@ impl Measured {
     }
 }
 
-/// Runs a point, a short one more than once: the median by time.
+/// Runs a point. A short run is repeated, and the one with the median time counts.
 pub(super) fn median_of(point: Point, links: &[Link]) -> Result<Measured, Failure> {
     let first = measure(point, links)?;
     if first.compute_seconds() > 0.5 {
@@ -130,25 +137,23 @@ pub(super) fn median_of(point: Point, links: &[Link]) -> Result<Measured, Failur
 }
 
 fn measure(point: Point, links: &[Link]) -> Result<Measured, Failure> {
-    let failed = |error: &dyn fmt::Display| Failure::data(error.to_string());
-    let (all, truth) =
-        clouds::clouds(point.all_rows(), FEATURES, 1.0).map_err(|error| failed(&error))?;
+    let (all, truth) = clouds::clouds(point.all_rows(), FEATURES, 1.0).map_err(Failure::data)?;
     let own = |client: usize| client * point.rows..(client + 1) * point.rows;
     let mut clients = Vec::with_capacity(point.clients);
     for client in 0..point.clients {
         let rows: Vec<usize> = own(client).collect();
-        // Row i has class i mod 10: so every class is labelled.
+        // Row i has class i mod 10. The first ten rows therefore label every class.
         let given = rows.iter().map(|row| {
             ((row / CLASSES).is_multiple_of(LABELLED) || *row < CLASSES).then_some(truth[*row])
         });
-        let labelling = Labelling::new(CLASSES, given.collect()).map_err(|e| failed(&e))?;
+        let labelling = Labelling::new(CLASSES, given.collect()).map_err(Failure::data)?;
         clients.push((Rows::Features(all.select(&rows)), labelling));
     }
     let params = Params {
         bits: point.bits,
         backend: point.backend,
         suite: point.suite,
-        phe: Phe::new(point.key_bits).map_err(|error| failed(&error))?,
+        phe: Phe::new(point.key_bits).map_err(Failure::data)?,
         ..Params::default()
     };
     let given: Vec<Vec<Option<u16>>> = clients.iter().map(|(_, l)| l.labels().to_vec()).collect();
@@ -161,7 +166,7 @@ fn measure(point: Point, links: &[Link]) -> Result<Measured, Failure> {
     .run(|_, _| {})?;
     let (mut right, mut hidden) = (0, 0);
     for (client, (outcome, given)) in run.clients.iter().zip(&given).enumerate() {
-        let labels = &outcome.as_ref().map_err(|error| failed(error))?.labels;
+        let labels = &outcome.as_ref().map_err(Failure::data)?.labels;
         for ((found, given), row) in labels.classes().iter().zip(given).zip(own(client)) {
             hidden += usize::from(given.is_none());
             right += usize::from(given.is_none() && *found == Some(truth[row]));
@@ -176,10 +181,8 @@ fn measure(point: Point, links: &[Link]) -> Result<Measured, Failure> {
 }
 
 fn costs(point: Point, ledgers: &[(PartyId, Ledger)], links: &[Link], accuracy: f64) -> Measured {
-    let mut both = Ledger::default();
-    for (_, ledger) in ledgers {
-        both.add(ledger);
-    }
+    let all = together(ledgers);
+    let whole = total(&all);
     let (servers, clients): (Vec<_>, Vec<_>) =
         ledgers.iter().partition(|(id, _)| *id == PartyId::SERVER);
     let most = |of: &dyn Fn(&Ledger) -> f64| -> f64 {
@@ -190,7 +193,7 @@ fn costs(point: Point, ledgers: &[(PartyId, Ledger)], links: &[Link], accuracy: 
     };
     let mut phases = Vec::new();
     for phase in phases::ALL {
-        let Some(cost) = both.phase(phase) else {
+        let Some(cost) = all.phase(phase) else {
             continue;
         };
         let compute = |ledger: &Ledger| {
@@ -207,20 +210,15 @@ fn costs(point: Point, ledgers: &[(PartyId, Ledger)], links: &[Link], accuracy: 
             server_ms: servers.iter().map(|(_, ledger)| compute(ledger)).sum(),
         });
     }
-    let sum = |ledger: &Ledger, of: fn(&Cost) -> u64| -> f64 {
-        ledger.phases().map(|(_, cost)| of(cost) as f64).sum()
-    };
-    let up = most(&|ledger| sum(ledger, |cost| cost.bytes_sent));
-    let down = most(&|ledger| sum(ledger, |cost| cost.bytes_received));
-    // Phases may share a round.
-    let (mut whole, mut between) = (Cost::default(), Cost::default());
-    for (phase, cost) in both.phases() {
-        whole.add(cost);
-        if [phases::OFFLINE, phases::DISTANCES].contains(&phase) {
+    let up = most(&|ledger| total(ledger).bytes_sent as f64);
+    let down = most(&|ledger| total(ledger).bytes_received as f64);
+    // In these phases clients may talk to each other, and a message between them crosses two links.
+    let mut between = Cost::default();
+    for phase in [phases::OFFLINE, phases::DISTANCES] {
+        if let Some(cost) = all.phase(phase) {
             between.add(cost);
         }
     }
-    // A message between clients crosses two links.
     let crossings = whole.rounds()
         + match point.backend {
             Backend::Shade | Backend::Phe => between.rounds(),
@@ -237,11 +235,8 @@ fn costs(point: Point, ledgers: &[(PartyId, Ledger)], links: &[Link], accuracy: 
     };
     Measured {
         point,
-        compute_ms: both
-            .phases()
-            .map(|(_, cost)| milliseconds(cost.compute))
-            .sum(),
-        bytes: both.phases().map(|(_, cost)| cost.bytes_sent).sum(),
+        compute_ms: milliseconds(whole.compute),
+        bytes: whole.bytes_sent,
         rounds: whole.rounds(),
         busiest_up: up as u64,
         busiest_down: down as u64,
@@ -251,7 +246,7 @@ fn costs(point: Point, ledgers: &[(PartyId, Ledger)], links: &[Link], accuracy: 
     }
 }
 
-/// A line a phase of every run.
+/// Writes a line for each phase of each run.
 pub(super) fn csv(runs: &[Measured], file: &mut dyn Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(file);
     writer.write_record([

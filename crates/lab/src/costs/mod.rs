@@ -1,4 +1,5 @@
-//! `undertone costs`: every backend over a grid of sizes, in one process, and what it would take over slow links.
+//! `undertone costs`: runs every backend over a grid of sizes in one process, and computes what
+//! each would take over slow links.
 
 mod charts;
 mod measure;
@@ -10,15 +11,16 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use undertone::hamming::Backend;
-use undertone::kernel::Cpu;
 use undertone::paillier;
 use undertone::sum::Suite;
 
 use self::measure::{Measured, Point};
 use self::published::Published;
+use crate::machine::{processor, simd};
 use crate::output::{self, Output};
 use crate::{Failure, Show};
 
+/// The command `costs`.
 #[derive(Debug, Args)]
 pub struct Costs {
     /// The report, HTML; .csv, .json and .svg (its main picture) are written beside it
@@ -27,18 +29,21 @@ pub struct Costs {
     /// A smaller grid: seconds instead of minutes
     #[arg(long)]
     quick: bool,
-    /// Longest a run may take, in seconds, by what the last one took; larger sizes of that backend are left out
+    /// Longest a run may take, in seconds, by what the last one took; larger sizes of that backend
+    /// are left out
     #[arg(long, value_name = "S", default_value_t = LONGEST, allow_negative_numbers = true)]
     longest: f64,
 }
 
 const LONGEST: f64 = 60.0;
 
-/// A link that every client has to the server: megabits a second each way, and how long its way is.
+/// The link of each client to the server.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct Link {
     name: &'static str,
+    /// Megabits a second, each way.
     rate_mbits: f64,
+    /// Time from one end to the other.
     delay_ms: f64,
 }
 
@@ -60,7 +65,7 @@ const LINKS: [Link; 3] = [
     },
 ];
 
-/// Everything that is in the report, as JSON.
+/// The whole report, as JSON.
 #[derive(Debug, Serialize)]
 struct Report {
     version: &'static str,
@@ -69,13 +74,13 @@ struct Report {
     simd: String,
     threads: usize,
     links: [Link; 3],
-    /// The point of the ladder.
+    /// The point at which the trust ladder compares backends.
     base: Point,
     runs: Vec<Measured>,
     published: Vec<Published>,
 }
 
-/// What varies, and the values it takes.
+/// The sizes to run. Each series varies one of them and keeps the others at `base`.
 struct Grid {
     base: Point,
     rows: &'static [usize],
@@ -93,23 +98,24 @@ impl Grid {
             bits: if quick { 512 } else { 4096 },
             key_bits: if quick { 2048 } else { paillier::DEFAULT_BITS },
         };
-        match quick {
-            true => Self {
+        if quick {
+            Self {
                 base,
                 rows: &[30, 60, 120],
                 bits: &[128, 512, 2048],
                 clients: &[3, 4, 6],
-            },
-            false => Self {
+            }
+        } else {
+            Self {
                 base,
                 rows: &[25, 50, 100, 200, 400, 800, 1600],
                 bits: &[256, 1024, 4096, 16384],
                 clients: &[3, 5, 10, 20, 40],
-            },
+            }
         }
     }
 
-    /// The series of one backend, each from its cheapest point on.
+    /// The series of one backend, each from its cheapest point to its costliest.
     fn series(&self, backend: Backend) -> Vec<Vec<Point>> {
         let base = Point {
             backend,
@@ -121,7 +127,7 @@ impl Grid {
         let mut all = vec![
             of(self.rows, &|rows| Point { rows, ..base }),
             of(self.bits, &|bits| Point { bits, ..base }),
-            // As many rows, however many share them.
+            // The number of all clients' rows together stays the same.
             of(self.clients, &|clients| Point {
                 clients,
                 rows: self.base.rows * self.base.clients / clients,
@@ -139,6 +145,7 @@ impl Grid {
 }
 
 impl Costs {
+    /// Runs the command.
     pub fn run(self, show: Show) -> Result<(), Failure> {
         if self.longest.is_nan() || self.longest <= 0.0 {
             return Err(Failure::usage("--longest must be above 0"));
@@ -160,7 +167,7 @@ impl Costs {
             version: env!("CARGO_PKG_VERSION"),
             command: self.command(),
             processor: processor(),
-            simd: format!("{:?}", Cpu::detect().level()),
+            simd: simd(),
             threads: rayon::current_num_threads(),
             links: LINKS,
             base: grid.base,
@@ -173,12 +180,12 @@ impl Costs {
         json.json(&report)?;
         svg.write(|file| file.write_all(picture.as_bytes()))?;
         html.write(|file| file.write_all(page.as_bytes()))?;
-        match show.json {
-            true => output::print_json(&report),
-            false => output::print(&page::summary(&report, &self.out, show.quiet)),
-        }
+        output::print_report(show, &report, || {
+            page::summary(&report, &self.out, show.quiet)
+        })
     }
 
+    /// The command line that repeats this report.
     fn command(&self) -> String {
         let mut text = String::from("undertone costs");
         if self.quick {
@@ -194,7 +201,8 @@ impl Costs {
         text + &format!(" --out {}", self.out.display())
     }
 
-    /// Runs every point once, series by series; a series ends before a run that would take too long.
+    /// Runs every point once, series by series. A series ends before a run that would take too
+    /// long.
     fn measure(&self, grid: &Grid, show: Show) -> Result<Vec<Measured>, Failure> {
         let all: Vec<Vec<Point>> = Backend::ALL.iter().flat_map(|b| grid.series(*b)).collect();
         let bar = output::progress(all.iter().map(|series| series.len() as u64).sum(), show);
@@ -222,17 +230,4 @@ impl Costs {
         bar.finish_and_clear();
         Ok(runs)
     }
-}
-
-/// What the system says of its processor.
-fn processor() -> String {
-    let read = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let line = read
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"));
-    let name = line.and_then(|line| line.split_once(':'));
-    name.map_or_else(
-        || std::env::consts::ARCH.into(),
-        |(_, name)| name.trim().into(),
-    )
 }

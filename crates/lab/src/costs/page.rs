@@ -1,4 +1,4 @@
-//! The report: one page that loads nothing.
+//! The report as one HTML page that loads nothing else.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn escaped(text: &str) -> String {
     text.replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A table: names of columns, those of numbers marked; then rows.
+/// An HTML table. A column is its name and whether it holds numbers.
 fn table(columns: &[(&str, bool)], rows: &[Vec<String>]) -> String {
     let class = |number: bool| if number { " class=\"n\"" } else { "" };
     let mut out = String::from("<div class=\"wide\" tabindex=\"0\"><table><thead><tr>");
@@ -212,9 +212,11 @@ pub(super) fn page(report: &Report) -> Result<String, Failure> {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>What privacy costs</title>\n<style>\n{}</style></head><body>\n<h1>What privacy costs</h1>\n\
-         <p>Label propagation over rows that may not leave their owners: the same job, the same labels, with each way of bringing the \
-         server the distances. Undertone {}, <code>{}</code>; {}, {} code, {} thread(s); all parties in one process, \
+         <title>What privacy costs</title>\n<style>\n{}</style></head><body>\n\
+         <h1>What privacy costs</h1>\n\
+         <p>Label propagation over rows that may not leave their owners: the same job, the same \
+         labels, with each way of bringing the server the distances. Undertone {}, \
+         <code>{}</code>; {}, {} code, {} thread(s); all parties in one process, \
          real messages.</p>\n",
         include_str!("page.css"),
         report.version,
@@ -225,11 +227,16 @@ pub(super) fn page(report: &Report) -> Result<String, Failure> {
     );
     let _ = write!(
         out,
-        "<h2>The trust ladder</h2>\n<p>{} clients of {} rows, L = {} bits; keys of phe have {}. Time is what all steps together take by the clock, bytes are frames, headers included, each \
-         counted once; between clients they cross two links.</p>\n{}\
-         <h2>Over a link of each client's</h2>\n<p>Not measured: the computation of the slowest client and of the server; the greater of the most that a client sends and the most \
-         that one receives, at the link's rate, both ways at once; and a delay for every round (two in the phases in which clients talk through the \
-         server), one after the other. The server's own link is taken for fast enough; windows and losses are left out.</p>\n{}",
+        "<h2>The trust ladder</h2>\n\
+         <p>{} clients of {} rows, L = {} bits; keys of phe have {}. Time is what all steps \
+         together take by the clock, bytes are frames, headers included, each counted once; \
+         between clients they cross two links.</p>\n{}\
+         <h2>Over a link of each client's</h2>\n\
+         <p>Not measured: the computation of the slowest client and of the server; the greater of \
+         the most that a client sends and the most that one receives, at the link's rate, both \
+         ways at once; and a delay for every round (two in the phases in which clients talk \
+         through the server), one after the other. The server's own link is taken for fast \
+         enough; windows and losses are left out.</p>\n{}",
         base.clients,
         base.rows,
         base.bits,
@@ -240,15 +247,17 @@ pub(super) fn page(report: &Report) -> Result<String, Failure> {
     for (title, picture) in charts::all(report)? {
         let _ = write!(
             out,
-            "<h2>{}</h2>\n<figure role=\"img\" aria-label=\"{0}; numbers under Every run\">{}</figure>\n",
+            "<h2>{}</h2>\n\
+             <figure role=\"img\" aria-label=\"{0}; numbers under Every run\">{}</figure>\n",
             escaped(&title),
             picture
         );
     }
     let _ = write!(
         out,
-        "<p class=\"note\">Dashed: as published, counted, not run. A line that ends early would have gone on longer than \
-         a run may take (<code>--longest</code>).</p>\n<h2>Where it goes</h2>\n\
+        "<p class=\"note\">Dashed: as published, counted, not run. A line that ends early would \
+         have gone on longer than a run may take (<code>--longest</code>).</p>\n\
+         <h2>Where it goes</h2>\n\
          <figure role=\"img\" aria-label=\"Shares of phases\">{}</figure>\n\
          <h2>As published</h2>\n{}\
          <h2>Every run</h2>\n{}<p class=\"note\">Phase by phase: the CSV and JSON files \
@@ -260,7 +269,7 @@ pub(super) fn page(report: &Report) -> Result<String, Failure> {
     Ok(out)
 }
 
-/// For the terminal.
+/// The summary for the terminal.
 pub(super) fn summary(report: &Report, out: &Path, quiet: bool) -> String {
     let mut text = String::new();
     if !quiet {

@@ -1,5 +1,5 @@
-//! What the published protocols would cost: counted from what they do, at the speed of this library's own transfers and
-//! ciphertexts, measured in the same run.
+//! What the published protocols would cost. Their transfers and ciphertexts are counted, and each
+//! is taken at the speed that this library reaches in the same run.
 
 use std::time::Instant;
 
@@ -8,25 +8,24 @@ use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::ot::{Field, Security};
 use undertone::paillier::{BigUint, Noise, PaillierError, Primes, SecretKey};
-use undertone::party::Ledger;
-use undertone::simulate::TransferSimulation;
+use undertone::simulate::{SimulationError, TransferSimulation};
 
 use super::measure::Point;
 use crate::Failure;
-use crate::report::milliseconds;
+use crate::ledgers::compute_ms;
 
-/// A protocol as published, corrected but not made fast.
+/// A protocol as published, with corrections but no speed-ups.
 #[derive(Debug, Serialize)]
 pub(super) struct Published {
     pub name: &'static str,
     /// The backend that replaces it.
     pub backend: &'static str,
-    /// What is counted.
+    /// What is counted, in words.
     pub counted: String,
     pub points: Vec<PublishedPoint>,
 }
 
-/// At one size.
+/// Its costs at one size.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct PublishedPoint {
     pub clients: usize,
@@ -36,7 +35,8 @@ pub(super) struct PublishedPoint {
     pub bytes: f64,
 }
 
-/// Seconds of so many transfers of hashed keys, base transfers included, both sides together.
+/// Seconds that both parties together spend on `count` transfers of hashed keys, base transfers
+/// included.
 fn transfers(count: u64) -> Result<f64, Failure> {
     let field = Field::new(1).ok_or_else(|| Failure::data("transfers with f = 1"))?;
     let simulation = TransferSimulation {
@@ -57,15 +57,12 @@ fn transfers(count: u64) -> Result<f64, Failure> {
             batch.random(&mut got);
         },
     );
-    let ledgers = ledgers.map_err(undertone::simulate::SimulationError::from)?;
-    let time = |ledger: &Ledger| -> f64 {
-        let phases = ledger.phases();
-        phases.map(|(_, cost)| milliseconds(cost.compute)).sum()
-    };
-    Ok(ledgers.iter().map(time).sum::<f64>() / 1e3)
+    let ledgers = ledgers.map_err(SimulationError::from)?;
+    Ok(ledgers.iter().map(compute_ms).sum::<f64>() / 1e3)
 }
 
-/// Seconds of one encryption by the key's owner, one by others, one addition, one decryption.
+/// Seconds of one encryption by the key's owner, one encryption by others, one addition and one
+/// decryption.
 fn ciphertexts(key_bits: usize) -> Result<[f64; 4], PaillierError> {
     const COUNT: usize = 64;
     let mut rng = Prg::new(&[3; 32]);
@@ -91,17 +88,17 @@ fn ciphertexts(key_bits: usize) -> Result<[f64; 4], PaillierError> {
     Ok([own, encrypt, add, decrypt].map(|time| time.as_secs_f64() / COUNT as f64))
 }
 
-/// All of them, over rows and over bits.
+/// All published protocols, over rows and over bits.
 pub(super) fn all(base: &Point, rows: &[usize], bits: &[usize]) -> Result<Vec<Published>, Failure> {
     const MANY: u64 = 1 << 21;
-    // The fastest of three: what is counted is not to suffer from what else the machine does.
+    // The fastest of three counts, so that other work on the machine does not slow it down.
     let (mut base_transfers, mut many) = (f64::INFINITY, f64::INFINITY);
     let mut paillier = [f64::INFINITY; 4];
     for _ in 0..3 {
         base_transfers = base_transfers.min(transfers(1)?);
         many = many.min(transfers(MANY)?);
         let times = ciphertexts(base.key_bits);
-        let times = times.map_err(|error| Failure::data(error.to_string()))?;
+        let times = times.map_err(Failure::data)?;
         for (best, time) in paillier.iter_mut().zip(times) {
             *best = best.min(time);
         }
@@ -143,7 +140,7 @@ pub(super) fn all(base: &Point, rows: &[usize], bits: &[usize]) -> Result<Vec<Pu
     let [own, encrypt, add, decrypt] = paillier;
     let ciphertext = 2.0 * base.key_bits as f64 / 8.0;
     let phe = |size: &Point| {
-        // An owner encrypts its rows once, and sends them to each of its peers.
+        // An owner encrypts its rows once and sends them to each of its peers.
         let encrypted = ((size.clients - 1) * size.rows * size.bits) as f64;
         let sent = (size.pairs() * size.rows * size.bits) as f64;
         let each = size.bits as f64 * add + encrypt + decrypt;
@@ -155,8 +152,8 @@ pub(super) fn all(base: &Point, rows: &[usize], bits: &[usize]) -> Result<Vec<Pu
             name: "SHADE as published",
             backend: "shade",
             counted: format!(
-                "for each pair of clients base transfers, {:.0} ms; for each distance L transfers, at {:.0} ns, of two messages of w bits, \
-                 and 128 bits more",
+                "for each pair of clients base transfers, {:.0} ms; for each distance L transfers, \
+                 at {:.0} ns, of two messages of w bits, and 128 bits more",
                 base_transfers * 1e3,
                 transfer * 1e9
             ),
@@ -166,8 +163,9 @@ pub(super) fn all(base: &Point, rows: &[usize], bits: &[usize]) -> Result<Vec<Pu
             name: "Paillier as published",
             backend: "phe",
             counted: format!(
-                "for each row of an owner L ciphertexts at {:.0} µs, sent to every peer; for each distance L additions at {:.2} µs, an encryption \
-                 and a decryption ({:.0} µs); keys of {} bits",
+                "for each row of an owner L ciphertexts at {:.0} µs, sent to every peer; \
+                 for each distance L additions at {:.2} µs, an encryption and a decryption \
+                 ({:.0} µs); keys of {} bits",
                 own * 1e6,
                 add * 1e6,
                 (encrypt + decrypt) * 1e6,

@@ -1,0 +1,122 @@
+//! One file for each client: labels the rows that have no label.
+
+use std::path::{Path, PathBuf};
+
+use undertone::simulate::Simulation;
+use undertone::xclp::Params;
+use undertone_lab::{Failure, Show, output, seed};
+
+use super::input::{Input, check_widths, class_count, width};
+use super::options::Label;
+use super::report::describe;
+use super::write::{Finished, Labels, Outputs};
+
+pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
+    let Job {
+        inputs,
+        classes,
+        params,
+    } = prepare(options)?;
+    let labels = Labels::by_client(&options.client, options.out.as_deref())?;
+    let paths: Vec<&Path> = options.client.iter().map(PathBuf::as_path).collect();
+    let outputs = Outputs::create(options, labels, &paths)?;
+    if show.details() {
+        output::print(&introduction(&inputs, classes, &params))?;
+    }
+
+    let labels = inputs.iter().flat_map(|input| &input.data.labels);
+    let given: Vec<bool> = labels.map(Option::is_some).collect();
+    let file_rows = inputs.iter().flat_map(|input| 0..input.data.rows.len());
+    let file_rows: Vec<usize> = file_rows.collect();
+    let mut clients = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        let labelling = input.labelling(classes)?;
+        clients.push((input.data.rows, labelling));
+    }
+    let simulation = Simulation {
+        params,
+        clients,
+        seed: seed(options.seed),
+    };
+    let bar = output::progress(1, show);
+    let run = simulation.run(|who, phase| bar.set_message(format!("{phase}, {who}")))?;
+    bar.finish_and_clear();
+
+    let finished = Finished {
+        params,
+        classes,
+        run,
+        given,
+        file_rows,
+    };
+    let report = finished.report(options.seed);
+    let unlabelled = report.rows - report.labelled_rows;
+    let summary = format!(
+        "{} rows labelled, {} left without a label; written to {}\n",
+        unlabelled - report.rows_without_label,
+        report.rows_without_label,
+        outputs.label_paths().join(", ")
+    );
+    finished.conclude(outputs, &report, summary, show)
+}
+
+/// What is run: the files, and what they and the options agree on.
+struct Job<'a> {
+    inputs: Vec<Input<'a>>,
+    classes: usize,
+    params: Params,
+}
+
+/// Reads all files and checks that they can be run together.
+fn prepare(options: &Label) -> Result<Job<'_>, Failure> {
+    let mut inputs = Vec::with_capacity(options.client.len());
+    for path in &options.client {
+        inputs.push(Input::load(path, options.kind())?);
+    }
+    check_widths(&inputs)?;
+    let classes = class_count(&inputs)?;
+    let Some(first) = inputs.first() else {
+        return Err(Failure::usage("--client must be given"));
+    };
+    let params = options.params(&first.data.rows, inputs.len())?;
+    check_labels(&inputs)?;
+    options.check_neighbours(inputs.iter().map(|input| input.data.rows.len()).sum())?;
+    Ok(Job {
+        inputs,
+        classes,
+        params,
+    })
+}
+
+/// Refuses files whose labels are not of two classes at least.
+fn check_labels(inputs: &[Input<'_>]) -> Result<(), Failure> {
+    let mut labels = inputs.iter().flat_map(|input| &input.data.labels).flatten();
+    let Some(first) = labels.next() else {
+        return Err(Failure::data("no row of any client is labelled"));
+    };
+    if labels.all(|label| label == first) {
+        return Err(Failure::data(format!(
+            "every label is {first}; two classes are needed"
+        )));
+    }
+    Ok(())
+}
+
+fn introduction(inputs: &[Input<'_>], classes: usize, params: &Params) -> String {
+    let mut text = String::new();
+    let mut most_rows = 0;
+    for (client, Input { path, data }) in inputs.iter().enumerate() {
+        let (rows, labelled) = (data.rows.len(), data.labels.iter().flatten().count());
+        most_rows = most_rows.max(rows);
+        text += &format!(
+            "client {client}: {}, {rows} rows, {labelled} labelled\n",
+            path.display()
+        );
+    }
+    let width = inputs.first().map(|first| width(&first.data.rows));
+    text + &format!(
+        "{}, {classes} classes\n{}\n",
+        width.unwrap_or_default(),
+        describe(params, most_rows)
+    )
+}

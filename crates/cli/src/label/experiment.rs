@@ -1,0 +1,136 @@
+//! An experiment: one labelled file dealt out to clients, and the accuracy on the labels it hides.
+
+use std::path::Path;
+
+use undertone_lab::experiment::{Experiment, Trial};
+use undertone_lab::{Failure, Show, output};
+
+use super::input::{Input, class_count, width};
+use super::options::Label;
+use super::report::{LabelReport, Spread, describe};
+use super::write::{Finished, Labels, Outputs};
+
+pub(super) fn run(options: &Label, file: &Path, show: Show) -> Result<(), Failure> {
+    let rounds = options.rounds()?;
+    let experiment = prepare(options, Input::load(file, options.kind())?)?;
+    let labels = Labels::by_row(options.out.as_deref())?;
+    let outputs = Outputs::create(options, labels, &[file])?;
+    if show.details() {
+        output::print(&introduction(options, file, &experiment, rounds))?;
+    }
+
+    let Trials {
+        first,
+        joint,
+        local,
+    } = trials(&experiment, options.seed, rounds, show)?;
+    let finished = Finished {
+        params: experiment.params,
+        classes: experiment.classes,
+        run: first.run,
+        given: first.revealed.concat(),
+        file_rows: first.parts.concat(),
+    };
+    let report = LabelReport {
+        accuracy_mean: Some(joint.mean),
+        accuracy_sd: Some(joint.sd),
+        local_accuracy_mean: Some(local.mean),
+        local_accuracy_sd: Some(local.sd),
+        rounds,
+        ..finished.report(options.seed)
+    };
+    let summary = format!(
+        "accuracy on hidden rows, per cent:\n  \
+         together           {:5.2} ± {:.2}\n  \
+         each client alone  {:5.2} ± {:.2}\n",
+        joint.mean, joint.sd, local.mean, local.sd
+    );
+    finished.conclude(outputs, &report, summary, show)
+}
+
+/// Checks that an experiment on the file is possible.
+fn prepare(options: &Label, input: Input<'_>) -> Result<Experiment, Failure> {
+    let labels = every_label(&input)?;
+    let classes = class_count(std::slice::from_ref(&input))?;
+    if labels.iter().all(|label| *label == labels[0]) {
+        return Err(input.unusable(format!(
+            "every label is {}; two classes are needed",
+            labels[0]
+        )));
+    }
+    if options.clients > labels.len() {
+        return Err(input.unusable(format!(
+            "{} rows cannot be dealt out to {} clients",
+            labels.len(),
+            options.clients
+        )));
+    }
+    options.check_neighbours(labels.len())?;
+    Ok(Experiment {
+        params: options.params(&input.data.rows, options.clients)?,
+        rows: input.data.rows,
+        labels,
+        classes,
+        clients: options.clients,
+        split: options.split,
+        labelled: options.labelled,
+    })
+}
+
+fn every_label(input: &Input<'_>) -> Result<Vec<u16>, Failure> {
+    let labels = &input.data.labels;
+    let Some(row) = labels.iter().position(Option::is_none) else {
+        return Ok(labels.iter().flatten().copied().collect());
+    };
+    Err(if labels.iter().all(Option::is_none) {
+        input.unusable("no row is labelled")
+    } else {
+        input.unusable(format!(
+            "row {row} is unlabelled; an experiment needs every label (for partly labelled \
+             files use --client)"
+        ))
+    })
+}
+
+fn introduction(options: &Label, file: &Path, experiment: &Experiment, rounds: u32) -> String {
+    let rows = experiment.labels.len();
+    format!(
+        "{}: {rows} rows, {}, {} classes\n\
+         {} clients ({}), {} % of the labels known, {rounds} {} from seed {}\n{}\n",
+        file.display(),
+        width(&experiment.rows),
+        experiment.classes,
+        experiment.clients,
+        experiment.split,
+        100.0 * experiment.labelled,
+        if rounds == 1 { "run" } else { "runs" },
+        options.seed,
+        describe(&experiment.params, rows.div_ceil(experiment.clients)),
+    )
+}
+
+/// The first of many trials, and the accuracy of all.
+struct Trials {
+    first: Trial,
+    /// All clients together.
+    joint: Spread,
+    /// Each client alone.
+    local: Spread,
+}
+
+fn trials(experiment: &Experiment, seed: u64, rounds: u32, show: Show) -> Result<Trials, Failure> {
+    let bar = output::progress(rounds.into(), show);
+    let first = experiment.trial(seed, &bar)?;
+    let (mut joint, mut local) = (vec![first.accuracy], vec![first.local_accuracy]);
+    for round in 1..rounds {
+        let trial = experiment.trial(seed.wrapping_add(round.into()), &bar)?;
+        joint.push(trial.accuracy);
+        local.push(trial.local_accuracy);
+    }
+    bar.finish_and_clear();
+    Ok(Trials {
+        first,
+        joint: Spread::of(&joint),
+        local: Spread::of(&local),
+    })
+}

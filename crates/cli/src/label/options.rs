@@ -1,0 +1,153 @@
+//! The arguments of `label` and their checks.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args};
+use undertone::data::Kind;
+use undertone::hamming::Backend;
+use undertone::xclp::{Params, Rows, Variant};
+use undertone_lab::Failure;
+use undertone_lab::keys::Keys;
+use undertone_lab::masks::Masks;
+use undertone_lab::split::{Split, check_labelled};
+
+use super::input::columns;
+use crate::files;
+
+const DEFAULT_BITS: usize = 4096;
+const DEFAULT_ROUNDS: u32 = 10;
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("input").args(["file", "client"]).required(true)))]
+pub(crate) struct Label {
+    /// A data set in which every row is labelled (.npz or CSV); most labels are hidden
+    pub(super) file: Option<PathBuf>,
+    /// One client's rows; label -1 means unlabelled. Give it once for each client
+    #[arg(long, value_name = "FILE")]
+    pub(super) client: Vec<PathBuf>,
+    /// Clients the rows are dealt out to
+    #[arg(long, value_name = "P", default_value_t = 5, conflicts_with = "client")]
+    pub(super) clients: usize,
+    /// How: iid, or dirichlet:A
+    #[arg(long, default_value = "iid", conflicts_with = "client")]
+    pub(super) split: Split,
+    /// Share of each client's rows that keep their label
+    #[arg(
+        long,
+        value_name = "FRACTION",
+        default_value_t = 0.1,
+        allow_negative_numbers = true,
+        conflicts_with = "client"
+    )]
+    pub(super) labelled: f64,
+    /// Code length L in bits [default: 4096; with --codes the files']
+    #[arg(long, value_name = "L")]
+    pub(super) bits: Option<usize>,
+    /// Neighbours k of a row
+    #[arg(long, value_name = "K", default_value_t = 10)]
+    pub(super) neighbours: usize,
+    /// How much of a score comes from neighbours, above 0 and at most 0.9999
+    #[arg(long, default_value_t = 0.99, allow_negative_numbers = true)]
+    pub(super) alpha: f64,
+    /// balanced (cos³, scores divided by class counts) or paper (cos)
+    #[arg(long, default_value = "balanced")]
+    pub(super) variant: Variant,
+    /// How distances reach the server: psm, shade, phe, sketch or clear
+    #[arg(long, default_value = "psm")]
+    pub(super) backend: Backend,
+    /// Seed of the first run; everything random follows from it
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) seed: u64,
+    /// Runs, with seeds N, N+1, … [default: 10]
+    #[arg(long, value_name = "R", conflicts_with = "client")]
+    pub(super) rounds: Option<u32>,
+    #[command(flatten)]
+    pub(super) masks: Masks,
+    #[command(flatten)]
+    pub(super) keys: Keys,
+    /// Go on with two clients, though a sum tells each the other's part
+    #[arg(long)]
+    pub(super) allow_two_clients: bool,
+    /// The files hold codes and bits instead of features; hashing is skipped
+    #[arg(long)]
+    pub(super) codes: bool,
+    /// Labels of the first run, as CSV; with --client the folder for one CSV a client
+    /// [default with --client: beside each file]
+    #[arg(long, value_name = "PATH")]
+    pub(super) out: Option<PathBuf>,
+    /// The JSON object, in a file
+    #[arg(long, value_name = "FILE")]
+    pub(super) report: Option<PathBuf>,
+    /// Folder for neighbours.npy, scores.npy, labels.npy and rows.npy of the first run
+    #[arg(long, value_name = "DIR")]
+    pub(super) trace: Option<PathBuf>,
+}
+
+impl Label {
+    /// What the files hold.
+    pub(super) fn kind(&self) -> Kind {
+        files::kind(self.codes)
+    }
+
+    /// How often an experiment is run.
+    pub(super) fn rounds(&self) -> Result<u32, Failure> {
+        check_labelled(self.labelled)?;
+        match self.rounds.unwrap_or(DEFAULT_ROUNDS) {
+            0 => Err(Failure::usage("--rounds must be 1 or more")),
+            rounds => Ok(rounds),
+        }
+    }
+
+    /// The parameters of a run of `clients` clients with rows like `rows`.
+    pub(super) fn params(&self, rows: &Rows, clients: usize) -> Result<Params, Failure> {
+        let bits = self.code_length(rows)?;
+        if clients < 2 {
+            return Err(Failure::usage(format!(
+                "--clients {clients}; two or more are needed"
+            )));
+        }
+        if clients == 2 && !self.allow_two_clients {
+            return Err(Failure::usage(
+                "with two clients each learns the other's part of every sum; \
+                 pass --allow-two-clients if that is acceptable",
+            ));
+        }
+        let params = Params {
+            bits,
+            neighbours: self.neighbours,
+            alpha: self.alpha,
+            variant: self.variant,
+            backend: self.backend,
+            phe: self.keys.phe()?,
+            min_clients: if self.allow_two_clients { 2 } else { 3 },
+            trust: self.masks.trust(),
+            suite: self.masks.suite,
+        };
+        params.check().map_err(Failure::usage)?;
+        Ok(params)
+    }
+
+    fn code_length(&self, rows: &Rows) -> Result<usize, Failure> {
+        if matches!(rows, Rows::Features(_)) {
+            return Ok(self.bits.unwrap_or(DEFAULT_BITS));
+        }
+        let held = columns(rows);
+        if let Some(bits) = self.bits.filter(|bits| *bits != held) {
+            return Err(Failure::usage(format!(
+                "--bits {bits}, but the codes have {held}; leave --bits out"
+            )));
+        }
+        Ok(held)
+    }
+
+    /// Refuses to look for more neighbours than there are other rows.
+    pub(super) fn check_neighbours(&self, rows: usize) -> Result<(), Failure> {
+        if self.neighbours >= rows {
+            return Err(Failure::data(format!(
+                "{} neighbours for {rows} rows; --neighbours must be below the number of rows",
+                self.neighbours
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,207 @@
+//! What `label` writes and prints.
+
+use std::path::{Path, PathBuf};
+
+use undertone::simulate::Run;
+use undertone::xclp::{Outcome, Params};
+use undertone_lab::output::{self, Output};
+use undertone_lab::report::{cost_table, phase_costs};
+use undertone_lab::{Failure, Show};
+
+use super::options::Label;
+use super::report::LabelReport;
+use super::trace::Trace;
+use crate::files::{self, Decision, decisions};
+
+/// The files of a run, opened before it starts.
+pub(super) struct Outputs {
+    labels: Labels,
+    report: Option<Output>,
+    trace: Option<Trace>,
+}
+
+/// The files for labels.
+pub(super) enum Labels {
+    /// At most one file, its lines in the order of the input.
+    ByRow(Option<Output>),
+    /// One file for each client.
+    ByClient(Vec<Output>),
+}
+
+impl Outputs {
+    /// Opens all files. Refuses to write one file twice, or over an input.
+    pub(super) fn create(
+        options: &Label,
+        labels: Labels,
+        inputs: &[&Path],
+    ) -> Result<Self, Failure> {
+        let outputs = Self {
+            labels,
+            report: options.report.as_deref().map(Output::create).transpose()?,
+            trace: options.trace.as_deref().map(Trace::create).transpose()?,
+        };
+        let all = outputs.files();
+        for (index, output) in all.iter().enumerate() {
+            let twice = all[..index].iter().any(|other| other.is(output.path()));
+            if twice || inputs.iter().any(|input| output.is(input)) {
+                return Err(Failure::usage(format!(
+                    "{} is {}; name another file",
+                    output.path().display(),
+                    if twice {
+                        "the target of two outputs"
+                    } else {
+                        "an input"
+                    }
+                )));
+            }
+        }
+        Ok(outputs)
+    }
+
+    /// Where labels are written.
+    pub(super) fn label_paths(&self) -> Vec<String> {
+        let files = self.labels.files().iter();
+        files
+            .map(|file| file.path().display().to_string())
+            .collect()
+    }
+
+    fn files(&self) -> Vec<&Output> {
+        let trace = self.trace.iter().flat_map(Trace::files);
+        let labels = self.labels.files().iter();
+        labels.chain(&self.report).chain(trace).collect()
+    }
+}
+
+impl Labels {
+    /// One file for all rows, if `path` is given.
+    pub(super) fn by_row(path: Option<&Path>) -> Result<Self, Failure> {
+        Ok(Self::ByRow(path.map(Output::create).transpose()?))
+    }
+
+    /// One file for each input: in `folder`, or beside the input.
+    pub(super) fn by_client(inputs: &[PathBuf], folder: Option<&Path>) -> Result<Self, Failure> {
+        if let Some(folder) = folder {
+            output::create_folder(folder)?;
+        }
+        let beside = |input: &PathBuf| {
+            let stem = input.file_stem();
+            let stem = stem.map_or("client".into(), |stem| stem.to_string_lossy());
+            let name = format!("{stem}.labels.csv");
+            match folder.or(input.parent()) {
+                Some(folder) => folder.join(name),
+                None => PathBuf::from(name),
+            }
+        };
+        let files = inputs.iter().map(|input| Output::create(&beside(input)));
+        Ok(Self::ByClient(files.collect::<Result<_, _>>()?))
+    }
+
+    fn files(&self) -> &[Output] {
+        match self {
+            Self::ByRow(file) => file.as_slice(),
+            Self::ByClient(files) => files,
+        }
+    }
+
+    fn write(self, finished: &Finished) -> Result<(), Failure> {
+        match self {
+            Self::ByRow(None) => Ok(()),
+            Self::ByRow(Some(file)) => finished.write_rows(file),
+            Self::ByClient(files) => {
+                let mut clients = files.into_iter().zip(finished.outcomes());
+                clients.try_for_each(|(file, outcome)| files::labels(file, outcome))
+            }
+        }
+    }
+}
+
+/// A finished run. Its rows are in global order: all rows of the first client, then all of the
+/// next.
+pub(super) struct Finished {
+    pub(super) params: Params,
+    pub(super) classes: usize,
+    pub(super) run: Run,
+    /// Whether each row came with a label.
+    pub(super) given: Vec<bool>,
+    /// The row of its file that each row is.
+    pub(super) file_rows: Vec<usize>,
+}
+
+impl Finished {
+    /// What each client got.
+    pub(super) fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
+        self.run.clients.iter().flatten()
+    }
+
+    /// The label of every row.
+    pub(super) fn decisions(&self) -> impl Iterator<Item = Decision> {
+        self.outcomes().flat_map(decisions)
+    }
+
+    /// The report of a single run whose accuracy is unknown.
+    pub(super) fn report(&self, seed: u64) -> LabelReport {
+        LabelReport {
+            accuracy_mean: None,
+            accuracy_sd: None,
+            local_accuracy_mean: None,
+            local_accuracy_sd: None,
+            rows: self.given.len(),
+            labelled_rows: self.given.iter().filter(|given| **given).count(),
+            clients: self.run.clients.len(),
+            classes: self.classes,
+            backend: self.params.backend.to_string(),
+            variant: self.params.variant.to_string(),
+            bits: self.params.bits,
+            neighbours: self.params.neighbours,
+            alpha: self.params.alpha,
+            seed,
+            rounds: 1,
+            rows_without_label: self.decisions().filter(|row| row.label < 0).count(),
+            phases: phase_costs(&self.run.ledgers),
+        }
+    }
+
+    /// Writes the files, then prints the results and the costs.
+    pub(super) fn conclude(
+        &self,
+        outputs: Outputs,
+        report: &LabelReport,
+        summary: String,
+        show: Show,
+    ) -> Result<(), Failure> {
+        // A file that cannot be written keeps back neither the other files nor the results.
+        let written = [
+            outputs.labels.write(self),
+            outputs.report.map_or(Ok(()), |file| file.json(report)),
+            outputs.trace.map_or(Ok(()), |trace| trace.write(self)),
+        ];
+        output::print_report(show, report, || summary)?;
+        if show.details() {
+            let which = if report.rounds > 1 {
+                format!(" of the run with seed {}", report.seed)
+            } else {
+                String::new()
+            };
+            let costs = cost_table(&self.run.ledgers);
+            output::print(&format!("\ncosts{which}:\n{costs}"))?;
+        }
+        written.into_iter().collect()
+    }
+
+    /// Writes the labels of all clients as CSV, in the order of the input.
+    fn write_rows(&self, file: Output) -> Result<(), Failure> {
+        let owned = |(client, outcome)| decisions(outcome).map(move |row| (client, row));
+        let rows = self.outcomes().enumerate().flat_map(owned);
+        let mut lines: Vec<_> = self.file_rows.iter().zip(&self.given).zip(rows).collect();
+        lines.sort_unstable_by_key(|((row, _), _)| **row);
+        file.write(|w| {
+            writeln!(w, "row,client,given,label,confidence")?;
+            for ((row, given), (client, Decision { label, confidence })) in lines {
+                let given = u8::from(*given);
+                writeln!(w, "{row},{client},{given},{label},{confidence}")?;
+            }
+            Ok(())
+        })
+    }
+}

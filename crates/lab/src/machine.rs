@@ -1,0 +1,29 @@
+//! What reports say of the machine they were measured on.
+
+use undertone::kernel::Cpu;
+
+/// The vector instructions in use.
+pub(crate) fn simd() -> String {
+    format!("{:?}", Cpu::detect().level())
+}
+
+/// The processor's name, or its architecture where the system does not give one.
+pub(crate) fn processor() -> String {
+    let read = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = read
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"));
+    let name = line.and_then(|line| line.split_once(':'));
+    name.map_or_else(
+        || std::env::consts::ARCH.into(),
+        |(_, name)| name.trim().into(),
+    )
+}
+
+/// The largest resident set of this process so far, where the system reports it.
+pub(crate) fn peak_memory_mib() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib / 1024.0)
+}
