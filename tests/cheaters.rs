@@ -219,7 +219,7 @@ fn other_features_classes_or_parameters() {
             &with_odd_client(2, other, honest()),
             odd,
             phases::SETUP,
-            "same parameters",
+            "its parameters differ",
         );
     }
 }
@@ -255,7 +255,7 @@ fn rosters_that_cannot_be() {
         let at = member(roster, 1);
         roster[at..at + 4].copy_from_slice(&0u32.to_le_bytes());
     });
-    assert_cheated(&renamed, SERVER, phases::SETUP, "once, in order");
+    assert_cheated(&renamed, SERVER, phases::SETUP, "repeats a client");
     let my_key = cheat(|roster| {
         let at = member(roster, 1);
         roster[at + 4] ^= 1;
@@ -284,7 +284,7 @@ fn plans_and_columns_that_cannot_be() {
         &server_cheats(2, more_columns),
         SERVER,
         phases::INFLUENCE,
-        "one column",
+        "another number of columns",
     );
     let elsewhere: fn(&mut Vec<u8>) = |plan| plan.copy_within(0..4, 4);
     assert_cheated(

@@ -231,7 +231,7 @@ impl Sum {
             ..
         } = summed.degree;
         if show.json {
-            return output::print_json(&SumReport {
+            output::print_json(&SumReport {
                 clients: work.clients,
                 entries: work.entries,
                 contributors: summed.contributors,
@@ -240,7 +240,8 @@ impl Sum {
                 suite: work.masks.suite.to_string(),
                 exact: summed.exact,
                 phases: phase_costs(&summed.ledgers),
-            });
+            })?;
+            return verify(summed.exact, "the sum is wrong");
         }
         let mut text = String::new();
         if !show.quiet {

@@ -79,7 +79,10 @@ impl Ciphertexts {
         self.len == 0
     }
 
-    /// Appends others of the same key; there is a whole number of eights already.
+    /// Appends `other`; there is a whole number of eights already.
+    ///
+    /// # Errors
+    /// [`PaillierError`] when `other` is of another key, or the last eight is not full.
     pub fn append(&mut self, other: Self) -> Result<(), PaillierError> {
         self.key.check(&other)?;
         public::same_length(self.len.next_multiple_of(LANES), self.len)?;

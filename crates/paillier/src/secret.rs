@@ -147,8 +147,13 @@ impl SecretKey {
         Ok(Self::of_size(bits, primes, rng))
     }
 
-    /// As [`generate`](Self::generate), of any even size.
-    pub fn of_size(bits: usize, primes: Primes, rng: &mut Prg) -> Self {
+    /// As [`generate`](Self::generate), of any even size: for tests, with the feature `insecure`.
+    #[cfg(any(test, feature = "insecure"))]
+    pub fn insecure(bits: usize, primes: Primes, rng: &mut Prg) -> Self {
+        Self::of_size(bits, primes, rng)
+    }
+
+    fn of_size(bits: usize, primes: Primes, rng: &mut Prg) -> Self {
         loop {
             let both = [(); 2].map(|()| Prime::random(bits / 2, primes, rng));
             let [p, q] = &both;

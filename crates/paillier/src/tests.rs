@@ -37,7 +37,7 @@ fn encoded(key: &PublicKey, of: &super::Ciphertexts) -> Vec<BigUint> {
 fn every_operation_is_what_its_formula_says() {
     for (bits, seed) in [(512, 1), (2048, 2)] {
         let mut rng = rng(seed);
-        let secret = SecretKey::of_size(bits, Primes::Structured, &mut rng);
+        let secret = SecretKey::insecure(bits, Primes::Structured, &mut rng);
         let public = secret.public().clone();
         assert_eq!(public.bits(), bits);
         let n = public.modulus().clone();
@@ -102,7 +102,7 @@ fn every_operation_is_what_its_formula_says() {
 fn the_owners_noise_is_uniform() {
     let mut rng = rng(3);
     for kind in [Primes::Structured, Primes::Safe] {
-        let secret = SecretKey::of_size(128, kind, &mut rng);
+        let secret = SecretKey::insecure(128, kind, &mut rng);
         let n = secret.public().modulus().clone();
         let zeros = vec![BigUint::ZERO; 2000];
         let made = secret.encrypt(&zeros, &mut rng).unwrap();
@@ -132,7 +132,7 @@ fn the_owners_noise_is_uniform() {
 fn zeros_are_encryptions_of_zero_that_are_given_numbers_modulo_n() {
     let mut rng = rng(10);
     for bits in [256, 2048] {
-        let secret = SecretKey::of_size(bits, Primes::Structured, &mut rng);
+        let secret = SecretKey::insecure(bits, Primes::Structured, &mut rng);
         let public = secret.public();
         let mut numbers = vec![BigUint::from(1u8), public.modulus() - 1u8];
         numbers.extend((0..9).map(|_| random(bits, &mut rng) % public.modulus()));
@@ -197,7 +197,7 @@ fn bad_moduli_are_refused() {
         other => panic!("{other:?}"),
     };
     let mut rng = rng(6);
-    let secret = SecretKey::of_size(2048, Primes::Structured, &mut rng);
+    let secret = SecretKey::insecure(2048, Primes::Structured, &mut rng);
     let [p, q] = secret.expose_primes();
     assert!(refused(&(&one << 2000)).contains("2001 bits"));
     assert!(refused(&((&one << 4097) - 1u8)).contains("4097 bits"));
@@ -219,8 +219,8 @@ fn bad_moduli_are_refused() {
 #[test]
 fn misuse_and_bad_bytes_are_errors() {
     let mut rng = rng(7);
-    let secret = SecretKey::of_size(512, Primes::Structured, &mut rng);
-    let other = SecretKey::of_size(512, Primes::Structured, &mut rng);
+    let secret = SecretKey::insecure(512, Primes::Structured, &mut rng);
+    let other = SecretKey::insecure(512, Primes::Structured, &mut rng);
     let public = secret.public();
     let n = public.modulus();
     let two = [BigUint::from(1u8), BigUint::from(2u8)];

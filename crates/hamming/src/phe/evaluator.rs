@@ -178,7 +178,7 @@ mod tests {
     /// An evaluator with rows of 10 bits, an owner's key, and the owner's encryptions of a block of zeros.
     fn pair(key_bits: usize, rows: usize) -> (Evaluator, SecretKey, Vec<u8>) {
         let mut rng = Prg::new(&[1; 32]);
-        let secret = SecretKey::of_size(key_bits, Primes::Structured, &mut rng);
+        let secret = SecretKey::insecure(key_bits, Primes::Structured, &mut rng);
         let public = secret.public().clone();
         let mut residues = Uniform::new(&Seed::from_bytes([4; 32]), public.modulus());
         let count = Phe::insecure(key_bits).bases();

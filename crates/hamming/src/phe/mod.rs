@@ -58,7 +58,9 @@ pub(super) use offline::{Preparation, Prepared};
 pub(super) use server::{Meeting, Shape};
 
 use undertone_kdf::Seed;
-use undertone_paillier::{DEFAULT_BITS, GENERATED, PaillierError, Slots};
+use undertone_paillier::{
+    DEFAULT_BITS, GENERATED, PaillierError, Primes, PublicKey, SecretKey, Slots,
+};
 use undertone_setup::seal::Channel;
 
 /// Rows of the evaluator in a message.
@@ -277,4 +279,22 @@ impl Peer {
 /// For our own mistakes, where what came from others is checked.
 fn internal(error: PaillierError) -> Abort {
     Abort::Internal(error.to_string())
+}
+
+/// A new key of a run with keys of so many bits.
+fn secret_key(bits: usize, rng: &mut Prg) -> Result<SecretKey, PaillierError> {
+    #[cfg(any(test, feature = "insecure"))]
+    if !GENERATED.contains(&bits) {
+        return Ok(SecretKey::insecure(bits, Primes::Structured, rng));
+    }
+    SecretKey::generate(bits, Primes::Structured, rng)
+}
+
+/// The key of the modulus that an owner sent. It has the length of the run's keys.
+fn public_key(n: &BigUint) -> Result<PublicKey, PaillierError> {
+    #[cfg(any(test, feature = "insecure"))]
+    if n.bits() < GENERATED[0] as u64 {
+        return PublicKey::insecure(n);
+    }
+    PublicKey::new(n)
 }

@@ -5,7 +5,7 @@ use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Phase, Step};
 
 use super::super::{ClientContext, OFFLINE};
 use super::{BASES, EXPONENT, Pair, Peer, Phe, Uniform, internal, owns};
-use undertone_paillier::{Ciphertexts, PaillierError, Primes, PublicKey, SecretKey};
+use undertone_paillier::{Ciphertexts, PaillierError, PublicKey, SecretKey};
 
 /// A key to evaluate with.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl Preparation {
             None => {
                 let seed = self.ctx.secret.derive(self.ctx.session, "paillier", &[]);
                 let bits = self.ctx.phe.key_bits();
-                let secret = SecretKey::of_size(bits, Primes::Structured, &mut seed.prg());
+                let secret = super::secret_key(bits, &mut seed.prg()).map_err(internal)?;
                 let n = secret.public().modulus().clone();
                 self.owning = Some(Owning {
                     secret: Box::new(secret),
@@ -156,7 +156,7 @@ impl Preparation {
         let peer = &waiting.peer;
         let Some((mut key, mut residues)) = waiting.key else {
             let n = modulus(&text, &self.ctx.phe).map_err(|what| peer.malformed(what))?;
-            let public = PublicKey::checked(&n).map_err(|error| Abort::Cheated {
+            let public = super::public_key(&n).map_err(|error| Abort::Cheated {
                 culprit: peer.id,
                 fault: error.to_string(),
             })?;

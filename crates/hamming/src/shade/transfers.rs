@@ -88,7 +88,7 @@ impl Receiving {
 
     /// Makes the transfers of `chunks` more chunks; appends their corrections.
     pub(super) fn extend(&mut self, chunks: u64, corrections: &mut Vec<u8>) {
-        let (mut choices, mut rows) = (Zeroizing::new(Row::default()), Rows::new());
+        let (mut choices, mut rows) = (Zeroizing::new(Row::default()), Rows::default());
         for chunk in self.chunks..self.chunks + chunks {
             self.receiver
                 .chunk(chunk, CHUNK / 64, &mut choices, &mut rows, corrections);
@@ -171,7 +171,7 @@ impl Sending {
 
     /// Makes the transfers of the chunks that these are the corrections of.
     pub(super) fn extend(&mut self, corrections: &[u8]) {
-        let mut rows = Rows::new();
+        let mut rows = Rows::default();
         for corrections in corrections.chunks_exact(self.pair.chunk_len()) {
             self.sender.chunk(self.chunks, corrections, &mut rows);
             self.chunks += 1;

@@ -12,7 +12,7 @@ pub mod from_client {
         Hello(super::Hello),
         #[prost(message, tag = "2")]
         Answer(super::Answer),
-        /// A frame of the protocol, as its header says to the server or to another client.
+        /// A frame of the protocol. Its header says whether it is for the server or for another client.
         #[prost(bytes, tag = "3")]
         Frame(::prost::bytes::Bytes),
         #[prost(message, tag = "4")]
@@ -42,7 +42,7 @@ pub mod from_server {
         Start(super::Start),
         #[prost(message, tag = "4")]
         Resumed(super::Resumed),
-        /// A frame of the protocol, as its header says from the server or from another client.
+        /// A frame of the protocol. Its header says whether the server or another client sent it.
         #[prost(bytes, tag = "5")]
         Frame(::prost::bytes::Bytes),
         #[prost(message, tag = "6")]
@@ -55,7 +55,7 @@ pub mod from_server {
         Refusal(super::Refusal),
     }
 }
-/// What the client signs, with what the TLS connection exports.
+/// The client signs the nonce, a secret that the TLS connection exports, and its name.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Challenge {
     #[prost(uint32, tag = "1")]
@@ -65,13 +65,13 @@ pub struct Challenge {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Hello {
-    /// Of the roster.
+    /// The client's name on the roster.
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// Ed25519, over nonce, exported key and name; empty for who shows a certificate.
+    /// Ed25519, over nonce, exported secret and name. Empty if the client has only a certificate.
     #[prost(bytes = "bytes", tag = "2")]
     pub signature: ::prost::bytes::Bytes,
-    /// Where a client that lost its connection goes on.
+    /// The session to which a client returns that lost its connection.
     #[prost(message, optional, tag = "3")]
     pub resume: ::core::option::Option<Resume>,
 }
@@ -82,8 +82,8 @@ pub struct Resume {
     #[prost(message, repeated, tag = "2")]
     pub taken: ::prost::alloc::vec::Vec<Taken>,
 }
-/// Frames of `peer` below number `next` have been taken. From client to server: frames sent by `peer`. From server to client:
-/// frames sent to `peer`.
+/// Frames below number `next` have been taken. From client to server: the client has taken frames
+/// that `peer` sent it. From server to client: `peer` has taken frames that the client sent it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Taken {
     #[prost(uint32, tag = "1")]
@@ -91,7 +91,7 @@ pub struct Taken {
     #[prost(uint32, tag = "2")]
     pub next: u32,
 }
-/// The job, before anything of it is run.
+/// The job's parameters, before the job begins.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Offer {
     #[prost(uint32, tag = "1")]
@@ -112,13 +112,13 @@ pub struct Offer {
     pub malicious_server: bool,
     #[prost(string, tag = "9")]
     pub suite: ::prost::alloc::string::String,
-    /// 0 where the job does not say.
+    /// 0 leaves the number to the clients.
     #[prost(uint32, tag = "10")]
     pub classes: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Answer {
-    /// Why the job is declined; empty when it is accepted.
+    /// Why the client declines the job. Empty if it accepts.
     #[prost(string, tag = "1")]
     pub declined: ::prost::alloc::string::String,
 }
@@ -129,19 +129,21 @@ pub struct Start {
     /// The client's number.
     #[prost(uint32, tag = "2")]
     pub client: u32,
-    /// Bytes that may be on their way from one party to another.
+    /// How many bytes may be on their way from one party to another.
     #[prost(uint64, tag = "3")]
     pub window: u64,
 }
-/// What follows belongs to this session.
+/// All that the client sends after this belongs to this session.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Ready {
     #[prost(bytes = "bytes", tag = "1")]
     pub session: ::prost::bytes::Bytes,
 }
+/// The client is back in the session that its hello named.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Resumed {}
-/// A client has a new connection, and has taken what is below `next`: what comes after is sent again.
+/// `peer` has a new connection, and has taken the frames below `next`. The receiver of this message
+/// sends it the others again.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Returned {
     #[prost(uint32, tag = "1")]
@@ -149,12 +151,13 @@ pub struct Returned {
     #[prost(uint32, tag = "2")]
     pub next: u32,
 }
+/// `peer` has left the session for good.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Gone {
     #[prost(uint32, tag = "1")]
     pub peer: u32,
 }
-/// What the client does, for deadlines and for people.
+/// What the client does. The server uses it for deadlines and for its status page.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Progress {
     #[prost(uint32, tag = "1")]
@@ -164,10 +167,10 @@ pub struct Progress {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Goodbye {
-    /// Whether it has what it came for.
+    /// Whether the client has its result.
     #[prost(bool, tag = "1")]
     pub finished: bool,
-    /// A client whose messages were not what they should be.
+    /// A client that this one caught cheating.
     #[prost(uint32, optional, tag = "2")]
     pub accuses: ::core::option::Option<u32>,
 }
@@ -175,7 +178,7 @@ pub struct Goodbye {
 pub struct Refusal {
     #[prost(string, tag = "1")]
     pub why: ::prost::alloc::string::String,
-    /// Whether to try again is of use.
+    /// Whether the client may try again later.
     #[prost(bool, tag = "2")]
     pub later: bool,
 }

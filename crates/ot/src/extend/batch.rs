@@ -55,7 +55,7 @@ impl Receiver {
             Vec::with_capacity(corrections_len(self.expander.field, self.security, count) + 16);
         let mut chunks = Vec::with_capacity(words.div_ceil(CHUNK_WORDS));
         for first in (0..words).step_by(CHUNK_WORDS) {
-            let (mut choices, mut rows) = (Zeroizing::new(Row::default()), Rows::new());
+            let (mut choices, mut rows) = (Zeroizing::new(Row::default()), Rows::default());
             let words = CHUNK_WORDS.min(words - first);
             self.chunk(self.used, words, &mut choices, &mut rows, &mut corrections);
             self.used += 1;
@@ -96,7 +96,7 @@ impl Sender {
             let words = CHUNK_WORDS.min(words - first);
             let (head, tail) = rest.split_at(8 * words * (field.blocks().len() - 1));
             rest = tail;
-            let mut rows = Rows::new();
+            let mut rows = Rows::default();
             self.chunk(self.used, head, &mut rows);
             self.used += 1;
             chunks.push(rows);

@@ -41,12 +41,14 @@ const CHUNK_WORDS: usize = CHUNK / 64;
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Rows(Vec<Row>);
 
-impl Rows {
+impl Default for Rows {
     /// Zeros.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self(vec![Row::default(); KAPPA])
     }
+}
 
+impl Rows {
     /// The key of each of the chunk's transfers.
     pub fn keys(&self, cpu: Cpu, out: &mut [u128]) {
         transpose::blocks(cpu, &self.0, out);
@@ -103,7 +105,7 @@ pub struct Sender {
     pi: Permutation,
     delta: Zeroizing<u128>,
     /// The points that receivers must answer for.
-    challenges: Prg,
+    challenges: Box<Prg>,
     used: u64,
     transfers: u64,
 }
@@ -125,7 +127,7 @@ impl std::fmt::Debug for Sender {
 pub struct SenderSetup {
     context: Context,
     delta: Zeroizing<u128>,
-    challenges: Prg,
+    challenges: Box<Prg>,
     base: base::Receiver,
 }
 
@@ -140,7 +142,7 @@ impl SenderSetup {
     pub fn new(context: Context, seed: Seed) -> (Self, Vec<u8>) {
         let mut prg = context.derive(&seed, "delta").prg();
         let delta = u128::from(prg.next_u64()) | u128::from(prg.next_u64()) << 64;
-        let challenges = context.derive(&seed, "transfer challenge").prg();
+        let challenges = Box::new(context.derive(&seed, "transfer challenge").prg());
         let (base, offer) = base::choose(context.clone(), !delta, seed);
         let delta = Zeroizing::new(delta);
         let setup = Self {
@@ -273,7 +275,7 @@ mod tests {
         let field = Field::new(3).unwrap();
         let seeds: Vec<u128> = (1..=field.blocks().map(|b| 1 << b.len()).sum::<u128>()).collect();
         let expander = Expander::new(Cpu::detect(), field, &Zeroizing::new(seeds.clone()));
-        let mut rows = Rows::new();
+        let mut rows = Rows::default();
         let mut sums = Vec::new();
         expander.expand(5, &mut rows, |_, sum, _| sums.push(*sum));
         let stream = |seed: u128, n: u128| {
