@@ -6,7 +6,7 @@
 //!
 //! | module | command | what it does |
 //! |---|---|---|
-//! | [`bench`] | `bench …`, `paillier bench` | times stages, backends, primitives, sums and jobs |
+//! | [`mod@bench`] | `bench …`, `paillier bench` | times stages, backends, primitives, sums and jobs |
 //! | [`costs`] | `costs` | runs every backend over a grid of sizes and writes a report |
 //! | [`sum`] | `sum` | adds up random words of many clients |
 //! | [`ot`] | `ot` | makes oblivious transfers between two parties |

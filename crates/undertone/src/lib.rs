@@ -12,12 +12,13 @@
 //! | [`Distances`](xclp::Distances), `n × k` | [`tiles::sweep`](hamming::tiles::sweep) | the server | for rows of one client `n_j·(1 + 6k)` bytes to the server; with `psm` `w/8` bytes of either client for each pair of rows; with `shade` the same, and `L·w/8` from one client to the other; with `phe` the owner's ciphertexts, `L·w/4` bytes a row, and `3w/8` a pair of rows | with `psm` three inner products of `L` numbers a pair, with `shade` `3L/8` blocks of AES, with `phe` a seventh of `L·w/B` products modulo N², else a popcount of `L` bits |
 //! | [`Graph`](xclp::Graph), at most `2nk` edges | [`Graph::new`](xclp::Graph::new) | the server | none | |
 //! | [`Influence`](xclp::Influence), labelled columns | [`Influence::columns`](xclp::Influence::columns) | the server; client `j` its columns | `8·u·l_j` bytes to client `j` | a sparse solve |
-//! | [`Scores`](xclp::Scores), unlabelled rows | [`Client`](xclp::Client) | client `j` its rows | masked, `8·C·(u − u_j)` bytes to the server, `8·C·u_j` back ([`sum`](mod@sum)) | a stream cipher over them for each neighbour |
+//! | [`Scores`](xclp::Scores), unlabelled rows | [`client`](xclp::client) | client `j` its rows | masked, `8·C·(u − u_j)` bytes to the server, `8·C·u_j` back ([`sum`](mod@sum)) | a stream cipher over them for each neighbour |
 //! | [`Labels`](xclp::Labels), `n_j` | [`Labels::decide`](xclp::Labels::decide) | its client | none | |
 //!
-//! The two parties are [`Client`](xclp::Client) and [`Server`](xclp::Server); an [`Endpoint`](party::Endpoint) drives them, without
-//! any I/O. `PROTOCOLS.md` says what they send, `SECURITY.md` who learns what. A run with all parties in one process is a [`Simulation`](simulate::Simulation); one
-//! on one owner's data alone, without any message, [`solo`](xclp::solo); one between machines, `node`.
+//! The two parties are the scripts [`client`](xclp::client) and [`server`](xclp::server). An
+//! [`Endpoint`](party::Endpoint) drives them without any I/O. `PROTOCOLS.md` says what they send,
+//! `SECURITY.md` who learns what. A [`Simulation`](simulate::Simulation) runs all parties in one process,
+//! `node` between machines; [`solo`](xclp::solo) labels one owner's rows without any message.
 //!
 //! # Modules
 //!
