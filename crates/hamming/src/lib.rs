@@ -270,3 +270,7 @@ fn check_channels(clients: &[(PartyId, usize)], channels: &[Channel]) -> Result<
     }
     Ok(())
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -109,3 +109,7 @@ pub mod simulated {
         seed.derive(session, "simulated client", &[id.to_wire()])
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -142,3 +142,7 @@ pub enum PaillierError {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

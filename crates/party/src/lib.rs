@@ -29,3 +29,7 @@ pub use ledger::{Cost, Ledger};
 pub use memory::{Network, Node, Stalled};
 pub use party::{Abort, Aborted, Arrival, Inbox, Need, Outbox, Party, PartyId, Phase, Step};
 pub use script::{Io, Script};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

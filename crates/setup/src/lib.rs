@@ -16,3 +16,7 @@ pub mod group;
 pub mod identity;
 pub mod roster;
 pub mod seal;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

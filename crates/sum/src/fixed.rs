@@ -1,7 +1,30 @@
 //! Fixed point: real numbers as words that are added up exactly.
 //!
-//! `x` becomes `round(x·2^f)` modulo 2³² or 2⁶⁴. What could overflow in the sum is refused before
-//! anything is sent; nothing is clipped unless it is asked for.
+//! `x` becomes `round(x·2^f)` modulo 2³² or 2⁶⁴, ties away from zero. Values are `f32` or `f64`. A
+//! value beyond the range is refused, or moved to the nearer end of the range and counted. Either
+//! way no sum overflows.
+//!
+//! | | encodes | decodes to |
+//! |---|---|---|
+//! | [`Fixed`] | values | their sums |
+//! | [`WeightedMean`] | values and one weight, which stays private | a [`Mean`]: the mean and the total weight |
+//!
+//! ```
+//! use undertone_sum::fixed::WeightedMean;
+//!
+//! // Values from -8 to 8, weights from 0 to 1000, two clients.
+//! let mean = WeightedMean::<u64>::new(8.0, 1000.0, 2)?;
+//! let first = mean.encode(&[0.5f32, -1.0], 100.0)?;
+//! let second = mean.encode_clipped(&[9.5, 1.0], 300.0)?; // 9.5 becomes 8
+//! assert_eq!(second.clipped, 1);
+//!
+//! // What the parties of a sum compute under masks.
+//! let pairs = first.iter().zip(&second.words);
+//! let sum: Vec<u64> = pairs.map(|(a, b)| a.wrapping_add(*b)).collect();
+//! let mean = mean.decode(&sum).ok_or("no client has a weight")?;
+//! assert_eq!((mean.values, mean.weight), (vec![6.125, 0.5], 400.0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -24,6 +47,14 @@ pub enum FixedError {
         /// The largest magnitude.
         bound: f64,
     },
+    /// A weight is negative, NaN, or beyond the declared range.
+    #[error("the weight is {weight}; it must be from 0 to {most}")]
+    Weight {
+        /// The weight.
+        weight: f64,
+        /// The largest weight.
+        most: f64,
+    },
     /// The range is not a positive number, or so small or large that nothing is left to represent.
     #[error("a range of {bound} for {clients} clients does not fit words of {bits} bits")]
     Range {
@@ -40,6 +71,78 @@ impl From<FixedError> for Abort {
     fn from(error: FixedError) -> Self {
         Self::Misuse(error.to_string())
     }
+}
+
+/// What can be encoded: `f32` and `f64`.
+pub trait Real: Copy + Into<f64> + sealed::Sealed {}
+
+impl Real for f32 {}
+impl Real for f64 {}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+}
+
+/// The words of values, some of which were beyond the range.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Clipped<W = u64> {
+    /// The words.
+    pub words: Vec<W>,
+    /// How many values were moved to the nearer end of the range.
+    pub clipped: usize,
+}
+
+impl<W> fmt::Debug for Clipped<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = self.words.len();
+        write!(f, "Clipped({words} words, {} clipped)", self.clipped)
+    }
+}
+
+/// What happens to a value beyond the range.
+#[derive(Clone, Copy, PartialEq)]
+enum Beyond {
+    Refused,
+    Clipped,
+}
+
+/// One pass over values: each is checked, multiplied by the weight, scaled and rounded.
+struct Pass {
+    bound: f64,
+    beyond: Beyond,
+    weight: f64,
+    scale: f64,
+}
+
+impl Pass {
+    /// Appends the words of `values`. Returns how many values were clipped.
+    fn run<T: Real, W: Word>(&self, values: &[T], words: &mut Vec<W>) -> Result<usize, FixedError> {
+        let mut clipped = 0;
+        for (index, value) in values.iter().enumerate() {
+            let mut value: f64 = (*value).into();
+            if value.is_nan() || value.abs() > self.bound {
+                if value.is_nan() || self.beyond == Beyond::Refused {
+                    return Err(FixedError::OutOfRange {
+                        index,
+                        value,
+                        bound: self.bound,
+                    });
+                }
+                value = self.bound.copysign(value);
+                clipped += 1;
+            }
+            // Two products: the first is rounded to a double, the second is exact.
+            words.push(word(value * self.weight * self.scale));
+        }
+        Ok(clipped)
+    }
+}
+
+/// The word of a number of units.
+fn word<W: Word>(units: f64) -> W {
+    W::truncate(units.round() as i64 as u64)
 }
 
 /// A fixed point in which `clients` values of at most `bound` add up without overflow.
@@ -130,47 +233,54 @@ impl<W: Word> Fixed<W> {
         2f64.powi(self.fraction)
     }
 
+    fn encode_with<T: Real>(&self, values: &[T], beyond: Beyond) -> Result<Clipped<W>, FixedError> {
+        let mut words = Vec::with_capacity(values.len());
+        let pass = Pass {
+            bound: self.bound,
+            beyond,
+            weight: 1.0,
+            scale: self.scale(),
+        };
+        let clipped = pass.run(values, &mut words)?;
+        Ok(Clipped { words, clipped })
+    }
+
     /// The words of `values`.
     ///
     /// # Errors
     /// [`FixedError::OutOfRange`], which names the first that is beyond the bound, or NaN.
-    pub fn encode(&self, values: &[f64]) -> Result<Vec<W>, FixedError> {
-        let scale = self.scale();
-        let encode = |(index, value): (usize, &f64)| {
-            if value.abs() <= self.bound {
-                return Ok(W::truncate((value * scale).round() as i64 as u64));
-            }
-            Err(FixedError::OutOfRange {
-                index,
-                value: *value,
-                bound: self.bound,
-            })
-        };
-        values.iter().enumerate().map(encode).collect()
+    pub fn encode<T: Real>(&self, values: &[T]) -> Result<Vec<W>, FixedError> {
+        let encoded = self.encode_with(values, Beyond::Refused)?;
+        Ok(encoded.words)
     }
 
-    /// The words of `values`, those beyond the bound moved to it, and how many those were.
+    /// The words of `values`. Values beyond the bound are moved to it and counted, infinities too.
     ///
     /// # Errors
-    /// [`FixedError::OutOfRange`] when one is NaN.
-    pub fn encode_clipped(&self, values: &[f64]) -> Result<(Vec<W>, usize), FixedError> {
-        let beyond = values.iter().filter(|v| v.abs() > self.bound).count();
-        let clip = |v: &f64| v.clamp(-self.bound, self.bound);
-        let clipped: Vec<f64> = values.iter().map(clip).collect();
-        Ok((self.encode(&clipped)?, beyond))
+    /// [`FixedError::OutOfRange`], which names the first that is NaN.
+    pub fn encode_clipped<T: Real>(&self, values: &[T]) -> Result<Clipped<W>, FixedError> {
+        self.encode_with(values, Beyond::Clipped)
     }
 
     /// The numbers of a sum of words.
     pub fn decode(&self, sum: &[W]) -> Vec<f64> {
         let scale = self.scale();
-        sum.iter()
-            .map(|word| word.to_signed() as f64 / scale)
-            .collect()
+        let value = |word: &W| word.to_signed() as f64 / scale;
+        sum.iter().map(value).collect()
     }
 }
 
-/// A mean of vectors, weighted by weights that stay private: products and weights are added up,
-/// and divided at the end.
+/// A mean, and the weight behind it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mean {
+    /// The weighted mean of each value.
+    pub values: Vec<f64>,
+    /// The sum of the weights.
+    pub weight: f64,
+}
+
+/// A mean of vectors. Weights stay private: each client adds its values times its weight, and the
+/// weight as one more word. Whoever decodes the sums learns the mean and the total weight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WeightedMean<W = u64> {
     products: Fixed<W>,
@@ -196,42 +306,64 @@ impl<W: Word> WeightedMean<W> {
         values + 1
     }
 
+    fn encode_with<T: Real>(
+        &self,
+        values: &[T],
+        weight: f64,
+        beyond: Beyond,
+    ) -> Result<Clipped<W>, FixedError> {
+        let most = self.weights.bound;
+        if !(0.0..=most).contains(&weight) {
+            return Err(FixedError::Weight { weight, most });
+        }
+        let mut words = Vec::with_capacity(Self::words(values.len()));
+        let pass = Pass {
+            bound: self.bound,
+            beyond,
+            weight,
+            scale: self.products.scale(),
+        };
+        let clipped = pass.run(values, &mut words)?;
+        words.push(word(weight * self.weights.scale()));
+        Ok(Clipped { words, clipped })
+    }
+
     /// What a client adds: each value times the weight, then the weight.
     ///
     /// # Errors
-    /// [`FixedError::OutOfRange`]; the weight counts as the value after the last.
-    pub fn encode(&self, values: &[f64], weight: f64) -> Result<Vec<W>, FixedError> {
-        let outside = |index, value, bound| FixedError::OutOfRange {
-            index,
-            value,
-            bound,
-        };
-        if let Some(index) = values
-            .iter()
-            .position(|v| v.is_nan() || v.abs() > self.bound)
-        {
-            return Err(outside(index, values[index], self.bound));
-        }
-        if !(0.0..=self.weights.bound).contains(&weight) {
-            return Err(outside(values.len(), weight, self.weights.bound));
-        }
-        let products: Vec<f64> = values.iter().map(|value| value * weight).collect();
-        let mut words = self.products.encode(&products)?;
-        words.extend(self.weights.encode(&[weight])?);
-        Ok(words)
+    /// [`FixedError::Weight`], or [`FixedError::OutOfRange`], which names the first value that is
+    /// beyond the bound, or NaN.
+    pub fn encode<T: Real>(&self, values: &[T], weight: f64) -> Result<Vec<W>, FixedError> {
+        let encoded = self.encode_with(values, weight, Beyond::Refused)?;
+        Ok(encoded.words)
     }
 
-    /// The mean; `None` when no weight was added up.
-    pub fn decode(&self, sum: &[W]) -> Option<Vec<f64>> {
-        let (weight, products) = sum.split_last()?;
-        let weight = self.weights.decode(&[*weight])[0];
-        let mean = |product: f64| product / weight;
-        (weight > 0.0).then(|| {
-            self.products
-                .decode(products)
-                .into_iter()
-                .map(mean)
-                .collect()
+    /// What a client adds. Values beyond the bound are moved to it and counted, infinities too. The
+    /// weight is never clipped.
+    ///
+    /// # Errors
+    /// [`FixedError::Weight`], or [`FixedError::OutOfRange`], which names the first value that is
+    /// NaN.
+    pub fn encode_clipped<T: Real>(
+        &self,
+        values: &[T],
+        weight: f64,
+    ) -> Result<Clipped<W>, FixedError> {
+        self.encode_with(values, weight, Beyond::Clipped)
+    }
+
+    /// The mean and the total weight; `None` when no weight was added up.
+    pub fn decode(&self, sum: &[W]) -> Option<Mean> {
+        let (last, products) = sum.split_last()?;
+        let weight = last.to_signed() as f64 / self.weights.scale();
+        if weight <= 0.0 {
+            return None;
+        }
+        let scale = self.products.scale();
+        let value = |word: &W| word.to_signed() as f64 / scale / weight;
+        Some(Mean {
+            values: products.iter().map(value).collect(),
+            weight,
         })
     }
 }
@@ -264,6 +396,93 @@ mod tests {
         assert!(error <= tolerance, "{error} of {expected}, unit {unit}");
     }
 
+    /// Values within, at and beyond a bound of 5: ties, NaN and infinities, too.
+    fn double() -> impl Strategy<Value = f64> {
+        prop_oneof![
+            8 => -6.0f64..=6.0,
+            2 => (-96i32..=96).prop_map(|sixteenths| f64::from(sixteenths) / 16.0),
+            1 => prop::num::f64::ANY,
+            1 => prop::sample::select(vec![5.0, -5.0, 0.0, -0.0, f64::NAN, f64::NEG_INFINITY]),
+        ]
+    }
+
+    /// round(x·2^f), ties away from zero, in integers.
+    fn units(x: f64, fraction: i32) -> i128 {
+        let exponent = (x.to_bits() >> 52 & 0x7ff) as i32;
+        let mantissa = i128::from(x.to_bits() & ((1 << 52) - 1));
+        let (mantissa, power) = match exponent {
+            0 => (mantissa, -1074),
+            _ => (mantissa | 1 << 52, exponent - 1075),
+        };
+        let magnitude = match power + fraction {
+            up @ 0.. => mantissa << up,
+            down @ -100..0 => (mantissa + (1 << (-down - 1))) >> -down,
+            _ => 0,
+        };
+        if x.is_sign_negative() {
+            -magnitude
+        } else {
+            magnitude
+        }
+    }
+
+    fn naive<W: Word>(x: f64, fraction: i32) -> W {
+        W::truncate(units(x, fraction) as u64)
+    }
+
+    fn holds_to_the_definition<T: Real, W: Word>(values: &[T], weight: f64, clients: usize) {
+        const BOUND: f64 = 5.0;
+        let point = Fixed::<W>::for_range(BOUND, clients).unwrap();
+        let mean = WeightedMean::<W>::new(BOUND, 300.0, clients).unwrap();
+        let (products, weights) = (mean.products.fraction(), mean.weights.fraction());
+        let doubles: Vec<f64> = values.iter().map(|value| (*value).into()).collect();
+        let product = |value: &f64| naive::<W>(value * weight, products);
+
+        // What is refused, and which value is named.
+        let first = doubles.iter().position(|v| v.is_nan() || v.abs() > BOUND);
+        let named = |result: Result<Vec<W>, FixedError>| match result {
+            Ok(_) => None,
+            Err(FixedError::OutOfRange { index, .. }) => Some(index),
+            Err(other) => panic!("{other}"),
+        };
+        assert_eq!(named(point.encode(values)), first);
+        assert_eq!(named(mean.encode(values, weight)), first);
+
+        // The words of all others.
+        let inside: Vec<T> = values
+            .iter()
+            .copied()
+            .filter(|value| (*value).into().abs() <= BOUND)
+            .collect();
+        let doubles_inside = inside.iter().map(|value| (*value).into());
+        let words: Vec<W> = doubles_inside
+            .clone()
+            .map(|value| naive(value, point.fraction()))
+            .collect();
+        assert_eq!(point.encode(&inside).unwrap(), words);
+        let mut words: Vec<W> = doubles_inside.map(|value| product(&value)).collect();
+        words.push(naive(weight, weights));
+        assert_eq!(mean.encode(&inside, weight).unwrap(), words);
+
+        // What is clipped.
+        let first = doubles.iter().position(|v| v.is_nan());
+        let words_of = |encoded: Result<Clipped<W>, FixedError>| encoded.map(|it| it.words);
+        assert_eq!(named(words_of(point.encode_clipped(values))), first);
+        let encoded = words_of(mean.encode_clipped(values, weight));
+        assert_eq!(named(encoded), first);
+        if first.is_none() {
+            let clipped = doubles.iter().filter(|v| v.abs() > BOUND).count();
+            let within: Vec<f64> = doubles.iter().map(|v| v.clamp(-BOUND, BOUND)).collect();
+            let words = within.iter().map(|v| naive(*v, point.fraction())).collect();
+            let expected = Clipped { words, clipped };
+            assert_eq!(point.encode_clipped(values).unwrap(), expected);
+            let mut words: Vec<W> = within.iter().map(product).collect();
+            words.push(naive(weight, weights));
+            let expected = Clipped { words, clipped };
+            assert_eq!(mean.encode_clipped(values, weight).unwrap(), expected);
+        }
+    }
+
     proptest! {
         #[test]
         fn sums_come_out_and_never_overflow(
@@ -294,7 +513,27 @@ mod tests {
             let got = mean.decode(&sum(&words)).unwrap();
             let a: f64 = rows.iter().map(|row| row.0 * row.2).sum::<f64>() / weight;
             let b: f64 = rows.iter().map(|row| row.1 * row.2).sum::<f64>() / weight;
-            prop_assert!((got[0] - a).abs() < 1e-9 && (got[1] - b).abs() < 1e-9);
+            prop_assert!((got.values[0] - a).abs() < 1e-9 && (got.values[1] - b).abs() < 1e-9);
+            prop_assert!((got.weight - weight).abs() < 1e-9);
+        }
+
+        #[test]
+        fn doubles_become_the_words_of_the_definition(
+            values in prop::collection::vec(double(), 0..40), weight in 0.0f64..=300.0,
+            clients in 1usize..50,
+        ) {
+            holds_to_the_definition::<f64, u64>(&values, weight, clients);
+            holds_to_the_definition::<f64, u32>(&values, weight, clients);
+        }
+
+        #[test]
+        fn floats_become_the_words_of_the_definition(
+            values in prop::collection::vec(double(), 0..40), weight in 0.0f64..=300.0,
+            clients in 1usize..50,
+        ) {
+            let values: Vec<f32> = values.iter().map(|value| *value as f32).collect();
+            holds_to_the_definition::<f32, u64>(&values, weight, clients);
+            holds_to_the_definition::<f32, u32>(&values, weight, clients);
         }
     }
 
@@ -306,11 +545,13 @@ mod tests {
         assert_eq!(error.to_string(), "value 1 is 2.1; it must be from -2 to 2");
         assert!(point.encode(&[f64::NAN]).is_err());
         assert!(point.encode_clipped(&[f64::NAN]).is_err());
-        let (words, clipped) = point.encode_clipped(&[0.5, 7.0, -9.0]).unwrap();
-        assert_eq!(
-            (words, clipped),
-            (point.encode(&[0.5, 2.0, -2.0]).unwrap(), 2)
-        );
+        let expected = Clipped {
+            words: point.encode(&[0.5, 2.0, -2.0]).unwrap(),
+            clipped: 2,
+        };
+        assert_eq!(point.encode_clipped(&[0.5, 7.0, -9.0]).unwrap(), expected);
+        let infinite = [0.5, f32::INFINITY, f32::NEG_INFINITY];
+        assert_eq!(point.encode_clipped(&infinite).unwrap(), expected);
         assert!(Fixed::<u32>::for_range(0.0, 3).is_err());
         assert!(Fixed::<u32>::for_range(f64::INFINITY, 3).is_err());
         assert!(
@@ -320,10 +561,45 @@ mod tests {
                 .is_ok()
         );
         assert!(Fixed::<u32>::with_fraction(31, 3).is_err());
+    }
+
+    #[test]
+    fn ties_are_rounded_away_from_zero() {
+        let point = Fixed::<u64>::with_fraction(1, 3).unwrap();
+        let values = [0.25f32, -0.25, 0.75, -0.75, 0.2, -0.2];
+        let units = [1, -1, 2, -2, 0, 0].map(|units: i64| units as u64);
+        assert_eq!(point.encode(&values).unwrap(), units);
+    }
+
+    #[test]
+    fn a_weight_is_refused_and_never_clipped() {
         let mean = WeightedMean::<u64>::new(1.0, 10.0, 3).unwrap();
+        for weight in [11.0, -1.0, f64::NAN, f64::INFINITY] {
+            let refused = |error: FixedError| matches!(error, FixedError::Weight { .. });
+            assert!(refused(mean.encode(&[1.0], weight).unwrap_err()));
+            assert!(refused(mean.encode_clipped(&[1.0], weight).unwrap_err()));
+        }
+        let error = mean.encode(&[1.0], -1.0).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the weight is -1; it must be from 0 to 10"
+        );
         assert!(mean.encode(&[1.5], 1.0).is_err());
-        assert!(mean.encode(&[1.0], 11.0).is_err());
-        assert!(mean.encode(&[1.0], -1.0).is_err());
-        assert_eq!(mean.decode(&mean.encode(&[1.0], 0.0).unwrap()), None);
+        assert_eq!(mean.encode_clipped(&[1.5], 1.0).unwrap().clipped, 1);
+    }
+
+    #[test]
+    fn a_mean_comes_with_its_weight() {
+        let mean = WeightedMean::<u32>::new(1.0, 10.0, 2).unwrap();
+        let nothing = mean.encode(&[1.0], 0.0).unwrap();
+        assert_eq!(mean.decode(&nothing), None);
+        assert_eq!(mean.decode(&[]), None);
+        let parts = [mean.encode(&[1.0f32], 2.0), mean.encode(&[0.0f32], 6.0)];
+        let total = sum(&parts.map(Result::unwrap));
+        let expected = Mean {
+            values: vec![0.25],
+            weight: 8.0,
+        };
+        assert_eq!(mean.decode(&total), Some(expected));
     }
 }

@@ -466,3 +466,7 @@ impl fmt::Debug for Table {
         write!(f, "Table({} clients, {:?})", self.len(), self.degree)
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -29,3 +29,7 @@ pub use labels::Labels;
 pub use params::{Params, Variant};
 pub use scores::Scores;
 pub use server::{Report, server};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
