@@ -8,6 +8,7 @@ use undertone_kernel::mask;
 use undertone_party::{Abort, Io, PartyId, Payload, Reader, Script};
 use zeroize::{Zeroize, Zeroizing};
 
+use super::input::Input;
 use super::messages::{
     Answer, Answers, DEALT_LEN, Dealing, Incoming, Relayed, SHARE_LEN, Share, Signatures, tile,
 };
@@ -40,54 +41,6 @@ impl<W> fmt::Debug for Sums<W> {
             self.shared.len(),
             self.contributors
         )
-    }
-}
-
-/// What a client brings to a sum.
-#[derive(Clone)]
-pub struct Input<W: Word> {
-    /// The matrix, row after row, then the shared words.
-    pub words: Zeroizing<Vec<W>>,
-    /// The rows of the matrix that belong to the client.
-    pub own: Range<usize>,
-    /// With credentials the client signs its keys and checks everybody's signature.
-    pub credentials: Option<Credentials>,
-}
-
-impl<W: Word> Input<W> {
-    /// The words of a plain sum.
-    pub fn plain(words: Vec<W>) -> Self {
-        Self::with_rows(words, 0..0)
-    }
-
-    /// The matrix, row after row, then the shared words; rows `own` of the matrix belong to the client.
-    pub fn with_rows(words: Vec<W>, own: Range<usize>) -> Self {
-        Self {
-            words: Zeroizing::new(words),
-            own,
-            credentials: None,
-        }
-    }
-
-    /// The same, with `credentials` if there are any.
-    #[must_use]
-    pub fn with_credentials(self, credentials: impl Into<Option<Credentials>>) -> Self {
-        Self {
-            credentials: credentials.into(),
-            ..self
-        }
-    }
-}
-
-impl<W: Word> From<Vec<W>> for Input<W> {
-    fn from(words: Vec<W>) -> Self {
-        Self::plain(words)
-    }
-}
-
-impl<W: Word> fmt::Debug for Input<W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Input({} words, rows {:?})", self.words.len(), self.own)
     }
 }
 

@@ -48,6 +48,7 @@
 
 mod client;
 pub mod fixed;
+mod input;
 mod messages;
 mod pad;
 mod rebuild;
@@ -61,7 +62,8 @@ use std::ops::Range;
 use sha2::{Digest, Sha256};
 use undertone_party::{Abort, PartyId, Phase, Reader, SessionId, Writer};
 
-pub use client::{Input, Sums, client};
+pub use client::{Sums, client};
+pub use input::Input;
 pub use server::{Owners, Total, server};
 pub use undertone_kernel::mask::Suite;
 pub use wiring::{Degree, Target, Trust, Wiring};

@@ -11,7 +11,7 @@ use undertone_party::{Abort, Io, PartyId, Payload, Script};
 use super::messages::{
     Answer, Answers, COMMITMENT_LEN, Dealing, Incoming, Relayed, Share, Signatures, tile,
 };
-use super::pad;
+use super::pad::{self, Pad};
 use super::{
     Audience, Context, KEYS, Rules, SHARES, Set, Table, Trust, UNMASK, UPLOAD, Word, advertise,
 };
@@ -145,6 +145,78 @@ impl<W: Word> Adding<W> {
         Ok(answers)
     }
 
+    /// Hears the clients that shared one after the other: the server holds one partial upload at most.
+    async fn collect(&mut self, io: &Io) -> Result<(), Abort> {
+        let sharing: Vec<usize> = self.context.sharing.places().collect();
+        for place in sharing {
+            let (from, len) = (self.table.ids[place], self.context.upload_len(place));
+            let mut upload = Incoming::default();
+            while !upload.is_whole(len)
+                && let Some(bytes) = io.recv(from).await
+            {
+                upload.take::<W>(from, bytes, len)?;
+            }
+            if upload.is_whole(len) {
+                self.add(place, &upload);
+            }
+        }
+        Ok(())
+    }
+
+    /// The masks that lie on the sum, of `answers` by dealer, and who gave a false share.
+    async fn masks(
+        &self,
+        io: &Io,
+        answers: Vec<Vec<(usize, Share)>>,
+    ) -> Result<(Vec<Pad>, Vec<PartyId>), Abort> {
+        let (mut pads, mut suspects) = (Vec::new(), Vec::new());
+        for next in (0..answers.len()).step_by(REBUILT_PER_STEP) {
+            io.pause().await;
+            let end = answers.len().min(next + REBUILT_PER_STEP);
+            let rebuilt: Result<Vec<_>, Abort> = (next..end)
+                .into_par_iter()
+                .map(|place| self.masks_of(place, &answers[place]))
+                .collect();
+            for (masks, suspect) in rebuilt? {
+                pads.extend(masks);
+                suspects.extend(suspect);
+            }
+        }
+        suspects.sort_unstable();
+        suspects.dedup();
+        Ok((pads, suspects))
+    }
+
+    /// Takes the masks off the sum.
+    async fn unmask(&mut self, io: &Io, pads: Vec<Pad>) {
+        let suite = self.context.rules.suite;
+        let part = UNMASKED_PER_STEP / W::BYTES;
+        let mut done = 0;
+        for words in self.sum.chunks_mut(part * rayon::current_num_threads()) {
+            io.pause().await;
+            let parts = words.par_chunks_mut(part).enumerate();
+            parts.for_each(|(index, words)| pad::apply(&pads, suite, done + index * part, words));
+            done += words.len();
+        }
+    }
+
+    async fn send_results(&self, io: &Io) {
+        for place in self.contributors.places() {
+            let len = self.result_len(place);
+            let mut sent = 0;
+            loop {
+                io.pause().await;
+                let next = tile::<W>(sent, len);
+                sent = next.end;
+                io.send(self.table.ids[place], self.result(place, next));
+                if sent == len {
+                    break;
+                }
+            }
+        }
+        io.pause().await;
+    }
+
     /// Where the words are that the contributor in `place` is sent: its rows, then the shared words.
     fn parts(&self, place: usize) -> [Range<usize>; 2] {
         let shared = match self.context.rules.audience {
@@ -223,26 +295,14 @@ async fn total<W: Word>(
     };
     drop((entries, dealt));
 
-    // Round 3: clients are heard one after the other, so that one partial upload at most is held.
+    // Round 3: everybody's masked words.
     io.phase(UPLOAD).await;
-    let sharing: Vec<usize> = adding.context.sharing.places().collect();
-    for place in sharing {
-        let (from, len) = (adding.table.ids[place], adding.context.upload_len(place));
-        let mut upload = Incoming::default();
-        while !upload.is_whole(len)
-            && let Some(bytes) = io.recv(from).await
-        {
-            upload.take::<W>(from, bytes, len)?;
-        }
-        if upload.is_whole(len) {
-            adding.add(place, &upload);
-        }
-    }
+    adding.collect(&io).await?;
     let set = &adding.contributors;
     enough(set.count(), rules.min_clients)?;
     adding.enough_holders(set)?;
 
-    // Who contributed, and what they sign.
+    // Round 4: who contributed, and against a malicious server what they sign.
     io.phase(UNMASK).await;
     let contributors = adding.ids(&adding.contributors);
     io.send_all(to_all(&contributors, &adding.contributors.write()));
@@ -251,49 +311,13 @@ async fn total<W: Word>(
         io.send_all(to_all(&adding.ids(&signed.signers), &signed.write()));
     }
 
-    // Round 4: one share of every client's one secret, from every holder that is left.
+    // Round 4: one share of every client's one secret, from every holder that is left; the masks.
     let answers = adding.answers(io.recv_all(&contributors).await)?;
-    let (mut pads, mut suspects) = (Vec::new(), Vec::new());
-    for next in (0..answers.len()).step_by(REBUILT_PER_STEP) {
-        io.pause().await;
-        let end = answers.len().min(next + REBUILT_PER_STEP);
-        let rebuilt: Result<Vec<_>, Abort> = (next..end)
-            .into_par_iter()
-            .map(|place| adding.masks_of(place, &answers[place]))
-            .collect();
-        for (masks, suspect) in rebuilt? {
-            pads.extend(masks);
-            suspects.extend(suspect);
-        }
-    }
-    drop(answers);
-    suspects.sort_unstable();
-    suspects.dedup();
+    let (pads, suspects) = adding.masks(&io, answers).await?;
+    adding.unmask(&io, pads).await;
 
-    let part = UNMASKED_PER_STEP / W::BYTES;
-    let mut done = 0;
-    for words in adding.sum.chunks_mut(part * rayon::current_num_threads()) {
-        io.pause().await;
-        let parts = words.par_chunks_mut(part).enumerate();
-        parts.for_each(|(index, words)| pad::apply(&pads, rules.suite, done + index * part, words));
-        done += words.len();
-    }
-    drop(pads);
-
-    for place in adding.contributors.places() {
-        let len = adding.result_len(place);
-        let mut sent = 0;
-        loop {
-            io.pause().await;
-            let next = tile::<W>(sent, len);
-            sent = next.end;
-            io.send(adding.table.ids[place], adding.result(place, next));
-            if sent == len {
-                break;
-            }
-        }
-    }
-    io.pause().await;
+    // Round 4: to each contributor its rows of the sum, and the shared words if they are for all.
+    adding.send_results(&io).await;
     let shared = adding.context.shared();
     Ok(Total {
         contributors,
