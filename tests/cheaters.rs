@@ -135,6 +135,9 @@ fn keys_and_contributions() {
         hello[31] = 0x7f;
     });
     assert_malformed(&aborted, cheat, phases::SETUP);
+    // The server's message of who is in: flags are 0 or 1.
+    let aborted = server_cheats(1, |admission| admission[0] = 2);
+    assert_malformed(&aborted, SERVER, phases::SETUP);
     // The first contribution is for client 0.
     let aborted = client_cheats(1, |sealed| sealed[7] ^= 1);
     assert_cheated(&aborted, cheat, phases::SETUP, "contribution does not open");

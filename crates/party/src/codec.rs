@@ -210,6 +210,22 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A byte that is 0 or 1.
+    ///
+    /// # Errors
+    /// [`DecodeError::Short`] or [`DecodeError::OutOfRange`].
+    pub fn flag(&mut self, what: &'static str) -> Result<bool, DecodeError> {
+        match self.u8(what)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            value => Err(DecodeError::OutOfRange {
+                what,
+                value: value.into(),
+                bound: "0..2".into(),
+            }),
+        }
+    }
+
     /// Ends the payload.
     ///
     /// # Errors

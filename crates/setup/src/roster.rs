@@ -104,17 +104,8 @@ impl<const K: usize> Entry<K> {
         }
         let len = r.u8("length of the advertisement")?;
         let advertisement = r.raw(len.into(), "advertisement")?.to_vec();
-        let signature = match r.u8("signature flag")? {
-            0 => None,
-            1 => Some(r.array("signature")?),
-            value => {
-                return Err(DecodeError::OutOfRange {
-                    what: "signature flag",
-                    value: value.into(),
-                    bound: "0..2".into(),
-                });
-            }
-        };
+        let is_signed = r.flag("signature flag")?;
+        let signature = is_signed.then(|| r.array("signature")).transpose()?;
         Ok(Self {
             id,
             advertisement,

@@ -57,7 +57,7 @@ struct Job<W: Word> {
 struct Secrets {
     sealing: KeyPair,
     masking: KeyPair,
-    /// The seed of `masking`: what is shared of it.
+    /// The seed of `masking`. Shares are made of this seed.
     mask_key: Seed,
     self_mask: Seed,
     polynomial: Seed,
@@ -67,7 +67,7 @@ struct Secrets {
 struct Neighbour {
     place: usize,
     channel: Channel,
-    /// The secret of the sealing keys, never shared.
+    /// The secret of the sealing keys, of which no shares are made. It keys the row masks.
     rows: Seed,
     /// The secret of the mask keys.
     mask: Seed,
@@ -175,7 +175,7 @@ async fn contribute<W: Word>(io: Io, mut job: Box<Job<W>>) -> Result<Sums<W>, Ab
     drop(pads);
     let own = job.keep(context.blocks[me].clone());
 
-    // Who contributed; where the server may lie, a quorum of clients says so.
+    // Round 4a: who contributed. Round 4b: against a malicious server a quorum of clients signs it.
     io.phase(UNMASK).await;
     let set = job.contributors(&io.require(SERVER).await?, &context, &table, me)?;
     if let (Trust::MaliciousServer, Some(credentials)) = (rules.trust, &job.credentials) {
@@ -186,8 +186,10 @@ async fn contribute<W: Word>(io: Io, mut job: Box<Job<W>>) -> Result<Sums<W>, Ab
         job.consistency(&signatures, &body, &table, &set)?;
     }
 
-    // Round 4: one share for each neighbour that shared, and its own of its own self mask.
+    // Round 4c: one share for each neighbour that shared, and its own of its own self mask.
     io.send(SERVER, answer(&own_share, &neighbours, dealt, &set));
+
+    // Round 4e: its rows of the sum, and the shared words if they are for all.
     let shared = match rules.audience {
         Audience::Server => 0,
         Audience::Everybody => rules.shape.shared,
@@ -367,7 +369,8 @@ impl<W: Word> Job<W> {
         message
     }
 
-    /// Its own block, which is still to come; the rest is masked by now, no secret any more.
+    /// Takes out the client's own block, which is never sent; [`unmask`](Self::unmask) adds it to the
+    /// result. The rest is masked by now and no secret any more.
     fn keep(&mut self, block: Range<usize>) -> Zeroizing<Vec<W>> {
         let block = &mut self.words[block];
         let own = Zeroizing::new(block.to_vec());
@@ -409,7 +412,7 @@ impl<W: Word> Job<W> {
         Ok(set)
     }
 
-    /// Round 3½: a quorum of clients signed the same set, so no honest client was told another.
+    /// Round 4b: a quorum of clients signed the same set, so no honest client was told another.
     fn consistency(
         &self,
         message: &[u8],

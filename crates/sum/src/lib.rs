@@ -12,8 +12,8 @@
 //! | 1 | two public keys: for seals, for masks | the roster; the graph follows from it | [`KEYS`] |
 //! | 2 | for each neighbour, sealed: a share of its self mask and one of its mask key | those of its neighbours; who shared | [`SHARES`] |
 //! | 3 | its words, masked, without its own rows | who contributed | [`UPLOAD`], [`UNMASK`] |
-//! | 3½ | [`Trust::MaliciousServer`]: its signature of who contributed | everybody's signatures | [`UNMASK`] |
-//! | 4 | for each neighbour, a share of its self mask if it contributed, or else of its mask key | its rows of the sum, the shared words | [`UNMASK`] |
+//! | 4b | [`Trust::MaliciousServer`]: its signature of who contributed | everybody's signatures | [`UNMASK`] |
+//! | 4c, 4e | for each neighbour, a share of its self mask if it contributed, or else of its mask key | its rows of the sum, the shared words | [`UNMASK`] |
 //!
 //! *Edges.* Neighbours agree on a mask by X25519; the smaller adds it, the greater subtracts it. When a
 //! client that shared does not contribute, the server rebuilds its mask key from the neighbours'

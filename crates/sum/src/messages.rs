@@ -146,7 +146,7 @@ impl<'a> Relayed<'a> {
     }
 }
 
-/// The round between 3 and 4, server → client: who signed, and their signatures in order.
+/// Round 4b, server → client: who signed, and their signatures in order.
 pub(super) struct Signatures {
     pub(super) signers: Set,
     pub(super) signatures: Vec<[u8; SIGNATURE_LEN]>,
@@ -176,7 +176,7 @@ impl Signatures {
     }
 }
 
-/// Round 4, client → server: its own share of its self mask, then one share of each neighbour that
+/// Round 4c, client → server: its own share of its self mask, then one share of each neighbour that
 /// shared, in order.
 pub(super) struct Answers;
 

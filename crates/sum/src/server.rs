@@ -302,7 +302,7 @@ async fn total<W: Word>(
     enough(set.count(), rules.min_clients)?;
     adding.enough_holders(set)?;
 
-    // Round 4: who contributed, and against a malicious server what they sign.
+    // Round 4a: who contributed. Round 4b: against a malicious server a quorum of clients signs it.
     io.phase(UNMASK).await;
     let contributors = adding.ids(&adding.contributors);
     io.send_all(to_all(&contributors, &adding.contributors.write()));
@@ -311,12 +311,14 @@ async fn total<W: Word>(
         io.send_all(to_all(&adding.ids(&signed.signers), &signed.write()));
     }
 
-    // Round 4: one share of every client's one secret, from every holder that is left; the masks.
+    // Round 4c: one share of every client's one secret, from every holder that is left.
     let answers = adding.answers(io.recv_all(&contributors).await)?;
+
+    // Round 4d: the masks come off.
     let (pads, suspects) = adding.masks(&io, answers).await?;
     adding.unmask(&io, pads).await;
 
-    // Round 4: to each contributor its rows of the sum, and the shared words if they are for all.
+    // Round 4e: to each contributor its rows of the sum, and the shared words if they are for all.
     adding.send_results(&io).await;
     let shared = adding.context.shared();
     Ok(Total {

@@ -78,7 +78,7 @@ impl Input {
         }
     }
 
-    /// Features in a row, or 0 for codes.
+    /// Checks that rows, labels and credentials fit. Returns the features in a row, or 0 for codes.
     fn check(&self, params: &Params) -> Result<usize, Abort> {
         let misfit = |what, have, due| Abort::from(InputError::Shape { what, have, due });
         let rows = self.rows.len();
@@ -155,7 +155,7 @@ struct Job {
     seed: Seed,
 }
 
-/// The columns as they come, added up class by class: Z̄ = S_L Y_L.
+/// The columns of the client's labelled rows, added up class by class as they come: its scores.
 struct Columns {
     plan: Plan,
     labels: Vec<u16>,
@@ -244,8 +244,8 @@ impl Job {
         }
     }
 
-    /// With whom, and by which secrets, distances are worked out.
-    fn distances(&self, group: Group, clients: &Clients) -> ClientContext {
+    /// What the distance backend needs: the clients, and the secrets shared with them.
+    fn distance_context(&self, group: Group, clients: &Clients) -> ClientContext {
         ClientContext {
             session: self.session,
             me: self.me,
@@ -292,7 +292,7 @@ async fn run(
     let projection = group.seed.derive(job.session, "projection", &[]);
 
     // Offline: what distances need before there are codes.
-    let context = job.distances(group, &clients);
+    let context = job.distance_context(group, &clients);
     let preparation = hamming::prepare(params.backend, params.bits, context)?;
     let prepared = io.run(preparation).await?;
 
@@ -326,10 +326,12 @@ async fn run(
     io.run(hamming::client(codes.into_bits(), prepared)?)
         .await?;
 
-    // Influence: the columns of its labelled rows, added up class by class.
+    // Influence, step 1: the plan, which says how many unlabelled rows there are.
     io.phase(phases::INFLUENCE).await;
     let plan = Plan::read(&io.require(SERVER).await?, &job.labelling, &clients)?;
     let point = plan.point;
+
+    // Influence, step 2: the columns of its labelled rows, added up class by class.
     let mut columns = Columns::new(plan, &job.labelling);
     while columns.left() > 0 {
         columns.receive(&io.require(SERVER).await?)?;

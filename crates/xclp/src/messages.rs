@@ -234,14 +234,7 @@ impl HeardRows {
         } = self.shape;
         let mut r = Reader::new(bytes);
         for row in self.shape.window(self.labelled.len()) {
-            let flag = r.u8("label flag").map_err(&malformed)?;
-            if flag > 1 {
-                return Err(malformed(DecodeError::OutOfRange {
-                    what: "label flag",
-                    value: flag.into(),
-                    bound: "0..2".into(),
-                }));
-            }
+            let is_labelled = r.flag("label flag").map_err(&malformed)?;
             let start = self.near.len();
             for _ in 0..neighbours {
                 let id = r.index(rows, "neighbour").map_err(&malformed)?;
@@ -265,7 +258,7 @@ impl HeardRows {
                     ),
                 });
             }
-            self.labelled.push(flag == 1);
+            self.labelled.push(is_labelled);
         }
         r.finish().map_err(&malformed)?;
         self.messages += 1;

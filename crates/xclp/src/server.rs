@@ -184,7 +184,8 @@ impl Joint {
         out
     }
 
-    /// Solves the next columns and sends each client the unlabelled rows of its own.
+    /// Solves the next columns. Sends each client the columns of its labelled rows. A column has one entry
+    /// for each unlabelled row of all clients.
     fn solve(&mut self, influence: &Influence) -> Outbox {
         let mut out = Outbox::new();
         if self.unlabelled.is_empty() {
@@ -299,7 +300,7 @@ async fn run(
     io.pause().await;
     let influence = Influence::new(graph, params.alpha, joint.labelled.len());
 
-    // Influence: to each client its plan, then the columns of its labelled rows.
+    // Influence, steps 1 and 2: to each client its plan, then the columns of its labelled rows.
     io.phase(phases::INFLUENCE).await;
     io.send_all(joint.plans());
     loop {

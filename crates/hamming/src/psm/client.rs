@@ -167,8 +167,8 @@ impl Client {
         self.seal(&packed)
     }
 
-    /// The matrix of one side of a tile: of the smaller client its rows, or else their mask; of the
-    /// greater its masked rows, or else their mask.
+    /// The matrix of one side of a tile. Side 0 belongs to the client with the smaller number: its rows,
+    /// or their mask if it is the other client. Side 1: its masked rows, or their mask.
     fn side(&mut self, side: usize, block: &Block) -> Matrix16 {
         if let Some((_, matrix)) = self.kept[side].take_if(|(kept, _)| *kept == *block) {
             return matrix;

@@ -5,7 +5,7 @@
 //! for the codes of each client and a mask `C_jk` for the distances of each pair `j < k`. With `|x|` the
 //! number of ones of a row:
 //!
-//! - client j → server, once: `X'_j = X_j + A_j`;
+//! - client j → server: `X'_j = X_j + A_j`;
 //! - client j → server, for each k > j: `U[a,i] = 2⟨x_a, A_k[i]⟩ + |x_a| + C_jk[a,i]`;
 //! - client k → server, for each j < k: `V[a,i] = 2⟨A_j[a], y'_i⟩ + |y_i| − C_jk[a,i]`, `y' = y + A_k`;
 //! - server: `h(a,i) = U + V − 2⟨x'_a, y'_i⟩ = |x_a| + |y_i| − 2⟨x_a, y_i⟩`.
@@ -15,11 +15,13 @@
 //!
 //! Messages, in order. Numbers are packed to w = ⌈log₂(L+1)⌉ bits; masks are expanded tile by tile.
 //!
-//! 1. Server → clients: who takes part, the numbers (4 bytes each) of the fewest clients or more, in order.
-//! 2. Clients → server: `X'`, whole rows; then for each pair in order (0,1), (0,2), … (1,2), … and each
-//!    tile of at most 512 × 512 rows, row after row: `U` or `V`.
-//! 3. Server → clients: who takes part, again. If somebody left, all is done once more without it, with
-//!    fresh masks; if it is the same set, the distances are made.
+//! 1. Server → clients: the numbers (4 bytes each) of the clients that take part, at least `min_clients`,
+//!    in order.
+//! 2. Clients → server: `X'`, whole rows.
+//! 3. Clients → server: for each pair in order (0,1), (0,2), … (1,2), … and each tile of at most 512 × 512
+//!    rows, row after row: `U` or `V`.
+//! 4. Server → clients: who takes part, again. If a client was dropped, steps 2 to 4 follow once more
+//!    without it, with fresh masks. If the set is the same, the distances are done.
 
 mod client;
 mod server;
@@ -49,7 +51,7 @@ const SERVER: PartyId = PartyId::SERVER;
 struct Shape {
     /// Bits of a code.
     bits: usize,
-    /// Clients of the roster and their rows.
+    /// The clients and their rows: at the server the roster, at a client those of this attempt.
     clients: Vec<(PartyId, usize)>,
 }
 

@@ -14,7 +14,7 @@ pub(in super::super) struct Server<S> {
     shape: Shape,
     min_clients: usize,
     channels: Vec<Channel>,
-    /// Without any distance of this protocol.
+    /// The sink before any distance of `psm`. Each attempt starts from a fork.
     empty: S,
     sink: S,
     /// Who takes part in this attempt, and who of those is still there.
@@ -44,7 +44,7 @@ impl<S: Sink> Server<S> {
     /// Runs attempts until no client leaves during one.
     pub(in super::super) async fn run(mut self, io: Io) -> Result<Collected<S>, Abort> {
         loop {
-            // Step 1: who takes part.
+            // Step 1, or step 4 after a client was dropped: who takes part.
             let left = self.there.iter().filter(|there| **there).count();
             enough(left, self.min_clients)?;
             io.send_all(self.participants());
@@ -59,7 +59,7 @@ impl<S: Sink> Server<S> {
                 self.collect_tile(&io, left, right).await?;
             }
 
-            // Step 4: who takes part, again; with fewer clients all is done once more.
+            // Step 4: if nobody was dropped, the same clients, and that is all.
             if self.there == self.set {
                 io.send_all(self.participants());
                 self.empty.join(self.sink);
@@ -106,7 +106,8 @@ impl<S: Sink> Server<S> {
         }
     }
 
-    /// From a client whose partner has left tiles still come. They are taken and dropped.
+    /// Takes both halves of a tile and makes its distances. A client whose partner was dropped still
+    /// sends its half, which is discarded.
     async fn collect_tile(&mut self, io: &Io, left: Block, right: Block) -> Result<(), Abort> {
         let both = [left.client, right.client].into_iter();
         let places: Vec<usize> = both.filter(|place| self.there[*place]).collect();

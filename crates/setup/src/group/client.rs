@@ -113,7 +113,7 @@ impl Joining {
             match self.rules.secrecy {
                 Secrecy::Open => w.raw(self.contribution.expose()),
                 Secrecy::Sealed => {
-                    let failed = |error: SealError| Abort::cheated(member.id, error.to_string());
+                    let failed = |error: SealError| Abort::Internal(error.to_string());
                     let mut channel = self.agree(member.id, member.keys[0])?;
                     w.raw(&channel.seal(self.contribution.expose()).map_err(failed)?);
                     channels.insert(member.id, channel);

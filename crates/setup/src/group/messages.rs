@@ -74,7 +74,7 @@ pub(super) struct Admission<'a> {
 }
 
 impl<'a> Admission<'a> {
-    /// To the client in place `to`, of what everybody sent.
+    /// Writes the message to the client in place `to`, of what everybody sent.
     pub(super) fn write(to: usize, sent: &[Option<Contributions>]) -> Vec<u8> {
         let mut w = Writer::default();
         for sent in sent {
@@ -91,8 +91,7 @@ impl<'a> Admission<'a> {
         let mut r = Reader::new(bytes);
         let mut is_in = Vec::with_capacity(members);
         for _ in 0..members {
-            let flag = r.u8("membership").map_err(Abort::malformed(SERVER))?;
-            is_in.push(flag != 0);
+            is_in.push(r.flag("membership").map_err(Abort::malformed(SERVER))?);
         }
         Ok(Self {
             is_in,

@@ -8,8 +8,8 @@
 //! | 4 | who is in, and their contributions | server → each that is in | `Admission` |
 //!
 //! A client is *in* when the server has all its contributions. The group seed is HKDF-SHA256 of the
-//! contributions of those that are in, in roster order. The server never learns it, unless
-//! [`Secrecy::Open`] asks for contributions in the clear.
+//! contributions of those that are in, in roster order. A server that colludes with none
+//! of them does not learn it, unless [`Secrecy::Open`] asks for contributions in the clear.
 
 mod client;
 mod messages;
@@ -76,7 +76,7 @@ pub struct Group {
     pub members: Vec<Member>,
     /// The seed they share.
     pub seed: Seed,
-    /// What only the server is to read.
+    /// The channel to the server.
     pub server: Channel,
     /// What only one other client is to read; none where contributions were open.
     pub channels: BTreeMap<PartyId, Channel>,
@@ -87,7 +87,7 @@ pub struct Group {
 pub struct Admitted {
     /// The clients that are in, in order of their ids.
     pub members: Vec<Member>,
-    /// The server's end of the channel to each of them.
+    /// The server's ends of the channels to them, in the same order.
     pub channels: Vec<Channel>,
 }
 

@@ -48,7 +48,7 @@ async fn admit(
     let roster = Roster::write(keys.public(), &members);
     io.send_all(ids.iter().map(|id| (*id, roster.clone())));
 
-    // Step 3: contributions. Whose are there is in.
+    // Step 3: contributions. A client whose contributions came is in.
     let len = rules.secrecy.contribution_len();
     let mut sent = Vec::with_capacity(members.len());
     for (place, (id, bytes)) in io.recv_all(&ids).await.into_iter().enumerate() {
