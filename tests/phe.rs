@@ -239,6 +239,6 @@ fn the_server_checks_what_it_is_told() {
     let early = |m: &mut Vec<u8>| *m = SERVER.to_wire().to_le_bytes().to_vec();
     let mine = |m: &mut Vec<u8>| m[..4].copy_from_slice(&OWNER.to_wire().to_le_bytes());
     let early = aborted(inside((OWNER, SERVER, 1), early));
-    assert!(early.to_string().contains("has sent all sums"), "{early}");
+    assert!(early.to_string().contains("sums are missing"), "{early}");
     assert_malformed(&aborted(inside((OWNER, SERVER, 1), mine)), OWNER, PHASE);
 }

@@ -179,7 +179,7 @@ fn what_is_inside_the_seals_is_checked() {
             "{aborted_}"
         );
         assert!(
-            aborted_.to_string().contains("has sent all sums"),
+            aborted_.to_string().contains("sums are missing"),
             "{aborted_}"
         );
     }

@@ -87,9 +87,9 @@ fn rosters_that_cannot_be() {
         assert_cheated(&low, PartyId::client(3), SHARES, "low order");
     }
     let order = cheat(|roster| roster[entry(2)] = 0);
-    assert_cheated(&order, SERVER, KEYS, "in order");
+    assert_cheated(&order, SERVER, KEYS, "repeats a client");
     let other_rules = cheat(|roster| roster[entry(3) + 69] ^= 1);
-    assert_cheated(&other_rules, PartyId::client(3), KEYS, "same rules");
+    assert_cheated(&other_rules, PartyId::client(3), KEYS, "its rules differ");
     let overlapping = cheat(|roster| roster[entry(3) + 69 + 16] -= 1);
     assert_cheated(&overlapping, PartyId::client(3), KEYS, "its rows");
     let beyond = cheat(|roster| roster[entry(4) + 69 + 24] += 1);
@@ -169,7 +169,7 @@ fn sets_of_contributors_that_cannot_be() {
     let clients = contributions::<u64>(&rules, &ROWS, 1);
     let run = simulation(rules, clients).run_over(network).unwrap();
     let aborted = run.clients[1].clone().unwrap_err();
-    assert_cheated(&aborted, SERVER, UNMASK, "clients that shared");
+    assert_cheated(&aborted, SERVER, UNMASK, "did not share");
 }
 
 /// A server that tells one client that another has left, to get both of its shares, gets neither in
@@ -179,7 +179,7 @@ fn clients_that_are_told_different_sets_reveal_nothing() {
     let lie = |m: &mut Vec<u8>| m[0] &= !0b1_0000;
     // Semi-honest clients would answer: the victim gives out a share of the mask key.
     let naive = client_error(tampered(semi_honest(), (SERVER, VICTIM, 2), lie));
-    assert_cheated(&naive, VICTIM, UNMASK, "self masks of contributors");
+    assert_cheated(&naive, VICTIM, UNMASK, "a share of the wrong kind");
     // With signatures it does not answer: the others signed another set.
     let told = client_error(tampered(malicious(), (SERVER, VICTIM, 2), lie));
     assert_eq!(told.party, VICTIM);
@@ -274,7 +274,7 @@ fn hellos_that_cannot_be() {
     let digest = cheat(|hello| hello[65] ^= 1);
     assert_cheated(&digest, VICTIM, KEYS, "differ from the server's");
     let rows = cheat(|hello| hello[65 + 24] += 1);
-    assert_cheated(&rows, VICTIM, KEYS, "those I know");
+    assert_cheated(&rows, VICTIM, KEYS, "differ from the server's");
     let own_twice = cheat(|hello| hello.copy_within(0..32, 32));
     assert_cheated(&own_twice, VICTIM, KEYS, "another client's, too");
     assert_malformed(&cheat(|hello| hello[97] = 2), VICTIM, KEYS);
@@ -347,7 +347,7 @@ fn a_false_share_is_found_and_does_not_harm() {
         assert_eq!(run.total.suspects, [VICTIM], "byte {at}");
     }
     let kind = client_cheats(rules, 3, |m| m[32] ^= 1);
-    assert_cheated(&kind, VICTIM, UNMASK, "self masks of contributors");
+    assert_cheated(&kind, VICTIM, UNMASK, "a share of the wrong kind");
     assert_malformed(&client_cheats(rules, 3, |m| m[32] = 2), VICTIM, UNMASK);
 }
 
