@@ -236,7 +236,7 @@ fn signatures_that_do_not_fit() {
         &two,
         SERVER,
         UNMASK,
-        "4 clients signed the contributors I was told, not 3",
+        "3 signatures fit the contributors this client was told, 4 are needed",
     );
     let copied = server_cheats(rules, 3, |m| {
         m.copy_within(1..65, 65);
