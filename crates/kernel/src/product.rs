@@ -3,7 +3,7 @@
 //! The AVX-512 path multiplies pairs of 16-bit numbers and adds them to 32-bit lanes (`vpdpwssd`). Signed or
 //! not is the same modulo 2¹⁶, and so is what overflows the lanes. A block of 4 × 6 products stays in
 //! registers while a strip of its ten rows streams by, short enough that the four stay in the
-//! first-level cache, and a panel of `b` in the second. Both are copied there first, close together:
+//! first-level cache, and a panel of `b` in the second:
 //!
 //! ```text
 //!            b0  b1  b2  b3  b4  b5        a: 4 rows of a strip, 16 KiB, first-level cache
@@ -32,12 +32,6 @@ const PANEL: usize = 96;
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C, align(64))]
 struct Line([u16; LANES]);
-
-/// The numbers of lines, in order.
-fn numbers(lines: &[Line]) -> &[u16] {
-    // SAFETY: a line is `LANES` numbers without padding.
-    unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * LANES) }
-}
 
 /// A matrix of numbers modulo 2¹⁶. Rows start at cache lines.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -104,12 +98,9 @@ impl Matrix16 {
     }
 
     fn values(&self) -> &[u16] {
-        numbers(&self.lines)
-    }
-
-    /// Columns of a strip, filled up to whole lines.
-    fn strip_len(&self, strip: usize) -> usize {
-        (strip + STRIP).min(self.stride()) - strip
+        let len = self.lines.len() * LANES;
+        // SAFETY: a line is `LANES` numbers without padding.
+        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), len) }
     }
 
     /// The numbers of a row.
@@ -193,67 +184,21 @@ fn blocks<const R: usize, const C: usize>(
     block: impl Fn(&[&[u16]; R], &[&[u16]; C]) -> [[u16; C]; R],
 ) {
     let width = rows_b.len();
-    let mut left_rows = Packed::new(R, a.strip_len(strip));
-    let mut right_rows = Packed::new(PANEL, b.strip_len(strip));
-    for panel in (0..width).step_by(PANEL) {
-        let end = width.min(panel + PANEL).next_multiple_of(C);
-        right_rows.fill(end - panel, |c| {
-            b.strip((rows_b.start + panel + c).min(rows_b.end - 1), strip)
-        });
-        for i in (0..rows_a.len()).step_by(R) {
-            left_rows.fill(R, |r| {
-                a.strip((rows_a.start + i + r).min(rows_a.end - 1), strip)
-            });
-            let left = std::array::from_fn(|r| left_rows.row(r));
-            for j in (panel..width.min(panel + PANEL)).step_by(C) {
-                let right = std::array::from_fn(|c| right_rows.row(j - panel + c));
-                let sums = block(&left, &right);
-                for (r, sums) in sums.iter().enumerate().take(rows_a.len() - i) {
-                    let out = &mut out[(i + r) * width + j..(i + r + 1) * width];
-                    for (out, sum) in out.iter_mut().zip(sums) {
-                        *out = out.wrapping_add(*sum);
-                    }
+    let panels = (0..width).step_by(PANEL);
+    for (panel, i) in panels.flat_map(|p| (0..rows_a.len()).step_by(R).map(move |i| (p, i))) {
+        let row = |r: usize| (rows_a.start + i + r).min(rows_a.end - 1);
+        let left = std::array::from_fn(|r| a.strip(row(r), strip));
+        for j in (panel..width.min(panel + PANEL)).step_by(C) {
+            let row = |c: usize| (rows_b.start + j + c).min(rows_b.end - 1);
+            let right = std::array::from_fn(|c| b.strip(row(c), strip));
+            let sums = block(&left, &right);
+            for (r, sums) in sums.iter().enumerate().take(rows_a.len() - i) {
+                let out = &mut out[(i + r) * width + j..(i + r + 1) * width];
+                for (out, sum) in out.iter_mut().zip(sums) {
+                    *out = out.wrapping_add(*sum);
                 }
             }
         }
-    }
-}
-
-/// Strips of some rows, one after the other with a cache line between them. In the matrix they often lie
-/// a power of two apart, and would compete for the same sets of the caches and for entries of the TLB.
-struct Packed {
-    lines: Vec<Line>,
-    len: usize,
-    stride: usize,
-}
-
-impl Packed {
-    fn new(rows: usize, len: usize) -> Self {
-        let stride = len / LANES + 1;
-        Self {
-            lines: vec![Line([0; LANES]); rows * stride],
-            len,
-            stride,
-        }
-    }
-
-    /// Copies the strips that `row` names, from the first on.
-    fn fill<'a>(&mut self, rows: usize, row: impl Fn(usize) -> &'a [u16]) {
-        for (r, lines) in self
-            .lines
-            .chunks_exact_mut(self.stride)
-            .enumerate()
-            .take(rows)
-        {
-            for (line, values) in lines.iter_mut().zip(row(r).chunks_exact(LANES)) {
-                line.0.copy_from_slice(values);
-            }
-        }
-    }
-
-    fn row(&self, row: usize) -> &[u16] {
-        let lines = &self.lines[row * self.stride..(row + 1) * self.stride];
-        &numbers(lines)[..self.len]
     }
 }
 

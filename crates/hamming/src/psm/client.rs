@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use undertone_kernel::mask::Op;
 use undertone_kernel::{BitMatrix, Matrix16, pack};
-use undertone_party::{Abort, Io, PartyId, Reader};
+use undertone_party::{Abort, Io, PartyId, Payload, Reader};
 use undertone_setup::roster::enough;
 use undertone_setup::seal::Channel;
 
@@ -150,13 +150,14 @@ impl Client {
         Ok(())
     }
 
-    fn seal(&mut self, numbers: &[u8]) -> Result<Vec<u8>, Abort> {
+    fn seal(&mut self, numbers: &[u8]) -> Result<Payload, Abort> {
         let sealed = self.server.seal(numbers);
-        sealed.map_err(|error| Abort::Internal(error.to_string()))
+        let sealed = sealed.map_err(|error| Abort::Internal(error.to_string()))?;
+        Ok(sealed.into())
     }
 
     /// These rows of X'.
-    fn masked_codes(&mut self, rows: Range<usize>) -> Result<Vec<u8>, Abort> {
+    fn masked_codes(&mut self, rows: Range<usize>) -> Result<Payload, Abort> {
         let mut masked = Matrix16::from_bits(&self.codes, rows.clone());
         let me = self.shape.clients[self.me].0;
         self.masks.add_code_mask(me, rows.clone(), &mut masked);
@@ -186,7 +187,7 @@ impl Client {
     }
 
     /// A tile of U or V.
-    fn half(&mut self, left: Block, right: Block) -> Result<Vec<u8>, Abort> {
+    fn half(&mut self, left: Block, right: Block) -> Result<Payload, Abort> {
         let (a, b) = (self.side(0, &left), self.side(1, &right));
         let mut values = products(&a, 0..a.rows(), &b, 0..b.rows());
         let width = right.rows.len();
@@ -225,7 +226,8 @@ impl Client {
             .distance_mask((j, k), columns, tile, op, &mut values);
         let mut packed = Vec::new();
         pack::pack(self.shape.width(), &values, &mut packed);
+        let message = self.seal(&packed)?;
         self.kept = [Some((left, a)), Some((right, b))];
-        self.seal(&packed)
+        Ok(message)
     }
 }
