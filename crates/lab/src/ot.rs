@@ -7,6 +7,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use undertone::ot::extend::{ReceiverBatch, SenderBatch};
+use undertone::ot::party::MAX_COUNT;
 use undertone::ot::{Field, Security};
 use undertone::party::PartyId;
 use undertone::simulate::{TransferSimulation, transfers};
@@ -14,9 +15,6 @@ use undertone::simulate::{TransferSimulation, transfers};
 use crate::failure::verify;
 use crate::report::{PhaseCost, phase_costs};
 use crate::{Failure, Show, output, seed};
-
-/// Most transfers. Their numbers have 40 bits.
-const MOST: u64 = 1 << 40;
 
 /// Parses a number, or a power like `2^22`.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
@@ -30,7 +28,7 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
         }
     };
     number
-        .filter(|number| (1..=MOST).contains(number))
+        .filter(|number| (1..=MAX_COUNT).contains(number))
         .ok_or_else(|| "a number from 1 to 2^40, written out or as a power like 2^22".into())
 }
 

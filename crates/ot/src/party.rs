@@ -184,3 +184,32 @@ where
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use undertone_party::{Inbox, Party, SessionId};
+
+    #[test]
+    fn more_transfers_than_the_hash_withstands_are_refused() {
+        let (a, b) = (PartyId::client(0), PartyId::client(1));
+        let refused = |count| {
+            let rules = Rules {
+                context: Context::new(SessionId([1; 32]), "test", a, b),
+                field: Field::new(4).unwrap(),
+                security: Security::Malicious,
+                count,
+            };
+            let seed = || Seed::from_bytes([1; 32]);
+            let sender = sender(rules.clone(), b, seed(), |_: &SenderBatch| ());
+            let receiver = receiver(rules, a, seed(), |_: &ReceiverBatch| ());
+            let misuse = |abort: Option<Abort>| matches!(abort, Some(Abort::Misuse(_)));
+            [
+                misuse(sender.step(Inbox::default()).err()),
+                misuse(receiver.step(Inbox::default()).err()),
+            ]
+        };
+        assert_eq!(refused(MAX_COUNT), [false, false]);
+        assert_eq!(refused(MAX_COUNT + 1), [true, true]);
+    }
+}

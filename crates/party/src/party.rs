@@ -121,18 +121,6 @@ impl<P: Party> Step<P> {
     pub fn done(out: Outbox, output: P::Output) -> Self {
         Self::Done { out, output }
     }
-
-    /// The step as one of a party around this one.
-    pub fn map<O: Party<Output = P::Output>>(self, outer: impl FnOnce(P) -> O) -> Step<O> {
-        match self {
-            Self::Continue { out, need, next } => Step::Continue {
-                out,
-                need,
-                next: outer(next),
-            },
-            Self::Done { out, output } => Step::Done { out, output },
-        }
-    }
 }
 
 /// Who must be heard before a step.
