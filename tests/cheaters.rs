@@ -122,11 +122,24 @@ fn a_message_of_another_phase() {
     assert_malformed(&aborted, PartyId::client(CHEAT), phases::DISTANCES);
 }
 
+/// The key is refused where it is read, and its sender blamed alone.
+fn assert_low_order(aborted: &Aborted, culprit: PartyId) {
+    assert_malformed(aborted, culprit, phases::SETUP);
+    assert!(aborted.to_string().contains("low order"), "{aborted}");
+}
+
 #[test]
 fn keys_and_contributions() {
     let cheat = PartyId::client(CHEAT);
-    let aborted = client_cheats(0, |hello| hello[..32].fill(0));
-    assert_cheated(&aborted, cheat, phases::SETUP, "low order");
+    // Points of low order: 0, 1 and −1. The server refuses the hello before anybody else sees it.
+    for (first, middle, last) in [(0, 0, 0), (1, 0, 0), (0xec, 0xff, 0x7f)] {
+        let aborted = client_cheats(0, |hello| {
+            hello[..32].fill(middle);
+            (hello[0], hello[31]) = (first, last);
+        });
+        assert_low_order(&aborted, cheat);
+        assert_eq!(aborted.party, SERVER);
+    }
     // Another way to write the same point: with bit 255, or with the prime added to a small number.
     let aborted = client_cheats(0, |hello| hello[31] |= 0x80);
     assert_malformed(&aborted, cheat, phases::SETUP);
@@ -271,6 +284,12 @@ fn rosters_that_cannot_be() {
     assert_cheated(&same_keys, SERVER, phases::SETUP, "same key");
     let low_order = cheat(|roster| roster[..32].fill(0));
     assert_cheated(&low_order, SERVER, phases::SETUP, "low order");
+    // Another client's key: the server should have refused it.
+    let passed_on = cheat(|roster| {
+        let at = member(roster, 2) + 4;
+        roster[at..at + 32].fill(0);
+    });
+    assert_low_order(&passed_on, SERVER);
     let left_out: fn(&mut Vec<u8>) = |set| set[CHEAT] = 0;
     assert_cheated(
         &server_cheats(1, left_out),

@@ -4,11 +4,14 @@
 
 use proptest::prelude::*;
 use undertone::hamming::{Backend, Phe};
-use undertone::party::Network;
 use undertone::party::frame::HEADER_LEN;
+use undertone::party::{Network, PartyId};
+use undertone::rounds::Job;
 use undertone::sum::Trust;
 use undertone::xclp::{Params, Variant};
-use undertone_tests::lengths::{Lengths, Shape, lengths};
+use undertone_tests::lengths::{Lengths, RoundShape, Shape, lengths, of_round};
+use undertone_tests::network::Means;
+use undertone_tests::rounds::{learnt, members, run};
 use undertone_tests::{random_clients, simulation};
 
 fn measured(params: Params, rows: &[usize]) -> (Shape, Lengths) {
@@ -68,6 +71,80 @@ proptest! {
             ..Params::default()
         };
         hold(params, &rows);
+    }
+}
+
+/// Holds the second of two rounds to its prediction; `away` misses the first.
+fn hold_round(kit: &Means, job: Job, away: Option<usize>) {
+    let members = members(kit);
+    let mut network = Network::new();
+    if let Some(away) = away {
+        network = network.leave(PartyId::client(away), 0);
+    }
+    let first = run(job, &Default::default(), &members, network).unwrap();
+    let mut sent = Lengths::new();
+    let network = Network::new().intercept(|from, to, frame| {
+        let list = sent.entry((from, to, frame[4])).or_default();
+        list.push(frame.len() - HEADER_LEN);
+    });
+    let second = run(job, &first.kept, &members, network).unwrap();
+    assert!((0..kit.clients).all(|index| learnt(&second, index).is_some()));
+    for list in sent.values_mut() {
+        list.sort_unstable();
+    }
+    let layout = kit.contribution(0, 1).arrays.layout();
+    let shape = RoundShape {
+        clients: kit.clients,
+        values: kit.values,
+        layout: layout.write().len(),
+        last: Some(kit.clients - usize::from(away.is_some())),
+        lacking: away.into_iter().collect(),
+    };
+    let due = of_round(&job, &shape);
+    assert_eq!(sent, due, "{job:?}, {shape:?}");
+    // The ledgers say the same.
+    let bytes = |of: &dyn Fn(PartyId, PartyId, u8) -> bool| -> u64 {
+        let links = due
+            .iter()
+            .filter(|((from, to, phase), _)| of(*from, *to, *phase));
+        let lens = links.flat_map(|(_, list)| list);
+        lens.map(|len| (HEADER_LEN + len) as u64).sum()
+    };
+    for (id, ledger) in &second.ledgers {
+        for (phase, cost) in ledger.phases() {
+            let sent = bytes(&|from, _, of| from == *id && of == phase.id);
+            assert_eq!(cost.bytes_sent, sent, "{id}, {phase}");
+        }
+        let received: u64 = ledger.phases().map(|(_, cost)| cost.bytes_received).sum();
+        assert_eq!(received, bytes(&|_, to, _| to == *id), "{id}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(30))]
+
+    #[test]
+    fn every_message_of_a_round_has_its_predicted_length(
+        clients in 3usize..7, values in 1usize..200, away in 0usize..14, malicious: bool, mean: bool,
+    ) {
+        let kit = Means { clients, rounds: 2, values };
+        let trust = if malicious { Trust::MaliciousServer } else { Trust::SemiHonest };
+        let job = Job { trust, mean, ..kit.job(2) };
+        hold_round(&kit, job, (away < clients).then_some(away));
+    }
+}
+
+#[test]
+fn long_messages_of_a_round_have_their_predicted_lengths() {
+    for values in [131_071, 131_072, 262_145] {
+        let kit = Means {
+            clients: 3,
+            rounds: 2,
+            values,
+        };
+        for mean in [true, false] {
+            hold_round(&kit, Job { mean, ..kit.job(2) }, Some(1));
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 use undertone::party::{Abort, Network, PartyId};
@@ -199,6 +201,27 @@ fn rows_without_an_owner_stay_at_home() {
     };
     assert_eq!(upload(1), 64 + 8 * (10 * 3 + 2));
     assert_eq!(upload(3), 64 + 8 * (5 * 3 + 2));
+}
+
+/// Of two parties with the same words one sends them. A client whose words have been sent before is
+/// left out.
+#[test]
+fn words_that_have_been_sent_are_not_sent_again() {
+    let rows = [1, 2, 0, 1];
+    let rules = rules(&rows, 2, 1);
+    let mut clients = contributions::<u64>(&rules, &rows, 1);
+    let flags: Vec<Arc<AtomicBool>> = rows.iter().map(|_| Arc::default()).collect();
+    for (client, flag) in clients.iter_mut().zip(&flags) {
+        client.sent = Some(Arc::clone(flag));
+    }
+    flags[1].store(true, Ordering::SeqCst);
+    let run = simulation(rules, clients.clone())
+        .run_over(Network::new())
+        .unwrap();
+    let error = run.clients[1].as_ref().unwrap_err().to_string();
+    assert!(error.contains("have been sent before"), "{error}");
+    assert_clear(&rules, &clients, &run, [0, 2, 3]);
+    assert!(flags.iter().all(|flag| flag.load(Ordering::SeqCst)));
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod collusion;
 mod distances;
 mod labels;
 mod phe;
+mod rounds;
 mod shade;
 mod sums;
 

@@ -3,3 +3,4 @@
 
 mod faults;
 mod results;
+mod rounds;

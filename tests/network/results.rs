@@ -3,27 +3,31 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use undertone::hamming::{Backend, Phe};
+use undertone::hamming::Backend;
 use undertone::kdf::Seed;
-use undertone::node::client::JoinError;
-use undertone::node::{Job, Randomness};
+use undertone::node::Randomness;
+use undertone::node::client::{self, JoinError, Joined};
+use undertone::node::label::{self, Job, Label, Terms};
 use undertone::simulate::Simulation;
 use undertone::sum::Trust;
-use undertone::xclp::{Labelling, Params, Rows, phases};
-use undertone_tests::network::{World, spawn};
+use undertone::xclp::{Labelling, Outcome, Rows, phases};
+use undertone_tests::network::{Labels, Task, World};
 use undertone_tests::{dataset, random_clients};
 
-pub(crate) fn job(backend: Backend, bits: usize, neighbours: usize) -> Job {
-    Job {
-        params: Params {
-            bits,
-            neighbours,
-            backend,
-            phe: Phe::new(2048).unwrap(),
-            ..Params::default()
-        },
-        ..Job::default()
+fn terms() -> Terms {
+    Terms {
+        backend_at_least: Backend::Clear,
+        ..Terms::default()
     }
+}
+
+fn spawn(
+    config: client::Config,
+    (rows, labelling): (Rows, Labelling),
+    terms: Terms,
+) -> Task<Outcome> {
+    let never = std::future::pending();
+    tokio::spawn(async move { label::join(&config, rows, labelling, terms, never).await })
 }
 
 /// Runs these clients over the network and in one process; the outcomes are the same.
@@ -36,19 +40,20 @@ async fn compare(job: Job, clients: Vec<(Rows, Labelling)>) {
         seed: Seed::from_bytes(seed),
     };
     let fixed = || Randomness::Fixed(Arc::new(Seed::from_bytes(seed)));
-    let world = World::start(clients.len(), job, |config| config.randomness = fixed())
-        .await
-        .unwrap();
+    let world = World::start(clients.len(), Label::new(job), |config| {
+        config.randomness = fixed();
+    })
+    .await
+    .unwrap();
     let mut tasks = Vec::new();
     for (index, data) in clients.into_iter().enumerate() {
         let mut config = world.client(index).unwrap();
         config.randomness = fixed();
-        config.terms.backend_at_least = Backend::Clear;
         if trust == Trust::SemiHonest {
             // In one process clients sign nothing then.
             config.roster = None;
         }
-        tasks.push(spawn(config, data));
+        tasks.push(spawn(config, data, terms()));
     }
     let expected = tokio::task::spawn_blocking(|| simulation.run(|_, _| {}).unwrap())
         .await
@@ -56,8 +61,8 @@ async fn compare(job: Job, clients: Vec<(Rows, Labelling)>) {
     let mut of_clients = undertone::party::Ledger::default();
     for (index, task) in tasks.into_iter().enumerate() {
         let joined = tokio::time::timeout(Duration::from_secs(120), task).await;
-        let joined = joined.unwrap().unwrap().unwrap();
-        assert_eq!(&joined.outcome, expected.clients[index].as_ref().unwrap());
+        let (outcome, joined): (Outcome, Joined) = joined.unwrap().unwrap().unwrap();
+        assert_eq!(&outcome, expected.clients[index].as_ref().unwrap());
         assert_eq!((joined.sessions, joined.returned), (1, 0));
         of_clients.add(&joined.ledger);
         // What a client sends and receives is what it does in one process.
@@ -71,7 +76,8 @@ async fn compare(job: Job, clients: Vec<(Rows, Labelling)>) {
     let reports = world.ended().await.unwrap();
     assert_eq!(reports.len(), 1);
     assert_eq!(reports[0].result, "done");
-    assert_eq!(reports[0].contributors, expected.report.contributors.len());
+    let contributors = expected.report.contributors.len();
+    assert_eq!(reports[0].results["contributors"], contributors);
     let sent: u64 = of_clients.phases().map(|(_, cost)| cost.bytes_sent).sum();
     assert_eq!(reports[0].bytes_received + reports[0].relayed_bytes, sent);
 }
@@ -82,14 +88,18 @@ async fn a_client_refuses_others_with_too_many_rows() {
     for (limit, refuses) in [(Some(11), true), (Some(12), false), (None, true)] {
         // By default L/4 = 10, with `phe`.
         let clients = random_clients(&[9, 12, 8, 7], 40, 1).unwrap();
-        let world = World::start(clients.len(), job(Backend::Phe, 40, 3), |_| {})
+        let mut job = Labels::job(Backend::Phe, 40, 3);
+        job.params.trust = Trust::MaliciousServer;
+        let world = World::start(clients.len(), Label::new(job), |_| {})
             .await
             .unwrap();
         let mut tasks = Vec::new();
         for (index, data) in clients.into_iter().enumerate() {
-            let mut config = world.client(index).unwrap();
-            config.terms.max_peer_rows = if index == 3 { limit } else { Some(100) };
-            tasks.push(spawn(config, data));
+            let terms = Terms {
+                max_peer_rows: if index == 3 { limit } else { Some(100) },
+                ..terms()
+            };
+            tasks.push(spawn(world.client(index).unwrap(), data, terms));
         }
         let mut joined = Vec::new();
         for task in tasks {
@@ -108,7 +118,7 @@ async fn a_client_refuses_others_with_too_many_rows() {
             last.unwrap();
         }
         let report = &world.ended().await.unwrap()[0];
-        assert_eq!(report.contributors, if refuses { 3 } else { 4 });
+        assert_eq!(report.results["contributors"], if refuses { 3 } else { 4 });
     }
 }
 
@@ -116,13 +126,13 @@ async fn a_client_refuses_others_with_too_many_rows() {
 async fn every_backend() {
     for backend in Backend::ALL {
         let clients = random_clients(&[12, 7, 9], 200, 3).unwrap();
-        compare(job(backend, 200, 3), clients).await;
+        compare(Labels::job(backend, 200, 3), clients).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_signatures() {
-    let mut job = job(Backend::Psm, 200, 3);
+    let mut job = Labels::job(Backend::Psm, 200, 3);
     job.params.trust = Trust::MaliciousServer;
     compare(job, random_clients(&[12, 7, 9, 4], 200, 3).unwrap()).await;
 }
@@ -144,5 +154,5 @@ async fn with_many_clients() {
             Labelling::new(3, labels).unwrap(),
         )
     });
-    compare(job(Backend::Psm, 1024, 10), clients.collect()).await;
+    compare(Labels::job(Backend::Psm, 1024, 10), clients.collect()).await;
 }

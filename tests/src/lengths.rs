@@ -1,9 +1,10 @@
-//! The length of every message of label propagation, from public shapes alone.
+//! The length of every message of label propagation and of rounds, from public shapes alone.
 
 use std::collections::BTreeMap;
 
 use undertone::hamming::Backend;
 use undertone::party::{PartyId, Phase};
+use undertone::rounds;
 use undertone::sum::{self, Trust};
 use undertone::xclp::{Params, Variant, phases};
 
@@ -54,6 +55,63 @@ impl Book {
     }
 }
 
+/// What is public of a round of fewer than 50 clients, none of which leaves.
+#[derive(Debug, Clone)]
+pub struct RoundShape {
+    /// Clients.
+    pub clients: usize,
+    /// Values of a client.
+    pub values: usize,
+    /// Bytes of the layout.
+    pub layout: usize,
+    /// How many clients contributed to the last mean, if there is one.
+    pub last: Option<usize>,
+    /// The clients that lack it.
+    pub lacking: Vec<usize>,
+}
+
+/// The prediction of a round.
+pub fn of_round(job: &rounds::Job, shape: &RoundShape) -> Lengths {
+    let mut book = Book::default();
+    let (p, words) = (shape.clients, job.words(shape.values));
+    let (set, others) = (p.div_ceil(8), p - 1);
+    let signed = signature(job.trust);
+    let mean = |book: &mut Book, to: PartyId, phase: Phase, contributors: usize| {
+        let header = 4 + 4 + 4 * contributors + shape.layout;
+        book.add(SERVER, to, phase, header);
+        book.tiles((SERVER, to, phase), words, 8, (TILE, 0));
+    };
+    for j in 0..p {
+        let me = PartyId::client(j);
+        book.add(me, SERVER, rounds::ROUND, 4);
+        book.add(SERVER, me, rounds::ROUND, 4 + 1 + 1);
+        if let Some(contributors) = shape.last.filter(|_| shape.lacking.contains(&j)) {
+            mean(&mut book, me, rounds::ROUND, contributors);
+        }
+        book.add(me, SERVER, rounds::CONTRIBUTION, shape.layout);
+        book.add(SERVER, me, rounds::CONTRIBUTION, shape.layout);
+        let hello = 64 + 1 + 32 + 1 + signed;
+        book.add(me, SERVER, sum::KEYS, hello);
+        book.add(SERVER, me, sum::KEYS, 4 + p * (4 + hello));
+        book.add(me, SERVER, sum::SHARES, 80 * others + 32);
+        book.add(SERVER, me, sum::SHARES, set + 80 * others);
+        book.tiles((me, SERVER, sum::UPLOAD), words, 8, (TILE, 0));
+        book.add(SERVER, me, sum::UNMASK, set);
+        if signed > 0 {
+            book.add(me, SERVER, sum::UNMASK, signed);
+            book.add(SERVER, me, sum::UNMASK, set + signed * p);
+        }
+        book.add(me, SERVER, sum::UNMASK, 32 + 33 * others);
+        // The rows of the sum that are its own: none.
+        book.add(SERVER, me, sum::UNMASK, 0);
+        mean(&mut book, me, rounds::RESULT, p);
+    }
+    for list in book.0.values_mut() {
+        list.sort_unstable();
+    }
+    book.0
+}
+
 /// The prediction.
 pub fn lengths(params: &Params, shape: &Shape) -> Lengths {
     let mut book = Book::default();
@@ -80,8 +138,8 @@ pub fn lengths(params: &Params, shape: &Shape) -> Lengths {
     book.0
 }
 
-fn signature(params: &Params) -> usize {
-    match params.trust {
+fn signature(trust: Trust) -> usize {
+    match trust {
         Trust::SemiHonest => 0,
         Trust::MaliciousServer => 64,
     }
@@ -91,7 +149,7 @@ fn setup(book: &mut Book, params: &Params, shape: &Shape) {
     let p = shape.rows.len();
     let key_bits = 4 * usize::from(params.backend == Backend::Phe);
     let advertisement = 34 + params.backend.to_string().len() + key_bits;
-    let hello = 32 + 1 + advertisement + 1 + signature(params);
+    let hello = 32 + 1 + advertisement + 1 + signature(params.trust);
     let sealed = match params.backend {
         Backend::Clear => 0,
         _ => SEAL,
@@ -234,7 +292,7 @@ fn influence_and_labels(book: &mut Book, params: &Params, shape: &Shape) {
         .sum();
     let balanced = params.variant == Variant::Balanced;
     let shared = if balanced { shape.classes } else { 0 };
-    let (signed, set, others) = (signature(params), p.div_ceil(8), p - 1);
+    let (signed, set, others) = (signature(params.trust), p.div_ceil(8), p - 1);
     for (j, (rows, labelled)) in shape.rows.iter().enumerate() {
         let (me, own) = (PartyId::client(j), rows - labelled);
         book.add(SERVER, me, phases::INFLUENCE, 17);

@@ -7,6 +7,7 @@ pub mod kept;
 pub mod lengths;
 pub mod network;
 pub mod reference;
+pub mod rounds;
 pub mod sums;
 pub mod tamper;
 

@@ -13,12 +13,61 @@ use undertone::node::client::{self, JoinError, Joined};
 use undertone::node::keys::{self, Trial};
 use undertone::node::server::{self, Server, Watch};
 use undertone::node::status::JobReport;
-use undertone::node::{Certificate, Job, ServeError, join};
-use undertone::setup::identity::Identity;
-use undertone::xclp::{Labelling, Rows};
+use undertone::node::{Application, Certificate, Seat, ServeError};
+use undertone::party::{Party, Phase};
+use undertone::setup::identity::{Credentials, Identity};
+
+mod kits;
+
+pub use kits::{Labels, Means};
 
 /// Anything that goes wrong where nothing should.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// An application, as tests run it: with four clients, or as many as [`Kit::clients`] says.
+pub trait Kit: Clone + Send + Sync + 'static {
+    /// The server's half.
+    type Application: Application;
+    /// What a client takes home.
+    type Outcome: Clone + PartialEq + std::fmt::Debug + Send + Sync + 'static;
+
+    /// How many clients there are.
+    fn clients(&self) -> usize;
+
+    /// The server's half, of a job that needs so many clients.
+    fn application(&self, min_clients: usize) -> Self::Application;
+
+    /// The phases in which something goes over the network, in order.
+    fn phases(&self) -> Vec<Phase>;
+
+    /// What clients may take home when client `victim` leaves at some point, or does not. The last
+    /// entry is that of a run that nobody leaves.
+    fn possible(&self, victim: usize) -> Vec<Vec<Option<Self::Outcome>>>;
+
+    /// The party of client `index` in a session.
+    fn party(
+        &self,
+        index: usize,
+        seat: Seat,
+        credentials: Option<Credentials>,
+    ) -> impl Party + 'static;
+
+    /// Takes part as client `index`.
+    fn join(
+        &self,
+        config: client::Config,
+        index: usize,
+    ) -> impl Future<Output = Result<(Self::Outcome, Joined), JoinError>> + Send;
+
+    /// Takes part as client `index`, in a task of its own.
+    fn spawn(&self, config: client::Config, index: usize) -> Task<Self::Outcome> {
+        let own = self.clone();
+        tokio::spawn(async move { own.join(config, index).await })
+    }
+}
+
+/// A client in a task of its own.
+pub type Task<T> = JoinHandle<Result<(T, Joined), JoinError>>;
 
 /// A server that runs, and the keys of its clients.
 pub struct World {
@@ -45,10 +94,9 @@ pub fn names(count: usize) -> Vec<String> {
 ///
 /// # Errors
 /// When keys cannot be used.
-pub fn server_config(trial: &Trial, job: Job) -> Result<server::Config, Failure> {
+pub fn server_config(trial: &Trial) -> Result<server::Config, Failure> {
     let certificate = Certificate::from_pem(&trial.certificate, &trial.key)?;
     Ok(server::Config {
-        job,
         jobs: Some(1),
         grace: Duration::from_secs(2),
         drain: Duration::from_secs(2),
@@ -65,14 +113,20 @@ impl World {
     /// When it cannot be started.
     pub async fn start(
         count: usize,
-        job: Job,
+        application: impl Application,
         change: impl FnOnce(&mut server::Config),
     ) -> Result<Self, Failure> {
         let hosts = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         let trial = Arc::new(keys::trial(&hosts, &names(count))?);
-        let mut config = server_config(&trial, job)?;
+        let mut config = server_config(&trial)?;
         change(&mut config);
-        Self::serve(trial, config, SocketAddr::from(([127, 0, 0, 1], 0))).await
+        Self::serve(
+            trial,
+            config,
+            application,
+            SocketAddr::from(([127, 0, 0, 1], 0)),
+        )
+        .await
     }
 
     /// A server as configured.
@@ -82,9 +136,10 @@ impl World {
     pub async fn serve(
         trial: Arc<Trial>,
         config: server::Config,
+        application: impl Application,
         address: SocketAddr,
     ) -> Result<Self, Failure> {
-        let server = Server::bind(address, config).await?;
+        let server = Server::bind(address, config, application).await?;
         let (address, watch) = (server.address(), server.watch());
         let reports: Arc<Mutex<Vec<JobReport>>> = Arc::default();
         let kept = Arc::clone(&reports);
@@ -150,21 +205,13 @@ pub fn client_config(
         roster: Some(trial.roster.clone()),
         keep_alive: Duration::from_secs(1),
         retry: Duration::from_secs(10),
-        patience: Duration::from_secs(30),
+        patience: Duration::from_secs(120),
         ..client::Config::new(
             address.to_string(),
             trial.authority.clone(),
             keys.name.clone(),
         )
     })
-}
-
-/// Client `index` as a task.
-pub fn spawn(
-    config: client::Config,
-    (rows, labelling): (Rows, Labelling),
-) -> JoinHandle<Result<Joined, JoinError>> {
-    tokio::spawn(async move { join(&config, rows, labelling, std::future::pending()).await })
 }
 
 /// What a proxy does to the bytes of its connections.

@@ -5,7 +5,7 @@ from . import curve
 from .influence import check_plan, read_own_rows
 from .labels import DISTANCES, INFLUENCE, SETUP, Run, label_case
 from .messages import Reader, check_roster, hello_alone, opened
-from .primitives import SERVER, Refused, agree, need, number, pieces, unhex
+from .primitives import SERVER, Refused, need, number, pieces, unhex
 from .reasons import blame, refused_by
 from .sums import KEYS
 
@@ -35,9 +35,6 @@ class Checks:
             need(len(entries) >= run.min_clients, "too few clients")
         except Refused as refusal:
             raise Refused(str(refusal), me, SETUP, [SERVER]) from None
-        for other, ((key,), _, _) in entries.items():
-            if other != me:
-                self.blaming(me, SETUP, other, agree, run.session, "pair", run.secrets[me], key)
 
     def blaming(self, party, phase, culprit, check, *arguments):
         try:

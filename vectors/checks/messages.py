@@ -2,7 +2,7 @@
 import struct
 
 from . import curve
-from .primitives import agree, canonical, chacha20, derive, ids, need, number, public, seal, stream, unhex, xor
+from .primitives import agree, canonical, chacha20, derive, ids, low_order, need, number, public, seal, stream, unhex, xor
 from .reasons import refused_by
 
 
@@ -87,6 +87,7 @@ def read_hello(reader, keys):
     """Keys of 32 bytes each, advertisement, signature."""
     public_keys = [reader.take(32) for _ in range(keys)]
     need(all(map(canonical, public_keys)), "a key that is not canonical")
+    need(not any(map(low_order, public_keys)), "a key of low order")
     advertisement = reader.take(reader.number(1))
     signature = reader.take(64) if reader.below(1, 2) else None
     return public_keys, advertisement, signature

@@ -254,3 +254,11 @@ def agree(session, purpose, secret, other):
 def canonical(key):
     """Whether a public key is a number below the prime."""
     return int.from_bytes(key, "little") < 2**255 - 19
+
+
+def low_order(key):
+    """Whether eight times the point is the neutral element: three doublings."""
+    x, z = int.from_bytes(key, "little") % P, 1
+    for _ in range(3):
+        x, z = (x * x - z * z) ** 2 % P, 4 * x * z * (x * x + 486662 * x * z + z * z) % P
+    return z == 0

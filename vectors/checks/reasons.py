@@ -46,6 +46,21 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"give a distance above", "above L"),
     (r"sums are missing", "are missing"),
     (r"with whom it has none", "with whom there are none"),
+    (r"not UTF-8", "not UTF-8"),
+    (r"its name is too long", "a name or a shape is too long"),
+    (r"too many values", "too many values"),
+    (r"it comes twice", "a name comes twice"),
+    (r"it has no values", "no values"),
+    (r"not that of the session", "another round than that of the session"),
+    (r"another number of rounds", "another number of rounds"),
+    (r"or leaves one out", "not due, or none where one is"),
+    (r"not that of the last round", "not of the last round"),
+    (r"not that of the round", "not of this round"),
+    (r"other contributors than the sum", "of others than the sum"),
+    (r"of fewer clients", "of too few clients"),
+    (r"clients in ascending order", "clients in ascending order"),
+    (r"its mean has no weight", "without a weight"),
+    (r"arrays are not those of the round", "other arrays than the others'"),
 )]
 
 

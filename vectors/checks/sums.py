@@ -203,13 +203,6 @@ class Sum:
             need(len(entries) >= self.min_clients, "too few clients")
         except Refused as refusal:
             raise Refused(str(refusal), me, KEYS, [SERVER]) from None
-        for other, (keys, _, _) in entries.items():
-            if other in self.graph[me]:
-                try:
-                    for key, name in zip(keys, ("sealing key", "mask key")):
-                        agree(self.session, "pair", self.secrets[me][name], key)
-                except Refused as refusal:
-                    raise Refused(str(refusal), me, SHARES, [other]) from None
 
     def check_shares(self, place, data):
         others = self.graph[place]

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use undertone_lab::{Failure, Show, bench, costs, ot, output, sum};
+use undertone_lab::{Failure, Show, bench, costs, interrupt, ot, output, sum};
 
 use crate::{deal, label, net, paillier};
 
@@ -84,7 +84,9 @@ impl Command {
 
 pub(crate) fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match run(arguments) {
+    let ended = run(arguments);
+    interrupt::clear();
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("undertone: {}", failure.message);
@@ -94,6 +96,7 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
+    interrupt::install().map_err(|error| Failure::new(71, format!("signals: {error}")))?;
     if let Some(threads) = arguments.threads.or(arguments.command.default_threads()) {
         if !(1..=1024).contains(&threads) {
             return Err(Failure::usage("--threads must be from 1 to 1024"));

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
-use undertone_kernel::{BitMatrix, Cpu, hamming};
+use undertone_kernel::{BitMatrix, Cpu, Wiped, hamming};
 
 /// Rows and columns of a tile: 128 KiB of distances.
 pub const SIDE: usize = 256;
@@ -151,7 +151,7 @@ pub fn sweep<S: Sink>(
     );
     let next = AtomicUsize::new(range.start);
     let work = |sink: &mut S| {
-        let mut buffer = vec![0; SIDE * SIDE];
+        let mut buffer = Wiped::from(vec![0; SIDE * SIDE]);
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             if index >= range.end {

@@ -2,13 +2,19 @@
 //!
 //! Bit `i` of a row is bit `i mod 64` of its word `⌊i/64⌋`; bits past the last column are zero.
 
-/// A matrix of bits.
+use zeroize::ZeroizeOnDrop;
+
+use crate::wipe::Wiped;
+
+/// A matrix of bits. Wiped when dropped.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct BitMatrix {
     rows: usize,
     columns: usize,
-    words: Vec<u64>,
+    words: Wiped<u64>,
 }
+
+impl ZeroizeOnDrop for BitMatrix {}
 
 impl std::fmt::Debug for BitMatrix {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -22,7 +28,7 @@ impl BitMatrix {
         Self {
             rows,
             columns,
-            words: vec![0; rows * columns.div_ceil(64)],
+            words: vec![0; rows * columns.div_ceil(64)].into(),
         }
     }
 
@@ -39,7 +45,7 @@ impl BitMatrix {
         let mut out = Self {
             rows,
             columns,
-            words,
+            words: words.into(),
         };
         out.clear_padding(0);
         out
@@ -63,6 +69,7 @@ impl BitMatrix {
     pub fn append_packed(&mut self, rows: usize, bytes: &[u8]) {
         let len = self.row_bytes();
         assert_eq!(bytes.len(), rows * len, "bytes of {rows} rows");
+        self.words.reserve(rows * self.stride());
         for row in bytes.chunks_exact(len.max(1)) {
             for word in row.chunks(8) {
                 let mut le = [0; 8];
@@ -76,9 +83,9 @@ impl BitMatrix {
         self.rows += rows;
     }
 
-    /// The words of all rows: for whoever has to wipe them.
+    /// The words of all rows. From here on nobody wipes them.
     pub fn into_words(self) -> Vec<u64> {
-        self.words
+        self.words.into_inner()
     }
 
     /// Writes rows `range` as for [`from_packed`](Self::from_packed).
@@ -172,7 +179,7 @@ impl BitMatrix {
     /// When one of them does not exist.
     #[must_use]
     pub fn select(&self, rows: &[usize]) -> Self {
-        let mut words = Vec::with_capacity(rows.len() * self.stride());
+        let mut words = Wiped::with_capacity(rows.len() * self.stride());
         for row in rows {
             words.extend_from_slice(self.row(*row));
         }

@@ -18,6 +18,7 @@
 //! | [`mask`] | key streams (AES-128-CTR, ChaCha20) added to or subtracted from words | portable, AVX2, AVX-512; ciphers as their crates |
 //! | [`normal`] | standard normals from a PRG | portable, the same bits everywhere |
 //! | [`project`] | signs of a Gaussian projection | portable, AVX2, AVX-512, the same bits everywhere |
+//! | [`wipe`] | vectors that are wiped when they are dropped | portable |
 //!
 //! [`Cpu`] decides at run time which path is taken. Tests hold every path equal to the portable
 //! one, and the portable one to the definition.
@@ -44,8 +45,10 @@ mod simd;
 pub mod sparse;
 pub mod transpose;
 pub mod universal;
+pub mod wipe;
 
 pub use bits::BitMatrix;
 pub use cpu::Cpu;
 pub use prg::Prg;
 pub use product::Matrix16;
+pub use wipe::Wiped;

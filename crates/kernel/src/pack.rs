@@ -4,6 +4,9 @@
 /// Widest number.
 pub const MAX_WIDTH: u32 = 16;
 
+/// Bytes beyond [`packed_len`] for which [`pack`] needs room.
+pub const SLACK: usize = 16;
+
 /// Bytes of `count` numbers of `width` bits.
 pub fn packed_len(width: u32, count: usize) -> usize {
     (count * width as usize).div_ceil(8)
@@ -16,7 +19,7 @@ pub fn packed_len(width: u32, count: usize) -> usize {
 pub fn pack(width: u32, values: &[u16], out: &mut Vec<u8>) {
     assert!((1..=MAX_WIDTH).contains(&width), "numbers of {width} bits");
     let (eights, rest) = values.as_chunks::<8>();
-    out.reserve(packed_len(width, values.len()) + 16);
+    out.reserve(packed_len(width, values.len()) + SLACK);
     for eight in eights {
         let len = out.len();
         out.extend_from_slice(&join(width, eight).to_le_bytes());

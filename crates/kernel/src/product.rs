@@ -16,8 +16,11 @@
 
 use std::ops::Range;
 
+use zeroize::ZeroizeOnDrop;
+
 use crate::bits::BitMatrix;
 use crate::cpu::{Cpu, Level};
+use crate::wipe::{Plain, Wiped};
 
 /// Columns are padded with zeros to a multiple of this.
 const LANES: usize = 32;
@@ -33,13 +36,19 @@ const PANEL: usize = 96;
 #[repr(C, align(64))]
 struct Line([u16; LANES]);
 
-/// A matrix of numbers modulo 2¹⁶. Rows start at cache lines.
+impl Plain for Line {
+    const BLANK: Self = Self([0; LANES]);
+}
+
+/// A matrix of numbers modulo 2¹⁶. Rows start at cache lines. Wiped when dropped.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Matrix16 {
     rows: usize,
     columns: usize,
-    lines: Vec<Line>,
+    lines: Wiped<Line>,
 }
+
+impl ZeroizeOnDrop for Matrix16 {}
 
 impl std::fmt::Debug for Matrix16 {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -53,7 +62,7 @@ impl Matrix16 {
         Self {
             rows,
             columns,
-            lines: vec![Line([0; LANES]); rows * columns.div_ceil(LANES)],
+            lines: vec![Line::BLANK; rows * columns.div_ceil(LANES)].into(),
         }
     }
 
@@ -128,7 +137,8 @@ impl Matrix16 {
         let before = self.rows;
         self.rows += count;
         let lines = self.rows * self.columns.div_ceil(LANES);
-        self.lines.resize(lines, Line([0; LANES]));
+        self.lines.reserve(lines - self.lines.len());
+        self.lines.resize(lines, Line::BLANK);
         self.rows_mut().skip(before)
     }
 

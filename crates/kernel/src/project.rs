@@ -22,6 +22,7 @@ use crate::bits::BitMatrix;
 use crate::cpu::{Cpu, Level};
 use crate::normal;
 use crate::prg::Prg;
+use crate::wipe::Wiped;
 
 /// Rows of Π in a panel.
 const LANES: usize = 32;
@@ -29,9 +30,9 @@ const LANES: usize = 32;
 /// Some rows of Π.
 struct Panel {
     /// Row after row.
-    rows: Vec<f64>,
+    rows: Wiped<f64>,
     /// Transposed and rounded; lanes past the last row are zero.
-    lanes: Vec<[f32; LANES]>,
+    lanes: Wiped<[f32; LANES]>,
     /// Per row, what its sums may be off by for a row of norm 1.
     slack: [f32; LANES],
 }
@@ -40,9 +41,9 @@ impl Panel {
     /// Expands rows `first..first+32` of Π (`bits` rows of `dim`).
     fn new(seed: &[u8; 32], bits: usize, dim: usize, first: usize) -> Self {
         let count = bits.saturating_sub(first).min(LANES);
-        let mut rows = vec![0.0; count * dim];
+        let mut rows = Wiped::from(vec![0.0; count * dim]);
         normal::fill(&mut Prg::new(seed), (first * dim) as u64, &mut rows);
-        let mut lanes = vec![[0.0; LANES]; dim];
+        let mut lanes = Wiped::from(vec![[0.0; LANES]; dim]);
         let mut slack = [0.0; LANES];
         for (lane, row) in rows.chunks_exact(dim).enumerate() {
             for (to, from) in lanes.iter_mut().zip(row) {
@@ -71,24 +72,25 @@ fn relative_error(dim: usize) -> f64 {
 /// Rows of features in single precision, each scaled by a power of two so that its largest value
 /// is between 1 and 2; signs do not change.
 struct Rounded {
-    values: Vec<f32>,
+    values: Wiped<f32>,
     /// Norm of each scaled row; infinite where the definition must decide.
-    norms: Vec<f32>,
+    norms: Wiped<f32>,
 }
 
 impl Rounded {
     fn new(features: &[f64], dim: usize) -> Self {
         // Far from the ends of the range no product or sum of the definition leaves it.
         let ordinary = 2f64.powi(-900)..2f64.powi(900);
-        let mut values = Vec::with_capacity(features.len());
-        let mut norms = Vec::with_capacity(features.len() / dim);
-        let mut scaled = vec![0.0; dim];
+        let mut values = Wiped::with_capacity(features.len());
+        let mut norms = Wiped::with_capacity(features.len() / dim);
+        let mut scaled = Wiped::from(vec![0.0; dim]);
         for row in features.chunks_exact(dim) {
             let largest = row
                 .iter()
                 .fold(0.0, |most: f64, value| most.max(value.abs()));
             if !ordinary.contains(&largest) {
-                values.resize(values.len() + dim, 0.0);
+                let len = values.len() + dim;
+                values.resize(len, 0.0);
                 norms.push(f32::INFINITY);
                 continue;
             }
@@ -118,10 +120,10 @@ pub fn signs(cpu: Cpu, seed: &[u8; 32], bits: usize, features: &[f64], dim: usiz
         Level::Portable => None,
         _ => Some(Rounded::new(features, dim)),
     };
-    let columns: Vec<Vec<u64>> = (0..stride)
+    let columns: Vec<Wiped<u64>> = (0..stride)
         .into_par_iter()
         .map(|word| {
-            let mut out = vec![0; rows];
+            let mut out = Wiped::from(vec![0; rows]);
             for half in (0..64 / LANES).filter(|half| 64 * word + half * LANES < bits) {
                 let shift = (half * LANES) as u32;
                 let panel = Panel::new(seed, bits, dim, 64 * word + half * LANES);
@@ -156,7 +158,7 @@ fn apply_exact(panel: &Panel, features: &[f64], out: &mut [u64], shift: u32) {
     const GROUP: usize = 8;
     let dim = panel.lanes.len();
     for (group, rows) in panel.rows.chunks(GROUP * dim).enumerate() {
-        let mut transposed = vec![[0.0; GROUP]; dim];
+        let mut transposed = Wiped::from(vec![[0.0; GROUP]; dim]);
         for (lane, row) in rows.chunks_exact(dim).enumerate() {
             for (to, from) in transposed.iter_mut().zip(row) {
                 to[lane] = *from;
@@ -164,7 +166,7 @@ fn apply_exact(panel: &Panel, features: &[f64], out: &mut [u64], shift: u32) {
         }
         for (out, row) in out.iter_mut().zip(features.chunks_exact(dim)) {
             let mut sums = [0.0; GROUP];
-            for (value, lanes) in row.iter().zip(&transposed) {
+            for (value, lanes) in row.iter().zip(transposed.iter()) {
                 for (sum, lane) in sums.iter_mut().zip(lanes) {
                     *sum += lane * value;
                 }

@@ -13,6 +13,7 @@
 //! | [`experiment`], [`split`] | `label FILE`, `deal` | deals one labelled data set to clients |
 //! | [`keys`], [`masks`] | several | options that commands share |
 //! | [`input`], [`output`] | all | reads data sets; writes files whole or not at all |
+//! | [`interrupt`] | all | removes temporary files and child processes after a signal |
 //! | [`report`] | all | cost tables |
 #![forbid(unsafe_code)]
 #![allow(missing_docs)] // The help texts of the command are the documentation of its arguments.
@@ -24,6 +25,7 @@ pub mod costs;
 pub mod experiment;
 mod failure;
 pub mod input;
+pub mod interrupt;
 pub mod keys;
 mod ledgers;
 mod machine;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use npyz::{AutoSerialize, WriterBuilder};
-use tempfile::NamedTempFile;
 
+use crate::interrupt::TempFile;
 use crate::{Failure, Show};
 
 /// Prints to standard output. It is no error if nobody reads it any more.
@@ -48,7 +48,7 @@ pub fn create_folder(path: &Path) -> Result<(), Failure> {
 #[derive(Debug)]
 pub struct Output {
     path: PathBuf,
-    file: NamedTempFile,
+    file: TempFile,
 }
 
 impl Output {
@@ -100,12 +100,11 @@ impl Output {
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
         #[cfg(not(unix))]
         let _ = mode;
-        let file = builder
-            .tempfile_in(folder)
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => unwritable(&"its folder does not exist"),
-                kind => unwritable(&kind),
-            })?;
+        let file = TempFile::new(|| builder.tempfile_in(folder));
+        let file = file.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => unwritable(&"its folder does not exist"),
+            kind => unwritable(&kind),
+        })?;
         Ok(Self {
             path: path.to_owned(),
             file,
@@ -137,8 +136,7 @@ impl Output {
         let written = fill(&mut writer).and_then(|()| writer.flush());
         drop(writer);
         written
-            .and_then(|()| self.file.persist(&self.path).map_err(|error| error.error))
-            .map(drop)
+            .and_then(|()| self.file.persist(&self.path))
             .map_err(|error| Failure::unwritable(&self.path, error))
     }
 

@@ -9,6 +9,7 @@ use undertone_party::{
 };
 
 use crate::flow::{Item, Links, Violation};
+use crate::gauge::Load;
 
 /// What happens to a party from outside.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub(crate) enum Event {
         /// The frame, with its header.
         frame: Bytes,
     },
+    /// An event, and what it adds to those that wait to be handled.
+    Loaded(Box<Event>, Load),
     /// A peer has taken this party's frames up to a number.
     Taken {
         /// The peer.
@@ -179,6 +182,10 @@ impl<'a, P: Party, L: Line> Driver<'a, P, L> {
             Event::Frame { from, frame } => {
                 let arrived = self.links.arrived(from, &frame);
                 self.check(from, arrived);
+            }
+            Event::Loaded(event, load) => {
+                self.handle(*event);
+                drop(load);
             }
             Event::Taken { by, next } => {
                 let taken = self.links.taken_by(by, next);

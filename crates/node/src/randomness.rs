@@ -16,14 +16,22 @@ pub enum Randomness {
 }
 
 impl Randomness {
-    /// The id of a new session.
+    /// The id of session `number` of `job`. With a fixed seed the first session of the first job
+    /// has the id that it has in a simulation.
     ///
     /// # Errors
     /// When the operating system provides no randomness.
-    pub fn session(&self) -> Result<SessionId, getrandom::Error> {
+    pub fn session(&self, job: u32, number: u32) -> Result<SessionId, getrandom::Error> {
         match self {
             Self::Os => SessionId::random(),
-            Self::Fixed(seed) => Ok(simulated::session(seed)),
+            Self::Fixed(seed) => {
+                let first = simulated::session(seed);
+                if (job, number) == (1, 0) {
+                    return Ok(first);
+                }
+                let own = seed.derive(first, "later session", &[job, number]);
+                Ok(SessionId(*own.expose()))
+            }
         }
     }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use undertone_party::{Cost, Ledger};
-use undertone_sum::Trust;
-use undertone_xclp::{Params, phases};
+use undertone_party::{Cost, Ledger, Phase};
+
+use crate::application::Facts;
 
 /// A server at one moment. It contains no secrets and none of the clients' data.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -15,15 +15,21 @@ pub struct Status {
     pub version: String,
     /// `waiting`, `running` or `stopping`.
     pub state: String,
+    /// The name of the application.
+    pub application: String,
     /// Number of the current or next job, from 1.
     pub job: u32,
+    /// Number of the current or next session in the job, from 0.
+    pub number: u32,
     /// The first digits of the session's id, if a session runs.
     pub session: Option<String>,
     /// The job's parameters.
-    pub parameters: Parameters,
+    pub parameters: Facts,
+    /// What the job has come to so far.
+    pub results: Facts,
     /// The phase that the server's party is in.
     pub phase: Option<String>,
-    /// All phases of the current or last job.
+    /// All phases of the current session or the last job.
     pub phases: Vec<PhaseStatus>,
     /// Seconds since the session started, or since the server has been waiting for clients.
     pub elapsed_seconds: f64,
@@ -41,39 +47,6 @@ pub struct Status {
     pub finished: Vec<JobReport>,
 }
 
-/// The parameters of a job, for people to read.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "as in `Params`")]
-pub struct Parameters {
-    pub backend: String,
-    pub bits: usize,
-    pub neighbours: usize,
-    pub alpha: f64,
-    pub variant: String,
-    pub suite: String,
-    pub trust: String,
-    pub min_clients: usize,
-}
-
-impl From<&Params> for Parameters {
-    fn from(params: &Params) -> Self {
-        Self {
-            backend: params.backend.to_string(),
-            bits: params.bits,
-            neighbours: params.neighbours,
-            alpha: params.alpha,
-            variant: params.variant.to_string(),
-            suite: params.suite.to_string(),
-            trust: match params.trust {
-                Trust::SemiHonest => "semi-honest",
-                Trust::MaliciousServer => "malicious-server",
-            }
-            .to_owned(),
-            min_clients: params.min_clients,
-        }
-    }
-}
-
 /// A phase, as the server saw it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PhaseStatus {
@@ -89,7 +62,7 @@ pub struct PhaseStatus {
     pub bytes_sent: u64,
     /// Messages the server sent.
     pub messages: u64,
-    /// Rounds that the server saw.
+    /// Rounds that the server saw in a session.
     pub rounds: usize,
     /// Computing time of the server in milliseconds.
     pub compute_ms: f64,
@@ -102,9 +75,11 @@ pub struct ClientStatus {
     pub index: usize,
     /// Its name.
     pub name: String,
-    /// `absent`, `connected` (it takes part in no job), `waiting`, `in`, `away` (it may still
-    /// return), `gone` or `finished`.
+    /// `absent`, `declined`, `connected` (it takes part in no job), `waiting`, `in`, `away` (it may
+    /// still return), `gone` or `finished`.
     pub state: String,
+    /// Why it declined the job or left the session, if it did.
+    pub why: Option<String>,
     /// The phase it says it is in.
     pub phase: Option<String>,
     /// Names of the parties it says it waits for.
@@ -138,22 +113,22 @@ pub struct Refused {
 /// A job that ended: how it ended, and what it cost the server.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct JobReport {
+    /// The name of its application.
+    pub application: String,
     /// Its number, from 1.
     pub job: u32,
     /// The first digits of the id of its last session.
     pub session: String,
-    /// Sessions it took: more than one if a client was caught cheating.
+    /// Sessions it took. One is repeated if a client was caught cheating.
     pub sessions: u32,
     /// `done`, or `aborted: ` and the reason.
     pub result: String,
     /// The job's parameters.
-    pub parameters: Parameters,
+    pub parameters: Facts,
+    /// What it has come to.
+    pub results: Facts,
     /// Clients that the last session began with.
     pub clients: usize,
-    /// Clients whose labels contribute to the scores.
-    pub contributors: usize,
-    /// Rows of these clients.
-    pub rows: usize,
     /// Wall-clock time from start to end, in seconds.
     pub seconds: f64,
     /// Frame bytes the server received, without those it relayed.
@@ -170,24 +145,29 @@ pub struct JobReport {
     pub phases: Vec<PhaseStatus>,
 }
 
-/// What each phase cost, and how long it took. `times` holds the times by the phases' numbers. If
-/// the run has not reached its end, it is in phase `now`, which is reported as `state`.
+/// What each of `phases` cost, and how long it took. `times` holds the times by the phases'
+/// numbers. If the run has not reached its end, it is in phase `now`, which is reported as `state`.
+/// Without
+/// `now` all phases are reported as `state`.
 pub(crate) fn phase_statuses(
+    phases: &[Phase],
     ledger: &Ledger,
     times: &BTreeMap<u8, Duration>,
-    now: Option<u8>,
+    now: Option<Phase>,
     state: &str,
 ) -> Vec<PhaseStatus> {
     let none = Cost::default();
-    let status = |phase: &undertone_party::Phase| {
+    let now = now.map(|now| phases.iter().position(|phase| *phase == now).unwrap_or(0));
+    let status = |(place, phase): (usize, &Phase)| {
         let cost = ledger.phase(*phase).unwrap_or(&none);
         let time = times.get(&phase.id);
         PhaseStatus {
             name: phase.name.to_owned(),
             state: match now {
-                Some(now) if now == phase.id => state,
-                Some(now) if now < phase.id => "due",
-                _ => "done",
+                Some(now) if now == place => state,
+                Some(now) if now < place => "due",
+                Some(_) => "done",
+                None => state,
             }
             .to_owned(),
             seconds: time.map_or(0.0, Duration::as_secs_f64),
@@ -198,5 +178,5 @@ pub(crate) fn phase_statuses(
             compute_ms: cost.compute.as_secs_f64() * 1e3,
         }
     };
-    phases::ALL.iter().map(status).collect()
+    phases.iter().enumerate().map(status).collect()
 }

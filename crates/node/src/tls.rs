@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -13,25 +14,33 @@ use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, crypto};
+use tokio_rustls::rustls::{Error, InconsistentKeys};
+use x509_parser::certificate::Validity;
+use x509_parser::parse_x509_certificate;
 
 use crate::wire::EXPORT_LABEL;
 
-/// Why certificates or keys cannot be used.
+/// Why certificates or keys cannot be used. No error reveals anything of a key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A PEM document does not hold what is expected.
-    #[error("{what}: {why}")]
-    Pem {
-        /// The document.
-        what: &'static str,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// Certificate and key do not match, or are of a kind that is not supported.
-    #[error("certificate and key: {0}")]
-    Pair(String),
+    /// The certificate chain cannot be used.
+    #[error("certificate: {0}")]
+    Certificate(String),
+    /// The private key cannot be used.
+    #[error("private key: {0}")]
+    Key(String),
+    /// The certificate is for another key.
+    #[error("the private key is not that of the certificate")]
+    Mismatch,
+    /// The certificates of authorities cannot be used.
+    #[error("authorities: {0}")]
+    Authorities(String),
+    /// The TLS library refuses the settings.
+    #[error("TLS: {0}")]
+    Settings(String),
 }
 
 /// A certificate chain with its private key, as PEM. The key is wiped on drop.
@@ -47,65 +56,73 @@ impl std::fmt::Debug for Certificate {
     }
 }
 
-fn certificates(what: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+/// Reads all certificates of a PEM document. There is at least one.
+fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
-    let all = all.map_err(|error| TlsError::Pem {
-        what,
-        why: error.to_string(),
-    })?;
+    let all = all.map_err(|error| error.to_string())?;
     if all.is_empty() {
-        return Err(TlsError::Pem {
-            what,
-            why: "the file has no certificate (PEM)".into(),
-        });
+        return Err("no PEM block CERTIFICATE".into());
     }
     Ok(all)
 }
 
 impl Certificate {
-    /// Reads a certificate chain, the owner's certificate first, and its private key (PKCS #8).
+    /// Reads a certificate chain, the owner's certificate first, and its private key. Checks that
+    /// they belong together.
     ///
     /// # Errors
-    /// [`TlsError::Pem`], which reveals nothing of the key.
+    /// [`TlsError::Certificate`], [`TlsError::Key`] or [`TlsError::Mismatch`].
     pub fn from_pem(chain: &str, key: &str) -> Result<Self, TlsError> {
-        let chain = certificates("certificate", chain)?;
-        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| TlsError::Pem {
-            what: "key of the certificate",
-            why: "the file has no private key (PEM)".into(),
-        })?;
-        Ok(Self {
+        let chain = certificates(chain).map_err(TlsError::Certificate)?;
+        let missing = |_| TlsError::Key("no PEM block PRIVATE KEY".into());
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(missing)?;
+        let own = Self {
             chain,
             key: Arc::new(zeroize::Zeroizing::new(key.secret_der().to_vec())),
-        })
+        };
+        let unusable = |_| TlsError::Key("not an Ed25519, ECDSA or RSA key".into());
+        let key = provider().key_provider.load_private_key(key);
+        let pair = CertifiedKey::new(own.chain.clone(), key.map_err(unusable)?);
+        match pair.keys_match() {
+            Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(own),
+            Err(Error::InconsistentKeys(_)) => Err(TlsError::Mismatch),
+            Err(error) => Err(TlsError::Certificate(error.to_string())),
+        }
     }
 
     fn key(&self) -> Result<PrivateKeyDer<'static>, TlsError> {
         let der = self.key.to_vec();
-        PrivateKeyDer::try_from(der).map_err(|why| TlsError::Pair(why.into()))
+        PrivateKeyDer::try_from(der).map_err(|why| TlsError::Key(why.into()))
     }
 }
 
 /// Reads certificates of authorities (PEM).
 ///
 /// # Errors
-/// [`TlsError::Pem`].
-fn roots(what: &'static str, pem: &str) -> Result<RootCertStore, TlsError> {
+/// [`TlsError::Authorities`].
+fn roots(pem: &str) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(what, pem)? {
-        roots.add(certificate).map_err(|error| TlsError::Pem {
-            what,
-            why: error.to_string(),
-        })?;
+    for certificate in certificates(pem).map_err(TlsError::Authorities)? {
+        let unusable = |error: Error| TlsError::Authorities(error.to_string());
+        roots.add(certificate).map_err(unusable)?;
     }
     Ok(roots)
+}
+
+/// Checks that certificates of authorities (PEM) can be used.
+///
+/// # Errors
+/// [`TlsError::Authorities`].
+pub fn check_authorities(pem: &str) -> Result<(), TlsError> {
+    roots(pem).map(drop)
 }
 
 fn provider() -> Arc<crypto::CryptoProvider> {
     Arc::new(crypto::ring::default_provider())
 }
 
-fn pair(error: rustls::Error) -> TlsError {
-    TlsError::Pair(error.to_string())
+fn settings(error: Error) -> TlsError {
+    TlsError::Settings(error.to_string())
 }
 
 /// TLS settings of a server with `certificate`. Clients may present a certificate if
@@ -119,21 +136,21 @@ pub(crate) fn server(
 ) -> Result<Arc<ServerConfig>, TlsError> {
     let builder = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(pair)?;
+        .map_err(settings)?;
     let builder = match client_authorities {
         None => builder.with_no_client_auth(),
         Some(pem) => {
-            let roots = Arc::new(roots("authorities of clients", pem)?);
+            let roots = Arc::new(roots(pem)?);
             let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
                 .allow_unauthenticated()
                 .build()
-                .map_err(|error| TlsError::Pair(error.to_string()))?;
+                .map_err(|error| TlsError::Settings(error.to_string()))?;
             builder.with_client_cert_verifier(verifier)
         }
     };
     let mut config = builder
         .with_single_cert(certificate.chain.clone(), certificate.key()?)
-        .map_err(pair)?;
+        .map_err(settings)?;
     config.alpn_protocols = vec![b"h2".to_vec()];
     // No resumption: a client that returns proves again who it is.
     config.send_tls13_tickets = 0;
@@ -151,13 +168,13 @@ pub(crate) fn client(
 ) -> Result<Arc<ClientConfig>, TlsError> {
     let builder = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(pair)?
-        .with_root_certificates(roots("authorities of the server", authorities)?);
+        .map_err(settings)?
+        .with_root_certificates(roots(authorities)?);
     let mut config = match certificate {
         None => builder.with_no_client_auth(),
         Some(own) => builder
             .with_client_auth_cert(own.chain.clone(), own.key()?)
-            .map_err(pair)?,
+            .map_err(settings)?,
     };
     config.alpn_protocols = vec![b"h2".to_vec()];
     config.resumption = rustls::client::Resumption::disabled();
@@ -172,9 +189,44 @@ pub(crate) fn fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
 /// SHA-256 of the first certificate of a PEM document.
 ///
 /// # Errors
-/// [`TlsError::Pem`].
+/// [`TlsError::Certificate`].
 pub fn pem_fingerprint(pem: &str) -> Result<[u8; 32], TlsError> {
-    Ok(fingerprint(&certificates("certificate", pem)?[0]))
+    let all = certificates(pem).map_err(TlsError::Certificate)?;
+    Ok(fingerprint(&all[0]))
+}
+
+/// How long before a certificate expires [`date_warning`] says so.
+const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// What is wrong at the time `now` with the dates of certificates (PEM): one has expired, is not
+/// valid yet, or expires within 14 days. `None` if all is well, or if they cannot be read.
+pub fn date_warning(pem: &str, now: SystemTime) -> Option<String> {
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    let soon = now + SOON;
+    let [now, soon] = [now, soon].map(|time| i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
+    let all = certificates(pem).ok()?;
+    all.iter().enumerate().find_map(|(index, certificate)| {
+        let (_, certificate) = parse_x509_certificate(certificate).ok()?;
+        let Validity {
+            not_before,
+            not_after,
+        } = certificate.validity();
+        let (what, date) = if not_after.timestamp() < now {
+            ("expired on", not_after)
+        } else if now < not_before.timestamp() {
+            ("is not valid before", not_before)
+        } else if not_after.timestamp() < soon {
+            ("expires on", not_after)
+        } else {
+            return None;
+        };
+        let which = if all.len() > 1 {
+            format!("certificate {} of {}", index + 1, all.len())
+        } else {
+            "the certificate".into()
+        };
+        Some(format!("{which} {what} {}", date.to_datetime().date()))
+    })
 }
 
 /// Exports a secret that the two ends of this connection share, and that no other connection has.
@@ -257,4 +309,72 @@ pub fn read_text(path: &Path, max: usize) -> io::Result<zeroize::Zeroizing<Strin
         return Err(io::Error::other(format!("longer than {max} bytes")));
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fault_is_in_the_right_file() {
+        let names = ["a".into(), "b".into()];
+        let trial = crate::keys::trial(&["localhost".into()], &names).unwrap();
+        let (certificate, key) = (&trial.certificate, &trial.key);
+        let fault = |chain: &str, key: &str| Certificate::from_pem(chain, key).unwrap_err();
+        assert!(Certificate::from_pem(certificate, key).is_ok());
+        assert!(matches!(fault("", key), TlsError::Certificate(_)));
+        assert!(matches!(fault(key, key), TlsError::Certificate(_)));
+        assert!(matches!(fault(certificate, ""), TlsError::Key(_)));
+        assert!(matches!(fault(certificate, certificate), TlsError::Key(_)));
+        let other = &trial.clients[0];
+        assert!(matches!(fault(certificate, &other.key), TlsError::Mismatch));
+        assert!(Certificate::from_pem(&other.certificate, &other.key).is_ok());
+        let junk = "-----BEGIN NAME-----\nAAAA\n-----END NAME-----\n";
+        let junk = |name: &str| junk.replace("NAME", name);
+        let (no_certificate, no_key) = (junk("CERTIFICATE"), junk("PRIVATE KEY"));
+        assert!(matches!(
+            fault(&no_certificate, key),
+            TlsError::Certificate(_)
+        ));
+        assert!(matches!(fault(certificate, &no_key), TlsError::Key(_)));
+        assert!(check_authorities(&trial.authority).is_ok());
+        for wrong in ["", &no_certificate] {
+            let error = check_authorities(wrong).unwrap_err();
+            assert!(matches!(error, TlsError::Authorities(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn dates_are_watched() {
+        let day = |days: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(days * 24 * 3600);
+        let pem = |from: u64, until: u64| {
+            let mut params = rcgen::CertificateParams::new(vec!["host".into()]).unwrap();
+            params.not_before = day(from).into();
+            params.not_after = day(until).into();
+            let key = rcgen::KeyPair::generate().unwrap();
+            params.self_signed(&key).unwrap().pem()
+        };
+        let says = |pem: &str, days| date_warning(pem, day(days));
+        let one = pem(365, 730);
+        assert_eq!(
+            says(&one, 364).unwrap(),
+            "the certificate is not valid before 1971-01-01"
+        );
+        assert_eq!(says(&one, 365), None);
+        assert_eq!(says(&one, 716), None);
+        assert_eq!(
+            says(&one, 717).unwrap(),
+            "the certificate expires on 1972-01-01"
+        );
+        assert_eq!(
+            says(&one, 731).unwrap(),
+            "the certificate expired on 1972-01-01"
+        );
+        let two = pem(365, 7300) + &one;
+        assert_eq!(
+            says(&two, 731).unwrap(),
+            "certificate 2 of 2 expired on 1972-01-01"
+        );
+        assert_eq!(says("", 0), None);
+    }
 }

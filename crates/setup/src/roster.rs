@@ -8,7 +8,7 @@
 use undertone_party::{Abort, DecodeError, PartyId, Reader, SessionId, Writer};
 
 use crate::identity::{Credentials, SIGNATURE_LEN};
-use crate::seal::is_canonical;
+use crate::seal::{is_canonical, is_low_order};
 
 /// Longest advertisement in bytes.
 pub const MAX_ADVERTISEMENT: usize = 255;
@@ -94,13 +94,7 @@ impl<const K: usize> Entry<K> {
     fn read_from(id: PartyId, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut keys = [[0; 32]; K];
         for key in &mut keys {
-            *key = r.array("public key")?;
-            if !is_canonical(key) {
-                return Err(DecodeError::Invalid {
-                    what: "public key",
-                    why: "it is not canonical",
-                });
-            }
+            *key = read_key(r)?;
         }
         let len = r.u8("length of the advertisement")?;
         let advertisement = r.raw(len.into(), "advertisement")?.to_vec();
@@ -206,6 +200,22 @@ impl<const K: usize> Entry<K> {
     }
 }
 
+/// Reads a public key. It must be canonical, and not of low order.
+fn read_key(r: &mut Reader<'_>) -> Result<[u8; 32], DecodeError> {
+    let key = r.array("public key")?;
+    let invalid = |why| DecodeError::Invalid {
+        what: "public key",
+        why,
+    };
+    if !is_canonical(&key) {
+        return Err(invalid("it is not canonical"));
+    }
+    if is_low_order(&key) {
+        return Err(invalid("it is of low order"));
+    }
+    Ok(key)
+}
+
 /// The clients invited to a session, in order.
 ///
 /// # Errors
@@ -240,4 +250,52 @@ pub fn enough(left: usize, need: usize) -> Result<(), Abort> {
         return Err(Abort::TooFew { left, need });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seal::KeyPair;
+    use crate::seal::tests::low_order_keys;
+    use undertone_kdf::Seed;
+
+    const SESSION: SessionId = SessionId([9; 32]);
+
+    fn key(byte: u8) -> [u8; 32] {
+        KeyPair::from_seed(&Seed::from_bytes([byte; 32])).public()
+    }
+
+    fn entry(client: usize, keys: [[u8; 32]; 2]) -> Entry<2> {
+        let id = PartyId::client(client);
+        Entry::new(SESSION, "test", id, keys, vec![7], None).unwrap()
+    }
+
+    /// The server names the client whose hello it is, a client the server that passed it on.
+    #[test]
+    fn keys_of_low_order_are_refused_where_they_are_read() {
+        let (mine, sender) = (entry(0, [key(1), key(2)]), PartyId::client(1));
+        let read_roster = |other: &Entry<2>| {
+            let roster = Entry::write_roster(&[mine.clone(), other.clone()]);
+            Entry::read_roster(SESSION, "test", &roster, &mine, None)
+        };
+        let honest = entry(1, [key(3), key(4)]);
+        assert_eq!(read_roster(&honest), Ok(vec![mine.clone(), honest]));
+        for bad in low_order_keys() {
+            let why = if is_canonical(&bad) {
+                "it is of low order"
+            } else {
+                "it is not canonical"
+            };
+            let refused = |from| Abort::Malformed {
+                from,
+                what: format!("public key: {why}"),
+            };
+            for keys in [[bad, key(3)], [key(3), bad]] {
+                let other = entry(1, keys);
+                let hello = Entry::<2>::read(sender, &other.write());
+                assert_eq!(hello, Err(refused(sender)));
+                assert_eq!(read_roster(&other), Err(refused(SERVER)));
+            }
+        }
+    }
 }

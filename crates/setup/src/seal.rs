@@ -95,6 +95,42 @@ pub fn is_canonical(key: &[u8; 32]) -> bool {
     key[31] < 0x7f || key[31] == 0x7f && !(middle && key[0] >= 0xed)
 }
 
+/// The points of order dividing 8, on the curve and on its twist, as canonical keys. All other keys
+/// that X25519 takes for one of them are not canonical.
+const LOW_ORDER: [[u8; 32]; 5] = [
+    // 0, of order 2.
+    [0; 32],
+    // 1, of order 4.
+    {
+        let mut one = [0; 32];
+        one[0] = 1;
+        one
+    },
+    // −1, of order 4, on the twist.
+    {
+        let mut minus_one = [0xff; 32];
+        minus_one[0] = 0xec;
+        minus_one[31] = 0x7f;
+        minus_one
+    },
+    // Both of order 8.
+    [
+        0xe0, 0xeb, 0x7a, 0x7c, 0x3b, 0x41, 0xb8, 0xae, 0x16, 0x56, 0xe3, 0xfa, 0xf1, 0x9f, 0xc4,
+        0x6a, 0xda, 0x09, 0x8d, 0xeb, 0x9c, 0x32, 0xb1, 0xfd, 0x86, 0x62, 0x05, 0x16, 0x5f, 0x49,
+        0xb8, 0x00,
+    ],
+    [
+        0x5f, 0x9c, 0x95, 0xbc, 0xa3, 0x50, 0x8c, 0x24, 0xb1, 0xd0, 0xb1, 0x55, 0x9c, 0x83, 0xef,
+        0x5b, 0x04, 0x44, 0x5c, 0xc4, 0x58, 0x1c, 0x8e, 0x86, 0xd8, 0x22, 0x4e, 0xdd, 0xd0, 0x9f,
+        0x11, 0x57,
+    ],
+];
+
+/// Whether the canonical `key` is a point of low order: whatever the secret, X25519 gives zero.
+pub fn is_low_order(key: &[u8; 32]) -> bool {
+    LOW_ORDER.contains(key)
+}
+
 impl fmt::Debug for KeyPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KeyPair(..)")
@@ -198,7 +234,7 @@ impl fmt::Debug for Channel {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     const SESSION: SessionId = SessionId([9; 32]);
@@ -290,15 +326,51 @@ mod tests {
         assert_ne!(agreed(&a, b.public()), agreed(&posing, b.public()));
     }
 
+    /// All 14 encodings of points of low order: the five points, p and p + 1, each with and without
+    /// bit 255.
+    pub(crate) fn low_order_keys() -> Vec<[u8; 32]> {
+        let mut keys = LOW_ORDER.to_vec();
+        for low in [0xed, 0xee] {
+            let mut key = [0xff; 32];
+            (key[0], key[31]) = (low, 0x7f);
+            keys.push(key);
+        }
+        let with_high_bit = keys.clone().into_iter().map(|mut key| {
+            key[31] |= 0x80;
+            key
+        });
+        keys.extend(with_high_bit);
+        keys
+    }
+
     #[test]
-    fn keys_of_low_order_are_refused() {
+    fn keys_of_low_order_give_zero_whatever_the_secret() {
+        for secret in [1, 2, 77] {
+            let secret = StaticSecret::from([secret; 32]);
+            for key in low_order_keys() {
+                let shared = secret.diffie_hellman(&PublicKey::from(key));
+                assert!(!shared.was_contributory(), "{key:?}");
+                assert!(!is_canonical(&key) || is_low_order(&key), "{key:?}");
+            }
+        }
+        for byte in 0..=255 {
+            let keys = KeyPair::from_seed(&Seed::from_bytes([byte; 32]));
+            assert!(!is_low_order(&keys.public()));
+        }
+    }
+
+    #[test]
+    fn nothing_is_agreed_with_keys_of_low_order() {
         let keys = KeyPair::from_seed(&Seed::from_bytes([1; 32]));
-        let mut one = [0; 32];
-        one[0] = 1;
-        for point in [[0; 32], one] {
+        for key in low_order_keys() {
             let (me, peer) = (PartyId::client(0), PartyId::client(1));
-            let agreed = Channel::agree(SESSION, me, &keys, peer, point);
-            assert_eq!(agreed.err(), Some(SealError::LowOrder));
+            let agreed = Channel::agree(SESSION, me, &keys, peer, key);
+            let due = if is_canonical(&key) {
+                SealError::LowOrder
+            } else {
+                SealError::NotCanonical
+            };
+            assert_eq!(agreed.err(), Some(due));
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
 use undertone_kernel::mask;
@@ -52,6 +54,8 @@ struct Job<W: Word> {
     secrets: Secrets,
     /// The matrix, then the shared words; later the joint words.
     words: Zeroizing<Vec<W>>,
+    /// Is set before the first masked word leaves.
+    sent: Option<Arc<AtomicBool>>,
 }
 
 struct Secrets {
@@ -66,6 +70,12 @@ struct Secrets {
 /// A neighbour, and what is agreed with it.
 struct Neighbour {
     place: usize,
+    /// Boxed: a vector that moves its elements leaves no copies of the secrets behind.
+    agreed: Box<Agreed>,
+}
+
+/// What is agreed with a neighbour.
+struct Agreed {
     channel: Channel,
     /// The secret of the sealing keys, of which no shares are made. It keys the row masks.
     rows: Seed,
@@ -92,6 +102,7 @@ pub fn client<W: Word>(
         words,
         own,
         credentials,
+        sent,
     } = input.into();
     rules.check()?;
     let shape = rules.shape;
@@ -131,6 +142,7 @@ pub fn client<W: Word>(
         credentials,
         secrets,
         words,
+        sent,
     });
     Ok(Script::new(KEYS, |io| contribute(io, job)))
 }
@@ -161,6 +173,11 @@ async fn contribute<W: Word>(io: Io, mut job: Box<Job<W>>) -> Result<Sums<W>, Ab
     job.join(&table, &context);
     let pads = job.pads(&context, &table, me, &neighbours);
     io.phase(UPLOAD).await;
+    if let Some(sent) = &job.sent
+        && sent.swap(true, Ordering::SeqCst)
+    {
+        return Err(Abort::Misuse("these words have been sent before".into()));
+    }
     let len = context.upload_len(me);
     let mut sent = 0;
     loop {
@@ -240,18 +257,14 @@ impl<W: Word> Job<W> {
                 .masking
                 .agree(session, "mask pair", masking)
                 .map_err(low_order)?;
-            Ok(Neighbour {
-                place,
-                // Bound to the roster: what is dealt under one opens under no other.
-                channel: Channel::new(
-                    session,
-                    &rows.expand(session, "sum seal", &table.digest),
-                    self.mine.id,
-                    entry.id,
-                ),
+            // Bound to the roster: what is dealt under one opens under no other.
+            let seal = rows.expand(session, "sum seal", &table.digest);
+            let agreed = Box::new(Agreed {
+                channel: Channel::new(session, &seal, self.mine.id, entry.id),
                 rows,
                 mask,
-            })
+            });
+            Ok(Neighbour { place, agreed })
         };
         let with = table.graph.neighbours(me);
         with.into_par_iter().map(neighbour).collect()
@@ -272,7 +285,8 @@ impl<W: Word> Job<W> {
         let shares = share::split(&secret, table.degree.threshold, neighbours.len() + 1, prg);
         let with = table.graph.neighbours(me);
         let of = |holder| &shares[usize::from(point(&with, me, holder)) - 1];
-        let seal = |neighbour: &mut Neighbour| neighbour.channel.seal(&**of(neighbour.place));
+        let seal =
+            |neighbour: &mut Neighbour| neighbour.agreed.channel.seal(&**of(neighbour.place));
         let sealed: Result<Vec<_>, SealError> = neighbours.iter_mut().map(seal).collect();
         let sealed = sealed.map_err(|error| Abort::Internal(error.to_string()))?;
         let commitment = commitment(&self.rules, self.mine.id, &secrets.self_mask);
@@ -304,6 +318,7 @@ impl<W: Word> Job<W> {
             let sealed = relayed.next()?;
             let who = table.ids[neighbour.place];
             let opened = neighbour
+                .agreed
                 .channel
                 .open(sealed)
                 .map(Zeroizing::new)
@@ -350,10 +365,17 @@ impl<W: Word> Job<W> {
     ) -> Vec<Pad> {
         let block = |place: usize| context.blocks[place].clone();
         let (id, self_mask) = (self.mine.id, &self.secrets.self_mask);
-        let mut pads = vec![Pad::own(context, id, self_mask, block(me))];
+        let mut pads = Vec::with_capacity(1 + neighbours.len());
+        pads.push(Pad::own(context, id, self_mask, block(me)));
         pads.extend(neighbours.iter().map(|n| {
             let (mine, its) = ((id, block(me)), (table.ids[n.place], block(n.place)));
-            Pad::edge(context, mine, its, Some(&n.mask), Some(&n.rows))
+            Pad::edge(
+                context,
+                mine,
+                its,
+                Some(&n.agreed.mask),
+                Some(&n.agreed.rows),
+            )
         }));
         pads
     }
@@ -462,7 +484,7 @@ impl<W: Word> Job<W> {
         let edge = |n: &Neighbour| {
             let mine = (self.mine.id, block(me));
             let its = (table.ids[n.place], block(n.place));
-            Pad::edge(context, mine, its, None, Some(&n.rows))
+            Pad::edge(context, mine, its, None, Some(&n.agreed.rows))
         };
         let pads: Vec<Pad> = contributing.iter().map(edge).collect();
         pad::apply(&pads, self.rules.suite, block(me).start, &mut own);

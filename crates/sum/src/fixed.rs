@@ -30,6 +30,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use undertone_party::Abort;
+use zeroize::Zeroizing;
 
 use super::Word;
 
@@ -234,7 +235,7 @@ impl<W: Word> Fixed<W> {
     }
 
     fn encode_with<T: Real>(&self, values: &[T], beyond: Beyond) -> Result<Clipped<W>, FixedError> {
-        let mut words = Vec::with_capacity(values.len());
+        let mut words = Zeroizing::new(Vec::with_capacity(values.len()));
         let pass = Pass {
             bound: self.bound,
             beyond,
@@ -242,6 +243,7 @@ impl<W: Word> Fixed<W> {
             scale: self.scale(),
         };
         let clipped = pass.run(values, &mut words)?;
+        let words = std::mem::take(&mut *words);
         Ok(Clipped { words, clipped })
     }
 
@@ -316,7 +318,7 @@ impl<W: Word> WeightedMean<W> {
         if !(0.0..=most).contains(&weight) {
             return Err(FixedError::Weight { weight, most });
         }
-        let mut words = Vec::with_capacity(Self::words(values.len()));
+        let mut words = Zeroizing::new(Vec::with_capacity(Self::words(values.len())));
         let pass = Pass {
             bound: self.bound,
             beyond,
@@ -325,6 +327,7 @@ impl<W: Word> WeightedMean<W> {
         };
         let clipped = pass.run(values, &mut words)?;
         words.push(word(weight * self.weights.scale()));
+        let words = std::mem::take(&mut *words);
         Ok(Clipped { words, clipped })
     }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use undertone_setup::identity::Credentials;
 use zeroize::Zeroizing;
@@ -17,6 +19,10 @@ pub struct Input<W: Word> {
     pub own: Range<usize>,
     /// With credentials the client signs its keys and checks everybody's signature.
     pub credentials: Option<Credentials>,
+    /// Is set before the first masked word leaves the client. From then on the words may be part of
+    /// a sum, whatever becomes of the client. Of several parties that share it one sends its words;
+    /// the others abort.
+    pub sent: Option<Arc<AtomicBool>>,
 }
 
 impl<W: Word> Input<W> {
@@ -31,6 +37,7 @@ impl<W: Word> Input<W> {
             words: Zeroizing::new(words),
             own,
             credentials: None,
+            sent: None,
         }
     }
 

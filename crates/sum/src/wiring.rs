@@ -149,7 +149,7 @@ pub fn fewest_shares(trust: Trust, holders: usize) -> usize {
 impl Wiring {
     /// The smallest roster that a client accepts, of `invited` clients it knows, from a server that may
     /// lie: no more than the share that may leave, or one, is missing.
-    pub(super) fn fewest(&self, invited: usize) -> usize {
+    pub fn fewest(&self, invited: usize) -> usize {
         let share = match self {
             Self::For(target) => target.dropout,
             Self::Fixed { .. } => Target::default().dropout,

@@ -39,16 +39,18 @@
 //! | `data` | data sets from `.npz` and `.csv` files: feature `files` |
 #![forbid(unsafe_code)]
 
+pub mod arrays;
 #[cfg(feature = "files")]
 pub mod data;
+#[cfg(feature = "net")]
+pub mod node;
 pub mod phases;
+pub mod rounds;
 pub mod simulate;
 
 pub use undertone_hamming as hamming;
 pub use undertone_kdf as kdf;
 pub use undertone_kernel as kernel;
-#[cfg(feature = "net")]
-pub use undertone_node as node;
 pub use undertone_ot as ot;
 pub use undertone_paillier as paillier;
 pub use undertone_party as party;

@@ -7,8 +7,10 @@ use undertone_ot::party as ot;
 use undertone_party::Phase;
 use undertone_xclp::phases as xclp;
 
+use crate::rounds;
+
 /// All phases, in the order of their numbers.
-pub const ALL: [Phase; 13] = [
+pub const ALL: [Phase; 16] = [
     xclp::SETUP,
     xclp::OFFLINE,
     xclp::CODES,
@@ -22,4 +24,7 @@ pub const ALL: [Phase; 13] = [
     xclp::LABELS,
     ot::BASE,
     ot::EXTENSION,
+    rounds::ROUND,
+    rounds::CONTRIBUTION,
+    rounds::RESULT,
 ];

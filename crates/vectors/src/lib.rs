@@ -9,6 +9,7 @@ pub mod labels;
 pub mod paillier;
 pub mod primitives;
 pub mod refused;
+pub mod rounds;
 pub mod sums;
 pub mod transfers;
 
@@ -58,6 +59,9 @@ pub enum Error {
     /// A degree.
     #[error(transparent)]
     Wiring(#[from] undertone::sum::wiring::WiringError),
+    /// Arrays.
+    #[error(transparent)]
+    Arrays(#[from] undertone::arrays::ArraysError),
     /// A run.
     #[error(transparent)]
     Run(#[from] undertone::simulate::SimulationError),
@@ -226,6 +230,7 @@ pub fn make() -> Result<Vec<File>, Error> {
     let mut all = primitives::files()?;
     all.extend(channels::files()?);
     all.extend(sums::files()?);
+    all.extend(rounds::files()?);
     all.extend(transfers::files()?);
     all.extend(paillier::files()?);
     all.extend(distances::files()?);

@@ -3,6 +3,7 @@
 use undertone_hamming::tiles::{self, Pairs};
 use undertone_hamming::{self as hamming, ClientContext};
 use undertone_kdf::Seed;
+use undertone_kernel::Wiped;
 use undertone_party::{Abort, Io, PartyId, Reader, Script, SessionId};
 use undertone_setup::group::{self, Group, Rules};
 use undertone_setup::identity::Credentials;
@@ -158,17 +159,19 @@ struct Job {
 /// The columns of the client's labelled rows, added up class by class as they come: its scores.
 struct Columns {
     plan: Plan,
-    labels: Vec<u16>,
+    labels: Wiped<u16>,
     classes: usize,
-    scores: Vec<f64>,
+    scores: Wiped<f64>,
     received: usize,
 }
 
 impl Columns {
     fn new(plan: Plan, labelling: &Labelling) -> Self {
+        let mut labels = Wiped::with_capacity(labelling.rows());
+        labels.extend(labelling.labels().iter().flatten());
         Self {
-            scores: vec![0.0; plan.unlabelled * labelling.classes()],
-            labels: labelling.labels().iter().flatten().copied().collect(),
+            scores: vec![0.0; plan.unlabelled * labelling.classes()].into(),
+            labels,
             classes: labelling.classes(),
             plan,
             received: 0,
@@ -213,13 +216,16 @@ impl Columns {
             ..
         } = self.plan;
         let rules = job.params.sums(job.session, unlabelled, self.classes);
-        let mut words = self.plan.point.encode(&self.scores, self.plan.clients)?;
+        let mut words = Wiped::from(self.plan.point.encode(&self.scores, self.plan.clients)?);
         if job.params.variant == Variant::Balanced {
-            words.extend(job.labelling.counts());
+            let counts = Wiped::from(job.labelling.counts());
+            words.reserve(counts.len());
+            words.extend_from_slice(&counts);
         }
         let own = own_start..own_start + job.labelling.unlabelled().count();
         let seed = job.seed.derive(job.session, "sums", &[]);
-        let input = sum::Input::with_rows(words, own).with_credentials(job.credentials.clone());
+        let input = sum::Input::with_rows(words.into_inner(), own)
+            .with_credentials(job.credentials.clone());
         sum::client(rules, job.me, input, seed)
     }
 }
@@ -260,8 +266,9 @@ impl Job {
         }
     }
 
-    fn scores(&self, sums: &Sums, point: FixedPoint) -> Result<Scores, Abort> {
-        let mut scores = Scores::new(self.labelling.classes(), point.decode(&sums.own)?);
+    fn scores(&self, sums: Sums, point: FixedPoint) -> Result<Scores, Abort> {
+        let own = Wiped::from(sums.own);
+        let mut scores = Scores::new(self.labelling.classes(), point.decode(&own)?);
         if self.params.variant == Variant::Balanced {
             scores.balance(&sums.shared);
         }
@@ -339,7 +346,7 @@ async fn run(
 
     // Labels: the secure sum of all clients' scores, row by row, then the largest score.
     let sums = io.run(columns.sums(&job)?).await?;
-    let scores = job.scores(&sums, point)?;
+    let scores = job.scores(sums, point)?;
 
     io.phase(phases::LABELS).await;
     Ok(Outcome {

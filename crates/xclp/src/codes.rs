@@ -5,7 +5,7 @@ use undertone_kernel::{BitMatrix, Cpu, project};
 
 use crate::input::Features;
 
-/// The codes of some rows.
+/// The codes of some rows. Wiped when dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Codes(BitMatrix);
 
@@ -35,5 +35,27 @@ impl Codes {
     /// The bits, one row a row.
     pub fn into_bits(self) -> BitMatrix {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::Labelling;
+    use crate::labels::Labels;
+    use crate::scores::Scores;
+
+    /// Rows, codes, labels and scores show their sizes and nothing else.
+    #[test]
+    fn contents_are_not_shown() {
+        let features = Features::new(2, vec![77.0; 6]).unwrap();
+        let codes = Codes::hash(&features, &Seed::from_bytes([1; 32]), 70);
+        let labelling = Labelling::new(99, vec![Some(77), None, Some(77)]).unwrap();
+        let scores = Scores::new(99, vec![77.0; 99]);
+        let labels = Labels::decide(&labelling, &scores);
+        assert_eq!(format!("{features:?}"), "Features(3 x 2, ..)");
+        assert_eq!(format!("{codes:?}"), "Codes(BitMatrix(3 x 70, ..))");
+        let shown = format!("{labelling:?} {scores:?} {labels:?}");
+        assert!(!shown.contains("77"), "{shown}");
     }
 }

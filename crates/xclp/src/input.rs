@@ -1,5 +1,6 @@
 //! What a client brings: feature rows, and labels for some of them. Parsed once, valid after.
 
+use undertone_kernel::Wiped;
 use undertone_party::Abort;
 
 /// Most rows of all clients together.
@@ -75,11 +76,11 @@ impl From<InputError> for Abort {
     }
 }
 
-/// Feature rows: finite, none all zero.
+/// Feature rows: finite, none all zero. Wiped when dropped.
 #[derive(Clone, PartialEq)]
 pub struct Features {
     dim: usize,
-    values: Vec<f64>,
+    values: Wiped<f64>,
 }
 
 impl std::fmt::Debug for Features {
@@ -94,6 +95,7 @@ impl Features {
     /// # Errors
     /// An [`InputError`] that names the first offending row and column.
     pub fn new(dim: usize, values: Vec<f64>) -> Result<Self, InputError> {
+        let values = Wiped::from(values);
         if dim == 0 || !values.len().is_multiple_of(dim) {
             return Err(InputError::Shape {
                 what: "features: values in the last row",
@@ -141,18 +143,22 @@ impl Features {
     #[must_use]
     pub fn select(&self, rows: &[usize]) -> Self {
         let row = |row: &usize| &self.values[row * self.dim..(row + 1) * self.dim];
+        let mut values = Wiped::with_capacity(rows.len() * self.dim);
+        rows.iter()
+            .map(row)
+            .for_each(|row| values.extend_from_slice(row));
         Self {
             dim: self.dim,
-            values: rows.iter().flat_map(row).copied().collect(),
+            values,
         }
     }
 }
 
-/// Labels for some of a client's rows.
+/// Labels for some of a client's rows. Wiped when dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Labelling {
     classes: usize,
-    labels: Vec<Option<u16>>,
+    labels: Wiped<Option<u16>>,
 }
 
 impl std::fmt::Debug for Labelling {
@@ -172,6 +178,7 @@ impl Labelling {
     /// # Errors
     /// [`InputError::Classes`] or [`InputError::Label`].
     pub fn new(classes: usize, labels: Vec<Option<u16>>) -> Result<Self, InputError> {
+        let labels = Wiped::from(labels);
         if !(2..=MAX_CLASSES).contains(&classes) {
             return Err(InputError::Classes(classes));
         }

@@ -1,13 +1,15 @@
 //! Labels: the class of each row and how sure that is.
 
+use undertone_kernel::Wiped;
+
 use crate::input::Labelling;
 use crate::scores::Scores;
 
-/// A class, or none, and a confidence for each of a client's rows.
+/// A class, or none, and a confidence for each of a client's rows. Wiped when dropped.
 #[derive(Clone, PartialEq)]
 pub struct Labels {
-    classes: Vec<Option<u16>>,
-    confidences: Vec<f64>,
+    classes: Wiped<Option<u16>>,
+    confidences: Wiped<f64>,
 }
 
 impl std::fmt::Debug for Labels {
@@ -31,7 +33,12 @@ impl Labels {
             Some(class) => (Some(*class), 1.0),
             None => scores.next().map_or((None, 0.0), most_likely),
         };
-        let (classes, confidences) = labelling.labels().iter().map(decide).unzip();
+        let mut classes = Wiped::with_capacity(labelling.rows());
+        let mut confidences = Wiped::with_capacity(labelling.rows());
+        for (class, confidence) in labelling.labels().iter().map(decide) {
+            classes.push(class);
+            confidences.push(confidence);
+        }
         Self {
             classes,
             confidences,

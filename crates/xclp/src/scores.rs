@@ -1,13 +1,14 @@
 //! Class scores of unlabelled rows, and the fixed point in which they are added up.
 
+use undertone_kernel::Wiped;
 use undertone_party::Abort;
 use undertone_sum::fixed::Fixed;
 
-/// Scores of some rows, one for each class. Never negative.
+/// Scores of some rows, one for each class. Never negative. Wiped when dropped.
 #[derive(Clone, PartialEq)]
 pub struct Scores {
     classes: usize,
-    values: Vec<f64>,
+    values: Wiped<f64>,
 }
 
 impl std::fmt::Debug for Scores {
@@ -26,7 +27,10 @@ impl Scores {
             classes > 0 && values.len().is_multiple_of(classes),
             "rows of {classes} scores"
         );
-        Self { classes, values }
+        Self {
+            classes,
+            values: values.into(),
+        }
     }
 
     /// Classes.

@@ -2,9 +2,12 @@
 
 use std::io::Cursor;
 
-use undertone::data::{Kind, from_csv, from_npz};
+use undertone::data::{Kind, arrays_from_npz, from_csv, from_npz};
 use undertone::kdf::Seed;
-use undertone::node::{Certificate, Job, Roster};
+use undertone::node::label::Job;
+use undertone::node::sum::{self, Sum};
+use undertone::node::{Certificate, Deadlines, Roster};
+use undertone::phases;
 use undertone::setup::identity::Identity;
 
 /// Any bytes as CSV.
@@ -17,9 +20,11 @@ pub fn npz(bytes: &[u8]) {
     for kind in [Kind::Features, Kind::Codes] {
         let _ = from_npz(Cursor::new(bytes), kind);
     }
+    let _ = arrays_from_npz(Cursor::new(bytes));
 }
 
-/// Any text as a roster, which is the same when written and read again, and as a job.
+/// Any text as a roster, which is the same when written and read again, and as the job of
+/// each application.
 pub fn settings(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -28,7 +33,9 @@ pub fn settings(bytes: &[u8]) {
         let again = Roster::parse(&roster.to_toml());
         assert_eq!(again.as_ref().map(Roster::entries), Ok(roster.entries()));
     }
-    let _ = Job::parse(text);
+    let _ = Job::parse(text, true);
+    let _ = Sum::parse(text, 5, true);
+    let _ = Deadlines::parse(text, &phases::ALL);
 }
 
 /// Any bytes as a server's offer, which is the same when made and read again.
@@ -36,6 +43,10 @@ pub fn offers(bytes: &[u8]) {
     if let Ok(job) = Job::from_offer(bytes) {
         let again = Job::from_offer(&job.to_offer());
         assert_eq!(again.map(|again| again.to_offer()), Ok(job.to_offer()));
+    }
+    if let Ok(job) = sum::from_offer(bytes) {
+        let again = sum::from_offer(&sum::to_offer(&job));
+        assert_eq!(again, Ok(job));
     }
 }
 

@@ -14,7 +14,7 @@ pub mod payloads;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     ("csv", files::csv),
     ("npz", files::npz),
     ("settings", files::settings),
@@ -24,6 +24,7 @@ pub const TARGETS: [Target; 12] = [
     ("links", frames::links),
     ("labels", payloads::labels),
     ("sums", payloads::sums),
+    ("rounds", payloads::rounds),
     ("transfers", payloads::transfers),
     ("shade", payloads::shade),
     ("phe", payloads::phe),

@@ -1,6 +1,9 @@
 //! Any payload in the place of any message of a protocol. The first byte says which.
 
+use std::sync::Arc;
+
 use num_bigint::BigUint;
+use undertone::arrays::Layout;
 use undertone::hamming::tiles::Discard;
 use undertone::hamming::{Backend, Phe};
 use undertone::kdf::Seed;
@@ -8,12 +11,14 @@ use undertone::kernel::BitMatrix;
 use undertone::ot::{Field, Security};
 use undertone::paillier::{PublicKey, Slots};
 use undertone::party::{Network, Node, PartyId};
+use undertone::rounds::{Job, Kept, MeanHeader};
 use undertone::simulate::{DistanceSimulation, TransferSimulation};
 use undertone::sum::{Rules, Suite, Trust};
 use undertone::xclp::{Params, Variant};
 
+use crate::network::Means;
 use crate::tamper::{inside, set_payload};
-use crate::{random_clients, simulation, sums};
+use crate::{random_clients, rounds, simulation, sums};
 
 /// A network in which message `nth` on a link carries `payload`.
 fn replacing<'a>((from, to): (PartyId, PartyId), nth: usize, payload: &'a [u8]) -> Network<'a> {
@@ -84,6 +89,74 @@ pub fn sums(bytes: &[u8]) {
     let network = replacing(with_server(*which), usize::from(which >> 2) % 5, payload);
     let clients = sums::contributions::<u32>(&rules, &rows, 1);
     let _ = sums::simulation(rules, clients).run_over(network);
+}
+
+/// Rounds, with and without signatures: the first one, and a second one whose clients lack the first
+/// mean; and any bytes as a layout, as what comes before a mean, and as what a server keeps.
+pub fn rounds(bytes: &[u8]) {
+    let [which, payload @ ..] = bytes else {
+        return;
+    };
+    let kit = Means {
+        clients: 4,
+        rounds: 2,
+        values: 3,
+    };
+    let job = Job {
+        trust: match which & 2 {
+            0 => Trust::SemiHonest,
+            _ => Trust::MaliciousServer,
+        },
+        ..kit.job(2)
+    };
+    if which & 0xc0 == 0xc0 {
+        codecs(payload, &job);
+        return;
+    }
+    let kept = if which & 0x40 == 0 {
+        Kept::default()
+    } else {
+        let header = MeanHeader {
+            round: 1,
+            contributors: (0..3).map(PartyId::client).collect(),
+            layout: kit.contribution(0, 1).arrays.layout(),
+        };
+        let header = header.write();
+        let mut kept = (header.len() as u64).to_le_bytes().to_vec();
+        kept.extend(header);
+        kept.extend((1..=4u64).flat_map(|word| (word << 40).to_le_bytes()));
+        Kept::read(&kept, &job).expect("a mean that fits")
+    };
+    let network = replacing(with_server(*which), usize::from(which >> 2) & 15, payload);
+    let members = rounds::members(&kit);
+    if let Ok(run) = rounds::run(job, &Arc::new(kept), &members, network) {
+        for index in [0, 2, 3] {
+            if let Some(mean) = rounds::learnt(&run, index) {
+                rounds::assert_same(mean, rounds::reported(&run));
+            }
+        }
+    }
+}
+
+/// What can be read is the same when written again.
+fn codecs(bytes: &[u8], job: &Job) {
+    if let Ok(layout) = Layout::read(bytes) {
+        assert_eq!(layout.write(), bytes);
+        assert_eq!(layout.differs(&layout), None);
+        if layout.len() < 1 << 16 {
+            let filled = layout.fill(&vec![0.0; layout.len()]);
+            assert_eq!(filled.map(|arrays| arrays.layout()), Some(layout));
+        }
+    }
+    if let Ok(header) = MeanHeader::read(bytes) {
+        assert_eq!(header.write(), bytes);
+    }
+    if let Ok(kept) = Kept::read(bytes, job) {
+        assert_eq!(kept.write(), bytes);
+        if let Some(mean) = kept.mean(job) {
+            assert_eq!(mean.round, kept.finished());
+        }
+    }
 }
 
 /// Transfers.

@@ -27,13 +27,14 @@ pub(crate) struct MakeKeys {
 /// The server's `job.toml`, with every setting at its default.
 const JOB: &str = "\
 # What is run. Everything here has this value by default.
+application = \"label\"     # label, sum
 backend = \"psm\"           # psm, shade, phe, sketch, clear
 bits = 4096               # of a code
 neighbours = 10           # of a row
 alpha = 0.99              # how much of a score comes from neighbours
 variant = \"balanced\"      # balanced, paper
 suite = \"aes128ctr\"       # cipher of the masks: aes128ctr, chacha20
-malicious_server = false  # whether sums withstand a server that lies
+malicious_server = true   # whether sums withstand a server that lies; clients need keys
 min_clients = 3           # with which a run goes on
 key_bits = 3072           # of phe
 # classes = 10            # left to the clients' files where it is not said

@@ -1,5 +1,7 @@
 //! The commands that use the network.
 
+mod address;
+mod credentials;
 mod join;
 mod keys;
 mod serve;
@@ -63,23 +65,6 @@ fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Fa
     result
 }
 
-/// Waits for SIGTERM or Ctrl-C.
-async fn asked_to_stop() {
-    let ctrl_c = tokio::signal::ctrl_c();
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = ctrl_c => {}
-                _ = terminate.recv() => {}
-            }
-            return;
-        }
-    }
-    let _ = ctrl_c.await;
-}
-
 /// Reads a text file of at most `max` bytes.
 fn text(path: &Path, max: usize) -> Result<Zeroizing<String>, Failure> {
     read_text(path, max).map_err(|error| Failure::new(66, format!("{}: {error}", path.display())))
@@ -96,11 +81,23 @@ fn randomness(insecure_seed: Option<u64>) -> Randomness {
     insecure_seed.map_or(Randomness::Os, fixed)
 }
 
-/// A time in seconds, the value of `option`.
+/// Longest time in seconds that an option takes.
+const MAX_SECONDS: f64 = 1e8;
+
+/// A time in seconds, the value of `option`. May be 0.
 fn seconds(option: &str, value: f64) -> Result<Duration, Failure> {
-    if !(0.0..=1e8).contains(&value) {
+    seconds_from(0.0, option, value)
+}
+
+/// A time in seconds, the value of `option`, in which something must be able to happen.
+fn seconds_above_zero(option: &str, value: f64) -> Result<Duration, Failure> {
+    seconds_from(0.001, option, value)
+}
+
+fn seconds_from(least: f64, option: &str, value: f64) -> Result<Duration, Failure> {
+    if !(least..=MAX_SECONDS).contains(&value) {
         return Err(Failure::usage(format!(
-            "{option} {value}; it must be a number of seconds, from 0 to 100000000"
+            "{option} {value}; it must be a number of seconds, from {least} to {MAX_SECONDS}"
         )));
     }
     Ok(Duration::from_secs_f64(value))

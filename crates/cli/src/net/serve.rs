@@ -1,24 +1,31 @@
 //! `undertone serve`.
 
+use std::io::Cursor;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tokio::net::TcpListener;
+use undertone::data::arrays_to_npz;
+use undertone::node::label::{self, Label};
 use undertone::node::server::{self, Server};
 use undertone::node::status::JobReport;
-use undertone::node::{Certificate, Job, ServeError, admin, job};
+use undertone::node::sum::{Mean, Sum};
+use undertone::node::{Application, Deadlines, Facts, ServeError, admin, deadlines};
 
-use super::{Log, MAX_PEM, asked_to_stop, block_on, log, randomness, read_roster, seconds, text};
+use super::address::overlap;
+use super::credentials::{Key, Warnings, authorities};
+use super::{Log, block_on, log, randomness, read_roster, seconds, seconds_above_zero, text};
 use undertone_lab::output::{self, Output};
-use undertone_lab::{Failure, Show};
+use undertone_lab::{Failure, Show, interrupt};
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Who may take part
     #[arg(long, value_name = "FILE")]
     roster: PathBuf,
-    /// What is run [default: job.toml beside the roster; where there is none, psm as usual]
+    /// What is run [default: job.toml beside the roster; where there is none, label propagation with
+    /// default parameters]
     #[arg(long, value_name = "FILE")]
     job: Option<PathBuf>,
     /// The server's certificate [default: server.pem beside the roster]
@@ -51,6 +58,13 @@ pub(crate) struct Serve {
     /// How long a running job may go on when the server is asked to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     drain: f64,
+    /// sum: file that keeps the last mean. A server that is killed and started again with the same
+    /// file goes on after the last round that is finished
+    #[arg(long, value_name = "FILE")]
+    checkpoint: Option<PathBuf>,
+    /// sum: folder for the mean of each round, mean-ROUND.npz
+    #[arg(long, value_name = "DIR")]
+    means: Option<PathBuf>,
     /// Folder for the cost report of each job, JSON
     #[arg(long, value_name = "DIR")]
     reports: Option<PathBuf>,
@@ -62,59 +76,149 @@ pub(crate) struct Serve {
     insecure_seed: Option<u64>,
 }
 
+/// The text of a job file, and where it comes from.
+struct JobFile {
+    path: PathBuf,
+    text: String,
+}
+
+impl JobFile {
+    fn unusable(&self, error: impl std::fmt::Display) -> Failure {
+        Failure::in_file(&self.path, error)
+    }
+
+    fn deadlines(&self, application: &impl Application) -> Result<Deadlines, Failure> {
+        let deadlines = Deadlines::parse(&self.text, &application.phases());
+        deadlines.map_err(|error| self.unusable(error))
+    }
+}
+
 impl Serve {
     fn beside(&self, name: &str) -> PathBuf {
         self.roster.with_file_name(name)
     }
 
-    fn config(&self) -> Result<server::Config, Failure> {
+    /// The file that was given, or the usual one if it is there.
+    fn optional(&self, given: &Option<PathBuf>, name: &str) -> Option<PathBuf> {
+        let usual = self.beside(name);
+        given.clone().or(usual.is_file().then_some(usual))
+    }
+
+    fn job(&self) -> Result<JobFile, Failure> {
+        match self.optional(&self.job, "job.toml") {
+            None => Ok(JobFile {
+                path: self.beside("job.toml"),
+                text: String::new(),
+            }),
+            Some(path) => Ok(JobFile {
+                text: text(&path, deadlines::MAX_FILE)?.to_string(),
+                path,
+            }),
+        }
+    }
+
+    fn config(&self, warnings: &mut Warnings) -> Result<server::Config, Failure> {
+        if self.jobs == Some(0) {
+            return Err(Failure::usage("--jobs must be 1 or more"));
+        }
+        if let Some(status) = self.status
+            && overlap(self.listen, status)
+        {
+            return Err(Failure::usage(format!(
+                "--status {status} and --listen {}: give the status page another port",
+                self.listen
+            )));
+        }
+        let wait = self.wait.map(|value| seconds("--wait", value));
+        let deadline = self.deadline;
+        let deadline = deadline.map(|value| seconds_above_zero("--deadline", value));
+        let (wait, job_deadline) = (wait.transpose()?, deadline.transpose()?);
+        let grace = seconds("--grace", self.grace)?;
+        let drain = seconds("--drain", self.drain)?;
         let roster = read_roster(&self.roster)?;
         let usual = |given: &Option<PathBuf>, name: &str| {
             let given = given.clone();
             given.unwrap_or_else(|| self.beside(name))
         };
-        let path = usual(&self.certificate, "server.pem");
-        let key = usual(&self.key, "server.key");
-        let certificate = Certificate::from_pem(&text(&path, MAX_PEM)?, &text(&key, MAX_PEM)?)
-            .map_err(|error| Failure::in_file(&path, error))?;
-        let optional = |given: &Option<PathBuf>, name: &str| {
-            let usual = self.beside(name);
-            given.clone().or(usual.is_file().then_some(usual))
-        };
-        let job = match optional(&self.job, "job.toml") {
-            None => Job::default(),
-            Some(path) => Job::parse(&text(&path, job::MAX_FILE)?)
-                .map_err(|error| Failure::in_file(&path, error))?,
-        };
-        let client_authorities = match optional(&self.client_ca, "ca.pem") {
+        let key = Key::read(&usual(&self.key, "server.key"), warnings)?;
+        let own = key.certificate(&usual(&self.certificate, "server.pem"), warnings)?;
+        let client_authorities = match self.optional(&self.client_ca, "ca.pem") {
             None => None,
-            Some(path) => Some(text(&path, MAX_PEM)?.to_string()),
+            Some(path) => Some(authorities(&path, warnings)?),
         };
-        let time = |option, value: Option<f64>| value.map(|v| seconds(option, v)).transpose();
-        if self.jobs == Some(0) {
-            return Err(Failure::usage("--jobs must be 1 or more"));
-        }
         Ok(server::Config {
-            job,
             client_authorities,
-            wait: time("--wait", self.wait)?,
+            wait,
             jobs: self.jobs,
-            grace: seconds("--grace", self.grace)?,
-            job_deadline: time("--deadline", self.deadline)?,
-            drain: seconds("--drain", self.drain)?,
+            grace,
+            job_deadline,
+            drain,
             randomness: randomness(self.insecure_seed),
-            ..server::Config::new(roster, certificate)
+            ..server::Config::new(roster, own.certificate)
         })
     }
 
     pub(crate) fn run(self, show: Show) -> Result<(), Failure> {
-        let config = self.config()?;
+        let mut warnings = Warnings::default();
+        let config = self.config(&mut warnings)?;
+        let job = self.job()?;
+        let name = deadlines::application(&job.text).map_err(|error| job.unusable(error))?;
+        let (clients, signed) = (config.roster.len(), config.roster.is_signed());
+        match name.as_deref().unwrap_or(Label::NAME) {
+            Label::NAME => {
+                if self.checkpoint.is_some() || self.means.is_some() {
+                    return Err(Failure::usage("--checkpoint and --means are of sums"));
+                }
+                let parsed = label::Job::parse(&job.text, signed);
+                let label = Label::new(parsed.map_err(|error| job.unusable(error))?);
+                self.serve(config, &job, label, &warnings, show)
+            }
+            Sum::NAME => {
+                let parsed = Sum::parse(&job.text, clients, signed);
+                let mut sum = parsed.map_err(|error| job.unusable(error))?;
+                if let Some(path) = &self.checkpoint {
+                    let restored = sum.with_checkpoint(path);
+                    sum = restored.map_err(Failure::data)?;
+                }
+                if let Some(folder) = self.means.clone() {
+                    output::create_folder(&folder)?;
+                    sum = sum.on_mean(move |mean| {
+                        if let Err(failure) = write_mean(&folder, mean) {
+                            tracing::error!("{}", failure.message);
+                        }
+                    });
+                }
+                self.serve(config, &job, sum, &warnings, show)
+            }
+            other => Err(job.unusable(format!(
+                "application is {other:?}; it must be {:?} or {:?}",
+                Label::NAME,
+                Sum::NAME
+            ))),
+        }
+    }
+
+    fn serve<A: Application>(
+        &self,
+        config: server::Config,
+        job: &JobFile,
+        application: A,
+        warnings: &Warnings,
+        show: Show,
+    ) -> Result<(), Failure> {
+        let config = server::Config {
+            deadlines: job.deadlines(&application)?,
+            ..config
+        };
         log(self.log, show);
+        warnings.log();
         if let Some(folder) = &self.reports {
             output::create_folder(folder)?;
         }
         block_on(async {
-            let server = Server::bind(self.listen, config).await.map_err(failure)?;
+            let stop = interrupt::requested();
+            let server = Server::bind(self.listen, config, application).await;
+            let server = server.map_err(failure)?;
             if let Some(address) = self.status {
                 let listen = |error| failure(ServeError::Listen { address, error });
                 let listener = TcpListener::bind(address).await.map_err(listen)?;
@@ -124,7 +228,7 @@ impl Serve {
             }
             let mut last = None;
             let ended = server
-                .run(asked_to_stop(), |report| {
+                .run(stop, |report| {
                     last = Some(report.result.clone());
                     if let Err(failure) = write(report, self.reports.as_deref(), show) {
                         tracing::error!("{}", failure.message);
@@ -140,6 +244,14 @@ impl Serve {
             }
         })
     }
+}
+
+/// Writes the mean of a round into `folder`.
+fn write_mean(folder: &Path, mean: &Mean) -> Result<(), Failure> {
+    let path = folder.join(format!("mean-{}.npz", mean.round));
+    let mut bytes = Cursor::new(Vec::new());
+    arrays_to_npz(&mut bytes, &mean.arrays).map_err(|error| Failure::unwritable(&path, error))?;
+    Output::create(&path)?.write(|w| w.write_all(bytes.get_ref()))
 }
 
 fn failure(error: ServeError) -> Failure {
@@ -161,17 +273,22 @@ fn write(report: &JobReport, folder: Option<&Path>, show: Show) -> Result<(), Fa
     output::print_report(show, report, || {
         let kilobytes = |bytes: u64| bytes as f64 / 1e3;
         format!(
-            "job {}: {}; {} of {} clients, {} rows, {:.2} s, \
+            "job {}: {}; {} clients, {}{:.2} s, \
              {:.1} kB in, {:.1} kB out, {:.1} kB relayed\n",
             report.job,
             report.result,
-            report.contributors,
             report.clients,
-            report.rows,
+            facts(&report.results),
             report.seconds,
             kilobytes(report.bytes_received),
             kilobytes(report.bytes_sent),
             kilobytes(report.relayed_bytes),
         )
     })
+}
+
+/// What a job came to, for people.
+pub(super) fn facts(facts: &Facts) -> String {
+    let fact = |(name, value): (&String, &serde_json::Value)| format!("{name} {value}, ");
+    facts.iter().map(fact).collect()
 }

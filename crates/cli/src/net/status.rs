@@ -7,14 +7,16 @@ use std::time::Duration;
 use clap::Args;
 use undertone::node::{admin, status};
 
+use super::address::reachable;
 use super::block_on;
+use super::serve::facts;
 use undertone_lab::report::{bytes, table};
 use undertone_lab::{Failure, Show, output};
 
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     /// Where the server's status page is (its --status)
-    #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:7432")]
+    #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:7432", value_parser = reachable)]
     from: SocketAddr,
     /// Ask again every two seconds, until interrupted
     #[arg(long)]
@@ -46,13 +48,23 @@ impl Status {
 }
 
 fn text(status: &status::Status) -> String {
-    let mut text = format!("job {}: {}", status.job, status.state);
+    let mut text = format!(
+        "{}, job {}, session {}: {}",
+        status.application, status.job, status.number, status.state
+    );
     if let Some(phase) = &status.phase {
         text += &format!(", {phase}");
     }
     text += &format!(", {:.0} s", status.elapsed_seconds);
     if !status.waits_for.is_empty() {
         text += &format!(", waits for {}", status.waits_for.join(", "));
+    }
+    text += &format!("\n{}", facts(&status.parameters).trim_end_matches(", "));
+    if !status.results.is_empty() {
+        text += &format!(
+            "\nso far: {}",
+            facts(&status.results).trim_end_matches(", ")
+        );
     }
     let header = ["client", "state", "phase", "waits for", "in", "out"];
     let lines = status.clients.iter().map(|client| {
@@ -67,6 +79,11 @@ fn text(status: &status::Status) -> String {
     });
     text += "\n\n";
     text += &table(header, lines.collect(), 4);
+    for client in &status.clients {
+        if let Some(why) = &client.why {
+            text += &format!("{}: {why}\n", client.name);
+        }
+    }
     text += &format!(
         "\nrelayed {}, sockets {} in, {} out; refused: {} connections, {} hellos, {} frames\n",
         bytes(status.relayed_bytes),
@@ -78,8 +95,12 @@ fn text(status: &status::Status) -> String {
     );
     for job in &status.finished {
         text += &format!(
-            "job {}: {}, {} of {} clients, {:.1} s\n",
-            job.job, job.result, job.contributors, job.clients, job.seconds
+            "job {}: {}, {} clients, {}{:.1} s\n",
+            job.job,
+            job.result,
+            job.clients,
+            facts(&job.results),
+            job.seconds
         );
     }
     text

@@ -8,10 +8,15 @@ use serde_json::Value;
 use tempfile::TempDir;
 use undertone_tests::{reference, root};
 
+mod arguments;
 mod costs;
+mod credentials;
+#[cfg(target_os = "linux")]
+mod interrupt;
 mod measures;
 mod network;
 mod page;
+mod rounds;
 
 fn undertone(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_undertone"))

@@ -44,7 +44,7 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-const LONG: Duration = Duration::from_secs(300);
+pub(crate) const LONG: Duration = Duration::from_secs(300);
 
 impl Trial {
     pub(crate) fn new(dataset: &str, job: &str) -> Self {
@@ -75,11 +75,11 @@ impl Trial {
         }
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.folder.path().join(name).to_str().unwrap().to_owned()
     }
 
-    fn spawn(&self, log: &str, arguments: &[&str]) -> Process {
+    pub(crate) fn spawn(&self, log: &str, arguments: &[&str]) -> Process {
         let file = |end: &str| std::fs::File::create(self.path(&format!("{log}.{end}"))).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_undertone"))
             .args(arguments)
@@ -136,7 +136,7 @@ impl Trial {
         std::fs::read_to_string(self.path(&format!("{client}.csv"))).unwrap()
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
@@ -155,7 +155,7 @@ impl Trial {
     }
 
     /// These clients end, with a result.
-    fn come_home(&self, clients: &mut [Process]) {
+    pub(crate) fn come_home(&self, clients: &mut [Process]) {
         for (client, process) in clients.iter_mut().enumerate() {
             let code = process.ends(LONG);
             let log = self.text(&format!("join-{client}.err"));
@@ -164,12 +164,12 @@ impl Trial {
     }
 
     /// What the server says of its job.
-    fn report(&self) -> Value {
+    pub(crate) fn report(&self) -> Value {
         serde_json::from_str(&self.text("serve.out")).unwrap()
     }
 
     /// Clients of a job that takes a while, in its longest phase.
-    fn in_distances(&self) -> Vec<Process> {
+    pub(crate) fn in_distances(&self) -> Vec<Process> {
         let agree = ["--max-bits", "65535"];
         let clients = (0..CLIENTS).map(|c| self.join(c, &agree)).collect();
         self.until(|status| status["phase"] == "distances");
@@ -190,7 +190,7 @@ impl Trial {
         }
         let report = self.report();
         let number = |name: &str| report[name].as_u64().unwrap() as f64;
-        assert_eq!(number("contributors"), CLIENTS as f64);
+        assert_eq!(report["results"]["contributors"], CLIENTS);
         // What is around frames is little: TLS, HTTP/2, acknowledgements, and the hellos.
         let relayed = number("relayed_bytes");
         let overhead = |socket: &str, frames: &str| number(socket) / (number(frames) + relayed);
@@ -252,7 +252,7 @@ fn a_client_that_is_killed_is_missed_by_nobody() {
     }
     assert_eq!(server.ends(LONG), Some(0));
     let report = trial.report();
-    assert_eq!(report["contributors"], 4);
+    assert_eq!(report["results"]["contributors"], 4);
 }
 
 /// A client that is asked to stop says goodbye: nobody waits until its grace is over.
@@ -268,7 +268,7 @@ fn a_client_that_is_terminated_says_goodbye() {
     trial.come_home(&mut clients);
     assert_eq!(server.ends(LONG), Some(0));
     let report = trial.report();
-    assert_eq!(report["contributors"], 4);
+    assert_eq!(report["results"]["contributors"], 4);
 }
 
 #[test]

@@ -2,9 +2,12 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::json as value;
+use undertone::arrays::Arrays;
+use undertone::data::arrays_to_npz;
 
 use super::network::{Process, Trial, free_port};
 use super::*;
@@ -22,8 +25,8 @@ impl Browser {
         let port = free_port();
         let driver = Command::new("chromedriver")
             .arg(format!("--port={port}"))
-            .stdout(std::process::Stdio::null())
-            .stderr(std::process::Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn();
         let mut browser = Self {
             port,
@@ -78,9 +81,19 @@ impl Browser {
         answer["value"].take()
     }
 
-    fn open(&self, url: &str) {
+    /// Opens the status page of the trial's server.
+    fn open(&self, trial: &Trial) {
         let path = format!("/session/{}/url", self.session);
+        let url = format!("http://127.0.0.1:{}/", trial.status);
         self.ask("POST", &path, &value!({"url": url}));
+    }
+
+    /// Makes the window as wide as a telephone.
+    fn narrow(&self) {
+        let path = format!("/session/{}/goog/cdp/execute", self.session);
+        let size = value!({"width": 360, "height": 640, "deviceScaleFactor": 1, "mobile": false});
+        let command = "Emulation.setDeviceMetricsOverride";
+        self.ask("POST", &path, &value!({"cmd": command, "params": size}));
     }
 
     fn run(&self, script: &str) -> Value {
@@ -100,6 +113,38 @@ impl Browser {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+
+    /// The names of elements, in order.
+    fn names(&self, selector: &str) -> Vec<String> {
+        let all = format!("document.querySelectorAll({})", value!(selector));
+        let names = self.run(&format!("return Array.from({all}, e => e.dataset.name)"));
+        serde_json::from_value(names).unwrap()
+    }
+
+    /// Waits until the text of an element is `text`.
+    fn shows(&self, selector: &str, text: &str) {
+        let (selector, text) = (value!(selector), value!(text));
+        self.until(&format!(
+            "return document.querySelector({selector})?.innerText === {text}"
+        ));
+    }
+
+    /// Waits until the text of an element begins with `text`.
+    fn begins(&self, selector: &str, text: &str) {
+        let (selector, text) = (value!(selector), value!(text));
+        self.until(&format!(
+            "return !!document.querySelector({selector})?.innerText.startsWith({text})"
+        ));
+    }
+}
+
+/// Starts a browser. Says so if there is none.
+fn browser() -> Option<Browser> {
+    let browser = Browser::start();
+    if browser.is_none() {
+        eprintln!("skipped: no chromedriver; install Debian's chromium and chromium-driver");
+    }
+    browser
 }
 
 impl Drop for Browser {
@@ -110,8 +155,7 @@ impl Drop for Browser {
 
 #[test]
 fn the_status_page_shows_a_job_as_it_goes() {
-    let Some(browser) = Browser::start() else {
-        eprintln!("skipped: no chromedriver; install Debian's chromium and chromium-driver");
+    let Some(browser) = browser() else {
         return;
     };
     let trial = Trial::new("digits", "bits = 65535");
@@ -120,7 +164,7 @@ fn the_status_page_shows_a_job_as_it_goes() {
     trial.rename("client-4", markup);
     let mut server = trial.serve("serve", &["--jobs", "2"]);
     trial.until(|status| status["state"] == "waiting");
-    browser.open(&format!("http://127.0.0.1:{}/", trial.status));
+    browser.open(&trial);
     let clients = |state: &str, count: usize| {
         format!(
             "return document.querySelectorAll('#clients tr[data-state=\"{state}\"]').length == {count}"
@@ -135,14 +179,21 @@ fn the_status_page_shows_a_job_as_it_goes() {
     browser.until(
         "return document.querySelector('#phases [data-name=\"distances\"]').dataset.state == 'now'",
     );
-    browser
-        .until("return document.querySelector('#state').innerText.startsWith('job 1: distances')");
+    browser.begins("#state", "job 1, session 0: distances");
+    browser.shows("h1", "Undertone: label");
+    browser.shows("#parameters [data-name=min_clients]", "min clients\n3");
+    // Nothing has come of it yet.
+    browser.until("return document.querySelector('#results').parentNode.hidden");
     browser.until(&clients("in", 5));
     for process in &mut processes {
         assert_eq!(process.ends(Duration::from_secs(120)), Some(0));
     }
     browser
         .until("return document.querySelectorAll('#finished [data-state=\"done\"]').length == 1");
+    browser.begins(
+        "#finished tr[data-job='1'] .words small",
+        "contributors 5, rows ",
+    );
     browser.until(&clients("absent", 5));
     let shown = browser.run("return document.querySelector('#clients').innerText");
     assert!(shown.as_str().unwrap().contains(markup), "{shown}");
@@ -161,6 +212,178 @@ fn the_status_page_shows_a_job_as_it_goes() {
     server.0.kill().unwrap();
     let _ = server.0.wait();
     browser.until("return !document.querySelector('#error').hidden");
+}
+
+/// The arrays of client `client` for a round appear whole.
+fn write_update(trial: &Trial, client: usize, round: u32) {
+    let mut arrays = Arrays::new();
+    let values = vec![client as f64, f64::from(round)];
+    arrays.push("w", vec![2], values).unwrap();
+    let path = trial.path(&format!("update-{client}-{round}.npz"));
+    let draft = format!("{path}.draft");
+    arrays_to_npz(std::fs::File::create(&draft).unwrap(), &arrays).unwrap();
+    std::fs::rename(&draft, &path).unwrap();
+}
+
+/// A client of weighted means, which waits for the arrays of each round.
+fn join_sum(trial: &Trial, client: usize) -> Process {
+    let server = format!("localhost:{}", trial.port);
+    let keys = trial.path(&format!("keys/client-{client}"));
+    let data = trial.path(&format!("update-{client}-{{round}}.npz"));
+    let out = trial.path(&format!("mean-{client}-{{round}}.npz"));
+    let child = Command::new(env!("CARGO_BIN_EXE_undertone"))
+        .args(["join", "--server", &server, "--keys", &keys])
+        .args(["--data", &data, "--out", &out])
+        .args(["--weight", "2", "--insecure-seed", "4", "--json"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    Process(child.unwrap())
+}
+
+#[test]
+fn the_status_page_shows_round_after_round() {
+    let Some(browser) = browser() else {
+        return;
+    };
+    let trial = Trial::new("wine", "application = \"sum\"\nrounds = 3");
+    let _server = trial.serve("serve", &["--jobs", "2"]);
+    trial.until(|status| status["state"] == "waiting");
+    browser.open(&trial);
+    browser.shows("h1", "Undertone: sum");
+    browser.begins("#state", "job 1, session 0 has not begun");
+    let phases = [
+        "round",
+        "contribution",
+        "sum keys",
+        "sum shares",
+        "masked words",
+        "unmasking",
+        "result",
+    ];
+    assert_eq!(browser.names("#phases > li"), phases);
+    browser.shows("#parameters [data-name=max_weight]", "max weight\n1000000");
+    browser.shows("#parameters [data-name=result]", "result\nweighted mean");
+    let mut clients: Vec<Process> = (0..5).map(|client| join_sum(&trial, client)).collect();
+    for round in 1..=3 {
+        let session = round - 1;
+        browser.begins("#state", &format!("job 1, session {session}: contribution"));
+        browser.shows(
+            "#phases-title",
+            &format!("Phases of job 1, session {session}"),
+        );
+        browser.shows("#results [data-name=rounds]", &format!("rounds\n{session}"));
+        if session > 0 {
+            browser.shows("#results [data-name=contributors]", "contributors\n5");
+            browser.shows("#results [data-name=weight]", "weight\n10");
+        }
+        let title = format!("Undertone: sum, job 1, session {session}: contribution");
+        assert_eq!(browser.run("return document.title"), title);
+        (0..5).for_each(|client| write_update(&trial, client, round));
+    }
+    for process in &mut clients {
+        assert_eq!(process.ends(Duration::from_secs(120)), Some(0));
+    }
+    let row = |cell: &str| format!("#finished tr[data-job='1'] {cell}");
+    let results = "rounds 3, contributors 5, values 2, weight 10";
+    browser.shows(&row(".words small"), results);
+    for (cell, text) in [(3, "sum"), (4, "5"), (5, "3")] {
+        browser.shows(&row(&format!("td:nth-child({cell})")), text);
+    }
+    // The next job has its own results.
+    browser.begins("#state", "job 2, session 0 has not begun");
+    browser.shows("#results [data-name=rounds]", "rounds\n0");
+}
+
+#[test]
+fn the_status_page_shows_why_a_client_declined() {
+    let Some(browser) = browser() else {
+        return;
+    };
+    let trial = Trial::new("wine", "bits = 65535");
+    let _server = trial.serve("serve", &[]);
+    trial.until(|status| status["state"] == "waiting");
+    browser.open(&trial);
+    assert_eq!(trial.join(1, &[]).ends(Duration::from_secs(60)), Some(77));
+    let client = "#clients tr[data-name=client-1][data-state=declined] td.words";
+    browser.shows(&format!("{client} span"), "declined");
+    let why = "the job has codes of 65535 bits, this client allows at most 16384 (--max-bits)";
+    browser.begins(&format!("{client} small"), why);
+    browser.shows("#clients-title", "5 clients: 4 absent, 1 declined");
+}
+
+/// An application that the page has never heard of, and peers that write markup.
+#[test]
+fn the_status_page_shows_whatever_an_application_says() {
+    let Some(browser) = browser() else {
+        return;
+    };
+    let trial = Trial::new("wine", "");
+    let _server = trial.serve("serve", &[]);
+    trial.until(|status| status["state"] == "waiting");
+    browser.open(&trial);
+    browser.shows("h1", "Undertone: label");
+    let markup = "<img id='evil' src='data:,'>";
+    // As text, which keeps the order of names.
+    let said = format!(
+        r#"{{
+            "application": "median {markup}",
+            "number": 7,
+            "parameters": {{
+                "b_2": true, "a": null, "{markup}": "{markup}", "list": [1, 0.5, "x"], "none": [],
+                "inner": {{"some_name": 1e6, "__proto__": "p"}}, "long": {long:?}, "word": "{word}"
+            }},
+            "results": {{"so_far": "{markup}"}}
+        }}"#,
+        long = (0..1000).collect::<Vec<u32>>(),
+        word = "w".repeat(500)
+    );
+    browser.run(&format!(
+        "const real = window.fetch;
+         window.fetch = async (...what) => {{
+           const status = Object.assign(await (await real(...what)).json(), JSON.parse({said}));
+           Object.assign(status.clients[2], {{ state: 'declined', why: {why} }});
+           const job = {{ application: {why}, job: 9, session: '01234567', sessions: 2,
+             result: {why}, results: {{ {why}: {why} }}, clients: 3, seconds: 1,
+             bytes_received: 0, bytes_sent: 0 }};
+           return new Response(JSON.stringify({{ ...status, finished: [job] }}));
+         }}",
+        said = value!(said),
+        why = value!(markup)
+    ));
+    browser.shows("h1", &format!("Undertone: median {markup}"));
+    browser.shows("#state #what", "job 1, session 7 has not begun");
+    for (name, text) in [
+        ("b_2", "b 2\ntrue"),
+        ("a", "a\nnone"),
+        ("list", "list\n1, 0.5, x"),
+        ("none", "none"),
+        ("inner", "inner\nsome name 1000000, proto p"),
+        (
+            "long",
+            "long\n0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 989 more",
+        ),
+    ] {
+        browser.shows(&format!("#parameters [data-name={name}]"), text);
+    }
+    let order = browser.names("#parameters > div");
+    assert_eq!(order[..3], ["b_2", "a", markup]);
+    browser.shows("#results [data-name=so_far]", &format!("so far\n{markup}"));
+    let client = "#clients tr[data-name=client-2][data-state=declined]";
+    browser.shows(&format!("{client} small"), markup);
+    browser.shows("#finished tr[data-job='9'] .words span", markup);
+    browser.shows(
+        "#finished tr[data-job='9'] .words small",
+        &format!("{markup} {markup}"),
+    );
+    assert_eq!(
+        browser.run("return document.querySelector('#evil')"),
+        Value::Null
+    );
+    browser.narrow();
+    browser.until("return innerWidth == 360");
+    browser.until("return document.documentElement.scrollWidth <= innerWidth");
 }
 
 /// What machines read beside it.
@@ -207,7 +430,7 @@ fn health_and_metrics() {
     let text = undertone(&["status", &format!("127.0.0.1:{}", trial.status)]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(
-        text.contains("job 1: waiting") && text.contains("client-4  absent"),
+        text.contains("label, job 1, session 0: waiting") && text.contains("client-4  absent"),
         "{text}"
     );
 }

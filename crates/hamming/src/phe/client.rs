@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use undertone_kernel::BitMatrix;
+use undertone_kernel::{BitMatrix, Wiped};
 use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Payload, Phase, Step};
 
 use super::super::PHASE;
@@ -28,7 +28,7 @@ impl ToServer {
         text: &[u8],
         out: &mut Outbox,
     ) -> Result<(), Abort> {
-        let whole = [&peer.to_wire().to_le_bytes(), text].concat();
+        let whole = Wiped::from([&peer.to_wire().to_le_bytes(), text].concat());
         let sealed = self.0.seal(&whole);
         let sealed = sealed.map_err(|error| Abort::Internal(error.to_string()))?;
         out.push(SERVER, sealed);

@@ -6,7 +6,6 @@ use std::ops::Range;
 use num_bigint::BigUint;
 use undertone_kernel::{BitMatrix, Prg};
 use undertone_party::{Abort, Outbox, PartyId};
-use zeroize::Zeroizing;
 
 use super::client::ToServer;
 use super::offline::Key;
@@ -116,12 +115,11 @@ impl Evaluator {
     fn with_noise(&mut self, codes: &BitMatrix, rows: Range<usize>) -> BitMatrix {
         let bases = self.key.bases.len();
         let width = bases.div_ceil(64) + codes.columns().div_ceil(64);
-        let mut words = Zeroizing::new(Vec::with_capacity(rows.len() * width));
+        let mut words = Vec::with_capacity(rows.len() * width);
         for row in rows.clone() {
             words.extend((0..bases.div_ceil(64)).map(|_| self.rng.next_u64()));
             words.extend(codes.row(row));
         }
-        let words = std::mem::take(&mut *words);
         BitMatrix::from_words(rows.len(), bases + codes.columns(), words)
     }
 
@@ -137,7 +135,7 @@ impl Evaluator {
         let n = public.modulus();
         let sums = public.subset_sums(terms, &noisy, 0..rows.len());
         let mut results = sums.map_err(internal)?;
-        drop(Zeroizing::new(noisy.into_words()));
+        drop(noisy);
         let ones = pair.slots.pack(&vec![1; block.len()]).map_err(internal)?;
         let added: Vec<BigUint> = rows
             .clone()

@@ -48,8 +48,8 @@ mod server;
 use std::ops::Range;
 
 use num_bigint::BigUint;
-use undertone_kernel::Prg;
 use undertone_kernel::mont::LANES;
+use undertone_kernel::{Prg, Wiped};
 use undertone_party::frame::TILE_BYTES;
 use undertone_party::{Abort, PartyId};
 
@@ -234,7 +234,7 @@ impl Uniform {
 
     /// The next: as many bits as N has, again and again until they are a number below N.
     fn next(&mut self) -> BigUint {
-        let mut bytes = vec![0; self.len];
+        let mut bytes = Wiped::from(vec![0; self.len]);
         loop {
             self.prg.fill(&mut bytes);
             if let Some(last) = bytes.last_mut() {

@@ -1,9 +1,8 @@
 //! The owner of a key: encrypts its rows block by block, for all its evaluators at once, and decrypts what comes back.
 
 use num_bigint::BigUint;
-use undertone_kernel::{BitMatrix, Prg};
+use undertone_kernel::{BitMatrix, Prg, Wiped};
 use undertone_party::{Abort, Outbox, PartyId};
-use zeroize::Zeroizing;
 
 use super::super::weight;
 use super::client::ToServer;
@@ -23,7 +22,7 @@ pub(super) struct Owner {
     rng: Prg,
     /// Rows become columns.
     columns: BitMatrix,
-    weights: Vec<u64>,
+    weights: Wiped<u64>,
     evaluators: Vec<Evaluator>,
     /// The block that is being sent, and how many of its ciphertexts are.
     block: usize,
@@ -50,7 +49,8 @@ impl Owner {
             columns: codes.transpose(),
             weights: (0..codes.rows())
                 .map(|row| weight(codes, row).into())
-                .collect(),
+                .collect::<Vec<u64>>()
+                .into(),
             evaluators: evaluators.map(|peer| Evaluator { peer, came: 0 }).collect(),
             block: 0,
             sent: 0,
@@ -117,7 +117,7 @@ impl Owner {
             return pair.slots.pack(&self.weights[rows]).map_err(internal);
         }
         let set = rows.map(|row| u64::from(self.columns.get(l, row)));
-        let set = Zeroizing::new(set.collect::<Vec<u64>>());
+        let set = Wiped::from(set.collect::<Vec<u64>>());
         // A slot of one bit has no room for a 2.
         let packed = pair.slots.pack(&set).map_err(internal)? << 1u8;
         let n = self.secret.public().modulus();
@@ -153,11 +153,11 @@ impl Owner {
         let results = self.secret.public().decode(&text).map_err(bad)?;
         let plain = self.secret.decrypt(&results).map_err(bad)?;
         let len = pair.plaintext_len();
-        let mut tau = Vec::with_capacity(plain.len() * len);
+        let mut tau = Wiped::with_capacity(plain.len() * len);
         for number in plain {
-            let mut bytes = number.to_bytes_le();
-            bytes.resize(len, 0);
-            tau.extend(bytes);
+            let end = tau.len() + len;
+            tau.extend_from_slice(&Wiped::from(number.to_bytes_le()));
+            tau.resize(end, 0);
         }
         server.send(from, &tau, out)?;
         evaluator.came += 1;

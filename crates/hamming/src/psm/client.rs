@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use undertone_kernel::mask::Op;
-use undertone_kernel::{BitMatrix, Matrix16, pack};
+use undertone_kernel::{BitMatrix, Matrix16, Wiped, pack};
 use undertone_party::{Abort, Io, PartyId, Payload, Reader};
 use undertone_setup::roster::enough;
 use undertone_setup::seal::Channel;
@@ -161,7 +161,7 @@ impl Client {
         let mut masked = Matrix16::from_bits(&self.codes, rows.clone());
         let me = self.shape.clients[self.me].0;
         self.masks.add_code_mask(me, rows.clone(), &mut masked);
-        let mut packed = Vec::with_capacity(rows.len() * self.shape.row_len());
+        let mut packed = Wiped::with_capacity(rows.len() * self.shape.row_len() + pack::SLACK);
         for row in 0..masked.rows() {
             pack::pack(self.shape.width(), masked.row(row), &mut packed);
         }
@@ -191,14 +191,15 @@ impl Client {
         let (a, b) = (self.side(0, &left), self.side(1, &right));
         let mut values = products(&a, 0..a.rows(), &b, 0..b.rows());
         let width = right.rows.len();
-        let columns: Vec<u16> = if right.client == self.me {
+        let columns: Wiped<u16> = if right.client == self.me {
             right
                 .rows
                 .clone()
                 .map(|row| weight(&self.codes, row))
-                .collect()
+                .collect::<Vec<u16>>()
+                .into()
         } else {
-            Vec::new()
+            Wiped::default()
         };
         for (row, values) in left.rows.clone().zip(values.chunks_exact_mut(width)) {
             if left.client == self.me {
@@ -224,7 +225,8 @@ impl Client {
         let tile = (&left.rows, &right.rows);
         self.masks
             .distance_mask((j, k), columns, tile, op, &mut values);
-        let mut packed = Vec::new();
+        let len = pack::packed_len(self.shape.width(), values.len());
+        let mut packed = Wiped::with_capacity(len + pack::SLACK);
         pack::pack(self.shape.width(), &values, &mut packed);
         let message = self.seal(&packed)?;
         self.kept = [Some((left, a)), Some((right, b))];

@@ -30,7 +30,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 use undertone_kernel::mask::{Op, Stream, Suite};
-use undertone_kernel::{Cpu, Matrix16, pack, product};
+use undertone_kernel::{Cpu, Matrix16, Wiped, pack, product};
 use undertone_party::frame::TILE_BYTES;
 use undertone_party::{PartyId, SessionId};
 
@@ -161,9 +161,9 @@ impl Masks {
 }
 
 /// All products of some rows of `a` and `b`, at least one each, on all threads.
-fn products(a: &Matrix16, left: Range<usize>, b: &Matrix16, right: Range<usize>) -> Vec<u16> {
+fn products(a: &Matrix16, left: Range<usize>, b: &Matrix16, right: Range<usize>) -> Wiped<u16> {
     let width = right.len();
-    let mut out = vec![0; left.len() * width];
+    let mut out = Wiped::from(vec![0; left.len() * width]);
     let part = left.len().div_ceil(rayon::current_num_threads());
     out.par_chunks_mut(part * width)
         .enumerate()

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use rayon::prelude::*;
-use undertone_kernel::{BitMatrix, expand, pack, parts};
+use undertone_kernel::{BitMatrix, Wiped, expand, pack, parts};
 use undertone_party::frame::HEADER_LEN;
 use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Payload, Phase, Step};
 
@@ -18,7 +18,7 @@ struct Tile {
     rows: Range<usize>,
     keys: Keys,
     /// For each row a sum for each lane, filled up to whole registers.
-    sums: Vec<u16>,
+    sums: Wiped<u16>,
     /// The first transfer that is not done: a row of the tile, and a bit.
     next: (usize, usize),
 }
@@ -38,7 +38,7 @@ impl std::fmt::Debug for Tile {
 
 impl Tile {
     fn new(rows: Range<usize>, keys: Keys, pair: &Pair) -> Self {
-        let sums = vec![0; rows.len() * pair.stride()];
+        let sums = vec![0; rows.len() * pair.stride()].into();
         Self {
             rows,
             keys,
@@ -86,26 +86,24 @@ impl Tile {
     }
 
     /// Adds sums of some transfers of their rows.
-    fn add(&mut self, pair: &Pair, sums: Vec<(usize, Vec<u16>)>) {
+    fn add(&mut self, pair: &Pair, sums: Vec<(usize, Wiped<u16>)>) {
         let stride = pair.stride();
         for (row, sums) in sums {
             let totals = &mut self.sums[row * stride..(row + 1) * stride];
-            let both = totals.iter_mut().zip(sums);
-            both.for_each(|(total, sum)| *total = total.wrapping_add(sum));
+            let both = totals.iter_mut().zip(sums.iter());
+            both.for_each(|(total, sum)| *total = total.wrapping_add(*sum));
         }
     }
 
     /// The sums, less `weights`, packed, for the server.
-    fn pack(&self, peer: PartyId, pair: &Pair, weights: &[u16]) -> Vec<u8> {
-        let rows = self.sums.chunks_exact(pair.stride());
-        let less = |row: &[u16]| {
+    fn pack(&self, peer: PartyId, pair: &Pair, weights: &[u16]) -> Wiped<u8> {
+        let mut values = Wiped::with_capacity(self.rows.len() * weights.len());
+        for row in self.sums.chunks_exact(pair.stride()) {
             let lanes = row.iter().zip(weights);
-            lanes
-                .map(|(sum, weight)| sum.wrapping_sub(*weight))
-                .collect()
-        };
-        let values: Vec<u16> = rows.flat_map(|row| -> Vec<u16> { less(row) }).collect();
-        let mut out = Vec::with_capacity(4 + pair.sums_len(self.rows.len()) + 16);
+            values.extend(lanes.map(|(sum, weight)| sum.wrapping_sub(*weight)));
+        }
+        let len = 4 + pair.sums_len(self.rows.len());
+        let mut out = Wiped::with_capacity(len + pack::SLACK);
         out.extend(peer.to_wire().to_le_bytes());
         pack::pack(pair.width(), &values, &mut out);
         out
@@ -150,7 +148,7 @@ struct Own {
     /// Rows become columns: what a sender offers in the transfers of a bit.
     offers: BitMatrix,
     /// How many ones each row has.
-    weights: Vec<u16>,
+    weights: Wiped<u16>,
     ctx: ClientContext,
 }
 
@@ -282,7 +280,7 @@ impl Link<End> {
         });
         let (pi, delta, offers, done) = (&self.pi, sending.delta(), &own.offers, &*tile);
         let (message, sums) = parts::message(HEADER_LEN, parts.collect(), |run: Run, slot| {
-            let mut sums = vec![0; pair.stride()];
+            let mut sums = Wiped::from(vec![0; pair.stride()]);
             let (shape, keys) = done.run(&run, &pair);
             let (keys, offers) = ((keys, delta), (offers, run.bits));
             let written = expand::send(pi, shape, keys, offers, &mut sums, slot);
@@ -315,7 +313,7 @@ impl Link<End> {
         }
         let (pi, codes, first, done) = (&self.pi, &own.codes, tile.rows.start, &*tile);
         let one = |(run, message): (Run, &[u8])| {
-            let mut sums = vec![0; pair.stride()];
+            let mut sums = Wiped::from(vec![0; pair.stride()]);
             let (shape, keys) = done.run(&run, &pair);
             let choices = (codes.row(first + run.row), run.bits);
             expand::receive(pi, shape, keys, choices, &mut sums, message);
@@ -380,7 +378,10 @@ impl Client {
                 } else {
                     BitMatrix::default()
                 },
-                weights: (0..codes.rows()).map(|row| weight(&codes, row)).collect(),
+                weights: (0..codes.rows())
+                    .map(|row| weight(&codes, row))
+                    .collect::<Vec<u16>>()
+                    .into(),
                 codes,
                 ctx,
             },

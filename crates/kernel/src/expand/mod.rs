@@ -22,6 +22,7 @@ use crate::BitMatrix;
 use crate::aes::Permutation;
 use crate::cpu::Level;
 use crate::parts::{Slot, Written};
+use crate::wipe::Wiped;
 
 /// Transfers of a group.
 pub const GROUP: usize = 16;
@@ -219,7 +220,7 @@ fn expand(pi: &Permutation, key: u128, number: u128, lanes: &mut [u16]) {
 impl Offers<'_> {
     fn portable(&self, pi: &Permutation, sums: &mut [u16], out: &mut [MaybeUninit<u8>]) {
         let Shape { width, lanes, .. } = self.shape;
-        let (mut zero, mut one) = (vec![0; lanes], vec![0; lanes]);
+        let [mut zero, mut one] = [(); 2].map(|()| Wiped::from(vec![0; lanes]));
         let mut words = vec![0u16; out.len() / 2];
         for t in 0..self.size {
             let number = self.shape.number(self.start + t);
@@ -227,7 +228,7 @@ impl Offers<'_> {
             expand(pi, self.keys[GROUP + t], number, &mut one);
             let (word, shift) = place(t, width);
             let (row, next) = words[lanes * word..].split_at_mut(lanes);
-            for (sum, zero) in sums.iter_mut().zip(&zero) {
+            for (sum, zero) in sums.iter_mut().zip(zero.iter()) {
                 *sum = sum.wrapping_add(*zero);
             }
             // u takes the place of G(K₀).
@@ -239,11 +240,11 @@ impl Offers<'_> {
                     *zero = u & low(width);
                 }
             }
-            for (row, u) in row.iter_mut().zip(&zero) {
+            for (row, u) in row.iter_mut().zip(zero.iter()) {
                 *row |= u << shift;
             }
             if shift + width > 16 {
-                for (next, u) in next.iter_mut().zip(&zero) {
+                for (next, u) in next.iter_mut().zip(zero.iter()) {
                     *next |= u >> (16 - shift);
                 }
             }
@@ -258,7 +259,7 @@ impl Offers<'_> {
 impl Choices {
     fn portable(&self, pi: &Permutation, sums: &mut [u16], message: &[u8]) {
         let Shape { width, lanes, .. } = self.shape;
-        let mut chosen = vec![0; lanes];
+        let mut chosen = Wiped::from(vec![0; lanes]);
         for t in 0..self.size {
             expand(
                 pi,

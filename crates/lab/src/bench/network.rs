@@ -2,20 +2,26 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
+use undertone::arrays::{Arrays, MAX_VALUES};
 use undertone::data::{self, Kind};
 use undertone::hamming::Backend;
 use undertone::node::status::JobReport;
-use undertone::simulate::Simulation;
+use undertone::party::Network as Memory;
+use undertone::rounds::{Client, Contribution, Job, Round, Source};
+use undertone::simulate::{RoundSimulation, Simulation};
+use undertone::sum::Trust;
 use undertone::xclp::{Labelling, Params, Rows};
 
 use super::link::{self, Link};
 use super::median;
 use crate::experiment::Experiment;
+use crate::interrupt::{Process, TempFolder};
 use crate::keys::Keys;
 use crate::ledgers::{together, total};
 use crate::split::Split;
@@ -23,8 +29,12 @@ use crate::{Failure, Show, input, output, seed};
 
 #[derive(Debug, Args)]
 pub struct Network {
-    /// A data set in which every row is labelled (.npz or CSV)
-    file: PathBuf,
+    /// Label propagation: a data set in which every row is labelled (.npz or CSV)
+    #[arg(required_unless_present = "values", conflicts_with = "values")]
+    file: Option<PathBuf>,
+    /// Weighted means instead: so many values of each client, one round
+    #[arg(long, value_name = "N")]
+    values: Option<usize>,
     /// Clients, each a process
     #[arg(long, value_name = "P", default_value_t = 5)]
     clients: usize,
@@ -50,10 +60,9 @@ pub struct Network {
 /// The JSON object of `bench network`.
 #[derive(Debug, Serialize)]
 struct Report {
-    backend: String,
+    /// What was run, for people.
+    what: String,
     clients: usize,
-    rows: usize,
-    bits: usize,
     rate_mbits: Option<f64>,
     delay_ms: Option<f64>,
     /// Time of a job, from its start to its end at the server.
@@ -68,82 +77,225 @@ struct Report {
     rounds: usize,
 }
 
-/// A child process, killed when dropped.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn broken(why: impl std::fmt::Display) -> Failure {
     Failure::aborted(format!("bench network: {why}"))
 }
 
-impl Network {
-    pub fn run(self, show: Show) -> Result<(), Failure> {
-        if !super::REPEATS.contains(&self.repeat) {
-            return Err(Failure::usage("--repeat must be from 1 to 1000"));
-        }
-        let link = match (self.rate, self.delay) {
-            (Some(rate), Some(delay))
-                if (0.1..=1e6).contains(&rate) && (0.0..=1e5).contains(&delay) =>
-            {
-                Some(Link {
-                    rate: rate * 1e6,
-                    delay: Duration::from_secs_f64(delay / 1e3),
-                })
-            }
-            (None, None) => None,
-            _ => {
-                return Err(Failure::usage(
-                    "--rate must be from 0.1 to 1000000, --delay from 0 to 100000",
-                ));
-            }
-        };
+/// What is run, on a network and in one process.
+enum Trial {
+    Labels {
+        params: Params,
+        clients: Vec<(Rows, Labelling)>,
+    },
+    Means {
+        job: Job,
+        clients: Vec<Contribution>,
+    },
+}
+
+/// Gives the same contribution to every round.
+struct Given(Contribution);
+
+impl Source for Given {
+    fn contribute(&mut self, _: &Round) -> Result<Contribution, String> {
+        Ok(self.0.clone())
+    }
+}
+
+impl Trial {
+    fn labels(network: &Network, file: &Path) -> Result<Self, Failure> {
         let params = Params {
-            bits: self.bits,
-            backend: self.backend,
-            phe: self.keys.phe()?,
+            bits: network.bits,
+            backend: network.backend,
+            phe: network.keys.phe()?,
+            // Trial keys have all clients sign.
+            trust: Trust::MaliciousServer,
             ..Params::default()
         };
         params.check().map_err(Failure::usage)?;
-        if self.clients < params.min_clients {
-            return Err(Failure::usage("--clients must be 3 or more"));
-        }
-        let dataset = input::load(&self.file, Kind::Features)?;
+        let dataset = input::load(file, Kind::Features)?;
         let labels: Option<Vec<u16>> = dataset.labels.iter().copied().collect();
         let labels = labels.ok_or_else(|| Failure::data("every row must be labelled"))?;
-        let rows = labels.len();
         let dealt = Experiment {
             classes: dataset.classes.unwrap_or(dataset.classes_seen()).max(2),
             rows: dataset.rows,
             labels,
-            clients: self.clients,
+            clients: network.clients,
             split: Split::Iid,
             labelled: 0.1,
             params,
         }
         .deal(&seed(0))?;
-        let folder = tempfile::tempdir().map_err(broken)?;
-        self.prepare(folder.path(), &dealt.clients)?;
+        Ok(Self::Labels {
+            params,
+            clients: dealt.clients,
+        })
+    }
+
+    fn means(network: &Network, values: usize) -> Result<Self, Failure> {
+        if !(1..=MAX_VALUES).contains(&values) {
+            return Err(Failure::usage(format!(
+                "--values must be from 1 to {MAX_VALUES}"
+            )));
+        }
+        let mut prg = seed(0).prg();
+        let mut contribution = |_| {
+            let values = (0..values).map(|_| (prg.next_u64() % 2048) as f64 - 1024.0);
+            Contribution {
+                arrays: Arrays::from(values.collect::<Vec<f64>>()),
+                weight: 100.0,
+            }
+        };
+        Ok(Self::Means {
+            clients: (0..network.clients).map(&mut contribution).collect(),
+            job: Job {
+                clients: network.clients,
+                trust: Trust::MaliciousServer,
+                ..Job::default()
+            },
+        })
+    }
+
+    /// What is run, for people.
+    fn describe(&self) -> String {
+        match self {
+            Self::Labels { params, clients } => {
+                let rows: usize = clients.iter().map(|(rows, _)| rows.len()).sum();
+                format!("{rows} rows, {} bits, {}", params.bits, params.backend)
+            }
+            Self::Means { clients, .. } => {
+                let values = clients.first().map_or(0, |client| client.arrays.len());
+                format!("mean of {values} values")
+            }
+        }
+    }
+
+    /// The job file.
+    fn job(&self, keys: &Keys) -> String {
+        match self {
+            Self::Labels { params, .. } => format!(
+                "backend = \"{}\"\nbits = {}\nkey_bits = {}\n",
+                params.backend, params.bits, keys.key_bits
+            ),
+            Self::Means { .. } => "application = \"sum\"\n".to_owned(),
+        }
+    }
+
+    /// Writes the clients' data into `folder`.
+    fn write(&self, folder: &Path) -> Result<(), Failure> {
+        let create = |client: usize| {
+            std::fs::File::create(folder.join(format!("{client}.npz"))).map_err(broken)
+        };
+        match self {
+            Self::Labels { clients, .. } => {
+                for (client, (rows, labelling)) in clients.iter().enumerate() {
+                    let Rows::Features(features) = rows else {
+                        return Err(broken("features are needed"));
+                    };
+                    data::to_npz(create(client)?, features, labelling).map_err(broken)?;
+                }
+            }
+            Self::Means { clients, .. } => {
+                for (client, own) in clients.iter().enumerate() {
+                    data::arrays_to_npz(create(client)?, &own.arrays).map_err(broken)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What `join` is told besides the way to the server.
+    fn options(&self) -> &'static [&'static str] {
+        match self {
+            Self::Labels { .. } => &["--backend-at-least", "clear", "--max-bits", "65535"],
+            Self::Means { .. } => &["--weight", "100"],
+        }
+    }
+
+    /// The file that a client writes.
+    fn out(&self, client: usize) -> String {
+        match self {
+            Self::Labels { .. } => format!("{client}.csv"),
+            Self::Means { .. } => format!("{client}-mean.npz"),
+        }
+    }
+
+    /// Runs all in one process. Returns the time that takes, and the rounds.
+    fn run(&self) -> Result<(f64, usize), Failure> {
+        let (start, ledgers) = match self {
+            Self::Labels { params, clients } => {
+                let simulation = Simulation {
+                    params: *params,
+                    clients: clients.clone(),
+                    seed: seed(0),
+                };
+                let start = Instant::now();
+                (start, simulation.run(|_, _| {})?.ledgers)
+            }
+            Self::Means { job, clients } => {
+                let simulation = RoundSimulation {
+                    job: *job,
+                    kept: Arc::default(),
+                    clients: clients
+                        .iter()
+                        .cloned()
+                        .map(Given)
+                        .map(Client::new)
+                        .collect(),
+                    seed: seed(0),
+                };
+                let start = Instant::now();
+                (start, simulation.run_over(Memory::new())?.ledgers)
+            }
+        };
+        let time = start.elapsed().as_secs_f64();
+        Ok((time, total(&together(&ledgers)).rounds()))
+    }
+}
+
+impl Network {
+    fn link(&self) -> Result<Option<Link>, Failure> {
+        match (self.rate, self.delay) {
+            (Some(rate), Some(delay))
+                if (0.1..=1e6).contains(&rate) && (0.0..=1e5).contains(&delay) =>
+            {
+                Ok(Some(Link {
+                    rate: rate * 1e6,
+                    delay: Duration::from_secs_f64(delay / 1e3),
+                }))
+            }
+            (None, None) => Ok(None),
+            _ => Err(Failure::usage(
+                "--rate must be from 0.1 to 1000000, --delay from 0 to 100000",
+            )),
+        }
+    }
+
+    pub fn run(self, show: Show) -> Result<(), Failure> {
+        if !super::REPEATS.contains(&self.repeat) {
+            return Err(Failure::usage("--repeat must be from 1 to 1000"));
+        }
+        if self.clients < Params::default().min_clients {
+            return Err(Failure::usage("--clients must be 3 or more"));
+        }
+        let link = self.link()?;
+        let trial = match (&self.file, self.values) {
+            (_, Some(values)) => Trial::means(&self, values)?,
+            (Some(file), None) => Trial::labels(&self, file)?,
+            (None, None) => return Err(Failure::usage("name a data set, or give --values")),
+        };
+        let folder = TempFolder::new().map_err(broken)?;
+        trial.write(folder.path())?;
+        self.prepare(folder.path(), &trial)?;
         let (mut one_process, mut network) = (Vec::new(), Vec::new());
         let mut last = None;
         let mut rounds = 0;
         // Both run in turn, so that a machine that slows down slows both.
         for _ in 0..self.repeat {
-            let simulation = Simulation {
-                params,
-                clients: dealt.clients.clone(),
-                seed: seed(0),
-            };
-            let start = Instant::now();
-            let run = simulation.run(|_, _| {})?;
-            one_process.push(start.elapsed().as_secs_f64());
-            rounds = total(&together(&run.ledgers)).rounds();
-            let report = self.job(folder.path(), link)?;
+            let (time, depth) = trial.run()?;
+            one_process.push(time);
+            rounds = depth;
+            let report = self.job(folder.path(), &trial, link)?;
             network.push(report.seconds);
             last = Some(report);
         }
@@ -152,10 +304,8 @@ impl Network {
         let socket = last.socket_received + last.socket_sent;
         let (one_process, network) = (median(one_process), median(network));
         let report = Report {
-            backend: self.backend.to_string(),
+            what: trial.describe(),
             clients: self.clients,
-            rows,
-            bits: self.bits,
             rate_mbits: self.rate,
             delay_ms: self.delay,
             network_seconds: network,
@@ -169,12 +319,11 @@ impl Network {
             return output::print_json(&report);
         }
         output::print(&format!(
-            "{} clients, {rows} rows, {} bits, {}: {}\n\
+            "{} clients, {}: {}\n\
              one process {one_process:.3} s, {} processes over TLS {network:.3} s: {:.2}x\n\
              {:.1} MB of frames in {rounds} rounds; sockets carry {:.2} % more\n",
             self.clients,
-            self.bits,
-            self.backend,
+            report.what,
             match link {
                 None => "loopback".to_owned(),
                 Some(link) => format!(
@@ -190,16 +339,8 @@ impl Network {
         ))
     }
 
-    /// Writes the clients' data, their keys and the job into `folder`.
-    fn prepare(&self, folder: &Path, clients: &[(Rows, Labelling)]) -> Result<(), Failure> {
-        for (client, (rows, labelling)) in clients.iter().enumerate() {
-            let Rows::Features(features) = rows else {
-                return Err(broken("features are needed"));
-            };
-            let path = folder.join(format!("{client}.npz"));
-            let file = std::fs::File::create(path).map_err(broken)?;
-            data::to_npz(file, features, labelling).map_err(broken)?;
-        }
+    /// Writes the clients' keys and the job into `folder`.
+    fn prepare(&self, folder: &Path, trial: &Trial) -> Result<(), Failure> {
         let keys = folder.join("keys");
         let made = Command::new(std::env::current_exe().map_err(broken)?)
             .args(["keys", "--quiet", "--out"])
@@ -209,15 +350,11 @@ impl Network {
         if !made.map_err(broken)?.success() {
             return Err(broken("no keys"));
         }
-        let job = format!(
-            "backend = \"{}\"\nbits = {}\nkey_bits = {}\n",
-            self.backend, self.bits, self.keys.key_bits
-        );
-        std::fs::write(keys.join("job.toml"), job).map_err(broken)
+        std::fs::write(keys.join("job.toml"), trial.job(&self.keys)).map_err(broken)
     }
 
     /// Runs one job: starts the server and its clients, and waits for them.
-    fn job(&self, folder: &Path, link: Option<Link>) -> Result<JobReport, Failure> {
+    fn job(&self, folder: &Path, trial: &Trial, link: Option<Link>) -> Result<JobReport, Failure> {
         let me = std::env::current_exe().map_err(broken)?;
         let free = TcpListener::bind("127.0.0.1:0").map_err(broken)?;
         let address: SocketAddr = free.local_addr().map_err(broken)?;
@@ -229,16 +366,15 @@ impl Network {
             .map_err(broken)?;
         let reports = folder.join("reports");
         let _ = std::fs::remove_dir_all(&reports);
-        let mut server = Process(
+        let mut server = Process::start(
             Command::new(&me)
                 .args(["serve", "--quiet", "--jobs", "1", "--roster"])
                 .arg(folder.join("keys/roster.toml"))
                 .args(["--listen", &address.to_string(), "--reports"])
                 .arg(&reports)
-                .stdout(Stdio::null())
-                .spawn()
-                .map_err(broken)?,
-        );
+                .stdout(Stdio::null()),
+        )
+        .map_err(broken)?;
         let mut clients = Vec::new();
         for client in 0..self.clients {
             let way = match link {
@@ -247,24 +383,25 @@ impl Network {
                     .block_on(link::start(link, address))
                     .map_err(broken)?,
             };
-            let child = Command::new(&me)
-                .args(["join", "--quiet", "--server", &way.to_string(), "--keys"])
-                .arg(folder.join(format!("keys/client-{client}")))
-                .arg("--data")
-                .arg(folder.join(format!("{client}.npz")))
-                .arg("--out")
-                .arg(folder.join(format!("{client}.csv")))
-                .args(["--backend-at-least", "clear", "--max-bits", "65535"])
-                .stdout(Stdio::null())
-                .spawn();
-            clients.push(Process(child.map_err(broken)?));
+            let child = Process::start(
+                Command::new(&me)
+                    .args(["join", "--quiet", "--server", &way.to_string(), "--keys"])
+                    .arg(folder.join(format!("keys/client-{client}")))
+                    .arg("--data")
+                    .arg(folder.join(format!("{client}.npz")))
+                    .arg("--out")
+                    .arg(folder.join(trial.out(client)))
+                    .args(trial.options())
+                    .stdout(Stdio::null()),
+            );
+            clients.push(child.map_err(broken)?);
         }
         for mut process in clients {
-            if !process.0.wait().map_err(broken)?.success() {
+            if !process.wait().map_err(broken)?.success() {
                 return Err(broken("a client failed"));
             }
         }
-        if !server.0.wait().map_err(broken)?.success() {
+        if !server.wait().map_err(broken)?.success() {
             return Err(broken("the server failed"));
         }
         runtime.shutdown_background();

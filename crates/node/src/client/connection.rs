@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::{Receiver, Sender, UnboundedSender};
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Streaming;
@@ -12,10 +12,13 @@ use crate::wire::{
     self, ClientSays, FromClient, FromServer, ServerSays, UndertoneClient, max_message,
 };
 
+/// Messages of the server that wait to be handled. While there are as many, none is read.
+const HEARD: usize = 8;
+
 /// The two directions of a connection.
 pub(super) struct Connection {
     pub(super) sender: UnboundedSender<FromClient>,
-    heard: UnboundedReceiver<Result<ServerSays, String>>,
+    heard: Receiver<Result<ServerSays, String>>,
     listener: JoinHandle<()>,
     /// What TLS exports for the hello.
     pub(super) exported: [u8; 32],
@@ -38,7 +41,7 @@ impl Connection {
             Ok(Err(status)) => return Err(status.message().to_owned()),
             Err(_) => return Err("no answer".into()),
         };
-        let (tell, heard) = tokio::sync::mpsc::unbounded_channel();
+        let (tell, heard) = tokio::sync::mpsc::channel(HEARD);
         Ok(Self {
             sender,
             heard,
@@ -70,10 +73,7 @@ impl Connection {
     }
 }
 
-async fn listen(
-    mut stream: Streaming<FromServer>,
-    tell: UnboundedSender<Result<ServerSays, String>>,
-) {
+async fn listen(mut stream: Streaming<FromServer>, tell: Sender<Result<ServerSays, String>>) {
     loop {
         let said = match stream.message().await {
             Ok(Some(FromServer { what: Some(what) })) => Ok(what),
@@ -83,7 +83,7 @@ async fn listen(
             Err(status) => Err(status.message().to_owned()),
         };
         let over = said.is_err();
-        if tell.send(said).is_err() || over {
+        if tell.send(said).await.is_err() || over {
             return;
         }
     }

@@ -4,25 +4,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc::UnboundedSender;
 use tokio_rustls::rustls::ClientConfig;
+use tonic::codegen::Bytes;
 use tonic::transport::Channel;
 use undertone_party::{Abort, Aborted, PartyId};
 use undertone_setup::identity::Credentials;
-use undertone_xclp::{self as xclp, Labelling, Outcome, Rows};
 
 use super::connection::Connection;
 use super::line::Outlet;
 use super::reach::reach;
 use super::session::{Place, Session};
-use super::{Config, JoinError, Joined};
+use super::{Config, JoinError, Joined, START};
+use crate::application::{Next, Participant, Seat, Unwilling};
 use crate::drive::{Ended, Event};
-use crate::job::Job;
 use crate::roster::{MAX_CLIENTS, Roster};
 use crate::server::lock;
 use crate::tls::{self, TlsError, Traffic};
 use crate::wire::{
-    self, Answer, Challenge, ClientSays, FromClient, Goodbye, Hello, Offer, Refusal, ServerSays,
+    self, Answer, Challenge, ClientSays, Goodbye, Hello, Offer, Ready, Refusal, ServerSays, Through,
 };
 
 const SERVER: PartyId = PartyId::SERVER;
@@ -55,32 +54,30 @@ pub(super) struct Leaving {
 
 /// What a connection came to.
 enum Left {
-    /// The client has its result.
-    Home(Box<Joined>),
+    /// The client has what it came for.
+    Home,
     /// The connection is lost, for this reason. The client tries again.
     Lost(String),
 }
 
-pub(super) struct Member<'a> {
+pub(super) struct Member<'a, P: Participant> {
     config: &'a Config,
     tls: Arc<ClientConfig>,
     traffic: Arc<Traffic>,
-    rows: Rows,
-    labelling: Labelling,
-    /// The job it has agreed to.
-    job: Option<Job>,
-    session: Option<Session>,
-    /// How many sessions it has begun.
-    sessions: u32,
+    participant: &'a mut P,
+    /// Whether it has agreed to the job.
+    agreed: bool,
+    session: Option<Session<P::Output>>,
+    /// The highest number of a session that it has begun, and how many it has begun since then.
+    begun: Option<(u32, u32)>,
+    /// Whether the server has said that the job is done.
+    over: bool,
+    joined: Joined,
     pub(super) leaving: Arc<Leaving>,
 }
 
-impl<'a> Member<'a> {
-    pub(super) fn new(
-        config: &'a Config,
-        rows: Rows,
-        labelling: Labelling,
-    ) -> Result<Self, JoinError> {
+impl<'a, P: Participant> Member<'a, P> {
+    pub(super) fn new(config: &'a Config, participant: &'a mut P) -> Result<Self, JoinError> {
         let wrong = |error: TlsError| JoinError::Config(error.to_string());
         if config.identity.is_none() && config.certificate.is_none() {
             return Err(JoinError::Config(
@@ -99,17 +96,27 @@ impl<'a> Member<'a> {
             tls: tls::client(&config.authorities, config.certificate.as_ref()).map_err(wrong)?,
             config,
             traffic: Arc::default(),
-            rows,
-            labelling,
-            job: None,
+            participant,
+            agreed: false,
             session: None,
-            sessions: 0,
+            begun: None,
+            over: false,
+            joined: Joined::default(),
             leaving: Arc::default(),
         })
     }
 
-    /// Connects, again and again, until the client has its result or gives up.
+    /// Takes part in the job, and says what that has cost.
     pub(super) async fn run(mut self) -> Result<Joined, JoinError> {
+        self.stay().await?;
+        Ok(Joined {
+            socket: (self.traffic.received(), self.traffic.sent()),
+            ..self.joined
+        })
+    }
+
+    /// Connects, again and again, until the client has what it came for or gives up.
+    async fn stay(&mut self) -> Result<(), JoinError> {
         let mut reached = Instant::now();
         let mut pause = PAUSE.0;
         loop {
@@ -124,7 +131,7 @@ impl<'a> Member<'a> {
                 Ok((channel, exported)) => {
                     let begin = Instant::now();
                     match self.converse(channel, exported).await? {
-                        Left::Home(joined) => return Ok(*joined),
+                        Left::Home => return Ok(()),
                         Left::Lost(why) => {
                             if begin.elapsed() > SUCCESS || self.session.is_some() {
                                 reached = Instant::now();
@@ -138,15 +145,20 @@ impl<'a> Member<'a> {
             if self.leaving.flag.load(Ordering::Relaxed) {
                 return Err(JoinError::Stopped);
             }
-            // A party that has ended needs no server.
+            // A party that has ended needs no server, unless the server has ended the session.
             let ended = self.session.as_mut().and_then(Session::try_ended);
             if let Some(ended) = ended {
-                return self.home(ended);
+                let was_over = matches!(&ended.result, Err(aborted) if is_over(&aborted.cause));
+                match self.take(ended) {
+                    Ok(Next::Done) => return Ok(()),
+                    Err(error) if !was_over => return Err(error),
+                    _ => {}
+                }
             }
             let time = reached.elapsed();
             if time > self.config.retry {
-                if let Some(Left::Home(joined)) = self.settle().await {
-                    return Ok(*joined);
+                if self.settle().await? {
+                    return Ok(());
                 }
                 let server = self.config.server.clone();
                 return Err(JoinError::Unreachable { server, time, why });
@@ -171,9 +183,12 @@ impl<'a> Member<'a> {
         *lock(&self.leaving.outlet) = Some(connection.sender.clone());
         let left = self.talk(&mut connection).await;
         *lock(&self.leaving.outlet) = None;
-        if left.is_err() {
+        if let Err(error) = &left {
             // Others need not wait for a client that says goodbye.
-            connection.say(ClientSays::Goodbye(Goodbye::default()));
+            connection.say(ClientSays::Goodbye(Goodbye {
+                why: in_public(error),
+                ..Goodbye::default()
+            }));
             tokio::time::sleep(FLUSH).await;
         }
         connection.close();
@@ -186,16 +201,22 @@ impl<'a> Member<'a> {
     async fn talk(&mut self, connection: &mut Connection) -> Result<Left, JoinError> {
         let mut tick = tokio::time::interval(TICK);
         loop {
+            let room = self.session.as_ref().map(Session::has_room);
             let left = tokio::select! {
                 biased;
                 ended = ended(&mut self.session) => self.end(ended, connection).await?,
-                heard = connection.hear() => match heard {
+                heard = hear(room, connection) => match heard {
                     Ok(what) => self.hear(what, connection).await?,
                     Err(why) => Some(Left::Lost(why)),
                 },
                 _ = tick.tick() => match self.check() {
                     Ok(()) => None,
-                    Err(stalled) => Some(self.settle().await.ok_or(stalled)?),
+                    Err(stalled) => {
+                        if !self.settle().await? {
+                            return Err(stalled);
+                        }
+                        Some(Left::Home)
+                    }
                 },
             };
             if let Some(left) = left {
@@ -204,25 +225,34 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// The party has ended: takes its result home, or waits for the next session of the job.
+    /// The party has ended: the client goes home with its result, or waits for the next session of
+    /// the job.
     async fn end(
         &mut self,
-        ended: Ended<Outcome>,
+        ended: Ended<P::Output>,
         connection: &mut Connection,
     ) -> Result<Option<Left>, JoinError> {
+        let id = self.session.as_ref().map(|session| session.id);
         let cause = ended.result.as_ref().err().map(|aborted| &aborted.cause);
-        if cause.is_some_and(is_over) {
+        let is_over = cause.is_some_and(is_over);
+        let accuses = cause.and_then(accused).map(PartyId::to_wire);
+        let taken = self.take(ended);
+        if is_over || taken.as_ref().is_ok_and(|next| *next == Next::Again) {
             // The server says next whether there is another session.
-            self.session = None;
+            if let Some(id) = id {
+                connection.say(ClientSays::Through(Through {
+                    session: id.0.to_vec().into(),
+                }));
+            }
             return Ok(None);
         }
         connection.say(ClientSays::Goodbye(Goodbye {
-            finished: ended.result.is_ok(),
-            accuses: cause.and_then(accused).map(PartyId::to_wire),
+            finished: taken.is_ok(),
+            accuses,
+            why: taken.as_ref().err().map_or_else(String::new, in_public),
         }));
         connection.ended(GOODBYE).await;
-        let joined = self.home(ended)?;
-        Ok(Some(Left::Home(Box::new(joined))))
+        taken.map(|_| Some(Left::Home))
     }
 
     /// Handles one message of the server. Returns what the connection came to, if it is over.
@@ -232,12 +262,13 @@ impl<'a> Member<'a> {
         connection: &mut Connection,
     ) -> Result<Option<Left>, JoinError> {
         // A client with its result need not wait, nor begin anew.
-        if matches!(
-            what,
-            ServerSays::Offer(_) | ServerSays::Start(_) | ServerSays::Refusal(_)
-        ) && let Some(home) = self.settle().await
-        {
-            return Ok(Some(home));
+        let is_end = match &what {
+            ServerSays::Over(over) => !over.why.is_empty(),
+            ServerSays::Offer(_) | ServerSays::Start(_) | ServerSays::Refusal(_) => true,
+            _ => false,
+        };
+        if is_end && self.settle().await? {
+            return Ok(Some(Left::Home));
         }
         match what {
             ServerSays::Challenge(challenge) => {
@@ -247,7 +278,7 @@ impl<'a> Member<'a> {
             ServerSays::Offer(offer) => self.answer(offer, connection).await?,
             ServerSays::Start(start) => {
                 self.forget();
-                self.start(&start, &connection.sender)?;
+                self.start(&start, connection)?;
             }
             ServerSays::Resumed(_) => {
                 tracing::info!("back in the session");
@@ -267,9 +298,36 @@ impl<'a> Member<'a> {
             ServerSays::Returned(wire::Returned { peer, next }) => {
                 self.tell_of(peer, |who| Event::Returned { who, next });
             }
-            ServerSays::Gone(gone) => self.tell_of(gone.peer, Event::Gone),
+            ServerSays::Gone(gone) if self.is_in(&gone.session) => {
+                self.tell_of(gone.peer, Event::Gone);
+                if !gone.why.is_empty() {
+                    let who = self.name(PartyId::from_wire(gone.peer));
+                    tracing::warn!(client = who, why = wire::plain(&gone.why), "has left");
+                }
+            }
+            // Of an earlier session.
+            ServerSays::Gone(_) => {}
+            ServerSays::Notice(notice) => tracing::warn!("{}", wire::plain(&notice.text)),
+            ServerSays::Over(over) if over.why.is_empty() => {
+                self.over = true;
+                if self.session.is_none() {
+                    connection.say(ClientSays::Goodbye(Goodbye {
+                        finished: true,
+                        ..Goodbye::default()
+                    }));
+                    connection.ended(GOODBYE).await;
+                    return Ok(Some(Left::Home));
+                }
+            }
+            ServerSays::Over(over) => return Err(JoinError::Abandoned(wire::plain(&over.why))),
         }
         Ok(None)
+    }
+
+    /// Whether this is the id of the session that runs.
+    fn is_in(&self, session: &Bytes) -> bool {
+        let id = self.session.as_ref().map(|session| session.id);
+        id.is_some() && id == wire::session(session)
     }
 
     fn tell_of(&self, peer: u32, event: impl FnOnce(PartyId) -> Event) {
@@ -278,11 +336,24 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// The result, if the party has it and only waits until others have taken what it sent.
-    async fn settle(&mut self) -> Option<Left> {
-        let ended = self.session.as_mut()?.hand_over().await?;
-        let joined = self.home(ended).ok()?;
-        Some(Left::Home(Box::new(joined)))
+    /// The name of a party, as far as this client knows it.
+    fn name(&self, who: PartyId) -> String {
+        match &self.config.roster {
+            Some(roster) if who != SERVER => roster.name(who).to_owned(),
+            _ => who.to_string(),
+        }
+    }
+
+    /// Takes the result, if the party has it and only waits until others have taken what it sent.
+    /// Returns whether the client has what it came for.
+    async fn settle(&mut self) -> Result<bool, JoinError> {
+        let Some(session) = &mut self.session else {
+            return Ok(false);
+        };
+        let Some(ended) = session.hand_over().await else {
+            return Ok(false);
+        };
+        Ok(self.take(ended)? == Next::Done)
     }
 
     fn hello(&self, challenge: &Challenge, exported: &[u8; 32]) -> Result<Hello, JoinError> {
@@ -312,10 +383,7 @@ impl<'a> Member<'a> {
     async fn answer(&mut self, offer: Offer, connection: &mut Connection) -> Result<(), JoinError> {
         // A server that makes an offer does not know this client's session any more.
         self.forget();
-        let agreed = Job::from_wire(offer)
-            .map_err(|error| error.to_string())
-            .and_then(|job| self.agree(job));
-        let declined = agreed.err().unwrap_or_default();
+        let declined = self.agree(&offer).err().unwrap_or_default();
         connection.say(ClientSays::Answer(Answer {
             declined: declined.clone(),
         }));
@@ -323,40 +391,37 @@ impl<'a> Member<'a> {
             connection.ended(DECLINED).await;
             return Err(JoinError::Declined(declined));
         }
+        self.agreed = true;
         tracing::info!("waiting for the job");
         Ok(())
     }
 
-    /// Agrees to a job, or says why not.
-    fn agree(&mut self, job: Job) -> Result<(), String> {
-        self.config.terms.check(&job)?;
-        let mine = self.labelling.classes();
-        if let Some(classes) = job.classes.filter(|classes| *classes != mine) {
-            let labels = self.labelling.labels().to_vec();
-            let stated = self.config.classes_stated;
-            match Labelling::new(classes, labels) {
-                Ok(labelling) if !stated => self.labelling = labelling,
-                _ => {
-                    return Err(format!(
-                        "the job has {classes} classes, this client has {mine} (--classes)"
-                    ));
-                }
-            }
+    /// Shows the job, then agrees to it, or says why not.
+    fn agree(&mut self, offer: &Offer) -> Result<(), String> {
+        let name = wire::plain(&offer.application);
+        if name != P::NAME {
+            return Err(format!(
+                "the server's application is {name:?}, this client takes part in {:?}",
+                P::NAME
+            ));
         }
-        self.job = Some(job);
-        Ok(())
+        let facts = self.participant.describe(&offer.job)?;
+        let facts = facts.iter().map(|(name, value)| format!("{name} {value}"));
+        let facts: Vec<String> = facts.collect();
+        tracing::info!(
+            "the server offers {name}: {}",
+            wire::plain(&facts.join(", "))
+        );
+        let signed = self.config.roster.as_ref().is_some_and(Roster::is_signed);
+        self.participant.agree(&offer.job, signed)
     }
 
     /// Starts a session, if it is one that this client can take part in.
-    fn start(
-        &mut self,
-        start: &wire::Start,
-        sender: &UnboundedSender<FromClient>,
-    ) -> Result<(), JoinError> {
+    fn start(&mut self, start: &wire::Start, connection: &Connection) -> Result<(), JoinError> {
         let refuse = |why: &str| JoinError::Refused(why.to_owned());
-        let Some(job) = self.job.clone() else {
+        if !self.agreed {
             return Err(refuse("the server starts a job that it has not offered"));
-        };
+        }
         let Some(id) = wire::session(&start.session) else {
             return Err(refuse("the server's session id is not 32 bytes long"));
         };
@@ -375,28 +440,44 @@ impl<'a> Member<'a> {
             }),
             _ => None,
         };
-        if self.sessions == self.config.attempts {
-            return Err(refuse(&format!(
-                "the server starts a session once more, after {}; each session tells it the \
-                 distances anew",
-                self.sessions
-            )));
-        }
-        self.sessions += 1;
-        let setup = |cause| Aborted {
+        let (highest, begun) = self.begun.unwrap_or_default();
+        let begun = match start.number {
+            number if number > highest => (number, 1),
+            _ if begun == self.config.attempts && !self.participant.may_repeat() => {
+                return Err(refuse(&format!(
+                    "the server starts a session once more, after {begun}; \
+                     each may tell others more"
+                )));
+            }
+            _ => (highest, begun.saturating_add(1)),
+        };
+        let abort = |cause| Aborted {
             party: me,
-            phase: xclp::phases::SETUP,
+            phase: START,
             cause,
         };
         let seed = self.config.randomness.party(id, me);
-        let seed = seed.map_err(|error| setup(Abort::Misuse(error.to_string())))?;
-        let input = xclp::Input {
-            rows: self.rows.clone(),
-            labelling: self.labelling.clone(),
-            credentials,
-            max_peer_rows: self.config.terms.peer_rows(&job),
+        let seat = Seat {
+            id,
+            me,
+            seed: seed.map_err(|error| abort(Abort::Misuse(error.to_string())))?,
+            job: start.job,
+            session: start.number,
         };
-        let party = xclp::client(me, id, job.params, input, seed).map_err(setup)?;
+        let party = match self.participant.client(seat, credentials) {
+            Ok(party) => party,
+            Err(Unwilling::Leaves(cause)) => return Err(abort(cause).into()),
+            Err(Unwilling::Skips(why)) => {
+                tracing::warn!(why, "this client does without the session");
+                connection.say(ClientSays::Ready(Ready {
+                    session: start.session.clone(),
+                    declined: why,
+                }));
+                return Ok(());
+            }
+        };
+        self.begun = Some(begun);
+        self.joined.sessions += 1;
         let place = Place {
             session: id,
             me,
@@ -406,17 +487,19 @@ impl<'a> Member<'a> {
             clients: roster.map_or(MAX_CLIENTS, Roster::len),
         };
         let observer = self.config.observer.clone();
-        self.session = Some(Session::start(&place, party, sender, observer)?);
+        let session = Session::start(&place, party, &connection.sender, observer)?;
+        self.session = Some(session);
         Ok(())
     }
 
     fn refused(&self, refusal: Refusal) -> Result<Left, JoinError> {
+        let why = wire::plain(&refusal.why);
         if refusal.later {
-            Ok(Left::Lost(refusal.why))
-        } else if self.sessions == 0 {
-            Err(JoinError::Refused(refusal.why))
+            Ok(Left::Lost(why))
+        } else if self.joined.sessions == 0 {
+            Err(JoinError::Refused(why))
         } else {
-            Err(JoinError::Abandoned(refusal.why))
+            Err(JoinError::Abandoned(why))
         }
     }
 
@@ -432,18 +515,41 @@ impl<'a> Member<'a> {
         session.map_or(Ok(()), |session| session.check(self.config.patience))
     }
 
-    fn home(&mut self, ended: Ended<Outcome>) -> Result<Joined, JoinError> {
+    /// Takes the end of a party, and returns what follows.
+    fn take(&mut self, ended: Ended<P::Output>) -> Result<Next, JoinError> {
         let session = self.session.take();
-        let outcome = ended.result?;
-        Ok(Joined {
-            outcome,
-            job: self.job.clone().unwrap_or_default(),
-            ledger: ended.ledger,
-            socket: (self.traffic.received(), self.traffic.sent()),
-            sessions: self.sessions,
-            returned: session.as_ref().map_or(0, Session::returned),
-            time: session.as_ref().map_or(Duration::ZERO, Session::time),
-        })
+        let output = ended.result?;
+        if let Some(session) = &session {
+            self.joined.returned = session.returned();
+            self.joined.time = session.time();
+        }
+        self.joined.ledger.add(&ended.ledger);
+        let next = self.participant.ended(output);
+        Ok(if self.over { Next::Done } else { next })
+    }
+}
+
+/// Hears the server, once there is room for what it says.
+async fn hear(
+    room: Option<impl Future<Output = ()>>,
+    connection: &mut Connection,
+) -> Result<ServerSays, String> {
+    if let Some(room) = room {
+        room.await;
+    }
+    connection.hear().await
+}
+
+/// What others may know of an error: nothing of this client's files.
+fn in_public(error: &JoinError) -> String {
+    match error {
+        JoinError::Aborted(aborted) => match &aborted.cause {
+            Abort::Misuse(_) | Abort::Internal(_) => "it failed".to_owned(),
+            cause => cause.to_string(),
+        },
+        JoinError::Refused(why) | JoinError::Declined(why) => why.clone(),
+        JoinError::Stalled { .. } => "it lost its patience".to_owned(),
+        _ => String::new(),
     }
 }
 
@@ -462,7 +568,7 @@ fn accused(cause: &Abort) -> Option<PartyId> {
 }
 
 /// Waits until the running session has ended; for ever, if there is none.
-async fn ended(session: &mut Option<Session>) -> Ended<Outcome> {
+async fn ended<T>(session: &mut Option<Session<T>>) -> Ended<T> {
     match session {
         Some(session) => session.ended().await,
         None => std::future::pending().await,

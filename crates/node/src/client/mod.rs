@@ -12,9 +12,8 @@ use std::time::Duration;
 
 use undertone_party::{Aborted, Ledger, PartyId, Phase};
 use undertone_setup::identity::Identity;
-use undertone_xclp::{Labelling, Outcome, Rows};
 
-use crate::job::{Job, Terms};
+use crate::application::Participant;
 use crate::randomness::Randomness;
 use crate::roster::Roster;
 use crate::server::lock;
@@ -22,8 +21,14 @@ use crate::tls::Certificate;
 use crate::wire::{self, ClientSays, Goodbye};
 use member::Member;
 
-#[cfg(test)]
+#[cfg(feature = "testing")]
 pub(crate) use reach::reach;
+
+/// Where a client is that has not taken its first step.
+const START: Phase = Phase {
+    id: 0,
+    name: "start",
+};
 
 /// The settings of a client.
 #[derive(Clone)]
@@ -40,18 +45,14 @@ pub struct Config {
     pub identity: Option<Identity>,
     /// A certificate that proves who the client is, instead of the key or as well.
     pub certificate: Option<Certificate>,
-    /// Whether the client declines a job with another number of classes than its own.
-    pub classes_stated: bool,
     /// Who may take part, from another source than the server. If all clients of the roster have
     /// keys, they sign what they exchange in the setup, and the server cannot pose as a client.
     pub roster: Option<Roster>,
-    /// The terms on which the client takes part.
-    pub terms: Terms,
     /// How long the client tries to reach the server before it gives up.
     pub retry: Duration,
     /// How long the client waits for progress in a session before it gives up.
     pub patience: Duration,
-    /// Most sessions that the client begins. Each tells the server the distances anew.
+    /// How often the client begins a session of the same number, if each time tells others more.
     pub attempts: u32,
     /// How long a connection may be silent before the client pings it. Without an answer in the
     /// same time again, it is lost.
@@ -82,9 +83,7 @@ impl Config {
             name,
             identity: None,
             certificate: None,
-            classes_stated: true,
             roster: None,
-            terms: Terms::default(),
             retry: Duration::from_secs(60),
             patience: Duration::from_secs(900),
             attempts: 3,
@@ -104,14 +103,10 @@ impl Config {
     }
 }
 
-/// What a client has when a job is done.
-#[derive(Debug, Clone)]
+/// What taking part in a job has cost a client. What the job has come to, its participant knows.
+#[derive(Debug, Clone, Default)]
 pub struct Joined {
-    /// Labels and scores.
-    pub outcome: Outcome,
-    /// The job it took part in.
-    pub job: Job,
-    /// What the last session cost, counted in frames.
+    /// What the sessions that the client finished cost, counted in frames.
     pub ledger: Ledger,
     /// Bytes that its sockets received and sent, including TLS.
     pub socket: (u64, u64),
@@ -178,17 +173,16 @@ pub enum JoinError {
     Stopped,
 }
 
-/// Takes part in a job with `rows` and their labels, until the job ends or `stop` resolves.
+/// Takes part in a job as `participant`, until the job ends or `stop` resolves.
 ///
 /// # Errors
 /// A [`JoinError`].
-pub async fn join(
+pub async fn join<P: Participant>(
     config: &Config,
-    rows: Rows,
-    labelling: Labelling,
+    participant: &mut P,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<Joined, JoinError> {
-    let member = Member::new(config, rows, labelling)?;
+    let member = Member::new(config, participant)?;
     let leaving = Arc::clone(&member.leaving);
     let run = member.run();
     tokio::pin!(stop, run);
@@ -200,7 +194,10 @@ pub async fn join(
     leaving.flag.store(true, Ordering::Relaxed);
     let sender = lock(&leaving.outlet).take();
     if let Some(sender) = sender {
-        let _ = sender.send(wire::from_client(ClientSays::Goodbye(Goodbye::default())));
+        let _ = sender.send(wire::from_client(ClientSays::Goodbye(Goodbye {
+            why: "it was asked to stop".into(),
+            ..Goodbye::default()
+        })));
         // The goodbye follows what is already on its way.
         let _ = tokio::time::timeout(Duration::from_secs(5), run).await;
     }

@@ -6,19 +6,25 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tonic::codegen::Bytes;
-use undertone_party::{Abort, Aborted, Endpoint, Header, Ledger, PartyId, Script, SessionId};
-use undertone_xclp::{Outcome, phases};
+use undertone_party::{Abort, Aborted, Endpoint, Header, Ledger, Party, PartyId, SessionId};
 
 use super::line::{ClientLine, Shared};
-use super::{JoinError, Observer};
+use super::{JoinError, Observer, START};
 use crate::drive::{Ended, Event, drive, limits};
 use crate::flow::Links;
+use crate::gauge::Gauge;
 use crate::roster::hex;
 use crate::server::lock;
 use crate::wire::{self, ClientSays, FromClient, Ready, Resume};
 
 /// How long a party with a result waits until others have taken what it sent.
 const LINGER: Duration = Duration::from_secs(20);
+
+/// What an event that is no frame counts for.
+const SMALL: usize = 256;
+
+/// Bytes of events that may wait for the party before the server is not read any further.
+const ROOM: usize = 64 << 20;
 
 /// How long a party that need not wait any more may take to hand over its result.
 const HANDOVER: Duration = Duration::from_secs(2);
@@ -33,32 +39,38 @@ pub(super) struct Place {
     pub(super) clients: usize,
 }
 
-pub(super) struct Session {
-    id: SessionId,
+pub(super) struct Session<T> {
+    pub(super) id: SessionId,
     start: Instant,
     clients: usize,
     events: mpsc::Sender<Event>,
     shared: Arc<Shared>,
-    done: oneshot::Receiver<Ended<Outcome>>,
+    done: oneshot::Receiver<Ended<T>>,
+    /// The bytes of events that its party has not handled.
+    waiting: Arc<Gauge>,
     /// How often this client lost its connection and returned.
     returned: u32,
 }
 
-impl Drop for Session {
+impl<T> Drop for Session<T> {
     fn drop(&mut self) {
         self.tell(Event::Stop(Abort::Misuse("stopped".into())));
     }
 }
 
-impl Session {
+impl<T> Session<T> {
     /// Tells the server that this client is ready, and starts its party.
     pub(super) fn start(
         place: &Place,
-        party: Script<'static, Outcome>,
+        party: impl Party<Output = T> + 'static,
         sender: &UnboundedSender<FromClient>,
         observer: Option<Observer>,
-    ) -> Result<Self, Aborted> {
+    ) -> Result<Self, Aborted>
+    where
+        T: Send + 'static,
+    {
         let (id, me) = (place.session, place.me);
+        let phase = party.phase();
         let endpoint = Endpoint::new(me, id, limits(), party);
         let links = Links::new(me, id, place.window, limits());
         let (events, inbox) = mpsc::channel();
@@ -67,6 +79,7 @@ impl Session {
         // All that the party sends comes after this.
         let _ = sender.send(wire::from_client(ClientSays::Ready(Ready {
             session: id.0.to_vec().into(),
+            declined: String::new(),
         })));
         *lock(&shared.outlet) = Some(sender.clone());
         let mut line = ClientLine {
@@ -82,7 +95,7 @@ impl Session {
             })
             .map_err(|error| Aborted {
                 party: me,
-                phase: phases::SETUP,
+                phase,
                 cause: Abort::Misuse(format!("cannot start a thread: {error}")),
             })?;
         tracing::info!(session = &hex(&id.0)[..8], %me, "session starts");
@@ -93,6 +106,7 @@ impl Session {
             events,
             shared,
             done,
+            waiting: Arc::default(),
             returned: 0,
         })
     }
@@ -135,12 +149,21 @@ impl Session {
         let _ = self.events.send(event);
     }
 
+    /// Waits until the party has handled so much that more may come. A server that sends more than
+    /// the windows allow is not read any further.
+    pub(super) fn has_room(&self) -> impl Future<Output = ()> + use<T> {
+        let waiting = Arc::clone(&self.waiting);
+        async move { waiting.below(ROOM).await }
+    }
+
     /// Passes a frame on to the party.
     pub(super) fn frame(&self, frame: Bytes) {
         match Header::parse(&frame, &limits()) {
             Ok(header) if header.session == self.id && self.may_exist(header.from) => {
                 let from = header.from;
-                self.tell(Event::Frame { from, frame });
+                let load = Gauge::load(&self.waiting, frame.len());
+                let event = Box::new(Event::Frame { from, frame });
+                self.tell(Event::Loaded(event, load));
             }
             // A frame of another session, which was on its way when that session ended.
             Ok(_) => {}
@@ -153,7 +176,8 @@ impl Session {
     pub(super) fn tell_of(&self, peer: u32, event: impl FnOnce(PartyId) -> Event) {
         let peer = PartyId::from_wire(peer);
         if self.may_exist(peer) {
-            self.tell(event(peer));
+            let load = Gauge::load(&self.waiting, SMALL);
+            self.tell(Event::Loaded(Box::new(event(peer)), load));
         }
     }
 
@@ -170,11 +194,11 @@ impl Session {
     }
 
     /// Waits until the party has ended.
-    pub(super) async fn ended(&mut self) -> Ended<Outcome> {
+    pub(super) async fn ended(&mut self) -> Ended<T> {
         (&mut self.done).await.unwrap_or_else(|_| {
             let aborted = Aborted {
                 party: PartyId::SERVER,
-                phase: phases::SETUP,
+                phase: START,
                 cause: Abort::Internal("the client's party panicked".into()),
             };
             Ended {
@@ -185,13 +209,13 @@ impl Session {
     }
 
     /// The end of the party, if it has ended.
-    pub(super) fn try_ended(&mut self) -> Option<Ended<Outcome>> {
+    pub(super) fn try_ended(&mut self) -> Option<Ended<T>> {
         self.done.try_recv().ok()
     }
 
     /// The end of a party that has its result, and only waits until others have taken what it
     /// sent. It is told to wait no longer.
-    pub(super) async fn hand_over(&mut self) -> Option<Ended<Outcome>> {
+    pub(super) async fn hand_over(&mut self) -> Option<Ended<T>> {
         let is_done = {
             let standing = lock(&self.shared.standing);
             standing.as_ref().is_some_and(|last| last.standing.done)

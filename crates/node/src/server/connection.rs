@@ -14,7 +14,7 @@ use super::lobby::Lobby;
 use super::session::{Session, State};
 use super::{Caller, lock};
 use crate::flow::Violation;
-use crate::wire::{self, ClientSays, FromClient, FromServer, Refusal, ServerSays};
+use crate::wire::{self, ClientSays, FromClient, FromServer, Notice, Refusal, ServerSays};
 
 /// How many messages of a client are refused before its connection is ended.
 const MAX_REFUSED: u32 = 100;
@@ -37,6 +37,13 @@ impl Sender {
     /// Queues a message. It is lost when the connection has ended.
     pub(super) fn say(&self, what: ServerSays) {
         let _ = self.queue.send(what);
+    }
+
+    /// Tells the client something that it should know.
+    pub(super) fn notice(&self, text: &str) {
+        self.say(ServerSays::Notice(Notice {
+            text: text.to_owned(),
+        }));
     }
 
     /// Refuses the client for good.
@@ -69,14 +76,15 @@ impl Stream for Outgoing {
 }
 
 /// How a connection ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Ending {
     /// Without a goodbye: the client may return.
     Lost,
     /// The client has its result.
     Finished,
-    /// The client has left without a result, or too much of what it sent was refused.
-    Left,
+    /// The client has left without a result, or too much of what it sent was refused. The others
+    /// are told this reason.
+    Left(String),
 }
 
 /// A connection whose client is known.
@@ -138,7 +146,7 @@ impl Connection {
             if self.refused > MAX_REFUSED {
                 let why = format!("{}: too much was refused", self.name);
                 self.lobby.metrics.refuse("client", &why);
-                return Ending::Left;
+                return Ending::Left("too much of what it sent was refused".into());
             }
         }
     }
@@ -149,7 +157,10 @@ impl Connection {
         match what {
             ClientSays::Answer(answer) => {
                 let connection = self.sender.connection;
-                self.lobby.answers(who, connection, &answer.declined);
+                if !self.lobby.answers(who, connection, &answer.declined) {
+                    self.refused += 1;
+                    return None;
+                }
                 if !answer.declined.is_empty() {
                     return Some(Ending::Lost);
                 }
@@ -157,7 +168,20 @@ impl Connection {
             ClientSays::Ready(ready) => {
                 let current = lock(&self.lobby.state).session.clone();
                 let id = wire::session(&ready.session);
-                self.session = current.filter(|session| Some(session.id) == id);
+                self.session = current.filter(|session| Some(session.id) == id && session.has(who));
+                if self.session.is_none() {
+                    self.refused += 1;
+                }
+                if !ready.declined.is_empty() {
+                    self.skips(&wire::plain(&ready.declined));
+                }
+            }
+            ClientSays::Through(through) => {
+                let id = wire::session(&through.session);
+                if let Some(session) = self.session.take_if(|session| Some(session.id) == id) {
+                    session.leaves(who, State::Finished, "");
+                    self.lobby.waits(who, self.sender.connection);
+                }
             }
             ClientSays::Goodbye(goodbye) => {
                 if let (Some(session), Some(accused)) = (&self.session, goodbye.accuses) {
@@ -166,7 +190,7 @@ impl Connection {
                 return Some(if goodbye.finished {
                     Ending::Finished
                 } else {
-                    Ending::Left
+                    Ending::Left(wire::plain(&goodbye.why))
                 });
             }
             ClientSays::Progress(progress) => {
@@ -182,6 +206,20 @@ impl Connection {
             }
         }
         None
+    }
+
+    /// The client does without the session that starts, and waits for the next one.
+    fn skips(&mut self, why: &str) {
+        let Some(session) = self.session.take() else {
+            return;
+        };
+        tracing::warn!(client = self.name, why, "declined the session");
+        session.leaves(
+            self.who,
+            State::Gone,
+            &format!("declined the session: {why}"),
+        );
+        self.lobby.waits(self.who, self.sender.connection);
     }
 
     /// Passes something on to the session, if the client is in one. Counts what that refuses.
@@ -200,19 +238,19 @@ impl Connection {
     fn end(self, ending: Ending) {
         let connection = self.sender.connection;
         let current = self.lobby.vacate(self.who, connection);
-        let goodbye = ending != Ending::Lost;
-        tracing::info!(client = self.name, goodbye, "disconnected");
-        let state = match ending {
-            Ending::Lost => None,
-            Ending::Finished => Some(State::Finished),
-            Ending::Left => Some(State::Gone),
+        let (state, why) = match ending {
+            Ending::Lost => (None, String::new()),
+            Ending::Finished => (Some(State::Finished), String::new()),
+            Ending::Left(why) => (Some(State::Gone), why),
         };
+        let goodbye = state.is_some();
+        tracing::info!(client = self.name, goodbye, why, "disconnected");
         // A client may be in the current session without having heard of it.
         for session in self.session.iter().chain(&current) {
             if let Some(state) = state
                 && session.is_by(self.who, connection)
             {
-                session.leaves(self.who, state);
+                session.leaves(self.who, state, &why);
             }
             session.lost(self.who, connection);
         }

@@ -11,10 +11,7 @@ use super::lobby::{Lobby, Slot};
 use super::session::{Session, State};
 use super::{Caller, lock};
 use crate::roster::MAX_NAME;
-use crate::wire::{self, Challenge, ClientSays, FromClient, Hello, Resume, ServerSays};
-
-/// How much of a client's reason to decline is logged, in characters.
-const MAX_DECLINED: usize = 200;
+use crate::wire::{self, Challenge, ClientSays, FromClient, Hello, Offer, Resume, ServerSays};
 
 /// A caller that has proved to be a client of the roster.
 pub(super) struct Greeted {
@@ -66,7 +63,10 @@ pub(super) async fn greet(
         "connected"
     );
     if session.is_none() {
-        sender.say(ServerSays::Offer(lobby.config.job.to_wire()));
+        sender.say(ServerSays::Offer(Offer {
+            application: lobby.about.name.to_owned(),
+            job: lobby.about.offer.clone().into(),
+        }));
     }
     Some(Greeted { who, session })
 }
@@ -112,11 +112,9 @@ impl Lobby {
     ) -> Option<Arc<Session>> {
         let mut state = lock(&self.state);
         let sessions = [state.session.clone(), state.leaving.clone()];
-        let former = state.slot(who)?.replace(Slot {
-            sender: sender.clone(),
-            caller: caller.clone(),
-            waits: false,
-        });
+        let former = state
+            .slot(who)?
+            .replace(Slot::new(sender.clone(), caller.clone()));
         if let Some(former) = former {
             let name = self.config.roster.name(who);
             let (old, new) = (former.caller.address, caller.address);
@@ -130,7 +128,7 @@ impl Lobby {
                 returns_to = Some(session);
             } else {
                 // A client that does not ask for a session has lost it, or never was in it.
-                session.leaves(who, State::Gone);
+                session.leaves(who, State::Gone, "it started anew");
             }
         }
         let (session, resume) = (returns_to?, resume?);
@@ -139,27 +137,12 @@ impl Lobby {
         }
         let most = self.config.roster.len() + 1;
         let taken = &resume.taken[..resume.taken.len().min(most)];
-        session.returns(who, sender, taken).then_some(session)
-    }
-
-    /// Takes a client's answer to the offer. An empty `declined` accepts the job.
-    pub(super) fn answers(&self, who: PartyId, connection: u64, declined: &str) {
-        {
-            let mut state = lock(&self.state);
-            let Some(Some(slot)) = state.slot(who) else {
-                return;
-            };
-            if slot.sender.connection != connection {
-                return;
-            }
-            if declined.is_empty() {
-                slot.waits = true;
-            } else {
-                let why: String = declined.chars().take(MAX_DECLINED).collect();
-                let name = self.config.roster.name(who);
-                tracing::warn!(client = name, why, "declined the job");
-            }
+        if !session.returns(who, sender, taken) {
+            return None;
         }
-        self.changed.notify_waiters();
+        if let Some(Some(slot)) = state.slot(who) {
+            slot.resumes();
+        }
+        Some(session)
     }
 }

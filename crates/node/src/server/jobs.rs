@@ -1,24 +1,25 @@
 //! Jobs, one after the other: their sessions, deadlines and reports.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use undertone_party::{Abort, Aborted, Endpoint, Ledger, PartyId};
-use undertone_xclp::{self as xclp, Report};
+use undertone_party::{Abort, Aborted, Endpoint, Ledger, PartyId, Phase};
 
-use super::lobby::{Lobby, Start};
+use super::lobby::{Gather, Gathered, Lobby, Start};
 use super::session::{ServerLine, Session, State};
 use super::{FAREWELL, ServeError, TICK};
+use crate::application::{Application, Next, Seat};
 use crate::drive::{self, drive, limits};
 use crate::flow::Links;
 use crate::roster::hex;
-use crate::status::{JobReport, Parameters, phase_statuses};
+use crate::status::{JobReport, phase_statuses};
 
 /// Smallest and largest window of a link in bytes.
 const WINDOW: (usize, usize) = (256 << 10, 4 << 20);
 
-/// Most sessions of a job.
-const MAX_SESSIONS: u32 = 3;
+/// How often a session is run, at most, when clients are caught cheating.
+const ATTEMPTS: u32 = 3;
 
 /// A job that runs.
 struct Running {
@@ -30,27 +31,84 @@ struct Running {
     sent: u64,
     /// How many sessions it has had.
     sessions: u32,
+    /// The first digits of the last session's id.
+    session: String,
+    /// How many clients the last session began with.
+    clients: usize,
+    /// What the server's parties have cost.
+    ledger: Ledger,
+    /// Time in each phase, by their numbers.
+    times: BTreeMap<u8, Duration>,
+    /// Frame bytes from client to client.
+    relayed: u64,
+}
+
+impl Running {
+    fn new(lobby: &Lobby, job: u32) -> Self {
+        Self {
+            job,
+            start: Instant::now(),
+            received: lobby.traffic.received(),
+            sent: lobby.traffic.sent(),
+            sessions: 0,
+            session: String::new(),
+            clients: 0,
+            ledger: Ledger::default(),
+            times: BTreeMap::new(),
+            relayed: 0,
+        }
+    }
+
+    /// Adds what a session has cost.
+    fn add<T>(&mut self, ended: &Ended<T>) {
+        self.sessions += 1;
+        self.session = hex(&ended.session.id.0)[..8].to_owned();
+        self.clients = ended.clients;
+        self.ledger.add(&ended.ledger);
+        for (phase, time) in ended.session.times() {
+            *self.times.entry(phase).or_default() += time;
+        }
+        self.relayed += ended.session.relayed();
+    }
 }
 
 /// A session that ended.
-struct Ended {
+struct Ended<T> {
     session: Arc<Session>,
     /// How many clients it began with.
     clients: usize,
-    result: Result<Report, Aborted>,
+    result: Result<T, Aborted>,
     ledger: Ledger,
 }
 
+/// How a job ended.
+enum Outcome {
+    Done,
+    /// It was given up, in this phase, for this reason.
+    Aborted(Option<Phase>, String),
+}
+
 /// Runs jobs until there have been enough, or the server is to stop.
-pub(super) async fn jobs(
+pub(super) async fn jobs<A: Application>(
     lobby: &Arc<Lobby>,
+    application: &mut A,
     done: &mut (impl FnMut(&JobReport) + Send),
 ) -> Result<(), ServeError> {
     for job in 1..=lobby.config.jobs.unwrap_or(u32::MAX) {
-        if !lobby.gathered(job).await {
+        application.begin();
+        lobby.begin(job);
+        lobby.came_to(application.results());
+        let number = application.session();
+        let whom = if number == 0 {
+            Gather::First
+        } else {
+            Gather::Resumed
+        };
+        let needed = application.needed(lobby.config.roster.len());
+        if lobby.gathered(number, needed, whom).await != Gathered::Enough {
             break;
         }
-        let report = run_job(lobby, job).await?;
+        let report = run_job(lobby, application, job).await?;
         tracing::info!(
             job,
             result = report.result,
@@ -63,49 +121,105 @@ pub(super) async fn jobs(
     Ok(())
 }
 
-/// Runs sessions until one is done, or another would not help.
-async fn run_job(lobby: &Arc<Lobby>, job: u32) -> Result<JobReport, ServeError> {
-    let mut running = Running {
-        job,
-        start: Instant::now(),
-        received: lobby.traffic.received(),
-        sent: lobby.traffic.sent(),
-        sessions: 0,
+/// Runs the sessions of a job.
+async fn run_job<A: Application>(
+    lobby: &Arc<Lobby>,
+    application: &mut A,
+    job: u32,
+) -> Result<JobReport, ServeError> {
+    let mut running = Running::new(lobby, job);
+    let outcome = loop {
+        let result = settled(lobby, application, &mut running).await?;
+        let failed = result.as_ref().err().cloned();
+        let next = application.ended(match result {
+            Ok(report) => Ok(report),
+            Err(ref aborted) => Err(aborted),
+        });
+        lobby.came_to(application.results());
+        let failed = failed.map(|aborted| (aborted.phase, named(lobby, &aborted.to_string())));
+        match (next, failed) {
+            (Next::Done, None) => break Outcome::Done,
+            (Next::Done, Some((phase, why))) => break Outcome::Aborted(Some(phase), why),
+            (Next::Again, _) if is_late(lobby, running.start) => {
+                break Outcome::Aborted(None, LATE.into());
+            }
+            (Next::Again, failed) => {
+                if let Some((_, why)) = &failed {
+                    tracing::warn!(why, "the session failed");
+                }
+                let needed = application.needed(lobby.config.roster.len());
+                let number = application.session();
+                match lobby.gathered(number, needed, Gather::Next).await {
+                    Gathered::Enough => {}
+                    Gathered::TooFew(few) => {
+                        break match failed {
+                            None => Outcome::Aborted(None, few),
+                            Some((phase, why)) => {
+                                Outcome::Aborted(Some(phase), format!("{why}; {few}"))
+                            }
+                        };
+                    }
+                    Gathered::Stopping => {
+                        break Outcome::Aborted(None, "the server stops".into());
+                    }
+                }
+            }
+        }
     };
-    let mut excluded: Option<Vec<PartyId>> = None;
-    let ended = loop {
-        running.sessions += 1;
-        let ended = run_session(lobby, excluded.as_deref()).await?;
-        let Err(aborted) = &ended.result else {
-            break ended;
+    let report = report(lobby, &running, &outcome, application);
+    let result = match &outcome {
+        Outcome::Done => "done",
+        Outcome::Aborted(..) => "aborted",
+    };
+    lobby.metrics.job(result, running.start.elapsed());
+    // Clients try again to reach a server that stops. It says so itself.
+    if !lobby.is_stopping() {
+        lobby.over(match &outcome {
+            Outcome::Done => "",
+            Outcome::Aborted(_, why) => why,
+        });
+    }
+    Ok(report)
+}
+
+/// Runs a session, and runs it again without clients that are caught cheating, as long as that
+/// helps.
+async fn settled<A: Application>(
+    lobby: &Arc<Lobby>,
+    application: &mut A,
+    running: &mut Running,
+) -> Result<Result<A::Report, Aborted>, ServeError> {
+    let mut attempts = 0;
+    let number = application.session();
+    loop {
+        attempts += 1;
+        let ended = run_session(lobby, application, running).await?;
+        running.add(&ended);
+        let aborted = match ended.result {
+            Ok(report) => {
+                lobby.leave(&ended.session, true);
+                return Ok(Ok(report));
+            }
+            Err(aborted) => aborted,
         };
         let culprits = culprits(&aborted.cause);
-        let members = ended.session.members(|who, member| (who, member.state));
-        let stays = |(who, state): &(PartyId, State)| {
-            *state == State::In && !culprits.contains(who) && lobby.is_here(*who)
-        };
-        let left = members.iter().filter(|member| stays(member)).count();
-        let again = !culprits.is_empty()
-            && left >= lobby.config.job.params.min_clients
-            && running.sessions < MAX_SESSIONS
-            && !lobby.is_stopping();
-        if !again {
-            break ended;
-        }
+        lobby.exclude(&culprits);
+        lobby.leave(&ended.session, false);
         let why = named(lobby, &aborted.to_string());
         for culprit in &culprits {
             let name = lobby.config.roster.name(*culprit);
             tracing::warn!(client = name, why, "expelled from the job");
         }
-        lobby.expel(&culprits, "expelled from the job: a message failed a check");
-        excluded.get_or_insert_default().extend(culprits);
-    };
-    let report = report(lobby, &running, &ended);
-    let is_done = ended.result.is_ok();
-    let result = if is_done { "done" } else { "aborted" };
-    lobby.metrics.job(result, running.start.elapsed());
-    lobby.leave(&ended.session, is_done);
-    Ok(report)
+        lobby.expel(&culprits, &format!("expelled from the job: {why}"));
+        let again = !culprits.is_empty()
+            && lobby.present() >= application.needed(lobby.config.roster.len())
+            && attempts < ATTEMPTS
+            && application.session() == number
+            && !lobby.is_stopping();
+        if !again {
+            return Ok(Err(aborted));
+        }
+    }
 }
 
 /// The clients that another session of the job must do without.
@@ -117,33 +231,52 @@ fn culprits(cause: &Abort) -> Vec<PartyId> {
     }
 }
 
-/// Runs one session. With `excluded`, it replaces the last one; see [`Lobby::start`].
-async fn run_session(
+/// Runs one session with the clients that wait for it.
+async fn run_session<A: Application>(
     lobby: &Arc<Lobby>,
-    excluded: Option<&[PartyId]>,
-) -> Result<Ended, ServeError> {
+    application: &mut A,
+    running: &Running,
+) -> Result<Ended<A::Report>, ServeError> {
+    let job = running.job;
     let config = &lobby.config;
     let system = |what: &'static str| move |_| ServeError::System(what.into());
     let randomness = &config.randomness;
-    let id = randomness.session().map_err(system("randomness"))?;
+    let number = application.session();
+    let id = randomness
+        .session(job, number)
+        .map_err(system("randomness"))?;
     let seed = randomness
         .party(id, PartyId::SERVER)
         .map_err(system("randomness"))?;
     let (events, inbox) = mpsc::channel();
-    let Start { session, members } = lobby.start(id, excluded, events, |parties| {
+    let choose = |present: &[PartyId]| application.members(present);
+    let Start { session, members } = lobby.start(id, events, choose, |parties| {
         let links = (parties * parties).max(1);
         (config.in_flight / links).clamp(WINDOW.0, WINDOW.1)
     });
     let clients = members.len();
-    tracing::info!(session = &hex(&id.0)[..8], clients, "session starts");
+    tracing::info!(
+        session = &hex(&id.0)[..8],
+        number,
+        clients,
+        "session starts"
+    );
     let guard = Guard(Arc::clone(&session));
-    let party = xclp::server(id, config.job.params, members, seed);
+    let seat = Seat {
+        id,
+        me: PartyId::SERVER,
+        seed,
+        job,
+        session: number,
+    };
+    let party = application.server(seat, members);
     let endpoint = party.map(|party| Endpoint::new(PartyId::SERVER, id, limits(), party));
     let links = Links::new(PartyId::SERVER, id, session.window(), limits());
     let (tell, ended) = tokio::sync::oneshot::channel();
+    let first = lobby.about.phases[0];
     match endpoint {
         Err(cause) => {
-            let _ = tell.send(unstarted(cause));
+            let _ = tell.send(unstarted(first, cause));
         }
         Ok(endpoint) => {
             let mut line = ServerLine(Arc::clone(&session));
@@ -157,13 +290,13 @@ async fn run_session(
                 .map_err(|error| ServeError::System(format!("a thread: {error}")))?;
         }
     }
-    let watched = watch(lobby, &session);
+    let watched = watch(lobby, &session, running.start);
     tokio::pin!(ended);
     let drive::Ended { result, ledger } = tokio::select! {
         ended = &mut ended => ended,
         never = watched => match never {},
     }
-    .unwrap_or_else(|_| unstarted(Abort::Internal("the server's party panicked".into())));
+    .unwrap_or_else(|_| unstarted(first, Abort::Internal("the server's party panicked".into())));
     drop(guard);
     Ok(Ended {
         session,
@@ -174,10 +307,10 @@ async fn run_session(
 }
 
 /// The end of a party that took no step.
-fn unstarted(cause: Abort) -> drive::Ended<Report> {
+fn unstarted<T>(phase: Phase, cause: Abort) -> drive::Ended<T> {
     let aborted = Aborted {
         party: PartyId::SERVER,
-        phase: xclp::phases::SETUP,
+        phase,
         cause,
     };
     drive::Ended {
@@ -213,68 +346,74 @@ fn named(lobby: &Lobby, text: &str) -> String {
     out + rest
 }
 
-/// Enforces the deadlines of a session, for ever.
-async fn watch(lobby: &Lobby, session: &Session) -> std::convert::Infallible {
+/// Whether a job that began at `start` takes too long.
+fn is_late(lobby: &Lobby, start: Instant) -> bool {
+    let limit = lobby.config.job_deadline;
+    limit.is_some_and(|limit| start.elapsed() > limit)
+}
+
+/// Why a job is given up that takes too long.
+const LATE: &str = "the job took longer than its deadline";
+
+/// Enforces the deadlines of a session, and of its job, which began at `start`; for ever.
+async fn watch(lobby: &Lobby, session: &Session, start: Instant) -> std::convert::Infallible {
     let config = &lobby.config;
     loop {
         tokio::time::sleep(TICK).await;
         for who in session.overdue(config.grace) {
             let name = config.roster.name(who);
             tracing::warn!(client = name, "did not return in time");
-            session.leaves(who, State::Gone);
+            session.leaves(
+                who,
+                State::Gone,
+                "it lost its connection and did not return in time",
+            );
         }
-        for who in session.blamed(|phase| config.job.deadline(phase)) {
+        for who in session.blamed(|phase| config.deadlines.of(phase)) {
             let name = config.roster.name(who);
             tracing::warn!(client = name, "no progress before the phase's deadline");
             lobby.metrics.refuse("stalled", name);
-            session.leaves(who, State::Gone);
-            let why = "expelled from the job: no progress before the phase's deadline";
-            lobby.expel(&[who], why);
+            let why = "it made no progress before the phase's deadline";
+            session.leaves(who, State::Gone, why);
+            lobby.expel(&[who], &format!("expelled from the session: {why}"));
         }
-        if config
-            .job_deadline
-            .is_some_and(|limit| session.started.elapsed() > limit)
-        {
-            session.stop(Abort::Misuse(
-                "the job took longer than its deadline".into(),
-            ));
+        if is_late(lobby, start) {
+            session.stop(Abort::Misuse(LATE.into()));
         }
     }
 }
 
-fn report(lobby: &Lobby, running: &Running, ended: &Ended) -> JobReport {
-    let (rows, contributors) = match &ended.result {
-        Ok(report) => (report.labelled.len(), report.contributors.len()),
-        Err(_) => (0, 0),
-    };
+fn report<A: Application>(
+    lobby: &Lobby,
+    running: &Running,
+    outcome: &Outcome,
+    application: &A,
+) -> JobReport {
     let (mut received, mut sent) = (0, 0);
-    for (_, cost) in ended.ledger.phases() {
+    for (_, cost) in running.ledger.phases() {
         received += cost.bytes_received;
         sent += cost.bytes_sent;
     }
+    let phases = &lobby.about.phases;
+    let (result, now, state) = match outcome {
+        Outcome::Done => ("done".to_owned(), None, "done"),
+        Outcome::Aborted(phase, why) => (format!("aborted: {why}"), *phase, "aborted"),
+    };
     JobReport {
+        application: lobby.about.name.to_owned(),
         job: running.job,
-        session: hex(&ended.session.id.0)[..8].to_owned(),
+        session: running.session.clone(),
         sessions: running.sessions,
-        result: match &ended.result {
-            Ok(_) => "done".to_owned(),
-            Err(aborted) => format!("aborted: {}", named(lobby, &aborted.to_string())),
-        },
-        parameters: Parameters::from(&lobby.config.job.params),
-        clients: ended.clients,
-        contributors,
-        rows,
+        result,
+        parameters: lobby.about.parameters.clone(),
+        results: application.results(),
+        clients: running.clients,
         seconds: running.start.elapsed().as_secs_f64(),
         bytes_received: received,
         bytes_sent: sent,
-        relayed_bytes: ended.session.relayed(),
+        relayed_bytes: running.relayed,
         socket_received: lobby.traffic.received() - running.received,
         socket_sent: lobby.traffic.sent() - running.sent,
-        phases: phase_statuses(
-            &ended.ledger,
-            &ended.session.times(),
-            ended.result.as_ref().err().map(|aborted| aborted.phase.id),
-            "aborted",
-        ),
+        phases: phase_statuses(phases, &running.ledger, &running.times, now, state),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Locks are taken in one order: the lobby's, then a session's.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -11,7 +12,8 @@ use undertone_party::{Abort, PartyId, SessionId};
 
 use super::connection::Sender;
 use super::session::{Session, State};
-use super::{Caller, Config, FAREWELL, TICK, lock};
+use super::{About, Caller, Config, FAREWELL, TICK, lock};
+use crate::application::Facts;
 use crate::drive::Event;
 use crate::metrics::Metrics;
 use crate::roster::Roster;
@@ -28,6 +30,7 @@ const REFUSAL: Duration = Duration::from_secs(1);
 /// The server, as its connections see it.
 pub(crate) struct Lobby {
     pub(super) config: Config,
+    pub(super) about: About,
     pub(super) traffic: Arc<Traffic>,
     pub(super) open: Arc<AtomicUsize>,
     pub(super) metrics: Arc<Metrics>,
@@ -47,15 +50,23 @@ impl std::fmt::Debug for Lobby {
 pub(super) struct LobbyState {
     /// The connected clients, in the order of the roster.
     pub(super) slots: Vec<Option<Slot>>,
+    /// Why clients declined the job, of those that did and have not come back.
+    pub(super) declined: BTreeMap<PartyId, String>,
+    /// Clients that the present job does without, because they were caught cheating.
+    expelled: Vec<PartyId>,
     /// The session that runs.
     pub(super) session: Option<Arc<Session>>,
-    /// The session of the last job, until its clients have left it.
+    /// The last session, until its clients have left it.
     pub(super) leaving: Option<Arc<Session>>,
     /// When the server began to wait for clients.
     pub(super) since: Instant,
     /// Since when at least one client has been waiting.
     first: Option<Instant>,
     pub(super) job: u32,
+    /// Number of the current or next session in the job.
+    pub(super) number: u32,
+    /// What the job has come to so far.
+    pub(super) results: Facts,
     pub(super) stopping: bool,
     pub(super) finished: Vec<JobReport>,
 }
@@ -64,11 +75,31 @@ pub(super) struct LobbyState {
 pub(super) struct Slot {
     pub(super) sender: Sender,
     pub(super) caller: Caller,
-    /// Whether it agrees to the job and waits for it.
+    /// Whether it has agreed to the job.
+    agreed: bool,
+    /// Whether it waits for the next session.
     pub(super) waits: bool,
+    /// Whether it was present when a session of the present job began.
+    in_job: bool,
 }
 
 impl Slot {
+    pub(super) fn new(sender: Sender, caller: Caller) -> Self {
+        Self {
+            sender,
+            caller,
+            agreed: false,
+            waits: false,
+            in_job: false,
+        }
+    }
+
+    /// The client is back in a session, so it has agreed to the job.
+    pub(super) fn resumes(&mut self) {
+        self.agreed = true;
+        self.in_job = true;
+    }
+
     /// Tells the client why, then cuts its connection.
     pub(super) fn cut(self, why: &str) {
         self.sender.refuse(why);
@@ -80,13 +111,29 @@ impl Slot {
     }
 }
 
+/// What the others are told of a client that declines.
+fn declines(name: &str, why: &str) -> String {
+    format!("{name} declined the job: {why}")
+}
+
 /// A session that starts.
 pub(super) struct Start {
     pub(super) session: Arc<Session>,
     pub(super) members: Vec<PartyId>,
 }
 
-/// How far the clients of a job have gathered.
+/// Which clients a session waits for before it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gather {
+    /// All of the roster, or those that have come in time: the first session of a job.
+    First,
+    /// The same, but no longer than the grace time: a job that an earlier process began.
+    Resumed,
+    /// Those that are connected and have agreed to the job.
+    Next,
+}
+
+/// How far the clients of a session have gathered.
 enum Gathering {
     /// Enough are there.
     Ready,
@@ -98,27 +145,64 @@ enum Gathering {
     Stopping,
 }
 
+/// Whether a session can begin.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Gathered {
+    /// Enough clients wait for it.
+    Enough,
+    /// Too few clients are left of the job, for this reason.
+    TooFew(String),
+    /// The server is to stop.
+    Stopping,
+}
+
 impl LobbyState {
     pub(super) fn slot(&mut self, who: PartyId) -> Option<&mut Option<Slot>> {
         who.index().and_then(|index| self.slots.get_mut(index))
     }
 
-    fn gathering(&mut self, config: &Config) -> Gathering {
+    /// The clients that wait for the next session, in ascending order.
+    fn present(&self) -> Vec<PartyId> {
+        let clients = self.slots.iter().enumerate();
+        let waiting = clients.filter(|(_, slot)| slot.as_ref().is_some_and(|slot| slot.waits));
+        let waiting = waiting.map(|(index, _)| PartyId::client(index));
+        waiting.filter(|who| !self.expelled.contains(who)).collect()
+    }
+
+    fn gathering(&mut self, config: &Config, needed: usize, whom: Gather) -> Gathering {
         if self.stopping {
             return Gathering::Stopping;
         }
-        let here = self.slots.iter().flatten().filter(|slot| slot.waits);
-        let here = here.count();
+        let here = self.present().len();
+        let is_enough = here >= needed;
+        if whom == Gather::Next {
+            let connected = self.slots.iter().enumerate().filter(|(index, slot)| {
+                slot.as_ref().is_some_and(|slot| slot.agreed)
+                    && !self.expelled.contains(&PartyId::client(*index))
+            });
+            let time = self.since.elapsed();
+            return if is_enough && (here == connected.count() || time >= config.grace) {
+                Gathering::Ready
+            } else if time >= config.grace.max(config.wait.unwrap_or_default()) {
+                Gathering::TooFew { here }
+            } else {
+                Gathering::Waiting
+            };
+        }
         if here > 0 {
             self.first.get_or_insert_with(Instant::now);
         } else {
             self.first = None;
         }
+        let wait = match whom {
+            Gather::Resumed => Some(config.wait.unwrap_or(config.grace)),
+            _ => config.wait,
+        };
         let is_late = self
             .first
-            .zip(config.wait)
+            .zip(wait)
             .is_some_and(|(first, wait)| first.elapsed() >= wait);
-        if here == self.slots.len() || is_late && here >= config.job.params.min_clients {
+        if here == self.slots.len() || is_late && is_enough {
             Gathering::Ready
         } else if is_late {
             Gathering::TooFew { here }
@@ -127,21 +211,41 @@ impl LobbyState {
         }
     }
 
-    /// Names of the clients that do not wait for the job.
+    /// Names of the clients that do not wait for the job, and why they declined it if they did.
     fn missing(&self, roster: &Roster) -> String {
-        let entries = roster.entries().iter().zip(&self.slots);
-        let missing = entries.filter(|(_, slot)| !slot.as_ref().is_some_and(|slot| slot.waits));
-        let missing: Vec<&str> = missing.map(|(entry, _)| &*entry.name).collect();
+        let clients = roster.entries().iter().zip(&self.slots).enumerate();
+        let missing = clients.filter(|(_, (_, slot))| !slot.as_ref().is_some_and(|s| s.waits));
+        let missing: Vec<String> = missing
+            .map(
+                |(index, (entry, _))| match self.declined.get(&PartyId::client(index)) {
+                    Some(why) => format!("{} (declined: {why})", entry.name),
+                    None => entry.name.clone(),
+                },
+            )
+            .collect();
         missing.join(", ")
+    }
+
+    /// Tells all clients that have agreed to the job, except `who`.
+    fn notify(&self, text: &str, who: PartyId) {
+        for (index, slot) in self.slots.iter().enumerate() {
+            if let Some(slot) = slot
+                && slot.agreed
+                && PartyId::client(index) != who
+            {
+                slot.sender.notice(text);
+            }
+        }
     }
 }
 
 impl Lobby {
-    pub(super) fn new(config: Config) -> Self {
+    pub(super) fn new(config: Config, about: About) -> Self {
         let slots = config.roster.entries().iter().map(|_| None).collect();
         let traffic = Arc::new(Traffic::default());
         Self {
             config,
+            about,
             metrics: Arc::new(Metrics::new(Arc::clone(&traffic))),
             traffic,
             open: Arc::default(),
@@ -149,23 +253,37 @@ impl Lobby {
             changed: Notify::new(),
             state: Mutex::new(LobbyState {
                 slots,
+                declined: BTreeMap::new(),
+                expelled: Vec::new(),
                 session: None,
                 leaving: None,
                 since: Instant::now(),
                 first: None,
                 job: 1,
+                number: 0,
+                results: Facts::new(),
                 stopping: false,
                 finished: Vec::new(),
             }),
         }
     }
 
-    /// Waits until enough clients wait for `job`. Returns false when the server is to stop first.
-    #[must_use]
-    pub(super) async fn gathered(&self, job: u32) -> bool {
+    /// A new job begins.
+    pub(super) fn begin(&self, job: u32) {
+        let mut state = lock(&self.state);
+        state.job = job;
+        state.expelled.clear();
+        state.results.clear();
+        for slot in state.slots.iter_mut().flatten() {
+            slot.in_job = false;
+        }
+    }
+
+    /// Waits until at least `needed` clients wait for the session `number` of the job.
+    pub(super) async fn gathered(&self, number: u32, needed: usize, whom: Gather) -> Gathered {
         {
             let mut state = lock(&self.state);
-            state.job = job;
+            state.number = number;
             state.since = Instant::now();
             state.first = None;
         }
@@ -174,14 +292,21 @@ impl Lobby {
             let changed = self.changed.notified();
             {
                 let mut state = lock(&self.state);
-                match state.gathering(&self.config) {
-                    Gathering::Ready => return true,
-                    Gathering::Stopping => return false,
+                match state.gathering(&self.config, needed, whom) {
+                    Gathering::Ready => return Gathered::Enough,
+                    Gathering::Stopping => return Gathered::Stopping,
+                    Gathering::TooFew { here } if whom == Gather::Next => {
+                        let missing = state.missing(&self.config.roster);
+                        return Gathered::TooFew(format!(
+                            "too few clients for another session: {here} of the {needed} that it \
+                             needs; missing: {missing}"
+                        ));
+                    }
                     Gathering::TooFew { here } if !warned => {
                         warned = true;
                         tracing::warn!(
                             here,
-                            needed = self.config.job.params.min_clients,
+                            needed,
                             missing = state.missing(&self.config.roster),
                             "too few clients to begin"
                         );
@@ -193,58 +318,52 @@ impl Lobby {
         }
     }
 
-    /// Starts a session with all clients that wait. With `excluded`, the session replaces the last
-    /// one: clients still in that one take part too, but none that is excluded.
+    /// Starts a session with those that `choose` names of the clients that wait.
     pub(super) fn start(
         &self,
         id: SessionId,
-        excluded: Option<&[PartyId]>,
         events: mpsc::Sender<Event>,
+        choose: impl FnOnce(&[PartyId]) -> Vec<PartyId>,
         window: impl Fn(usize) -> usize,
     ) -> Start {
         let mut state = lock(&self.state);
-        let before = state.session.take();
-        let replaced = before.as_ref().filter(|_| excluded.is_some());
-        let was_in = |who: PartyId| {
-            replaced.is_some_and(|session| {
-                let is_in = session.members(|id, m| id == who && m.state == State::In);
-                is_in.contains(&true)
-            })
-        };
-        let excluded = excluded.unwrap_or(&[]);
-        let mut senders = Vec::new();
-        for (index, slot) in state.slots.iter_mut().enumerate() {
-            let who = PartyId::client(index);
-            if let Some(slot) = slot
-                && (slot.waits || was_in(who))
-                && !excluded.contains(&who)
-            {
-                slot.waits = false;
-                senders.push((who, slot.sender.clone()));
+        let present = state.present();
+        let chosen = choose(&present);
+        let mut members = present.clone();
+        members.retain(|who| chosen.contains(who));
+        let window = window(members.len() + 1);
+        let (job, number) = (state.job, state.number);
+        let mut senders = Vec::with_capacity(members.len());
+        for who in present {
+            let Some(Some(slot)) = state.slot(who) else {
+                continue;
+            };
+            slot.in_job = true;
+            if !members.contains(&who) {
+                continue;
             }
-        }
-        if let Some(before) = &before {
-            before.close();
-        }
-        let window = window(senders.len() + 1);
-        for (who, sender) in &senders {
-            sender.say(ServerSays::Start(wire::Start {
+            slot.waits = false;
+            slot.sender.say(ServerSays::Start(wire::Start {
                 session: id.0.to_vec().into(),
                 client: who.to_wire(),
                 window: window as u64,
+                job,
+                number,
             }));
+            senders.push((who, slot.sender.clone()));
         }
-        let members = senders.iter().map(|(who, _)| *who).collect();
         let metrics = Arc::clone(&self.metrics);
-        let session = Arc::new(Session::new(id, window, senders, events, metrics));
-        state.session = Some(Arc::clone(&session));
+        let session = Session::new(id, &self.about, window, senders, events, metrics);
+        let session = Arc::new(session);
+        if let Some(before) = state.session.replace(Arc::clone(&session)) {
+            before.close();
+        }
         Start { session, members }
     }
 
-    /// Whether a client is connected.
-    pub(super) fn is_here(&self, who: PartyId) -> bool {
-        let mut state = lock(&self.state);
-        state.slot(who).is_some_and(|slot| slot.is_some())
+    /// How many clients wait for the next session of the job.
+    pub(super) fn present(&self) -> usize {
+        lock(&self.state).present().len()
     }
 
     /// Tells some clients why they are expelled, and cuts their connections.
@@ -255,6 +374,11 @@ impl Lobby {
                 slot.cut(why);
             }
         }
+    }
+
+    /// The job does without these clients from now on.
+    pub(super) fn exclude(&self, whom: &[PartyId]) {
+        lock(&self.state).expelled.extend_from_slice(whom);
     }
 
     /// Frees the slot of a client whose connection ended, unless another connection has taken it.
@@ -272,27 +396,101 @@ impl Lobby {
         state.session.clone()
     }
 
-    /// Ends the session of a job that is over. Its members are told when the job is not `done`. The
-    /// session relays what they still send each other until they have left.
+    /// Ends a session. If it is `done`, it relays what its members still send each other until they
+    /// have left. If it is not, those that are in wait for the next one.
     pub(super) fn leave(self: &Arc<Self>, session: &Arc<Session>, done: bool) {
+        let mut state = lock(&self.state);
+        state.session = None;
         if !done {
-            let stopping = self.is_stopping();
-            for sender in session.senders() {
-                if stopping {
-                    sender.refuse_for_now("the server stops");
-                } else {
-                    sender.refuse("the server's log says why");
+            // What is said in it from now on is not of the session that repeats it.
+            session.close();
+            for (who, stays) in session.members(|who, member| (who, member.state == State::In)) {
+                if stays && let Some(Some(slot)) = state.slot(who) {
+                    slot.waits = true;
                 }
             }
         }
-        {
-            let mut state = lock(&self.state);
-            state.session = None;
-            state.leaving = Some(Arc::clone(session));
-        }
+        state.leaving = Some(Arc::clone(session));
+        drop(state);
         let lobby = Arc::clone(self);
         let session = Arc::clone(session);
         tokio::spawn(async move { lobby.see_off(&session).await });
+    }
+
+    /// Tells the clients of the job that it has ended, and why if it has no result.
+    pub(super) fn over(&self, why: &str) {
+        let mut state = lock(&self.state);
+        for slot in state.slots.iter_mut().flatten().filter(|slot| slot.in_job) {
+            slot.waits = false;
+            slot.sender.say(ServerSays::Over(wire::Over {
+                why: why.to_owned(),
+            }));
+        }
+    }
+
+    /// Keeps what the job has come to so far.
+    pub(super) fn came_to(&self, results: Facts) {
+        lock(&self.state).results = results;
+    }
+
+    /// A client that has agreed to the job waits for the next session.
+    pub(super) fn waits(&self, who: PartyId, connection: u64) {
+        let mut state = lock(&self.state);
+        // It may speak of a session before the one that has just started with it.
+        let is_in = state
+            .session
+            .as_ref()
+            .is_some_and(|session| session.has(who));
+        if let Some(Some(slot)) = state.slot(who)
+            && slot.sender.connection == connection
+            && slot.agreed
+            && !is_in
+        {
+            slot.waits = true;
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Takes a client's answer to the offer. An empty `declined` accepts the job. The other clients
+    /// hear who declines it, and why.
+    ///
+    /// Returns whether an answer was due.
+    pub(super) fn answers(&self, who: PartyId, connection: u64, declined: &str) -> bool {
+        let name = self.config.roster.name(who);
+        {
+            let mut state = lock(&self.state);
+            let others: Vec<String> = state
+                .declined
+                .iter()
+                .filter(|(other, _)| **other != who)
+                .map(|(other, why)| declines(self.config.roster.name(*other), why))
+                .collect();
+            let Some(Some(slot)) = state.slot(who) else {
+                return true;
+            };
+            if slot.sender.connection != connection {
+                return true;
+            }
+            if slot.agreed {
+                return false;
+            }
+            if declined.is_empty() {
+                slot.agreed = true;
+                slot.waits = true;
+                for text in others {
+                    slot.sender.notice(&text);
+                }
+                state.declined.remove(&who);
+            } else {
+                let why = wire::plain(declined);
+                tracing::warn!(client = name, why, "declined the job");
+                state.notify(&declines(name, &why), who);
+                state.declined.insert(who, why);
+            }
+        }
+        self.changed.notify_waiters();
+        true
     }
 
     /// Waits until the members of an ended session have left it, then closes it.
@@ -307,7 +505,7 @@ impl Lobby {
         }
         // A client that is still there need not wait for the others any more.
         for who in session.members(|who, _| who) {
-            session.leaves(who, State::Gone);
+            session.leaves(who, State::Gone, "");
         }
         session.close();
         let mut state = lock(&self.state);

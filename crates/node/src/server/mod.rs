@@ -19,8 +19,10 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::ReceiverStream;
+use undertone_party::Phase;
 
-use crate::job::Job;
+use crate::application::{Application, Facts};
+use crate::deadlines::Deadlines;
 use crate::randomness::Randomness;
 use crate::roster::Roster;
 use crate::status::{JobReport, Status};
@@ -37,8 +39,8 @@ pub(crate) use gate::Caller;
 pub struct Config {
     /// Who may take part.
     pub roster: Roster,
-    /// What is run.
-    pub job: Job,
+    /// How long the phases of a session may go without progress.
+    pub deadlines: Deadlines,
     /// The server's certificate and its key.
     pub certificate: Certificate,
     /// Certificates (PEM) of the authorities that sign clients' certificates. `None` if no client
@@ -46,7 +48,8 @@ pub struct Config {
     pub client_authorities: Option<String>,
     /// How long a job waits for the others after the first client has come. `None` waits for all.
     pub wait: Option<Duration>,
-    /// How long a client that lost its connection may take to return.
+    /// How long a client that lost its connection may take to return. Between two sessions of a job
+    /// the server waits at most as long for the clients that are connected.
     pub grace: Duration,
     /// How many jobs the server runs. `None` for no limit.
     pub jobs: Option<u32>,
@@ -72,7 +75,7 @@ impl Config {
     pub fn new(roster: Roster, certificate: Certificate) -> Self {
         Self {
             roster,
-            job: Job::default(),
+            deadlines: Deadlines::default(),
             certificate,
             client_authorities: None,
             wait: None,
@@ -119,6 +122,9 @@ pub enum ServeError {
         /// The client.
         name: String,
     },
+    /// The application cannot be served.
+    #[error("the application: {0}")]
+    Application(String),
     /// The roster is too small for the job.
     #[error("roster: {clients} clients, the job needs at least {needed}")]
     TooFew {
@@ -132,15 +138,56 @@ pub enum ServeError {
 /// How long clients have to say goodbye when a job is done.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// Longest offer in bytes.
+const MAX_OFFER: usize = 1 << 20;
+
 /// Time between two looks at deadlines.
 const TICK: Duration = Duration::from_millis(50);
 
-/// A server that listens.
-#[derive(Debug)]
-pub struct Server {
+/// A server that listens, and runs the jobs of an application.
+pub struct Server<A> {
     listener: TcpListener,
     address: SocketAddr,
     lobby: Arc<Lobby>,
+    application: A,
+}
+
+impl<A> std::fmt::Debug for Server<A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Server(at {}, ..)", self.address)
+    }
+}
+
+/// What a server knows of its application.
+#[derive(Debug)]
+pub(crate) struct About {
+    name: &'static str,
+    /// The job as clients are offered it.
+    offer: Vec<u8>,
+    parameters: Facts,
+    phases: Vec<Phase>,
+}
+
+impl About {
+    fn of<A: Application>(application: &A) -> Result<Self, ServeError> {
+        let phases = application.phases();
+        let offer = application.offer();
+        if phases.is_empty() {
+            return Err(ServeError::Application("it has no phases".into()));
+        }
+        if offer.len() > MAX_OFFER {
+            return Err(ServeError::Application(format!(
+                "its offer has {} bytes; it may have {MAX_OFFER}",
+                offer.len()
+            )));
+        }
+        Ok(Self {
+            name: A::NAME,
+            offer,
+            parameters: application.describe(),
+            phases,
+        })
+    }
 }
 
 /// A view of a server while it runs.
@@ -165,12 +212,16 @@ impl Watch {
     }
 }
 
-impl Server {
-    /// Listens on `address`.
+impl<A: Application> Server<A> {
+    /// Listens on `address` for the clients of `application`.
     ///
     /// # Errors
     /// A [`ServeError`].
-    pub async fn bind(address: SocketAddr, config: Config) -> Result<Self, ServeError> {
+    pub async fn bind(
+        address: SocketAddr,
+        config: Config,
+        application: A,
+    ) -> Result<Self, ServeError> {
         let by_certificate = |entry: &crate::roster::Entry| entry.key.is_none();
         if config.client_authorities.is_none()
             && let Some(entry) = config.roster.entries().iter().find(|e| by_certificate(e))
@@ -179,7 +230,8 @@ impl Server {
                 name: entry.name.clone(),
             });
         }
-        let needed = config.job.params.min_clients;
+        let about = About::of(&application)?;
+        let needed = application.needed(config.roster.len());
         if config.roster.len() < needed {
             return Err(ServeError::TooFew {
                 clients: config.roster.len(),
@@ -191,7 +243,8 @@ impl Server {
         Ok(Self {
             address: listener.local_addr().map_err(listen)?,
             listener,
-            lobby: Arc::new(Lobby::new(config)),
+            lobby: Arc::new(Lobby::new(config, about)),
+            application,
         })
     }
 
@@ -215,6 +268,7 @@ impl Server {
         mut done: impl FnMut(&JobReport) + Send,
     ) -> Result<(), ServeError> {
         let lobby = self.lobby;
+        let mut application = self.application;
         let config = &lobby.config;
         let tls = tls::server(&config.certificate, config.client_authorities.as_deref())?;
         let gate = Gate {
@@ -249,7 +303,7 @@ impl Server {
             tracing::info!("asked to stop");
             lobby.stop();
         };
-        let jobs = jobs::jobs(&lobby, &mut done);
+        let jobs = jobs::jobs(&lobby, &mut application, &mut done);
         tokio::pin!(stop, jobs);
         let result = tokio::select! {
             result = &mut jobs => result,

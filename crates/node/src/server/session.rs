@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use undertone_party::{Abort, Ledger, Limits, PartyId, Phase, SessionId};
-use undertone_xclp::phases;
 
+use super::About;
 use super::blame::blame;
 use super::connection::Sender;
 use super::lock;
@@ -50,6 +50,8 @@ impl State {
 /// A client of the session.
 pub(super) struct Member {
     pub(super) state: State,
+    /// Why it has left, in words. Empty while it takes part, or has its result.
+    pub(super) why: String,
     /// Its connection, if it has one.
     sender: Option<Sender>,
     /// How often it lost its connection and returned.
@@ -70,6 +72,7 @@ impl Member {
     fn new(sender: Sender) -> Self {
         Self {
             state: State::In,
+            why: String::new(),
             sender: Some(sender),
             returns: 0,
             phase: None,
@@ -92,6 +95,7 @@ pub(super) struct Session {
     pub(super) started: Instant,
     window: usize,
     limits: Limits,
+    phases: Vec<Phase>,
     events: mpsc::Sender<Event>,
     metrics: Arc<Metrics>,
     table: Mutex<Table>,
@@ -136,9 +140,19 @@ impl Clock {
     }
 }
 
+/// What the others are told of a client that has left.
+fn gone(session: SessionId, who: PartyId, why: &str) -> ServerSays {
+    ServerSays::Gone(Gone {
+        peer: who.to_wire(),
+        why: why.to_owned(),
+        session: session.0.to_vec().into(),
+    })
+}
+
 impl Session {
     pub(super) fn new(
         id: SessionId,
+        about: &About,
         window: usize,
         senders: Vec<(PartyId, Sender)>,
         events: mpsc::Sender<Event>,
@@ -152,6 +166,7 @@ impl Session {
             started: now,
             window,
             limits: limits(),
+            phases: about.phases.clone(),
             events,
             metrics,
             table: Mutex::new(Table {
@@ -184,9 +199,8 @@ impl Session {
         let mut table = lock(&self.table);
         let count = table.members.len();
         if let Some(member) = table.members.get_mut(&from) {
-            let phase = phases::ALL
-                .iter()
-                .find(|phase| u32::from(phase.id) == progress.phase);
+            let mut phases = self.phases.iter();
+            let phase = phases.find(|phase| u32::from(phase.id) == progress.phase);
             member.phase = phase.map(|phase| phase.name);
             let waits_for = progress.waits_for.iter().take(count + 1);
             member.waits_for = waits_for.map(|who| PartyId::from_wire(*who)).collect();
@@ -264,8 +278,7 @@ impl Session {
                 continue;
             };
             if !member.state.is_open() {
-                let peer = other.to_wire();
-                sender.say(ServerSays::Gone(Gone { peer }));
+                sender.say(gone(self.id, other, &member.why));
             } else if let Some(to) = &member.sender {
                 let peer = who.to_wire();
                 to.say(ServerSays::Returned(Returned { peer, next }));
@@ -275,8 +288,8 @@ impl Session {
         true
     }
 
-    /// `who` leaves the session, and all others are told.
-    pub(super) fn leaves(&self, who: PartyId, state: State) {
+    /// `who` leaves the session, and all others are told, and told why.
+    pub(super) fn leaves(&self, who: PartyId, state: State, why: &str) {
         let mut table = lock(&self.table);
         let Some(member) = table.members.get_mut(&who) else {
             return;
@@ -285,12 +298,12 @@ impl Session {
             return;
         }
         member.state = state;
+        why.clone_into(&mut member.why);
         member.waits_for.clear();
         table.touch();
-        let peer = who.to_wire();
         for (_, other) in table.members.iter().filter(|(id, _)| **id != who) {
             if let Some(sender) = &other.sender {
-                sender.say(ServerSays::Gone(Gone { peer }));
+                sender.say(gone(self.id, who, why));
             }
         }
         drop(table);
@@ -378,10 +391,15 @@ impl Session {
         members.map(|(who, member)| look(*who, member)).collect()
     }
 
-    /// `who` says that `accused` cheats. Either may lie, so the session is over.
+    /// `who` says that `accused` cheats. Either may lie, so the session is over. Only a client that is
+    /// in is heard.
     pub(super) fn accuses(&self, who: PartyId, accused: PartyId) {
-        let known = lock(&self.table).members.contains_key(&accused);
-        if known && accused != who {
+        let heard = {
+            let table = lock(&self.table);
+            let is_in = |who| table.members.get(&who).map(|member| member.state) == Some(State::In);
+            !table.closed && is_in(who) && table.members.contains_key(&accused)
+        };
+        if heard && accused != who {
             self.stop(Abort::Contradicted {
                 first: who,
                 second: accused,
@@ -390,11 +408,11 @@ impl Session {
         }
     }
 
-    /// The connections of the clients that are in.
-    pub(super) fn senders(&self) -> Vec<Sender> {
+    /// Whether `who` takes part, or may return.
+    pub(super) fn has(&self, who: PartyId) -> bool {
         let table = lock(&self.table);
-        let members = table.members.values().filter(|m| m.state == State::In);
-        members.filter_map(|member| member.sender.clone()).collect()
+        let member = table.members.get(&who);
+        member.is_some_and(|member| member.state.is_open())
     }
 
     /// Whether `who` takes part over this connection.

@@ -28,9 +28,11 @@ impl Lobby {
                 state: match slot {
                     Some(slot) if slot.waits => "waiting",
                     Some(_) => "connected",
+                    None if state.declined.contains_key(&PartyId::client(index)) => "declined",
                     None => "absent",
                 }
                 .to_owned(),
+                why: state.declined.get(&PartyId::client(index)).cloned(),
                 phase: None,
                 waits_for: Vec::new(),
                 bytes_received: 0,
@@ -53,6 +55,7 @@ impl Lobby {
                     State::Finished => "finished",
                 }
                 .to_owned();
+                client.why = (!member.why.is_empty()).then(|| member.why.clone());
                 client.phase = member.phase.map(str::to_owned);
                 client.waits_for = names(&member.waits_for);
                 client.bytes_received = member.received;
@@ -61,6 +64,7 @@ impl Lobby {
         }
         for name in [
             "absent",
+            "declined",
             "connected",
             "waiting",
             "in",
@@ -71,13 +75,14 @@ impl Lobby {
             let count = clients.iter().filter(|client| client.state == name).count();
             self.metrics.clients(name, count);
         }
+        let of = &self.about.phases;
         let phases = match (&session, state.finished.last()) {
             (Some(session), _) => {
-                let now = standing.as_ref().map(|standing| standing.phase.id);
-                phase_statuses(&session.ledger(), &session.times(), now.or(Some(0)), "now")
+                let now = standing.as_ref().map_or(of[0], |standing| standing.phase);
+                phase_statuses(of, &session.ledger(), &session.times(), Some(now), "now")
             }
-            (None, Some(last)) => last.phases.clone(),
-            (None, None) => phase_statuses(&Ledger::default(), &BTreeMap::new(), Some(0), "now"),
+            (None, Some(last)) if last.job == state.job => last.phases.clone(),
+            (None, _) => phase_statuses(of, &Ledger::default(), &BTreeMap::new(), None, "due"),
         };
         let name = if state.stopping {
             "stopping"
@@ -93,11 +98,14 @@ impl Lobby {
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             state: name.to_owned(),
+            application: self.about.name.to_owned(),
             job: state.job,
+            number: state.number,
             session: session
                 .as_ref()
                 .map(|session| hex(&session.id.0)[..8].to_owned()),
-            parameters: (&self.config.job.params).into(),
+            parameters: self.about.parameters.clone(),
+            results: state.results.clone(),
             phase: standing
                 .as_ref()
                 .map(|standing| standing.phase.name.to_owned()),

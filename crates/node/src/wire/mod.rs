@@ -1,5 +1,6 @@
 //! The messages of `proto/undertone.proto`. Their code is generated and committed, so that nobody's
 //! build needs the generator: `UPDATE=1 cargo test -p undertone-node generated` writes it anew.
+#![cfg_attr(not(feature = "testing"), allow(unreachable_pub, reason = "for tests"))]
 
 #[allow(
     missing_docs,
@@ -14,50 +15,70 @@ use tonic::codegen::Bytes;
 use undertone_party::frame::HEADER_LEN;
 use undertone_party::{PartyId, SessionId};
 
-pub(crate) use generated::from_client::What as ClientSays;
-pub(crate) use generated::from_server::What as ServerSays;
-pub(crate) use generated::undertone_client::UndertoneClient;
-pub(crate) use generated::undertone_server::{Undertone, UndertoneServer};
-pub(crate) use generated::{
-    Answer, Challenge, FromClient, FromServer, Gone, Goodbye, Hello, Offer, Progress, Ready,
-    Refusal, Resume, Resumed, Returned, Start, Taken,
+pub use generated::from_client::What as ClientSays;
+pub use generated::from_server::What as ServerSays;
+pub use generated::undertone_client::UndertoneClient;
+pub use generated::undertone_server::{Undertone, UndertoneServer};
+pub use generated::{
+    Answer, Challenge, FromClient, FromServer, Gone, Goodbye, Hello, Notice, Offer, Over, Progress,
+    Ready, Refusal, Resume, Resumed, Returned, Start, Taken, Through,
 };
 
 /// The version of these messages, which the challenge states.
-pub(crate) const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The label under which TLS exports a secret for the hello.
-pub(crate) const EXPORT_LABEL: &[u8] = b"EXPORTER-undertone-v1-hello";
+pub const EXPORT_LABEL: &[u8] = b"EXPORTER-undertone-v1-hello";
 
 /// The context of a hello's signature.
-pub(crate) const HELLO: &str = "connection";
+pub const HELLO: &str = "connection";
 
 /// Length of the longest message in bytes: the longest frame and what surrounds it.
-pub(crate) fn max_message() -> usize {
+pub fn max_message() -> usize {
     crate::drive::limits().max_payload + HEADER_LEN + 64
 }
 
 /// What a client signs: the secret of its connection, and its name.
-pub(crate) fn hello_body(exported: &[u8; 32], name: &str) -> Vec<u8> {
+pub fn hello_body(exported: &[u8; 32], name: &str) -> Vec<u8> {
     let mut body = exported.to_vec();
     body.extend_from_slice(name.as_bytes());
     body
 }
 
+/// Longest text of a peer that is kept, logged or passed on, in characters.
+const MAX_TEXT: usize = 400;
+
+/// A peer's words, fit to be printed: on one line, without characters that control terminals or the
+/// direction of writing, and not too long.
+pub fn plain(text: &str) -> String {
+    let is_hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    let letters = text.chars().take(MAX_TEXT);
+    letters
+        .map(|c| if is_hidden(c) { ' ' } else { c })
+        .collect()
+}
+
 /// Reads a session id or a nonce, which has exactly 32 bytes.
-pub(crate) fn session(bytes: &Bytes) -> Option<SessionId> {
+pub fn session(bytes: &Bytes) -> Option<SessionId> {
     Some(SessionId(bytes[..].try_into().ok()?))
 }
 
-pub(crate) fn from_client(what: ClientSays) -> FromClient {
+/// A client's message.
+pub fn from_client(what: ClientSays) -> FromClient {
     FromClient { what: Some(what) }
 }
 
-pub(crate) fn from_server(what: ServerSays) -> FromServer {
+/// A server's message.
+pub fn from_server(what: ServerSays) -> FromServer {
     FromServer { what: Some(what) }
 }
 
-pub(crate) fn taken(peer: PartyId, next: u32) -> Taken {
+/// The frames of `peer` below number `next` have been taken.
+pub fn taken(peer: PartyId, next: u32) -> Taken {
     Taken {
         peer: peer.to_wire(),
         next,

@@ -15,6 +15,8 @@ use std::path::Path;
 
 use undertone_xclp::{Features, InputError, Labelling, Rows};
 
+use crate::arrays::{Arrays, ArraysError};
+
 /// What kind of rows a file is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -57,6 +59,9 @@ pub enum DataError {
     /// The rows or labels are refused.
     #[error(transparent)]
     Input(#[from] InputError),
+    /// The arrays are refused.
+    #[error(transparent)]
+    Arrays(#[from] ArraysError),
 }
 
 /// Reads `path`.
@@ -93,6 +98,23 @@ pub fn load(path: &Path, kind: Kind) -> Result<Dataset, DataError> {
 /// As [`load`].
 pub fn from_npz(reader: impl Read + Seek, kind: Kind) -> Result<Dataset, DataError> {
     checked(npz::read(reader, kind)?)
+}
+
+/// Reads all arrays of an `.npz` archive, which must be of float32 or float64, in the order of the
+/// archive.
+///
+/// # Errors
+/// A [`DataError`] that says what is wrong, where, and what to do.
+pub fn arrays_from_npz(reader: impl Read + Seek) -> Result<Arrays, DataError> {
+    npz::read_arrays(reader)
+}
+
+/// Writes arrays as an `.npz` archive.
+///
+/// # Errors
+/// What the writer says.
+pub fn arrays_to_npz(writer: impl std::io::Write + Seek, arrays: &Arrays) -> std::io::Result<()> {
+    npz::write_arrays(writer, arrays)
 }
 
 /// Reads CSV.

@@ -7,10 +7,11 @@ use npyz::{AutoSerialize, DType, Deserialize, NpyFile, NpyHeader, Order, WriterB
 use undertone_hamming::MAX_BITS;
 use undertone_kernel::BitMatrix;
 use undertone_xclp::{Codes, Features, Labelling, Rows};
-use zip::ZipArchive;
 use zip::write::{SimpleFileOptions, ZipWriter};
+use zip::{CompressionMethod, ZipArchive};
 
 use super::{DataError, Dataset, Kind};
+use crate::arrays::{Arrays, MAX_ARRAYS, Values};
 
 /// Largest array in bytes.
 const MAX_ARRAY: u64 = 8 << 30;
@@ -20,7 +21,7 @@ const MAX_HEADER: usize = 1 << 16;
 
 /// An array as it stands in the archive.
 struct Array {
-    name: &'static str,
+    name: String,
     header: NpyHeader,
     bytes: Vec<u8>,
 }
@@ -72,10 +73,7 @@ fn broken(what: &str, error: &dyn std::fmt::Display) -> DataError {
     DataError::Broken(format!("{what}: {error}"))
 }
 
-fn need(
-    archive: &mut ZipArchive<impl Read + Seek>,
-    name: &'static str,
-) -> Result<Array, DataError> {
+fn need(archive: &mut ZipArchive<impl Read + Seek>, name: &str) -> Result<Array, DataError> {
     find(archive, name)?.ok_or_else(|| {
         let held: Vec<String> = archive
             .file_names()
@@ -94,7 +92,7 @@ fn need(
 
 fn find(
     archive: &mut ZipArchive<impl Read + Seek>,
-    name: &'static str,
+    name: &str,
 ) -> Result<Option<Array>, DataError> {
     let entry = match archive.by_name(&format!("{name}.npy")) {
         Ok(entry) => entry,
@@ -106,7 +104,7 @@ fn find(
     let start = checked_header(&mut file).map_err(broken)?;
     let header = NpyHeader::from_reader(&start[..]).map_err(broken)?;
     let mut array = Array {
-        name,
+        name: name.to_owned(),
         header,
         bytes: Vec::new(),
     };
@@ -211,16 +209,31 @@ impl Array {
         file.data::<T>().ok()?.collect::<Result<_, _>>().ok()
     }
 
-    /// Matrix entries row after row, whichever way they are stored.
+    /// Entries with the last index running fastest, whichever way they are stored.
     fn by_rows<T: Copy>(&self, entries: Vec<T>) -> Vec<T> {
-        match (self.header.order(), self.header.shape()) {
-            (Order::Fortran, &[rows, columns]) => {
-                let (rows, columns) = (rows as usize, columns as usize);
-                let row = |row| (0..columns).map(move |column| column * rows + row);
-                (0..rows).flat_map(row).map(|at| entries[at]).collect()
-            }
-            _ => entries,
+        if self.header.order() != Order::Fortran {
+            return entries;
         }
+        let shape: Vec<usize> = self
+            .header
+            .shape()
+            .iter()
+            .map(|len| *len as usize)
+            .collect();
+        let mut place = vec![0; shape.len()];
+        let mut out = Vec::with_capacity(entries.len());
+        for _ in 0..entries.len() {
+            let at = place.iter().zip(&shape).rev();
+            out.push(entries[at.fold(0, |at, (index, len)| at * len + index)]);
+            for (index, len) in place.iter_mut().zip(&shape).rev() {
+                *index += 1;
+                if *index < *len {
+                    break;
+                }
+                *index = 0;
+            }
+        }
+        out
     }
 
     fn floats(&self) -> Result<Vec<f64>, DataError> {
@@ -273,23 +286,80 @@ impl Array {
     }
 }
 
+/// As [`arrays_from_npz`](super::arrays_from_npz).
+pub(super) fn read_arrays(reader: impl Read + Seek) -> Result<Arrays, DataError> {
+    let mut archive = ZipArchive::new(reader).map_err(|error| broken("archive", &error))?;
+    if archive.len() > MAX_ARRAYS {
+        return Err(DataError::Wrong(format!(
+            "{} arrays; there may be {MAX_ARRAYS}",
+            archive.len()
+        )));
+    }
+    let mut names = Vec::with_capacity(archive.len());
+    for place in 0..archive.len() {
+        let file = archive.by_index_raw(place);
+        let file = file.map_err(|error| broken("archive", &error))?;
+        let name = file.name().map_err(|error| broken("archive", &error))?;
+        let Some(name) = name.strip_suffix(".npy") else {
+            return Err(DataError::Wrong(format!(
+                "it holds {name:?}, which is no array; write it with numpy.savez"
+            )));
+        };
+        names.push(name.to_owned());
+    }
+    let mut arrays = Arrays::new();
+    for name in names {
+        let array = need(&mut archive, &name)?;
+        let shape = array.header.shape().iter().map(|len| *len as usize);
+        let shape = shape.collect();
+        if let Some(singles) = array.entries::<f32>() {
+            arrays.push(name, shape, array.by_rows(singles))?;
+        } else if let Some(doubles) = array.entries::<f64>() {
+            arrays.push(name, shape, array.by_rows(doubles))?;
+        } else {
+            return Err(array.wrong("float32 or float64"));
+        }
+    }
+    Ok(arrays)
+}
+
+/// As [`arrays_to_npz`](super::arrays_to_npz).
+pub(super) fn write_arrays(writer: impl Write + Seek, arrays: &Arrays) -> std::io::Result<()> {
+    let mut zip = ZipWriter::new(writer);
+    for own in arrays {
+        let shape: Vec<u64> = own.shape().iter().map(|len| *len as u64).collect();
+        let bytes = match own.values() {
+            Values::Single(values) => npy(&shape, values)?,
+            Values::Double(values) => npy(&shape, values)?,
+        };
+        // As numpy.savez: compressing numbers saves little and takes long.
+        let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+        zip.start_file(format!("{}.npy", own.name()), stored)?;
+        zip.write_all(&bytes)?;
+    }
+    zip.finish()?;
+    Ok(())
+}
+
+/// An array in the format `.npy`.
+fn npy<T: AutoSerialize>(shape: &[u64], values: &[T]) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut npy = npyz::WriteOptions::new()
+        .default_dtype()
+        .shape(shape)
+        .writer(&mut bytes)
+        .begin_nd()?;
+    npy.extend(values)?;
+    npy.finish()?;
+    Ok(bytes)
+}
+
 /// As [`to_npz`](super::to_npz).
 pub(super) fn write(
     writer: impl Write + Seek,
     features: &Features,
     labelling: &Labelling,
 ) -> std::io::Result<()> {
-    fn array<T: AutoSerialize>(shape: &[u64], values: &[T]) -> std::io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        let mut npy = npyz::WriteOptions::new()
-            .default_dtype()
-            .shape(shape)
-            .writer(&mut bytes)
-            .begin_nd()?;
-        npy.extend(values)?;
-        npy.finish()?;
-        Ok(bytes)
-    }
     let rows = features.rows() as u64;
     let labels = labelling.labels().iter();
     let labels: Vec<i64> = labels.map(|label| label.map_or(-1, i64::from)).collect();
@@ -297,10 +367,10 @@ pub(super) fn write(
     for (name, bytes) in [
         (
             "features.npy",
-            array(&[rows, features.dim() as u64], features.values())?,
+            npy(&[rows, features.dim() as u64], features.values())?,
         ),
-        ("labels.npy", array(&[rows], &labels)?),
-        ("classes.npy", array(&[], &[labelling.classes() as i64])?),
+        ("labels.npy", npy(&[rows], &labels)?),
+        ("classes.npy", npy(&[], &[labelling.classes() as i64])?),
     ] {
         zip.start_file(name, SimpleFileOptions::default())?;
         zip.write_all(&bytes)?;
@@ -326,7 +396,28 @@ mod tests {
         assert_eq!(data.classes, Some(3));
     }
 
-    fn npy(header: &str, data: &[u8]) -> Vec<u8> {
+    #[test]
+    fn arrays_that_are_written_are_read() {
+        let mut arrays = Arrays::new();
+        arrays
+            .push("w", vec![2, 2], vec![1.0f32, 2.0, 3.0, 4.0])
+            .unwrap();
+        arrays.push("b", vec![], vec![0.1f64]).unwrap();
+        let mut bytes = Cursor::new(Vec::new());
+        write_arrays(&mut bytes, &arrays).unwrap();
+        assert_eq!(read_arrays(bytes).unwrap(), arrays);
+        // Three dimensions, the first index running fastest.
+        let fortran = "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 1, 3), }";
+        let fortran = archive(&[("t", raw(fortran, &floats(&[1., 4., 2., 5., 3., 6.])))]);
+        let read = read_arrays(Cursor::new(fortran)).unwrap();
+        let values = read.get("t").unwrap().to_doubles();
+        assert_eq!(values, [1., 2., 3., 4., 5., 6.]);
+        let integers = archive(&[("t", array("<i4", "(1,)", &[1, 0, 0, 0]))]);
+        let error = read_arrays(Cursor::new(integers)).unwrap_err().to_string();
+        assert!(error.contains("float32 or float64"), "{error}");
+    }
+
+    fn raw(header: &str, data: &[u8]) -> Vec<u8> {
         let mut out = b"\x93NUMPY\x01\x00".to_vec();
         out.extend((header.len() as u16).to_le_bytes());
         out.extend(header.as_bytes());
@@ -336,7 +427,7 @@ mod tests {
 
     fn array(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
         let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
-        npy(&header, data)
+        raw(&header, data)
     }
 
     fn archive(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
@@ -372,7 +463,7 @@ mod tests {
     fn rows_and_labels() {
         let c = archive(&[features("(2, 3)", &[1., 2., 3., 4., 5., 6.]), labels()]);
         let fortran = "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }";
-        let fortran = ("features", npy(fortran, &floats(&[1., 4., 2., 5., 3., 6.])));
+        let fortran = ("features", raw(fortran, &floats(&[1., 4., 2., 5., 3., 6.])));
         for bytes in [c, archive(&[fortran, labels()])] {
             let data = read(Cursor::new(bytes), Kind::Features).unwrap();
             let Rows::Features(features) = data.rows else {
@@ -411,7 +502,7 @@ mod tests {
             ),
             (vec![good.clone()], "'labels' is missing"),
             (
-                vec![("features", npy(&"{0:".repeat(20), &[])), labels()],
+                vec![("features", raw(&"{0:".repeat(20), &[])), labels()],
                 "not that of an array of plain numbers",
             ),
             (

@@ -3,6 +3,7 @@
 mod distances;
 mod duplex;
 mod label;
+mod rounds;
 mod sum;
 pub mod transfers;
 
@@ -17,6 +18,7 @@ pub(crate) use undertone_kdf::simulated::session;
 
 pub use distances::{DistanceRun, DistanceSimulation};
 pub use label::{Run, Simulation};
+pub use rounds::{RoundRun, RoundSimulation};
 pub use sum::{SumRun, SumSimulation};
 pub use transfers::TransferSimulation;
 

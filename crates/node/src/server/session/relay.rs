@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use tonic::codegen::Bytes;
 use undertone_party::{FrameError, Header, PartyId};
-use undertone_xclp::phases;
 
 use super::{SERVER, Session, State, Table};
 use crate::drive::{Event, Line, Standing};
@@ -27,7 +26,7 @@ impl Session {
         if header.from != from || header.to == from {
             return Err(misled);
         }
-        if !phases::ALL.iter().any(|phase| phase.id == header.phase) {
+        if !self.phases.iter().any(|phase| phase.id == header.phase) {
             return Err(Violation::Phase(header.phase));
         }
         let mut table = lock(&self.table);

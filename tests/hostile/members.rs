@@ -3,10 +3,9 @@
 use super::*;
 
 /// Frames that do not decode, or have a wrong header. The session goes on without their sender.
-#[tokio::test(flavor = "multi_thread")]
-async fn bad_frames_are_refused() {
-    let (world, honest, raw, session) = intruded().await;
-    let good = header(session, 0);
+pub(super) async fn bad_frames_are_refused<K: Kit>(kit: K) {
+    let (world, honest, raw, session) = intruded(&kit).await;
+    let good = header(&kit, session, 0);
     let cut = good.frame(vec![0; 40])[..80].to_vec();
     let other = Header {
         session: SessionId([0; 32]),
@@ -38,7 +37,7 @@ async fn bad_frames_are_refused() {
         raw.say(ClientSays::Frame(frame.clone().into()));
     }
     // An acknowledgement of a frame that was not sent.
-    raw.say(ClientSays::Taken(wire::taken(SERVER, 1000)));
+    raw.say(ClientSays::Taken(testing::taken(SERVER, 1000)));
     world
         .until(|status| status.refused.frames > bad.len() as u64)
         .await;
@@ -47,10 +46,9 @@ async fn bad_frames_are_refused() {
     world.unharmed(honest, 1).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_frame_that_is_too_long_ends_the_connection() {
-    let (world, honest, mut raw, session) = intruded().await;
-    let long = header(session, 0).frame(vec![0; 8 << 20]);
+pub(super) async fn a_frame_that_is_too_long_ends_the_connection<K: Kit>(kit: K) {
+    let (world, honest, mut raw, session) = intruded(&kit).await;
+    let long = header(&kit, session, 0).frame(vec![0; 8 << 20]);
     raw.say(ClientSays::Frame(long.into()));
     while raw.hear().await.is_some() {}
     assert_eq!(world.refused().2, 1);
@@ -58,39 +56,37 @@ async fn a_frame_that_is_too_long_ends_the_connection() {
 }
 
 /// A message of another phase ends the session. A new one begins without its sender.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_cheater_is_left_out_of_the_next_session() {
+pub(super) async fn a_cheater_is_left_out_of_the_next_session<K: Kit>(kit: K) {
     for payload in [vec![0; 7], vec![]] {
-        let (world, honest, mut raw, session) = intruded().await;
-        raw.say(early(session, 0, payload));
+        let (world, honest, mut raw, session) = intruded(&kit).await;
+        raw.say(early(&kit, session, 0, payload));
         while raw.hear().await.is_some() {}
         world.unharmed(honest, 2).await;
     }
 }
 
 /// A message of another phase.
-fn early(session: SessionId, from: usize, payload: Vec<u8>) -> ClientSays {
+fn early<K: Kit>(kit: &K, session: SessionId, from: usize, payload: Vec<u8>) -> ClientSays {
     let early = Header {
-        phase: phases::INFLUENCE.id,
-        ..header(session, from)
+        phase: kit.phases()[2].id,
+        ..header(kit, session, from)
     };
     ClientSays::Frame(early.frame(payload).into())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_job_has_three_sessions_at_most() {
+pub(super) async fn a_session_is_tried_three_times_at_most<K: Kit>(kit: K) {
     // After three sessions two clients are left, enough for a fourth.
-    let world = World::with(5, |config| config.job.params.min_clients = 2).await;
+    let world = World::with(&kit, 5, 2, |_| ()).await;
     let mut cheats = Vec::new();
     for index in 0..5 {
-        let config = world.client(index);
+        let (config, kit) = (world.client(index), kit.clone());
         // All cheat in every session, and each time one is caught.
         cheats.push(tokio::spawn(async move {
             let (mut raw, first) = Raw::enter(&config).await;
             let (mut session, mut sessions) = (Some(first), 0);
             while let Some(id) = session {
                 sessions += 1;
-                let hello = header(id, index).frame(vec![0; 7]);
+                let hello = header(&kit, id, index).frame(vec![0; 7]);
                 raw.say(ClientSays::Frame(hello.into()));
                 session = raw.start().await;
             }
@@ -110,23 +106,19 @@ async fn a_job_has_three_sessions_at_most() {
 }
 
 /// Each session tells the server the distances anew, so clients count them, too.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_takes_part_in_few_sessions() {
-    let world = World::start().await;
-    let honest: Vec<_> = (1..CLIENTS)
+pub(super) async fn a_client_takes_part_in_few_sessions<K: Kit>(kit: K) {
+    let world = World::start(&kit).await;
+    let honest: Vec<_> = (1..kit.clients())
         .map(|index| {
             let config = client::Config {
                 attempts: 1,
                 ..world.client(index)
             };
-            let (rows, labelling) = rows(index);
-            tokio::spawn(
-                async move { join(&config, rows, labelling, std::future::pending()).await },
-            )
+            kit.spawn(config, index)
         })
         .collect();
     let (raw, session) = Raw::enter(&world.client(0)).await;
-    raw.say(early(session, 0, vec![0; 7]));
+    raw.say(early(&kit, session, 0, vec![0; 7]));
     for task in honest {
         let error = tokio::time::timeout(Duration::from_secs(30), task).await;
         let error = error.unwrap().unwrap().unwrap_err().to_string();
@@ -135,31 +127,29 @@ async fn a_client_takes_part_in_few_sessions() {
 }
 
 /// Sends 200 frames of 1 MiB to `to` at once.
-fn flood(raw: &Raw, session: SessionId, to: PartyId) {
+fn flood<K: Kit>(kit: &K, raw: &Raw, session: SessionId, to: PartyId) {
     for seq in 0..200 {
         let header = Header {
             to,
             seq,
-            ..header(session, 0)
+            ..header(kit, session, 0)
         };
         raw.say(ClientSays::Frame(header.frame(vec![0; 1 << 20]).into()));
     }
 }
 
 /// The receiver takes a few frames. No window lets all of them through.
-#[tokio::test(flavor = "multi_thread")]
-async fn who_sends_more_than_the_window_is_refused() {
-    let (world, honest, raw, session) = intruded().await;
-    flood(&raw, session, PartyId::client(1));
+pub(super) async fn who_sends_more_than_the_window_is_refused<K: Kit>(kit: K) {
+    let (world, honest, raw, session) = intruded(&kit).await;
+    flood(&kit, &raw, session, PartyId::client(1));
     world.until(|status| status.refused.frames > 0).await;
     drop(raw);
     world.unharmed(honest, 1).await;
 }
 
 /// The server refuses a hundred frames, then ends the connection.
-#[tokio::test(flavor = "multi_thread")]
-async fn who_sends_too_many_bad_frames_is_cut_off() {
-    let (world, honest, mut raw, _) = intruded().await;
+pub(super) async fn who_sends_too_many_bad_frames_is_cut_off<K: Kit>(kit: K) {
+    let (world, honest, mut raw, _) = intruded(&kit).await;
     for _ in 0..150 {
         raw.say(ClientSays::Frame(b"UT".to_vec().into()));
     }
@@ -170,19 +160,17 @@ async fn who_sends_too_many_bad_frames_is_cut_off() {
 }
 
 /// The server may first see what is sent or how much. Both lead to a new session.
-#[tokio::test(flavor = "multi_thread")]
-async fn who_floods_the_server_is_left_out_of_the_next_session() {
-    let (world, honest, mut raw, session) = intruded().await;
-    flood(&raw, session, SERVER);
+pub(super) async fn who_floods_the_server_is_left_out_of_the_next_session<K: Kit>(kit: K) {
+    let (world, honest, mut raw, session) = intruded(&kit).await;
+    flood(&kit, &raw, session, SERVER);
     while raw.hear().await.is_some() {}
     world.unharmed(honest, 2).await;
 }
 
 /// A client that stands still and names all others is expelled, and nobody else is.
-#[tokio::test(flavor = "multi_thread")]
-async fn lies_about_whom_one_waits_for_are_of_no_use() {
-    let (world, honest, raw, _) = intruded().await;
-    raw.say(ClientSays::Progress(wire::Progress {
+pub(super) async fn lies_about_whom_one_waits_for_are_of_no_use<K: Kit>(kit: K) {
+    let (world, honest, raw, _) = intruded(&kit).await;
+    raw.say(ClientSays::Progress(testing::Progress {
         phase: 1,
         waits_for: vec![1, 2, 3],
     }));
@@ -190,23 +178,22 @@ async fn lies_about_whom_one_waits_for_are_of_no_use() {
 }
 
 /// Empty acknowledgements and repeated frames are no progress. The server does not relay them.
-#[tokio::test(flavor = "multi_thread")]
-async fn worthless_traffic_does_not_hold_up_a_deadline() {
-    let (world, honest, mut raw, session) = intruded().await;
+pub(super) async fn worthless_traffic_does_not_hold_up_a_deadline<K: Kit>(kit: K) {
+    let (world, honest, mut raw, session) = intruded(&kit).await;
     let frame = Header {
         to: PartyId::client(1),
-        ..header(session, 0)
+        ..header(&kit, session, 0)
     };
     let frame: tonic::codegen::Bytes = frame.frame(vec![1]).into();
     let sender = raw.sender.clone();
     let nuisance = tokio::spawn(async move {
         while !sender.is_closed() {
             for what in [
-                ClientSays::Taken(wire::taken(PartyId::client(1), 0)),
-                ClientSays::Taken(wire::taken(SERVER, 0)),
+                ClientSays::Taken(testing::taken(PartyId::client(1), 0)),
+                ClientSays::Taken(testing::taken(SERVER, 0)),
                 ClientSays::Frame(frame.clone()),
             ] {
-                let _ = sender.send(wire::from_client(what));
+                let _ = sender.send(testing::from_client(what));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -221,12 +208,11 @@ async fn worthless_traffic_does_not_hold_up_a_deadline() {
 }
 
 /// A client accuses another. The next session would have to do without both.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_accusation_costs_both() {
-    let (world, honest, mut raw, _) = intruded().await;
-    raw.say(ClientSays::Goodbye(wire::Goodbye {
-        finished: false,
+pub(super) async fn an_accusation_costs_both<K: Kit>(kit: K) {
+    let (world, honest, mut raw, _) = intruded(&kit).await;
+    raw.say(ClientSays::Goodbye(testing::Goodbye {
         accuses: Some(1),
+        ..testing::Goodbye::default()
     }));
     while raw.hear().await.is_some() {}
     let mut done = 0;
@@ -240,10 +226,64 @@ async fn an_accusation_costs_both() {
     ended.unwrap().unwrap().unwrap();
     let report = world.reports.lock().unwrap()[0].clone();
     assert!(
-        report.result.contains("client 0 (c0) or client 1 (c1)"),
+        report
+            .result
+            .contains("client 0 (client-0) or client 1 (client-1)"),
         "{}",
         report.result
     );
+}
+
+/// A client that has left the session accuses another: nobody listens.
+pub(super) async fn who_is_out_accuses_nobody<K: Kit>(kit: K) {
+    let (world, honest, raw, session) = intruded(&kit).await;
+    raw.say(ClientSays::Ready(Ready {
+        session: session.0.to_vec().into(),
+        declined: "no".into(),
+    }));
+    raw.say(ClientSays::Ready(Ready {
+        session: session.0.to_vec().into(),
+        declined: String::new(),
+    }));
+    raw.say(ClientSays::Goodbye(testing::Goodbye {
+        accuses: Some(1),
+        ..testing::Goodbye::default()
+    }));
+    world.unharmed(honest, 1).await;
+}
+
+/// A client declines the session. It stays connected, and the server's status and the other
+/// clients' messages say why it is out.
+pub(super) async fn who_declines_a_session_is_named_to_the_others<K: Kit>(kit: K) {
+    let world = World::start(&kit).await;
+    let honest = world.honest(2..kit.clients());
+    let config = world.client(1);
+    let witness = tokio::spawn(async move { Raw::enter(&config).await });
+    let (raw, session) = Raw::enter(&world.client(0)).await;
+    raw.say(ClientSays::Ready(Ready {
+        session: session.0.to_vec().into(),
+        declined: "it is \u{1b}[31mtired\n".into(),
+    }));
+    let (mut witness, _) = witness.await.unwrap();
+    let why = loop {
+        match witness.hear().await.unwrap() {
+            ServerSays::Gone(gone) if gone.peer == 0 => break gone.why,
+            _ => {}
+        }
+    };
+    assert_eq!(why, "declined the session: it is  [31mtired ");
+    let status = world.watch.status();
+    assert_eq!(status.clients[0].why, Some(why));
+    drop((honest, raw));
+}
+
+/// A client that says that it is through, at once. The others go on without it.
+pub(super) async fn who_claims_to_be_through_is_not_waited_for<K: Kit>(kit: K) {
+    let (world, honest, raw, session) = intruded(&kit).await;
+    raw.say(ClientSays::Through(testing::Through {
+        session: session.0.to_vec().into(),
+    }));
+    world.unharmed(honest, 1).await;
 }
 
 /// Sends everything three times, and in every phase its first messages again.
@@ -253,11 +293,11 @@ struct Parrot {
     phase: Option<Phase>,
 }
 
-impl Line for Parrot {
+impl Out for Parrot {
     fn put(&mut self, to: PartyId, item: Item) {
-        let what = wire::from_client(match item {
+        let what = testing::from_client(match item {
             Item::Frame(frame) => ClientSays::Frame(frame),
-            Item::Taken(next) => ClientSays::Taken(wire::taken(to, next)),
+            Item::Taken(next) => ClientSays::Taken(testing::taken(to, next)),
         });
         for _ in 0..3 {
             let _ = self.sender.send(what.clone());
@@ -265,12 +305,8 @@ impl Line for Parrot {
         self.said.push(what);
     }
 
-    fn refused(&mut self, from: PartyId, why: Violation) {
-        panic!("{from}: {why}");
-    }
-
-    fn stands(&mut self, standing: Standing, _: Vec<(PartyId, u32)>) {
-        if self.phase.replace(standing.phase) != Some(standing.phase) {
+    fn phase(&mut self, phase: Phase) {
+        if self.phase.replace(phase) != Some(phase) {
             for what in self.said.iter().take(20) {
                 let _ = self.sender.send(what.clone());
             }
@@ -278,28 +314,23 @@ impl Line for Parrot {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_replayed_at_every_phase_counts_once() {
-    let (world, honest, mut raw, session) = intruded().await;
+pub(super) async fn what_is_replayed_at_every_phase_counts_once<K: Kit>(kit: K) {
+    let (world, honest, mut raw, session) = intruded(&kit).await;
     let me = PartyId::client(0);
-    let params = Params {
-        bits: 128,
-        neighbours: 3,
-        ..Params::default()
-    };
     let credentials = Credentials {
         identity: world.client(0).identity.unwrap(),
         pins: world.trial.roster.pins().clone(),
     };
-    let (data, labels) = rows(0);
-    let seed = Seed::from_bytes([1; 32]);
-    let input = xclp::Input {
-        credentials: Some(credentials),
-        ..xclp::Input::new(data, labels)
+    let seat = Seat {
+        id: session,
+        me,
+        seed: Seed::from_bytes([1; 32]),
+        job: 1,
+        session: 0,
     };
-    let party = xclp::client(me, session, params, input, seed).unwrap();
-    let endpoint = Endpoint::new(me, session, limits(), party);
-    let links = Links::new(me, session, 1 << 20, limits());
+    let party = kit.party(0, seat, Some(credentials));
+    let endpoint = Endpoint::new(me, session, Limits::default(), party);
+    let links = Links::new(me, session, 1 << 20, Limits::default());
     let (events, inbox) = std::sync::mpsc::channel();
     let sender = raw.sender.clone();
     let parrot = std::thread::spawn(move || {
@@ -309,7 +340,7 @@ async fn what_is_replayed_at_every_phase_counts_once() {
             phase: None,
         };
         let linger = Duration::from_secs(5);
-        drive(endpoint, links, linger, &inbox, &mut line)
+        drive(endpoint, links, linger, inbox, &mut line).is_ok()
     });
     while !parrot.is_finished() {
         let heard = tokio::time::timeout(Duration::from_millis(100), raw.stream.message()).await;
@@ -320,32 +351,23 @@ async fn what_is_replayed_at_every_phase_counts_once() {
             .and_then(|m| m.what)
         {
             Some(ServerSays::Frame(frame)) => {
-                let from = Header::parse(&frame, &limits()).unwrap().from;
-                Event::Frame { from, frame }
+                let from = Header::parse(&frame, &Limits::default()).unwrap().from;
+                Event::Frame(from, frame)
             }
-            Some(ServerSays::Taken(taken)) => Event::Taken {
-                by: PartyId::from_wire(taken.peer),
-                next: taken.next,
-            },
+            Some(ServerSays::Taken(taken)) => {
+                Event::Taken(PartyId::from_wire(taken.peer), taken.next)
+            }
             _ => continue,
         };
         let _ = events.send(event);
     }
-    let ended = parrot.join().unwrap();
-    assert!(
-        ended
-            .result
-            .unwrap()
-            .labels
-            .classes()
-            .iter()
-            .all(Option::is_some)
-    );
-    raw.say(ClientSays::Goodbye(wire::Goodbye {
+    assert!(parrot.join().unwrap());
+    raw.say(ClientSays::Goodbye(testing::Goodbye {
         finished: true,
-        accuses: None,
+        ..testing::Goodbye::default()
     }));
     let reports = Arc::clone(&world.reports);
     world.unharmed(honest, 1).await;
-    assert_eq!(reports.lock().unwrap()[0].contributors, CLIENTS);
+    let reports = reports.lock().unwrap();
+    assert_eq!(reports[0].results["contributors"], kit.clients());
 }

@@ -2,35 +2,27 @@
 
 use super::*;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_somebody_else_certified_is_not_talked_to() {
-    let world = World::start().await;
-    let other = trial(&hosts(), &["x".to_owned()]).unwrap();
+pub(super) async fn a_server_that_somebody_else_certified_is_not_talked_to<K: Kit>(kit: K) {
+    let world = World::start(&kit).await;
+    let other = trial(&["localhost".to_owned()], &["x".to_owned()]).unwrap();
     let config = client::Config {
         authorities: other.authority,
         ..world.client(0)
     };
-    let (data, labels) = rows(0);
-    let error = join(&config, data, labels, std::future::pending())
-        .await
-        .unwrap_err();
+    let error = kit.join(config, 0).await.unwrap_err();
     assert!(matches!(error, JoinError::Untrusted { .. }), "{error}");
     let misnamed = client::Config {
         server_name: Some("elsewhere.example".into()),
         ..world.client(0)
     };
-    let (data, labels) = rows(0);
-    let error = join(&misnamed, data, labels, std::future::pending())
-        .await
-        .unwrap_err();
+    let error = kit.join(misnamed, 0).await.unwrap_err();
     assert!(matches!(error, JoinError::Untrusted { .. }), "{error}");
-    let honest = world.honest(0..CLIENTS);
+    let honest = world.honest(0..kit.clients());
     world.unharmed(honest, 1).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn who_cannot_prove_to_be_on_the_roster_is_refused() {
-    let world = World::start().await;
+pub(super) async fn who_cannot_prove_to_be_on_the_roster_is_refused<K: Kit>(kit: K) {
+    let world = World::start(&kit).await;
     let stranger = Some(Identity::from_seed(&Seed::from_bytes([99; 32])));
     for name in ["c0", "nobody"] {
         let config = client::Config {
@@ -39,10 +31,7 @@ async fn who_cannot_prove_to_be_on_the_roster_is_refused() {
             roster: None,
             ..world.client(0)
         };
-        let (data, labels) = rows(0);
-        let error = join(&config, data, labels, std::future::pending())
-            .await
-            .unwrap_err();
+        let error = kit.join(config, 0).await.unwrap_err();
         assert!(matches!(error, JoinError::Refused(_)), "{error}");
     }
     // Another client's certificate, from the right authority.
@@ -52,19 +41,15 @@ async fn who_cannot_prove_to_be_on_the_roster_is_refused() {
         certificate: Some(Certificate::from_pem(&theirs.certificate, &theirs.key).unwrap()),
         ..world.client(0)
     };
-    let (data, labels) = rows(0);
-    let error = join(&config, data, labels, std::future::pending())
-        .await
-        .unwrap_err();
+    let error = kit.join(config, 0).await.unwrap_err();
     assert!(matches!(error, JoinError::Refused(_)), "{error}");
     assert_eq!(world.refused(), (0, 3, 0));
-    let honest = world.honest(0..CLIENTS);
+    let honest = world.honest(0..kit.clients());
     world.unharmed(honest, 1).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_of_ones_own_is_enough() {
-    let world = World::start().await;
+pub(super) async fn a_certificate_of_ones_own_is_enough<K: Kit>(kit: K) {
+    let world = World::start(&kit).await;
     let own = &world.trial.clients[0];
     let config = client::Config {
         identity: None,
@@ -81,9 +66,8 @@ async fn a_certificate_of_ones_own_is_enough() {
     assert!(matches!(raw.hear().await, Some(ServerSays::Offer(_))));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_hello_is_good_for_one_connection() {
-    let world = World::start().await;
+pub(super) async fn a_hello_is_good_for_one_connection<K: Kit>(kit: K) {
+    let world = World::start(&kit).await;
     let config = world.client(0);
     let mut first = Raw::connect(&config).await;
     let nonce = first.challenge().await;
@@ -99,13 +83,12 @@ async fn a_hello_is_good_for_one_connection() {
     third.say(ClientSays::Hello(first.hello(&config, nonce)));
     third.is_refused().await;
     assert_eq!(world.refused(), (0, 2, 0));
-    let honest = world.honest(0..CLIENTS);
+    let honest = world.honest(0..kit.clients());
     world.unharmed(honest, 1).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_flood_of_connections_keeps_nobody_out() {
-    let world = World::start().await;
+pub(super) async fn a_flood_of_connections_keeps_nobody_out<K: Kit>(kit: K) {
+    let world = World::start(&kit).await;
     let address = world.address;
     let flood = tokio::spawn(async move {
         let mut open = Vec::new();
@@ -119,10 +102,10 @@ async fn a_flood_of_connections_keeps_nobody_out() {
         open
     });
     // The last client joins after the flood, so the job outlives it.
-    let mut honest = world.honest(0..CLIENTS - 1);
+    let mut honest = world.honest(0..kit.clients() - 1);
     let start = Instant::now();
     let flood = flood.await.unwrap();
-    honest.extend(world.honest(CLIENTS - 1..CLIENTS));
+    honest.extend(world.honest(kit.clients() - 1..kit.clients()));
     for mut stream in flood {
         // Cut off: an end or an error, after at most the bytes of a TLS alert.
         let mut bytes = Vec::new();
@@ -137,9 +120,8 @@ async fn a_flood_of_connections_keeps_nobody_out() {
     world.unharmed(honest, 1).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn who_says_nothing_is_cut_off() {
-    let world = World::start().await;
+pub(super) async fn who_says_nothing_is_cut_off<K: Kit>(kit: K) {
+    let world = World::start(&kit).await;
     let mut raw = Raw::connect(&world.client(0)).await;
     raw.challenge().await;
     assert!(raw.hear().await.is_none());
@@ -147,9 +129,8 @@ async fn who_says_nothing_is_cut_off() {
 }
 
 /// A caller may not send megabytes before it has proved who it is.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_hello_is_short() {
-    let world = World::patient(Duration::from_secs(100)).await;
+pub(super) async fn a_hello_is_short<K: Kit>(kit: K) {
+    let world = World::patient(&kit, Duration::from_secs(100)).await;
     let config = world.client(0);
     let mut raw = Raw::connect(&config).await;
     raw.challenge().await;
@@ -161,14 +142,13 @@ async fn a_hello_is_short() {
     assert!(raw.hear().await.is_none());
     // The length ended it, not the time limit.
     assert!(start.elapsed() < Duration::from_secs(50));
-    let honest = world.honest(0..CLIENTS);
+    let honest = world.honest(0..kit.clients());
     world.unharmed(honest, 1).await;
 }
 
 /// A client that declines may answer once.
-#[tokio::test(flavor = "multi_thread")]
-async fn who_declines_is_let_go() {
-    let world = World::start().await;
+pub(super) async fn who_declines_is_let_go<K: Kit>(kit: K) {
+    let world = World::start(&kit).await;
     let config = world.client(0);
     let mut raw = Raw::connect(&config).await;
     let nonce = raw.challenge().await;
@@ -178,6 +158,6 @@ async fn who_declines_is_let_go() {
         declined: "no".into(),
     }));
     assert!(raw.hear().await.is_none());
-    let honest = world.honest(0..CLIENTS);
+    let honest = world.honest(0..kit.clients());
     world.unharmed(honest, 1).await;
 }

@@ -1,0 +1,118 @@
+//! The files that prove who a server or a client is. An error names the file that is to blame: exit
+//! code 66 if it cannot be read, 65 if it cannot be used.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use undertone::node::Certificate;
+use undertone::node::tls::{self, TlsError};
+use undertone::setup::identity::Identity;
+use undertone_lab::Failure;
+use zeroize::Zeroizing;
+
+use super::{MAX_PEM, text};
+
+/// What is wrong with files that can be used all the same. Shown once logging has been set up.
+#[derive(Default)]
+pub(super) struct Warnings(Vec<String>);
+
+impl Warnings {
+    pub(super) fn log(&self) {
+        for warning in &self.0 {
+            tracing::warn!("{warning}");
+        }
+    }
+
+    /// Warns if others may read the private key in the file `path`.
+    fn check_mode(&mut self, path: &Path) {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let Ok(held) = std::fs::metadata(path) else {
+                return;
+            };
+            let mode = held.permissions().mode() & 0o7777;
+            if mode & 0o077 != 0 && !is_systemd_credential(path) {
+                let path = path.display();
+                self.0.push(format!(
+                    "{path}: others may read this private key (mode {mode:04o}); \
+                     run: chmod 600 {path}"
+                ));
+            }
+        }
+        #[cfg(not(unix))]
+        let _ = path;
+    }
+
+    /// Warns of the dates of the certificates in the file `path`, whose text is `pem`.
+    fn check_dates(&mut self, path: &Path, pem: &str) {
+        if let Some(warning) = tls::date_warning(pem, SystemTime::now()) {
+            self.0.push(format!("{}: {warning}", path.display()));
+        }
+    }
+}
+
+/// Whether systemd made this file for the service alone. Its mode shows the mask of an access list.
+#[cfg(unix)]
+fn is_systemd_credential(path: &Path) -> bool {
+    let folder = std::env::var_os("CREDENTIALS_DIRECTORY");
+    folder.is_some_and(|folder| !folder.is_empty() && path.starts_with(folder))
+}
+
+/// The file of an own private key.
+pub(super) struct Key {
+    path: PathBuf,
+    pem: Zeroizing<String>,
+}
+
+/// An own certificate, with its key.
+pub(super) struct Own {
+    pub(super) certificate: Certificate,
+    /// SHA-256 of the certificate.
+    pub(super) fingerprint: [u8; 32],
+}
+
+impl Key {
+    pub(super) fn read(path: &Path, warnings: &mut Warnings) -> Result<Self, Failure> {
+        let pem = text(path, MAX_PEM)?;
+        warnings.check_mode(path);
+        Ok(Self {
+            path: path.to_owned(),
+            pem,
+        })
+    }
+
+    /// The key as the identity of a client. It must be an Ed25519 key.
+    pub(super) fn identity(&self) -> Result<Identity, Failure> {
+        Identity::from_pem(&self.pem).map_err(|error| Failure::in_file(&self.path, error))
+    }
+
+    /// The certificate in the file `path`, which must be for this key.
+    pub(super) fn certificate(&self, path: &Path, warnings: &mut Warnings) -> Result<Own, Failure> {
+        let pem = text(path, MAX_PEM)?;
+        warnings.check_dates(path, &pem);
+        let certificate = Certificate::from_pem(&pem, &self.pem);
+        let fingerprint = tls::pem_fingerprint(&pem);
+        match (certificate, fingerprint) {
+            (Ok(certificate), Ok(fingerprint)) => Ok(Own {
+                certificate,
+                fingerprint,
+            }),
+            (Err(error @ TlsError::Key(_)), _) => Err(Failure::in_file(&self.path, error)),
+            (Err(error @ TlsError::Mismatch), _) => Err(Failure::data(format!(
+                "{} and {}: {error}",
+                path.display(),
+                self.path.display()
+            ))),
+            (Err(error), _) | (_, Err(error)) => Err(Failure::in_file(path, error)),
+        }
+    }
+}
+
+/// The certificates of authorities in the file `path` (PEM).
+pub(super) fn authorities(path: &Path, warnings: &mut Warnings) -> Result<String, Failure> {
+    let pem = text(path, MAX_PEM)?;
+    warnings.check_dates(path, &pem);
+    tls::check_authorities(&pem).map_err(|error| Failure::in_file(path, error))?;
+    Ok(pem.to_string())
+}

@@ -1,0 +1,181 @@
+//! `undertone join`, label propagation.
+
+use std::fmt::Display;
+
+use clap::Args;
+use serde::Serialize;
+use undertone::hamming::Backend;
+use undertone::node::client::{Config, Joined, join};
+use undertone::node::label::{Owner, Terms};
+use undertone::xclp::{Labelling, Outcome, Rows};
+
+use super::super::block_on;
+use super::super::credentials::Warnings;
+use super::{Join, failure, phases};
+use crate::files;
+use undertone_lab::output::{self, Output};
+use undertone_lab::report::PhaseCost;
+use undertone_lab::{Failure, Show, input, interrupt};
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Label propagation")]
+pub(super) struct LabelOptions {
+    /// The file holds codes and bits instead of features
+    #[arg(long)]
+    codes: bool,
+    /// Classes, where the file does not say [default: what the job says, or the largest label plus
+    /// one]
+    #[arg(long, value_name = "C")]
+    classes: Option<usize>,
+    /// Longest codes this client agrees to: longer ones tell distances more precisely
+    #[arg(long, value_name = "L", default_value_t = Terms::default().max_bits)]
+    max_bits: usize,
+    /// Most neighbours of a row this client agrees to
+    #[arg(long, value_name = "K", default_value_t = Terms::default().max_neighbours)]
+    max_neighbours: usize,
+    /// Agree to any alpha, not only to 0.5 to 0.9999
+    #[arg(long)]
+    any_alpha: bool,
+    /// Least private backend it agrees to: clear, sketch, psm, shade or phe
+    #[arg(long, value_name = "BACKEND", default_value_t = Terms::default().backend_at_least)]
+    backend_at_least: Backend,
+    /// Most rows of another client [default: L/4 with shade and phe, any number with others]
+    #[arg(long, value_name = "N")]
+    max_peer_rows: Option<usize>,
+}
+
+/// The JSON object of `join`.
+#[derive(Debug, Serialize)]
+struct Report {
+    rows: usize,
+    labelled_rows: usize,
+    rows_without_label: usize,
+    backend: String,
+    bits: usize,
+    sessions: u32,
+    connections_lost: u32,
+    seconds: f64,
+    socket_received: u64,
+    socket_sent: u64,
+    phases: Vec<PhaseCost>,
+}
+
+/// What the data file holds.
+struct Input {
+    rows: Rows,
+    labelling: Labelling,
+    /// Whether the file or `--classes` states the number of classes.
+    classes_stated: bool,
+}
+
+impl Input {
+    fn load(join: &Join) -> Result<Self, Failure> {
+        let options = &join.label;
+        let data = input::load(&join.data, files::kind(options.codes))?;
+        let unusable = |why: &dyn Display| Failure::in_file(&join.data, why);
+        if let (Some(asked), Some(stated)) = (options.classes, data.classes)
+            && asked != stated
+        {
+            let why = format!("{stated} classes, --classes says {asked}");
+            return Err(unusable(&why));
+        }
+        let stated = options.classes.or(data.classes);
+        let classes = stated.unwrap_or(data.classes_seen().max(2));
+        let labelling = data.labelling(classes).map_err(|error| unusable(&error))?;
+        Ok(Self {
+            rows: data.rows,
+            labelling,
+            classes_stated: stated.is_some(),
+        })
+    }
+}
+
+fn terms(join: &Join) -> Terms {
+    let options = &join.label;
+    let usual = Terms::default();
+    Terms {
+        max_bits: options.max_bits,
+        max_neighbours: options.max_neighbours,
+        alpha: if options.any_alpha {
+            f64::MIN..=f64::MAX
+        } else {
+            usual.alpha
+        },
+        backend_at_least: options.backend_at_least,
+        min_clients: join.min_clients,
+        max_peer_rows: options.max_peer_rows,
+        malicious_server: join.insists(),
+    }
+}
+
+pub(super) fn run(
+    join_options: &Join,
+    config: &Config,
+    warnings: &Warnings,
+    show: Show,
+) -> Result<(), Failure> {
+    let input = Input::load(join_options)?;
+    let labelled = input.labelling.labelled().count();
+    let out = Output::create_own(&join_options.out)?;
+    if out.is(&join_options.data) {
+        return Err(Failure::usage(format!(
+            "{} is an input; name another file",
+            join_options.out.display()
+        )));
+    }
+    join_options.log(warnings, show);
+    let mut owner = Owner::new(input.rows, input.labelling, terms(join_options));
+    if !input.classes_stated {
+        owner = owner.with_classes_of_the_job();
+    }
+    let joined = block_on(async {
+        let joined = join(config, &mut owner, interrupt::requested()).await;
+        joined.map_err(failure)
+    })?;
+    let job = owner.job().copied().unwrap_or_default();
+    let outcome = owner.into_outcome();
+    let outcome = outcome.ok_or_else(|| Failure::aborted("the job ended without labels"))?;
+    files::labels(out, &outcome)?;
+    let (backend, bits) = (job.params.backend.to_string(), job.params.bits);
+    tell(
+        join_options,
+        &outcome,
+        &joined,
+        labelled,
+        (backend, bits),
+        show,
+    )
+}
+
+/// Prints the result.
+fn tell(
+    join: &Join,
+    outcome: &Outcome,
+    joined: &Joined,
+    labelled: usize,
+    (backend, bits): (String, usize),
+    show: Show,
+) -> Result<(), Failure> {
+    let classes = outcome.labels.classes();
+    let without = classes.iter().filter(|class| class.is_none()).count();
+    let report = Report {
+        rows: classes.len(),
+        labelled_rows: labelled,
+        rows_without_label: without,
+        backend,
+        bits,
+        sessions: joined.sessions,
+        connections_lost: joined.returned,
+        seconds: joined.time.as_secs_f64(),
+        socket_received: joined.socket.0,
+        socket_sent: joined.socket.1,
+        phases: phases(joined),
+    };
+    output::print_report(show, &report, || {
+        format!(
+            "{} rows labelled, {without} left without a label; written to {}\n",
+            classes.len() - labelled - without,
+            join.out.display()
+        )
+    })
+}

@@ -1,0 +1,179 @@
+//! `undertone join`.
+
+mod label;
+mod sum;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use undertone::node::client::{Config, JoinError, Joined};
+use undertone::node::roster;
+use undertone::party::PartyId;
+use undertone::setup::identity::Identity;
+
+use super::address::HostPort;
+use super::credentials::{Key, Warnings, authorities};
+use super::{Log, log, randomness, read_roster, seconds, seconds_above_zero};
+use undertone_lab::report::{PhaseCost, phase_costs};
+use undertone_lab::{Failure, Show, interrupt};
+
+#[derive(Debug, Args)]
+pub(crate) struct Join {
+    #[command(flatten)]
+    link: Link,
+    /// What to take part in [default: sum if --weight or --each is given or --out is an .npz file,
+    /// label otherwise]
+    #[arg(long, value_name = "NAME")]
+    application: Option<Application>,
+    /// label: own rows, where label -1 means unlabelled (.npz or CSV). sum: own arrays (.npz); with
+    /// {round} in its name, a file for each round, which the command waits for
+    #[arg(long, value_name = "FILE")]
+    data: PathBuf,
+    /// label: the labels, as CSV. sum: the mean (.npz); with {round} in its name, a file for each
+    /// round
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Fewest clients it agrees to; with two, a sum tells each the other's part
+    #[arg(long, value_name = "P", default_value_t = 3)]
+    min_clients: usize,
+    /// Agree also to jobs whose sums do not withstand a server that cheats. Without this, the
+    /// command asks for sums that do if all clients of the roster have keys
+    #[arg(long)]
+    semi_honest: bool,
+    #[command(flatten)]
+    label: label::LabelOptions,
+    #[command(flatten)]
+    sum: sum::SumOptions,
+    /// Logs, on standard error
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log: Log,
+}
+
+/// The applications.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Application {
+    /// Label propagation
+    Label,
+    /// Secure sums and weighted means
+    Sum,
+}
+
+/// The way to the server.
+#[derive(Debug, Args)]
+struct Link {
+    /// The server
+    #[arg(long, value_name = "HOST:PORT")]
+    server: HostPort,
+    /// Folder with ca.pem, roster.toml, client.key and, where the roster asks for it, client.pem
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    keys: PathBuf,
+    /// Name in the server's certificate [default: its host]
+    #[arg(long, value_name = "NAME")]
+    server_name: Option<String>,
+    /// How long to try to reach the server
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    retry: f64,
+    /// How long to wait, within the job, for anything to happen
+    #[arg(long, value_name = "SECONDS", default_value_t = 900.0)]
+    patience: f64,
+    /// For tests: fixes everything random, and hides nothing
+    #[arg(long, value_name = "N")]
+    insecure_seed: Option<u64>,
+}
+
+impl Link {
+    fn config(&self, warnings: &mut Warnings) -> Result<Config, Failure> {
+        let retry = seconds("--retry", self.retry)?;
+        let patience = seconds_above_zero("--patience", self.patience)?;
+        let path = |name: &str| self.keys.join(name);
+        let roster = read_roster(&path("roster.toml"))?;
+        let key = Key::read(&path("client.key"), warnings)?;
+        let own = path("client.pem");
+        let own = own.exists().then(|| key.certificate(&own, warnings));
+        let own = own.transpose()?;
+        let identity = if own.is_some() {
+            key.identity().ok()
+        } else {
+            Some(key.identity()?)
+        };
+        let authorities = authorities(&path("ca.pem"), warnings)?;
+        let shown = own.as_ref().map(|own| own.fingerprint);
+        let public = identity.as_ref().map(Identity::public);
+        let is_me = |entry: &&roster::Entry| {
+            entry.key.is_some() && entry.key == public
+                || entry.certificate.is_some() && entry.certificate == shown
+        };
+        let me = roster.entries().iter().find(is_me).ok_or_else(|| {
+            let why = if identity.is_some() {
+                "no client on it has this key or certificate"
+            } else {
+                "no client on it has this certificate, and client.key is not an Ed25519 key"
+            };
+            Failure::in_file(&path("roster.toml"), why)
+        })?;
+        Ok(Config {
+            server_name: self.server_name.clone(),
+            identity: identity.filter(|_| me.key.is_some()),
+            certificate: own
+                .map(|own| own.certificate)
+                .filter(|_| me.certificate.is_some()),
+            retry,
+            patience,
+            randomness: randomness(self.insecure_seed),
+            ..Config::new(self.server.to_string(), authorities, me.name.clone())
+        }
+        .with_roster(roster))
+    }
+}
+
+impl Join {
+    fn application(&self) -> Application {
+        let is_npz = |path: &PathBuf| path.extension().is_some_and(|end| end == "npz");
+        self.application.unwrap_or(
+            if self.sum.weight.is_some() || self.sum.each.is_some() || is_npz(&self.out) {
+                Application::Sum
+            } else {
+                Application::Label
+            },
+        )
+    }
+
+    /// Whether to insist on sums that withstand a server that cheats.
+    fn insists(&self) -> Option<bool> {
+        self.semi_honest.then_some(false)
+    }
+
+    /// Starts logging, and shows what is wrong with files that can be used all the same.
+    fn log(&self, warnings: &Warnings, show: Show) {
+        log(self.log, show);
+        warnings.log();
+    }
+
+    pub(crate) fn run(self, show: Show) -> Result<(), Failure> {
+        let mut warnings = Warnings::default();
+        let config = self.link.config(&mut warnings)?;
+        match self.application() {
+            Application::Label => label::run(&self, &config, &warnings, show),
+            Application::Sum => sum::run(&self, &config, &warnings, show),
+        }
+    }
+}
+
+/// What each phase cost this client.
+fn phases(joined: &Joined) -> Vec<PhaseCost> {
+    let me = (PartyId::client(0), joined.ledger.clone());
+    let mut phases = phase_costs(&[me]);
+    phases.iter_mut().for_each(|cost| cost.party = "me".into());
+    phases
+}
+
+fn failure(error: JoinError) -> Failure {
+    let code = match error {
+        JoinError::Config(_) => 2,
+        JoinError::Unreachable { .. } => 69,
+        JoinError::Untrusted { .. } | JoinError::Refused(_) | JoinError::Declined(_) => 77,
+        JoinError::Stopped => interrupt::EXIT_CODE,
+        _ => 70,
+    };
+    Failure::new(code, error)
+}

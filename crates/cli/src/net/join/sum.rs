@@ -1,0 +1,261 @@
+//! `undertone join`, secure sums and weighted means.
+
+use std::fs::File;
+use std::io::{BufReader, Cursor};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+use undertone::arrays::Arrays;
+use undertone::data::{DataError, arrays_from_npz, arrays_to_npz};
+use undertone::node::client::{Config, Joined};
+use undertone::node::sum::{Contribution, Mean, Terms, join_with};
+use undertone::rounds::{Round, Source};
+
+use super::super::block_on;
+use super::super::credentials::Warnings;
+use super::{Join, failure, phases};
+use undertone_lab::interrupt::{self, Process};
+use undertone_lab::output::{self, Output};
+use undertone_lab::report::PhaseCost;
+use undertone_lab::{Failure, Show};
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Sums and weighted means")]
+pub(super) struct SumOptions {
+    /// The weight of the arrays [default: 1]
+    #[arg(long, value_name = "W")]
+    pub(super) weight: Option<f64>,
+    /// A shell command to run before each round, which writes --data. UNDERTONE_ROUND holds the
+    /// number of the round, UNDERTONE_ATTEMPT how often it was asked for this round (it must write
+    /// other values the second time), UNDERTONE_MEAN the file with the last mean, if there is one
+    #[arg(long, value_name = "COMMAND")]
+    pub(super) each: Option<String>,
+    /// Most rounds this client agrees to [default: 1 if all rounds would read the same file, 1000
+    /// otherwise]
+    #[arg(long, value_name = "N")]
+    max_rounds: Option<u32>,
+}
+
+/// What stands for the number of the round in the name of a file.
+const ROUND: &str = "{round}";
+
+/// Time between two looks for the file of a round.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The JSON object of `join`.
+#[derive(Debug, Serialize)]
+struct Report {
+    rounds: u32,
+    values: usize,
+    weight: f64,
+    contributors: usize,
+    sessions: u32,
+    connections_lost: u32,
+    seconds: f64,
+    socket_received: u64,
+    socket_sent: u64,
+    phases: Vec<PhaseCost>,
+}
+
+/// Reads contributions from files, and writes means to files.
+struct Files {
+    data: String,
+    out: String,
+    weight: f64,
+    each: Option<String>,
+    /// The file with the last mean.
+    written: Option<PathBuf>,
+    /// The arrays of a job in which every round would read the same file.
+    only: Option<Arrays>,
+    last: Arc<Mutex<Option<Arc<Mean>>>>,
+}
+
+/// The file of a round.
+fn of_round(pattern: &str, round: u32) -> PathBuf {
+    PathBuf::from(pattern.replace(ROUND, &round.to_string()))
+}
+
+fn load(path: &Path) -> Result<Arrays, DataError> {
+    let file = File::open(path)?;
+    if !path.is_file() {
+        return Err(DataError::Unreadable(std::io::Error::other(
+            "it is no file",
+        )));
+    }
+    arrays_from_npz(BufReader::new(file))
+}
+
+impl Files {
+    /// Runs the command before a round.
+    fn run(&self, command: &str, round: &Round) -> Result<(), String> {
+        let mut shell = if cfg!(windows) {
+            let mut shell = Command::new("cmd");
+            shell.args(["/C", command]);
+            shell
+        } else {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", command]);
+            shell
+        };
+        shell
+            .env("UNDERTONE_ROUND", round.number.to_string())
+            .env("UNDERTONE_ATTEMPT", round.attempt.to_string())
+            .stdin(std::process::Stdio::null());
+        if let Some(mean) = &self.written {
+            shell.env("UNDERTONE_MEAN", mean);
+        }
+        let ended = Process::start(&mut shell).and_then(|mut process| process.wait());
+        match ended {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("--each {command:?}: {status}")),
+            Err(error) => Err(format!("--each {command:?}: {error}")),
+        }
+    }
+}
+
+impl Source for Files {
+    fn contribute(&mut self, round: &Round) -> Result<Contribution, String> {
+        tracing::info!(round = round.number, of = round.rounds, "round");
+        if let Some(command) = &self.each {
+            self.run(command, round)?;
+        }
+        let weight = self.weight;
+        if let Some(arrays) = self.only.clone() {
+            return Ok(Contribution { arrays, weight });
+        }
+        let path = of_round(&self.data, round.number);
+        if self.each.is_none() && !path.exists() {
+            tracing::info!("waiting for {}", path.display());
+            while !path.exists() {
+                std::thread::sleep(LOOK);
+            }
+        }
+        let arrays = load(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Contribution { arrays, weight })
+    }
+
+    fn mean(&mut self, mean: &Arc<Mean>) -> Result<(), String> {
+        let path = of_round(&self.out, mean.round);
+        let write = || {
+            let mut bytes = Cursor::new(Vec::new());
+            arrays_to_npz(&mut bytes, &mean.arrays)
+                .map_err(|error| Failure::unwritable(&path, error))?;
+            Output::create_own(&path)?.write(|w| w.write_all(bytes.get_ref()))
+        };
+        write().map_err(|failure| failure.message)?;
+        tracing::info!(
+            round = mean.round,
+            weight = mean.weight,
+            "written to {}",
+            path.display()
+        );
+        self.written = Some(path);
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(mean));
+        Ok(())
+    }
+
+    fn clipped(&mut self, values: usize) {
+        tracing::warn!(values, "values beyond the job's bound were moved to it");
+    }
+
+    /// Only a command can be asked for other values.
+    fn has_others(&self) -> bool {
+        self.each.is_some()
+    }
+}
+
+fn utf8(path: &Path, option: &str) -> Result<String, Failure> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| Failure::usage(format!("{option}: the name is not UTF-8")))
+}
+
+pub(super) fn run(
+    join: &Join,
+    config: &Config,
+    warnings: &Warnings,
+    show: Show,
+) -> Result<(), Failure> {
+    let (data, out) = (utf8(&join.data, "--data")?, utf8(&join.out, "--out")?);
+    let options = &join.sum;
+    let weight = options.weight.unwrap_or(1.0);
+    if !(weight >= 0.0 && weight.is_finite()) {
+        return Err(Failure::usage(format!(
+            "--weight {weight}; it must be a number from 0 on"
+        )));
+    }
+    let is_one_file = options.each.is_none() && !data.contains(ROUND);
+    let only = if is_one_file {
+        Some(load(&join.data).map_err(|error| Failure::file(&join.data, &error))?)
+    } else {
+        None
+    };
+    if let Some(arrays) = &only {
+        let usable = arrays.layout().check();
+        usable.map_err(|error| Failure::in_file(&join.data, error))?;
+    }
+    // Whether a mean can be written, and does not replace the arrays.
+    if Output::create_own(&of_round(&out, 1))?.is(&of_round(&data, 1)) {
+        return Err(Failure::usage(format!(
+            "{} is an input; name another file",
+            join.out.display()
+        )));
+    }
+    let usual = if is_one_file {
+        1
+    } else {
+        Terms::default().max_rounds
+    };
+    let terms = Terms {
+        max_rounds: options.max_rounds.unwrap_or(usual),
+        min_clients: join.min_clients,
+        malicious_server: join.insists(),
+    };
+    join.log(warnings, show);
+    let last = Arc::<Mutex<Option<Arc<Mean>>>>::default();
+    let files = Files {
+        data,
+        out,
+        weight,
+        each: options.each.clone(),
+        written: None,
+        only,
+        last: Arc::clone(&last),
+    };
+    let joined = block_on(async {
+        let joined = join_with(config, files, terms, interrupt::requested()).await;
+        joined.map_err(failure)
+    })?;
+    let last = last.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let last = last.ok_or_else(|| Failure::aborted("the job ended without a mean"))?;
+    tell(join, &last, &joined, show)
+}
+
+/// Prints the result.
+fn tell(join: &Join, mean: &Mean, joined: &Joined, show: Show) -> Result<(), Failure> {
+    let report = Report {
+        rounds: mean.round,
+        values: mean.arrays.len(),
+        weight: mean.weight,
+        contributors: mean.contributors.len(),
+        sessions: joined.sessions,
+        connections_lost: joined.returned,
+        seconds: joined.time.as_secs_f64(),
+        socket_received: joined.socket.0,
+        socket_sent: joined.socket.1,
+        phases: phases(joined),
+    };
+    output::print_report(show, &report, || {
+        format!(
+            "round {}: {} values of {} clients, total weight {}; written to {}\n",
+            mean.round,
+            mean.arrays.len(),
+            mean.contributors.len(),
+            mean.weight,
+            of_round(&join.out.to_string_lossy(), mean.round).display()
+        )
+    })
+}

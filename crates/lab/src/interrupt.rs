@@ -1,0 +1,370 @@
+//! Interrupts: a command that is interrupted leaves no temporary file, no temporary folder and no
+//! child process.
+//!
+//! Temporary files (`TempFile`), temporary folders (`TempFolder`) and child processes
+//! (`Process`) are held in one registry, behind one lock. They are made, moved and removed under
+//! that lock. After a signal, the handler takes the lock and never gives it back: whatever exists
+//! by then is in the registry, and nothing new can be made.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tempfile::{NamedTempFile, TempDir, TempPath};
+use tokio::sync::oneshot;
+
+/// The exit code of an interrupted command.
+pub const EXIT_CODE: u8 = 130;
+
+/// How often [`Process::wait`] looks whether the process has ended.
+const POLL: Duration = Duration::from_millis(10);
+
+/// Something that must not outlive this process.
+#[derive(Debug)]
+enum Leftover {
+    File(TempPath),
+    Folder(TempDir),
+    Process(Child),
+}
+
+/// All leftovers, and who wants to hear of a signal first.
+#[derive(Debug)]
+struct Registry {
+    leftovers: BTreeMap<u64, Leftover>,
+    next: u64,
+    listener: Option<oneshot::Sender<()>>,
+}
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+    leftovers: BTreeMap::new(),
+    next: 0,
+    listener: None,
+});
+
+/// Locks the registry. Never returns once the command has been interrupted.
+fn registry() -> MutexGuard<'static, Registry> {
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Registry {
+    fn add(&mut self, leftover: Leftover) -> u64 {
+        self.next += 1;
+        self.leftovers.insert(self.next, leftover);
+        self.next
+    }
+
+    /// Removes all leftovers.
+    fn clear(&mut self) {
+        let (mut files, mut folders) = (Vec::new(), Vec::new());
+        // Processes first: they may write into the folders.
+        for leftover in std::mem::take(&mut self.leftovers).into_values() {
+            match leftover {
+                Leftover::Process(child) => end(child),
+                Leftover::File(path) => files.push(path),
+                Leftover::Folder(folder) => folders.push(folder),
+            }
+        }
+        drop(files);
+        folders.into_iter().for_each(remove);
+    }
+}
+
+/// Kills a process and waits for its end.
+fn end(mut child: Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Removes a folder. Tries again if another thread of this process has just put a file in it.
+fn remove(folder: TempDir) {
+    let path = folder.keep();
+    for _ in 0..100 {
+        let _ = std::fs::remove_dir_all(&path);
+        if !path.exists() {
+            return;
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// A temporary file. Deleted when dropped, and when the command is interrupted.
+#[derive(Debug)]
+pub(crate) struct TempFile {
+    file: File,
+    id: u64,
+}
+
+impl TempFile {
+    /// The file that `make` creates.
+    pub(crate) fn new(make: impl FnOnce() -> io::Result<NamedTempFile>) -> io::Result<Self> {
+        let mut registry = registry();
+        let (file, path) = make()?.into_parts();
+        let id = registry.add(Leftover::File(path));
+        Ok(Self { file, id })
+    }
+
+    pub(crate) fn as_file_mut(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// Moves the file to `path`, where it stays.
+    pub(crate) fn persist(self, path: &Path) -> io::Result<()> {
+        let mut registry = registry();
+        let held = registry.leftovers.remove(&self.id);
+        let moved = match held {
+            Some(Leftover::File(held)) => held.persist(path).map_err(|error| error.error),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        };
+        // Dropping `self` takes the lock.
+        drop(registry);
+        moved
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        registry().leftovers.remove(&self.id);
+    }
+}
+
+/// A folder in the system's folder for temporary files. Deleted when dropped, and when the command
+/// is interrupted.
+#[derive(Debug)]
+pub(crate) struct TempFolder {
+    path: PathBuf,
+    id: u64,
+}
+
+impl TempFolder {
+    pub(crate) fn new() -> io::Result<Self> {
+        let mut registry = registry();
+        let folder = tempfile::Builder::new().prefix("undertone-").tempdir()?;
+        let path = folder.path().to_owned();
+        let id = registry.add(Leftover::Folder(folder));
+        Ok(Self { path, id })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for TempFolder {
+    fn drop(&mut self) {
+        registry().leftovers.remove(&self.id);
+    }
+}
+
+/// A child process. Killed when dropped, and when the command is interrupted.
+#[derive(Debug)]
+pub struct Process {
+    id: u64,
+}
+
+impl Process {
+    /// Starts a process.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(command: &mut Command) -> io::Result<Self> {
+        let mut registry = registry();
+        let child = command.spawn()?;
+        let id = registry.add(Leftover::Process(child));
+        Ok(Self { id })
+    }
+
+    /// Waits for the end of the process.
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        loop {
+            let status = match registry().leftovers.get_mut(&self.id) {
+                Some(Leftover::Process(child)) => child.try_wait()?,
+                _ => return Err(io::ErrorKind::NotFound.into()),
+            };
+            match status {
+                Some(status) => return Ok(status),
+                None => std::thread::sleep(POLL),
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let mut registry = registry();
+        if let Some(Leftover::Process(child)) = registry.leftovers.remove(&self.id) {
+            end(child);
+        }
+    }
+}
+
+/// Handles SIGINT (Ctrl-C), SIGTERM and SIGHUP from now on. A signal removes what the command holds
+/// and ends the process with [`EXIT_CODE`], unless the command asked to be told ([`requested`]).
+///
+/// SIGHUP stays ignored if it is ignored (`nohup`).
+///
+/// # Errors
+/// When the operating system refuses signal handlers.
+pub fn install() -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
+    let entered = runtime.enter();
+    let mut signals = Signals::new()?;
+    drop(entered);
+    let watch = move || {
+        runtime.block_on(async {
+            loop {
+                signals.next().await;
+                arrived();
+            }
+        });
+    };
+    std::thread::Builder::new()
+        .name("interrupt".into())
+        .spawn(watch)?;
+    Ok(())
+}
+
+/// Handles a signal.
+fn arrived() {
+    let mut registry = registry();
+    if let Some(listener) = registry.listener.take()
+        && listener.send(()).is_ok()
+    {
+        return;
+    }
+    registry.clear();
+    // Standard error may be closed.
+    let _ = writeln!(io::stderr(), "undertone: stopped");
+    std::process::exit(EXIT_CODE.into());
+}
+
+/// Removes what the command still holds: files and folders of its own, and processes that threads
+/// wait for which nobody joins. To be called when the command has ended.
+pub fn clear() {
+    registry().clear();
+}
+
+/// Resolves at the next signal, which then does not end the process. The signal after that one
+/// does, and so does any signal after the future has been dropped.
+pub fn requested() -> impl Future<Output = ()> + Send {
+    let (sender, receiver) = oneshot::channel();
+    registry().listener = Some(sender);
+    async {
+        if receiver.await.is_err() {
+            // Another call has taken the place of this one.
+            std::future::pending().await
+        }
+    }
+}
+
+/// The signals that end a command.
+#[cfg(unix)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    hangup: Option<tokio::signal::unix::Signal>,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let hangup = SignalKind::hangup();
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: is_default(hangup.as_raw_value())
+                .then(|| signal(hangup))
+                .transpose()?,
+        })
+    }
+
+    async fn next(&mut self) {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = hangup => {}
+        }
+    }
+}
+
+/// Whether this process is known not to ignore the signal. Only Linux tells.
+#[cfg(unix)]
+fn is_default(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = line.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    ignored.is_some_and(|ignored| ignored >> (signal - 1) & 1 == 0)
+}
+
+/// The signals that end a command.
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending().await
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn dropping_removes() {
+        let folder = TempFolder::new().unwrap();
+        let file = TempFile::new(|| NamedTempFile::new_in(folder.path())).unwrap();
+        let kept = TempFile::new(|| NamedTempFile::new_in(folder.path())).unwrap();
+        kept.persist(&folder.path().join("kept")).unwrap();
+        let names = || std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(names(), 2);
+        drop(file);
+        assert_eq!(names(), 1);
+        let path = folder.path().to_owned();
+        drop(folder);
+        assert!(!path.exists());
+    }
+
+    /// The registry of all commands is not touched: other tests use it at the same time.
+    #[test]
+    fn everything_is_cleared() {
+        let mut registry = Registry {
+            leftovers: BTreeMap::new(),
+            next: 0,
+            listener: None,
+        };
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().to_owned();
+        let (_, file) = NamedTempFile::new().unwrap().into_parts();
+        let file_path = file.to_path_buf();
+        std::fs::write(path.join("key"), "secret").unwrap();
+        registry.add(Leftover::Folder(folder));
+        registry.add(Leftover::File(file));
+        registry.clear();
+        assert!(!path.exists() && !file_path.exists() && registry.leftovers.is_empty());
+    }
+}

@@ -1,0 +1,159 @@
+//! What an application keeps on disk, so that a server that is killed goes on where it was.
+
+use std::fmt;
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+/// The first bytes of a checkpoint.
+const MAGIC: &[u8; 16] = b"undertone keeps1";
+
+/// Length of what stands before the state: the magic bytes, and SHA-256 of the job and of the
+/// state.
+const HEAD: usize = 16 + 32 + 32;
+
+/// The file in which an application keeps the state of a job. It holds one state at a time, and is
+/// replaced as a whole: a process that is killed leaves either the old state or the new one.
+pub struct Checkpoint {
+    path: PathBuf,
+    job: [u8; 32],
+}
+
+impl fmt::Debug for Checkpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Checkpoint({})", self.path.display())
+    }
+}
+
+/// Why a checkpoint cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("checkpoint {}: {why}", .path.display())]
+pub struct CheckpointError {
+    path: PathBuf,
+    why: String,
+}
+
+impl Checkpoint {
+    /// The checkpoint at `path`, for the job that clients are offered as `offer` by the application
+    /// `name`. Returns the state that an earlier process has left there, of at most `most` bytes.
+    ///
+    /// # Errors
+    /// A [`CheckpointError`] when the file cannot be read, is damaged, or is another job's.
+    pub fn open(
+        path: &Path,
+        name: &str,
+        offer: &[u8],
+        most: usize,
+    ) -> Result<(Self, Option<Vec<u8>>), CheckpointError> {
+        let mut job = Sha256::new();
+        job.update((name.len() as u64).to_le_bytes());
+        job.update(name);
+        job.update(offer);
+        let own = Self {
+            path: path.to_owned(),
+            job: job.finalize().into(),
+        };
+        let file = match std::fs::File::open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok((own, None)),
+            Err(error) => return Err(own.error(error)),
+            Ok(file) => file,
+        };
+        let mut held = Vec::new();
+        let limit = (HEAD + most) as u64;
+        file.take(limit + 1)
+            .read_to_end(&mut held)
+            .map_err(|error| own.error(error))?;
+        if held.len() as u64 > limit {
+            return Err(own.error("it is longer than a checkpoint of this job can be"));
+        }
+        match held.split_at_checked(HEAD) {
+            Some((head, state)) if head.starts_with(MAGIC) => {
+                if head[16..48] != own.job {
+                    return Err(own.error("it is of another job; remove it, or name another file"));
+                }
+                if head[48..] != *Sha256::digest(state) {
+                    return Err(own.error("it is damaged"));
+                }
+                held.drain(..HEAD);
+                Ok((own, Some(held)))
+            }
+            _ => Err(own.error("it is no checkpoint; name another file")),
+        }
+    }
+
+    /// Keeps `state` in the place of what was kept before. When this returns, it is on disk.
+    ///
+    /// # Errors
+    /// A [`CheckpointError`] when the file cannot be written.
+    pub fn save(&self, state: &[u8]) -> Result<(), CheckpointError> {
+        let folder = match self.path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let write = || {
+            let mut file = tempfile::Builder::new()
+                .prefix(".undertone-")
+                .tempfile_in(folder)?;
+            file.write_all(MAGIC)?;
+            file.write_all(&self.job)?;
+            file.write_all(&Sha256::digest(state))?;
+            file.write_all(state)?;
+            file.as_file().sync_all()?;
+            file.persist(&self.path).map_err(|error| error.error)?;
+            // The name is on disk, too.
+            #[cfg(unix)]
+            std::fs::File::open(folder)?.sync_all()?;
+            Ok(())
+        };
+        write().map_err(|error: std::io::Error| self.error(error))
+    }
+
+    /// Removes what was kept, if there is anything.
+    ///
+    /// # Errors
+    /// A [`CheckpointError`] when the file cannot be removed.
+    pub fn remove(&self) -> Result<(), CheckpointError> {
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(self.error(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The error of a checkpoint that cannot be used for this reason.
+    pub fn error(&self, why: impl fmt::Display) -> CheckpointError {
+        CheckpointError {
+            path: self.path.clone(),
+            why: why.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_saved_is_found_by_the_same_job_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kept");
+        let open = |name, offer, most| Checkpoint::open(&path, name, offer, most);
+        let (checkpoint, none) = open("a", b"bc", 9).unwrap();
+        assert_eq!(none, None);
+        checkpoint.save(b"first").unwrap();
+        checkpoint.save(b"second").unwrap();
+        assert_eq!(open("a", b"bc", 9).unwrap().1, Some(b"second".to_vec()));
+        let says = |name, offer, most| open(name, offer, most).unwrap_err().to_string();
+        assert!(says("ab", b"c", 9).contains("another job"));
+        assert!(says("a", b"bc", 5).contains("longer"));
+        let mut held = std::fs::read(&path).unwrap();
+        *held.last_mut().unwrap() ^= 1;
+        std::fs::write(&path, &held).unwrap();
+        assert!(says("a", b"bc", 9).contains("damaged"));
+        std::fs::write(&path, b"text").unwrap();
+        assert!(says("a", b"bc", 9).contains("no checkpoint"));
+        checkpoint.remove().unwrap();
+        checkpoint.remove().unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,87 @@
+//! What tests need to break the rules: the messages on the wire, and a party's driver. Only with
+//! the feature `testing`, and without any promise to stay as it is.
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use tonic::codegen::Bytes;
+use tonic::transport::Channel;
+use undertone_party::{Aborted, Endpoint, Party, PartyId, Phase};
+
+use crate::client::{self, Config, JoinError};
+use crate::drive::{self, Line, Standing};
+use crate::flow::{Item, Links, Violation};
+use crate::tls;
+
+pub use crate::wire::*;
+
+/// Connects to the server of a client's configuration. Returns the channel, and the secret that the
+/// hello's signature covers.
+///
+/// # Errors
+/// A [`JoinError`].
+pub async fn reach(config: &Config) -> Result<(Channel, [u8; 32]), JoinError> {
+    let wrong = |error: tls::TlsError| JoinError::Config(error.to_string());
+    let tls = tls::client(&config.authorities, config.certificate.as_ref()).map_err(wrong)?;
+    client::reach(config, tls, Arc::default()).await
+}
+
+/// What happens to a party from outside.
+#[derive(Debug)]
+pub enum Event {
+    /// A frame has arrived from a peer.
+    Frame(PartyId, Bytes),
+    /// A peer has taken this party's frames below a number.
+    Taken(PartyId, u32),
+}
+
+/// A party's way out: what it puts on the wire, and when it enters a phase.
+pub trait Out {
+    /// The party puts something on the wire.
+    fn put(&mut self, to: PartyId, item: Item);
+    /// The party is in a phase.
+    fn phase(&mut self, phase: Phase);
+}
+
+struct Tap<'a, O>(&'a mut O);
+
+impl<O: Out> Line for Tap<'_, O> {
+    fn put(&mut self, to: PartyId, item: Item) {
+        self.0.put(to, item);
+    }
+
+    fn refused(&mut self, from: PartyId, why: Violation) {
+        tracing::error!(%from, %why, "refused");
+    }
+
+    fn stands(&mut self, standing: Standing, _: Vec<(PartyId, u32)>) {
+        self.0.phase(standing.phase);
+    }
+}
+
+/// Drives a party until it has ended and its peers have taken what it sent.
+///
+/// # Errors
+/// Why the party has no result.
+pub fn drive<P: Party>(
+    endpoint: Endpoint<P>,
+    links: Links,
+    linger: Duration,
+    events: Receiver<Event>,
+    out: &mut impl Out,
+) -> Result<P::Output, Aborted> {
+    let (tell, inbox) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for event in events {
+            let event = match event {
+                Event::Frame(from, frame) => drive::Event::Frame { from, frame },
+                Event::Taken(by, next) => drive::Event::Taken { by, next },
+            };
+            if tell.send(event).is_err() {
+                return;
+            }
+        }
+    });
+    drive::drive(endpoint, links, linger, &inbox, &mut Tap(out)).result
+}

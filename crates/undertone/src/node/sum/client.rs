@@ -1,0 +1,125 @@
+//! The client's half of the application.
+
+use undertone_node::client::{self, JoinError, Joined};
+use undertone_node::{Application, Facts, Next, Participant, Seat, Unwilling};
+use undertone_party::{Abort, Party, PartyId};
+use undertone_setup::identity::Credentials;
+
+use super::file::{facts, from_offer};
+use super::{Job, Sum, Terms};
+use crate::node::label::check_trust;
+use crate::rounds::{self, Place, Source, Step};
+
+/// The client's half: what the client contributes, and its terms.
+#[derive(Debug)]
+pub struct Contributor<S> {
+    client: rounds::Client<S>,
+    terms: Terms,
+    job: Option<Job>,
+}
+
+impl<S: Source> Contributor<S> {
+    /// A client that contributes what `source` gives, on these `terms`.
+    pub fn new(source: S, terms: Terms) -> Self {
+        Self {
+            client: rounds::Client::new(source),
+            terms,
+            job: None,
+        }
+    }
+
+    /// The job that it has agreed to.
+    pub fn job(&self) -> Option<&Job> {
+        self.job.as_ref()
+    }
+}
+
+/// Checks a job against a client's terms.
+fn check(terms: &Terms, job: &Job, signed: bool) -> Result<(), String> {
+    if job.rounds > terms.max_rounds {
+        return Err(format!(
+            "the job has {} rounds, this client agrees to {} (--max-rounds)",
+            job.rounds, terms.max_rounds
+        ));
+    }
+    if job.min_clients < terms.min_clients {
+        return Err(format!(
+            "the job may go on with {} clients, this client asks for {} (--min-clients)",
+            job.min_clients, terms.min_clients
+        ));
+    }
+    check_trust(job.trust, terms.malicious_server, signed)
+}
+
+impl<S: Source> Participant for Contributor<S> {
+    const NAME: &'static str = Sum::NAME;
+
+    type Output = Step;
+
+    fn describe(&self, job: &[u8]) -> Result<Facts, String> {
+        let job = from_offer(job).map_err(|error| error.to_string())?;
+        Ok(facts(&job, None))
+    }
+
+    fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), String> {
+        let job = from_offer(job).map_err(|error| error.to_string())?;
+        check(&self.terms, &job, signed)?;
+        if self.job.is_some_and(|own| own != job) {
+            return Err("the server offers another job than the one that was agreed to".into());
+        }
+        self.job = Some(job);
+        Ok(())
+    }
+
+    fn client(
+        &mut self,
+        seat: Seat,
+        credentials: Option<Credentials>,
+    ) -> Result<impl Party<Output = Step> + 'static + use<S>, Unwilling> {
+        let Some(job) = self.job.filter(|job| seat.session <= job.rounds) else {
+            let why = format!(
+                "it starts round {}, which the job does not have",
+                seat.session
+            );
+            return Err(Abort::cheated(PartyId::SERVER, why).into());
+        };
+        self.client
+            .may_take_part(seat.session)
+            .map_err(Unwilling::Skips)?;
+        let place = Place {
+            session: seat.id,
+            me: seat.me,
+            finished: seat.session,
+            seed: seat.seed,
+            credentials,
+        };
+        Ok(self.client.party(job, place))
+    }
+
+    /// Values that may be part of a sum are not added again.
+    fn may_repeat(&self) -> bool {
+        true
+    }
+
+    fn ended(&mut self, output: Step) -> Next {
+        let rounds = self.job.map_or(0, |job| job.rounds);
+        match output {
+            Step::Finished(mean) if mean.round < rounds => Next::Again,
+            Step::Finished(_) | Step::CaughtUp => Next::Done,
+        }
+    }
+}
+
+/// Takes part in a job with what `source` gives, until the job ends or `stop` resolves.
+///
+/// # Errors
+/// A [`JoinError`].
+pub async fn join_with(
+    config: &client::Config,
+    source: impl Source,
+    terms: Terms,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<Joined, JoinError> {
+    let mut contributor = Contributor::new(source, terms);
+    client::join(config, &mut contributor, stop).await
+}

@@ -1,0 +1,118 @@
+//! A job of sums on paper.
+
+use serde::{Deserialize, Serialize};
+use undertone_node::{Facts, JobError, deadlines};
+use undertone_sum::{Suite, Trust};
+
+use super::Job;
+use crate::node::label::{needed, trust};
+
+/// A job on paper: what a file says, and what clients are offered.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct File {
+    rounds: u32,
+    mean: bool,
+    bound: f64,
+    max_weight: f64,
+    clip: bool,
+    min_clients: usize,
+    pub(super) sample: Option<usize>,
+    pub(super) clients: Option<usize>,
+    suite: String,
+    malicious_server: Option<bool>,
+}
+
+impl Default for File {
+    fn default() -> Self {
+        let mut file = Self::of(&Job::default(), None);
+        (file.clients, file.malicious_server) = (None, None);
+        file
+    }
+}
+
+impl File {
+    fn of(job: &Job, sample: Option<usize>) -> Self {
+        Self {
+            rounds: job.rounds,
+            mean: job.mean,
+            bound: job.bound,
+            max_weight: job.max_weight,
+            clip: job.clip,
+            min_clients: job.min_clients,
+            sample,
+            clients: Some(job.clients),
+            suite: job.suite.to_string(),
+            malicious_server: Some(job.trust == Trust::MaliciousServer),
+        }
+    }
+
+    /// The job of `clients` clients.
+    pub(super) fn job(&self, clients: usize, signed: bool) -> Result<Job, JobError> {
+        let job = Job {
+            rounds: self.rounds,
+            mean: self.mean,
+            bound: self.bound,
+            max_weight: self.max_weight,
+            clip: self.clip,
+            min_clients: self.min_clients,
+            clients: self.clients.unwrap_or(clients),
+            trust: if self.malicious_server.unwrap_or(signed) {
+                Trust::MaliciousServer
+            } else {
+                Trust::SemiHonest
+            },
+            suite: self.suite.parse::<Suite>().map_err(JobError::new)?,
+        };
+        job.check().map_err(JobError)?;
+        let least = needed(job.min_clients, job.trust, job.clients);
+        if let Some(sample) = self.sample.filter(|sample| *sample < least) {
+            return Err(JobError::new(format!(
+                "sample is {sample}; it must be {least} or more. Values that stay private if the \
+                 server cheats need nearly all clients of the roster (malicious_server)"
+            )));
+        }
+        Ok(job)
+    }
+}
+
+/// The job as clients are offered it: a job file that leaves nothing out.
+pub fn to_offer(job: &Job) -> Vec<u8> {
+    offer(job, None)
+}
+
+pub(super) fn offer(job: &Job, sample: Option<usize>) -> Vec<u8> {
+    let file = File::of(job, sample);
+    toml::to_string(&file).unwrap_or_default().into()
+}
+
+/// Reads what [`to_offer`] writes.
+///
+/// # Errors
+/// A [`JobError`] that says what is wrong.
+pub fn from_offer(offer: &[u8]) -> Result<Job, JobError> {
+    let text = std::str::from_utf8(offer).map_err(JobError::new)?;
+    deadlines::parameters::<File>(text)?.job(1, false)
+}
+
+/// The parameters, for people.
+pub(super) fn facts(job: &Job, sample: Option<usize>) -> Facts {
+    let kind = if job.mean { "weighted mean" } else { "sum" };
+    let mut facts = Facts::from_iter([
+        ("rounds".to_owned(), job.rounds.into()),
+        ("result".to_owned(), kind.into()),
+        ("bound".to_owned(), job.bound.into()),
+        ("max_weight".to_owned(), job.max_weight.into()),
+        ("clip".to_owned(), job.clip.into()),
+        ("suite".to_owned(), job.suite.to_string().into()),
+        ("trust".to_owned(), trust(job.trust).into()),
+        ("min_clients".to_owned(), job.min_clients.into()),
+    ]);
+    if !job.mean {
+        facts.shift_remove("max_weight");
+    }
+    if let Some(sample) = sample {
+        facts.insert("sample".to_owned(), sample.into());
+    }
+    facts
+}

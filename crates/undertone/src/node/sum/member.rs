@@ -1,0 +1,160 @@
+//! A client in a program: rounds as they come, and contributions as the program makes them.
+
+use std::sync::{Arc, Mutex, mpsc};
+
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use undertone_node::client::{self, JoinError, Joined};
+
+use super::{Contribution, Mean, Terms, join_with, lock};
+use crate::arrays::Arrays;
+use crate::rounds::{self, Source};
+
+/// Takes part in a job, in a task of the tokio runtime that this is called in. The program hears of
+/// rounds, and contributes to them, by what this returns.
+///
+/// # Panics
+/// When it is called outside a tokio runtime.
+pub fn join(config: client::Config, terms: Terms) -> Member {
+    let (tell, rounds) = tokio::sync::mpsc::unbounded_channel();
+    let mean = Arc::<Mutex<Option<Arc<Mean>>>>::default();
+    let source = Asks {
+        tell,
+        waiting: None,
+        mean: Arc::clone(&mean),
+    };
+    let (stop, stopped) = oneshot::channel::<()>();
+    let task = tokio::spawn(async move {
+        let stop = async {
+            let _ = stopped.await;
+        };
+        join_with(&config, source, terms, stop).await
+    });
+    Member {
+        rounds,
+        mean,
+        task: Some(task),
+        stop,
+    }
+}
+
+/// A client of a job, for the program that it runs in. Dropping it leaves the job.
+#[derive(Debug)]
+#[must_use = "dropping it leaves the job"]
+pub struct Member {
+    rounds: tokio::sync::mpsc::UnboundedReceiver<Round>,
+    mean: Arc<Mutex<Option<Arc<Mean>>>>,
+    task: Option<JoinHandle<Result<Joined, JoinError>>>,
+    /// Dropping it stops the task.
+    stop: oneshot::Sender<()>,
+}
+
+impl Member {
+    /// Waits for the next round. `None` when the job is done.
+    ///
+    /// # Errors
+    /// A [`JoinError`] when the job has failed.
+    pub async fn next_round(&mut self) -> Result<Option<Round>, JoinError> {
+        if let Some(round) = self.rounds.recv().await {
+            return Ok(Some(round));
+        }
+        match self.task.take() {
+            None => Ok(None),
+            Some(task) => ended(task.await).map(|_| None),
+        }
+    }
+
+    /// The mean of the last finished round that this client knows.
+    pub fn mean(&self) -> Option<Arc<Mean>> {
+        lock(&self.mean).clone()
+    }
+
+    /// Leaves the job, and waits until that is done.
+    ///
+    /// # Errors
+    /// A [`JoinError`] when the job has failed before.
+    pub async fn leave(self) -> Result<(), JoinError> {
+        drop(self.stop);
+        drop(self.rounds);
+        match self.task {
+            None => Ok(()),
+            Some(task) => match ended(task.await) {
+                Ok(_) | Err(JoinError::Stopped) => Ok(()),
+                Err(error) => Err(error),
+            },
+        }
+    }
+}
+
+fn ended(
+    task: Result<Result<Joined, JoinError>, tokio::task::JoinError>,
+) -> Result<Joined, JoinError> {
+    task.unwrap_or_else(|error| Err(JoinError::Config(format!("the client's task: {error}"))))
+}
+
+/// A round to which the program is asked to contribute. Dropping it leaves the job.
+#[derive(Debug)]
+#[must_use = "dropping it leaves the job"]
+pub struct Round {
+    /// Which round, from 1.
+    pub number: u32,
+    /// How many rounds the job has.
+    pub rounds: u32,
+    /// How often the program was asked for this round, from 1. See
+    /// [`rounds::Round::attempt`](crate::rounds::Round::attempt): it must give other values the
+    /// second time.
+    pub attempt: u32,
+    /// The mean of the round before, if there is one.
+    pub mean: Option<Arc<Mean>>,
+    give: mpsc::Sender<Contribution>,
+    told: oneshot::Receiver<Arc<Mean>>,
+}
+
+impl Round {
+    /// Contributes arrays with their weight, and waits for the mean. `None` when the round has
+    /// failed; the program may be asked for it again.
+    pub async fn contribute(self, arrays: impl Into<Arrays>, weight: f64) -> Option<Arc<Mean>> {
+        let arrays = arrays.into();
+        let _ = self.give.send(Contribution { arrays, weight });
+        self.told.await.ok()
+    }
+}
+
+/// Asks the program for contributions.
+struct Asks {
+    tell: tokio::sync::mpsc::UnboundedSender<Round>,
+    /// Who waits for the mean of the present round.
+    waiting: Option<oneshot::Sender<Arc<Mean>>>,
+    mean: Arc<Mutex<Option<Arc<Mean>>>>,
+}
+
+impl Source for Asks {
+    fn contribute(&mut self, round: &rounds::Round) -> Result<Contribution, String> {
+        let (give, given) = mpsc::channel();
+        let (tell, told) = oneshot::channel();
+        self.waiting = Some(tell);
+        let round = Round {
+            number: round.number,
+            rounds: round.rounds,
+            attempt: round.attempt,
+            mean: round.mean.clone(),
+            give,
+            told,
+        };
+        let gone = || "the program has left".to_owned();
+        self.tell.send(round).map_err(|_| gone())?;
+        given.recv().map_err(|_| gone())
+    }
+
+    fn mean(&mut self, mean: &Arc<Mean>) -> Result<(), String> {
+        *lock(&self.mean) = Some(Arc::clone(mean));
+        if let Some(waiting) = self.waiting.take() {
+            let _ = waiting.send(Arc::clone(mean));
+        }
+        Ok(())
+    }
+
+    fn clipped(&mut self, values: usize) {
+        tracing::warn!(values, "values beyond the job's bound were moved to it");
+    }
+}

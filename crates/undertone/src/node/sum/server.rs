@@ -1,0 +1,277 @@
+//! The server's half of the application.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use undertone_kdf::Seed;
+use undertone_node::checkpoint::CheckpointError;
+use undertone_node::{Application, Checkpoint, Facts, JobError, Next, Seat, deadlines};
+use undertone_party::{Abort, Aborted, Party, PartyId, Phase};
+
+use super::file::{File, facts, offer};
+use super::{Job, Mean, lock};
+use crate::node::label::needed;
+use crate::rounds::{self, Kept, Report};
+
+/// How often a round is tried before the job is given up.
+const ATTEMPTS: u32 = 3;
+
+/// Called with the mean of each round.
+type OnMean = Box<dyn FnMut(&Mean) + Send>;
+
+/// The server's half: a session for each round.
+pub struct Sum {
+    job: Job,
+    sample: Option<usize>,
+    kept: Arc<Mutex<Arc<Kept>>>,
+    checkpoint: Option<Arc<Checkpoint>>,
+    on_mean: Option<OnMean>,
+    /// How many means have been handed on.
+    announced: u32,
+    /// How often the present round has failed.
+    failed: u32,
+    begun: bool,
+    results: Facts,
+}
+
+impl fmt::Debug for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Sum(after round {} of {})",
+            self.finished(),
+            self.job.rounds
+        )
+    }
+}
+
+impl Sum {
+    /// The application that runs `job`, with all clients in every round.
+    pub fn new(job: Job) -> Self {
+        Self {
+            job,
+            sample: None,
+            kept: Arc::default(),
+            checkpoint: None,
+            on_mean: None,
+            announced: 0,
+            failed: 0,
+            begun: false,
+            results: Facts::new(),
+        }
+    }
+
+    /// The application of a job file, for a roster of `clients` clients. `signed` says whether all
+    /// of them have keys, without which their values are not private if the server cheats.
+    ///
+    /// # Errors
+    /// A [`JobError`] that says what is wrong, and where.
+    pub fn parse(text: &str, clients: usize, signed: bool) -> Result<Self, JobError> {
+        let file: File = deadlines::parameters(text)?;
+        if let Some(stated) = file.clients.filter(|stated| *stated != clients) {
+            return Err(JobError::new(format!(
+                "clients is {stated}, the roster has {clients}; leave it out"
+            )));
+        }
+        Ok(Self {
+            sample: file.sample,
+            ..Self::new(file.job(clients, signed)?)
+        })
+    }
+
+    /// So many clients take part in a round, drawn at random from those that are there; more if the
+    /// job needs more.
+    #[must_use]
+    pub fn with_sample(self, clients: usize) -> Self {
+        Self {
+            sample: Some(clients.max(needed(
+                self.job.min_clients,
+                self.job.trust,
+                self.job.clients,
+            ))),
+            ..self
+        }
+    }
+
+    /// Calls `on_mean` with the mean of each round.
+    #[must_use]
+    pub fn on_mean(self, on_mean: impl FnMut(&Mean) + Send + 'static) -> Self {
+        Self {
+            on_mean: Some(Box::new(on_mean)),
+            ..self
+        }
+    }
+
+    /// Keeps the last mean in the file `path`, and goes on after the round that is kept there. The
+    /// file is removed when the job is done.
+    ///
+    /// # Errors
+    /// A [`CheckpointError`] when the file cannot be used.
+    pub fn with_checkpoint(mut self, path: &Path) -> Result<Self, CheckpointError> {
+        let (checkpoint, state) =
+            Checkpoint::open(path, Self::NAME, &self.offer(), Kept::MAX_BYTES)?;
+        if let Some(state) = state {
+            let kept = Kept::read(&state, &self.job).map_err(|why| checkpoint.error(why))?;
+            self.announced = kept.finished();
+            *lock(&self.kept) = Arc::new(kept);
+        }
+        self.checkpoint = Some(Arc::new(checkpoint));
+        Ok(self)
+    }
+
+    /// How many rounds are finished.
+    pub fn finished(&self) -> u32 {
+        lock(&self.kept).finished()
+    }
+
+    /// Hands on the mean of a round that has been finished since the last call.
+    fn announce(&mut self) {
+        let kept = Arc::clone(&lock(&self.kept));
+        if kept.finished() == self.announced {
+            return;
+        }
+        self.announced = kept.finished();
+        self.failed = 0;
+        let Some(mean) = kept.mean(&self.job) else {
+            return;
+        };
+        self.results.extend([
+            ("rounds".to_owned(), kept.finished().into()),
+            ("contributors".to_owned(), mean.contributors.len().into()),
+            ("values".to_owned(), mean.arrays.len().into()),
+            ("weight".to_owned(), mean.weight.into()),
+        ]);
+        if let Some(on_mean) = &mut self.on_mean {
+            on_mean(&mean);
+        }
+    }
+}
+
+impl Application for Sum {
+    const NAME: &'static str = "sum";
+
+    type Report = Report;
+
+    fn phases(&self) -> Vec<Phase> {
+        rounds::PHASES.to_vec()
+    }
+
+    fn offer(&self) -> Vec<u8> {
+        offer(&self.job, self.sample)
+    }
+
+    fn describe(&self) -> Facts {
+        facts(&self.job, self.sample)
+    }
+
+    fn needed(&self, roster: usize) -> usize {
+        if self.finished() == self.job.rounds {
+            // Only the last mean is handed out.
+            return 0;
+        }
+        needed(self.job.min_clients, self.job.trust, roster)
+    }
+
+    fn begin(&mut self) {
+        // A job that was given up goes on where its checkpoint says.
+        if self.begun && (self.checkpoint.is_none() || self.finished() == self.job.rounds) {
+            *lock(&self.kept) = Arc::default();
+            self.announced = 0;
+        }
+        self.begun = true;
+        self.failed = 0;
+        self.results.clear();
+        self.results
+            .insert("rounds".to_owned(), self.finished().into());
+    }
+
+    fn session(&self) -> u32 {
+        self.finished()
+    }
+
+    fn members(&mut self, present: &[PartyId]) -> Vec<PartyId> {
+        match self.sample {
+            Some(sample) if self.finished() < self.job.rounds => draw(present, sample),
+            _ => present.to_vec(),
+        }
+    }
+
+    fn server(
+        &mut self,
+        seat: Seat,
+        clients: Vec<PartyId>,
+    ) -> Result<impl Party<Output = Report> + 'static + use<>, Abort> {
+        // A session that fails may have finished its round.
+        self.announce();
+        let (kept, checkpoint) = (Arc::clone(&self.kept), self.checkpoint.clone());
+        let server = rounds::Server {
+            job: self.job,
+            session: seat.id,
+            clients,
+            kept: Arc::clone(&lock(&kept)),
+            needed: needed(self.job.min_clients, self.job.trust, self.job.clients),
+        };
+        Ok(server.party(move |now| {
+            if let Some(checkpoint) = checkpoint {
+                checkpoint.save(&now.write()).map_err(|error| {
+                    tracing::error!("{error}");
+                    // Clients are told this, but not where the file is.
+                    "the checkpoint cannot be written"
+                })?;
+            }
+            *lock(&kept) = Arc::new(now);
+            Ok(())
+        }))
+    }
+
+    fn ended(&mut self, session: Result<Report, &Aborted>) -> Next {
+        let before = self.announced;
+        self.announce();
+        let is_new = self.announced > before;
+        let is_over = match session {
+            Ok(Report::CaughtUp) => true,
+            // Clients that were not drawn learn the last mean in one session more.
+            Ok(Report::Finished(_)) => self.announced == self.job.rounds && self.sample.is_none(),
+            Err(_) if is_new => self.announced == self.job.rounds,
+            Err(_) => {
+                self.failed += 1;
+                return if self.failed < ATTEMPTS {
+                    Next::Again
+                } else {
+                    Next::Done
+                };
+            }
+        };
+        if !is_over {
+            return Next::Again;
+        }
+        if let Some(checkpoint) = &self.checkpoint
+            && let Err(error) = checkpoint.remove()
+        {
+            tracing::warn!("{error}");
+        }
+        Next::Done
+    }
+
+    fn results(&self) -> Facts {
+        self.results.clone()
+    }
+}
+
+/// Draws `count` of `from`, in ascending order.
+fn draw(from: &[PartyId], count: usize) -> Vec<PartyId> {
+    let Ok(seed) = Seed::from_os() else {
+        return from.to_vec();
+    };
+    let mut prg = seed.prg();
+    let mut pool = from.to_vec();
+    let mut drawn = Vec::with_capacity(count);
+    while drawn.len() < count && !pool.is_empty() {
+        // So few clients bias nothing that could be noticed.
+        let at = (prg.next_u64() % pool.len() as u64) as usize;
+        drawn.push(pool.swap_remove(at));
+    }
+    drawn.sort_unstable();
+    drawn
+}

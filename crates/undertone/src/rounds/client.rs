@@ -1,0 +1,428 @@
+//! A client's side of a round.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use undertone_kdf::Seed;
+use undertone_party::{Abort, Io, PartyId, Script, SessionId};
+use undertone_setup::identity::Credentials;
+use undertone_sum as sum;
+use zeroize::Zeroizing;
+
+use super::messages::{Opening, read_layout, receive_mean};
+use super::{CONTRIBUTION, Job, Mean, MeanHeader, RESULT, ROUND};
+use crate::arrays::{Arrays, Layout};
+
+const SERVER: PartyId = PartyId::SERVER;
+
+/// A round to which a client contributes.
+#[derive(Debug, Clone)]
+pub struct Round {
+    /// Which round, from 1.
+    pub number: u32,
+    /// How many rounds the job has.
+    pub rounds: u32,
+    /// How often the client was asked for this round, from 1. It is asked again if the round was
+    /// not finished and masked words of the values that it gave have left it. It must give other
+    /// values then: whoever knows the means with them and without another client's values knows the
+    /// other client's values.
+    pub attempt: u32,
+    /// The mean of the round before, if there is one.
+    pub mean: Option<Arc<Mean>>,
+}
+
+/// What a client contributes to a round.
+#[derive(Clone)]
+pub struct Contribution {
+    /// The arrays.
+    pub arrays: Arrays,
+    /// Their weight. Sums ignore it.
+    pub weight: f64,
+}
+
+/// Without values and weight, which are private.
+impl fmt::Debug for Contribution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Contribution")
+            .field("arrays", &self.arrays)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a client's contributions come from, and where means go.
+pub trait Source: Send + 'static {
+    /// The contribution to a round. This may take as long as the job's deadline for the phase
+    /// [`CONTRIBUTION`] allows. The round waits for it.
+    ///
+    /// # Errors
+    /// Why there is none. The client then leaves the job.
+    fn contribute(&mut self, round: &Round) -> Result<Contribution, String>;
+
+    /// A round is finished, and this is its mean. Of rounds in which the client was away it learns
+    /// the last one only.
+    ///
+    /// # Errors
+    /// Why the mean cannot be kept. The client then leaves the job.
+    fn mean(&mut self, mean: &Arc<Mean>) -> Result<(), String> {
+        let _ = mean;
+        Ok(())
+    }
+
+    /// So many values of the contribution were beyond the job's bound, and were moved to it.
+    fn clipped(&mut self, values: usize) {
+        let _ = values;
+    }
+
+    /// Whether it can give other values when it is asked for a round a second time. If not, the
+    /// client does without the round.
+    fn has_others(&self) -> bool {
+        true
+    }
+}
+
+/// A client of a job: its [`Source`], and what it keeps from round to round.
+#[derive(Debug)]
+pub struct Client<S>(Arc<Shared<S>>);
+
+/// What the parties of a client's sessions share. A party of an earlier session may still run when
+/// the next one begins.
+#[derive(Debug)]
+struct Shared<S> {
+    /// Held while the source is at work.
+    desk: Mutex<Desk<S>>,
+    /// The last mean. Held for moments only.
+    mean: Mutex<Option<Arc<Mean>>>,
+    /// How many parties have been made. Only the last one may use the desk.
+    parties: AtomicU64,
+}
+
+impl<S> Clone for Client<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+struct Desk<S> {
+    source: S,
+    held: Option<Held>,
+    /// The round of the last mean that the source was handed.
+    told: u32,
+    /// The last round that the source was asked for, and how often.
+    asked: (u32, u32),
+}
+
+/// A contribution that may be needed again.
+struct Held {
+    round: u32,
+    layout: Layout,
+    words: Zeroizing<Vec<u64>>,
+    /// Whether masked words of it have left this client.
+    sent: Arc<AtomicBool>,
+}
+
+impl Held {
+    fn was_sent(&self) -> bool {
+        self.sent.load(Ordering::SeqCst)
+    }
+}
+
+impl<S: Source> Desk<S> {
+    /// Whether there are values for `round` of which no masked words have left the client.
+    fn may_contribute(&self, round: u32) -> Result<(), String> {
+        let held = self.held.as_ref();
+        let sent = held.is_some_and(|held| held.round == round && held.was_sent());
+        if sent && !self.source.has_others() {
+            return Err(format!(
+                "its values for round {round} may already be part of a sum, \
+                 and it adds them once only"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl<S> fmt::Debug for Desk<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Desk")
+            .field("asked", &self.asked)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a session comes to.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// A round is finished.
+    Finished(Arc<Mean>),
+    /// No round was due. The client has the last mean.
+    CaughtUp,
+}
+
+/// Which session it is, and who takes part.
+#[derive(Debug)]
+pub struct Place {
+    /// The session.
+    pub session: SessionId,
+    /// Who the client is.
+    pub me: PartyId,
+    /// How many rounds are finished, by the server's word.
+    pub finished: u32,
+    /// The client's randomness.
+    pub seed: Seed,
+    /// With credentials the client signs its keys and checks everybody's signature.
+    pub credentials: Option<Credentials>,
+}
+
+impl<S: Source> Client<S> {
+    /// A client that contributes what `source` gives.
+    pub fn new(source: S) -> Self {
+        let desk = Desk {
+            source,
+            held: None,
+            told: 0,
+            asked: (0, 0),
+        };
+        Self(Arc::new(Shared {
+            desk: Mutex::new(desk),
+            mean: Mutex::default(),
+            parties: AtomicU64::new(0),
+        }))
+    }
+
+    /// The desk, for party number `party`.
+    ///
+    /// # Errors
+    /// [`Abort::Misuse`] when another party has been made since.
+    fn desk(&self, party: u64) -> Result<MutexGuard<'_, Desk<S>>, Abort> {
+        let desk = lock(&self.0.desk);
+        if self.0.parties.load(Ordering::SeqCst) == party {
+            Ok(desk)
+        } else {
+            Err(Abort::Misuse("another session has begun".into()))
+        }
+    }
+
+    /// The last mean.
+    fn last(&self) -> Option<Arc<Mean>> {
+        lock(&self.0.mean).clone()
+    }
+
+    /// Whether the client can take part after so many `finished` rounds.
+    ///
+    /// # Errors
+    /// Why it does without the next round.
+    pub fn may_take_part(&self, finished: u32) -> Result<(), String> {
+        let desk = match self.0.desk.try_lock() {
+            Ok(desk) => desk,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // The source is at work, so nothing of what it will give has been sent.
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        desk.may_contribute(finished + 1)
+    }
+
+    /// The client's party in a session of `job`. Parties of earlier sessions contribute and learn
+    /// nothing from now on.
+    pub fn party(&self, job: Job, place: Place) -> Script<'static, Step> {
+        let own = self.clone();
+        let place = Box::new(place);
+        let party = self.0.parties.fetch_add(1, Ordering::SeqCst) + 1;
+        Script::new(ROUND, move |io| own.run(io, job, place, party))
+    }
+
+    async fn run(self, io: Io, job: Job, place: Box<Place>, party: u64) -> Result<Step, Abort> {
+        let cheated = |fault: &str| Abort::cheated(SERVER, fault);
+        job.check().map_err(Abort::Misuse)?;
+
+        // Step 1: which round it is, and the last mean if this client lacks it.
+        let last = self.last();
+        let has = last.as_ref().map_or(0, |mean| mean.round);
+        io.send(SERVER, &has.to_le_bytes());
+        let opening = Opening::read(&io.require(SERVER).await?);
+        let opening = opening.map_err(Abort::malformed(SERVER))?;
+        let finished = opening.finished;
+        if finished != place.finished {
+            return Err(cheated("the round is not that of the session"));
+        }
+        if finished < has {
+            return Err(cheated(
+                "it has forgotten rounds of which this client has the mean; \
+                 did it start anew without its checkpoint?",
+            ));
+        }
+        if opening.is_due != (finished < job.rounds) {
+            return Err(cheated(
+                "it begins another number of rounds than the job has",
+            ));
+        }
+        if opening.mean_follows != (finished > has) {
+            return Err(cheated(
+                "it sends a mean that is not due, or leaves one out",
+            ));
+        }
+        if opening.mean_follows {
+            let layout = last.map(|mean| mean.arrays.layout());
+            let mean = receive(&io, &job, |header| {
+                if header.round != finished {
+                    return Err("its mean is not that of the last round");
+                }
+                if layout.is_some_and(|layout| header.layout != layout) {
+                    return Err("its mean has other arrays than that of an earlier round");
+                }
+                Ok(())
+            });
+            self.keep(Arc::new(mean.await?));
+        }
+        if !opening.is_due {
+            self.tell(party)?;
+            return Ok(Step::CaughtUp);
+        }
+        let round = finished + 1;
+
+        // Step 2: this client's contribution. All clients' arrays have the same names and shapes.
+        io.phase(CONTRIBUTION).await;
+        self.tell(party)?;
+        let Held {
+            layout,
+            words,
+            sent,
+            ..
+        } = self.contribution(&job, round, party)?;
+        io.send(SERVER, layout.write());
+        let due = read_layout(&io.require(SERVER).await?).map_err(Abort::malformed(SERVER))?;
+        if let Some(difference) = layout.differs(&due) {
+            return Err(Abort::Misuse(format!(
+                "this client's arrays are not those of the round: {difference}"
+            )));
+        }
+
+        // Step 3: the sum of all clients' words.
+        let rules = job.rules(place.session, finished, layout.len());
+        let Place {
+            me,
+            seed,
+            credentials,
+            ..
+        } = *place;
+        let input = sum::Input {
+            words,
+            sent: Some(sent),
+            ..sum::Input::plain(Vec::new()).with_credentials(credentials)
+        };
+        let sums = io.run(sum::client::<u64>(rules, me, input, seed)?).await?;
+
+        // Step 4: the mean.
+        io.phase(RESULT).await;
+        let mean = receive(&io, &job, |header| {
+            if header.round != round || header.layout != layout {
+                return Err("its mean is not that of the round");
+            }
+            if header.contributors != sums.contributors {
+                return Err("its mean is of other contributors than the sum");
+            }
+            Ok(())
+        });
+        let mean = Arc::new(mean.await?);
+        self.keep(Arc::clone(&mean));
+        self.tell(party)?;
+        Ok(Step::Finished(mean))
+    }
+
+    /// The contribution to `round`: what is held of an earlier attempt, if nothing of it has been
+    /// sent, or what the source gives.
+    fn contribution(&self, job: &Job, round: u32, party: u64) -> Result<Held, Abort> {
+        let mut desk = self.desk(party)?;
+        desk.may_contribute(round).map_err(Abort::Misuse)?;
+        if desk
+            .held
+            .as_ref()
+            .is_none_or(|held| held.round != round || held.was_sent())
+        {
+            let attempt = match desk.asked {
+                (last, times) if last == round => times + 1,
+                _ => 1,
+            };
+            desk.asked = (round, attempt);
+            let asked = Round {
+                number: round,
+                rounds: job.rounds,
+                attempt,
+                mean: self.last(),
+            };
+            desk.held = None;
+            let Contribution { arrays, weight } =
+                desk.source.contribute(&asked).map_err(Abort::Misuse)?;
+            let unusable = |why: &dyn fmt::Display| Abort::Misuse(format!("arrays: {why}"));
+            let layout = arrays.layout();
+            layout.check().map_err(|error| unusable(&error))?;
+            let encoded = job.encode(&arrays, weight);
+            let (words, clipped) = encoded.map_err(|error| unusable(&error))?;
+            if clipped > 0 {
+                desk.source.clipped(clipped);
+            }
+            desk.held = Some(Held {
+                round,
+                layout,
+                words,
+                sent: Arc::default(),
+            });
+        }
+        let held = desk.held.as_ref();
+        let held = held.ok_or_else(|| Abort::Internal("a contribution was made".into()))?;
+        Ok(Held {
+            round,
+            layout: held.layout.clone(),
+            words: held.words.clone(),
+            sent: Arc::clone(&held.sent),
+        })
+    }
+
+    /// Keeps a mean, unless a later one is known.
+    fn keep(&self, mean: Arc<Mean>) {
+        let mut last = lock(&self.0.mean);
+        if last.as_ref().is_none_or(|last| last.round < mean.round) {
+            *last = Some(mean);
+        }
+    }
+
+    /// Hands the last mean to the source, if it has not been handed it.
+    fn tell(&self, party: u64) -> Result<(), Abort> {
+        let mut desk = self.desk(party)?;
+        let Some(mean) = self.last().filter(|mean| mean.round > desk.told) else {
+            return Ok(());
+        };
+        desk.told = mean.round;
+        // What was held of a finished round is not needed again.
+        desk.held = desk.held.take().filter(|held| held.round > mean.round);
+        desk.source.mean(&mean).map_err(Abort::Misuse)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Receives a mean. `check` says what is wrong with its header, before any words come.
+async fn receive(
+    io: &Io,
+    job: &Job,
+    check: impl FnOnce(&MeanHeader) -> Result<(), &'static str>,
+) -> Result<Mean, Abort> {
+    let cheated = |fault| Abort::cheated(SERVER, fault);
+    let (header, words) = receive_mean(io, |header| {
+        check(header).map_err(cheated)?;
+        if header.contributors.len() < job.min_clients {
+            return Err(cheated("its mean is of fewer clients than the job needs"));
+        }
+        Ok(job.words(header.layout.len()))
+    })
+    .await?;
+    let MeanHeader {
+        round,
+        contributors,
+        layout,
+    } = header;
+    let mean = job.decode(round, contributors, &layout, &words);
+    mean.ok_or_else(|| cheated("its mean has no weight"))
+}

@@ -1,0 +1,194 @@
+//! What the parties of a job agree on, and what a round comes to.
+
+use undertone_party::{PartyId, SessionId};
+use undertone_sum::fixed::{Clipped, Fixed, FixedError, WeightedMean};
+use undertone_sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
+use zeroize::Zeroizing;
+
+use crate::arrays::{Arrays, Layout};
+
+/// Most rounds of a job.
+pub const MAX_ROUNDS: u32 = 1_000_000;
+
+/// The parameters of a job.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Job {
+    /// How many rounds there are.
+    pub rounds: u32,
+    /// Whether a round gives the weighted mean of the clients' values, not their sum.
+    pub mean: bool,
+    /// The largest magnitude of a value.
+    pub bound: f64,
+    /// The largest weight of a client. Sums have no weights.
+    pub max_weight: f64,
+    /// Whether values beyond the bound are moved to it. If not, they are refused.
+    pub clip: bool,
+    /// Fewest contributors of a round.
+    pub min_clients: usize,
+    /// How many clients there are, of which any may contribute: no sum of so many overflows.
+    pub clients: usize,
+    /// Whom the masks withstand.
+    pub trust: Trust,
+    /// The cipher of the masks.
+    pub suite: Suite,
+}
+
+impl Default for Job {
+    fn default() -> Self {
+        Self {
+            rounds: 1,
+            mean: true,
+            bound: 1024.0,
+            max_weight: 1e6,
+            clip: false,
+            min_clients: 3,
+            clients: 100,
+            trust: Trust::SemiHonest,
+            suite: Suite::Aes128Ctr,
+        }
+    }
+}
+
+impl Job {
+    /// Checks that the parameters are possible.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        if !(1..=MAX_ROUNDS).contains(&self.rounds) {
+            return Err(format!(
+                "rounds is {}; it must be 1 to {MAX_ROUNDS}",
+                self.rounds
+            ));
+        }
+        if self.min_clients < 2 {
+            return Err(format!(
+                "min_clients is {}; it must be 2 or more",
+                self.min_clients
+            ));
+        }
+        self.coder().map(drop).map_err(|error| error.to_string())
+    }
+
+    fn coder(&self) -> Result<Coder, FixedError> {
+        Ok(if self.mean {
+            Coder::Mean(WeightedMean::new(
+                self.bound,
+                self.max_weight,
+                self.clients,
+            )?)
+        } else {
+            Coder::Sum(Fixed::for_range(self.bound, self.clients)?)
+        })
+    }
+
+    /// How many words a client adds that contributes so many values.
+    pub fn words(&self, values: usize) -> usize {
+        if self.mean {
+            WeightedMean::<u64>::words(values)
+        } else {
+            values
+        }
+    }
+
+    /// The words of `arrays` with `weight`, and how many values were clipped.
+    ///
+    /// # Errors
+    /// A [`FixedError`] that says which value, or that the weight, cannot be represented.
+    pub fn encode(
+        &self,
+        arrays: &Arrays,
+        weight: f64,
+    ) -> Result<(Zeroizing<Vec<u64>>, usize), FixedError> {
+        let values = arrays.to_doubles();
+        let Clipped { words, clipped } = match (self.coder()?, self.clip) {
+            (Coder::Mean(mean), true) => mean.encode_clipped(&values[..], weight)?,
+            (Coder::Mean(mean), false) => exact(mean.encode(&values[..], weight)?),
+            (Coder::Sum(sum), true) => sum.encode_clipped(&values[..])?,
+            (Coder::Sum(sum), false) => exact(sum.encode(&values[..])?),
+        };
+        Ok((Zeroizing::new(words), clipped))
+    }
+
+    /// What the sum of all clients' words says. `None` if the words do not fit the layout, or
+    /// nobody has a weight.
+    pub fn decode(
+        &self,
+        round: u32,
+        contributors: Vec<PartyId>,
+        layout: &Layout,
+        words: &[u64],
+    ) -> Option<Mean> {
+        let (values, weight) = match self.coder().ok()? {
+            Coder::Mean(mean) => {
+                let mean = mean.decode(words)?;
+                (mean.values, mean.weight)
+            }
+            Coder::Sum(sum) => (sum.decode(words), contributors.len() as f64),
+        };
+        Some(Mean {
+            round,
+            arrays: layout.fill(&values)?,
+            weight,
+            contributors,
+        })
+    }
+
+    /// The rules of the secure sum of a round.
+    pub(super) fn rules(&self, session: SessionId, round: u32, values: usize) -> Rules {
+        Rules {
+            session,
+            round,
+            shape: Shape::plain(self.words(values)),
+            audience: Audience::Server,
+            min_clients: self.min_clients,
+            trust: self.trust,
+            wiring: Wiring::default(),
+            suite: self.suite,
+        }
+    }
+}
+
+enum Coder {
+    Mean(WeightedMean),
+    Sum(Fixed),
+}
+
+fn exact(words: Vec<u64>) -> Clipped<u64> {
+    Clipped { words, clipped: 0 }
+}
+
+/// What a round comes to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mean {
+    /// Which round, from 1.
+    pub round: u32,
+    /// The weighted mean of the contributors' arrays, or their sum.
+    pub arrays: Arrays,
+    /// The sum of the contributors' weights; in a sum, how many contributors there are.
+    pub weight: f64,
+    /// Whose values these are.
+    pub contributors: Vec<PartyId>,
+}
+
+/// What a client agrees to, whatever the server asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// Most rounds. Every round tells others another mean.
+    pub max_rounds: u32,
+    /// Fewest contributors of a round. With two, the mean tells each the other's values.
+    pub min_clients: usize,
+    /// Whether to accept only jobs whose sums stay private if the server cheats. `None` asks for it
+    /// where the client knows a key of every client on the roster.
+    pub malicious_server: Option<bool>,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            max_rounds: 1000,
+            min_clients: 3,
+            malicious_server: None,
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Jobs of many sessions: clients that are drawn at random, that leave, and that a program embeds.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use undertone::node::client::JoinError;
+use undertone::node::sum::{self, Mean};
+use undertone::rounds::CONTRIBUTION;
+use undertone_tests::network::{Kit, Means, Proxy, World};
+
+fn kit(rounds: u32) -> Means {
+    Means {
+        clients: 5,
+        rounds,
+        values: 40,
+    }
+}
+
+const LONG: Duration = Duration::from_secs(40);
+
+/// Three of five contribute to each round. All know the last mean when the job is done.
+#[tokio::test(flavor = "multi_thread")]
+async fn some_clients_are_drawn_for_each_round() {
+    const ROUNDS: u32 = 8;
+    let kit = kit(ROUNDS);
+    let application = kit.application(3).with_sample(3);
+    let world = World::start(kit.clients(), application, |_| {})
+        .await
+        .unwrap();
+    let spawn = |index| kit.spawn(world.client(index).unwrap(), index);
+    let tasks: Vec<_> = (0..kit.clients()).map(spawn).collect();
+    let mut drawn = std::collections::BTreeSet::new();
+    for task in tasks {
+        let joined = tokio::time::timeout(LONG, task).await;
+        let (means, _) = joined.unwrap().unwrap().unwrap();
+        assert_eq!(means.last().unwrap().round, ROUNDS);
+        for mean in means {
+            assert_eq!(mean.contributors.len(), 3);
+            let who = mean.contributors.iter().map(|who| who.index().unwrap());
+            let who: Vec<usize> = who.collect();
+            assert_eq!(Some(&*mean), kit.mean(mean.round, &who).as_ref());
+            drawn.insert(who);
+        }
+    }
+    // One choice in eight rounds would be one chance in ten million.
+    assert!(drawn.len() > 1);
+    let report = world.ended().await.unwrap().remove(0);
+    assert_eq!(report.result, "done");
+    assert_eq!(report.sessions, ROUNDS + 1);
+}
+
+/// The deadline of a job is that of all its sessions together.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_of_many_rounds_has_one_deadline() {
+    let kit = kit(100_000);
+    let world = World::start(kit.clients(), kit.application(3), |config| {
+        config.job_deadline = Some(Duration::from_secs(1));
+    })
+    .await
+    .unwrap();
+    let tasks: Vec<_> = (0..kit.clients())
+        .map(|index| {
+            let terms = sum::Terms {
+                max_rounds: 100_000,
+                ..Means::terms()
+            };
+            let member = sum::join(world.client(index).unwrap(), terms);
+            tokio::spawn(contribute(kit.clone(), member, index, u32::MAX))
+        })
+        .collect();
+    for task in tasks {
+        let error = tokio::time::timeout(LONG, task).await;
+        let error = error.unwrap().unwrap().unwrap_err();
+        assert!(matches!(error, JoinError::Abandoned(_)), "{error}");
+        assert!(error.to_string().contains("deadline"), "{error}");
+    }
+    let report = world.ended().await.unwrap().remove(0);
+    assert!(report.sessions > 1 && report.result.contains("deadline"));
+}
+
+/// Contributes to every round before `until`, and leaves then. Returns the means.
+async fn contribute(
+    kit: Means,
+    mut member: sum::Member,
+    index: usize,
+    until: u32,
+) -> Result<Vec<Arc<Mean>>, JoinError> {
+    let mut means: Vec<Arc<Mean>> = Vec::new();
+    while let Some(round) = member.next_round().await? {
+        if round.number == until {
+            member.leave().await?;
+            return Ok(means);
+        }
+        let last = means.last().map(|mean| mean.round);
+        assert_eq!(round.mean.as_ref().map(|mean| mean.round), last);
+        let own = kit.contribution(index, round.number);
+        means.extend(round.contribute(own.arrays, own.weight).await);
+    }
+    assert_eq!(member.mean().as_ref(), means.last());
+    Ok(means)
+}
+
+/// A program hears of rounds, contributes, and gets the means. One client leaves in the third round.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_contributes_to_rounds() {
+    const ROUNDS: u32 = 4;
+    let kit = kit(ROUNDS);
+    let heard = Arc::<std::sync::Mutex<Vec<Mean>>>::default();
+    let kept = Arc::clone(&heard);
+    let application = kit
+        .application(3)
+        .on_mean(move |mean| kept.lock().unwrap().push(mean.clone()));
+    let world = World::start(kit.clients(), application, |_| {})
+        .await
+        .unwrap();
+    let tasks: Vec<_> = (0..kit.clients())
+        .map(|index| {
+            let until = if index == 2 { 3 } else { u32::MAX };
+            let member = sum::join(world.client(index).unwrap(), Means::terms());
+            tokio::spawn(contribute(kit.clone(), member, index, until))
+        })
+        .collect();
+    for (index, task) in tasks.into_iter().enumerate() {
+        let means = tokio::time::timeout(LONG, task).await;
+        let means = means.unwrap().unwrap().unwrap();
+        assert_eq!(means.len(), if index == 2 { 2 } else { 4 });
+        for mean in means {
+            let who: &[usize] = if mean.round < 3 {
+                &[0, 1, 2, 3, 4]
+            } else {
+                &[0, 1, 3, 4]
+            };
+            assert_eq!(Some(&*mean), kit.mean(mean.round, who).as_ref());
+        }
+    }
+    assert_eq!(world.ended().await.unwrap()[0].result, "done");
+    let rounds: Vec<u32> = heard
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|mean| mean.round)
+        .collect();
+    assert_eq!(rounds, [1, 2, 3, 4]);
+}
+
+/// A client that loses its connection in the first round, and returns to it, takes part in all later
+/// ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_returns_to_a_round_takes_part_in_the_next_ones() {
+    const VICTIM: usize = 2;
+    let kit = kit(3);
+    let world = World::start(kit.clients(), kit.application(3), |config| {
+        config.grace = Duration::from_secs(20);
+    })
+    .await
+    .unwrap();
+    let proxy = Proxy::start(world.address).await.unwrap();
+    let tasks: Vec<_> = (0..kit.clients())
+        .map(|index| {
+            let mut config = world.client(index).unwrap();
+            if index == VICTIM {
+                config.server = proxy.address.to_string();
+                config.server_name = Some("localhost".into());
+                let proxy = proxy.clone();
+                let struck = AtomicBool::new(false);
+                config.observer = Some(Arc::new(move |now| {
+                    if now == CONTRIBUTION && !struck.swap(true, Ordering::Relaxed) {
+                        proxy.cut();
+                    }
+                }));
+            }
+            kit.spawn(config, index)
+        })
+        .collect();
+    for task in tasks {
+        let joined = tokio::time::timeout(LONG, task).await;
+        let (means, _) = joined.unwrap().unwrap().unwrap();
+        for (round, mean) in (1..).zip(&means) {
+            assert_eq!(Some(&**mean), kit.mean(round, &[0, 1, 2, 3, 4]).as_ref());
+        }
+        assert_eq!(means.len(), 3);
+    }
+    assert_eq!(proxy.connections(), 2);
+    let report = world.ended().await.unwrap().remove(0);
+    assert_eq!((&*report.result, report.sessions), ("done", 3));
+}
+
+/// A program that drops its round leaves the job, and the others go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_drops_a_round_leaves() {
+    let kit = kit(1);
+    let world = World::start(kit.clients(), kit.application(3), |_| {})
+        .await
+        .unwrap();
+    let config = world.client(0).unwrap();
+    let dropped = tokio::spawn(async move {
+        let mut member = sum::join(config, Means::terms());
+        drop(member.next_round().await?);
+        member.next_round().await.map(drop)
+    });
+    let spawn = |index| kit.spawn(world.client(index).unwrap(), index);
+    let tasks: Vec<_> = (1..kit.clients()).map(spawn).collect();
+    for task in tasks {
+        let joined = tokio::time::timeout(LONG, task).await;
+        let (means, _) = joined.unwrap().unwrap().unwrap();
+        assert_eq!(Some(&*means[0]), kit.mean(1, &[1, 2, 3, 4]).as_ref());
+    }
+    let error = tokio::time::timeout(LONG, dropped).await;
+    let error = error.unwrap().unwrap().unwrap_err();
+    assert!(
+        error.to_string().contains("the program has left"),
+        "{error}"
+    );
+}

@@ -1,0 +1,794 @@
+//! Rounds of secure means and sums: over orders of delivery, clients that leave, come back, or have
+//! other arrays, and attempts that fail.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use proptest::prelude::*;
+use undertone::arrays::Arrays;
+use undertone::kdf::Seed;
+use undertone::party::{
+    Abort, Aborted, Endpoint, Ledger, Limits, Network, Node, PartyId, SessionId,
+};
+use undertone::rounds::{
+    CONTRIBUTION, Contribution, Job, Kept, Mean, Place, RESULT, ROUND, Report, Round, Server, Step,
+};
+use undertone::simulate::{RoundRun, SimulationError};
+use undertone::sum::{self, Suite, Trust};
+use undertone_tests::chooser;
+use undertone_tests::network::Means;
+use undertone_tests::rounds::{
+    Member, assert_mean, assert_same, clear, due, learnt, members, reported, run,
+};
+
+const SERVER: PartyId = PartyId::SERVER;
+
+fn kit() -> Means {
+    Means {
+        clients: 5,
+        rounds: 3,
+        values: 40,
+    }
+}
+
+fn job(kit: &Means) -> Job {
+    kit.job(3)
+}
+
+fn new() -> Arc<Kept> {
+    Arc::default()
+}
+
+/// The cause of a run that fails.
+fn failure(run: Result<RoundRun, SimulationError>) -> Aborted {
+    match run {
+        Err(SimulationError::Aborted(aborted)) => aborted,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn messages(ledger: &Ledger) -> usize {
+    ledger
+        .phases()
+        .map(|(_, cost)| cost.messages as usize)
+        .sum()
+}
+
+/// Frames a client has sent by the end of its upload, and in all, in a round without leavers.
+fn frames(job: Job, kit: &Means, kept: &Arc<Kept>, index: usize) -> (usize, usize) {
+    let run = run(job, kept, &members(kit), Network::new()).unwrap();
+    let ledger = &run.ledgers[index + 1].1;
+    let through = [ROUND, CONTRIBUTION, sum::KEYS, sum::SHARES, sum::UPLOAD];
+    let sent = |phase| ledger.phase(phase).map_or(0, |cost| cost.messages as usize);
+    (through.map(sent).iter().sum(), messages(ledger))
+}
+
+#[test]
+fn three_rounds_with_what_is_kept_between_them() {
+    let kit = kit();
+    for trust in [Trust::SemiHonest, Trust::MaliciousServer] {
+        for (mean, suite) in [(true, Suite::Aes128Ctr), (false, Suite::ChaCha20)] {
+            let job = Job {
+                trust,
+                mean,
+                suite,
+                ..job(&kit)
+            };
+            let members = members(&kit);
+            let mut kept = new();
+            for round in 1..=3 {
+                let run = run(job, &kept, &members, Network::new()).unwrap();
+                let due = due(&job, &kit, round, &[0, 1, 2, 3, 4]);
+                assert_mean(&run, &due, 0..5);
+                kept = run.kept;
+                assert_eq!(kept.finished(), round);
+                assert_same(&kept.mean(&job).unwrap(), &due);
+                // What is kept survives a restart of the server.
+                kept = Arc::new(Kept::read(&kept.write(), &job).unwrap());
+            }
+            for member in members {
+                let heard = member.heard();
+                let asked = [(1, 1, None), (2, 1, Some(1)), (3, 1, Some(2))];
+                assert_eq!(heard.asked, asked);
+                let rounds: Vec<u32> = heard.means.iter().map(|mean| mean.round).collect();
+                assert_eq!(rounds, [1, 2, 3]);
+            }
+        }
+    }
+    // In a mean, this is what `Means` says.
+    let means = kit.mean(2, &[0, 1, 3]).unwrap();
+    assert_same(&due(&job(&kit), &kit, 2, &[0, 1, 3]), &means);
+}
+
+/// Everything of a run but times.
+fn facts(run: &RoundRun) -> impl PartialEq + std::fmt::Debug + use<> {
+    let costs = |(id, ledger): &(PartyId, Ledger)| {
+        let phases = ledger.phases().map(|(phase, cost)| {
+            (
+                phase,
+                cost.bytes_sent,
+                cost.bytes_received,
+                cost.messages,
+                cost.rounds(),
+            )
+        });
+        (*id, phases.collect::<Vec<_>>())
+    };
+    let clients: Vec<Option<Mean>> = (0..run.clients.len())
+        .map(|index| learnt(run, index).cloned())
+        .collect();
+    let mean = match &run.report {
+        Report::Finished(mean) => Some(mean.clone()),
+        Report::CaughtUp => None,
+    };
+    let ledgers: Vec<_> = run.ledgers.iter().map(costs).collect();
+    (clients, mean, Kept::clone(&run.kept), ledgers)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn any_order_gives_the_same_round(
+        clients in 3usize..7, values in 1usize..300, away in 0usize..7, order: u64, malicious: bool,
+        mean: bool,
+    ) {
+        let kit = Means { clients, rounds: 2, values };
+        let trust = if malicious { Trust::MaliciousServer } else { Trust::SemiHonest };
+        let job = Job { trust, mean, min_clients: 2, ..kit.job(2) };
+        let all: Vec<usize> = (0..clients).collect();
+        // In the second round, client `away` has no mean of the first. All others have.
+        let two = |order: Option<u64>| {
+            let members = members(&kit);
+            let network = Network::new().leave(PartyId::client(away), 0);
+            let first = run(job, &new(), &members, network).unwrap();
+            let network = match order {
+                Some(order) => Network::new().choose(chooser(order)),
+                None => Network::new(),
+            };
+            run(job, &first.kept, &members, network).unwrap()
+        };
+        let (straight, shuffled) = (two(None), two(Some(order)));
+        assert_mean(&shuffled, &due(&job, &kit, 2, &all), 0..clients);
+        prop_assert_eq!(facts(&straight), facts(&shuffled));
+    }
+}
+
+/// Means of several messages, to clients that lack the last one and to all.
+#[test]
+fn long_means_come_in_tiles_and_any_order() {
+    let kit = Means {
+        clients: 3,
+        rounds: 2,
+        values: 150_000,
+    };
+    let job = kit.job(2);
+    for order in 0..3 {
+        let members = members(&kit);
+        let network = Network::new().leave(PartyId::client(1), 0);
+        let first = run(job, &new(), &members, network).unwrap();
+        assert_mean(&first, &due(&job, &kit, 1, &[0, 2]), [0, 2]);
+        let network = Network::new().choose(chooser(order));
+        let second = run(job, &first.kept, &members, network).unwrap();
+        assert_mean(&second, &due(&job, &kit, 2, &[0, 1, 2]), 0..3);
+        assert_same(&members[1].heard().means[0], reported(&first));
+        let ledger = &second.ledgers[0].1;
+        let messages = |phase| ledger.phase(phase).unwrap().messages;
+        assert_eq!((messages(ROUND), messages(RESULT)), (3 + 3, 3 * 3));
+    }
+}
+
+/// The others have the mean of all, or of all but the leaver; which of them, its upload decides.
+#[test]
+fn one_of_five_may_leave_at_any_point() {
+    let kit = kit();
+    for (trust, mean) in [
+        (Trust::SemiHonest, true),
+        (Trust::SemiHonest, false),
+        (Trust::MaliciousServer, true),
+    ] {
+        let job = Job {
+            trust,
+            mean,
+            ..job(&kit)
+        };
+        let first = run(job, &new(), &members(&kit), Network::new()).unwrap();
+        for kept in [new(), first.kept] {
+            let round = kept.finished() + 1;
+            let (uploaded, all) = frames(job, &kit, &kept, 2);
+            let frames_due = if trust == Trust::SemiHonest { 6 } else { 7 };
+            assert_eq!((uploaded, all), (5, frames_due));
+            for (after, order) in (0..=all).zip(0..) {
+                let network = Network::new()
+                    .leave(PartyId::client(2), after)
+                    .choose(chooser(order));
+                let members = members(&kit);
+                let run = run(job, &kept, &members, network).unwrap();
+                let who: &[usize] = if after < uploaded {
+                    &[0, 1, 3, 4]
+                } else {
+                    &[0, 1, 2, 3, 4]
+                };
+                assert_mean(&run, &due(&job, &kit, round, who), [0, 1, 3, 4]);
+                // A client that leaves after its first frame is not asked.
+                let heard = members[2].heard();
+                assert_eq!(heard.asked.len(), usize::from(after >= 2), "{after}");
+            }
+        }
+    }
+}
+
+#[test]
+fn leaving_between_two_tiles_of_an_upload() {
+    let kit = Means {
+        clients: 4,
+        rounds: 1,
+        values: 150_000,
+    };
+    let job = kit.job(2);
+    for (after, who) in [(5, &[0, 2, 3][..]), (6, &[0, 1, 2, 3])] {
+        let network = Network::new().leave(PartyId::client(1), after);
+        let run = run(job, &new(), &members(&kit), network).unwrap();
+        assert_mean(&run, &due(&job, &kit, 1, who), [0, 2, 3]);
+    }
+}
+
+#[test]
+fn too_few_clients_are_a_named_error_at_every_point() {
+    let kit = Means {
+        clients: 3,
+        ..kit()
+    };
+    let job = job(&kit);
+    let (uploaded, _) = frames(job, &kit, &new(), 0);
+    for after in 0..uploaded {
+        let members = members(&kit);
+        let network = Network::new().leave(PartyId::client(0), after);
+        let aborted = failure(run(job, &new(), &members, network));
+        assert_eq!(aborted.cause, Abort::TooFew { left: 2, need: 3 });
+        let phase = [
+            CONTRIBUTION,
+            CONTRIBUTION,
+            sum::KEYS,
+            sum::SHARES,
+            sum::UPLOAD,
+        ][after];
+        assert_eq!((aborted.party, aborted.phase), (SERVER, phase), "{after}");
+    }
+}
+
+#[test]
+fn a_server_that_leaves_ends_every_client() {
+    let kit = kit();
+    let job = job(&kit);
+    let whole = run(job, &new(), &members(&kit), Network::new()).unwrap();
+    for after in 0..messages(&whole.ledgers[0].1) {
+        let members = members(&kit);
+        let network = Network::new().leave(SERVER, after);
+        let run = run(job, &new(), &members, network);
+        let error = run.unwrap_err().to_string();
+        assert!(error.contains("server"), "{error}");
+    }
+}
+
+/// A client that was away gets the last mean, and no other, before it contributes.
+#[test]
+fn who_was_away_gets_the_last_mean() {
+    let kit = kit();
+    let job = job(&kit);
+    let members = members(&kit);
+    let away = |index, frames| Network::new().leave(PartyId::client(index), frames);
+    // Client 3 misses the first round, client 4 leaves the second one, after its upload.
+    let first = run(job, &new(), &members, away(3, 0)).unwrap();
+    let second = run(job, &first.kept, &members, away(4, 5)).unwrap();
+    assert_mean(&first, &due(&job, &kit, 1, &[0, 1, 2, 4]), [0, 1, 2, 4]);
+    assert_mean(&second, &due(&job, &kit, 2, &[0, 1, 2, 3, 4]), 0..4);
+    let heard = members[3].heard();
+    assert_same(&heard.means[0], reported(&first));
+    assert_eq!(heard.asked, [(2, 1, Some(1))]);
+    // Its mean is sent to nobody else: an opening to each, a header and a tile to one.
+    let sent = |run: &RoundRun| run.ledgers[0].1.phase(ROUND).unwrap().messages;
+    assert_eq!((sent(&first), sent(&second)), (4, 5 + 2));
+
+    let third = run(job, &second.kept, &members, away(0, 0)).unwrap();
+    assert_mean(&third, &due(&job, &kit, 3, &[1, 2, 3, 4]), 1..5);
+    let heard = members[4].heard();
+    assert_eq!(
+        heard.asked,
+        [(1, 1, None), (2, 1, Some(1)), (3, 1, Some(2))]
+    );
+    assert_same(&heard.means[1], reported(&second));
+
+    // No more rounds. Client 0 has the second mean; client 1 starts anew and has none.
+    let mut members = members;
+    members[1] = Member::of(&kit, 1);
+    let last = run(job, &third.kept, &members, Network::new()).unwrap();
+    assert!(matches!(last.report, Report::CaughtUp));
+    assert_eq!(last.kept, third.kept);
+    for member in &members {
+        let heard = member.heard();
+        assert_same(heard.means.last().unwrap(), reported(&third));
+        assert!(heard.asked.iter().all(|(round, ..)| *round <= 3));
+    }
+    assert!(
+        last.clients
+            .iter()
+            .all(|step| matches!(step, Ok(Step::CaughtUp)))
+    );
+    assert_eq!(members[1].heard().means.len(), 1);
+    assert_eq!(sent(&last), 5 + 2 * 2);
+    let phases = last.ledgers[0].1.phases();
+    assert!(phases.map(|(phase, _)| phase).eq([ROUND]));
+}
+
+/// A client that contributed and then lost the mean gets it next time; it is not asked again.
+#[test]
+fn who_lost_the_mean_of_its_own_round_gets_it() {
+    let kit = kit();
+    let job = job(&kit);
+    let stubborn = |index: usize| {
+        let kit = kit.clone();
+        let give = move |round: &Round| Ok(kit.contribution(index, round.number));
+        Member::new(give, false)
+    };
+    let members: Vec<Member> = (0..5).map(stubborn).collect();
+    let network = Network::new().intercept(|from, to, frame| {
+        if (from, to) == (SERVER, PartyId::client(1)) && frame[4] == RESULT.id {
+            undertone_tests::tamper::set_payload(frame, b"");
+        }
+    });
+    let first = run(job, &new(), &members, network).unwrap();
+    assert!(first.clients[1].is_err());
+    assert_mean(&first, &due(&job, &kit, 1, &[0, 1, 2, 3, 4]), [0, 2, 3, 4]);
+    assert_eq!(members[1].client.may_take_part(1), Ok(()));
+    let second = run(job, &first.kept, &members, Network::new()).unwrap();
+    assert_mean(&second, &due(&job, &kit, 2, &[0, 1, 2, 3, 4]), 0..5);
+    let heard = members[1].heard();
+    assert_same(&heard.means[0], reported(&first));
+    assert_eq!(heard.asked, [(1, 1, None), (2, 1, Some(1))]);
+}
+
+fn arrays(list: &[(&str, &[usize], bool)]) -> Arrays {
+    let mut arrays = Arrays::new();
+    for (name, shape, single) in list {
+        let len = shape.iter().product();
+        let pushed = if *single {
+            arrays.push(*name, shape.to_vec(), vec![0.5f32; len])
+        } else {
+            arrays.push(*name, shape.to_vec(), vec![0.25f64; len])
+        };
+        pushed.unwrap();
+    }
+    arrays
+}
+
+fn constant(arrays: Arrays, weight: f64) -> Member {
+    let give = move |_: &Round| {
+        Ok(Contribution {
+            arrays: arrays.clone(),
+            weight,
+        })
+    };
+    Member::new(give, true)
+}
+
+#[test]
+fn who_has_other_arrays_is_left_out_and_told_which() {
+    let kit = kit();
+    let job = job(&kit);
+    let usual = arrays(&[("w", &[2, 3], true), ("b", &[4], false)]);
+    let cases: [(Arrays, &str); 6] = [
+        (
+            arrays(&[("w", &[3, 2], true), ("b", &[4], false)]),
+            "\"w\" [3, 2] float32, where the others have \"w\" [2, 3] float32",
+        ),
+        (
+            arrays(&[("w", &[2, 3], true), ("b", &[4], true)]),
+            "\"b\" [4] float32, where the others have \"b\" [4] float64",
+        ),
+        (
+            arrays(&[("w", &[2, 3], true), ("bias", &[4], false)]),
+            "\"bias\" [4] float64, where the others have \"b\"",
+        ),
+        (
+            arrays(&[("b", &[4], false), ("w", &[2, 3], true)]),
+            "\"b\" [4] float64, where the others have \"w\"",
+        ),
+        (
+            arrays(&[("w", &[2, 3], true)]),
+            "1 arrays, the others have 2",
+        ),
+        (
+            arrays(&[("w", &[2, 3], true), ("b", &[4], false), ("c", &[1], false)]),
+            "3 arrays, the others have 2",
+        ),
+    ];
+    for (other, why) in cases {
+        let mut members: Vec<Member> = (0..5).map(|_| constant(usual.clone(), 2.0)).collect();
+        members[2] = constant(other, 2.0);
+        let mut kept = new();
+        for round in 1..=2 {
+            // In the second round it is the last mean that says what all have.
+            let run = run(job, &kept, &members, Network::new()).unwrap();
+            let own = |index| {
+                let (arrays, weight) = (usual.clone(), 2.0);
+                (index, Contribution { arrays, weight })
+            };
+            let due = clear(&job, round, &[0, 1, 3, 4].map(own)).unwrap();
+            assert_mean(&run, &due, [0, 1, 3, 4]);
+            let aborted = run.clients[2].as_ref().unwrap_err();
+            assert!(matches!(aborted.cause, Abort::Misuse(_)), "{aborted}");
+            assert_eq!(aborted.phase, CONTRIBUTION);
+            let error = aborted.to_string();
+            assert!(error.contains(why), "{error}");
+            kept = run.kept;
+        }
+    }
+}
+
+#[test]
+fn the_commonest_arrays_count_and_then_the_first_clients() {
+    let kit = kit();
+    let job = Job {
+        min_clients: 2,
+        ..job(&kit)
+    };
+    let (a, b) = (arrays(&[("a", &[1], true)]), arrays(&[("b", &[2], false)]));
+    let run_of = |list: &[&Arrays]| {
+        let members: Vec<Member> = list
+            .iter()
+            .map(|own| constant((*own).clone(), 1.0))
+            .collect();
+        run(job, &new(), &members, Network::new())
+    };
+    let run = run_of(&[&a, &b, &b, &a, &b]).unwrap();
+    assert_eq!(reported(&run).contributors, [1, 2, 4].map(PartyId::client));
+    let run = run_of(&[&b, &a, &a, &b]).unwrap();
+    assert_eq!(reported(&run).contributors, [0, 3].map(PartyId::client));
+    // Where nobody has what another has, the first client is alone. Why, the others say.
+    let c = arrays(&[("c", &[2], false)]);
+    let aborted = failure(run_of(&[&a, &b, &c]));
+    assert!(
+        aborted.to_string().contains("\"b\" [2] float64"),
+        "{aborted}"
+    );
+    // After a first round with one layout, another is too late, whoever has it.
+    let members = [&a, &a, &b, &b, &b].map(|own| constant(own.clone(), 1.0));
+    let first = run_of(&[&a, &a]).unwrap();
+    let second = undertone_tests::rounds::run(job, &first.kept, &members, Network::new()).unwrap();
+    assert_eq!(reported(&second).contributors, [0, 1].map(PartyId::client));
+}
+
+/// Spoils the round after so many frames of the server: it leaves.
+fn spoilt(job: Job, members: &[Member], frames: usize) {
+    let network = Network::new().leave(SERVER, frames);
+    let run = run(job, &new(), members, network);
+    assert!(run.is_err() || run.is_ok_and(|run| run.clients.iter().all(Result::is_err)));
+}
+
+/// A client whose masked words have left it asks for other values, or does without the round. Until
+/// then, what it was given once is used again.
+#[test]
+fn values_are_added_once() {
+    let kit = kit();
+    let job = job(&kit);
+    let whole = run(job, &new(), &members(&kit), Network::new()).unwrap();
+    let frames_of_server = messages(&whole.ledgers[0].1);
+    let mut seen = [false; 3];
+    // Until a client has the mean: the tiles of five come last.
+    for frames in 0..=frames_of_server - 5 {
+        let member = |index: usize| {
+            let kit = kit.clone();
+            let give = move |round: &Round| Ok(kit.contribution(index, round.attempt));
+            Member::new(give, index != 0)
+        };
+        let members: Vec<Member> = (0..5).map(member).collect();
+        spoilt(job, &members, frames);
+        let asked = members[0].heard().asked.len();
+        // Shares that are passed on to a client let it upload: openings, layouts, rosters, shares.
+        let sent = members[0].client.may_take_part(0).is_err();
+        seen[asked + usize::from(sent)] = true;
+        if sent {
+            assert!(frames > 15, "after {frames}");
+            let why = members[0].client.may_take_part(0).unwrap_err();
+            assert!(why.contains("its values for round 1"), "{why}");
+            assert_eq!(members[0].client.may_take_part(1), Ok(()));
+        }
+        let again = run(job, &new(), &members, Network::new()).unwrap();
+        if sent {
+            // It was not asked, and nothing of it has been sent a second time.
+            assert_eq!(members[0].heard().asked.len(), 1);
+            let aborted = again.clients[0].as_ref().unwrap_err();
+            assert!(matches!(aborted.cause, Abort::Misuse(_)), "{aborted}");
+            assert!(aborted.to_string().contains("its values for round 1"));
+            assert!(again.ledgers[1].1.phase(sum::UPLOAD).is_none());
+            assert_eq!(
+                reported(&again).contributors,
+                [1, 2, 3, 4].map(PartyId::client)
+            );
+        } else {
+            assert!(learnt(&again, 0).is_some());
+            assert_eq!(members[0].heard().asked, [(1, 1, None)], "after {frames}");
+        }
+        for member in &members[1..] {
+            let heard = member.heard();
+            let once = heard.asked == [(1, 1, None)];
+            assert!(once || heard.asked == [(1, 1, None), (1, 2, None)]);
+        }
+        // Every word in the mean is of values that had never been sent before.
+        let attempts = members.iter().map(|member| member.heard().asked.len());
+        let first = usize::from(sent);
+        let own =
+            |(index, attempt): (usize, usize)| (index, kit.contribution(index, attempt as u32));
+        let all: Vec<(usize, Contribution)> = attempts.enumerate().skip(first).map(own).collect();
+        let mean = clear(&job, 1, &all).unwrap();
+        assert_mean(&again, &mean, first..5);
+    }
+    assert_eq!(
+        seen, [true; 3],
+        "before it is asked, before its upload, after"
+    );
+}
+
+/// A server that cannot keep a mean tells it nobody. Otherwise a client could have the mean of a round
+/// that the server runs again.
+#[test]
+fn a_mean_is_kept_before_anybody_learns_it() {
+    let kit = kit();
+    let job = job(&kit);
+    let session = SessionId([9; 32]);
+    let ids: Vec<PartyId> = (0..5).map(PartyId::client).collect();
+    for is_full in [false, true] {
+        let members = members(&kit);
+        let heard = |members: &[Member]| -> usize {
+            members
+                .iter()
+                .map(|member| member.heard().means.len())
+                .sum()
+        };
+        let sent = Arc::new(AtomicUsize::new(0));
+        let server = Server {
+            job,
+            session,
+            clients: ids.clone(),
+            kept: new(),
+            needed: 3,
+        };
+        let before = Arc::clone(&sent);
+        let server = server.party(move |now| {
+            assert_eq!((now.finished(), before.load(Ordering::SeqCst)), (1, 0));
+            if is_full {
+                return Err("the disk is full".into());
+            }
+            Ok(())
+        });
+        let mut server = Endpoint::new(SERVER, session, Limits::default(), server);
+        let client = |(me, member): (&PartyId, &Member)| {
+            let place = Place {
+                session,
+                me: *me,
+                finished: 0,
+                seed: Seed::from_bytes([me.to_wire() as u8; 32]),
+                credentials: None,
+            };
+            Endpoint::new(
+                *me,
+                session,
+                Limits::default(),
+                member.client.party(job, place),
+            )
+        };
+        let mut clients: Vec<_> = ids.iter().zip(&members).map(client).collect();
+        let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
+        nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
+        let mut network = Network::new().intercept(|_, _, frame| {
+            // Frames of another kind say that the server gives up.
+            let is_mean = frame[3] == 0 && frame[4] == RESULT.id;
+            sent.fetch_add(usize::from(is_mean), Ordering::SeqCst);
+        });
+        network.run(&mut nodes).unwrap();
+        if is_full {
+            let aborted = server.aborted().unwrap();
+            assert!(
+                aborted.to_string().contains("the disk is full"),
+                "{aborted}"
+            );
+            assert!(clients.iter().all(|client| client.aborted().is_some()));
+            assert_eq!((heard(&members), sent.load(Ordering::SeqCst)), (0, 0));
+        } else {
+            assert!(server.aborted().is_none());
+            assert_eq!((heard(&members), sent.load(Ordering::SeqCst)), (5, 10));
+        }
+    }
+}
+
+/// What is printed of a contribution tells neither its values nor its weight.
+#[test]
+fn contributions_are_not_printed() {
+    let weight = 4321.5;
+    let arrays: Arrays = vec![987.5f64; 3].into();
+    let contribution = Contribution { arrays, weight };
+    let printed = format!("{contribution:?}");
+    assert!(printed.contains("3 values"), "{printed}");
+    assert!(
+        !printed.contains("987") && !printed.contains("4321"),
+        "{printed}"
+    );
+    let member = constant(contribution.arrays, weight);
+    let others = [member, constant(vec![1.0f64; 3].into(), 1.0)];
+    let job = Job {
+        min_clients: 2,
+        ..job(&kit())
+    };
+    spoilt(job, &others, 8);
+    let printed = format!("{:?}", others[0].client);
+    assert!(
+        !printed.contains("987") && !printed.contains("4321"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn large_values_are_clipped_or_refused() {
+    let kit = kit();
+    let values = |at: usize| match at {
+        0 => vec![0.5f64, -9.0, f64::INFINITY, 8.0],
+        _ => vec![1.0, 2.0, 3.0, -8.0],
+    };
+    for mean in [true, false] {
+        let clips = Job {
+            clip: true,
+            bound: 8.0,
+            mean,
+            ..job(&kit)
+        };
+        let members = [0, 1, 2].map(|at| constant(values(at).into(), 2.0));
+        let run = undertone_tests::rounds::run(clips, &new(), &members, Network::new()).unwrap();
+        let clipped = [vec![0.5f64, -8.0, 8.0, 8.0], values(1), values(2)];
+        let own = |(index, values): (usize, &Vec<f64>)| {
+            let arrays = values.clone().into();
+            (
+                index,
+                Contribution {
+                    arrays,
+                    weight: 2.0,
+                },
+            )
+        };
+        let all: Vec<_> = clipped.iter().enumerate().map(own).collect();
+        assert_mean(&run, &clear(&clips, 1, &all).unwrap(), 0..3);
+        assert_eq!(members[0].heard().clipped, 2);
+        assert_eq!(members[1].heard().clipped, 0);
+
+        for (strict, bad, why) in [
+            (true, 9.0, "value 2 is 9; it must be from -8 to 8"),
+            (true, f64::NAN, "value 2 is NaN"),
+            (false, f64::NAN, "value 2 is NaN"),
+        ] {
+            let job = Job {
+                clip: !strict,
+                ..clips
+            };
+            let with_bad: Vec<f64> = vec![0.0, 1.0, bad, 9.5];
+            let mut members = [0, 1, 2, 3].map(|_| constant(values(1).into(), 2.0));
+            members[1] = constant(with_bad.into(), 2.0);
+            let run = undertone_tests::rounds::run(job, &new(), &members, Network::new()).unwrap();
+            let aborted = run.clients[1].as_ref().unwrap_err();
+            assert!(matches!(aborted.cause, Abort::Misuse(_)), "{aborted}");
+            assert!(aborted.to_string().contains(why), "{aborted}");
+            assert_eq!(reported(&run).contributors, [0, 2, 3].map(PartyId::client));
+        }
+    }
+}
+
+#[test]
+fn weights_that_cannot_be() {
+    let kit = kit();
+    let job = job(&kit);
+    let of = |weights: [f64; 4], job: Job| {
+        let members = weights.map(|weight| constant(vec![1.0f32, 2.0].into(), weight));
+        run(job, &new(), &members, Network::new())
+    };
+    for weight in [-1.0, 1e7, f64::NAN, f64::INFINITY] {
+        let run = of([1.0, weight, 1.0, 1.0], job).unwrap();
+        let error = run.clients[1].as_ref().unwrap_err().to_string();
+        assert!(error.contains("the weight is"), "{error}");
+        assert_eq!(reported(&run).contributors.len(), 3);
+    }
+    // Some may weigh nothing, not all.
+    let run = of([0.0, 0.0, 3.0, 0.0], job).unwrap();
+    assert_eq!(reported(&run).weight, 3.0);
+    assert_eq!(reported(&run).contributors.len(), 4);
+    let aborted = failure(of([0.0; 4], job));
+    assert_eq!((aborted.party, aborted.phase), (SERVER, RESULT));
+    assert!(
+        aborted.to_string().contains("no contributor has a weight"),
+        "{aborted}"
+    );
+    // Sums have no weights.
+    let sums = Job { mean: false, ..job };
+    let run = of([0.0, f64::NAN, -1.0, 1e9], sums).unwrap();
+    assert_eq!(reported(&run).weight, 4.0);
+    assert_eq!(*reported(&run).arrays.to_doubles(), [4.0, 8.0]);
+}
+
+/// A source may fail, or give nothing that can be added. Then its client leaves, and the others go on.
+#[test]
+fn sources_that_give_nothing() {
+    let kit = kit();
+    let job = job(&kit);
+    let failing = |_: &Round| Err("the disk is full".to_owned());
+    for (member, why) in [
+        (Member::new(failing, true), "the disk is full"),
+        (constant(Arrays::new(), 1.0), "there are no values"),
+        (
+            constant(arrays(&[("a", &[3, 0], true)]), 1.0),
+            "there are no values",
+        ),
+    ] {
+        let mut all = members(&kit);
+        all[4] = member;
+        let run = run(job, &new(), &all, Network::new()).unwrap();
+        assert_mean(&run, &due(&job, &kit, 1, &[0, 1, 2, 3]), 0..4);
+        let error = run.clients[4].as_ref().unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+        assert!(all[4].client.may_take_part(0).is_ok());
+    }
+}
+
+/// More clients than a job allows for could overflow a sum without anybody's notice.
+#[test]
+fn more_clients_than_the_job_is_for() {
+    let kit = kit();
+    let job = Job {
+        clients: 4,
+        ..job(&kit)
+    };
+    let aborted = failure(run(job, &new(), &members(&kit), Network::new()));
+    assert_eq!((aborted.party, aborted.phase), (SERVER, ROUND));
+    let error = aborted.to_string();
+    assert!(error.contains("5 clients, the job is for 4"), "{error}");
+}
+
+/// A job that cannot be is an error of the server, and not a panic.
+#[test]
+fn jobs_that_cannot_be() {
+    let kit = kit();
+    for (job, why) in [
+        (
+            Job {
+                min_clients: 0,
+                ..job(&kit)
+            },
+            "min_clients is 0",
+        ),
+        (
+            Job {
+                min_clients: 1,
+                ..job(&kit)
+            },
+            "min_clients is 1",
+        ),
+        (
+            Job {
+                rounds: 0,
+                ..job(&kit)
+            },
+            "rounds is 0",
+        ),
+        (
+            Job {
+                bound: 0.0,
+                ..job(&kit)
+            },
+            "range of 0",
+        ),
+    ] {
+        assert!(job.check().is_err());
+        for members in [members(&kit), Vec::new()] {
+            let aborted = failure(run(job, &new(), &members, Network::new()));
+            assert_eq!(aborted.party, SERVER);
+            assert!(aborted.to_string().contains(why), "{aborted}");
+        }
+    }
+}
