@@ -63,9 +63,9 @@ impl<K: Kit> World<K> {
         change: impl FnOnce(&mut server::Config),
     ) -> Self {
         let world = network::World::start(clients, kit.application(min_clients), |config| {
-            config.deadlines.usual = Duration::from_secs(2);
-            config.grace = Duration::from_secs(1);
-            config.patience = Duration::from_secs(1);
+            config.deadlines.usual = Duration::from_secs(6);
+            config.grace = Duration::from_secs(3);
+            config.patience = Duration::from_secs(2);
             config.strangers = 16;
             change(config);
         });
@@ -97,12 +97,12 @@ impl<K: Kit> World<K> {
     /// Checks that the honest clients get their results, and that the job is done.
     async fn unharmed(self, honest: Vec<Task<K::Outcome>>, sessions: u32) {
         for task in honest {
-            let joined = tokio::time::timeout(Duration::from_secs(30), task).await;
+            let joined = tokio::time::timeout(Duration::from_secs(90), task).await;
             let stuck = || panic!("{:#?}", self.watch.status());
             let (_, joined) = joined.unwrap_or_else(|_| stuck()).unwrap().unwrap();
             assert_eq!(joined.sessions, sessions);
         }
-        let ended = tokio::time::timeout(Duration::from_secs(30), self.server).await;
+        let ended = tokio::time::timeout(Duration::from_secs(90), self.server).await;
         ended.unwrap().unwrap().unwrap();
         let reports = self.reports.lock().unwrap();
         assert_eq!(reports[0].result, "done");

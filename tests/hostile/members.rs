@@ -98,7 +98,7 @@ pub(super) async fn a_session_is_tried_three_times_at_most<K: Kit>(kit: K) {
         sessions.push(cheat.await.unwrap());
     }
     assert_eq!(sessions, [1, 2, 3, 3, 3]);
-    let ended = tokio::time::timeout(Duration::from_secs(30), world.server).await;
+    let ended = tokio::time::timeout(Duration::from_secs(90), world.server).await;
     ended.unwrap().unwrap().unwrap();
     let report = world.reports.lock().unwrap()[0].clone();
     assert_eq!(report.sessions, 3);
@@ -120,7 +120,7 @@ pub(super) async fn a_client_takes_part_in_few_sessions<K: Kit>(kit: K) {
     let (raw, session) = Raw::enter(&world.client(0)).await;
     raw.say(early(&kit, session, 0, vec![0; 7]));
     for task in honest {
-        let error = tokio::time::timeout(Duration::from_secs(30), task).await;
+        let error = tokio::time::timeout(Duration::from_secs(90), task).await;
         let error = error.unwrap().unwrap().unwrap_err().to_string();
         assert!(error.contains("starts a session once more"), "{error}");
     }
@@ -217,12 +217,12 @@ pub(super) async fn an_accusation_costs_both<K: Kit>(kit: K) {
     while raw.hear().await.is_some() {}
     let mut done = 0;
     for task in honest {
-        let joined = tokio::time::timeout(Duration::from_secs(30), task).await;
+        let joined = tokio::time::timeout(Duration::from_secs(90), task).await;
         done += usize::from(joined.unwrap().unwrap().is_ok());
     }
     // Two clients are left, fewer than the job needs: it ends, and all are told.
     assert_eq!(done, 0);
-    let ended = tokio::time::timeout(Duration::from_secs(30), world.server).await;
+    let ended = tokio::time::timeout(Duration::from_secs(90), world.server).await;
     ended.unwrap().unwrap().unwrap();
     let report = world.reports.lock().unwrap()[0].clone();
     assert!(
