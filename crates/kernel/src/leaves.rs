@@ -4,6 +4,7 @@
 //! being exclusive or: that is Σ x·r_x in GF(q), q a power of two. Streams are made and added in registers.
 //!
 //! A stream is AES-128 in counter mode under the leaf: block n is the encryption of the number n.
+//! [`Leaves::stream`] writes the stream of one leaf.
 #![allow(clippy::needless_range_loop)] // registers go by number
 
 use std::ops::Range;
@@ -24,6 +25,9 @@ pub const BLOCKS: usize = 16;
 
 /// Some blocks of a stream, or of a sum of streams.
 pub type Row = [u128; BLOCKS];
+
+/// Bytes of a [`Row`].
+pub const ROW_BYTES: usize = 16 * BLOCKS;
 
 /// Keys of streams. Zeroized on drop.
 pub struct Leaves {
@@ -87,6 +91,96 @@ impl Leaves {
             #[cfg(not(target_arch = "x86_64"))]
             _ => portable(&self.ciphers[range], first, sum, bits),
         }
+    }
+}
+
+impl Leaves {
+    /// How many leaves there are.
+    pub fn len(&self) -> usize {
+        self.ciphers.len().max(self.schedules.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Writes the stream of one leaf from its block `16·chunk` on.
+    ///
+    /// # Panics
+    /// When there is no such leaf, or `out` is not a multiple of [`ROW_BYTES`].
+    pub fn stream(&self, leaf: usize, chunk: u64, out: &mut [u8]) {
+        let (rows, rest) = out.as_chunks_mut::<ROW_BYTES>();
+        assert!(rest.is_empty(), "whole rows");
+        let first = chunk * BLOCKS as u64;
+        match self.cpu.level() {
+            Level::Portable => stream_portable(&self.ciphers[leaf], first, rows),
+            // SAFETY: `Cpu` proves the features.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => unsafe { stream_avx2(&self.schedules[leaf], first, rows) },
+            // SAFETY: `Cpu` proves the features.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => unsafe { stream_avx512(&self.schedules[leaf], first, rows) },
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => stream_portable(&self.ciphers[leaf], first, rows),
+        }
+    }
+}
+
+fn stream_portable(cipher: &Aes128, mut first: u64, out: &mut [[u8; ROW_BYTES]]) {
+    for bytes in out {
+        let mut row: Row = std::array::from_fn(|i| u128::from(first + i as u64));
+        fixed::encrypt(cipher, &mut row);
+        for (bytes, block) in bytes.chunks_exact_mut(16).zip(&row) {
+            bytes.copy_from_slice(&block.to_le_bytes());
+        }
+        first += BLOCKS as u64;
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,vaes")]
+fn stream_avx512(leaf: &Schedule, first: u64, out: &mut [[u8; ROW_BYTES]]) {
+    // SAFETY: this function has the features; 4 registers of 4 blocks are a row.
+    unsafe { stream_fast::<__m512i, 4>(leaf, first, out) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,aes")]
+fn stream_avx2(leaf: &Schedule, first: u64, out: &mut [[u8; ROW_BYTES]]) {
+    // SAFETY: this function has the features; 8 registers divide a row.
+    unsafe { stream_fast::<__m128i, 8>(leaf, first, out) }
+}
+
+/// `N` registers of blocks at a time.
+///
+/// # Safety
+/// The processor has the instructions of `R`, and N registers divide a row.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn stream_fast<R: Register, const N: usize>(
+    leaf: &Schedule,
+    mut first: u64,
+    out: &mut [[u8; ROW_BYTES]],
+) {
+    const { assert!(BLOCKS.is_multiple_of(N * R::BLOCKS)) };
+    for bytes in out {
+        for at in (0..BLOCKS).step_by(N * R::BLOCKS) {
+            // SAFETY: the caller promises the instructions; all writes are within the row's bytes, as N registers from
+            // block `at` on are.
+            unsafe {
+                let mut counters = [R::splat(0); N];
+                for i in 0..N {
+                    counters[i] = R::counter(first + (at + i * R::BLOCKS) as u64);
+                }
+                let values = stream(leaf, counters);
+                let to = bytes.as_mut_ptr().add(16 * at);
+                for i in 0..N {
+                    values[i].store(to.add(i * R::BYTES));
+                }
+            }
+        }
+        first += BLOCKS as u64;
     }
 }
 
@@ -221,6 +315,24 @@ mod tests {
         (0..count)
             .map(|_| half(&mut prg) << 64 | half(&mut prg))
             .collect()
+    }
+
+    #[test]
+    fn streams_are_the_definition() {
+        let seeds = seeds(3);
+        for cpu in Cpu::all() {
+            let leaves = Leaves::new(cpu, &seeds);
+            assert_eq!(leaves.len(), 3);
+            for (leaf, seed) in seeds.iter().enumerate() {
+                let mut out = vec![9; 3 * ROW_BYTES];
+                leaves.stream(leaf, 1 << 33, &mut out);
+                for (n, bytes) in out.chunks(16).enumerate() {
+                    let mut block = [(1 << 33) * BLOCKS as u128 + n as u128];
+                    crate::aes::Permutation::new(Cpu::portable(), *seed).apply(&mut block);
+                    assert_eq!(bytes, block[0].to_le_bytes(), "{:?}", cpu.level());
+                }
+            }
+        }
     }
 
     #[test]

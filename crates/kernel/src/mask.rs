@@ -5,6 +5,7 @@
 //! words stay there too.
 
 use std::fmt;
+use std::hint::black_box;
 use std::marker::PhantomData;
 
 use aes::Aes128;
@@ -17,6 +18,7 @@ use ctr::cipher::{
     KeyIvInit, StreamCipherBackend, StreamCipherClosure, StreamCipherCore, StreamCipherSeekCore,
 };
 use ctr::flavors::Ctr64BE;
+use subtle::Choice;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::cpu::{Cpu, Level};
@@ -50,6 +52,9 @@ pub trait Word:
     fn truncate(value: u64) -> Self;
     /// The word as a two's complement number.
     fn to_signed(self) -> i64;
+    /// The bits that are also in the lowest of `mask`.
+    #[must_use]
+    fn and(self, mask: u64) -> Self;
 }
 
 mod private {
@@ -94,6 +99,11 @@ macro_rules! word {
             #[inline(always)]
             fn to_signed(self) -> i64 {
                 (self as $signed).into()
+            }
+
+            #[inline(always)]
+            fn and(self, mask: u64) -> Self {
+                self & mask as $word
             }
         }
     };
@@ -189,6 +199,47 @@ fn combine_avx2<W: Word>(op: Op, words: &mut [W], bytes: &[u8]) {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn combine_avx512<W: Word>(op: Op, words: &mut [W], bytes: &[u8]) {
     combine_words(op, words, bytes);
+}
+
+/// Adds `values` to `words` if `choice` is 1. What it does depends on the choice in no other way.
+///
+/// # Panics
+/// When they are not as many.
+pub fn add_if<W: Word>(cpu: Cpu, choice: Choice, words: &mut [W], values: &[W]) {
+    assert_eq!(values.len(), words.len(), "words");
+    let mask = 0u64.wrapping_sub(choice.unwrap_u8().into());
+    match cpu.level() {
+        Level::Portable => add_masked(mask, words, values),
+        // SAFETY: `Cpu` proves the features.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => unsafe { add_masked_avx2(mask, words, values) },
+        // SAFETY: `Cpu` proves the features.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { add_masked_avx512(mask, words, values) },
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => add_masked(mask, words, values),
+    }
+}
+
+#[inline(always)]
+fn add_masked<W: Word>(mask: u64, words: &mut [W], values: &[W]) {
+    // Opaque: the compiler would make a branch of it.
+    let mask = black_box(mask);
+    for (word, value) in words.iter_mut().zip(values) {
+        *word = word.plus(value.and(mask));
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn add_masked_avx2<W: Word>(mask: u64, words: &mut [W], values: &[W]) {
+    add_masked(mask, words, values);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn add_masked_avx512<W: Word>(mask: u64, words: &mut [W], values: &[W]) {
+    add_masked(mask, words, values);
 }
 
 /// The stream cipher of a session's masks.

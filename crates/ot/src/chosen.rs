@@ -24,6 +24,29 @@ fn bit(bytes: &[u8], transfer: usize) -> Choice {
     Choice::from(bytes[transfer / 8] >> (transfer % 8) & 1)
 }
 
+/// Both keys of each transfer in the order of the receiver's wishes: its key is the one of the side that it `wanted`.
+/// `keys` are those of [`random`](super::extend::SenderBatch::random).
+///
+/// # Errors
+/// [`OtError::Length`]: the receiver is to blame.
+///
+/// # Panics
+/// When there are not as many keys of each side.
+pub fn ordered(
+    choices: &[u8],
+    [zeros, ones]: [&[u128]; 2],
+) -> Result<Zeroizing<Vec<[u128; 2]>>, OtError> {
+    OtError::check_len("choices", choices, 8 * zeros.len().div_ceil(64))?;
+    assert_eq!(zeros.len(), ones.len(), "keys of each side");
+    let pairs = zeros.iter().zip(ones).enumerate();
+    let pairs = pairs.map(|(t, (zero, one))| {
+        let (mut first, mut second) = (*zero, *one);
+        u128::conditional_swap(&mut first, &mut second, bit(choices, t));
+        [first, second]
+    });
+    Ok(Zeroizing::new(pairs.collect()))
+}
+
 /// Step 2: 32 bytes a transfer. `keys` are those of [`random`](super::extend::SenderBatch::random).
 ///
 /// # Errors
@@ -33,17 +56,16 @@ fn bit(bytes: &[u8], transfer: usize) -> Choice {
 /// When there are not as many messages as keys of each side.
 pub fn offer(
     choices: &[u8],
-    [zeros, ones]: [&[u128]; 2],
+    keys: [&[u128]; 2],
     messages: &[[u128; 2]],
 ) -> Result<Vec<u8>, OtError> {
-    OtError::check_len("choices", choices, 8 * messages.len().div_ceil(64))?;
-    assert!(zeros.len() == messages.len() && ones.len() == messages.len());
+    assert_eq!(keys[0].len(), messages.len(), "as many keys as messages");
+    let keys = ordered(choices, keys)?;
     let mut out = Vec::with_capacity(32 * messages.len());
-    for (t, message) in messages.iter().enumerate() {
-        let (mut first, mut second) = (zeros[t], ones[t]);
-        u128::conditional_swap(&mut first, &mut second, bit(choices, t));
-        out.extend((message[0] ^ first).to_le_bytes());
-        out.extend((message[1] ^ second).to_le_bytes());
+    for (message, keys) in messages.iter().zip(keys.iter()) {
+        for (message, key) in message.iter().zip(keys) {
+            out.extend((message ^ key).to_le_bytes());
+        }
     }
     Ok(out)
 }

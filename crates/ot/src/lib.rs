@@ -6,6 +6,7 @@
 //! | [`tree`] | all-but-one transfers from them | Goldreich, Goldwasser, Micali 1986; Boyle et al. 2019; Roy 2022 | both |
 //! | [`extend`] | any number of correlated and random transfers | Roy 2022, *SoftSpokenOT* | both |
 //! | [`chosen`] | messages and choices of one's own | Beaver 1995 | both |
+//! | [`punctured`] | all-but-one transfers by choice, and vectors shared out to a chosen class | Goldreich, Goldwasser, Micali 1986 | both |
 //! | [`party`] | all of it as a pair of parties | | both |
 //!
 //! In transfer t of an extension the sender has `K₀ = w` and `K₁ = w ⊕ Δ`, the receiver a random choice c and `K_c`, 128 bits each:
@@ -26,6 +27,7 @@ pub mod base;
 pub mod chosen;
 pub mod extend;
 pub mod party;
+pub mod punctured;
 pub mod tree;
 
 use std::ops::Range;
