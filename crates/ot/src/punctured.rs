@@ -334,6 +334,26 @@ pub fn send<W: Word>(cpu: Cpu, leaves: &Leaves, first: u64, vector: &mut [W], su
     }
 }
 
+/// Takes the sender's shares of a tree out of `sums` again, of vectors of `len` words.
+///
+/// # Panics
+/// As [`send`].
+pub fn withdraw<W: Word>(cpu: Cpu, leaves: &Leaves, first: u64, len: usize, sums: Sums<'_, W>) {
+    assert!(len <= sums.stride && sums.words.len() <= leaves.len() * sums.stride);
+    let mut stream = Zeroizing::new([0; TILE_BYTES]);
+    for (at, count, chunk) in tiles::<W>(len, first) {
+        let bytes = count * W::BYTES;
+        for (leaf, class) in sums.words.chunks_exact_mut(sums.stride).enumerate() {
+            leaves.stream(
+                leaf,
+                chunk,
+                &mut stream[..bytes.next_multiple_of(ROW_BYTES)],
+            );
+            mask::combine(cpu, Op::Add, &mut class[at..at + count], &stream[..bytes]);
+        }
+    }
+}
+
 /// Step 2: adds the receiver's shares to `sums`. Of the `leaves` the one of class `class` is the missing one, and zero. Uses up
 /// the `message`. In constant time.
 ///

@@ -52,6 +52,9 @@ impl From<Vec<(PartyId, Range<usize>)>> for Owners {
     }
 }
 
+/// What the server adds to the words of the contributors it is told of.
+type OwnWords<W> = Box<dyn FnOnce(&[PartyId]) -> Vec<W> + Send>;
+
 /// What was received, and from whom; nothing of those that have left.
 type Heard = Vec<(PartyId, Option<Payload>)>;
 
@@ -200,6 +203,30 @@ impl<W: Word> Adding<W> {
         }
     }
 
+    /// Adds the server's own words: rows of clients that shared, then the shared words.
+    fn add_own(&mut self, own: &[W]) -> Result<(), Abort> {
+        let shape = self.context.rules.shape;
+        if own.len() != shape.words() {
+            return Err(Abort::Misuse(format!(
+                "{} words of the server's own for {shape:?}",
+                own.len()
+            )));
+        }
+        let mut add = |to: Range<usize>, from: Range<usize>| {
+            for (word, own) in self.sum[to].iter_mut().zip(&own[from]) {
+                *word = word.plus(*own);
+            }
+        };
+        for place in self.context.sharing.places() {
+            let rows = &self.table.rows[place];
+            let words = rows.start * shape.width..rows.end * shape.width;
+            add(self.context.blocks[place].clone(), words);
+        }
+        let shared = self.context.shared();
+        add(shared, shape.rows * shape.width..own.len());
+        Ok(())
+    }
+
     async fn send_results(&self, io: &Io) {
         for place in self.contributors.places() {
             let len = self.result_len(place);
@@ -253,11 +280,32 @@ pub fn server<W: Word>(
     rules: Rules,
     expected: impl Into<Owners>,
 ) -> Result<Script<'static, Total<W>>, Abort> {
+    start(rules, expected.into(), None)
+}
+
+/// As [`server`], with words of the server's own. Once the contributors are known, `own` is asked for the words that are to
+/// be added for them, as many as a client brings. Every contributor gets its rows with these words added. In
+/// [`Total::shared`] they are added, too.
+///
+/// # Errors
+/// As [`server`]. The script aborts with [`Abort::Misuse`] when `own` gives another number of words.
+pub fn server_with<W: Word>(
+    rules: Rules,
+    expected: impl Into<Owners>,
+    own: impl FnOnce(&[PartyId]) -> Vec<W> + Send + 'static,
+) -> Result<Script<'static, Total<W>>, Abort> {
+    start(rules, expected.into(), Some(Box::new(own)))
+}
+
+fn start<W: Word>(
+    rules: Rules,
+    Owners(owners): Owners,
+    own: Option<OwnWords<W>>,
+) -> Result<Script<'static, Total<W>>, Abort> {
     rules.check()?;
-    let owners = expected.into().0;
     let ids = invited(owners.iter().map(|(id, _)| *id).collect())?;
     let owners = owners.into_iter().collect();
-    Ok(Script::new(KEYS, |io| total(io, rules, ids, owners)))
+    Ok(Script::new(KEYS, |io| total(io, rules, ids, owners, own)))
 }
 
 async fn total<W: Word>(
@@ -265,6 +313,7 @@ async fn total<W: Word>(
     rules: Rules,
     ids: Vec<PartyId>,
     owners: BTreeMap<PartyId, Range<usize>>,
+    own: Option<OwnWords<W>>,
 ) -> Result<Total<W>, Abort> {
     // Round 1: the roster, to everybody on it.
     let entries = roster::<W>(&rules, &owners, io.recv_all(&ids).await)?;
@@ -317,6 +366,10 @@ async fn total<W: Word>(
     // Round 4d: the masks come off.
     let (pads, suspects) = adding.masks(&io, answers).await?;
     adding.unmask(&io, pads).await;
+    if let Some(own) = own {
+        io.pause().await;
+        adding.add_own(&own(&contributors))?;
+    }
 
     // Round 4e: to each contributor its rows of the sum, and the shared words if they are for all.
     adding.send_results(&io).await;

@@ -3,8 +3,8 @@
 use undertone_hamming::tiles::{self, Pairs};
 use undertone_hamming::{self as hamming, ClientContext};
 use undertone_kdf::Seed;
-use undertone_kernel::Wiped;
-use undertone_party::{Abort, Io, PartyId, Reader, Script, SessionId};
+use undertone_kernel::{Wiped, mask};
+use undertone_party::{Abort, Io, PartyId, Script, SessionId};
 use undertone_setup::group::{self, Group, Rules};
 use undertone_setup::identity::Credentials;
 use undertone_sum::{self as sum, Sums, Trust};
@@ -16,8 +16,10 @@ use crate::labels::Labels;
 use crate::messages::{Advertisement, Clients, OwnRows, Plan, column_words};
 use crate::params::{Params, Variant};
 use crate::phases;
-use crate::scores::{FixedPoint, Scores};
+use crate::scores::{Scores, fixed};
+use crate::shares::Shares;
 use crate::solo;
+use crate::transfers::{Chosen, Punctured, Receiver, trees_per_message};
 
 const SERVER: PartyId = PartyId::SERVER;
 
@@ -156,77 +158,48 @@ struct Job {
     seed: Seed,
 }
 
-/// The columns of the client's labelled rows, added up class by class as they come: its scores.
+/// The client's shares of everybody's scores, from the columns of its labelled rows as they come.
 struct Columns {
     plan: Plan,
-    labels: Wiped<u16>,
-    classes: usize,
-    scores: Wiped<f64>,
+    trees: Punctured,
+    columns: usize,
+    shares: Shares,
     received: usize,
 }
 
 impl Columns {
-    fn new(plan: Plan, labelling: &Labelling) -> Self {
-        let mut labels = Wiped::with_capacity(labelling.rows());
-        labels.extend(labelling.labels().iter().flatten());
+    fn new(plan: Plan, trees: Punctured, labelling: &Labelling) -> Self {
         Self {
-            scores: vec![0.0; plan.unlabelled * labelling.classes()].into(),
-            labels,
-            classes: labelling.classes(),
+            columns: labelling.labelled().count(),
+            shares: Shares::new(plan.unlabelled, labelling.classes()),
             plan,
+            trees,
             received: 0,
         }
     }
 
-    fn left(&self) -> usize {
-        self.plan.columns * self.plan.unlabelled - self.received
+    fn is_done(&self) -> bool {
+        self.received == self.columns * self.plan.unlabelled
     }
 
     fn receive(&mut self, bytes: &[u8]) -> Result<(), Abort> {
-        let malformed = Abort::malformed(SERVER);
-        let count = column_words(self.left());
-        let mut r = Reader::new(bytes);
-        let words = r.u64s(count, "columns").map_err(&malformed)?;
-        r.finish().map_err(&malformed)?;
         let height = self.plan.unlabelled;
-        let (mut column, mut row) = (self.received / height, self.received % height);
-        for word in words {
-            let value = f64::from_bits(word);
-            if !(value.is_finite() && value >= 0.0) {
-                return Err(Abort::Cheated {
-                    culprit: SERVER,
-                    fault: "an influence is negative or infinite".into(),
-                });
-            }
-            self.scores[row * self.classes + usize::from(self.labels[column])] += value;
-            row += 1;
-            if row == height {
-                (column, row) = (column + 1, 0);
-            }
+        let count = column_words(self.received, self.columns, height);
+        if bytes.len() != count * size_of::<u32>() {
+            return Err(Abort::Malformed {
+                from: SERVER,
+                what: format!("columns of {} bytes, {} are due", bytes.len(), 4 * count),
+            });
         }
-        self.received += count;
+        let mut words = Wiped::with_capacity(count);
+        words.extend(mask::from_bytes::<u32>(bytes));
+        for words in words.chunks_mut(height) {
+            let (column, first) = (self.received / height, self.received % height);
+            let (label, leaves) = self.trees.column(column);
+            self.shares.receive(&leaves, label, first, words);
+            self.received += words.len();
+        }
         Ok(())
-    }
-
-    /// The client's side of the sums, once all columns are there.
-    fn sums(self, job: &Job) -> Result<Script<'static, Sums>, Abort> {
-        let Plan {
-            unlabelled,
-            own_start,
-            ..
-        } = self.plan;
-        let rules = job.params.sums(job.session, unlabelled, self.classes);
-        let mut words = Wiped::from(self.plan.point.encode(&self.scores, self.plan.clients)?);
-        if job.params.variant == Variant::Balanced {
-            let counts = Wiped::from(job.labelling.counts());
-            words.reserve(counts.len());
-            words.extend_from_slice(&counts);
-        }
-        let own = own_start..own_start + job.labelling.unlabelled().count();
-        let seed = job.seed.derive(job.session, "sums", &[]);
-        let input = sum::Input::with_rows(words.into_inner(), own)
-            .with_credentials(job.credentials.clone());
-        sum::client(rules, job.me, input, seed)
     }
 }
 
@@ -266,14 +239,108 @@ impl Job {
         }
     }
 
-    fn scores(&self, sums: Sums, point: FixedPoint) -> Result<Scores, Abort> {
-        let own = Wiped::from(sums.own);
-        let mut scores = Scores::new(self.labelling.classes(), point.decode(&own)?);
-        if self.params.variant == Variant::Balanced {
-            scores.balance(&sums.shared);
-        }
-        Ok(scores)
+    /// Words of the pads that hide `client`'s counts of its classes from the server.
+    fn count_pads(&self, pads: &Seed, client: PartyId) -> impl Iterator<Item = u32> {
+        let mut prg = pads
+            .derive(self.session, "counts", &[client.to_wire()])
+            .prg();
+        let classes = match self.params.variant {
+            Variant::Balanced => self.labelling.classes(),
+            Variant::Paper => 0,
+        };
+        (0..classes).map(move |_| prg.next_u64() as u32)
     }
+
+    /// The client's side of the sum, once all columns are there. `pads` is the clients' seed of the pads of counts.
+    fn sums(&self, columns: Columns, pads: &Seed) -> Result<Script<'static, Sums<u32>>, Abort> {
+        let Plan {
+            unlabelled,
+            own_start,
+        } = columns.plan;
+        let classes = self.labelling.classes();
+        let rules = self.params.sums(self.session, unlabelled, classes);
+        let mut words = columns.shares.into_rows(rules.shape.shared);
+        let counts = Wiped::from(self.labelling.counts());
+        let padded = counts.iter().zip(self.count_pads(pads, self.me));
+        words.extend(padded.map(|(count, pad)| count.wrapping_add(pad)));
+        let own = own_start..own_start + self.labelling.unlabelled().count();
+        let seed = self.seed.derive(self.session, "sums", &[]);
+        let input = sum::Input::with_rows(words.into_inner(), own)
+            .with_credentials(self.credentials.clone());
+        sum::client(rules, self.me, input, seed)
+    }
+
+    fn scores(&self, sums: Sums<u32>, pads: &Seed) -> Scores {
+        let own = Wiped::from(sums.own);
+        let values = own.iter().map(|word| fixed::decode(*word)).collect();
+        let mut scores = Scores::new(self.labelling.classes(), values);
+        if self.params.variant == Variant::Balanced {
+            let mut counts = Wiped::from(sums.shared);
+            for client in sums.contributors {
+                for (count, pad) in counts.iter_mut().zip(self.count_pads(pads, client)) {
+                    *count = count.wrapping_sub(pad);
+                }
+            }
+            scores.balance(&counts);
+        }
+        scores
+    }
+}
+
+/// Influence, steps 1 to 4: the plan, and the leaves of the client's trees.
+async fn trees(
+    io: &Io,
+    job: &Job,
+    clients: &Clients,
+    receiver: Receiver,
+) -> Result<(Plan, Punctured), Abort> {
+    let mut labels = Wiped::with_capacity(job.labelling.rows());
+    labels.extend(job.labelling.labels().iter().flatten());
+
+    // Step 1: corrections, batch by batch.
+    let (choosing, messages) = receiver.choose(job.labelling.classes(), labels)?;
+    for message in messages {
+        io.send(SERVER, message);
+    }
+
+    // Step 2: the plan, and challenges. Step 3: proofs and choices.
+    let message = io.require(SERVER).await?;
+    let due = choosing.challenges_len();
+    let (plan, challenges) = Plan::read(&message, &job.labelling, clients, due)?;
+    let (chosen, proofs) = choosing.prove(challenges);
+    if chosen.len() > 0 {
+        io.send(SERVER, proofs);
+    }
+
+    // Step 4: the corrections of all trees.
+    let corrections = corrections(io, &chosen).await?;
+    Ok((plan, chosen.finish(&corrections)?))
+}
+
+async fn corrections(io: &Io, chosen: &Chosen) -> Result<Vec<u8>, Abort> {
+    let of_tree = chosen.message_len();
+    let mut corrections = Vec::new();
+    if of_tree == 0 {
+        return Ok(corrections);
+    }
+    let mut left = chosen.len();
+    while left > 0 {
+        let trees = left.min(trees_per_message(of_tree));
+        let message = io.require(SERVER).await?;
+        if message.len() != trees * of_tree {
+            return Err(Abort::Malformed {
+                from: SERVER,
+                what: format!(
+                    "corrections of trees of {} bytes, {} are due",
+                    message.len(),
+                    trees * of_tree
+                ),
+            });
+        }
+        corrections.extend_from_slice(&message);
+        left -= trees;
+    }
+    Ok(corrections)
 }
 
 pub(crate) fn rules(session: SessionId, params: &Params) -> Rules {
@@ -298,7 +365,14 @@ async fn run(
     job.check_peers(&clients)?;
     let projection = group.seed.derive(job.session, "projection", &[]);
 
-    // Offline: what distances need before there are codes.
+    let pads = group.seed.derive(job.session, "counts", &[]);
+
+    // Offline: base transfers with the server, and what distances need before there are codes.
+    io.phase(phases::OFFLINE).await;
+    let offer = io.require(SERVER).await?;
+    let seed = job.seed.derive(job.session, "influence", &[]);
+    let (receiver, reply) = Receiver::new(job.session, job.me, &offer, seed)?;
+    io.send(SERVER, reply);
     let context = job.distance_context(group, &clients);
     let preparation = hamming::prepare(params.backend, params.bits, context)?;
     let prepared = io.run(preparation).await?;
@@ -333,20 +407,19 @@ async fn run(
     io.run(hamming::client(codes.into_bits(), prepared)?)
         .await?;
 
-    // Influence, step 1: the plan, which says how many unlabelled rows there are.
+    // Influence, steps 1 to 4: trees of which the client has all leaves but those of its labels.
     io.phase(phases::INFLUENCE).await;
-    let plan = Plan::read(&io.require(SERVER).await?, &job.labelling, &clients)?;
-    let point = plan.point;
+    let (plan, trees) = trees(&io, &job, &clients, receiver).await?;
 
-    // Influence, step 2: the columns of its labelled rows, added up class by class.
-    let mut columns = Columns::new(plan, &job.labelling);
-    while columns.left() > 0 {
+    // Influence, step 5: the columns of its labelled rows, masked: its shares of all scores.
+    let mut columns = Columns::new(plan, trees, &job.labelling);
+    while !columns.is_done() {
         columns.receive(&io.require(SERVER).await?)?;
     }
 
-    // Labels: the secure sum of all clients' scores, row by row, then the largest score.
-    let sums = io.run(columns.sums(&job)?).await?;
-    let scores = job.scores(sums, point)?;
+    // Labels: the secure sum of all shares, row by row, then the largest score.
+    let sums = io.run(job.sums(columns, &pads)?).await?;
+    let scores = job.scores(sums, &pads);
 
     io.phase(phases::LABELS).await;
     Ok(Outcome {

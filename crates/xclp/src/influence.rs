@@ -90,6 +90,31 @@ impl Influence {
         &self.graph
     }
 
+    /// The sum of the columns of `rows`, solved for at once: how much each row of the graph is influenced in all.
+    ///
+    /// # Panics
+    /// When one of `rows` is not a row of the graph.
+    pub fn reach(&self, rows: &[usize]) -> Vec<f64> {
+        let mut out = vec![0.0; self.graph.rows()];
+        if rows.is_empty() {
+            return out;
+        }
+        let mut scale = 1.0;
+        match &self.factor {
+            Some(factor) => {
+                rows.iter().for_each(|row| out[*row] = 1.0);
+                factor.solve(1, &mut out);
+            }
+            None => {
+                self.iteration.solve(&self.graph, &[rows], &mut out);
+                scale = (rows.len() as f64).sqrt();
+            }
+        }
+        out.iter_mut()
+            .for_each(|value| *value = scale * value.max(0.0));
+        out
+    }
+
     /// Solves for the columns of `rows`, [`COLUMNS`] a thread of the ambient pool at a time:
     /// `rows.len()` vectors of as many entries as the graph has rows, one after the other, none
     /// negative.
@@ -103,11 +128,17 @@ impl Influence {
             .zip(rows.par_chunks(COLUMNS))
             .for_each(|(out, rows)| {
                 match &self.factor {
-                    Some(factor) => factor.solve(rows, n, out),
+                    Some(factor) => {
+                        for (row, column) in rows.iter().zip(out.chunks_exact_mut(n)) {
+                            column[*row] = 1.0;
+                        }
+                        factor.solve(rows.len(), out);
+                    }
                     None => {
                         let columns = out.chunks_mut(LANES * n);
                         for (rows, columns) in rows.chunks(LANES).zip(columns) {
-                            self.iteration.solve(&self.graph, rows, columns);
+                            let sides: Vec<&[usize]> = rows.chunks(1).collect();
+                            self.iteration.solve(&self.graph, &sides, columns);
                         }
                     }
                 }
@@ -209,18 +240,14 @@ fn lower_triangle(graph: &Graph, alpha: f64) -> SparseColMat<u32, f64> {
 }
 
 impl Factor {
-    fn solve(&self, rows: &[usize], n: usize, out: &mut [f64]) {
-        for (row, column) in rows.iter().zip(out.chunks_exact_mut(n)) {
-            column[*row] = 1.0;
-        }
+    /// Solves for `count` right-hand sides, in place.
+    fn solve(&self, count: usize, sides: &mut [f64]) {
         let llt = LltRef::new(&self.symbolic, &self.values);
-        let scratch = self
-            .symbolic
-            .solve_in_place_scratch::<f64>(rows.len(), Par::Seq);
+        let scratch = self.symbolic.solve_in_place_scratch::<f64>(count, Par::Seq);
         let mut memory = MemBuffer::new(scratch);
         llt.solve_in_place_with_conj(
             Conj::No,
-            MatMut::from_column_major_slice_mut(out, n, rows.len()),
+            MatMut::from_column_major_slice_mut(sides, sides.len() / count, count),
             Par::Seq,
             MemStack::new(&mut memory),
         );
@@ -278,6 +305,12 @@ mod tests {
                     for (i, value) in column.iter().enumerate() {
                         let error = (value - inverse[(i, *row)]).abs();
                         prop_assert!(error < 1e-7, "{:?}: {} at {}, {}", method, error, i, row);
+                    }
+                }
+                for some in [&rows[..], &rows[..n.div_ceil(2)], &[]] {
+                    for (i, value) in influence.reach(some).iter().enumerate() {
+                        let due: f64 = some.iter().map(|row| inverse[(i, *row)]).sum();
+                        prop_assert!((value - due).abs() < 1e-6, "{:?}: reach of {}", method, i);
                     }
                 }
             }

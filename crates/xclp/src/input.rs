@@ -220,7 +220,7 @@ impl Labelling {
     }
 
     /// The number of labelled rows of each class.
-    pub fn counts(&self) -> Vec<u64> {
+    pub fn counts(&self) -> Vec<u32> {
         let mut counts = vec![0; self.classes];
         for label in self.labels.iter().flatten() {
             counts[usize::from(*label)] += 1;

@@ -38,8 +38,9 @@ impl Iteration {
         }
     }
 
-    /// Writes the columns of `rows`, at most [`LANES`], one after the other.
-    pub(crate) fn solve(&self, graph: &Graph, rows: &[usize], out: &mut [f64]) {
+    /// Writes the solutions for at most [`LANES`] right-hand sides, one after the other. A side is a set of rows, at
+    /// each of which it has the same entry, and its norm is 1.
+    pub(crate) fn solve(&self, graph: &Graph, sides: &[&[usize]], out: &mut [f64]) {
         let n = graph.rows();
         let cpu = Cpu::detect();
         let double = graph.matrix();
@@ -55,8 +56,11 @@ impl Iteration {
         let mut in_single = true;
         loop {
             sparse::shortfall(cpu, double, self.alpha, &x, &mut rest);
-            for (lane, row) in rows.iter().enumerate() {
-                rest[*row][lane] += 1.0;
+            for (lane, rows) in sides.iter().enumerate() {
+                let entry = (rows.len() as f64).sqrt().recip();
+                for row in *rows {
+                    rest[*row][lane] += entry;
+                }
             }
             let norms = squares(&rest).map(f64::sqrt);
             let largest = norms.iter().fold(0.0, |a: f64, b| a.max(*b));

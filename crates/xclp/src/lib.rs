@@ -17,7 +17,10 @@ pub mod params;
 pub mod phases;
 pub mod scores;
 mod server;
+mod shares;
 pub mod solo;
+mod spread;
+mod transfers;
 
 pub use client::{Input, Outcome, Rows, client};
 pub use codes::Codes;

@@ -9,7 +9,7 @@ use undertone_setup::group::Member;
 use crate::distances::Distances;
 use crate::input::{Labelling, MAX_ROWS};
 use crate::params::Params;
-use crate::scores::FixedPoint;
+use crate::shares::TILE;
 
 const SERVER: PartyId = PartyId::SERVER;
 
@@ -277,71 +277,60 @@ impl HeardRows {
     }
 }
 
-/// What the server tells a client before its columns come.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What the server tells a client of the joint rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// Unlabelled rows of all clients.
     pub(crate) unlabelled: usize,
     /// Which of them is the client's first.
     pub(crate) own_start: usize,
-    /// Columns to come: the client's labelled rows.
-    pub(crate) columns: usize,
-    /// How scores are added up.
-    pub(crate) point: FixedPoint,
-    /// How many clients may contribute to a sum.
-    pub(crate) clients: usize,
 }
 
 impl Plan {
-    pub(crate) fn write(&self) -> Vec<u8> {
+    /// The message: the plan, then the challenges of the client's transfers.
+    pub(crate) fn write(self, challenges: &[u8]) -> Vec<u8> {
         let mut w = Writer::default();
         w.u32(self.unlabelled as u32);
         w.u32(self.own_start as u32);
-        w.u32(self.columns as u32);
-        w.u8(self.point.to_wire());
-        w.u32(self.clients as u32);
+        w.raw(challenges);
         w.finish()
     }
 
-    /// Reads the plan of a client with this `labelling`, in a run of these `roster` clients.
-    pub(crate) fn read(
-        bytes: &[u8],
+    /// Reads the message to a client with this `labelling`, in a run of these `roster` clients. `challenges` is how
+    /// many bytes of challenges are due.
+    pub(crate) fn read<'a>(
+        bytes: &'a [u8],
         labelling: &Labelling,
         roster: &Clients,
-    ) -> Result<Self, Abort> {
+        challenges: usize,
+    ) -> Result<(Self, &'a [u8]), Abort> {
         let total: usize = roster.rows.iter().map(|(_, rows)| rows).sum();
-        let columns = labelling.labelled().count();
-        let own = labelling.rows() - columns;
+        let labelled = labelling.labelled().count();
+        let own = labelling.rows() - labelled;
         let malformed = Abort::malformed(SERVER);
         let mut r = Reader::new(bytes);
         let unlabelled = r.index(total + 1, "unlabelled rows").map_err(&malformed)?;
         let own_start = r.index(total + 1, "first own row").map_err(&malformed)?;
-        let announced = r.u32("columns").map_err(&malformed)?;
-        let fraction = r.u8("fractional bits").map_err(&malformed)?;
-        let most = roster.rows.len();
-        let clients = r.index(most + 1, "clients").map_err(&malformed)?;
+        let challenges = r.raw(challenges, "challenges").map_err(&malformed)?;
         r.finish().map_err(&malformed)?;
-        let cheated = |fault: &str| Abort::cheated(SERVER, fault);
-        if announced as usize != columns {
-            return Err(cheated(
-                "it announces another number of columns than this client has labelled rows",
+        if unlabelled + labelled > total {
+            return Err(Abort::cheated(
+                SERVER,
+                "it announces more unlabelled rows than there are beside this client's labelled ones",
             ));
         }
         if own_start + own > unlabelled {
-            return Err(cheated(
+            return Err(Abort::cheated(
+                SERVER,
                 "this client's unlabelled rows are not among all unlabelled rows",
             ));
         }
         check_scores(unlabelled, labelling.classes())?;
-        let point = FixedPoint::from_wire(fraction)
-            .ok_or_else(|| cheated("scores have fewer than 16 or more than 62 fractional bits"))?;
-        Ok(Self {
+        let plan = Self {
             unlabelled,
             own_start,
-            columns,
-            point,
-            clients: clients.max(1),
-        })
+        };
+        Ok((plan, challenges))
     }
 }
 
@@ -356,7 +345,16 @@ pub(crate) fn check_scores(rows: usize, classes: usize) -> Result<(), Abort> {
     }
 }
 
-/// Numbers of a column message of which `left` are still to come.
-pub(crate) fn column_words(left: usize) -> usize {
-    left.min(TILE_BYTES / 8)
+/// Words of the next message of a client's `columns` of `height` words each, of which `done` are sent: whole columns, or where
+/// not one fits a message some of one.
+pub(crate) fn column_words(done: usize, columns: usize, height: usize) -> usize {
+    const MOST: usize = TILE_BYTES / size_of::<u32>();
+    const { assert!(MOST.is_multiple_of(TILE)) };
+    if height > MOST {
+        return MOST.min(height - done % height);
+    }
+    match height {
+        0 => 0,
+        _ => (columns - done / height).min(MOST / height) * height,
+    }
 }

@@ -1,10 +1,10 @@
 //! Class scores of unlabelled rows, and the fixed point in which they are added up.
 
 use undertone_kernel::Wiped;
-use undertone_party::Abort;
-use undertone_sum::fixed::Fixed;
 
-/// Scores of some rows, one for each class. Never negative. Wiped when dropped.
+/// Scores of some rows, one for each class: the share of a row's influences that comes from labelled rows of the class. Those
+/// of a row add up to 1 where every labelled row's owner contributes, and classes are not balanced. Never negative. Wiped
+/// when dropped.
 #[derive(Clone, PartialEq)]
 pub struct Scores {
     classes: usize,
@@ -50,103 +50,69 @@ impl Scores {
 
     /// Divides the scores of each class by the number of its labelled rows; a class without any
     /// has no scores.
-    pub(crate) fn balance(&mut self, counts: &[u64]) {
+    pub(crate) fn balance(&mut self, counts: &[u32]) {
         for row in self.values.chunks_exact_mut(self.classes) {
             for (score, count) in row.iter_mut().zip(counts) {
                 *score = if *count == 0 {
                     0.0
                 } else {
-                    *score / *count as f64
+                    *score / f64::from(*count)
                 };
             }
         }
     }
 }
 
-/// Fixed point in `Z_{2^64}`: a score `z` is `round(z·2^f)`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FixedPoint {
-    fraction: u8,
-}
+/// Fixed point in `Z_{2^32}`: a score `z` is `round(z·2^30)`.
+///
+/// Influences on a row are divided by their sum, so a row's scores add up to at most 1. One bit is the sign, one is spare.
+pub(crate) mod fixed {
+    /// 2 to the number of fractional bits.
+    const ONE: f64 = (1u32 << 30) as f64;
 
-impl FixedPoint {
-    /// Bits for the largest sum and its fraction; one is spare, one the sign.
-    const MOST: u8 = 62;
-    /// Fewer fractional bits than this change labels.
-    const FEWEST: u8 = 16;
-
-    /// The most precise one in which the scores of `labelled` rows over all `clients` cannot
-    /// overflow: a column of the influence has no entry above `1/(1 − α)`.
-    pub(crate) fn fitting(labelled: usize, alpha: f64, clients: usize) -> Result<Self, Abort> {
-        let largest = (labelled.max(1) * clients.max(1)) as f64 / (1.0 - alpha);
-        let spare = i64::from(Self::MOST) - largest.log2().ceil() as i64;
-        if spare < Self::FEWEST.into() {
-            return Err(Abort::Misuse(format!(
-                "alpha = {alpha} is too near 1 for {labelled} labelled rows: scores would overflow"
-            )));
+    /// The word of an influence of which the row has `reach` in all; 0 where it has none.
+    pub(crate) fn encode(influence: f64, reach: f64) -> u32 {
+        if reach > 0.0 {
+            // At most 1 but for rounding.
+            ((influence / reach).clamp(0.0, 1.0) * ONE).round() as u32
+        } else {
+            0
         }
-        Ok(Self {
-            fraction: spare as u8,
-        })
     }
 
-    /// Fixed point with `fraction` fractional bits, as a peer announced it.
-    pub(crate) fn from_wire(fraction: u8) -> Option<Self> {
-        let known = (Self::FEWEST..=Self::MOST).contains(&fraction);
-        known.then_some(Self { fraction })
-    }
-
-    pub(crate) fn to_wire(self) -> u8 {
-        self.fraction
-    }
-
-    /// Encodes what one of `clients` clients contributes.
-    ///
-    /// # Errors
-    /// [`Abort::Misuse`] when a sum of that many such values could overflow.
-    pub(crate) fn encode(self, values: &[f64], clients: usize) -> Result<Vec<u64>, Abort> {
-        let words = Fixed::with_fraction(self.fraction, clients)?.encode(values);
-        words.map_err(|error| Abort::Misuse(format!("scores: {error}")))
-    }
-
-    /// The scores of a sum.
-    ///
-    /// # Errors
-    /// Never where [`encode`](Self::encode) had none.
-    pub(crate) fn decode(self, words: &[u64]) -> Result<Vec<f64>, Abort> {
-        let point = Fixed::with_fraction(self.fraction, 1)?;
-        let scores = point.decode(words).into_iter();
-        Ok(scores.map(|score| score.max(0.0)).collect())
+    /// The score of a word. One that rounding left below zero is zero.
+    pub(crate) fn decode(word: u32) -> f64 {
+        f64::from((word as i32).max(0)) / ONE
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::fixed::{decode, encode};
     use proptest::prelude::*;
 
     proptest! {
         #[test]
-        fn sums_of_encodings_decode_to_sums(
-            values in prop::collection::vec(0.0f64..1000.0, 1..20), labelled in 1usize..100_000,
+        fn sums_of_words_decode_to_sums(
+            influences in prop::collection::vec(0.0f64..1000.0, 1..200), split in 0usize..200,
         ) {
-            let point = FixedPoint::fitting(labelled, 0.99, values.len()).unwrap();
-            let words = point.encode(&values, values.len()).unwrap();
-            let sum = words.iter().fold(0u64, |sum, word| sum.wrapping_add(*word));
-            let expected: f64 = values.iter().sum();
-            let tolerance = values.len() as f64 / 2f64.powi(point.to_wire().into()) + 1e-12 * expected;
-            prop_assert!((point.decode(&[sum]).unwrap()[0] - expected).abs() < tolerance);
+            let reach: f64 = influences.iter().sum();
+            let split = split.min(influences.len());
+            for part in [&influences[..split], &influences[split..]] {
+                let words = part.iter().map(|influence| encode(*influence, reach));
+                let sum = words.fold(0u32, u32::wrapping_add);
+                let due = part.iter().sum::<f64>() / reach.max(f64::MIN_POSITIVE);
+                let tolerance = (part.len() + 1) as f64 / f64::from(1u32 << 31);
+                prop_assert!((decode(sum) - due).abs() <= tolerance);
+            }
         }
     }
 
     #[test]
-    fn what_could_overflow_is_refused() {
-        let point = FixedPoint::fitting(1000, 0.99, 2).unwrap();
-        let largest = 2f64.powi(63 - i32::from(point.to_wire()));
-        assert!(point.encode(&[largest / 4.0], 3).is_ok());
-        assert!(point.encode(&[largest / 2.0], 2).is_err());
-        assert!(point.encode(&[f64::NAN], 2).is_err());
-        assert!(FixedPoint::fitting(1 << 24, 1.0 - 1e-8, 5).is_err());
-        assert!(FixedPoint::from_wire(63).is_none());
+    fn what_is_not_reached_and_what_rounding_does() {
+        assert_eq!(encode(0.0, 0.0), 0);
+        assert_eq!(encode(1.0 + 1e-9, 1.0), 1 << 30);
+        assert_eq!(decode(1 << 30), 1.0);
+        assert_eq!(decode(u32::MAX), 0.0);
     }
 }

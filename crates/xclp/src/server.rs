@@ -1,23 +1,26 @@
 //! The server: collects distances, spreads influence, returns sums.
 
-use std::ops::Range;
-
+use rayon::prelude::*;
 use undertone_hamming::{self as hamming, ServerContext};
 use undertone_kdf::Seed;
-use undertone_party::{Abort, Io, Outbox, PartyId, Payload, Script, SessionId, Writer};
+use undertone_party::{Abort, Io, PartyId, Payload, Script, SessionId};
 use undertone_setup::group::{self, Admitted};
 use undertone_setup::roster::enough;
 use undertone_setup::seal::Channel;
-use undertone_sum::{self as sum, Total};
+use undertone_sum as sum;
 
 use crate::client::rules;
 use crate::distances::Distances;
 use crate::graph::Graph;
-use crate::influence::{COLUMNS, Influence, Method};
-use crate::messages::{Clients, HeardRows, OwnRows, Plan, check_scores, column_words};
+use crate::influence::{Influence, Method};
+use crate::messages::{Clients, HeardRows, OwnRows};
 use crate::params::Params;
 use crate::phases;
-use crate::scores::FixedPoint;
+use crate::spread::{Joint, Member, Spread};
+use crate::transfers::{Sender, Setup};
+
+/// Clients whose base transfers are worked on in one step.
+const CLIENTS_PER_STEP: usize = 64;
 
 /// What the server knows at the end.
 #[derive(Clone)]
@@ -42,18 +45,6 @@ impl std::fmt::Debug for Report {
             .field("method", &self.method)
             .field("contributors", &self.contributors)
             .finish_non_exhaustive()
-    }
-}
-
-/// A client and what the server knows of its rows.
-struct Member {
-    id: PartyId,
-    labelled: Vec<bool>,
-}
-
-impl Member {
-    fn labelled(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.labelled.len()).filter(|row| self.labelled[*row])
     }
 }
 
@@ -109,128 +100,6 @@ impl Gather {
     }
 }
 
-/// The rows of all remaining clients, and where each client's unlabelled ones are.
-struct Joint {
-    members: Vec<Member>,
-    classes: usize,
-    distances: Distances,
-    /// Global ids of unlabelled rows.
-    unlabelled: Vec<usize>,
-    /// (client's place, global id) of labelled rows, client after client.
-    labelled: Vec<(usize, usize)>,
-    point: FixedPoint,
-    method: Method,
-    solved: usize,
-    /// Numbers of the current client's columns not yet sent, and how many it is still owed.
-    pending: Vec<f64>,
-    owed: usize,
-}
-
-impl Joint {
-    fn new(
-        members: Vec<Member>,
-        classes: usize,
-        distances: Distances,
-        params: &Params,
-    ) -> Result<Self, Abort> {
-        let mut unlabelled = Vec::new();
-        let mut labelled = Vec::new();
-        for (place, member) in members.iter().enumerate() {
-            let offset = distances.offset(place);
-            for (row, is_labelled) in member.labelled.iter().enumerate() {
-                if *is_labelled {
-                    labelled.push((place, offset + row));
-                } else {
-                    unlabelled.push(offset + row);
-                }
-            }
-        }
-        if labelled.is_empty() {
-            return Err(Abort::Misuse("no client has a labelled row".into()));
-        }
-        check_scores(unlabelled.len(), classes)?;
-        Ok(Self {
-            point: FixedPoint::fitting(labelled.len(), params.alpha, members.len())?,
-            members,
-            classes,
-            distances,
-            unlabelled,
-            labelled,
-            method: Method::Cholesky,
-            solved: 0,
-            pending: Vec::new(),
-            owed: 0,
-        })
-    }
-
-    /// The client's part of the unlabelled rows.
-    fn own(&self, place: usize) -> Range<usize> {
-        let before = |id: usize| self.unlabelled.partition_point(|row| *row < id);
-        before(self.distances.offset(place))..before(self.distances.offset(place + 1))
-    }
-
-    fn plans(&self) -> Outbox {
-        let mut out = Outbox::new();
-        for (place, member) in self.members.iter().enumerate() {
-            let plan = Plan {
-                unlabelled: self.unlabelled.len(),
-                own_start: self.own(place).start,
-                columns: member.labelled().count(),
-                point: self.point,
-                clients: self.members.len(),
-            };
-            out.push(member.id, plan.write());
-        }
-        out
-    }
-
-    /// Solves the next columns. Sends each client the columns of its labelled rows. A column has one entry
-    /// for each unlabelled row of all clients.
-    fn solve(&mut self, influence: &Influence) -> Outbox {
-        let mut out = Outbox::new();
-        if self.unlabelled.is_empty() {
-            // Nobody needs a column.
-            self.solved = self.labelled.len();
-            return out;
-        }
-        let batch = COLUMNS * rayon::current_num_threads();
-        let batch = self.solved..self.labelled.len().min(self.solved + batch);
-        self.solved = batch.end;
-        let rows: Vec<usize> = self.labelled[batch.clone()]
-            .iter()
-            .map(|(_, row)| *row)
-            .collect();
-        let columns = influence.columns(&rows);
-        for (index, column) in batch.zip(columns.chunks_exact(influence.graph().rows())) {
-            let place = self.labelled[index].0;
-            if self.owed == 0 {
-                let count = self.members[place].labelled().count();
-                self.owed = count * self.unlabelled.len();
-            }
-            self.pending
-                .extend(self.unlabelled.iter().map(|row| column[*row]));
-            let mut sent = 0;
-            while self.owed > 0 && self.pending.len() - sent >= column_words(self.owed) {
-                let words = column_words(self.owed);
-                let mut w = Writer::default();
-                w.f64s(&self.pending[sent..sent + words]);
-                out.push(self.members[place].id, w.finish());
-                sent += words;
-                self.owed -= words;
-            }
-            self.pending.drain(..sent);
-        }
-        out
-    }
-
-    fn sums(&self, session: SessionId, params: &Params) -> Result<Script<'static, Total>, Abort> {
-        let rules = params.sums(session, self.unlabelled.len(), self.classes);
-        let member = |(place, member): (usize, &Member)| (member.id, self.own(place));
-        let clients: Vec<_> = self.members.iter().enumerate().map(member).collect();
-        sum::server(rules, clients)
-    }
-}
-
 /// The server of a run to which the clients `expected` are invited. `seed` is its randomness.
 ///
 /// # Errors
@@ -242,10 +111,48 @@ pub fn server(
     seed: Seed,
 ) -> Result<Script<'static, Report>, Abort> {
     params.check()?;
+    let later = seed.derive(session, "influence", &[]);
     let setup = group::server(rules(session, &params), expected, seed)?;
     Ok(Script::new(phases::SETUP, move |io| {
-        run(io, session, params, setup)
+        run(io, session, params, setup, later)
     }))
+}
+
+/// Base transfers with all clients, of which those that leave have no sender.
+async fn base_transfers(
+    io: &Io,
+    session: SessionId,
+    clients: &Clients,
+    seed: &Seed,
+) -> Result<Vec<(PartyId, Option<Sender>)>, Abort> {
+    let ids: Vec<PartyId> = clients.rows.iter().map(|(id, _)| *id).collect();
+    let mut setups = Vec::with_capacity(ids.len());
+    for ids in ids.chunks(CLIENTS_PER_STEP) {
+        let begin = |id: &PartyId| {
+            let own = seed.derive(session, "influence", &[id.to_wire()]);
+            Setup::new(session, *id, own)
+        };
+        let begun: Vec<_> = ids.par_iter().map(begin).collect();
+        for (id, (setup, offer)) in ids.iter().zip(begun) {
+            setups.push(setup);
+            io.send(*id, offer);
+        }
+        io.pause().await;
+    }
+    let mut senders = Vec::with_capacity(ids.len());
+    let mut left = setups.into_iter();
+    let heard = io.recv_all(&ids).await;
+    for heard in heard.chunks(CLIENTS_PER_STEP) {
+        let setups: Vec<Setup> = left.by_ref().take(heard.len()).collect();
+        let finish = |(setup, (id, reply)): (Setup, &(PartyId, Option<Payload>))| {
+            let sender = reply.as_ref().map(|reply| setup.finish(reply));
+            Ok((*id, sender.transpose()?))
+        };
+        let some: Result<Vec<_>, Abort> = setups.into_par_iter().zip(heard).map(finish).collect();
+        senders.extend(some?);
+        io.pause().await;
+    }
+    Ok(senders)
 }
 
 async fn run(
@@ -253,12 +160,17 @@ async fn run(
     session: SessionId,
     params: Params,
     setup: Script<'static, Admitted>,
+    seed: Seed,
 ) -> Result<Report, Abort> {
     let enough = |members: &[Member]| enough(members.len(), params.min_clients);
 
     // Setup: who takes part.
     let admitted = io.run(setup).await?;
     let clients = Clients::of(&admitted.members, &params, None)?;
+
+    // Offline: base transfers, by which influences are shared out later.
+    io.phase(phases::OFFLINE).await;
+    let mut senders = base_transfers(&io, session, &clients, &seed).await?;
 
     // Distances, step 1: label flags, and the nearest rows inside each client.
     io.phase(phases::DISTANCES).await;
@@ -296,30 +208,32 @@ async fn run(
     // Graph: every row and its nearest rows of all clients.
     io.phase(phases::GRAPH).await;
     let graph = Graph::new(&distances, params.bits, params.variant);
-    let mut joint = Joint::new(members, clients.classes, distances, &params)?;
+    let joint = Joint::new(members, clients.classes, distances)?;
     io.pause().await;
-    let influence = Influence::new(graph, params.alpha, joint.labelled.len());
+    senders.retain(|(id, _)| joint.members.iter().any(|member| member.id == *id));
 
-    // Influence, steps 1 and 2: to each client its plan, then the columns of its labelled rows.
+    // Influence, steps 1 to 4: plans, and trees of which each client lacks the leaves of its labels.
     io.phase(phases::INFLUENCE).await;
-    io.send_all(joint.plans());
-    loop {
-        io.send_all(joint.solve(&influence));
-        if joint.solved == joint.labelled.len() {
-            break;
-        }
-        io.pause().await;
-    }
-    joint.method = influence.method();
+    let spread = Spread::open(&io, &joint, senders).await?;
+    let influence = Influence::new(graph, params.alpha, spread.columns());
+
+    // Influence, step 5: to each client, masked by its leaves, the columns of its labelled rows.
+    let shared = spread.share_out(&io, &joint, &influence).await;
+    let method = influence.method();
     drop(influence);
 
-    // Labels: the secure sum of scores, to each client its rows.
-    let total = io.run(joint.sums(session, &params)?).await?;
+    // Labels: the secure sum of all shares of scores, to each client its rows.
+    let rules = params.sums(session, joint.unlabelled.len(), joint.classes);
+    let words = rules.shape.shared;
+    let own = move |contributors: &[PartyId]| shared.of(contributors, words);
+    let total = io
+        .run(sum::server_with(rules, joint.owners(), own)?)
+        .await?;
     Ok(Report {
         clients: joint.members.iter().map(|member| member.id).collect(),
         labelled: joint.members.into_iter().flat_map(|m| m.labelled).collect(),
         distances: joint.distances,
-        method: joint.method,
+        method,
         contributors: total.contributors,
     })
 }

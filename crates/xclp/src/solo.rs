@@ -32,7 +32,7 @@ pub(crate) fn sweep(codes: &Codes, pairs: &Pairs, range: Range<usize>, out: &mut
     tiles::sweep(Cpu::detect(), codes, pairs, range, out);
 }
 
-/// Scores of the unlabelled rows.
+/// Scores of the unlabelled rows: what a run gives their owners, but for its fixed point.
 ///
 /// # Panics
 /// When `labelling` has not the rows of the graph.
@@ -57,6 +57,12 @@ pub fn scores(influence: &Influence, labelling: &Labelling, variant: Variant) ->
                     scores[*label] += column[*row];
                 }
             });
+    }
+    for scores in values.chunks_exact_mut(classes) {
+        let reach: f64 = scores.iter().sum();
+        if reach > 0.0 {
+            scores.iter_mut().for_each(|score| *score /= reach);
+        }
     }
     let mut scores = Scores::new(classes, values);
     if variant == Variant::Balanced {

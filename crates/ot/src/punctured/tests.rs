@@ -137,6 +137,8 @@ proptest! {
                 let shares = mine[at].wrapping_sub(start[at]).wrapping_add(theirs[at]);
                 prop_assert_eq!(shares, due, "word {}", at);
             }
+            withdraw(cpu, &all, first, len, Sums { words: &mut mine, stride });
+            prop_assert!(mine == start);
         }
         prop_assert!(messages.windows(2).all(|pair| pair[0] == pair[1]));
     }

@@ -1,0 +1,161 @@
+//! One party's additive shares of scores: a word for each unlabelled row and class, modulo 2³².
+
+use rayon::prelude::*;
+use undertone_kernel::leaves::{Leaves, ROW_BYTES};
+use undertone_kernel::{Cpu, Wiped};
+use undertone_ot::punctured::{self, Sums};
+
+/// Unlabelled rows of a tile. Shares are kept tile after tile, in a tile class after class.
+pub(crate) const TILE: usize = 1024;
+
+/// Rows of the streams in a tile.
+const STREAM_ROWS: u64 = (TILE * size_of::<u32>() / ROW_BYTES) as u64;
+
+/// Shares of the scores of some rows. Wiped when dropped.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    classes: usize,
+    rows: usize,
+    words: Wiped<u32>,
+}
+
+/// A column as a party has it: the leaves of its tree, which have the streams of its shares.
+pub(crate) type Column = Leaves;
+
+impl Shares {
+    /// Zeros.
+    pub(crate) fn new(rows: usize, classes: usize) -> Self {
+        Self {
+            classes,
+            rows,
+            words: vec![0; rows.div_ceil(TILE) * TILE * classes].into(),
+        }
+    }
+
+    /// Rows of a tile.
+    fn rows_of(&self, tile: usize) -> usize {
+        TILE.min(self.rows - tile * TILE)
+    }
+
+    /// Shares out the columns of influence whose words `value` gives, of a column by its place and of a row, to the classes that
+    /// the client chose. Returns what the client is sent, column after column.
+    pub(crate) fn send(
+        &mut self,
+        columns: &[Column],
+        value: impl Fn(usize, usize) -> u32 + Sync,
+    ) -> Vec<u32> {
+        let rows = self.rows;
+        let tiles = self
+            .words
+            .par_chunks_exact_mut((TILE * self.classes).max(1));
+        let parts: Vec<Vec<u32>> = tiles
+            .enumerate()
+            .map(|(tile, words)| {
+                let rows = tile * TILE..rows.min((tile + 1) * TILE);
+                let mut out = Vec::with_capacity(columns.len() * rows.len());
+                for (place, leaves) in columns.iter().enumerate() {
+                    let start = out.len();
+                    out.extend(rows.clone().map(|row| value(place, row)));
+                    let sums = Sums {
+                        words: &mut *words,
+                        stride: TILE,
+                    };
+                    let first = tile as u64 * STREAM_ROWS;
+                    punctured::send(Cpu::detect(), leaves, first, &mut out[start..], sums);
+                }
+                out
+            })
+            .collect();
+        let mut out = Vec::with_capacity(columns.len() * rows);
+        for place in 0..columns.len() {
+            for (tile, part) in parts.iter().enumerate() {
+                let rows = self.rows_of(tile);
+                out.extend_from_slice(&part[place * rows..(place + 1) * rows]);
+            }
+        }
+        out
+    }
+
+    /// Takes the shares of a column out again.
+    pub(crate) fn withdraw(&mut self, leaves: &Column) {
+        let rows = self.rows;
+        let tiles = self
+            .words
+            .par_chunks_exact_mut((TILE * self.classes).max(1));
+        tiles.enumerate().for_each(|(tile, words)| {
+            let len = TILE.min(rows - tile * TILE);
+            let (first, stride) = (tile as u64 * STREAM_ROWS, TILE);
+            punctured::withdraw(Cpu::detect(), leaves, first, len, Sums { words, stride });
+        });
+    }
+
+    /// Takes what the server sent of a column from row `first` on, the start of a tile. Uses it up.
+    pub(crate) fn receive(&mut self, leaves: &Column, class: u16, first: usize, words: &mut [u32]) {
+        let tile = TILE * self.classes;
+        for (words, tile_at) in words.chunks_mut(TILE).zip(first / TILE..) {
+            let sums = Sums {
+                words: &mut self.words[tile_at * tile..(tile_at + 1) * tile],
+                stride: TILE,
+            };
+            let first = tile_at as u64 * STREAM_ROWS;
+            punctured::receive(Cpu::detect(), leaves, first, class, words, sums);
+        }
+    }
+
+    /// Row after row, with room for `more` words.
+    pub(crate) fn into_rows(self, more: usize) -> Wiped<u32> {
+        let mut out = Wiped::with_capacity(self.rows * self.classes + more);
+        for (tile, words) in self
+            .words
+            .chunks_exact((TILE * self.classes).max(1))
+            .enumerate()
+        {
+            for row in 0..self.rows_of(tile) {
+                out.extend((0..self.classes).map(|class| words[class * TILE + row]));
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_columns_are_scores() {
+        let (rows, classes) = (2 * TILE + 77, 3);
+        let labels = [2u16, 0, 2];
+        let seeds =
+            |place: usize| -> Vec<u128> { (0..3).map(|c| (7 * place + c) as u128).collect() };
+        let value = |place: usize, row: usize| (place * 100_000 + row) as u32;
+        let columns: Vec<Column> = (0..3)
+            .map(|at| Leaves::new(Cpu::detect(), &seeds(at)))
+            .collect();
+        let (mut mine, mut theirs) = (Shares::new(rows, classes), Shares::new(rows, classes));
+        let mut sent = mine.send(&columns, value);
+        for (place, words) in sent.chunks_exact_mut(rows).enumerate() {
+            let mut known = seeds(place);
+            known[usize::from(labels[place])] = 0;
+            let known = Leaves::new(Cpu::detect(), &known);
+            let (head, tail) = words.split_at_mut(TILE);
+            theirs.receive(&known, labels[place], 0, head);
+            theirs.receive(&known, labels[place], TILE, tail);
+        }
+        let mine_too = {
+            let mut again = Shares::new(rows, classes);
+            again.send(&columns, value);
+            columns.iter().for_each(|column| again.withdraw(column));
+            again
+        };
+        assert!(mine_too.into_rows(0).iter().all(|word| *word == 0));
+        let (mine, theirs) = (mine.into_rows(0), theirs.into_rows(5));
+        assert_eq!(mine.len(), rows * classes);
+        for (at, (a, b)) in mine.iter().zip(theirs.iter()).enumerate() {
+            let (row, class) = (at / classes, at % classes);
+            let of = (0..3).filter(|place| usize::from(labels[*place]) == class);
+            let due: u32 = of.map(|place| value(place, row)).sum();
+            assert_eq!(a.wrapping_add(*b), due, "row {row}, class {class}");
+        }
+    }
+}

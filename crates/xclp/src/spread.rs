@@ -1,0 +1,272 @@
+//! The server's part of the influence phase: whose rows there are, and how influences are shared out to classes that
+//! it does not know.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+use undertone_kernel::mask;
+use undertone_party::{Abort, Io, PartyId, Payload};
+
+use crate::distances::Distances;
+use crate::influence::{COLUMNS, Influence};
+use crate::messages::{Plan, check_scores, column_words};
+use crate::scores::fixed;
+use crate::shares::{Column, Shares};
+use crate::transfers::{Grown, Heard, Sender, trees_per_message};
+
+/// A client and what the server knows of its rows.
+pub(crate) struct Member {
+    pub(crate) id: PartyId,
+    pub(crate) labelled: Vec<bool>,
+}
+
+impl Member {
+    fn labelled(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.labelled.len()).filter(|row| self.labelled[*row])
+    }
+}
+
+/// The rows of all remaining clients, and where each client's unlabelled ones are.
+pub(crate) struct Joint {
+    pub(crate) members: Vec<Member>,
+    pub(crate) classes: usize,
+    pub(crate) distances: Distances,
+    /// Global ids of unlabelled rows.
+    pub(crate) unlabelled: Vec<usize>,
+}
+
+impl Joint {
+    pub(crate) fn new(
+        members: Vec<Member>,
+        classes: usize,
+        distances: Distances,
+    ) -> Result<Self, Abort> {
+        let flags = members.iter().flat_map(|member| &member.labelled);
+        let unlabelled = flags.enumerate().filter(|(_, is_labelled)| !**is_labelled);
+        let unlabelled: Vec<usize> = unlabelled.map(|(row, _)| row).collect();
+        if unlabelled.len() == distances.rows() {
+            return Err(Abort::Misuse("no client has a labelled row".into()));
+        }
+        check_scores(unlabelled.len(), classes)?;
+        Ok(Self {
+            members,
+            classes,
+            distances,
+            unlabelled,
+        })
+    }
+
+    /// The client's part of the unlabelled rows.
+    fn own(&self, place: usize) -> Range<usize> {
+        let before = |id: usize| self.unlabelled.partition_point(|row| *row < id);
+        before(self.distances.offset(place))..before(self.distances.offset(place + 1))
+    }
+
+    /// Each client and its part of the unlabelled rows.
+    pub(crate) fn owners(&self) -> Vec<(PartyId, Range<usize>)> {
+        let owner = |(place, member): (usize, &Member)| (member.id, self.own(place));
+        self.members.iter().enumerate().map(owner).collect()
+    }
+
+    fn plan(&self, place: usize) -> Plan {
+        Plan {
+            unlabelled: self.unlabelled.len(),
+            own_start: self.own(place).start,
+        }
+    }
+}
+
+/// A client that has labelled rows and is there: its trees, and the global ids of these rows.
+struct Part {
+    id: PartyId,
+    rows: Vec<usize>,
+    grown: Grown,
+}
+
+/// The clients among whose classes influences are spread.
+pub(crate) struct Spread {
+    parts: Vec<Part>,
+}
+
+/// What the server adds to the sum of the clients' shares: its own, and what it takes to leave clients out.
+pub(crate) struct Shared {
+    shares: Shares,
+    parts: Vec<Part>,
+}
+
+impl Spread {
+    /// Steps 1 to 4 with all clients. `senders` are those of the joint rows' clients, in their order.
+    ///
+    /// # Errors
+    /// Whatever a client did wrong.
+    pub(crate) async fn open(
+        io: &Io,
+        joint: &Joint,
+        senders: Vec<(PartyId, Option<Sender>)>,
+    ) -> Result<Self, Abort> {
+        // Step 1: corrections, batch by batch.
+        let mut heard: Vec<Option<Heard>> = Vec::with_capacity(senders.len());
+        for (member, (_, sender)) in joint.members.iter().zip(senders) {
+            let begin = |sender: Sender| sender.begin(joint.classes, member.labelled().count());
+            heard.push(sender.map(begin).transpose()?);
+        }
+        loop {
+            let is_due = |heard: &Option<Heard>| heard.as_ref().is_some_and(Heard::is_due);
+            let due: Vec<usize> = (0..heard.len()).filter(|at| is_due(&heard[*at])).collect();
+            if due.is_empty() {
+                break;
+            }
+            let ids: Vec<PartyId> = due.iter().map(|at| joint.members[*at].id).collect();
+            for (at, (_, message)) in due.iter().zip(io.recv_all(&ids).await) {
+                match (message, &mut heard[*at]) {
+                    (Some(message), Some(heard)) => heard.take(&message)?,
+                    (_, gone) => *gone = None,
+                }
+            }
+        }
+
+        // Step 2: the plan, and challenges.
+        for (place, (member, heard)) in joint.members.iter().zip(&heard).enumerate() {
+            let challenges = heard.as_ref().map(Heard::challenges).unwrap_or_default();
+            io.send(member.id, joint.plan(place).write(&challenges));
+        }
+
+        // Step 3: proofs and choices.
+        let mut proving = Vec::new();
+        for (place, heard) in heard.into_iter().enumerate() {
+            let Some(heard) = heard else { continue };
+            let offset = joint.distances.offset(place);
+            let member = &joint.members[place];
+            let rows: Vec<usize> = member.labelled().map(|row| offset + row).collect();
+            if !rows.is_empty() {
+                proving.push((member.id, rows, heard));
+            }
+        }
+        let ids: Vec<PartyId> = proving.iter().map(|(id, ..)| *id).collect();
+        let messages = io.recv_all(&ids).await;
+
+        // Step 4: trees, and their corrections.
+        type Proving = (PartyId, Vec<usize>, Heard);
+        let grow = |((id, rows, heard), (_, message)): (Proving, (PartyId, Option<Payload>))| {
+            let Some(message) = message else {
+                return Ok(None);
+            };
+            let (grown, corrections) = heard.check(&message)?;
+            Ok(Some((Part { id, rows, grown }, corrections)))
+        };
+        let pairs: Vec<_> = proving.into_iter().zip(messages).collect();
+        let parts: Result<Vec<_>, Abort> = pairs.into_par_iter().map(grow).collect();
+        let mut spread = Self { parts: Vec::new() };
+        for (part, corrections) in parts?.into_iter().flatten() {
+            let of_tree = corrections.len() / part.grown.len();
+            let per_message = of_tree * trees_per_message(of_tree);
+            for message in corrections.chunks(per_message.max(1)) {
+                io.send(part.id, message);
+                io.pause().await;
+            }
+            spread.parts.push(part);
+        }
+        Ok(spread)
+    }
+
+    /// How many columns are shared out.
+    pub(crate) fn columns(&self) -> usize {
+        self.parts.iter().map(|part| part.rows.len()).sum()
+    }
+
+    /// Step 5: solves column after column and sends each client those of its labelled rows, masked. A column has one entry
+    /// for each unlabelled row of all clients: the influence on it, as part of all influences on it.
+    pub(crate) async fn share_out(
+        mut self,
+        io: &Io,
+        joint: &Joint,
+        influence: &Influence,
+    ) -> Shared {
+        let height = joint.unlabelled.len();
+        let mut shares = Shares::new(height, joint.classes);
+        if height > 0 {
+            let rows: Vec<usize> = self
+                .parts
+                .iter()
+                .flat_map(|part| &part.rows)
+                .copied()
+                .collect();
+            let reach = influence.reach(&rows);
+            for part in &mut self.parts {
+                let mut pending = Pending::new(part.rows.len(), height);
+                let batch = COLUMNS * rayon::current_num_threads();
+                for start in (0..part.rows.len()).step_by(batch) {
+                    let batch = start..part.rows.len().min(start + batch);
+                    let leaves: Vec<Column> =
+                        batch.clone().map(|at| part.grown.column(at)).collect();
+                    let columns = influence.columns(&part.rows[batch]);
+                    let n = influence.graph().rows();
+                    let value = |place: usize, row: usize| {
+                        let row = joint.unlabelled[row];
+                        fixed::encode(columns[place * n + row], reach[row])
+                    };
+                    pending.words.extend(shares.send(&leaves, value));
+                    while let Some(message) = pending.next() {
+                        io.send(part.id, message);
+                    }
+                    io.pause().await;
+                }
+                part.grown.rest();
+            }
+        }
+        Shared {
+            shares,
+            parts: self.parts,
+        }
+    }
+}
+
+/// Words of a client's columns that are not sent yet.
+struct Pending {
+    words: Vec<u32>,
+    done: usize,
+    columns: usize,
+    height: usize,
+}
+
+impl Pending {
+    fn new(columns: usize, height: usize) -> Self {
+        Self {
+            words: Vec::new(),
+            done: 0,
+            columns,
+            height,
+        }
+    }
+
+    /// The next message, once its words are there.
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let words = column_words(self.done, self.columns, self.height);
+        if words == 0 || self.words.len() < words {
+            return None;
+        }
+        let mut message = Vec::with_capacity(words * size_of::<u32>());
+        mask::append_bytes(&self.words[..words], &mut message);
+        self.words.drain(..words);
+        self.done += words;
+        Some(message)
+    }
+}
+
+impl Shared {
+    /// The server's words of a sum of these contributors, with `more` zeros at the end.
+    pub(crate) fn of(mut self, contributors: &[PartyId], more: usize) -> Vec<u32> {
+        for part in &mut self.parts {
+            if contributors.contains(&part.id) {
+                continue;
+            }
+            for at in 0..part.grown.len() {
+                self.shares.withdraw(&part.grown.column(at));
+            }
+        }
+        let mut words = self.shares.into_rows(more);
+        let len = words.len() + more;
+        words.resize(len, 0);
+        words.into_inner()
+    }
+}

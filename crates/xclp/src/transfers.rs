@@ -1,0 +1,350 @@
+//! Influence by transfers: what the server and one client do with each other's messages.
+//!
+//! | step | who | what |
+//! |---|---|---|
+//! | base transfers 1 | server | points |
+//! | base transfers 3 | client | reply and trees of the extension |
+//! | influence 1 | client | corrections, for as many transfers as its labelled rows' trees have levels |
+//! | influence 2 | server | the plan, and a challenge for each batch of transfers |
+//! | influence 3 | client | proofs, and how its choices differ from the random ones |
+//! | influence 4 | server | both sums of the further levels of each tree |
+//!
+//! The trees, and why no client can read influences with them: [`undertone_ot::punctured`]. The extension withstands a
+//! malicious client: one that learnt Δ would have all leaves, and so the influences.
+
+use undertone_kdf::Seed;
+use undertone_kernel::leaves::Leaves;
+use undertone_kernel::{Cpu, Wiped};
+use undertone_ot::extend::{
+    self, CHALLENGE_LEN, PROOF_LEN, ReceiverBatch, SenderBatch, SenderSetup, Unchecked, Unproved,
+};
+use undertone_ot::punctured::{Seeds, Shape, Trees};
+use undertone_ot::{Context, Field, OtError, Security, chosen};
+use undertone_party::frame::TILE_BYTES;
+use undertone_party::{Abort, PartyId, SessionId};
+use zeroize::Zeroizing;
+
+const SERVER: PartyId = PartyId::SERVER;
+const SECURITY: Security = Security::Malicious;
+
+/// f of the extension: 31 bits a transfer on the wire, next to nothing beside a column.
+const FIELD: usize = 4;
+
+fn field() -> Result<Field, Abort> {
+    Field::new(FIELD).ok_or_else(|| Abort::Internal("f is 1 to 8".into()))
+}
+
+fn shape(classes: usize) -> Result<Shape, Abort> {
+    Shape::new(classes).ok_or_else(|| Abort::Misuse(format!("trees of {classes} classes")))
+}
+
+/// The transfers of the server, which sends, and `client`.
+fn context(session: SessionId, client: PartyId) -> Context {
+    Context::new(session, "influence", SERVER, client)
+}
+
+/// Sizes of the batches of `count` transfers.
+fn batches(count: usize) -> impl ExactSizeIterator<Item = usize> {
+    let most = extend::batch(SECURITY);
+    (0..count)
+        .step_by(most)
+        .map(move |done| most.min(count - done))
+}
+
+/// Trees of which the corrections are sent in one message.
+pub(crate) fn trees_per_message(message_len: usize) -> usize {
+    (TILE_BYTES / message_len.max(1)).max(1)
+}
+
+/// The client, after the base transfers.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    context: Context,
+    extension: extend::Receiver,
+}
+
+impl Receiver {
+    /// The client `me`, given the server's points, and its reply.
+    pub(crate) fn new(
+        session: SessionId,
+        me: PartyId,
+        offer: &[u8],
+        seed: Seed,
+    ) -> Result<(Self, Vec<u8>), Abort> {
+        let context = context(session, me);
+        let mode = (field()?, SECURITY);
+        let made = extend::Receiver::new(Cpu::detect(), &context, mode, offer, seed);
+        let (extension, reply) = made.map_err(OtError::blame(SERVER))?;
+        Ok((Self { context, extension }, reply))
+    }
+
+    /// Step 1: the corrections, a message for each batch.
+    pub(crate) fn choose(
+        mut self,
+        classes: usize,
+        labels: Wiped<u16>,
+    ) -> Result<(Choosing, Vec<Vec<u8>>), Abort> {
+        let shape = shape(classes)?;
+        let batches = batches(labels.len() * shape.depth());
+        let (open, messages) = batches.map(|count| self.extension.batch(count)).unzip();
+        let choosing = Choosing {
+            trees: Trees::new(Cpu::detect(), &self.context, shape),
+            shape,
+            labels,
+            open,
+        };
+        Ok((choosing, messages))
+    }
+}
+
+/// The client, before it has proved that its corrections were true.
+#[derive(Debug)]
+pub(crate) struct Choosing {
+    trees: Trees,
+    shape: Shape,
+    labels: Wiped<u16>,
+    open: Vec<Unproved>,
+}
+
+impl Choosing {
+    /// Bytes of the challenges.
+    pub(crate) fn challenges_len(&self) -> usize {
+        CHALLENGE_LEN * self.open.len()
+    }
+
+    /// Step 3, given the challenges of step 2: the proofs, then the choices.
+    ///
+    /// # Panics
+    /// When there are not as many challenges as batches.
+    pub(crate) fn prove(self, challenges: &[u8]) -> (Chosen, Vec<u8>) {
+        assert_eq!(
+            challenges.len(),
+            self.challenges_len(),
+            "bytes of challenges"
+        );
+        let (challenges, _) = challenges.as_chunks::<CHALLENGE_LEN>();
+        let mut message = Vec::new();
+        let mut random: Zeroizing<Vec<u64>> = Zeroizing::new(Vec::new());
+        let count = self.labels.len() * self.shape.depth();
+        let mut keys: Seeds = Zeroizing::new(Vec::with_capacity(count));
+        random.reserve(count.div_ceil(64));
+        let mut some = Zeroizing::new(Vec::new());
+        for (batch, challenge) in self.open.into_iter().zip(challenges) {
+            let (batch, proof): (ReceiverBatch, _) = batch.prove(*challenge);
+            message.extend(proof);
+            random.extend_from_slice(&batch.choices());
+            batch.random(&mut some);
+            keys.extend_from_slice(&some);
+        }
+        message.extend(chosen::choose(&self.shape.choices(&self.labels), &random));
+        let chosen = Chosen {
+            trees: self.trees,
+            shape: self.shape,
+            labels: self.labels,
+            keys,
+        };
+        (chosen, message)
+    }
+}
+
+/// The client, before it has the trees' corrections.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    trees: Trees,
+    shape: Shape,
+    labels: Wiped<u16>,
+    keys: Seeds,
+}
+
+impl Chosen {
+    /// Bytes of the corrections of one tree; without any the server sends none.
+    pub(crate) fn message_len(&self) -> usize {
+        self.shape.message_len()
+    }
+
+    /// How many trees there are.
+    pub(crate) fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// All leaves but one of each tree, given the corrections of step 4.
+    pub(crate) fn finish(self, corrections: &[u8]) -> Result<Punctured, Abort> {
+        let leaves = self.trees.puncture(&self.keys, &self.labels, corrections);
+        Ok(Punctured {
+            classes: self.shape.leaves(),
+            labels: self.labels,
+            leaves: leaves.map_err(OtError::blame(SERVER))?,
+        })
+    }
+}
+
+/// The client's trees.
+pub(crate) struct Punctured {
+    classes: usize,
+    labels: Wiped<u16>,
+    leaves: Seeds,
+}
+
+impl Punctured {
+    /// The label of a labelled row, and the streams of its leaves.
+    pub(crate) fn column(&self, at: usize) -> (u16, Leaves) {
+        let leaves = &self.leaves[at * self.classes..(at + 1) * self.classes];
+        (self.labels[at], Leaves::new(Cpu::detect(), leaves))
+    }
+}
+
+/// The server's side of the base transfers with one client.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    client: PartyId,
+    context: Context,
+    setup: SenderSetup,
+}
+
+impl Setup {
+    /// The setup, and the points for the client.
+    pub(crate) fn new(session: SessionId, client: PartyId, seed: Seed) -> (Self, Vec<u8>) {
+        let context = context(session, client);
+        let (setup, offer) = SenderSetup::new(context.clone(), seed);
+        let setup = Self {
+            client,
+            context,
+            setup,
+        };
+        (setup, offer)
+    }
+
+    /// Given the client's reply.
+    pub(crate) fn finish(self, reply: &[u8]) -> Result<Sender, Abort> {
+        let extension = self.setup.finish(Cpu::detect(), field()?, SECURITY, reply);
+        Ok(Sender {
+            client: self.client,
+            context: self.context,
+            extension: Box::new(extension.map_err(OtError::blame(self.client))?),
+        })
+    }
+}
+
+/// The server's side of one client, after the base transfers.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    client: PartyId,
+    context: Context,
+    extension: Box<extend::Sender>,
+}
+
+impl Sender {
+    /// Waits for the corrections of `rows` labelled rows.
+    pub(crate) fn begin(self, classes: usize, rows: usize) -> Result<Heard, Abort> {
+        let shape = shape(classes)?;
+        Ok(Heard {
+            trees: Trees::new(Cpu::detect(), &self.context, shape),
+            due: batches(rows * shape.depth()).collect(),
+            sender: self,
+            shape,
+            rows,
+            open: Vec::new(),
+        })
+    }
+}
+
+/// The server's side of one client, whose corrections come.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    sender: Sender,
+    trees: Trees,
+    shape: Shape,
+    rows: usize,
+    due: Vec<usize>,
+    open: Vec<Unchecked>,
+}
+
+impl Heard {
+    /// Whether more corrections are due.
+    pub(crate) fn is_due(&self) -> bool {
+        self.open.len() < self.due.len()
+    }
+
+    /// Step 1: takes the corrections of the next batch.
+    pub(crate) fn take(&mut self, corrections: &[u8]) -> Result<(), Abort> {
+        let count = self.due[self.open.len()];
+        let batch = self.sender.extension.batch(count, corrections);
+        self.open
+            .push(batch.map_err(OtError::blame(self.sender.client))?);
+        Ok(())
+    }
+
+    /// Step 2: the challenges.
+    pub(crate) fn challenges(&self) -> Vec<u8> {
+        self.open.iter().flat_map(Unchecked::challenge).collect()
+    }
+
+    /// Step 4, given the proofs and choices of step 3: the trees, and their corrections.
+    pub(crate) fn check(self, message: &[u8]) -> Result<(Grown, Vec<u8>), Abort> {
+        let blame = OtError::blame(self.sender.client);
+        let count = self.rows * self.shape.depth();
+        let proofs = PROOF_LEN * self.due.len();
+        let due = proofs + 8 * count.div_ceil(64);
+        if message.len() != due {
+            return Err(blame(OtError::Length {
+                what: "proofs and choices",
+                have: message.len(),
+                due,
+            }));
+        }
+        let (proofs, choices) = message.split_at(proofs);
+        let mut keys = [0, 1].map(|_| Zeroizing::new(Vec::with_capacity(count)));
+        let mut some = [Vec::new(), Vec::new()];
+        for (batch, proof) in self.open.into_iter().zip(proofs.chunks_exact(PROOF_LEN)) {
+            let batch: SenderBatch = batch.check(proof).map_err(&blame)?;
+            batch.random(&mut some);
+            for (keys, some) in keys.iter_mut().zip(&some) {
+                keys.extend_from_slice(some);
+            }
+        }
+        zeroize::Zeroize::zeroize(&mut some);
+        let [zeros, ones] = &keys;
+        let keys = chosen::ordered(choices, [zeros, ones]).map_err(&blame)?;
+        let (leaves, corrections) = self.trees.grow(&keys);
+        let roots = keys.iter().step_by(self.shape.depth());
+        let grown = Grown {
+            roots: Zeroizing::new(roots.copied().collect()),
+            trees: self.trees,
+            classes: self.shape.leaves(),
+            leaves: Some(leaves),
+        };
+        Ok((grown, corrections))
+    }
+}
+
+/// The server's trees of one client.
+#[derive(Debug)]
+pub(crate) struct Grown {
+    trees: Trees,
+    classes: usize,
+    roots: Zeroizing<Vec<[u128; 2]>>,
+    leaves: Option<Seeds>,
+}
+
+impl Grown {
+    /// The streams of a labelled row's leaves.
+    pub(crate) fn column(&mut self, at: usize) -> Leaves {
+        let leaves = self
+            .leaves
+            .get_or_insert_with(|| self.trees.leaves(&self.roots));
+        Leaves::new(
+            Cpu::detect(),
+            &leaves[at * self.classes..(at + 1) * self.classes],
+        )
+    }
+
+    /// How many trees there are.
+    pub(crate) fn len(&self) -> usize {
+        self.roots.len()
+    }
+
+    /// Forgets the leaves. They are grown again if somebody asks for a column.
+    pub(crate) fn rest(&mut self) {
+        self.leaves = None;
+    }
+}
