@@ -88,6 +88,13 @@ fn bytes_are_the_formulae() {
             let contributions = rows_of.len() + contribution * others;
             assert_eq!(received(phases::SETUP), frames(2, roster + contributions));
 
+            // The reply of the base transfers with the server: 32 trees.
+            let base = frames(1, 32 + 32 * (3 * 32 + 64));
+            if !between_clients {
+                assert_eq!(sent(phases::OFFLINE), base);
+                assert_eq!(received(phases::OFFLINE), frames(1, 128 * 64));
+            }
+
             let near = k.min(rows.saturating_sub(1));
             let own = frames(1, rows * (1 + 6 * near));
             let codes = match backend {
@@ -120,7 +127,7 @@ fn bytes_are_the_formulae() {
                             online += ends[usize::from(!first)][1];
                         }
                     }
-                    assert_eq!(sent(phases::OFFLINE), offline, "client {client}");
+                    assert_eq!(sent(phases::OFFLINE), base + offline, "client {client}");
                     online
                 }
                 _ => frames(1, rows * bits.div_ceil(8)),
@@ -134,9 +141,14 @@ fn bytes_are_the_formulae() {
                 assert_eq!(received(phases::DISTANCES), sets);
             }
 
-            let columns = 8 * unlabelled * labelled[client];
-            let messages = 1 + usize::from(columns > 0);
-            assert_eq!(received(phases::INFLUENCE), frames(messages, 17 + columns));
+            // Two classes: trees have one level, and one batch of transfers is enough.
+            let labels = labelled[client];
+            let (some, words) = (usize::from(labels > 0), labels.div_ceil(64));
+            let columns = 4 * unlabelled * labels;
+            let told = 8 + 8 * some + columns;
+            assert_eq!(received(phases::INFLUENCE), frames(1 + some, told));
+            let chosen = some * (31 * 8 * (words + 1) + 40) + 8 * words;
+            assert_eq!(sent(phases::INFLUENCE), frames(2 * some, chosen));
 
             let p = rows_of.len();
             assert_eq!(sent(sum::KEYS), frames(1, 98));
@@ -144,10 +156,10 @@ fn bytes_are_the_formulae() {
             assert_eq!(sent(sum::SHARES), frames(1, 80 * others + 32));
             assert_eq!(received(sum::SHARES), frames(1, 80 * others + 1));
             let own_rows = rows - labelled[client];
-            let sums = 8 * classes * (unlabelled - own_rows) + 8 * classes;
+            let sums = 4 * classes * (unlabelled - own_rows) + 4 * classes;
             assert_eq!(sent(sum::UPLOAD), frames(1, sums), "client {client}");
             assert_eq!(sent(sum::UNMASK), frames(1, 32 + 33 * others));
-            let back = 8 * classes * own_rows + 8 * classes;
+            let back = 4 * classes * own_rows + 4 * classes;
             assert_eq!(
                 received(sum::UNMASK),
                 frames(2, 1 + back),

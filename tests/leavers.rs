@@ -80,12 +80,12 @@ proptest! {
     ) {
         let rows = [12, 9, 14, 8, 11];
         let last = frames_through(backend, phases::DISTANCES, &rows, leaver);
-        // Hello, contributions, own rows, codes; with psm then a tile with each of four others.
+        // Hello, contributions, reply, own rows, codes; with psm then a tile with each of four others.
         match backend {
-            Backend::Psm => prop_assert_eq!(last, 8),
-            Backend::Shade => prop_assert!(last > 3 + 4 * 3, "{} frames", last),
-            Backend::Phe => prop_assert!(last >= 3 + 4 * 2, "{} frames", last),
-            _ => prop_assert_eq!(last, 4),
+            Backend::Psm => prop_assert_eq!(last, 9),
+            Backend::Shade => prop_assert!(last > 4 + 4 * 3, "{} frames", last),
+            Backend::Phe => prop_assert!(last >= 4 + 4 * 2, "{} frames", last),
+            _ => prop_assert_eq!(last, 5),
         }
         let run = with_leaver(backend, &rows, (leaver, at.index(last)), Some(order));
         assert_smaller_roster(&run, leaver, &without(backend, &rows, leaver));
@@ -103,7 +103,7 @@ fn leaving_between_two_tiles_of_codes() {
     };
     let rows = [150, 140, 160];
     let clients = random_clients(&rows, 65_535, 1).unwrap();
-    let network = Network::new().leave(PartyId::client(1), 4);
+    let network = Network::new().leave(PartyId::client(1), 5);
     let run = simulation(params, clients.clone())
         .run_over(network)
         .unwrap();

@@ -3,8 +3,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod collusion;
+mod columns;
 mod distances;
-mod labels;
 mod phe;
 mod rounds;
 mod shade;

@@ -116,6 +116,11 @@ pub fn of_round(job: &rounds::Job, shape: &RoundShape) -> Lengths {
 pub fn lengths(params: &Params, shape: &Shape) -> Lengths {
     let mut book = Book::default();
     setup(&mut book, params, shape);
+    for me in (0..shape.rows.len()).map(PartyId::client) {
+        // 128 points; a reply, and 32 trees of four levels with their checks.
+        book.add(SERVER, me, phases::OFFLINE, 128 * 64);
+        book.add(me, SERVER, phases::OFFLINE, 32 + 32 * (3 * 32 + 64));
+    }
     for (j, (rows, _)) in shape.rows.iter().enumerate() {
         let near = params.neighbours.min(rows.saturating_sub(1));
         let link = (PartyId::client(j), SERVER, phases::DISTANCES);
@@ -295,18 +300,15 @@ fn influence_and_labels(book: &mut Book, params: &Params, shape: &Shape) {
     let (signed, set, others) = (signature(params.trust), p.div_ceil(8), p - 1);
     for (j, (rows, labelled)) in shape.rows.iter().enumerate() {
         let (me, own) = (PartyId::client(j), rows - labelled);
-        book.add(SERVER, me, phases::INFLUENCE, 17);
-        if labelled * all > 0 {
-            let link = (SERVER, me, phases::INFLUENCE);
-            book.tiles(link, labelled * all, 8, (TILE, 0));
-        }
+        transfers(book, me, shape.classes, *labelled);
+        columns(book, me, *labelled, all);
         let hello = 64 + 1 + 32 + 1 + signed;
         book.add(me, SERVER, sum::KEYS, hello);
         book.add(SERVER, me, sum::KEYS, 4 + p * (4 + hello));
         book.add(me, SERVER, sum::SHARES, 80 * others + 32);
         book.add(SERVER, me, sum::SHARES, set + 80 * others);
         let words = shape.classes * (all - own) + shared;
-        book.tiles((me, SERVER, sum::UPLOAD), words, 8, (TILE, 0));
+        book.tiles((me, SERVER, sum::UPLOAD), words, 4, (TILE, 0));
         book.add(SERVER, me, sum::UNMASK, set);
         if signed > 0 {
             book.add(me, SERVER, sum::UNMASK, signed);
@@ -314,6 +316,39 @@ fn influence_and_labels(book: &mut Book, params: &Params, shape: &Shape) {
         }
         book.add(me, SERVER, sum::UNMASK, 32 + 33 * others);
         let back = shape.classes * own + shared;
-        book.tiles((SERVER, me, sum::UNMASK), back, 8, (TILE, 0));
+        book.tiles((SERVER, me, sum::UNMASK), back, 4, (TILE, 0));
+    }
+}
+
+/// The trees by which a client gets all leaves but those of its labels.
+fn transfers(book: &mut Book, me: PartyId, classes: usize, labelled: usize) {
+    let depth = classes.next_power_of_two().ilog2() as usize;
+    let (count, most) = (labelled * depth, 8 * 2048 - 64);
+    let batches = count.div_ceil(most);
+    for start in (0..count).step_by(most) {
+        let words = most.min(count - start).div_ceil(64) + 1;
+        book.add(me, SERVER, phases::INFLUENCE, 31 * 8 * words);
+    }
+    book.add(SERVER, me, phases::INFLUENCE, 8 + 8 * batches);
+    if labelled > 0 {
+        let choices = 8 * count.div_ceil(64);
+        book.add(me, SERVER, phases::INFLUENCE, 40 * batches + choices);
+        if depth > 1 {
+            let link = (SERVER, me, phases::INFLUENCE);
+            book.tiles(link, labelled, 32 * (depth - 1), (TILE, 0));
+        }
+    }
+}
+
+/// Whole columns, or parts of one where one is longer than a tile.
+fn columns(book: &mut Book, me: PartyId, columns: usize, height: usize) {
+    if columns * height == 0 {
+        return;
+    }
+    let link = (SERVER, me, phases::INFLUENCE);
+    if 4 * height <= TILE {
+        book.tiles(link, columns, 4 * height, (TILE, 0));
+    } else {
+        (0..columns).for_each(|_| book.tiles(link, height, 4, (TILE, 0)));
     }
 }
