@@ -2,8 +2,8 @@
 //!
 //! With the variant `balanced` every client learns how many labels of each class all clients
 //! brought, because it divides its scores by them. The tests work the counts out from scores alone:
-//! Σ_c n_c·z[r, c] is the sum of row r of S. The server knows that sum; where rows are normalised it
-//! is 1, and everybody knows it.
+//! Σ_c n_c·z[r, c] is the sum of row r of S. The server knows that sum. Where rows are normalised,
+//! it is 1, and everybody knows it.
 
 use faer::Mat;
 use faer::linalg::solvers::{Qr, SolveLstsq};

@@ -32,7 +32,8 @@ fn from_scores(world: &World) -> f64 {
 }
 
 /// Non-negative least squares on the scores of client 0's own rows, after a whole run. *Graph*: its
-/// own labels propagated to the rows sought. *Results*: its own labels and the classes it takes home.
+/// own labels, propagated to the rows sought. *Results*: the same, with the classes that it takes
+/// home.
 ///
 /// | data, clients × rows | labelled | sought | own rows | graph | results | scores |
 /// |---|---|---|---|---|---|---|
@@ -122,7 +123,8 @@ fn classes_without_scores_tell_less() {
         }
         let name = setting.name();
         println!(
-            "{name}: graph {graph:.3}, results {results:.3}, program {program:.3}, scores {scores:.3}"
+            "{name}: graph {graph:.3}, results {results:.3}, program {program:.3}, \
+             scores {scores:.3}"
         );
         assert!(scores > 0.9, "{name}: scores {scores}");
         let (least, most) = match setting.epsilon {

@@ -9,7 +9,7 @@ use faer::Mat;
 use undertone::kernel::Prg;
 
 use super::solve::{Domain, least_deviation, least_squares};
-use super::world::{Setting, World, best, uniform};
+use super::world::{Equations, Setting, World, best, uniform};
 
 /// Rounded Gaussian noise in words of 24 fractional bits, averaged over `runs` fresh draws.
 fn noisy(scores: &Mat<f64>, tau: f64, runs: usize, prg: &mut Prg) -> Mat<f64> {
@@ -93,8 +93,9 @@ fn figures(setting: Setting, tau: f64) -> Figures {
 /// | 10 % | 0.1 | 86.2 % | 100 % | 100 % | 100 % | 100 % |
 /// | 10 % | 0.3 | 72.1 % | 95.6 % | 100 % | 100 % | 87 % |
 ///
-/// Without noise the accuracy is 87.5 % with 10 % labelled. Noise that hides labels costs owners
-/// more than it takes from the coalition.
+/// Without noise the accuracy is 87.5 % with 10 % labelled. τ = 0.1 hides few labels. τ = 0.3 hides
+/// one in five in one run, but costs owners 7 points of accuracy, and averages undo it. The graph
+/// and client 0's results tell 88 % of the labels anyway, whatever the noise.
 #[test]
 fn noise_costs_accuracy_before_it_hides_labels() {
     let digits = Setting::DIGITS;
@@ -117,13 +118,18 @@ fn noise_costs_accuracy_before_it_hides_labels() {
     assert!(large.accuracy < 0.8);
 }
 
-/// Where classes are rare, scores are divided by small counts, and noise grows: digits of which
-/// class c is kept with probability 0.7^c, 3 × 198 rows, 30 % labelled, `balanced`. τ = 0.1 lowers
-/// accuracy from 93.0 % to 89.4 %, τ = 0.3 to 57.0 %. The coalition still recovers 98.1 % and 92.8 %.
+/// Where classes are rare, scores are divided by small counts, and noise grows. Digits of which
+/// class c is kept with probability 0.7^c, 3 × 190 rows, 30 % labelled, `balanced`, three seeds:
+///
+/// | τ | accuracy | recovered, 1 run |
+/// |---|---|---|
+/// | 0 | 92.4 % | 99.7 % |
+/// | 0.1 | 85.5 % | 98.0 % |
+/// | 0.3 | 51.2 % | 91.8 % |
 #[test]
 fn noise_swamps_rare_classes() {
     let skewed = Setting {
-        rows: 198,
+        rows: 190,
         skew: 0.7,
         ..Setting::DIGITS
     };
@@ -145,6 +151,47 @@ fn noise_hides_randomised_labels_sooner() {
     assert!((0.45..0.7).contains(&small.recovered[0]));
     assert!(small.recovered[2] > 0.8);
     assert!(small.accuracy < open.accuracy);
+}
+
+/// Noise that is drawn once for each row of a job, and added in two sessions of it, is worse than
+/// none: the sessions have different projections, so their S differ, and the difference of the
+/// scores is free of noise. Digits, 3 × 150 rows, three seeds:
+///
+/// | labelled | τ | recovered, one session | two sessions |
+/// |---|---|---|---|
+/// | 10 % | 1 | 71 % | 100 % |
+/// | 10 % | 10 000 | 11 % | 100 % |
+/// | 30 % | 1 | 63 % | 100 % |
+/// | 30 % | 10 000 | 12 % | 100 % |
+#[test]
+fn the_same_noise_in_two_sessions_cancels() {
+    for (labelled, at_least) in [(10, 1.0), (30, 0.96)] {
+        for tau in [1.0, 10_000.0] {
+            let (mut one, mut two) = (0.0, 0.0);
+            for seed in 0..3 {
+                let setting = Setting {
+                    seed,
+                    ..Setting::DIGITS.labelled(labelled)
+                };
+                let session = |session| {
+                    let world = Setting { session, ..setting }.plain();
+                    let mut prg = Prg::new(&[100 + seed; 32]);
+                    let scores = noisy(&world.known(), tau, 1, &mut prg);
+                    (world.equations(&scores), world)
+                };
+                let ((first, world), (second, _)) = (session(0), session(1));
+                let difference = Equations {
+                    a: &first.a - &second.a,
+                    b: &first.b - &second.b,
+                };
+                one += world.recovered(&least_squares(&first, 1000)) / 3.0;
+                two += world.recovered(&least_squares(&difference, 1000)) / 3.0;
+            }
+            println!("{labelled} % labelled, τ = {tau}: one session {one:.3}, two {two:.3}");
+            assert!(two >= at_least - 1e-9, "{two}");
+            assert!(one < 0.9 && one < two, "{one}");
+        }
+    }
 }
 
 /// Programs with the noise as slack do as well as least squares: wine, 3 × 59 rows, 10 % labelled,

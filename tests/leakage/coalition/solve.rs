@@ -13,8 +13,8 @@ pub(crate) fn least_squares(equations: &Equations, steps: usize) -> Mat<f64> {
     let normal = a.transpose() * a;
     let right = a.transpose() * b;
     let (rows, classes) = (a.ncols(), b.ncols());
-    // No entry is negative: no eigenvalue exceeds the largest row sum.
-    let sum = |row: usize| normal.row(row).iter().sum::<f64>();
+    // No eigenvalue exceeds the largest sum of a row's magnitudes.
+    let sum = |row: usize| normal.row(row).iter().map(|entry| entry.abs()).sum::<f64>();
     let curvature = (0..rows).map(sum).fold(f64::MIN_POSITIVE, f64::max);
     let mut found = Mat::full(rows, classes, 1.0 / classes as f64);
     let mut ahead = found.clone();

@@ -24,7 +24,10 @@ pub(crate) struct Setting {
     pub(crate) epsilon: Option<f64>,
     /// Keeps a row of class c with probability `skew`^c.
     pub(crate) skew: f64,
+    /// Chooses rows.
     pub(crate) seed: u8,
+    /// Sessions of the same rows differ in the projection.
+    pub(crate) session: u8,
 }
 
 impl Setting {
@@ -38,6 +41,7 @@ impl Setting {
         epsilon: None,
         skew: 1.0,
         seed: 0,
+        session: 0,
     };
     pub(crate) const DIGITS: Self = Self {
         data: "digits",
@@ -75,6 +79,10 @@ impl Setting {
         format!("{data}, {clients} × {rows} rows, {labelled} % labelled, {variant}{epsilon}")
     }
 
+    fn secret(&self) -> Seed {
+        Seed::from_bytes([self.seed ^ (self.session << 5); 32])
+    }
+
     fn params(&self) -> Params {
         Params {
             bits: 1024,
@@ -95,6 +103,7 @@ impl Setting {
         rows.sort_by_cached_key(|_| prg.next_u64());
         rows.retain(|row| uniform(&mut prg) < self.skew.powi(class(*row) as i32));
         rows.truncate(self.clients * self.rows);
+        assert_eq!(rows.len(), self.clients * self.rows, "too few rows");
         let truth: Vec<usize> = rows.iter().map(|row| class(*row)).collect();
         let mut brought = Vec::new();
         let mut labels = Vec::new();
@@ -129,7 +138,7 @@ impl Setting {
         let simulation = Simulation {
             params,
             clients: all.chunks(self.rows).map(client).collect(),
-            seed: Seed::from_bytes([self.seed; 32]),
+            seed: self.secret(),
         };
         let run = simulation.run(|_, _| {}).unwrap();
         let graph = Graph::new(&run.report.distances, params.bits, params.variant);
@@ -144,8 +153,7 @@ impl Setting {
     pub(crate) fn plain(&self) -> World {
         let inputs = self.inputs();
         let params = self.params();
-        let projection = Seed::from_bytes([self.seed; 32]);
-        let codes = Codes::hash(&inputs.features, &projection, params.bits);
+        let codes = Codes::hash(&inputs.features, &self.secret(), params.bits);
         let nearest = solo::nearest(&codes, params.neighbours);
         let graph = Graph::new(&nearest, params.bits, params.variant);
         let mut world = World::new(self, inputs, graph);
