@@ -2,6 +2,7 @@
 //! of our measures, and fail on ours.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod coalition;
 mod collusion;
 mod columns;
 mod distances;
