@@ -61,17 +61,17 @@ fn stretch(payload: &mut Vec<u8>) {
     payload.push(0);
 }
 
-/// Hello, contributions, reply, own rows, codes, corrections, proofs; of the sums: hello, shares, words, answers.
+/// Hello, contributions, reply, corrections, proofs, own rows, codes; of the sums: hello, shares, words, answers.
 #[test]
 fn a_clients_messages_of_the_wrong_length() {
     let phases = [
         phases::SETUP,
         phases::SETUP,
         phases::OFFLINE,
+        phases::OFFLINE,
+        phases::OFFLINE,
         phases::DISTANCES,
         phases::DISTANCES,
-        phases::INFLUENCE,
-        phases::INFLUENCE,
         sum::KEYS,
         sum::SHARES,
         sum::UPLOAD,
@@ -86,12 +86,13 @@ fn a_clients_messages_of_the_wrong_length() {
     }
 }
 
-/// Roster, contributions, points, plan, columns; of the sums: roster, shares, contributors, results.
+/// Roster, contributions, points, challenges, plan, columns; of the sums: roster, shares, contributors, results.
 #[test]
 fn the_servers_messages_of_the_wrong_length() {
     let phases = [
         phases::SETUP,
         phases::SETUP,
+        phases::OFFLINE,
         phases::OFFLINE,
         phases::INFLUENCE,
         phases::INFLUENCE,
@@ -113,7 +114,7 @@ fn a_message_of_another_phase() {
     let mut seen = 0;
     let network = Network::new().intercept(|from, _, frame| {
         if from == PartyId::client(CHEAT) {
-            if seen == 3 {
+            if seen == 5 {
                 frame[4] = phases::LABELS.id;
             }
             seen += 1;
@@ -254,13 +255,13 @@ fn neighbours_that_cannot_be() {
     let again: fn(&mut Vec<u8>) = |rows| rows.copy_within(1..5, 7);
     let flag: fn(&mut Vec<u8>) = |rows| rows[0] = 2;
     let too_far: fn(&mut Vec<u8>) = |rows| rows[17..19].copy_from_slice(&101u16.to_le_bytes());
-    let aborted = client_cheats(3, flag);
+    let aborted = client_cheats(5, flag);
     assert_malformed(&aborted, PartyId::client(CHEAT), phases::DISTANCES);
     for change in [own, twice, unsorted, again, too_far] {
-        assert_cheated(&client_cheats(3, change), cheat, phases::DISTANCES, "row 0");
+        assert_cheated(&client_cheats(5, change), cheat, phases::DISTANCES, "row 0");
     }
     let nobody: fn(&mut Vec<u8>) = |rows| rows[1..5].copy_from_slice(&8u32.to_le_bytes());
-    assert_malformed(&client_cheats(3, nobody), cheat, phases::DISTANCES);
+    assert_malformed(&client_cheats(5, nobody), cheat, phases::DISTANCES);
 }
 
 #[test]
@@ -307,20 +308,20 @@ fn rosters_that_cannot_be() {
 fn plans_that_cannot_be() {
     let elsewhere: fn(&mut Vec<u8>) = |plan| plan.copy_within(0..4, 4);
     assert_cheated(
-        &server_cheats(3, elsewhere),
+        &server_cheats(4, elsewhere),
         SERVER,
         phases::INFLUENCE,
         "not among all",
     );
     let all_rows: fn(&mut Vec<u8>) = |plan| plan[0] = ROWS.iter().sum::<usize>() as u8;
     assert_cheated(
-        &server_cheats(3, all_rows),
+        &server_cheats(4, all_rows),
         SERVER,
         phases::INFLUENCE,
         "more unlabelled rows than there are beside",
     );
     let endless: fn(&mut Vec<u8>) = |plan| plan[..4].fill(0xff);
-    assert_malformed(&server_cheats(3, endless), SERVER, phases::INFLUENCE);
+    assert_malformed(&server_cheats(4, endless), SERVER, phases::INFLUENCE);
 }
 
 /// Points and trees of the base transfers, corrections and proofs of the extension.
@@ -329,10 +330,21 @@ fn transfers_that_cannot_be() {
     let cheat = PartyId::client(CHEAT);
     let point: fn(&mut Vec<u8>) = |points| points[..32].fill(0xff);
     assert_malformed(&server_cheats(2, point), SERVER, phases::OFFLINE);
-    let point: fn(&mut Vec<u8>) = |reply| reply[..32].fill(0xff);
+    let point: fn(&mut Vec<u8>) = |reply| reply[4..36].fill(0xff);
     assert_malformed(&client_cheats(2, point), cheat, phases::OFFLINE);
+    // More labelled rows than rows, or other ones than it is going to flag.
+    let many: fn(&mut Vec<u8>) = |reply| reply[0] = ROWS[CHEAT] as u8 + 1;
+    assert_malformed(&client_cheats(2, many), cheat, phases::OFFLINE);
+    let flag: fn(&mut Vec<u8>) = |rows| rows[0] ^= 1;
+    let aborted = client_cheats(5, flag);
+    assert_cheated(
+        &aborted,
+        cheat,
+        phases::GRAPH,
+        "labelled rows, and announced",
+    );
     // The check of the first tree: three levels of corrections come before it.
-    let tree: fn(&mut Vec<u8>) = |reply| reply[32 + 3 * 32] ^= 1;
+    let tree: fn(&mut Vec<u8>) = |reply| reply[36 + 3 * 32] ^= 1;
     let aborted = client_cheats(2, tree);
     assert_cheated(&aborted, cheat, phases::OFFLINE, "trees of seeds");
     // Corrections of one choice in one block and of another in the others: caught but where Δ has zeros.
@@ -342,19 +354,19 @@ fn transfers_that_cannot_be() {
             .step_by(2)
             .for_each(|block| corrections[block * row] ^= 1);
     };
-    let aborted = client_cheats(5, other);
+    let aborted = client_cheats(3, other);
     assert_cheated(
         &aborted,
         cheat,
-        phases::INFLUENCE,
+        phases::OFFLINE,
         "corrections of two blocks",
     );
     let proof: fn(&mut Vec<u8>) = |proof| proof[0] ^= 1;
-    let aborted = client_cheats(6, proof);
+    let aborted = client_cheats(4, proof);
     assert_cheated(
         &aborted,
         cheat,
-        phases::INFLUENCE,
+        phases::OFFLINE,
         "corrections of two blocks",
     );
 }
@@ -365,7 +377,7 @@ fn false_columns_end_no_run() {
     let clients = random_clients(&ROWS, BITS, 1).unwrap();
     let victim = PartyId::client(CHEAT);
     for value in [0u8, 0x80, 0xff] {
-        let network = tampering((SERVER, victim, 4), |columns| columns.fill(value));
+        let network = tampering((SERVER, victim, 5), |columns| columns.fill(value));
         let run = simulation(params(), clients.clone())
             .run_over(network)
             .unwrap();
@@ -378,7 +390,7 @@ proptest! {
     /// Whatever is done to a frame, header or payload, the run ends, and without a panic.
     #[test]
     fn any_change_to_any_frame(
-        from_server: bool, nth in 0usize..11, at: prop::sample::Index, flip in 1u8..=255,
+        from_server: bool, nth in 0usize..12, at: prop::sample::Index, flip in 1u8..=255,
         cut_to in prop::option::of(any::<prop::sample::Index>()),
     ) {
         let clients = random_clients(&ROWS, BITS, 1).unwrap();

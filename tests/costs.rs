@@ -88,11 +88,16 @@ fn bytes_are_the_formulae() {
             let contributions = rows_of.len() + contribution * others;
             assert_eq!(received(phases::SETUP), frames(2, roster + contributions));
 
-            // The reply of the base transfers with the server: 32 trees.
-            let base = frames(1, 32 + 32 * (3 * 32 + 64));
+            // Base transfers with the server, 32 trees; then, as trees of two classes have one level, a transfer for each
+            // label, in one batch.
+            let labels = labelled[client];
+            let (some, words) = (usize::from(labels > 0), labels.div_ceil(64));
+            let chosen = some * (31 * 8 * (words + 1) + 40) + 8 * words;
+            let base = frames(1 + 2 * some, 4 + 32 + 32 * (3 * 32 + 64) + chosen);
             if !between_clients {
                 assert_eq!(sent(phases::OFFLINE), base);
-                assert_eq!(received(phases::OFFLINE), frames(1, 128 * 64));
+                let points = frames(1 + some, 128 * 64 + 8 * some);
+                assert_eq!(received(phases::OFFLINE), points);
             }
 
             let near = k.min(rows.saturating_sub(1));
@@ -141,14 +146,9 @@ fn bytes_are_the_formulae() {
                 assert_eq!(received(phases::DISTANCES), sets);
             }
 
-            // Two classes: trees have one level, and one batch of transfers is enough.
-            let labels = labelled[client];
-            let (some, words) = (usize::from(labels > 0), labels.div_ceil(64));
             let columns = 4 * unlabelled * labels;
-            let told = 8 + 8 * some + columns;
-            assert_eq!(received(phases::INFLUENCE), frames(1 + some, told));
-            let chosen = some * (31 * 8 * (words + 1) + 40) + 8 * words;
-            assert_eq!(sent(phases::INFLUENCE), frames(2 * some, chosen));
+            let messages = 1 + usize::from(columns > 0);
+            assert_eq!(received(phases::INFLUENCE), frames(messages, 8 + columns));
 
             let p = rows_of.len();
             assert_eq!(sent(sum::KEYS), frames(1, 98));
@@ -183,7 +183,7 @@ fn bytes_are_the_formulae() {
             if backend == Backend::Phe {
                 let clients = run.ledgers[1..].iter().map(|(_, ledger)| ledger);
                 let offline = clients.filter_map(|ledger| ledger.phase(phases::OFFLINE));
-                assert_eq!(offline.map(|cost| cost.rounds()).max(), Some(1));
+                assert_eq!(offline.map(|cost| cost.rounds()).max(), Some(4));
             }
             continue;
         }
@@ -192,6 +192,7 @@ fn bytes_are_the_formulae() {
         assert_eq!(
             [
                 phases::SETUP,
+                phases::OFFLINE,
                 phases::DISTANCES,
                 phases::INFLUENCE,
                 sum::KEYS,
@@ -201,6 +202,7 @@ fn bytes_are_the_formulae() {
             ]
             .map(rounds),
             [
+                4,
                 4,
                 if backend == Backend::Psm { 4 } else { 1 },
                 1,

@@ -80,16 +80,46 @@ proptest! {
     ) {
         let rows = [12, 9, 14, 8, 11];
         let last = frames_through(backend, phases::DISTANCES, &rows, leaver);
-        // Hello, contributions, reply, own rows, codes; with psm then a tile with each of four others.
+        // Hello, contributions, reply, corrections, proofs, own rows, codes; with psm then a tile with each of four others.
         match backend {
-            Backend::Psm => prop_assert_eq!(last, 9),
-            Backend::Shade => prop_assert!(last > 4 + 4 * 3, "{} frames", last),
-            Backend::Phe => prop_assert!(last >= 4 + 4 * 2, "{} frames", last),
-            _ => prop_assert_eq!(last, 5),
+            Backend::Psm => prop_assert_eq!(last, 11),
+            Backend::Shade => prop_assert!(last > 6 + 4 * 3, "{} frames", last),
+            Backend::Phe => prop_assert!(last >= 6 + 4 * 2, "{} frames", last),
+            _ => prop_assert_eq!(last, 7),
         }
         let run = with_leaver(backend, &rows, (leaver, at.index(last)), Some(order));
         assert_smaller_roster(&run, leaver, &without(backend, &rows, leaver));
     }
+}
+
+/// More clients than the server works on at once. One leaves while base transfers are made, one before it has proved its
+/// choices, and some have no labels.
+#[test]
+fn of_many_clients_some_leave_while_trees_grow() {
+    let rows = [3; 70];
+    let mut clients = random_clients(&rows, BITS, 1).unwrap();
+    for (at, (_, labelling)) in clients.iter_mut().enumerate() {
+        let label = |row| (row == 0 && at % 8 != 0).then_some((at % 2) as u16);
+        *labelling = Labelling::new(2, (0..3).map(label).collect()).unwrap();
+    }
+    let network = Network::new()
+        .leave(PartyId::client(66), 2)
+        .leave(PartyId::client(67), 4);
+    let run = simulation(params(Backend::Clear), clients.clone())
+        .run_over(network)
+        .unwrap();
+    clients.drain(66..68);
+    let fewer = simulation(params(Backend::Clear), clients)
+        .run(|_, _| {})
+        .unwrap();
+    assert_eq!(run.report.contributors.len(), 68);
+    let labels = |run: &Run, leavers: bool| -> Vec<_> {
+        let kept = run.clients.iter().enumerate();
+        let kept = kept.filter(|(at, _)| !(leavers && (66..68).contains(at)));
+        kept.map(|(_, outcome)| outcome.as_ref().unwrap().labels.clone())
+            .collect()
+    };
+    assert_eq!(labels(&run, true), labels(&fewer, false));
 }
 
 #[test]
@@ -103,7 +133,7 @@ fn leaving_between_two_tiles_of_codes() {
     };
     let rows = [150, 140, 160];
     let clients = random_clients(&rows, 65_535, 1).unwrap();
-    let network = Network::new().leave(PartyId::client(1), 5);
+    let network = Network::new().leave(PartyId::client(1), 7);
     let run = simulation(params, clients.clone())
         .run_over(network)
         .unwrap();

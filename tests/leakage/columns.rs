@@ -86,9 +86,9 @@ fn seen(name: &str, rows: usize, labelled: usize, seed: u8) -> Seen {
             .collect()
     };
 
-    // The plan, corrections of trees, then the columns in one message, of all unlabelled rows.
-    assert_eq!(frames.len(), 3);
-    let (words, rest) = frames[2].as_chunks::<4>();
+    // The plan, then the columns in one message, of all unlabelled rows.
+    assert_eq!(frames.len(), 2);
+    let (words, rest) = frames[1].as_chunks::<4>();
     let height = 3 * (rows - labelled);
     assert!(rest.is_empty() && words.len() == labelled * height);
     let words: Vec<f64> = words
@@ -186,7 +186,7 @@ fn area_under_curve(mut scored: Vec<(f64, bool)>) -> f64 {
 ///
 /// | | classes | neighbours (area under the curve) |
 /// |---|---|---|
-/// | columns, as clients had them before | over 85 % and 90 % | over 0.9 and 0.85 |
+/// | columns, as clients had them before | over 80 % | over 0.85 |
 /// | what clients are sent | chance | 0.5 |
 #[test]
 fn columns_tell_classes_and_neighbours_and_what_is_sent_does_not() {
@@ -202,7 +202,7 @@ fn columns_tell_classes_and_neighbours_and_what_is_sent_does_not() {
             }
         }
         println!("{name}: columns {before:?}, sent {after:?}");
-        assert!(before[0] > 0.85 && before[1] > 0.85, "{name}: {before:?}");
+        assert!(before[0] > 0.8 && before[1] > 0.85, "{name}: {before:?}");
         assert!(after[0] < chance + 0.08, "{name}: {after:?}");
         assert!((after[1] - 0.5).abs() < 0.05, "{name}: {after:?}");
     }

@@ -119,7 +119,10 @@ pub fn lengths(params: &Params, shape: &Shape) -> Lengths {
     for me in (0..shape.rows.len()).map(PartyId::client) {
         // 128 points; a reply, and 32 trees of four levels with their checks.
         book.add(SERVER, me, phases::OFFLINE, 128 * 64);
-        book.add(me, SERVER, phases::OFFLINE, 32 + 32 * (3 * 32 + 64));
+        book.add(me, SERVER, phases::OFFLINE, 4 + 32 + 32 * (3 * 32 + 64));
+    }
+    for (j, (_, labelled)) in shape.rows.iter().enumerate() {
+        transfers(&mut book, PartyId::client(j), shape.classes, *labelled);
     }
     for (j, (rows, _)) in shape.rows.iter().enumerate() {
         let near = params.neighbours.min(rows.saturating_sub(1));
@@ -300,7 +303,7 @@ fn influence_and_labels(book: &mut Book, params: &Params, shape: &Shape) {
     let (signed, set, others) = (signature(params.trust), p.div_ceil(8), p - 1);
     for (j, (rows, labelled)) in shape.rows.iter().enumerate() {
         let (me, own) = (PartyId::client(j), rows - labelled);
-        transfers(book, me, shape.classes, *labelled);
+        book.add(SERVER, me, phases::INFLUENCE, 8);
         columns(book, me, *labelled, all);
         let hello = 64 + 1 + 32 + 1 + signed;
         book.add(me, SERVER, sum::KEYS, hello);
@@ -327,14 +330,14 @@ fn transfers(book: &mut Book, me: PartyId, classes: usize, labelled: usize) {
     let batches = count.div_ceil(most);
     for start in (0..count).step_by(most) {
         let words = most.min(count - start).div_ceil(64) + 1;
-        book.add(me, SERVER, phases::INFLUENCE, 31 * 8 * words);
+        book.add(me, SERVER, phases::OFFLINE, 31 * 8 * words);
     }
-    book.add(SERVER, me, phases::INFLUENCE, 8 + 8 * batches);
     if labelled > 0 {
+        book.add(SERVER, me, phases::OFFLINE, 8 * batches);
         let choices = 8 * count.div_ceil(64);
-        book.add(me, SERVER, phases::INFLUENCE, 40 * batches + choices);
+        book.add(me, SERVER, phases::OFFLINE, 40 * batches + choices);
         if depth > 1 {
-            let link = (SERVER, me, phases::INFLUENCE);
+            let link = (SERVER, me, phases::OFFLINE);
             book.tiles(link, labelled, 32 * (depth - 1), (TILE, 0));
         }
     }

@@ -14,12 +14,13 @@ use crate::distances::Distances;
 use crate::input::{Features, InputError, Labelling, MAX_ROWS};
 use crate::labels::Labels;
 use crate::messages::{Advertisement, Clients, OwnRows, Plan, column_words};
+use crate::offline;
 use crate::params::{Params, Variant};
 use crate::phases;
 use crate::scores::{Scores, fixed};
 use crate::shares::Shares;
 use crate::solo;
-use crate::transfers::{Chosen, Punctured, Receiver, trees_per_message};
+use crate::transfers::Punctured;
 
 const SERVER: PartyId = PartyId::SERVER;
 
@@ -287,62 +288,6 @@ impl Job {
     }
 }
 
-/// Influence, steps 1 to 4: the plan, and the leaves of the client's trees.
-async fn trees(
-    io: &Io,
-    job: &Job,
-    clients: &Clients,
-    receiver: Receiver,
-) -> Result<(Plan, Punctured), Abort> {
-    let mut labels = Wiped::with_capacity(job.labelling.rows());
-    labels.extend(job.labelling.labels().iter().flatten());
-
-    // Step 1: corrections, batch by batch.
-    let (choosing, messages) = receiver.choose(job.labelling.classes(), labels)?;
-    for message in messages {
-        io.send(SERVER, message);
-    }
-
-    // Step 2: the plan, and challenges. Step 3: proofs and choices.
-    let message = io.require(SERVER).await?;
-    let due = choosing.challenges_len();
-    let (plan, challenges) = Plan::read(&message, &job.labelling, clients, due)?;
-    let (chosen, proofs) = choosing.prove(challenges);
-    if chosen.len() > 0 {
-        io.send(SERVER, proofs);
-    }
-
-    // Step 4: the corrections of all trees.
-    let corrections = corrections(io, &chosen).await?;
-    Ok((plan, chosen.finish(&corrections)?))
-}
-
-async fn corrections(io: &Io, chosen: &Chosen) -> Result<Vec<u8>, Abort> {
-    let of_tree = chosen.message_len();
-    let mut corrections = Vec::new();
-    if of_tree == 0 {
-        return Ok(corrections);
-    }
-    let mut left = chosen.len();
-    while left > 0 {
-        let trees = left.min(trees_per_message(of_tree));
-        let message = io.require(SERVER).await?;
-        if message.len() != trees * of_tree {
-            return Err(Abort::Malformed {
-                from: SERVER,
-                what: format!(
-                    "corrections of trees of {} bytes, {} are due",
-                    message.len(),
-                    trees * of_tree
-                ),
-            });
-        }
-        corrections.extend_from_slice(&message);
-        left -= trees;
-    }
-    Ok(corrections)
-}
-
 pub(crate) fn rules(session: SessionId, params: &Params) -> Rules {
     Rules {
         session,
@@ -367,15 +312,15 @@ async fn run(
 
     let pads = group.seed.derive(job.session, "counts", &[]);
 
-    // Offline: base transfers with the server, and what distances need before there are codes.
+    // Offline: what distances need before there are codes, and with the server trees of which the client has all
+    // leaves but those of its labels.
     io.phase(phases::OFFLINE).await;
-    let offer = io.require(SERVER).await?;
     let seed = job.seed.derive(job.session, "influence", &[]);
-    let (receiver, reply) = Receiver::new(job.session, job.me, &offer, seed)?;
-    io.send(SERVER, reply);
+    let choosing = offline::choose(&io, job.session, job.me, &job.labelling, seed).await?;
     let context = job.distance_context(group, &clients);
     let preparation = hamming::prepare(params.backend, params.bits, context)?;
     let prepared = io.run(preparation).await?;
+    let trees = offline::puncture(&io, choosing).await?;
 
     // Codes: rows are hashed under the projection that only clients know.
     io.phase(phases::CODES).await;
@@ -407,11 +352,11 @@ async fn run(
     io.run(hamming::client(codes.into_bits(), prepared)?)
         .await?;
 
-    // Influence, steps 1 to 4: trees of which the client has all leaves but those of its labels.
+    // Influence, step 1: the plan, which says how many unlabelled rows there are.
     io.phase(phases::INFLUENCE).await;
-    let (plan, trees) = trees(&io, &job, &clients, receiver).await?;
+    let plan = Plan::read(&io.require(SERVER).await?, &job.labelling, &clients)?;
 
-    // Influence, step 5: the columns of its labelled rows, masked: its shares of all scores.
+    // Influence, step 2: the columns of its labelled rows, masked: its shares of all scores.
     let mut columns = Columns::new(plan, trees, &job.labelling);
     while !columns.is_done() {
         columns.receive(&io.require(SERVER).await?)?;

@@ -13,6 +13,7 @@ pub mod input;
 mod iterate;
 pub mod labels;
 mod messages;
+mod offline;
 pub mod params;
 pub mod phases;
 pub mod scores;

@@ -287,23 +287,19 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The message: the plan, then the challenges of the client's transfers.
-    pub(crate) fn write(self, challenges: &[u8]) -> Vec<u8> {
+    pub(crate) fn write(self) -> Vec<u8> {
         let mut w = Writer::default();
         w.u32(self.unlabelled as u32);
         w.u32(self.own_start as u32);
-        w.raw(challenges);
         w.finish()
     }
 
-    /// Reads the message to a client with this `labelling`, in a run of these `roster` clients. `challenges` is how
-    /// many bytes of challenges are due.
-    pub(crate) fn read<'a>(
-        bytes: &'a [u8],
+    /// Reads the plan of a client with this `labelling`, in a run of these `roster` clients.
+    pub(crate) fn read(
+        bytes: &[u8],
         labelling: &Labelling,
         roster: &Clients,
-        challenges: usize,
-    ) -> Result<(Self, &'a [u8]), Abort> {
+    ) -> Result<Self, Abort> {
         let total: usize = roster.rows.iter().map(|(_, rows)| rows).sum();
         let labelled = labelling.labelled().count();
         let own = labelling.rows() - labelled;
@@ -311,7 +307,6 @@ impl Plan {
         let mut r = Reader::new(bytes);
         let unlabelled = r.index(total + 1, "unlabelled rows").map_err(&malformed)?;
         let own_start = r.index(total + 1, "first own row").map_err(&malformed)?;
-        let challenges = r.raw(challenges, "challenges").map_err(&malformed)?;
         r.finish().map_err(&malformed)?;
         if unlabelled + labelled > total {
             return Err(Abort::cheated(
@@ -326,11 +321,10 @@ impl Plan {
             ));
         }
         check_scores(unlabelled, labelling.classes())?;
-        let plan = Self {
+        Ok(Self {
             unlabelled,
             own_start,
-        };
-        Ok((plan, challenges))
+        })
     }
 }
 

@@ -1,6 +1,5 @@
 //! The server: collects distances, spreads influence, returns sums.
 
-use rayon::prelude::*;
 use undertone_hamming::{self as hamming, ServerContext};
 use undertone_kdf::Seed;
 use undertone_party::{Abort, Io, PartyId, Payload, Script, SessionId};
@@ -14,13 +13,10 @@ use crate::distances::Distances;
 use crate::graph::Graph;
 use crate::influence::{Influence, Method};
 use crate::messages::{Clients, HeardRows, OwnRows};
+use crate::offline;
 use crate::params::Params;
 use crate::phases;
 use crate::spread::{Joint, Member, Spread};
-use crate::transfers::{Sender, Setup};
-
-/// Clients whose base transfers are worked on in one step.
-const CLIENTS_PER_STEP: usize = 64;
 
 /// What the server knows at the end.
 #[derive(Clone)]
@@ -118,43 +114,6 @@ pub fn server(
     }))
 }
 
-/// Base transfers with all clients, of which those that leave have no sender.
-async fn base_transfers(
-    io: &Io,
-    session: SessionId,
-    clients: &Clients,
-    seed: &Seed,
-) -> Result<Vec<(PartyId, Option<Sender>)>, Abort> {
-    let ids: Vec<PartyId> = clients.rows.iter().map(|(id, _)| *id).collect();
-    let mut setups = Vec::with_capacity(ids.len());
-    for ids in ids.chunks(CLIENTS_PER_STEP) {
-        let begin = |id: &PartyId| {
-            let own = seed.derive(session, "influence", &[id.to_wire()]);
-            Setup::new(session, *id, own)
-        };
-        let begun: Vec<_> = ids.par_iter().map(begin).collect();
-        for (id, (setup, offer)) in ids.iter().zip(begun) {
-            setups.push(setup);
-            io.send(*id, offer);
-        }
-        io.pause().await;
-    }
-    let mut senders = Vec::with_capacity(ids.len());
-    let mut left = setups.into_iter();
-    let heard = io.recv_all(&ids).await;
-    for heard in heard.chunks(CLIENTS_PER_STEP) {
-        let setups: Vec<Setup> = left.by_ref().take(heard.len()).collect();
-        let finish = |(setup, (id, reply)): (Setup, &(PartyId, Option<Payload>))| {
-            let sender = reply.as_ref().map(|reply| setup.finish(reply));
-            Ok((*id, sender.transpose()?))
-        };
-        let some: Result<Vec<_>, Abort> = setups.into_par_iter().zip(heard).map(finish).collect();
-        senders.extend(some?);
-        io.pause().await;
-    }
-    Ok(senders)
-}
-
 async fn run(
     io: Io,
     session: SessionId,
@@ -168,9 +127,9 @@ async fn run(
     let admitted = io.run(setup).await?;
     let clients = Clients::of(&admitted.members, &params, None)?;
 
-    // Offline: base transfers, by which influences are shared out later.
+    // Offline: trees by which influences are shared out later.
     io.phase(phases::OFFLINE).await;
-    let mut senders = base_transfers(&io, session, &clients, &seed).await?;
+    let mut trees = offline::grow(&io, session, &clients, &seed).await?;
 
     // Distances, step 1: label flags, and the nearest rows inside each client.
     io.phase(phases::DISTANCES).await;
@@ -210,14 +169,14 @@ async fn run(
     let graph = Graph::new(&distances, params.bits, params.variant);
     let joint = Joint::new(members, clients.classes, distances)?;
     io.pause().await;
-    senders.retain(|(id, _)| joint.members.iter().any(|member| member.id == *id));
-
-    // Influence, steps 1 to 4: plans, and trees of which each client lacks the leaves of its labels.
-    io.phase(phases::INFLUENCE).await;
-    let spread = Spread::open(&io, &joint, senders).await?;
+    trees.retain(|(id, _)| joint.members.iter().any(|member| member.id == *id));
+    let trees = trees.into_iter().map(|(_, grown)| grown).collect();
+    let spread = Spread::new(&joint, trees)?;
     let influence = Influence::new(graph, params.alpha, spread.columns());
 
-    // Influence, step 5: to each client, masked by its leaves, the columns of its labelled rows.
+    // Influence, steps 1 and 2: to each client its plan, then the columns of its labelled rows, masked by its leaves.
+    io.phase(phases::INFLUENCE).await;
+    io.send_all(joint.plans());
     let shared = spread.share_out(&io, &joint, &influence).await;
     let method = influence.method();
     drop(influence);

@@ -3,16 +3,15 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
 use undertone_kernel::mask;
-use undertone_party::{Abort, Io, PartyId, Payload};
+use undertone_party::{Abort, Io, Outbox, PartyId};
 
 use crate::distances::Distances;
 use crate::influence::{COLUMNS, Influence};
 use crate::messages::{Plan, check_scores, column_words};
 use crate::scores::fixed;
 use crate::shares::{Column, Shares};
-use crate::transfers::{Grown, Heard, Sender, trees_per_message};
+use crate::transfers::Grown;
 
 /// A client and what the server knows of its rows.
 pub(crate) struct Member {
@@ -68,15 +67,21 @@ impl Joint {
         self.members.iter().enumerate().map(owner).collect()
     }
 
-    fn plan(&self, place: usize) -> Plan {
-        Plan {
-            unlabelled: self.unlabelled.len(),
-            own_start: self.own(place).start,
+    /// To each client its plan.
+    pub(crate) fn plans(&self) -> Outbox {
+        let mut out = Outbox::new();
+        for (place, member) in self.members.iter().enumerate() {
+            let plan = Plan {
+                unlabelled: self.unlabelled.len(),
+                own_start: self.own(place).start,
+            };
+            out.push(member.id, plan.write());
         }
+        out
     }
 }
 
-/// A client that has labelled rows and is there: its trees, and the global ids of these rows.
+/// A client's trees, and the global ids of its labelled rows.
 struct Part {
     id: PartyId,
     rows: Vec<usize>,
@@ -95,78 +100,30 @@ pub(crate) struct Shared {
 }
 
 impl Spread {
-    /// Steps 1 to 4 with all clients. `senders` are those of the joint rows' clients, in their order.
+    /// Takes the trees of the joint rows' clients, in their order; a client that has left has none.
     ///
     /// # Errors
-    /// Whatever a client did wrong.
-    pub(crate) async fn open(
-        io: &Io,
-        joint: &Joint,
-        senders: Vec<(PartyId, Option<Sender>)>,
-    ) -> Result<Self, Abort> {
-        // Step 1: corrections, batch by batch.
-        let mut heard: Vec<Option<Heard>> = Vec::with_capacity(senders.len());
-        for (member, (_, sender)) in joint.members.iter().zip(senders) {
-            let begin = |sender: Sender| sender.begin(joint.classes, member.labelled().count());
-            heard.push(sender.map(begin).transpose()?);
-        }
-        loop {
-            let is_due = |heard: &Option<Heard>| heard.as_ref().is_some_and(Heard::is_due);
-            let due: Vec<usize> = (0..heard.len()).filter(|at| is_due(&heard[*at])).collect();
-            if due.is_empty() {
-                break;
-            }
-            let ids: Vec<PartyId> = due.iter().map(|at| joint.members[*at].id).collect();
-            for (at, (_, message)) in due.iter().zip(io.recv_all(&ids).await) {
-                match (message, &mut heard[*at]) {
-                    (Some(message), Some(heard)) => heard.take(&message)?,
-                    (_, gone) => *gone = None,
-                }
-            }
-        }
-
-        // Step 2: the plan, and challenges.
-        for (place, (member, heard)) in joint.members.iter().zip(&heard).enumerate() {
-            let challenges = heard.as_ref().map(Heard::challenges).unwrap_or_default();
-            io.send(member.id, joint.plan(place).write(&challenges));
-        }
-
-        // Step 3: proofs and choices.
-        let mut proving = Vec::new();
-        for (place, heard) in heard.into_iter().enumerate() {
-            let Some(heard) = heard else { continue };
+    /// [`Abort::Cheated`] by a client that has another number of labelled rows than trees.
+    pub(crate) fn new(joint: &Joint, trees: Vec<Option<Grown>>) -> Result<Self, Abort> {
+        let mut parts = Vec::new();
+        for (place, (member, grown)) in joint.members.iter().zip(trees).enumerate() {
             let offset = joint.distances.offset(place);
-            let member = &joint.members[place];
             let rows: Vec<usize> = member.labelled().map(|row| offset + row).collect();
-            if !rows.is_empty() {
-                proving.push((member.id, rows, heard));
+            let Some(grown) = grown else { continue };
+            if grown.len() != rows.len() {
+                return Err(Abort::Cheated {
+                    culprit: member.id,
+                    fault: format!(
+                        "it has {} labelled rows, and announced {}",
+                        rows.len(),
+                        grown.len()
+                    ),
+                });
             }
+            let id = member.id;
+            parts.push(Part { id, rows, grown });
         }
-        let ids: Vec<PartyId> = proving.iter().map(|(id, ..)| *id).collect();
-        let messages = io.recv_all(&ids).await;
-
-        // Step 4: trees, and their corrections.
-        type Proving = (PartyId, Vec<usize>, Heard);
-        let grow = |((id, rows, heard), (_, message)): (Proving, (PartyId, Option<Payload>))| {
-            let Some(message) = message else {
-                return Ok(None);
-            };
-            let (grown, corrections) = heard.check(&message)?;
-            Ok(Some((Part { id, rows, grown }, corrections)))
-        };
-        let pairs: Vec<_> = proving.into_iter().zip(messages).collect();
-        let parts: Result<Vec<_>, Abort> = pairs.into_par_iter().map(grow).collect();
-        let mut spread = Self { parts: Vec::new() };
-        for (part, corrections) in parts?.into_iter().flatten() {
-            let of_tree = corrections.len() / part.grown.len();
-            let per_message = of_tree * trees_per_message(of_tree);
-            for message in corrections.chunks(per_message.max(1)) {
-                io.send(part.id, message);
-                io.pause().await;
-            }
-            spread.parts.push(part);
-        }
-        Ok(spread)
+        Ok(Self { parts })
     }
 
     /// How many columns are shared out.
@@ -174,7 +131,7 @@ impl Spread {
         self.parts.iter().map(|part| part.rows.len()).sum()
     }
 
-    /// Step 5: solves column after column and sends each client those of its labelled rows, masked. A column has one entry
+    /// Solves column after column and sends each client those of its labelled rows, masked. A column has one entry
     /// for each unlabelled row of all clients: the influence on it, as part of all influences on it.
     pub(crate) async fn share_out(
         mut self,

@@ -2,12 +2,12 @@
 //!
 //! | step | who | what |
 //! |---|---|---|
-//! | base transfers 1 | server | points |
-//! | base transfers 3 | client | reply and trees of the extension |
-//! | influence 1 | client | corrections, for as many transfers as its labelled rows' trees have levels |
-//! | influence 2 | server | the plan, and a challenge for each batch of transfers |
-//! | influence 3 | client | proofs, and how its choices differ from the random ones |
-//! | influence 4 | server | both sums of the further levels of each tree |
+//! | 1 | server | points of the base transfers |
+//! | 2 | client | how many labelled rows it has; reply and trees of the extension |
+//! | 3 | client | corrections, for as many transfers as its labelled rows' trees have levels |
+//! | 4 | server | a challenge for each batch of transfers |
+//! | 5 | client | proofs, and how its choices differ from the random ones |
+//! | 6 | server | both sums of the further levels of each tree |
 //!
 //! The trees, and why no client can read influences with them: [`undertone_ot::punctured`]. The extension withstands a
 //! malicious client: one that learnt Δ would have all leaves, and so the influences.
@@ -78,7 +78,7 @@ impl Receiver {
         Ok((Self { context, extension }, reply))
     }
 
-    /// Step 1: the corrections, a message for each batch.
+    /// Step 3: the corrections, a message for each batch.
     pub(crate) fn choose(
         mut self,
         classes: usize,
@@ -112,7 +112,7 @@ impl Choosing {
         CHALLENGE_LEN * self.open.len()
     }
 
-    /// Step 3, given the challenges of step 2: the proofs, then the choices.
+    /// Step 5, given the challenges of step 4: the proofs, then the choices.
     ///
     /// # Panics
     /// When there are not as many challenges as batches.
@@ -167,7 +167,7 @@ impl Chosen {
         self.labels.len()
     }
 
-    /// All leaves but one of each tree, given the corrections of step 4.
+    /// All leaves but one of each tree, given the corrections of step 6.
     pub(crate) fn finish(self, corrections: &[u8]) -> Result<Punctured, Abort> {
         let leaves = self.trees.puncture(&self.keys, &self.labels, corrections);
         Ok(Punctured {
@@ -265,7 +265,7 @@ impl Heard {
         self.open.len() < self.due.len()
     }
 
-    /// Step 1: takes the corrections of the next batch.
+    /// Step 3: takes the corrections of the next batch.
     pub(crate) fn take(&mut self, corrections: &[u8]) -> Result<(), Abort> {
         let count = self.due[self.open.len()];
         let batch = self.sender.extension.batch(count, corrections);
@@ -274,12 +274,12 @@ impl Heard {
         Ok(())
     }
 
-    /// Step 2: the challenges.
+    /// Step 4: the challenges.
     pub(crate) fn challenges(&self) -> Vec<u8> {
         self.open.iter().flat_map(Unchecked::challenge).collect()
     }
 
-    /// Step 4, given the proofs and choices of step 3: the trees, and their corrections.
+    /// Step 6, given the proofs and choices of step 5: the trees, and their corrections.
     pub(crate) fn check(self, message: &[u8]) -> Result<(Grown, Vec<u8>), Abort> {
         let blame = OtError::blame(self.sender.client);
         let count = self.rows * self.shape.depth();
