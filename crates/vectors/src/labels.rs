@@ -249,7 +249,7 @@ pub fn files() -> Result<Vec<File>, Error> {
     let server = PartyId::SERVER;
     let client = PartyId::client(1);
     let cut: Change = |m| m.truncate(m.len() - 1);
-    let bad: [(&str, bool, usize, Change); 18] = [
+    let bad: [(&str, bool, usize, Change); 23] = [
         ("a key of low order", true, 0, |m| m[..32].fill(0)),
         (
             "an advertisement that is changed on its way",
@@ -259,14 +259,14 @@ pub fn files() -> Result<Vec<File>, Error> {
         ),
         ("a contribution that does not open", true, 1, |m| m[7] ^= 1),
         ("a contribution too few", true, 1, |m| m.truncate(48)),
-        ("a label that is neither there nor not", true, 2, |m| {
+        ("a label that is neither there nor not", true, 5, |m| {
             m[0] = 2
         }),
-        ("a row that is its own neighbour", true, 2, |m| m[1] = 0),
-        ("a row that is not there", true, 2, |m| m[1] = 9),
-        ("a distance above L", true, 2, |m| m[5..7].fill(0xff)),
-        ("own rows that are cut", true, 2, cut),
-        ("codes that are cut", true, 3, cut),
+        ("a row that is its own neighbour", true, 5, |m| m[1] = 0),
+        ("a row that is not there", true, 5, |m| m[1] = 9),
+        ("a distance above L", true, 5, |m| m[5..7].fill(0xff)),
+        ("own rows that are cut", true, 5, cut),
+        ("codes that are cut", true, 6, cut),
         ("another key of mine on the roster", false, 0, |m| {
             let entry = (m.len() - 36) / 3;
             m[36 + entry + 4] ^= 1;
@@ -281,20 +281,18 @@ pub fn files() -> Result<Vec<File>, Error> {
             let last = m.len() - 1;
             m[last] ^= 1;
         }),
-        ("a plan for other rows", false, 2, |m| m[4] ^= 1),
-        ("a plan with too few fractional bits", false, 2, |m| {
-            m[12] = 15
+        ("more labelled rows than rows", true, 2, |m| m[0] = 4),
+        ("a reply that is cut", true, 2, cut),
+        ("corrections that are cut", true, 3, cut),
+        ("a proof that does not hold", true, 4, |m| m[0] ^= 1),
+        ("one row less flagged than announced", true, 5, |m| {
+            m[0] ^= 1
         }),
-        ("a column with a negative entry", false, 3, |m| {
-            m[..8].copy_from_slice(&(-1f64).to_le_bytes())
-        }),
-        (
-            "a column with an entry that is not a number",
-            false,
-            3,
-            |m| m[..8].fill(0xff),
-        ),
-        ("columns that are cut", false, 3, cut),
+        ("a point that is none", false, 2, |m| m[..32].fill(0xff)),
+        ("challenges that are cut", false, 3, cut),
+        ("a plan for other rows", false, 4, |m| m[4] ^= 1),
+        ("a plan of all rows", false, 4, |m| m[0] = 14),
+        ("columns that are cut", false, 5, cut),
     ];
     let mut all = Vec::new();
     for backend in Backend::ALL {
