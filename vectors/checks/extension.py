@@ -57,24 +57,11 @@ def extension_case(case):
     yield "setup", made.setup.hex(), case["setup"]
     for index, batch in enumerate(case["batches"]):
         what, count = f"batch {index}, ", batch["count"]
-        words, first = batch_words(count, made.malicious), made.transfers
-        corrections = unhex(batch["corrections"])
-        ws = made.sender_rows(64 * words, made.setup[32:], corrections)
-        us, vs = made.rows(64 * words)
-        kept = 2**(64 * words) - 1
-        due = b"".join(((u ^ us[0]) & kept).to_bytes(8 * words, "little") for u in us[1:])
-        yield what + "corrections", due.hex(), batch["corrections"]
-        if made.malicious:
-            yield what + "challenge", made.challenge(index).hex(), batch["challenge"]
-            point = number(made.challenge(index))
-            given = proof(point, us[0], vs, first, words)
-            check_proof(point, made.delta, ws, given, first, words)
-            yield what + "proof", given.hex(), batch["proof"]
-        else:
-            yield what + "proof", [batch["challenge"], batch["proof"]], ["", ""]
-        bits, made.transfers = us[0] & 2**count - 1, first + count
-        keys, zeros = (b"".join(map(block, columns(rows, count))) for rows in (vs, ws))
-        ones = xor(zeros, block(made.delta) * count)
+        first, got = made.transfers, made.batch(count)
+        yield what + "corrections", got.corrections.hex(), batch["corrections"]
+        yield what + "challenge", got.challenge.hex(), batch["challenge"]
+        yield what + "proof", got.proof.hex(), batch["proof"]
+        bits, keys, zeros, ones = got.choices, got.chosen, got.zeros, got.ones
         random = [made.randomise(part, first) for part in (zeros, ones)]
         at = lambda data, t: data[16 * t:16 * t + 16]
         chosen = lambda both: b"".join(at(both[bits >> t & 1], t) for t in range(count)).hex()

@@ -2,6 +2,7 @@
 import functools
 import hashlib
 import struct
+from collections import namedtuple
 
 from .curve import ORDER, add, decode, encode, minus, multiply, multiply_generator, twice, uniform
 from .primitives import aes128, chacha20, derive, ids, need, number, pieces, xor
@@ -227,6 +228,10 @@ def columns(rows, count):
     return [sum((row >> t & 1) << r for r, row in enumerate(rows)) for t in range(count)]
 
 
+# Of a batch: its messages; the receiver's choices and keys; the sender's rows, and its keys for either choice.
+Batch = namedtuple("Batch", "corrections challenge proof choices chosen ws zeros ones")
+
+
 class Extension:
     """Both sides of an extension, from both seeds."""
 
@@ -242,7 +247,7 @@ class Extension:
         self.setup = reply + message
         self.leaves = [dict(enumerate(part)) for part in leaves]
         self.pi = self.context.permutation("extension", 0)
-        self.chunk = self.transfers = 0
+        self.chunk = self.transfers = self.batches = 0
 
     def challenge(self, batch):
         """The point of a batch, counted from 0."""
@@ -254,18 +259,35 @@ class Extension:
         self.chunk += 1
         return us, [row for part in vs for row in part]
 
-    def sender_rows(self, bits, message, corrections):
-        """The sender's rows w, from its own leaves."""
+    def sender_rows(self, bits, message, corrections, chunk=0):
+        """The sender's rows w of a chunk, from its own leaves."""
         chosen = [pair[self.choices >> i & 1] for i, pair in enumerate(self.keys)]
         rows = []
         known = punctured(self.context, self.f, self.malicious, self.delta, chosen, message)
         size = len(corrections) // (len(known) - 1)
         for bits_, part, change in zip(part_bits(self.f), known, [bytes(size), *pieces(corrections, size)]):
             mask = self.delta >> bits_[0] & 2**len(bits_) - 1
-            _, w = rows_of({x ^ mask: leaf for x, leaf in part.items()} | {0: bytes(16)}, self.chunk, bits)
+            _, w = rows_of({x ^ mask: leaf for x, leaf in part.items()} | {0: bytes(16)}, chunk, bits)
             rows += [row ^ (number(change) if mask >> b & 1 else 0)
                      for b, row in enumerate(w)]
         return rows
+
+    def batch(self, count):
+        """Both sides of the next batch, of one chunk at most."""
+        words, first = batch_words(count, self.malicious), self.transfers
+        if words > 32:
+            raise ValueError("a batch of more than a chunk")
+        (us, vs), kept = self.rows(64 * words), 2**(64 * words) - 1
+        corrections = b"".join(((u ^ us[0]) & kept).to_bytes(8 * words, "little") for u in us[1:])
+        ws, challenge, given = self.sender_rows(64 * words, self.setup[32:], corrections, self.chunk - 1), b"", b""
+        if self.malicious:
+            challenge = self.challenge(self.batches)
+            given = proof(number(challenge), us[0], vs, first, words)
+            check_proof(number(challenge), self.delta, ws, given, first, words)
+        self.transfers, self.batches = first + count, self.batches + 1
+        chosen, zeros = (b"".join(map(block, columns(rows, count))) for rows in (vs, ws))
+        ones = xor(zeros, block(self.delta) * count)
+        return Batch(corrections, challenge, given, us[0] & 2**count - 1, chosen, ws, zeros, ones)
 
     def randomise(self, keys, first):
         if self.malicious:

@@ -10,7 +10,7 @@ use undertone_kernel::mask;
 use undertone_party::{Abort, Io, PartyId, Payload, Reader, Script};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::input::Input;
+use super::input::{Answered, Input};
 use super::messages::{
     Answer, Answers, DEALT_LEN, Dealing, Incoming, Relayed, SHARE_LEN, Share, Signatures, tile,
 };
@@ -56,6 +56,7 @@ struct Job<W: Word> {
     words: Zeroizing<Vec<W>>,
     /// Is set before the first masked word leaves.
     sent: Option<Arc<AtomicBool>>,
+    answered: Answered,
 }
 
 struct Secrets {
@@ -103,6 +104,7 @@ pub fn client<W: Word>(
         own,
         credentials,
         sent,
+        answered,
     } = input.into();
     rules.check()?;
     let shape = rules.shape;
@@ -143,6 +145,7 @@ pub fn client<W: Word>(
         secrets,
         words,
         sent,
+        answered,
     });
     Ok(Script::new(KEYS, |io| contribute(io, job)))
 }
@@ -204,6 +207,8 @@ async fn contribute<W: Word>(io: Io, mut job: Box<Job<W>>) -> Result<Sums<W>, Ab
     }
 
     // Round 4c: one share for each neighbour that shared, and its own of its own self mask.
+    let contributors: Vec<PartyId> = set.places().map(|place| table.ids[place]).collect();
+    job.answered.claim(&contributors)?;
     io.send(SERVER, answer(&own_share, &neighbours, dealt, &set));
 
     // Round 4e: its rows of the sum, and the shared words if they are for all.
@@ -221,7 +226,7 @@ async fn contribute<W: Word>(io: Io, mut job: Box<Job<W>>) -> Result<Sums<W>, Ab
     Ok(Sums {
         own,
         shared,
-        contributors: set.places().map(|place| table.ids[place]).collect(),
+        contributors,
     })
 }
 

@@ -2,13 +2,46 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use undertone_party::{Abort, PartyId};
 use undertone_setup::identity::Credentials;
 use zeroize::Zeroizing;
 
 use super::Word;
+
+/// Of which clients a sum of the same values was unmasked already. Several tries to add up the same values share it.
+///
+/// Two sums of the same values that differ by one client tell that client's values. So a client that has helped to unmask
+/// one sum helps with no other, unless the same clients contribute.
+#[derive(Debug, Clone, Default)]
+pub struct Answered(Arc<Mutex<Option<Vec<PartyId>>>>);
+
+impl Answered {
+    /// Whether the client may still help with a sum of these contributors.
+    ///
+    /// # Errors
+    /// [`Abort::Misuse`] where it has helped with one of others.
+    pub fn check(&self, contributors: &[PartyId]) -> Result<(), Abort> {
+        let earlier = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*earlier {
+            Some(earlier) if earlier != contributors => Err(Abort::Misuse(
+                "a sum of other clients was unmasked before: the difference of the two would tell what one client brought"
+                    .into(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`check`](Self::check), and remembers the contributors.
+    pub(super) fn claim(&self, contributors: &[PartyId]) -> Result<(), Abort> {
+        self.check(contributors)?;
+        let mut earlier = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *earlier = Some(contributors.to_vec());
+        Ok(())
+    }
+}
 
 /// What a client brings to a sum.
 #[derive(Clone)]
@@ -23,6 +56,8 @@ pub struct Input<W: Word> {
     /// a sum, whatever becomes of the client. Of several parties that share it one sends its words;
     /// the others abort.
     pub sent: Option<Arc<AtomicBool>>,
+    /// Earlier sums of the same values.
+    pub answered: Answered,
 }
 
 impl<W: Word> Input<W> {
@@ -38,6 +73,7 @@ impl<W: Word> Input<W> {
             own,
             credentials: None,
             sent: None,
+            answered: Answered::default(),
         }
     }
 

@@ -7,7 +7,7 @@ use undertone_kernel::{Wiped, mask};
 use undertone_party::{Abort, Io, PartyId, Script, SessionId};
 use undertone_setup::group::{self, Group, Rules};
 use undertone_setup::identity::Credentials;
-use undertone_sum::{self as sum, Sums, Trust};
+use undertone_sum::{self as sum, Answered, Sums, Trust};
 
 use crate::codes::Codes;
 use crate::distances::Distances;
@@ -69,6 +69,9 @@ pub struct Input {
     /// Most rows that another client may bring. The client refuses a run with more before it sends
     /// anything that depends on its own rows.
     pub max_peer_rows: Option<usize>,
+    /// Earlier sessions with the same labels. After one whose scores were opened the client refuses another with other
+    /// clients: the difference of the two would tell of labels that one of them brought.
+    pub answered: Answered,
 }
 
 impl Input {
@@ -79,6 +82,7 @@ impl Input {
             labelling,
             credentials: None,
             max_peer_rows: None,
+            answered: Answered::default(),
         }
     }
 
@@ -126,6 +130,7 @@ pub fn client(
         labelling,
         credentials,
         max_peer_rows,
+        answered,
     } = input;
     let ad = Advertisement::new(rows.len(), dim, labelling.classes(), &params);
     let later = seed.derive(session, "after the setup", &[me.to_wire()]);
@@ -140,6 +145,7 @@ pub fn client(
         labelling,
         credentials,
         max_peer_rows,
+        answered,
         seed: later,
     });
     Ok(Script::new(phases::SETUP, |io| run(io, job, setup, rows)))
@@ -155,6 +161,7 @@ struct Job {
     credentials: Option<Credentials>,
     /// Most rows that another client may bring.
     max_peer_rows: Option<usize>,
+    answered: Answered,
     /// For what comes after the setup.
     seed: Seed,
 }
@@ -266,8 +273,11 @@ impl Job {
         words.extend(padded.map(|(count, pad)| count.wrapping_add(pad)));
         let own = own_start..own_start + self.labelling.unlabelled().count();
         let seed = self.seed.derive(self.session, "sums", &[]);
-        let input = sum::Input::with_rows(words.into_inner(), own)
-            .with_credentials(self.credentials.clone());
+        let input = sum::Input {
+            credentials: self.credentials.clone(),
+            answered: self.answered.clone(),
+            ..sum::Input::with_rows(words.into_inner(), own)
+        };
         sum::client(rules, self.me, input, seed)
     }
 
@@ -308,6 +318,8 @@ async fn run(
     let group = io.run(setup).await?;
     let clients = Clients::of(&group.members, params, Some((job.me, job.ad.clone())))?;
     job.check_peers(&clients)?;
+    let ids: Vec<PartyId> = clients.rows.iter().map(|(id, _)| *id).collect();
+    job.answered.check(&ids)?;
     let projection = group.seed.derive(job.session, "projection", &[]);
 
     let pads = group.seed.derive(job.session, "counts", &[]);

@@ -77,7 +77,7 @@ use undertone_node::client::{self, JoinError, Joined};
 use undertone_node::{Application, Facts, JobError, Next, Participant, Seat, Unwilling, deadlines};
 use undertone_party::{Abort, Aborted, Party, PartyId, Phase};
 use undertone_setup::identity::Credentials;
-use undertone_sum::{Suite, Trust, Wiring};
+use undertone_sum::{Answered, Suite, Trust, Wiring};
 use undertone_xclp::{self as xclp, Labelling, Outcome, Params, Report, Rows, Variant, phases};
 
 /// The parameters of a job.
@@ -296,6 +296,8 @@ pub struct Owner {
     classes_stated: bool,
     terms: Terms,
     job: Option<Job>,
+    /// The sessions of this job.
+    answered: Answered,
     outcome: Option<Outcome>,
 }
 
@@ -308,6 +310,7 @@ impl Owner {
             classes_stated: true,
             terms,
             job: None,
+            answered: Answered::default(),
             outcome: None,
         }
     }
@@ -358,6 +361,9 @@ impl Participant for Owner {
                 }
             }
         }
+        if self.job.is_some_and(|before| before != job) {
+            self.answered = Answered::default();
+        }
         self.job = Some(job);
         Ok(())
     }
@@ -379,6 +385,7 @@ impl Participant for Owner {
             labelling: self.labelling.clone(),
             credentials,
             max_peer_rows: self.terms.peer_rows(&job),
+            answered: self.answered.clone(),
         };
         Ok(xclp::client(
             seat.me, seat.id, job.params, input, seat.seed,

@@ -1,0 +1,120 @@
+//! What a second session of a job would tell, and what the server sees of class counts.
+
+use undertone::hamming::Backend;
+use undertone::kdf::Seed;
+use undertone::party::frame::HEADER_LEN;
+use undertone::party::{Aborted, Endpoint, Limits, Network, Node, PartyId, SessionId};
+use undertone::sum::{self, Answered};
+use undertone::xclp::{Input, Labelling, Params, Rows, client, server};
+use undertone_tests::{random_clients, simulation};
+
+const BITS: usize = 100;
+const ROWS: [usize; 4] = [9, 8, 10, 7];
+
+fn params() -> Params {
+    Params {
+        bits: BITS,
+        neighbours: 3,
+        backend: Backend::Sketch,
+        min_clients: 2,
+        ..Params::default()
+    }
+}
+
+/// Why a client gave up, if it did.
+type Tried = Option<Aborted>;
+
+/// Runs a session of these clients, of which `leaver` leaves after so many frames.
+fn session(
+    number: u8,
+    who: &[usize],
+    answered: &[Answered],
+    leaver: Option<(usize, usize)>,
+) -> Vec<Tried> {
+    let session = SessionId([number; 32]);
+    let ids: Vec<PartyId> = who.iter().map(|place| PartyId::client(*place)).collect();
+    let data: Vec<(Rows, Labelling)> = random_clients(&ROWS, BITS, 1).unwrap();
+    let seed = |place: usize| Seed::from_bytes([number + 10 * place as u8; 32]);
+    let server = server(session, params(), ids.clone(), seed(9)).unwrap();
+    let mut server = Endpoint::new(PartyId::SERVER, session, Limits::default(), server);
+    let mut clients = Vec::new();
+    for (place, id) in who.iter().zip(ids) {
+        let (rows, labelling) = data[*place].clone();
+        let input = Input {
+            answered: answered[*place].clone(),
+            ..Input::new(rows, labelling)
+        };
+        let client = client(id, session, params(), input, seed(*place)).unwrap();
+        clients.push(Endpoint::new(id, session, Limits::default(), client));
+    }
+    let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
+    nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
+    let mut network = Network::new();
+    if let Some((place, frames)) = leaver {
+        network = network.leave(PartyId::client(place), frames);
+    }
+    network.run(&mut nodes).unwrap();
+    clients
+        .iter()
+        .map(|client| client.aborted().cloned())
+        .collect()
+}
+
+fn refused(tried: &Tried) -> bool {
+    let told = "a sum of other clients was unmasked before";
+    matches!(tried, Some(aborted) if aborted.to_string().contains(told))
+}
+
+/// Two sessions that differ by one client would tell the others its class counts (see `coalition::counts`). A client
+/// that has helped to open the scores of one refuses the other, where the same job, or a server that lies, begins again.
+#[test]
+fn no_second_session_begins_without_a_client_of_the_first() {
+    let answered = || -> Vec<Answered> { (0..4).map(|_| Answered::default()).collect() };
+    let all = [0, 1, 2, 3];
+    let first = answered();
+    assert!(session(1, &all, &first, None).iter().all(Option::is_none));
+    assert!(session(2, &[0, 1, 2], &first, None).iter().all(refused));
+    assert!(session(3, &all, &first, None).iter().all(Option::is_none));
+    // The same clients, of which one does not get as far as its words.
+    let frames = 8;
+    let second = session(4, &all, &first, Some((3, frames)));
+    assert!(second[..3].iter().all(refused));
+    // Whoever has not answered goes on without those that left.
+    let fresh = answered();
+    let run = session(5, &all, &fresh, Some((3, frames)));
+    assert!(run[..3].iter().all(Option::is_none));
+    assert!(session(6, &all, &fresh, None)[..3].iter().all(refused));
+}
+
+/// The server adds up the class counts and hands the sum out, padded by what clients alone can take off.
+#[test]
+fn the_server_sees_no_class_counts() {
+    let clients = random_clients(&ROWS, BITS, 1).unwrap();
+    let counts = clients.iter().fold([0; 2], |sum, (_, labelling)| {
+        [0, 1].map(|class| sum[class] + labelling.counts()[class])
+    });
+    let mut seen = Vec::new();
+    for seed in 0..8 {
+        let mut last = Vec::new();
+        let network = Network::new().intercept(|from, to, frame| {
+            let to_first = from == PartyId::SERVER && to == PartyId::client(0);
+            if to_first && frame[4] == sum::UNMASK.id {
+                last = frame[HEADER_LEN..].to_vec();
+            }
+        });
+        let mut trial = simulation(params(), clients.clone());
+        trial.seed = Seed::from_bytes([seed; 32]);
+        let run = trial.run_over(network).unwrap();
+        assert!(run.clients.iter().all(Result::is_ok));
+        let (words, _) = last.as_chunks::<4>();
+        let shared = &words[words.len() - 2..];
+        seen.extend(shared.iter().map(|word| u32::from_le_bytes(*word)));
+    }
+    assert!(
+        seen.iter().all(|word| !counts.contains(word)),
+        "{counts:?}: {seen:?}"
+    );
+    // Uniform: 16 words of which the highest bits are all alike once in 2¹⁵ tries, and the seeds are fixed.
+    let high = seen.iter().filter(|word| **word >> 31 == 1).count();
+    assert!((2..15).contains(&high), "{seen:?}");
+}
