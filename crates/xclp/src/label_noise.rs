@@ -109,10 +109,10 @@ impl LabelNoise {
         self.epsilon
     }
 
-    /// The probability that a label of `classes` classes is kept.
-    pub fn kept(&self, classes: usize) -> f64 {
+    /// The probability that noise for `epsilon` keeps a label of `classes` classes.
+    pub fn kept(epsilon: f64, classes: usize) -> f64 {
         let others = classes as f64 - 1.0;
-        1.0 / (1.0 + others * (-self.epsilon).exp())
+        1.0 / (1.0 + others * (-epsilon).exp())
     }
 
     /// What the client brings to a run instead of its `own` labels: the same rows have labels, and
@@ -285,7 +285,8 @@ mod tests {
                 let what = format!("{classes} classes, {epsilon}");
                 assert_follows(&counts, &expected(epsilon, classes), &what);
                 assert!(
-                    (noise(epsilon).kept(classes) - expected(epsilon, classes)[0]).abs() < 1e-12
+                    (LabelNoise::kept(epsilon, classes) - expected(epsilon, classes)[0]).abs()
+                        < 1e-12
                 );
             }
         }
