@@ -280,8 +280,7 @@ fn text(report: &Report) -> String {
     ];
     format!(
         "{} rows, {} classes, {} % of the labels known, {} runs from seed {}\n\
-         accuracy on hidden rows, per cent; few: half of the classes have one labelled row in \
-         {THINNED} of those\n{}",
+         accuracy on hidden rows, per cent; few: half of the classes keep one label in {THINNED}\n{}",
         report.rows,
         report.classes,
         100.0 * report.labelled,

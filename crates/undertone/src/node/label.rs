@@ -630,7 +630,7 @@ mod tests {
     fn owner(epsilon: Option<f64>) -> Owner {
         let rows = (0..60).map(|row| f64::from(row) + 1.0).collect();
         let rows = Rows::Features(xclp::Features::new(1, rows).unwrap());
-        let labels = (0..60).map(|row| (row % 3 > 0).then_some(row % 3 - 1));
+        let labels = (0..60u16).map(|row| (row % 3).checked_sub(1));
         let labelling = Labelling::new(2, labels.collect()).unwrap();
         let owner = Owner::new(rows, labelling, Terms::default()).with_classes_of_the_job();
         match epsilon {
