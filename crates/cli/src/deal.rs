@@ -49,6 +49,7 @@ impl Deal {
             split: self.split,
             labelled: self.labelled,
             params: Params::default(),
+            label_epsilon: None,
         }
         .deal(&seed(self.seed))?;
         output::create_folder(&self.out)?;

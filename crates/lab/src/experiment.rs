@@ -29,6 +29,8 @@ pub struct Experiment {
     pub labelled: f64,
     /// Parameters of the run.
     pub params: Params,
+    /// The privacy parameter of the noise on labels, if there is any.
+    pub label_epsilon: Option<f64>,
 }
 
 /// Rows dealt out to clients, most labels hidden.
@@ -52,7 +54,8 @@ pub struct Trial {
     pub run: Run,
     /// Per cent of the hidden rows that the run labelled right.
     pub accuracy: f64,
-    /// Per cent of the hidden rows that each client labelled right from its own rows alone.
+    /// Per cent of the hidden rows that each client labelled right from its own rows alone. Alone
+    /// it needs no noise on its labels.
     pub local_accuracy: f64,
 }
 
@@ -120,7 +123,11 @@ impl Experiment {
             clients: clients.clone(),
             seed: derive("run"),
         };
-        let run = simulation.run(|who, phase| bar.set_message(format!("{phase}, {who}")))?;
+        let observer = |who, phase| bar.set_message(format!("{phase}, {who}"));
+        let run = match self.label_epsilon {
+            None => simulation.run(observer)?,
+            Some(epsilon) => simulation.run_with_label_noise(epsilon, observer)?,
+        };
         let mut joint = Tally::default();
         for (((_, labelling), part), outcome) in clients.iter().zip(&parts).zip(&run.clients) {
             if let Ok(outcome) = outcome {

@@ -111,12 +111,20 @@ impl TempFile {
         &mut self.file
     }
 
-    /// Moves the file to `path`, where it stays.
-    pub(crate) fn persist(self, path: &Path) -> io::Result<()> {
+    /// Moves the file to `path`, where it stays. It takes the place of another file only with
+    /// `replace`.
+    pub(crate) fn persist(self, path: &Path, replace: bool) -> io::Result<()> {
         let mut registry = registry();
         let held = registry.leftovers.remove(&self.id);
         let moved = match held {
-            Some(Leftover::File(held)) => held.persist(path).map_err(|error| error.error),
+            Some(Leftover::File(held)) => {
+                let moved = if replace {
+                    held.persist(path)
+                } else {
+                    held.persist_noclobber(path)
+                };
+                moved.map_err(|error| error.error)
+            }
             _ => Err(io::ErrorKind::NotFound.into()),
         };
         // Dropping `self` takes the lock.
@@ -339,7 +347,16 @@ mod tests {
         let folder = TempFolder::new().unwrap();
         let file = TempFile::new(|| NamedTempFile::new_in(folder.path())).unwrap();
         let kept = TempFile::new(|| NamedTempFile::new_in(folder.path())).unwrap();
-        kept.persist(&folder.path().join("kept")).unwrap();
+        let [path, other] = ["kept", "other"].map(|name| folder.path().join(name));
+        kept.persist(&path, false).unwrap();
+        std::fs::write(&other, "other").unwrap();
+        let late = TempFile::new(|| NamedTempFile::new_in(folder.path())).unwrap();
+        assert!(late.persist(&other, false).is_err());
+        assert_eq!(std::fs::read(&other).unwrap(), b"other");
+        let late = TempFile::new(|| NamedTempFile::new_in(folder.path())).unwrap();
+        late.persist(&other, true).unwrap();
+        assert_eq!(std::fs::read(&other).unwrap(), b"");
+        std::fs::remove_file(&other).unwrap();
         let names = || std::fs::read_dir(folder.path()).unwrap().count();
         assert_eq!(names(), 2);
         drop(file);

@@ -11,7 +11,7 @@
 //! | [`sum`] | `sum` | adds up random words of many clients |
 //! | [`ot`] | `ot` | makes oblivious transfers between two parties |
 //! | [`experiment`], [`split`] | `label FILE`, `deal` | deals one labelled data set to clients |
-//! | [`keys`], [`masks`] | several | options that commands share |
+//! | [`keys`], [`masks`], [`noise`] | several | options that commands share |
 //! | [`input`], [`output`] | all | reads data sets; writes files whole or not at all |
 //! | [`interrupt`] | all | removes temporary files and child processes after a signal |
 //! | [`report`] | all | cost tables |
@@ -30,6 +30,7 @@ pub mod keys;
 mod ledgers;
 mod machine;
 pub mod masks;
+pub mod noise;
 pub mod ot;
 pub mod output;
 pub mod report;

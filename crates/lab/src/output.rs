@@ -49,29 +49,31 @@ pub fn create_folder(path: &Path) -> Result<(), Failure> {
 pub struct Output {
     path: PathBuf,
     file: TempFile,
+    /// Whether it may take the place of another file.
+    replace: bool,
 }
 
 impl Output {
     /// Opens `path` for writing. Its folder must exist.
     pub fn create(path: &Path) -> Result<Self, Failure> {
-        Self::with_mode(path, 0o644)
+        Self::with_mode(path, 0o644, true)
     }
 
     /// Like [`create`](Self::create), for a file that only its owner may read.
     pub fn create_own(path: &Path) -> Result<Self, Failure> {
-        Self::with_mode(path, 0o600)
+        Self::with_mode(path, 0o600, true)
     }
 
     /// Like [`create`](Self::create), for a file that must not exist yet.
     pub fn create_new(path: &Path) -> Result<Self, Failure> {
         Self::absent(path)?;
-        Self::create(path)
+        Self::with_mode(path, 0o644, false)
     }
 
     /// Like [`create_new`](Self::create_new), for a file that only its owner may read.
     pub fn create_private(path: &Path) -> Result<Self, Failure> {
         Self::absent(path)?;
-        Self::with_mode(path, 0o600)
+        Self::with_mode(path, 0o600, false)
     }
 
     fn absent(path: &Path) -> Result<(), Failure> {
@@ -82,7 +84,7 @@ impl Output {
         Ok(())
     }
 
-    fn with_mode(path: &Path, mode: u32) -> Result<Self, Failure> {
+    fn with_mode(path: &Path, mode: u32, replace: bool) -> Result<Self, Failure> {
         let unwritable = |error: &dyn std::fmt::Display| Failure::unwritable(path, error);
         if std::fs::metadata(path).is_ok_and(|held| !held.is_file()) {
             return Err(unwritable(&"it is a folder or a device; name a file"));
@@ -108,6 +110,7 @@ impl Output {
         Ok(Self {
             path: path.to_owned(),
             file,
+            replace,
         })
     }
 
@@ -136,7 +139,7 @@ impl Output {
         let written = fill(&mut writer).and_then(|()| writer.flush());
         drop(writer);
         written
-            .and_then(|()| self.file.persist(&self.path))
+            .and_then(|()| self.file.persist(&self.path, self.replace))
             .map_err(|error| Failure::unwritable(&self.path, error))
     }
 

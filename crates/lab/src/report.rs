@@ -33,6 +33,30 @@ pub(crate) fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
+/// Mean and sample deviation.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Spread {
+    /// The mean.
+    pub mean: f64,
+    /// The sample deviation.
+    pub sd: f64,
+}
+
+impl Spread {
+    /// Of `values`. The deviation of a single one is 0.
+    pub fn of(values: &[f64]) -> Self {
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let sd = if values.len() > 1 {
+            (squares / (n - 1.0)).sqrt()
+        } else {
+            0.0
+        };
+        Self { mean, sd }
+    }
+}
+
 /// The costs of every party in every phase, phase by phase.
 pub fn phase_costs(ledgers: &[(PartyId, Ledger)]) -> Vec<PhaseCost> {
     let mut out = Vec::new();

@@ -45,6 +45,24 @@ impl Labels {
         }
     }
 
+    /// Gives the rows that `labelling` labels their label of it, with confidence 1. A client that
+    /// brought noisy labels to a run so keeps its own ones.
+    ///
+    /// # Panics
+    /// When `labelling` has other rows.
+    pub fn restore(&mut self, labelling: &Labelling) {
+        assert_eq!(
+            labelling.rows(),
+            self.classes.len(),
+            "rows of the labelling"
+        );
+        for (row, label) in labelling.labels().iter().enumerate() {
+            if label.is_some() {
+                (self.classes[row], self.confidences[row]) = (*label, 1.0);
+            }
+        }
+    }
+
     /// The class of each row.
     pub fn classes(&self) -> &[Option<u16>] {
         &self.classes
@@ -89,5 +107,15 @@ mod tests {
         let tie = 1.0 - 2f64.ln() / 3f64.ln();
         assert!((labels.confidences()[0] - tie).abs() < 1e-15);
         assert_eq!(labels.confidences()[1..], [1.0, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn own_labels_are_restored() {
+        let scores = || Scores::new(3, vec![0.0, 2.0, 2.0]);
+        let noisy = Labelling::new(3, vec![Some(0), None, Some(2)]).unwrap();
+        let own = Labelling::new(3, vec![Some(1), None, Some(2)]).unwrap();
+        let mut labels = Labels::decide(&noisy, &scores());
+        labels.restore(&own);
+        assert_eq!(labels, Labels::decide(&own, &scores()));
     }
 }

@@ -8,7 +8,7 @@ use undertone_lab::{Failure, Show, output, seed};
 
 use super::input::{Input, check_widths, class_count, width};
 use super::options::Label;
-use super::report::describe;
+use super::report::{describe, describe_noise};
 use super::write::{Finished, Labels, Outputs};
 
 pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
@@ -21,7 +21,8 @@ pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
     let paths: Vec<&Path> = options.client.iter().map(PathBuf::as_path).collect();
     let outputs = Outputs::create(options, labels, &paths)?;
     if show.details() {
-        output::print(&introduction(&inputs, classes, &params))?;
+        let noise = describe_noise(options.label_epsilon, classes);
+        output::print(&introduction(&inputs, classes, &params, &noise))?;
     }
 
     let labels = inputs.iter().flat_map(|input| &input.data.labels);
@@ -39,12 +40,17 @@ pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
         seed: seed(options.seed),
     };
     let bar = output::progress(1, show);
-    let run = simulation.run(|who, phase| bar.set_message(format!("{phase}, {who}")))?;
+    let observer = |who, phase| bar.set_message(format!("{phase}, {who}"));
+    let run = match options.label_epsilon {
+        None => simulation.run(observer)?,
+        Some(epsilon) => simulation.run_with_label_noise(epsilon, observer)?,
+    };
     bar.finish_and_clear();
 
     let finished = Finished {
         params,
         classes,
+        label_epsilon: options.label_epsilon,
         run,
         given,
         file_rows,
@@ -102,7 +108,7 @@ fn check_labels(inputs: &[Input<'_>]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn introduction(inputs: &[Input<'_>], classes: usize, params: &Params) -> String {
+fn introduction(inputs: &[Input<'_>], classes: usize, params: &Params, noise: &str) -> String {
     let mut text = String::new();
     let mut most_rows = 0;
     for (client, Input { path, data }) in inputs.iter().enumerate() {
@@ -115,7 +121,7 @@ fn introduction(inputs: &[Input<'_>], classes: usize, params: &Params) -> String
     }
     let width = inputs.first().map(|first| width(&first.data.rows));
     text + &format!(
-        "{}, {classes} classes\n{}\n",
+        "{}, {classes} classes\n{}{noise}\n",
         width.unwrap_or_default(),
         describe(params, most_rows)
     )

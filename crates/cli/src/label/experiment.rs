@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use undertone_lab::experiment::{Experiment, Trial};
+use undertone_lab::report::Spread;
 use undertone_lab::{Failure, Show, output};
 
 use super::input::{Input, class_count, width};
 use super::options::Label;
-use super::report::{LabelReport, Spread, describe};
+use super::report::{LabelReport, describe, describe_noise};
 use super::write::{Finished, Labels, Outputs};
 
 pub(super) fn run(options: &Label, file: &Path, show: Show) -> Result<(), Failure> {
@@ -27,6 +28,7 @@ pub(super) fn run(options: &Label, file: &Path, show: Show) -> Result<(), Failur
     let finished = Finished {
         params: experiment.params,
         classes: experiment.classes,
+        label_epsilon: experiment.label_epsilon,
         run: first.run,
         given: first.revealed.concat(),
         file_rows: first.parts.concat(),
@@ -74,6 +76,7 @@ fn prepare(options: &Label, input: Input<'_>) -> Result<Experiment, Failure> {
         clients: options.clients,
         split: options.split,
         labelled: options.labelled,
+        label_epsilon: options.label_epsilon,
     })
 }
 
@@ -105,7 +108,8 @@ fn introduction(options: &Label, file: &Path, experiment: &Experiment, rounds: u
         100.0 * experiment.labelled,
         if rounds == 1 { "run" } else { "runs" },
         options.seed,
-        describe(&experiment.params, rows.div_ceil(experiment.clients)),
+        describe(&experiment.params, rows.div_ceil(experiment.clients))
+            + &describe_noise(experiment.label_epsilon, experiment.classes),
     )
 }
 

@@ -9,6 +9,7 @@ use undertone::xclp::{Params, Rows, Variant};
 use undertone_lab::Failure;
 use undertone_lab::keys::Keys;
 use undertone_lab::masks::Masks;
+use undertone_lab::noise;
 use undertone_lab::split::{Split, check_labelled};
 
 use super::input::columns;
@@ -55,6 +56,11 @@ pub(crate) struct Label {
     /// How distances reach the server: psm, shade, phe, sketch or clear
     #[arg(long, default_value = "psm")]
     pub(super) backend: Backend,
+    /// Noise on each client's labels, from 0.001 to 20: local differential privacy of each label with
+    /// this epsilon. The smaller it is, the fewer labels are kept. Features are not covered, nor is
+    /// which rows have a label. Rows that come with a label keep it in the results
+    #[arg(long, value_name = "E", value_parser = noise::epsilon, allow_negative_numbers = true)]
+    pub(super) label_epsilon: Option<f64>,
     /// Seed of the first run; everything random follows from it
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) seed: u64,

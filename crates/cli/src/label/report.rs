@@ -4,6 +4,7 @@ use serde::Serialize;
 use undertone::hamming::Backend;
 use undertone::sum::Trust;
 use undertone::xclp::Params;
+use undertone_lab::noise;
 use undertone_lab::report::PhaseCost;
 
 /// The JSON object of `label`.
@@ -23,31 +24,13 @@ pub(super) struct LabelReport {
     pub(super) bits: usize,
     pub(super) neighbours: usize,
     pub(super) alpha: f64,
+    /// The privacy parameter of the noise on labels; null without noise.
+    pub(super) label_epsilon: Option<f64>,
     pub(super) seed: u64,
     pub(super) rounds: u32,
     pub(super) rows_without_label: usize,
     /// Costs of the run with the first seed.
     pub(super) phases: Vec<PhaseCost>,
-}
-
-/// Mean and sample deviation.
-pub(super) struct Spread {
-    pub(super) mean: f64,
-    pub(super) sd: f64,
-}
-
-impl Spread {
-    pub(super) fn of(values: &[f64]) -> Self {
-        let n = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / n;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        let sd = if values.len() > 1 {
-            (squares / (n - 1.0)).sqrt()
-        } else {
-            0.0
-        };
-        Self { mean, sd }
-    }
 }
 
 /// The parameters of a run, what the server learns, and notes on risks. `most_rows` is the number
@@ -79,4 +62,10 @@ pub(super) fn describe(params: &Params, most_rows: usize) -> String {
         params.alpha,
         params.variant
     )
+}
+
+/// The line on noise on labels, if there is any.
+pub(super) fn describe_noise(label_epsilon: Option<f64>, classes: usize) -> String {
+    let line = |epsilon| format!("{}\n", noise::describe(epsilon, classes));
+    label_epsilon.map_or_else(String::new, line)
 }

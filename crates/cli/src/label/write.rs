@@ -121,6 +121,7 @@ impl Labels {
 pub(super) struct Finished {
     pub(super) params: Params,
     pub(super) classes: usize,
+    pub(super) label_epsilon: Option<f64>,
     pub(super) run: Run,
     /// Whether each row came with a label.
     pub(super) given: Vec<bool>,
@@ -155,6 +156,7 @@ impl Finished {
             bits: self.params.bits,
             neighbours: self.params.neighbours,
             alpha: self.params.alpha,
+            label_epsilon: self.label_epsilon,
             seed,
             rounds: 1,
             rows_without_label: self.decisions().filter(|row| row.label < 0).count(),

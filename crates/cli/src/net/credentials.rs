@@ -4,10 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use undertone::kdf::Seed;
 use undertone::node::Certificate;
 use undertone::node::tls::{self, TlsError};
 use undertone::setup::identity::Identity;
 use undertone_lab::Failure;
+use undertone_lab::output::Output;
 use zeroize::Zeroizing;
 
 use super::{MAX_PEM, text};
@@ -107,6 +109,29 @@ impl Key {
             (Err(error), _) | (_, Err(error)) => Err(Failure::in_file(path, error)),
         }
     }
+}
+
+/// The secret in the file `path` from which the noise on labels is drawn. Where there is no file, it
+/// is made, with 32 bytes from the operating system, and only its owner may read it.
+pub(super) fn label_secret(path: &Path) -> Result<Seed, Failure> {
+    if !path.exists() {
+        let file = Output::create_private(path)?;
+        let fresh =
+            Seed::from_os().map_err(|error| Failure::new(71, format!("no randomness: {error}")))?;
+        file.write(|w| w.write_all(fresh.expose()))?;
+        tracing::info!("{} is new; keep it for all further jobs", path.display());
+        return Ok(fresh);
+    }
+    let unreadable = |error| Failure::new(66, format!("{}: {error}", path.display()));
+    let held = Zeroizing::new(std::fs::read(path).map_err(unreadable)?);
+    let secret = Zeroizing::new(<[u8; 32]>::try_from(held.as_slice()).map_err(|_| {
+        let why = format!("{} bytes; a secret for labels has 32", held.len());
+        Failure::in_file(path, why)
+    })?);
+    let mut warnings = Warnings::default();
+    warnings.check_mode(path);
+    warnings.log();
+    Ok(Seed::from_bytes(*secret))
 }
 
 /// The certificates of authorities in the file `path` (PEM).

@@ -13,6 +13,7 @@ mod costs;
 mod credentials;
 #[cfg(target_os = "linux")]
 mod interrupt;
+mod label_noise;
 mod measures;
 mod network;
 mod page;

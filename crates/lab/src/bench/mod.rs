@@ -1,6 +1,7 @@
 //! `undertone bench`.
 
 mod distances;
+mod label_privacy;
 mod link;
 mod network;
 mod ot;
@@ -17,6 +18,8 @@ use crate::{Failure, Show};
 pub enum Bench {
     /// Each stage from features to labels, on one owner's synthetic rows
     Pipeline(pipeline::Pipeline),
+    /// What noise on labels costs: accuracy for several epsilon, with many and with few labels
+    LabelPrivacy(label_privacy::LabelPrivacy),
     /// A distance backend between random codes: time and bytes a distance
     Distances(distances::Distances),
     /// Oblivious transfers: millions a second, bytes, base transfers
@@ -34,6 +37,7 @@ impl Bench {
     pub fn run(self, show: Show) -> Result<(), Failure> {
         match self {
             Self::Pipeline(pipeline) => pipeline.run(show),
+            Self::LabelPrivacy(privacy) => privacy.run(show),
             Self::Distances(distances) => distances.run(show),
             Self::Network(network) => network.run(show),
             Self::Ot(ot) => ot.run(show),

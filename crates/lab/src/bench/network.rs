@@ -124,6 +124,7 @@ impl Trial {
             split: Split::Iid,
             labelled: 0.1,
             params,
+            label_epsilon: None,
         }
         .deal(&seed(0))?;
         Ok(Self::Labels {

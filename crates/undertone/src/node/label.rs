@@ -67,6 +67,27 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! A client that puts [noise](undertone_xclp::label_noise) on its labels keeps a seed for it:
+//!
+//! ```no_run
+//! use undertone::kdf::Seed;
+//! use undertone::node::client::{self, Config};
+//! use undertone::node::label::{Owner, Terms};
+//! use undertone::xclp::{Features, LabelNoise, Labelling, Rows};
+//!
+//! # type Failure = Box<dyn std::error::Error>;
+//! # async fn take_part(config: Config, rows: Features, labels: Labelling) -> Result<(), Failure> {
+//! // 32 bytes of `Seed::from_os`, kept since the first job.
+//! let kept: [u8; 32] = std::fs::read("label.seed")?.try_into().map_err(|_| "not 32 bytes")?;
+//! let noise = LabelNoise::new(2.0, Seed::from_bytes(kept))?;
+//! let owner = Owner::new(Rows::Features(rows), labels, Terms::default());
+//! let mut owner = owner.with_label_noise(noise);
+//! client::join(&config, &mut owner, std::future::pending()).await?;
+//! println!("{:?}", owner.into_outcome());
+//! # Ok(())
+//! # }
+//! ```
 
 use std::future::Future;
 use std::ops::RangeInclusive;
@@ -78,7 +99,9 @@ use undertone_node::{Application, Facts, JobError, Next, Participant, Seat, Unwi
 use undertone_party::{Abort, Aborted, Party, PartyId, Phase};
 use undertone_setup::identity::Credentials;
 use undertone_sum::{Answered, Suite, Trust, Wiring};
-use undertone_xclp::{self as xclp, Labelling, Outcome, Params, Report, Rows, Variant, phases};
+use undertone_xclp::{
+    self as xclp, LabelNoise, Labelling, Outcome, Params, Report, Rows, Variant, phases,
+};
 
 /// The parameters of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -294,6 +317,7 @@ pub struct Owner {
     rows: Rows,
     labelling: Labelling,
     classes_stated: bool,
+    noise: Option<LabelNoise>,
     terms: Terms,
     job: Option<Job>,
     /// The sessions of this job.
@@ -308,6 +332,7 @@ impl Owner {
             rows,
             labelling,
             classes_stated: true,
+            noise: None,
             terms,
             job: None,
             answered: Answered::default(),
@@ -322,6 +347,28 @@ impl Owner {
         Self {
             classes_stated: false,
             ..self
+        }
+    }
+
+    /// Puts noise on the labels before they enter a session. Server and other clients learn nothing
+    /// that depends on the labels but through the noise. The owner takes its own labels home as they
+    /// are.
+    ///
+    /// The number of classes must then be the owner's, and must not follow from its labels: a job
+    /// with another number is declined, as that would be a fresh draw for every label.
+    #[must_use]
+    pub fn with_label_noise(self, noise: LabelNoise) -> Self {
+        Self {
+            noise: Some(noise),
+            ..self
+        }
+    }
+
+    /// What the owner brings to a session in the place of its labels.
+    fn brought(&self) -> Result<Labelling, Abort> {
+        match &self.noise {
+            None => Ok(self.labelling.clone()),
+            Some(noise) => Ok(noise.apply(&self.rows, &self.labelling)?),
         }
     }
 
@@ -353,7 +400,9 @@ impl Participant for Owner {
         if let Some(classes) = job.classes.filter(|classes| *classes != mine) {
             let labels = self.labelling.labels().to_vec();
             match Labelling::new(classes, labels) {
-                Ok(labelling) if !self.classes_stated => self.labelling = labelling,
+                Ok(labelling) if !self.classes_stated && self.noise.is_none() => {
+                    self.labelling = labelling;
+                }
                 _ => {
                     return Err(format!(
                         "the job has {classes} classes, this client has {mine} (--classes)"
@@ -382,7 +431,7 @@ impl Participant for Owner {
         };
         let input = xclp::Input {
             rows: self.rows.clone(),
-            labelling: self.labelling.clone(),
+            labelling: self.brought()?,
             credentials,
             max_peer_rows: self.terms.peer_rows(&job),
             answered: self.answered.clone(),
@@ -392,7 +441,10 @@ impl Participant for Owner {
         )?)
     }
 
-    fn ended(&mut self, output: Outcome) -> Next {
+    fn ended(&mut self, mut output: Outcome) -> Next {
+        if self.noise.is_some() {
+            output.labels.restore(&self.labelling);
+        }
         self.outcome = Some(output);
         Next::Done
     }
@@ -580,6 +632,49 @@ mod tests {
         assert!(says("alpha = 0.49").contains("--any-alpha"));
         assert_eq!(terms.peer_rows(&job("backend = \"shade\"")), Some(1024));
         assert_eq!(terms.peer_rows(&job("")), None);
+    }
+
+    fn owner(epsilon: Option<f64>) -> Owner {
+        let rows = (0..60).map(|row| f64::from(row) + 1.0).collect();
+        let rows = Rows::Features(xclp::Features::new(1, rows).unwrap());
+        let labels = (0..60u16).map(|row| (row % 3).checked_sub(1));
+        let labelling = Labelling::new(2, labels.collect()).unwrap();
+        let owner = Owner::new(rows, labelling, Terms::default()).with_classes_of_the_job();
+        match epsilon {
+            None => owner,
+            Some(epsilon) => {
+                let seed = undertone_kdf::Seed::from_bytes([1; 32]);
+                owner.with_label_noise(LabelNoise::new(epsilon, seed).unwrap())
+            }
+        }
+    }
+
+    #[test]
+    fn an_owner_brings_noisy_labels_and_takes_its_own_home() {
+        let mut noisy = owner(Some(1.0));
+        let brought = noisy.brought().unwrap();
+        assert_ne!(brought, noisy.labelling);
+        assert_eq!(brought, noisy.brought().unwrap());
+        assert!(brought.labelled().eq(noisy.labelling.labelled()));
+        assert_eq!(owner(None).brought().unwrap(), noisy.labelling);
+        let scores = xclp::Scores::new(2, vec![1.0; 40]);
+        let labels = xclp::Labels::decide(&brought, &scores);
+        noisy.ended(Outcome { labels, scores });
+        let home = noisy.outcome.take().unwrap().labels;
+        for row in noisy.labelling.labelled() {
+            assert_eq!(home.classes()[row], noisy.labelling.labels()[row]);
+        }
+    }
+
+    /// With another number of classes every label would be a fresh draw.
+    #[test]
+    fn an_owner_with_noise_does_not_take_classes_of_the_job() {
+        let job = Job::parse("classes = 5", false).unwrap().to_offer();
+        assert_eq!(owner(None).agree(&job, false), Ok(()));
+        let declined = owner(Some(1.0)).agree(&job, false).unwrap_err();
+        assert!(declined.contains("--classes"), "{declined}");
+        let job = Job::parse("classes = 2", false).unwrap().to_offer();
+        assert_eq!(owner(Some(1.0)).agree(&job, false), Ok(()));
     }
 
     #[test]

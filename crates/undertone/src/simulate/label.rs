@@ -3,7 +3,7 @@
 use undertone_kdf::Seed;
 use undertone_party::{Abort, Aborted, Ledger, Network, PartyId, Phase};
 use undertone_sum::Trust;
-use undertone_xclp::{Input, Labelling, Outcome, Params, Report, Rows, client, server};
+use undertone_xclp::{Input, LabelNoise, Labelling, Outcome, Params, Report, Rows, client, server};
 
 use super::{SimulationError, credentials, drive, party_seed, session};
 
@@ -45,6 +45,41 @@ impl Simulation {
             Some(aborted) => Err(aborted.clone().into()),
             None => Ok(run),
         }
+    }
+
+    /// Like [`run`](Self::run), with [noise](undertone_xclp::label_noise) on each client's labels.
+    /// Each client takes its own labels home as they were. Its noise follows from the seed of the
+    /// simulation; in earnest clients keep seeds of their own.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); [`Abort::Misuse`] when `epsilon` is not in [`LabelNoise::EPSILON`].
+    pub fn run_with_label_noise(
+        mut self,
+        epsilon: f64,
+        observer: impl FnMut(PartyId, Phase),
+    ) -> Result<Run, SimulationError> {
+        let session = session(&self.seed);
+        let mut own = Vec::with_capacity(self.clients.len());
+        for (client, (rows, labelling)) in self.clients.iter_mut().enumerate() {
+            let id = PartyId::client(client);
+            let ids = [id.to_wire()];
+            let seed = self.seed.derive(session, "simulated label noise", &ids);
+            let noisy = LabelNoise::new(epsilon, seed)
+                .and_then(|noise| noise.apply(rows, labelling))
+                .map_err(|error| Aborted {
+                    party: id,
+                    phase: undertone_xclp::phases::SETUP,
+                    cause: error.into(),
+                })?;
+            own.push(std::mem::replace(labelling, noisy));
+        }
+        let mut run = self.run(observer)?;
+        for (outcome, own) in run.clients.iter_mut().zip(&own) {
+            if let Ok(outcome) = outcome {
+                outcome.labels.restore(own);
+            }
+        }
+        Ok(run)
     }
 
     /// Runs all parties over `network`, which may reorder, tamper, and make clients leave.

@@ -1,21 +1,22 @@
 //! `undertone join`, label propagation.
 
 use std::fmt::Display;
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
 use undertone::hamming::Backend;
 use undertone::node::client::{Config, Joined, join};
 use undertone::node::label::{Owner, Terms};
-use undertone::xclp::{Labelling, Outcome, Rows};
+use undertone::xclp::{LabelNoise, Labelling, Outcome, Rows};
 
 use super::super::block_on;
-use super::super::credentials::Warnings;
+use super::super::credentials::{Warnings, label_secret};
 use super::{Join, failure, phases};
 use crate::files;
 use undertone_lab::output::{self, Output};
 use undertone_lab::report::PhaseCost;
-use undertone_lab::{Failure, Show, input, interrupt};
+use undertone_lab::{Failure, Show, input, interrupt, noise};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Label propagation")]
@@ -42,6 +43,17 @@ pub(super) struct LabelOptions {
     /// Most rows of another client [default: L/4 with shade and phe, any number with others]
     #[arg(long, value_name = "N")]
     max_peer_rows: Option<usize>,
+    /// Noise on this client's labels before they enter a job, from 0.001 to 20: local differential
+    /// privacy of each label with this epsilon, whatever server and other clients do. The smaller it
+    /// is, the fewer labels are kept. Features are not covered, nor is which rows have a label. The
+    /// file or --classes must state the classes. Rows that come with a label keep it in --out
+    #[arg(long, value_name = "E", value_parser = noise::epsilon, allow_negative_numbers = true)]
+    pub(super) label_epsilon: Option<f64>,
+    /// Secret of 32 bytes from which the noise is drawn, the same in all jobs [default: label.secret
+    /// in --keys]. It is made where it is missing. Keep it: without it every label gets a fresh draw,
+    /// and epsilons add up
+    #[arg(long, value_name = "FILE", requires = "label_epsilon")]
+    label_secret: Option<PathBuf>,
 }
 
 /// The JSON object of `join`.
@@ -52,6 +64,8 @@ struct Report {
     rows_without_label: usize,
     backend: String,
     bits: usize,
+    /// The privacy parameter of the noise on labels; null without noise.
+    label_epsilon: Option<f64>,
     sessions: u32,
     connections_lost: u32,
     seconds: f64,
@@ -108,6 +122,25 @@ fn terms(join: &Join) -> Terms {
     }
 }
 
+/// The noise that is asked for.
+fn label_noise(join: &Join, input: &Input) -> Result<Option<LabelNoise>, Failure> {
+    let options = &join.label;
+    let Some(epsilon) = options.label_epsilon else {
+        return Ok(None);
+    };
+    if !input.classes_stated {
+        return Err(Failure::usage(
+            "--label-epsilon needs --classes, as the file does not state them: their number must \
+             follow neither from the labels nor from the job",
+        ));
+    }
+    let usual = || join.link.keys.join("label.secret");
+    let path = options.label_secret.clone().unwrap_or_else(usual);
+    let noise = LabelNoise::new(epsilon, label_secret(&path)?).map_err(Failure::usage)?;
+    tracing::info!("{}", noise::describe(epsilon, input.labelling.classes()));
+    Ok(Some(noise))
+}
+
 pub(super) fn run(
     join_options: &Join,
     config: &Config,
@@ -124,9 +157,13 @@ pub(super) fn run(
         )));
     }
     join_options.log(warnings, show);
+    let noise = label_noise(join_options, &input)?;
     let mut owner = Owner::new(input.rows, input.labelling, terms(join_options));
     if !input.classes_stated {
         owner = owner.with_classes_of_the_job();
+    }
+    if let Some(noise) = noise {
+        owner = owner.with_label_noise(noise);
     }
     let joined = block_on(async {
         let joined = join(config, &mut owner, interrupt::requested()).await;
@@ -164,6 +201,7 @@ fn tell(
         rows_without_label: without,
         backend,
         bits,
+        label_epsilon: join.label.label_epsilon,
         sessions: joined.sessions,
         connections_lost: joined.returned,
         seconds: joined.time.as_secs_f64(),

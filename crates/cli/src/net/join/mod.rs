@@ -154,6 +154,9 @@ impl Join {
         let config = self.link.config(&mut warnings)?;
         match self.application() {
             Application::Label => label::run(&self, &config, &warnings, show),
+            Application::Sum if self.label.label_epsilon.is_some() => {
+                Err(Failure::usage("--label-epsilon is of label propagation"))
+            }
             Application::Sum => sum::run(&self, &config, &warnings, show),
         }
     }

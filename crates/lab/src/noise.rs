@@ -1,0 +1,20 @@
+//! Noise on labels, as commands offer and describe it.
+
+use undertone::xclp::LabelNoise;
+
+/// The argument of `--label-epsilon`.
+pub fn epsilon(text: &str) -> Result<f64, String> {
+    let epsilon: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    LabelNoise::check(epsilon).map_err(|error| error.to_string())?;
+    Ok(epsilon)
+}
+
+/// What the noise does, for people.
+pub fn describe(epsilon: f64, classes: usize) -> String {
+    let kept = LabelNoise::kept(epsilon, classes);
+    format!(
+        "noise on labels, epsilon {epsilon}: {:.1} % of them are kept, the others become other \
+         classes",
+        100.0 * kept
+    )
+}
