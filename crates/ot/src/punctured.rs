@@ -93,15 +93,13 @@ impl Shape {
     }
 
     /// For each level of each tree the choice of the transfer by which the receiver of all leaves but `missing` gets its
-    /// keys, 64 to a word from the lowest bit on. In constant time.
-    ///
-    /// # Panics
-    /// When a leaf is not one of the tree.
+    /// keys, 64 to a word from the lowest bit on. In constant time. Leaves are those of the tree: others are not refused, as
+    /// that would take a branch, and make no sense.
     pub fn choices(self, missing: &[u16]) -> Zeroizing<Vec<u64>> {
         let count = missing.len() * self.depth;
         let mut words = Zeroizing::new(vec![0u64; count.div_ceil(64)]);
         for (tree, leaf) in missing.iter().enumerate() {
-            assert!(usize::from(*leaf) < self.leaves, "a leaf of the tree");
+            debug_assert!(usize::from(*leaf) < self.leaves, "a leaf of the tree");
             let path = self.path(*leaf);
             for level in 0..self.depth {
                 let far = u64::from(!path >> (self.depth - 1 - level) & 1);

@@ -19,9 +19,11 @@ use undertone_kdf::Seed;
 use undertone_kernel::aes::Permutation;
 use undertone_kernel::ctgrind::{is_watched, public, secret};
 use undertone_kernel::expand::{self, Shape};
+use undertone_kernel::leaves::Leaves;
 use undertone_kernel::mask::{Op, Stream, Suite};
 use undertone_kernel::{BitMatrix, Cpu, Prg, parts, universal};
 use undertone_ot::extend::{Receiver, SenderSetup};
+use undertone_ot::punctured::{self, Sums};
 use undertone_ot::{Context, Field, Security, base, chosen};
 use undertone_paillier::{BigUint, PublicKey};
 use undertone_party::{PartyId, SessionId};
@@ -131,6 +133,32 @@ fn transfers(security: Security) {
     black_box(universal::hash(cpu, &secret_words(50), &secret_words(50)));
 }
 
+/// A client's labels, from the choices of its transfers to its shares of scores.
+fn labels_in_trees() {
+    const CLASSES: usize = 10;
+    let shape = punctured::Shape::new(CLASSES).unwrap();
+    let mut labels: Vec<u16> = (0..20).map(|row| row % 10).collect();
+    secret(&mut labels);
+    black_box(shape.choices(&labels));
+    let cpu = Cpu::detect();
+    let trees = punctured::Trees::new(cpu, &context(), shape);
+    let count = labels.len() * shape.depth();
+    let keys: Vec<u128> = (0..count as u128).collect();
+    let message = vec![7; labels.len() * shape.message_len()];
+    let leaves = trees.puncture(&keys, &labels, &message).unwrap();
+    let mut sums = vec![0u32; CLASSES * 100];
+    for (class, leaves) in labels.iter().zip(leaves.chunks_exact(CLASSES)) {
+        let leaves = Leaves::new(cpu, leaves);
+        let mut column = vec![5u32; 100];
+        let sums = Sums {
+            words: &mut sums,
+            stride: 100,
+        };
+        punctured::receive(cpu, &leaves, 0, *class, &mut column, sums);
+    }
+    black_box(sums);
+}
+
 fn correlated_vectors() {
     let (cpu, lanes, count) = (Cpu::detect(), 40, 33);
     let pi = Permutation::new(cpu, 1);
@@ -210,6 +238,7 @@ fn main() -> ExitCode {
         ("sharing, masks", sharing_and_masks),
         ("base transfers", base_transfers),
         ("transfers", || transfers(Security::SemiHonest)),
+        ("labels in trees", labels_in_trees),
         ("correlated vectors", correlated_vectors),
         ("multi-products", multi_products),
     ];
