@@ -2,7 +2,7 @@
 from .primitives import need, number, pieces, unhex, xor
 from .reasons import refused_by
 from .transfers import (Context, Extension, base_chosen, base_offer, base_reply, batch_words, block, check_proof,
-                        columns, mmo, proof, reply_point, setup_length, tmmo, universal, whole)
+                        mmo, reply_point, setup_length, tmmo, universal, whole)
 
 
 def hash_case(case):

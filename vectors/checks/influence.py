@@ -58,10 +58,6 @@ def outcome(scores):
     return scores.index(max(scores)), 1 - entropy / math.log(len(scores))
 
 
-def fraction(clients, labelled, alpha):
-    return max(16, 62 - math.ceil(math.log2(clients * labelled / (1 - alpha))))
-
-
 def read_own_rows(data, count, k, bits):
     """For each row whether it is labelled, and its nearest as (distance, row)."""
     reader, out = Reader(data), []
@@ -79,15 +75,14 @@ def read_own_rows(data, count, k, bits):
     return out
 
 
-def check_plan(me, data, rows, clients, all_rows, classes):
+def check_plan(me, data, rows, all_rows, classes):
     """`rows` are the client's, labelled and not."""
     try:
         reader = Reader(data)
-        u, first, labelled = (reader.number(4) for _ in range(3))
-        bits, remain = reader.number(1), reader.number(4)
+        u, first = reader.number(4), reader.number(4)
         reader.end()
-        need(labelled == rows[0] and first + rows[1] <= u <= all_rows, "rows that are not mine")
-        need(16 <= bits <= 62, "scores have fewer than 16 or more than 62 fractional bits")
-        need(remain <= clients and u * classes <= 2**27, "more clients or words than may be")
+        need(u + rows[0] <= all_rows, "more unlabelled rows than there are")
+        need(first + rows[1] <= u, "rows that are not among them")
+        need(u * classes <= 2**27, "more words than may be")
     except Refused as refusal:
         raise Refused(str(refusal), me, 6, [SERVER]) from None

@@ -5,17 +5,18 @@ import struct
 from collections import defaultdict
 
 from .codes import code, normals, pack, unpack
-from .influence import fraction, influence, nearest, neighbours, outcome, weights
+from .influence import influence, nearest, neighbours, outcome, weights
 from .messages import hello, roster, sealed
 from .phe import Phe
 from .primitives import (SERVER, SUITES, agree, derive, double, extract, ids, number, pieces, public, round_away,
-                         unhex)
+                         stream, unhex)
 from .psm import Psm
+from .punctured import trees, words
 from .shade import Shade
 from .sharing import signed
 from .sums import Sum
 
-SETUP, DISTANCES, INFLUENCE, TILE = 1, 4, 6, 2**20
+SETUP, OFFLINE, DISTANCES, INFLUENCE, TILE = 1, 2, 4, 6, 2**20
 
 
 def tiles(entries):
@@ -36,14 +37,17 @@ class Run:
         self.given = [client["given"] for client in self.clients]
         self.identities = [unhex(client.get("identity") or "") or None for client in self.clients]
         self.secrets = [self.derive(seed, "key pair", place) for place, seed in enumerate(self.seeds)]
-        self.secrets.append(self.derive(unhex(case["server_seed"]), "key pair", SERVER))
+        server = unhex(case["server_seed"])
+        self.secrets.append(self.derive(server, "key pair", SERVER))
         self.hellos = [self.hello(place) for place in self.everybody]
         self.contributions = [self.derive(seed, "contribution", place) for place, seed in enumerate(self.seeds)]
         self.group = extract(self.session, "group seed", b"".join(self.contributions))
         self.codes = [self.codes_of(client) for client in self.clients]
         later = [self.derive(seed, "after the setup", place) for place, seed in enumerate(self.seeds)]
-        self.sum_seeds, self.distance_secrets = (
-            [self.derive(seed, purpose) for seed in later] for purpose in ("sums", "distances"))
+        self.sum_seeds, self.distance_secrets, influence_seeds = (
+            [self.derive(seed, purpose) for seed in later] for purpose in ("sums", "distances", "influence"))
+        self.trees = [self.trees_of(place, self.derive(server, "influence"), seed)
+                      for place, seed in enumerate(influence_seeds)]
         self.frames = defaultdict(list)
         for frame in case["frames"]:
             self.frames[frame["from"], frame["to"]].append(frame)
@@ -153,6 +157,27 @@ class Run:
 
     # Influence and labels.
 
+    def labels(self, place):
+        """Of its labelled rows."""
+        return tuple(label for label in self.given[place] if label >= 0)
+
+    def trees_of(self, place, server, seed):
+        seeds = self.derive(server, "influence", place), seed
+        return trees(self.session, b"influence", SERVER, place, seeds, self.classes, self.labels(place))
+
+    def offline(self, place):
+        """Messages to the server and back about the trees."""
+        made, labels = self.trees[place], self.labels(place)
+        to = [(OFFLINE, "labelled rows", ids(len(labels)) + made.made.setup)]
+        back = [(OFFLINE, "points", made.made.offer)]
+        if labels:
+            to.append((OFFLINE, "corrections", made.batch.corrections))
+            to.append((OFFLINE, "proofs", made.batch.proof + made.changes))
+            back.append((OFFLINE, "challenges", made.batch.challenge))
+            tree = len(made.corrections) // len(labels)
+            back += [(OFFLINE, "trees", tile) for tile in tiles(pieces(made.corrections, tree or 1)) if tree]
+        return to, back
+
     def unlabelled(self, place=None):
         """Global ids, of one client or of all."""
         out, at = [], 0
@@ -165,61 +190,82 @@ class Run:
         start = sum(map(len, self.given[:place]))
         return [start + i for i, label in enumerate(self.given[place]) if label >= 0]
 
-    def fraction(self):
-        labelled = sum(len(self.labelled(place)) for place in self.everybody)
-        return fraction(len(self.clients), labelled, self.alpha)
-
     def first(self, place):
         return sum(len(self.unlabelled(other)) for other in range(place))
 
     def plan(self, place):
-        numbers = ids(len(self.unlabelled()), self.first(place), len(self.labelled(place)))
-        return numbers + bytes([self.fraction()]) + ids(len(self.clients))
+        return ids(len(self.unlabelled()), self.first(place))
 
     def column_payloads(self, place):
-        """As they came: the server solves to a residual."""
+        """As they came, in messages of whole columns: the server solves to a residual."""
         frames = [frame for frame in self.frames[SERVER, place] if frame["phase"] == INFLUENCE]
-        return [unhex(frame["payload"]) for frame in frames[1:]]
+        data = b"".join(unhex(frame["payload"]) for frame in frames[1:])
+        return tiles(pieces(data, 4 * len(self.unlabelled()))) if data else []
 
     def columns(self, place):
         data = b"".join(self.column_payloads(place))
-        return pieces(struct.unpack(f"<{len(data) // 8}d", data), len(self.unlabelled()))
+        return pieces(struct.unpack(f"<{len(data) // 4}I", data), len(self.unlabelled()))
+
+    def streams(self, place):
+        """Of each tree the words of every leaf."""
+        leaves = [leaf for tree in self.trees[place].leaves for leaf in tree]
+        return pieces(words(leaves, len(self.unlabelled())), self.classes)
 
     def column_differences(self):
-        """A residual of 10⁻¹² is at most an error of 1/(1 − α) times that; as much again for our own."""
+        """Words without their masks, against those of our own columns: a residual leaves the last one open."""
         rows = [row for place in self.everybody for row in self.labelled(place)]
-        solved = iter(influence(weights(self.graph, self.bits, self.variant), self.alpha, rows))
-        unlabelled, allowed = self.unlabelled(), 2e-12 / (1 - self.alpha)
+        solved = [[max(0.0, x) for x in column]
+                  for column in influence(weights(self.graph, self.bits, self.variant), self.alpha, rows)]
+        reach, own = [sum(row) for row in zip(*solved)], iter(solved)
         for place in self.everybody:
             sent = self.columns(place)
             yield f"columns for client {place}", len(sent), len(self.labelled(place))
-            for got in sent:
-                column = [max(0.0, x) for x in next(solved)]
-                near = all(abs(x - column[row]) <= allowed for x, row in zip(got, unlabelled, strict=True))
+            for got, leaves in zip(sent, self.streams(place)):
+                column = next(own)
+                share = [column[row] and min(1.0, column[row] / reach[row]) for row in self.unlabelled()]
+                found = [(word - sum(masks)) % 2**32 for word, *masks in zip(got, *leaves, strict=True)]
+                near = all(word <= 2**30 and abs(word - round_away(math.ldexp(x, 30))) <= 1
+                           for word, x in zip(found, share, strict=True))
                 yield f"a column for client {place}", near, True
 
+    def scores(self, place):
+        """The client's shares: to its own class a column less all leaves but that one, to the others their leaves."""
+        out = [[0] * self.classes for _ in self.unlabelled()]
+        for label, column, leaves in zip(self.labels(place), self.columns(place), self.streams(place), strict=True):
+            for r, row in enumerate(out):
+                known = [0 if c == label else leaf[r] for c, leaf in enumerate(leaves)]
+                known[label] = column[r] - sum(known)
+                row[:] = map(sum, zip(row, known))
+        return [word % 2**32 for row in out for word in row]
+
+    def server_scores(self):
+        """The server's shares, of everybody's trees: minus all leaves."""
+        streams = [leaves for place in self.everybody for leaves in self.streams(place)]
+        return [-sum(leaves[c][r] for leaves in streams) % 2**32
+                for r in range(len(self.unlabelled())) for c in range(self.classes)]
+
+    def pads(self, place):
+        seed = self.derive(self.derive(self.group, "counts"), "counts", place)
+        return [number(eight[:4]) for eight in pieces(stream("chacha20", seed, 8 * self.classes), 8)]
+
     def words(self, place):
-        labels = [label for label in self.given[place] if label >= 0]
-        scores = [[0.0] * self.classes for _ in self.unlabelled()]
-        for label, column in zip(labels, self.columns(place), strict=True):
-            for row, x in zip(scores, column, strict=True):
-                row[label] += x
-        words = [round_away(math.ldexp(z, self.fraction())) % 2**64 for row in scores for z in row]
-        if self.variant == "balanced":
-            words += [labels.count(c) for c in range(self.classes)]
-        return words
+        counts = [self.labels(place).count(c) + pad for c, pad in enumerate(self.pads(place))]
+        return self.scores(place) + ([count % 2**32 for count in counts] if self.variant == "balanced" else [])
 
     def sum(self):
         shared = self.classes if self.variant == "balanced" else 0
         rows = [(self.first(place), len(self.unlabelled(place))) for place in self.everybody]
-        return Sum(self.session, 0, self.suite, 8, self.classes, (len(self.unlabelled()), shared), self.sum_seeds,
+        return Sum(self.session, 0, self.suite, 4, self.classes, (len(self.unlabelled()), shared), self.sum_seeds,
                    rows, list(map(self.words, self.everybody)), self.min_clients, True, self.malicious_server,
-                   None, self.identities)
+                   None, self.identities, server=self.server_scores())
 
     def outcomes(self, place, total):
         """Label and confidence of every row."""
-        counts = total.total() or [1] * self.classes
-        scores = [math.ldexp(signed(word % 2**64, 64), -self.fraction()) for word in total.own(place)]
+        counts = [1] * self.classes
+        if self.variant == "balanced":
+            pads = map(sum, zip(*map(self.pads, self.everybody)))
+            counts = [(word - pad) % 2**32 for word, pad in zip(total.total(), pads, strict=True)]
+        scores = [math.ldexp(max(0, signed(word % 2**32, 32)), -30) for word in total.own(place)]
         found = iter(pieces(scores, self.classes))
         for label in self.given[place]:
             if label >= 0:
@@ -233,15 +279,17 @@ class Run:
         for place in self.everybody:
             contributions = [self.contribution(place, other) for other in self.others(place)]
             to = [(SETUP, "hello", self.hellos[place]), (SETUP, "contributions", b"".join(contributions))]
-            to += [(DISTANCES, "own rows", tile) for tile in self.own_rows(place)]
+            to_trees, back_trees = self.offline(place)
+            to += to_trees + [(DISTANCES, "own rows", tile) for tile in self.own_rows(place)]
             to += middle.pop((place, SERVER))
             out[place, SERVER] = to + [(phase, "sum", data) for phase, data in total.to_server(place)]
             received = [self.contribution(other, place) for other in self.others(place)]
             back = [(SETUP, "roster", self.roster())]
             back.append((SETUP, "contributions", bytes([1] * len(self.clients)) + b"".join(received)))
-            back += middle.pop((SERVER, place), []) + [(INFLUENCE, "plan", self.plan(place))]
+            back += back_trees + middle.pop((SERVER, place), []) + [(INFLUENCE, "plan", self.plan(place))]
             back += [(INFLUENCE, "columns", data) for data in self.column_payloads(place)]
             out[SERVER, place] = back + [(phase, "sum", data) for phase, data in total.to_client(place)]
+            extra += [(f"{name} {place}", a, b) for name, a, b in self.trees[place].differences(self.labels(place))]
         extra += [(f"outcomes of {place}", *self.compare(place, total)) for place in self.everybody]
         return out | middle, extra
 
@@ -250,7 +298,7 @@ class Run:
         held = list(zip(client["labels"], map(double, client["confidences"]), strict=True))
         made = list(self.outcomes(place, total))
         near = len(made) == len(held) and all(
-            a == b and abs(x - y) <= 1e-9 for (a, x), (b, y) in zip(made, held))
+            a == b and abs(x - y) <= 1e-13 for (a, x), (b, y) in zip(made, held))
         return (held, held) if near else (made, held)
 
 
@@ -260,7 +308,7 @@ def depth_differences(frames):
     for at, frame in enumerate(frames):
         depth, sender = frame["depth"], frame["from"]
         allowed = {1, *(d + 1 for d in got[sender])}
-        if frame["phase"] not in (2, DISTANCES):
+        if frame["phase"] not in (OFFLINE, DISTANCES, INFLUENCE):
             allowed = {max(allowed)}
         yield f"depth of frame {at}", depth in allowed and depth >= last[sender], True
         last[sender] = depth

@@ -1,13 +1,14 @@
 """What parties of label propagation refuse: each message, as its receiver checks it."""
-import struct
-
 from . import curve
 from .influence import check_plan, read_own_rows
-from .labels import DISTANCES, INFLUENCE, SETUP, Run, label_case
+from .labels import DISTANCES, INFLUENCE, OFFLINE, SETUP, Run, label_case
 from .messages import Reader, check_roster, hello_alone, opened
 from .primitives import SERVER, Refused, need, number, pieces, unhex
 from .reasons import blame, refused_by
 from .sums import KEYS
+from .transfers import base_reply, reply_point
+
+GRAPH = 5
 
 
 class Checks:
@@ -72,32 +73,58 @@ class Checks:
 
     def check_own_rows(self, place, data):
         rows = len(self.run.given[place])
-        self.blaming(SERVER, DISTANCES, place, read_own_rows, data, rows, self.run.k, self.run.bits)
+        out = self.blaming(SERVER, DISTANCES, place, read_own_rows, data, rows, self.run.k, self.run.bits)
+        flagged, announced = sum(labelled for labelled, _ in out), len(self.run.trees[place].leaves)
+        need(flagged == announced, "other labelled rows than announced", SERVER, GRAPH, [place])
 
     def check_codes(self, place, data):
         due = len(self.run.given[place]) * -(-self.run.bits // 8)
         need(len(data) == due, f"codes of {len(data)} bytes, {due} are due", SERVER, DISTANCES, [place])
 
+    def same_length(self, due, data):
+        need(len(data) == len(due), f"{len(data)} bytes, {len(due)} are due")
+
+    def check_trees(self, kind, from_, to, data):
+        """A message about the trees, as its receiver checks it."""
+        place = min(from_, to)
+        made, context = self.run.trees[place], self.run.trees[place].made.context
+        try:
+            if kind == "points":
+                base_reply(context, data, bytes(32))
+            elif kind == "labelled rows":
+                reader = Reader(data)
+                reader.below(4, len(self.run.given[place]) + 1)
+                self.same_length(made.made.setup, reader.data)
+                reply_point(reader.take(32))
+            elif kind == "proofs":
+                made.check_proof(data)
+            else:
+                self.same_length({"corrections": made.batch.corrections, "challenges": made.batch.challenge,
+                                  "trees": made.corrections}[kind], data)
+        except Refused as refusal:
+            raise Refused(str(refusal), to, OFFLINE, [from_]) from None
+
     def check_plan(self, me, data):
         """The client's check, then the server's of the rows with which it comes to the sum."""
         run = self.run
         rows = len(run.labelled(me)), len(run.unlabelled(me))
-        all_rows = sum(map(len, run.given))
-        check_plan(me, data, rows, len(run.clients), all_rows, run.classes)
-        need(data[:8] == run.plan(me)[:8], "other rows than those I know", SERVER, KEYS, [me])
+        check_plan(me, data, rows, sum(map(len, run.given)), run.classes)
+        need(data == run.plan(me), "other rows than those I know", SERVER, KEYS, [me])
 
     def check_columns(self, me, data):
-        due = 8 * len(self.run.unlabelled()) * len(self.run.labelled(me))
+        due = 4 * len(self.run.unlabelled()) * len(self.run.labelled(me))
         need(len(data) == due, f"{len(data)} bytes of columns, {due} are due", me, INFLUENCE, [SERVER])
-        good = all(0 <= x < float("inf") for x, in struct.iter_unpack("<d", data))
-        need(good, "an influence is negative or infinite", me, INFLUENCE, [SERVER])
 
     def check(self, from_, to, kind, data):
         to_server = {"hello": self.check_hello, "contributions": self.check_contributions,
                      "own rows": self.check_own_rows, "codes": self.check_codes}
         to_client = {"roster": self.check_roster, "contributions": self.check_contributions_received,
                      "plan": self.check_plan, "columns": self.check_columns}
-        (to_server if to == SERVER else to_client)[kind](min(from_, to), data)
+        checks = to_server if to == SERVER else to_client
+        if kind in checks:
+            checks[kind](min(from_, to), data)
+        else:
+            self.check_trees(kind, from_, to, data)
 
 
 def label_refused(vectors, entry):

@@ -151,8 +151,10 @@ def aes128(keys, blocks):
     count = len(blocks) // 16
     schedule = round_keys(keys)
     if len(keys) == 16:
-        schedule = [[part * count for part in key] for key in schedule]
-    schedule = [[number(part) for part in key] for key in schedule]
+        ones = number(b"\1" * count)
+        schedule = [[part[0] * ones for part in key] for key in schedule]
+    else:
+        schedule = [[number(part) for part in key] for key in schedule]
     state = [number(blocks[i::16]) ^ schedule[0][i] for i in range(16)]
     for turn in range(1, 11):
         rows = [state[(i + 4 * (i % 4)) % 16].to_bytes(count, "little") for i in range(16)]

@@ -14,14 +14,17 @@ KEYS, SHARES, MASKED, UNMASKING = 7, 8, 9, 10
 
 
 class Sum:
-    """A sum of clients 0, 1, …; `seeds`, `rows` (first, count) and `words` are theirs, by place."""
+    """A sum of clients 0, 1, …; `seeds`, `rows` (first, count) and `words` are theirs, by place; `server` are the
+    words of rows that the server adds to those it hands out."""
 
     def __init__(self, session, round_, suite, size, width, shape, seeds, rows, words, min_clients,
-                 everybody=True, malicious=False, wiring=None, identities=None, sharing=None, contributors=None):
+                 everybody=True, malicious=False, wiring=None, identities=None, sharing=None, contributors=None,
+                 server=None):
         self.session, self.round, self.suite, self.size, self.width = session, round_, suite, size, width
         self.all_rows, self.shared = shape
         self.seeds, self.rows, self.words = seeds, rows, words
         self.min_clients, self.everybody, self.malicious = min_clients, everybody, malicious
+        self.server = server or [0] * (self.all_rows * width)
         self.wiring, self.identities = wiring, identities or [None] * len(seeds)
         self.places = range(len(seeds))
         self.neighbours, self.threshold = wiring or degree(len(seeds), malicious)[1:3]
@@ -97,11 +100,14 @@ class Sum:
         return map(number, pieces(stream(self.suite, seed, count * self.size), self.size))
 
     def joint(self, place):
-        words, out = self.words[place], []
+        return self.joint_rows(self.words[place]) + self.words[place][self.all_rows * self.width:]
+
+    def joint_rows(self, words):
+        out = []
         for (first, count), shares in zip(self.rows, self.sharing):
             if shares:
                 out += words[first * self.width:(first + count) * self.width]
-        return out + words[self.all_rows * self.width:]
+        return out
 
     def row_mask(self, place, other):
         """By position among the joint words, with its sign."""
@@ -147,8 +153,9 @@ class Sum:
         return out
 
     def sum(self):
-        """In the clear, of the contributors' joint words."""
+        """In the clear, of the contributors' joint words; with what the server adds."""
         rows = [self.joint(place) for place in self.places if self.contributors[place]]
+        rows.append(self.joint_rows(self.server) + [0] * self.shared)
         return [sum(column) for column in zip(*rows)]
 
     def own(self, place):

@@ -11,8 +11,8 @@
 //! | [`Codes`](xclp::Codes), `n_j × L` bits | [`Codes::hash`](xclp::Codes::hash) | its client, and who the [`Backend`](hamming::Backend) says | with `psm` `n_j·⌈wL/8⌉` bytes to the server, masked, `w = ⌈log₂(L+1)⌉`; with `clear` and `sketch` `n_j·⌈L/8⌉`; with `shade` and `phe` none | `n_j·L·d` multiplications |
 //! | [`Distances`](xclp::Distances), `n × k` | [`tiles::sweep`](hamming::tiles::sweep) | the server | for rows of one client `n_j·(1 + 6k)` bytes to the server; with `psm` `w/8` bytes of either client for each pair of rows; with `shade` the same, and `L·w/8` from one client to the other; with `phe` the owner's ciphertexts, `L·w/4` bytes a row, and `3w/8` a pair of rows | with `psm` three inner products of `L` numbers a pair, with `shade` `3L/8` blocks of AES, with `phe` a seventh of `L·w/B` products modulo N², else a popcount of `L` bits |
 //! | [`Graph`](xclp::Graph), at most `2nk` edges | [`Graph::new`](xclp::Graph::new) | the server | none | |
-//! | [`Influence`](xclp::Influence), labelled columns | [`Influence::columns`](xclp::Influence::columns) | the server; client `j` its columns | `8·u·l_j` bytes to client `j` | a sparse solve |
-//! | [`Scores`](xclp::Scores), unlabelled rows | [`client`](xclp::client) | client `j` its rows | masked, `8·C·(u − u_j)` bytes to the server, `8·C·u_j` back ([`sum`](mod@sum)) | a stream cipher over them for each neighbour |
+//! | [`Influence`](xclp::Influence), labelled columns | [`Influence::columns`](xclp::Influence::columns) | the server; client `j` shares of what they add to scores | [transfers](ot::punctured): `4·u·l_j` bytes to client `j`, masked | a sparse solve; at either side `C` streams of AES a column |
+//! | [`Scores`](xclp::Scores), unlabelled rows | [`client`](xclp::client) | client `j` its rows | masked, `4·C·(u − u_j)` bytes to the server, `4·C·u_j` back ([`sum`](mod@sum)) | a stream cipher over them for each neighbour |
 //! | [`Labels`](xclp::Labels), `n_j` | [`Labels::decide`](xclp::Labels::decide) | its client | none | |
 //!
 //! The two parties are the scripts [`client`](xclp::client) and [`server`](xclp::server). An

@@ -8,7 +8,7 @@ use undertone_sum as sum;
 /// Keys, roster, group seed.
 pub const SETUP: Phase = group::PHASE;
 
-/// What distances need and can be done before there are codes.
+/// What distances and influences need and can be done before there are codes.
 pub const OFFLINE: Phase = hamming::OFFLINE;
 
 /// Hashing, at the clients.
@@ -26,7 +26,7 @@ pub const GRAPH: Phase = Phase {
     name: "graph",
 };
 
-/// The solve, and its columns on their way to the clients.
+/// The solve, and the masked columns on their way to the clients.
 pub const INFLUENCE: Phase = Phase {
     id: 6,
     name: "influence",
