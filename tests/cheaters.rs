@@ -371,6 +371,28 @@ fn transfers_that_cannot_be() {
     );
 }
 
+/// With more classes trees have more levels. A lying server's corrections make leaves false, and no client give up.
+#[test]
+fn false_corrections_of_trees_end_no_run() {
+    let mut clients = random_clients(&ROWS, BITS, 1).unwrap();
+    for (_, labelling) in &mut clients {
+        *labelling = Labelling::new(5, labelling.labels().to_vec()).unwrap();
+    }
+    let network = tampering((SERVER, PartyId::client(CHEAT), 4), |corrections| {
+        corrections.iter_mut().for_each(|byte| *byte ^= 0x55)
+    });
+    let run = simulation(params(), clients.clone())
+        .run_over(network)
+        .unwrap();
+    assert!(run.clients.iter().all(Result::is_ok));
+    let honest = simulation(params(), clients).run(|_, _| {}).unwrap();
+    let scores = |run: &undertone::simulate::Run| -> Vec<_> {
+        let outcomes = run.clients.iter().flatten();
+        outcomes.map(|outcome| outcome.scores.clone()).collect()
+    };
+    assert!(scores(&run) != scores(&honest), "they were used");
+}
+
 /// What a lying server sends of columns makes scores wrong, and no client give up: to give up would tell of its labels.
 #[test]
 fn false_columns_end_no_run() {

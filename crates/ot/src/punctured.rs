@@ -136,11 +136,11 @@ impl Trees {
         }
     }
 
-    /// Both children of the first `parents` nodes of each tree, of which level `width` nodes wide.
+    /// Both children of the first `parents` nodes of each tree. A tree has `width` nodes on this level.
     fn children(&self, nodes: &[u128], width: usize, parents: usize) -> [Seeds; 2] {
         let trees = nodes.chunks_exact(width);
-        let first: Seeds =
-            Zeroizing::new(trees.flat_map(|tree| &tree[..parents]).copied().collect());
+        let mut first: Seeds = Zeroizing::new(Vec::with_capacity(trees.len() * parents));
+        trees.for_each(|tree| first.extend_from_slice(&tree[..parents]));
         [0, 1].map(|side: usize| {
             let mut children = first.clone();
             self.pi[side].mmo(&mut children);
@@ -261,8 +261,8 @@ impl Trees {
     }
 }
 
-/// Puts right the children of the node `missing` of one tree: zero on the path, on the `side` of which is 1 for the right, and
-/// what the sum leaves on the other.
+/// Puts right the children of the node `missing` of one tree. The path goes on to its `side`, 1 for the
+/// right: that child is zero. The other one is what the sum leaves.
 fn mend(
     left: &mut [u128],
     right: &mut [u128],

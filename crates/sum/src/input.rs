@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use undertone_party::{Abort, PartyId};
 use undertone_setup::identity::Credentials;
@@ -11,10 +11,10 @@ use zeroize::Zeroizing;
 
 use super::Word;
 
-/// Of which clients a sum of the same values was unmasked already. Several tries to add up the same values share it.
+/// Whose sum a client has helped to unmask with the values that it brings. All sums of the same values share it.
 ///
-/// Two sums of the same values that differ by one client tell that client's values. So a client that has helped to unmask
-/// one sum helps with no other, unless the same clients contribute.
+/// Two sums of the same values that differ by one client tell that client's values. So a client that
+/// has helped to unmask one sum helps with no other, unless the same clients contribute.
 #[derive(Debug, Clone, Default)]
 pub struct Answered(Arc<Mutex<Option<Vec<PartyId>>>>);
 
@@ -24,22 +24,24 @@ impl Answered {
     /// # Errors
     /// [`Abort::Misuse`] where it has helped with one of others.
     pub fn check(&self, contributors: &[PartyId]) -> Result<(), Abort> {
-        let earlier = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*earlier {
+        match &*self.earlier() {
             Some(earlier) if earlier != contributors => Err(Abort::Misuse(
-                "a sum of other clients was unmasked before: the difference of the two would tell what one client brought"
+                "a sum of other clients was unmasked before: the difference of the two would tell \
+                 what one client brought"
                     .into(),
             )),
             _ => Ok(()),
         }
     }
 
-    /// As [`check`](Self::check), and remembers the contributors.
+    /// As [`check`](Self::check), and remembers the contributors. Of two calls one comes first.
     pub(super) fn claim(&self, contributors: &[PartyId]) -> Result<(), Abort> {
-        self.check(contributors)?;
-        let mut earlier = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *earlier = Some(contributors.to_vec());
-        Ok(())
+        self.earlier().get_or_insert_with(|| contributors.to_vec());
+        self.check(contributors)
+    }
+
+    fn earlier(&self) -> MutexGuard<'_, Option<Vec<PartyId>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -16,6 +16,7 @@ use super::{
     Audience, Context, KEYS, Rules, SHARES, Set, Table, Trust, UNMASK, UPLOAD, Word, advertise,
 };
 use undertone_setup::roster::{Entry, enough, enough_holders, invited};
+use zeroize::Zeroizing;
 
 /// Secrets rebuilt in one step.
 const REBUILT_PER_STEP: usize = 64;
@@ -368,7 +369,8 @@ async fn total<W: Word>(
     adding.unmask(&io, pads).await;
     if let Some(own) = own {
         io.pause().await;
-        adding.add_own(&own(&contributors))?;
+        let own = Zeroizing::new(own(&contributors));
+        adding.add_own(&own)?;
     }
 
     // Round 4e: to each contributor its rows of the sum, and the shared words if they are for all.

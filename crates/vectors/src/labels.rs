@@ -232,6 +232,18 @@ fn wine() -> Result<Data, Error> {
     (0..4).map(client).collect()
 }
 
+/// Three clients, of which the second has no labelled row.
+fn five_classes() -> Result<Data, Error> {
+    let label =
+        |client: usize, row: usize| (client != 1 && row < 4).then_some(((row + client) % 5) as u16);
+    let mut data = random_clients(&[7, 4, 6], 40, 3)?;
+    for (client, (rows, labelling)) in data.iter_mut().enumerate() {
+        let labels = (0..rows.len()).map(|row| label(client, row)).collect();
+        *labelling = Labelling::new(5, labels)?;
+    }
+    Ok(data)
+}
+
 /// Their files.
 ///
 /// # Errors
@@ -322,12 +334,17 @@ pub fn files() -> Result<Vec<File>, Error> {
             Backend::Shade => "label-shade",
             _ => "label-phe",
         };
-        all.extend(crate::files(
-            name,
-            "PROTOCOLS.md",
-            vec![case.run()?],
-            refusals,
-        )?);
+        let mut cases = vec![case.run()?];
+        if backend == Backend::Clear {
+            let more = Case {
+                comment: "five classes: trees of three levels; client 1 has no labelled row",
+                params: Params { backend, ..params },
+                data: &five_classes,
+                payloads: true,
+            };
+            cases.push(more.run()?);
+        }
+        all.extend(crate::files(name, "PROTOCOLS.md", cases, refusals)?);
     }
     let signed = Case {
         comment: "clients that withstand a server that lies: signed keys, signed contributors",

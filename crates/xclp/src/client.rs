@@ -203,7 +203,7 @@ impl Columns {
         words.extend(mask::from_bytes::<u32>(bytes));
         for words in words.chunks_mut(height) {
             let (column, first) = (self.received / height, self.received % height);
-            let (label, leaves) = self.trees.column(column);
+            let (label, leaves) = self.trees.column(column)?;
             self.shares.receive(&leaves, label, first, words);
             self.received += words.len();
         }

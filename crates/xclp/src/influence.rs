@@ -90,7 +90,8 @@ impl Influence {
         &self.graph
     }
 
-    /// The sum of the columns of `rows`, solved for at once: how much each row of the graph is influenced in all.
+    /// The sum of the columns of `rows`, solved for at once: how much each row of the graph is
+    /// influenced in all. Zero where it is so faint that iterations do not tell it from nothing.
     ///
     /// # Panics
     /// When one of `rows` is not a row of the graph.
@@ -99,7 +100,7 @@ impl Influence {
         if rows.is_empty() {
             return out;
         }
-        let mut scale = 1.0;
+        let (mut scale, mut faint) = (1.0, 0.0);
         match &self.factor {
             Some(factor) => {
                 rows.iter().for_each(|row| out[*row] = 1.0);
@@ -108,10 +109,13 @@ impl Influence {
             None => {
                 self.iteration.solve(&self.graph, &[rows], &mut out);
                 scale = (rows.len() as f64).sqrt();
+                // A residual of norm 1 is an error of 1/(1 − α) at most.
+                faint = 16.0 * TOLERANCE / (1.0 - self.iteration.alpha());
             }
         }
-        out.iter_mut()
-            .for_each(|value| *value = scale * value.max(0.0));
+        for value in &mut out {
+            *value = if *value > faint { scale * *value } else { 0.0 };
+        }
         out
     }
 
@@ -339,6 +343,24 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// Two clouds that one weak edge joins, and only the first has labels.
+    #[test]
+    fn what_iterations_cannot_tell_from_nothing_is_not_reached() {
+        let mut distances = Distances::new(&[40], 2);
+        for row in 0..40 {
+            let cloud = row / 20 * 20;
+            for step in 1..3 {
+                distances.offer(row, 20, cloud + (row + step) % 20);
+            }
+        }
+        let graph = Graph::new(&distances, 100, Variant::Paper);
+        let labelled: Vec<usize> = (0..20).collect();
+        let influence = Influence::with_method(graph, 0.99, Method::ConjugateGradients);
+        let reach = influence.reach(&labelled);
+        assert!(reach[..20].iter().all(|value| *value > 1.0));
+        assert!(reach[20..].iter().all(|value| *value == 0.0));
     }
 
     #[test]

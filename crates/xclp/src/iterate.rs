@@ -38,6 +38,11 @@ impl Iteration {
         }
     }
 
+    /// α.
+    pub(crate) fn alpha(&self) -> f64 {
+        self.alpha
+    }
+
     /// Writes the solutions for at most [`LANES`] right-hand sides, one after the other. A side is a set of rows, at
     /// each of which it has the same entry, and its norm is 1.
     pub(crate) fn solve(&self, graph: &Graph, sides: &[&[usize]], out: &mut [f64]) {

@@ -328,7 +328,7 @@ impl Plan {
     }
 }
 
-/// Refuses runs whose matrix of scores would take more than 1 GiB.
+/// Refuses runs whose matrix of scores would take more than 512 MiB.
 pub(crate) fn check_scores(rows: usize, classes: usize) -> Result<(), Abort> {
     const MOST: usize = 1 << 27;
     match rows.checked_mul(classes) {
@@ -350,5 +350,46 @@ pub(crate) fn column_words(done: usize, columns: usize, height: usize) -> usize 
     match height {
         0 => 0,
         _ => (columns - done / height).min(MOST / height) * height,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whole columns, or tiles of one: each message fits, and all together are the columns.
+    #[test]
+    fn columns_in_messages() {
+        const MOST: usize = TILE_BYTES / 4;
+        for (columns, height) in [
+            (3, MOST + 5),
+            (2, 3 * MOST),
+            (7, MOST / 2 - 1),
+            (5, 1),
+            (4, MOST),
+        ] {
+            let (mut done, mut messages) = (0, 0);
+            while done < columns * height {
+                let words = column_words(done, columns, height);
+                assert!((1..=MOST).contains(&words));
+                let whole = done % height == 0 && words % height == 0;
+                let within =
+                    done % height + words <= height && (done % height).is_multiple_of(TILE);
+                assert!(
+                    whole || within,
+                    "{words} words after {done} of columns of {height}"
+                );
+                done += words;
+                messages += 1;
+            }
+            assert_eq!(done, columns * height);
+            let each = if height > MOST {
+                height.div_ceil(MOST) * columns
+            } else {
+                columns.div_ceil(MOST / height)
+            };
+            assert_eq!(messages, each);
+        }
+        assert_eq!(column_words(0, 0, 7) + column_words(0, 7, 0), 0);
     }
 }

@@ -60,7 +60,7 @@ pub(crate) async fn puncture(io: &Io, choosing: Choosing) -> Result<Punctured, A
         corrections.extend_from_slice(&message);
         left -= trees;
     }
-    chosen.finish(&corrections)
+    Ok(chosen.finish(corrections))
 }
 
 fn due(what: &str, message: &[u8], len: usize) -> Result<(), Abort> {

@@ -16,20 +16,26 @@ const STREAM_ROWS: u64 = (TILE * size_of::<u32>() / ROW_BYTES) as u64;
 pub(crate) struct Shares {
     classes: usize,
     rows: usize,
+    /// Words of a class in a tile.
+    stride: usize,
     words: Wiped<u32>,
 }
-
-/// A column as a party has it: the leaves of its tree, which have the streams of its shares.
-pub(crate) type Column = Leaves;
 
 impl Shares {
     /// Zeros.
     pub(crate) fn new(rows: usize, classes: usize) -> Self {
+        let stride = rows.min(TILE);
         Self {
             classes,
             rows,
-            words: vec![0; rows.div_ceil(TILE) * TILE * classes].into(),
+            stride,
+            words: vec![0; rows.div_ceil(TILE) * stride * classes].into(),
         }
+    }
+
+    /// Words of a tile; 1 where there are no tiles.
+    fn tile_len(&self) -> usize {
+        (self.stride * self.classes).max(1)
     }
 
     /// Rows of a tile.
@@ -41,13 +47,11 @@ impl Shares {
     /// the client chose. Returns what the client is sent, column after column.
     pub(crate) fn send(
         &mut self,
-        columns: &[Column],
+        columns: &[Leaves],
         value: impl Fn(usize, usize) -> u32 + Sync,
     ) -> Vec<u32> {
-        let rows = self.rows;
-        let tiles = self
-            .words
-            .par_chunks_exact_mut((TILE * self.classes).max(1));
+        let (rows, stride, tile) = (self.rows, self.stride, self.tile_len());
+        let tiles = self.words.par_chunks_exact_mut(tile);
         let parts: Vec<Vec<u32>> = tiles
             .enumerate()
             .map(|(tile, words)| {
@@ -58,7 +62,7 @@ impl Shares {
                     out.extend(rows.clone().map(|row| value(place, row)));
                     let sums = Sums {
                         words: &mut *words,
-                        stride: TILE,
+                        stride,
                     };
                     let first = tile as u64 * STREAM_ROWS;
                     punctured::send(Cpu::detect(), leaves, first, &mut out[start..], sums);
@@ -77,25 +81,23 @@ impl Shares {
     }
 
     /// Takes the shares of a column out again.
-    pub(crate) fn withdraw(&mut self, leaves: &Column) {
-        let rows = self.rows;
-        let tiles = self
-            .words
-            .par_chunks_exact_mut((TILE * self.classes).max(1));
+    pub(crate) fn withdraw(&mut self, leaves: &Leaves) {
+        let (rows, stride, tile) = (self.rows, self.stride, self.tile_len());
+        let tiles = self.words.par_chunks_exact_mut(tile);
         tiles.enumerate().for_each(|(tile, words)| {
             let len = TILE.min(rows - tile * TILE);
-            let (first, stride) = (tile as u64 * STREAM_ROWS, TILE);
+            let first = tile as u64 * STREAM_ROWS;
             punctured::withdraw(Cpu::detect(), leaves, first, len, Sums { words, stride });
         });
     }
 
     /// Takes what the server sent of a column from row `first` on, the start of a tile. Uses it up.
-    pub(crate) fn receive(&mut self, leaves: &Column, class: u16, first: usize, words: &mut [u32]) {
-        let tile = TILE * self.classes;
+    pub(crate) fn receive(&mut self, leaves: &Leaves, class: u16, first: usize, words: &mut [u32]) {
+        let (tile, stride) = (self.tile_len(), self.stride);
         for (words, tile_at) in words.chunks_mut(TILE).zip(first / TILE..) {
             let sums = Sums {
                 words: &mut self.words[tile_at * tile..(tile_at + 1) * tile],
-                stride: TILE,
+                stride,
             };
             let first = tile_at as u64 * STREAM_ROWS;
             punctured::receive(Cpu::detect(), leaves, first, class, words, sums);
@@ -105,13 +107,9 @@ impl Shares {
     /// Row after row, with room for `more` words.
     pub(crate) fn into_rows(self, more: usize) -> Wiped<u32> {
         let mut out = Wiped::with_capacity(self.rows * self.classes + more);
-        for (tile, words) in self
-            .words
-            .chunks_exact((TILE * self.classes).max(1))
-            .enumerate()
-        {
+        for (tile, words) in self.words.chunks_exact(self.tile_len()).enumerate() {
             for row in 0..self.rows_of(tile) {
-                out.extend((0..self.classes).map(|class| words[class * TILE + row]));
+                out.extend((0..self.classes).map(|class| words[class * self.stride + row]));
             }
         }
         out
@@ -129,7 +127,7 @@ mod tests {
         let seeds =
             |place: usize| -> Vec<u128> { (0..3).map(|c| (7 * place + c) as u128).collect() };
         let value = |place: usize, row: usize| (place * 100_000 + row) as u32;
-        let columns: Vec<Column> = (0..3)
+        let columns: Vec<Leaves> = (0..3)
             .map(|at| Leaves::new(Cpu::detect(), &seeds(at)))
             .collect();
         let (mut mine, mut theirs) = (Shares::new(rows, classes), Shares::new(rows, classes));

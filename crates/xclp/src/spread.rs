@@ -10,7 +10,7 @@ use crate::distances::Distances;
 use crate::influence::{COLUMNS, Influence};
 use crate::messages::{Plan, check_scores, column_words};
 use crate::scores::fixed;
-use crate::shares::{Column, Shares};
+use crate::shares::Shares;
 use crate::transfers::Grown;
 
 /// A client and what the server knows of its rows.
@@ -133,42 +133,55 @@ impl Spread {
 
     /// Solves column after column and sends each client those of its labelled rows, masked. A column has one entry
     /// for each unlabelled row of all clients: the influence on it, as part of all influences on it.
-    pub(crate) async fn share_out(
-        mut self,
-        io: &Io,
-        joint: &Joint,
-        influence: &Influence,
-    ) -> Shared {
+    pub(crate) async fn share_out(self, io: &Io, joint: &Joint, influence: &Influence) -> Shared {
         let height = joint.unlabelled.len();
         let mut shares = Shares::new(height, joint.classes);
+        let rows: Vec<usize> = self
+            .parts
+            .iter()
+            .flat_map(|part| &part.rows)
+            .copied()
+            .collect();
         if height > 0 {
-            let rows: Vec<usize> = self
+            let reach = influence.reach(&rows);
+            let n = influence.graph().rows();
+            let mut left: Vec<Pending> = self
                 .parts
                 .iter()
-                .flat_map(|part| &part.rows)
-                .copied()
+                .map(|part| Pending::new(part, height))
                 .collect();
-            let reach = influence.reach(&rows);
-            for part in &mut self.parts {
-                let mut pending = Pending::new(part.rows.len(), height);
-                let batch = COLUMNS * rayon::current_num_threads();
-                for start in (0..part.rows.len()).step_by(batch) {
-                    let batch = start..part.rows.len().min(start + batch);
-                    let leaves: Vec<Column> =
-                        batch.clone().map(|at| part.grown.column(at)).collect();
-                    let columns = influence.columns(&part.rows[batch]);
-                    let n = influence.graph().rows();
-                    let value = |place: usize, row: usize| {
-                        let row = joint.unlabelled[row];
-                        fixed::encode(columns[place * n + row], reach[row])
-                    };
-                    pending.words.extend(shares.send(&leaves, value));
-                    while let Some(message) = pending.next() {
-                        io.send(part.id, message);
+            let mut part = 0;
+            for rows in rows.chunks(COLUMNS * rayon::current_num_threads()) {
+                // The columns of one client or of several.
+                let mut whose = Vec::with_capacity(rows.len());
+                let mut leaves = Vec::with_capacity(rows.len());
+                let first = part;
+                while leaves.len() < rows.len() {
+                    let own = &mut left[part];
+                    let next =
+                        own.started..own.columns.min(own.started + rows.len() - leaves.len());
+                    own.started = next.end;
+                    whose.extend(next.clone().map(|_| part));
+                    leaves.extend(self.parts[part].grown.columns(next));
+                    if leaves.len() < rows.len() {
+                        part += 1;
                     }
-                    io.pause().await;
                 }
-                part.grown.rest();
+                let columns = influence.columns(rows);
+                let value = |place: usize, row: usize| {
+                    let row = joint.unlabelled[row];
+                    fixed::encode(columns[place * n + row], reach[row])
+                };
+                let words = shares.send(&leaves, value);
+                for (part, words) in whose.iter().zip(words.chunks_exact(height)) {
+                    left[*part].words.extend_from_slice(words);
+                }
+                for part in first..=part {
+                    for message in left[part].messages() {
+                        io.send(self.parts[part].id, message);
+                    }
+                }
+                io.pause().await;
             }
         }
         Shared {
@@ -178,47 +191,59 @@ impl Spread {
     }
 }
 
-/// Words of a client's columns that are not sent yet.
+/// A client's columns on their way to it.
 struct Pending {
-    words: Vec<u32>,
-    done: usize,
     columns: usize,
     height: usize,
+    /// Columns that are shared out.
+    started: usize,
+    /// Words that are sent, and those that wait for their message to be full.
+    done: usize,
+    words: Vec<u32>,
 }
 
 impl Pending {
-    fn new(columns: usize, height: usize) -> Self {
+    fn new(part: &Part, height: usize) -> Self {
         Self {
-            words: Vec::new(),
-            done: 0,
-            columns,
+            columns: part.rows.len(),
             height,
+            started: 0,
+            done: 0,
+            words: Vec::new(),
         }
     }
 
-    /// The next message, once its words are there.
-    fn next(&mut self) -> Option<Vec<u8>> {
-        let words = column_words(self.done, self.columns, self.height);
-        if words == 0 || self.words.len() < words {
-            return None;
+    /// The messages whose words are all there.
+    fn messages(&mut self) -> Vec<Vec<u8>> {
+        let (mut messages, mut at) = (Vec::new(), 0);
+        loop {
+            let next = column_words(self.done, self.columns, self.height);
+            if next == 0 || self.words.len() - at < next {
+                break;
+            }
+            let mut message = Vec::with_capacity(next * size_of::<u32>());
+            mask::append_bytes(&self.words[at..at + next], &mut message);
+            messages.push(message);
+            at += next;
+            self.done += next;
         }
-        let mut message = Vec::with_capacity(words * size_of::<u32>());
-        mask::append_bytes(&self.words[..words], &mut message);
-        self.words.drain(..words);
-        self.done += words;
-        Some(message)
+        self.words.drain(..at);
+        messages
     }
 }
 
 impl Shared {
     /// The server's words of a sum of these contributors, with `more` zeros at the end.
     pub(crate) fn of(mut self, contributors: &[PartyId], more: usize) -> Vec<u32> {
-        for part in &mut self.parts {
-            if contributors.contains(&part.id) {
-                continue;
-            }
+        for part in self
+            .parts
+            .iter()
+            .filter(|part| !contributors.contains(&part.id))
+        {
             for at in 0..part.grown.len() {
-                self.shares.withdraw(&part.grown.column(at));
+                for leaves in part.grown.columns(at..at + 1) {
+                    self.shares.withdraw(&leaves);
+                }
             }
         }
         let mut words = self.shares.into_rows(more);

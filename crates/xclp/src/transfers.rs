@@ -12,6 +12,8 @@
 //! The trees, and why no client can read influences with them: [`undertone_ot::punctured`]. The extension withstands a
 //! malicious client: one that learnt Δ would have all leaves, and so the influences.
 
+use std::ops::Range;
+
 use undertone_kdf::Seed;
 use undertone_kernel::leaves::Leaves;
 use undertone_kernel::{Cpu, Wiped};
@@ -29,6 +31,12 @@ const SECURITY: Security = Security::Malicious;
 
 /// f of the extension: 31 bits a transfer on the wire, next to nothing beside a column.
 const FIELD: usize = 4;
+
+/// Most transfers of a client: its choices are one message.
+const MAX_TRANSFERS: usize = 1 << 24;
+
+/// Leaves that the server grows at a time.
+const LEAVES: usize = 1 << 16;
 
 fn field() -> Result<Field, Abort> {
     Field::new(FIELD).ok_or_else(|| Abort::Internal("f is 1 to 8".into()))
@@ -85,7 +93,14 @@ impl Receiver {
         labels: Wiped<u16>,
     ) -> Result<(Choosing, Vec<Vec<u8>>), Abort> {
         let shape = shape(classes)?;
-        let batches = batches(labels.len() * shape.depth());
+        let count = labels.len() * shape.depth();
+        if count > MAX_TRANSFERS {
+            return Err(Abort::Misuse(format!(
+                "{} labelled rows of {classes} classes take {count} transfers; a client makes at most 2^24",
+                labels.len()
+            )));
+        }
+        let batches = batches(count);
         let (open, messages) = batches.map(|count| self.extension.batch(count)).unzip();
         let choosing = Choosing {
             trees: Trees::new(Cpu::detect(), &self.context, shape),
@@ -167,29 +182,33 @@ impl Chosen {
         self.labels.len()
     }
 
-    /// All leaves but one of each tree, given the corrections of step 6.
-    pub(crate) fn finish(self, corrections: &[u8]) -> Result<Punctured, Abort> {
-        let leaves = self.trees.puncture(&self.keys, &self.labels, corrections);
-        Ok(Punctured {
-            classes: self.shape.leaves(),
-            labels: self.labels,
-            leaves: leaves.map_err(OtError::blame(SERVER))?,
-        })
+    /// The trees, given the corrections of step 6.
+    pub(crate) fn finish(self, corrections: Vec<u8>) -> Punctured {
+        Punctured {
+            chosen: self,
+            corrections,
+        }
     }
 }
 
 /// The client's trees.
 pub(crate) struct Punctured {
-    classes: usize,
-    labels: Wiped<u16>,
-    leaves: Seeds,
+    chosen: Chosen,
+    corrections: Vec<u8>,
 }
 
 impl Punctured {
-    /// The label of a labelled row, and the streams of its leaves.
-    pub(crate) fn column(&self, at: usize) -> (u16, Leaves) {
-        let leaves = &self.leaves[at * self.classes..(at + 1) * self.classes];
-        (self.labels[at], Leaves::new(Cpu::detect(), leaves))
+    /// The label of a labelled row, and the streams of its leaves, of which one is missing.
+    pub(crate) fn column(&self, at: usize) -> Result<(u16, Leaves), Abort> {
+        let own = &self.chosen;
+        let of = |each: usize| at * each..(at + 1) * each;
+        let corrections = &self.corrections[of(own.message_len())];
+        let label = &own.labels[of(1)];
+        let leaves = own
+            .trees
+            .puncture(&own.keys[of(own.shape.depth())], label, corrections);
+        let leaves = leaves.map_err(OtError::blame(SERVER))?;
+        Ok((label[0], Leaves::new(Cpu::detect(), &leaves)))
     }
 }
 
@@ -294,57 +313,52 @@ impl Heard {
         }
         let (proofs, choices) = message.split_at(proofs);
         let mut keys = [0, 1].map(|_| Zeroizing::new(Vec::with_capacity(count)));
-        let mut some = [Vec::new(), Vec::new()];
+        let mut some = Zeroizing::new([Vec::new(), Vec::new()]);
         for (batch, proof) in self.open.into_iter().zip(proofs.chunks_exact(PROOF_LEN)) {
             let batch: SenderBatch = batch.check(proof).map_err(&blame)?;
             batch.random(&mut some);
-            for (keys, some) in keys.iter_mut().zip(&some) {
+            for (keys, some) in keys.iter_mut().zip(&*some) {
                 keys.extend_from_slice(some);
             }
         }
-        zeroize::Zeroize::zeroize(&mut some);
         let [zeros, ones] = &keys;
         let keys = chosen::ordered(choices, [zeros, ones]).map_err(&blame)?;
-        let (leaves, corrections) = self.trees.grow(&keys);
-        let roots = keys.iter().step_by(self.shape.depth());
+        let depth = self.shape.depth();
+        let mut corrections = Vec::with_capacity(self.rows * self.shape.message_len());
+        let trees = (LEAVES / self.shape.leaves()).max(1);
+        for keys in keys.chunks(trees * depth) {
+            corrections.extend(self.trees.grow(keys).1);
+        }
         let grown = Grown {
-            roots: Zeroizing::new(roots.copied().collect()),
+            roots: Zeroizing::new(keys.iter().step_by(depth).copied().collect()),
             trees: self.trees,
             classes: self.shape.leaves(),
-            leaves: Some(leaves),
         };
         Ok((grown, corrections))
     }
 }
 
-/// The server's trees of one client.
+/// The server's trees of one client. Leaves are grown again when they are needed.
 #[derive(Debug)]
 pub(crate) struct Grown {
     trees: Trees,
     classes: usize,
     roots: Zeroizing<Vec<[u128; 2]>>,
-    leaves: Option<Seeds>,
 }
 
 impl Grown {
-    /// The streams of a labelled row's leaves.
-    pub(crate) fn column(&mut self, at: usize) -> Leaves {
-        let leaves = self
-            .leaves
-            .get_or_insert_with(|| self.trees.leaves(&self.roots));
-        Leaves::new(
-            Cpu::detect(),
-            &leaves[at * self.classes..(at + 1) * self.classes],
-        )
+    /// The streams of the leaves of some labelled rows.
+    pub(crate) fn columns(&self, rows: Range<usize>) -> impl Iterator<Item = Leaves> {
+        let leaves = self.trees.leaves(&self.roots[rows.clone()]);
+        let classes = self.classes;
+        rows.enumerate().map(move |(at, _)| {
+            let own = &leaves[at * classes..(at + 1) * classes];
+            Leaves::new(Cpu::detect(), own)
+        })
     }
 
     /// How many trees there are.
     pub(crate) fn len(&self) -> usize {
         self.roots.len()
-    }
-
-    /// Forgets the leaves. They are grown again if somebody asks for a column.
-    pub(crate) fn rest(&mut self) {
-        self.leaves = None;
     }
 }

@@ -320,7 +320,7 @@ pub struct Owner {
     noise: Option<LabelNoise>,
     terms: Terms,
     job: Option<Job>,
-    /// The sessions of this job.
+    /// Sessions with these labels, of whatever job.
     answered: Answered,
     outcome: Option<Outcome>,
 }
@@ -409,9 +409,6 @@ impl Participant for Owner {
                     ));
                 }
             }
-        }
-        if self.job.is_some_and(|before| before != job) {
-            self.answered = Answered::default();
         }
         self.job = Some(job);
         Ok(())
