@@ -61,7 +61,8 @@ fn stretch(payload: &mut Vec<u8>) {
     payload.push(0);
 }
 
-/// Hello, contributions, reply, corrections, proofs, own rows, codes; of the sums: hello, shares, words, answers.
+/// Hello, contributions, reply, corrections, proofs, own rows, codes; of the sums: hello, shares,
+/// words, answers.
 #[test]
 fn a_clients_messages_of_the_wrong_length() {
     let phases = [
@@ -86,7 +87,8 @@ fn a_clients_messages_of_the_wrong_length() {
     }
 }
 
-/// Roster, contributions, points, challenges, plan, columns; of the sums: roster, shares, contributors, results.
+/// Roster, contributions, points, challenges, plan, columns; of the sums: roster, shares,
+/// contributors, results.
 #[test]
 fn the_servers_messages_of_the_wrong_length() {
     let phases = [
@@ -162,7 +164,8 @@ fn keys_and_contributions() {
     assert_eq!(aborted.party, PartyId::client(0));
 }
 
-/// Runs three clients of which `odd` has other parameters, rows or labels; returns why the server gives up.
+/// Runs three clients of which `odd` has other parameters, rows or labels; returns why the server
+/// gives up.
 fn with_odd_client(odd: usize, odd_params: Params, odd_data: (Rows, Labelling)) -> Aborted {
     let session = SessionId([1; 32]);
     let ids = [0, 1, 2].map(PartyId::client);
@@ -266,7 +269,8 @@ fn neighbours_that_cannot_be() {
 
 #[test]
 fn rosters_that_cannot_be() {
-    // The server's key, the count, then per member: id, key, length and advertisement, no signature.
+    // The server's key, the count, then per member: id, key, length and advertisement, no
+    // signature.
     const FIRST: usize = 32 + 4;
     fn member(roster: &[u8], place: usize) -> usize {
         FIRST + place * (roster.len() - FIRST) / 3
@@ -347,7 +351,8 @@ fn transfers_that_cannot_be() {
     let tree: fn(&mut Vec<u8>) = |reply| reply[36 + 3 * 32] ^= 1;
     let aborted = client_cheats(2, tree);
     assert_cheated(&aborted, cheat, phases::OFFLINE, "trees of seeds");
-    // Corrections of one choice in one block and of another in the others: caught but where Δ has zeros.
+    // Corrections of one choice in one block and of another in the others: caught but where Δ has
+    // zeros.
     let other: fn(&mut Vec<u8>) = |corrections| {
         let row = corrections.len() / 31;
         (0..31)
@@ -371,7 +376,8 @@ fn transfers_that_cannot_be() {
     );
 }
 
-/// With more classes trees have more levels. A lying server's corrections make leaves false, and no client give up.
+/// With more classes trees have more levels. A lying server's corrections make leaves false, and no
+/// client give up.
 #[test]
 fn false_corrections_of_trees_end_no_run() {
     let mut clients = random_clients(&ROWS, BITS, 1).unwrap();
@@ -393,7 +399,8 @@ fn false_corrections_of_trees_end_no_run() {
     assert!(scores(&run) != scores(&honest), "they were used");
 }
 
-/// What a lying server sends of columns makes scores wrong, and no client give up: to give up would tell of its labels.
+/// What a lying server sends of columns makes scores wrong, and no client give up: to give up would
+/// tell of its labels.
 #[test]
 fn false_columns_end_no_run() {
     let clients = random_clients(&ROWS, BITS, 1).unwrap();

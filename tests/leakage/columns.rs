@@ -1,9 +1,10 @@
 //! What one client alone learns of the others' rows from what it is sent of the influence.
 //!
-//! A column of the influence tells how strongly one labelled row acts on every unlabelled row. Whoever has the columns of
-//! its own labelled rows knows to which of them each row of the others is near, and so its class. Columns stay at the server:
-//! clients are sent them masked. The same attacks are made on the columns, which only the server has, and on all words that the
-//! client was sent instead.
+//! A column of the influence tells how strongly one labelled row acts on every unlabelled row.
+//! Whoever has the columns of its own labelled rows knows to which of them each row of the others
+//! is near, and so its class. Columns stay at the server: clients are sent them masked. The same
+//! attacks are made on the columns, which only the server has, and on all words that the client was
+//! sent instead.
 
 use undertone::data::Dataset;
 use undertone::hamming::Backend;
@@ -17,7 +18,8 @@ use undertone_tests::dataset;
 
 const ATTACKER: usize = 0;
 
-/// What an attacker looks at: of each unlabelled row of the others a value for each labelled row of its own.
+/// What an attacker looks at: of each unlabelled row of the others a value for each labelled row of
+/// its own.
 type View = Vec<Vec<f64>>;
 
 fn classes_of(data: &Dataset) -> usize {
@@ -122,7 +124,8 @@ fn seen(name: &str, rows: usize, labelled: usize, seed: u8) -> Seen {
 }
 
 impl Seen {
-    /// The share of the others' unlabelled rows whose class is that of the attacker's row which acts on them most.
+    /// The share of the others' unlabelled rows whose class is that of the attacker's row which
+    /// acts on them most.
     fn classes_told(&self, view: &View) -> f64 {
         let guess = |row: &Vec<f64>| {
             let mut votes = vec![0.0; self.classes];
@@ -143,8 +146,8 @@ impl Seen {
         right.count() as f64 / view.len() as f64
     }
 
-    /// How well alike values tell which two rows are neighbours: the chance that of a pair that is and one that is not the
-    /// former is more alike.
+    /// How well alike values tell which two rows are neighbours: the chance that of a pair that is
+    /// and one that is not the former is more alike.
     fn pairs_told(&self, view: &View) -> f64 {
         let centred = |row: &Vec<f64>| -> Vec<f64> {
             let mean = row.iter().sum::<f64>() / row.len() as f64;
@@ -181,8 +184,9 @@ fn area_under_curve(mut scored: Vec<(f64, bool)>) -> f64 {
     area / (below * positive)
 }
 
-/// Columns tell a client the classes of most of the others' unlabelled rows, and which of them are near each other. What it is
-/// sent instead tells it neither. On digits and wine, 30 % of the rows labelled:
+/// Columns tell a client the classes of most of the others' unlabelled rows, and which of them are
+/// near each other. What it is sent instead tells it neither. On digits and wine, 30 % of the rows
+/// labelled:
 ///
 /// | | classes | neighbours (area under the curve) |
 /// |---|---|---|
@@ -208,8 +212,9 @@ fn columns_tell_classes_and_neighbours_and_what_is_sent_does_not() {
     }
 }
 
-/// A row of another client that equals one of the attacker's labelled rows has almost the same column entries as the
-/// attacker's own copy of it would have. So columns name the owner and the row of a copy; what is sent names nothing.
+/// A row of another client that equals one of the attacker's labelled rows has almost the same
+/// column entries as the attacker's own copy of it would have. So columns name the owner and the
+/// row of a copy; what is sent names nothing.
 #[test]
 fn copies_of_rows_are_named_by_columns_and_by_nothing_that_is_sent() {
     let data = dataset("digits").unwrap();

@@ -65,8 +65,9 @@ fn refused(tried: &Tried) -> bool {
     matches!(tried, Some(aborted) if aborted.to_string().contains(told))
 }
 
-/// Two sessions that differ by one client would tell the others its class counts (see `coalition::counts`). A client
-/// that has helped to open the scores of one refuses the other, where the same job, or a server that lies, begins again.
+/// Two sessions that differ by one client would tell the others its class counts (see
+/// `coalition::counts`). A client that has helped to open the scores of one refuses the other,
+/// where the same job, or a server that lies, begins again.
 #[test]
 fn no_second_session_begins_without_a_client_of_the_first() {
     let answered = || -> Vec<Answered> { (0..4).map(|_| Answered::default()).collect() };
@@ -86,7 +87,8 @@ fn no_second_session_begins_without_a_client_of_the_first() {
     assert!(session(6, &all, &fresh, None)[..3].iter().all(refused));
 }
 
-/// The server adds up the class counts and hands the sum out, padded by what clients alone can take off.
+/// The server adds up the class counts and hands the sum out, padded by what clients alone can take
+/// off.
 #[test]
 fn the_server_sees_no_class_counts() {
     let clients = random_clients(&ROWS, BITS, 1).unwrap();
@@ -114,7 +116,8 @@ fn the_server_sees_no_class_counts() {
         seen.iter().all(|word| !counts.contains(word)),
         "{counts:?}: {seen:?}"
     );
-    // Uniform: 16 words of which the highest bits are all alike once in 2¹⁵ tries, and the seeds are fixed.
+    // Uniform: 16 words of which the highest bits are all alike once in 2¹⁵ tries, and the seeds
+    // are fixed.
     let high = seen.iter().filter(|word| **word >> 31 == 1).count();
     assert!((2..15).contains(&high), "{seen:?}");
 }

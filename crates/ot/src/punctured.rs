@@ -1,24 +1,28 @@
-//! All-but-one transfers, and what they are for: a vector of the sender's, shared out to the class that the receiver
-//! chooses.
+//! All-but-one transfers, and what they are for: a vector of the sender's, shared out to the class
+//! that the receiver chooses.
 //!
-//! The sender has a vector S of words, the receiver a class y of n. They want a vector of each class of which both hold
-//! additive shares: S of class y, zeros of the others. Neither learns anything else.
+//! The sender has a vector S of words, the receiver a class y of n. They want a vector of each
+//! class of which both hold additive shares: S of class y, zeros of the others. Neither learns
+//! anything else.
 //!
-//! The sender grows a tree of n seeds, the *leaves*, of which the receiver gets all but leaf y (Goldreich, Goldwasser,
-//! Micali 1986), by one transfer for each level. With G the stream of a leaf:
+//! The sender grows a tree of n seeds, the *leaves*, of which the receiver gets all but leaf y
+//! (Goldreich, Goldwasser, Micali 1986), by one transfer for each level. With G the stream of a
+//! leaf:
 //!
 //! 1. Sender: sends `d = S + Σ G(leaf c)` over all leaves c. Its share of class c is `−G(leaf c)`.
 //! 2. Receiver: its share of class c is `G(leaf c)`, and of class y `d − Σ G(leaf c)` over all c but y.
 //!
-//! Every leaf is in the sum, and whatever bits a receiver chooses, it lacks one leaf. So it learns nothing of S.
+//! Every leaf is in the sum, and whatever bits a receiver chooses, it lacks one leaf. So it learns
+//! nothing of S.
 //!
-//! The tree has ⌈log₂ n⌉ levels. All but the last are full. Of the last but one the first nodes have children, as many as it
-//! takes to make n leaves; the others are leaves themselves. Leaves are numbered from left to right. A leaf's *path* is
-//! a bit for each level; where the last level is missing that bit is 0.
+//! The tree has ⌈log₂ n⌉ levels. All but the last are full. Of the last but one the first nodes
+//! have children, as many as it takes to make n leaves; the others are leaves themselves. Leaves
+//! are numbered from left to right. A leaf's *path* is a bit for each level; where the last level
+//! is missing that bit is 0.
 //!
-//! A node s has the children π₀(s) ⊕ s and π₁(s) ⊕ s. The keys of level 0 are its two nodes. At each further level the
-//! sender sends, under its two keys, the sum of all left children and that of all right ones. The receiver asks for the key of
-//! the side that its path is not on.
+//! A node s has the children π₀(s) ⊕ s and π₁(s) ⊕ s. The keys of level 0 are its two nodes. At
+//! each further level the sender sends, under its two keys, the sum of all left children and that
+//! of all right ones. The receiver asks for the key of the side that its path is not on.
 
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq, ConstantTimeLess};
 use undertone_kernel::Cpu;
@@ -32,7 +36,8 @@ use super::{Context, OtError};
 /// Bytes of both sums of a level.
 const CORRECTION_LEN: usize = 2 * 16;
 
-/// Bytes of a stream that are worked on at a time: they and the sums of a class stay in the first-level cache.
+/// Bytes of a stream that are worked on at a time: they and the sums of a class stay in the
+/// first-level cache.
 const TILE_BYTES: usize = 4096;
 
 /// Seeds, tree after tree.
@@ -85,16 +90,18 @@ impl Shape {
         }
     }
 
-    /// The path to `leaf`: the bit of level 0 is the highest of [`depth`](Self::depth) bits. In constant time.
+    /// The path to `leaf`: the bit of level 0 is the highest of [`depth`](Self::depth) bits. In
+    /// constant time.
     fn path(self, leaf: u16) -> u32 {
         let (leaf, split) = (u32::from(leaf), self.split() as u32);
         let above = leaf.wrapping_sub(split) << 1;
         u32::conditional_select(&above, &leaf, leaf.ct_lt(&(2 * split)))
     }
 
-    /// For each level of each tree the choice of the transfer by which the receiver of all leaves but `missing` gets its
-    /// keys, 64 to a word from the lowest bit on. In constant time. Leaves are those of the tree: others are not refused, as
-    /// that would take a branch, and make no sense.
+    /// For each level of each tree the choice of the transfer by which the receiver of all leaves
+    /// but `missing` gets its keys, 64 to a word from the lowest bit on. In constant time. Leaves
+    /// are those of the tree: others are not refused, as that would take a branch, and make no
+    /// sense.
     pub fn choices(self, missing: &[u16]) -> Zeroizing<Vec<u64>> {
         let count = missing.len() * self.depth;
         let mut words = Zeroizing::new(vec![0u64; count.div_ceil(64)]);
@@ -136,7 +143,8 @@ impl Trees {
         }
     }
 
-    /// Both children of the first `parents` nodes of each tree. A tree has `width` nodes on this level.
+    /// Both children of the first `parents` nodes of each tree. A tree has `width` nodes on this
+    /// level.
     fn children(&self, nodes: &[u128], width: usize, parents: usize) -> [Seeds; 2] {
         let trees = nodes.chunks_exact(width);
         let mut first: Seeds = Zeroizing::new(Vec::with_capacity(trees.len() * parents));
@@ -174,8 +182,8 @@ impl Trees {
         nodes
     }
 
-    /// The sender's side: the leaves of all trees, and its message. `keys` are both keys of each level of each tree, those of
-    /// the left side first.
+    /// The sender's side: the leaves of all trees, and its message. `keys` are both keys of each
+    /// level of each tree, those of the left side first.
     ///
     /// # Panics
     /// When the last tree lacks keys.
@@ -206,8 +214,9 @@ impl Trees {
         (nodes, message)
     }
 
-    /// The receiver's side: the leaves of all trees, of which one of each is missing and zero. `keys` are those of the transfers
-    /// whose choices [`Shape::choices`] gives. In constant time. A sender that lies makes leaves false and is not found out.
+    /// The receiver's side: the leaves of all trees, of which one of each is missing and zero.
+    /// `keys` are those of the transfers whose choices [`Shape::choices`] gives. In constant time.
+    /// A sender that lies makes leaves false and is not found out.
     ///
     /// # Errors
     /// [`OtError::Length`].
@@ -261,8 +270,8 @@ impl Trees {
     }
 }
 
-/// Puts right the children of the node `missing` of one tree. The path goes on to its `side`, 1 for the
-/// right: that child is zero. The other one is what the sum leaves.
+/// Puts right the children of the node `missing` of one tree. The path goes on to its `side`, 1 for
+/// the right: that child is zero. The other one is what the sum leaves.
 fn mend(
     left: &mut [u128],
     right: &mut [u128],
@@ -295,7 +304,8 @@ pub struct Sums<'a, W> {
     pub stride: usize,
 }
 
-/// The tile's words of a vector of `len` words: its first, and how many, and the chunk of the stream.
+/// The tile's words of a vector of `len` words: its first, and how many, and the chunk of the
+/// stream.
 fn tiles<W: Word>(len: usize, first: u64) -> impl Iterator<Item = (usize, usize, u64)> {
     let (most, per_row) = (TILE_BYTES / W::BYTES, ROW_BYTES / W::BYTES);
     (0..len)
@@ -303,8 +313,9 @@ fn tiles<W: Word>(len: usize, first: u64) -> impl Iterator<Item = (usize, usize,
         .map(move |at| (at, most.min(len - at), first + (at / per_row) as u64))
 }
 
-/// Step 1: adds the streams of all `leaves` of a tree to `vector`, which makes it the message, and the sender's shares to
-/// `sums`. Words are those of the streams from row `first` on, rows of [`ROW_BYTES`].
+/// Step 1: adds the streams of all `leaves` of a tree to `vector`, which makes it the message, and
+/// the sender's shares to `sums`. Words are those of the streams from row `first` on, rows of
+/// [`ROW_BYTES`].
 ///
 /// # Panics
 /// When there are more classes of sums than leaves, or more words than in a class.
@@ -352,8 +363,8 @@ pub fn withdraw<W: Word>(cpu: Cpu, leaves: &Leaves, first: u64, len: usize, sums
     }
 }
 
-/// Step 2: adds the receiver's shares to `sums`. Of the `leaves` the one of class `class` is the missing one, and zero. Uses up
-/// the `message`. In constant time.
+/// Step 2: adds the receiver's shares to `sums`. Of the `leaves` the one of class `class` is the
+/// missing one, and zero. Uses up the `message`. In constant time.
 ///
 /// # Panics
 /// As [`send`].
@@ -369,7 +380,8 @@ pub fn receive<W: Word>(
     let mut stream = Zeroizing::new([0; TILE_BYTES]);
     for (at, count, chunk) in tiles::<W>(message.len(), first) {
         let bytes = count * W::BYTES;
-        // The missing leaf's stream, which is known and means nothing, is added to class `class` and taken off again.
+        // The missing leaf's stream, which is known and means nothing, is added to class `class`
+        // and taken off again.
         for leaf in 0..leaves.len() {
             leaves.stream(
                 leaf,

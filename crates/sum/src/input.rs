@@ -11,10 +11,11 @@ use zeroize::Zeroizing;
 
 use super::Word;
 
-/// Whose sum a client has helped to unmask with the values that it brings. All sums of the same values share it.
+/// Whose sum a client has helped to unmask with the values that it brings. All sums of the same
+/// values share it.
 ///
-/// Two sums of the same values that differ by one client tell that client's values. So a client that
-/// has helped to unmask one sum helps with no other, unless the same clients contribute.
+/// Two sums of the same values that differ by one client tell that client's values. So a client
+/// that has helped to unmask one sum helps with no other, unless the same clients contribute.
 #[derive(Debug, Clone, Default)]
 pub struct Answered(Arc<Mutex<Option<Vec<PartyId>>>>);
 
@@ -68,7 +69,8 @@ impl<W: Word> Input<W> {
         Self::with_rows(words, 0..0)
     }
 
-    /// The matrix, row after row, then the shared words; rows `own` of the matrix belong to the client.
+    /// The matrix, row after row, then the shared words; rows `own` of the matrix belong to the
+    /// client.
     pub fn with_rows(words: Vec<W>, own: Range<usize>) -> Self {
         Self {
             words: Zeroizing::new(words),

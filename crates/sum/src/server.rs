@@ -149,7 +149,8 @@ impl<W: Word> Adding<W> {
         Ok(answers)
     }
 
-    /// Hears the clients that shared one after the other: the server holds one partial upload at most.
+    /// Hears the clients that shared one after the other: the server holds one partial upload at
+    /// most.
     async fn collect(&mut self, io: &Io) -> Result<(), Abort> {
         let sharing: Vec<usize> = self.context.sharing.places().collect();
         for place in sharing {
@@ -245,7 +246,8 @@ impl<W: Word> Adding<W> {
         io.pause().await;
     }
 
-    /// Where the words are that the contributor in `place` is sent: its rows, then the shared words.
+    /// Where the words are that the contributor in `place` is sent: its rows, then the shared
+    /// words.
     fn parts(&self, place: usize) -> [Range<usize>; 2] {
         let shared = match self.context.rules.audience {
             Audience::Everybody => self.context.shared(),
@@ -284,12 +286,13 @@ pub fn server<W: Word>(
     start(rules, expected.into(), None)
 }
 
-/// As [`server`], with words of the server's own. Once the contributors are known, `own` is asked for the words that are to
-/// be added for them, as many as a client brings. Every contributor gets its rows with these words added. In
-/// [`Total::shared`] they are added, too.
+/// As [`server`], with words of the server's own. Once the contributors are known, `own` is asked
+/// for the words that are to be added for them, as many as a client brings. Every contributor gets
+/// its rows with these words added. In [`Total::shared`] they are added, too.
 ///
 /// # Errors
-/// As [`server`]. The script aborts with [`Abort::Misuse`] when `own` gives another number of words.
+/// As [`server`]. The script aborts with [`Abort::Misuse`] when `own` gives another number of
+/// words.
 pub fn server_with<W: Word>(
     rules: Rules,
     expected: impl Into<Owners>,

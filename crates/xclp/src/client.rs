@@ -69,8 +69,9 @@ pub struct Input {
     /// Most rows that another client may bring. The client refuses a run with more before it sends
     /// anything that depends on its own rows.
     pub max_peer_rows: Option<usize>,
-    /// Earlier sessions with the same labels. After one whose scores were opened the client refuses another with other
-    /// clients: the difference of the two would tell of labels that one of them brought.
+    /// Earlier sessions with the same labels. After one whose scores were opened the client refuses
+    /// another with other clients: the difference of the two would tell of labels that one of them
+    /// brought.
     pub answered: Answered,
 }
 
@@ -259,7 +260,8 @@ impl Job {
         (0..classes).map(move |_| prg.next_u64() as u32)
     }
 
-    /// The client's side of the sum, once all columns are there. `pads` is the clients' seed of the pads of counts.
+    /// The client's side of the sum, once all columns are there. `pads` is the clients' seed of the
+    /// pads of counts.
     fn sums(&self, columns: Columns, pads: &Seed) -> Result<Script<'static, Sums<u32>>, Abort> {
         let Plan {
             unlabelled,
@@ -324,8 +326,8 @@ async fn run(
 
     let pads = group.seed.derive(job.session, "counts", &[]);
 
-    // Offline: what distances need before there are codes, and with the server trees of which the client has all
-    // leaves but those of its labels.
+    // Offline: what distances need before there are codes, and with the server trees of which the
+    // client has all leaves but those of its labels.
     io.phase(phases::OFFLINE).await;
     let seed = job.seed.derive(job.session, "influence", &[]);
     let choosing = offline::choose(&io, job.session, job.me, &job.labelling, seed).await?;

@@ -177,9 +177,10 @@ impl Cost {
     }
 
     /// Compares with conjugate gradients, in multiplications of an iteration. Those of the dense
-    /// kernels are cheaper: by ten in the factorisation, by 4.5 in the triangular solves (measured).
-    /// Graphs of one cloud of rows take 12 iterations, of loosely joined clouds 30; of clouds
-    /// further apart fewer again, but there fill-in is low and the factorisation wins anyway.
+    /// kernels are cheaper: by ten in the factorisation, by 4.5 in the triangular solves
+    /// (measured). Graphs of one cloud of rows take 12 iterations, of loosely joined clouds 30; of
+    /// clouds further apart fewer again, but there fill-in is low and the factorisation wins
+    /// anyway.
     fn factor_pays(&self, graph: &Graph, columns: usize) -> bool {
         const ITERATIONS: f64 = 20.0;
         let columns = columns as f64;

@@ -339,8 +339,8 @@ pub(crate) fn check_scores(rows: usize, classes: usize) -> Result<(), Abort> {
     }
 }
 
-/// Words of the next message of a client's `columns` of `height` words each, of which `done` are sent: whole columns, or where
-/// not one fits a message some of one.
+/// Words of the next message of a client's `columns` of `height` words each, of which `done` are
+/// sent: whole columns, or where not one fits a message some of one.
 pub(crate) fn column_words(done: usize, columns: usize, height: usize) -> usize {
     const MOST: usize = TILE_BYTES / size_of::<u32>();
     const { assert!(MOST.is_multiple_of(TILE)) };

@@ -1,5 +1,6 @@
-//! The offline phase between the server and each client: trees of which the client gets all leaves but those of its
-//! labels, before anybody has codes. The steps are those of [`transfers`](crate::transfers).
+//! The offline phase between the server and each client: trees of which the client gets all leaves
+//! but those of its labels, before anybody has codes. The steps are those of
+//! [`transfers`](crate::transfers).
 
 use rayon::prelude::*;
 use undertone_kdf::Seed;

@@ -2,9 +2,9 @@
 
 use undertone_kernel::Wiped;
 
-/// Scores of some rows, one for each class: the share of a row's influences that comes from labelled rows of the class. Those
-/// of a row add up to 1 where every labelled row's owner contributes, and classes are not balanced. Never negative. Wiped
-/// when dropped.
+/// Scores of some rows, one for each class: the share of a row's influences that comes from
+/// labelled rows of the class. Those of a row add up to 1 where every labelled row's owner
+/// contributes, and classes are not balanced. Never negative. Wiped when dropped.
 #[derive(Clone, PartialEq)]
 pub struct Scores {
     classes: usize,
@@ -65,7 +65,8 @@ impl Scores {
 
 /// Fixed point in `Z_{2^32}`: a score `z` is `round(z·2^30)`.
 ///
-/// Influences on a row are divided by their sum, so a row's scores add up to at most 1. One bit is the sign, one is spare.
+/// Influences on a row are divided by their sum, so a row's scores add up to at most 1. One bit is
+/// the sign, one is spare.
 pub(crate) mod fixed {
     /// 2 to the number of fractional bits.
     const ONE: f64 = (1u32 << 30) as f64;

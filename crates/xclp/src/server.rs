@@ -174,7 +174,8 @@ async fn run(
     let spread = Spread::new(&joint, trees)?;
     let influence = Influence::new(graph, params.alpha, spread.columns());
 
-    // Influence, steps 1 and 2: to each client its plan, then the columns of its labelled rows, masked by its leaves.
+    // Influence, steps 1 and 2: to each client its plan, then the columns of its labelled rows,
+    // masked by its leaves.
     io.phase(phases::INFLUENCE).await;
     io.send_all(joint.plans());
     let shared = spread.share_out(&io, &joint, &influence).await;

@@ -43,8 +43,9 @@ impl Shares {
         TILE.min(self.rows - tile * TILE)
     }
 
-    /// Shares out the columns of influence whose words `value` gives, of a column by its place and of a row, to the classes that
-    /// the client chose. Returns what the client is sent, column after column.
+    /// Shares out the columns of influence whose words `value` gives, of a column by its place and
+    /// of a row, to the classes that the client chose. Returns what the client is sent, column
+    /// after column.
     pub(crate) fn send(
         &mut self,
         columns: &[Leaves],

@@ -1,5 +1,5 @@
-//! The server's part of the influence phase: whose rows there are, and how influences are shared out to classes that
-//! it does not know.
+//! The server's part of the influence phase: whose rows there are, and how influences are shared
+//! out to classes that it does not know.
 
 use std::ops::Range;
 
@@ -93,7 +93,8 @@ pub(crate) struct Spread {
     parts: Vec<Part>,
 }
 
-/// What the server adds to the sum of the clients' shares: its own, and what it takes to leave clients out.
+/// What the server adds to the sum of the clients' shares: its own, and what it takes to leave
+/// clients out.
 pub(crate) struct Shared {
     shares: Shares,
     parts: Vec<Part>,
@@ -131,8 +132,9 @@ impl Spread {
         self.parts.iter().map(|part| part.rows.len()).sum()
     }
 
-    /// Solves column after column and sends each client those of its labelled rows, masked. A column has one entry
-    /// for each unlabelled row of all clients: the influence on it, as part of all influences on it.
+    /// Solves column after column and sends each client those of its labelled rows, masked. A
+    /// column has one entry for each unlabelled row of all clients: the influence on it, as part of
+    /// all influences on it.
     pub(crate) async fn share_out(self, io: &Io, joint: &Joint, influence: &Influence) -> Shared {
         let height = joint.unlabelled.len();
         let mut shares = Shares::new(height, joint.classes);

@@ -9,8 +9,9 @@
 //! | 5 | client | proofs, and how its choices differ from the random ones |
 //! | 6 | server | both sums of the further levels of each tree |
 //!
-//! The trees, and why no client can read influences with them: [`undertone_ot::punctured`]. The extension withstands a
-//! malicious client: one that learnt Δ would have all leaves, and so the influences.
+//! The trees, and why no client can read influences with them: [`undertone_ot::punctured`]. The
+//! extension withstands a malicious client: one that learnt Δ would have all leaves, and so the
+//! influences.
 
 use std::ops::Range;
 
