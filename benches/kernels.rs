@@ -6,6 +6,7 @@ use undertone::kernel::{
     BitMatrix, Cpu, Matrix16, Prg, aes, expand, hamming, leaves, mask, normal, parts, product,
     project, sparse, universal,
 };
+use undertone::ot::punctured::{self, Sums};
 
 fn random(rows: usize, bits: usize) -> BitMatrix {
     let mut prg = Prg::new(&[1; 32]);
@@ -210,6 +211,40 @@ fn transfers(c: &mut Criterion) {
     group.finish();
 }
 
+/// A column of 18,000 words shared out to ten classes. The floor is the AES of ten streams.
+fn shared_out(c: &mut Criterion) {
+    const CLASSES: usize = 10;
+    const WORDS: usize = 18_000;
+    let seeds: Vec<u128> = (0..CLASSES as u128).collect();
+    let mut group = c.benchmark_group("column of 18000 words to 10 classes");
+    group.throughput(Throughput::Bytes((4 * WORDS * CLASSES) as u64));
+    for cpu in Cpu::all() {
+        let level = format!("{:?}", cpu.level());
+        let leaves = leaves::Leaves::new(cpu, &seeds);
+        let mut stream = vec![0; (4 * WORDS).next_multiple_of(leaves::ROW_BYTES)];
+        group.bench_function(BenchmarkId::new("streams alone", &level), |bench| {
+            bench.iter(|| (0..CLASSES).for_each(|leaf| leaves.stream(leaf, 0, &mut stream)));
+        });
+        let mut shares = vec![0u32; CLASSES * WORDS];
+        let mut column = vec![1u32; WORDS];
+        for side in ["server", "client"] {
+            group.bench_function(BenchmarkId::new(side, &level), |bench| {
+                bench.iter(|| {
+                    let sums = Sums {
+                        words: &mut shares,
+                        stride: WORDS,
+                    };
+                    match side {
+                        "server" => punctured::send(cpu, &leaves, 0, &mut column, sums),
+                        _ => punctured::receive(cpu, &leaves, 0, 3, &mut column, sums),
+                    }
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
 /// 128 correlated transfers of 512 numbers of 13 bits. The floor is the AES of the expansion: for the sender two blocks for
 /// eight numbers, for the receiver one.
 fn correlated(c: &mut Criterion) {
@@ -251,6 +286,6 @@ fn correlated(c: &mut Criterion) {
 
 criterion_group!(
     benches, distances, transpose, hashing, expansion, masks, products, sparse, transfers,
-    correlated
+    shared_out, correlated
 );
 criterion_main!(benches);

@@ -92,8 +92,8 @@ fn ladder(report: &Report) -> String {
     }
     let columns = [
         ("backend", false),
-        ("the server alone learns", false),
-        ("the server and a client together, of another client", false),
+        ("the server alone learns from distances", false),
+        ("and together with a client, of another client", false),
         ("time", true),
         ("time, of clear's", true),
         ("bytes", true),
@@ -231,6 +231,11 @@ pub(super) fn page(report: &Report) -> Result<String, Failure> {
          <p>{} clients of {} rows, L = {} bits; keys of phe have {}. Time is what all steps \
          together take by the clock, bytes are frames, headers included, each counted once; \
          between clients they cross two links.</p>\n{}\
+         <p>Influences are shared out by transfers with every backend: the phases offline and \
+         influence show what that costs. The server and a client together learn labels of other \
+         clients from that client's scores, whatever the backend. Noise on labels \
+         (--label-epsilon) bounds this. It costs no bytes and next to no time, but accuracy: \
+         undertone bench label-privacy measures it.</p>\n\
          <h2>Over a link of each client's</h2>\n\
          <p>Not measured: the computation of the slowest client and of the server; the greater of \
          the most that a client sends and the most that one receives, at the link's rate, both \
