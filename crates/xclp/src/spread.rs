@@ -136,55 +136,43 @@ impl Spread {
     /// column has one entry for each unlabelled row of all clients: the influence on it, as part of
     /// all influences on it.
     pub(crate) async fn share_out(self, io: &Io, joint: &Joint, influence: &Influence) -> Shared {
-        let height = joint.unlabelled.len();
+        let (height, n) = (joint.unlabelled.len(), influence.graph().rows());
         let mut shares = Shares::new(height, joint.classes);
-        let rows: Vec<usize> = self
+        let parts = self.parts.iter().enumerate();
+        let all = parts.flat_map(|(place, part)| part.rows.iter().map(move |row| (place, *row)));
+        let (whose, rows): (Vec<usize>, Vec<usize>) = all.unzip();
+        let reach = influence.reach(&rows);
+        let mut left: Vec<Pending> = self
             .parts
             .iter()
-            .flat_map(|part| &part.rows)
-            .copied()
+            .map(|part| Pending::new(part, height))
             .collect();
-        if height > 0 {
-            let reach = influence.reach(&rows);
-            let n = influence.graph().rows();
-            let mut left: Vec<Pending> = self
-                .parts
-                .iter()
-                .map(|part| Pending::new(part, height))
-                .collect();
-            let mut part = 0;
-            for rows in rows.chunks(COLUMNS * rayon::current_num_threads()) {
-                // The columns of one client or of several.
-                let mut whose = Vec::with_capacity(rows.len());
-                let mut leaves = Vec::with_capacity(rows.len());
-                let first = part;
-                while leaves.len() < rows.len() {
-                    let own = &mut left[part];
-                    let next =
-                        own.started..own.columns.min(own.started + rows.len() - leaves.len());
-                    own.started = next.end;
-                    whose.extend(next.clone().map(|_| part));
-                    leaves.extend(self.parts[part].grown.columns(next));
-                    if leaves.len() < rows.len() {
-                        part += 1;
-                    }
-                }
-                let columns = influence.columns(rows);
-                let value = |place: usize, row: usize| {
-                    let row = joint.unlabelled[row];
-                    fixed::encode(columns[place * n + row], reach[row])
-                };
-                let words = shares.send(&leaves, value);
-                for (part, words) in whose.iter().zip(words.chunks_exact(height)) {
-                    left[*part].words.extend_from_slice(words);
-                }
-                for part in first..=part {
-                    for message in left[part].messages() {
-                        io.send(self.parts[part].id, message);
-                    }
-                }
-                io.pause().await;
+        // Without unlabelled rows there is nothing to share out.
+        let batch = COLUMNS * rayon::current_num_threads();
+        let batches = if height == 0 { 0 } else { rows.len() };
+        for start in (0..batches).step_by(batch) {
+            let batch = start..rows.len().min(start + batch);
+            let mut leaves = Vec::with_capacity(batch.len());
+            for whose in whose[batch.clone()].chunk_by(|a, b| a == b) {
+                let own = &mut left[whose[0]];
+                let next = own.started..own.started + whose.len();
+                own.started = next.end;
+                leaves.extend(self.parts[whose[0]].grown.columns(next));
             }
+            let columns = influence.columns(&rows[batch.clone()]);
+            let value = |place: usize, row: usize| {
+                let row = joint.unlabelled[row];
+                fixed::encode(columns[place * n + row], reach[row])
+            };
+            let mut words = &shares.send(&leaves, value)[..];
+            for whose in whose[batch].chunk_by(|a, b| a == b) {
+                let (own, others) = words.split_at(whose.len() * height);
+                words = others;
+                for message in left[whose[0]].messages(own) {
+                    io.send(self.parts[whose[0]].id, message);
+                }
+            }
+            io.pause().await;
         }
         Shared {
             shares,
@@ -215,8 +203,9 @@ impl Pending {
         }
     }
 
-    /// The messages whose words are all there.
-    fn messages(&mut self) -> Vec<Vec<u8>> {
+    /// Takes more words. Gives the messages whose words are all there.
+    fn messages(&mut self, words: &[u32]) -> Vec<Vec<u8>> {
+        self.words.extend_from_slice(words);
         let (mut messages, mut at) = (Vec::new(), 0);
         loop {
             let next = column_words(self.done, self.columns, self.height);
