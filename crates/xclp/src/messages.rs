@@ -372,7 +372,7 @@ mod tests {
             while done < columns * height {
                 let words = column_words(done, columns, height);
                 assert!((1..=MOST).contains(&words));
-                let whole = done % height == 0 && words % height == 0;
+                let whole = done.is_multiple_of(height) && words.is_multiple_of(height);
                 let within =
                     done % height + words <= height && (done % height).is_multiple_of(TILE);
                 assert!(
