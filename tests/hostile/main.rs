@@ -63,7 +63,7 @@ impl<K: Kit> World<K> {
         change: impl FnOnce(&mut server::Config),
     ) -> Self {
         let world = network::World::start(clients, kit.application(min_clients), |config| {
-            config.deadlines.usual = Duration::from_secs(6);
+            config.deadlines.usual = Duration::from_secs(10);
             config.grace = Duration::from_secs(3);
             config.patience = Duration::from_secs(2);
             config.strangers = 16;
