@@ -156,7 +156,7 @@ fn signature(trust: Trust) -> usize {
 fn setup(book: &mut Book, params: &Params, shape: &Shape) {
     let p = shape.rows.len();
     let key_bits = 4 * usize::from(params.backend == Backend::Phe);
-    let advertisement = 34 + params.backend.to_string().len() + key_bits;
+    let advertisement = 50 + params.backend.to_string().len() + key_bits;
     let hello = 32 + 1 + advertisement + 1 + signature(params.trust);
     let sealed = match params.backend {
         Backend::Clear => 0,

@@ -61,7 +61,7 @@ class Run:
     def hello(self, place):
         client, text = self.clients[place], self.backend.encode()
         features = len(client["features"][0]) if client.get("features") else 0
-        advertisement = ids(len(client["given"]), features, self.classes)
+        advertisement = ids(len(client["given"]), features, self.classes) + bytes(16)
         advertisement += struct.pack("<HIdB", self.bits, self.k, self.alpha, ["balanced", "paper"].index(self.variant))
         key_bits = ids(self.case["parameters"]["key_bits"]) if self.backend == "phe" else b""
         advertisement += bytes([len(text)]) + text + key_bits + ids(self.min_clients)

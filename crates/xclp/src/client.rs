@@ -133,7 +133,8 @@ pub fn client(
         max_peer_rows,
         answered,
     } = input;
-    let ad = Advertisement::new(rows.len(), dim, labelling.classes(), &params);
+    let ad = Advertisement::new(rows.len(), dim, labelling.classes(), &params)
+        .with_names(labelling.names());
     let later = seed.derive(session, "after the setup", &[me.to_wire()]);
     let rules = rules(session, &params);
     let setup = group::client(rules, me, ad.write(), credentials.clone(), seed)?;
@@ -217,18 +218,6 @@ impl Job {
         match rows {
             Rows::Codes(codes) => codes,
             Rows::Features(features) => Codes::hash(&features, projection, self.params.bits),
-        }
-    }
-
-    fn check_peers(&self, clients: &Clients) -> Result<(), Abort> {
-        let most = self.max_peer_rows.unwrap_or(usize::MAX);
-        let mut others = clients.rows.iter().filter(|(id, _)| *id != self.me);
-        match others.find(|(_, rows)| *rows > most) {
-            None => Ok(()),
-            Some((id, rows)) => Err(Abort::Misuse(format!(
-                "{id} brings {rows} rows, at most {most} are allowed: together with the server its distances would come \
-                 near to telling this client's codes"
-            ))),
         }
     }
 
@@ -319,7 +308,7 @@ async fn run(
     // Setup: who takes part, and the group seed.
     let group = io.run(setup).await?;
     let clients = Clients::of(&group.members, params, Some((job.me, job.ad.clone())))?;
-    job.check_peers(&clients)?;
+    clients.check_rows(job.me, job.max_peer_rows)?;
     let ids: Vec<PartyId> = clients.rows.iter().map(|(id, _)| *id).collect();
     job.answered.check(&ids)?;
     let projection = group.seed.derive(job.session, "projection", &[]);

@@ -1,5 +1,7 @@
 //! What a client brings: feature rows, and labels for some of them. Parsed once, valid after.
 
+use std::collections::HashSet;
+
 use undertone_kernel::Wiped;
 use undertone_party::Abort;
 
@@ -8,6 +10,9 @@ pub const MAX_ROWS: usize = 1 << 24;
 
 /// Most classes.
 pub const MAX_CLASSES: usize = 1 << 16;
+
+/// Longest name of a class in bytes.
+pub const MAX_NAME: usize = 255;
 
 /// Why input is refused. Rows and columns count from 0.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -35,6 +40,25 @@ pub enum InputError {
         /// Row.
         row: usize,
     },
+    /// A value is too large for means and deviations.
+    #[error(
+        "features: row {row}, column {column} is {value}; to be standardised, values must be \
+         below 9.2e18: give the column in a larger unit"
+    )]
+    TooLargeToScale {
+        /// Row.
+        row: usize,
+        /// Column.
+        column: usize,
+        /// The value.
+        value: f64,
+    },
+    /// Every value of a row is its column's mean.
+    #[error("features: row {row} equals the mean of all rows and has no direction; leave it out")]
+    NothingLeft {
+        /// Row.
+        row: usize,
+    },
     /// Numbers that must fit do not.
     #[error("{what}: {have}, {due} are due")]
     Shape {
@@ -58,6 +82,12 @@ pub enum InputError {
     /// Too few classes to tell apart, or too many to represent.
     #[error("labels: {0} classes; from 2 to 65536 are possible")]
     Classes(usize),
+    /// The name of a class is missing, too long or not its own.
+    #[error("class names: {what}")]
+    ClassName {
+        /// What is wrong.
+        what: String,
+    },
     /// A parameter is out of range.
     #[error("{name} is {value}; it must be {range}")]
     Parameter {
@@ -154,10 +184,36 @@ impl Features {
     }
 }
 
+/// Refuses names of classes of which one is empty, too long or given twice.
+///
+/// # Errors
+/// [`InputError::ClassName`].
+pub fn check_names(names: &[String]) -> Result<(), InputError> {
+    let refuse = |what: String| Err(InputError::ClassName { what });
+    let mut seen = HashSet::with_capacity(names.len());
+    for (class, name) in names.iter().enumerate() {
+        if name.is_empty() {
+            return refuse(format!("class {class} has an empty name"));
+        }
+        if name.len() > MAX_NAME {
+            return refuse(format!(
+                "the name of class {class} has {} bytes; names have at most {MAX_NAME}",
+                name.len()
+            ));
+        }
+        if !seen.insert(name) {
+            return refuse(format!("two classes are named {name:?}"));
+        }
+    }
+    Ok(())
+}
+
 /// Labels for some of a client's rows. Wiped when dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Labelling {
     classes: usize,
+    /// The name of each class; none where classes are numbers.
+    names: Vec<String>,
     labels: Wiped<Option<u16>>,
 }
 
@@ -191,7 +247,45 @@ impl Labelling {
                 });
             }
         }
-        Ok(Self { classes, labels })
+        Ok(Self {
+            classes,
+            names: Vec::new(),
+            labels,
+        })
+    }
+
+    /// The same, with a name for each class. All clients of a run need the same names in the same
+    /// order.
+    ///
+    /// # Errors
+    /// [`InputError::ClassName`] unless there is one name for each class, none of them empty, longer
+    /// than [`MAX_NAME`] bytes or given twice.
+    pub fn with_names(self, names: Vec<String>) -> Result<Self, InputError> {
+        if names.len() != self.classes {
+            return Err(InputError::Shape {
+                what: "class names",
+                have: names.len(),
+                due: self.classes,
+            });
+        }
+        check_names(&names)?;
+        Ok(Self { names, ..self })
+    }
+
+    /// Other labels for the same rows and classes.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_labels(&self, labels: Vec<Option<u16>>) -> Result<Self, InputError> {
+        Ok(Self {
+            names: self.names.clone(),
+            ..Self::new(self.classes, labels)?
+        })
+    }
+
+    /// The name of each class; none where classes are numbers.
+    pub fn names(&self) -> &[String] {
+        &self.names
     }
 
     /// Classes.

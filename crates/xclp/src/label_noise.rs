@@ -142,7 +142,7 @@ impl LabelNoise {
             Some(draw(&seed, label, classes, threshold))
         };
         let labels = (0..rows.len()).into_par_iter().map(draw).collect();
-        Labelling::new(classes, labels)
+        own.with_labels(labels)
     }
 
     /// A seed for what the row holds: the same for equal rows, wherever they stand.

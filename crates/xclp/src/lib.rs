@@ -17,6 +17,7 @@ mod messages;
 mod offline;
 pub mod params;
 pub mod phases;
+pub mod scaling;
 pub mod scores;
 mod server;
 mod shares;
@@ -33,6 +34,7 @@ pub use input::{Features, InputError, Labelling};
 pub use label_noise::LabelNoise;
 pub use labels::Labels;
 pub use params::{Params, Variant};
+pub use scaling::Scale;
 pub use scores::Scores;
 pub use server::{Report, server};
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use sha2::{Digest, Sha256};
 use undertone_party::frame::TILE_BYTES;
 use undertone_party::{Abort, DecodeError, PartyId, Reader, Writer};
 use undertone_setup::group::Member;
@@ -20,6 +21,8 @@ pub(crate) struct Advertisement {
     /// Features in a row; 0 where rows come as codes.
     pub(crate) dim: usize,
     pub(crate) classes: usize,
+    /// Digest of the names of the classes; zeros where classes are numbers.
+    names: [u8; 16],
     params: Vec<u8>,
 }
 
@@ -31,7 +34,26 @@ impl Advertisement {
             rows,
             dim,
             classes,
+            names: [0; 16],
             params: w.finish(),
+        }
+    }
+
+    /// The same, for classes of these names.
+    pub(crate) fn with_names(self, names: &[String]) -> Self {
+        let mut digest = [0; 16];
+        if !names.is_empty() {
+            let mut w = Writer::default();
+            w.raw(b"undertone/v1/class names");
+            for name in names {
+                w.u8(name.len() as u8);
+                w.raw(name.as_bytes());
+            }
+            digest.copy_from_slice(&Sha256::digest(w.finish())[..16]);
+        }
+        Self {
+            names: digest,
+            ..self
         }
     }
 
@@ -40,6 +62,7 @@ impl Advertisement {
         w.u32(self.rows as u32);
         w.u32(self.dim as u32);
         w.u32(self.classes as u32);
+        w.raw(&self.names);
         w.raw(&self.params);
         w.finish()
     }
@@ -50,6 +73,7 @@ impl Advertisement {
             rows: r.index(MAX_ROWS + 1, "rows")?,
             dim: r.u32("features")? as usize,
             classes: r.index(crate::input::MAX_CLASSES + 1, "classes")?,
+            names: r.array("names of the classes")?,
             params: r.raw(r.remaining(), "parameters")?.to_vec(),
         })
     }
@@ -59,6 +83,8 @@ impl Advertisement {
 #[derive(Debug, Clone)]
 pub(crate) struct Clients {
     pub(crate) rows: Vec<(PartyId, usize)>,
+    /// Features in a row; 0 where rows come as codes.
+    pub(crate) dim: usize,
     pub(crate) classes: usize,
 }
 
@@ -103,8 +129,15 @@ impl Clients {
             }
             if ad.classes != same.classes {
                 return cheated(format!(
-                    "it has {} classes, {one} has {}",
+                    "it has {} classes, {one} has {}; state them with --classes, or classes in \
+                     job.toml",
                     ad.classes, same.classes
+                ));
+            }
+            if ad.names != same.names {
+                return cheated(format!(
+                    "its classes have other names than those of {one}; state them with --classes, \
+                     or class_names in job.toml"
                 ));
             }
             total += ad.rows;
@@ -117,8 +150,22 @@ impl Clients {
         }
         Ok(Self {
             rows,
+            dim: first.as_ref().map_or(0, |(_, ad)| ad.dim),
             classes: first.map_or(0, |(_, ad)| ad.classes),
         })
+    }
+
+    /// Refuses another client than `me` with more than `most` rows.
+    pub(crate) fn check_rows(&self, me: PartyId, most: Option<usize>) -> Result<(), Abort> {
+        let most = most.unwrap_or(usize::MAX);
+        let mut others = self.rows.iter().filter(|(id, _)| *id != me);
+        match others.find(|(_, rows)| *rows > most) {
+            None => Ok(()),
+            Some((id, rows)) => Err(Abort::Misuse(format!(
+                "{id} brings {rows} rows, at most {most} are allowed: together with the server \
+                 its distances would come near to telling this client's codes"
+            ))),
+        }
     }
 }
 
@@ -128,7 +175,7 @@ fn most_alike(members: &[Member]) -> Result<Option<(PartyId, Advertisement)>, Ab
     for member in members {
         let ad = Advertisement::read(&member.advertisement).map_err(Abort::malformed(member.id))?;
         let same = |(_, _, other): &&mut (usize, PartyId, Advertisement)| {
-            (other.dim, other.classes) == (ad.dim, ad.classes)
+            (other.dim, other.classes, other.names) == (ad.dim, ad.classes, ad.names)
         };
         match shapes.iter_mut().find(same) {
             Some((count, ..)) => *count += 1,

@@ -45,7 +45,7 @@ impl Labels {
                 phe: Phe::new(2048).unwrap_or_default(),
                 ..Params::default()
             },
-            classes: None,
+            ..label::Job::default()
         }
     }
 

@@ -4,6 +4,7 @@ mod distances;
 mod duplex;
 mod label;
 mod rounds;
+mod scaling;
 mod sum;
 pub mod transfers;
 
@@ -19,6 +20,7 @@ pub(crate) use undertone_kdf::simulated::session;
 pub use distances::{DistanceRun, DistanceSimulation};
 pub use label::{Run, Simulation};
 pub use rounds::{RoundRun, RoundSimulation};
+pub use scaling::{ScalingRun, ScalingSimulation};
 pub use sum::{SumRun, SumSimulation};
 pub use transfers::TransferSimulation;
 

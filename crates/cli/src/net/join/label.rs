@@ -43,6 +43,10 @@ pub(super) struct LabelOptions {
     /// Most rows of another client [default: L/4 with shade and phe, any number with others]
     #[arg(long, value_name = "N")]
     max_peer_rows: Option<usize>,
+    /// Decline jobs that standardise features, which tell every client the mean and deviation of
+    /// each feature over all clients
+    #[arg(long)]
+    no_standardise: bool,
     /// Noise on this client's labels before they enter a job, from 0.001 to 20: local differential
     /// privacy of each label with this epsilon, whatever server and other clients do. The smaller it
     /// is, the fewer labels are kept. Features are not covered, nor is which rows have a label. The
@@ -118,6 +122,7 @@ fn terms(join: &Join) -> Terms {
         backend_at_least: options.backend_at_least,
         min_clients: join.min_clients,
         max_peer_rows: options.max_peer_rows,
+        standardise: !options.no_standardise,
         malicious_server: join.insists(),
     }
 }
@@ -169,7 +174,7 @@ pub(super) fn run(
         let joined = join(config, &mut owner, interrupt::requested()).await;
         joined.map_err(failure)
     })?;
-    let job = owner.job().copied().unwrap_or_default();
+    let job = owner.job().cloned().unwrap_or_default();
     let outcome = owner.into_outcome();
     let outcome = outcome.ok_or_else(|| Failure::aborted("the job ended without labels"))?;
     files::labels(out, &outcome)?;

@@ -1,0 +1,313 @@
+//! The client's half of the application.
+
+use undertone_node::{Facts, Next, Participant, Seat, Unwilling};
+use undertone_party::{Abort, Party, PartyId, Script};
+use undertone_setup::identity::Credentials;
+use undertone_sum::Answered;
+use undertone_xclp::{self as xclp, LabelNoise, Labelling, Outcome, Rows, Scale, phases, scaling};
+
+use super::{Job, Label, Terms};
+use undertone_node::Application;
+
+/// The client's half: rows, labels and terms, and what they become.
+#[derive(Debug)]
+pub struct Owner {
+    rows: Rows,
+    labelling: Labelling,
+    classes_stated: bool,
+    noise: Option<LabelNoise>,
+    terms: Terms,
+    job: Option<Job>,
+    /// Sessions that opened scores from these labels, of whatever job.
+    answered: Answered,
+    /// Sessions that opened sums of these features.
+    answered_scale: Answered,
+    /// Number of the present job.
+    number: u32,
+    /// Means and deviations in the present job.
+    scale: Option<Scale>,
+    outcome: Option<Outcome>,
+}
+
+/// What a client's party comes to in a session.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Gained {
+    /// Means and deviations.
+    Scale(Scale),
+    /// Labels and scores.
+    Outcome(Outcome),
+}
+
+impl Owner {
+    /// The owner of `rows`, who takes part on these `terms`.
+    pub fn new(rows: Rows, labelling: Labelling, terms: Terms) -> Self {
+        Self {
+            rows,
+            labelling,
+            classes_stated: true,
+            noise: None,
+            terms,
+            job: None,
+            answered: Answered::default(),
+            answered_scale: Answered::default(),
+            number: 0,
+            scale: None,
+            outcome: None,
+        }
+    }
+
+    /// Takes the number of classes that the job states, if it states one that the labels fit.
+    /// Without this, a job with another number of classes is declined.
+    #[must_use]
+    pub fn with_classes_of_the_job(self) -> Self {
+        Self {
+            classes_stated: false,
+            ..self
+        }
+    }
+
+    /// Puts noise on the labels before they enter a session. Server and other clients learn nothing
+    /// that depends on the labels but through the noise. The owner takes its own labels home as they
+    /// are.
+    ///
+    /// The number of classes must then be the owner's, and must not follow from its labels: a job
+    /// with another number is declined, as that would be a fresh draw for every label.
+    #[must_use]
+    pub fn with_label_noise(self, noise: LabelNoise) -> Self {
+        Self {
+            noise: Some(noise),
+            ..self
+        }
+    }
+
+    /// What the owner brings to a session in the place of its labels.
+    fn brought(&self) -> Result<Labelling, Abort> {
+        match &self.noise {
+            None => Ok(self.labelling.clone()),
+            Some(noise) => Ok(noise.apply(&self.rows, &self.labelling)?),
+        }
+    }
+
+    /// The job that it has agreed to.
+    pub fn job(&self) -> Option<&Job> {
+        self.job.as_ref()
+    }
+
+    /// Labels and scores, once the job is done.
+    pub fn into_outcome(self) -> Option<Outcome> {
+        self.outcome
+    }
+}
+
+impl Owner {
+    /// The labels under the classes of the job. A job may state names, and the number of classes.
+    fn labelling_for(&self, job: &Job) -> Result<Labelling, String> {
+        let labelling = match &job.class_names {
+            Some(names) if !self.labelling.names().is_empty() => self.renamed(names)?,
+            _ => self.labelling.clone(),
+        };
+        let (mine, free) = (
+            labelling.classes(),
+            !self.classes_stated && self.noise.is_none(),
+        );
+        let labelling = match job.classes {
+            Some(classes) if classes != mine => {
+                let labels = labelling.labels().to_vec();
+                match Labelling::new(classes, labels) {
+                    Ok(labelling) if free => labelling,
+                    _ => {
+                        return Err(format!(
+                            "the job has {classes} classes, this client has {mine}; state them \
+                             with --classes"
+                        ));
+                    }
+                }
+            }
+            _ => labelling,
+        };
+        match &job.class_names {
+            None => Ok(labelling),
+            Some(names) => labelling
+                .with_names(names.clone())
+                .map_err(|error| error.to_string()),
+        }
+    }
+
+    /// The labels, by name, as classes of a table of `names`.
+    fn renamed(&self, names: &[String]) -> Result<Labelling, String> {
+        let own = self.labelling.names();
+        if own == names {
+            return Ok(self.labelling.clone());
+        }
+        if self.noise.is_some() {
+            return Err(
+                "the job has other class names than this client; with noise on labels they must \
+                 be the same: state them with --classes"
+                    .to_owned(),
+            );
+        }
+        let class = |name: &String| names.iter().position(|other| other == name);
+        let table: Vec<Option<u16>> = own
+            .iter()
+            .map(|name| class(name).map(|class| class as u16))
+            .collect();
+        let mut labels = Vec::with_capacity(self.labelling.rows());
+        for (row, label) in self.labelling.labels().iter().enumerate() {
+            let Some(label) = label.map(usize::from) else {
+                labels.push(None);
+                continue;
+            };
+            let renamed = table[label].ok_or_else(|| {
+                format!(
+                    "the label {:?} of row {row} is not among the job's class names: {}",
+                    own[label],
+                    names.join(", ")
+                )
+            })?;
+            labels.push(Some(renamed));
+        }
+        Labelling::new(names.len(), labels).map_err(|error| error.to_string())
+    }
+}
+
+impl Participant for Owner {
+    const NAME: &'static str = Label::NAME;
+
+    type Output = Gained;
+
+    fn describe(&self, job: &[u8]) -> Result<Facts, String> {
+        let job = Job::from_offer(job).map_err(|error| error.to_string())?;
+        Ok(job.facts())
+    }
+
+    fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), String> {
+        let job = Job::from_offer(job).map_err(|error| error.to_string())?;
+        self.terms.check(&job, signed)?;
+        if job.standardise && matches!(self.rows, Rows::Codes(_)) {
+            return Err("the job standardises features, this client brings codes".to_owned());
+        }
+        self.labelling = self.labelling_for(&job)?;
+        self.job = Some(job);
+        Ok(())
+    }
+
+    fn client(
+        &mut self,
+        seat: Seat,
+        credentials: Option<Credentials>,
+    ) -> Result<impl Party<Output = Gained> + 'static + use<>, Unwilling> {
+        if self.number != seat.job {
+            self.number = seat.job;
+            self.scale = None;
+        }
+        let job = self.job.as_ref();
+        let last = job.map(|job| u32::from(job.standardise));
+        let Some(job) = job.filter(|_| Some(seat.session) <= last) else {
+            let why = format!(
+                "it starts session number {}, which the job does not have",
+                seat.session
+            );
+            return Err(Abort::cheated(PartyId::SERVER, why).into());
+        };
+        let max_peer_rows = self.terms.peer_rows(job);
+        let rows = match (&self.rows, job.standardise, &self.scale) {
+            (Rows::Features(features), true, _) if seat.session == 0 => {
+                let input = scaling::Input {
+                    features: features.clone(),
+                    credentials,
+                    max_peer_rows,
+                    answered: self.answered_scale.clone(),
+                };
+                let client = scaling::client(seat.me, seat.id, job.params, input, seat.seed)?;
+                return Ok(Script::new(phases::SETUP, |io| async move {
+                    Ok(Gained::Scale(io.run(client).await?))
+                }));
+            }
+            (Rows::Features(features), true, Some(scale)) => {
+                Rows::Features(scale.apply(features).map_err(Abort::from)?)
+            }
+            (_, true, _) => {
+                let why = "this client has no means and deviations of the job: it missed the \
+                           session that computes them, and can take part in the next job";
+                return Err(Abort::Misuse(why.into()).into());
+            }
+            (rows, false, _) => rows.clone(),
+        };
+        let input = xclp::Input {
+            rows,
+            labelling: self.brought()?,
+            credentials,
+            max_peer_rows,
+            answered: self.answered.clone(),
+        };
+        let client = xclp::client(seat.me, seat.id, job.params, input, seat.seed)?;
+        Ok(Script::new(phases::SETUP, |io| async move {
+            Ok(Gained::Outcome(io.run(client).await?))
+        }))
+    }
+
+    fn ended(&mut self, output: Gained) -> Next {
+        match output {
+            Gained::Scale(scale) => {
+                self.scale = Some(scale);
+                Next::Again
+            }
+            Gained::Outcome(mut outcome) => {
+                if self.noise.is_some() {
+                    outcome.labels.restore(&self.labelling);
+                }
+                self.outcome = Some(outcome);
+                Next::Done
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(epsilon: Option<f64>) -> Owner {
+        let rows = (0..60).map(|row| f64::from(row) + 1.0).collect();
+        let rows = Rows::Features(xclp::Features::new(1, rows).unwrap());
+        let labels = (0..60u16).map(|row| (row % 3).checked_sub(1));
+        let labelling = Labelling::new(2, labels.collect()).unwrap();
+        let owner = Owner::new(rows, labelling, Terms::default()).with_classes_of_the_job();
+        match epsilon {
+            None => owner,
+            Some(epsilon) => {
+                let seed = undertone_kdf::Seed::from_bytes([1; 32]);
+                owner.with_label_noise(LabelNoise::new(epsilon, seed).unwrap())
+            }
+        }
+    }
+
+    #[test]
+    fn an_owner_brings_noisy_labels_and_takes_its_own_home() {
+        let mut noisy = owner(Some(1.0));
+        let brought = noisy.brought().unwrap();
+        assert_ne!(brought, noisy.labelling);
+        assert_eq!(brought, noisy.brought().unwrap());
+        assert!(brought.labelled().eq(noisy.labelling.labelled()));
+        assert_eq!(owner(None).brought().unwrap(), noisy.labelling);
+        let scores = xclp::Scores::new(2, vec![1.0; 40]);
+        let labels = xclp::Labels::decide(&brought, &scores);
+        noisy.ended(Gained::Outcome(Outcome { labels, scores }));
+        let home = noisy.outcome.take().unwrap().labels;
+        for row in noisy.labelling.labelled() {
+            assert_eq!(home.classes()[row], noisy.labelling.labels()[row]);
+        }
+    }
+
+    /// With another number of classes every label would be a fresh draw.
+    #[test]
+    fn an_owner_with_noise_does_not_take_classes_of_the_job() {
+        let job = Job::parse("classes = 5", false).unwrap().to_offer();
+        assert_eq!(owner(None).agree(&job, false), Ok(()));
+        let declined = owner(Some(1.0)).agree(&job, false).unwrap_err();
+        assert!(declined.contains("--classes"), "{declined}");
+        let job = Job::parse("classes = 2", false).unwrap().to_offer();
+        assert_eq!(owner(Some(1.0)).agree(&job, false), Ok(()));
+    }
+}

@@ -1,0 +1,128 @@
+//! The server's half of the application.
+
+use undertone_node::{Application, Facts, Next, Seat};
+use undertone_party::{Abort, Aborted, Party, PartyId, Phase, Script};
+use undertone_sum::{Trust, Wiring};
+use undertone_xclp::{self as xclp, Report, phases, scaling};
+
+use super::Job;
+
+/// Fewest clients with which a session begins. Where sums withstand a server that lies about who
+/// has left, clients accept a few absent ones only.
+pub(in crate::node) fn needed(min_clients: usize, trust: Trust, roster: usize) -> usize {
+    match trust {
+        Trust::SemiHonest => min_clients,
+        Trust::MaliciousServer => min_clients.max(Wiring::default().fewest(roster)),
+    }
+}
+
+/// The server's half: one session, or two if the job standardises features.
+#[derive(Debug)]
+pub struct Label {
+    job: Job,
+    /// The clients whose rows the means and deviations of the present job are of.
+    scaled: Option<Vec<PartyId>>,
+    results: Facts,
+}
+
+/// What the server's party comes to in a session.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Ended {
+    /// Clients have means and deviations: these contributed.
+    Scaled(Vec<PartyId>),
+    /// Clients have labels.
+    Labelled(Report),
+}
+
+impl Label {
+    /// The application that runs `job`.
+    pub fn new(job: Job) -> Self {
+        Self {
+            job,
+            scaled: None,
+            results: Facts::new(),
+        }
+    }
+
+    /// Whether the next session computes means and deviations.
+    fn scales(&self) -> bool {
+        self.job.standardise && self.scaled.is_none()
+    }
+}
+
+impl Application for Label {
+    const NAME: &'static str = "label";
+
+    type Report = Ended;
+
+    fn phases(&self) -> Vec<Phase> {
+        phases::ALL.to_vec()
+    }
+
+    fn offer(&self) -> Vec<u8> {
+        self.job.to_offer()
+    }
+
+    fn describe(&self) -> Facts {
+        self.job.facts()
+    }
+
+    fn needed(&self, roster: usize) -> usize {
+        needed(self.job.params.min_clients, self.job.params.trust, roster)
+    }
+
+    fn begin(&mut self) {
+        self.scaled = None;
+        self.results.clear();
+    }
+
+    fn members(&mut self, present: &[PartyId]) -> Vec<PartyId> {
+        let mut members = present.to_vec();
+        if let Some(scaled) = &self.scaled {
+            members.retain(|client| scaled.contains(client));
+        }
+        members
+    }
+
+    fn server(
+        &mut self,
+        seat: Seat,
+        clients: Vec<PartyId>,
+    ) -> Result<impl Party<Output = Ended> + 'static + use<>, Abort> {
+        let params = self.job.params;
+        if self.scales() {
+            let server = scaling::server(seat.id, params, clients, seat.seed)?;
+            Ok(Script::new(phases::SETUP, |io| async move {
+                Ok(Ended::Scaled(io.run(server).await?))
+            }))
+        } else {
+            let server = xclp::server(seat.id, params, clients, seat.seed)?;
+            Ok(Script::new(phases::SETUP, |io| async move {
+                Ok(Ended::Labelled(io.run(server).await?))
+            }))
+        }
+    }
+
+    fn ended(&mut self, session: Result<Ended, &Aborted>) -> Next {
+        let mut insert = |name: &str, value: usize| {
+            self.results.insert(name.to_owned(), value.into());
+        };
+        match session {
+            Ok(Ended::Scaled(contributors)) => {
+                self.scaled = Some(contributors);
+                Next::Again
+            }
+            Ok(Ended::Labelled(report)) => {
+                insert("contributors", report.contributors.len());
+                insert("rows", report.labelled.len());
+                Next::Done
+            }
+            Err(_) => Next::Done,
+        }
+    }
+
+    fn results(&self) -> Facts {
+        self.results.clone()
+    }
+}

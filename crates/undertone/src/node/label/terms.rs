@@ -1,0 +1,168 @@
+//! What a client agrees to.
+
+use std::ops::RangeInclusive;
+
+use undertone_hamming::Backend;
+use undertone_sum::Trust;
+
+use super::Job;
+
+/// What a client agrees to, whatever the server asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Terms {
+    /// Most bits of a code. Longer codes tell the server more precisely how close rows are.
+    pub max_bits: usize,
+    /// Most neighbours of a row. With more, scores tell its owner about more rows of others.
+    pub max_neighbours: usize,
+    /// Values of alpha. Beyond them, scores follow single neighbours or barely depend on them, and
+    /// the server may take very long to solve for them.
+    pub alpha: RangeInclusive<f64>,
+    /// The least private backend, in the order of [`Backend::ALL`].
+    pub backend_at_least: Backend,
+    /// Fewest clients that the job may go on with.
+    pub min_clients: usize,
+    /// Most rows of another client. `None` allows a quarter of the bits with `shade` and `phe`, and
+    /// any number with the other backends.
+    pub max_peer_rows: Option<usize>,
+    /// Whether to accept jobs that standardise features, which tell every client the mean and
+    /// deviation of each feature over all clients.
+    pub standardise: bool,
+    /// Whether to accept only jobs whose sums stay private if the server cheats. `None` asks for it
+    /// where the client knows a key of every client on the roster.
+    pub malicious_server: Option<bool>,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            max_bits: 16384,
+            max_neighbours: 64,
+            alpha: 0.5..=0.9999,
+            backend_at_least: Backend::Psm,
+            min_clients: 3,
+            max_peer_rows: None,
+            standardise: true,
+            malicious_server: None,
+        }
+    }
+}
+
+impl Terms {
+    /// Checks a job against these terms. `signed` says whether the client knows a key of every
+    /// client on the roster.
+    ///
+    /// # Errors
+    /// What the job asks for, what these terms allow, and the option that changes that.
+    pub fn check(&self, job: &Job, signed: bool) -> Result<(), String> {
+        let params = &job.params;
+        let rank = |backend| Backend::ALL.iter().position(|b| *b == backend);
+        if params.bits > self.max_bits {
+            return Err(format!(
+                "the job has codes of {} bits, this client allows at most {} (--max-bits)",
+                params.bits, self.max_bits
+            ));
+        }
+        if params.neighbours > self.max_neighbours {
+            return Err(format!(
+                "the job has {} neighbours, this client allows at most {} (--max-neighbours)",
+                params.neighbours, self.max_neighbours
+            ));
+        }
+        if !self.alpha.contains(&params.alpha) {
+            return Err(format!(
+                "the job has alpha {}, this client allows {} to {} (--any-alpha)",
+                params.alpha,
+                self.alpha.start(),
+                self.alpha.end()
+            ));
+        }
+        if rank(params.backend) < rank(self.backend_at_least) {
+            return Err(format!(
+                "the job has backend {}, this client asks for at least {} (--backend-at-least)",
+                params.backend, self.backend_at_least
+            ));
+        }
+        if params.min_clients < self.min_clients {
+            return Err(format!(
+                "the job may go on with {} clients, this client asks for {} (--min-clients)",
+                params.min_clients, self.min_clients
+            ));
+        }
+        if job.standardise && !self.standardise {
+            return Err(
+                "the job tells every client means and deviations over all clients' features \
+                 (--no-standardise)"
+                    .to_owned(),
+            );
+        }
+        check_trust(params.trust, self.malicious_server, signed)
+    }
+
+    /// Most rows of another client in `job`.
+    pub fn peer_rows(&self, job: &Job) -> Option<usize> {
+        let quarter = match job.params.backend {
+            Backend::Shade | Backend::Phe => Some(job.params.bits / 4),
+            _ => None,
+        };
+        self.max_peer_rows.or(quarter)
+    }
+}
+
+/// Checks whom a job's sums withstand. `insists` is `None` where the client insists on sums that
+/// withstand a server that cheats if all clients are `signed`.
+pub(in crate::node) fn check_trust(
+    trust: Trust,
+    insists: Option<bool>,
+    signed: bool,
+) -> Result<(), String> {
+    if insists.unwrap_or(signed) && trust != Trust::MaliciousServer {
+        return Err(
+            "the job's sums are not private if the server cheats (malicious_server = true in the \
+             job makes them so; --semi-honest accepts this)"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_refuse_what_they_do_not_allow() {
+        let job = |text| Job::parse(text, false).unwrap();
+        let terms = Terms::default();
+        let says = |text| terms.check(&job(text), false).unwrap_err();
+        assert!(terms.check(&Job::default(), false).is_ok());
+        assert!(terms.check(&job("backend = \"phe\""), false).is_ok());
+        assert!(
+            terms
+                .check(&job("neighbours = 64\nalpha = 0.5"), false)
+                .is_ok()
+        );
+        assert!(says("backend = \"sketch\"").contains("--backend-at-least"));
+        assert!(says("bits = 65535").contains("--max-bits"));
+        assert!(says("min_clients = 2").contains("--min-clients"));
+        assert!(says("neighbours = 65").contains("--max-neighbours"));
+        assert!(says("alpha = 0.49").contains("--any-alpha"));
+        assert_eq!(terms.peer_rows(&job("backend = \"shade\"")), Some(1024));
+        assert_eq!(terms.peer_rows(&job("")), None);
+    }
+
+    #[test]
+    fn terms_insist_on_sums_that_withstand_the_server_where_clients_can() {
+        let check = |malicious_server, text, signed| {
+            let terms = Terms {
+                malicious_server,
+                ..Terms::default()
+            };
+            terms.check(&Job::parse(text, false).unwrap(), signed)
+        };
+        assert!(check(None, "", true).unwrap_err().contains("--semi-honest"));
+        assert!(check(None, "", false).is_ok());
+        assert!(check(None, "malicious_server = true", true).is_ok());
+        assert!(check(Some(false), "", true).is_ok());
+        assert!(check(Some(true), "", false).is_err());
+    }
+}

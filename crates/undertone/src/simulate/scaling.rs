@@ -1,0 +1,77 @@
+//! Means and deviations with all parties in one process.
+
+use undertone_kdf::Seed;
+use undertone_party::{Abort, Aborted, Ledger, Network, PartyId};
+use undertone_sum::Trust;
+use undertone_xclp::scaling::{self, Input, Scale};
+use undertone_xclp::{Features, Params, phases};
+
+use super::{SimulationError, credentials, drive, party_seed, session};
+
+/// What a run needs.
+#[derive(Debug)]
+pub struct ScalingSimulation {
+    /// Parameters, the same for all.
+    pub params: Params,
+    /// The rows of each client.
+    pub clients: Vec<Features>,
+    /// Fixes the whole transcript.
+    pub seed: Seed,
+}
+
+/// What a run gives.
+#[derive(Debug)]
+pub struct ScalingRun {
+    /// What each client learns, or why it does not.
+    pub clients: Vec<Result<Scale, Aborted>>,
+    /// The clients whose rows the scale is of.
+    pub contributors: Vec<PartyId>,
+    /// What each party spent.
+    pub ledgers: Vec<(PartyId, Ledger)>,
+}
+
+impl ScalingSimulation {
+    /// Runs all parties over `network`, which may reorder, tamper, and make clients drop out.
+    ///
+    /// # Errors
+    /// The server's [`Aborted`], or [`Stalled`](undertone_party::Stalled).
+    pub fn run_over(self, network: Network<'_>) -> Result<ScalingRun, SimulationError> {
+        let Self {
+            params,
+            clients,
+            seed,
+        } = self;
+        let session = session(&seed);
+        let ids: Vec<PartyId> = (0..clients.len()).map(PartyId::client).collect();
+        let setup = |party, cause| Aborted {
+            party,
+            phase: phases::SETUP,
+            cause,
+        };
+        let for_server = party_seed(&seed, session, PartyId::SERVER);
+        let server = scaling::server(session, params, ids.clone(), for_server)
+            .map_err(|cause| setup(PartyId::SERVER, cause))?;
+        let mut identities = match params.trust {
+            Trust::SemiHonest => Vec::new(),
+            Trust::MaliciousServer => credentials(&seed, session, &ids)
+                .map_err(|error| setup(error.who, Abort::Misuse(error.to_string())))?,
+        }
+        .into_iter();
+        let mut parties = Vec::with_capacity(ids.len());
+        for (id, features) in ids.into_iter().zip(clients) {
+            let input = Input {
+                credentials: identities.next(),
+                ..Input::new(features)
+            };
+            let seed = party_seed(&seed, session, id);
+            let client = scaling::client(id, session, params, input, seed);
+            parties.push((id, client.map_err(|cause| setup(id, cause))?));
+        }
+        let driven = drive(network, session, server, parties)?;
+        Ok(ScalingRun {
+            clients: driven.clients,
+            contributors: driven.server,
+            ledgers: driven.ledgers,
+        })
+    }
+}

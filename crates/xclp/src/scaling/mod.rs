@@ -1,0 +1,306 @@
+//! Means and deviations of all features over all clients, by a secure sum.
+//!
+//! Columns in different units (years, euros) drown each other: the code of a row then follows the
+//! largest column alone. A session of this protocol before label propagation gives every client
+//! the [`Scale`] of all rows, with which it brings each column to mean 0 and deviation 1.
+//!
+//! Every client learns the sum of each column and of its squares over all contributors. The server
+//! learns neither: clients add pads that follow from the group seed.
+//!
+//! Specification: `docs/spec/scaling.md`.
+
+mod exact;
+
+use undertone_kdf::Seed;
+use undertone_kernel::Wiped;
+use undertone_party::{Abort, Io, PartyId, Script, SessionId};
+use undertone_setup::group::{self, Group, Rules, Secrecy};
+use undertone_setup::identity::Credentials;
+use undertone_sum::{self as sum, Answered, Audience, Shape, Sums, Trust, Wiring};
+
+use crate::input::{Features, InputError};
+use crate::messages::{Advertisement, Clients};
+use crate::params::Params;
+use crate::phases;
+
+const SERVER: PartyId = PartyId::SERVER;
+
+/// Most features in a row. Bounds what the server allocates.
+pub const MAX_DIM: usize = 1 << 20;
+
+/// Mean and standard deviation of every feature.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scale {
+    means: Vec<f64>,
+    deviations: Vec<f64>,
+}
+
+impl Scale {
+    /// The scale of `features` alone.
+    ///
+    /// # Errors
+    /// [`InputError::TooLargeToScale`] for a value of 2⁶³ or more.
+    pub fn of(features: &Features) -> Result<Self, InputError> {
+        let mut prg = Seed::from_bytes([0; 32]).prg();
+        let words = exact::words(features, &mut prg)?;
+        let scale = Self::from_words(&words, features.rows());
+        Ok(scale.unwrap_or_else(|| Self {
+            means: vec![0.0; features.dim()],
+            deviations: vec![0.0; features.dim()],
+        }))
+    }
+
+    fn from_words(words: &[u64], rows: usize) -> Option<Self> {
+        let columns = words.chunks_exact(exact::WORDS);
+        let moments = columns.map(|words| exact::moments(words, rows));
+        let (means, deviations) = moments.collect::<Option<_>>()?;
+        Some(Self { means, deviations })
+    }
+
+    /// The mean of each feature.
+    pub fn means(&self) -> &[f64] {
+        &self.means
+    }
+
+    /// The standard deviation of each feature.
+    pub fn deviations(&self) -> &[f64] {
+        &self.deviations
+    }
+
+    /// `features` with this scale's mean taken off each value, and divided by its deviation.
+    /// Features that are constant over all rows become 0.
+    ///
+    /// # Errors
+    /// An [`InputError`] when `features` have another number of columns, or for a row of which
+    /// nothing is left.
+    pub fn apply(&self, features: &Features) -> Result<Features, InputError> {
+        if features.dim() != self.means.len() {
+            return Err(InputError::Shape {
+                what: "features: columns",
+                have: features.dim(),
+                due: self.means.len(),
+            });
+        }
+        let scaled = |(value, (mean, deviation)): (&f64, (&f64, &f64))| {
+            if *deviation > 0.0 {
+                (value - mean) / deviation
+            } else {
+                0.0
+            }
+        };
+        let mut values = Vec::with_capacity(features.values().len());
+        for row in features.values().chunks_exact(features.dim()) {
+            values.extend(
+                row.iter()
+                    .zip(self.means.iter().zip(&self.deviations))
+                    .map(scaled),
+            );
+        }
+        Features::new(features.dim(), values).map_err(|error| match error {
+            InputError::ZeroRow { row } => InputError::NothingLeft { row },
+            other => other,
+        })
+    }
+}
+
+/// What a client brings to the protocol.
+#[derive(Debug, Clone)]
+pub struct Input {
+    /// Its rows.
+    pub features: Features,
+    /// With credentials the client signs its keys and checks everybody's signature.
+    pub credentials: Option<Credentials>,
+    /// Most rows that another client may bring.
+    pub max_peer_rows: Option<usize>,
+    /// Earlier sessions with the same rows. After one whose sums were opened the client refuses
+    /// another with other clients: the difference would tell the sums of one client.
+    pub answered: Answered,
+}
+
+impl Input {
+    /// Rows; no credentials, no bound on others' rows, no earlier sessions.
+    pub fn new(features: Features) -> Self {
+        Self {
+            features,
+            credentials: None,
+            max_peer_rows: None,
+            answered: Answered::default(),
+        }
+    }
+}
+
+/// The side of client `me` of `session`, which learns the scale of all rows. `seed` is its
+/// randomness.
+///
+/// # Errors
+/// [`Abort::Misuse`] when a parameter is out of range, a value is too large, or a malicious server
+/// is to be withstood without credentials.
+pub fn client(
+    me: PartyId,
+    session: SessionId,
+    params: Params,
+    input: Input,
+    seed: Seed,
+) -> Result<Script<'static, Scale>, Abort> {
+    params.check()?;
+    let Input {
+        features,
+        credentials,
+        max_peer_rows,
+        answered,
+    } = input;
+    if params.trust == Trust::MaliciousServer && credentials.is_none() {
+        return Err(Abort::Misuse(
+            "a server that may lie needs clients with credentials".into(),
+        ));
+    }
+    let later = seed.derive(session, "after the setup", &[me.to_wire()]);
+    let mut prg = later.derive(session, "carries", &[]).prg();
+    let words = exact::words(&features, &mut prg)?;
+    let ad = Advertisement::new(features.rows(), features.dim(), 0, &params);
+    let setup = group::client(
+        rules(session, &params),
+        me,
+        ad.write(),
+        credentials.clone(),
+        seed,
+    )?;
+    let job = Box::new(Job {
+        me,
+        session,
+        params,
+        ad,
+        words,
+        credentials,
+        max_peer_rows,
+        answered,
+        seed: later,
+    });
+    Ok(Script::new(phases::SETUP, |io| run(io, job, setup)))
+}
+
+struct Job {
+    me: PartyId,
+    session: SessionId,
+    params: Params,
+    ad: Advertisement,
+    words: Wiped<u64>,
+    credentials: Option<Credentials>,
+    max_peer_rows: Option<usize>,
+    answered: Answered,
+    /// For what comes after the setup.
+    seed: Seed,
+}
+
+async fn run(io: Io, job: Box<Job>, setup: Script<'static, Group>) -> Result<Scale, Abort> {
+    let Job {
+        me,
+        session,
+        params,
+        ad,
+        words,
+        credentials,
+        max_peer_rows,
+        answered,
+        seed,
+    } = *job;
+
+    // Steps 1 to 4: who takes part, and the group seed.
+    let group = io.run(setup).await?;
+    let dim = ad.dim;
+    let clients = Clients::of(&group.members, &params, Some((me, ad)))?;
+    clients.check_rows(me, max_peer_rows)?;
+
+    // Step 5: the words, under the client's pads.
+    let pads = |client: PartyId| {
+        let seed = group.seed.derive(session, "scaling", &[client.to_wire()]);
+        let mut prg = seed.prg();
+        (0..dim * exact::WORDS).map(move |_| prg.next_u64())
+    };
+    let padded = words.iter().zip(pads(me));
+    let padded = padded.map(|(word, pad)| word.wrapping_add(pad)).collect();
+    let input = sum::Input {
+        credentials,
+        answered,
+        ..sum::Input::plain(padded)
+    };
+    let seed = seed.derive(session, "sums", &[]);
+    let Sums {
+        shared,
+        contributors,
+        ..
+    } = io
+        .run(sum::client(sums(session, &params, dim), me, input, seed)?)
+        .await?;
+
+    // Step 6: the total, its pads taken off, and what follows from it.
+    let mut total = Wiped::from(shared);
+    for client in &contributors {
+        for (word, pad) in total.iter_mut().zip(pads(*client)) {
+            *word = word.wrapping_sub(pad);
+        }
+    }
+    let rows = clients.rows.iter();
+    let rows = rows.filter(|(id, _)| contributors.contains(id));
+    let rows = rows.map(|(_, rows)| rows).sum();
+    // SCALE-1
+    Scale::from_words(&total, rows)
+        .ok_or_else(|| Abort::cheated(SERVER, "it returned sums of features that no rows have"))
+}
+
+/// The server's side of `session`. It learns who contributed.
+///
+/// # Errors
+/// [`Abort::Misuse`] when a parameter is out of range or there are too few clients or too many.
+pub fn server(
+    session: SessionId,
+    params: Params,
+    clients: Vec<PartyId>,
+    seed: Seed,
+) -> Result<Script<'static, Vec<PartyId>>, Abort> {
+    params.check()?;
+    if clients.len() > exact::MAX_CLIENTS {
+        return Err(Abort::Misuse(format!(
+            "{} clients; means and deviations are computed for at most {}",
+            clients.len(),
+            exact::MAX_CLIENTS
+        )));
+    }
+    let setup = group::server(rules(session, &params), clients, seed)?;
+    Ok(Script::new(phases::SETUP, move |io| async move {
+        let admitted = io.run(setup).await?;
+        let clients = Clients::of(&admitted.members, &params, None)?;
+        // SCALE-2
+        if clients.dim > MAX_DIM {
+            return Err(Abort::Misuse(format!(
+                "rows of {} features; means and deviations are computed for at most {MAX_DIM}",
+                clients.dim
+            )));
+        }
+        let rules = sums(session, &params, clients.dim);
+        let ids: Vec<PartyId> = clients.rows.into_iter().map(|(id, _)| id).collect();
+        let total = io.run(sum::server::<u64>(rules, ids)?).await?;
+        Ok(total.contributors)
+    }))
+}
+
+fn rules(session: SessionId, params: &Params) -> Rules {
+    Rules {
+        session,
+        secrecy: Secrecy::Sealed,
+        min_clients: params.min_clients,
+    }
+}
+
+fn sums(session: SessionId, params: &Params, dim: usize) -> sum::Rules {
+    sum::Rules {
+        session,
+        round: 0,
+        shape: Shape::plain(dim * exact::WORDS),
+        audience: Audience::Everybody,
+        min_clients: params.min_clients,
+        trust: params.trust,
+        wiring: Wiring::default(),
+        suite: params.suite,
+    }
+}
