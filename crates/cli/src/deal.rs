@@ -8,13 +8,13 @@ use undertone::xclp::{Params, Rows};
 use undertone_lab::experiment::Experiment;
 use undertone_lab::output::{self, Output};
 use undertone_lab::split::{Split, check_labelled};
-use undertone_lab::{Failure, Show, input, seed};
+use undertone_lab::{Failure, Show, classes, input, seed};
 
 #[derive(Debug, Args)]
 pub(crate) struct Deal {
     /// A data set in which every row is labelled (.npz or CSV)
     file: PathBuf,
-    /// Folder for client-0.npz, client-1.npz, …
+    /// Folder for client-0.npz, client-1.npz, …; for a FILE with names of columns client-0.csv, …
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Clients the rows are dealt out to
@@ -37,30 +37,43 @@ impl Deal {
         if self.clients == 0 {
             return Err(Failure::usage("--clients must be 1 or more"));
         }
-        let dataset = input::load(&self.file, Kind::Features)?;
+        let mut dataset = input::load(&self.file, Kind::Features)?;
         let unusable = |why: &str| Failure::in_file(&self.file, why);
-        let classes = dataset.classes.unwrap_or(dataset.classes_seen());
+        classes::apply(&mut dataset, None).map_err(|error| unusable(&error))?;
+        let seen = dataset.classes_seen();
+        let classes = dataset
+            .classes
+            .unwrap_or(seen)
+            .max(dataset.class_names.len());
         let labels: Option<Vec<u16>> = dataset.labels.iter().copied().collect();
+        let columns = dataset.columns;
         let dealt = Experiment {
             rows: dataset.rows,
             labels: labels.ok_or_else(|| unusable("a row is unlabelled; every label is needed"))?,
             classes: classes.max(2),
+            class_names: dataset.class_names,
             clients: self.clients,
             split: self.split,
             labelled: self.labelled,
+            standardise: false,
             params: Params::default(),
             label_epsilon: None,
         }
         .deal(&seed(self.seed))?;
         output::create_folder(&self.out)?;
         for (client, (rows, labelling)) in dealt.clients.iter().enumerate() {
-            let path = self.out.join(format!("client-{client}.npz"));
+            let end = if columns.is_empty() { "npz" } else { "csv" };
+            let path = self.out.join(format!("client-{client}.{end}"));
             let Rows::Features(features) = rows else {
                 return Err(unusable("features are needed"));
             };
             let mut bytes = std::io::Cursor::new(Vec::new());
-            data::to_npz(&mut bytes, features, labelling)
-                .map_err(|error| Failure::unwritable(&path, error))?;
+            if columns.is_empty() {
+                data::to_npz(&mut bytes, features, labelling)
+            } else {
+                data::to_csv(&mut bytes, features, labelling, &columns)
+            }
+            .map_err(|error| Failure::unwritable(&path, error))?;
             Output::create(&path)?.write(|w| w.write_all(bytes.get_ref()))?;
             if !show.quiet {
                 output::print(&format!(

@@ -29,12 +29,30 @@ pub(crate) fn decisions(outcome: &Outcome) -> impl Iterator<Item = Decision> {
         })
 }
 
-/// Writes a client's labels as CSV.
-pub(crate) fn labels(file: Output, outcome: &Outcome) -> Result<(), Failure> {
+/// The field that holds the name of a class, with its comma; nothing where classes are numbers.
+pub(crate) fn name(names: &[String], label: i64) -> String {
+    if names.is_empty() {
+        return String::new();
+    }
+    let name = usize::try_from(label)
+        .ok()
+        .and_then(|class| names.get(class));
+    let name = name.map_or("", String::as_str);
+    if name.contains([',', '"', '\n', '\r']) {
+        format!(",\"{}\"", name.replace('"', "\"\""))
+    } else {
+        format!(",{name}")
+    }
+}
+
+/// Writes a client's labels as CSV. `names` are those of the classes, if they have names.
+pub(crate) fn labels(file: Output, outcome: &Outcome, names: &[String]) -> Result<(), Failure> {
     file.write(|w| {
-        writeln!(w, "row,label,confidence")?;
+        let name = if names.is_empty() { "" } else { ",name" };
+        writeln!(w, "row,label{name},confidence")?;
         for (row, Decision { label, confidence }) in decisions(outcome).enumerate() {
-            writeln!(w, "{row},{label},{confidence}")?;
+            let name = self::name(names, label);
+            writeln!(w, "{row},{label}{name},{confidence}")?;
         }
         Ok(())
     })

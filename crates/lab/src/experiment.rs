@@ -5,9 +5,9 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use indicatif::ProgressBar;
 use undertone::kdf::Seed;
-use undertone::party::SessionId;
-use undertone::simulate::{Run, Simulation};
-use undertone::xclp::{Codes, Features, Labelling, Params, Rows, solo};
+use undertone::party::{Ledger, PartyId, SessionId};
+use undertone::simulate::{Run, Simulation, standardise};
+use undertone::xclp::{Codes, Features, Labelling, Params, Rows, Scale, solo};
 
 use crate::split::{self, Split};
 use crate::{Failure, seed};
@@ -21,6 +21,10 @@ pub struct Experiment {
     pub labels: Vec<u16>,
     /// Number of classes.
     pub classes: usize,
+    /// The name of each class; none where classes are numbers.
+    pub class_names: Vec<String>,
+    /// Whether features are brought to mean 0 and deviation 1 first.
+    pub standardise: bool,
     /// Number of clients.
     pub clients: usize,
     /// How rows are dealt out to clients.
@@ -52,6 +56,10 @@ pub struct Trial {
     pub revealed: Vec<Vec<bool>>,
     /// The run of all clients together.
     pub run: Run,
+    /// What means and deviations cost, if features were standardised.
+    pub scaling: Option<Vec<(PartyId, Ledger)>>,
+    /// The rows that clients brought to the run.
+    pub rows: Vec<Rows>,
     /// Per cent of the hidden rows that the run labelled right.
     pub accuracy: f64,
     /// Per cent of the hidden rows that each client labelled right from its own rows alone. Alone
@@ -112,15 +120,26 @@ impl Experiment {
         for ((rows, labelling), part) in clients.iter().zip(&parts) {
             let codes = match rows {
                 Rows::Codes(codes) => codes.clone(),
-                Rows::Features(features) => Codes::hash(features, &local_seed, self.params.bits),
+                Rows::Features(features) => {
+                    let features = self.alone(features)?;
+                    Codes::hash(&features, &local_seed, self.params.bits)
+                }
             };
             let labels = solo::propagate(&codes, labelling, &self.params).map_err(Failure::data)?;
             local.count(labels.classes(), labelling, part, &self.labels);
         }
 
+        let mut scaled = clients.clone();
+        let scaling = if self.standardise {
+            bar.set_message("means and deviations");
+            Some(standardise(self.params, &mut scaled, derive("scaling"))?)
+        } else {
+            None
+        };
+        let rows = scaled.iter().map(|(rows, _)| rows.clone()).collect();
         let simulation = Simulation {
             params: self.params,
-            clients: clients.clone(),
+            clients: scaled,
             seed: derive("run"),
         };
         let observer = |who, phase| bar.set_message(format!("{phase}, {who}"));
@@ -141,7 +160,18 @@ impl Experiment {
             parts,
             revealed,
             run,
+            scaling,
+            rows,
         })
+    }
+
+    /// The features as a client would use them without the others.
+    fn alone(&self, features: &Features) -> Result<Features, Failure> {
+        if !self.standardise {
+            return Ok(features.clone());
+        }
+        let scale = Scale::of(features).map_err(Failure::data)?;
+        scale.apply(features).map_err(Failure::data)
     }
 
     fn client(&self, part: &[usize], revealed: &[bool]) -> Result<(Rows, Labelling), Failure> {
@@ -151,7 +181,11 @@ impl Experiment {
         };
         let label = |(row, revealed): (&usize, &bool)| revealed.then_some(self.labels[*row]);
         let labels = part.iter().zip(revealed).map(label).collect();
-        let labelling = Labelling::new(self.classes, labels).map_err(Failure::data)?;
+        let mut labelling = Labelling::new(self.classes, labels).map_err(Failure::data)?;
+        if !self.class_names.is_empty() {
+            let named = labelling.with_names(self.class_names.clone());
+            labelling = named.map_err(Failure::data)?;
+        }
         Ok((rows, labelling))
     }
 }

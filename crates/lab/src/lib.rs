@@ -11,15 +11,18 @@
 //! | [`sum`] | `sum` | adds up random words of many clients |
 //! | [`ot`] | `ot` | makes oblivious transfers between two parties |
 //! | [`experiment`], [`split`] | `label FILE`, `deal` | deals one labelled data set to clients |
-//! | [`keys`], [`masks`], [`noise`] | several | options that commands share |
+//! | [`classes`], [`keys`], [`masks`], [`noise`], [`runs`] | several | options that commands share |
+//! | [`scale`] | `label`, `join` | warns where features are not on one scale |
 //! | [`input`], [`output`] | all | reads data sets; writes files whole or not at all |
 //! | [`interrupt`] | all | removes temporary files and child processes after a signal |
+//! | [`plot`] | `label` | draws accuracy, and rows by class |
 //! | [`report`] | all | cost tables |
 #![forbid(unsafe_code)]
 #![allow(missing_docs)] // The help texts of the command are the documentation of its arguments.
 #![allow(clippy::missing_errors_doc)] // Every error is a message for the user.
 
 pub mod bench;
+pub mod classes;
 mod clouds;
 pub mod costs;
 pub mod experiment;
@@ -33,7 +36,10 @@ pub mod masks;
 pub mod noise;
 pub mod ot;
 pub mod output;
+pub mod plot;
 pub mod report;
+pub mod runs;
+pub mod scale;
 pub mod split;
 pub mod sum;
 

@@ -159,7 +159,7 @@ impl Ot {
         let [sender, receiver] = ledgers;
         let ledgers: [(PartyId, _); 2] =
             [(transfers::SENDER, sender), (transfers::RECEIVER, receiver)];
-        let phases = phase_costs(&ledgers);
+        let phases = phase_costs(&ledgers, None);
         let bytes: u64 = phases.iter().map(|cost| cost.bytes_sent).sum();
         let both = both.into_inner().unwrap_or_else(PoisonError::into_inner);
         let report = OtReport {

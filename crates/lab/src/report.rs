@@ -7,13 +7,13 @@ use serde::Serialize;
 use undertone::party::{Cost, Ledger, PartyId};
 use undertone::xclp::phases;
 
-use crate::ledgers::together;
+use crate::ledgers::{together, total as total_of};
 
 /// One party's costs in one phase.
 #[derive(Debug, Serialize)]
 pub struct PhaseCost {
     /// The phase.
-    pub phase: &'static str,
+    pub phase: String,
     /// The party.
     pub party: String,
     /// Bytes of the frames that it sent.
@@ -57,21 +57,36 @@ impl Spread {
     }
 }
 
-/// The costs of every party in every phase, phase by phase.
-pub fn phase_costs(ledgers: &[(PartyId, Ledger)]) -> Vec<PhaseCost> {
+impl PhaseCost {
+    fn new(phase: &str, party: PartyId, cost: &Cost) -> Self {
+        Self {
+            phase: phase.to_owned(),
+            party: party.to_string(),
+            bytes_sent: cost.bytes_sent,
+            bytes_received: cost.bytes_received,
+            messages: cost.messages,
+            rounds: cost.rounds(),
+            compute_ms: milliseconds(cost.compute),
+        }
+    }
+}
+
+/// The ledgers of a session, and what to call it.
+type Session<'a> = (&'a str, &'a [(PartyId, Ledger)]);
+
+/// The costs of every party in every phase, phase by phase. What a session `before` the run cost,
+/// if there was one, comes first, under its name.
+pub fn phase_costs(ledgers: &[(PartyId, Ledger)], before: Option<Session<'_>>) -> Vec<PhaseCost> {
     let mut out = Vec::new();
+    if let Some((name, ledgers)) = before {
+        let cost =
+            |(party, ledger): &(PartyId, Ledger)| PhaseCost::new(name, *party, &total_of(ledger));
+        out.extend(ledgers.iter().map(cost));
+    }
     for (phase, _) in together(ledgers).phases() {
         for (party, ledger) in ledgers {
             if let Some(cost) = ledger.phase(phase) {
-                out.push(PhaseCost {
-                    phase: phase.name,
-                    party: party.to_string(),
-                    bytes_sent: cost.bytes_sent,
-                    bytes_received: cost.bytes_received,
-                    messages: cost.messages,
-                    rounds: cost.rounds(),
-                    compute_ms: milliseconds(cost.compute),
-                });
+                out.push(PhaseCost::new(phase.name, *party, cost));
             }
         }
     }
@@ -106,15 +121,33 @@ impl Sides {
     }
 }
 
-/// The cost table, a line for each phase. Bytes are of all clients, computation of the average one.
-pub fn cost_table(ledgers: &[(PartyId, Ledger)]) -> String {
+/// The ledgers of the server, of all clients together, and of all parties together.
+fn sides(ledgers: &[(PartyId, Ledger)]) -> [Ledger; 3] {
     let is_server = |entry: &&(PartyId, Ledger)| entry.0 == PartyId::SERVER;
-    let server = together(ledgers.iter().filter(is_server));
-    let clients = together(ledgers.iter().filter(|entry| !is_server(entry)));
-    let all = together(ledgers);
+    [
+        together(ledgers.iter().filter(is_server)),
+        together(ledgers.iter().filter(|entry| !is_server(entry))),
+        together(ledgers),
+    ]
+}
+
+/// The cost table, a line for each phase. Bytes are of all clients, computation of the average one.
+/// What a session `before` the run cost, if there was one, is one line at the top with its name.
+pub fn cost_table(ledgers: &[(PartyId, Ledger)], before: Option<Session<'_>>) -> String {
+    let [server, clients, all] = sides(ledgers);
     let count = ledgers.len().saturating_sub(1).max(1) as u32;
     let mut lines = Vec::new();
     let mut total = Sides::default();
+    if let Some((name, ledgers)) = before {
+        let [server, clients, all] = sides(ledgers).map(|ledger| total_of(&ledger));
+        let line = Sides {
+            server,
+            clients,
+            all,
+        };
+        lines.push(line.line(name, count));
+        total.add(&line);
+    }
     for phase in phases::ALL {
         // Most backends do nothing offline.
         let shown = |cost: &&Cost| phase != phases::OFFLINE || cost.messages > 0;
@@ -159,9 +192,10 @@ pub fn table<const N: usize>(header: [&str; N], lines: Vec<[String; N]>, numbers
 /// A number of bytes with its unit.
 pub fn bytes(count: u64) -> String {
     match count {
-        0..10_000 => format!("{count} B"),
-        10_000..10_000_000 => format!("{:.1} kB", count as f64 / 1e3),
-        _ => format!("{:.1} MB", count as f64 / 1e6),
+        0..1_000 => format!("{count} B"),
+        1_000..1_000_000 => format!("{:.1} kB", count as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", count as f64 / 1e6),
+        _ => format!("{:.2} GB", count as f64 / 1e9),
     }
 }
 

@@ -239,7 +239,7 @@ impl Sum {
                 threshold,
                 suite: work.masks.suite.to_string(),
                 exact: summed.exact,
-                phases: phase_costs(&summed.ledgers),
+                phases: phase_costs(&summed.ledgers, None),
             })?;
             return verify(summed.exact, "the sum is wrong");
         }
@@ -262,7 +262,7 @@ impl Sum {
         );
         if !show.quiet {
             text += "\ncosts:\n";
-            text += &cost_table(&summed.ledgers);
+            text += &cost_table(&summed.ledgers, None);
         }
         output::print(&text)?;
         verify(summed.exact, "the sum is wrong")

@@ -57,6 +57,9 @@ impl FromStr for Variant {
 /// Largest `α`: nearer to 1 rounding keeps columns from their relative residual.
 pub const MAX_ALPHA: f64 = 0.9999;
 
+/// Smallest `α`: below, scores are those of direct neighbours alone, and barely tell rows apart.
+pub const MIN_ALPHA: f64 = 0.001;
+
 /// The parameters of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Params {
@@ -64,7 +67,7 @@ pub struct Params {
     pub bits: usize,
     /// Neighbours `k` of a row.
     pub neighbours: usize,
-    /// How much of a row's score comes from its neighbours: `α`, above 0, at most [`MAX_ALPHA`].
+    /// How much of a row's score comes from its neighbours: `α`, [`MIN_ALPHA`] to [`MAX_ALPHA`].
     pub alpha: f64,
     /// Weights and scaling.
     pub variant: Variant,
@@ -109,12 +112,8 @@ impl Params {
         if !(1..=1 << 16).contains(&self.neighbours) {
             return refuse("neighbours", self.neighbours.to_string(), "1 to 65536");
         }
-        if !(self.alpha > 0.0 && self.alpha <= MAX_ALPHA) {
-            return refuse(
-                "alpha",
-                self.alpha.to_string(),
-                "above 0 and at most 0.9999",
-            );
+        if !(MIN_ALPHA..=MAX_ALPHA).contains(&self.alpha) {
+            return refuse("alpha", self.alpha.to_string(), "from 0.001 to 0.9999");
         }
         if self.min_clients < 2 {
             return refuse("min_clients", self.min_clients.to_string(), "2 or more");

@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use undertone::simulate::Simulation;
+use undertone::party::SessionId;
+use undertone::simulate::{Simulation, standardise};
 use undertone::xclp::Params;
-use undertone_lab::{Failure, Show, output, seed};
+use undertone_lab::{Failure, Show, classes, output, seed};
 
-use super::input::{Input, check_widths, class_count, width};
+use super::input::{Input, Table, agree, check_widths, width};
 use super::options::Label;
-use super::report::{describe, describe_noise};
+use super::report::{describe, describe_noise, warn_of_scale};
 use super::write::{Finished, Labels, Outputs};
 
 pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
@@ -21,9 +22,11 @@ pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
     let paths: Vec<&Path> = options.client.iter().map(PathBuf::as_path).collect();
     let outputs = Outputs::create(options, labels, &paths)?;
     if show.details() {
-        let noise = describe_noise(options.label_epsilon, classes);
-        output::print(&introduction(&inputs, classes, &params, &noise))?;
+        let noise = describe_noise(options.label_epsilon, classes.count);
+        output::print(&introduction(&inputs, &classes, &params, &noise))?;
     }
+
+    warn_of_scale(options, inputs.iter().map(|input| &input.data), show);
 
     let labels = inputs.iter().flat_map(|input| &input.data.labels);
     let given: Vec<bool> = labels.map(Option::is_some).collect();
@@ -31,15 +34,23 @@ pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
     let file_rows: Vec<usize> = file_rows.collect();
     let mut clients = Vec::with_capacity(inputs.len());
     for input in inputs {
-        let labelling = input.labelling(classes)?;
+        let labelling = input.labelling(&classes)?;
         clients.push((input.data.rows, labelling));
     }
+    let bar = output::progress(1, show);
+    let scaling = if options.standardise {
+        bar.set_message("means and deviations");
+        let seed = seed(options.seed).derive(SessionId([0; 32]), "scaling", &[]);
+        Some(standardise(params, &mut clients, seed)?)
+    } else {
+        None
+    };
+    let rows = clients.iter().map(|(rows, _)| rows.clone()).collect();
     let simulation = Simulation {
         params,
         clients,
         seed: seed(options.seed),
     };
-    let bar = output::progress(1, show);
     let observer = |who, phase| bar.set_message(format!("{phase}, {who}"));
     let run = match options.label_epsilon {
         None => simulation.run(observer)?,
@@ -52,8 +63,11 @@ pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
         classes,
         label_epsilon: options.label_epsilon,
         run,
+        scaling,
+        rows,
         given,
         file_rows,
+        truth: None,
     };
     let report = finished.report(options.seed);
     let unlabelled = report.rows - report.labelled_rows;
@@ -69,7 +83,7 @@ pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
 /// What is run: the files, and what they and the options agree on.
 struct Job<'a> {
     inputs: Vec<Input<'a>>,
-    classes: usize,
+    classes: Table,
     params: Params,
 }
 
@@ -77,10 +91,10 @@ struct Job<'a> {
 fn prepare(options: &Label) -> Result<Job<'_>, Failure> {
     let mut inputs = Vec::with_capacity(options.client.len());
     for path in &options.client {
-        inputs.push(Input::load(path, options.kind())?);
+        inputs.push(Input::load(path, options.kind(), options.classes.as_ref())?);
     }
     check_widths(&inputs)?;
-    let classes = class_count(&inputs)?;
+    let classes = agree(&mut inputs)?;
     let Some(first) = inputs.first() else {
         return Err(Failure::usage("--client must be given"));
     };
@@ -108,7 +122,7 @@ fn check_labels(inputs: &[Input<'_>]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn introduction(inputs: &[Input<'_>], classes: usize, params: &Params, noise: &str) -> String {
+fn introduction(inputs: &[Input<'_>], classes: &Table, params: &Params, noise: &str) -> String {
     let mut text = String::new();
     let mut most_rows = 0;
     for (client, Input { path, data }) in inputs.iter().enumerate() {
@@ -121,8 +135,10 @@ fn introduction(inputs: &[Input<'_>], classes: usize, params: &Params, noise: &s
     }
     let width = inputs.first().map(|first| width(&first.data.rows));
     text + &format!(
-        "{}, {classes} classes\n{}{noise}\n",
+        "{}, {} classes\n{}{}{noise}\n",
         width.unwrap_or_default(),
+        classes.count,
+        classes::describe(&classes.names),
         describe(params, most_rows)
     )
 }

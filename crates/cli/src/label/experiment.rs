@@ -4,32 +4,48 @@ use std::path::Path;
 
 use undertone_lab::experiment::{Experiment, Trial};
 use undertone_lab::report::Spread;
-use undertone_lab::{Failure, Show, output};
+use undertone_lab::{Failure, Show, classes, output};
 
-use super::input::{Input, class_count, width};
+use super::input::{Input, Table, agree, width};
 use super::options::Label;
-use super::report::{LabelReport, describe, describe_noise};
-use super::write::{Finished, Labels, Outputs};
+use super::report::{LabelReport, describe, describe_noise, spread, warn_of_scale};
+use super::write::{Finished, Labels, Outputs, Truth};
 
 pub(super) fn run(options: &Label, file: &Path, show: Show) -> Result<(), Failure> {
-    let rounds = options.rounds()?;
-    let experiment = prepare(options, Input::load(file, options.kind())?)?;
+    let runs = options.runs()?;
+    let input = Input::load(file, options.kind(), options.classes.as_ref())?;
+    let experiment = prepare(options, input, show)?;
     let labels = Labels::by_row(options.out.as_deref())?;
     let outputs = Outputs::create(options, labels, &[file])?;
     if show.details() {
-        output::print(&introduction(options, file, &experiment, rounds))?;
+        output::print(&introduction(options, file, &experiment, runs))?;
     }
 
     let Trials {
         first,
         joint,
         local,
-    } = trials(&experiment, options.seed, rounds, show)?;
+    } = trials(&experiment, options.seed, runs, show)?;
     let finished = Finished {
         params: experiment.params,
-        classes: experiment.classes,
+        truth: Some(Truth {
+            classes: first
+                .parts
+                .concat()
+                .iter()
+                .map(|row| experiment.labels[*row])
+                .collect(),
+            together: joint,
+            alone: local,
+        }),
+        classes: Table {
+            count: experiment.classes,
+            names: experiment.class_names,
+        },
         label_epsilon: experiment.label_epsilon,
         run: first.run,
+        scaling: first.scaling,
+        rows: first.rows,
         given: first.revealed.concat(),
         file_rows: first.parts.concat(),
     };
@@ -38,22 +54,23 @@ pub(super) fn run(options: &Label, file: &Path, show: Show) -> Result<(), Failur
         accuracy_sd: Some(joint.sd),
         local_accuracy_mean: Some(local.mean),
         local_accuracy_sd: Some(local.sd),
-        rounds,
+        runs,
         ..finished.report(options.seed)
     };
     let summary = format!(
         "accuracy on hidden rows, per cent:\n  \
-         together           {:5.2} ± {:.2}\n  \
-         each client alone  {:5.2} ± {:.2}\n",
-        joint.mean, joint.sd, local.mean, local.sd
+         together           {}\n  \
+         each client alone  {}\n",
+        spread(joint, runs),
+        spread(local, runs)
     );
     finished.conclude(outputs, &report, summary, show)
 }
 
 /// Checks that an experiment on the file is possible.
-fn prepare(options: &Label, input: Input<'_>) -> Result<Experiment, Failure> {
+fn prepare(options: &Label, mut input: Input<'_>, show: Show) -> Result<Experiment, Failure> {
+    let classes = agree(std::slice::from_mut(&mut input))?;
     let labels = every_label(&input)?;
-    let classes = class_count(std::slice::from_ref(&input))?;
     if labels.iter().all(|label| *label == labels[0]) {
         return Err(input.unusable(format!(
             "every label is {}; two classes are needed",
@@ -68,11 +85,14 @@ fn prepare(options: &Label, input: Input<'_>) -> Result<Experiment, Failure> {
         )));
     }
     options.check_neighbours(labels.len())?;
+    warn_of_scale(options, [&input.data], show);
     Ok(Experiment {
         params: options.params(&input.data.rows, options.clients)?,
         rows: input.data.rows,
         labels,
-        classes,
+        classes: classes.count,
+        class_names: classes.names,
+        standardise: options.standardise,
         clients: options.clients,
         split: options.split,
         labelled: options.labelled,
@@ -95,18 +115,19 @@ fn every_label(input: &Input<'_>) -> Result<Vec<u16>, Failure> {
     })
 }
 
-fn introduction(options: &Label, file: &Path, experiment: &Experiment, rounds: u32) -> String {
+fn introduction(options: &Label, file: &Path, experiment: &Experiment, runs: u32) -> String {
     let rows = experiment.labels.len();
     format!(
-        "{}: {rows} rows, {}, {} classes\n\
-         {} clients ({}), {} % of the labels known, {rounds} {} from seed {}\n{}\n",
+        "{}: {rows} rows, {}, {} classes\n{}\
+         {} clients ({}), {} % of the labels known, {runs} {} from seed {}\n{}\n",
         file.display(),
         width(&experiment.rows),
         experiment.classes,
+        classes::describe(&experiment.class_names),
         experiment.clients,
         experiment.split,
         100.0 * experiment.labelled,
-        if rounds == 1 { "run" } else { "runs" },
+        if runs == 1 { "run" } else { "runs" },
         options.seed,
         describe(&experiment.params, rows.div_ceil(experiment.clients))
             + &describe_noise(experiment.label_epsilon, experiment.classes),
@@ -122,12 +143,12 @@ struct Trials {
     local: Spread,
 }
 
-fn trials(experiment: &Experiment, seed: u64, rounds: u32, show: Show) -> Result<Trials, Failure> {
-    let bar = output::progress(rounds.into(), show);
+fn trials(experiment: &Experiment, seed: u64, runs: u32, show: Show) -> Result<Trials, Failure> {
+    let bar = output::progress(runs.into(), show);
     let first = experiment.trial(seed, &bar)?;
     let (mut joint, mut local) = (vec![first.accuracy], vec![first.local_accuracy]);
-    for round in 1..rounds {
-        let trial = experiment.trial(seed.wrapping_add(round.into()), &bar)?;
+    for run in 1..runs {
+        let trial = experiment.trial(seed.wrapping_add(run.into()), &bar)?;
         joint.push(trial.accuracy);
         local.push(trial.local_accuracy);
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use undertone::data::{Dataset, Kind};
 use undertone::xclp::{Labelling, Rows};
+use undertone_lab::classes::{self, Classes};
 use undertone_lab::{Failure, input};
 
 /// A file and what it holds.
@@ -14,21 +15,40 @@ pub(super) struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    pub(super) fn load(path: &'a Path, kind: Kind) -> Result<Self, Failure> {
-        let data = input::load(path, kind)?;
+    pub(super) fn load(
+        path: &'a Path,
+        kind: Kind,
+        asked: Option<&Classes>,
+    ) -> Result<Self, Failure> {
+        let mut data = input::load(path, kind)?;
+        classes::apply(&mut data, asked).map_err(|error| Failure::in_file(path, error))?;
         Ok(Self { path, data })
     }
 
-    /// The labels as those of `classes` classes.
-    pub(super) fn labelling(&self, classes: usize) -> Result<Labelling, Failure> {
-        let labelling = self.data.labelling(classes);
-        labelling.map_err(|error| self.unusable(error))
+    /// The labels as those of `classes`.
+    pub(super) fn labelling(&self, classes: &Table) -> Result<Labelling, Failure> {
+        let labelling = self.data.labelling(classes.count);
+        let labelling = labelling
+            .map_err(|error| self.unusable(format!("{error}; --classes sets their number")))?;
+        if classes.names.is_empty() {
+            return Ok(labelling);
+        }
+        let named = labelling.with_names(classes.names.clone());
+        named.map_err(|error| self.unusable(error))
     }
 
     /// The failure of a command that cannot use this file.
     pub(super) fn unusable(&self, why: impl Display) -> Failure {
         Failure::in_file(self.path, why)
     }
+}
+
+/// The classes of all files.
+#[derive(Debug, Clone)]
+pub(super) struct Table {
+    pub(super) count: usize,
+    /// The name of each; none where classes are numbers.
+    pub(super) names: Vec<String>,
 }
 
 /// Features or bits of a row.
@@ -48,7 +68,7 @@ pub(super) fn width(rows: &Rows) -> String {
     }
 }
 
-/// Refuses files whose rows differ in width.
+/// Refuses files whose rows differ in width or whose columns have other names.
 pub(super) fn check_widths(inputs: &[Input<'_>]) -> Result<(), Failure> {
     let Some(first) = inputs.first() else {
         return Ok(());
@@ -66,13 +86,66 @@ pub(super) fn check_widths(inputs: &[Input<'_>]) -> Result<(), Failure> {
                 first.path.display()
             )));
         }
+        let (own, others) = (&input.data.columns, &first.data.columns);
+        let mut names = own.iter().zip(others).enumerate();
+        if let Some((column, (own, other))) = names.find(|(_, (own, other))| own != other) {
+            return Err(input.unusable(format!(
+                "feature {} is {own:?}, in {} it is {other:?}; all clients need the same features \
+                 in the same order",
+                column + 1,
+                first.path.display()
+            )));
+        }
     }
     Ok(())
 }
 
-/// The number of classes that the files state. If none states it, the largest label plus one, and
-/// at least two.
-pub(super) fn class_count(inputs: &[Input<'_>]) -> Result<usize, Failure> {
+/// The classes of all files: those that a file states, or else those that occur. Numbers the
+/// classes of each file accordingly.
+pub(super) fn agree(inputs: &mut [Input<'_>]) -> Result<Table, Failure> {
+    let named = inputs
+        .iter()
+        .filter(|input| !input.data.class_names.is_empty());
+    let mut names: Vec<String> = Vec::new();
+    let is_named = |input: &&Input<'_>| !input.data.class_names.is_empty();
+    if let Some(numbered) = inputs.iter().find(|input| {
+        !is_named(input) && input.data.labelled() > 0 && inputs.iter().any(|other| is_named(&other))
+    }) {
+        return Err(numbered.unusable(
+            "labels are numbers, those of other files are names; all clients need the same kind",
+        ));
+    }
+    match inputs
+        .iter()
+        .find(|input| is_named(input) && input.data.classes.is_some())
+    {
+        Some(stated) => names.clone_from(&stated.data.class_names),
+        None => {
+            named.for_each(|input| names.extend_from_slice(&input.data.class_names));
+            names.sort_unstable();
+            names.dedup();
+        }
+    }
+    if !names.is_empty() {
+        for input in inputs.iter_mut() {
+            let path = input.path;
+            let renamed = input.data.rename(&names);
+            renamed.map_err(|error| {
+                Failure::in_file(path, format!("{error}; name all of them with --classes"))
+            })?;
+        }
+    }
+    let count = class_count(inputs)?;
+    let table = Table { count, names };
+    for input in inputs {
+        input.labelling(&table)?;
+    }
+    Ok(table)
+}
+
+/// The number of classes that the files state. If none states it, the number of names, or the
+/// largest label plus one; at least two.
+fn class_count(inputs: &[Input<'_>]) -> Result<usize, Failure> {
     let mut stated: Option<(&Path, usize)> = None;
     for input in inputs {
         let Some(classes) = input.data.classes else {
@@ -82,16 +155,14 @@ pub(super) fn class_count(inputs: &[Input<'_>]) -> Result<usize, Failure> {
             && expected != classes
         {
             return Err(input.unusable(format!(
-                "{classes} classes, {} has {expected}; all clients need the same",
+                "{classes} classes, {} has {expected}; all clients need the same: correct the \
+                 files, or set the number with --classes",
                 other.display()
             )));
         }
         stated = Some((input.path, classes));
     }
-    let seen = inputs.iter().map(|input| input.data.classes_seen()).max();
-    let classes = stated.map_or(seen.unwrap_or(0).max(2), |(_, classes)| classes);
-    for input in inputs {
-        input.labelling(classes)?;
-    }
-    Ok(classes)
+    let seen = |input: &Input<'_>| input.data.classes_seen().max(input.data.class_names.len());
+    let seen = inputs.iter().map(seen).max();
+    Ok(stated.map_or(seen.unwrap_or(0).max(2), |(_, classes)| classes))
 }

@@ -4,6 +4,7 @@ mod clients;
 mod experiment;
 mod input;
 mod options;
+mod plot;
 mod report;
 mod trace;
 mod write;

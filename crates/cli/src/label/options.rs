@@ -6,17 +6,18 @@ use clap::{ArgGroup, Args};
 use undertone::data::Kind;
 use undertone::hamming::Backend;
 use undertone::xclp::{Params, Rows, Variant};
-use undertone_lab::Failure;
+use undertone_lab::classes::Classes;
 use undertone_lab::keys::Keys;
 use undertone_lab::masks::Masks;
 use undertone_lab::noise;
 use undertone_lab::split::{Split, check_labelled};
+use undertone_lab::{Failure, runs};
 
 use super::input::columns;
 use crate::files;
 
 const DEFAULT_BITS: usize = 4096;
-const DEFAULT_ROUNDS: u32 = 10;
+const DEFAULT_RUNS: u32 = 10;
 
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("input").args(["file", "client"]).required(true)))]
@@ -47,7 +48,7 @@ pub(crate) struct Label {
     /// Neighbours k of a row
     #[arg(long, value_name = "K", default_value_t = 10)]
     pub(super) neighbours: usize,
-    /// How much of a score comes from neighbours, above 0 and at most 0.9999
+    /// How much of a score comes from neighbours, from 0.001 to 0.9999
     #[arg(long, default_value_t = 0.99, allow_negative_numbers = true)]
     pub(super) alpha: f64,
     /// balanced (cos³, scores divided by class counts) or paper (cos)
@@ -66,7 +67,18 @@ pub(crate) struct Label {
     pub(super) seed: u64,
     /// Runs, with seeds N, N+1, … [default: 10]
     #[arg(long, value_name = "R", conflicts_with = "client")]
-    pub(super) rounds: Option<u32>,
+    runs: Option<u32>,
+    /// The former name of --runs
+    #[arg(long, hide = true, conflicts_with_all = ["client", "runs"])]
+    rounds: Option<u32>,
+    /// Bring every feature to mean 0 and deviation 1 first. Means and deviations over all clients
+    /// come from a secure sum: clients learn them, the server does not
+    #[arg(long, conflicts_with = "codes")]
+    pub(super) standardise: bool,
+    /// How many classes there are, or their names in order, as in benign,malignant [default: what
+    /// the files say]
+    #[arg(long, value_name = "C")]
+    pub(super) classes: Option<Classes>,
     #[command(flatten)]
     pub(super) masks: Masks,
     #[command(flatten)]
@@ -81,6 +93,10 @@ pub(crate) struct Label {
     /// [default with --client: beside each file]
     #[arg(long, value_name = "PATH")]
     pub(super) out: Option<PathBuf>,
+    /// A picture of the results, SVG: accuracy of an experiment, and the rows of the first run in
+    /// the plane in which they differ most, by class and correctness
+    #[arg(long, value_name = "FILE", conflicts_with = "codes")]
+    pub(super) plot: Option<PathBuf>,
     /// The JSON object, in a file
     #[arg(long, value_name = "FILE")]
     pub(super) report: Option<PathBuf>,
@@ -96,12 +112,9 @@ impl Label {
     }
 
     /// How often an experiment is run.
-    pub(super) fn rounds(&self) -> Result<u32, Failure> {
+    pub(super) fn runs(&self) -> Result<u32, Failure> {
         check_labelled(self.labelled)?;
-        match self.rounds.unwrap_or(DEFAULT_ROUNDS) {
-            0 => Err(Failure::usage("--rounds must be 1 or more")),
-            rounds => Ok(rounds),
-        }
+        runs::number(self.runs, self.rounds, DEFAULT_RUNS)
     }
 
     /// The parameters of a run of `clients` clients with rows like `rows`.

@@ -1,11 +1,14 @@
 //! What `label` says about a run.
 
 use serde::Serialize;
+use undertone::data::Dataset;
 use undertone::hamming::Backend;
 use undertone::sum::Trust;
 use undertone::xclp::Params;
-use undertone_lab::noise;
-use undertone_lab::report::PhaseCost;
+use undertone_lab::report::{PhaseCost, Spread};
+use undertone_lab::{Show, noise, scale};
+
+use super::options::Label;
 
 /// The JSON object of `label`.
 #[derive(Debug, Serialize)]
@@ -19,6 +22,10 @@ pub(super) struct LabelReport {
     pub(super) labelled_rows: usize,
     pub(super) clients: usize,
     pub(super) classes: usize,
+    /// The name of each class; empty where classes are numbers.
+    pub(super) class_names: Vec<String>,
+    /// Whether features were brought to mean 0 and deviation 1.
+    pub(super) standardised: bool,
     pub(super) backend: String,
     pub(super) variant: String,
     pub(super) bits: usize,
@@ -27,7 +34,7 @@ pub(super) struct LabelReport {
     /// The privacy parameter of the noise on labels; null without noise.
     pub(super) label_epsilon: Option<f64>,
     pub(super) seed: u64,
-    pub(super) rounds: u32,
+    pub(super) runs: u32,
     pub(super) rows_without_label: usize,
     /// Costs of the run with the first seed.
     pub(super) phases: Vec<PhaseCost>,
@@ -68,4 +75,31 @@ pub(super) fn describe(params: &Params, most_rows: usize) -> String {
 pub(super) fn describe_noise(label_epsilon: Option<f64>, classes: usize) -> String {
     let line = |epsilon| format!("{}\n", noise::describe(epsilon, classes));
     label_epsilon.map_or_else(String::new, line)
+}
+
+/// An accuracy in per cent; with its deviation if there are several runs.
+pub(super) fn spread(accuracy: Spread, runs: u32) -> String {
+    if runs > 1 {
+        format!("{:5.2} ± {:.2}", accuracy.mean, accuracy.sd)
+    } else {
+        format!("{:5.2}", accuracy.mean)
+    }
+}
+
+/// Warns if features are not on one scale, unless they are to be standardised.
+pub(super) fn warn_of_scale<'a>(
+    options: &Label,
+    data: impl IntoIterator<Item = &'a Dataset>,
+    show: Show,
+) {
+    if options.standardise || show.quiet {
+        return;
+    }
+    let data: Vec<&Dataset> = data.into_iter().collect();
+    let names = data.first().map_or(&[][..], |data| &data.columns);
+    let rows = data.iter().map(|data| &data.rows);
+    let remedy = "--standardise brings all of them to one scale.";
+    if let Some(warning) = scale::warning(rows, names, remedy) {
+        eprint!("{warning}");
+    }
 }

@@ -32,7 +32,10 @@ impl Trace {
 
     pub(super) fn write(self, finished: &Finished) -> Result<(), Failure> {
         let n = finished.given.len() as u64;
-        let (k, classes) = (finished.params.neighbours as u64, finished.classes as u64);
+        let (k, classes) = (
+            finished.params.neighbours as u64,
+            finished.classes.count as u64,
+        );
         let labels: Vec<i64> = finished.decisions().map(|row| row.label).collect();
         let rows: Vec<i64> = finished.file_rows.iter().map(|row| *row as i64).collect();
         self.neighbours.npy(&[n, k], &neighbours(finished))?;
@@ -61,12 +64,12 @@ fn scores(finished: &Finished) -> Vec<f64> {
     let mut computed = finished
         .outcomes()
         .flat_map(|outcome| outcome.scores.iter());
-    let mut out = Vec::with_capacity(finished.given.len() * finished.classes);
+    let mut out = Vec::with_capacity(finished.given.len() * finished.classes.count);
     for given in &finished.given {
         let scores = if *given { None } else { computed.next() };
         match scores {
             Some(scores) => out.extend_from_slice(scores),
-            None => out.extend(std::iter::repeat_n(f64::NAN, finished.classes)),
+            None => out.extend(std::iter::repeat_n(f64::NAN, finished.classes.count)),
         }
     }
     out

@@ -2,13 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
+use undertone::party::{Ledger, PartyId};
 use undertone::simulate::Run;
-use undertone::xclp::{Outcome, Params};
+use undertone::xclp::{Outcome, Params, Rows};
 use undertone_lab::output::{self, Output};
-use undertone_lab::report::{cost_table, phase_costs};
+use undertone_lab::report::{Spread, cost_table, phase_costs};
 use undertone_lab::{Failure, Show};
 
+use super::input::Table;
 use super::options::Label;
+use super::plot;
 use super::report::LabelReport;
 use super::trace::Trace;
 use crate::files::{self, Decision, decisions};
@@ -17,6 +20,9 @@ use crate::files::{self, Decision, decisions};
 pub(super) struct Outputs {
     labels: Labels,
     report: Option<Output>,
+    plot: Option<Output>,
+    /// The title of the picture: the names of the inputs.
+    title: String,
     trace: Option<Trace>,
 }
 
@@ -38,6 +44,12 @@ impl Outputs {
         let outputs = Self {
             labels,
             report: options.report.as_deref().map(Output::create).transpose()?,
+            plot: options.plot.as_deref().map(Output::create).transpose()?,
+            title: inputs
+                .iter()
+                .map(|input| input.display().to_string())
+                .collect::<Vec<_>>()
+                .join(", "),
             trace: options.trace.as_deref().map(Trace::create).transpose()?,
         };
         let all = outputs.files();
@@ -69,7 +81,11 @@ impl Outputs {
     fn files(&self) -> Vec<&Output> {
         let trace = self.trace.iter().flat_map(Trace::files);
         let labels = self.labels.files().iter();
-        labels.chain(&self.report).chain(trace).collect()
+        labels
+            .chain(&self.report)
+            .chain(&self.plot)
+            .chain(trace)
+            .collect()
     }
 }
 
@@ -110,7 +126,9 @@ impl Labels {
             Self::ByRow(Some(file)) => finished.write_rows(file),
             Self::ByClient(files) => {
                 let mut clients = files.into_iter().zip(finished.outcomes());
-                clients.try_for_each(|(file, outcome)| files::labels(file, outcome))
+                clients.try_for_each(|(file, outcome)| {
+                    files::labels(file, outcome, &finished.classes.names)
+                })
             }
         }
     }
@@ -120,16 +138,39 @@ impl Labels {
 /// next.
 pub(super) struct Finished {
     pub(super) params: Params,
-    pub(super) classes: usize,
+    pub(super) classes: Table,
     pub(super) label_epsilon: Option<f64>,
     pub(super) run: Run,
+    /// What means and deviations cost, if features were standardised.
+    pub(super) scaling: Option<Vec<(PartyId, Ledger)>>,
+    /// The rows that clients brought to the run.
+    pub(super) rows: Vec<Rows>,
     /// Whether each row came with a label.
     pub(super) given: Vec<bool>,
     /// The row of its file that each row is.
     pub(super) file_rows: Vec<usize>,
+    /// What an experiment knows besides.
+    pub(super) truth: Option<Truth>,
+}
+
+/// The truth of an experiment.
+pub(super) struct Truth {
+    /// The true class of each row.
+    pub(super) classes: Vec<u16>,
+    /// Accuracy of all clients together.
+    pub(super) together: Spread,
+    /// Accuracy of each client alone.
+    pub(super) alone: Spread,
 }
 
 impl Finished {
+    /// What was run before, if anything.
+    fn before(&self) -> Option<(&'static str, &[(PartyId, Ledger)])> {
+        self.scaling
+            .as_deref()
+            .map(|ledgers| ("standardise", ledgers))
+    }
+
     /// What each client got.
     pub(super) fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
         self.run.clients.iter().flatten()
@@ -150,7 +191,9 @@ impl Finished {
             rows: self.given.len(),
             labelled_rows: self.given.iter().filter(|given| **given).count(),
             clients: self.run.clients.len(),
-            classes: self.classes,
+            classes: self.classes.count,
+            class_names: self.classes.names.clone(),
+            standardised: self.scaling.is_some(),
             backend: self.params.backend.to_string(),
             variant: self.params.variant.to_string(),
             bits: self.params.bits,
@@ -158,9 +201,9 @@ impl Finished {
             alpha: self.params.alpha,
             label_epsilon: self.label_epsilon,
             seed,
-            rounds: 1,
+            runs: 1,
             rows_without_label: self.decisions().filter(|row| row.label < 0).count(),
-            phases: phase_costs(&self.run.ledgers),
+            phases: phase_costs(&self.run.ledgers, self.before()),
         }
     }
 
@@ -176,16 +219,19 @@ impl Finished {
         let written = [
             outputs.labels.write(self),
             outputs.report.map_or(Ok(()), |file| file.json(report)),
+            outputs.plot.map_or(Ok(()), |file| {
+                plot::write(self, report, outputs.title, file)
+            }),
             outputs.trace.map_or(Ok(()), |trace| trace.write(self)),
         ];
         output::print_report(show, report, || summary)?;
         if show.details() {
-            let which = if report.rounds > 1 {
+            let which = if report.runs > 1 {
                 format!(" of the run with seed {}", report.seed)
             } else {
                 String::new()
             };
-            let costs = cost_table(&self.run.ledgers);
+            let costs = cost_table(&self.run.ledgers, self.before());
             output::print(&format!("\ncosts{which}:\n{costs}"))?;
         }
         written.into_iter().collect()
@@ -198,10 +244,13 @@ impl Finished {
         let mut lines: Vec<_> = self.file_rows.iter().zip(&self.given).zip(rows).collect();
         lines.sort_unstable_by_key(|((row, _), _)| **row);
         file.write(|w| {
-            writeln!(w, "row,client,given,label,confidence")?;
+            let names = &self.classes.names;
+            let name = if names.is_empty() { "" } else { ",name" };
+            writeln!(w, "row,client,given,label{name},confidence")?;
             for ((row, given), (client, Decision { label, confidence })) in lines {
                 let given = u8::from(*given);
-                writeln!(w, "{row},{client},{given},{label},{confidence}")?;
+                let name = files::name(names, label);
+                writeln!(w, "{row},{client},{given},{label}{name},{confidence}")?;
             }
             Ok(())
         })

@@ -37,7 +37,9 @@ suite = \"aes128ctr\"       # cipher of the masks: aes128ctr, chacha20
 malicious_server = true   # whether sums withstand a server that lies; clients need keys
 min_clients = 3           # with which a run goes on
 key_bits = 3072           # of phe
-# classes = 10            # left to the clients' files where it is not said
+standardise = false       # whether every feature is brought to mean 0 and deviation 1 first
+# classes = 10            # default: what the clients' files say
+# class_names = [\"benign\", \"malignant\"]
 
 # Seconds a phase may stand still: default, or of setup, offline, codes, distances, graph, influence,
 # \"sum keys\", \"sum shares\", \"masked words\", unmasking, labels.

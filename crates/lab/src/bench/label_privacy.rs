@@ -20,13 +20,16 @@ use undertone::xclp::{
 
 use crate::report::{Spread, table};
 use crate::split::{check_labelled, reveal};
-use crate::{Failure, Show, input, output, seed};
+use crate::{Failure, Show, input, output, runs, seed};
 
 /// Without noise last.
 const EPSILONS: [Option<f64>; 6] = [Some(0.5), Some(1.0), Some(2.0), Some(3.0), Some(5.0), None];
 
 /// In the order of the columns.
 const VARIANTS: [Variant; 2] = [Variant::Balanced, Variant::Paper];
+
+/// How often the experiment is run.
+const DEFAULT_RUNS: u32 = 10;
 
 /// One labelled row in so many is kept, of each thinned class.
 const THINNED: usize = 5;
@@ -49,15 +52,18 @@ pub struct LabelPrivacy {
     /// Neighbours k of a row
     #[arg(long, value_name = "K", default_value_t = Params::default().neighbours)]
     neighbours: usize,
-    /// How much of a score comes from neighbours, above 0 and at most 0.9999
+    /// How much of a score comes from neighbours, from 0.001 to 0.9999
     #[arg(long, default_value_t = Params::default().alpha, allow_negative_numbers = true)]
     alpha: f64,
     /// Seed of the first run; everything random follows from it
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Runs, with seeds N, N+1, …
-    #[arg(long, value_name = "R", default_value_t = 10)]
-    rounds: u32,
+    /// Runs, with seeds N, N+1, … [default: 10]
+    #[arg(long, value_name = "R")]
+    runs: Option<u32>,
+    /// The former name of --runs
+    #[arg(long, hide = true, conflicts_with = "runs")]
+    rounds: Option<u32>,
 }
 
 /// The accuracy on hidden rows with one setting, in per cent.
@@ -80,7 +86,7 @@ struct Report {
     neighbours: usize,
     alpha: f64,
     seed: u64,
-    rounds: u32,
+    runs: u32,
     cells: Vec<Cell>,
 }
 
@@ -132,7 +138,7 @@ impl Data {
 }
 
 /// The rows of one run.
-struct Round<'a> {
+struct Run<'a> {
     data: &'a Data,
     params: Params,
     near: Distances,
@@ -140,7 +146,7 @@ struct Round<'a> {
     noise_seed: Seed,
 }
 
-impl Round<'_> {
+impl Run<'_> {
     fn influence(&self, variant: Variant, labelled: usize) -> Influence {
         let graph = Graph::new(&self.near, self.params.bits, variant);
         Influence::new(graph, self.params.alpha, labelled)
@@ -175,14 +181,11 @@ impl LabelPrivacy {
         };
         params.check().map_err(Failure::usage)?;
         check_labelled(self.labelled)?;
-        if self.rounds == 0 {
-            return Err(Failure::usage("--rounds must be 1 or more"));
-        }
         Ok(params)
     }
 
     /// The accuracies of one run, in the order of the cells.
-    fn round(&self, data: &Data, params: Params, number: u64) -> Result<Vec<f64>, Failure> {
+    fn once(&self, data: &Data, params: Params, number: u64) -> Result<Vec<f64>, Failure> {
         let seed = seed(number);
         let derive = |purpose| seed.derive(SessionId([0; 32]), purpose, &[]);
         let mut rng = ChaCha20Rng::from_seed(*derive("label privacy").expose());
@@ -192,7 +195,7 @@ impl LabelPrivacy {
             return Err(Failure::data("features are needed"));
         };
         let codes = Codes::hash(features, &derive("projection"), params.bits);
-        let round = Round {
+        let run = Run {
             data,
             params,
             near: solo::nearest(&codes, params.neighbours),
@@ -203,10 +206,10 @@ impl LabelPrivacy {
         for known in [known, few] {
             let own = data.labelling(&known).map_err(Failure::data)?;
             for variant in VARIANTS {
-                let influence = round.influence(variant, own.labelled().count());
+                let influence = run.influence(variant, own.labelled().count());
                 for epsilon in EPSILONS {
-                    let brought = round.brought(&own, epsilon).map_err(Failure::data)?;
-                    out.push(round.accuracy(&influence, &brought, variant));
+                    let brought = run.brought(&own, epsilon).map_err(Failure::data)?;
+                    out.push(run.accuracy(&influence, &brought, variant));
                 }
             }
         }
@@ -215,11 +218,12 @@ impl LabelPrivacy {
 
     pub fn run(self, show: Show) -> Result<(), Failure> {
         let params = self.params()?;
+        let count = runs::number(self.runs, self.rounds, DEFAULT_RUNS)?;
         let data = Data::load(&self)?;
-        let bar = output::progress(self.rounds.into(), show);
+        let bar = output::progress(count.into(), show);
         let mut runs = Vec::new();
-        for number in 0..u64::from(self.rounds) {
-            runs.push(self.round(&data, params, self.seed.wrapping_add(number))?);
+        for number in 0..u64::from(count) {
+            runs.push(self.once(&data, params, self.seed.wrapping_add(number))?);
             bar.inc(1);
         }
         bar.finish_and_clear();
@@ -246,7 +250,7 @@ impl LabelPrivacy {
             neighbours: self.neighbours,
             alpha: self.alpha,
             seed: self.seed,
-            rounds: self.rounds,
+            runs: count,
             cells,
         };
         output::print_report(show, &report, || text(&report))
@@ -284,7 +288,7 @@ fn text(report: &Report) -> String {
         report.rows,
         report.classes,
         100.0 * report.labelled,
-        report.rounds,
+        report.runs,
         report.seed,
         table(header, lines.collect(), 0)
     )

@@ -124,6 +124,8 @@ impl Trial {
             split: Split::Iid,
             labelled: 0.1,
             params,
+            class_names: Vec::new(),
+            standardise: false,
             label_epsilon: None,
         }
         .deal(&seed(0))?;

@@ -1,11 +1,14 @@
 //! Data sets from files.
 //!
-//! An `.npz` archive holds `features` (float32 or float64 `[n, d]`) or `codes` (uint8
-//! `[n, ⌈L/8⌉]`, `numpy.packbits` order) with `bits` (an integer, `L`); `labels` (integers `[n]`, −1
-//! for unlabelled rows); optionally `classes` (an integer). Any other file is read as CSV, with
-//! commas: the column `label`, or else the last, holds labels (−1 or empty for none), the others
-//! features. A first line in which no field is a number holds names.
+//! | file | holds |
+//! |---|---|
+//! | `.npz` | `features` (numbers, `[n, d]`), or `codes` (uint8 `[n, ⌈L/8⌉]`, in the order of `numpy.packbits`) and `bits` (the integer `L`); `labels` (`[n]`: integers, floats or text); optionally `classes` (an integer, or the names of all classes) |
+//! | CSV, or CSV in gzip | lines of fields, separated by commas, semicolons or tabs. The column `label`, or else the last, holds labels, the others features. A first line in which no field is a number holds names |
+//!
+//! Labels that are whole numbers are classes. Other texts are names of classes, which are numbered
+//! in ascending order. A label that is empty, -1, `NA`, `N/A`, `NaN`, `null` or `?` is unknown.
 
+mod labels;
 mod npz;
 mod text;
 
@@ -13,9 +16,13 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};
 use std::path::Path;
 
+use flate2::bufread::MultiGzDecoder;
 use undertone_xclp::{Features, InputError, Labelling, Rows};
 
 use crate::arrays::{Arrays, ArraysError};
+
+/// Longest text in a compressed file, in bytes.
+const MAX_TEXT: u64 = 8 << 30;
 
 /// What kind of rows a file is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +40,13 @@ pub struct Dataset {
     pub rows: Rows,
     /// The label of each row, if it has one.
     pub labels: Vec<Option<u16>>,
-    /// The number of classes, if the file tells.
+    /// The number of classes, if the file states it.
     pub classes: Option<usize>,
+    /// The names of the classes, if labels are names. Unless the file states them, they are those
+    /// that occur, in ascending order.
+    pub class_names: Vec<String>,
+    /// The names of the features, if the file has them.
+    pub columns: Vec<String>,
 }
 
 impl std::fmt::Debug for Dataset {
@@ -82,6 +94,14 @@ pub fn load(path: &Path, kind: Kind) -> Result<Dataset, DataError> {
                 .into(),
         ));
     }
+    if start.starts_with(&[0x1f, 0x8b]) {
+        return match kind {
+            Kind::Features => from_gzip(file),
+            Kind::Codes => Err(DataError::Wrong(
+                "gzip; codes are read from .npz files only".into(),
+            )),
+        };
+    }
     let is_npz = path.extension().is_some_and(|extension| extension == "npz");
     match (is_npz || start.starts_with(b"PK\x03\x04"), kind) {
         (true, _) => from_npz(file, kind),
@@ -125,7 +145,21 @@ pub fn from_csv(reader: impl Read) -> Result<Dataset, DataError> {
     checked(text::read(reader)?)
 }
 
-/// Writes `features`, `labels` (−1 for none) and `classes` as an `.npz` archive.
+/// Reads CSV that is compressed by gzip.
+fn from_gzip(file: impl BufRead) -> Result<Dataset, DataError> {
+    let mut text = BufReader::new(MultiGzDecoder::new(file).take(MAX_TEXT));
+    let start = text.fill_buf();
+    let start = start.map_err(|error| DataError::Broken(format!("gzip: {error}")))?;
+    if start.starts_with(b"PK\x03\x04") {
+        return Err(DataError::Wrong(
+            "an archive inside gzip; unpack it with gunzip".into(),
+        ));
+    }
+    from_csv(text)
+}
+
+/// Writes `features`, `labels` (−1 for none) and `classes` (their number, or their names) as an
+/// `.npz` archive.
 ///
 /// # Errors
 /// What the writer says.
@@ -135,6 +169,20 @@ pub fn to_npz(
     labelling: &Labelling,
 ) -> std::io::Result<()> {
     npz::write(writer, features, labelling)
+}
+
+/// Writes features and labels as CSV, with the names of the features in the first line. Labels are
+/// the names of their classes, or their numbers, and empty where there is none.
+///
+/// # Errors
+/// What the writer says.
+pub fn to_csv(
+    writer: impl std::io::Write,
+    features: &Features,
+    labelling: &Labelling,
+    columns: &[String],
+) -> std::io::Result<()> {
+    text::write(writer, features, labelling, columns)
 }
 
 fn checked(data: Dataset) -> Result<Dataset, DataError> {
@@ -158,6 +206,11 @@ impl Dataset {
         labels.max().map_or(0, |largest| usize::from(*largest) + 1)
     }
 
+    /// The number of rows that have a label.
+    pub fn labelled(&self) -> usize {
+        self.labels.iter().flatten().count()
+    }
+
     /// The labels as those of `classes` classes.
     ///
     /// # Errors
@@ -165,15 +218,31 @@ impl Dataset {
     pub fn labelling(&self, classes: usize) -> Result<Labelling, InputError> {
         Labelling::new(classes, self.labels.clone())
     }
-}
 
-fn label(row: usize, value: i64) -> Result<Option<u16>, DataError> {
-    match u16::try_from(value) {
-        Ok(class) => Ok(Some(class)),
-        Err(_) if value == -1 => Ok(None),
-        Err(_) => Err(DataError::Wrong(format!(
-            "labels: row {row} is {value}; labels are 0 to 65535, or -1 for none"
-        ))),
+    /// Numbers the classes as `names` does.
+    ///
+    /// # Errors
+    /// A message that names a label which is not among `names`.
+    pub fn rename(&mut self, names: &[String]) -> Result<(), String> {
+        if self.class_names.is_empty() {
+            self.class_names = names.to_vec();
+            return Ok(());
+        }
+        let class = |name| names.iter().position(|other| other == name);
+        let table: Vec<Option<usize>> = self.class_names.iter().map(class).collect();
+        for (row, label) in self.labels.iter_mut().enumerate() {
+            let Some(old) = *label else { continue };
+            let new = table[usize::from(old)].ok_or_else(|| {
+                format!(
+                    "row {row} has the label {:?}, which is not among the classes {}",
+                    self.class_names[usize::from(old)],
+                    names.join(", ")
+                )
+            })?;
+            *label = u16::try_from(new).ok();
+        }
+        self.class_names = names.to_vec();
+        Ok(())
     }
 }
 

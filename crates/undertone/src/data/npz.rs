@@ -3,14 +3,16 @@
 
 use std::io::{Read, Seek, Write};
 
+use npyz::half::f16;
 use npyz::{AutoSerialize, DType, Deserialize, NpyFile, NpyHeader, Order, WriterBuilder};
 use undertone_hamming::MAX_BITS;
 use undertone_kernel::BitMatrix;
+use undertone_xclp::input::check_names;
 use undertone_xclp::{Codes, Features, Labelling, Rows};
 use zip::write::{SimpleFileOptions, ZipWriter};
 use zip::{CompressionMethod, ZipArchive};
 
-use super::{DataError, Dataset, Kind};
+use super::{DataError, Dataset, Kind, labels};
 use crate::arrays::{Arrays, MAX_ARRAYS, Values};
 
 /// Largest array in bytes.
@@ -32,7 +34,7 @@ pub(super) fn read(reader: impl Read + Seek, kind: Kind) -> Result<Dataset, Data
         Kind::Features => {
             let array = need(&mut archive, "features")?;
             let dim = array.rank(2, "[rows, columns]")?[1];
-            Rows::Features(super::features(dim, array.floats()?)?)
+            Rows::Features(super::features(dim, array.numbers()?)?)
         }
         Kind::Codes => {
             let bits = need(&mut archive, "bits")?.scalar()?;
@@ -44,29 +46,40 @@ pub(super) fn read(reader: impl Read + Seek, kind: Kind) -> Result<Dataset, Data
             Rows::Codes(need(&mut archive, "codes")?.codes(bits as usize)?)
         }
     };
-    let labels = need(&mut archive, "labels")?;
-    labels.rank(1, "[rows]")?;
-    let labels: Result<Vec<_>, _> = labels
-        .integers()?
-        .into_iter()
-        .enumerate()
-        .map(|(row, value)| super::label(row, value))
-        .collect();
-    let classes = match find(&mut archive, "classes")? {
-        None => None,
-        Some(array) => {
-            let value = array.scalar()?;
-            let classes = usize::try_from(value).map_err(|_| {
-                DataError::Wrong(format!("classes is {value}; it must be 2 or more"))
-            })?;
-            Some(classes)
-        }
-    };
-    Ok(Dataset {
+    let array = need(&mut archive, "labels")?;
+    array.rank(1, "[rows]")?;
+    let mut data = Dataset {
         rows,
-        labels: labels?,
-        classes,
-    })
+        labels: Vec::new(),
+        classes: None,
+        class_names: Vec::new(),
+        columns: Vec::new(),
+    };
+    let place = |row| format!("labels: row {row}");
+    match array.texts()? {
+        Some(texts) => {
+            let labels = labels::parse(&texts, place)?;
+            (data.labels, data.class_names) = (labels.labels, labels.names);
+        }
+        None => data.labels = labels::from_numbers(array.numbers()?, place)?,
+    }
+    if let Some(array) = find(&mut archive, "classes")? {
+        match array.texts()? {
+            Some(names) => {
+                check_names(&names)?;
+                data.rename(&names).map_err(DataError::Wrong)?;
+                data.classes = Some(names.len());
+            }
+            None => {
+                let value = array.scalar()?;
+                let classes = usize::try_from(value).map_err(|_| {
+                    DataError::Wrong(format!("classes is {value}; it must be 2 or more"))
+                })?;
+                data.classes = Some(classes);
+            }
+        }
+    }
+    Ok(data)
 }
 
 fn broken(what: &str, error: &dyn std::fmt::Display) -> DataError {
@@ -142,8 +155,8 @@ fn find(
     Ok(Some(array))
 }
 
-/// Reads an array's header, as far as it can be trusted to a parser: not too long, not nested (the parser takes exponential time),
-/// and a shape whose number of entries fits 64 bits.
+/// Reads an array's header, and refuses what a parser cannot be trusted with: a header that is too
+/// long or nested (the parser takes exponential time), or a shape of more than 2^64 entries.
 fn checked_header(file: &mut impl Read) -> std::io::Result<Vec<u8>> {
     let refuse = |what: &str| Err(std::io::Error::new(std::io::ErrorKind::InvalidData, what));
     let mut start = vec![0; 10];
@@ -236,11 +249,56 @@ impl Array {
         out
     }
 
-    fn floats(&self) -> Result<Vec<f64>, DataError> {
+    /// The entries as doubles, if they are numbers.
+    fn numbers(&self) -> Result<Vec<f64>, DataError> {
+        let half = || {
+            let values = self.entries::<f16>()?.into_iter();
+            Some(values.map(f64::from).collect())
+        };
         let single = || Some(self.entries::<f32>()?.into_iter().map(f64::from).collect());
-        let values = self.entries::<f64>().or_else(single);
-        let values = values.ok_or_else(|| self.wrong("float32 or float64"))?;
+        let values = self.entries::<f64>().or_else(single).or_else(half);
+        let values = match values {
+            Some(values) => values,
+            None => {
+                let integers = self.integers();
+                let integers = integers.map_err(|_| self.wrong("an integer or floating type"))?;
+                integers.into_iter().map(|value| value as f64).collect()
+            }
+        };
         Ok(self.by_rows(values))
+    }
+
+    /// The entries as texts, if they are texts: numpy's `U` (UTF-32) or `S` (bytes).
+    fn texts(&self) -> Result<Option<Vec<String>>, DataError> {
+        let dtype = self.dtype();
+        let mut kind = dtype.chars();
+        let order = kind.next();
+        let (Some(letter @ ('U' | 'S')), Ok(width)) = (kind.next(), kind.as_str().parse()) else {
+            return Ok(None);
+        };
+        let bytes = if letter == 'U' { 4 * width } else { width };
+        if bytes == 0 {
+            return Ok(Some(vec![String::new(); self.bytes.len()]));
+        }
+        let scalar = |code: &[u8]| {
+            let code = [code[0], code[1], code[2], code[3]];
+            char::from_u32(match order {
+                Some('>') => u32::from_be_bytes(code),
+                _ => u32::from_le_bytes(code),
+            })
+        };
+        let text = |entry: &[u8]| match letter {
+            'U' => entry
+                .chunks_exact(4)
+                .map(scalar)
+                .collect::<Option<String>>(),
+            _ => String::from_utf8(entry.to_vec()).ok(),
+        };
+        let texts = self.bytes.chunks_exact(bytes).map(|entry| {
+            let text = text(entry).ok_or_else(|| self.wrong("text in UTF-8"))?;
+            Ok(text.trim_end_matches('\0').to_owned())
+        });
+        texts.collect::<Result<Vec<_>, _>>().map(Some)
     }
 
     fn integers(&self) -> Result<Vec<i64>, DataError> {
@@ -341,6 +399,33 @@ pub(super) fn write_arrays(writer: impl Write + Seek, arrays: &Arrays) -> std::i
     Ok(())
 }
 
+/// The number of classes, or their names as numpy's `U`.
+fn classes(labelling: &Labelling) -> std::io::Result<Vec<u8>> {
+    let names = labelling.names();
+    let width = names.iter().map(|name| name.chars().count()).max();
+    let Some(width) = width else {
+        return npy(&[], &[labelling.classes() as i64]);
+    };
+    let mut header = format!(
+        "{{'descr': '<U{width}', 'fortran_order': False, 'shape': ({},), }}",
+        names.len()
+    );
+    // Data begin at a multiple of 64 bytes, after a line feed.
+    let filled = (10 + header.len() + 1).next_multiple_of(64) - 11;
+    header.extend(std::iter::repeat_n(' ', filled - header.len()));
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    for name in names {
+        let codes = name.chars().map(u32::from).chain(std::iter::repeat(0));
+        codes
+            .take(width)
+            .for_each(|code| bytes.extend(code.to_le_bytes()));
+    }
+    Ok(bytes)
+}
+
 /// An array in the format `.npy`.
 fn npy<T: AutoSerialize>(shape: &[u64], values: &[T]) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -370,7 +455,7 @@ pub(super) fn write(
             npy(&[rows, features.dim() as u64], features.values())?,
         ),
         ("labels.npy", npy(&[rows], &labels)?),
-        ("classes.npy", npy(&[], &[labelling.classes() as i64])?),
+        ("classes.npy", classes(labelling)?),
     ] {
         zip.start_file(name, SimpleFileOptions::default())?;
         zip.write_all(&bytes)?;
@@ -394,6 +479,15 @@ mod tests {
         assert!(matches!(data.rows, Rows::Features(read) if read == features));
         assert_eq!(data.labels, labelling.labels());
         assert_eq!(data.classes, Some(3));
+        let names = ["ill", "unwohl", "gesünder"].map(str::to_owned).to_vec();
+        let named = labelling.with_names(names.clone()).unwrap();
+        let mut bytes = Cursor::new(Vec::new());
+        write(&mut bytes, &features, &named).unwrap();
+        let data = read(bytes, Kind::Features).unwrap();
+        assert_eq!(
+            (data.labels, data.class_names),
+            (named.labels().to_vec(), names)
+        );
     }
 
     #[test]
@@ -476,6 +570,55 @@ mod tests {
     }
 
     #[test]
+    fn features_of_other_types() {
+        let half = [0x00, 0x3c, 0x00, 0xc0]; // 1 and -2
+        for features in [
+            array("<f2", "(2, 1)", &half),
+            array("|i1", "(2, 1)", &[1, 0xfe]),
+            array(">i2", "(2, 1)", &[0, 1, 0xff, 0xfe]),
+        ] {
+            let bytes = archive(&[("features", features), labels()]);
+            let data = read(Cursor::new(bytes), Kind::Features).unwrap();
+            assert!(matches!(data.rows, Rows::Features(own) if own.values() == [1.0, -2.0]));
+        }
+    }
+
+    #[test]
+    fn labels_of_other_types() {
+        let wide = |text: &str| -> Vec<u8> {
+            let codes = text.chars().flat_map(|c| u32::from(c).to_le_bytes());
+            codes.collect()
+        };
+        let names = ["ill\0", "NA\0\0", "well"];
+        let unicode: Vec<u8> = names.iter().flat_map(|name| wide(name)).collect();
+        let table = ["well", "ill\0", "dead"];
+        let table: Vec<u8> = table.iter().flat_map(|name| wide(name)).collect();
+        let rows = features("(3, 1)", &[1., 2., 3.]);
+        let read = |entries: &[(&str, Vec<u8>)]| {
+            let mut all = vec![rows.clone()];
+            all.extend_from_slice(entries);
+            read(Cursor::new(archive(&all)), Kind::Features).unwrap()
+        };
+        for labels in [
+            array("<U4", "(3,)", &unicode),
+            array("|S4", "(3,)", names.concat().as_bytes()),
+        ] {
+            let data = read(&[("labels", labels.clone())]);
+            assert_eq!(data.labels, [Some(0), None, Some(1)]);
+            assert_eq!(data.class_names, ["ill", "well"]);
+            let data = read(&[
+                ("labels", labels),
+                ("classes", array("<U4", "(3,)", &table)),
+            ]);
+            assert_eq!(data.labels, [Some(1), None, Some(0)]);
+            assert_eq!(data.class_names, ["well", "ill", "dead"]);
+            assert_eq!(data.classes, Some(3));
+        }
+        let numbers = array("<f4", "(3,)", &floats(&[1.0, f32::NAN, -1.0]));
+        assert_eq!(read(&[("labels", numbers)]).labels, [Some(1), None, None]);
+    }
+
+    #[test]
     fn codes_in_numpys_order() {
         let codes = ("codes", array("|u1", "(2, 2)", &[0x80, 0x40, 0x01, 0x00]));
         let bits = ("bits", array("<i8", "()", &10i64.to_le_bytes()));
@@ -514,16 +657,27 @@ mod tests {
             ),
             (vec![features("(2,)", &[1., 2.]), labels()], "2-dimensional"),
             (
-                vec![("features", array("<i8", "(1, 1)", &[0; 8])), labels()],
-                "float32 or float64",
+                vec![("features", array("<c8", "(1, 1)", &[0; 8])), labels()],
+                "an integer or floating type",
             ),
             (
-                vec![good.clone(), ("labels", array("<f4", "(2,)", &[0; 8]))],
-                "an integer type",
+                vec![
+                    good.clone(),
+                    ("labels", array("<f4", "(2,)", &floats(&[0., 0.5]))),
+                ],
+                "row 1 has the label 0.5",
+            ),
+            (
+                vec![
+                    good.clone(),
+                    ("labels", array("|S1", "(2,)", b"ab")),
+                    ("classes", array("|S1", "(2,)", b"bc")),
+                ],
+                "\"a\", which is not among the classes b, c",
             ),
             (
                 vec![good.clone(), ("labels", array("|i1", "(2,)", &[0, 0xfe]))],
-                "row 1 is -2",
+                "row 1 has the label -2",
             ),
             (
                 vec![features("(2, 1)", &[1., f32::NAN]), labels()],

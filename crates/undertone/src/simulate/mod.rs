@@ -20,7 +20,7 @@ pub(crate) use undertone_kdf::simulated::session;
 pub use distances::{DistanceRun, DistanceSimulation};
 pub use label::{Run, Simulation};
 pub use rounds::{RoundRun, RoundSimulation};
-pub use scaling::{ScalingRun, ScalingSimulation};
+pub use scaling::{ScalingRun, ScalingSimulation, standardise};
 pub use sum::{SumRun, SumSimulation};
 pub use transfers::TransferSimulation;
 

@@ -4,7 +4,7 @@ use undertone_kdf::Seed;
 use undertone_party::{Abort, Aborted, Ledger, Network, PartyId};
 use undertone_sum::Trust;
 use undertone_xclp::scaling::{self, Input, Scale};
-use undertone_xclp::{Features, Params, phases};
+use undertone_xclp::{Features, Labelling, Params, Rows, phases};
 
 use super::{SimulationError, credentials, drive, party_seed, session};
 
@@ -74,4 +74,44 @@ impl ScalingSimulation {
             ledgers: driven.ledgers,
         })
     }
+}
+
+/// Standardises the features of all clients, each by the scale that it learns in a run of its own.
+/// Returns what each party spent.
+///
+/// # Errors
+/// The first [`Aborted`], or [`Stalled`](undertone_party::Stalled). Codes cannot be standardised.
+pub fn standardise(
+    params: Params,
+    clients: &mut [(Rows, Labelling)],
+    seed: Seed,
+) -> Result<Vec<(PartyId, Ledger)>, SimulationError> {
+    let aborted = |client, cause| Aborted {
+        party: PartyId::client(client),
+        phase: phases::SETUP,
+        cause,
+    };
+    let mut features = Vec::with_capacity(clients.len());
+    for (client, (rows, _)) in clients.iter().enumerate() {
+        match rows {
+            Rows::Features(own) => features.push(own.clone()),
+            Rows::Codes(_) => {
+                let why = "codes cannot be standardised; features can".to_owned();
+                return Err(aborted(client, Abort::Misuse(why)).into());
+            }
+        }
+    }
+    let simulation = ScalingSimulation {
+        params,
+        clients: features,
+        seed,
+    };
+    let run = simulation.run_over(Network::new())?;
+    for (client, (scale, (rows, _))) in run.clients.into_iter().zip(clients).enumerate() {
+        if let Rows::Features(own) = rows {
+            let scaled = scale?.apply(own);
+            *rows = Rows::Features(scaled.map_err(|error| aborted(client, error.into()))?);
+        }
+    }
+    Ok(run.ledgers)
 }

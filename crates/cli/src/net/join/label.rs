@@ -6,17 +6,18 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use undertone::hamming::Backend;
-use undertone::node::client::{Config, Joined, join};
+use undertone::node::client::{Config, join};
 use undertone::node::label::{Owner, Terms};
-use undertone::xclp::{LabelNoise, Labelling, Outcome, Rows};
+use undertone::xclp::{LabelNoise, Labelling, Rows};
 
 use super::super::block_on;
 use super::super::credentials::{Warnings, label_secret};
 use super::{Join, failure, phases};
 use crate::files;
+use undertone_lab::classes::{self, Classes};
 use undertone_lab::output::{self, Output};
 use undertone_lab::report::PhaseCost;
-use undertone_lab::{Failure, Show, input, interrupt, noise};
+use undertone_lab::{Failure, Show, input, interrupt, noise, scale};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Label propagation")]
@@ -24,10 +25,10 @@ pub(super) struct LabelOptions {
     /// The file holds codes and bits instead of features
     #[arg(long)]
     codes: bool,
-    /// Classes, where the file does not say [default: what the job says, or the largest label plus
-    /// one]
+    /// How many classes there are, or their names in order, as in benign,malignant [default: what
+    /// the file, the job or the labels say]
     #[arg(long, value_name = "C")]
-    classes: Option<usize>,
+    classes: Option<Classes>,
     /// Longest codes this client agrees to: longer ones tell distances more precisely
     #[arg(long, value_name = "L", default_value_t = Terms::default().max_bits)]
     max_bits: usize,
@@ -68,6 +69,10 @@ struct Report {
     rows_without_label: usize,
     backend: String,
     bits: usize,
+    /// The name of each class; empty where classes are numbers.
+    class_names: Vec<String>,
+    /// Whether features were brought to mean 0 and deviation 1.
+    standardised: bool,
     /// The privacy parameter of the noise on labels; null without noise.
     label_epsilon: Option<f64>,
     sessions: u32,
@@ -82,6 +87,8 @@ struct Report {
 struct Input {
     rows: Rows,
     labelling: Labelling,
+    /// The names of the features, if the file has them.
+    columns: Vec<String>,
     /// Whether the file or `--classes` states the number of classes.
     classes_stated: bool,
 }
@@ -89,21 +96,31 @@ struct Input {
 impl Input {
     fn load(join: &Join) -> Result<Self, Failure> {
         let options = &join.label;
-        let data = input::load(&join.data, files::kind(options.codes))?;
+        let mut data = input::load(&join.data, files::kind(options.codes))?;
         let unusable = |why: &dyn Display| Failure::in_file(&join.data, why);
-        if let (Some(asked), Some(stated)) = (options.classes, data.classes)
-            && asked != stated
-        {
-            let why = format!("{stated} classes, --classes says {asked}");
-            return Err(unusable(&why));
+        classes::apply(&mut data, options.classes.as_ref()).map_err(|error| unusable(&error))?;
+        let seen = data.classes_seen().max(data.class_names.len()).max(2);
+        let labelling = data
+            .labelling(data.classes.unwrap_or(seen))
+            .map_err(|error| unusable(&format!("{error}; --classes sets their number")))?;
+        let names = data.class_names;
+        if let [only] = &names[..] {
+            return Err(unusable(&format!(
+                "{only:?} is the only label that occurs; name all classes with --classes"
+            )));
         }
-        let stated = options.classes.or(data.classes);
-        let classes = stated.unwrap_or(data.classes_seen().max(2));
-        let labelling = data.labelling(classes).map_err(|error| unusable(&error))?;
+        let labelling = if names.is_empty() {
+            labelling
+        } else {
+            labelling
+                .with_names(names)
+                .map_err(|error| unusable(&error))?
+        };
         Ok(Self {
             rows: data.rows,
             labelling,
-            classes_stated: stated.is_some(),
+            columns: data.columns,
+            classes_stated: data.classes.is_some(),
         })
     }
 }
@@ -162,6 +179,8 @@ pub(super) fn run(
         )));
     }
     join_options.log(warnings, show);
+    let remedy = "A job with standardise = true in its file brings all of them to one scale.";
+    let unequal = scale::warning([&input.rows], &input.columns, remedy);
     let noise = label_noise(join_options, &input)?;
     let mut owner = Owner::new(input.rows, input.labelling, terms(join_options));
     if !input.classes_stated {
@@ -174,51 +193,37 @@ pub(super) fn run(
         let joined = join(config, &mut owner, interrupt::requested()).await;
         joined.map_err(failure)
     })?;
+    let names = owner.labelling().names().to_vec();
     let job = owner.job().cloned().unwrap_or_default();
     let outcome = owner.into_outcome();
     let outcome = outcome.ok_or_else(|| Failure::aborted("the job ended without labels"))?;
-    files::labels(out, &outcome)?;
-    let (backend, bits) = (job.params.backend.to_string(), job.params.bits);
-    tell(
-        join_options,
-        &outcome,
-        &joined,
-        labelled,
-        (backend, bits),
-        show,
-    )
-}
-
-/// Prints the result.
-fn tell(
-    join: &Join,
-    outcome: &Outcome,
-    joined: &Joined,
-    labelled: usize,
-    (backend, bits): (String, usize),
-    show: Show,
-) -> Result<(), Failure> {
+    files::labels(out, &outcome, &names)?;
+    if let Some(warning) = unequal.filter(|_| !job.standardise && !show.quiet) {
+        eprint!("{warning}");
+    }
     let classes = outcome.labels.classes();
     let without = classes.iter().filter(|class| class.is_none()).count();
     let report = Report {
         rows: classes.len(),
         labelled_rows: labelled,
         rows_without_label: without,
-        backend,
-        bits,
-        label_epsilon: join.label.label_epsilon,
+        backend: job.params.backend.to_string(),
+        bits: job.params.bits,
+        class_names: names,
+        standardised: job.standardise,
+        label_epsilon: join_options.label.label_epsilon,
         sessions: joined.sessions,
         connections_lost: joined.returned,
         seconds: joined.time.as_secs_f64(),
         socket_received: joined.socket.0,
         socket_sent: joined.socket.1,
-        phases: phases(joined),
+        phases: phases(&joined),
     };
     output::print_report(show, &report, || {
         format!(
             "{} rows labelled, {without} left without a label; written to {}\n",
             classes.len() - labelled - without,
-            join.out.display()
+            join_options.out.display()
         )
     })
 }

@@ -165,7 +165,7 @@ impl Join {
 /// What each phase cost this client.
 fn phases(joined: &Joined) -> Vec<PhaseCost> {
     let me = (PartyId::client(0), joined.ledger.clone());
-    let mut phases = phase_costs(&[me]);
+    let mut phases = phase_costs(&[me], None);
     phases.iter_mut().for_each(|cost| cost.party = "me".into());
     phases
 }

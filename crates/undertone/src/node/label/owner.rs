@@ -89,6 +89,11 @@ impl Owner {
         }
     }
 
+    /// The labels, with the classes of the job once it has agreed to one.
+    pub fn labelling(&self) -> &Labelling {
+        &self.labelling
+    }
+
     /// The job that it has agreed to.
     pub fn job(&self) -> Option<&Job> {
         self.job.as_ref()

@@ -1,0 +1,41 @@
+//! The picture of `--plot`.
+
+use undertone_lab::Failure;
+use undertone_lab::output::Output;
+use undertone_lab::plot::Plot;
+
+use super::report::LabelReport;
+use super::write::Finished;
+
+/// Draws the first run, and the accuracy of all.
+pub(super) fn write(
+    finished: &Finished,
+    report: &LabelReport,
+    title: String,
+    file: Output,
+) -> Result<(), Failure> {
+    let truth = finished.truth.as_ref();
+    let mut names = finished.classes.names.clone();
+    if names.is_empty() {
+        names = (0..finished.classes.count)
+            .map(|class| format!("class {class}"))
+            .collect();
+    }
+    let plot = Plot {
+        title,
+        accuracy: truth.map(|truth| {
+            let bars = [
+                ("together", truth.together),
+                ("each client alone", truth.alone),
+            ];
+            (bars, report.runs)
+        }),
+        rows: &finished.rows,
+        classes: finished.decisions().map(|row| row.label).collect(),
+        truth: truth.map(|truth| &truth.classes[..]),
+        given: &finished.given,
+        names,
+    };
+    let svg = plot.svg()?;
+    file.write(|w| w.write_all(svg.as_bytes()))
+}
