@@ -16,8 +16,8 @@ const ASKING: Phase = Phase {
     name: "asking",
 };
 
-/// The server asks each client for `rounds` messages and adds up what it hears; a client that leaves is left out. A client
-/// answers with its number, `burst` messages at once.
+/// The server asks each client for `rounds` messages and adds up what it hears; a client that
+/// leaves is left out. A client answers with its number, `burst` messages at once.
 enum Adder {
     Server {
         clients: Vec<PartyId>,
