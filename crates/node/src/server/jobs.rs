@@ -18,7 +18,7 @@ use crate::status::{JobReport, phase_statuses};
 /// Smallest and largest window of a link in bytes.
 const WINDOW: (usize, usize) = (256 << 10, 4 << 20);
 
-/// Most runs of a session of which clients are expelled for cheating.
+/// Most runs of a session. It is repeated when clients were expelled for cheating.
 const ATTEMPTS: u32 = 3;
 
 /// A running job.

@@ -304,7 +304,7 @@ impl<A: Application> Server<A> {
 
         let stop = async {
             stop.await;
-            tracing::info!("asked to stop");
+            tracing::info!("asked to stop; a running job may still finish");
             lobby.stop();
         };
         let jobs = jobs::jobs(&lobby, &mut application, &mut done);
