@@ -284,7 +284,7 @@ fn a_new_connection_sends_again_what_was_not_taken() {
     driver.handle(Event::Reconnected);
     until_idle(&mut driver);
     // Two frames at first. The second is queued again twice. The new connection empties the queue
-    // of the old one, so it is sent once.
+    // of the old one, so it is sent once more.
     assert_eq!(line.kinds().len(), 3);
 }
 

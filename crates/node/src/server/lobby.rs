@@ -127,8 +127,8 @@ pub(super) struct Start {
 pub(super) enum Gather {
     /// The first session of a job: all clients of the roster, or those that come in time.
     First,
-    /// The first session of a job that an earlier process began: the same, at most for the grace
-    /// time.
+    /// The first session of a job that an earlier process began: the same, but for the grace time
+    /// if [`Config::wait`] is not set.
     Resumed,
     /// A later session: all clients that are connected and have agreed to the job.
     Next,
