@@ -1,4 +1,4 @@
-//! The same run under any order of delivery.
+//! Any order of delivery gives the same run.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -8,7 +8,8 @@ use undertone::simulate::Run;
 use undertone::xclp::{Labelling, Params, Rows, Variant};
 use undertone_tests::{chooser, random_clients, simulation};
 
-/// Everything of a run but times; with `shade`, whose clients take what comes first, without rounds.
+/// All facts of a run except times. Rounds are left out with `shade` and `phe`, whose clients take
+/// messages as they come.
 fn facts(run: &Run, backend: Backend) -> impl PartialEq + std::fmt::Debug + use<> {
     let costs = |ledger: &undertone::party::Ledger| -> Vec<_> {
         let cost = |(phase, cost): (undertone::party::Phase, &undertone::party::Cost)| {
@@ -62,7 +63,7 @@ proptest! {
 
 #[test]
 fn long_messages_come_in_tiles_and_any_order() {
-    // Codes of two tiles a client, columns and sums of several.
+    // The codes of a client have two tiles, columns and sums more.
     let params = Params {
         bits: 65_535,
         neighbours: 5,

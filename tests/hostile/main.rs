@@ -1,5 +1,5 @@
-//! Peers that break the rules, against a server that runs a job with honest clients meanwhile: for
-//! every application.
+//! Peers that break the rules of `docs/spec/network.md`, against a server that runs a job with
+//! honest clients at the same time. Every test runs for every application.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod members;
@@ -51,7 +51,7 @@ impl<K: Kit> World<K> {
         Self::with(kit, kit.clients(), 3, |_| ()).await
     }
 
-    /// A server whose callers may take this long to prove who they are.
+    /// A server whose callers may take `patience` to prove who they are.
     async fn patient(kit: &K, patience: Duration) -> Self {
         Self::with(kit, kit.clients(), 3, |config| config.patience = patience).await
     }
@@ -94,7 +94,8 @@ impl<K: Kit> World<K> {
         which.map(spawn).collect()
     }
 
-    /// Checks that the honest clients get their results, and that the job is done.
+    /// Checks that the honest clients get their results and that the job is done after `sessions`
+    /// sessions.
     async fn unharmed(self, honest: Vec<Task<K::Outcome>>, sessions: u32) {
         for task in honest {
             let joined = tokio::time::timeout(Duration::from_secs(90), task).await;
@@ -109,7 +110,7 @@ impl<K: Kit> World<K> {
         assert_eq!(reports[0].sessions, sessions);
     }
 
-    /// Waits until the server's status says so.
+    /// Waits until `is` holds for the server's status.
     async fn until(&self, is: impl Fn(&Status) -> bool) {
         let start = Instant::now();
         while !is(&self.watch.status()) {
@@ -125,7 +126,7 @@ impl<K: Kit> World<K> {
     }
 }
 
-/// A client that sends what a test wants.
+/// A client that sends any messages.
 struct Raw {
     sender: UnboundedSender<FromClient>,
     stream: Streaming<FromServer>,
@@ -184,8 +185,8 @@ impl Raw {
         (raw, session.unwrap())
     }
 
-    /// Takes what comes of the last session, and gets ready for the next one. `None` when the
-    /// server ends the connection.
+    /// Acknowledges all frames of the last session and gets ready for the next session. `None` when
+    /// the server ends the connection.
     async fn start(&mut self) -> Option<SessionId> {
         loop {
             match self.hear().await? {
@@ -216,7 +217,7 @@ impl Raw {
     }
 }
 
-/// A session of honest clients, and a raw one in the place of client 0.
+/// A session of honest clients and a raw client 0.
 async fn intruded<K: Kit>(kit: &K) -> (World<K>, Vec<Task<K::Outcome>>, Raw, SessionId) {
     let world = World::start(kit).await;
     let honest = world.honest(1..kit.clients());
@@ -238,7 +239,7 @@ fn header<K: Kit>(kit: &K, session: SessionId, from: usize) -> Header {
     }
 }
 
-/// Every test for every application.
+/// Makes every test for every application.
 macro_rules! tests {
     ($($name:ident: $kit:expr;)*) => {$(
         mod $name {
@@ -282,7 +283,7 @@ tests! {
     sum: Means::small();
 }
 
-/// Repeated rounds of means tell others nothing more, so clients do not count them.
+/// Repeated rounds of means reveal nothing more, so clients do not count them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_takes_part_in_few_sessions() {
     members::a_client_takes_part_in_few_sessions(Labels::small(Backend::Psm)).await;

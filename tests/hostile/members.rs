@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Frames that do not decode, or have a wrong header. The session goes on without their sender.
+/// NET-11, NET-14: frames that do not decode or have a wrong header. The session continues without
+/// their sender.
 pub(super) async fn bad_frames_are_refused<K: Kit>(kit: K) {
     let (world, honest, raw, session) = intruded(&kit).await;
     let good = header(&kit, session, 0);
@@ -36,16 +37,17 @@ pub(super) async fn bad_frames_are_refused<K: Kit>(kit: K) {
     for frame in &bad {
         raw.say(ClientSays::Frame(frame.clone().into()));
     }
-    // An acknowledgement of a frame that was not sent.
+    // NET-14: an acknowledgement of a frame that was not sent.
     raw.say(ClientSays::Taken(testing::taken(SERVER, 1000)));
     world
         .until(|status| status.refused.frames > bad.len() as u64)
         .await;
     assert_eq!(world.refused().2, bad.len() as u64 + 1);
-    // The sender stands still from now on.
+    // The sender sends nothing more.
     world.unharmed(honest, 1).await;
 }
 
+/// NET-18
 pub(super) async fn a_frame_that_is_too_long_ends_the_connection<K: Kit>(kit: K) {
     let (world, honest, mut raw, session) = intruded(&kit).await;
     let long = header(&kit, session, 0).frame(vec![0; 8 << 20]);
@@ -55,7 +57,7 @@ pub(super) async fn a_frame_that_is_too_long_ends_the_connection<K: Kit>(kit: K)
     world.unharmed(honest, 1).await;
 }
 
-/// A message of another phase ends the session. A new one begins without its sender.
+/// FRAME-9: a message of another phase ends the session. A new one begins without its sender.
 pub(super) async fn a_cheater_is_left_out_of_the_next_session<K: Kit>(kit: K) {
     for payload in [vec![0; 7], vec![]] {
         let (world, honest, mut raw, session) = intruded(&kit).await;
@@ -74,13 +76,14 @@ fn early<K: Kit>(kit: &K, session: SessionId, from: usize, payload: Vec<u8>) -> 
     ClientSays::Frame(early.frame(payload).into())
 }
 
+/// NET-24, FRAME-10
 pub(super) async fn a_session_is_tried_three_times_at_most<K: Kit>(kit: K) {
-    // After three sessions two clients are left, enough for a fourth.
+    // After three sessions two clients are left, enough for a fourth one.
     let world = World::with(&kit, 5, 2, |_| ()).await;
     let mut cheats = Vec::new();
     for index in 0..5 {
         let (config, kit) = (world.client(index), kit.clone());
-        // All cheat in every session, and each time one is caught.
+        // All cheat in every session. Each time one is caught.
         cheats.push(tokio::spawn(async move {
             let (mut raw, first) = Raw::enter(&config).await;
             let (mut session, mut sessions) = (Some(first), 0);
@@ -105,7 +108,7 @@ pub(super) async fn a_session_is_tried_three_times_at_most<K: Kit>(kit: K) {
     assert!(report.result.contains("client 2"), "{}", report.result);
 }
 
-/// Each session tells the server the distances anew, so clients count them, too.
+/// NET-10: each session reveals distances to the server once more, so clients count sessions, too.
 pub(super) async fn a_client_takes_part_in_few_sessions<K: Kit>(kit: K) {
     let world = World::start(&kit).await;
     let honest: Vec<_> = (1..kit.clients())
@@ -138,7 +141,7 @@ fn flood<K: Kit>(kit: &K, raw: &Raw, session: SessionId, to: PartyId) {
     }
 }
 
-/// The receiver takes a few frames. No window lets all of them through.
+/// NET-13: the receiver takes a few frames. No window lets all of them through.
 pub(super) async fn who_sends_more_than_the_window_is_refused<K: Kit>(kit: K) {
     let (world, honest, raw, session) = intruded(&kit).await;
     flood(&kit, &raw, session, PartyId::client(1));
@@ -147,19 +150,20 @@ pub(super) async fn who_sends_more_than_the_window_is_refused<K: Kit>(kit: K) {
     world.unharmed(honest, 1).await;
 }
 
-/// The server refuses a hundred frames, then ends the connection.
+/// NET-19: the server refuses a hundred frames, then ends the connection.
 pub(super) async fn who_sends_too_many_bad_frames_is_cut_off<K: Kit>(kit: K) {
     let (world, honest, mut raw, _) = intruded(&kit).await;
     for _ in 0..150 {
         raw.say(ClientSays::Frame(b"UT".to_vec().into()));
     }
     while raw.hear().await.is_some() {}
-    // One for each frame, and one because they are too many.
+    // One for each frame, and one for the connection.
     assert_eq!(world.refused().2, 101 + 1);
     world.unharmed(honest, 1).await;
 }
 
-/// The server may first see what is sent or how much. Both lead to a new session.
+/// NET-13, FRAME-10: the server may first refuse a frame's content or the excess of frames. Both
+/// lead to a new session.
 pub(super) async fn who_floods_the_server_is_left_out_of_the_next_session<K: Kit>(kit: K) {
     let (world, honest, mut raw, session) = intruded(&kit).await;
     flood(&kit, &raw, session, SERVER);
@@ -167,7 +171,7 @@ pub(super) async fn who_floods_the_server_is_left_out_of_the_next_session<K: Kit
     world.unharmed(honest, 2).await;
 }
 
-/// A client that stands still and names all others is expelled, and nobody else is.
+/// NET-23: a client that stands still and names all others is expelled, and no other client is.
 pub(super) async fn lies_about_whom_one_waits_for_are_of_no_use<K: Kit>(kit: K) {
     let (world, honest, raw, _) = intruded(&kit).await;
     raw.say(ClientSays::Progress(testing::Progress {
@@ -177,7 +181,8 @@ pub(super) async fn lies_about_whom_one_waits_for_are_of_no_use<K: Kit>(kit: K) 
     world.unharmed(honest, 1).await;
 }
 
-/// Empty acknowledgements and repeated frames are no progress. The server does not relay them.
+/// NET-12, NET-15, NET-23: empty acknowledgements and repeated frames are no progress. The server
+/// does not relay them.
 pub(super) async fn worthless_traffic_does_not_hold_up_a_deadline<K: Kit>(kit: K) {
     let (world, honest, mut raw, session) = intruded(&kit).await;
     let frame = Header {
@@ -207,7 +212,7 @@ pub(super) async fn worthless_traffic_does_not_hold_up_a_deadline<K: Kit>(kit: K
     world.unharmed(honest, 1).await;
 }
 
-/// A client accuses another. The next session would have to do without both.
+/// NET-22: a client accuses another. The next session would begin without both.
 pub(super) async fn an_accusation_costs_both<K: Kit>(kit: K) {
     let (world, honest, mut raw, _) = intruded(&kit).await;
     raw.say(ClientSays::Goodbye(testing::Goodbye {
@@ -220,7 +225,7 @@ pub(super) async fn an_accusation_costs_both<K: Kit>(kit: K) {
         let joined = tokio::time::timeout(Duration::from_secs(90), task).await;
         done += usize::from(joined.unwrap().unwrap().is_ok());
     }
-    // Two clients are left, fewer than the job needs: it ends, and all are told.
+    // Two clients are left, fewer than the job needs. It ends, and all are told.
     assert_eq!(done, 0);
     let ended = tokio::time::timeout(Duration::from_secs(90), world.server).await;
     ended.unwrap().unwrap().unwrap();
@@ -234,7 +239,7 @@ pub(super) async fn an_accusation_costs_both<K: Kit>(kit: K) {
     );
 }
 
-/// A client that has left the session accuses another: nobody listens.
+/// NET-20, NET-22: the accusation of a client that has left the session is ignored.
 pub(super) async fn who_is_out_accuses_nobody<K: Kit>(kit: K) {
     let (world, honest, raw, session) = intruded(&kit).await;
     raw.say(ClientSays::Ready(Ready {
@@ -252,8 +257,8 @@ pub(super) async fn who_is_out_accuses_nobody<K: Kit>(kit: K) {
     world.unharmed(honest, 1).await;
 }
 
-/// A client declines the session. It stays connected, and the server's status and the other
-/// clients' messages say why it is out.
+/// NET-30: a client declines the session. It stays connected. The server's status and the messages
+/// to other clients say why.
 pub(super) async fn who_declines_a_session_is_named_to_the_others<K: Kit>(kit: K) {
     let world = World::start(&kit).await;
     let honest = world.honest(2..kit.clients());
@@ -277,7 +282,7 @@ pub(super) async fn who_declines_a_session_is_named_to_the_others<K: Kit>(kit: K
     drop((honest, raw));
 }
 
-/// A client that says that it is through, at once. The others go on without it.
+/// A client that says at once that it is through. The others continue without it.
 pub(super) async fn who_claims_to_be_through_is_not_waited_for<K: Kit>(kit: K) {
     let (world, honest, raw, session) = intruded(&kit).await;
     raw.say(ClientSays::Through(testing::Through {
@@ -286,7 +291,7 @@ pub(super) async fn who_claims_to_be_through_is_not_waited_for<K: Kit>(kit: K) {
     world.unharmed(honest, 1).await;
 }
 
-/// Sends everything three times, and in every phase its first messages again.
+/// Sends every message three times, and in every phase its first messages again.
 struct Parrot {
     sender: UnboundedSender<FromClient>,
     said: Vec<FromClient>,
@@ -314,6 +319,7 @@ impl Out for Parrot {
     }
 }
 
+/// NET-12, NET-15
 pub(super) async fn what_is_replayed_at_every_phase_counts_once<K: Kit>(kit: K) {
     let (world, honest, mut raw, session) = intruded(&kit).await;
     let me = PartyId::client(0);

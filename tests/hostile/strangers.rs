@@ -1,7 +1,8 @@
-//! Callers that are not on the roster, or have not proved it yet.
+//! Callers that are not on the roster, or have not proved their names yet.
 
 use super::*;
 
+/// NET-6
 pub(super) async fn a_server_that_somebody_else_certified_is_not_talked_to<K: Kit>(kit: K) {
     let world = World::start(&kit).await;
     let other = trial(&["localhost".to_owned()], &["x".to_owned()]).unwrap();
@@ -21,6 +22,7 @@ pub(super) async fn a_server_that_somebody_else_certified_is_not_talked_to<K: Ki
     world.unharmed(honest, 1).await;
 }
 
+/// NET-5
 pub(super) async fn who_cannot_prove_to_be_on_the_roster_is_refused<K: Kit>(kit: K) {
     let world = World::start(&kit).await;
     let stranger = Some(Identity::from_seed(&Seed::from_bytes([99; 32])));
@@ -34,7 +36,7 @@ pub(super) async fn who_cannot_prove_to_be_on_the_roster_is_refused<K: Kit>(kit:
         let error = kit.join(config, 0).await.unwrap_err();
         assert!(matches!(error, JoinError::Refused(_)), "{error}");
     }
-    // Another client's certificate, from the right authority.
+    // The certificate of another client, signed by the right authority.
     let theirs = &world.trial.clients[1];
     let config = client::Config {
         identity: None,
@@ -66,6 +68,7 @@ pub(super) async fn a_certificate_of_ones_own_is_enough<K: Kit>(kit: K) {
     assert!(matches!(raw.hear().await, Some(ServerSays::Offer(_))));
 }
 
+/// NET-5
 pub(super) async fn a_hello_is_good_for_one_connection<K: Kit>(kit: K) {
     let world = World::start(&kit).await;
     let config = world.client(0);
@@ -87,6 +90,7 @@ pub(super) async fn a_hello_is_good_for_one_connection<K: Kit>(kit: K) {
     world.unharmed(honest, 1).await;
 }
 
+/// NET-1, NET-2
 pub(super) async fn a_flood_of_connections_keeps_nobody_out<K: Kit>(kit: K) {
     let world = World::start(&kit).await;
     let address = world.address;
@@ -101,13 +105,13 @@ pub(super) async fn a_flood_of_connections_keeps_nobody_out<K: Kit>(kit: K) {
         }
         open
     });
-    // The last client joins after the flood, so the job outlives it.
+    // The last client joins after the flood, so the job lasts longer than the flood.
     let mut honest = world.honest(0..kit.clients() - 1);
     let start = Instant::now();
     let flood = flood.await.unwrap();
     honest.extend(world.honest(kit.clients() - 1..kit.clients()));
     for mut stream in flood {
-        // Cut off: an end or an error, after at most the bytes of a TLS alert.
+        // The server cuts the connection: it ends after at most the bytes of a TLS alert.
         let mut bytes = Vec::new();
         let read = stream.read_to_end(&mut bytes);
         let _ = tokio::time::timeout(Duration::from_secs(5), read)
@@ -120,6 +124,7 @@ pub(super) async fn a_flood_of_connections_keeps_nobody_out<K: Kit>(kit: K) {
     world.unharmed(honest, 1).await;
 }
 
+/// NET-4
 pub(super) async fn who_says_nothing_is_cut_off<K: Kit>(kit: K) {
     let world = World::start(&kit).await;
     let mut raw = Raw::connect(&world.client(0)).await;
@@ -128,7 +133,7 @@ pub(super) async fn who_says_nothing_is_cut_off<K: Kit>(kit: K) {
     world.until(|status| status.refused.hellos == 1).await;
 }
 
-/// A caller may not send megabytes before it has proved who it is.
+/// NET-3: a caller may not send megabytes before it has proved who it is.
 pub(super) async fn a_hello_is_short<K: Kit>(kit: K) {
     let world = World::patient(&kit, Duration::from_secs(100)).await;
     let config = world.client(0);
@@ -140,13 +145,13 @@ pub(super) async fn a_hello_is_short<K: Kit>(kit: K) {
     }));
     let start = Instant::now();
     assert!(raw.hear().await.is_none());
-    // The length ended it, not the time limit.
+    // The server cut the connection for its length, not for its time.
     assert!(start.elapsed() < Duration::from_secs(50));
     let honest = world.honest(0..kit.clients());
     world.unharmed(honest, 1).await;
 }
 
-/// A client that declines may answer once.
+/// A client that declines is disconnected. It may come back and accept.
 pub(super) async fn who_declines_is_let_go<K: Kit>(kit: K) {
     let world = World::start(&kit).await;
     let config = world.client(0);

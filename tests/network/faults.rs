@@ -1,5 +1,5 @@
-//! Connections that are lost, clients that vanish or stand still, servers that start anew: at every
-//! phase of every application.
+//! Lost connections, clients that vanish or stand still, restarted servers: at every phase of every
+//! application.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use undertone_tests::network::{
 
 const VICTIM: usize = 1;
 
-/// Longer than a phase takes an honest client on a machine that does much else.
+/// Longer than an honest client needs for a phase on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(12);
 
 fn hasty(config: &mut server::Config) {
@@ -23,7 +23,7 @@ fn hasty(config: &mut server::Config) {
     config.grace = DEADLINE;
 }
 
-/// Nobody is late, however busy the machine is.
+/// Long deadlines, so that no client is late on a busy machine.
 fn patient(config: &mut server::Config) {
     config.deadlines.usual = Duration::from_secs(60);
     config.grace = Duration::from_secs(60);
@@ -34,7 +34,7 @@ async fn home<T>(task: Task<T>) -> Result<(T, Joined), JoinError> {
     tokio::time::timeout(time, task).await.unwrap().unwrap()
 }
 
-/// Whether a client's server is gone. Another test's server may have its port by now.
+/// Whether a client's server is gone. The server of another test may listen on its port by now.
 fn is_gone(error: &JoinError) -> bool {
     matches!(
         error,
@@ -42,7 +42,7 @@ fn is_gone(error: &JoinError) -> bool {
     )
 }
 
-/// Starts everybody; the victim is harmed when it comes to `phase`.
+/// Starts a server and all clients. Harms the victim when it enters `phase`.
 async fn harmed<K: Kit>(
     kit: &K,
     phase: Phase,
@@ -76,7 +76,7 @@ async fn harmed<K: Kit>(
     (world, tasks, proxy, struck)
 }
 
-/// Who remains comes home with a result that is right.
+/// Checks that all clients but the victim get one of the `possible` results.
 async fn survive<T: PartialEq + std::fmt::Debug>(
     world: World,
     tasks: Vec<Task<T>>,
@@ -99,7 +99,8 @@ async fn survive<T: PartialEq + std::fmt::Debug>(
     );
 }
 
-/// Harms the victim at every phase, all at once: most of the time is spent waiting.
+/// Harms the victim at every phase, in one job for each. The jobs run at the same time, since they
+/// mostly wait.
 async fn at_every_phase<K: Kit>(kit: K, harm: impl Fn(&Proxy) + Clone + Send + Sync + 'static) {
     let possible = Arc::new(kit.possible(VICTIM));
     let mut trials = tokio::task::JoinSet::new();
@@ -116,6 +117,7 @@ async fn at_every_phase<K: Kit>(kit: K, harm: impl Fn(&Proxy) + Clone + Send + S
     }
 }
 
+/// NET-16
 async fn who_is_cut_off_returns_and_goes_on<K: Kit>(kit: K) {
     let possible = kit.possible(VICTIM);
     let whole = possible.last().unwrap();
@@ -135,22 +137,23 @@ async fn who_is_cut_off_returns_and_goes_on<K: Kit>(kit: K) {
     }
 }
 
+/// NET-17
 async fn who_vanishes_is_missed_by_nobody<K: Kit>(kit: K) {
-    // Nobody needs its own patience, which is longer than `home` waits.
+    // The clients' own patience is longer than `home` waits, so it ends no client here.
     at_every_phase(kit, |proxy| proxy.harm(Harm::Dead)).await;
 }
 
-/// A connection over which nothing comes any more, though it is open.
+/// NET-17: a connection that is open but carries nothing any more.
 async fn who_falls_silent_is_missed_by_nobody<K: Kit>(kit: K) {
     at_every_phase(kit, |proxy| proxy.harm(Harm::Stall)).await;
 }
 
-/// A client whose connection lives, and that does nothing.
+/// NET-23: a client whose connection is alive but that does nothing.
 async fn who_stands_still_is_left_behind<K: Kit>(kit: K) {
     at_every_phase(kit, |_| std::thread::sleep(2 * DEADLINE)).await;
 }
 
-/// Too few are left: everybody is told why, and nobody waits.
+/// Too few clients are left: all are told why, and none waits any longer.
 async fn too_few_are_told_so<K: Kit>(kit: K) {
     let kill = |proxy: &Proxy| proxy.harm(Harm::Dead);
     let phase = kit.phases()[1];
@@ -170,7 +173,7 @@ async fn too_few_are_told_so<K: Kit>(kit: K) {
     );
 }
 
-/// A server that is gone, and another that knows nothing of the session: clients begin anew.
+/// The server is replaced by one that does not know the session: the clients start again.
 async fn a_new_server_begins_anew<K: Kit>(kit: K) {
     let whole = kit.possible(VICTIM).pop().unwrap();
     for phase in kit.phases().into_iter().step_by(2) {
@@ -208,7 +211,8 @@ async fn a_new_server_begins_anew<K: Kit>(kit: K) {
     }
 }
 
-/// A client that comes back as a new process has forgotten the session: the others go on without it.
+/// NET-16: a client that comes back as a new process does not know its session. The others continue
+/// without it.
 async fn who_starts_anew_waits_for_the_next_job<K: Kit>(kit: K) {
     let possible = kit.possible(VICTIM);
     let stall = |proxy: &Proxy| proxy.harm(Harm::Stall);
@@ -218,7 +222,7 @@ async fn who_starts_anew_waits_for_the_next_job<K: Kit>(kit: K) {
     tokio::time::sleep(Duration::from_millis(500)).await;
     let again = kit.spawn(world.client(VICTIM).unwrap(), VICTIM);
     survive(world, tasks, phase, &possible).await;
-    // The server runs one job only.
+    // The server runs only one job.
     let error = home(again).await.unwrap_err();
     assert!(is_gone(&error), "{error}");
 }
@@ -237,7 +241,7 @@ async fn a_server_that_is_asked_to_stop_ends<K: Kit>(kit: K) {
     assert!(is_gone(&error), "{error}");
 }
 
-/// The second job has not all clients of the first, and waits for them no longer than it should.
+/// The second job lacks a client of the first, and waits for it no longer than configured.
 async fn two_jobs_one_after_the_other<K: Kit>(kit: K) {
     let whole = kit.possible(VICTIM).pop().unwrap();
     let change = |config: &mut server::Config| {
@@ -266,7 +270,7 @@ async fn two_jobs_one_after_the_other<K: Kit>(kit: K) {
     assert_eq!(contributors, [kit.clients(), kit.clients() - 1]);
 }
 
-/// Every test for every application.
+/// Makes every test for every application.
 macro_rules! tests {
     ($($name:ident: $kit:expr;)*) => {$(
         mod $name {

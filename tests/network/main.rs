@@ -1,4 +1,4 @@
-//! Server and clients over TLS on loopback: results, faults, hostile peers.
+//! Server and clients over TLS on loopback: results, faults, jobs of many rounds.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod faults;

@@ -1,4 +1,4 @@
-//! What comes out is what comes out in one process.
+//! Runs over the network give the same results as runs in one process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn spawn(
     tokio::spawn(async move { label::join(&config, rows, labelling, terms, never).await })
 }
 
-/// Runs these clients over the network and in one process; the outcomes are the same.
+/// Runs these clients over the network and in one process, and compares outcomes and costs.
 async fn compare(job: Job, clients: Vec<(Rows, Labelling)>) {
     let seed = [7; 32];
     let trust = job.params.trust;
@@ -50,7 +50,7 @@ async fn compare(job: Job, clients: Vec<(Rows, Labelling)>) {
         let mut config = world.client(index).unwrap();
         config.randomness = fixed();
         if trust == Trust::SemiHonest {
-            // In one process clients sign nothing then.
+            // As in one process, where semi-honest clients sign nothing.
             config.roster = None;
         }
         tasks.push(spawn(config, data, terms()));
@@ -65,7 +65,7 @@ async fn compare(job: Job, clients: Vec<(Rows, Labelling)>) {
         assert_eq!(&outcome, expected.clients[index].as_ref().unwrap());
         assert_eq!((joined.sessions, joined.returned), (1, 0));
         of_clients.add(&joined.ledger);
-        // What a client sends and receives is what it does in one process.
+        // A client sends and receives the same bytes as in one process.
         let due = &expected.ledgers[index + 1].1;
         for ((phase, cost), (_, due)) in joined.ledger.phases().zip(due.phases()) {
             let own = (cost.bytes_sent, cost.messages, cost.bytes_received);
@@ -82,7 +82,8 @@ async fn compare(job: Job, clients: Vec<(Rows, Labelling)>) {
     assert_eq!(reports[0].bytes_received + reports[0].relayed_bytes, sent);
 }
 
-/// Who brings more rows than a client allows is known in the setup, after which that client sends nothing.
+/// In the setup a client learns the other clients' numbers of rows. If one has more rows than it
+/// allows, it sends nothing more.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_refuses_others_with_too_many_rows() {
     for (limit, refuses) in [(Some(11), true), (Some(12), false), (None, true)] {
@@ -137,7 +138,7 @@ async fn with_signatures() {
     compare(job, random_clients(&[12, 7, 9, 4], 200, 3).unwrap()).await;
 }
 
-/// Sixty-four clients, of two or three rows each.
+/// Sixty-four clients with two or three rows each.
 #[tokio::test(flavor = "multi_thread")]
 async fn with_many_clients() {
     const CLIENTS: usize = 64;

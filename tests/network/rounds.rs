@@ -1,4 +1,4 @@
-//! Jobs of many sessions: clients that are drawn at random, that leave, and that a program embeds.
+//! Jobs of many sessions: clients drawn at random, clients that leave, clients inside a program.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ fn kit(rounds: u32) -> Means {
 
 const LONG: Duration = Duration::from_secs(120);
 
-/// Three of five contribute to each round. All know the last mean when the job is done.
+/// Three of five clients contribute to each round. All have the last mean when the job is done.
 #[tokio::test(flavor = "multi_thread")]
 async fn some_clients_are_drawn_for_each_round() {
     const ROUNDS: u32 = 8;
@@ -43,14 +43,14 @@ async fn some_clients_are_drawn_for_each_round() {
             drawn.insert(who);
         }
     }
-    // One choice in eight rounds would be one chance in ten million.
+    // The same three clients in all eight rounds have a chance of one in ten million.
     assert!(drawn.len() > 1);
     let report = world.ended().await.unwrap().remove(0);
     assert_eq!(report.result, "done");
     assert_eq!(report.sessions, ROUNDS + 1);
 }
 
-/// The deadline of a job is that of all its sessions together.
+/// A job has one deadline for all its sessions together.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_of_many_rounds_has_one_deadline() {
     let kit = kit(100_000);
@@ -80,7 +80,7 @@ async fn a_job_of_many_rounds_has_one_deadline() {
     assert!(report.result.contains("deadline"), "{}", report.result);
 }
 
-/// Contributes to every round before `until`, and leaves then. Returns the means.
+/// Contributes to every round before `until`, then leaves. Returns the means.
 async fn contribute(
     kit: Means,
     mut member: sum::Member,
@@ -102,7 +102,7 @@ async fn contribute(
     Ok(means)
 }
 
-/// A program hears of rounds, contributes, and gets the means. One client leaves in the third round.
+/// A program contributes to rounds and gets their means. One client leaves in the third round.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_contributes_to_rounds() {
     const ROUNDS: u32 = 4;
@@ -145,8 +145,8 @@ async fn a_program_contributes_to_rounds() {
     assert_eq!(rounds, [1, 2, 3, 4]);
 }
 
-/// A client that loses its connection in the first round, and returns to it, takes part in all later
-/// ones.
+/// A client that loses its connection in the first round and returns takes part in all later
+/// rounds.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_returns_to_a_round_takes_part_in_the_next_ones() {
     const VICTIM: usize = 2;
@@ -187,7 +187,7 @@ async fn who_returns_to_a_round_takes_part_in_the_next_ones() {
     assert_eq!((&*report.result, report.sessions), ("done", 3));
 }
 
-/// A program that drops its round leaves the job, and the others go on.
+/// A program that drops its round leaves the job. The others continue.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_drops_a_round_leaves() {
     let kit = kit(1);

@@ -1,4 +1,4 @@
-//! A server and clients over TLS on loopback, in one process, and a proxy between them that does harm.
+//! A server and its clients over TLS on loopback in one process, and a proxy that disturbs them.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,27 +21,27 @@ mod kits;
 
 pub use kits::{Labels, Means};
 
-/// Anything that goes wrong where nothing should.
+/// Any error that fails a test.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// An application, as tests run it: with four clients, or as many as [`Kit::clients`] says.
+/// An application for tests, with [`Kit::clients`] clients.
 pub trait Kit: Clone + Send + Sync + 'static {
     /// The server's half.
     type Application: Application;
-    /// What a client takes home.
+    /// The result of a client.
     type Outcome: Clone + PartialEq + std::fmt::Debug + Send + Sync + 'static;
 
-    /// How many clients there are.
+    /// The number of clients.
     fn clients(&self) -> usize;
 
-    /// The server's half, of a job that needs so many clients.
+    /// The server's half, for a job that needs `min_clients` clients.
     fn application(&self, min_clients: usize) -> Self::Application;
 
-    /// The phases in which something goes over the network, in order.
+    /// The phases with messages, in order.
     fn phases(&self) -> Vec<Phase>;
 
-    /// What clients may take home when client `victim` leaves at some point, or does not. The last
-    /// entry is that of a run that nobody leaves.
+    /// The possible results of all clients when client `victim` drops out at some point. The last
+    /// entry is that of a run without dropped clients.
     fn possible(&self, victim: usize) -> Vec<Vec<Option<Self::Outcome>>>;
 
     /// The party of client `index` in a session.
@@ -69,17 +69,17 @@ pub trait Kit: Clone + Send + Sync + 'static {
 /// A client in a task of its own.
 pub type Task<T> = JoinHandle<Result<(T, Joined), JoinError>>;
 
-/// A server that runs, and the keys of its clients.
+/// A running server, and the keys of its clients.
 pub struct World {
     /// Keys and roster.
     pub trial: Arc<Trial>,
-    /// Where the server listens.
+    /// The server's address.
     pub address: SocketAddr,
-    /// A look at the server.
+    /// A view of the server.
     pub watch: Watch,
-    /// Reports of jobs that ended.
+    /// The reports of the jobs that have ended.
     pub reports: Arc<Mutex<Vec<JobReport>>>,
-    /// The server. It ends when `stop` is sent to, or dropped.
+    /// The server's task. It ends when `stop` is sent to or dropped.
     pub server: JoinHandle<Result<(), ServeError>>,
     /// Stops the server.
     pub stop: watch::Sender<bool>,
@@ -90,7 +90,7 @@ pub fn names(count: usize) -> Vec<String> {
     (0..count).map(|index| format!("client-{index}")).collect()
 }
 
-/// What a server of these clients is told in tests: short times, one job.
+/// The settings of a server in tests: short times, one job.
 ///
 /// # Errors
 /// When keys cannot be used.
@@ -107,7 +107,7 @@ pub fn server_config(trial: &Trial) -> Result<server::Config, Failure> {
 }
 
 impl World {
-    /// A server for `count` clients; `change` is what is not as usual.
+    /// Starts a server for `count` clients. `change` changes its settings.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -129,7 +129,7 @@ impl World {
         .await
     }
 
-    /// A server as configured.
+    /// Starts a server with this configuration.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -163,7 +163,7 @@ impl World {
         })
     }
 
-    /// What client `index` is told, when it reaches the server at `address`.
+    /// The settings of client `index`, which reaches the server at `address`.
     ///
     /// # Errors
     /// When its key cannot be read.
@@ -171,7 +171,7 @@ impl World {
         client_config(&self.trial, index, address)
     }
 
-    /// What client `index` is told.
+    /// The settings of client `index`.
     ///
     /// # Errors
     /// When its key cannot be read.
@@ -179,10 +179,10 @@ impl World {
         self.client_at(index, self.address)
     }
 
-    /// The server's end, and its reports.
+    /// Waits until the server ends. Returns its reports.
     ///
     /// # Errors
-    /// When it failed, or does not end.
+    /// When the server fails or does not end.
     pub async fn ended(self) -> Result<Vec<JobReport>, Failure> {
         tokio::time::timeout(Duration::from_secs(60), self.server).await???;
         let reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
@@ -190,7 +190,7 @@ impl World {
     }
 }
 
-/// What client `index` of a trial is told.
+/// The settings of client `index` of a trial.
 ///
 /// # Errors
 /// When its key cannot be read.
@@ -214,25 +214,25 @@ pub fn client_config(
     })
 }
 
-/// What a proxy does to the bytes of its connections.
+/// How a proxy disturbs its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Harm {
-    /// Nothing.
+    /// Not at all.
     None,
-    /// Holds them all back, and keeps connections open.
+    /// Holds back all bytes and keeps the connections open.
     Stall,
-    /// Ends connections, and lets no new ones through.
+    /// Ends all connections and lets no new ones through.
     Dead,
 }
 
-/// Between a client and its server.
+/// A proxy between a client and its server.
 #[derive(Clone)]
 pub struct Proxy {
-    /// Where it listens.
+    /// The proxy's address.
     pub address: SocketAddr,
     server: Arc<watch::Sender<SocketAddr>>,
     harm: Arc<watch::Sender<Harm>>,
-    /// Is changed to cut what is connected at the moment.
+    /// Changes when the present connections are to be cut.
     cut: Arc<watch::Sender<u32>>,
     connections: Arc<AtomicU32>,
 }
@@ -300,12 +300,12 @@ impl Proxy {
         }
     }
 
-    /// From now on does `harm`.
+    /// Disturbs connections in this way from now on.
     pub fn harm(&self, harm: Harm) {
         self.harm.send_replace(harm);
     }
 
-    /// Ends what is connected; new connections pass.
+    /// Ends the present connections. New ones pass.
     pub fn cut(&self) {
         self.cut.send_modify(|count| *count += 1);
     }
@@ -315,7 +315,7 @@ impl Proxy {
         self.server.send_replace(server);
     }
 
-    /// How many connections have passed.
+    /// The number of connections that have passed.
     pub fn connections(&self) -> u32 {
         self.connections.load(Ordering::Relaxed)
     }

@@ -1,13 +1,13 @@
-//! The seam between the network and what runs on it: an application and its participants.
+//! The interface between the network and an application.
 //!
 //! The server's half of an application implements [`Application`], the client's half
-//! [`Participant`]. This crate moves their messages, holds them to their deadlines, and knows
-//! nothing of what they compute.
+//! [`Participant`]. This crate moves their messages and enforces deadlines. It does not know what
+//! they compute.
 //!
-//! A *job* is what an application is for: a data set labelled, or twenty rounds of an average. It
-//! is one *session* or many, one after the other. A session is one run of a protocol, with one
-//! party for each of its members. Clients may leave after one session and come to a later one. What
-//! is kept from session to session is the state of the two halves.
+//! A *job* is one run of an application: a data set labelled, or twenty rounds of an average. It
+//! has one *session* or many, one after the other. A session is one run of a protocol, with one
+//! party for each of its members. Clients may leave after one session and come back for a later
+//! one. The two halves keep the state between sessions.
 
 use indexmap::IndexMap;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use undertone_kdf::Seed;
 use undertone_party::{Abort, Aborted, Party, PartyId, Phase, SessionId};
 use undertone_setup::identity::Credentials;
 
-/// Named values for people and reports, in order.
+/// Named values for status pages and reports, in order.
 pub type Facts = IndexMap<String, Value>;
 
 /// A party's place in a session.
@@ -23,7 +23,7 @@ pub type Facts = IndexMap<String, Value>;
 pub struct Seat {
     /// The session.
     pub id: SessionId,
-    /// Who the party is.
+    /// The party's id.
     pub me: PartyId,
     /// The party's randomness in this session.
     pub seed: Seed,
@@ -42,40 +42,40 @@ pub enum Next {
     Done,
 }
 
-/// The server's half of an application: runs the server's side of its sessions.
+/// The server's half of an application: makes the server's party of each session.
 ///
-/// It keeps its own state from session to session. To survive the server's end, it writes a
-/// [`Checkpoint`](crate::Checkpoint).
+/// It keeps its own state from session to session. With a [`Checkpoint`](crate::Checkpoint) the
+/// state survives a restart of the server.
 pub trait Application: Send + 'static {
-    /// The application's name, in job files and in what clients are offered.
+    /// The application's name, in job files and in offers to clients.
     const NAME: &'static str;
 
-    /// What the server's party comes to in a session.
+    /// The result of the server's party in a session.
     type Report: Send + 'static;
 
     /// The phases of a session, in the order in which the server enters them.
     fn phases(&self) -> Vec<Phase>;
 
-    /// The job as clients are offered it. [`Participant::agree`] reads it.
+    /// The job as it is offered to clients. [`Participant::agree`] reads it.
     fn offer(&self) -> Vec<u8>;
 
     /// The job's parameters, for the status page and reports.
     fn describe(&self) -> Facts;
 
-    /// Fewest clients with which the next session begins, of a roster of so many.
+    /// The fewest clients with which the next session begins, of a roster of `roster` clients.
     fn needed(&self, roster: usize) -> usize;
 
-    /// A new job begins. It forgets the last one.
+    /// A new job begins. Resets the state of the last one.
     fn begin(&mut self) {}
 
-    /// Number of the next session, from 0. More than 0 where a job begins that an earlier process
-    /// has not finished.
+    /// Number of the next session, from 0. It is more than 0 at the start of a job that an earlier
+    /// process did not finish.
     fn session(&self) -> u32 {
         0
     }
 
-    /// Who takes part in the next session, of the clients that are `present`, in ascending order.
-    /// The others wait for the next session.
+    /// The clients that take part in the next session, of those that are `present`, in ascending
+    /// order. The others wait for a later session.
     fn members(&mut self, present: &[PartyId]) -> Vec<PartyId> {
         present.to_vec()
     }
@@ -90,11 +90,11 @@ pub trait Application: Send + 'static {
         clients: Vec<PartyId>,
     ) -> Result<impl Party<Output = Self::Report> + 'static + use<Self>, Abort>;
 
-    /// A session has ended. Sessions that failed because of clients that were caught cheating are
-    /// repeated first, without them.
+    /// A session has ended. A session that failed because clients were caught cheating is first
+    /// repeated without them.
     fn ended(&mut self, session: Result<Self::Report, &Aborted>) -> Next;
 
-    /// What the job has come to so far, for the status page and reports.
+    /// The results of the job so far, for the status page and reports.
     fn results(&self) -> Facts {
         Facts::new()
     }
@@ -102,27 +102,26 @@ pub trait Application: Send + 'static {
 
 /// The client's half of an application: holds the client's data and its terms.
 pub trait Participant: Send {
-    /// The name of the application. A client declines the jobs of all others.
+    /// The name of the application. A client declines jobs of other applications.
     const NAME: &'static str;
 
-    /// What the client's party comes to in a session.
+    /// The result of the client's party in a session.
     type Output: Send + 'static;
 
-    /// The parameters of the job that the server offers, for people to read before the client
-    /// agrees.
+    /// The parameters of the job that the server offers. The client logs them before it agrees.
     ///
     /// # Errors
-    /// What cannot be read.
+    /// The part of the job that cannot be read.
     fn describe(&self, job: &[u8]) -> Result<Facts, String>;
 
-    /// Agrees to the job that the server offers, or says why not. `signed` says whether the client
-    /// knows a key of every client on the roster.
+    /// Agrees to the job that the server offers. `signed` says whether the client knows a key of
+    /// every client on the roster.
     ///
     /// # Errors
-    /// What the client does not agree to, and what changes that.
+    /// Why the client declines the job, and which option would change that.
     fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), String>;
 
-    /// The client's party in a session. With `credentials` it signs what it exchanges in the setup.
+    /// The client's party in a session. With `credentials` it signs its messages of the setup.
     ///
     /// # Errors
     /// An [`Unwilling`] when the client takes no part.
@@ -132,21 +131,21 @@ pub trait Participant: Send {
         credentials: Option<Credentials>,
     ) -> Result<impl Party<Output = Self::Output> + 'static + use<Self>, Unwilling>;
 
-    /// Whether a session may be repeated any number of times, because that tells others nothing
-    /// more. If not, the client begins it as often as its configuration says.
+    /// Whether a session may be repeated any number of times, because repetitions reveal nothing
+    /// more. If not, [`client::Config::attempts`](crate::client::Config::attempts) limits them.
     fn may_repeat(&self) -> bool {
         false
     }
 
-    /// A session has ended, and this is what it came to.
+    /// A session has ended with this result.
     fn ended(&mut self, output: Self::Output) -> Next;
 }
 
 /// Why a client takes no part in a session.
 #[derive(Debug)]
 pub enum Unwilling {
-    /// It does without this session, and waits for the next one. The server and the other clients
-    /// are told why.
+    /// It takes no part in this session and waits for the next one. The server and the other
+    /// clients are told why.
     Skips(String),
     /// It leaves the job.
     Leaves(Abort),

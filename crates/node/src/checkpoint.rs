@@ -1,4 +1,4 @@
-//! What an application keeps on disk, so that a server that is killed goes on where it was.
+//! The state that an application keeps on disk, so that a restarted server can continue its job.
 
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
@@ -9,12 +9,12 @@ use sha2::{Digest, Sha256};
 /// The first bytes of a checkpoint.
 const MAGIC: &[u8; 16] = b"undertone keeps1";
 
-/// Length of what stands before the state: the magic bytes, and SHA-256 of the job and of the
+/// Length of the header before the state: the magic bytes, SHA-256 of the job, SHA-256 of the
 /// state.
 const HEAD: usize = 16 + 32 + 32;
 
-/// The file in which an application keeps the state of a job. It holds one state at a time, and is
-/// replaced as a whole: a process that is killed leaves either the old state or the new one.
+/// The file in which an application keeps the state of a job. The file holds one state and is
+/// replaced as a whole. So a process that is killed leaves either the old state or the new one.
 pub struct Checkpoint {
     path: PathBuf,
     job: [u8; 32],
@@ -35,11 +35,11 @@ pub struct CheckpointError {
 }
 
 impl Checkpoint {
-    /// The checkpoint at `path`, for the job that clients are offered as `offer` by the application
-    /// `name`. Returns the state that an earlier process has left there, of at most `most` bytes.
+    /// The checkpoint at `path` for the job `offer` of the application `name`. Returns the state
+    /// that an earlier process has left there, at most `most` bytes.
     ///
     /// # Errors
-    /// A [`CheckpointError`] when the file cannot be read, is damaged, or is another job's.
+    /// A [`CheckpointError`] when the file cannot be read, is damaged, or belongs to another job.
     pub fn open(
         path: &Path,
         name: &str,
@@ -65,15 +65,22 @@ impl Checkpoint {
             .read_to_end(&mut held)
             .map_err(|error| own.error(error))?;
         if held.len() as u64 > limit {
-            return Err(own.error("it is longer than a checkpoint of this job can be"));
+            return Err(own.error(
+                "it is longer than any checkpoint of this job; remove it, or name another file",
+            ));
         }
         match held.split_at_checked(HEAD) {
             Some((head, state)) if head.starts_with(MAGIC) => {
                 if head[16..48] != own.job {
-                    return Err(own.error("it is of another job; remove it, or name another file"));
+                    return Err(
+                        own.error("it belongs to another job; remove it, or name another file")
+                    );
                 }
                 if head[48..] != *Sha256::digest(state) {
-                    return Err(own.error("it is damaged"));
+                    return Err(own.error(
+                        "it is damaged; remove it to start the job from its first round, \
+                         or name another file",
+                    ));
                 }
                 held.drain(..HEAD);
                 Ok((own, Some(held)))
@@ -82,7 +89,7 @@ impl Checkpoint {
         }
     }
 
-    /// Keeps `state` in the place of what was kept before. When this returns, it is on disk.
+    /// Replaces the state in the file by `state`. It is on disk when this returns.
     ///
     /// # Errors
     /// A [`CheckpointError`] when the file cannot be written.
@@ -101,7 +108,7 @@ impl Checkpoint {
             file.write_all(state)?;
             file.as_file().sync_all()?;
             file.persist(&self.path).map_err(|error| error.error)?;
-            // The name is on disk, too.
+            // So that the file's new name is on disk, too.
             #[cfg(unix)]
             std::fs::File::open(folder)?.sync_all()?;
             Ok(())
@@ -109,7 +116,7 @@ impl Checkpoint {
         write().map_err(|error: std::io::Error| self.error(error))
     }
 
-    /// Removes what was kept, if there is anything.
+    /// Removes the file, if it exists.
     ///
     /// # Errors
     /// A [`CheckpointError`] when the file cannot be removed.
@@ -120,7 +127,7 @@ impl Checkpoint {
         }
     }
 
-    /// The error of a checkpoint that cannot be used for this reason.
+    /// The error of this checkpoint with the reason `why`.
     pub fn error(&self, why: impl fmt::Display) -> CheckpointError {
         CheckpointError {
             path: self.path.clone(),

@@ -1,4 +1,5 @@
-//! How long a phase may go without progress, and what else of a job file is not the application's.
+//! The part of a job file that all applications share: the application's name, and how long each
+//! phase may go without progress.
 //!
 //! ```toml
 //! application = "meals"
@@ -24,9 +25,9 @@ const LONGEST: f64 = 1e6;
 /// How long a phase may go without progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deadlines {
-    /// Of phases without a time of their own.
+    /// The deadline of phases that `of` does not name.
     pub usual: Duration,
-    /// Of single phases, by their numbers.
+    /// The deadlines of single phases, by phase number.
     pub of: BTreeMap<u8, Duration>,
 }
 
@@ -45,13 +46,13 @@ impl Default for Deadlines {
 pub struct JobError(pub String);
 
 impl JobError {
-    /// The error of a job for which `why` is the reason.
+    /// A job error with the reason `why`.
     pub fn new(why: impl std::fmt::Display) -> Self {
         Self(why.to_string())
     }
 }
 
-/// What every job file may hold.
+/// The entries that every job file may have.
 #[derive(Deserialize)]
 struct Common {
     application: Option<String>,
@@ -63,23 +64,25 @@ struct Common {
 
 fn common(text: &str) -> Result<Common, JobError> {
     if text.len() > MAX_FILE {
-        return Err(JobError(format!("longer than {MAX_FILE} bytes")));
+        return Err(JobError(format!(
+            "the file is longer than {MAX_FILE} bytes"
+        )));
     }
     toml::from_str(text).map_err(JobError::new)
 }
 
-/// The name of the application that a job file asks for, if it does.
+/// The name of the application in a job file, if it has one.
 ///
 /// # Errors
-/// A [`JobError`] when it is no job file.
+/// A [`JobError`] when the text is no job file.
 pub fn application(text: &str) -> Result<Option<String>, JobError> {
     Ok(common(text)?.application)
 }
 
-/// Reads what a job file says to its application: all but `application` and `deadlines`.
+/// Reads the application's part of a job file: all but `application` and `deadlines`.
 ///
 /// # Errors
-/// A [`JobError`] that says what is wrong, and where.
+/// A [`JobError`] that says what is wrong and where.
 pub fn parameters<T: DeserializeOwned>(text: &str) -> Result<T, JobError> {
     common(text)?;
     let mut table = toml::de::DeTable::parse(text).map_err(JobError::new)?;
@@ -93,7 +96,7 @@ pub fn parameters<T: DeserializeOwned>(text: &str) -> Result<T, JobError> {
 }
 
 impl Deadlines {
-    /// Reads the deadlines of a job file, whose application has these `phases`.
+    /// Reads the deadlines of a job file. `phases` are those of its application.
     ///
     /// # Errors
     /// A [`JobError`] that says what is wrong.
@@ -113,7 +116,7 @@ impl Deadlines {
                 None => {
                     let names: Vec<&str> = phases.iter().map(|phase| phase.name).collect();
                     return Err(JobError(format!(
-                        "deadline of {name:?}; phases are default, {}",
+                        "deadline of {name:?}, which is no phase; the phases are default, {}",
                         names.join(", ")
                     )));
                 }

@@ -11,7 +11,7 @@ use undertone_party::{
 use crate::flow::{Item, Links, Violation};
 use crate::gauge::Load;
 
-/// What happens to a party from outside.
+/// Something that a party's driver must handle.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A frame has arrived.
@@ -21,13 +21,13 @@ pub(crate) enum Event {
         /// The frame, with its header.
         frame: Bytes,
     },
-    /// An event, and what it adds to those that wait to be handled.
+    /// An event, and its bytes in a [`Gauge`](crate::gauge::Gauge) until it is handled.
     Loaded(Box<Event>, Load),
-    /// A peer has taken this party's frames up to a number.
+    /// A peer has taken this party's frames below a number.
     Taken {
         /// The peer.
         by: PartyId,
-        /// Number of the first frame it has not taken.
+        /// The number.
         next: u32,
     },
     /// A peer has a new connection.
@@ -41,33 +41,33 @@ pub(crate) enum Event {
     Reconnected,
     /// A peer has left.
     Gone(PartyId),
-    /// The party must give up. If it has its result, it keeps it and waits for nobody.
+    /// The party must abort. If it has its result, it keeps the result and waits for no peer.
     Stop(Abort),
 }
 
-/// Where a driven party stands.
+/// The progress of a driven party.
 #[derive(Debug, Clone)]
 pub(crate) struct Standing {
     /// The phase of its last step.
     pub(crate) phase: Phase,
-    /// The peers it waits for: to send something, or to take what it sent.
+    /// The peers that it waits for: to send a message, or to take a frame.
     pub(crate) waits_for: Vec<PartyId>,
-    /// Whether it has its result, and only waits until its peers have taken what it sent.
+    /// Whether it has its result and only waits until its peers have taken what it sent.
     pub(crate) done: bool,
-    /// When it last had something to do.
+    /// When it last made progress.
     pub(crate) active: Instant,
-    /// What it has cost.
+    /// Its costs so far.
     pub(crate) ledger: Ledger,
 }
 
-/// A driven party's way out.
+/// Where a driven party sends its frames and reports.
 pub(crate) trait Line {
-    /// Puts something on the wire, if there is a connection at the moment.
+    /// Sends an item, if there is a connection at present.
     fn put(&mut self, to: PartyId, item: Item);
-    /// The links refused what came from `from`.
+    /// The links refused a frame or an acknowledgement of `from`.
     fn refused(&mut self, from: PartyId, why: Violation);
-    /// Reports where the party stands. `taken` holds, for every peer, the number of the first of
-    /// its frames that the party has not taken.
+    /// Reports the party's progress. `taken` holds, for every peer, the number below which the
+    /// party has taken its frames.
     fn stands(&mut self, standing: Standing, taken: Vec<(PartyId, u32)>);
 }
 
@@ -76,21 +76,21 @@ pub(crate) trait Line {
 pub(crate) struct Ended<T> {
     /// Its result, or why it has none.
     pub(crate) result: Result<T, Aborted>,
-    /// What it has cost.
+    /// Its costs.
     pub(crate) ledger: Ledger,
 }
 
-/// Events handled before the party takes its next step.
+/// Most events that are handled before the party takes its next step.
 const EVENTS: usize = 64;
 
-/// Time between two reports of a party that works.
+/// Longest time between two reports.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 
-/// How long peers have to take the notice of an abort.
+/// How long peers may take to take the notice of an abort.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// Drives `endpoint` until it has ended and its peers have taken what it sent. A party with a
-/// result waits for its peers at most for `linger`.
+/// result waits for its peers at most `linger`.
 #[must_use]
 pub(crate) fn drive<P: Party>(
     endpoint: Endpoint<P>,
@@ -101,7 +101,7 @@ pub(crate) fn drive<P: Party>(
 ) -> Ended<P::Output> {
     let mut driver = Driver::new(endpoint, links, linger, line);
     loop {
-        // A bounded number, so that arriving events do not keep the party from its work.
+        // A bounded number, so that many events do not delay the party's own work.
         for event in events.try_iter().take(EVENTS) {
             driver.handle(event);
         }
@@ -121,24 +121,24 @@ pub(crate) fn drive<P: Party>(
     }
 }
 
-/// How far a party is, as its driver sees it.
+/// The state of a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// It works, or waits for its peers.
+    /// The party works, or waits for its peers.
     Running,
-    /// It was told to stop. It still sends its last frames, even over full links.
+    /// The party was told to stop. It still sends its last frames, even over full links.
     Stopping,
-    /// It has ended. Its peers have until `until` to take what it sent.
+    /// The party has ended. Its peers have until `until` to take what it sent.
     Draining { until: Instant },
-    /// It has ended and waits for nobody.
+    /// The party has ended and waits for no peer.
     Stopped,
 }
 
-/// What a turn of the driver came to.
+/// The outcome of a turn of the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a driver that is idle must wait for an event"]
 enum Turn {
-    /// The party worked, or took frames: it may have more to do.
+    /// The party worked or took frames. It may have more to do.
     Worked,
     /// There is nothing to do until an event comes.
     Idle,
@@ -149,7 +149,7 @@ enum Turn {
 struct Reported {
     when: Instant,
     phase: Phase,
-    /// Whether the party waited for anybody.
+    /// Whether the party waited for a peer.
     waiting: bool,
 }
 
@@ -214,7 +214,7 @@ impl<'a, P: Party, L: Line> Driver<'a, P, L> {
         }
     }
 
-    /// Makes the party give up, if it has not ended yet. It waits for nobody any more.
+    /// Makes the party abort, if it has not ended yet. It waits for no peer any more.
     fn stop(&mut self, cause: Abort) {
         self.endpoint.abandon(cause);
         self.state = match self.state {
@@ -223,11 +223,11 @@ impl<'a, P: Party, L: Line> Driver<'a, P, L> {
         };
     }
 
-    /// Gives the party what has arrived, lets it take one step, and puts out what it sends.
+    /// Gives the party the frames that have arrived, lets it take one step, and sends its frames.
     fn turn(&mut self) -> Turn {
         let fed = self.feed();
         if !self.has_ended() && self.reported.is_some_and(|last| last.waiting) {
-            // The next step may be long: report first that the party no longer waits.
+            // The next step may take long: report first that the party no longer waits.
             self.report(self.endpoint.waits_for());
         }
         let worked = self.advance();
@@ -253,8 +253,8 @@ impl<'a, P: Party, L: Line> Driver<'a, P, L> {
         self.links
             .feed(|from, frame| match self.endpoint.push(from, frame) {
                 Ok(Push::Full(frame)) => Some(frame),
-                // The links have checked the header. The protocol does not miss what the endpoint
-                // still refuses.
+                // The links have checked the header. A frame that the endpoint refuses all the same
+                // is not needed.
                 Ok(Push::Accepted) | Err(_) => None,
             })
     }
@@ -287,7 +287,7 @@ impl<'a, P: Party, L: Line> Driver<'a, P, L> {
         }
     }
 
-    /// The party has ended: its peers have `time` to take what it sent, unless it was stopped.
+    /// The party has ended. Its peers have `time` to take what it sent, unless it was stopped.
     fn ended(&mut self, time: Duration) {
         self.state = match self.state {
             State::Running => State::Draining {
@@ -312,8 +312,7 @@ impl<'a, P: Party, L: Line> Driver<'a, P, L> {
         }
     }
 
-    /// Reports a new phase, the end of waiting, and otherwise where the party stands from time to
-    /// time.
+    /// Reports a new phase and the end of waiting at once, and other progress from time to time.
     fn report(&mut self, waits_for: Vec<PartyId>) {
         let phase = self.endpoint.phase();
         let is_news = self.reported.is_none_or(|last| {
@@ -339,7 +338,7 @@ impl<'a, P: Party, L: Line> Driver<'a, P, L> {
         self.line.stands(standing, self.links.taken().collect());
     }
 
-    /// Whether nothing is left to do or to wait for.
+    /// Whether the party has ended and need not wait for a peer.
     fn is_over(&self, now: Instant) -> bool {
         match self.state {
             State::Running | State::Stopping => false,
@@ -357,7 +356,7 @@ impl<'a, P: Party, L: Line> Driver<'a, P, L> {
     }
 }
 
-/// The bounds on what a networked endpoint takes from its peers.
+/// The limits of endpoints on a network.
 pub(crate) fn limits() -> Limits {
     Limits::default()
 }

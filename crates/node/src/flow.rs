@@ -1,16 +1,17 @@
-//! Links that outlive connections: numbered frames, windows, acknowledgements.
+//! Links that outlive connections: numbered frames, windows, acknowledgements. See
+//! `docs/spec/network.md`, steps 17 to 23.
 //!
-//! Every pair of parties has a link of its own, although a client has one connection: a receiver
-//! that is slow or away stops its own links and no others. At most a window of frames is on its way
-//! on a link. The sender keeps frames until they are taken, and sends them again when the receiver
-//! returns. The receiver takes frames in order, each once.
+//! A client has one connection, but a link with every party. A receiver that is slow or away stops
+//! its own links and no others. At most a window of frames is on its way on a link. The sender
+//! keeps frames until they are taken, and sends them again when the receiver returns. The receiver
+//! takes frames in order, each once.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use tonic::codegen::Bytes;
 use undertone_party::{FrameError, Header, Limits, PartyId, SessionId};
 
-/// Something to put on the wire.
+/// A frame or an acknowledgement to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
     /// A frame.
@@ -19,14 +20,14 @@ pub enum Item {
     Taken(u32),
 }
 
-/// Why something that arrived is refused.
+/// Why a frame or an acknowledgement is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// It is not a frame of this session.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The sender or the receiver in its header is wrong.
-    #[error("a frame from {from} to {to} on the link from {link}")]
+    #[error("a frame from {from} to {to} came on the link from {link}")]
     Link {
         /// Sender in the header.
         from: PartyId,
@@ -38,8 +39,8 @@ pub enum Violation {
     /// There is no such phase.
     #[error("a frame of phase number {0}, which does not exist")]
     Phase(u8),
-    /// More arrived than the window allows.
-    #[error("more than a window of frames came before any was taken")]
+    /// More bytes arrived than the window allows.
+    #[error("a frame exceeds the window: too many bytes came before the receiver took any")]
     Overrun,
     /// A frame was acknowledged before it was sent.
     #[error("frame {0} was acknowledged before it was sent")]
@@ -55,16 +56,16 @@ struct Link {
     untaken_bytes: usize,
     /// Number of the first frame of `untaken`.
     taken_by_peer: u32,
-    /// Frames that arrived, and that this party has not taken.
+    /// Frames that have arrived and that this party has not taken.
     held: VecDeque<Vec<u8>>,
     held_bytes: usize,
     /// Number of the next frame that may arrive.
     expected: u32,
     /// This party has taken the frames below this number.
     taken: u32,
-    /// The value of `taken` that the peer was last told.
+    /// The value of `taken` in the last acknowledgement.
     told: u32,
-    /// Bytes taken since then.
+    /// Bytes taken since the last acknowledgement.
     untold_bytes: usize,
     gone: bool,
 }
@@ -81,7 +82,8 @@ pub struct Links {
 }
 
 impl Links {
-    /// The links of `me` in `session`, with windows of `window` bytes. A longer frame goes alone.
+    /// The links of `me` in `session`, with windows of `window` bytes. A longer frame travels
+    /// alone.
     pub fn new(me: PartyId, session: SessionId, window: usize, limits: Limits) -> Self {
         Self {
             me,
@@ -93,7 +95,7 @@ impl Links {
         }
     }
 
-    /// Takes the next item to put on the wire.
+    /// Removes and returns the next item to send.
     pub fn next_out(&mut self) -> Option<(PartyId, Item)> {
         self.out.pop_front()
     }
@@ -107,7 +109,7 @@ impl Links {
         }
     }
 
-    /// Whether any link holds frames back. If so, this party should take no further step.
+    /// Whether any link holds frames back. Then this party should take no further step.
     pub fn is_full(&self) -> bool {
         self.links.values().any(|link| !link.unsent.is_empty())
     }
@@ -121,19 +123,19 @@ impl Links {
         full.map(|(who, _)| *who)
     }
 
-    /// The peers that have not taken all that was sent.
+    /// The peers that have not taken all frames sent to them.
     pub fn unsettled(&self) -> impl Iterator<Item = PartyId> {
         let open = |link: &Link| !(link.unsent.is_empty() && link.untaken.is_empty());
         let open = self.links.iter().filter(move |(_, link)| open(link));
         open.map(|(who, _)| *who)
     }
 
-    /// Whether the peers have taken all that was sent.
+    /// Whether the peers have taken all frames sent to them.
     pub fn is_settled(&self) -> bool {
         self.unsettled().next().is_none()
     }
 
-    /// Sends what the window of the link to `to` lets through.
+    /// Sends the frames that the window of the link to `to` lets through.
     fn fill(&mut self, to: PartyId) {
         let Some(link) = self.links.get_mut(&to) else {
             return;
@@ -164,6 +166,7 @@ impl Links {
                 if link.gone {
                     break;
                 }
+                // NET-26
                 return Err(Violation::Unsent(next - 1));
             };
             link.untaken_bytes -= frame.len();
@@ -186,7 +189,8 @@ impl Links {
         Ok(())
     }
 
-    /// This party has a new connection. Sends again all that may have been lost.
+    /// This party has a new connection. Sends again all frames and acknowledgements that may have
+    /// been lost.
     pub fn resend(&mut self) {
         self.out.clear();
         let peers: Vec<PartyId> = self.links.keys().copied().collect();
@@ -200,7 +204,7 @@ impl Links {
         self.tell();
     }
 
-    /// `who` has left. Sends it nothing more. The frames that came from it still count.
+    /// `who` has dropped out. Sends it nothing more. Its frames that have arrived still count.
     pub fn gone(&mut self, who: PartyId) {
         let link = self.links.entry(who).or_default();
         link.gone = true;
@@ -210,12 +214,13 @@ impl Links {
         self.out.retain(|(to, _)| *to != who);
     }
 
-    /// A frame has arrived from `from`. Drops it if it came before, or if it comes too early: then
-    /// the sender will send it again.
+    /// A frame has arrived from `from`. Drops a repeated frame and one that comes too early. The
+    /// sender will send the latter again.
     ///
     /// # Errors
-    /// A [`Violation`]. The links are unharmed.
+    /// A [`Violation`]. The links continue.
     pub fn arrived(&mut self, from: PartyId, frame: &Bytes) -> Result<(), Violation> {
+        // NET-25
         let header = Header::parse(frame, &self.limits)?;
         if header.session != self.session {
             return Err(FrameError::Session.into());
@@ -229,7 +234,7 @@ impl Links {
         }
         let link = self.links.entry(from).or_default();
         if header.seq < link.taken {
-            // The sender does not know that it was taken. The next acknowledgement says so.
+            // The sender does not know that it was taken. Acknowledge it once more.
             link.told = 0;
         }
         if header.seq != link.expected {
@@ -245,7 +250,7 @@ impl Links {
     }
 
     /// Gives the frames that have arrived to `take`, link by link. When `take` hands a frame back,
-    /// that link's frames wait. Returns whether any frame was taken.
+    /// the frames of that link wait. Returns whether any frame was taken.
     pub fn feed(&mut self, mut take: impl FnMut(PartyId, Vec<u8>) -> Option<Vec<u8>>) -> bool {
         let mut any = false;
         for (from, link) in &mut self.links {
@@ -260,7 +265,7 @@ impl Links {
                 link.taken += 1;
                 link.untold_bytes += len;
             }
-            // Early enough that a long connection never runs out of window.
+            // Early, so that the sender does not run out of window over a slow connection.
             if link.untold_bytes >= self.window / 4 {
                 tell(*from, link, &mut self.out);
             }
@@ -268,14 +273,14 @@ impl Links {
         any
     }
 
-    /// Acknowledges every peer's frames.
+    /// Acknowledges the frames of every peer.
     pub fn tell(&mut self) {
         for (from, link) in &mut self.links {
             tell(*from, link, &mut self.out);
         }
     }
 
-    /// For every peer, the number of the first of its frames that this party has not taken.
+    /// For every peer, the number below which this party has taken its frames.
     pub fn taken(&self) -> impl Iterator<Item = (PartyId, u32)> {
         self.links.iter().map(|(peer, link)| (*peer, link.taken))
     }
@@ -319,8 +324,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is lost, and whichever end returns when: every frame is taken once, in order,
-        /// and never more than a window is on its way.
+        /// Every frame is taken once and in order, and at most a window is on its way, whatever is
+        /// lost and whichever end returns.
         #[test]
         fn every_frame_is_taken_once_in_order(
             lens in prop::collection::vec(0usize..3000, 1..60),
@@ -334,7 +339,7 @@ mod tests {
             let mut got: Vec<u32> = Vec::new();
             // How many frames the receiver's party has room for.
             let mut room = 0;
-            // At the end nothing is lost any more, long enough for all frames.
+            // At the end nothing is lost, for long enough that all frames arrive.
             let calm = std::iter::repeat_n([0, 1, 2, 3, 4], 2000).flatten();
             for fate in fates.iter().copied().chain(calm) {
                 match fate {
@@ -394,6 +399,7 @@ mod tests {
         }
     }
 
+    /// NET-25, NET-26
     #[test]
     fn what_does_not_fit_the_link_is_refused() {
         let [(a, _), (b, mut links)] = pair(200);

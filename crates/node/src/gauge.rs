@@ -1,4 +1,4 @@
-//! How much waits to be handled, so that whoever brings more can wait, too.
+//! Counts the bytes that wait to be handled, so that a producer can wait for room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ pub(crate) struct Gauge {
     eased: Notify,
 }
 
-/// Bytes that wait to be handled, until it is dropped.
+/// Bytes that count in a [`Gauge`] until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Load {
     on: Arc<Gauge>,
@@ -20,7 +20,7 @@ pub(crate) struct Load {
 }
 
 impl Gauge {
-    /// Adds `bytes` until what is returned is dropped.
+    /// Adds `bytes` until the returned value is dropped.
     pub(crate) fn load(own: &Arc<Self>, bytes: usize) -> Load {
         own.bytes.fetch_add(bytes, Ordering::AcqRel);
         Load {
@@ -44,7 +44,7 @@ impl Gauge {
 impl Drop for Load {
     fn drop(&mut self) {
         self.on.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
-        // Kept for whoever is about to wait.
+        // The permit is kept if no task waits yet.
         self.on.eased.notify_one();
     }
 }
@@ -53,6 +53,7 @@ impl Drop for Load {
 mod tests {
     use super::*;
 
+    /// NET-28
     #[tokio::test]
     async fn who_brings_more_waits_until_there_is_room() {
         let gauge = Arc::<Gauge>::default();

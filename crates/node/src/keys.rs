@@ -1,6 +1,6 @@
 //! Keys, certificates and a roster for a trial.
 //!
-//! Not for production: there every client makes its own key, and hands out only the public half.
+//! Not for production: there each client makes its own key and hands out only the public half.
 
 use std::net::IpAddr;
 
@@ -63,8 +63,8 @@ pub enum KeysError {
     Encoding,
 }
 
-/// Makes keys for a server, reached under `hosts` (names and addresses), and for clients called
-/// `names`.
+/// Makes keys for a server and its clients. `hosts` are the names and addresses of the server,
+/// `names` those of the clients.
 ///
 /// # Errors
 /// A [`KeysError`].

@@ -2,21 +2,22 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`application`] | the seam: what runs on a server and its clients |
+//! | [`application`] | the interface to an application on server and clients |
 //! | [`server`] | admits the clients of a roster, runs jobs with them |
 //! | [`client`] | takes part in a job |
-//! | [`roster`] | who may take part |
+//! | [`roster`] | the clients that may take part |
 //! | [`deadlines`] | how long a phase may go without progress |
-//! | [`checkpoint`] | what an application keeps, should its server be killed |
+//! | [`checkpoint`] | an application's state on disk, for a restarted server |
 //! | [`keys`] | keys, certificates and a roster for a trial |
 //! | [`admin`], [`status`] | status page, health, metrics |
 //! | [`flow`] | links that outlive connections |
 //! | [`tls`], [`randomness`] | certificates; the source of randomness |
 //!
-//! This crate implements no protocol and knows no application: it runs whatever implements
+//! This crate implements no protocol and knows no application. It runs any implementation of
 //! [`Application`] and [`Participant`]. Each client has one outbound connection. The server relays
-//! what one client sends another, which is sealed if the protocol seals it. A client that loses its
-//! connection may return within a grace time. After that time, every other party treats it as gone.
+//! frames between clients, whose payloads are sealed if the protocol seals them. A client that
+//! loses its connection may return within a grace time. After that time every other party treats it
+//! as gone. The specification is `docs/spec/network.md`.
 //!
 //! The crate `undertone` has the applications, and examples of servers and clients.
 #![forbid(unsafe_code)]

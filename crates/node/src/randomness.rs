@@ -5,13 +5,13 @@ use std::sync::Arc;
 use undertone_kdf::{Seed, simulated};
 use undertone_party::{PartyId, SessionId};
 
-/// The operating system, or a seed that determines everything.
+/// The operating system, or a seed that fixes all randomness.
 #[derive(Debug, Clone, Default)]
 pub enum Randomness {
     /// Fresh bytes from the operating system. Use nothing else for real data.
     #[default]
     Os,
-    /// For tests and simulations. The same seed gives the same run, in one process or in many.
+    /// For tests and simulations only. The same seed gives the same run, in one process or in many.
     Fixed(Arc<Seed>),
 }
 

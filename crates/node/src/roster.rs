@@ -1,4 +1,4 @@
-//! The roster: who may take part, and how each proves who it is.
+//! The roster: the clients that may take part, and the keys with which they prove their names.
 //!
 //! ```toml
 //! [[client]]
@@ -10,8 +10,8 @@
 //! certificate = "51d0…"  # SHA-256 of the client's certificate (DER), 64 hexadecimal digits
 //! ```
 //!
-//! Clients are numbered in the order of the file, from 0. The file holds no secret. Server and
-//! clients have the same file.
+//! Clients are numbered in the order of the file, from 0. The file holds no secret. The server and
+//! all clients have the same file.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ pub struct Entry {
     pub certificate: Option<[u8; 32]>,
 }
 
-/// Who may take part. There is at least one client. No two share a name, key or certificate.
+/// The clients that may take part, at least one. No two share a name, key or certificate.
 #[derive(Debug, Clone)]
 pub struct Roster {
     entries: Vec<Entry>,
@@ -50,7 +50,7 @@ pub struct Roster {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RosterError {
-    /// The file has another form.
+    /// The file cannot be read as a roster.
     #[error("roster: {0}")]
     Form(String),
     /// It has too many clients, or none.
@@ -87,7 +87,7 @@ impl Roster {
     /// Reads a roster file.
     ///
     /// # Errors
-    /// A [`RosterError`], which names the line or the client.
+    /// A [`RosterError`] that names the line or the client.
     pub fn parse(text: &str) -> Result<Self, RosterError> {
         if text.len() > MAX_FILE {
             return Err(RosterError::Form(format!("longer than {MAX_FILE} bytes")));
@@ -118,10 +118,10 @@ impl Roster {
         Self::new(entries)
     }
 
-    /// A roster of `entries`.
+    /// The roster of `entries`.
     ///
     /// # Errors
-    /// A [`RosterError`], which names the client.
+    /// A [`RosterError`] that names the client.
     pub fn new(entries: Vec<Entry>) -> Result<Self, RosterError> {
         if !(1..=MAX_CLIENTS).contains(&entries.len()) {
             return Err(RosterError::Count(entries.len()));
@@ -197,7 +197,8 @@ impl Roster {
         &self.pins
     }
 
-    /// Whether all clients have keys. If so, they sign what they send in the setup and verify it.
+    /// Whether all clients have keys. If so, they sign their messages of the setup and verify those
+    /// of others.
     pub fn is_signed(&self) -> bool {
         self.pins.len() == self.entries.len()
     }
@@ -205,7 +206,8 @@ impl Roster {
     /// The text of a roster file.
     pub fn to_toml(&self) -> String {
         let mut text = String::from(
-            "# Who may take part: the same file for the server and all clients. No secrets.\n",
+            "# The clients that may take part. The server and all clients have this same file.\n\
+             # It holds no secret.\n",
         );
         for entry in &self.entries {
             text += &format!("\n[[client]]\nname = {}\n", toml::Value::from(&*entry.name));

@@ -1,5 +1,5 @@
-//! What tests need to break the rules: the messages on the wire, and a party's driver. Only with
-//! the feature `testing`, and without any promise to stay as it is.
+//! For tests of peers that break the rules: the messages of the network, and a party's driver. Only
+//! with the feature `testing`. It may change at any time.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -16,8 +16,8 @@ use crate::tls;
 
 pub use crate::wire::*;
 
-/// Connects to the server of a client's configuration. Returns the channel, and the secret that the
-/// hello's signature covers.
+/// Connects to the server of a client's configuration. Returns the channel and the secret that TLS
+/// exports, which the hello's signature covers.
 ///
 /// # Errors
 /// A [`JoinError`].
@@ -27,7 +27,7 @@ pub async fn reach(config: &Config) -> Result<(Channel, [u8; 32]), JoinError> {
     client::reach(config, tls, Arc::default()).await
 }
 
-/// What happens to a party from outside.
+/// Something that a party's driver must handle.
 #[derive(Debug)]
 pub enum Event {
     /// A frame has arrived from a peer.
@@ -36,9 +36,9 @@ pub enum Event {
     Taken(PartyId, u32),
 }
 
-/// A party's way out: what it puts on the wire, and when it enters a phase.
+/// Where a driven party sends its frames, and reports its phases.
 pub trait Out {
-    /// The party puts something on the wire.
+    /// The party sends an item.
     fn put(&mut self, to: PartyId, item: Item);
     /// The party is in a phase.
     fn phase(&mut self, phase: Phase);
@@ -52,7 +52,7 @@ impl<O: Out> Line for Tap<'_, O> {
     }
 
     fn refused(&mut self, from: PartyId, why: Violation) {
-        tracing::error!(%from, %why, "refused");
+        tracing::error!(%from, %why, "refused a frame or an acknowledgement");
     }
 
     fn stands(&mut self, standing: Standing, _: Vec<(PartyId, u32)>) {

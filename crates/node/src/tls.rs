@@ -1,4 +1,4 @@
-//! TLS 1.3: certificates, the peer's identity, and a secret that only one connection has.
+//! TLS 1.3: certificates, settings, and a secret that a connection exports.
 
 use std::io;
 use std::path::Path;
@@ -22,7 +22,7 @@ use x509_parser::parse_x509_certificate;
 
 use crate::wire::EXPORT_LABEL;
 
-/// Why certificates or keys cannot be used. No error reveals anything of a key.
+/// Why certificates or keys cannot be used. No error reveals any part of a key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -33,7 +33,7 @@ pub enum TlsError {
     #[error("private key: {0}")]
     Key(String),
     /// The certificate is for another key.
-    #[error("the private key is not that of the certificate")]
+    #[error("the private key does not belong to the certificate")]
     Mismatch,
     /// The certificates of authorities cannot be used.
     #[error("authorities: {0}")]
@@ -125,8 +125,8 @@ fn settings(error: Error) -> TlsError {
     TlsError::Settings(error.to_string())
 }
 
-/// TLS settings of a server with `certificate`. Clients may present a certificate if
-/// `client_authorities` (PEM) are given, one of which must have signed it.
+/// TLS settings of a server with `certificate`. With `client_authorities` (PEM), clients may
+/// present a certificate that one of these authorities has signed.
 ///
 /// # Errors
 /// A [`TlsError`].
@@ -152,7 +152,7 @@ pub(crate) fn server(
         .with_single_cert(certificate.chain.clone(), certificate.key()?)
         .map_err(settings)?;
     config.alpn_protocols = vec![b"h2".to_vec()];
-    // No resumption: a client that returns proves again who it is.
+    // No resumption: a client that returns proves its name again.
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
@@ -181,7 +181,7 @@ pub(crate) fn client(
     Ok(Arc::new(config))
 }
 
-/// SHA-256 of a certificate, as it stands in rosters.
+/// SHA-256 of a certificate, as in rosters.
 pub(crate) fn fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
     Sha256::digest(certificate).into()
 }
@@ -198,8 +198,8 @@ pub fn pem_fingerprint(pem: &str) -> Result<[u8; 32], TlsError> {
 /// How long before a certificate expires [`date_warning`] says so.
 const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// What is wrong at the time `now` with the dates of certificates (PEM): one has expired, is not
-/// valid yet, or expires within 14 days. `None` if all is well, or if they cannot be read.
+/// Says at the time `now` that one of these certificates (PEM) has expired, is not valid yet, or
+/// expires within 14 days. `None` if none is so, or if they cannot be read.
 pub fn date_warning(pem: &str, now: SystemTime) -> Option<String> {
     let now = now.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     let soon = now + SOON;
@@ -229,7 +229,7 @@ pub fn date_warning(pem: &str, now: SystemTime) -> Option<String> {
     })
 }
 
-/// Exports a secret that the two ends of this connection share, and that no other connection has.
+/// Exports a secret that the two ends of this connection share and no other connection has.
 pub(crate) fn export<Data>(connection: &rustls::ConnectionCommon<Data>) -> io::Result<[u8; 32]> {
     connection
         .export_keying_material([0; 32], EXPORT_LABEL, None)

@@ -1,7 +1,7 @@
-//! Reading and writing of payloads. Integers are little-endian.
+//! Reads and writes payloads. Integers are little-endian.
 //!
-//! A decoder knows the shape it expects and hands it to [`Reader`]; a length is checked against
-//! the bytes that are there before anything is allocated.
+//! A decoder knows the shape of the message and tells [`Reader`]. The reader compares a length with
+//! the bytes that are left before it allocates memory.
 
 /// Why bytes do not decode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -12,18 +12,18 @@ pub enum DecodeError {
     Short {
         /// The field.
         what: &'static str,
-        /// Bytes it needs.
+        /// Bytes that the field needs.
         need: usize,
-        /// Bytes there are.
+        /// Bytes that are left.
         have: usize,
     },
-    /// The payload goes on after its last field.
+    /// Bytes are left after the last field.
     #[error("{extra} bytes too many")]
     Trailing {
-        /// How many.
+        /// The number of bytes.
         extra: usize,
     },
-    /// A field does not hold what it must.
+    /// A field has an invalid value.
     #[error("{what}: {why}")]
     Invalid {
         /// The field.
@@ -31,14 +31,14 @@ pub enum DecodeError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// A field holds a value it cannot have.
+    /// A number is outside its range.
     #[error("{what} is {value}, which is outside {bound}")]
     OutOfRange {
         /// The field.
         what: &'static str,
         /// Its value.
         value: u64,
-        /// What it may be.
+        /// The range.
         bound: String,
     },
 }
@@ -93,7 +93,7 @@ impl Writer {
         }
     }
 
-    /// Appends bytes whose number the reader knows.
+    /// Appends bytes without their length. The reader must know the length.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -104,7 +104,7 @@ impl Writer {
     }
 }
 
-/// Takes a payload apart.
+/// Reads the fields of a payload in order.
 #[derive(Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
         self.bytes.len()
     }
 
-    /// Takes `len` bytes; `what` names the field in an error.
+    /// Takes `len` bytes. `what` names the field in an error.
     ///
     /// # Errors
     /// [`DecodeError::Short`].
@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Ends the payload.
+    /// Ends the payload, which must have no bytes left.
     ///
     /// # Errors
     /// [`DecodeError::Trailing`] when bytes are left.

@@ -1,9 +1,9 @@
 //! Drives one party, without I/O.
 //!
-//! The caller moves frames: what [`poll`](Endpoint::poll) gives goes to its receiver, what arrives
-//! goes to [`push`](Endpoint::push). Frames may arrive in any order; they are consumed in the order
-//! they were sent, so the run is the same. Frames too far ahead are handed back: the caller's
-//! queue, not the endpoint, holds them, and the link stops.
+//! The caller moves frames: it delivers the frames that [`poll`](Endpoint::poll) gives, and hands
+//! arriving ones to [`push`](Endpoint::push). Frames may arrive in any order. The endpoint consumes
+//! them in the order in which they were sent, so the run is the same. It hands back frames that are
+//! too far ahead: they wait in the caller's queue, and the link stops.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -13,15 +13,15 @@ use crate::frame::{FrameError, HEADER_LEN, Header, Kind, Limits, Payload, Sessio
 use crate::ledger::Ledger;
 use crate::party::{Abort, Aborted, Arrival, Inbox, Need, Party, PartyId, Phase, Step};
 
-/// What the endpoint wants of its driver.
+/// What the caller must do next.
 pub enum Poll {
     /// Send this frame to that party, then poll again.
     Send(PartyId, Vec<u8>),
-    /// A slice of work is done and more is to do: poll again.
+    /// The endpoint did some work and has more to do: poll again.
     Busy,
-    /// Nothing to do until a frame comes or a party leaves.
+    /// There is nothing to do until a frame arrives or a party drops out.
     Wait,
-    /// The protocol has ended and everything is sent.
+    /// The protocol has ended and every frame is sent.
     Done,
 }
 
@@ -36,13 +36,13 @@ impl fmt::Debug for Poll {
     }
 }
 
-/// What became of a pushed frame.
+/// The outcome of a push.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a frame that is handed back must be pushed again"]
 pub enum Push {
-    /// It is kept until its turn.
+    /// The endpoint keeps the frame until its turn.
     Accepted,
-    /// Too early: push it again after the next step.
+    /// The frame is too early. Push it again after the next step.
     Full(Vec<u8>),
 }
 
@@ -53,7 +53,7 @@ struct Link {
     early: BTreeMap<u32, (Header, Payload)>,
     early_bytes: usize,
     gone: bool,
-    /// It has sent an abort: nothing that comes after it counts.
+    /// Whether the peer has aborted. Later frames do not count.
     aborted: bool,
 }
 
@@ -74,13 +74,13 @@ pub struct Endpoint<P: Party> {
     links: BTreeMap<PartyId, Link>,
     outgoing: VecDeque<(PartyId, Vec<u8>)>,
     depth: u32,
-    /// Whom the last [`Need::Any`] was answered with.
+    /// The sender of the arrival that met the last [`Need::Any`].
     served: Option<PartyId>,
     ledger: Ledger,
 }
 
 impl<P: Party> Endpoint<P> {
-    /// An endpoint of `party`, which is `me` in `session`.
+    /// An endpoint that drives `party` as `me` in `session`.
     pub fn new(me: PartyId, session: SessionId, limits: Limits, party: P) -> Self {
         Self {
             me,
@@ -99,7 +99,7 @@ impl<P: Party> Endpoint<P> {
         }
     }
 
-    /// Who this is.
+    /// The party's id.
     pub fn id(&self) -> PartyId {
         self.me
     }
@@ -109,12 +109,12 @@ impl<P: Party> Endpoint<P> {
         self.phase
     }
 
-    /// What it has cost so far.
+    /// The costs so far.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// Why it gave up, if it did.
+    /// Why the party aborted, if it did.
     pub fn aborted(&self) -> Option<&Aborted> {
         match &self.state {
             State::Aborted(aborted) => Some(aborted),
@@ -122,15 +122,17 @@ impl<P: Party> Endpoint<P> {
         }
     }
 
-    /// Takes a frame that came by the link from `link`, whose name the driver vouches for.
+    /// Takes a frame that came from `link`. The caller vouches for the sender.
     ///
     /// # Errors
-    /// A [`FrameError`]: the frame is dropped, the endpoint unharmed.
+    /// A [`FrameError`]. The endpoint drops the frame and continues.
     pub fn push(&mut self, link: PartyId, frame: Vec<u8>) -> Result<Push, FrameError> {
         let header = Header::parse(&frame, &self.limits)?;
+        // FRAME-5
         if header.session != self.session {
             return Err(FrameError::Session);
         }
+        // FRAME-6
         if header.from != link || header.to != self.me {
             return Err(FrameError::Address {
                 from: header.from,
@@ -143,9 +145,11 @@ impl<P: Party> Endpoint<P> {
             return Ok(Push::Accepted);
         }
         let state = self.links.entry(link).or_default();
+        // FRAME-11
         if state.aborted {
             return Ok(Push::Accepted);
         }
+        // FRAME-7
         let replayed = FrameError::Replayed { seq: header.seq };
         let Some(ahead) = header.seq.checked_sub(state.next_in) else {
             return Err(replayed);
@@ -153,7 +157,7 @@ impl<P: Party> Endpoint<P> {
         if state.early.contains_key(&header.seq) {
             return Err(replayed);
         }
-        // The frame whose turn it is always finds room.
+        // FRAME-8: the frame whose turn it is always finds room.
         let full = state.early_bytes + frame.len() > self.limits.max_early_bytes;
         if ahead >= self.limits.max_early_frames || ahead > 0 && full {
             return Ok(Push::Full(frame));
@@ -164,15 +168,16 @@ impl<P: Party> Endpoint<P> {
         Ok(Push::Accepted)
     }
 
-    /// Tells that `who` has left: what it sent before still counts, nothing more will come.
+    /// `who` has dropped out. Its frames that arrive still count.
     pub fn gone(&mut self, who: PartyId) {
         self.links.entry(who).or_default().gone = true;
     }
 
-    /// Goes on: gives a frame to send, or takes the next step if it can be taken.
+    /// Gives a frame to send, or takes the next step if the messages that it needs are there.
     ///
     /// # Errors
-    /// [`Aborted`], once the peers' notices are sent; then always the same.
+    /// [`Aborted`] when the party has aborted and all its notices to peers are sent. Every later
+    /// call returns the same error.
     pub fn poll(&mut self) -> Result<Poll, Aborted> {
         if let Some((to, frame)) = self.outgoing.pop_front() {
             return Ok(Poll::Send(to, frame));
@@ -211,15 +216,16 @@ impl<P: Party> Endpoint<P> {
         }
     }
 
-    /// Gives up for a reason that lies outside the protocol. Peers are told, as of any abort; nothing changes where the run
-    /// has ended.
+    /// Aborts for a reason outside the protocol. Peers are told, as with any abort. A run that has
+    /// ended does not change.
     pub fn abandon(&mut self, cause: Abort) {
         if matches!(self.state, State::Running { .. }) {
             self.abort(cause);
         }
     }
 
-    /// Who has to be heard before the next step and has not been: of those any one, where one is enough.
+    /// The parties whose messages the next step needs and does not have. With [`Need::Any`] one of
+    /// them is enough.
     pub fn waits_for(&self) -> Vec<PartyId> {
         let State::Running { need, .. } = &self.state else {
             return Vec::new();
@@ -231,10 +237,10 @@ impl<P: Party> Endpoint<P> {
         of.iter().copied().filter(|who| !self.ready(*who)).collect()
     }
 
-    /// The result of an ended run, with its costs.
+    /// The result of a run that has ended, with its costs.
     ///
     /// # Errors
-    /// [`Aborted`] when it was aborted or has not ended.
+    /// [`Aborted`] when the party has aborted, or has not ended.
     pub fn finish(self) -> Result<(P::Output, Ledger), Aborted> {
         match self.state {
             State::Done(output) => Ok((output, self.ledger)),
@@ -247,14 +253,15 @@ impl<P: Party> Endpoint<P> {
         }
     }
 
-    /// Whose arrivals the next step consumes, if it can be taken.
+    /// The senders of the arrivals that the next step consumes, or `None` if they are not all
+    /// there.
     fn due(&self, need: &Need) -> Option<Vec<PartyId>> {
         match need {
             Need::All(all) => {
                 let ready = all.iter().all(|who| self.ready(*who));
                 ready.then(|| all.clone())
             }
-            // In turn, so that one who sends much does not keep others waiting.
+            // In turn, so that a peer that sends much does not delay the others.
             Need::Any { of, busy } => {
                 let turn = of.iter().position(|who| Some(*who) > self.served);
                 let (before, after) = of.split_at(turn.unwrap_or(0));
@@ -316,6 +323,7 @@ impl<P: Party> Endpoint<P> {
             link.early_bytes = 0;
             return Ok(Arrival::Gone);
         }
+        // FRAME-9
         if header.phase != self.phase.id {
             return Err(Abort::Malformed {
                 from: who,

@@ -1,4 +1,4 @@
-//! The frame: a fixed header, then the payload.
+//! The frame: a header of 64 bytes, then the payload. See `docs/spec/conventions.md`, *Frames*.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | 5..8 | zero |
 //! | 8..12 | sender |
 //! | 12..16 | receiver |
-//! | 16..20 | number of the frame on its way from sender to receiver, from 0 |
-//! | 20..24 | causal depth: one more than the deepest frame the sender had consumed |
+//! | 16..20 | number of the frame on the link from sender to receiver, from 0 |
+//! | 20..24 | causal depth: one more than the largest depth that the sender had consumed |
 //! | 24..28 | payload length |
 //! | 28..32 | zero |
 //! | 32..64 | session id |
@@ -21,13 +21,13 @@ use crate::party::PartyId;
 /// Length of a header in bytes.
 pub const HEADER_LEN: usize = 64;
 
-/// Payload bytes a sender of a long array puts in one frame; memory in flight is counted in it.
+/// Largest tile of a long array in bytes. Senders split longer arrays into several messages.
 pub const TILE_BYTES: usize = 1 << 20;
 
 const MAGIC: [u8; 2] = *b"UT";
 const VERSION: u8 = 1;
 
-/// 32 fresh bytes chosen by the server; every frame repeats them.
+/// The id of a session: 32 fresh bytes that the server chooses. Every frame repeats them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionId(pub [u8; 32]);
 
@@ -35,7 +35,7 @@ impl SessionId {
     /// A fresh id from the operating system.
     ///
     /// # Errors
-    /// When the operating system has no randomness to give.
+    /// When the operating system provides no randomness.
     pub fn random() -> Result<Self, getrandom::Error> {
         let mut id = [0; 32];
         getrandom::fill(&mut id)?;
@@ -43,19 +43,19 @@ impl SessionId {
     }
 }
 
-/// What a frame is for.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It carries a protocol message.
+    /// A message of a protocol.
     Message,
-    /// The sender has given up. No payload.
+    /// The sender has aborted. There is no payload.
     Abort,
 }
 
 /// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// What the frame is for.
+    /// Message or abort.
     pub kind: Kind,
     /// [`Phase::id`](crate::Phase) of the step that sent it.
     pub phase: u8,
@@ -63,7 +63,7 @@ pub struct Header {
     pub from: PartyId,
     /// Receiver.
     pub to: PartyId,
-    /// Number of the frame on its way from sender to receiver.
+    /// Number of the frame on the link from sender to receiver, from 0.
     pub seq: u32,
     /// Causal depth.
     pub depth: u32,
@@ -78,9 +78,9 @@ pub struct Header {
 pub struct Limits {
     /// Largest payload in bytes.
     pub max_payload: usize,
-    /// How many frames of one sender may wait for their turn.
+    /// Most frames of one sender that are kept, the one whose turn it is included.
     pub max_early_frames: u32,
-    /// How many bytes of them, the one whose turn it is aside.
+    /// Most bytes of one sender that are kept. The frame whose turn it is may exceed them.
     pub max_early_bytes: usize,
 }
 
@@ -94,22 +94,22 @@ impl Default for Limits {
     }
 }
 
-/// Why a frame was refused. The endpoint that refused it goes on unharmed.
+/// Why a frame was refused. The endpoint drops the frame and continues.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
     /// The header does not decode.
     #[error("frame header: {0}")]
     Header(#[from] DecodeError),
-    /// Not a frame of this protocol or version.
+    /// Not a frame of this protocol and version.
     #[error("not an Undertone frame of version 1")]
     Unknown,
     /// The payload is not as long as the header says.
     #[error("the header announces {announced} payload bytes, {have} are there")]
     Length {
-        /// What the header says.
+        /// The length in the header.
         announced: usize,
-        /// What there is.
+        /// The length of the payload.
         have: usize,
     },
     /// The payload is longer than [`Limits::max_payload`].
@@ -123,22 +123,22 @@ pub enum FrameError {
     /// The frame belongs to another session.
     #[error("frame of another session")]
     Session,
-    /// Sender or receiver are not the two ends of the link it came by.
+    /// The sender or the receiver in the header is not an end of the link that the frame came by.
     #[error("frame from {from} to {to} came by the link from {link} to {me}")]
     Address {
         /// Sender in the header.
         from: PartyId,
         /// Receiver in the header.
         to: PartyId,
-        /// Who is at the other end.
+        /// The party at the other end of the link.
         link: PartyId,
-        /// Who received it.
+        /// The party that received the frame.
         me: PartyId,
     },
-    /// An abort that carries something.
+    /// An abort with a payload.
     #[error("an abort with a payload")]
     LoudAbort,
-    /// A frame of this number came before.
+    /// A frame with this number came before.
     #[error("frame {seq} came twice")]
     Replayed {
         /// Its number.
@@ -146,23 +146,23 @@ pub enum FrameError {
     },
 }
 
-/// The bytes of a message, in the buffer of the frame that carries them: long ones are not copied on their way.
+/// The bytes of a message, in the buffer of their frame. So sending a message does not copy it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Payload {
     frame: Vec<u8>,
 }
 
 impl Payload {
-    /// The payload that comes after the first [`HEADER_LEN`] bytes of `frame`, whatever these are.
+    /// The payload of `frame`: all bytes after the first [`HEADER_LEN`]. The header is not read.
     ///
     /// # Panics
-    /// When there are fewer.
+    /// When `frame` is shorter than a header.
     pub fn within(frame: Vec<u8>) -> Self {
         assert!(frame.len() >= HEADER_LEN, "room for a header");
         Self { frame }
     }
 
-    /// The whole buffer, [`HEADER_LEN`] bytes before the payload included: to wipe it, for one.
+    /// The whole buffer: [`HEADER_LEN`] bytes, then the payload. A caller can wipe it.
     pub fn into_frame(self) -> Vec<u8> {
         self.frame
     }
@@ -204,7 +204,7 @@ impl std::fmt::Debug for Payload {
 }
 
 impl Header {
-    /// The frame of `payload`; `len` is taken from it.
+    /// The frame of `payload` under this header. Sets `len` to the length of `payload`.
     pub fn frame(mut self, payload: impl Into<Payload>) -> Vec<u8> {
         let Payload { mut frame } = payload.into();
         self.len = (frame.len() - HEADER_LEN) as u32;
@@ -229,9 +229,10 @@ impl Header {
     /// Reads the header of `frame` and checks the payload's length.
     ///
     /// # Errors
-    /// A [`FrameError`] that says what is wrong with it.
+    /// A [`FrameError`] that says what is wrong with the frame.
     pub fn parse(frame: &[u8], limits: &Limits) -> Result<Self, FrameError> {
         let mut r = Reader::new(frame);
+        // FRAME-1
         let magic = r.array::<2>("magic")?;
         let version = r.u8("version")?;
         let kind = r.u8("kind")?;
@@ -251,18 +252,21 @@ impl Header {
         let announced = r.u64("length")?;
         let session = SessionId(r.array("session")?);
         let have = r.remaining();
+        // FRAME-2
         if have > limits.max_payload {
             return Err(FrameError::TooLong {
                 len: have,
                 max: limits.max_payload,
             });
         }
+        // FRAME-3
         if announced != have as u64 {
             return Err(FrameError::Length {
                 announced: usize::try_from(announced).unwrap_or(usize::MAX),
                 have,
             });
         }
+        // FRAME-4
         if kind == Kind::Abort && have > 0 {
             return Err(FrameError::LoudAbort);
         }

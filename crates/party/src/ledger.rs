@@ -1,11 +1,11 @@
-//! What a run costs, per phase. Always on: every [`Endpoint`](crate::Endpoint) keeps one.
+//! Counts what a run costs, by phase. Every [`Endpoint`](crate::Endpoint) keeps a ledger.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::party::Phase;
 
-/// What one party spent in one phase.
+/// The costs of one party in one phase.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Frame bytes sent.
@@ -14,18 +14,18 @@ pub struct Cost {
     pub bytes_received: u64,
     /// Messages sent.
     pub messages: u64,
-    /// Time inside `step`, on the clock on the wall.
+    /// Wall-clock time inside [`step`](crate::Party::step).
     pub compute: Duration,
     depths: BTreeSet<u32>,
 }
 
 impl Cost {
-    /// Rounds: distinct causal depths among the messages sent and consumed.
+    /// The number of rounds: distinct causal depths of the messages sent and consumed.
     pub fn rounds(&self) -> usize {
         self.depths.len()
     }
 
-    /// Adds what another party, or another run, spent. Rounds at the same depth are one round.
+    /// Adds the costs of another party or run. Messages of the same depth belong to one round.
     pub fn add(&mut self, other: &Self) {
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;
@@ -42,12 +42,12 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The phases in their order.
+    /// The phases with costs, in the order of their numbers.
     pub fn phases(&self) -> impl Iterator<Item = (Phase, &Cost)> {
         self.phases.iter().map(|(phase, cost)| (*phase, cost))
     }
 
-    /// What `phase` cost, if anything.
+    /// The costs of `phase`, if there are any.
     pub fn phase(&self, phase: Phase) -> Option<&Cost> {
         self.phases.get(&phase)
     }

@@ -1,17 +1,18 @@
-//! How Undertone protocols run. No cryptography, no sockets.
+//! Runs the parties of a protocol: messages, frames, costs. No cryptography, no sockets.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`party`] | [`Party`]: a state that takes messages and gives messages; [`Abort`] |
-//! | [`endpoint`] | [`Endpoint`]: drives one party without I/O: `push` frames in, `poll` frames out |
-//! | [`frame`] | the header every message travels under, and its limits |
+//! | [`party`] | [`Party`]: a state that consumes and sends messages; [`Abort`] |
+//! | [`endpoint`] | [`Endpoint`]: drives one party without I/O, frame by frame |
+//! | [`frame`] | the header of every message, and limits |
 //! | [`codec`] | bounded reading and writing of payloads |
 //! | [`ledger`] | bytes, messages, rounds and compute, per phase |
 //! | [`script`] | [`Script`]: a party written as straight-line `async` code |
-//! | [`memory`] | a network inside one process: any delivery order, leavers, tampering |
+//! | [`memory`] | a network inside one process: any delivery order, dropped clients, tampering |
 //!
 //! A protocol is a type that implements [`Party`]. The same type runs in memory for tests and
-//! simulations, over a network, or inside somebody else's event loop.
+//! simulations, over a network, or in an event loop of your own. The specification of frames and
+//! aborts is `docs/spec/conventions.md`.
 #![forbid(unsafe_code)]
 
 pub mod codec;

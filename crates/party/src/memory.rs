@@ -1,8 +1,7 @@
 //! A network inside one process.
 //!
-//! Drives any number of endpoints until all have ended. Frames move in order of sending, or as a
-//! chooser says: any frame of any link next. Parties can be made to leave and frames be tampered
-//! with, for tests.
+//! A [`Network`] drives endpoints until all have ended. It delivers frames in the order of sending,
+//! or in any order that a chooser picks. Tests can make parties drop out and change frames.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -53,11 +52,11 @@ impl<P: Party> Node for Endpoint<P> {
     }
 }
 
-/// Nobody can go on and somebody has not ended.
+/// No party can continue, and not all have ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the protocol stalled: {waiting:?} wait for messages that nobody sends")]
 pub struct Stalled {
-    /// Who waits.
+    /// The parties that wait.
     pub waiting: Vec<PartyId>,
 }
 
@@ -70,10 +69,10 @@ fn links_of(id: PartyId) -> std::ops::RangeInclusive<(PartyId, PartyId)> {
     (id, PartyId::client(0))..=(id, PartyId::SERVER)
 }
 
-/// Frames that a link holds before its sender has to wait.
+/// Most frames on their way on a link. Its sender then waits.
 const LINK_FRAMES: usize = 8;
 
-/// The network. Configure it, then [`run`](Network::run).
+/// A network in memory. Configure it, then call [`run`](Network::run).
 #[derive(Default)]
 pub struct Network<'a> {
     chooser: Option<Chooser<'a>>,
@@ -81,7 +80,7 @@ pub struct Network<'a> {
     observer: Option<Observer<'a>>,
     leave_after: BTreeMap<PartyId, usize>,
     sent: BTreeMap<PartyId, usize>,
-    /// What is on its way; no queue is empty.
+    /// Frames on their way. No queue is empty.
     queues: BTreeMap<(PartyId, PartyId), VecDeque<Vec<u8>>>,
     left: BTreeSet<PartyId>,
     ended: BTreeSet<PartyId>,
@@ -89,13 +88,13 @@ pub struct Network<'a> {
 }
 
 impl<'a> Network<'a> {
-    /// A network that delivers in order of sending.
+    /// A network that delivers frames in the order of sending.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lets `chooser(count)`, a number below `count`, pick what happens next and which frame of a
-    /// link is delivered first.
+    /// Lets `chooser(count)` choose what happens next, and which frame of a link is delivered next.
+    /// It returns a number below `count`.
     #[must_use]
     pub fn choose(mut self, chooser: impl FnMut(usize) -> usize + 'a) -> Self {
         self.chooser = Some(Box::new(chooser));
@@ -112,14 +111,14 @@ impl<'a> Network<'a> {
         self
     }
 
-    /// Calls `observer(party, phase)` after every slice of work.
+    /// Calls `observer(party, phase)` each time that a party is polled.
     #[must_use]
     pub fn observe(mut self, observer: impl FnMut(PartyId, Phase) + 'a) -> Self {
         self.observer = Some(Box::new(observer));
         self
     }
 
-    /// Makes `who` leave once it has sent `frames` frames. What it sent is still delivered.
+    /// Makes `who` drop out when it has sent `frames` frames. These are still delivered.
     #[must_use]
     pub fn leave(mut self, who: PartyId, frames: usize) -> Self {
         self.leave_after.insert(who, frames);
@@ -129,15 +128,15 @@ impl<'a> Network<'a> {
         self
     }
 
-    /// Frames that endpoints refused.
+    /// The errors of frames that endpoints refused.
     pub fn refused(&self) -> &[FrameError] {
         &self.refused
     }
 
-    /// Drives `nodes` until each has ended, aborted or left.
+    /// Drives `nodes` until each has ended, aborted or dropped out.
     ///
     /// # Errors
-    /// [`Stalled`] when nobody can go on: a bug of the protocol, or tampering.
+    /// [`Stalled`] when no node can continue, because of a bug in the protocol or of tampering.
     pub fn run(&mut self, nodes: &mut [&mut dyn Node]) -> Result<(), Stalled> {
         loop {
             let moved = if self.chooser.is_some() {
@@ -203,15 +202,15 @@ impl<'a> Network<'a> {
         self.queues.keys().copied().collect()
     }
 
-    /// Whether as much as a link holds is on its way from `id` to somebody who still listens. Links to the
-    /// others go on, and the frame that is due is always taken, so this holds nobody up for good.
+    /// Whether a link from `id` to a party that still runs is full. The receiver always accepts the
+    /// frame whose turn it is, so the link does not stay full.
     fn is_held_up(&self, id: PartyId) -> bool {
         self.queues
             .range(links_of(id))
             .any(|((_, to), queue)| queue.len() >= LINK_FRAMES && !self.over(*to))
     }
 
-    /// Polls `node` once; true if it sent or worked.
+    /// Polls `node` once. Returns whether it sent a frame or took a step.
     fn work(&mut self, node: &mut dyn Node) -> bool {
         let id = node.id();
         if self.over(id) || self.is_held_up(id) {
@@ -252,14 +251,14 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// Polls `node`; true while it has frames to send.
+    /// Polls `node` once. Returns whether it sent a frame.
     fn work_is_sending(&mut self, node: &mut dyn Node) -> bool {
         let before = self.sent.get(&node.id()).copied();
         self.work(node) && self.sent.get(&node.id()).copied() != before
     }
 
-    /// Delivers the frames of one link that are accepted, in the order `pick` says or as sent;
-    /// returns how many.
+    /// Delivers the frames of one link that the receiver accepts, in the order of `pick` or of
+    /// sending. Returns how many.
     fn deliver(
         &mut self,
         nodes: &mut [&mut dyn Node],
@@ -301,7 +300,7 @@ impl<'a> Network<'a> {
         delivered
     }
 
-    /// Tells everybody of leavers whose frames have all been delivered.
+    /// Tells all others of dropped parties whose frames have all been delivered.
     fn announce_leavers(&mut self, nodes: &mut [&mut dyn Node]) -> bool {
         let due: Vec<PartyId> = self
             .left

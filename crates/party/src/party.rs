@@ -1,4 +1,4 @@
-//! The one trait a protocol implements, and what passes through it.
+//! [`Party`], the trait that a protocol implements, and the types of its steps.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -54,10 +54,10 @@ impl fmt::Debug for PartyId {
     }
 }
 
-/// A named stretch of a protocol: the unit of the cost tables, and a number in every frame.
+/// A named part of a protocol. Costs and deadlines are counted by phase.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct Phase {
-    /// The number on the wire; phases are reported in its order.
+    /// The number in the header of every frame. Reports list phases in the order of their numbers.
     pub id: u8,
     /// The name in reports and errors.
     pub name: &'static str,
@@ -69,39 +69,40 @@ impl fmt::Display for Phase {
     }
 }
 
-/// One party of a protocol, between two messages.
+/// The state of one party between two steps.
 ///
-/// [`step`](Party::step) consumes the state, so that after an abort nothing is left to misuse.
-/// Messages sent by a step, messages it consumes and the time it takes count for
-/// [`phase`](Party::phase) as it was before the step.
+/// [`step`](Party::step) consumes the state, so that none is left after an abort. The ledger counts
+/// the messages that a step consumes and sends, and its time, for the [`phase`](Party::phase)
+/// before the step.
 pub trait Party: Sized + Send {
-    /// What the party holds when the protocol has ended.
+    /// The party's result.
     type Output: Send;
 
-    /// The phase the next step belongs to.
+    /// The phase of the next step.
     fn phase(&self) -> Phase;
 
-    /// Consumes the arrivals that the last `need` asked for (none the first time).
+    /// Takes a step. `inbox` holds the arrivals that the last step needs, and nothing in the first
+    /// step.
     ///
     /// # Errors
     /// An [`Abort`]: the run is over for this party.
     fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort>;
 }
 
-/// What a step leads to.
+/// The outcome of a step.
 #[derive(Debug)]
-#[must_use = "messages of the step are to be sent, and its party goes on"]
+#[must_use = "the step's messages must be sent, and its party must continue"]
 pub enum Step<P: Party> {
-    /// Send `out`, wait for what is needed, go on as `next`.
+    /// Send `out`, wait for `need`, continue as `next`.
     Continue {
         /// Messages to send.
         out: Outbox,
-        /// Who must be heard before the next step.
+        /// Parties from which a message must arrive before the next step.
         need: Need,
         /// The state that takes the next step.
         next: P,
     },
-    /// Send `out`; the protocol has ended.
+    /// Send `out`. The protocol has ended.
     Done {
         /// Messages to send.
         out: Outbox,
@@ -111,30 +112,30 @@ pub enum Step<P: Party> {
 }
 
 impl<P: Party> Step<P> {
-    /// Sends `out` and continues as `next` once `need` is heard.
+    /// Sends `out` and continues as `next` when the messages of `need` have arrived.
     pub fn wait(out: Outbox, need: impl Into<Need>, next: P) -> Self {
         let need = need.into();
         Self::Continue { out, need, next }
     }
 
-    /// Sends `out`; the protocol has ended with `output`.
+    /// Sends `out` and ends the protocol with `output`.
     pub fn done(out: Outbox, output: P::Output) -> Self {
         Self::Done { out, output }
     }
 }
 
-/// Who must be heard before a step.
+/// The parties from which a message must arrive before a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Need {
-    /// One message from every one of these. If there are none the step is taken at once: the driver gets a chance to
-    /// move bytes.
+    /// One message from each of these. With none the step follows at once, after the driver could
+    /// move frames.
     All(Vec<PartyId>),
-    /// One message from any one of these, whichever comes first: for many independent pairs. Who has left must not
-    /// be named again.
+    /// One message from any of these, whichever comes first. For many independent pairs. A dropped
+    /// party must not be named again.
     Any {
-        /// Who may be heard.
+        /// The parties.
         of: Vec<PartyId>,
-        /// Whether the step is taken at once, with an empty inbox, when no message is there.
+        /// Whether the step follows at once, with an empty inbox, when no message is there.
         busy: bool,
     },
 }
@@ -145,17 +146,17 @@ impl From<Vec<PartyId>> for Need {
     }
 }
 
-/// What came from a party that was waited for.
+/// What arrived from a party.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Arrival {
     /// The payload of its next message.
     Message(Payload),
-    /// It has left; nothing more will come.
+    /// It has dropped out. Nothing more comes from it.
     Gone,
 }
 
 impl Arrival {
-    /// The message; `None` when its sender has left.
+    /// The message, or `None` when its sender has dropped out.
     pub fn message(self) -> Option<Payload> {
         match self {
             Self::Message(payload) => Some(payload),
@@ -173,7 +174,7 @@ impl fmt::Debug for Arrival {
     }
 }
 
-/// The arrivals the last step asked for.
+/// The arrivals that the last step needs.
 #[derive(Debug, Default)]
 pub struct Inbox {
     arrivals: BTreeMap<PartyId, Arrival>,
@@ -200,17 +201,17 @@ impl Inbox {
         self.arrivals.insert(who, arrival);
     }
 
-    /// The only arrival of a step that waited for any one party: its sender, and the message or `None`
-    /// when the sender has left.
+    /// The only arrival of a step that waited for any one party: the sender, and its message or
+    /// `None` when the sender has dropped out.
     pub fn pop(&mut self) -> Option<(PartyId, Option<Payload>)> {
         let (from, arrival) = self.arrivals.pop_first()?;
         Some((from, arrival.message()))
     }
 
-    /// The message of `from`, or `None` when it has left.
+    /// The message of `from`, or `None` when it has dropped out.
     ///
     /// # Errors
-    /// [`Abort::Internal`] when `from` was not waited for.
+    /// [`Abort::Internal`] when the step did not wait for `from`.
     pub fn take(&mut self, from: PartyId) -> Result<Option<Payload>, Abort> {
         match self.arrivals.remove(&from) {
             Some(Arrival::Message(payload)) => Ok(Some(payload)),
@@ -219,10 +220,11 @@ impl Inbox {
         }
     }
 
-    /// The message of `from`, whose leaving ends the protocol.
+    /// The message of `from`, without which the protocol cannot continue.
     ///
     /// # Errors
-    /// [`Abort::Left`] when `from` has left, [`Abort::Internal`] when it was not waited for.
+    /// [`Abort::Left`] when `from` has dropped out. [`Abort::Internal`] when the step did not wait
+    /// for `from`.
     pub fn require(&mut self, from: PartyId) -> Result<Payload, Abort> {
         self.take(from)?.ok_or(Abort::Left { who: from })
     }
@@ -239,7 +241,7 @@ impl IntoIterator for Inbox {
 
 /// Messages to send, in order.
 #[derive(Default)]
-#[must_use = "messages are to be sent"]
+#[must_use = "the messages must be sent"]
 pub struct Outbox {
     messages: Vec<(PartyId, Payload)>,
 }
@@ -262,7 +264,7 @@ impl Outbox {
         self.messages.push((whom, payload.into()));
     }
 
-    /// How many messages there are.
+    /// The number of messages.
     pub fn len(&self) -> usize {
         self.messages.len()
     }
@@ -304,59 +306,59 @@ impl IntoIterator for Outbox {
     }
 }
 
-/// Why a party gave up. Peers are told only that it did.
+/// Why a party aborted. Peers learn only that it did.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Abort {
     /// A peer's bytes do not decode to the message that was due.
     #[error("{from} sent a malformed message: {what}")]
     Malformed {
-        /// Who sent them.
+        /// The peer.
         from: PartyId,
-        /// What is wrong with them.
+        /// What is wrong with its bytes.
         what: String,
     },
-    /// A peer's message decodes but contradicts what is known.
+    /// A peer's message decodes, but fails a check.
     #[error("{culprit}: {fault}")]
     Cheated {
-        /// Who sent it.
+        /// The peer.
         culprit: PartyId,
-        /// What is wrong with it.
+        /// What is wrong with its message.
         fault: String,
     },
-    /// The messages of two peers contradict what is known, and either may be to blame.
+    /// The messages of two peers do not fit each other. Either may be to blame.
     #[error("{first} or {second}: {fault}")]
     Contradicted {
-        /// One of them.
+        /// One peer.
         first: PartyId,
         /// The other.
         second: PartyId,
-        /// What is wrong with them.
+        /// What is wrong with their messages.
         fault: String,
     },
-    /// A party without which there is no result has left.
+    /// A party that the protocol needs has dropped out.
     #[error("{who} left before the protocol ended")]
     Left {
-        /// Who left.
+        /// The party.
         who: PartyId,
     },
-    /// Too many parties have left.
+    /// Too many clients have dropped out.
     #[error("too few clients: {left} left, {need} needed")]
     TooFew {
-        /// How many are left.
+        /// The number of clients that are left.
         left: usize,
-        /// How many the protocol needs.
+        /// The number that the protocol needs.
         need: usize,
     },
-    /// Too many of those have left that hold shares of some client's secrets.
+    /// Too many holders of shares of a client's secrets have dropped out.
     #[error("too few holders of some client's secrets: {left} left, {need} needed")]
     TooFewHolders {
-        /// How many are left.
+        /// The number of holders that are left.
         left: usize,
-        /// How many shares give a secret back.
+        /// The number of shares that reconstruct a secret.
         need: usize,
     },
-    /// This party was given input it cannot use.
+    /// This party cannot use the input that it was given.
     #[error("{0}")]
     Misuse(String),
     /// A bug in this program.
@@ -365,7 +367,7 @@ pub enum Abort {
 }
 
 impl Abort {
-    /// A peer's message contradicts what is known: `fault` says how.
+    /// A peer's message fails a check. `fault` says how.
     pub fn cheated(culprit: PartyId, fault: impl Into<String>) -> Self {
         Self::Cheated {
             culprit,
@@ -375,13 +377,14 @@ impl Abort {
 
     /// For `map_err` on a decoder: blames `from`.
     pub fn malformed(from: PartyId) -> impl Fn(DecodeError) -> Self {
+        // FRAME-10
         move |error| Self::Malformed {
             from,
             what: error.to_string(),
         }
     }
 
-    /// The party to blame, where there is one.
+    /// The party to blame, if there is exactly one.
     pub fn culprit(&self) -> Option<PartyId> {
         match self {
             Self::Malformed { from, .. } => Some(*from),
@@ -392,14 +395,14 @@ impl Abort {
     }
 }
 
-/// An [`Abort`], with who gave up and when.
+/// An [`Abort`], with the party and the phase.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{party} aborted in phase {phase}: {cause}")]
 pub struct Aborted {
-    /// Who gave up.
+    /// The party that aborted.
     pub party: PartyId,
-    /// In which phase.
+    /// The phase in which it aborted.
     pub phase: Phase,
-    /// Why.
+    /// Why it aborted.
     pub cause: Abort,
 }

@@ -1,4 +1,4 @@
-//! Payloads are read as they were written, and nothing else is.
+//! A reader reads what a writer wrote, and refuses everything else.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use undertone_party::codec::{DecodeError, Reader, Writer};
@@ -35,7 +35,7 @@ fn capacity_is_reserved_once() {
     let mut w = Writer::with_capacity(64);
     w.u64s(&[7; 8]);
     assert_eq!(w.finish().capacity(), 64);
-    // Room for what is to come, and not for much more.
+    // Room for all values, and not for much more.
     let mut w = Writer::default();
     w.u64s(&[7; 100]);
     assert!((800..1600).contains(&w.finish().capacity()));
@@ -44,6 +44,7 @@ fn capacity_is_reserved_once() {
     assert!((800..1600).contains(&w.finish().capacity()));
 }
 
+/// FRAME-10
 #[test]
 fn numbers_are_below_their_bound() {
     let bytes = [9u32, 10, 11].map(u32::to_le_bytes).concat();
@@ -67,6 +68,7 @@ fn numbers_are_below_their_bound() {
     );
 }
 
+/// FRAME-10
 #[test]
 fn what_is_left_over_or_missing_is_refused() {
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What an endpoint takes, buffers, refuses and leaves behind.
+//! What an endpoint accepts, buffers and refuses, and what an abort leaves.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use undertone_party::frame::{HEADER_LEN, Kind};
@@ -71,7 +71,7 @@ impl Party for Sum {
     }
 }
 
-/// Sends numbers, then takes one message.
+/// Sends numbers, then receives one message.
 struct Count {
     next: u8,
     end: u8,
@@ -162,6 +162,7 @@ fn frames_in_any_order_are_consumed_in_theirs() {
     assert_eq!((cost.messages, cost.rounds()), (1, 2));
 }
 
+/// FRAME-8
 #[test]
 fn frames_too_early_are_handed_back() {
     let mut endpoint = endpoint(6);
@@ -185,9 +186,10 @@ fn frames_too_early_are_handed_back() {
     assert_eq!(push(&mut endpoint, early), Ok(Push::Accepted));
 }
 
+/// FRAME-8
 #[test]
 fn early_bytes_are_bounded_but_the_next_frame_finds_room() {
-    // Frames of 72 bytes, of which 8 are kept.
+    // Frames of 72 bytes. The payloads of 8 bytes count while they are kept.
     let limits = Limits {
         max_early_bytes: 80,
         ..LIMITS
@@ -202,12 +204,12 @@ fn early_bytes_are_bounded_but_the_next_frame_finds_room() {
     assert_eq!(push(&mut endpoint, frame(0)), Ok(Push::Accepted));
 }
 
-/// What has been heard makes room for as much.
+/// A consumed frame makes room for another one.
 #[test]
 fn early_bytes_are_given_back() {
     let limits = Limits {
         max_early_frames: 100,
-        // Of each the payload is kept, and the whole must fit before.
+        // The whole frame must fit. Then its payload counts.
         max_early_bytes: HEADER_LEN + 3,
         ..LIMITS
     };
@@ -227,7 +229,7 @@ fn early_bytes_are_given_back() {
     assert!(endpoint.aborted().is_none());
 }
 
-/// Sends one message of so many bytes.
+/// Sends one message of this many bytes.
 struct Long(usize);
 
 impl Party for Long {
@@ -259,6 +261,7 @@ fn no_message_is_longer_than_peers_take() {
     }
 }
 
+/// FRAME-1, FRAME-2, FRAME-3, FRAME-5, FRAME-6, FRAME-7
 #[test]
 fn bad_frames_are_refused_and_harmless() {
     let mut endpoint = endpoint(1);
@@ -311,6 +314,7 @@ fn bad_frames_are_refused_and_harmless() {
     assert_eq!(endpoint.finish().unwrap().0, 9);
 }
 
+/// FRAME-10
 #[test]
 fn an_abort_names_phase_and_culprit_and_leaves_nothing() {
     let mut endpoint = endpoint(2);
@@ -365,7 +369,7 @@ fn a_peer_that_aborts_or_leaves_is_gone_after_its_last_message() {
     }
 }
 
-/// Takes what comes first of any of its peers, and notes who it was, or that nothing was there.
+/// Takes the first message of any of its peers. Notes the sender, or that no message was there.
 struct Any {
     peers: Vec<PartyId>,
     busy: bool,
@@ -416,7 +420,7 @@ fn any_of_many_is_heard_as_it_comes() {
         };
         let mut endpoint = Endpoint::new(SERVER, SESSION, LIMITS, party);
         assert!(matches!(endpoint.poll(), Ok(Poll::Busy)));
-        // Nobody is there: who has other work goes on.
+        // No message is there. A busy party continues.
         let idle = endpoint.poll();
         assert_eq!(matches!(idle, Ok(Poll::Wait)), !busy);
         let from_b = Header {
@@ -438,7 +442,7 @@ fn any_of_many_is_heard_as_it_comes() {
     }
 }
 
-/// What is sent after an abort is dropped: the party has been told that nothing more comes.
+/// FRAME-11: the party has been told that nothing more comes from the peer.
 #[test]
 fn nothing_is_heard_after_an_abort() {
     let (a, b) = (PartyId::client(0), PartyId::client(1));
@@ -548,6 +552,7 @@ fn an_abandoned_run_tells_its_peers() {
     assert!(endpoint.waits_for().is_empty());
 }
 
+/// FRAME-1, FRAME-4
 #[test]
 fn headers_are_read_to_their_bounds() {
     let highest = Header {
@@ -557,7 +562,7 @@ fn headers_are_read_to_their_bounds() {
     let mut frame = highest.frame(&[1]);
     let read = Header::parse(&frame, &LIMITS).unwrap();
     assert_eq!((read.phase, read.len), (u8::MAX, 1));
-    // The bytes above it.
+    // The zero bytes after it.
     for byte in 5..8 {
         frame[byte] = 1;
         assert_eq!(Header::parse(&frame, &LIMITS), Err(FrameError::Unknown));

@@ -1,4 +1,4 @@
-//! The network in memory: order, interference, leavers, the ledger.
+//! The network in memory: order of delivery, tampering, dropped clients, the ledger.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::cell::{Cell, RefCell};
@@ -16,8 +16,8 @@ const ASKING: Phase = Phase {
     name: "asking",
 };
 
-/// The server asks each client for `rounds` messages and adds up what it hears; a client that leaves is left out. A client
-/// answers with its number, `burst` messages at once.
+/// The server waits for `rounds` messages of each client, adds up their bytes and sends each the
+/// sum. It continues without dropped clients. A client sends `burst` messages of byte 1 in a step.
 enum Adder {
     Server {
         clients: Vec<PartyId>,
@@ -146,7 +146,7 @@ fn run(mut network: Network<'_>, clients: usize, rounds: usize) -> Ran {
     }
 }
 
-/// A number below `count`, from a small generator.
+/// A chooser that draws from a small generator.
 fn chooser(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed;
     move |count| {
@@ -206,7 +206,7 @@ fn the_ledger_counts_frames_bytes_and_time() {
         (12 * frame, 12 * frame)
     );
     assert_eq!(sum.compute, compute);
-    // The clients' messages, and the answer.
+    // One round of the clients' messages, one of the answers.
     assert_eq!(sum.rounds(), 2);
     assert_eq!(both.phases().count(), 1);
     assert_eq!(
@@ -228,7 +228,7 @@ fn observers_see_parties_and_interceptors_frames() {
     let ran = run(
         network.intercept(|from, to, frame| {
             assert_ne!(from, to);
-            // Client 0 says 7 each time.
+            // Every message of client 0 becomes a 7.
             if from == PartyId::client(0) {
                 frame[HEADER_LEN] = 7;
             }

@@ -1,4 +1,4 @@
-//! Scripts: steps, phases, many waits at once, aborts.
+//! Scripts: steps, phases, futures side by side, aborts.
 
 #![allow(clippy::unwrap_used)]
 
@@ -92,7 +92,7 @@ fn who_leaves_is_blamed() {
     assert_eq!(script.step(inbox([(3, None)])).unwrap_err(), left);
 }
 
-/// Two messages of each of three peers, side by side; each counts how often it is polled.
+/// Receives two messages of each of three peers, side by side. Counts the messages in `polls`.
 fn pairs(polls: Arc<AtomicUsize>) -> Script<'static, Vec<u8>> {
     Script::new(FIRST, move |io| async move {
         let pair = |index: usize| {
@@ -123,7 +123,7 @@ fn pairs_wait_side_by_side() {
     assert_eq!(need, any(&[0, 1, 2], false));
     let (out, need, script) = go_on(script.step(inbox([(2, Some(4))])).unwrap());
     assert_eq!((out.len(), need), (0, any(&[0, 1], true)));
-    // A message, and the turn of the one that paused.
+    // A message arrives, and the paused future continues.
     let (out, need, script) = go_on(script.step(inbox([(0, Some(3))])).unwrap());
     assert_eq!(out, [(client(2), vec![4])]);
     assert_eq!(need, any(&[1, 2], true));
@@ -140,7 +140,7 @@ fn one_error_ends_all() {
     assert_eq!(script.step(inbox([(1, None)])).unwrap_err(), left);
 }
 
-/// What a script holds is dropped with it, when it aborts and when it is dropped.
+/// A script drops all it holds when it aborts and when it is dropped.
 #[test]
 fn nothing_outlives_a_script() {
     for aborts in [true, false] {
@@ -188,7 +188,8 @@ fn scripts_that_cannot_go_on_are_bugs() {
     assert!(error.to_string().contains("is lost"), "{error}");
 }
 
-/// Hand-written: hears the server, tells it twice what it heard, in another phase.
+/// A hand-written party: receives a message of the server and, in another phase, sends it back
+/// twice.
 struct Echo(bool);
 
 impl Party for Echo {
@@ -230,7 +231,7 @@ async fn serve(io: Io, clients: Vec<PartyId>) -> Result<usize, Abort> {
     Ok(heard.iter().sum())
 }
 
-/// A script that runs another party says where: at the caller's line, and in that party's phase.
+/// The `Debug` of a script that runs another party shows the caller's line and that party's phase.
 #[test]
 fn a_script_says_where_it_waits_inside_another_party() {
     let line = line!() + 1;
@@ -245,7 +246,7 @@ fn a_script_says_where_it_waits_inside_another_party() {
     assert!(shown.contains(&format!("script.rs:{line}")), "{shown}");
 }
 
-/// A dropped client gives `None`, in whatever order that is heard of.
+/// A dropped client gives `None`, in any order of arrival.
 #[test]
 fn dropped_clients_are_none() {
     let ids = [0, 1, 2].map(client);
@@ -265,7 +266,7 @@ fn dropped_clients_are_none() {
     }
 }
 
-/// Parties written by hand run inside scripts, and both over a network, in any order.
+/// Hand-written parties run inside scripts. Both run over a network in any order of delivery.
 #[test]
 fn scripts_and_hand_written_parties_mix() {
     for seed in 0..50u64 {

@@ -1,4 +1,4 @@
-//! The applications, as tests of the network run them.
+//! The applications that tests of the network run.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,9 +20,9 @@ use crate::{random_clients, simulation};
 /// Label propagation.
 #[derive(Clone)]
 pub struct Labels {
-    /// How distances reach the server.
+    /// The distance backend.
     pub backend: Backend,
-    /// Rows of each client.
+    /// The number of rows of each client.
     pub rows: Vec<usize>,
 }
 
@@ -35,7 +35,7 @@ impl Labels {
         }
     }
 
-    /// The job, of codes of `bits` bits.
+    /// The job with codes of `bits` bits.
     pub fn job(backend: Backend, bits: usize, neighbours: usize) -> label::Job {
         label::Job {
             params: Params {
@@ -137,11 +137,11 @@ impl Kit for Labels {
 /// Weighted means, one round or many.
 #[derive(Clone)]
 pub struct Means {
-    /// How many clients there are.
+    /// The number of clients.
     pub clients: usize,
-    /// How many rounds there are.
+    /// The number of rounds.
     pub rounds: u32,
-    /// How many values a client contributes.
+    /// The number of values that a client contributes.
     pub values: usize,
 }
 
@@ -155,7 +155,7 @@ impl Means {
         }
     }
 
-    /// The job that needs so many clients.
+    /// The job, which needs `min_clients` clients.
     pub fn job(&self, min_clients: usize) -> sum::Job {
         sum::Job {
             rounds: self.rounds,
@@ -165,7 +165,7 @@ impl Means {
         }
     }
 
-    /// What client `index` contributes to a round.
+    /// The contribution of client `index` to a round.
     ///
     /// # Panics
     /// When there are fewer than two values.
@@ -184,7 +184,7 @@ impl Means {
         }
     }
 
-    /// The mean of a round to which `contributors` contribute.
+    /// The mean of a round with these contributors.
     pub fn mean(&self, round: u32, contributors: &[usize]) -> Option<Mean> {
         let job = self.job(2);
         let mut sum = vec![0u64; job.words(self.values)];
@@ -210,7 +210,7 @@ impl Means {
     }
 }
 
-/// Gives the contributions of a kit, and keeps the means.
+/// A source that gives the contributions of a kit and keeps the means.
 struct Given {
     kit: Means,
     index: usize,
@@ -241,7 +241,7 @@ impl Kit for Means {
         Sum::new(self.job(min_clients))
     }
 
-    /// In the last phase a client sends nothing, and may have the mean already.
+    /// Without the last phase: in it a client sends nothing and may have the mean already.
     fn phases(&self) -> Vec<Phase> {
         let phases = rounds::PHASES.into_iter();
         phases.filter(|phase| *phase != rounds::RESULT).collect()

@@ -1,4 +1,4 @@
-//! A connection to the server, as messages.
+//! A connection to the server: sends and receives messages.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::wire::{
     self, ClientSays, FromClient, FromServer, ServerSays, UndertoneClient, max_message,
 };
 
-/// Messages of the server that wait to be handled. While there are as many, none is read.
+/// Most messages of the server that wait to be handled. The client then reads no more.
 const HEARD: usize = 8;
 
 /// The two directions of a connection.
@@ -20,12 +20,12 @@ pub(super) struct Connection {
     pub(super) sender: UnboundedSender<FromClient>,
     heard: Receiver<Result<ServerSays, String>>,
     listener: JoinHandle<()>,
-    /// What TLS exports for the hello.
+    /// The secret that TLS exports for the hello.
     pub(super) exported: [u8; 32],
 }
 
 impl Connection {
-    /// Opens a stream of messages within `time`, or says why it cannot.
+    /// Opens a stream of messages within `time`. The error says why it cannot.
     pub(super) async fn open(
         channel: Channel,
         exported: [u8; 32],
@@ -39,7 +39,7 @@ impl Connection {
         let stream = match tokio::time::timeout(time, opening).await {
             Ok(Ok(response)) => response.into_inner(),
             Ok(Err(status)) => return Err(status.message().to_owned()),
-            Err(_) => return Err("no answer".into()),
+            Err(_) => return Err(format!("no answer within {} s", time.as_secs_f64())),
         };
         let (tell, heard) = tokio::sync::mpsc::channel(HEARD);
         Ok(Self {
@@ -61,7 +61,7 @@ impl Connection {
         heard.unwrap_or_else(|| Err("the connection ended".into()))
     }
 
-    /// Waits until the server ends the connection, at most for `time`.
+    /// Waits until the server ends the connection, at most `time`.
     pub(super) async fn ended(&mut self, time: Duration) {
         let ended = async { while self.hear().await.is_ok() {} };
         let _ = tokio::time::timeout(time, ended).await;
@@ -77,7 +77,7 @@ async fn listen(mut stream: Streaming<FromServer>, tell: Sender<Result<ServerSay
     loop {
         let said = match stream.message().await {
             Ok(Some(FromServer { what: Some(what) })) => Ok(what),
-            // A kind of message that only a newer version knows.
+            // A kind of message that only a newer version has.
             Ok(Some(FromServer { what: None })) => continue,
             Ok(None) => return,
             Err(status) => Err(status.message().to_owned()),

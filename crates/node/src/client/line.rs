@@ -1,4 +1,4 @@
-//! What a driven party puts on the wire, over the connection of the moment.
+//! Sends what a driven party puts on the wire over the present connection.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,10 +12,10 @@ use crate::flow::{Item, Violation};
 use crate::server::lock;
 use crate::wire::{self, ClientSays, FromClient, Progress};
 
-/// The connection of the moment, if there is one.
+/// The present connection, if there is one.
 pub(super) type Outlet = Arc<Mutex<Option<UnboundedSender<FromClient>>>>;
 
-/// What a driven party shares with the task that holds its connection.
+/// State that a driven party shares with the task that holds its connection.
 #[derive(Default)]
 pub(super) struct Shared {
     pub(super) outlet: Outlet,
@@ -29,7 +29,7 @@ pub(super) struct LastStanding {
     pub(super) taken: BTreeMap<PartyId, u32>,
 }
 
-/// What the server was last told of a party.
+/// The last *progress* that the server was told.
 #[derive(PartialEq, Eq)]
 pub(super) struct Said {
     phase: Phase,
@@ -40,7 +40,7 @@ pub(super) struct ClientLine {
     pub(super) shared: Arc<Shared>,
     pub(super) observer: Option<Observer>,
     pub(super) said: Option<Said>,
-    /// How often something was refused.
+    /// The number of refused frames and acknowledgements.
     pub(super) refused: u64,
 }
 
@@ -64,7 +64,8 @@ impl Line for ClientLine {
         self.refused += 1;
         // Logs the first, the second, the fourth, …
         if self.refused.is_power_of_two() {
-            tracing::warn!(%from, %why, times = self.refused, "refused");
+            let times = self.refused;
+            tracing::warn!(%from, %why, times, "refused a frame or an acknowledgement");
         }
     }
 

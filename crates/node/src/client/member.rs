@@ -26,40 +26,42 @@ use crate::wire::{
 
 const SERVER: PartyId = PartyId::SERVER;
 
-/// Largest window of a link in bytes.
+/// Largest window of a link in bytes. A larger one is cut to it.
 const MAX_WINDOW: usize = 16 << 20;
 
 /// First and longest pause between two attempts to reach the server.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
-/// A connection that lasted longer counts as a success, after which pauses are short again.
+/// After a connection that lasted longer than this, pauses are short again.
 const SUCCESS: Duration = Duration::from_secs(1);
 
-/// Time between two looks at whether the session stands still.
+/// Time between two checks whether the session stands still.
 const TICK: Duration = Duration::from_millis(250);
 
-/// How long the server has to end the connection after a goodbye, and after a declined offer.
+/// How long the client waits for the server to end the connection after a goodbye, and after a
+/// declined offer.
 const GOODBYE: Duration = Duration::from_secs(2);
 const DECLINED: Duration = Duration::from_millis(500);
 
-/// How long the goodbye of a client that fails has to leave.
+/// How long a client that fails waits for its goodbye to leave.
 const FLUSH: Duration = Duration::from_millis(200);
 
-/// How a client that is asked to stop says goodbye.
+/// The state that a client needs to say goodbye when it is asked to stop.
 #[derive(Default)]
 pub(super) struct Leaving {
     pub(super) flag: AtomicBool,
     pub(super) outlet: Outlet,
 }
 
-/// What a connection came to.
+/// How a connection ended.
 enum Left {
-    /// The client has what it came for.
+    /// The client's part in the job is over.
     Home,
-    /// The connection is lost, for this reason. The client tries again.
+    /// The connection was lost, for this reason. The client tries again.
     Lost(String),
 }
 
+/// A client that takes part in a job.
 pub(super) struct Member<'a, P: Participant> {
     config: &'a Config,
     tls: Arc<ClientConfig>,
@@ -68,7 +70,8 @@ pub(super) struct Member<'a, P: Participant> {
     /// Whether it has agreed to the job.
     agreed: bool,
     session: Option<Session<P::Output>>,
-    /// The highest number of a session that it has begun, and how many it has begun since then.
+    /// The highest number of a session that it has begun, and how often it has begun sessions
+    /// since, that one included.
     begun: Option<(u32, u32)>,
     /// Whether the server has said that the job is done.
     over: bool,
@@ -81,14 +84,15 @@ impl<'a, P: Participant> Member<'a, P> {
         let wrong = |error: TlsError| JoinError::Config(error.to_string());
         if config.identity.is_none() && config.certificate.is_none() {
             return Err(JoinError::Config(
-                "a key or a certificate is needed to prove who this client is".into(),
+                "this client has no key and no certificate; it needs one of them to prove its name"
+                    .into(),
             ));
         }
         if let Some(roster) = &config.roster
             && roster.find(&config.name).is_none()
         {
             return Err(JoinError::Config(format!(
-                "{:?} is not on the roster",
+                "client {:?} is not on the roster; check its name and roster.toml",
                 config.name
             )));
         }
@@ -106,7 +110,7 @@ impl<'a, P: Participant> Member<'a, P> {
         })
     }
 
-    /// Takes part in the job, and says what that has cost.
+    /// Takes part in the job and returns the costs.
     pub(super) async fn run(mut self) -> Result<Joined, JoinError> {
         self.stay().await?;
         Ok(Joined {
@@ -115,7 +119,7 @@ impl<'a, P: Participant> Member<'a, P> {
         })
     }
 
-    /// Connects, again and again, until the client has what it came for or gives up.
+    /// Connects, again after each lost connection, until the job is over or the client gives up.
     async fn stay(&mut self) -> Result<(), JoinError> {
         let mut reached = Instant::now();
         let mut pause = PAUSE.0;
@@ -145,7 +149,8 @@ impl<'a, P: Participant> Member<'a, P> {
             if self.leaving.flag.load(Ordering::Relaxed) {
                 return Err(JoinError::Stopped);
             }
-            // A party that has ended needs no server, unless the server has ended the session.
+            // A party that has ended needs no server, unless it was the server that ended the
+            // session.
             let ended = self.session.as_mut().and_then(Session::try_ended);
             if let Some(ended) = ended {
                 let was_over = matches!(&ended.result, Err(aborted) if is_over(&aborted.cause));
@@ -163,9 +168,10 @@ impl<'a, P: Participant> Member<'a, P> {
                 let server = self.config.server.clone();
                 return Err(JoinError::Unreachable { server, time, why });
             }
-            tracing::info!(why, pause_ms = pause.as_millis() as u64, "trying again");
+            let pause_ms = pause.as_millis() as u64;
+            tracing::info!(why, pause_ms, "no connection to the server; trying again");
             tokio::time::sleep(pause).await;
-            // A random factor, so that clients do not try again in step.
+            // A random factor, so that clients do not all try again at the same time.
             let mut jitter = [0];
             let _ = getrandom::fill(&mut jitter);
             let grown = pause.mul_f64(1.5 + f64::from(jitter[0]) / 256.0);
@@ -173,7 +179,7 @@ impl<'a, P: Participant> Member<'a, P> {
         }
     }
 
-    /// Talks with the server until the connection is lost, or the client has its result.
+    /// Talks with the server until the connection is lost or the client has its result.
     async fn converse(&mut self, channel: Channel, exported: [u8; 32]) -> Result<Left, JoinError> {
         let opened = Connection::open(channel, exported, self.config.keep_alive).await;
         let mut connection = match opened {
@@ -184,7 +190,7 @@ impl<'a, P: Participant> Member<'a, P> {
         let left = self.talk(&mut connection).await;
         *lock(&self.leaving.outlet) = None;
         if let Err(error) = &left {
-            // Others need not wait for a client that says goodbye.
+            // With a goodbye, others do not wait for this client.
             connection.say(ClientSays::Goodbye(Goodbye {
                 why: in_public(error),
                 ..Goodbye::default()
@@ -225,8 +231,8 @@ impl<'a, P: Participant> Member<'a, P> {
         }
     }
 
-    /// The party has ended: the client goes home with its result, or waits for the next session of
-    /// the job.
+    /// The party has ended: the client leaves with its result or waits for the next session of the
+    /// job.
     async fn end(
         &mut self,
         ended: Ended<P::Output>,
@@ -238,7 +244,7 @@ impl<'a, P: Participant> Member<'a, P> {
         let accuses = cause.and_then(accused).map(PartyId::to_wire);
         let taken = self.take(ended);
         if is_over || taken.as_ref().is_ok_and(|next| *next == Next::Again) {
-            // The server says next whether there is another session.
+            // The server says next whether another session follows.
             if let Some(id) = id {
                 connection.say(ClientSays::Through(Through {
                     session: id.0.to_vec().into(),
@@ -255,13 +261,13 @@ impl<'a, P: Participant> Member<'a, P> {
         taken.map(|_| Some(Left::Home))
     }
 
-    /// Handles one message of the server. Returns what the connection came to, if it is over.
+    /// Handles one message of the server. Returns how the connection ended, if it did.
     async fn hear(
         &mut self,
         what: ServerSays,
         connection: &mut Connection,
     ) -> Result<Option<Left>, JoinError> {
-        // A client with its result need not wait, nor begin anew.
+        // A client that has its result takes part in no other session.
         let is_end = match &what {
             ServerSays::Over(over) => !over.why.is_empty(),
             ServerSays::Offer(_) | ServerSays::Start(_) | ServerSays::Refusal(_) => true,
@@ -281,7 +287,7 @@ impl<'a, P: Participant> Member<'a, P> {
                 self.start(&start, connection)?;
             }
             ServerSays::Resumed(_) => {
-                tracing::info!("back in the session");
+                tracing::info!("connected again; back in the session");
                 if let Some(session) = &mut self.session {
                     session.reattach(&connection.sender);
                 }
@@ -302,11 +308,13 @@ impl<'a, P: Participant> Member<'a, P> {
                 self.tell_of(gone.peer, Event::Gone);
                 if !gone.why.is_empty() {
                     let who = self.name(PartyId::from_wire(gone.peer));
-                    tracing::warn!(client = who, why = wire::plain(&gone.why), "has left");
+                    let why = wire::plain(&gone.why);
+                    tracing::warn!(client = who, why, "another client has left the session");
                 }
             }
             // Of an earlier session.
             ServerSays::Gone(_) => {}
+            // NET-30
             ServerSays::Notice(notice) => tracing::warn!("{}", wire::plain(&notice.text)),
             ServerSays::Over(over) if over.why.is_empty() => {
                 self.over = true;
@@ -336,7 +344,7 @@ impl<'a, P: Participant> Member<'a, P> {
         }
     }
 
-    /// The name of a party, as far as this client knows it.
+    /// The name of a party, or its number if this client has no roster.
     fn name(&self, who: PartyId) -> String {
         match &self.config.roster {
             Some(roster) if who != SERVER => roster.name(who).to_owned(),
@@ -345,7 +353,7 @@ impl<'a, P: Participant> Member<'a, P> {
     }
 
     /// Takes the result, if the party has it and only waits until others have taken what it sent.
-    /// Returns whether the client has what it came for.
+    /// Returns whether the client's part in the job is over.
     async fn settle(&mut self) -> Result<bool, JoinError> {
         let Some(session) = &mut self.session else {
             return Ok(false);
@@ -357,9 +365,11 @@ impl<'a, P: Participant> Member<'a, P> {
     }
 
     fn hello(&self, challenge: &Challenge, exported: &[u8; 32]) -> Result<Hello, JoinError> {
+        // NET-7
         if challenge.version != wire::VERSION {
             return Err(JoinError::Refused(format!(
-                "the server speaks version {}, this client version {}",
+                "the server's messages have version {}, this client's version {}; \
+                 run the same release on both machines",
                 challenge.version,
                 wire::VERSION
             )));
@@ -381,8 +391,9 @@ impl<'a, P: Participant> Member<'a, P> {
 
     /// Accepts or declines the job that the server offers.
     async fn answer(&mut self, offer: Offer, connection: &mut Connection) -> Result<(), JoinError> {
-        // A server that makes an offer does not know this client's session any more.
+        // A server that makes an offer no longer knows this client's session.
         self.forget();
+        // NET-8
         let declined = self.agree(&offer).err().unwrap_or_default();
         connection.say(ClientSays::Answer(Answer {
             declined: declined.clone(),
@@ -392,16 +403,16 @@ impl<'a, P: Participant> Member<'a, P> {
             return Err(JoinError::Declined(declined));
         }
         self.agreed = true;
-        tracing::info!("waiting for the job");
+        tracing::info!("agreed to the job; waiting for it to begin");
         Ok(())
     }
 
-    /// Shows the job, then agrees to it, or says why not.
+    /// Logs the job, then agrees to it. The error says why it does not.
     fn agree(&mut self, offer: &Offer) -> Result<(), String> {
         let name = wire::plain(&offer.application);
         if name != P::NAME {
             return Err(format!(
-                "the server's application is {name:?}, this client takes part in {:?}",
+                "the server runs the application {name:?}, this client takes part in {:?}",
                 P::NAME
             ));
         }
@@ -416,8 +427,9 @@ impl<'a, P: Participant> Member<'a, P> {
         self.participant.agree(&offer.job, signed)
     }
 
-    /// Starts a session, if it is one that this client can take part in.
+    /// Starts a session, or says that this client takes no part in it.
     fn start(&mut self, start: &wire::Start, connection: &Connection) -> Result<(), JoinError> {
+        // NET-9
         let refuse = |why: &str| JoinError::Refused(why.to_owned());
         if !self.agreed {
             return Err(refuse("the server starts a job that it has not offered"));
@@ -431,7 +443,10 @@ impl<'a, P: Participant> Member<'a, P> {
         }
         let roster = self.config.roster.as_ref();
         if roster.is_some_and(|roster| roster.find(&self.config.name) != Some(me)) {
-            return Err(refuse("the server's roster is not this client's roster"));
+            return Err(refuse(
+                "the server gives this client another number than this client's roster; \
+                 compare roster.toml on both machines",
+            ));
         }
         let credentials = match (roster, &self.config.identity) {
             (Some(roster), Some(identity)) => roster.is_signed().then(|| Credentials {
@@ -440,13 +455,14 @@ impl<'a, P: Participant> Member<'a, P> {
             }),
             _ => None,
         };
+        // NET-10
         let (highest, begun) = self.begun.unwrap_or_default();
         let begun = match start.number {
             number if number > highest => (number, 1),
             _ if begun == self.config.attempts && !self.participant.may_repeat() => {
                 return Err(refuse(&format!(
-                    "the server starts a session once more, after {begun}; \
-                     each may tell others more"
+                    "the server starts a session once more, after {begun} attempts; \
+                     each attempt may reveal more of this client's data"
                 )));
             }
             _ => (highest, begun.saturating_add(1)),
@@ -468,7 +484,7 @@ impl<'a, P: Participant> Member<'a, P> {
             Ok(party) => party,
             Err(Unwilling::Leaves(cause)) => return Err(abort(cause).into()),
             Err(Unwilling::Skips(why)) => {
-                tracing::warn!(why, "this client does without the session");
+                tracing::warn!(why, "this client takes no part in the session");
                 connection.say(ClientSays::Ready(Ready {
                     session: start.session.clone(),
                     declined: why,
@@ -509,7 +525,7 @@ impl<'a, P: Participant> Member<'a, P> {
         }
     }
 
-    /// Checks that the session does not stand still.
+    /// NET-29: checks that the session does not stand still.
     fn check(&self) -> Result<(), JoinError> {
         let session = self.session.as_ref();
         session.map_or(Ok(()), |session| session.check(self.config.patience))
@@ -529,7 +545,7 @@ impl<'a, P: Participant> Member<'a, P> {
     }
 }
 
-/// Hears the server, once there is room for what it says.
+/// Waits for the server's next message, when there is room for it.
 async fn hear(
     room: Option<impl Future<Output = ()>>,
     connection: &mut Connection,
@@ -540,7 +556,7 @@ async fn hear(
     connection.hear().await
 }
 
-/// What others may know of an error: nothing of this client's files.
+/// The reason that others are told. It reveals nothing of this client's files.
 fn in_public(error: &JoinError) -> String {
     match error {
         JoinError::Aborted(aborted) => match &aborted.cause {
@@ -548,7 +564,7 @@ fn in_public(error: &JoinError) -> String {
             cause => cause.to_string(),
         },
         JoinError::Refused(why) | JoinError::Declined(why) => why.clone(),
-        JoinError::Stalled { .. } => "it lost its patience".to_owned(),
+        JoinError::Stalled { .. } => "it saw no progress for too long".to_owned(),
         _ => String::new(),
     }
 }
@@ -567,7 +583,7 @@ fn accused(cause: &Abort) -> Option<PartyId> {
     .filter(|who| *who != SERVER)
 }
 
-/// Waits until the running session has ended; for ever, if there is none.
+/// Waits until the running session has ended. Never returns if there is none.
 async fn ended<T>(session: &mut Option<Session<T>>) -> Ended<T> {
     match session {
         Some(session) => session.ended().await,

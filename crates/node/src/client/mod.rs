@@ -1,4 +1,4 @@
-//! The client: connects, agrees to a job, takes part in it, and returns when it was cut off.
+//! The client: connects, agrees to a job, takes part in it, and returns after a lost connection.
 
 mod connection;
 mod line;
@@ -24,7 +24,7 @@ use member::Member;
 #[cfg(feature = "testing")]
 pub(crate) use reach::reach;
 
-/// Where a client is that has not taken its first step.
+/// The phase of a client before its first step.
 const START: Phase = Phase {
     id: 0,
     name: "start",
@@ -45,25 +45,27 @@ pub struct Config {
     pub identity: Option<Identity>,
     /// A certificate that proves who the client is, instead of the key or as well.
     pub certificate: Option<Certificate>,
-    /// Who may take part, from another source than the server. If all clients of the roster have
-    /// keys, they sign what they exchange in the setup, and the server cannot pose as a client.
+    /// The clients that may take part, from another source than the server. If all clients of the
+    /// roster have keys, they sign their messages of the setup. Then the server cannot pose as a
+    /// client.
     pub roster: Option<Roster>,
     /// How long the client tries to reach the server before it gives up.
     pub retry: Duration,
     /// How long the client waits for progress in a session before it gives up.
     pub patience: Duration,
-    /// How often the client begins a session of the same number, if each time tells others more.
+    /// Most sessions of the same number that the client begins, if each one reveals more of its
+    /// data ([`Participant::may_repeat`]).
     pub attempts: u32,
-    /// How long a connection may be silent before the client pings it. Without an answer in the
-    /// same time again, it is lost.
+    /// How long a connection may be silent before the client pings it. If no answer comes in the
+    /// same time again, the connection is lost.
     pub keep_alive: Duration,
     /// The source of randomness.
     pub randomness: Randomness,
-    /// Is called when the client enters a phase. The client continues when the call returns.
+    /// Called when the client enters a phase. The client continues when the call returns.
     pub observer: Option<Observer>,
 }
 
-/// Is called with each phase that a client enters.
+/// A function that a client calls with each phase that it enters.
 pub type Observer = Arc<dyn Fn(Phase) + Send + Sync>;
 
 impl std::fmt::Debug for Config {
@@ -103,16 +105,16 @@ impl Config {
     }
 }
 
-/// What taking part in a job has cost a client. What the job has come to, its participant knows.
+/// The costs of a job for a client. Its [`Participant`] has the results.
 #[derive(Debug, Clone, Default)]
 pub struct Joined {
-    /// What the sessions that the client finished cost, counted in frames.
+    /// The costs of the sessions that the client finished, counted in frames.
     pub ledger: Ledger,
     /// Bytes that its sockets received and sent, including TLS.
     pub socket: (u64, u64),
-    /// How many sessions it began.
+    /// The number of sessions that it began.
     pub sessions: u32,
-    /// How often it lost its connection and returned in the last session.
+    /// How often it returned to the last session after it lost its connection.
     pub returned: u32,
     /// Time from the start of the last session to its end.
     pub time: Duration,
@@ -126,17 +128,17 @@ pub enum JoinError {
     #[error("{0}")]
     Config(String),
     /// The server cannot be reached.
-    #[error("cannot reach {server} for {} s: {why}", .time.as_secs())]
+    #[error("cannot reach the server at {server}; gave up after {} s: {why}", .time.as_secs())]
     Unreachable {
         /// The server's address.
         server: String,
         /// How long the client tried.
         time: Duration,
-        /// What went wrong at the last attempt.
+        /// Why the last attempt failed.
         why: String,
     },
-    /// The server cannot prove that it is the right one.
-    #[error("{server} is not trusted: {why}")]
+    /// The server's certificate cannot be trusted.
+    #[error("the server at {server} is not trusted: {why}")]
     Untrusted {
         /// The server's address.
         server: String,
@@ -147,25 +149,26 @@ pub enum JoinError {
     #[error("refused: {0}")]
     Refused(String),
     /// The job does not meet this client's terms.
-    #[error("the job was declined: {0}")]
+    #[error("this client declines the job: {0}")]
     Declined(String),
-    /// The server gave up the job after it had begun.
-    #[error("the job was given up: {0}")]
+    /// The job ended without a result after it had begun.
+    #[error("the job ended without a result: {0}")]
     Abandoned(String),
     /// The protocol ended without a result.
     #[error("{0}")]
     Aborted(#[from] Aborted),
     /// The session made no progress for too long.
     #[error(
-        "no progress for {} s in phase {phase}; still waiting for {waits_for:?}",
+        "no progress for {} s in phase {phase}; still waiting for {waits_for:?}; \
+         check these machines, or wait longer (--patience)",
         .time.as_secs()
     )]
     Stalled {
         /// The phase.
         phase: Phase,
-        /// The parties it waited for.
+        /// The parties that the client waited for.
         waits_for: Vec<PartyId>,
-        /// How long it waited.
+        /// How long the client waited.
         time: Duration,
     },
     /// The client was asked to stop.
@@ -190,7 +193,7 @@ pub async fn join<P: Participant>(
         result = &mut run => return result,
         () = stop => {}
     }
-    // Others need not wait for a client that says goodbye.
+    // With a goodbye, others do not wait for this client.
     leaving.flag.store(true, Ordering::Relaxed);
     let sender = lock(&leaving.outlet).take();
     if let Some(sender) = sender {

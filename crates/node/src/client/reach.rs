@@ -1,4 +1,4 @@
-//! Makes a gRPC channel over TCP and TLS.
+//! Opens a gRPC channel over TCP and TLS.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::{Config, JoinError};
 use crate::server::STREAM_WINDOW;
 use crate::tls::{Counted, Traffic, export};
 
-/// Connects to the server. Returns the channel, and a secret that only this connection has.
+/// Connects to the server. Returns the channel, and a secret that TLS exports for this connection.
 pub(crate) async fn reach(
     config: &Config,
     tls: Arc<ClientConfig>,
@@ -27,7 +27,7 @@ pub(crate) async fn reach(
     };
     if !config.server.contains(':') {
         return Err(JoinError::Config(format!(
-            "server {:?} is not of the form HOST:PORT",
+            "the server's address {:?} is not of the form HOST:PORT",
             config.server
         )));
     }
@@ -36,7 +36,7 @@ pub(crate) async fn reach(
         None => config.server.rsplit_once(':').map_or("", |(host, _)| host),
     };
     let host = host.trim_matches(['[', ']']).to_owned();
-    let wrong = |_| JoinError::Config(format!("{host:?} is not a host name or address"));
+    let wrong = |_| JoinError::Config(format!("{host:?} is no host name and no IP address"));
     let name = ServerName::try_from(host.clone()).map_err(wrong)?;
     let connecting = tokio::time::timeout(config.keep_alive, async {
         let stream = TcpStream::connect(&config.server).await?;
@@ -48,13 +48,17 @@ pub(crate) async fn reach(
         TlsConnector::from(tls).connect(name, counted).await
     });
     let stream = match connecting.await {
-        Err(_) => return Err(unreachable("no answer".into())),
+        Err(_) => {
+            let seconds = config.keep_alive.as_secs_f64();
+            return Err(unreachable(format!("no answer within {seconds} s")));
+        }
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             let tls = error
                 .get_ref()
                 .and_then(|e| e.downcast_ref::<rustls::Error>());
             return Err(match tls {
+                // NET-6
                 Some(rustls::Error::InvalidCertificate(why)) => JoinError::Untrusted {
                     server: config.server.clone(),
                     why: untrusted(why),
@@ -81,7 +85,7 @@ pub(crate) async fn reach(
     Ok((channel, exported))
 }
 
-/// Says what is wrong with a certificate, and what to do about it.
+/// Says what is wrong with a certificate and what to do about it.
 fn untrusted(why: &rustls::CertificateError) -> String {
     use rustls::CertificateError as Wrong;
     let (what, then) = match why {

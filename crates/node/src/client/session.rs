@@ -1,4 +1,4 @@
-//! A session that this client is in. Its party runs on a thread of its own.
+//! A session that this client takes part in. Its party runs on a thread of its own.
 
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -17,25 +17,25 @@ use crate::roster::hex;
 use crate::server::lock;
 use crate::wire::{self, ClientSays, FromClient, Ready, Resume};
 
-/// How long a party with a result waits until others have taken what it sent.
+/// How long a party with a result waits until its peers have taken what it sent.
 const LINGER: Duration = Duration::from_secs(20);
 
-/// What an event that is no frame counts for.
+/// How many bytes an event counts that is no frame.
 const SMALL: usize = 256;
 
-/// Bytes of events that may wait for the party before the server is not read any further.
+/// Bytes of events that may wait for the party. The client then reads no more from the server.
 const ROOM: usize = 64 << 20;
 
-/// How long a party that need not wait any more may take to hand over its result.
+/// How long a party may take to hand over its result after it was told to wait no longer.
 const HANDOVER: Duration = Duration::from_secs(2);
 
 /// This client's place in a session.
 pub(super) struct Place {
     pub(super) session: SessionId,
     pub(super) me: PartyId,
-    /// How many bytes may be on their way on each link.
+    /// Most bytes on their way on each link.
     pub(super) window: usize,
-    /// How many clients there may be, as far as this client knows.
+    /// Most clients, as far as this client knows.
     pub(super) clients: usize,
 }
 
@@ -46,9 +46,9 @@ pub(super) struct Session<T> {
     events: mpsc::Sender<Event>,
     shared: Arc<Shared>,
     done: oneshot::Receiver<Ended<T>>,
-    /// The bytes of events that its party has not handled.
+    /// Counts the bytes of events that its party has not handled.
     waiting: Arc<Gauge>,
-    /// How often this client lost its connection and returned.
+    /// How often this client has returned after it lost its connection.
     returned: u32,
 }
 
@@ -76,7 +76,7 @@ impl<T> Session<T> {
         let (events, inbox) = mpsc::channel();
         let (tell, done) = oneshot::channel();
         let shared = Arc::<Shared>::default();
-        // All that the party sends comes after this.
+        // Before all that the party sends.
         let _ = sender.send(wire::from_client(ClientSays::Ready(Ready {
             session: id.0.to_vec().into(),
             declined: String::new(),
@@ -111,17 +111,17 @@ impl<T> Session<T> {
         })
     }
 
-    /// Time since the session started.
+    /// The time since the session started.
     pub(super) fn time(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// How often this client lost its connection and returned.
+    /// How often this client has returned after it lost its connection.
     pub(super) fn returned(&self) -> u32 {
         self.returned
     }
 
-    /// What the server must know to let this client return.
+    /// The part of a hello with which this client returns to the session.
     pub(super) fn resume(&self) -> Resume {
         let standing = lock(&self.shared.standing);
         let taken = standing.iter().flat_map(|standing| &standing.taken);
@@ -144,13 +144,13 @@ impl<T> Session<T> {
         self.tell(Event::Reconnected);
     }
 
-    /// Tells the party, if it has not ended.
+    /// Sends the party an event, if it has not ended.
     fn tell(&self, event: Event) {
         let _ = self.events.send(event);
     }
 
-    /// Waits until the party has handled so much that more may come. A server that sends more than
-    /// the windows allow is not read any further.
+    /// NET-28: waits until the party has room for more events. So a server that ignores the windows
+    /// cannot fill this client's memory.
     pub(super) fn has_room(&self) -> impl Future<Output = ()> + use<T> {
         let waiting = Arc::clone(&self.waiting);
         async move { waiting.below(ROOM).await }
@@ -158,6 +158,7 @@ impl<T> Session<T> {
 
     /// Passes a frame on to the party.
     pub(super) fn frame(&self, frame: Bytes) {
+        // NET-27
         match Header::parse(&frame, &limits()) {
             Ok(header) if header.session == self.id && self.may_exist(header.from) => {
                 let from = header.from;
@@ -165,28 +166,29 @@ impl<T> Session<T> {
                 let event = Box::new(Event::Frame { from, frame });
                 self.tell(Event::Loaded(event, load));
             }
-            // A frame of another session, which was on its way when that session ended.
+            // A frame of another session was on its way when that session ended.
             Ok(_) => {}
             // Not a warning: a server that floods its clients must not fill their logs.
-            Err(why) => tracing::debug!(%why, "the server sent a bad frame"),
+            Err(why) => tracing::debug!(%why, "dropped a bad frame from the server"),
         }
     }
 
-    /// Tells the party what happened to a peer, given by its number on the wire.
+    /// Sends the party an event of a peer, given by its number on the wire.
     pub(super) fn tell_of(&self, peer: u32, event: impl FnOnce(PartyId) -> Event) {
         let peer = PartyId::from_wire(peer);
+        // NET-27
         if self.may_exist(peer) {
             let load = Gauge::load(&self.waiting, SMALL);
             self.tell(Event::Loaded(Box::new(event(peer)), load));
         }
     }
 
-    /// Whether there is such a party, as far as this client knows.
+    /// Whether this party may exist, as far as this client knows.
     fn may_exist(&self, who: PartyId) -> bool {
         who.index().is_none_or(|index| index < self.clients)
     }
 
-    /// Gives up a session that the server no longer knows.
+    /// Leaves a session that the server no longer knows.
     pub(super) fn forget(self) {
         self.detach();
         let who = PartyId::SERVER;
@@ -213,8 +215,8 @@ impl<T> Session<T> {
         self.done.try_recv().ok()
     }
 
-    /// The end of a party that has its result, and only waits until others have taken what it
-    /// sent. It is told to wait no longer.
+    /// Tells a party that has its result to wait no longer until others have taken what it sent.
+    /// Returns how it ended. `None` if it has no result.
     pub(super) async fn hand_over(&mut self) -> Option<Ended<T>> {
         let is_done = {
             let standing = lock(&self.shared.standing);

@@ -9,7 +9,7 @@ const PEER: PartyId = PartyId::client(1);
 const SESSION: SessionId = SessionId([9; 32]);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Sends so many messages of 100 bytes to `PEER`, then does what `then` says.
+/// Sends `messages` messages of 100 bytes to `PEER`, then does `then`.
 struct Talker {
     messages: usize,
     then: Then,
@@ -60,7 +60,7 @@ impl Party for Talker {
     }
 }
 
-/// Keeps what it is given.
+/// Records all that the driver hands it.
 #[derive(Default)]
 struct Record {
     put: Vec<(PartyId, Item)>,
@@ -233,7 +233,7 @@ fn an_aborted_party_takes_its_farewell() {
     };
     assert!((before + FAREWELL..=Instant::now() + FAREWELL).contains(&until));
     assert!(!driver.is_over(until));
-    // The message is taken, the notice of the abort is not yet.
+    // The peer has taken the message, but not the notice of the abort.
     driver.handle(Event::Taken { by: PEER, next: 1 });
     assert!(!driver.is_over(until));
     driver.handle(Event::Taken { by: PEER, next: 2 });
@@ -261,6 +261,7 @@ fn a_party_that_gets_its_message_says_that_it_works_again() {
     assert_eq!(driver.finish().result, Ok("result"));
 }
 
+/// NET-26
 #[test]
 fn what_the_links_refuse_is_reported() {
     let mut line = Record::default();
@@ -282,8 +283,8 @@ fn a_new_connection_sends_again_what_was_not_taken() {
     driver.handle(Event::Returned { who: PEER, next: 1 });
     driver.handle(Event::Reconnected);
     until_idle(&mut driver);
-    // Two frames at first. The second is queued again twice, and the new connection empties
-    // the queue of the old one.
+    // Two frames at first. The second is queued again twice. The new connection empties the queue
+    // of the old one, so it is sent once more.
     assert_eq!(line.kinds().len(), 3);
 }
 

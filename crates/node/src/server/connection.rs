@@ -1,4 +1,4 @@
-//! A client's connection after its hello: what it says, what the server refuses, what goes out.
+//! A client's connection after its hello: reads messages, counts refused ones, sends messages.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::{Caller, lock};
 use crate::flow::Violation;
 use crate::wire::{self, ClientSays, FromClient, FromServer, Notice, Refusal, ServerSays};
 
-/// How many messages of a client are refused before its connection is ended.
+/// Most messages of a connection that are refused before it is ended.
 const MAX_REFUSED: u32 = 100;
 
 /// Sends to a client over one connection.
@@ -39,7 +39,7 @@ impl Sender {
         let _ = self.queue.send(what);
     }
 
-    /// Tells the client something that it should know.
+    /// Sends the client a text for its log.
     pub(super) fn notice(&self, text: &str) {
         self.say(ServerSays::Notice(Notice {
             text: text.to_owned(),
@@ -78,11 +78,11 @@ impl Stream for Outgoing {
 /// How a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Ending {
-    /// Without a goodbye: the client may return.
+    /// Without a goodbye. The client may return.
     Lost,
     /// The client has its result.
     Finished,
-    /// The client has left without a result, or too much of what it sent was refused. The others
+    /// The client has left without a result, or too many of its messages were refused. The others
     /// are told this reason.
     Left(String),
 }
@@ -96,7 +96,7 @@ struct Connection {
     sender: Sender,
     /// The session that the client says it is in.
     session: Option<Arc<Session>>,
-    /// How many of its messages were refused.
+    /// The number of its messages that were refused.
     refused: u32,
 }
 
@@ -129,10 +129,11 @@ impl Connection {
         loop {
             let what = match stream.message().await {
                 Ok(Some(FromClient { what: Some(what) })) => what,
-                // A kind of message that only a newer version knows.
+                // A kind of message that only a newer version has.
                 Ok(Some(FromClient { what: None })) => continue,
                 Ok(None) => return Ending::Lost,
                 Err(status) => {
+                    // NET-18
                     if status.code() == tonic::Code::OutOfRange {
                         let why = format!("{}: {}", self.name, status.message());
                         self.lobby.metrics.refuse("frame", &why);
@@ -143,10 +144,12 @@ impl Connection {
             if let Some(ending) = self.hear(what) {
                 return ending;
             }
+            // NET-19
             if self.refused > MAX_REFUSED {
-                let why = format!("{}: too much was refused", self.name);
-                self.lobby.metrics.refuse("client", &why);
-                return Ending::Left("too much of what it sent was refused".into());
+                let why = format!("the server refused more than {MAX_REFUSED} of its messages");
+                let logged = format!("{}: {why}", self.name);
+                self.lobby.metrics.refuse("client", &logged);
+                return Ending::Left(why);
             }
         }
     }
@@ -157,6 +160,7 @@ impl Connection {
         match what {
             ClientSays::Answer(answer) => {
                 let connection = self.sender.connection;
+                // NET-21
                 if !self.lobby.answers(who, connection, &answer.declined) {
                     self.refused += 1;
                     return None;
@@ -166,6 +170,7 @@ impl Connection {
                 }
             }
             ClientSays::Ready(ready) => {
+                // NET-20
                 let current = lock(&self.lobby.state).session.clone();
                 let id = wire::session(&ready.session);
                 self.session = current.filter(|session| Some(session.id) == id && session.has(who));
@@ -198,6 +203,7 @@ impl Connection {
                     session.progress(who, &progress);
                 }
             }
+            // NET-21
             ClientSays::Hello(_) => self.refused += 1,
             ClientSays::Frame(frame) => self.pass(|session| session.frame(who, frame)),
             ClientSays::Taken(taken) => {
@@ -208,7 +214,7 @@ impl Connection {
         None
     }
 
-    /// The client does without the session that starts, and waits for the next one.
+    /// The client takes no part in the session that starts, and waits for the next one.
     fn skips(&mut self, why: &str) {
         let Some(session) = self.session.take() else {
             return;
@@ -222,7 +228,7 @@ impl Connection {
         self.lobby.waits(self.who, self.sender.connection);
     }
 
-    /// Passes something on to the session, if the client is in one. Counts what that refuses.
+    /// Passes a message on to the session, if the client is in one. Counts it if it is refused.
     fn pass(&mut self, take: impl FnOnce(&Session) -> Result<(), Violation>) {
         let Some(session) = &self.session else {
             return;
@@ -245,7 +251,7 @@ impl Connection {
         };
         let goodbye = state.is_some();
         tracing::info!(client = self.name, goodbye, why, "disconnected");
-        // A client may be in the current session without having heard of it.
+        // A client may be in the current session before it knows.
         for session in self.session.iter().chain(&current) {
             if let Some(state) = state
                 && session.is_by(self.who, connection)

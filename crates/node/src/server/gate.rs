@@ -1,6 +1,7 @@
-//! The gate: makes TLS connections of what arrives at the listening socket.
+//! The gate: accepts TCP connections and performs their TLS handshakes.
 //!
-//! It bounds the number of callers that have not proved who they are, and their time.
+//! It limits the callers that have not proved who they are: their number, their time and their
+//! bytes.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -22,23 +23,23 @@ use super::lock;
 use crate::metrics::Metrics;
 use crate::tls::{Counted, Traffic, export, fingerprint};
 
-/// Most bytes of a caller that has not proved who it is: HTTP/2's preface and a hello.
+/// Most bytes of a caller that has not proved who it is: enough for HTTP/2's preface and a hello.
 const MAX_UNKNOWN: usize = 64 << 10;
 
-/// What is known of a connection before its first message.
+/// The facts of a connection before its first message.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) address: SocketAddr,
     /// A secret of this TLS connection, which the hello's signature covers.
     pub(crate) exported: [u8; 32],
-    /// SHA-256 of the certificate it presented, if it did.
+    /// SHA-256 of the certificate that it presented, if any.
     pub(crate) certificate: Option<[u8; 32]>,
     /// Its place among the callers at the gate.
     pub(crate) pass: Arc<Pass>,
 }
 
-/// A caller's place at the gate. The gate cuts off callers that take too long to prove who they
-/// are, or when there are too many of them.
+/// A caller's place at the gate. The gate cuts the connection of a caller that takes too long to
+/// prove who it is, or when there are too many such callers.
 #[derive(Debug)]
 pub(crate) struct Pass {
     address: IpAddr,
@@ -74,7 +75,7 @@ pub(crate) struct Secured {
     /// Resolves when the connection is to be cut. `None` once it is.
     cut: Option<oneshot::Receiver<()>>,
     open: Arc<AtomicUsize>,
-    /// How many bytes came before the caller proved who it is.
+    /// The number of bytes that came before the caller proved who it is.
     unknown: usize,
 }
 
@@ -109,6 +110,7 @@ impl AsyncRead for Secured {
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
         if !self.caller.pass.known.load(Ordering::Relaxed) {
             self.unknown += buf.filled().len() - before;
+            // NET-3
             if self.unknown > MAX_UNKNOWN {
                 return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
             }
@@ -144,7 +146,7 @@ impl Connected for Secured {
     }
 }
 
-/// The position of the oldest caller of the most frequent address, which must make room.
+/// The position of the caller to cut: the oldest one of the most frequent address.
 fn greedy(strangers: &VecDeque<Arc<Pass>>) -> usize {
     let mut counts: HashMap<IpAddr, usize> = HashMap::new();
     for pass in strangers {
@@ -162,7 +164,7 @@ pub(crate) struct Gate {
     pub(crate) acceptor: TlsAcceptor,
     /// How long a caller may take to prove who it is.
     pub(crate) patience: Duration,
-    /// How many callers may be connected that have not proved who they are.
+    /// Most connected callers that have not proved who they are.
     pub(crate) strangers: usize,
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) open: Arc<AtomicUsize>,
@@ -170,7 +172,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Accepts connections for ever.
+    /// Accepts connections. Never returns.
     pub(crate) async fn run(
         self,
         listener: TcpListener,
@@ -182,7 +184,7 @@ impl Gate {
             let (stream, address) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Most likely out of file descriptors. Connections that end free some.
+                    // Most likely no file descriptor is free. A connection that ends frees one.
                     gate.metrics.refuse("accept", &error.to_string());
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
@@ -197,12 +199,13 @@ impl Gate {
             strangers.retain(|other| {
                 Arc::strong_count(other) > 1 && !other.known.load(Ordering::Relaxed)
             });
+            // NET-2
             while strangers.len() >= gate.strangers {
                 let place = greedy(&strangers);
                 if let Some(pass) = strangers.remove(place) {
                     pass.cut();
                     let why = format!(
-                        "{}: more than {} connections without a hello",
+                        "{}: cut, because more than {} connections have sent no hello",
                         pass.address, gate.strangers
                     );
                     gate.metrics.refuse("flood", &why);
@@ -213,8 +216,8 @@ impl Gate {
         }
     }
 
-    /// Performs the TLS handshake, hands the connection over, and cuts it when its caller does not
-    /// prove in time who it is.
+    /// Performs the TLS handshake and hands the connection over. Cuts the connection if its caller
+    /// does not prove in time who it is.
     async fn admit(
         self: Arc<Self>,
         stream: TcpStream,
@@ -239,8 +242,10 @@ impl Gate {
                 let why = format!("{address}: {error}");
                 return self.metrics.refuse("tls", &why);
             }
+            // NET-1
             Err(_) => {
-                let why = format!("{address}: no TLS handshake in time");
+                let seconds = self.patience.as_secs_f64();
+                let why = format!("{address}: no TLS handshake within {seconds} s");
                 return self.metrics.refuse("slow", &why);
             }
         };
@@ -279,6 +284,7 @@ impl Gate {
 mod tests {
     use super::*;
 
+    /// NET-2
     #[test]
     fn the_oldest_of_the_most_frequent_address_makes_room() {
         let pass = |last: u8| {

@@ -1,4 +1,5 @@
-//! The beginning of a connection: challenge, hello, offer and answer.
+//! The beginning of a connection: challenge, hello and offer. See `docs/spec/network.md`, steps 1
+//! to 5 and 21 to 23.
 
 use std::sync::Arc;
 
@@ -16,12 +17,12 @@ use crate::wire::{self, Challenge, ClientSays, FromClient, Hello, Offer, Resume,
 /// A caller that has proved to be a client of the roster.
 pub(super) struct Greeted {
     pub(super) who: PartyId,
-    /// The session it returned to, if it did.
+    /// The session to which it has returned, if any.
     pub(super) session: Option<Arc<Session>>,
 }
 
-/// Challenges a caller and enters it in the lobby. Offers the job to a client that does not return
-/// to a session. `None` when the caller does not prove in time who it is.
+/// Challenges a caller and gives it its slot in the lobby. Offers it the job, unless it returns to
+/// a session. `None` when the caller does not prove in time who it is.
 #[must_use]
 pub(super) async fn greet(
     lobby: &Lobby,
@@ -35,12 +36,17 @@ pub(super) async fn greet(
         version: wire::VERSION,
         nonce: nonce.to_vec().into(),
     }));
+    // NET-4
     let hello = tokio::time::timeout(lobby.config.patience, stream.message()).await;
     let Ok(Ok(Some(FromClient {
         what: Some(ClientSays::Hello(hello)),
     }))) = hello
     else {
-        let why = format!("{}: no hello", caller.address);
+        let seconds = lobby.config.patience.as_secs_f64();
+        let why = format!(
+            "{}: its first message is no hello, or did not come within {seconds} s",
+            caller.address
+        );
         lobby.metrics.refuse("hello", &why);
         caller.pass.cut();
         return None;
@@ -49,7 +55,10 @@ pub(super) async fn greet(
         Ok(who) => who,
         Err(why) => {
             lobby.metrics.refuse("hello", &why);
-            sender.refuse("no client of the server's roster has this name and key");
+            sender.refuse(
+                "the server's roster has no client with this name and this key or certificate; \
+                 compare roster.toml on both machines",
+            );
             return None;
         }
     };
@@ -72,7 +81,7 @@ pub(super) async fn greet(
 }
 
 impl Lobby {
-    /// Returns who a caller is, or why it cannot prove that.
+    /// NET-5: returns which client the caller is, or why it has not proved that.
     fn identify(
         &self,
         caller: &Caller,
@@ -97,12 +106,13 @@ impl Lobby {
         if is_signed {
             Ok(who)
         } else {
-            Err(format!("{}: cannot prove to be {name:?}", caller.address))
+            let address = caller.address;
+            Err(format!("{address}: no valid proof that it is {name:?}"))
         }
     }
 
-    /// Gives a client its slot, which a former connection of the client loses. Returns the session
-    /// it returns to, if it does.
+    /// Gives a client its slot. A former connection of the client loses the slot and is cut.
+    /// Returns the session to which the client returns, if any.
     fn enter(
         &self,
         who: PartyId,
@@ -118,8 +128,11 @@ impl Lobby {
         if let Some(former) = former {
             let name = self.config.roster.name(who);
             let (old, new) = (former.caller.address, caller.address);
-            tracing::info!(client = name, %old, %new, "another connection takes its place");
-            former.cut("another connection has proved to be this client");
+            tracing::info!(client = name, %old, %new, "a new connection replaces the old one");
+            former.cut(
+                "another connection of this client replaced this one; \
+                 run one process for each client",
+            );
         }
         let asked = resume.and_then(|resume| wire::session(&resume.session));
         let mut returns_to = None;
@@ -127,10 +140,11 @@ impl Lobby {
             if Some(session.id) == asked {
                 returns_to = Some(session);
             } else {
-                // A client that does not ask for a session has lost it, or never was in it.
-                session.leaves(who, State::Gone, "it started anew");
+                // A client that does not ask for a session has lost it, or was never in it.
+                session.leaves(who, State::Gone, "it connected again without its session");
             }
         }
+        // NET-16
         let (session, resume) = (returns_to?, resume?);
         if !session.may_return(who) {
             return None;

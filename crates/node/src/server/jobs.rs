@@ -18,26 +18,26 @@ use crate::status::{JobReport, phase_statuses};
 /// Smallest and largest window of a link in bytes.
 const WINDOW: (usize, usize) = (256 << 10, 4 << 20);
 
-/// How often a session is run, at most, when clients are caught cheating.
+/// Most runs of a session. It is repeated when clients were expelled for cheating.
 const ATTEMPTS: u32 = 3;
 
-/// A job that runs.
+/// A running job.
 struct Running {
     job: u32,
     start: Instant,
-    /// Bytes that had come by the server's sockets when the job began.
+    /// Bytes that the server's sockets had received when the job began.
     received: u64,
-    /// Bytes that had gone by the server's sockets when the job began.
+    /// Bytes that the server's sockets had sent when the job began.
     sent: u64,
-    /// How many sessions it has had.
+    /// The number of sessions so far.
     sessions: u32,
     /// The first digits of the last session's id.
     session: String,
-    /// How many clients the last session began with.
+    /// The number of clients at the start of the last session.
     clients: usize,
-    /// What the server's parties have cost.
+    /// The costs of the server's parties.
     ledger: Ledger,
-    /// Time in each phase, by their numbers.
+    /// The time in each phase, by phase number.
     times: BTreeMap<u8, Duration>,
     /// Frame bytes from client to client.
     relayed: u64,
@@ -59,7 +59,7 @@ impl Running {
         }
     }
 
-    /// Adds what a session has cost.
+    /// Adds the costs of a session.
     fn add<T>(&mut self, ended: &Ended<T>) {
         self.sessions += 1;
         self.session = hex(&ended.session.id.0)[..8].to_owned();
@@ -72,10 +72,10 @@ impl Running {
     }
 }
 
-/// A session that ended.
+/// A session that has ended.
 struct Ended<T> {
     session: Arc<Session>,
-    /// How many clients it began with.
+    /// The number of clients at its start.
     clients: usize,
     result: Result<T, Aborted>,
     ledger: Ledger,
@@ -84,11 +84,11 @@ struct Ended<T> {
 /// How a job ended.
 enum Outcome {
     Done,
-    /// It was given up, in this phase, for this reason.
+    /// Without a result: the phase in which it ended, if any, and the reason.
     Aborted(Option<Phase>, String),
 }
 
-/// Runs jobs until there have been enough, or the server is to stop.
+/// Runs jobs until it has run the configured number, or the server is asked to stop.
 pub(super) async fn jobs<A: Application>(
     lobby: &Arc<Lobby>,
     application: &mut A,
@@ -160,7 +160,7 @@ async fn run_job<A: Application>(
                         };
                     }
                     Gathered::Stopping => {
-                        break Outcome::Aborted(None, "the server stops".into());
+                        break Outcome::Aborted(None, "the server is stopping".into());
                     }
                 }
             }
@@ -172,7 +172,7 @@ async fn run_job<A: Application>(
         Outcome::Aborted(..) => "aborted",
     };
     lobby.metrics.job(result, running.start.elapsed());
-    // Clients try again to reach a server that stops. It says so itself.
+    // A server that stops tells its clients so later. They then try to reach it again.
     if !lobby.is_stopping() {
         lobby.over(match &outcome {
             Outcome::Done => "",
@@ -182,8 +182,8 @@ async fn run_job<A: Application>(
     Ok(report)
 }
 
-/// Runs a session, and runs it again without clients that are caught cheating, as long as that
-/// helps.
+/// Runs a session. Expels clients that are caught cheating and runs the session again without them,
+/// at most [`ATTEMPTS`] times in all.
 async fn settled<A: Application>(
     lobby: &Arc<Lobby>,
     application: &mut A,
@@ -211,6 +211,7 @@ async fn settled<A: Application>(
             tracing::warn!(client = name, why, "expelled from the job");
         }
         lobby.expel(&culprits, &format!("expelled from the job: {why}"));
+        // NET-24
         let again = !culprits.is_empty()
             && lobby.present() >= application.needed(lobby.config.roster.len())
             && attempts < ATTEMPTS
@@ -222,7 +223,7 @@ async fn settled<A: Application>(
     }
 }
 
-/// The clients that another session of the job must do without.
+/// The clients to expel from the job.
 fn culprits(cause: &Abort) -> Vec<PartyId> {
     match cause {
         Abort::Contradicted { first, second, .. } => vec![*first, *second],
@@ -280,7 +281,7 @@ async fn run_session<A: Application>(
         }
         Ok(endpoint) => {
             let mut line = ServerLine(Arc::clone(&session));
-            // A client that is away may still return for its last frames.
+            // A client that is away may still return and take its last frames.
             let linger = config.grace + FAREWELL;
             std::thread::Builder::new()
                 .name("undertone-server".into())
@@ -319,17 +320,17 @@ fn unstarted<T>(phase: Phase, cause: Abort) -> drive::Ended<T> {
     }
 }
 
-/// Stops the party's thread when nobody waits for its result any more.
+/// Stops the party's thread when no task waits for its result any more.
 #[must_use = "dropping it stops the party"]
 struct Guard(Arc<Session>);
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.0.stop(Abort::Misuse("the server stops".into()));
+        self.0.stop(Abort::Misuse("the server is stopping".into()));
     }
 }
 
-/// Adds the names of the roster to the numbers of clients in `text`.
+/// Adds to each number of a client in `text` its name on the roster.
 fn named(lobby: &Lobby, text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -346,34 +347,33 @@ fn named(lobby: &Lobby, text: &str) -> String {
     out + rest
 }
 
-/// Whether a job that began at `start` takes too long.
+/// Whether a job that began at `start` has exceeded its deadline.
 fn is_late(lobby: &Lobby, start: Instant) -> bool {
     let limit = lobby.config.job_deadline;
     limit.is_some_and(|limit| start.elapsed() > limit)
 }
 
-/// Why a job is given up that takes too long.
+/// Why a job ends that exceeds its deadline.
 const LATE: &str = "the job took longer than its deadline";
 
-/// Enforces the deadlines of a session, and of its job, which began at `start`; for ever.
+/// Enforces the deadlines of a session and of its job, which began at `start`. Never returns.
 async fn watch(lobby: &Lobby, session: &Session, start: Instant) -> std::convert::Infallible {
     let config = &lobby.config;
     loop {
         tokio::time::sleep(TICK).await;
+        // NET-17
         for who in session.overdue(config.grace) {
             let name = config.roster.name(who);
-            tracing::warn!(client = name, "did not return in time");
-            session.leaves(
-                who,
-                State::Gone,
-                "it lost its connection and did not return in time",
-            );
+            let why = "it lost its connection and did not return in time";
+            tracing::warn!(client = name, why, "gone from the session");
+            session.leaves(who, State::Gone, why);
         }
+        // NET-23
         for who in session.blamed(|phase| config.deadlines.of(phase)) {
             let name = config.roster.name(who);
-            tracing::warn!(client = name, "no progress before the phase's deadline");
-            lobby.metrics.refuse("stalled", name);
             let why = "it made no progress before the phase's deadline";
+            tracing::warn!(client = name, why, "expelled from the session");
+            lobby.metrics.refuse("stalled", name);
             session.leaves(who, State::Gone, why);
             lobby.expel(&[who], &format!("expelled from the session: {why}"));
         }

@@ -1,4 +1,4 @@
-//! The lobby: who is connected, who waits for a job, and which session runs.
+//! The lobby: the connected clients, those that wait for a session, and the session that runs.
 //!
 //! Locks are taken in one order: the lobby's, then a session's.
 
@@ -21,22 +21,22 @@ use crate::status::JobReport;
 use crate::tls::Traffic;
 use crate::wire::{self, ServerSays};
 
-/// How many reports of jobs are kept.
+/// Most reports of jobs that are kept.
 const KEPT: usize = 20;
 
 /// How long a refusal may take to arrive before the connection is cut.
 const REFUSAL: Duration = Duration::from_secs(1);
 
-/// The server, as its connections see it.
+/// The state of a server that all its connections share.
 pub(crate) struct Lobby {
     pub(super) config: Config,
     pub(super) about: About,
     pub(super) traffic: Arc<Traffic>,
     pub(super) open: Arc<AtomicUsize>,
     pub(super) metrics: Arc<Metrics>,
-    /// How many connections there have been.
+    /// The number of connections so far.
     pub(super) connections: AtomicU64,
-    /// Wakes up whoever waits for clients to gather.
+    /// Wakes the task that waits for clients to gather.
     pub(super) changed: Notify,
     pub(super) state: Mutex<LobbyState>,
 }
@@ -50,9 +50,9 @@ impl std::fmt::Debug for Lobby {
 pub(super) struct LobbyState {
     /// The connected clients, in the order of the roster.
     pub(super) slots: Vec<Option<Slot>>,
-    /// Why clients declined the job, of those that did and have not come back.
+    /// The reasons of clients that declined the job and have not accepted it since.
     pub(super) declined: BTreeMap<PartyId, String>,
-    /// Clients that the present job does without, because they were caught cheating.
+    /// Clients that are expelled from the present job for cheating.
     expelled: Vec<PartyId>,
     /// The session that runs.
     pub(super) session: Option<Arc<Session>>,
@@ -60,12 +60,12 @@ pub(super) struct LobbyState {
     pub(super) leaving: Option<Arc<Session>>,
     /// When the server began to wait for clients.
     pub(super) since: Instant,
-    /// Since when at least one client has been waiting.
+    /// When the first of the clients that wait began to wait.
     first: Option<Instant>,
     pub(super) job: u32,
     /// Number of the current or next session in the job.
     pub(super) number: u32,
-    /// What the job has come to so far.
+    /// The results of the job so far.
     pub(super) results: Facts,
     pub(super) stopping: bool,
     pub(super) finished: Vec<JobReport>,
@@ -111,7 +111,7 @@ impl Slot {
     }
 }
 
-/// What the others are told of a client that declines.
+/// The notice to other clients when a client declines.
 fn declines(name: &str, why: &str) -> String {
     format!("{name} declined the job: {why}")
 }
@@ -125,19 +125,20 @@ pub(super) struct Start {
 /// Which clients a session waits for before it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gather {
-    /// All of the roster, or those that have come in time: the first session of a job.
+    /// The first session of a job: all clients of the roster, or those that come in time.
     First,
-    /// The same, but no longer than the grace time: a job that an earlier process began.
+    /// The first session of a job that an earlier process began: the same, but for the grace time
+    /// if [`Config::wait`] is not set.
     Resumed,
-    /// Those that are connected and have agreed to the job.
+    /// A later session: all clients that are connected and have agreed to the job.
     Next,
 }
 
-/// How far the clients of a session have gathered.
+/// Whether the clients of a session have gathered.
 enum Gathering {
-    /// Enough are there.
+    /// Enough clients wait.
     Ready,
-    /// There is still time for others to come.
+    /// Other clients still have time to come.
     Waiting,
     /// Time is up, and only `here` clients wait.
     TooFew { here: usize },
@@ -150,7 +151,7 @@ enum Gathering {
 pub(super) enum Gathered {
     /// Enough clients wait for it.
     Enough,
-    /// Too few clients are left of the job, for this reason.
+    /// Too few clients of the job are left, for this reason.
     TooFew(String),
     /// The server is to stop.
     Stopping,
@@ -211,7 +212,8 @@ impl LobbyState {
         }
     }
 
-    /// Names of the clients that do not wait for the job, and why they declined it if they did.
+    /// Names of the clients that do not wait for a session, with the reasons of those that
+    /// declined.
     fn missing(&self, roster: &Roster) -> String {
         let clients = roster.entries().iter().zip(&self.slots).enumerate();
         let missing = clients.filter(|(_, (_, slot))| !slot.as_ref().is_some_and(|s| s.waits));
@@ -298,8 +300,8 @@ impl Lobby {
                     Gathering::TooFew { here } if whom == Gather::Next => {
                         let missing = state.missing(&self.config.roster);
                         return Gathered::TooFew(format!(
-                            "too few clients for another session: {here} of the {needed} that it \
-                             needs; missing: {missing}"
+                            "too few clients for another session: {here} wait, {needed} are \
+                             needed; missing: {missing}"
                         ));
                     }
                     Gathering::TooFew { here } if !warned => {
@@ -308,7 +310,7 @@ impl Lobby {
                             here,
                             needed,
                             missing = state.missing(&self.config.roster),
-                            "too few clients to begin"
+                            "too few clients to begin the job; still waiting for others"
                         );
                     }
                     Gathering::TooFew { .. } | Gathering::Waiting => {}
@@ -318,7 +320,7 @@ impl Lobby {
         }
     }
 
-    /// Starts a session with those that `choose` names of the clients that wait.
+    /// Starts a session with the clients that `choose` picks from those that wait.
     pub(super) fn start(
         &self,
         id: SessionId,
@@ -361,12 +363,12 @@ impl Lobby {
         Start { session, members }
     }
 
-    /// How many clients wait for the next session of the job.
+    /// The number of clients that wait for the next session of the job.
     pub(super) fn present(&self) -> usize {
         lock(&self.state).present().len()
     }
 
-    /// Tells some clients why they are expelled, and cuts their connections.
+    /// Tells clients why they are expelled, and cuts their connections.
     pub(super) fn expel(&self, whom: &[PartyId], why: &str) {
         let mut state = lock(&self.state);
         for who in whom {
@@ -376,12 +378,12 @@ impl Lobby {
         }
     }
 
-    /// The job does without these clients from now on.
+    /// Excludes clients from the rest of the job.
     pub(super) fn exclude(&self, whom: &[PartyId]) {
         lock(&self.state).expelled.extend_from_slice(whom);
     }
 
-    /// Frees the slot of a client whose connection ended, unless another connection has taken it.
+    /// Frees the slot of a client that lost this connection, unless it has another connection.
     /// Returns the session that runs.
     #[must_use]
     pub(super) fn vacate(&self, who: PartyId, connection: u64) -> Option<Arc<Session>> {
@@ -396,13 +398,13 @@ impl Lobby {
         state.session.clone()
     }
 
-    /// Ends a session. If it is `done`, it relays what its members still send each other until they
-    /// have left. If it is not, those that are in wait for the next one.
+    /// Ends a session. A session that is `done` still relays frames until its members have left.
+    /// The members of one that is not wait for the next session.
     pub(super) fn leave(self: &Arc<Self>, session: &Arc<Session>, done: bool) {
         let mut state = lock(&self.state);
         state.session = None;
         if !done {
-            // What is said in it from now on is not of the session that repeats it.
+            // Late messages of this session must not reach the session that repeats it.
             session.close();
             for (who, stays) in session.members(|who, member| (who, member.state == State::In)) {
                 if stays && let Some(Some(slot)) = state.slot(who) {
@@ -417,7 +419,7 @@ impl Lobby {
         tokio::spawn(async move { lobby.see_off(&session).await });
     }
 
-    /// Tells the clients of the job that it has ended, and why if it has no result.
+    /// Tells the clients of the job that it has ended, and the reason if it has no result.
     pub(super) fn over(&self, why: &str) {
         let mut state = lock(&self.state);
         for slot in state.slots.iter_mut().flatten().filter(|slot| slot.in_job) {
@@ -428,7 +430,7 @@ impl Lobby {
         }
     }
 
-    /// Keeps what the job has come to so far.
+    /// Keeps the results of the job so far.
     pub(super) fn came_to(&self, results: Facts) {
         lock(&self.state).results = results;
     }
@@ -436,7 +438,7 @@ impl Lobby {
     /// A client that has agreed to the job waits for the next session.
     pub(super) fn waits(&self, who: PartyId, connection: u64) {
         let mut state = lock(&self.state);
-        // It may speak of a session before the one that has just started with it.
+        // Its message may be about the session before the one that has just started.
         let is_in = state
             .session
             .as_ref()
@@ -453,7 +455,7 @@ impl Lobby {
     }
 
     /// Takes a client's answer to the offer. An empty `declined` accepts the job. The other clients
-    /// hear who declines it, and why.
+    /// are told which client declines it, and why.
     ///
     /// Returns whether an answer was due.
     pub(super) fn answers(&self, who: PartyId, connection: u64, declined: &str) -> bool {
@@ -503,7 +505,7 @@ impl Lobby {
         while has_members() && start.elapsed() < FAREWELL {
             tokio::time::sleep(TICK).await;
         }
-        // A client that is still there need not wait for the others any more.
+        // Clients that are still there need not wait for each other any more.
         for who in session.members(|who, _| who) {
             session.leaves(who, State::Gone, "");
         }
@@ -552,7 +554,7 @@ impl Lobby {
     pub(super) fn dismiss(&self) {
         let mut state = lock(&self.state);
         for slot in state.slots.iter_mut().filter_map(Option::take) {
-            slot.sender.refuse_for_now("the server stops");
+            slot.sender.refuse_for_now("the server is stopping");
         }
     }
 }

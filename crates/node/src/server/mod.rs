@@ -37,21 +37,21 @@ pub(crate) use gate::Caller;
 /// The settings of a server.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Who may take part.
+    /// The clients that may take part.
     pub roster: Roster,
-    /// How long the phases of a session may go without progress.
+    /// How long each phase of a session may go without progress.
     pub deadlines: Deadlines,
     /// The server's certificate and its key.
     pub certificate: Certificate,
     /// Certificates (PEM) of the authorities that sign clients' certificates. `None` if no client
     /// has one.
     pub client_authorities: Option<String>,
-    /// How long a job waits for the others after the first client has come. `None` waits for all.
+    /// How long a job waits for other clients after the first one. `None` waits for all clients.
     pub wait: Option<Duration>,
-    /// How long a client that lost its connection may take to return. Between two sessions of a job
-    /// the server waits at most as long for the clients that are connected.
+    /// How long a client that lost its connection may take to return. The server waits as long for
+    /// connected clients between two sessions of a job.
     pub grace: Duration,
-    /// How many jobs the server runs. `None` for no limit.
+    /// Most jobs that the server runs. `None` for no limit.
     pub jobs: Option<u32>,
     /// How long a whole job may take. `None` for no limit.
     pub job_deadline: Option<Duration>,
@@ -59,14 +59,14 @@ pub struct Config {
     pub drain: Duration,
     /// How long a caller may take to prove who it is.
     pub patience: Duration,
-    /// How many callers may be connected that have not proved who they are.
+    /// Most connected callers that have not proved who they are.
     pub strangers: usize,
-    /// How long a connection may be silent before the server pings it. Without an answer in the
-    /// same time again, it is lost.
+    /// How long a connection may be silent before the server pings it. If no answer comes in the
+    /// same time again, the connection is lost.
     pub keep_alive: Duration,
-    /// How many bytes may be on their way on all links together.
+    /// Most bytes on their way on all links together.
     pub in_flight: usize,
-    /// Where randomness comes from.
+    /// The source of randomness.
     pub randomness: Randomness,
 }
 
@@ -101,10 +101,10 @@ pub enum ServeError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the operating system says.
+        /// The operating system's error.
         error: std::io::Error,
     },
-    /// Certificate or key cannot be used.
+    /// The certificate or the key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The transport failed.
@@ -125,23 +125,26 @@ pub enum ServeError {
     /// The application cannot be served.
     #[error("the application: {0}")]
     Application(String),
-    /// The roster is too small for the job.
-    #[error("roster: {clients} clients, the job needs at least {needed}")]
+    /// The roster has too few clients for the job.
+    #[error(
+        "the roster has {clients} clients, the job needs at least {needed}; \
+         add clients to the roster, or lower min_clients in the job file"
+    )]
     TooFew {
-        /// How many clients are on the roster.
+        /// The number of clients on the roster.
         clients: usize,
-        /// How many the job needs.
+        /// The number that the job needs.
         needed: usize,
     },
 }
 
-/// How long clients have to say goodbye when a job is done.
+/// How long clients may take to say goodbye when a job is done.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Longest offer in bytes.
 const MAX_OFFER: usize = 1 << 20;
 
-/// Time between two looks at deadlines.
+/// Time between two checks of deadlines.
 const TICK: Duration = Duration::from_millis(50);
 
 /// A server that listens, and runs the jobs of an application.
@@ -158,11 +161,11 @@ impl<A> std::fmt::Debug for Server<A> {
     }
 }
 
-/// What a server knows of its application.
+/// The facts of an application that a server needs.
 #[derive(Debug)]
 pub(crate) struct About {
     name: &'static str,
-    /// The job as clients are offered it.
+    /// The job in the application's encoding.
     offer: Vec<u8>,
     parameters: Facts,
     phases: Vec<Phase>,
@@ -177,7 +180,7 @@ impl About {
         }
         if offer.len() > MAX_OFFER {
             return Err(ServeError::Application(format!(
-                "its offer has {} bytes; it may have {MAX_OFFER}",
+                "its offer has {} bytes; at most {MAX_OFFER} are allowed",
                 offer.len()
             )));
         }
@@ -195,7 +198,7 @@ impl About {
 pub struct Watch(Arc<Lobby>);
 
 impl Watch {
-    /// What the server does at the moment.
+    /// The present status of the server.
     pub fn status(&self) -> Status {
         self.0.status()
     }
@@ -206,7 +209,7 @@ impl Watch {
         self.0.metrics.text()
     }
 
-    /// The bytes on the server's sockets.
+    /// Counters of the bytes on the server's sockets.
     pub fn traffic(&self) -> &Traffic {
         &self.0.traffic
     }
@@ -253,12 +256,13 @@ impl<A: Application> Server<A> {
         self.address
     }
 
-    /// A view of the server, which remains valid while it runs.
+    /// A view of the server. It remains valid while the server runs.
     pub fn watch(&self) -> Watch {
         Watch(Arc::clone(&self.lobby))
     }
 
-    /// Runs jobs until `stop`, or until it has run as many as configured. Calls `done` after each.
+    /// Runs jobs until `stop` resolves, or until it has run [`Config::jobs`] of them. Calls `done`
+    /// after each.
     ///
     /// # Errors
     /// A [`ServeError`]. An aborted job is not an error.
@@ -300,7 +304,7 @@ impl<A: Application> Server<A> {
 
         let stop = async {
             stop.await;
-            tracing::info!("asked to stop");
+            tracing::info!("asked to stop; a running job may still finish");
             lobby.stop();
         };
         let jobs = jobs::jobs(&lobby, &mut application, &mut done);
@@ -317,7 +321,7 @@ impl<A: Application> Server<A> {
                 match tokio::time::timeout(config.drain, &mut jobs).await {
                     Ok(result) => result,
                     Err(_) => {
-                        lobby.abandon("the server stops");
+                        lobby.abandon("the server is stopping");
                         jobs.await
                     }
                 }

@@ -1,10 +1,10 @@
-//! A link, as the server sees it: what may pass, and what its receiver has taken.
+//! A link at the server: which frames may pass, and which ones the receiver has taken.
 
 use std::collections::VecDeque;
 
 use crate::flow::Violation;
 
-/// The frames that have passed on a link, and that its receiver has not taken.
+/// The frames that have passed on a link and that the receiver has not taken.
 #[derive(Default)]
 pub(super) struct Passing {
     /// Number of the next frame that may pass.
@@ -18,12 +18,14 @@ pub(super) struct Passing {
 }
 
 impl Passing {
-    /// Returns whether a frame may pass: only the next one may. A frame that came before is not
-    /// needed, and the sender sends a frame again that came too early.
+    /// Returns whether a frame may pass. Only the next frame may. A repeated frame is not needed. A
+    /// frame that came too early will be sent again.
     pub(super) fn pass(&mut self, seq: u32, len: usize, window: usize) -> Result<bool, Violation> {
+        // NET-12
         if seq != self.next {
             return Ok(false);
         }
+        // NET-13
         if !self.lens.is_empty() && self.bytes + len > window {
             return Err(Violation::Overrun);
         }
@@ -35,6 +37,7 @@ impl Passing {
 
     /// The receiver has taken the frames below `next`. Returns whether this is new.
     pub(super) fn take(&mut self, next: u32) -> Result<bool, Violation> {
+        // NET-14
         if next > self.next {
             return Err(Violation::Unsent(next - 1));
         }
@@ -46,7 +49,7 @@ impl Passing {
         Ok(news)
     }
 
-    /// One end has returned. Frames that were not taken will pass again.
+    /// One end of the link has returned. Frames that were not taken will pass again.
     pub(super) fn rewind(&mut self) {
         self.next = self.taken;
         self.lens.clear();
@@ -58,6 +61,7 @@ impl Passing {
 mod tests {
     use super::*;
 
+    /// NET-12, NET-13, NET-14, NET-15
     #[test]
     fn what_passes_is_in_order_and_within_the_window() {
         let mut link = Passing::default();

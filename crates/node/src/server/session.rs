@@ -1,4 +1,4 @@
-//! One session: which clients are in, which are away, and how far the server's party is.
+//! One session: its clients, those that are away, and the progress of the server's party.
 
 mod relay;
 
@@ -21,18 +21,18 @@ pub(super) use relay::ServerLine;
 
 const SERVER: PartyId = PartyId::SERVER;
 
-/// How often a client may return.
+/// Most returns of a client.
 const MAX_RETURNS: u32 = 100;
 
-/// How many times the grace time a client may be away in all.
+/// How long a client may be away in all, in grace times.
 const MAX_AWAY: u32 = 4;
 
-/// What the server knows of a client in a session.
+/// The state of a client in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     /// It takes part.
     In,
-    /// It has lost its connection at this time, and may return.
+    /// It lost its connection at this time, and may return.
     Away(Instant),
     /// It has left, or was expelled.
     Gone,
@@ -50,21 +50,21 @@ impl State {
 /// A client of the session.
 pub(super) struct Member {
     pub(super) state: State,
-    /// Why it has left, in words. Empty while it takes part, or has its result.
+    /// Why it has left. Empty while it takes part, or if it has its result.
     pub(super) why: String,
     /// Its connection, if it has one.
     sender: Option<Sender>,
-    /// How often it lost its connection and returned.
+    /// How often it has returned after it lost its connection.
     returns: u32,
-    /// The phase it says it is in.
+    /// Its phase, by its own word.
     pub(super) phase: Option<&'static str>,
-    /// The parties it says it waits for.
+    /// The parties that it waits for, by its own word.
     pub(super) waits_for: Vec<PartyId>,
-    /// Frame bytes that came from it.
+    /// Frame bytes received from it.
     pub(super) received: u64,
-    /// Frame bytes that went to it.
+    /// Frame bytes sent to it.
     pub(super) sent: u64,
-    /// How long it has been away before the present absence.
+    /// Total time of its earlier absences.
     away: Duration,
 }
 
@@ -105,14 +105,14 @@ pub(super) struct Session {
 }
 
 struct Table {
-    /// Whether the session relays nothing any more.
+    /// Whether the session has stopped relaying.
     closed: bool,
     members: BTreeMap<PartyId, Member>,
     /// Frame bytes from client to client.
     relayed: u64,
-    /// What passes from the first party to the second.
+    /// The links from the first party to the second.
     links: BTreeMap<(PartyId, PartyId), Passing>,
-    /// When anything last passed, or a client came or left.
+    /// When a frame or a new acknowledgement last passed, or a client last returned or left.
     active: Instant,
 }
 
@@ -126,12 +126,12 @@ impl Table {
 struct Clock {
     /// When the present phase began.
     since: Instant,
-    /// Time in the phases before, by their numbers.
+    /// Time in earlier phases, by phase number.
     spent: BTreeMap<u8, Duration>,
 }
 
 impl Clock {
-    /// The party has left `phase`. Returns how long it was in it this time.
+    /// The party has left `phase`. Returns the time since it entered the phase.
     fn turn(&mut self, phase: Phase) -> Duration {
         let time = self.since.elapsed();
         *self.spent.entry(phase.id).or_default() += time;
@@ -140,7 +140,7 @@ impl Clock {
     }
 }
 
-/// What the others are told of a client that has left.
+/// The message that tells other clients that `who` has left.
 fn gone(session: SessionId, who: PartyId, why: &str) -> ServerSays {
     ServerSays::Gone(Gone {
         peer: who.to_wire(),
@@ -184,17 +184,17 @@ impl Session {
         }
     }
 
-    /// How many bytes may be on their way on each link.
+    /// Most bytes on their way on each link.
     pub(super) fn window(&self) -> usize {
         self.window
     }
 
-    /// Tells the server's party, if it has not ended.
+    /// Sends the server's party an event, if it has not ended.
     fn tell(&self, event: Event) {
         let _ = self.events.send(event);
     }
 
-    /// Notes what `from` says it does.
+    /// Notes the phase of `from` and the parties that it waits for, by its own word.
     pub(super) fn progress(&self, from: PartyId, progress: &Progress) {
         let mut table = lock(&self.table);
         let count = table.members.len();
@@ -227,8 +227,8 @@ impl Session {
         !table.closed && member.is_some_and(|member| member.state.is_open())
     }
 
-    /// `who` has a new connection, and says what it has taken of the others' frames. Returns
-    /// whether it goes on.
+    /// `who` has a new connection, and has `taken` these frames of others. Returns whether it may
+    /// continue. See `docs/spec/network.md`, steps 21 to 23.
     #[must_use]
     pub(super) fn returns(&self, who: PartyId, sender: &Sender, taken: &[wire::Taken]) -> bool {
         let mut table = lock(&self.table);
@@ -254,18 +254,19 @@ impl Session {
         };
         let mut all: Vec<PartyId> = table.members.keys().copied().collect();
         all.push(SERVER);
-        // First what others have taken of its frames. It sends the rest again.
+        // Step 21: what others have taken of its frames. It sends the rest again.
         for other in &all {
             if let Some(link) = table.links.get_mut(&(who, *other)) {
                 link.rewind();
                 sender.say(ServerSays::Taken(wire::taken(*other, link.taken)));
             }
         }
+        // Step 22
         sender.say(ServerSays::Resumed(wire::Resumed {}));
         for other in all.into_iter().filter(|other| *other != who) {
             let mut next = 0;
             if let Some(link) = table.links.get_mut(&(other, who)) {
-                // A claim to have taken more than was sent is ignored.
+                // A claim to have taken more than has passed is ignored.
                 let _ = link.take(next_of(other));
                 link.rewind();
                 next = link.taken;
@@ -288,7 +289,7 @@ impl Session {
         true
     }
 
-    /// `who` leaves the session, and all others are told, and told why.
+    /// `who` leaves the session. All others are told why.
     pub(super) fn leaves(&self, who: PartyId, state: State, why: &str) {
         let mut table = lock(&self.table);
         let Some(member) = table.members.get_mut(&who) else {
@@ -310,7 +311,7 @@ impl Session {
         self.tell(Event::Gone(who));
     }
 
-    /// The clients that are away for longer than `grace`, or too long in all.
+    /// The clients that have been away for longer than `grace`, or too long in all.
     #[must_use]
     pub(super) fn overdue(&self, grace: Duration) -> Vec<PartyId> {
         let table = lock(&self.table);
@@ -325,7 +326,8 @@ impl Session {
         members.map(|(who, _)| *who).collect()
     }
 
-    /// The clients to blame for a standstill longer than the phase's deadline. See [`blame`].
+    /// The clients to blame when the session stands still for longer than the phase's deadline. See
+    /// [`blame`].
     #[must_use]
     pub(super) fn blamed(&self, deadline: impl Fn(Phase) -> Duration) -> Vec<PartyId> {
         let Some(standing) = self.standing() else {
@@ -356,7 +358,7 @@ impl Session {
         lock(&self.standing).clone()
     }
 
-    /// The time in each phase so far, by the phases' numbers.
+    /// The time in each phase so far, by phase number.
     pub(super) fn times(&self) -> BTreeMap<u8, Duration> {
         let now = lock(&self.standing)
             .as_ref()
@@ -374,26 +376,27 @@ impl Session {
         lock(&self.table).relayed
     }
 
-    /// What the session has cost the server's party so far.
+    /// The costs of the server's party so far.
     pub(super) fn ledger(&self) -> Ledger {
         self.standing().map_or_else(Ledger::default, |s| s.ledger)
     }
 
-    /// Makes the server's party give up.
+    /// Makes the server's party abort.
     pub(super) fn stop(&self, cause: Abort) {
         self.tell(Event::Stop(cause));
     }
 
-    /// Calls `look` with every client.
+    /// Calls `look` with every client, and returns what it returns.
     pub(super) fn members<T>(&self, mut look: impl FnMut(PartyId, &Member) -> T) -> Vec<T> {
         let table = lock(&self.table);
         let members = table.members.iter();
         members.map(|(who, member)| look(*who, member)).collect()
     }
 
-    /// `who` says that `accused` cheats. Either may lie, so the session is over. Only a client that is
-    /// in is heard.
+    /// `who` says that `accused` cheats. Either may lie, so the session ends. Only a client that is
+    /// in the session is heard.
     pub(super) fn accuses(&self, who: PartyId, accused: PartyId) {
+        // NET-22
         let heard = {
             let table = lock(&self.table);
             let is_in = |who| table.members.get(&who).map(|member| member.state) == Some(State::In);
@@ -403,7 +406,7 @@ impl Session {
             self.stop(Abort::Contradicted {
                 first: who,
                 second: accused,
-                fault: "clients exchange what the protocol says".into(),
+                fault: format!("{who} says that {accused} sent it a false message"),
             });
         }
     }
@@ -422,7 +425,7 @@ impl Session {
         member.is_some_and(|member| member.is_by(connection))
     }
 
-    /// Relays nothing from now on.
+    /// Stops relaying.
     pub(super) fn close(&self) {
         let mut table = lock(&self.table);
         table.closed = true;

@@ -12,7 +12,7 @@ pub mod from_client {
         Hello(super::Hello),
         #[prost(message, tag = "2")]
         Answer(super::Answer),
-        /// A frame of the protocol. Its header says whether it is for the server or for another client.
+        /// A frame of the protocol, for the server or another client.
         #[prost(bytes, tag = "3")]
         Frame(::prost::bytes::Bytes),
         #[prost(message, tag = "4")]
@@ -44,7 +44,7 @@ pub mod from_server {
         Start(super::Start),
         #[prost(message, tag = "4")]
         Resumed(super::Resumed),
-        /// A frame of the protocol. Its header says whether the server or another client sent it.
+        /// A frame of the protocol, from the server or another client.
         #[prost(bytes, tag = "5")]
         Frame(::prost::bytes::Bytes),
         #[prost(message, tag = "6")]
@@ -77,7 +77,7 @@ pub struct Hello {
     /// Ed25519, over nonce, exported secret and name. Empty if the client has only a certificate.
     #[prost(bytes = "bytes", tag = "2")]
     pub signature: ::prost::bytes::Bytes,
-    /// The session to which a client returns that lost its connection.
+    /// The session to which the client returns after it lost its connection.
     #[prost(message, optional, tag = "3")]
     pub resume: ::core::option::Option<Resume>,
 }
@@ -130,7 +130,7 @@ pub struct Start {
     #[prost(uint32, tag = "5")]
     pub number: u32,
 }
-/// All that the client sends after this belongs to this session.
+/// All that the client sends after this message belongs to this session.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Ready {
     #[prost(bytes = "bytes", tag = "1")]
@@ -162,14 +162,15 @@ pub struct Returned {
 pub struct Gone {
     #[prost(uint32, tag = "1")]
     pub peer: u32,
-    /// Why, in words.
+    /// Why, in words. May be empty.
     #[prost(string, tag = "2")]
     pub why: ::prost::alloc::string::String,
     /// The session that it has left.
     #[prost(bytes = "bytes", tag = "3")]
     pub session: ::prost::bytes::Bytes,
 }
-/// What the client does. The server uses it for deadlines and for its status page.
+/// The client's phase, and the parties it waits for. The server uses both for deadlines and its
+/// status page.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Progress {
     #[prost(uint32, tag = "1")]
@@ -197,7 +198,7 @@ pub struct Refusal {
     #[prost(bool, tag = "2")]
     pub later: bool,
 }
-/// Something that the clients of a job should know, in words: that another one declined it, and why.
+/// A text for a client's log: another client declined the job, and why.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Notice {
     #[prost(string, tag = "1")]

@@ -1,5 +1,5 @@
-//! The messages of `proto/undertone.proto`. Their code is generated and committed, so that nobody's
-//! build needs the generator: `UPDATE=1 cargo test -p undertone-node generated` writes it anew.
+//! The messages of `proto/undertone.proto`. Their code is generated and committed, so that no build
+//! needs the generator. `UPDATE=1 cargo test -p undertone-node generated` writes it again.
 #![cfg_attr(not(feature = "testing"), allow(unreachable_pub, reason = "for tests"))]
 
 #[allow(
@@ -33,12 +33,12 @@ pub const EXPORT_LABEL: &[u8] = b"EXPORTER-undertone-v1-hello";
 /// The context of a hello's signature.
 pub const HELLO: &str = "connection";
 
-/// Length of the longest message in bytes: the longest frame and what surrounds it.
+/// Length of the longest message in bytes: the longest frame and its encoding.
 pub fn max_message() -> usize {
     crate::drive::limits().max_payload + HEADER_LEN + 64
 }
 
-/// What a client signs: the secret of its connection, and its name.
+/// The body of a hello's signature: the secret of the connection, then the client's name.
 pub fn hello_body(exported: &[u8; 32], name: &str) -> Vec<u8> {
     let mut body = exported.to_vec();
     body.extend_from_slice(name.as_bytes());
@@ -48,8 +48,8 @@ pub fn hello_body(exported: &[u8; 32], name: &str) -> Vec<u8> {
 /// Longest text of a peer that is kept, logged or passed on, in characters.
 const MAX_TEXT: usize = 400;
 
-/// A peer's words, fit to be printed: on one line, without characters that control terminals or the
-/// direction of writing, and not too long.
+/// A peer's text, cleaned for logs and pages (NET-30): on one line, without characters that control
+/// terminals or the direction of writing, and at most 400 characters long.
 pub fn plain(text: &str) -> String {
     let is_hidden = |c: char| {
         c.is_control()
@@ -87,7 +87,7 @@ pub fn taken(peer: PartyId, next: u32) -> Taken {
 
 #[cfg(test)]
 mod tests {
-    /// The committed code is what the generator makes of the description.
+    /// The committed code equals the generator's output.
     #[test]
     fn generated_code_is_that_of_the_description() {
         let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-//! The frames and acknowledgements of a session: what is checked, and what passes to whom.
+//! Checks and relays the frames and acknowledgements of a session.
 
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use crate::wire::{self, ServerSays};
 impl Session {
     /// Passes a frame from `from` to the server's party or to another client.
     pub(in crate::server) fn frame(&self, from: PartyId, frame: Bytes) -> Result<(), Violation> {
+        // NET-11
         let header = Header::parse(&frame, &self.limits)?;
         if header.session != self.id {
             return Err(FrameError::Session.into());
@@ -46,6 +47,7 @@ impl Session {
             return Err(misled);
         }
         let link = table.links.entry((from, to)).or_default();
+        // NET-12, NET-13
         if !link.pass(header.seq, len, self.window)? {
             return Ok(());
         }
@@ -61,7 +63,7 @@ impl Session {
         Ok(())
     }
 
-    /// `from` has taken the frames that `peer` sent it, up to number `next`.
+    /// `from` has taken the frames of `peer` below number `next`.
     pub(in crate::server) fn taken(
         &self,
         from: PartyId,
@@ -73,6 +75,7 @@ impl Session {
         if table.closed || sender.is_none_or(|member| member.state != State::In) {
             return Ok(());
         }
+        // NET-14, NET-15
         let Some(link) = table.links.get_mut(&(peer, from)) else {
             return Err(Violation::Unsent(next));
         };
@@ -91,7 +94,7 @@ impl Session {
 }
 
 impl Table {
-    /// Queues something for a client's connection. It is lost when the client has none. Frames are
+    /// Queues an item for a client's connection. It is lost when the client has none. Frames are
     /// sent again when the client returns.
     fn put(&mut self, from: PartyId, to: PartyId, item: Item) {
         if self.closed {
@@ -112,7 +115,7 @@ impl Table {
     }
 }
 
-/// The way out of the server's party.
+/// Sends what the server's party puts on the wire.
 pub(in crate::server) struct ServerLine(pub(in crate::server) Arc<Session>);
 
 impl Line for ServerLine {
@@ -125,7 +128,7 @@ impl Line for ServerLine {
                 }
             }
             Item::Frame(frame) => {
-                // The party's own links keep to the window, so none is needed here.
+                // The party's own links keep to the window.
                 if let Ok(header) = Header::parse(frame, &self.0.limits) {
                     let link = table.links.entry((SERVER, to)).or_default();
                     let _ = link.pass(header.seq, frame.len(), usize::MAX);
