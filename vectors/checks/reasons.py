@@ -21,7 +21,7 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"keys for client (\d+) are not signed", "has not signed|signature that does not fit"),
     (r"the signature does not fit", "signature that does not fit|not below the order"),
     (r"this client's keys and advertisement", "has not my hello"),
-    (r"another client's, too|same key", "a key twice"),
+    (r"occurs twice|same key", "a key twice"),
     (r"repeats a client", "out of order"),
     (r"number of clients is", "more clients than there is room for"),
     (r"which is outside", "is not below"),
