@@ -250,14 +250,12 @@ impl<S: Source> Client<S> {
         if finished < has {
             return Err(cheated(
                 "it has forgotten rounds: this client has a later mean; \
-                 restart the server with its checkpoint, or the client",
+                 restart the server with its checkpoint, or restart the client",
             ));
         }
         // ROUND-5.
         if opening.is_due != (finished < job.rounds) {
-            return Err(cheated(
-                "it runs another number of rounds than the job has",
-            ));
+            return Err(cheated("it runs another number of rounds than the job has"));
         }
         // ROUND-6.
         if opening.mean_follows != (finished > has) {
