@@ -71,7 +71,7 @@ impl Sum {
         let file: File = deadlines::parameters(text)?;
         if let Some(stated) = file.clients.filter(|stated| *stated != clients) {
             return Err(JobError::new(format!(
-                "clients is {stated}, the roster has {clients}; leave it out"
+                "clients is {stated}, but the roster has {clients}; omit this field"
             )));
         }
         Ok(Self {
