@@ -106,8 +106,7 @@ pub struct Server {
 
 impl Server {
     /// The server's party. It calls `keep` when the round is finished, before any client learns the
-    /// mean. A server that continues from this state repeats no round that a client has the mean
-    /// of.
+    /// mean. A server that continues from this state repeats no finished round.
     pub fn party(
         self,
         keep: impl FnOnce(Kept) -> Result<(), String> + Send + 'static,
