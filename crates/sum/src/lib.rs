@@ -174,7 +174,7 @@ pub struct Rules {
     pub audience: Audience,
     /// Fewest contributors: with two, each learns the other's words.
     pub min_clients: usize,
-    /// Whom the sum withstands.
+    /// The server that the sum withstands.
     pub trust: Trust,
     /// How clients are joined as neighbours.
     pub wiring: Wiring,
