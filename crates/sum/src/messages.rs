@@ -189,8 +189,8 @@ impl Answers {
         message
     }
 
-    /// Reads the shares that `from` reveals, its own first. `dealers` is the number of its neighbours
-    /// that shared (SUM-26).
+    /// Reads the shares that `from` reveals, its own first. `dealers` is the number of its
+    /// neighbours that shared (SUM-26).
     pub(super) fn read(
         from: PartyId,
         bytes: Payload,
