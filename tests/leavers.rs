@@ -198,6 +198,7 @@ fn too_few_survivors_are_a_named_error_at_every_point() {
         let SimulationError::Aborted(aborted) = error else {
             panic!("{error}");
         };
+        // SETUP-5.
         assert_eq!(aborted.cause, Abort::TooFew { left: 2, need: 3 });
         let ends = |phase| frames_through(backend, phase, &rows, 0);
         let phases = [

@@ -1,4 +1,4 @@
-//! Rounds against parties that cheat: each check catches its cheater, and nobody has a wrong mean.
+//! Rounds against cheating parties: each check catches its cheater, and nobody gets a wrong mean.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const VICTIM: PartyId = PartyId::client(1);
 const ALL: [usize; 5] = [0, 1, 2, 3, 4];
 const OTHERS: [usize; 4] = [0, 2, 3, 4];
 
-/// The server's frames to the victim in a round after one that the victim missed.
+/// The numbers of the server's frames to the victim, in a round after one that the victim missed.
 const OPENING: usize = 0;
 const LAST_HEADER: usize = 1;
 const LAST_WORDS: usize = 2;
@@ -38,7 +38,7 @@ fn job() -> Job {
     kit().job(3)
 }
 
-/// After a first round that the victim missed.
+/// The state after a first round that the victim missed.
 fn second_round(job: Job) -> (Arc<Kept>, Vec<Member>) {
     let members = members(&kit());
     let network = Network::new().leave(VICTIM, 0);
@@ -47,7 +47,7 @@ fn second_round(job: Job) -> (Arc<Kept>, Vec<Member>) {
     (first.kept, members)
 }
 
-/// Why the victim gives up when the server's `nth` frame to it is changed. Nobody else notices.
+/// The victim's error when the server's `nth` frame to it is changed. The others finish.
 fn server_cheats(nth: usize, change: impl Fn(&mut Vec<u8>)) -> Aborted {
     let (kept, members) = second_round(job());
     let network = tampering((SERVER, VICTIM, nth), change);
@@ -72,13 +72,17 @@ fn header(change: impl Fn(&mut MeanHeader)) -> impl Fn(&mut Vec<u8>) {
 
 #[test]
 fn openings_that_cannot_be() {
+    // ROUND-3.
     for finished in [0, 2, 3, u32::MAX] {
         server_lies(OPENING, ROUND, "not that of the session", |m| {
             m[..4].copy_from_slice(&finished.to_le_bytes());
         });
     }
+    // ROUND-5.
     server_lies(OPENING, ROUND, "another number of rounds", |m| m[4] ^= 1);
+    // ROUND-6.
     server_lies(OPENING, ROUND, "or leaves one out", |m| m[5] ^= 1);
+    // ROUND-2.
     for change in [
         Vec::clear as fn(&mut Vec<u8>),
         |m| m[4] = 2,
@@ -90,7 +94,7 @@ fn openings_that_cannot_be() {
     }
 }
 
-/// A server that forgets would have values added up a second time.
+/// ROUND-4: if a server forgot rounds, values would be added twice.
 #[test]
 fn a_server_that_has_forgotten_rounds() {
     let (kept, members) = second_round(job());
@@ -100,11 +104,11 @@ fn a_server_that_has_forgotten_rounds() {
         let SimulationError::Aborted(aborted) = error else {
             panic!("{error}");
         };
-        // The server itself sees only that its clients are gone.
+        // The server sees only that its clients are gone.
         assert_eq!((aborted.party, aborted.phase), (SERVER, CONTRIBUTION));
         assert_eq!(aborted.cause, Abort::TooFew { left: 0, need: 3 });
     }
-    // Each of the clients says why: here one that another session has brought further.
+    // A client that has a later mean reports why.
     let fresh = || Member::of(&kit(), 0);
     let mut clients: Vec<Member> = (0..4).map(|_| fresh()).collect();
     clients.insert(1, members.into_iter().nth(1).unwrap());
@@ -117,6 +121,7 @@ fn a_server_that_has_forgotten_rounds() {
 
 #[test]
 fn last_means_that_cannot_be() {
+    // ROUND-7.
     for round in [0, 2, 3] {
         server_lies(
             LAST_HEADER,
@@ -125,12 +130,14 @@ fn last_means_that_cannot_be() {
             header(|h| h.round = round),
         );
     }
+    // ROUND-14.
     server_lies(
         LAST_HEADER,
         ROUND,
         "of fewer clients than the job needs",
         header(|h| h.contributors.truncate(2)),
     );
+    // ROUND-17.
     let no_weight = |m: &mut Vec<u8>| {
         let at = m.len() - 8;
         m[at..].fill(0);
@@ -141,7 +148,7 @@ fn last_means_that_cannot_be() {
         m[at] = 0xff;
     };
     server_lies(LAST_WORDS, ROUND, "its mean has no weight", less_than_none);
-    // The layout is not known yet. If it is another, so is the number of words.
+    // ROUND-13: the client does not know the layout yet. With another one the words do not fit.
     let other = Arrays::from(vec![0.0f64; 39]).layout();
     let longer = server_cheats(LAST_HEADER, header(|h| h.layout = other.clone()));
     assert_malformed(&longer, SERVER, ROUND);
@@ -149,7 +156,7 @@ fn last_means_that_cannot_be() {
     assert_malformed(&none, SERVER, ROUND);
 }
 
-/// A client that has an earlier mean knows the arrays of all later ones.
+/// ROUND-8: a client with an earlier mean knows the layout of all later means.
 #[test]
 fn a_last_mean_of_other_arrays() {
     let members = members(&kit());
@@ -157,7 +164,7 @@ fn a_last_mean_of_other_arrays() {
     let away = Network::new().leave(VICTIM, 0);
     let second = run(job(), &first.kept, &members, away).unwrap();
     let change = header(|h| {
-        // As many values, so that all else fits.
+        // The number of values stays the same, so that everything else fits.
         let mut renamed = Arrays::new();
         for (name, array) in ["second", "rest"]
             .into_iter()
@@ -181,6 +188,7 @@ fn a_last_mean_of_other_arrays() {
     assert_eq!(members[1].heard().means.len(), 1);
 }
 
+// ROUND-9.
 #[test]
 fn layouts_that_cannot_be() {
     for change in [
@@ -193,9 +201,9 @@ fn layouts_that_cannot_be() {
         |m| m.resize(MAX_LAYOUT + 1, 0),
         |m| *m = too_long().layout().write(),
         |m| m[..4].fill(0xff),
-        // The name is no text.
+        // The name is not UTF-8.
         |m| m[6] = 0xff,
-        // The name, the number of dimensions, a length: too long.
+        // The name is too long; there are too many dimensions; a length is too large.
         |m| m[4..6].copy_from_slice(&300u16.to_le_bytes()),
         |m| m[4 + 2 + 5 + 1] = 33,
         |m| m[4 + 2 + 5 + 2..4 + 2 + 5 + 2 + 8].fill(0xff),
@@ -211,7 +219,7 @@ fn layouts_that_cannot_be() {
             other => panic!("{other:?}"),
         }
     }
-    // Another layout than the client's may be the others': the client is told, and nobody is blamed.
+    // ROUND-10: the others may have another layout. The client reports it and blames nobody.
     let renamed = server_cheats(LAYOUT, |m| m[6] ^= 1);
     assert!(matches!(renamed.cause, Abort::Misuse(_)), "{renamed}");
     let error = renamed.to_string();
@@ -221,7 +229,7 @@ fn layouts_that_cannot_be() {
     );
 }
 
-/// A client that says it has other arrays is left out, whatever it does then.
+/// A client that announces other arrays is left out, whatever it does next.
 #[test]
 fn a_client_that_changes_its_layout() {
     let due = due(&job(), &kit(), 2, &OTHERS);
@@ -229,7 +237,7 @@ fn a_client_that_changes_its_layout() {
     let network = tampering((VICTIM, SERVER, 1), |m| m[6] ^= 1).leave(VICTIM, 3);
     let run = run(job(), &kept, &members, network).unwrap();
     assert_mean(&run, &due, OTHERS);
-    // It may stay and wait for a roster. All others have ended.
+    // It may stay and wait for a roster. All others finish.
     let (kept, members) = second_round(job());
     let network = tampering((VICTIM, SERVER, 1), |m| m[6] ^= 1);
     match undertone_tests::rounds::run(job(), &kept, &members, network) {
@@ -241,7 +249,7 @@ fn a_client_that_changes_its_layout() {
     }
 }
 
-/// A client may say that it has a mean that it lacks, or cannot have. It harms itself alone.
+/// A client that claims a mean which it lacks, or which cannot exist, harms only itself.
 #[test]
 fn numbers_of_means_that_a_client_cannot_have() {
     for number in [1u32, 2, 7, u32::MAX] {
@@ -254,6 +262,7 @@ fn numbers_of_means_that_a_client_cannot_have() {
         let aborted = run.clients[1].as_ref().unwrap_err();
         assert_cheated(aborted, SERVER, ROUND, "or leaves one out");
     }
+    // ROUND-1.
     for change in [
         Vec::clear as fn(&mut Vec<u8>),
         |m| m.push(0),
@@ -270,6 +279,7 @@ fn numbers_of_means_that_a_client_cannot_have() {
 
 #[test]
 fn means_that_cannot_be() {
+    // ROUND-15.
     for round in [0, 1, 3] {
         server_lies(
             HEADER,
@@ -279,6 +289,7 @@ fn means_that_cannot_be() {
         );
     }
     type Change = fn(&mut Vec<PartyId>);
+    // ROUND-16.
     for change in [
         (|list| list.retain(|id| id.index() != Some(1))) as Change,
         |list| list.truncate(4),
@@ -305,7 +316,9 @@ fn means_that_cannot_be() {
             header(|h| h.layout = layout.clone()),
         );
     }
+    // ROUND-17.
     server_lies(WORDS, RESULT, "its mean has no weight", |m| m.fill(0));
+    // ROUND-13.
     for change in [
         Vec::clear as fn(&mut Vec<u8>),
         |m| m.push(0),
@@ -316,11 +329,12 @@ fn means_that_cannot_be() {
             assert_malformed(&server_cheats(nth, change), SERVER, phase);
         }
     }
+    // ROUND-12.
     for change in [
         Vec::clear as fn(&mut Vec<u8>),
         |m| m.truncate(8),
         |m| m.push(0),
-        // More contributors than there are; the server among them; one twice.
+        // Too many contributors; the server among them; a client twice.
         |m| m[4..8].fill(0xff),
         |m| m[4 + 4 + 4 * 3..][..4].fill(0xff),
         |m| m.copy_within(8..12, 12),
@@ -331,14 +345,14 @@ fn means_that_cannot_be() {
     }
 }
 
-/// A server that sends less than it announces ends its clients.
+/// If the server drops out before the last tile, the client that lacks it aborts.
 #[test]
 fn means_that_do_not_come() {
     let (kept, members) = second_round(job());
     let whole = run(job(), &kept, &members, Network::new()).unwrap();
     let all = whole.ledgers[0].1.phases();
     let all: usize = all.map(|(_, cost)| cost.messages as usize).sum();
-    // All headers and four tiles of five have left.
+    // All headers and four of five tiles have left.
     let network = Network::new().leave(SERVER, all - 1);
     let (kept, members) = second_round(job());
     let error = run(job(), &kept, &members, network).unwrap_err();
@@ -348,8 +362,9 @@ fn means_that_do_not_come() {
     assert_eq!(last.count(), 4);
 }
 
-/// In the place of every message of either side: nothing, too little, too much, and bytes at random.
-/// Nobody panics, and of the others everybody who has a mean has one that is right.
+/// Replaces every message of either side: by nothing, too little, too much, and random bytes
+/// (SUM-8, SUM-14, SUM-22, SUM-26). Nobody panics. Every other client with a mean has the right
+/// one.
 #[test]
 fn anything_in_the_place_of_any_message() {
     let mut prg = Prg::new(&[3; 32]);
@@ -391,7 +406,7 @@ fn anything_in_the_place_of_any_message() {
                 let (kept, members) = second_round(job);
                 let outcome = run(job, &kept, &members, network);
                 assert!(seen > nth, "{link:?}");
-                // Words that a client makes up are in the sum, as any other words are.
+                // Words that a client makes up are in the sum, as all words.
                 let made_up = is_upload && kind == 3;
                 check(job, link, kind, outcome, made_up);
             }
@@ -414,7 +429,7 @@ fn check(
         Ok(run) => run,
         Err(SimulationError::Aborted(aborted)) => {
             let culprit = aborted.cause.culprit();
-            // The server finds the cheater, or a client whose shares do not open.
+            // The server finds the cheater, or another client cannot open its shares.
             if link.0 == VICTIM {
                 assert_eq!(culprit, Some(VICTIM), "{what}: {aborted}");
             } else {
@@ -430,7 +445,7 @@ fn check(
     assert_mean(&run, &due(&job, &kit(), 2, who), OTHERS);
     match victim {
         Ok(Step::CaughtUp) => panic!("{what}: a round was due"),
-        // The words of a mean are by the server's word; and answers that are false are left out.
+        // A client relies on the server for the words of a mean. False answers are left out.
         Ok(Step::Finished(mean)) => {
             let by_servers_word = link.0 == SERVER && kind == 3 && mean.round == 2;
             if !by_servers_word {
@@ -449,8 +464,8 @@ fn check(
     }
 }
 
-/// What no check can see, and nobody claims: the words of a mean are by the server's word, and a
-/// client may add what it likes.
+/// No check finds, and no document claims: clients rely on the server for the words of a mean, and
+/// a client may add any words.
 #[test]
 fn words_are_by_the_servers_word() {
     let (kept, members) = second_round(job());
@@ -465,7 +480,7 @@ fn words_are_by_the_servers_word() {
     assert_eq!((mean.round, mean.weight), (2, due.weight));
 }
 
-/// Arrays whose names make too long a layout. It is one in all else.
+/// Arrays with a layout that is too long because of their names, and valid otherwise.
 fn too_long() -> Arrays {
     let mut arrays = Arrays::new();
     for index in 0..9000 {
@@ -475,7 +490,7 @@ fn too_long() -> Arrays {
     arrays
 }
 
-/// Layouts too long to be sent are refused before they are.
+/// A client refuses its own layout if it is too long, before it sends it.
 #[test]
 fn layouts_have_an_end() {
     let arrays = too_long();

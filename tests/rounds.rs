@@ -1,5 +1,5 @@
-//! Rounds of secure means and sums: over orders of delivery, clients that leave, come back, or have
-//! other arrays, and attempts that fail.
+//! Rounds of secure means and sums: with any order of delivery, clients that drop out, come back or
+//! have other arrays, and failed attempts.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -40,7 +40,7 @@ fn new() -> Arc<Kept> {
     Arc::default()
 }
 
-/// The cause of a run that fails.
+/// The error of a run that fails.
 fn failure(run: Result<RoundRun, SimulationError>) -> Aborted {
     match run {
         Err(SimulationError::Aborted(aborted)) => aborted,
@@ -55,7 +55,8 @@ fn messages(ledger: &Ledger) -> usize {
         .sum()
 }
 
-/// Frames a client has sent by the end of its upload, and in all, in a round without leavers.
+/// The number of frames that a client sends up to the end of its upload, and in all, if nobody
+/// drops out.
 fn frames(job: Job, kit: &Means, kept: &Arc<Kept>, index: usize) -> (usize, usize) {
     let run = run(job, kept, &members(kit), Network::new()).unwrap();
     let ledger = &run.ledgers[index + 1].1;
@@ -84,7 +85,7 @@ fn three_rounds_with_what_is_kept_between_them() {
                 kept = run.kept;
                 assert_eq!(kept.finished(), round);
                 assert_same(&kept.mean(&job).unwrap(), &due);
-                // What is kept survives a restart of the server.
+                // The state survives a restart of the server.
                 kept = Arc::new(Kept::read(&kept.write(), &job).unwrap());
             }
             for member in members {
@@ -96,12 +97,12 @@ fn three_rounds_with_what_is_kept_between_them() {
             }
         }
     }
-    // In a mean, this is what `Means` says.
+    // The mean is also that of `Means`.
     let means = kit.mean(2, &[0, 1, 3]).unwrap();
     assert_same(&due(&job(&kit), &kit, 2, &[0, 1, 3]), &means);
 }
 
-/// Everything of a run but times.
+/// All facts of a run, without times.
 fn facts(run: &RoundRun) -> impl PartialEq + std::fmt::Debug + use<> {
     let costs = |(id, ledger): &(PartyId, Ledger)| {
         let phases = ledger.phases().map(|(phase, cost)| {
@@ -137,7 +138,7 @@ proptest! {
         let trust = if malicious { Trust::MaliciousServer } else { Trust::SemiHonest };
         let job = Job { trust, mean, min_clients: 2, ..kit.job(2) };
         let all: Vec<usize> = (0..clients).collect();
-        // In the second round, client `away` has no mean of the first. All others have.
+        // In the second round client `away` lacks the first mean. All others have it.
         let two = |order: Option<u64>| {
             let members = members(&kit);
             let network = Network::new().leave(PartyId::client(away), 0);
@@ -154,7 +155,7 @@ proptest! {
     }
 }
 
-/// Means of several messages, to clients that lack the last one and to all.
+/// Means in several messages, to clients that lack the last mean and to all clients.
 #[test]
 fn long_means_come_in_tiles_and_any_order() {
     let kit = Means {
@@ -178,7 +179,7 @@ fn long_means_come_in_tiles_and_any_order() {
     }
 }
 
-/// The others have the mean of all, or of all but the leaver; which of them, its upload decides.
+/// The others get the mean of all clients, or of all but the dropped one. It depends on its upload.
 #[test]
 fn one_of_five_may_leave_at_any_point() {
     let kit = kit();
@@ -210,7 +211,7 @@ fn one_of_five_may_leave_at_any_point() {
                     &[0, 1, 2, 3, 4]
                 };
                 assert_mean(&run, &due(&job, &kit, round, who), [0, 1, 3, 4]);
-                // A client that leaves after its first frame is not asked.
+                // A client that drops out after its first frame is not asked for a contribution.
                 let heard = members[2].heard();
                 assert_eq!(heard.asked.len(), usize::from(after >= 2), "{after}");
             }
@@ -233,6 +234,7 @@ fn leaving_between_two_tiles_of_an_upload() {
     }
 }
 
+// ROUND-11.
 #[test]
 fn too_few_clients_are_a_named_error_at_every_point() {
     let kit = Means {
@@ -271,14 +273,14 @@ fn a_server_that_leaves_ends_every_client() {
     }
 }
 
-/// A client that was away gets the last mean, and no other, before it contributes.
+/// A client that was away gets the last mean only, before it contributes.
 #[test]
 fn who_was_away_gets_the_last_mean() {
     let kit = kit();
     let job = job(&kit);
     let members = members(&kit);
     let away = |index, frames| Network::new().leave(PartyId::client(index), frames);
-    // Client 3 misses the first round, client 4 leaves the second one, after its upload.
+    // Client 3 misses the first round. Client 4 drops out of the second one after its upload.
     let first = run(job, &new(), &members, away(3, 0)).unwrap();
     let second = run(job, &first.kept, &members, away(4, 5)).unwrap();
     assert_mean(&first, &due(&job, &kit, 1, &[0, 1, 2, 4]), [0, 1, 2, 4]);
@@ -286,7 +288,7 @@ fn who_was_away_gets_the_last_mean() {
     let heard = members[3].heard();
     assert_same(&heard.means[0], reported(&first));
     assert_eq!(heard.asked, [(2, 1, Some(1))]);
-    // Its mean is sent to nobody else: an opening to each, a header and a tile to one.
+    // Only this client gets the mean: an opening to each client, a header and a tile to one.
     let sent = |run: &RoundRun| run.ledgers[0].1.phase(ROUND).unwrap().messages;
     assert_eq!((sent(&first), sent(&second)), (4, 5 + 2));
 
@@ -299,7 +301,7 @@ fn who_was_away_gets_the_last_mean() {
     );
     assert_same(&heard.means[1], reported(&second));
 
-    // No more rounds. Client 0 has the second mean; client 1 starts anew and has none.
+    // No more rounds. Client 0 has the second mean. Client 1 is restarted and has none.
     let mut members = members;
     members[1] = Member::of(&kit, 1);
     let last = run(job, &third.kept, &members, Network::new()).unwrap();
@@ -321,7 +323,8 @@ fn who_was_away_gets_the_last_mean() {
     assert!(phases.map(|(phase, _)| phase).eq([ROUND]));
 }
 
-/// A client that contributed and then lost the mean gets it next time; it is not asked again.
+/// A client that contributed and did not get the mean gets it in the next session. It is not asked
+/// again.
 #[test]
 fn who_lost_the_mean_of_its_own_round_gets_it() {
     let kit = kit();
@@ -372,6 +375,7 @@ fn constant(arrays: Arrays, weight: f64) -> Member {
     Member::new(give, true)
 }
 
+// ROUND-10.
 #[test]
 fn who_has_other_arrays_is_left_out_and_told_which() {
     let kit = kit();
@@ -408,7 +412,7 @@ fn who_has_other_arrays_is_left_out_and_told_which() {
         members[2] = constant(other, 2.0);
         let mut kept = new();
         for round in 1..=2 {
-            // In the second round it is the last mean that says what all have.
+            // In the second round the last mean determines the layout.
             let run = run(job, &kept, &members, Network::new()).unwrap();
             let own = |index| {
                 let (arrays, weight) = (usual.clone(), 2.0);
@@ -445,29 +449,29 @@ fn the_commonest_arrays_count_and_then_the_first_clients() {
     assert_eq!(reported(&run).contributors, [1, 2, 4].map(PartyId::client));
     let run = run_of(&[&b, &a, &a, &b]).unwrap();
     assert_eq!(reported(&run).contributors, [0, 3].map(PartyId::client));
-    // Where nobody has what another has, the first client is alone. Why, the others say.
+    // If all layouts differ, the first client's counts. The others report the difference.
     let c = arrays(&[("c", &[2], false)]);
     let aborted = failure(run_of(&[&a, &b, &c]));
     assert!(
         aborted.to_string().contains("\"b\" [2] float64"),
         "{aborted}"
     );
-    // After a first round with one layout, another is too late, whoever has it.
+    // After the first round no other layout is accepted, even if most clients have it.
     let members = [&a, &a, &b, &b, &b].map(|own| constant(own.clone(), 1.0));
     let first = run_of(&[&a, &a]).unwrap();
     let second = undertone_tests::rounds::run(job, &first.kept, &members, Network::new()).unwrap();
     assert_eq!(reported(&second).contributors, [0, 1].map(PartyId::client));
 }
 
-/// Spoils the round after so many frames of the server: it leaves.
+/// Spoils a round: the server drops out after `frames` frames.
 fn spoilt(job: Job, members: &[Member], frames: usize) {
     let network = Network::new().leave(SERVER, frames);
     let run = run(job, &new(), members, network);
     assert!(run.is_err() || run.is_ok_and(|run| run.clients.iter().all(Result::is_err)));
 }
 
-/// A client whose masked words have left it asks for other values, or does without the round. Until
-/// then, what it was given once is used again.
+/// ROUND-18: after masked words of a client have left it, it asks for other values, or takes no
+/// part in the round. Before that, it uses its contribution again.
 #[test]
 fn values_are_added_once() {
     let kit = kit();
@@ -475,7 +479,7 @@ fn values_are_added_once() {
     let whole = run(job, &new(), &members(&kit), Network::new()).unwrap();
     let frames_of_server = messages(&whole.ledgers[0].1);
     let mut seen = [false; 3];
-    // Until a client has the mean: the tiles of five come last.
+    // Up to the first mean: the tiles for five clients come last.
     for frames in 0..=frames_of_server - 5 {
         let member = |index: usize| {
             let kit = kit.clone();
@@ -485,7 +489,7 @@ fn values_are_added_once() {
         let members: Vec<Member> = (0..5).map(member).collect();
         spoilt(job, &members, frames);
         let asked = members[0].heard().asked.len();
-        // Shares that are passed on to a client let it upload: openings, layouts, rosters, shares.
+        // A client uploads after it got its opening, layout, roster and shares.
         let sent = members[0].client.may_take_part(0).is_err();
         seen[asked + usize::from(sent)] = true;
         if sent {
@@ -496,7 +500,7 @@ fn values_are_added_once() {
         }
         let again = run(job, &new(), &members, Network::new()).unwrap();
         if sent {
-            // It was not asked, and nothing of it has been sent a second time.
+            // It was not asked, and none of its words were sent again.
             assert_eq!(members[0].heard().asked.len(), 1);
             let aborted = again.clients[0].as_ref().unwrap_err();
             assert!(matches!(aborted.cause, Abort::Misuse(_)), "{aborted}");
@@ -515,7 +519,7 @@ fn values_are_added_once() {
             let once = heard.asked == [(1, 1, None)];
             assert!(once || heard.asked == [(1, 1, None), (1, 2, None)]);
         }
-        // Every word in the mean is of values that had never been sent before.
+        // Every word in the mean is of values that were not sent before.
         let attempts = members.iter().map(|member| member.heard().asked.len());
         let first = usize::from(sent);
         let own =
@@ -530,8 +534,8 @@ fn values_are_added_once() {
     );
 }
 
-/// A server that cannot keep a mean tells it nobody. Otherwise a client could have the mean of a round
-/// that the server runs again.
+/// A server that cannot store a mean sends it to nobody. Otherwise a client could have the mean of
+/// a round that the server runs again.
 #[test]
 fn a_mean_is_kept_before_anybody_learns_it() {
     let kit = kit();
@@ -582,7 +586,7 @@ fn a_mean_is_kept_before_anybody_learns_it() {
         let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
         nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
         let mut network = Network::new().intercept(|_, _, frame| {
-            // Frames of another kind say that the server gives up.
+            // Frames of another kind are aborts.
             let is_mean = frame[3] == 0 && frame[4] == RESULT.id;
             sent.fetch_add(usize::from(is_mean), Ordering::SeqCst);
         });
@@ -602,7 +606,7 @@ fn a_mean_is_kept_before_anybody_learns_it() {
     }
 }
 
-/// What is printed of a contribution tells neither its values nor its weight.
+/// `Debug` of a contribution shows neither its values nor its weight.
 #[test]
 fn contributions_are_not_printed() {
     let weight = 4321.5;
@@ -681,6 +685,7 @@ fn large_values_are_clipped_or_refused() {
     }
 }
 
+// ROUND-17, SUM-33.
 #[test]
 fn weights_that_cannot_be() {
     let kit = kit();
@@ -695,7 +700,7 @@ fn weights_that_cannot_be() {
         assert!(error.contains("the weight is"), "{error}");
         assert_eq!(reported(&run).contributors.len(), 3);
     }
-    // Some may weigh nothing, not all.
+    // Some weights may be 0, but not all.
     let run = of([0.0, 0.0, 3.0, 0.0], job).unwrap();
     assert_eq!(reported(&run).weight, 3.0);
     assert_eq!(reported(&run).contributors.len(), 4);
@@ -705,14 +710,15 @@ fn weights_that_cannot_be() {
         aborted.to_string().contains("no contributor has a weight"),
         "{aborted}"
     );
-    // Sums have no weights.
+    // Sums ignore weights.
     let sums = Job { mean: false, ..job };
     let run = of([0.0, f64::NAN, -1.0, 1e9], sums).unwrap();
     assert_eq!(reported(&run).weight, 4.0);
     assert_eq!(*reported(&run).arrays.to_doubles(), [4.0, 8.0]);
 }
 
-/// A source may fail, or give nothing that can be added. Then its client leaves, and the others go on.
+/// A source may fail, or give an unusable contribution. Then its client drops out, and the others
+/// continue.
 #[test]
 fn sources_that_give_nothing() {
     let kit = kit();
@@ -736,7 +742,7 @@ fn sources_that_give_nothing() {
     }
 }
 
-/// More clients than a job allows for could overflow a sum without anybody's notice.
+/// ROUND-19: with more clients than the job is for, a sum could overflow unnoticed.
 #[test]
 fn more_clients_than_the_job_is_for() {
     let kit = kit();
@@ -750,7 +756,7 @@ fn more_clients_than_the_job_is_for() {
     assert!(error.contains("5 clients, the job is for 4"), "{error}");
 }
 
-/// A job that cannot be is an error of the server, and not a panic.
+/// An impossible job is an error of the server, not a panic.
 #[test]
 fn jobs_that_cannot_be() {
     let kit = kit();

@@ -1,4 +1,4 @@
-//! Secure sums against parties that cheat: each check catches its cheater.
+//! Secure sums against cheating parties: each check catches its cheater.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use undertone::party::frame::HEADER_LEN;
@@ -23,8 +23,7 @@ fn malicious() -> Rules {
     }
 }
 
-/// Runs a sum in which the payload of a frame is changed: that of the given number from one party to
-/// another.
+/// Runs a sum with a changed payload: of the frame with the given sender, receiver and number.
 fn tampered(
     rules: Rules,
     frame: (PartyId, PartyId, usize),
@@ -42,12 +41,12 @@ fn client_error(run: Result<SumRun<u64>, SimulationError>) -> Aborted {
     }
 }
 
-/// Why the victim gives up when the server's `nth` frame to it is changed.
+/// The victim's error when the server's `nth` frame to it is changed.
 fn server_cheats(rules: Rules, nth: usize, change: impl Fn(&mut Vec<u8>)) -> Aborted {
     client_error(tampered(rules, (SERVER, VICTIM, nth), change))
 }
 
-/// Why the server gives up when the client's `nth` frame is changed.
+/// The server's error when the client's `nth` frame is changed.
 fn client_cheats(rules: Rules, nth: usize, change: impl Fn(&mut Vec<u8>)) -> Aborted {
     match tampered(rules, (VICTIM, SERVER, nth), change) {
         Err(SimulationError::Aborted(aborted)) => aborted,
@@ -55,7 +54,7 @@ fn client_cheats(rules: Rules, nth: usize, change: impl Fn(&mut Vec<u8>)) -> Abo
     }
 }
 
-/// Bytes of an entry of the roster: number, two keys, advertisement, no signature.
+/// Bytes of an entry of the roster: number, two keys, advertisement, flag without a signature.
 const ENTRY: usize = 4 + 64 + 1 + 32 + 1;
 
 fn entry(place: usize) -> usize {
@@ -72,14 +71,17 @@ fn rosters_that_cannot_be() {
             roster.swap(a + i, b + i);
         }
     });
-    // Nothing in the roster itself tells; but the others cannot open what was dealt under another.
+    // SUM-12: the roster itself is consistent. But the others cannot open shares dealt under it.
     assert_cheated(&swapped, VICTIM, SHARES, "its shares do not open");
+    // SETUP-8.
     let mine = cheat(|roster| roster[entry(1) + 4] ^= 1);
     assert_cheated(&mine, SERVER, KEYS, "this client's keys");
+    // SETUP-9.
     let twice = cheat(|roster| roster.copy_within(entry(2) + 4..entry(2) + 36, entry(3) + 4));
     assert_cheated(&twice, SERVER, KEYS, "the same key");
     let own_twice = cheat(|roster| roster.copy_within(entry(2) + 4..entry(2) + 36, entry(2) + 36));
     assert_cheated(&own_twice, SERVER, KEYS, "the same key");
+    // SETUP-3.
     for key in [4, 36] {
         let low = server_cheats(rules, 0, |roster| {
             roster[entry(3) + key..entry(3) + key + 32].fill(0);
@@ -87,16 +89,20 @@ fn rosters_that_cannot_be() {
         assert_malformed(&low, SERVER, KEYS);
         assert!(low.to_string().contains("low order"), "{low}");
     }
+    // SETUP-7.
     let order = cheat(|roster| roster[entry(2)] = 0);
     assert_cheated(&order, SERVER, KEYS, "repeats a client");
+    // SUM-2.
     let other_rules = cheat(|roster| roster[entry(3) + 69] ^= 1);
     assert_cheated(&other_rules, PartyId::client(3), KEYS, "its rules differ");
+    // SUM-3.
     let overlapping = cheat(|roster| roster[entry(3) + 69 + 16] -= 1);
     assert_cheated(&overlapping, PartyId::client(3), KEYS, "its rows");
     let beyond = cheat(|roster| roster[entry(4) + 69 + 24] += 1);
     assert_cheated(&beyond, PartyId::client(4), KEYS, "its rows");
     let endless = cheat(|roster| roster[entry(4) + 69 + 24..entry(4) + 69 + 32].fill(0xff));
     assert_cheated(&endless, PartyId::client(4), KEYS, "its rows");
+    // SETUP-6.
     let many = cheat(|roster| roster[..4].fill(0xff));
     assert_malformed(&many, SERVER, KEYS);
 }
@@ -105,23 +111,28 @@ fn rosters_that_cannot_be() {
 fn sets_of_sharers_and_shares_that_cannot_be() {
     let rules = semi_honest();
     let cheat = |change: fn(&mut Vec<u8>)| server_cheats(rules, 1, change);
+    // SUM-10.
     assert_cheated(
         &cheat(|m| m[0] ^= 0b10),
         SERVER,
         SHARES,
         "leaves this client out",
     );
+    // SUM-9.
     assert_malformed(&cheat(|m| m[0] ^= 0b10_0000), SERVER, SHARES);
+    // SUM-5.
     let few = cheat(|m| {
         m[0] = 0b10;
         m.truncate(1);
     });
     assert_eq!(few.cause, Abort::TooFew { left: 1, need: 2 });
+    // SUM-11.
     let below = cheat(|m| {
         m[0] = 0b11;
         m.truncate(1 + 80);
     });
     assert_eq!(below.cause, Abort::TooFewHolders { left: 2, need: 3 });
+    // SUM-12.
     let changed = cheat(|m| m[1 + 80] ^= 1);
     assert_cheated(
         &changed,
@@ -137,25 +148,30 @@ fn sets_of_sharers_and_shares_that_cannot_be() {
 fn sets_of_contributors_that_cannot_be() {
     for rules in [semi_honest(), malicious()] {
         let cheat = |change: fn(&mut Vec<u8>)| server_cheats(rules, 2, change);
+        // SUM-18.
         assert_cheated(
             &cheat(|m| m[0] ^= 0b10),
             SERVER,
             UNMASK,
             "leaves this client out",
         );
+        // SUM-9.
         assert_malformed(&cheat(|m| m[0] ^= 0b1000_0000), SERVER, UNMASK);
+        // SUM-5.
         let few = cheat(|m| m[0] = 0b10);
         assert!(matches!(few.cause, Abort::TooFew { left: 1, .. }), "{few}");
+        // SUM-11.
         let below = cheat(|m| m[0] = 0b11);
         assert!(
             matches!(below.cause, Abort::TooFewHolders { left: 2, .. }),
             "{below}"
         );
+        // SUM-16.
         for change in [Vec::clear as fn(&mut Vec<u8>), |m| m.push(0)] {
             assert_malformed(&server_cheats(rules, 2, change), SERVER, UNMASK);
         }
     }
-    // Client 3 never shared, and cannot have contributed.
+    // SUM-17: client 3 never shared, so it cannot contribute.
     let rules = semi_honest();
     let network = Network::new()
         .leave(PartyId::client(3), 1)
@@ -173,15 +189,15 @@ fn sets_of_contributors_that_cannot_be() {
     assert_cheated(&aborted, SERVER, UNMASK, "did not share");
 }
 
-/// A server that tells one client that another has left, to get both of its shares, gets neither in
-/// time: the signatures do not fit.
+/// A server tells one client that another one dropped out, to get both shares of it. It gets
+/// neither: the signatures do not fit.
 #[test]
 fn clients_that_are_told_different_sets_reveal_nothing() {
     let lie = |m: &mut Vec<u8>| m[0] &= !0b1_0000;
-    // Semi-honest clients would answer: the victim gives out a share of the mask key.
+    // Against a semi-honest server the victim reveals a share of the mask key (SUM-27).
     let naive = client_error(tampered(semi_honest(), (SERVER, VICTIM, 2), lie));
     assert_cheated(&naive, VICTIM, UNMASK, "a share of the wrong kind");
-    // With signatures it does not answer: the others signed another set.
+    // SUM-23: with signatures it does not answer, as the others signed another set.
     let told = client_error(tampered(malicious(), (SERVER, VICTIM, 2), lie));
     assert_eq!(told.party, VICTIM);
     assert_cheated(
@@ -190,7 +206,7 @@ fn clients_that_are_told_different_sets_reveal_nothing() {
         UNMASK,
         "its set of signers names a client that did not contribute",
     );
-    // Nor is the victim deceived when the server keeps the signatures that tell from it and the others.
+    // SUM-24: nor does it answer when the server withholds the signatures that differ.
     let mut seen = 0;
     let network = Network::new().intercept(|from, to, frame| {
         let without = |frame: &mut Vec<u8>, place: usize| {
@@ -226,7 +242,7 @@ fn clients_that_are_told_different_sets_reveal_nothing() {
 #[test]
 fn signatures_that_do_not_fit() {
     let rules = malicious();
-    // Of five signatures one may be false; four are needed.
+    // SUM-24: of five signatures one may be false. Four are needed.
     let one = tampered(rules, (SERVER, VICTIM, 3), |m| m[1 + 2 * 64] ^= 1).unwrap();
     assert!(one.clients.iter().all(Result::is_ok));
     let two = server_cheats(rules, 3, |m| {
@@ -244,7 +260,7 @@ fn signatures_that_do_not_fit() {
         m.copy_within(1..65, 129);
     });
     assert_cheated(&copied, SERVER, UNMASK, "3 signatures fit");
-    // Nor does a client stop the others with a signature of its own making.
+    // A client's false signature does not stop the others.
     let clients = contributions::<u64>(&rules, &ROWS, 1);
     let run = tampered(rules, (VICTIM, SERVER, 3), |m| m[5] ^= 1).unwrap();
     assert_clear(&rules, &clients, &run, 0..5);
@@ -253,10 +269,12 @@ fn signatures_that_do_not_fit() {
         m.truncate(1 + 3 * 64);
     });
     assert_cheated(&few, SERVER, UNMASK, "3 signatures fit");
+    // SUM-22.
     assert_malformed(&server_cheats(rules, 3, |m| m.push(0)), SERVER, UNMASK);
+    // SUM-20.
     assert_malformed(&client_cheats(rules, 3, |m| m.push(0)), VICTIM, UNMASK);
     assert_malformed(&client_cheats(rules, 3, Vec::clear), VICTIM, UNMASK);
-    // Keys that their owner did not sign, and keys without a signature.
+    // SETUP-10: keys that their owner did not sign, and keys without a signature.
     const SIGNED: usize = ENTRY + 64;
     let exchanged = server_cheats(rules, 0, |roster| roster[4 + 3 * SIGNED + 4] ^= 1);
     assert_cheated(&exchanged, SERVER, KEYS, "keys for client 3 are not signed");
@@ -272,25 +290,28 @@ fn signatures_that_do_not_fit() {
 fn hellos_that_cannot_be() {
     let rules = semi_honest();
     let cheat = |change: fn(&mut Vec<u8>)| client_cheats(rules, 0, change);
+    // SUM-1.
     let digest = cheat(|hello| hello[65] ^= 1);
     assert_cheated(&digest, VICTIM, KEYS, "differ from the server's");
     let rows = cheat(|hello| hello[65 + 24] += 1);
     assert_cheated(&rows, VICTIM, KEYS, "differ from the server's");
+    // SETUP-4.
     let own_twice = cheat(|hello| hello.copy_within(0..32, 32));
-    assert_cheated(&own_twice, VICTIM, KEYS, "another client's, too");
-    // A key of low order, for seals or for masks: the server needs nobody to accuse its owner.
+    assert_cheated(&own_twice, VICTIM, KEYS, "occurs twice");
+    // SETUP-3: a sealing key or mask key of low order. The server itself detects it.
     for key in [0..32, 32..64] {
         let low = client_cheats(rules, 0, |hello| hello[key.clone()].fill(0));
         assert_malformed(&low, VICTIM, KEYS);
         assert_eq!(low.party, SERVER);
         assert!(low.to_string().contains("low order"), "{low}");
     }
+    // SETUP-1.
     assert_malformed(&cheat(|hello| hello[97] = 2), VICTIM, KEYS);
     assert_malformed(&cheat(|hello| hello[64] = 200), VICTIM, KEYS);
 }
 
-/// What is dealt under one roster opens under no other, so no lie about the roster brings shares of two
-/// stories together.
+/// Shares dealt under one roster open under no other. So no lie about the roster brings shares of
+/// two stories together.
 #[test]
 fn shares_dealt_under_one_roster_open_under_no_other() {
     let rules = Rules {
@@ -298,7 +319,7 @@ fn shares_dealt_under_one_roster_open_under_no_other() {
         ..rules(&ROWS, 2, 3)
     };
     const SIGNED: usize = ENTRY + 64;
-    // The victim is shown a roster without client 4, and its shares go where they would have gone.
+    // SUM-6: the victim gets a roster without client 4, and its shares go to the usual places.
     let without = server_cheats(rules, 0, |roster| {
         roster[0] = 4;
         roster.truncate(4 + 4 * SIGNED);
@@ -335,7 +356,7 @@ fn shares_dealt_under_one_roster_open_under_no_other() {
         error.to_string().contains("its shares do not open"),
         "{error}"
     );
-    // Two of five missing are more than may leave.
+    // SUM-4: two of five pinned clients are missing, more than may drop out.
     let small = server_cheats(rules, 0, |roster| {
         roster[0] = 3;
         roster.truncate(4 + 3 * SIGNED);
@@ -343,23 +364,25 @@ fn shares_dealt_under_one_roster_open_under_no_other() {
     assert_eq!(small.cause, Abort::TooFew { left: 3, need: 4 });
 }
 
-/// A holder's false share is found and left out: the sum is right, and the holder is named.
+/// SUM-29: a holder's false share is found and left out. The sum is right, and the holder is named.
 #[test]
 fn a_false_share_is_found_and_does_not_harm() {
     let rules = semi_honest();
     let clients = contributions::<u64>(&rules, &ROWS, 1);
-    // The own share, then for each of four neighbours a kind and a share.
+    // The client's own share, then for each of four neighbours a kind and a share.
     for at in [0, 31, 33, 64, 32 + 33 * 3 + 5] {
         let run = tampered(rules, (VICTIM, SERVER, 3), |m| m[at] ^= 4).unwrap();
         assert_clear(&rules, &clients, &run, 0..5);
         assert_eq!(run.total.suspects, [VICTIM], "byte {at}");
     }
+    // SUM-27.
     let kind = client_cheats(rules, 3, |m| m[32] ^= 1);
     assert_cheated(&kind, VICTIM, UNMASK, "a share of the wrong kind");
+    // SUM-26.
     assert_malformed(&client_cheats(rules, 3, |m| m[32] = 2), VICTIM, UNMASK);
 }
 
-/// Of a client that left, too: its mask key is rebuilt without the false share.
+/// SUM-30: the mask key of a dropped client is reconstructed without the false share.
 #[test]
 fn a_false_share_of_a_mask_key_is_found() {
     let rules = semi_honest();
@@ -383,7 +406,7 @@ fn a_false_share_of_a_mask_key_is_found() {
     assert_eq!(run.total.suspects, [VICTIM]);
 }
 
-/// A dealer whose shares do not give what it committed to is named.
+/// SUM-29: the server names a dealer of shares that do not fit its commitment.
 #[test]
 fn a_false_commitment_is_the_dealers() {
     let rules = semi_honest();

@@ -1,5 +1,5 @@
-//! Secure sums equal the clear ones: over numbers of clients, graphs, thresholds, words, orders of
-//! delivery, and clients that leave at any point.
+//! Secure sums equal clear sums: for any number of clients, graph, threshold, word, order of
+//! delivery, and for clients that drop out at any point.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use undertone::sum::{Audience, Rules, Suite, Trust, Wiring, Word, wiring};
 use undertone_tests::chooser;
 use undertone_tests::sums::{assert_clear, contributions, rules, simulation};
 
-/// Frames a client sends in all: hello, shares, words of one tile, perhaps a signature, answers.
+/// The number of frames of a client: hello, dealing, one tile of words, signature if any, answers.
 fn frames(rules: &Rules) -> usize {
     match rules.trust {
         Trust::SemiHonest => 4,
@@ -21,8 +21,8 @@ fn frames(rules: &Rules) -> usize {
     }
 }
 
-/// Runs a sum in which clients leave after so many frames; holds it to the clear sum, or else to
-/// a named error, which there may only be when too few are left.
+/// Runs a sum with dropped clients, each with its number of sent frames. The sum must be the clear
+/// one. Only when too few clients are left may it end, with a named error.
 fn check<W: Word>(
     rules: Rules,
     rows: &[usize],
@@ -43,7 +43,7 @@ fn check<W: Word>(
         Ok(run) => {
             let stays = |place: &usize| !leavers.contains_key(place);
             assert_clear(&rules, &clients, &run, (0..rows.len()).filter(stays));
-            // Who sent all its words contributes, and nobody else.
+            // Exactly the clients that sent all words contribute.
             let sent = |place: &usize| leavers.get(place).is_none_or(|after| *after >= 3);
             let due: Vec<PartyId> = (0..rows.len()).filter(sent).map(PartyId::client).collect();
             prop_assert_eq!(run.total.contributors, due);
@@ -52,7 +52,8 @@ fn check<W: Word>(
         Err(SimulationError::Aborted(aborted)) => {
             prop_assert!(!leavers.is_empty(), "{}", aborted);
             let few = matches!(aborted.cause, Abort::TooFew { .. } | Abort::TooFewHolders { .. })
-                // A smaller roster may not have the neighbours or shares that were asked for.
+                // SUM-5, SUM-7, SUM-15, SUM-21, SUM-28, or a smaller roster does not fit the fixed
+                // neighbours and threshold.
                 || matches!(aborted.cause, Abort::Misuse(_)) && degree.is_ok();
             prop_assert!(few, "{}", aborted);
         }
@@ -109,7 +110,7 @@ proptest! {
     }
 }
 
-/// Whenever enough are left, the sum is made: one leaver of five, at every point.
+/// One of five clients drops out at any point: the others finish.
 #[test]
 fn one_of_five_may_leave_at_any_point() {
     for trust in [Trust::SemiHonest, Trust::MaliciousServer] {
@@ -131,7 +132,7 @@ fn one_of_five_may_leave_at_any_point() {
     }
 }
 
-/// Sixty clients on a sparse graph; ten in all leave, at every phase.
+/// Ten of sixty clients on a sparse graph drop out, in all phases.
 #[test]
 fn a_sparse_graph_survives_leavers() {
     let rows = [1; 60];
@@ -184,7 +185,7 @@ fn arrays_of_several_messages_and_a_leaver_between_them() {
     }
 }
 
-/// Rows that nobody on the roster owns are not sent: nothing would hide them.
+/// Rows without an owner on the roster are not sent: no mask would hide them.
 #[test]
 fn rows_without_an_owner_stay_at_home() {
     let rows = [3, 4, 2, 5];
@@ -203,8 +204,7 @@ fn rows_without_an_owner_stay_at_home() {
     assert_eq!(upload(3), 64 + 8 * (5 * 3 + 2));
 }
 
-/// Of two parties with the same words one sends them. A client whose words have been sent before is
-/// left out.
+/// SUM-13: a client that has sent its words before drops out.
 #[test]
 fn words_that_have_been_sent_are_not_sent_again() {
     let rows = [1, 2, 0, 1];
@@ -224,6 +224,7 @@ fn words_that_have_been_sent_are_not_sent_again() {
     assert!(flags.iter().all(|flag| flag.load(Ordering::SeqCst)));
 }
 
+// SUM-5.
 #[test]
 fn two_clients_only_where_they_are_allowed() {
     let rows = [1, 2];

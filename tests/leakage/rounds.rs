@@ -1,5 +1,5 @@
-//! What the server, alone or with a client, sees of a round, and what two rounds tell. The masks are
-//! built here a second time, from PROTOCOLS.md.
+//! What the server, alone or with a client, learns from a round, and what two rounds reveal. The
+//! masks are implemented here a second time, from docs/spec/sums.md.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn job() -> Job {
     kit.job(3)
 }
 
-/// Every payload: from, to, phase, bytes.
+/// All payloads: sender, receiver, phase, bytes.
 type Seen = Vec<(PartyId, PartyId, u8, Vec<u8>)>;
 
 fn member(values: Vec<f64>, weight: f64, has_others: bool) -> Member {
@@ -54,7 +54,7 @@ fn watch(job: Job, clients: &[(Vec<f64>, f64)]) -> (Seen, RoundRun) {
     (seen, run)
 }
 
-/// The words that a client uploads.
+/// The uploaded words of a client.
 fn upload(seen: &Seen, place: usize) -> Vec<u64> {
     let own = |entry: &&(PartyId, PartyId, u8, Vec<u8>)| {
         entry.0 == PartyId::client(place) && entry.2 == UPLOAD.id
@@ -65,7 +65,7 @@ fn upload(seen: &Seen, place: usize) -> Vec<u64> {
         .collect()
 }
 
-/// What keys the masks of a round of [`undertone_tests::rounds::run`] that is the first.
+/// The keys of the masks in the first round of [`undertone_tests::rounds::run`].
 struct Secrets {
     session: SessionId,
     transcript: [u8; 32],
@@ -118,14 +118,14 @@ impl Secrets {
         Stream::new(self.job.suite, key.expose())
     }
 
-    /// Takes the self mask of `place` off: in the end the server knows it.
+    /// Takes off the self mask of `place`. In the end the server knows it.
     fn without_self_mask(&self, words: &mut [u64], place: usize) {
         let secret = self.secret(place, "self mask seed");
         let mut stream = self.stream(&secret, "self mask", place, place);
         stream.apply(0, Op::Subtract, words);
     }
 
-    /// Takes the mask that `place` shares with `other` off: `other` knows it.
+    /// Takes off the mask that `place` shares with `other`. `other` knows it.
     fn without_edge(&self, words: &mut [u64], place: usize, other: usize) {
         let public = KeyPair::from_seed(&self.secret(place, "mask key")).public();
         let key = KeyPair::from_seed(&self.secret(other, "mask key"));
@@ -146,22 +146,23 @@ fn plus(a: &[u64], b: &[u64]) -> Vec<u64> {
     a.iter().zip(b).map(|(a, b)| a.wrapping_add(*b)).collect()
 }
 
-/// Five clients. The first two have these values and weights.
+/// Five clients. The first two have the given values and weights.
 fn five(first: (f64, f64), second: (f64, f64)) -> Vec<(Vec<f64>, f64)> {
     let all = [first, second, (3.0, 5.0), (-1.5, 2.0), (0.25, 4.0)];
     all.map(|(value, weight)| (vec![value; VALUES], weight))
         .into()
 }
 
-/// Two honest clients whose values and weights are swapped, or others with the same sum. Every message
-/// but their own words is the same, bit by bit. So is the sum of their words. And each one's words are
-/// uniform to the server together with all that wiring allows: a tenth of the clients, one at least.
+/// Two honest clients swap their values and weights, or have others with the same sum. Every
+/// message but their own words stays the same, bit by bit, and so does the sum of their words. Each
+/// client's words are uniform to the server together with as many clients as the wiring allows: a
+/// tenth, or one.
 #[test]
 fn what_is_seen_of_a_round_is_the_mean() {
     for trust in [Trust::SemiHonest, Trust::MaliciousServer] {
         let job = Job { trust, ..job() };
         let (x, y) = ((7.0, 3.0), (-2.0, 1.0));
-        // Products of 19 in all, and weights of 4, as x and y have.
+        // In all worlds the products add up to 19 and the weights to 4.
         let worlds = [five(x, y), five(y, x), five((9.5, 2.0), (0.0, 2.0))];
         let runs = worlds.map(|world| watch(job, &world));
         let (base, base_run) = &runs[0];
@@ -191,7 +192,7 @@ fn what_is_seen_of_a_round_is_the_mean() {
                 secrets.without_self_mask(&mut words, place);
                 assert_uniform(&words, "an upload without its self mask");
                 for corrupt in 2..5 {
-                    // What one corrupt client takes off, and even what three would.
+                    // One corrupt client takes its mask off. Below, three do.
                     let mut alone = words.clone();
                     secrets.without_edge(&mut alone, place, corrupt);
                     assert_uniform(&alone, "an upload without a corrupt client's mask");
@@ -200,7 +201,7 @@ fn what_is_seen_of_a_round_is_the_mean() {
                     secrets.without_edge(&mut words, place, corrupt);
                 }
                 assert_uniform(&words, "an upload without three masks");
-                // The masks are those of the library: without the last one the words are open.
+                // The masks are the library's: without the last one the words are open.
                 secrets.without_edge(&mut words, place, 1 - place);
                 let open: BTreeMap<u64, usize> =
                     words[..VALUES]
@@ -218,7 +219,7 @@ fn what_is_seen_of_a_round_is_the_mean() {
     }
 }
 
-/// The weight is in no message, as a double, an integer or a word; nor are the values.
+/// No message contains the weight, as a double, an integer or a word, or the values.
 #[test]
 fn weights_are_in_no_message() {
     let (value, weight) = (321.126_953_125, 54_321.0);
@@ -243,7 +244,7 @@ fn weights_are_in_no_message() {
     }
 }
 
-/// A server that spoils a round after it has learnt the mean, and runs it again without client 4.
+/// A server spoils a round after it has learnt the mean, and runs it again without client 4.
 fn attack(members: &[Member]) -> [Option<(MeanHeader, Vec<u64>)>; 2] {
     let spoil = |from: PartyId, _: PartyId, frame: &mut Vec<u8>| {
         if from == SERVER && frame[4] == RESULT.id {
@@ -263,8 +264,8 @@ fn attack(members: &[Member]) -> [Option<(MeanHeader, Vec<u64>)>; 2] {
     [first.ok().map(learnt), second.ok().map(learnt)]
 }
 
-/// The limit: two rounds with the same values, with and without a client, give its values and its
-/// weight. So clients of this library never add the same values twice.
+/// Two rounds with the same values, with and without a client, give its values and its weight. So
+/// clients of this library never add the same values twice (ROUND-18).
 #[test]
 fn the_same_values_twice_would_tell_the_others() {
     let clients = five((7.0, 3.0), (-2.0, 1.0));
@@ -274,7 +275,7 @@ fn the_same_values_twice_would_tell_the_others() {
         clients.iter().map(member).collect()
     };
 
-    // These sources say that they have others, and give the same: the attack succeeds.
+    // These sources claim to have other values but give the same: the attack succeeds.
     let [Some((all, with)), Some((rest, without))] = attack(&build(true)) else {
         panic!("two rounds");
     };
@@ -290,7 +291,7 @@ fn the_same_values_twice_would_tell_the_others() {
     assert_eq!(stolen.weight, clients[4].1);
     assert!(*stolen.arrays.to_doubles() == clients[4].0);
 
-    // Clients of sources that have no others do without the second round.
+    // Clients with sources without other values take no part in the second round.
     let members = build(false);
     let [first, second] = attack(&members);
     assert!(first.is_some() && second.is_none());
@@ -299,7 +300,7 @@ fn the_same_values_twice_would_tell_the_others() {
         assert_eq!(member.heard().asked, [(1, 1, None)]);
     }
 
-    // And of one that is asked again the words of the first attempt are gone: it gave others.
+    // Sources that give other values when asked again: the attack fails.
     let fresh = |(values, weight): &(Vec<f64>, f64)| {
         let (values, weight) = (values.clone(), *weight);
         let give = move |round: &Round| {

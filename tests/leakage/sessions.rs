@@ -61,6 +61,7 @@ fn session(
 }
 
 fn refused(tried: &Tried) -> bool {
+    // SUM-25.
     let told = "a sum of other clients was unmasked before";
     matches!(tried, Some(aborted) if aborted.to_string().contains(told))
 }

@@ -1,5 +1,5 @@
-//! What the server can work out from all it sees of a secure sum, and what it cannot. The masks are built here
-//! a second time, from PROTOCOLS.md.
+//! What the server can compute from its view of a secure sum, and what it cannot. The masks are
+//! implemented here a second time, from docs/spec/sums.md.
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use undertone_tests::sums::{SESSION, clear, contributions, rules};
 const SERVER: PartyId = PartyId::SERVER;
 const SEED: [u8; 32] = [6; 32];
 
-/// All that passes between the server and the clients.
+/// The messages between the server and the clients.
 #[derive(Default)]
 struct View {
     roster: Vec<u8>,
@@ -65,7 +65,7 @@ fn secret(place: usize, purpose: &str) -> Seed {
     client_seed(place).derive(SESSION, purpose, &[place as u32, 0])
 }
 
-/// What a sum looks like to somebody who knows how masks are made.
+/// An adversary that knows how masks are made.
 struct Adversary {
     transcript: [u8; 32],
     /// Each client's block of the joint words.
@@ -101,7 +101,7 @@ impl Adversary {
         )
     }
 
-    /// An upload among the joint words; the own block is 0.
+    /// An upload in the joint words, with zeros in the client's own block.
     fn place(&self, upload: &[u64], owner: usize) -> Vec<u64> {
         let own = &self.blocks[owner];
         let mut words = upload.to_vec();
@@ -118,7 +118,7 @@ impl Adversary {
         words
     }
 
-    /// The edge mask between a client whose mask key is rebuilt and another.
+    /// The edge mask of a client with a reconstructed mask key and another client.
     fn edge(&self, rebuilt: usize, other: usize) -> Stream {
         let public = KeyPair::from_seed(&secret(other, "mask key")).public();
         let key = KeyPair::from_seed(&secret(rebuilt, "mask key"));
@@ -142,7 +142,7 @@ fn assert_uniform(words: &[u64], what: &str) {
     crate::assert_uniform(&bytes, what);
 }
 
-/// Runs a sum and looks on.
+/// Runs a sum and records the view.
 fn watch(
     rules: Rules,
     clients: Vec<Input<u64>>,
@@ -167,8 +167,8 @@ fn watch(
 const ROWS: [usize; 4] = [1000, 1500, 700, 900];
 const LEAVER: usize = 1;
 
-/// Rebuilding the mask key of a client that left gives the server the rows of that client, had the
-/// masks no rows of their own: the naive construction. Ours it does not open.
+/// In a naive sum, without row masks, the reconstructed mask key of a dropped client gives the
+/// server that client's rows. With row masks it does not.
 #[test]
 fn a_rebuilt_key_opens_the_rows_of_a_leaver_only_without_row_masks() {
     let rules = rules(&ROWS, 2, 50);
@@ -192,7 +192,7 @@ fn a_rebuilt_key_opens_the_rows_of_a_leaver_only_without_row_masks() {
         }
         words
     };
-    // The attack: add up, take off self masks and the leaver's edges.
+    // The attack: add up, take off self masks and the dropped client's edge masks.
     let mut total = vec![0; adversary.len];
     for owner in &stay {
         let mut words = naive(*owner);
@@ -216,7 +216,7 @@ fn a_rebuilt_key_opens_the_rows_of_a_leaver_only_without_row_masks() {
         "the attack opens naive sums"
     );
 
-    // The same on what passed in ours. Where the masks can be taken off, they come off:
+    // The same attack on the messages of this protocol. The known masks come off:
     let mut total = vec![0; adversary.len];
     for owner in &stay {
         let words = adversary.place(&view.uploads[owner], *owner);
@@ -239,12 +239,12 @@ fn a_rebuilt_key_opens_the_rows_of_a_leaver_only_without_row_masks() {
     }
     let shared = adversary.len - 50..adversary.len;
     assert!(total[shared.clone()] == due[shared], "the sum that is due");
-    // but on the leaver's rows, and on everybody's own, what is left is uniform.
+    // but the dropped client's rows, and the others' own rows, stay uniform.
     for (place, block) in adversary.blocks.iter().enumerate() {
         let left = difference(&total[block.clone()], &due[block.clone()]);
         assert_uniform(&left, &format!("rows of client {place}"));
     }
-    // Nor do the rebuilt keys help where the naive construction would have put them.
+    // The reconstructed keys do not help at the places of the naive construction either.
     let mut total = total[rows.clone()].to_vec();
     for owner in &stay {
         let op = if *owner < LEAVER {
@@ -262,8 +262,8 @@ fn a_rebuilt_key_opens_the_rows_of_a_leaver_only_without_row_masks() {
     );
 }
 
-/// Of inputs that are all zero, the server sees uniform words: one by one, added up before masks come
-/// off, and one by one without the self masks it is told in the end.
+/// For inputs of zeros the server sees uniform words: each upload, the sum before masks come off,
+/// and each upload without the self mask that the server learns in the end.
 #[test]
 fn what_the_server_holds_is_uniform_unless_the_sum_is_due() {
     let rows = [0; 5];
@@ -300,14 +300,14 @@ fn what_the_server_holds_is_uniform_unless_the_sum_is_due() {
     );
 }
 
-/// Words of a client that is declared to have left are as good as none: with its mask key, and
-/// without a share of its self mask.
+/// A client is declared dropped although its words came. They stay hidden: the server has its mask
+/// key but no share of its self mask.
 #[test]
 fn a_late_upload_stays_hidden() {
     let rows = [0; 5];
     let rules = rules(&rows, 0, 4000);
     let zeros = Input::plain(vec![0; 4000]);
-    // The words of client 4 came, but the server says they did not: it rebuilds the mask key.
+    // The words of client 4 came, but the server denies it and reconstructs the mask key.
     let (view, _) = watch(rules, vec![zeros; 5], &[]);
     let adversary = Adversary::new(&view, &rules, &rows);
     let mut words = view.uploads[&4].clone();
@@ -322,7 +322,7 @@ fn a_late_upload_stays_hidden() {
     );
 }
 
-/// A sum that is abandoned has revealed no share.
+/// An abandoned sum reveals no share (SUM-15).
 #[test]
 fn nothing_is_revealed_below_the_threshold() {
     let rows = [2, 1, 3, 2, 2];

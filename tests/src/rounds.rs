@@ -1,4 +1,4 @@
-//! Rounds of sample contributions, and the clear means they must equal.
+//! Rounds of sample contributions, and the clear means to compare with.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,18 +12,18 @@ use crate::network::Means;
 
 type Give = Box<dyn FnMut(&Round) -> Result<Contribution, String> + Send>;
 
-/// What a client's source was asked and told.
+/// The requests to a client's source, and the means that it received.
 #[derive(Debug, Clone, Default)]
 pub struct Heard {
     /// Each request: the round, the attempt, and the round of the mean that came with it.
     pub asked: Vec<(u32, u32, Option<u32>)>,
     /// The means.
     pub means: Vec<Arc<Mean>>,
-    /// How many values were clipped.
+    /// The number of clipped values.
     pub clipped: usize,
 }
 
-/// A source that notes what it hears.
+/// A source that records its requests and means.
 pub struct Given {
     give: Give,
     has_others: bool,
@@ -63,7 +63,7 @@ impl Source for Given {
     }
 }
 
-/// A client of a job, and what its source has heard.
+/// A client of a job, and the record of its source.
 #[derive(Debug)]
 pub struct Member {
     /// The client.
@@ -72,7 +72,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// A client that contributes what `give` returns.
+    /// A client with the contributions of `give`.
     pub fn new(
         give: impl FnMut(&Round) -> Result<Contribution, String> + Send + 'static,
         has_others: bool,
@@ -95,7 +95,7 @@ impl Member {
         Self::new(move |round| Ok(kit.contribution(index, round.number)), true)
     }
 
-    /// What its source has heard.
+    /// The record of its source.
     pub fn heard(&self) -> Heard {
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         heard.clone()
@@ -111,10 +111,10 @@ pub fn members(kit: &Means) -> Vec<Member> {
 /// The seed of these rounds.
 pub const SEED: [u8; 32] = [8; 32];
 
-/// Runs the round after those of `kept`.
+/// Runs the round after the rounds of `kept`.
 ///
 /// # Errors
-/// As [`RoundSimulation::run_over`].
+/// As for [`RoundSimulation::run_over`].
 pub fn run(
     job: Job,
     kept: &Arc<Kept>,
@@ -141,7 +141,7 @@ pub fn reported(run: &RoundRun) -> &Mean {
     }
 }
 
-/// The mean that a client has when the session ends; `None` if it gave up.
+/// The mean that a client has when the session ends. `None` if the client aborted.
 pub fn learnt(run: &RoundRun, index: usize) -> Option<&Mean> {
     match &run.clients[index] {
         Ok(Step::Finished(mean)) => Some(mean),
@@ -149,7 +149,7 @@ pub fn learnt(run: &RoundRun, index: usize) -> Option<&Mean> {
     }
 }
 
-/// Holds two means to each other, bit for bit.
+/// Compares two means, bit for bit.
 ///
 /// # Panics
 /// When they differ.
@@ -165,7 +165,7 @@ pub fn assert_same(found: &Mean, due: &Mean) {
     assert!(bits(found) == bits(due), "values of round {}", due.round);
 }
 
-/// The mean of `contributions`, or their sum, from their words in the clear.
+/// The mean or the sum of `contributions`, from their clear words.
 ///
 /// # Panics
 /// When one has more values than another.
@@ -188,7 +188,7 @@ pub fn clear(job: &Job, round: u32, contributions: &[(usize, Contribution)]) -> 
     )
 }
 
-/// [`clear`], of what the clients `contributors` of a kit contribute.
+/// The [`clear`] mean of the clients `contributors` of a kit.
 ///
 /// # Panics
 /// When they have no mean.
@@ -201,7 +201,7 @@ pub fn due(job: &Job, kit: &Means, round: u32, contributors: &[usize]) -> Mean {
     }
 }
 
-/// Holds the server and the clients `finishing` to a mean.
+/// Compares the server's and the `finishing` clients' mean with `due`.
 ///
 /// # Panics
 /// When one of them has another.

@@ -1,4 +1,4 @@
-//! Secure sums with random inputs, and the clear sum they must equal.
+//! Secure sums of random inputs, and the clear sums to compare with.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use undertone::sum::{Audience, Rules, Shape, Word};
 /// The session of these sums.
 pub const SESSION: SessionId = SessionId([0x51; 32]);
 
-/// Rules of row sums with `rows.len()` clients of so many rows each; both see the shared words.
+/// Rules of a sum over clients with `rows` rows each. Everybody learns the shared words.
 pub fn rules(rows: &[usize], width: usize, shared: usize) -> Rules {
     Rules {
         shape: Shape {
@@ -26,7 +26,7 @@ pub fn rules(rows: &[usize], width: usize, shared: usize) -> Rules {
     }
 }
 
-/// Random words for clients that own so many `rows` each, one after the other.
+/// Random words for clients that own `rows` rows each, one client after the other.
 pub fn contributions<W: Word>(rules: &Rules, rows: &[usize], seed: u8) -> Vec<Input<W>> {
     let mut prg = Prg::new(&[seed; 32]);
     let mut start = 0;
@@ -48,7 +48,7 @@ pub fn simulation<W: Word>(rules: Rules, clients: Vec<Input<W>>) -> SumSimulatio
     }
 }
 
-/// The sum in the clear: of the words of those `who` contributed.
+/// The clear sum of the words of the contributors `who`.
 pub fn clear<W: Word>(clients: &[Input<W>], who: &[PartyId]) -> Vec<W> {
     let mut sum = vec![W::default(); clients[0].words.len()];
     for place in who.iter().filter_map(|id| id.index()) {
@@ -59,7 +59,7 @@ pub fn clear<W: Word>(clients: &[Input<W>], who: &[PartyId]) -> Vec<W> {
     sum
 }
 
-/// Holds a run to the clear sum over its contributors, for the server and every client in
+/// Compares a run with the clear sum over its contributors, at the server and at every client of
 /// `finishing`.
 ///
 /// # Panics

@@ -17,6 +17,7 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"trees of seeds", "trees are not consistent"),
     (r"have different choices", "corrections of other choices"),
     (r"it must be from", "is beyond"),
+    (r"occurs twice", "a key twice"),
     (r"do(es)? not open$", "does not open|shorter than a tag"),
     (r"keys for client (\d+) are not signed", "has not signed|signature that does not fit"),
     (r"the signature does not fit", "signature that does not fit|not below the order"),

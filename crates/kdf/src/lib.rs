@@ -23,13 +23,13 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 /// 32 secret bytes from which keys or a party's randomness are derived.
 ///
-/// A seed given twice gives the same transcript twice: protocols take theirs by value, and it cannot
-/// be cloned.
+/// The same seed gives the same transcript. So protocols take their seed by value, and a seed
+/// cannot be cloned.
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub struct Seed([u8; 32]);
 
 impl Seed {
-    /// A seed the caller chose: for tests and simulations.
+    /// A seed chosen by the caller, for tests and simulations.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -44,7 +44,7 @@ impl Seed {
         Ok(Self(bytes))
     }
 
-    /// HKDF-SHA256 of `material`, salted with the session.
+    /// HKDF-SHA256 of `material`, with the session as salt.
     pub fn extract(session: SessionId, purpose: &str, material: &[u8]) -> Self {
         expand(
             &Hkdf::new(Some(&session.0), material),
@@ -62,18 +62,18 @@ impl Seed {
         self.expand(session, purpose, &context)
     }
 
-    /// As [`derive`](Self::derive), with any bytes in the place of the ids.
+    /// Like [`derive`](Self::derive), with any bytes in place of the ids.
     #[must_use]
     pub fn expand(&self, session: SessionId, purpose: &str, context: &[u8]) -> Self {
         expand(&Hkdf::new(None, &self.0), session, purpose, context)
     }
 
-    /// The stream of random bytes of this seed.
+    /// The stream of this seed: ChaCha20's key stream, nonce and counter zero.
     pub fn prg(&self) -> Prg {
         Prg::new(&self.0)
     }
 
-    /// The bytes, to key a primitive with.
+    /// The bytes, as the key of a primitive.
     pub fn expose(&self) -> &[u8; 32] {
         &self.0
     }
@@ -92,7 +92,8 @@ impl fmt::Debug for Seed {
         f.write_str("Seed(..)")
     }
 }
-/// Randomness of simulations: all of it follows from one seed. For tests; it hides nothing.
+
+/// Randomness for simulations, all of it from one seed. For tests only: it protects nothing.
 pub mod simulated {
     use undertone_party::{PartyId, SessionId};
 
@@ -104,7 +105,7 @@ pub mod simulated {
         SessionId(*id.expose())
     }
 
-    /// What party `id` draws from in a simulation from `seed`.
+    /// The seed of party `id` in a simulation from `seed`.
     pub fn party(seed: &Seed, session: SessionId, id: PartyId) -> Seed {
         seed.derive(session, "simulated client", &[id.to_wire()])
     }

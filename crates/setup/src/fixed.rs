@@ -1,4 +1,5 @@
-//! A group whose secrets follow from one seed: for tests and simulations of what comes after the setup.
+//! A group with secrets derived from one seed, for tests and simulations of protocols after the
+//! setup.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use undertone_party::{PartyId, SessionId};
 
 use crate::seal::{Channel, KeyPair, SealError};
 
-/// The channels of a group, as the setup would leave them.
+/// The channels of a group, as after the setup.
 #[derive(Debug)]
 pub struct FixedGroup {
     /// Each client's ends, in the order of the clients.
@@ -26,10 +27,10 @@ pub struct ClientEnds {
 }
 
 impl FixedGroup {
-    /// The group of `clients` in `session`. Each party's key follows from `seed`.
+    /// The group of `clients` in `session`. Every party's key is derived from `seed`.
     ///
     /// # Errors
-    /// [`SealError`], for no seed that is known.
+    /// [`SealError`]. No seed that causes one is known.
     pub fn new(session: SessionId, clients: &[PartyId], seed: &Seed) -> Result<Self, SealError> {
         let key = |id| KeyPair::from_seed(&simulated::party(seed, session, id));
         let server = PartyId::SERVER;

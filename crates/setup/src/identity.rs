@@ -1,4 +1,4 @@
-//! Long-lived identities: Ed25519 keys with which clients sign what the server could forge.
+//! Long-lived identities: Ed25519 keys. Clients sign with them what a server could forge.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -40,32 +40,32 @@ impl Identity {
     /// The identity in a PKCS #8 document, as PEM.
     ///
     /// # Errors
-    /// [`NotPem`], which says nothing of what the document holds.
+    /// [`NotPem`], which shows nothing of the document.
     pub fn from_pem(pem: &str) -> Result<Self, NotPem> {
         let key = SigningKey::from_pkcs8_pem(pem).map_err(|_| NotPem)?;
         Ok(Self { key: Box::new(key) })
     }
 
-    /// A PKCS #8 document of it, as PEM: the secret key.
+    /// The secret key as a PKCS #8 document, in PEM.
     ///
     /// # Errors
-    /// [`NotPem`], should encoding fail.
+    /// [`NotPem`] when encoding fails.
     pub fn to_pem(&self) -> Result<Zeroizing<String>, NotPem> {
         self.key.to_pkcs8_pem(LineEnding::LF).map_err(|_| NotPem)
     }
 
-    /// Its public half, which others pin.
+    /// The public key, which others pin.
     pub fn public(&self) -> [u8; PUBLIC_LEN] {
         self.key.verifying_key().to_bytes()
     }
 
-    /// Signs `body` for one purpose in one session: it is valid for no other.
+    /// Signs `body`. The signature is valid for this purpose in this session only.
     pub fn sign(&self, session: SessionId, purpose: &str, body: &[u8]) -> [u8; SIGNATURE_LEN] {
         self.key.sign(&message(session, purpose, body)).to_bytes()
     }
 }
 
-/// What is signed for one purpose is never valid for another, nor in another session.
+/// The signed bytes. A signature is valid for one purpose in one session only.
 fn message(session: SessionId, purpose: &str, body: &[u8]) -> Vec<u8> {
     let mut message = format!("undertone/v1/{purpose}").into_bytes();
     message.extend_from_slice(&session.0);
@@ -78,15 +78,15 @@ fn message(session: SessionId, purpose: &str, body: &[u8]) -> Vec<u8> {
 #[error("not an Ed25519 private key in PEM (PKCS #8)")]
 pub struct NotPem;
 
-/// A public identity that is not a key.
+/// A public identity that is not a valid key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the public identity of {who} is not an Ed25519 key")]
 pub struct NotAKey {
-    /// Whose.
+    /// The client.
     pub who: PartyId,
 }
 
-/// The public identities of the clients of a run, got by another way than from the server.
+/// The public identities of the clients of a run. They come from elsewhere than the server.
 #[derive(Debug, Clone, Default)]
 pub struct Pins {
     keys: BTreeMap<PartyId, VerifyingKey>,
@@ -96,7 +96,7 @@ impl Pins {
     /// Pins each client's public identity.
     ///
     /// # Errors
-    /// [`NotAKey`]: not a point of the curve, or one of low order.
+    /// [`NotAKey`] for bytes that are no point of the curve, or a point of low order (SETUP-17).
     pub fn new(
         identities: impl IntoIterator<Item = (PartyId, [u8; PUBLIC_LEN])>,
     ) -> Result<Self, NotAKey> {
@@ -111,17 +111,17 @@ impl Pins {
         Ok(Self { keys })
     }
 
-    /// How many clients are pinned.
+    /// The number of pinned clients.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether nobody is.
+    /// Whether no client is pinned.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Whether `who` signed `body`; false also for somebody who is not pinned.
+    /// Whether `who` signed `body` (SETUP-16). False for a client that is not pinned.
     pub fn verify(
         &self,
         who: PartyId,
@@ -138,12 +138,12 @@ impl Pins {
     }
 }
 
-/// What a client needs to withstand a server that lies: its own identity, and everybody's.
+/// What a client needs against a malicious server: its own identity and all pins.
 #[derive(Debug, Clone)]
 pub struct Credentials {
-    /// Its own.
+    /// The client's own identity.
     pub identity: Identity,
-    /// Everybody's, its own included.
+    /// The public identities of all clients, its own included.
     pub pins: Pins,
 }
 
@@ -151,6 +151,7 @@ pub struct Credentials {
 mod tests {
     use super::*;
 
+    // SETUP-16.
     #[test]
     fn signatures_hold_for_one_signer_session_purpose_and_body() {
         let session = SessionId([1; 32]);
@@ -177,6 +178,7 @@ mod tests {
         assert!(Identity::from_pem(&pem[..60]).is_err());
     }
 
+    // SETUP-17.
     #[test]
     fn points_of_low_order_are_no_identity() {
         let mut neutral = [0; 32];

@@ -1,14 +1,16 @@
-//! The setup of a protocol run: who takes part, with which keys, and what they share.
+//! The setup of a protocol run: participants, their keys, and the secrets that they share.
 //!
-//! | module | what it holds | who learns what |
+//! | module | contents | who learns what |
 //! |---|---|---|
-//! | [`group`] | the setup itself: roster and group seed, two scripts | clients: a seed; the server: nothing, unless it may |
-//! | [`roster`] | hello and roster, and their checks | everybody: public keys and advertisements |
-//! | [`identity`] | Ed25519 identities, and the pins of others' | everybody: public keys |
-//! | [`seal`] | pair channels: X25519, HKDF-SHA256, ChaCha20-Poly1305 | the two ends: the plaintext |
-//! | [`fixed`] | the same channels from one seed, for tests and simulations | whoever has the seed: everything |
+//! | [`group`] | the setup: roster and group seed, two scripts | clients: a seed; server: note 1 |
+//! | [`roster`] | hello, roster and their checks | all: public keys and advertisements |
+//! | [`identity`] | Ed25519 identities and pins | all: public keys |
+//! | [`seal`] | pair channels: X25519, HKDF-SHA256, ChaCha20-Poly1305 | both ends: plaintext |
+//! | [`fixed`] | the same channels from one seed, for tests | holder of the seed: everything |
 //!
-//! The specification is PROTOCOLS.md, *Setup*.
+//! Note 1: the server learns nothing, or the seed with [`group::Secrecy::Open`].
+//!
+//! The specification is `docs/spec/setup.md`.
 #![forbid(unsafe_code)]
 
 pub mod fixed;

@@ -1,9 +1,9 @@
-//! The roster: who takes part, with which keys. Hello, roster and their checks are the same for
+//! The roster: the participants and their keys. Hello, roster and their checks are the same in
 //! every protocol that begins with keys.
 //!
 //! *Hello*: the keys (32 bytes each), length of the advertisement (1), advertisement, then 0, or 1
-//! and an Ed25519 signature (64). *Roster*: number of clients (4), then for each its number (4) and
-//! its hello.
+//! and an Ed25519 signature (64). *Roster*: number of clients (4), then for each client its number
+//! (4) and its hello.
 
 use undertone_party::{Abort, DecodeError, PartyId, Reader, SessionId, Writer};
 
@@ -18,9 +18,9 @@ const SERVER: PartyId = PartyId::SERVER;
 /// A client of the roster, with `K` public keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry<const K: usize> {
-    /// Its name.
+    /// The client.
     pub id: PartyId,
-    /// What it told about itself.
+    /// What the client says about itself, in the application's encoding.
     pub advertisement: Vec<u8>,
     /// Its public keys.
     pub keys: [[u8; 32]; K],
@@ -28,10 +28,10 @@ pub struct Entry<const K: usize> {
 }
 
 impl<const K: usize> Entry<K> {
-    /// Bytes of the shortest one in a roster.
+    /// Bytes of the shortest entry in a roster.
     const MIN_LEN: usize = 4 + 32 * K + 2;
 
-    /// The entry of `id`, signed for `purpose` if there are credentials.
+    /// The entry of `id`, signed for `purpose` with the credentials, if any.
     ///
     /// # Errors
     /// [`Abort::Misuse`] when `id` is the server, or the advertisement is longer than
@@ -45,11 +45,13 @@ impl<const K: usize> Entry<K> {
         credentials: Option<&Credentials>,
     ) -> Result<Self, Abort> {
         if id == SERVER {
-            return Err(Abort::Misuse("the server is no client".into()));
+            return Err(Abort::Misuse(
+                "the server cannot take part as a client".into(),
+            ));
         }
         if advertisement.len() > MAX_ADVERTISEMENT {
             return Err(Abort::Misuse(format!(
-                "advertisement of {} bytes, at most {MAX_ADVERTISEMENT} fit",
+                "the advertisement has {} bytes; at most {MAX_ADVERTISEMENT} are allowed",
                 advertisement.len()
             )));
         }
@@ -111,7 +113,7 @@ impl<const K: usize> Entry<K> {
     /// Reads the hello of `id`.
     ///
     /// # Errors
-    /// [`Abort::Malformed`], which blames `id`.
+    /// [`Abort::Malformed`], which blames `id` (SETUP-1 to SETUP-3).
     pub fn read(id: PartyId, bytes: &[u8]) -> Result<Self, Abort> {
         let read = || {
             let mut r = Reader::new(bytes);
@@ -133,7 +135,7 @@ impl<const K: usize> Entry<K> {
         w.finish()
     }
 
-    /// A client with a key that stands in another place of the roster, too.
+    /// A client with a key that occurs twice in `entries`. Of two such clients, the later one.
     pub fn repeats(entries: &[Self]) -> Option<PartyId> {
         let keys = |entry: &Self| entry.keys.map(|key| (key, entry.id));
         let mut keys: Vec<_> = entries.iter().flat_map(keys).collect();
@@ -142,10 +144,10 @@ impl<const K: usize> Entry<K> {
         twice.map(|two| two[1].1)
     }
 
-    /// Reads and checks the roster the server sent to the client whose entry is `mine`.
+    /// Reads and checks the roster that the server sent to the client with the entry `mine`.
     ///
     /// # Errors
-    /// [`Abort::Malformed`] or [`Abort::Cheated`], which blames the server.
+    /// [`Abort::Malformed`] or [`Abort::Cheated`], which blame the server.
     pub fn read_roster(
         session: SessionId,
         purpose: &str,
@@ -153,6 +155,7 @@ impl<const K: usize> Entry<K> {
         mine: &Self,
         credentials: Option<&Credentials>,
     ) -> Result<Vec<Self>, Abort> {
+        // SETUP-6.
         let read = || {
             let mut r = Reader::new(bytes);
             let most = r.remaining() / Self::MIN_LEN;
@@ -167,20 +170,24 @@ impl<const K: usize> Entry<K> {
         };
         let entries: Vec<Self> = read().map_err(Abort::malformed(SERVER))?;
         let cheated = |fault: &str| Abort::cheated(SERVER, fault);
+        // SETUP-7.
         if !entries.is_sorted_by(|a, b| a.id < b.id) {
             return Err(cheated("the roster repeats a client, or is out of order"));
         }
         if entries.last().is_some_and(|last| last.id == SERVER) {
             return Err(cheated("the roster names the server as a client"));
         }
+        // SETUP-8.
         if !entries.contains(mine) {
             return Err(cheated(
                 "the roster lacks this client's keys and advertisement, or changes them",
             ));
         }
+        // SETUP-9.
         if Self::repeats(&entries).is_some() {
             return Err(cheated("the roster gives two clients the same key"));
         }
+        // SETUP-10.
         if let Some(own) = credentials {
             for entry in &entries {
                 let is_signed = entry.signature.is_some_and(|signature| {
@@ -190,7 +197,8 @@ impl<const K: usize> Entry<K> {
                 });
                 if !is_signed {
                     return Err(cheated(&format!(
-                        "the roster's keys for {} are not signed with the identity pinned for it; compare the pinned identities first",
+                        "the roster's keys for {} are not signed with the identity pinned for it; \
+                         compare the pinned identity with that client first",
                         entry.id
                     )));
                 }
@@ -200,7 +208,7 @@ impl<const K: usize> Entry<K> {
     }
 }
 
-/// Reads a public key. It must be canonical, and not of low order.
+/// Reads a public key. It must be canonical (SETUP-2) and not of low order (SETUP-3).
 fn read_key(r: &mut Reader<'_>) -> Result<[u8; 32], DecodeError> {
     let key = r.array("public key")?;
     let invalid = |why| DecodeError::Invalid {
@@ -216,21 +224,21 @@ fn read_key(r: &mut Reader<'_>) -> Result<[u8; 32], DecodeError> {
     Ok(key)
 }
 
-/// The clients invited to a session, in order.
+/// The invited clients of a session, in order.
 ///
 /// # Errors
-/// [`Abort::Misuse`] when one is invited twice, or the server is.
+/// [`Abort::Misuse`] when a client is invited twice, or the server is invited.
 pub fn invited(mut expected: Vec<PartyId>) -> Result<Vec<PartyId>, Abort> {
     expected.sort_unstable();
     if !expected.is_sorted_by(|a, b| a < b) || expected.last() == Some(&SERVER) {
         return Err(Abort::Misuse(format!(
-            "{expected:?} are invited; clients must be, each once"
+            "{expected:?} are invited; invite clients only, each once"
         )));
     }
     Ok(expected)
 }
 
-/// As [`enough`], of holders of somebody's shares.
+/// Checks that enough holders of a client's shares are left.
 ///
 /// # Errors
 /// [`Abort::TooFewHolders`].
@@ -241,7 +249,7 @@ pub fn enough_holders(left: usize, need: usize) -> Result<(), Abort> {
     Ok(())
 }
 
-/// Holds the number of clients that are left to the number that is needed.
+/// Checks that enough clients are left.
 ///
 /// # Errors
 /// [`Abort::TooFew`].
@@ -270,7 +278,7 @@ mod tests {
         Entry::new(SESSION, "test", id, keys, vec![7], None).unwrap()
     }
 
-    /// The server names the client whose hello it is, a client the server that passed it on.
+    /// SETUP-2, SETUP-3: the server blames the sender of a hello, a client the server.
     #[test]
     fn keys_of_low_order_are_refused_where_they_are_read() {
         let (mine, sender) = (entry(0, [key(1), key(2)]), PartyId::client(1));

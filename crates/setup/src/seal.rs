@@ -1,7 +1,8 @@
-//! Pair channels: what one client says to another, carried by a server that cannot read it.
+//! Pair channels: sealed messages between two parties, carried by a server that cannot read them.
 //!
-//! X25519 gives the pair a secret, HKDF-SHA256 a key for each direction, ChaCha20-Poly1305 seals.
-//! The nonce counts the messages of a direction; session, sender and receiver are associated data.
+//! X25519 gives the pair a secret. HKDF-SHA256 derives a key for each direction from it, and
+//! ChaCha20-Poly1305 seals. The nonce counts the messages of a direction. Session, sender and
+//! receiver are associated data.
 
 use std::fmt;
 
@@ -14,20 +15,20 @@ use zeroize::Zeroizing;
 
 use undertone_kdf::Seed;
 
-/// Bytes by which a sealed message is longer than its plaintext.
+/// Length of the tag that a sealed message has after its ciphertext.
 pub const TAG_LEN: usize = 16;
 
-/// Why a channel could not be made or a message not be opened.
+/// Why there is no channel, or a message does not open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SealError {
-    /// The peer's public key is a point of low order: the secret would be known to anybody.
+    /// The peer's public key is a point of low order: anybody would know the secret.
     #[error("public key of low order")]
     LowOrder,
-    /// The peer's public key is another way to write a number modulo 2²⁵⁵ − 19.
+    /// The peer's public key is not below 2²⁵⁵ − 19.
     #[error("public key is not canonical")]
     NotCanonical,
-    /// The message was changed, reordered, or sealed for somebody else.
+    /// The message was changed or reordered, or is for another receiver, sender or session.
     #[error("sealed message does not open")]
     Unsealed,
 }
@@ -46,8 +47,8 @@ impl KeyPair {
         Self { secret, public }
     }
 
-    /// The secret this pair shares with the owner of `peer`, for `purpose`: HKDF-SHA256 of the X25519
-    /// result and both public keys, the smaller first, salted with the session.
+    /// The secret shared with the owner of `peer` for `purpose` (SETUP-11): HKDF-SHA256 of the
+    /// X25519 result and both public keys, the smaller first, with the session as salt.
     ///
     /// # Errors
     /// [`SealError::LowOrder`] or [`SealError::NotCanonical`].
@@ -78,8 +79,8 @@ impl KeyPair {
     }
 }
 
-/// Two keys, the smaller first, byte by byte. Without a branch: one of them was just made of a secret,
-/// and memcheck would take the order for one, too.
+/// Two keys, the smaller first, compared byte by byte. Without a branch: one of them was just
+/// computed from a secret, and memcheck would report a branch on it.
 fn in_order(mut a: [u8; 32], mut b: [u8; 32]) -> [[u8; 32]; 2] {
     let bytes = a.iter().zip(&b).rev();
     let greater = bytes.fold(Choice::from(0), |rest, (a, b)| {
@@ -89,14 +90,14 @@ fn in_order(mut a: [u8; 32], mut b: [u8; 32]) -> [[u8; 32]; 2] {
     [a, b]
 }
 
-/// Whether `key` is a number below 2²⁵⁵ − 19, bit 255 zero: then equal keys are equal bytes.
+/// Whether `key` is a number below 2²⁵⁵ − 19, bit 255 zero. Equal canonical keys are equal bytes.
 pub fn is_canonical(key: &[u8; 32]) -> bool {
     let middle = key[1..31].iter().all(|byte| *byte == 0xff);
     key[31] < 0x7f || key[31] == 0x7f && !(middle && key[0] >= 0xed)
 }
 
-/// The points of order dividing 8, on the curve and on its twist, as canonical keys. All other keys
-/// that X25519 takes for one of them are not canonical.
+/// The points of orders that divide 8, on the curve and on its twist, as canonical keys. All other
+/// encodings of them are not canonical.
 const LOW_ORDER: [[u8; 32]; 5] = [
     // 0, of order 2.
     [0; 32],
@@ -126,7 +127,7 @@ const LOW_ORDER: [[u8; 32]; 5] = [
     ],
 ];
 
-/// Whether the canonical `key` is a point of low order: whatever the secret, X25519 gives zero.
+/// Whether the canonical `key` is a point of low order: X25519 gives zero for every secret.
 pub fn is_low_order(key: &[u8; 32]) -> bool {
     LOW_ORDER.contains(key)
 }
@@ -163,7 +164,7 @@ impl Direction {
     }
 }
 
-/// One client's end of the channel to another.
+/// One party's end of the channel to another.
 pub struct Channel {
     outward: Direction,
     inward: Direction,
@@ -173,7 +174,7 @@ impl Channel {
     /// The end of `me` of the channel to `peer`.
     ///
     /// # Errors
-    /// [`SealError::LowOrder`].
+    /// [`SealError::LowOrder`] or [`SealError::NotCanonical`].
     pub fn agree(
         session: SessionId,
         me: PartyId,
@@ -185,7 +186,7 @@ impl Channel {
         Ok(Self::new(session, &secret, me, peer))
     }
 
-    /// The end of `me` of the channel to `peer`, with which it shares `secret`.
+    /// The end of `me` of the channel to `peer` under the pair secret `secret`.
     pub fn new(session: SessionId, secret: &Seed, me: PartyId, peer: PartyId) -> Self {
         Self {
             outward: Direction::new(secret, session, me, peer),
@@ -262,6 +263,7 @@ pub(crate) mod tests {
         }
     }
 
+    // SETUP-15.
     #[test]
     fn changes_replays_reflections_and_other_sessions_are_refused() {
         let (mut a, mut b) = ends(SESSION);
@@ -278,6 +280,7 @@ pub(crate) mod tests {
         assert_eq!(b.open(&a.seal(b"text").unwrap()), Err(SealError::Unsealed));
     }
 
+    // SETUP-2.
     #[test]
     fn keys_below_the_prime_are_canonical() {
         let prime = |low: u8| {
@@ -312,7 +315,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// The same X25519 secret under other public keys is another secret.
+    /// The same X25519 result under other public keys gives another secret.
     #[test]
     fn both_public_keys_enter_the_secret() {
         let [a, b] = [1, 2].map(|byte| KeyPair::from_seed(&Seed::from_bytes([byte; 32])));
@@ -359,6 +362,7 @@ pub(crate) mod tests {
         }
     }
 
+    // SETUP-11.
     #[test]
     fn nothing_is_agreed_with_keys_of_low_order() {
         let keys = KeyPair::from_seed(&Seed::from_bytes([1; 32]));

@@ -28,9 +28,9 @@ use undertone_setup::seal::{Channel, KeyPair, SealError};
 pub struct Sums<W = u64> {
     /// Its rows of the sum of the matrices.
     pub own: Vec<W>,
-    /// The sum of the shared words; empty if they are for the server only.
+    /// The sum of the shared words. Empty if they are for the server only.
     pub shared: Vec<W>,
-    /// Whose words are in the sums.
+    /// The clients whose words are in the sums.
     pub contributors: Vec<PartyId>,
 }
 
@@ -46,7 +46,7 @@ impl<W> fmt::Debug for Sums<W> {
     }
 }
 
-/// What a client holds all along.
+/// What a client holds from start to end.
 struct Job<W: Word> {
     rules: Rules,
     mine: Entry<2>,
@@ -54,7 +54,7 @@ struct Job<W: Word> {
     secrets: Secrets,
     /// The matrix, then the shared words; later the joint words.
     words: Zeroizing<Vec<W>>,
-    /// Is set before the first masked word leaves.
+    /// Set before the first masked word leaves.
     sent: Option<Arc<AtomicBool>>,
     answered: Answered,
 }
@@ -62,37 +62,37 @@ struct Job<W: Word> {
 struct Secrets {
     sealing: KeyPair,
     masking: KeyPair,
-    /// The seed of `masking`. Shares are made of this seed.
+    /// The seed of `masking`, which is shared.
     mask_key: Seed,
     self_mask: Seed,
     polynomial: Seed,
 }
 
-/// A neighbour, and what is agreed with it.
+/// A neighbour and the secrets agreed with it.
 struct Neighbour {
     place: usize,
     /// Boxed: a vector that moves its elements leaves no copies of the secrets behind.
     agreed: Box<Agreed>,
 }
 
-/// What is agreed with a neighbour.
+/// The secrets agreed with a neighbour.
 struct Agreed {
     channel: Channel,
-    /// The secret of the sealing keys, of which no shares are made. It keys the row masks.
+    /// The secret of the sealing keys, which is never shared. It keys the row masks.
     rows: Seed,
-    /// The secret of the mask keys.
+    /// The secret of the mask keys. It keys the edge masks.
     mask: Seed,
 }
 
 /// A neighbour's shares: of its self mask and of its mask key.
 type Dealt = [Share; 2];
 
-/// The side of client `me`, which contributes `input`. `seed` is its randomness. In a plain sum the
-/// input is a vector of words.
+/// The script of client `me`, which contributes `input`. `seed` is its randomness. In a plain sum
+/// the input is a vector of words.
 ///
 /// # Errors
-/// [`Abort::Misuse`] when words, rows and rules do not fit, or the rules name a malicious server
-/// and there are no credentials.
+/// [`Abort::Misuse`] when words, rows and rules do not fit, or when the rules name a malicious
+/// server and there are no credentials.
 pub fn client<W: Word>(
     rules: Rules,
     me: PartyId,
@@ -110,13 +110,13 @@ pub fn client<W: Word>(
     let shape = rules.shape;
     if words.len() != shape.words() || own.start > own.end || own.end > shape.rows {
         return Err(Abort::Misuse(format!(
-            "{} words with own rows {own:?} for {shape:?}",
+            "an input of {} words with own rows {own:?} does not fit {shape:?}",
             words.len(),
         )));
     }
     if rules.trust == Trust::MaliciousServer && credentials.is_none() {
         return Err(Abort::Misuse(
-            "a server that may lie needs clients with credentials".into(),
+            "a sum against a malicious server needs clients with credentials".into(),
         ));
     }
     let ids = [me.to_wire(), rules.round];
@@ -153,12 +153,12 @@ pub fn client<W: Word>(
 async fn contribute<W: Word>(io: Io, mut job: Box<Job<W>>) -> Result<Sums<W>, Abort> {
     let rules = job.rules;
 
-    // Round 1: the keys of all.
+    // docs/spec/sums.md, steps 1a and 1c: the keys of all clients.
     io.send(SERVER, job.mine.write());
     let entries = job.roster(&io.require(SERVER).await?)?;
     let table = Table::new::<W>(&rules, &entries)?;
 
-    // Round 2: shares of the two secrets, sealed to each neighbour; one of each for itself.
+    // Steps 2a to 2d: shares of the two secrets, sealed for each neighbour; one for itself.
     io.phase(SHARES).await;
     let Some(me) = table.ids.iter().position(|id| *id == job.mine.id) else {
         return Err(Abort::Internal("the roster was checked".into()));
@@ -167,15 +167,17 @@ async fn contribute<W: Word>(io: Io, mut job: Box<Job<W>>) -> Result<Sums<W>, Ab
     drop(entries);
     let (own_share, sealed) = job.deal(&table, me, &mut neighbours)?;
     io.send(SERVER, sealed);
+    // Step 2f: who shared, and the neighbours' shares.
     let relayed = io.require(SERVER).await?;
     let (sharing, dealt) = job.open(&relayed, &table, me, &mut neighbours)?;
     drop(relayed);
 
-    // Round 3: the words, masked. Rows that belong to nobody who shared are left out.
+    // Step 3: the masked words. Rows of clients that did not share are left out.
     let context = Context::new::<W>(rules, &table, sharing);
     job.join(&table, &context);
     let pads = job.pads(&context, &table, me, &neighbours);
     io.phase(UPLOAD).await;
+    // SUM-13.
     if let Some(sent) = &job.sent
         && sent.swap(true, Ordering::SeqCst)
     {
@@ -195,7 +197,7 @@ async fn contribute<W: Word>(io: Io, mut job: Box<Job<W>>) -> Result<Sums<W>, Ab
     drop(pads);
     let own = job.keep(context.blocks[me].clone());
 
-    // Round 4a: who contributed. Round 4b: against a malicious server a quorum of clients signs it.
+    // Step 4a: the contributors. Step 4b: against a malicious server a quorum signs them.
     io.phase(UNMASK).await;
     let set = job.contributors(&io.require(SERVER).await?, &context, &table, me)?;
     if let (Trust::MaliciousServer, Some(credentials)) = (rules.trust, &job.credentials) {
@@ -206,12 +208,12 @@ async fn contribute<W: Word>(io: Io, mut job: Box<Job<W>>) -> Result<Sums<W>, Ab
         job.consistency(&signatures, &body, &table, &set)?;
     }
 
-    // Round 4c: one share for each neighbour that shared, and its own of its own self mask.
+    // Step 4c: one share for each neighbour that shared, and its own share of its own self mask.
     let contributors: Vec<PartyId> = set.places().map(|place| table.ids[place]).collect();
     job.answered.claim(&contributors)?;
     io.send(SERVER, answer(&own_share, &neighbours, dealt, &set));
 
-    // Round 4e: its rows of the sum, and the shared words if they are for all.
+    // Step 4e: its rows of the sum, and the shared words if they are for everybody.
     let shared = match rules.audience {
         Audience::Server => 0,
         Audience::Everybody => rules.shape.shared,
@@ -235,13 +237,13 @@ impl<W: Word> Job<W> {
         let (session, own) = (self.rules.session, self.credentials.as_ref());
         let entries = Entry::read_roster(session, SIGNED_KEYS, message, &self.mine, own)?;
         if let (Trust::MaliciousServer, Some(own)) = (self.rules.trust, own) {
-            // The corrupt share is that of the clients that are pinned.
+            // SUM-4: the corrupt share is a share of the pinned clients.
             enough(entries.len(), self.rules.wiring.fewest(own.pins.len()))?;
         }
         Ok(entries)
     }
 
-    /// Agrees with every neighbour.
+    /// Agrees on secrets with every neighbour.
     fn agree(
         &self,
         entries: &[Entry<2>],
@@ -262,7 +264,7 @@ impl<W: Word> Job<W> {
                 .masking
                 .agree(session, "mask pair", masking)
                 .map_err(low_order)?;
-            // Bound to the roster: what is dealt under one opens under no other.
+            // Bound to the roster: shares dealt under one roster open under no other.
             let seal = rows.expand(session, "sum seal", &table.digest);
             let agreed = Box::new(Agreed {
                 channel: Channel::new(session, &seal, self.mine.id, entry.id),
@@ -275,7 +277,7 @@ impl<W: Word> Job<W> {
         with.into_par_iter().map(neighbour).collect()
     }
 
-    /// Its own share of its self mask, and a message of the neighbours' shares of both secrets.
+    /// Its own share of its self mask, and the message with the neighbours' shares of both secrets.
     fn deal(
         &self,
         table: &Table,
@@ -300,7 +302,7 @@ impl<W: Word> Job<W> {
         Ok((own_share, Dealing::write(&sealed, &commitment)))
     }
 
-    /// Who shared, and the shares of the neighbours that did. Only these remain.
+    /// Who shared, and the shares of the neighbours that did. Only these stay in `neighbours`.
     fn open(
         &self,
         message: &[u8],
@@ -309,19 +311,21 @@ impl<W: Word> Job<W> {
         neighbours: &mut Vec<Neighbour>,
     ) -> Result<(Set, Vec<Dealt>), Abort> {
         let mut relayed = Relayed::read(message, table.len())?;
+        // SUM-10.
         if !relayed.sharing.has(me) {
             return Err(Abort::cheated(
                 SERVER,
                 "its set of clients that shared leaves this client out",
             ));
         }
-        enough(relayed.sharing.count(), self.rules.min_clients)?;
+        enough(relayed.sharing.count(), self.rules.min_clients)?; // SUM-5
         neighbours.retain(|neighbour| relayed.sharing.has(neighbour.place));
-        enough_holders(neighbours.len() + 1, table.degree.threshold)?;
+        enough_holders(neighbours.len() + 1, table.degree.threshold)?; // SUM-11
         let mut dealt = Vec::with_capacity(neighbours.len());
         for neighbour in neighbours {
             let sealed = relayed.next()?;
             let who = table.ids[neighbour.place];
+            // SUM-12.
             let opened = neighbour
                 .agreed
                 .channel
@@ -344,8 +348,8 @@ impl<W: Word> Job<W> {
         Ok((sharing, dealt))
     }
 
-    /// Turns the words into the joint words: rows that belong to nobody who shared are left out,
-    /// as nothing would hide them from the server.
+    /// Turns the words into the joint words. It leaves out rows of clients that did not share: no
+    /// mask would hide them from the server.
     fn join(&mut self, table: &Table, context: &Context) {
         let shape = self.rules.shape;
         if context.len == shape.words() {
@@ -385,7 +389,7 @@ impl<W: Word> Job<W> {
         pads
     }
 
-    /// Masks the next words of the upload: the message.
+    /// Masks the next words of the upload. Returns the message.
     fn mask(&mut self, context: &Context, me: usize, pads: &[Pad], next: Range<usize>) -> Vec<u8> {
         let mut message = Vec::with_capacity(next.len() * W::BYTES);
         for part in context.upload(me, next) {
@@ -396,8 +400,8 @@ impl<W: Word> Job<W> {
         message
     }
 
-    /// Takes out the client's own block, which is never sent; [`unmask`](Self::unmask) adds it to the
-    /// result. The rest is masked by now and no secret any more.
+    /// Takes out the client's own block, which is never sent. [`unmask`](Self::unmask) adds it to
+    /// the result. The rest is masked by now and no longer secret.
     fn keep(&mut self, block: Range<usize>) -> Zeroizing<Vec<W>> {
         let block = &mut self.words[block];
         let own = Zeroizing::new(block.to_vec());
@@ -406,7 +410,7 @@ impl<W: Word> Job<W> {
         own
     }
 
-    /// Checks who contributed.
+    /// Reads and checks the set of contributors.
     fn contributors(
         &self,
         message: &[u8],
@@ -414,32 +418,35 @@ impl<W: Word> Job<W> {
         table: &Table,
         me: usize,
     ) -> Result<Set, Abort> {
+        // SUM-16.
         let mut r = Reader::new(message);
         let set = Set::read(&mut r, table.len())?;
         r.finish().map_err(Abort::malformed(SERVER))?;
+        // SUM-17.
         if !set.is_within(&context.sharing) {
             return Err(Abort::cheated(
                 SERVER,
                 "its set of contributors names a client that did not share",
             ));
         }
+        // SUM-18.
         if !set.has(me) {
             return Err(Abort::cheated(
                 SERVER,
                 "its set of contributors leaves this client out",
             ));
         }
-        enough(set.count(), self.rules.min_clients)?;
+        enough(set.count(), self.rules.min_clients)?; // SUM-5
         let left = table.neighbours_in(me, &set).len() + 1;
-        enough_holders(left, table.degree.threshold)?;
+        enough_holders(left, table.degree.threshold)?; // SUM-11
         if self.rules.shape.rows > 0 {
-            // Rows whose owner has no neighbour left would have no mask.
+            // SUM-19: if a client has no neighbour left, its rows would have no mask.
             table.every_secret_has_holders(&context.sharing, &set, &set)?;
         }
         Ok(set)
     }
 
-    /// Round 4b: a quorum of clients signed the same set, so no honest client was told another.
+    /// Step 4b: a quorum of clients signed the same set, so no honest client was told another one.
     fn consistency(
         &self,
         message: &[u8],
@@ -451,6 +458,7 @@ impl<W: Word> Job<W> {
             signers,
             signatures,
         } = Signatures::read(message, table.len())?;
+        // SUM-23.
         if !signers.is_within(set) {
             return Err(Abort::cheated(
                 SERVER,
@@ -466,6 +474,7 @@ impl<W: Word> Job<W> {
         });
         let valid = valid.count();
         let quorum = table.degree.quorum;
+        // SUM-24.
         if valid < quorum {
             let check = format!(
                 "{valid} signatures fit the contributors this client was told, {quorum} are needed"
@@ -475,7 +484,8 @@ impl<W: Word> Job<W> {
         Ok(())
     }
 
-    /// Its own rows of the sum, less the row masks of the neighbours that contributed; the shared words.
+    /// Its own rows of the sum, without the row masks of the neighbours that contributed, and the
+    /// shared words.
     fn unmask(
         &self,
         mut own: Zeroizing<Vec<W>>,
@@ -515,14 +525,14 @@ fn answer(own_share: &Share, neighbours: &[Neighbour], dealt: Vec<Dealt>, set: &
     Answers::write(own_share, answers)
 }
 
-/// What contributors sign: the transcript, then who contributed.
+/// What contributors sign: the transcript, then the set of contributors.
 fn signed_set(context: &Context, set: &Set) -> Vec<u8> {
     let mut body = context.transcript.to_vec();
     body.extend(set.write());
     body
 }
 
-/// What binds `who` to its self mask before anybody knows it.
+/// The commitment of `who` to its self mask.
 pub(super) fn commitment(rules: &Rules, who: PartyId, self_mask: &Seed) -> Seed {
     let ids = [who.to_wire(), rules.round];
     self_mask.derive(rules.session, "self mask commitment", &ids)

@@ -1,13 +1,13 @@
-//! Fixed point: real numbers as words that are added up exactly.
+//! Fixed point: real numbers as words with exact sums (`docs/spec/sums.md`, *Fixed point*).
 //!
-//! `x` becomes `round(x·2^f)` modulo 2³² or 2⁶⁴, ties away from zero. Values are `f32` or `f64`. A
-//! value beyond the range is refused, or moved to the nearer end of the range and counted. Either
-//! way no sum overflows.
+//! `x` becomes `round(x·2^f)` modulo 2³² or 2⁶⁴. Ties round away from zero. Values are `f32` or
+//! `f64`. A value beyond the range is refused, or it is clipped: moved to the nearer end of the
+//! range and counted. No sum overflows.
 //!
 //! | | encodes | decodes to |
 //! |---|---|---|
 //! | [`Fixed`] | values | their sums |
-//! | [`WeightedMean`] | values and one weight, which stays private | a [`Mean`]: the mean and the total weight |
+//! | [`WeightedMean`] | values and one private weight | a [`Mean`]: the mean and the total weight |
 //!
 //! ```
 //! use undertone_sum::fixed::WeightedMean;
@@ -18,7 +18,7 @@
 //! let second = mean.encode_clipped(&[9.5, 1.0], 300.0)?; // 9.5 becomes 8
 //! assert_eq!(second.clipped, 1);
 //!
-//! // What the parties of a sum compute under masks.
+//! // The parties of a sum compute this under masks.
 //! let pairs = first.iter().zip(&second.words);
 //! let sum: Vec<u64> = pairs.map(|(a, b)| a.wrapping_add(*b)).collect();
 //! let mean = mean.decode(&sum).ok_or("no client has a weight")?;
@@ -41,7 +41,7 @@ pub enum FixedError {
     /// A value is NaN, or beyond the declared range.
     #[error("value {index} is {value}; it must be from -{bound} to {bound}")]
     OutOfRange {
-        /// Which one.
+        /// The index of the value.
         index: usize,
         /// The value.
         value: f64,
@@ -56,14 +56,14 @@ pub enum FixedError {
         /// The largest weight.
         most: f64,
     },
-    /// The range is not a positive number, or so small or large that nothing is left to represent.
+    /// The range is not a positive finite number, or it does not fit the words.
     #[error("a range of {bound} for {clients} clients does not fit words of {bits} bits")]
     Range {
         /// The largest magnitude.
         bound: f64,
-        /// How many clients add up.
+        /// The number of clients in the sum.
         clients: usize,
-        /// Bits of a word.
+        /// The bits of a word.
         bits: usize,
     },
 }
@@ -74,7 +74,7 @@ impl From<FixedError> for Abort {
     }
 }
 
-/// What can be encoded: `f32` and `f64`.
+/// The types of values: `f32` and `f64`.
 pub trait Real: Copy + Into<f64> + sealed::Sealed {}
 
 impl Real for f32 {}
@@ -86,12 +86,12 @@ mod sealed {
     impl Sealed for f64 {}
 }
 
-/// The words of values, some of which were beyond the range.
+/// The words of values, and how many values were clipped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Clipped<W = u64> {
     /// The words.
     pub words: Vec<W>,
-    /// How many values were moved to the nearer end of the range.
+    /// The number of values that were moved to the nearer end of the range.
     pub clipped: usize,
 }
 
@@ -102,14 +102,14 @@ impl<W> fmt::Debug for Clipped<W> {
     }
 }
 
-/// What happens to a value beyond the range.
+/// The treatment of a value beyond the range.
 #[derive(Clone, Copy, PartialEq)]
 enum Beyond {
     Refused,
     Clipped,
 }
 
-/// One pass over values: each is checked, multiplied by the weight, scaled and rounded.
+/// One pass over values. It checks, weights, scales and rounds each value.
 struct Pass {
     bound: f64,
     beyond: Beyond,
@@ -118,11 +118,12 @@ struct Pass {
 }
 
 impl Pass {
-    /// Appends the words of `values`. Returns how many values were clipped.
+    /// Appends the words of `values`. Returns the number of clipped values.
     fn run<T: Real, W: Word>(&self, values: &[T], words: &mut Vec<W>) -> Result<usize, FixedError> {
         let mut clipped = 0;
         for (index, value) in values.iter().enumerate() {
             let mut value: f64 = (*value).into();
+            // SUM-32.
             if value.is_nan() || value.abs() > self.bound {
                 if value.is_nan() || self.beyond == Beyond::Refused {
                     return Err(FixedError::OutOfRange {
@@ -134,7 +135,7 @@ impl Pass {
                 value = self.bound.copysign(value);
                 clipped += 1;
             }
-            // Two products: the first is rounded to a double, the second is exact.
+            // The first product is rounded to a double. The second one is exact.
             words.push(word(value * self.weight * self.scale));
         }
         Ok(clipped)
@@ -146,7 +147,7 @@ fn word<W: Word>(units: f64) -> W {
     W::truncate(units.round() as i64 as u64)
 }
 
-/// A fixed point in which `clients` values of at most `bound` add up without overflow.
+/// A fixed point for sums without overflow.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Fixed<W = u64> {
     fraction: i32,
@@ -163,14 +164,14 @@ impl<W> fmt::Debug for Fixed<W> {
 impl<W: Word> Fixed<W> {
     const BITS: usize = 8 * W::BYTES;
 
-    /// The largest magnitude of one of `clients` words that add up.
+    /// The largest magnitude of each of `clients` words in a sum without overflow.
     fn room(clients: usize) -> f64 {
-        // One bit is the sign's; rounding adds up to half a unit, and doubles of this size lose some.
+        // One bit is for the sign. Rounding adds at most half a unit, and large doubles lose some.
         let all = 2f64.powi(Self::BITS as i32 - 1) * (1.0 - 2f64.powi(-50));
         all / clients.max(1) as f64 - 1.0
     }
 
-    /// The finest one for values from `-bound` to `bound` of `clients` clients.
+    /// The finest fixed point for values from `-bound` to `bound` of `clients` clients.
     ///
     /// # Errors
     /// [`FixedError::Range`].
@@ -199,10 +200,10 @@ impl<W: Word> Fixed<W> {
         })
     }
 
-    /// The one with `fraction` fractional bits, for as large values as `clients` clients can add up.
+    /// The fixed point with `fraction` fractional bits and the largest range for `clients` clients.
     ///
     /// # Errors
-    /// [`FixedError::Range`] when not even 1 can be.
+    /// [`FixedError::Range`] when the range would not contain 1.
     pub fn with_fraction(fraction: u8, clients: usize) -> Result<Self, FixedError> {
         let room = Self::room(clients);
         let bound = room / 2f64.powi(fraction.into());
@@ -220,7 +221,7 @@ impl<W: Word> Fixed<W> {
         })
     }
 
-    /// Fractional bits; negative where units are larger than 1.
+    /// The number of fractional bits. It is negative if a unit is larger than 1.
     pub fn fraction(&self) -> i32 {
         self.fraction
     }
@@ -250,21 +251,21 @@ impl<W: Word> Fixed<W> {
     /// The words of `values`.
     ///
     /// # Errors
-    /// [`FixedError::OutOfRange`], which names the first that is beyond the bound, or NaN.
+    /// [`FixedError::OutOfRange`], which names the first value that is beyond the bound or NaN.
     pub fn encode<T: Real>(&self, values: &[T]) -> Result<Vec<W>, FixedError> {
         let encoded = self.encode_with(values, Beyond::Refused)?;
         Ok(encoded.words)
     }
 
-    /// The words of `values`. Values beyond the bound are moved to it and counted, infinities too.
+    /// The words of `values`. Values beyond the bound, also infinities, are clipped and counted.
     ///
     /// # Errors
-    /// [`FixedError::OutOfRange`], which names the first that is NaN.
+    /// [`FixedError::OutOfRange`], which names the first value that is NaN.
     pub fn encode_clipped<T: Real>(&self, values: &[T]) -> Result<Clipped<W>, FixedError> {
         self.encode_with(values, Beyond::Clipped)
     }
 
-    /// The numbers of a sum of words.
+    /// The values of a sum of words.
     pub fn decode(&self, sum: &[W]) -> Vec<f64> {
         let scale = self.scale();
         let value = |word: &W| word.to_signed() as f64 / scale;
@@ -272,17 +273,17 @@ impl<W: Word> Fixed<W> {
     }
 }
 
-/// A mean, and the weight behind it.
+/// A weighted mean and its total weight.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mean {
     /// The weighted mean of each value.
     pub values: Vec<f64>,
-    /// The sum of the weights.
+    /// The total weight.
     pub weight: f64,
 }
 
-/// A mean of vectors. Weights stay private: each client adds its values times its weight, and the
-/// weight as one more word. Whoever decodes the sums learns the mean and the total weight.
+/// A weighted mean of vectors. Weights stay private: each client adds its values times its weight,
+/// and the weight as one more word. Decoding the sum gives the mean and the total weight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WeightedMean<W = u64> {
     products: Fixed<W>,
@@ -291,7 +292,7 @@ pub struct WeightedMean<W = u64> {
 }
 
 impl<W: Word> WeightedMean<W> {
-    /// For values from `-bound` to `bound` with weights from 0 to `max_weight`.
+    /// The mean of values from `-bound` to `bound` with weights from 0 to `max_weight`.
     ///
     /// # Errors
     /// [`FixedError::Range`].
@@ -303,7 +304,7 @@ impl<W: Word> WeightedMean<W> {
         })
     }
 
-    /// Words of a vector of `values` numbers.
+    /// The number of words for `values` values.
     pub fn words(values: usize) -> usize {
         values + 1
     }
@@ -314,6 +315,7 @@ impl<W: Word> WeightedMean<W> {
         weight: f64,
         beyond: Beyond,
     ) -> Result<Clipped<W>, FixedError> {
+        // SUM-33.
         let most = self.weights.bound;
         if !(0.0..=most).contains(&weight) {
             return Err(FixedError::Weight { weight, most });
@@ -331,18 +333,18 @@ impl<W: Word> WeightedMean<W> {
         Ok(Clipped { words, clipped })
     }
 
-    /// What a client adds: each value times the weight, then the weight.
+    /// The words of a client: each value times the weight, then the weight.
     ///
     /// # Errors
     /// [`FixedError::Weight`], or [`FixedError::OutOfRange`], which names the first value that is
-    /// beyond the bound, or NaN.
+    /// beyond the bound or NaN.
     pub fn encode<T: Real>(&self, values: &[T], weight: f64) -> Result<Vec<W>, FixedError> {
         let encoded = self.encode_with(values, weight, Beyond::Refused)?;
         Ok(encoded.words)
     }
 
-    /// What a client adds. Values beyond the bound are moved to it and counted, infinities too. The
-    /// weight is never clipped.
+    /// The words of a client. Values beyond the bound, also infinities, are clipped and counted.
+    /// The weight is never clipped.
     ///
     /// # Errors
     /// [`FixedError::Weight`], or [`FixedError::OutOfRange`], which names the first value that is
@@ -355,7 +357,7 @@ impl<W: Word> WeightedMean<W> {
         self.encode_with(values, weight, Beyond::Clipped)
     }
 
-    /// The mean and the total weight; `None` when no weight was added up.
+    /// The mean and the total weight. `None` when the total weight is not above 0.
     pub fn decode(&self, sum: &[W]) -> Option<Mean> {
         let (last, products) = sum.split_last()?;
         let weight = last.to_signed() as f64 / self.weights.scale();

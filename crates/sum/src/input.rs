@@ -1,4 +1,4 @@
-//! What a client brings to a sum.
+//! A client's input to a sum.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,31 +11,31 @@ use zeroize::Zeroizing;
 
 use super::Word;
 
-/// Whose sum a client has helped to unmask with the values that it brings. All sums of the same
-/// values share it.
+/// The contributors of the sum that a client has helped to unmask. All sums of the same values
+/// share one `Answered`.
 ///
-/// Two sums of the same values that differ by one client tell that client's values. So a client
-/// that has helped to unmask one sum helps with no other, unless the same clients contribute.
+/// Two sums of the same values that differ by one client reveal that client's values. So a client
+/// helps to unmask a second sum only if the same clients contribute.
 #[derive(Debug, Clone, Default)]
 pub struct Answered(Arc<Mutex<Option<Vec<PartyId>>>>);
 
 impl Answered {
-    /// Whether the client may still help with a sum of these contributors.
+    /// Checks that the client may help to unmask a sum of these contributors (SUM-25).
     ///
     /// # Errors
-    /// [`Abort::Misuse`] where it has helped with one of others.
+    /// [`Abort::Misuse`] when it has helped to unmask a sum of other contributors.
     pub fn check(&self, contributors: &[PartyId]) -> Result<(), Abort> {
         match &*self.earlier() {
             Some(earlier) if earlier != contributors => Err(Abort::Misuse(
-                "a sum of other clients was unmasked before: the difference of the two would tell \
-                 what one client brought"
+                "a sum of other clients was unmasked before: the difference of the two sums could \
+                 reveal one client's values"
                     .into(),
             )),
             _ => Ok(()),
         }
     }
 
-    /// As [`check`](Self::check), and remembers the contributors. Of two calls one comes first.
+    /// Like [`check`](Self::check), and remembers the contributors. Of concurrent calls one wins.
     pub(super) fn claim(&self, contributors: &[PartyId]) -> Result<(), Abort> {
         self.earlier().get_or_insert_with(|| contributors.to_vec());
         self.check(contributors)
@@ -46,31 +46,31 @@ impl Answered {
     }
 }
 
-/// What a client brings to a sum.
+/// A client's input to a sum.
 #[derive(Clone)]
 pub struct Input<W: Word> {
     /// The matrix, row after row, then the shared words.
     pub words: Zeroizing<Vec<W>>,
-    /// The rows of the matrix that belong to the client.
+    /// The client's own rows of the matrix.
     pub own: Range<usize>,
-    /// With credentials the client signs its keys and checks everybody's signature.
+    /// With credentials the client signs its keys and checks all signatures.
     pub credentials: Option<Credentials>,
-    /// Is set before the first masked word leaves the client. From then on the words may be part of
-    /// a sum, whatever becomes of the client. Of several parties that share it one sends its words;
-    /// the others abort.
+    /// Set before the first masked word leaves the client. From then on the words may be part of a
+    /// sum, even if the client drops out. If several parties share this flag, one sends its words
+    /// and the others abort (SUM-13).
     pub sent: Option<Arc<AtomicBool>>,
-    /// Earlier sums of the same values.
+    /// The memory of earlier sums of the same values.
     pub answered: Answered,
 }
 
 impl<W: Word> Input<W> {
-    /// The words of a plain sum.
+    /// The input of a plain sum.
     pub fn plain(words: Vec<W>) -> Self {
         Self::with_rows(words, 0..0)
     }
 
-    /// The matrix, row after row, then the shared words; rows `own` of the matrix belong to the
-    /// client.
+    /// The input of a client that owns rows `own` of the matrix: the matrix, row after row, then
+    /// the shared words.
     pub fn with_rows(words: Vec<W>, own: Range<usize>) -> Self {
         Self {
             words: Zeroizing::new(words),
@@ -81,7 +81,7 @@ impl<W: Word> Input<W> {
         }
     }
 
-    /// The same, with `credentials` if there are any.
+    /// The same input, with `credentials` if there are any.
     #[must_use]
     pub fn with_credentials(self, credentials: impl Into<Option<Credentials>>) -> Self {
         Self {

@@ -1,38 +1,44 @@
-//! Secure sums over clients: of words modulo 2³² or 2⁶⁴, some for everybody, the rest for the client they
-//! belong to. Nobody learns what a single client adds.
+//! Secure sums of words modulo 2³² or 2⁶⁴ over clients. Some words are for everybody; the rest is
+//! for the client that owns them. Nobody learns what one client adds.
 //!
-//! Pairwise masks with recovery of those who leave (Bonawitz et al. 2017) on a sparse random graph
-//! (Bell et al. 2020). Every client contributes a matrix, of which rows `R_j` belong to client `j`,
-//! and some *shared* words. Client `j` learns rows `R_j` of the sum of the matrices; the server, and
-//! every client if the [`Audience`] says so, learns the sum of the shared words. A plain sum
-//! (`SecureSum`) is a matrix without rows; rows alone (`SecureRowSums`) are no shared words.
+//! The specification is `docs/spec/sums.md`. Pairwise masks with recovery of dropped clients
+//! (Bonawitz et al. 2017) on a sparse random graph (Bell et al. 2020). Every client contributes a
+//! matrix and some *shared* words. Rows `R_j` of the matrix belong to client `j`. Client `j` learns
+//! rows `R_j` of the sum of the matrices. The server learns the sum of the shared words, and every
+//! contributor does if the [`Audience`] says so. A plain sum is a matrix without rows.
 //!
-//! | round | client → server | server → client | phase |
+//! | step | client → server | server → client | phase |
 //! |---|---|---|---|
-//! | 1 | two public keys: for seals, for masks | the roster; the graph follows from it | [`KEYS`] |
-//! | 2 | for each neighbour, sealed: a share of its self mask and one of its mask key | those of its neighbours; who shared | [`SHARES`] |
-//! | 3 | its words, masked, without its own rows | who contributed | [`UPLOAD`], [`UNMASK`] |
-//! | 4b | [`Trust::MaliciousServer`]: its signature of who contributed | everybody's signatures | [`UNMASK`] |
-//! | 4c, 4e | for each neighbour, a share of its self mask if it contributed, or else of its mask key | its rows of the sum, the shared words | [`UNMASK`] |
+//! | 1 | two public keys: for seals, for masks | the roster | [`KEYS`] |
+//! | 2 | two shares for each neighbour, sealed | who shared; its neighbours' shares | [`SHARES`] |
+//! | 3, 4a | its masked words, without its own rows | who contributes | [`UPLOAD`], [`UNMASK`] |
+//! | 4b | its signature of the contributors | all signatures | [`UNMASK`] |
+//! | 4c, 4e | one share for each neighbour | its rows of the sum, the shared words | [`UNMASK`] |
 //!
-//! *Edges.* Neighbours agree on a mask by X25519; the smaller adds it, the greater subtracts it. When a
-//! client that shared does not contribute, the server rebuilds its mask key from the neighbours'
-//! shares and takes its edges off the others' words.
+//! The two shares of step 2 are of the client's self mask and of its mask key. In step 4c a client
+//! reveals a share of the self mask of a neighbour that contributes, and a share of the mask key of
+//! any other neighbour. It never reveals both. Step 4b is for [`Trust::MaliciousServer`] only.
 //!
-//! *Self masks.* Another mask, whose seed is shared too, covers each client alone, so that the words of a
-//! client declared to have left stay hidden when its mask key is known. A holder answers with one of the two
-//! shares, never both.
+//! *Edge masks.* Neighbours agree on a mask by X25519. The smaller client adds it, the greater one
+//! subtracts it. When a client that shared does not contribute, the server reconstructs its mask
+//! key from the neighbours' shares and takes its edge masks off the others' words.
 //!
-//! *Rows.* With those two alone, the mask key of a client `d` that left would give the server rows `R_d` of
-//! the sum. So on `R_k ∪ R_d` neighbours `k` and `d` use another mask, from the secret of their sealing
-//! keys, which is never shared. On `R_k` client `k` takes it off itself; `R_d` nobody needs any more.
+//! *Self masks.* A second mask, with a seed that is shared too, covers each client alone. The
+//! server can declare a client dropped and keep its words: they stay hidden even when its mask key
+//! is known.
 //!
-//! **Who learns what.** The server: who took part and the sum of the shared words. A client: besides its
-//! rows, who took part. This holds against the server together with as many clients as the
-//! [`Wiring`] allows for. A server that lies about who left is withstood with
-//! [`Trust::MaliciousServer`] and pinned identities, as far as [`wiring`] says. Nothing here keeps a client from adding nonsense.
+//! *Row masks.* With these two masks alone, the mask key of a dropped client `d` would give the
+//! server rows `R_d` of the sum. So on `R_k ∪ R_d` neighbours `k` and `d` use another mask, from
+//! the secret of their sealing keys, which is never shared. Client `k` takes it off `R_k` itself;
+//! nobody needs `R_d` any more.
 //!
-//! A sum that is abandoned leaves nothing to restart from: the parties are gone with their masks, and a
+//! **Who learns what.** The server learns who took part and the sum of the shared words. A client
+//! learns who took part and its rows. This holds against the server together with as many clients
+//! as the [`Wiring`] allows for. [`Trust::MaliciousServer`] with pinned identities withstands a
+//! server that lies about dropped clients, as far as [`wiring`] says. Nothing keeps a client from
+//! adding false words.
+//!
+//! An abandoned sum leaves nothing to restart from: the parties are gone with their masks, and a
 //! seed serves one party only.
 //!
 //! ```compile_fail,E0382
@@ -78,7 +84,7 @@ pub const KEYS: Phase = Phase {
     name: "sum keys",
 };
 
-/// Shares of masks and keys.
+/// Shares of self masks and mask keys.
 pub const SHARES: Phase = Phase {
     id: 8,
     name: "sum shares",
@@ -90,7 +96,7 @@ pub const UPLOAD: Phase = Phase {
     name: "masked words",
 };
 
-/// Masks are taken off.
+/// The masks come off.
 pub const UNMASK: Phase = Phase {
     id: 10,
     name: "unmasking",
@@ -103,13 +109,13 @@ const SERVER: PartyId = PartyId::SERVER;
 const SIGNED_KEYS: &str = "sign sum keys";
 const SIGNED_SET: &str = "sign contributors";
 
-/// What can be added up: `u32` and `u64`.
+/// The words of a sum: `u32` and `u64`.
 pub trait Word: undertone_kernel::mask::Word {}
 
 impl Word for u32 {}
 impl Word for u64 {}
 
-/// What is added up.
+/// The sizes of a client's input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Rows of the matrix.
@@ -130,7 +136,7 @@ impl Shape {
         }
     }
 
-    /// Words a client contributes.
+    /// The number of words that a client contributes.
     pub fn words(&self) -> usize {
         self.rows * self.width + self.shared
     }
@@ -149,35 +155,35 @@ impl Shape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Audience {
-    /// The server.
+    /// The server only.
     Server,
     /// The server and every contributor.
     Everybody,
 }
 
-/// What all parties of a sum agree on beforehand.
+/// The parameters of all parties of a sum.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rules {
     /// The session.
     pub session: SessionId,
-    /// Which sum of the session this is.
+    /// The number of the sum in the session.
     pub round: u32,
-    /// What is added up.
+    /// The sizes of every client's input.
     pub shape: Shape,
     /// Who learns the shared words.
     pub audience: Audience,
     /// Fewest contributors: with two, each learns the other's words.
     pub min_clients: usize,
-    /// Whom the masks withstand.
+    /// The server that the sum withstands.
     pub trust: Trust,
-    /// How clients are joined.
+    /// How clients are joined as neighbours.
     pub wiring: Wiring,
     /// The cipher of the masks.
     pub suite: Suite,
 }
 
 impl Rules {
-    /// A plain sum of `words` words for the server: three contributors or more, semi-honest, AES.
+    /// A plain sum of `words` words for the server: at least three contributors, semi-honest, AES.
     pub fn plain(session: SessionId, words: usize) -> Self {
         Self {
             session,
@@ -195,7 +201,7 @@ impl Rules {
         let misuse = |what: String| Err(Abort::Misuse(what));
         if !self.shape.is_possible() {
             return misuse(format!(
-                "{:?}: there may be 2³² words in the matrix, and as many shared ones",
+                "{:?}: the matrix and the shared words may have at most 2³² words each",
                 self.shape
             ));
         }
@@ -205,7 +211,7 @@ impl Rules {
         Ok(())
     }
 
-    /// The bytes by which parties compare their rules.
+    /// The digest by which parties compare their rules.
     fn digest<W: Word>(&self) -> [u8; 16] {
         let mut w = Writer::default();
         w.raw(&self.session.0);
@@ -240,8 +246,8 @@ impl Rules {
     }
 }
 
-/// What a client says of itself: the digest of its rules (16), then its first row (8) and how many
-/// it has (8).
+/// A client's advertisement: the digest of its rules (16), its first row (8) and its number of rows
+/// (8).
 fn advertise<W: Word>(rules: &Rules, own: &Range<usize>) -> Vec<u8> {
     let mut w = Writer::default();
     w.raw(&rules.digest::<W>());
@@ -250,7 +256,7 @@ fn advertise<W: Word>(rules: &Rules, own: &Range<usize>) -> Vec<u8> {
     w.finish()
 }
 
-/// The roster and what follows from it, the same for everybody.
+/// The roster and what follows from it, the same for all parties.
 struct Table {
     ids: Vec<PartyId>,
     /// The rows of each client.
@@ -262,7 +268,7 @@ struct Table {
 
 impl Table {
     fn new<W: Word>(rules: &Rules, entries: &[Entry<2>]) -> Result<Self, Abort> {
-        enough(entries.len(), rules.min_clients)?;
+        enough(entries.len(), rules.min_clients)?; // SUM-5
         let due = rules.digest::<W>();
         let mut rows: Vec<Range<usize>> = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -273,18 +279,20 @@ impl Table {
             let start = r.u64("first row").map_err(&malformed)?;
             let count = r.u64("number of rows").map_err(&malformed)?;
             r.finish().map_err(&malformed)?;
+            // SUM-2.
             if digest != due {
                 return Err(cheated("its rules differ from this party's"));
             }
             let before = rows.last().map_or(0, |rows| rows.end) as u64;
             let end = start.checked_add(count);
+            // SUM-3.
             match end {
                 Some(end) if start >= before && end <= rules.shape.rows as u64 => {
                     rows.push(start as usize..end as usize);
                 }
                 _ => {
                     return Err(cheated(
-                        "its rows overlap another client's, or are out of roster order",
+                        "its rows overlap another client's, or are not in roster order",
                     ));
                 }
             }
@@ -313,15 +321,15 @@ impl Table {
         self.ids.len()
     }
 
-    /// The neighbours of `place` that are in `set`.
+    /// The neighbours of `place` in `set`, in order.
     fn neighbours_in(&self, place: usize, set: &Set) -> Vec<usize> {
         let mut neighbours = self.graph.neighbours(place);
         neighbours.retain(|other| set.has(*other));
         neighbours
     }
 
-    /// Whether of every secret of those that shared a threshold of shares is `left`: of a self mask where
-    /// the client contributes, else of a mask key.
+    /// Checks that `left` has enough holders of one secret of every client that shared: of its self
+    /// mask if it contributes, of its mask key otherwise.
     fn every_secret_has_holders(
         &self,
         sharing: &Set,
@@ -337,15 +345,15 @@ impl Table {
     }
 }
 
-/// The point of `holder`'s share of what `dealer` shared: its rank among the dealer's `neighbours` and
-/// the dealer itself, from 1.
+/// The point of `holder`'s share of the secrets of `dealer`: its rank, from 1, among the dealer's
+/// `neighbours` and the dealer itself.
 fn point(neighbours: &[usize], dealer: usize, holder: usize) -> u8 {
     let below = neighbours.partition_point(|other| *other < holder);
     (below + usize::from(dealer < holder) + 1) as u8
 }
 
-/// A set of clients of the roster. On the wire a bit each, the first in the lowest bit of the first
-/// byte.
+/// A set of clients of the roster. On the wire it has a bit for each, the first in the lowest bit
+/// of the first byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Set(Vec<bool>);
 
@@ -374,7 +382,7 @@ impl Set {
         bytes
     }
 
-    /// Reads a set of clients of a roster of `len`, from the server.
+    /// Reads the server's set of clients of a roster of `len`.
     fn read(r: &mut Reader<'_>, len: usize) -> Result<Self, Abort> {
         let malformed = Abort::malformed(SERVER);
         let bytes = r
@@ -385,6 +393,7 @@ impl Set {
                 .map(|place| bytes[place / 8] >> (place % 8) & 1 == 1)
                 .collect(),
         );
+        // SUM-9.
         if set.write() == bytes {
             Ok(set)
         } else {
@@ -396,12 +405,12 @@ impl Set {
     }
 }
 
-/// Where everybody's words stand in the joint words, and what keys the masks.
+/// The places of all clients' words in the joint words, and the keys of the masks.
 struct Context {
     rules: Rules,
-    /// Those that shared, whose masks are on the words.
+    /// The clients that shared: their masks are on the words.
     sharing: Set,
-    /// The roster, and who shared.
+    /// The digest of the roster and of the clients that shared.
     transcript: [u8; 32],
     word_bytes: usize,
     blocks: Vec<Range<usize>>,
@@ -432,12 +441,12 @@ impl Context {
         }
     }
 
-    /// The shared words among the joint words.
+    /// The range of the shared words in the joint words.
     fn shared(&self) -> Range<usize> {
         self.len - self.rules.shape.shared..self.len
     }
 
-    /// The parts of the joint words that `place` sends as its words `sent`.
+    /// The parts of the joint words that `place` sends as words `sent` of its upload.
     fn upload(&self, place: usize, sent: Range<usize>) -> [Range<usize>; 2] {
         let own = &self.blocks[place];
         let before = sent.start.min(own.start)..sent.end.min(own.start);
@@ -449,7 +458,7 @@ impl Context {
         self.len - self.blocks[place].len()
     }
 
-    /// The key of a stream between `low` and `high`.
+    /// The key of a mask between `low` and `high`.
     fn stream(&self, secret: &Seed, purpose: &str, low: PartyId, high: PartyId) -> Seed {
         let mut w = Writer::default();
         w.raw(&self.transcript);

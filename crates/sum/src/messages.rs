@@ -11,9 +11,9 @@ use undertone_setup::seal::TAG_LEN;
 
 /// Bytes of a share of a seed.
 pub(super) const SHARE_LEN: usize = 32;
-/// Bytes of what a dealer seals for a neighbour: a share of its self mask, one of its mask key.
+/// Bytes that a dealer seals for a neighbour: a share of its self mask and one of its mask key.
 pub(super) const DEALT_LEN: usize = 2 * SHARE_LEN;
-/// The same, sealed.
+/// The same bytes, sealed.
 pub(super) const SEALED_LEN: usize = DEALT_LEN + TAG_LEN;
 /// Bytes of the commitment to a self mask.
 pub(super) const COMMITMENT_LEN: usize = 32;
@@ -21,11 +21,11 @@ pub(super) const COMMITMENT_LEN: usize = 32;
 /// A share of one secret.
 pub(super) type Share = Zeroizing<[u8; SHARE_LEN]>;
 
-/// What a holder reveals of a dealer's secrets: one, never both.
+/// A share that a holder reveals: of one of the dealer's two secrets, never of both.
 pub(super) enum Answer {
-    /// Of the self mask of one that contributed.
+    /// Of the self mask of a contributor.
     SelfMask(Share),
-    /// Of the mask key of one that did not.
+    /// Of the mask key of a client that shared and does not contribute.
     MaskKey(Share),
 }
 
@@ -56,8 +56,8 @@ impl Answer {
     }
 }
 
-/// Round 2, client → server: for each neighbour its shares, sealed, in order; then the commitment to
-/// the dealer's self mask.
+/// `Dealing`, step 2d: the sealed shares for each neighbour, in order, and the commitment to the
+/// dealer's self mask.
 pub(super) struct Dealing {
     bytes: Payload,
     /// The dealer's neighbours, in order.
@@ -74,7 +74,7 @@ impl Dealing {
         w.finish()
     }
 
-    /// What `from`, which has these neighbours, sent.
+    /// Reads what `from` sent, which has these neighbours (SUM-6).
     pub(super) fn read(
         from: PartyId,
         bytes: Payload,
@@ -103,14 +103,15 @@ impl Dealing {
     }
 }
 
-/// Round 2, server → client: who shared, then the sealed shares of its neighbours that did, in order.
+/// `Relayed`, step 2e: who shared, and the sealed shares from the receiver's neighbours that did,
+/// in order.
 pub(super) struct Relayed<'a> {
     pub(super) sharing: Set,
     shares: Reader<'a>,
 }
 
 impl<'a> Relayed<'a> {
-    /// To the client in place `to`, of what everybody dealt.
+    /// Writes the message to the client in place `to` from all dealings.
     pub(super) fn write(
         table: &Table,
         sharing: &Set,
@@ -126,7 +127,7 @@ impl<'a> Relayed<'a> {
         message
     }
 
-    /// Reads it as a client of a roster of `clients`.
+    /// Reads the message as a client of a roster of `clients` (SUM-8).
     pub(super) fn read(bytes: &'a [u8], clients: usize) -> Result<Self, Abort> {
         let mut shares = Reader::new(bytes);
         let sharing = Set::read(&mut shares, clients)?;
@@ -139,14 +140,14 @@ impl<'a> Relayed<'a> {
         next.map_err(Abort::malformed(PartyId::SERVER))
     }
 
-    /// Checks that there are no more.
+    /// Checks that no bytes are left.
     pub(super) fn finish(self) -> Result<(), Abort> {
         let end = self.shares.finish();
         end.map_err(Abort::malformed(PartyId::SERVER))
     }
 }
 
-/// Round 4b, server → client: who signed, and their signatures in order.
+/// `Signatures`, step 4b: who signed, and their signatures in order.
 pub(super) struct Signatures {
     pub(super) signers: Set,
     pub(super) signatures: Vec<[u8; SIGNATURE_LEN]>,
@@ -159,7 +160,7 @@ impl Signatures {
         message
     }
 
-    /// Reads it as a client of a roster of `clients`.
+    /// Reads the message as a client of a roster of `clients` (SUM-22).
     pub(super) fn read(bytes: &[u8], clients: usize) -> Result<Self, Abort> {
         let malformed = Abort::malformed(PartyId::SERVER);
         let mut r = Reader::new(bytes);
@@ -176,8 +177,8 @@ impl Signatures {
     }
 }
 
-/// Round 4c, client → server: its own share of its self mask, then one share of each neighbour that
-/// shared, in order.
+/// `Answers`, step 4c: the client's own share of its own self mask, and one share of each neighbour
+/// that shared, in order.
 pub(super) struct Answers;
 
 impl Answers {
@@ -188,7 +189,8 @@ impl Answers {
         message
     }
 
-    /// The shares that `from` reveals, its own first; `dealers` are the neighbours that shared.
+    /// Reads the shares that `from` reveals, its own first. `dealers` is the number of its
+    /// neighbours that shared (SUM-26).
     pub(super) fn read(
         from: PartyId,
         bytes: Payload,
@@ -208,12 +210,12 @@ impl Answers {
     }
 }
 
-/// Words of the next message of an array of `len` words of which `done` are sent.
+/// The range of the next message of an array of `len` words, after `done` words.
 pub(super) fn tile<W: Word>(done: usize, len: usize) -> std::ops::Range<usize> {
     done..len.min(done + TILE_BYTES / W::BYTES)
 }
 
-/// An array of words that comes in messages, kept as bytes. Memory follows what has come.
+/// An array of words that arrives in messages, kept as bytes. It uses memory only for what came.
 #[derive(Default)]
 pub(super) struct Incoming {
     pub(super) payloads: Vec<Payload>,
@@ -221,7 +223,7 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    /// Takes the next message of an array of `len` words.
+    /// Takes the next message of an array of `len` words (SUM-14, SUM-31).
     pub(super) fn take<W: Word>(
         &mut self,
         from: PartyId,

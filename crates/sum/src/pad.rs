@@ -1,16 +1,18 @@
-//! Pads: the streams that hide a client's words, and where they lie.
+//! Pads: the mask streams that hide a client's words, and their places (`docs/spec/sums.md`,
+//! *Masks*).
 //!
-//! The words that are added up stand in one array, the *joint words*: the rows of every sharing
-//! client, client after client in roster order (its *block*), then the shared words. Client `j`
-//! sends all but its own block.
+//! The words of a sum form one array, the *joint words*: the rows of every client that shared, in
+//! roster order, then the shared words. The rows of one client are its *block*. Client `j` sends
+//! all joint words but its own block.
 //!
-//! | pad | lies on | order of its words |
-//! |---|---|---|
-//! | self mask of `j` | all but `j`'s block | as they stand |
-//! | edge mask of `j < k` | all but the blocks of `j` and `k` | as they stand |
-//! | row mask of `j < k` | the blocks of `j` and `k` | as they stand |
+//! | pad | lies on |
+//! |---|---|
+//! | self mask of `j` | all words but `j`'s block |
+//! | edge mask of `j < k` | all words but the blocks of `j` and `k` |
+//! | row mask of `j < k` | the blocks of `j` and `k` |
 //!
-//! Edge and row masks are added by the smaller client and subtracted by the greater.
+//! The words of a mask are in the order of the joint words. The smaller client adds edge masks and
+//! row masks, the greater one subtracts them.
 
 use std::ops::Range;
 
@@ -20,18 +22,18 @@ use undertone_party::PartyId;
 use super::{Context, Word};
 use undertone_kdf::Seed;
 
-/// A mask that is not expanded yet.
+/// A mask before its expansion.
 pub(super) struct Pad {
     op: Op,
-    /// For everything but `blocks`.
+    /// The key on all words but `blocks`.
     main: Option<Seed>,
-    /// For `blocks`.
+    /// The key on `blocks`.
     rows: Option<Seed>,
     /// Disjoint, in order.
     blocks: [Range<usize>; 2],
 }
 
-/// A pad whose streams are running.
+/// A pad with running streams.
 struct Running<'a> {
     pad: &'a Pad,
     main: Option<Stream>,
@@ -39,7 +41,7 @@ struct Running<'a> {
 }
 
 impl Pad {
-    /// The self mask of a client whose block is `own`.
+    /// The self mask of a client with the block `own`.
     pub(super) fn own(context: &Context, me: PartyId, seed: &Seed, own: Range<usize>) -> Self {
         Self {
             op: Op::Add,
@@ -49,8 +51,8 @@ impl Pad {
         }
     }
 
-    /// What `me` puts on its words for the sake of `peer`. `main` is the secret of their mask keys,
-    /// `rows` that of their sealing keys.
+    /// The masks of `me` with its neighbour `peer`. `main` is the secret of their mask keys, `rows`
+    /// the secret of their sealing keys.
     pub(super) fn edge(
         context: &Context,
         (me, own): (PartyId, Range<usize>),
@@ -71,7 +73,7 @@ impl Pad {
         }
     }
 
-    /// The same, to be taken off again.
+    /// The pad that takes this one off.
     pub(super) fn inverse(mut self) -> Self {
         self.op = self.op.inverse();
         self
@@ -89,7 +91,7 @@ impl Pad {
 }
 
 impl Running<'_> {
-    /// Applies the pad to `words`, which stand at `at` of the joint words.
+    /// Applies the pad to `words`, which begin at `at` of the joint words.
     fn apply<W: Word>(&mut self, at: usize, words: &mut [W]) {
         let end = at + words.len();
         let clamp = |x: usize| x.clamp(at, end);
@@ -123,7 +125,7 @@ impl Running<'_> {
     }
 }
 
-/// Applies all `pads` to `words`, which stand at `at` of the joint words, tile by tile.
+/// Applies all `pads`, tile by tile, to `words`, which begin at `at` of the joint words.
 pub(super) fn apply<W: Word>(pads: &[Pad], suite: Suite, at: usize, words: &mut [W]) {
     let mut running: Vec<Running<'_>> = pads.iter().map(|pad| pad.start(suite)).collect();
     let tile = TILE_BYTES / W::BYTES;

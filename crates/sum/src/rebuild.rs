@@ -1,4 +1,5 @@
-//! What the server rebuilds from shares: self masks of contributors, mask keys of the others.
+//! The secrets that the server reconstructs from shares (`docs/spec/sums.md`, step 4d): self masks
+//! of contributors, mask keys of the other clients that shared.
 
 use rayon::prelude::*;
 use undertone_party::{Abort, PartyId};
@@ -12,7 +13,7 @@ use undertone_kdf::Seed;
 use undertone_setup::seal::KeyPair;
 
 impl<W: Word> Adding<W> {
-    /// The masks that the secret of `place` takes off the sum, and who gave a false share of it.
+    /// The inverses of the masks that the secret of `place` keys, and the holder of a false share.
     pub(super) fn masks_of(
         &self,
         place: usize,
@@ -23,6 +24,7 @@ impl<W: Word> Adding<W> {
         let id = table.ids[place];
         let block = |place: usize| context.blocks[place].clone();
         if self.contributors.has(place) {
+            // SUM-29.
             let due = &self.commitments[place];
             let fits = |seed: &Seed| commitment(rules, id, seed).expose() == due;
             let (seed, suspect) = self.rebuild(place, shares, fits)?;
@@ -33,6 +35,7 @@ impl<W: Word> Adding<W> {
         if !context.sharing.has(place) || others.is_empty() {
             return Ok((Vec::new(), None));
         }
+        // SUM-30.
         let due = self.mask_keys[place];
         let fits = |seed: &Seed| KeyPair::from_seed(seed).public() == due;
         let (seed, suspect) = self.rebuild(place, shares, fits)?;
@@ -52,8 +55,8 @@ impl<W: Word> Adding<W> {
         Ok((pads?, suspect))
     }
 
-    /// The secret of which `dealer` gave out `shares`. One false share among them is found by
-    /// leaving each out in turn.
+    /// The secret of `dealer` from its `shares`. One false share among them is found by leaving out
+    /// each in turn. Its holder is the suspect.
     fn rebuild(
         &self,
         dealer: usize,
@@ -85,8 +88,7 @@ impl<W: Word> Adding<W> {
         }
         Err(Abort::Cheated {
             culprit: self.table.ids[dealer],
-            fault: "its shares, as their holders give them, do not give back what it committed to"
-                .into(),
+            fault: "the shares of its secret do not reconstruct what it committed to".into(),
         })
     }
 }

@@ -18,7 +18,7 @@ use super::{
 use undertone_setup::roster::{Entry, enough, enough_holders, invited};
 use zeroize::Zeroizing;
 
-/// Secrets rebuilt in one step.
+/// Secrets reconstructed in one step.
 const REBUILT_PER_STEP: usize = 64;
 
 /// Bytes of words that one thread unmasks in one step.
@@ -29,18 +29,18 @@ const UNMASKED_PER_STEP: usize = 256 << 10;
 pub struct Total<W = u64> {
     /// The sum of the shared words.
     pub shared: Vec<W>,
-    /// Whose words are in the sums.
+    /// The clients whose words are in the sums.
     pub contributors: Vec<PartyId>,
-    /// Clients that gave a false share of somebody's secret, or were dealt one. The sums are right
-    /// without it.
+    /// Clients that revealed a false share of a secret, or were dealt one. The sums are right
+    /// without that share.
     pub suspects: Vec<PartyId>,
 }
 
-/// The clients that are invited to a sum, each with the rows that belong to it.
+/// The invited clients of a sum, each with its rows.
 #[derive(Debug, Clone, Default)]
 pub struct Owners(Vec<(PartyId, Range<usize>)>);
 
-/// Of a plain sum: rows belong to nobody.
+/// The clients of a plain sum, which has no rows.
 impl From<Vec<PartyId>> for Owners {
     fn from(clients: Vec<PartyId>) -> Self {
         Self(clients.into_iter().map(|id| (id, 0..0)).collect())
@@ -53,13 +53,13 @@ impl From<Vec<(PartyId, Range<usize>)>> for Owners {
     }
 }
 
-/// What the server adds to the words of the contributors it is told of.
+/// Returns the server's own words for the given contributors.
 type OwnWords<W> = Box<dyn FnOnce(&[PartyId]) -> Vec<W> + Send>;
 
-/// What was received, and from whom; nothing of those that have left.
+/// Messages by sender. `None` for dropped clients.
 type Heard = Vec<(PartyId, Option<Payload>)>;
 
-/// What holds from the shares on.
+/// What the server holds from step 2e on.
 pub(super) struct Adding<W: Word> {
     pub(super) table: Table,
     pub(super) mask_keys: Vec<[u8; 32]>,
@@ -95,7 +95,7 @@ impl<W: Word> Adding<W> {
         self.table.every_secret_has_holders(sharing, set, answering)
     }
 
-    /// Who signed, and the signatures, to be passed on.
+    /// The signers and their signatures, as they are passed on.
     fn signatures(&self, heard: Heard) -> Result<Signatures, Abort> {
         let mut signers = Set(vec![false; self.table.len()]);
         let mut signatures = Vec::new();
@@ -103,6 +103,7 @@ impl<W: Word> Adding<W> {
             let Some(bytes) = bytes else {
                 continue;
             };
+            // SUM-20.
             let signature = bytes[..].try_into().map_err(|_| Abort::Malformed {
                 from,
                 what: format!("a signature of {} bytes", bytes.len()),
@@ -110,6 +111,7 @@ impl<W: Word> Adding<W> {
             signers.0[place] = true;
             signatures.push(signature);
         }
+        // SUM-21.
         enough(signers.count(), self.table.degree.quorum)?;
         self.enough_holders(&signers)?;
         Ok(Signatures {
@@ -118,7 +120,7 @@ impl<W: Word> Adding<W> {
         })
     }
 
-    /// By dealer: the shares of its one secret, each with its holder.
+    /// For each dealer the shares of the secret that is due, each with its holder.
     fn answers(&self, heard: Heard) -> Result<Vec<Vec<(usize, Share)>>, Abort> {
         let (table, contributors) = (&self.table, &self.contributors);
         let mut answers: Vec<Vec<(usize, Share)>> = vec![Vec::new(); table.len()];
@@ -132,12 +134,14 @@ impl<W: Word> Adding<W> {
             let (own, revealed) = Answers::read(from, bytes, dealers.len())?;
             answers[holder].push((holder, own));
             for (dealer, answer) in dealers.into_iter().zip(revealed) {
+                // SUM-27.
                 let share = match (answer, contributors.has(dealer)) {
                     (Answer::SelfMask(share), true) | (Answer::MaskKey(share), false) => share,
                     _ => {
                         return Err(Abort::Cheated {
                             culprit: from,
-                            fault: "it reveals a share of the wrong kind: contributors' are of self masks, the others' of mask keys"
+                            fault: "it reveals a share of the wrong kind: self masks are due for \
+                                    contributors, mask keys for the others"
                                 .into(),
                         });
                     }
@@ -145,12 +149,11 @@ impl<W: Word> Adding<W> {
                 answers[dealer].push((holder, share));
             }
         }
-        self.enough_holders(&left)?;
+        self.enough_holders(&left)?; // SUM-28
         Ok(answers)
     }
 
-    /// Hears the clients that shared one after the other: the server holds one partial upload at
-    /// most.
+    /// Takes uploads client after client: the server holds at most one partial upload.
     async fn collect(&mut self, io: &Io) -> Result<(), Abort> {
         let sharing: Vec<usize> = self.context.sharing.places().collect();
         for place in sharing {
@@ -168,7 +171,7 @@ impl<W: Word> Adding<W> {
         Ok(())
     }
 
-    /// The masks that lie on the sum, of `answers` by dealer, and who gave a false share.
+    /// The masks on the sum, from `answers` by dealer, and the holders of false shares.
     async fn masks(
         &self,
         io: &Io,
@@ -205,12 +208,12 @@ impl<W: Word> Adding<W> {
         }
     }
 
-    /// Adds the server's own words: rows of clients that shared, then the shared words.
+    /// Adds the server's own words: the rows of clients that shared, and the shared words.
     fn add_own(&mut self, own: &[W]) -> Result<(), Abort> {
         let shape = self.context.rules.shape;
         if own.len() != shape.words() {
             return Err(Abort::Misuse(format!(
-                "{} words of the server's own for {shape:?}",
+                "the server's own {} words do not fit {shape:?}",
                 own.len()
             )));
         }
@@ -246,8 +249,7 @@ impl<W: Word> Adding<W> {
         io.pause().await;
     }
 
-    /// Where the words are that the contributor in `place` is sent: its rows, then the shared
-    /// words.
+    /// The ranges of the words for the contributor in `place`: its rows, then the shared words.
     fn parts(&self, place: usize) -> [Range<usize>; 2] {
         let shared = match self.context.rules.audience {
             Audience::Everybody => self.context.shared(),
@@ -260,7 +262,7 @@ impl<W: Word> Adding<W> {
         self.parts(place).iter().map(Range::len).sum()
     }
 
-    /// The message of the `next` of these words.
+    /// The message with the words `next` of these.
     fn result(&self, place: usize, next: Range<usize>) -> Vec<u8> {
         let mut message = Vec::with_capacity(next.len() * W::BYTES);
         let mut before = 0;
@@ -274,11 +276,12 @@ impl<W: Word> Adding<W> {
     }
 }
 
-/// The server of a sum to which the clients `expected` are invited: a vector of clients in a plain
-/// sum, else of clients and the rows that belong to them.
+/// The server of a sum with the invited clients `expected`: a vector of clients in a plain sum,
+/// otherwise of clients and their rows.
 ///
 /// # Errors
-/// [`Abort::Misuse`] when the rules are not possible, or `expected` is not clients, each once.
+/// [`Abort::Misuse`] when the rules are impossible, or `expected` repeats a client or names the
+/// server.
 pub fn server<W: Word>(
     rules: Rules,
     expected: impl Into<Owners>,
@@ -286,12 +289,12 @@ pub fn server<W: Word>(
     start(rules, expected.into(), None)
 }
 
-/// As [`server`], with words of the server's own. Once the contributors are known, `own` is asked
-/// for the words that are to be added for them, as many as a client brings. Every contributor gets
-/// its rows with these words added. In [`Total::shared`] they are added, too.
+/// Like [`server`], with words of the server's own. When the contributors are known, `own` returns
+/// the words to add for them: as many as a client contributes. Every contributor gets its rows with
+/// these words added. [`Total::shared`] contains them, too.
 ///
 /// # Errors
-/// As [`server`]. The script aborts with [`Abort::Misuse`] when `own` gives another number of
+/// As for [`server`]. The script aborts with [`Abort::Misuse`] when `own` returns another number of
 /// words.
 pub fn server_with<W: Word>(
     rules: Rules,
@@ -319,19 +322,19 @@ async fn total<W: Word>(
     owners: BTreeMap<PartyId, Range<usize>>,
     own: Option<OwnWords<W>>,
 ) -> Result<Total<W>, Abort> {
-    // Round 1: the roster, to everybody on it.
+    // docs/spec/sums.md, step 1b: the roster, to every client on it.
     let entries = roster::<W>(&rules, &owners, io.recv_all(&ids).await)?;
     let table = Table::new::<W>(&rules, &entries)?;
     io.send_all(to_all(&table.ids, &Entry::write_roster(&entries)));
 
-    // Round 2: everybody's shares to whom they are for.
+    // Step 2e: shares, to their holders.
     io.phase(SHARES).await;
     let dealt = dealings(&table, io.recv_all(&table.ids).await)?;
     let sharing = Set(dealt.iter().map(Option::is_some).collect());
-    enough(sharing.count(), rules.min_clients)?;
+    enough(sharing.count(), rules.min_clients)?; // SUM-5
     for place in sharing.places() {
         let left = table.neighbours_in(place, &sharing).len() + 1;
-        enough_holders(left, table.degree.threshold)?;
+        enough_holders(left, table.degree.threshold)?; // SUM-7
     }
     for place in sharing.places() {
         let message = Relayed::write(&table, &sharing, &dealt, place);
@@ -348,14 +351,14 @@ async fn total<W: Word>(
     };
     drop((entries, dealt));
 
-    // Round 3: everybody's masked words.
+    // Step 3c: the masked words of all clients.
     io.phase(UPLOAD).await;
     adding.collect(&io).await?;
     let set = &adding.contributors;
-    enough(set.count(), rules.min_clients)?;
-    adding.enough_holders(set)?;
+    enough(set.count(), rules.min_clients)?; // SUM-5
+    adding.enough_holders(set)?; // SUM-15
 
-    // Round 4a: who contributed. Round 4b: against a malicious server a quorum of clients signs it.
+    // Step 4a: the contributors. Step 4b: against a malicious server a quorum signs them.
     io.phase(UNMASK).await;
     let contributors = adding.ids(&adding.contributors);
     io.send_all(to_all(&contributors, &adding.contributors.write()));
@@ -364,10 +367,10 @@ async fn total<W: Word>(
         io.send_all(to_all(&adding.ids(&signed.signers), &signed.write()));
     }
 
-    // Round 4c: one share of every client's one secret, from every holder that is left.
+    // Step 4c: one share of one secret of every client, from every remaining holder.
     let answers = adding.answers(io.recv_all(&contributors).await)?;
 
-    // Round 4d: the masks come off.
+    // Step 4d: the masks come off.
     let (pads, suspects) = adding.masks(&io, answers).await?;
     adding.unmask(&io, pads).await;
     if let Some(own) = own {
@@ -376,7 +379,7 @@ async fn total<W: Word>(
         adding.add_own(&own)?;
     }
 
-    // Round 4e: to each contributor its rows of the sum, and the shared words if they are for all.
+    // Step 4e: its rows of the sum to each contributor, and the shared words if for everybody.
     adding.send_results(&io).await;
     let shared = adding.context.shared();
     Ok(Total {
@@ -397,6 +400,7 @@ fn roster<W: Word>(
             continue;
         };
         let entry = Entry::read(id, &bytes)?;
+        // SUM-1.
         if entry.advertisement != advertise::<W>(rules, &owners[&id]) {
             return Err(Abort::Cheated {
                 culprit: id,
@@ -405,16 +409,17 @@ fn roster<W: Word>(
         }
         entries.push(entry);
     }
+    // SETUP-4.
     if let Some(id) = Entry::repeats(&entries) {
         return Err(Abort::Cheated {
             culprit: id,
-            fault: "one of its keys is another client's, too".into(),
+            fault: "one of its keys occurs twice among the keys of all clients".into(),
         });
     }
     Ok(entries)
 }
 
-/// What everybody dealt, by place.
+/// All clients' dealings, by place.
 fn dealings(table: &Table, heard: Heard) -> Result<Vec<Option<Dealing>>, Abort> {
     let read = |(place, (from, bytes)): (usize, (PartyId, Option<Payload>))| {
         let neighbours = table.graph.neighbours(place);
@@ -424,7 +429,7 @@ fn dealings(table: &Table, heard: Heard) -> Result<Vec<Option<Dealing>>, Abort> 
     heard.into_iter().enumerate().map(read).collect()
 }
 
-/// Nothing of a client that did not deal.
+/// The commitment of a client; zeros if it did not deal.
 fn commitment(dealt: &Option<Dealing>) -> [u8; COMMITMENT_LEN] {
     dealt.as_ref().map(Dealing::commitment).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! Shamir's secret sharing over GF(2⁸), byte by byte (Shamir 1979; field of AES, x⁸+x⁴+x³+x+1).
 //!
-//! Constant-time in the secret: shares and secrets are only ever multiplied by public numbers,
-//! points and the Lagrange coefficients made of them.
+//! Constant-time in the secret: shares and secrets are multiplied by public numbers only, points
+//! and Lagrange coefficients.
 
 use undertone_kernel::Prg;
 use zeroize::Zeroizing;
@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 /// Most holders of one secret: the nonzero elements of the field.
 pub const MAX_HOLDERS: usize = 255;
 
-/// α^i for the generator α = 3, twice over, and the logarithms: for public numbers only.
+/// The powers α^i of the generator α = 3, twice, and the logarithms. For public numbers only.
 const TABLES: ([u8; 510], [u8; 256]) = {
     let (mut exp, mut log) = ([0; 510], [0; 256]);
     let (mut power, mut i) = (1u8, 0);
@@ -27,7 +27,7 @@ const fn double(x: u8) -> u8 {
     (x << 1) ^ (0x1b & 0u8.wrapping_sub(x >> 7))
 }
 
-/// The quotient of two public numbers, `b` nonzero.
+/// The quotient of two public numbers. `b` is not zero.
 fn divide_public(a: u8, b: u8) -> u8 {
     if a == 0 {
         return 0;
@@ -66,11 +66,11 @@ fn add<const N: usize>(to: &mut [u8; N], other: &[u8; N]) {
     }
 }
 
-/// Shares of `secret` at points 1 to `holders`, any `threshold` of which give it back and fewer of
-/// which are uniform. Coefficients come from `prg`, that of x first.
+/// Shares of `secret` at points 1 to `holders`. Any `threshold` of them reconstruct it; fewer are
+/// uniform. Coefficients come from `prg`, that of x first.
 ///
 /// # Panics
-/// When there are more than [`MAX_HOLDERS`], or the threshold is not from 1 to `holders`.
+/// When there are more than [`MAX_HOLDERS`] holders, or the threshold is not from 1 to `holders`.
 pub fn split<const N: usize>(
     secret: &[u8; N],
     threshold: usize,
@@ -96,8 +96,8 @@ pub fn split<const N: usize>(
     (1..=holders).map(share).collect()
 }
 
-/// The secret of `shares`, each with its point: different points, none of them 0, as many as the
-/// threshold. False shares, or too few, give a wrong secret.
+/// The secret of `shares`, each with its point. Points are distinct and not 0. The number of shares
+/// is at least the threshold. False or too few shares give a wrong secret.
 pub fn combine<const N: usize>(shares: &[(u8, &[u8; N])]) -> Zeroizing<[u8; N]> {
     let mut secret = Zeroizing::new([0; N]);
     for (i, (point, share)) in shares.iter().enumerate() {
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// Fewer shares than the threshold say nothing: every secret is left, equally often.
+    /// Fewer shares than the threshold reveal nothing: every secret is equally likely.
     #[test]
     fn a_share_too_few_is_uniform() {
         let mut counts = [0u32; 256];
@@ -188,7 +188,7 @@ mod tests {
                 counts[usize::from(*byte)] += 1;
             }
         }
-        // 32768 bytes into 256 bins of 128: χ² with 255 degrees of freedom is above 377 once in 10⁶.
+        // 32768 bytes in 256 bins: χ² with 255 degrees of freedom is above 377 once in 10⁶.
         let chi: f64 = counts
             .iter()
             .map(|c| (f64::from(*c) - 128.0).powi(2) / 128.0)

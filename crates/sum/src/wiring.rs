@@ -1,25 +1,34 @@
-//! Who masks with whom, and how many shares give a secret back.
+//! The graph of a sum: who masks with whom, and how many shares reconstruct a secret
+//! (`docs/spec/sums.md`, *Wiring*).
 //!
-//! Clients stand on a ring in a random order, each joined to the `k/2` on either side (Bell,
-//! Bonawitz, Gascón, Lepoint, Raykova 2020, section 3). A client's secrets are shared among its `k`
-//! neighbours and itself, `h = k + 1` holders; `t` shares give one back. With `c = ⌊γp⌋` corrupt
-//! clients and `d = ⌊δp⌋` that leave, three things must not happen:
+//! Clients stand on a ring in random order. Each is joined to the `k/2` clients on either side
+//! (Bell, Bonawitz, Gascón, Lepoint, Raykova 2020, section 3). A client shares its secrets among
+//! `h = k + 1` holders: its `k` neighbours and itself. `t` shares reconstruct a secret. With
+//! `c = ⌊γp⌋` corrupt clients and `d = ⌊δp⌋` dropped clients, three events must not happen:
 //!
-//! | event | what it would mean | bound |
+//! | event | consequence | bound |
 //! |---|---|---|
-//! | some client has too many corrupt neighbours | the server reads its input | `p · P[X ≥ b]`, X hypergeometric: `c` of `p − 1`, `k` drawn; `b = t` for a server that follows the protocol, `b = 2t − h` for one that tells clients different stories: honest holders answer once, corrupt ones twice |
-//! | honest clients that remain are not connected | the server reads the sum of a part | a ring in which everybody reaches `k/2` falls apart only where two runs of `k/2` are gone: `p(p−1)/2 · Π_{i<k} (c+d−i)/(p−i)` |
-//! | some client has fewer than `t` neighbours left | the sum is abandoned | `p · P[Y < t]`, Y hypergeometric: `p − 1 − d` of `p − 1`, `k` drawn |
+//! | a client has `b` corrupt neighbours | the server reads its input | `p · P[X ≥ b]` |
+//! | remaining honest clients are not connected | the server reads a partial sum | see below |
+//! | a client has fewer than `t` neighbours left | the sum is abandoned | `p · P[Y < t]` |
 //!
-//! The first two together must stay below `2^−σ`, the third below `2^−η`. The smallest even `k`
-//! for which some `t` does is taken, and the smallest such `t`.
+//! - X is hypergeometric: `k` drawn from `p − 1` clients, `c` of them corrupt. `b` is `t` for a
+//!   semi-honest server. For a malicious server, which tells clients different stories, it is
+//!   `2t − h`: honest holders answer once, corrupt ones twice.
+//! - A ring in which everybody reaches `k/2` falls apart only where two runs of `k/2` are gone. The
+//!   bound is `p(p−1)/2 · Π_{i<k} (c+d−i)/(p−i)`.
+//! - Y is hypergeometric: `k` drawn from `p − 1` clients, `p − 1 − d` of them remaining.
 //!
-//! The second bound is for clients that leave by chance. A server that lies can choose whom it declares to have
-//! left, along the ring: with some luck in the ring, it then gets the sums of two arcs instead of one sum.
-//! The probability of that is not held below 2^−σ; the minimum of contributors bounds the arcs together.
+//! The first two bounds together must be at most `2^−σ`, the third at most `2^−η`. The wiring has
+//! the smallest even `k` for which some `t` satisfies this, and the smallest such `t`.
 //!
-//! Below [`COMPLETE_BELOW`] clients everybody is joined to everybody, and `t` is a majority of the
-//! holders that `c` (one at least) corrupt ones cannot reach.
+//! The second bound holds for clients that drop out by chance. A malicious server can choose which
+//! clients it declares gone, along the ring. With luck it then gets the sums of two arcs instead of
+//! one sum. The probability of that may exceed `2^−σ`; the fewest contributors bound the arcs
+//! together.
+//!
+//! Below [`COMPLETE_BELOW`] clients the graph is complete. `t` is then a majority of the holders
+//! that `c` corrupt clients, or one, cannot reach.
 
 use crate::share::MAX_HOLDERS;
 use undertone_kdf::Seed;
@@ -27,26 +36,26 @@ use undertone_kdf::Seed;
 /// Sums of fewer clients use the complete graph.
 pub const COMPLETE_BELOW: usize = 50;
 
-/// Whom the masks withstand.
+/// The server that a sum withstands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// A server that follows the protocol and tries to learn from what it sees.
+    /// A server that follows the protocol, and tries to learn from its messages.
     SemiHonest,
-    /// A server that may also lie about who has left. Clients sign their keys and the set of
+    /// A server that may also lie about who dropped out. Clients sign their keys and the set of
     /// contributors.
     MaliciousServer,
 }
 
-/// What the masks must withstand, and how surely.
+/// What a sum must withstand, and with which probability.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Target {
-    /// Share γ of the clients that collude with the server.
+    /// γ: the share of the clients that collude with the server.
     pub corrupt: f64,
-    /// Share δ of the clients that may leave.
+    /// δ: the share of the clients that may drop out.
     pub dropout: f64,
-    /// σ: an input is exposed with probability below 2^−σ.
+    /// σ: an input is exposed with probability at most 2^−σ.
     pub security_bits: u32,
-    /// η: the sum is abandoned, though no more than δ leave, with probability below 2^−η.
+    /// η: if at most δ drop out, the sum is abandoned with probability at most 2^−η.
     pub failure_bits: u32,
 }
 
@@ -61,18 +70,18 @@ impl Default for Target {
     }
 }
 
-/// How clients are joined.
+/// How clients are joined as neighbours.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Wiring {
-    /// As the target demands.
+    /// The smallest wiring for a target.
     For(Target),
-    /// As told: neighbours (even, or no fewer than all others) and threshold. Against a server that
-    /// lies, up to a third of the clients and of anybody's neighbours may be corrupt.
+    /// A fixed wiring. Neighbours are even, or at least all other clients. Against a malicious
+    /// server up to a third of the clients, and of each client's neighbours, may be corrupt.
     Fixed {
         /// Neighbours of a client.
         neighbours: usize,
-        /// Shares that give a secret back.
+        /// Shares needed to reconstruct a secret.
         threshold: usize,
     },
 }
@@ -87,8 +96,8 @@ impl Default for Wiring {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WiringError {
-    /// A field of the target is no probability.
-    #[error("{name} is {value}; it must be from 0 to 1, 1 excluded")]
+    /// A share of the target is not from 0 to below 1.
+    #[error("{name} is {value}; it must be at least 0 and below 1")]
     NoShare {
         /// The field.
         name: &'static str,
@@ -97,26 +106,26 @@ pub enum WiringError {
     },
     /// No number of neighbours reaches the target.
     #[error(
-        "no wiring of {clients} clients has the security and the tolerance that are asked for; \
-         allow fewer corrupt clients or fewer that leave"
+        "no wiring of {clients} clients reaches the target; lower the share of corrupt clients or \
+         of clients that may drop out"
     )]
     Infeasible {
-        /// How many clients there are.
+        /// The number of clients.
         clients: usize,
     },
     /// Neighbours and threshold do not fit the clients.
     #[error(
-        "{neighbours} neighbours and threshold {threshold} for {clients} clients; neighbours must be \
-         even or all others, at most {most}, the threshold from 2 (against a server that lies, two thirds \
-         of the neighbours and more) to neighbours + 1",
+        "{neighbours} neighbours and threshold {threshold} do not fit {clients} clients: \
+         neighbours must be even or all other clients, and at most {most}; the threshold must be \
+         from 2 to neighbours + 1, and above two thirds of that against a malicious server",
         most = MAX_HOLDERS - 1
     )]
     Misfit {
-        /// How many clients there are.
+        /// The number of clients.
         clients: usize,
-        /// Neighbours.
+        /// Neighbours of a client.
         neighbours: usize,
-        /// Threshold.
+        /// The threshold.
         threshold: usize,
     },
 }
@@ -126,18 +135,19 @@ pub enum WiringError {
 pub struct Degree {
     /// Neighbours of a client.
     pub neighbours: usize,
-    /// Shares that give a secret back.
+    /// Shares needed to reconstruct a secret.
     pub threshold: usize,
-    /// Signatures that a set of contributors needs: of two quorums of clients one honest client is in both.
+    /// Signatures that a set of contributors needs. Any two quorums have an honest client in
+    /// common.
     pub quorum: usize,
 }
 
-/// More than half of `clients` and `corrupt` ones together.
+/// More than half of the clients and the corrupt clients together, at most all clients.
 fn quorum(clients: usize, corrupt: usize) -> usize {
     ((clients + corrupt) / 2 + 1).min(clients)
 }
 
-/// The smallest threshold of a fixed wiring. Against a server that lies, a third of the holders may
+/// The smallest threshold of a fixed wiring. Against a malicious server a third of the holders may
 /// answer twice.
 pub fn fewest_shares(trust: Trust, holders: usize) -> usize {
     match trust {
@@ -147,8 +157,9 @@ pub fn fewest_shares(trust: Trust, holders: usize) -> usize {
 }
 
 impl Wiring {
-    /// The smallest roster that a client accepts, of `invited` clients it knows, from a server that may
-    /// lie: no more than the share that may leave, or one, is missing.
+    /// The size of the smallest roster that a client accepts from a malicious server, with
+    /// `invited` pinned clients. The share of clients that may drop out, or one client, may be
+    /// missing.
     pub fn fewest(&self, invited: usize) -> usize {
         let share = match self {
             Self::For(target) => target.dropout,
@@ -226,7 +237,7 @@ impl Target {
             Trust::SemiHonest => (p / 2 + 1).max(corrupt + 1),
             Trust::MaliciousServer => (p + corrupt) / 2 + 1,
         };
-        // With two clients neither can be corrupt, from the other's point of view.
+        // From the other's point of view, neither of two clients can be corrupt.
         let threshold = threshold.min(p).max(2);
         let degree = Degree {
             neighbours: p.saturating_sub(1),
@@ -274,8 +285,8 @@ fn power_of_half(bits: u32) -> f64 {
     0.5f64.powi(bits.min(1000) as i32)
 }
 
-/// The probability that `x` of `draws` draws without replacement are among `successes` of
-/// `population`. Products and quotients alone, so that all platforms agree.
+/// The probability that `x` of `draws` draws without replacement hit `successes` of `population`.
+/// Products and quotients only, so that all platforms agree.
 fn hypergeometric(population: usize, successes: usize, draws: usize, x: usize) -> f64 {
     let failures = population - successes;
     if x > successes || draws - x > failures {
@@ -293,7 +304,7 @@ fn hypergeometric(population: usize, successes: usize, draws: usize, x: usize) -
     p
 }
 
-/// The neighbours of every client, by their places in the roster.
+/// The neighbours of every client, by places on the roster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Graph {
     reach: usize,
@@ -302,7 +313,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// The graph of `clients` clients with `neighbours` each, its ring shuffled by `seed`.
+    /// The graph of `clients` clients with `neighbours` each. `seed` shuffles its ring.
     pub fn new(clients: usize, neighbours: usize, seed: &Seed) -> Self {
         let mut ring: Vec<u32> = (0..clients as u32).collect();
         let mut prg = seed.prg();
@@ -397,7 +408,7 @@ mod tests {
         assert!((hypergeometric(12, 5, 3, 2) - 70.0 / 220.0).abs() < 1e-15);
     }
 
-    /// The bound on falling apart holds on random graphs with random leavers.
+    /// The second bound holds on random graphs with random dropped clients.
     #[test]
     fn the_union_bound_on_falling_apart_holds() {
         let (p, k, gone) = (24, 4, 8);
@@ -407,7 +418,7 @@ mod tests {
             bytes[..4].copy_from_slice(&trial.to_le_bytes());
             let seed = Seed::from_bytes(bytes);
             let graph = Graph::new(p, k, &seed);
-            // The first `gone` clients leave: the ring is random, so this is any set.
+            // The first `gone` clients drop out. The ring is random, so this is a random set.
             let mut seen = vec![false; p];
             let mut todo = vec![gone];
             seen[gone] = true;
@@ -428,14 +439,15 @@ mod tests {
         );
     }
 
-    /// The smaller arc, where a server that lies and a tenth of the clients can split the sum of the honest others: it declares two runs
-    /// of the ring gone, and everybody left still has enough holders that answer.
+    /// The size of the smaller arc if a malicious server and a tenth of the clients can split the
+    /// sum of the honest clients. They declare two runs of the ring gone, and every remaining
+    /// client still has enough holders that answer.
     fn split(clients: usize, seed: &Seed) -> Option<usize> {
         let degree = Target::default().degree(Trust::MaliciousServer, clients);
         let degree = degree.unwrap();
         let graph = Graph::new(clients, degree.neighbours, seed);
         let spare = degree.neighbours + 1 - degree.threshold;
-        // The ring is random, so the first are any.
+        // The ring is random, so the first tenth is a random set.
         let honest = |place: usize| place >= clients / 10;
         let run = |at: usize| (at..at + graph.reach).map(|at| graph.ring[at % clients] as usize);
         let starts: Vec<usize> = (0..clients)
@@ -465,7 +477,7 @@ mod tests {
             .min()
     }
 
-    /// What SECURITY.md says of servers that choose whom they declare gone.
+    /// The figures in the documentation for servers that choose which clients they declare gone.
     #[test]
     fn few_rings_can_be_split_by_choice() {
         for (clients, trials, range) in [(60, 4000u32, 40..=120), (100, 20_000, 0..=12)] {

@@ -1,4 +1,4 @@
-//! Named arrays of floating-point numbers: the parameters of a model, or what changes them.
+//! Named arrays of floating-point numbers: parameters of a model, or updates of them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -89,22 +89,22 @@ pub struct Array {
 }
 
 impl Array {
-    /// Its name.
+    /// The array's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its length in each dimension. Empty for a single number.
+    /// The array's length in each dimension. Empty for a single number.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// Its values, row after row.
+    /// The array's values, row after row.
     pub fn values(&self) -> &Values {
         &self.values
     }
 
-    /// Its values in double precision.
+    /// The array's values in double precision.
     pub fn to_doubles(&self) -> Vec<f64> {
         let mut values = Vec::with_capacity(self.values.len());
         self.values.extend(&mut values);
@@ -121,23 +121,23 @@ pub enum ArraysError {
     Shape {
         /// The array.
         name: String,
-        /// Its shape.
+        /// The shape.
         shape: Vec<usize>,
-        /// How many values there are.
+        /// The number of values.
         values: usize,
     },
     /// Two arrays have one name.
     #[error("two arrays have the name {0:?}")]
     Twice(String),
-    /// There is too much of something.
-    #[error("{what}; there may be {most}")]
+    /// A limit is exceeded.
+    #[error("{what}; at most {most} are allowed")]
     TooMany {
-        /// What there is.
+        /// What exceeds the limit.
         what: String,
-        /// How much there may be.
+        /// The limit.
         most: usize,
     },
-    /// There is no value at all.
+    /// There are no values.
     #[error("there are no values")]
     Empty,
 }
@@ -155,8 +155,8 @@ impl Arrays {
     /// Adds an array.
     ///
     /// # Errors
-    /// An [`ArraysError`] when the shape does not fit the values, the name is taken, or there are
-    /// too many.
+    /// An [`ArraysError`] when the shape does not fit the values, the name is taken, or a limit is
+    /// exceeded.
     pub fn push(
         &mut self,
         name: impl Into<String>,
@@ -180,10 +180,10 @@ impl Arrays {
             return too_many(format!("a name of {} bytes", name.len()), MAX_NAME);
         }
         if self.0.len() == MAX_ARRAYS {
-            return too_many("more arrays".into(), MAX_ARRAYS);
+            return too_many("too many arrays".into(), MAX_ARRAYS);
         }
         if self.len() + values.len() > MAX_VALUES {
-            return too_many("more values".into(), MAX_VALUES);
+            return too_many("too many values".into(), MAX_VALUES);
         }
         self.0.push(Array {
             name,
@@ -203,7 +203,7 @@ impl Arrays {
         self.0.iter().find(|array| array.name == name)
     }
 
-    /// How many values there are in all.
+    /// The number of values in all arrays.
     pub fn len(&self) -> usize {
         self.0.iter().map(|array| array.values.len()).sum()
     }
@@ -298,7 +298,7 @@ impl fmt::Debug for Layout {
 }
 
 impl Layout {
-    /// How many values there are in all.
+    /// The number of values in all arrays.
     pub fn len(&self) -> usize {
         self.0.iter().map(Entry::len).sum()
     }
@@ -308,7 +308,7 @@ impl Layout {
         self.len() == 0
     }
 
-    /// Checks that arrays of this layout can be added up.
+    /// Checks that arrays of this layout can be in a sum.
     ///
     /// # Errors
     /// An [`ArraysError`] when there are no values, or names and shapes are too long to be sent.
@@ -326,7 +326,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Says in what `other` differs from this layout, if it does.
+    /// The first difference of `other` from this layout, if any.
     pub fn differs(&self, other: &Self) -> Option<String> {
         let (mine, others) = (&self.0, &other.0);
         let pairs = mine.iter().zip(others).find(|(a, b)| a != b);
@@ -337,7 +337,7 @@ impl Layout {
             .then(|| format!("{} arrays, the others have {}", mine.len(), others.len()))
     }
 
-    /// Cuts `values` into arrays of this layout. `None` if there are more values or fewer.
+    /// Cuts `values` into arrays of this layout. `None` if their number differs.
     pub fn fill(&self, values: &[f64]) -> Option<Arrays> {
         if values.len() != self.len() {
             return None;
@@ -359,8 +359,9 @@ impl Layout {
         Some(Arrays(arrays))
     }
 
-    /// The layout in bytes: how many arrays (4); for each the length of its name (2), its name,
-    /// whether it is of doubles (1), the number of its dimensions (1), and its length in each (8).
+    /// The layout in bytes: the number of arrays (4); for each the length of its name (2), its
+    /// name, whether it is of doubles (1), the number of its dimensions (1), and its length in each
+    /// (8).
     pub fn write(&self) -> Vec<u8> {
         let mut w = Writer::default();
         w.u32(self.0.len() as u32);
@@ -376,7 +377,7 @@ impl Layout {
         w.finish()
     }
 
-    /// Reads what [`Layout::write`] writes.
+    /// Reads what [`Layout::write`] writes (ROUND-9).
     ///
     /// # Errors
     /// A [`DecodeError`] that says what is wrong.
@@ -474,6 +475,7 @@ mod tests {
         assert_eq!(all.differs(&all), None);
     }
 
+    // ROUND-9.
     #[test]
     fn bytes_that_are_no_layout_are_refused() {
         let whole = arrays().layout().write();

@@ -1,4 +1,4 @@
-//! What passes between two parties: agreed keys, seals, signatures, frames.
+//! Vectors for agreed secrets, seals, signatures and frames.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use undertone::setup::seal::{Channel, KeyPair};
 use crate::primitives::{SESSION, seed};
 use crate::{Error, File, Hex, hex};
 
-/// A secret two key pairs share: `extract(purpose, X25519 ‖ both public keys, the smaller first)`.
+/// A secret of two key pairs: `extract(purpose, X25519 ‖ both public keys, the smaller first)`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Agreement {
@@ -21,7 +21,7 @@ pub struct Agreement {
     agreed: Hex,
 }
 
-/// A public key with which nothing is agreed.
+/// A public key that is refused (SETUP-11).
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct RefusedKey {
@@ -59,10 +59,10 @@ fn refused_keys() -> Result<Vec<RefusedKey>, Error> {
     (above[0], above[31]) = (0xf6, 0x7f);
     let keys = [
         ("the base point, with bit 255", high),
-        ("the base point, plus the prime", above),
+        ("the base point plus the prime", above),
         ("the point of order 2", [0; 32]),
         ("a point of order 4", one),
-        ("a point of order 4, of the twist", minus_one),
+        ("a point of order 4 on the twist", minus_one),
         ("a point of order 8", eighth),
     ];
     let refused = |(comment, public): (&str, [u8; 32])| match KeyPair::from_seed(&seed(7))
@@ -79,18 +79,19 @@ fn refused_keys() -> Result<Vec<RefusedKey>, Error> {
     keys.into_iter().map(refused).collect()
 }
 
-/// Sealed messages of client 3 to client 1, in order, and back.
+/// Sealed messages from client 3 to client 1, in order, and back.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Seals {
     session: Hex,
     pair_secret: Hex,
-    /// Each with its plaintext first.
+    /// Pairs of a plaintext and its sealed message.
     there: Vec<[Hex; 2]>,
     back: Vec<[Hex; 2]>,
 }
 
-/// What does not open. It comes from client 3 to client 1 as the message of that number, those before it having opened.
+/// A sealed message that does not open (SETUP-15). Client 1 gets it as the message of that number
+/// from client 3, after the messages before it have opened.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct RefusedSeal {
@@ -114,8 +115,8 @@ fn seals() -> Result<(Seals, Vec<RefusedSeal>), Error> {
     let answered = back.seal(answer)?;
     let mut bad: Vec<(&str, usize, Vec<u8>)> = Vec::new();
     for (comment, at) in [
-        ("a bit of the text is changed", 3),
-        ("a bit of the tag is changed", 70),
+        ("a changed bit of the text", 3),
+        ("a changed bit of the tag", 70),
     ] {
         let mut sealed = there[1].clone();
         sealed[at] ^= 0x10;
@@ -124,13 +125,13 @@ fn seals() -> Result<(Seals, Vec<RefusedSeal>), Error> {
     bad.push(("a message twice", 1, there[0].clone()));
     bad.push(("a message before its turn", 0, there[1].clone()));
     bad.push(("a message of the other direction", 0, answered.clone()));
-    bad.push(("cut", 1, there[1][..85].to_vec()));
+    bad.push(("truncated", 1, there[1][..85].to_vec()));
     bad.push(("shorter than a tag", 0, vec![0; 15]));
     let other = SessionId([0x52; 32]);
     let elsewhere = Channel::new(other, &seed(9), me, peer).seal(b"first")?;
-    bad.push(("of another session", 0, elsewhere));
+    bad.push(("a message of another session", 0, elsewhere));
     let moved = Channel::new(SESSION, &seed(9), PartyId::client(2), peer).seal(b"first")?;
-    bad.push(("of another client", 0, moved));
+    bad.push(("a message of another client", 0, moved));
     let mut refused = Vec::new();
     for (comment, number, sealed) in bad {
         let mut reader = Channel::new(SESSION, &seed(9), peer, me);
@@ -167,14 +168,14 @@ fn seals() -> Result<(Seals, Vec<RefusedSeal>), Error> {
 #[schemars(deny_unknown_fields)]
 pub struct Signed {
     comment: String,
-    /// The secret key of RFC 8032; none where there is nothing but a public one.
+    /// The secret key of RFC 8032. None if there is a public key only.
     secret_key: Option<Hex>,
     public_key: Hex,
     session: Hex,
     purpose: String,
     body: Hex,
     signature: Hex,
-    /// Of what is refused: why.
+    /// For a refused signature: the reason.
     check: Option<String>,
 }
 
@@ -207,7 +208,7 @@ fn signatures() -> Result<(Vec<Signed>, Vec<Signed>), Error> {
     ];
     let mut changed = signature;
     changed[5] ^= 1;
-    // s + the group's order: as good to a verifier that does not check s.
+    // s plus the group order: valid for a verifier that does not check s.
     let mut malleable = signature;
     let order = [
         0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde,
@@ -219,6 +220,7 @@ fn signatures() -> Result<(Vec<Signed>, Vec<Signed>), Error> {
         *byte = carry as u8;
         carry >>= 8;
     }
+    // SETUP-16.
     let bad = [
         (
             "another session",
@@ -235,7 +237,7 @@ fn signatures() -> Result<(Vec<Signed>, Vec<Signed>), Error> {
             b"what is not signed",
             signature,
         ),
-        ("a bit changed", SESSION, purpose, body, changed),
+        ("a changed bit", SESSION, purpose, body, changed),
         ("s not below the order", SESSION, purpose, body, malleable),
     ];
     let mut refused = Vec::new();
@@ -249,6 +251,7 @@ fn signatures() -> Result<(Vec<Signed>, Vec<Signed>), Error> {
             ..case(comment, session, purpose, body, &signature)
         });
     }
+    // SETUP-17.
     let mut weak = [0; 32];
     weak[0] = 1;
     let Err(error) = Pins::new([(me, weak)]) else {
@@ -259,7 +262,7 @@ fn signatures() -> Result<(Vec<Signed>, Vec<Signed>), Error> {
         public_key: hex(&weak),
         check: Some(error.to_string()),
         ..case(
-            "a key of low order, which fits signatures of everything",
+            "a key of low order, with which a signature is valid for any message",
             SESSION,
             purpose,
             body,
@@ -279,7 +282,7 @@ pub struct Frame {
     phase: u8,
     from: u32,
     to: u32,
-    /// Of the frame on its way from this sender to this receiver.
+    /// The number of the frame from this sender to this receiver.
     number: u32,
     depth: u32,
     session: Hex,
@@ -288,7 +291,7 @@ pub struct Frame {
     frame: Hex,
 }
 
-/// What is no frame, for a receiver that takes payloads of `max_payload` bytes.
+/// A frame that is refused by a receiver that accepts payloads of `max_payload` bytes.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct RefusedFrame {
@@ -356,15 +359,15 @@ fn frames() -> Result<(Vec<Frame>, Vec<RefusedFrame>), Error> {
     let mut stretched = good.clone();
     stretched.push(0);
     let bad = [
-        ("cut in the header", good[..63].to_vec()),
+        ("truncated in the header", good[..63].to_vec()),
         ("not UT", changed(0, b'V')),
         ("another version", changed(2, 2)),
         ("neither message nor abort", changed(3, 2)),
         ("byte 5 is not zero", changed(5, 1)),
         ("byte 28 is not zero", changed(28, 1)),
-        ("cut in the payload", good[..68].to_vec()),
+        ("truncated in the payload", good[..68].to_vec()),
         ("longer than the header says", stretched),
-        ("longer than may be", long),
+        ("longer than the limit", long),
         ("an abort with a payload", changed(3, 1)),
     ];
     let mut refused = Vec::new();
@@ -389,7 +392,7 @@ fn frames() -> Result<(Vec<Frame>, Vec<RefusedFrame>), Error> {
 pub fn files() -> Result<Vec<File>, Error> {
     let mut all = Vec::new();
     let agreements = vec![agreement("sum pair")?, agreement("mask pair")?];
-    let place = "PROTOCOLS.md, Keys; Setup";
+    let place = "docs/spec/setup.md, Agreed secrets";
     all.extend(crate::files(
         "agreement",
         place,
@@ -399,18 +402,19 @@ pub fn files() -> Result<Vec<File>, Error> {
     let (seals, bad) = seals()?;
     all.extend(crate::files(
         "seal",
-        "PROTOCOLS.md, Seals",
+        "docs/spec/setup.md, Seals",
         vec![seals],
         bad,
     )?);
     let (signed, bad) = signatures()?;
     all.extend(crate::files(
         "signature",
-        "PROTOCOLS.md, Signatures",
+        "docs/spec/setup.md, Signatures",
         signed,
         bad,
     )?);
     let (cases, bad) = frames()?;
-    all.extend(crate::files("frame", "PROTOCOLS.md, Frames", cases, bad)?);
+    let place = "docs/spec/conventions.md, Frames";
+    all.extend(crate::files("frame", place, cases, bad)?);
     Ok(all)
 }

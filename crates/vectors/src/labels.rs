@@ -270,6 +270,7 @@ pub fn files() -> Result<Vec<File>, Error> {
             |m| m[33 + 12] ^= 1,
         ),
         ("a contribution that does not open", true, 1, |m| m[7] ^= 1),
+        // SETUP-12.
         ("a contribution too few", true, 1, |m| m.truncate(48)),
         ("a label that is neither there nor not", true, 5, |m| {
             m[0] = 2

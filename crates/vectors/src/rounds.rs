@@ -26,7 +26,7 @@ pub struct Entry {
     name: String,
     /// Its length in each dimension.
     shape: Vec<usize>,
-    /// Whether its values are doubles; singles, if not.
+    /// Whether its values are doubles. If not, they are singles.
     doubles: bool,
 }
 
@@ -36,7 +36,7 @@ pub struct Entry {
 pub struct Laid {
     comment: String,
     arrays: Vec<Entry>,
-    /// How many values there are in all.
+    /// The number of values in all arrays.
     values: usize,
     bytes: Hex,
 }
@@ -50,17 +50,17 @@ pub struct RefusedLayout {
     check: String,
 }
 
-/// What is kept of the round before.
+/// The server's state after the round before.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Before {
-    /// Whose words were added up.
+    /// The clients whose words are in the sum.
     contributors: Vec<u32>,
-    /// The sum of their words, as they are sent.
+    /// The sum of their words, in their encoding on the wire.
     words: Hex,
 }
 
-/// What one client brings, sends and gets. Payloads; those of the secure sum are left out.
+/// The input of one client and the payloads that it sends and receives, without those of the sum.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Participant {
@@ -69,9 +69,9 @@ pub struct Participant {
     /// Its values, array after array.
     values: Vec<Double>,
     weight: Double,
-    /// How many values were clipped.
+    /// The number of clipped values.
     clipped: usize,
-    /// What it adds, as it would be sent without masks.
+    /// The words that it adds, in their encoding on the wire, without masks.
     words: Hex,
     number: Hex,
     opening: Hex,
@@ -88,28 +88,28 @@ pub struct Participant {
 #[schemars(deny_unknown_fields)]
 pub struct Session {
     comment: String,
-    /// How many rounds the job has.
+    /// The number of rounds of the job.
     rounds: u32,
-    /// How many are finished before this session.
+    /// The number of finished rounds before this session.
     finished: u32,
-    /// Whether a round gives the weighted mean, not the sum.
+    /// Whether a round gives the weighted mean. If not, it gives the sum.
     weighted: bool,
     /// Values are from −bound to bound.
     bound: Double,
     max_weight: Double,
-    /// Whether values beyond the bound are moved to it.
+    /// Whether values beyond the bound are clipped to it.
     clip: bool,
     min_clients: usize,
-    /// How many clients may add up.
+    /// The most clients in a sum.
     most_clients: usize,
     arrays: Vec<Entry>,
     before: Option<Before>,
     clients: Vec<Participant>,
-    /// The sum of all words, as they are sent.
+    /// The sum of all words, in their encoding on the wire.
     total: Option<Hex>,
-    /// The values of the mean, array after array. Those of singles are rounded to singles.
+    /// The values of the mean, array after array. Values of singles are rounded to singles.
     values: Vec<Double>,
-    /// The total weight; in a sum, the number of clients.
+    /// The total weight. For a sum, the number of clients.
     weight: Option<Double>,
 }
 
@@ -144,24 +144,25 @@ fn layouts() -> Result<Vec<File>, Error> {
     odd.push("größe/0", vec![1, 2, 3], vec![1.0f32; 6])?;
     odd.push("n".repeat(256), vec![300, 0], Vec::<f64>::new())?;
     let cases = vec![
-        laid("of singles and of doubles", &sample()?),
+        laid("singles and doubles", &sample()?),
         laid(
             "a number without a name, a name of many bytes, no values",
             &odd,
         ),
         laid("no arrays", &Arrays::new()),
     ];
+    // ROUND-9.
     let bad: Vec<(&str, Change)> = vec![
         ("nothing", Vec::clear),
-        ("cut in a length", |m| m.truncate(m.len() - 1)),
-        ("cut in a name", |m| m.truncate(6)),
-        ("a byte more", |m| m.push(0)),
-        ("more arrays than there may be", |m| {
+        ("truncated in a length", |m| m.truncate(m.len() - 1)),
+        ("truncated in a name", |m| m.truncate(6)),
+        ("an extra byte", |m| m.push(0)),
+        ("too many arrays", |m| {
             m[..4].copy_from_slice(&16_385u32.to_le_bytes());
         }),
         ("a name that is not UTF-8", |m| m[6] = 0xff),
-        ("a type that is none", |m| m[7] = 2),
-        ("a name that comes twice", |m| {
+        ("an unknown type", |m| m[7] = 2),
+        ("a name that occurs twice", |m| {
             let at = m.len() - 8 - 3;
             m[at] = b'w';
         }),
@@ -173,8 +174,8 @@ fn layouts() -> Result<Vec<File>, Error> {
             m.splice(9..25, [1, 0, 0, 0, 0, 0, 0, 0].repeat(33));
             m[8] = 33;
         }),
-        ("more values than there may be", |m| m[9 + 3] = 0x10),
-        ("more values than can be counted", |m| {
+        ("too many values", |m| m[9 + 3] = 0x10),
+        ("a number of values that overflows", |m| {
             m[9..25].fill(0xff);
         }),
     ];
@@ -192,12 +193,7 @@ fn layouts() -> Result<Vec<File>, Error> {
         }
     };
     let refused: Result<Vec<_>, Error> = bad.into_iter().map(refusal).collect();
-    crate::files(
-        "layout",
-        "crates/undertone/src/arrays.rs, Layout::write",
-        cases,
-        refused?,
-    )
+    crate::files("layout", "docs/spec/rounds.md, Messages", cases, refused?)
 }
 
 /// What client `index` contributes to round `round`.
@@ -209,7 +205,7 @@ fn contribution(index: usize, round: u32) -> Contribution {
     let doubles: Vec<f64> = (0..7).map(value).collect();
     let singles: Vec<f32> = doubles[..4].iter().map(|value| *value as f32).collect();
     let mut arrays = Arrays::new();
-    // The shapes are right.
+    // The shapes fit, so no push fails.
     let _ = arrays.push("w", vec![2, 2], singles);
     let _ = arrays.push("b", vec![3], doubles[4..].to_vec());
     Contribution {
@@ -226,9 +222,9 @@ fn member(index: usize) -> Member {
 struct Case {
     comment: &'static str,
     job: Job,
-    /// For each session before this one, who was away; `NOBODY`, if all were there.
+    /// For each session before this one the client that was away, or `NOBODY`.
     away: Vec<usize>,
-    /// Who has started anew since, and has no mean.
+    /// The client that has been restarted since, and has no mean.
     restarted: Option<usize>,
 }
 
@@ -239,7 +235,7 @@ fn words_hex(words: &[u64]) -> Hex {
 }
 
 impl Case {
-    /// The clients, and what the server keeps, when the session begins.
+    /// The clients and the server's state when the session begins.
     fn prepare(&self) -> Result<(Vec<Member>, Arc<Kept>), Error> {
         let mut members: Vec<Member> = (0..3).map(member).collect();
         let mut kept = Arc::<Kept>::default();
@@ -339,7 +335,7 @@ impl Case {
     }
 }
 
-/// The header and the words of what a server keeps.
+/// The header and the words of the server's state.
 fn parts(kept: &Kept) -> Result<Option<(MeanHeader, Hex)>, Error> {
     let bytes = kept.write();
     let Some((len, rest)) = bytes.split_first_chunk::<8>() else {
@@ -379,13 +375,13 @@ fn sessions() -> Result<Vec<File>, Error> {
     let cases = [
         case("the first round", job, &[], None),
         case(
-            "the second round; client 1 was not there for the first",
+            "the second round; client 1 was away in the first",
             job,
             &[1],
             None,
         ),
         case(
-            "no more rounds; client 2 has no mean, client 0 the first",
+            "no more rounds; client 2 has no mean, client 0 has the first",
             job,
             &[NOBODY, 0],
             Some(2),
@@ -406,36 +402,39 @@ fn sessions() -> Result<Vec<File>, Error> {
             })
         })
         .collect();
-    crate::files(
-        "round",
-        "crates/undertone/src/rounds/mod.rs",
-        made?,
-        refused?,
-    )
+    crate::files("round", "docs/spec/rounds.md", made?, refused?)
 }
 
-/// From the client, or to it.
+/// The direction of a message.
 enum Way {
     Up,
     Down,
 }
 
-/// What is put in the place of a message of the second round, to or from the client that lacks the
-/// first mean.
+/// The replacements of a message of the second round, to or from the client that lacks the first
+/// mean.
 fn bad() -> Vec<(&'static str, Way, usize, Change)> {
     use Way::{Down, Up};
     let (opening, last, last_words, layout, mean, words) = (0, 1, 2, 3, 8, 9);
     vec![
-        ("a number that is cut", Up, 0, |m| m.truncate(3)),
-        ("a number and more", Up, 0, |m| m.push(0)),
-        ("a layout that is cut", Up, 1, |m| m.truncate(m.len() - 1)),
+        // ROUND-1.
+        ("a truncated number", Up, 0, |m| m.truncate(3)),
+        ("a number with an extra byte", Up, 0, |m| m.push(0)),
+        // ROUND-9.
+        ("a truncated layout", Up, 1, |m| m.truncate(m.len() - 1)),
         ("a layout without values", Up, 1, |m| *m = vec![0; 4]),
+        // ROUND-3, ROUND-5, ROUND-6, ROUND-2.
         ("another round", Down, opening, |m| m[0] = 0),
         ("no round where one is due", Down, opening, |m| m[4] = 0),
         ("no mean where one is due", Down, opening, |m| m[5] = 0),
-        ("neither due nor not", Down, opening, |m| m[4] = 2),
-        ("an opening that is cut", Down, opening, |m| m.truncate(5)),
-        ("an opening and more", Down, opening, |m| m.push(0)),
+        ("a flag that is neither 0 nor 1", Down, opening, |m| {
+            m[4] = 2
+        }),
+        ("a truncated opening", Down, opening, |m| m.truncate(5)),
+        ("an opening with an extra byte", Down, opening, |m| {
+            m.push(0)
+        }),
+        // ROUND-7, ROUND-14, ROUND-12.
         ("the mean of another round", Down, last, |m| m[0] = 2),
         ("a mean of one client", Down, last, |m| {
             m[4] = 1;
@@ -448,25 +447,28 @@ fn bad() -> Vec<(&'static str, Way, usize, Change)> {
         ("the server as a contributor", Down, last, |m| {
             m[12..16].fill(0xff)
         }),
-        ("more contributors than bytes", Down, last, |m| m[5] = 1),
+        ("more contributors than fit", Down, last, |m| m[5] = 1),
         ("a mean without values", Down, last, |m| {
             m.truncate(16);
             m.extend([0; 4]);
         }),
-        ("words that are cut", Down, last_words, |m| {
+        // ROUND-13, ROUND-17.
+        ("truncated words", Down, last_words, |m| {
             m.truncate(m.len() - 1)
         }),
-        ("words without a weight", Down, last_words, |m| m.fill(0)),
+        ("words with weight 0", Down, last_words, |m| m.fill(0)),
+        // ROUND-10, ROUND-9.
         ("a layout of other arrays", Down, layout, |m| m[6] = b'v'),
-        ("a layout and more", Down, layout, |m| m.push(0)),
+        ("a layout with an extra byte", Down, layout, |m| m.push(0)),
+        // ROUND-15, ROUND-16, ROUND-13.
         ("the mean of the round before", Down, mean, |m| m[0] = 1),
         ("another contributor", Down, mean, |m| m[16] = 3),
-        ("a contributor less", Down, mean, |m| {
+        ("one contributor less", Down, mean, |m| {
             m[4] = 2;
             m.drain(16..20);
         }),
         ("a mean of other arrays", Down, mean, |m| m[26] = b'v'),
-        ("words and more", Down, words, |m| m.push(0)),
+        ("words with an extra byte", Down, words, |m| m.push(0)),
     ]
 }
 

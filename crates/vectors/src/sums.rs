@@ -26,9 +26,9 @@ use crate::{Double, Error, File, Hex, double, doubles, hex};
 pub struct Sharing {
     secret: Hex,
     threshold: usize,
-    /// The seed of whose stream come the coefficients of x, x², …, 64 bytes each.
+    /// The seed of the stream with the coefficients of x, x², …, 64 bytes each.
     coefficients_from: Hex,
-    /// At 1, 2, ….
+    /// The shares at 1, 2, ….
     shares: Vec<Hex>,
 }
 
@@ -36,10 +36,10 @@ pub struct Sharing {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Wired {
-    /// Of the shuffled ring.
+    /// The seed that shuffles the ring.
     seed: Hex,
     neighbours: usize,
-    /// Of each place.
+    /// The neighbours of each place.
     graph: Vec<Vec<usize>>,
 }
 
@@ -52,16 +52,17 @@ pub struct Degrees {
     degrees: Vec<[usize; 4]>,
 }
 
-/// What one client brings, sends and gets. Payloads, in order; null where there is none: a client has left before the first of its own
-/// messages that is null.
+/// The input of one client and the payloads that it sends and receives, in order. A payload that
+/// does not exist is null. A client has dropped out before the first null payload that it would
+/// send.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Participant {
-    /// Its randomness.
+    /// Its seed.
     seed: Hex,
     first_row: usize,
     rows: usize,
-    /// The matrix, then the shared words, as they would be sent.
+    /// The matrix, then the shared words, in their encoding on the wire.
     words: Hex,
     hello: Option<Hex>,
     shares: Option<Hex>,
@@ -89,9 +90,9 @@ pub struct RowSums {
     suite: String,
     word_bits: usize,
     clients: Vec<Participant>,
-    /// The payload everybody gets in round 1.
+    /// The roster, sent to every client.
     roster: Hex,
-    /// The sum of the shared words, as they would be sent.
+    /// The sum of the shared words, in their encoding on the wire.
     total: Hex,
     contributors: Vec<u32>,
 }
@@ -135,7 +136,7 @@ fn words_hex<W: Word>(words: &[W]) -> Hex {
     hex(&bytes)
 }
 
-/// A run of clients with so many `rows`, one of which leaves after so many frames.
+/// A run of clients with `rows` rows. One may drop out: its place and its number of sent frames.
 struct Case<'a> {
     comment: &'a str,
     rules: Rules,
@@ -159,7 +160,7 @@ impl Case<'_> {
         }
     }
 
-    /// The first that gives up over `network`.
+    /// The first party that aborts over `network`.
     fn refusal<W: Word>(&self, mut network: Network<'_>) -> Result<Option<Aborted>, Error> {
         if let Some((leaver, after)) = self.leaver {
             network = network.leave(PartyId::client(leaver), after);
@@ -275,7 +276,7 @@ fn run<W: Word>(case: &Case<'_>) -> Result<RowSums, Error> {
 #[schemars(deny_unknown_fields)]
 pub struct FixedPoint {
     word_bits: usize,
-    /// How many clients add up.
+    /// The number of clients in the sum.
     clients: usize,
     /// Values are from −bound to bound.
     bound: Double,
@@ -284,11 +285,11 @@ pub struct FixedPoint {
     values: Vec<Double>,
     /// round(value·2^fraction), ties away from zero, modulo 2^word_bits.
     words: Hex,
-    /// What the words say.
+    /// The values of the words.
     decoded: Vec<Double>,
 }
 
-/// A value that is not encoded.
+/// A value that is refused.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct RefusedValue {
@@ -355,13 +356,13 @@ fn rules(
     }
 }
 
-/// Bytes of an entry of the roster: number, two keys, advertisement, no signature.
+/// Bytes of an entry of the roster: number, two keys, advertisement, flag without a signature.
 const ENTRY: usize = 4 + 64 + 1 + 32 + 1;
 
 fn row_sums() -> Result<Vec<File>, Error> {
     let (four, six) = ([1, 2, 0, 1], [1, 0, 2, 1, 1, 1]);
     let first = Case {
-        comment: "complete graph, AES; client 1 leaves behind its masks",
+        comment: "complete graph, AES; client 1 drops out after its shares",
         rules: Rules {
             audience: Audience::Everybody,
             ..rules(&four, 2, 3, (3, 3))
@@ -370,7 +371,7 @@ fn row_sums() -> Result<Vec<File>, Error> {
         leaver: Some((1, 2)),
     };
     let second = Case {
-        comment: "a ring, ChaCha20, 32 bits; client 4 leaves before it shares",
+        comment: "a ring, ChaCha20, 32 bits; client 4 drops out before its shares",
         rules: Rules {
             suite: Suite::ChaCha20,
             round: 5,
@@ -380,7 +381,7 @@ fn row_sums() -> Result<Vec<File>, Error> {
         leaver: Some((4, 1)),
     };
     let third = Case {
-        comment: "nobody leaves",
+        comment: "nobody drops out",
         rules: Rules {
             audience: Audience::Everybody,
             ..rules(&four, 2, 3, (3, 2))
@@ -397,63 +398,87 @@ fn row_sums() -> Result<Vec<File>, Error> {
     let (hello, shares, words, answer) = (0, 1, 2, 3);
     let (roster, sharers, contributors, result) = (0, 1, 2, 3);
     let bad: Vec<(&str, bool, usize, Change)> = vec![
+        // SUM-1.
         ("other rules", true, hello, |m| m[65] ^= 1),
-        ("rows that are another's", true, hello, |m| m[81] -= 1),
+        ("rows of another client", true, hello, |m| m[81] -= 1),
+        // SETUP-3.
         ("a mask key of low order", true, hello, |m| {
             m[32..64].fill(0)
         }),
+        // SETUP-4.
         ("one key in two places", true, hello, |m| {
             m.copy_within(..32, 32)
         }),
-        ("a hello that is cut", true, hello, |m| {
+        // SETUP-1.
+        ("a truncated hello", true, hello, |m| {
             m.truncate(m.len() - 1)
         }),
+        // SUM-12.
         ("a share that does not open", true, shares, |m| m[0] ^= 1),
-        ("shares of one neighbour less", true, shares, |m| {
+        // SUM-6.
+        ("shares for one neighbour less", true, shares, |m| {
             drop(m.drain(..80))
         }),
-        ("words that are cut", true, words, |m| {
-            m.truncate(m.len() - 1)
-        }),
+        // SUM-14.
+        ("truncated words", true, words, |m| m.truncate(m.len() - 1)),
+        // SUM-27.
         ("a share of the wrong kind", true, answer, |m| m[32] ^= 1),
-        ("an answer that is cut", true, answer, |m| {
+        // SUM-26.
+        ("truncated answers", true, answer, |m| {
             m.truncate(m.len() - 1)
         }),
-        ("another key of mine on the roster", false, roster, |m| {
-            m[4 + 2 * ENTRY + 4] ^= 1
-        }),
+        // SETUP-8.
+        (
+            "another key of the receiver on the roster",
+            false,
+            roster,
+            |m| m[4 + 2 * ENTRY + 4] ^= 1,
+        ),
+        // SETUP-9.
         ("a key twice on the roster", false, roster, |m| {
             m.copy_within(8..40, 4 + ENTRY + 4);
         }),
+        // SETUP-7.
         ("a roster out of order", false, roster, |m| m[4 + ENTRY] = 0),
+        // SETUP-6.
         (
-            "a roster that announces more than there is",
+            "a roster that announces more clients than it has",
             false,
             roster,
             |m| m[..4].fill(0xff),
         ),
-        ("I am not among those that shared", false, sharers, |m| {
-            m[0] &= !4
-        }),
+        // SUM-10.
+        (
+            "the receiver is not among those that shared",
+            false,
+            sharers,
+            |m| m[0] &= !4,
+        ),
+        // SUM-9.
         ("a set with a bit beyond the roster", false, sharers, |m| {
             m[0] |= 16
         }),
+        // SUM-12.
         ("shares of another neighbour", false, sharers, |m| {
             m.copy_within(1..81, 81)
         }),
+        // SUM-18.
         (
-            "I am not among the contributors",
+            "the receiver is not among the contributors",
             false,
             contributors,
             |m| m[0] &= !4,
         ),
+        // SUM-9.
         (
             "a set of contributors with a bit beyond the roster",
             false,
             contributors,
             |m| m[0] |= 16,
         ),
-        ("a contributor alone", false, contributors, |m| m[0] = 4),
+        // SUM-5.
+        ("a single contributor", false, contributors, |m| m[0] = 4),
+        // SUM-31.
         ("a result that is too long", false, result, |m| m.push(0)),
     ];
     let mut refusals = Vec::new();
@@ -466,12 +491,12 @@ fn row_sums() -> Result<Vec<File>, Error> {
         let run = |network: Network<'_>| third.refusal::<u64>(network);
         refusals.push(refused(comment, 2, link, change, run)?);
     }
-    // Where shares are to spare a false one is left out, and its holder suspected.
-    let comment = "a false share of its own self mask, none to spare";
+    // SUM-29. With a share to spare, a false one is left out and its holder is a suspect.
+    let comment = "a false share of the sender's own self mask, without a spare share";
     let run = |network: Network<'_>| first.refusal::<u64>(network);
     let link = (client, server, answer);
     refusals.push(refused(comment, 0, link, |m| m[0] ^= 1, run)?);
-    crate::files("row-sum", "PROTOCOLS.md, Secure sums", cases, refusals)
+    crate::files("row-sum", "docs/spec/sums.md", cases, refusals)
 }
 
 /// Their files.
@@ -484,14 +509,14 @@ pub fn files() -> Result<Vec<File>, Error> {
     let shares = vec![sharing(1, 3), sharing(3, 5), sharing(11, 23)];
     all.extend(crate::files(
         "sharing",
-        "PROTOCOLS.md, Rounds, 2",
+        "docs/spec/sums.md, Sharing",
         shares,
         none(),
     )?);
     let graphs = vec![wired(5, 4), wired(12, 4), wired(60, 14)];
     all.extend(crate::files(
         "graph",
-        "PROTOCOLS.md, Wiring",
+        "docs/spec/sums.md, Wiring",
         graphs,
         none(),
     )?);
@@ -501,7 +526,7 @@ pub fn files() -> Result<Vec<File>, Error> {
     ];
     all.extend(crate::files(
         "degree",
-        "PROTOCOLS.md, Wiring",
+        "docs/spec/sums.md, Wiring",
         degrees,
         none(),
     )?);
@@ -517,19 +542,19 @@ pub fn files() -> Result<Vec<File>, Error> {
         .collect::<Result<_, _>>()?;
     all.extend(crate::files(
         "fixed-point",
-        "PROTOCOLS.md, Fixed point",
+        "docs/spec/sums.md, Fixed point",
         fixed,
         bad,
     )?);
     let plain = run::<u64>(&Case {
-        comment: "a plain sum; client 0 leaves after its words",
+        comment: "a plain sum; client 0 drops out after its words",
         rules: rules(&[0; 4], 0, 9, (3, 2)),
         rows: &[0; 4],
         leaver: Some((0, 3)),
     })?;
     all.extend(crate::files(
         "masked-sum",
-        "PROTOCOLS.md, Secure sums",
+        "docs/spec/sums.md",
         vec![plain],
         none(),
     )?);

@@ -44,6 +44,7 @@ pub fn offers(bytes: &[u8]) {
         let again = Job::from_offer(&job.to_offer());
         assert_eq!(again.map(|again| again.to_offer()), Ok(job.to_offer()));
     }
+    // ROUND-20.
     if let Ok(job) = sum::from_offer(bytes) {
         let again = sum::from_offer(&sum::to_offer(&job));
         assert_eq!(again, Ok(job));

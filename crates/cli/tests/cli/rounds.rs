@@ -323,6 +323,7 @@ fn a_client_that_declines_tells_the_others_why() {
     let (data, out) = (rounds.0.path("0-update-1.npz"), rounds.0.path("out.npz"));
     let mut one = rounds.join_with(0, &["--data", &data, "--out", &out]);
     assert_eq!(one.ends(LONG), Some(77));
+    // ROUND-21.
     assert!(rounds.0.text("join-0.err").contains("--max-rounds"));
     rounds
         .0

@@ -12,8 +12,8 @@ use crate::identity::Credentials;
 use crate::roster::{Entry, enough};
 use crate::seal::{Channel, KeyPair, SealError};
 
-/// The side of client `me`, which tells the others `advertisement`. `seed` is its randomness. With
-/// `credentials` it signs its key and checks everybody's signature.
+/// The script of client `me`. The others receive its `advertisement`. `seed` is its randomness.
+/// With `credentials` it signs its key and checks all signatures.
 ///
 /// # Errors
 /// [`Abort::Misuse`] when the advertisement is longer than
@@ -43,7 +43,7 @@ pub fn client(
     Ok(Script::new(PHASE, |io| joining.run(io)))
 }
 
-/// What a client holds all along.
+/// What a client holds from start to end.
 struct Joining {
     rules: Rules,
     mine: Member,
@@ -54,34 +54,35 @@ struct Joining {
 
 impl Joining {
     async fn run(self: Box<Self>, io: Io) -> Result<Group, Abort> {
-        // Step 1: hello.
+        // docs/spec/setup.md, step 1: hello.
         io.send(SERVER, self.mine.write());
 
-        // Step 2: the server's key and the roster.
+        // Step 4: the server's key and the roster.
         let message = io.require(SERVER).await?;
         let roster = Roster::read(&message)?;
         let server = self.agree(SERVER, roster.server_key)?;
         let mut members = self.members(roster.entries)?;
-        enough(members.len(), self.rules.min_clients)?;
+        enough(members.len(), self.rules.min_clients)?; // SETUP-5
 
-        // Step 3: its contribution, sealed for every other client.
+        // Steps 5 and 6: its contribution, sealed for every other client.
         let (contributions, mut channels) = self.contribute(&members)?;
         io.send(SERVER, contributions);
 
-        // Step 4: who is in, and their contributions.
+        // Steps 8 and 9: who is in, and their contributions.
         let message = io.require(SERVER).await?;
         let mut admission = Admission::read(&message, members.len())?;
         let mut is_in = admission.is_in.iter();
         members.retain(|_| is_in.next() == Some(&true));
+        // SETUP-14.
         if !members.iter().any(|member| member.id == self.mine.id) {
             return Err(Abort::cheated(
                 SERVER,
                 "its set of members leaves this client out",
             ));
         }
-        enough(members.len(), self.rules.min_clients)?;
+        enough(members.len(), self.rules.min_clients)?; // SETUP-5
 
-        // Step 5: the group seed.
+        // Step 10: the group seed.
         let material = self.material(&members, &mut channels, &mut admission)?;
         admission.finish()?;
         Ok(Group {
@@ -92,6 +93,7 @@ impl Joining {
         })
     }
 
+    /// The channel to `peer` (SETUP-11).
     fn agree(&self, peer: PartyId, key: [u8; 32]) -> Result<Channel, Abort> {
         Channel::agree(self.rules.session, self.mine.id, &self.keys, peer, key)
             .map_err(|error| Abort::cheated(peer, error.to_string()))
@@ -102,7 +104,7 @@ impl Joining {
         Entry::read_roster(session, SIGNED, entries, &self.mine, own)
     }
 
-    /// The message of step 3, and the channels to the other clients.
+    /// The message of step 6, and the channels to the other clients.
     fn contribute(
         &self,
         members: &[Member],
@@ -123,7 +125,7 @@ impl Joining {
         Ok((w.finish(), channels))
     }
 
-    /// The contributions of `members`, its own included, in order.
+    /// The contributions of `members` in order, its own included.
     fn material(
         &self,
         members: &[Member],
@@ -141,6 +143,7 @@ impl Joining {
             match channels.get_mut(&member.id) {
                 None => material.extend_from_slice(sealed),
                 Some(channel) => {
+                    // SETUP-15.
                     let opened = channel.open(sealed).map(Zeroizing::new);
                     let opened = opened
                         .map_err(|_| Abort::cheated(member.id, "its contribution does not open"))?;

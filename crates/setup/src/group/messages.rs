@@ -5,7 +5,7 @@ use undertone_party::{Abort, PartyId, Payload, Reader, Writer};
 use super::{Member, SERVER};
 use crate::roster::Entry;
 
-/// Step 2: the server's key, and the roster, still encoded.
+/// `Roster`: the server's key and the roster, still encoded.
 pub(super) struct Roster<'a> {
     pub(super) server_key: [u8; 32],
     pub(super) entries: &'a [u8],
@@ -19,7 +19,7 @@ impl<'a> Roster<'a> {
     }
 
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Abort> {
-        let malformed = Abort::malformed(SERVER);
+        let malformed = Abort::malformed(SERVER); // SETUP-6
         let mut r = Reader::new(bytes);
         let server_key = r.array("key of the server").map_err(&malformed)?;
         let entries = r.raw(r.remaining(), "roster").map_err(&malformed)?;
@@ -30,17 +30,17 @@ impl<'a> Roster<'a> {
     }
 }
 
-/// Step 3: a client's contributions, one for every other client of the roster, in order.
+/// `Contributions`: one for every other client of the roster, in order.
 pub(super) struct Contributions {
     bytes: Payload,
-    /// Bytes of one.
+    /// Bytes of one contribution.
     len: usize,
     /// The place of its sender.
     from: usize,
 }
 
 impl Contributions {
-    /// What the client `id` in place `from` sent, for a roster of `members`.
+    /// Reads what client `id` in place `from` of a roster of `members` sent.
     pub(super) fn read(
         id: PartyId,
         from: usize,
@@ -49,6 +49,7 @@ impl Contributions {
         members: usize,
     ) -> Result<Self, Abort> {
         let due = (members - 1) * len;
+        // SETUP-12.
         if bytes.len() != due {
             return Err(Abort::Malformed {
                 from: id,
@@ -58,23 +59,23 @@ impl Contributions {
         Ok(Self { bytes, len, from })
     }
 
-    /// The one for the client in place `to`, which is another than the sender.
+    /// The contribution to the client in place `to`, not the sender's place.
     fn to(&self, to: usize) -> &[u8] {
         let place = to - usize::from(self.from < to);
         &self.bytes[place * self.len..(place + 1) * self.len]
     }
 }
 
-/// Step 4: who is in, and the contributions of the others that are.
+/// `Admission`: who is in, and the contributions of the other clients that are in.
 pub(super) struct Admission<'a> {
     /// A flag for each client of the roster.
     pub(super) is_in: Vec<bool>,
-    /// In the order of those that are in, the receiver left out.
+    /// Of the clients that are in, in order, without the receiver.
     contributions: Reader<'a>,
 }
 
 impl<'a> Admission<'a> {
-    /// Writes the message to the client in place `to`, of what everybody sent.
+    /// Writes the message to the client in place `to` from what all clients sent.
     pub(super) fn write(to: usize, sent: &[Option<Contributions>]) -> Vec<u8> {
         let mut w = Writer::default();
         for sent in sent {
@@ -86,7 +87,7 @@ impl<'a> Admission<'a> {
         w.finish()
     }
 
-    /// Reads it as a client of a roster of `members`.
+    /// Reads the message as a client of a roster of `members` (SETUP-13).
     pub(super) fn read(bytes: &'a [u8], members: usize) -> Result<Self, Abort> {
         let mut r = Reader::new(bytes);
         let mut is_in = Vec::with_capacity(members);
@@ -105,7 +106,7 @@ impl<'a> Admission<'a> {
         next.map_err(Abort::malformed(SERVER))
     }
 
-    /// Checks that there are no more.
+    /// Checks that no bytes are left.
     pub(super) fn finish(self) -> Result<(), Abort> {
         self.contributions
             .finish()

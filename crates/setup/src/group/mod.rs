@@ -1,15 +1,15 @@
-//! Roster and group seed: the setup of a session (PROTOCOLS.md, *Setup*).
+//! Roster and group seed: the setup of a session (`docs/spec/setup.md`).
 //!
-//! | step | message | from → to | type |
+//! | steps | message | from → to | type |
 //! |---|---|---|---|
-//! | 1 | a public key and an advertisement, bytes for the application | client → server | [`Entry`] |
-//! | 2 | the server's public key, then the [roster](crate::roster) | server → all | `Roster` |
-//! | 3 | its contribution, 32 bytes, sealed for every other client | client → server | `Contributions` |
-//! | 4 | who is in, and their contributions | server → each that is in | `Admission` |
+//! | 1 | a public key and an advertisement of the application | client → server | [`Entry`] |
+//! | 3 | the server's public key, then the [roster](crate::roster) | server → all | `Roster` |
+//! | 6 | its contribution, sealed for each other client | client → server | `Contributions` |
+//! | 8 | who is in, and their contributions | server → each that is in | `Admission` |
 //!
 //! A client is *in* when the server has all its contributions. The group seed is HKDF-SHA256 of the
-//! contributions of those that are in, in roster order. A server that colludes with none
-//! of them does not learn it, unless [`Secrecy::Open`] asks for contributions in the clear.
+//! contributions of all clients that are in, in roster order. A server that colludes with none of
+//! them does not learn the seed, unless [`Secrecy::Open`] asks for contributions in the clear.
 
 mod client;
 mod messages;
@@ -34,15 +34,15 @@ pub const PHASE: Phase = Phase {
 
 const SERVER: PartyId = PartyId::SERVER;
 const CONTRIBUTION_LEN: usize = 32;
-/// What signatures of the setup's keys are for.
+/// The purpose of signatures of the setup's keys.
 const SIGNED: &str = "sign setup";
 
 /// Whether the server may learn the group seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Secrecy {
-    /// It may: contributions travel in the clear. For the `clear` backend only.
+    /// The server may learn it: contributions travel in the clear. For the `clear` backend only.
     Open,
-    /// It may not: contributions are sealed from client to client.
+    /// The server may not: contributions are sealed from client to client.
     Sealed,
 }
 
@@ -55,18 +55,18 @@ impl Secrecy {
     }
 }
 
-/// What all parties agree on beforehand.
+/// The parameters of all parties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// The session.
     pub session: SessionId,
-    /// Whether the server may learn the seed.
+    /// Whether the server may learn the group seed.
     pub secrecy: Secrecy,
-    /// Fewest clients with which the protocol goes on.
+    /// Fewest clients with which the protocol continues.
     pub min_clients: usize,
 }
 
-/// A client of the roster, with the key its seals are made with.
+/// A client of the roster, with the key of its seals.
 pub type Member = Entry<1>;
 
 /// What a client holds after the setup.
@@ -74,11 +74,11 @@ pub type Member = Entry<1>;
 pub struct Group {
     /// The clients that are in, in order of their ids.
     pub members: Vec<Member>,
-    /// The seed they share.
+    /// The group seed.
     pub seed: Seed,
     /// The channel to the server.
     pub server: Channel,
-    /// What only one other client is to read; none where contributions were open.
+    /// The channels to the other clients. Empty if contributions were open.
     pub channels: BTreeMap<PartyId, Channel>,
 }
 
@@ -98,7 +98,7 @@ mod tests {
 
     const SESSION: SessionId = SessionId([3; 32]);
 
-    /// Runs three clients; returns their groups and all payloads that passed.
+    /// Runs three clients. Returns their groups and all frames.
     fn run(secrecy: Secrecy) -> (Vec<Group>, Vec<u8>) {
         let rules = Rules {
             session: SESSION,
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// Contributions pass the server in the clear exactly when they may.
+    /// The server sees contributions in the clear only with open secrecy.
     #[test]
     fn the_server_sees_contributions_only_in_the_open() {
         for (secrecy, visible) in [(Secrecy::Open, true), (Secrecy::Sealed, false)] {

@@ -8,10 +8,10 @@ use super::{Admitted, Member, PHASE, Rules, SERVER};
 use crate::roster::{Entry, enough, invited};
 use crate::seal::{Channel, KeyPair};
 
-/// The server of a session to which the clients `expected` are invited. `seed` is its randomness.
+/// The server of a session with the invited clients `expected`. `seed` is its randomness.
 ///
 /// # Errors
-/// [`Abort::Misuse`] when one is invited twice, or the server is.
+/// [`Abort::Misuse`] when a client is invited twice, or the server is invited.
 pub fn server(
     rules: Rules,
     expected: Vec<PartyId>,
@@ -31,24 +31,26 @@ async fn admit(
     expected: Vec<PartyId>,
     keys: KeyPair,
 ) -> Result<Admitted, Abort> {
-    // Step 1: hellos.
+    // docs/spec/setup.md, step 2: hellos.
     let mut members = Vec::with_capacity(expected.len());
     for (id, hello) in io.recv_all(&expected).await {
         if let Some(bytes) = hello {
             members.push(Member::read(id, &bytes)?);
         }
     }
+    // SETUP-4.
     if let Some(id) = Entry::repeats(&members) {
-        return Err(Abort::cheated(id, "its key is another client's, too"));
+        let fault = "its key occurs twice among the keys of all clients";
+        return Err(Abort::cheated(id, fault));
     }
-    enough(members.len(), rules.min_clients)?;
+    enough(members.len(), rules.min_clients)?; // SETUP-5
 
-    // Step 2: the server's key and the roster.
+    // Step 3: the server's key and the roster.
     let ids: Vec<PartyId> = members.iter().map(|member| member.id).collect();
     let roster = Roster::write(keys.public(), &members);
     io.send_all(ids.iter().map(|id| (*id, roster.clone())));
 
-    // Step 3: contributions. A client whose contributions came is in.
+    // Step 7: contributions. A client with contributions is in.
     let len = rules.secrecy.contribution_len();
     let mut sent = Vec::with_capacity(members.len());
     for (place, (id, bytes)) in io.recv_all(&ids).await.into_iter().enumerate() {
@@ -56,14 +58,15 @@ async fn admit(
         sent.push(bytes.map(read).transpose()?);
     }
 
-    // Step 4: who is in, and their contributions.
+    // Step 8: who is in, and their contributions.
     for (to, id) in ids.iter().enumerate().filter(|(to, _)| sent[*to].is_some()) {
         io.send(*id, Admission::write(to, &sent));
     }
     let mut is_in = sent.iter().map(Option::is_some);
     members.retain(|_| is_in.next() == Some(true));
-    enough(members.len(), rules.min_clients)?;
+    enough(members.len(), rules.min_clients)?; // SETUP-5
     let channel = |member: &Member| {
+        // SETUP-11.
         Channel::agree(rules.session, SERVER, &keys, member.id, member.keys[0])
             .map_err(|error| Abort::cheated(member.id, error.to_string()))
     };

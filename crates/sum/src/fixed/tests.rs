@@ -24,7 +24,7 @@ fn check<W: Word>(values: &[f64], bound: f64) {
     assert!(error <= tolerance, "{error} of {expected}, unit {unit}");
 }
 
-/// Values within, at and beyond a bound of 5: ties, NaN and infinities, too.
+/// Values within, at and beyond a bound of 5, with ties, NaN and infinities.
 fn double() -> impl Strategy<Value = f64> {
     prop_oneof![
         8 => -6.0f64..=6.0,
@@ -34,7 +34,7 @@ fn double() -> impl Strategy<Value = f64> {
     ]
 }
 
-/// round(x·2^f), ties away from zero, in integers.
+/// round(x·2^f) in integers. Ties round away from zero.
 fn units(x: f64, fraction: i32) -> i128 {
     let exponent = (x.to_bits() >> 52 & 0x7ff) as i32;
     let mantissa = i128::from(x.to_bits() & ((1 << 52) - 1));
@@ -66,7 +66,7 @@ fn holds_to_the_definition<T: Real, W: Word>(values: &[T], weight: f64, clients:
     let doubles: Vec<f64> = values.iter().map(|value| (*value).into()).collect();
     let product = |value: &f64| naive::<W>(value * weight, products);
 
-    // What is refused, and which value is named.
+    // Refused values, and the index that the error names.
     let first = doubles.iter().position(|v| v.is_nan() || v.abs() > BOUND);
     let named = |result: Result<Vec<W>, FixedError>| match result {
         Ok(_) => None,
@@ -76,7 +76,7 @@ fn holds_to_the_definition<T: Real, W: Word>(values: &[T], weight: f64, clients:
     assert_eq!(named(point.encode(values)), first);
     assert_eq!(named(mean.encode(values, weight)), first);
 
-    // The words of all others.
+    // The words of all other values.
     let inside: Vec<T> = values
         .iter()
         .copied()
@@ -92,7 +92,7 @@ fn holds_to_the_definition<T: Real, W: Word>(values: &[T], weight: f64, clients:
     words.push(naive(weight, weights));
     assert_eq!(mean.encode(&inside, weight).unwrap(), words);
 
-    // What is clipped.
+    // Clipped values.
     let first = doubles.iter().position(|v| v.is_nan());
     let words_of = |encoded: Result<Clipped<W>, FixedError>| encoded.map(|it| it.words);
     assert_eq!(named(words_of(point.encode_clipped(values))), first);
@@ -120,7 +120,7 @@ proptest! {
         let values: Vec<f64> = shares.iter().map(|share| share * bound).collect();
         check::<u64>(&values, bound);
         check::<u32>(&values, bound);
-        // The extremes, all of one sign: their sum has that sign.
+        // Extremes of one sign: their sum has that sign.
         for exact in [bound, 2f64.powi(magnitude)] {
             check::<u64>(&vec![exact; values.len()], exact);
             check::<u32>(&vec![exact; values.len()], exact);
@@ -165,6 +165,7 @@ proptest! {
     }
 }
 
+// SUM-32.
 #[test]
 fn what_does_not_fit_is_refused_or_clipped_on_demand() {
     let point = Fixed::<u32>::for_range(2.0, 100).unwrap();
@@ -199,6 +200,7 @@ fn ties_are_rounded_away_from_zero() {
     assert_eq!(point.encode(&values).unwrap(), units);
 }
 
+// SUM-33.
 #[test]
 fn a_weight_is_refused_and_never_clipped() {
     let mean = WeightedMean::<u64>::new(1.0, 10.0, 3).unwrap();

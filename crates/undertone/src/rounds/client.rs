@@ -19,14 +19,14 @@ const SERVER: PartyId = PartyId::SERVER;
 /// A round to which a client contributes.
 #[derive(Debug, Clone)]
 pub struct Round {
-    /// Which round, from 1.
+    /// The number of the round, from 1.
     pub number: u32,
-    /// How many rounds the job has.
+    /// The number of rounds of the job.
     pub rounds: u32,
-    /// How often the client was asked for this round, from 1. It is asked again if the round was
-    /// not finished and masked words of the values that it gave have left it. It must give other
-    /// values then: whoever knows the means with them and without another client's values knows the
-    /// other client's values.
+    /// The number of the request for this round, from 1. The client is asked again if the round
+    /// failed after masked words of its values had left it. It must then give other values: two
+    /// means with the same values, one with another client and one without it, reveal the other
+    /// client's values.
     pub attempt: u32,
     /// The mean of the round before, if there is one.
     pub mean: Option<Arc<Mean>>,
@@ -41,7 +41,7 @@ pub struct Contribution {
     pub weight: f64,
 }
 
-/// Without values and weight, which are private.
+/// Hides values and weight, which are private.
 impl fmt::Debug for Contribution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Contribution")
@@ -50,50 +50,50 @@ impl fmt::Debug for Contribution {
     }
 }
 
-/// Where a client's contributions come from, and where means go.
+/// Gives a client's contributions, and receives means.
 pub trait Source: Send + 'static {
-    /// The contribution to a round. This may take as long as the job's deadline for the phase
-    /// [`CONTRIBUTION`] allows. The round waits for it.
+    /// Gives the contribution to a round. The round waits for it until the job's deadline for the
+    /// phase [`CONTRIBUTION`].
     ///
     /// # Errors
-    /// Why there is none. The client then leaves the job.
+    /// The reason why there is none. The client then leaves the job.
     fn contribute(&mut self, round: &Round) -> Result<Contribution, String>;
 
-    /// A round is finished, and this is its mean. Of rounds in which the client was away it learns
-    /// the last one only.
+    /// Receives the mean of a finished round. After an absence the client learns the last mean
+    /// only.
     ///
     /// # Errors
-    /// Why the mean cannot be kept. The client then leaves the job.
+    /// The reason why the mean cannot be kept. The client then leaves the job.
     fn mean(&mut self, mean: &Arc<Mean>) -> Result<(), String> {
         let _ = mean;
         Ok(())
     }
 
-    /// So many values of the contribution were beyond the job's bound, and were moved to it.
+    /// Receives the number of values of the contribution that were clipped to the job's bound.
     fn clipped(&mut self, values: usize) {
         let _ = values;
     }
 
-    /// Whether it can give other values when it is asked for a round a second time. If not, the
-    /// client does without the round.
+    /// Whether it can give other values when it is asked for a round again. If not, the client
+    /// takes no part in that round.
     fn has_others(&self) -> bool {
         true
     }
 }
 
-/// A client of a job: its [`Source`], and what it keeps from round to round.
+/// A client of a job: its [`Source`], and its state between rounds.
 #[derive(Debug)]
 pub struct Client<S>(Arc<Shared<S>>);
 
-/// What the parties of a client's sessions share. A party of an earlier session may still run when
-/// the next one begins.
+/// The state that the parties of a client's sessions share. A party of an earlier session may still
+/// run when the next one begins.
 #[derive(Debug)]
 struct Shared<S> {
     /// Held while the source is at work.
     desk: Mutex<Desk<S>>,
-    /// The last mean. Held for moments only.
+    /// The last mean. The lock is held briefly only.
     mean: Mutex<Option<Arc<Mean>>>,
-    /// How many parties have been made. Only the last one may use the desk.
+    /// The number of parties created. Only the last one may use the desk.
     parties: AtomicU64,
 }
 
@@ -106,9 +106,9 @@ impl<S> Clone for Client<S> {
 struct Desk<S> {
     source: S,
     held: Option<Held>,
-    /// The round of the last mean that the source was handed.
+    /// The round of the last mean that the source received.
     told: u32,
-    /// The last round that the source was asked for, and how often.
+    /// The last round that the source was asked for, and the number of requests.
     asked: (u32, u32),
 }
 
@@ -128,14 +128,14 @@ impl Held {
 }
 
 impl<S: Source> Desk<S> {
-    /// Whether there are values for `round` of which no masked words have left the client.
+    /// Checks that the client has, or can get, values for `round` that it has not sent (ROUND-18).
     fn may_contribute(&self, round: u32) -> Result<(), String> {
         let held = self.held.as_ref();
         let sent = held.is_some_and(|held| held.round == round && held.was_sent());
         if sent && !self.source.has_others() {
             return Err(format!(
                 "its values for round {round} may already be part of a sum, \
-                 and it adds them once only"
+                 and values are used only once"
             ));
         }
         Ok(())
@@ -150,7 +150,7 @@ impl<S> fmt::Debug for Desk<S> {
     }
 }
 
-/// What a session comes to.
+/// The result of a session.
 #[derive(Debug, Clone)]
 pub enum Step {
     /// A round is finished.
@@ -159,23 +159,23 @@ pub enum Step {
     CaughtUp,
 }
 
-/// Which session it is, and who takes part.
+/// A client's place in a session.
 #[derive(Debug)]
 pub struct Place {
     /// The session.
     pub session: SessionId,
-    /// Who the client is.
+    /// The client.
     pub me: PartyId,
-    /// How many rounds are finished, by the server's word.
+    /// The number of finished rounds, as the server announced it.
     pub finished: u32,
     /// The client's randomness.
     pub seed: Seed,
-    /// With credentials the client signs its keys and checks everybody's signature.
+    /// With credentials the client signs its keys and checks all signatures.
     pub credentials: Option<Credentials>,
 }
 
 impl<S: Source> Client<S> {
-    /// A client that contributes what `source` gives.
+    /// A client with the contributions of `source`.
     pub fn new(source: S) -> Self {
         let desk = Desk {
             source,
@@ -193,7 +193,7 @@ impl<S: Source> Client<S> {
     /// The desk, for party number `party`.
     ///
     /// # Errors
-    /// [`Abort::Misuse`] when another party has been made since.
+    /// [`Abort::Misuse`] when a later party exists.
     fn desk(&self, party: u64) -> Result<MutexGuard<'_, Desk<S>>, Abort> {
         let desk = lock(&self.0.desk);
         if self.0.parties.load(Ordering::SeqCst) == party {
@@ -208,22 +208,22 @@ impl<S: Source> Client<S> {
         lock(&self.0.mean).clone()
     }
 
-    /// Whether the client can take part after so many `finished` rounds.
+    /// Checks that the client can take part in the round after `finished` rounds.
     ///
     /// # Errors
-    /// Why it does without the next round.
+    /// The reason why it takes no part.
     pub fn may_take_part(&self, finished: u32) -> Result<(), String> {
         let desk = match self.0.desk.try_lock() {
             Ok(desk) => desk,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // The source is at work, so nothing of what it will give has been sent.
+            // The source is at work: nothing of its contribution has been sent.
             Err(TryLockError::WouldBlock) => return Ok(()),
         };
         desk.may_contribute(finished + 1)
     }
 
-    /// The client's party in a session of `job`. Parties of earlier sessions contribute and learn
-    /// nothing from now on.
+    /// The client's party in a session of `job`. From now on parties of earlier sessions contribute
+    /// nothing and learn nothing.
     pub fn party(&self, job: Job, place: Place) -> Script<'static, Step> {
         let own = self.clone();
         let place = Box::new(place);
@@ -235,27 +235,29 @@ impl<S: Source> Client<S> {
         let cheated = |fault: &str| Abort::cheated(SERVER, fault);
         job.check().map_err(Abort::Misuse)?;
 
-        // Step 1: which round it is, and the last mean if this client lacks it.
+        // docs/spec/rounds.md, step 1: the round, and the last mean if this client lacks it.
         let last = self.last();
         let has = last.as_ref().map_or(0, |mean| mean.round);
         io.send(SERVER, &has.to_le_bytes());
         let opening = Opening::read(&io.require(SERVER).await?);
-        let opening = opening.map_err(Abort::malformed(SERVER))?;
+        let opening = opening.map_err(Abort::malformed(SERVER))?; // ROUND-2
         let finished = opening.finished;
+        // ROUND-3.
         if finished != place.finished {
             return Err(cheated("the round is not that of the session"));
         }
+        // ROUND-4.
         if finished < has {
             return Err(cheated(
-                "it has forgotten rounds of which this client has the mean; \
-                 did it start anew without its checkpoint?",
+                "it has forgotten rounds: this client has a later mean; \
+                 restart the server with its checkpoint, or restart the client",
             ));
         }
+        // ROUND-5.
         if opening.is_due != (finished < job.rounds) {
-            return Err(cheated(
-                "it begins another number of rounds than the job has",
-            ));
+            return Err(cheated("it runs another number of rounds than the job has"));
         }
+        // ROUND-6.
         if opening.mean_follows != (finished > has) {
             return Err(cheated(
                 "it sends a mean that is not due, or leaves one out",
@@ -264,9 +266,11 @@ impl<S: Source> Client<S> {
         if opening.mean_follows {
             let layout = last.map(|mean| mean.arrays.layout());
             let mean = receive(&io, &job, |header| {
+                // ROUND-7.
                 if header.round != finished {
                     return Err("its mean is not that of the last round");
                 }
+                // ROUND-8.
                 if layout.is_some_and(|layout| header.layout != layout) {
                     return Err("its mean has other arrays than that of an earlier round");
                 }
@@ -280,7 +284,8 @@ impl<S: Source> Client<S> {
         }
         let round = finished + 1;
 
-        // Step 2: this client's contribution. All clients' arrays have the same names and shapes.
+        // Step 2: this client's contribution. All clients' arrays have the same names and shapes
+        // (ROUND-10).
         io.phase(CONTRIBUTION).await;
         self.tell(party)?;
         let Held {
@@ -315,9 +320,11 @@ impl<S: Source> Client<S> {
         // Step 4: the mean.
         io.phase(RESULT).await;
         let mean = receive(&io, &job, |header| {
+            // ROUND-15.
             if header.round != round || header.layout != layout {
                 return Err("its mean is not that of the round");
             }
+            // ROUND-16.
             if header.contributors != sums.contributors {
                 return Err("its mean is of other contributors than the sum");
             }
@@ -329,8 +336,8 @@ impl<S: Source> Client<S> {
         Ok(Step::Finished(mean))
     }
 
-    /// The contribution to `round`: what is held of an earlier attempt, if nothing of it has been
-    /// sent, or what the source gives.
+    /// The contribution to `round`: that of an earlier attempt if none of it has been sent,
+    /// otherwise a new one from the source.
     fn contribution(&self, job: &Job, round: u32, party: u64) -> Result<Held, Abort> {
         let mut desk = self.desk(party)?;
         desk.may_contribute(round).map_err(Abort::Misuse)?;
@@ -386,14 +393,14 @@ impl<S: Source> Client<S> {
         }
     }
 
-    /// Hands the last mean to the source, if it has not been handed it.
+    /// Hands the last mean to the source, once.
     fn tell(&self, party: u64) -> Result<(), Abort> {
         let mut desk = self.desk(party)?;
         let Some(mean) = self.last().filter(|mean| mean.round > desk.told) else {
             return Ok(());
         };
         desk.told = mean.round;
-        // What was held of a finished round is not needed again.
+        // The contribution to a finished round is not needed again.
         desk.held = desk.held.take().filter(|held| held.round > mean.round);
         desk.source.mean(&mean).map_err(Abort::Misuse)
     }
@@ -403,7 +410,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Receives a mean. `check` says what is wrong with its header, before any words come.
+/// Receives a mean. `check` checks its header before any words come.
 async fn receive(
     io: &Io,
     job: &Job,
@@ -412,6 +419,7 @@ async fn receive(
     let cheated = |fault| Abort::cheated(SERVER, fault);
     let (header, words) = receive_mean(io, |header| {
         check(header).map_err(cheated)?;
+        // ROUND-14.
         if header.contributors.len() < job.min_clients {
             return Err(cheated("its mean is of fewer clients than the job needs"));
         }
@@ -424,5 +432,6 @@ async fn receive(
         layout,
     } = header;
     let mean = job.decode(round, contributors, &layout, &words);
+    // ROUND-17.
     mean.ok_or_else(|| cheated("its mean has no weight"))
 }

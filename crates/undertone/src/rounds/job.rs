@@ -1,4 +1,4 @@
-//! What the parties of a job agree on, and what a round comes to.
+//! The parameters of a job, and the result of a round.
 
 use undertone_party::{PartyId, SessionId};
 use undertone_sum::fixed::{Clipped, Fixed, FixedError, WeightedMean};
@@ -13,21 +13,21 @@ pub const MAX_ROUNDS: u32 = 1_000_000;
 /// The parameters of a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Job {
-    /// How many rounds there are.
+    /// The number of rounds.
     pub rounds: u32,
-    /// Whether a round gives the weighted mean of the clients' values, not their sum.
+    /// Whether a round gives the weighted mean of the clients' values. If not, it gives their sum.
     pub mean: bool,
     /// The largest magnitude of a value.
     pub bound: f64,
     /// The largest weight of a client. Sums have no weights.
     pub max_weight: f64,
-    /// Whether values beyond the bound are moved to it. If not, they are refused.
+    /// Whether values beyond the bound are clipped to it. If not, they are refused.
     pub clip: bool,
     /// Fewest contributors of a round.
     pub min_clients: usize,
-    /// How many clients there are, of which any may contribute: no sum of so many overflows.
+    /// The number of clients. No sum of so many contributions overflows.
     pub clients: usize,
-    /// Whom the masks withstand.
+    /// The server that the sums withstand.
     pub trust: Trust,
     /// The cipher of the masks.
     pub suite: Suite,
@@ -53,7 +53,7 @@ impl Job {
     /// Checks that the parameters are possible.
     ///
     /// # Errors
-    /// What is wrong.
+    /// What is impossible.
     pub fn check(&self) -> Result<(), String> {
         if !(1..=MAX_ROUNDS).contains(&self.rounds) {
             return Err(format!(
@@ -82,7 +82,7 @@ impl Job {
         })
     }
 
-    /// How many words a client adds that contributes so many values.
+    /// The number of words for a contribution of `values` values.
     pub fn words(&self, values: usize) -> usize {
         if self.mean {
             WeightedMean::<u64>::words(values)
@@ -91,10 +91,10 @@ impl Job {
         }
     }
 
-    /// The words of `arrays` with `weight`, and how many values were clipped.
+    /// The words of `arrays` with `weight`, and the number of clipped values.
     ///
     /// # Errors
-    /// A [`FixedError`] that says which value, or that the weight, cannot be represented.
+    /// A [`FixedError`] for a value or a weight that cannot be represented.
     pub fn encode(
         &self,
         arrays: &Arrays,
@@ -110,8 +110,8 @@ impl Job {
         Ok((Zeroizing::new(words), clipped))
     }
 
-    /// What the sum of all clients' words says. `None` if the words do not fit the layout, or
-    /// nobody has a weight.
+    /// Decodes the sum of all clients' words. `None` if the words do not fit the layout, or the
+    /// total weight is not above 0.
     pub fn decode(
         &self,
         round: u32,
@@ -158,28 +158,28 @@ fn exact(words: Vec<u64>) -> Clipped<u64> {
     Clipped { words, clipped: 0 }
 }
 
-/// What a round comes to.
+/// The result of a round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mean {
-    /// Which round, from 1.
+    /// The number of the round, from 1.
     pub round: u32,
     /// The weighted mean of the contributors' arrays, or their sum.
     pub arrays: Arrays,
-    /// The sum of the contributors' weights; in a sum, how many contributors there are.
+    /// The total weight of the contributors. For a sum, the number of contributors.
     pub weight: f64,
-    /// Whose values these are.
+    /// The contributors.
     pub contributors: Vec<PartyId>,
 }
 
-/// What a client agrees to, whatever the server asks for.
+/// The terms of a client: it takes part in no job beyond them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// Most rounds. Every round tells others another mean.
+    /// Most rounds. Every round reveals another mean.
     pub max_rounds: u32,
-    /// Fewest contributors of a round. With two, the mean tells each the other's values.
+    /// Fewest contributors of a round. With two, each learns the other's values from the mean.
     pub min_clients: usize,
-    /// Whether to accept only jobs whose sums stay private if the server cheats. `None` asks for it
-    /// where the client knows a key of every client on the roster.
+    /// Whether to accept only jobs that keep values private from a malicious server. `None` means
+    /// yes if the client knows a key of every client on the roster.
     pub malicious_server: Option<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! The messages of a round that are not the sum's.
+//! The messages of a round, without those of its sum.
 
 use undertone_party::{Abort, DecodeError, Io, PartyId, Payload, Reader, Writer};
 
@@ -7,15 +7,15 @@ use crate::arrays::{Layout, MAX_LAYOUT};
 /// Words in a tile.
 const TILE: usize = (1 << 20) / 8;
 
-/// Most contributors that are read.
+/// Most contributors in a header.
 const MAX_CONTRIBUTORS: usize = 1 << 20;
 
-/// What the server says first.
+/// `Opening`: the server's first message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Opening {
-    /// How many rounds are finished.
+    /// The number of finished rounds.
     pub(super) finished: u32,
-    /// Whether this session is another round.
+    /// Whether this session runs a round.
     pub(super) is_due: bool,
     /// Whether the mean of the last round follows.
     pub(super) mean_follows: bool,
@@ -42,7 +42,7 @@ impl Opening {
     }
 }
 
-/// The number of the last mean that a client has, and 0 if it has none.
+/// Reads the number of the last mean that a client has, 0 if it has none (ROUND-1).
 pub(super) fn read_number(bytes: &[u8]) -> Result<u32, DecodeError> {
     let mut r = Reader::new(bytes);
     let number = r.u32("number of the last mean")?;
@@ -50,6 +50,7 @@ pub(super) fn read_number(bytes: &[u8]) -> Result<u32, DecodeError> {
     Ok(number)
 }
 
+/// Reads a layout that has values (ROUND-9).
 pub(super) fn read_layout(bytes: &[u8]) -> Result<Layout, DecodeError> {
     let refused = |why| DecodeError::Invalid {
         what: "layout",
@@ -65,14 +66,14 @@ pub(super) fn read_layout(bytes: &[u8]) -> Result<Layout, DecodeError> {
     Ok(layout)
 }
 
-/// What comes before the words of a mean.
+/// The header of a mean, before its words.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeanHeader {
-    /// Which round, from 1.
+    /// The number of the round, from 1.
     pub round: u32,
-    /// Whose words were added up.
+    /// The clients whose words are in the sum.
     pub contributors: Vec<PartyId>,
-    /// The layout of the arrays.
+    /// The layout of the mean's arrays.
     pub layout: Layout,
 }
 
@@ -89,7 +90,7 @@ impl MeanHeader {
         w.finish()
     }
 
-    /// Reads what [`MeanHeader::write`] writes.
+    /// Reads what [`MeanHeader::write`] writes (ROUND-12).
     ///
     /// # Errors
     /// A [`DecodeError`] that says what is wrong.
@@ -120,7 +121,7 @@ impl MeanHeader {
     }
 }
 
-/// The tiles of so many words.
+/// The tiles of `words` words.
 fn tiles(words: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     let starts = (0..words).step_by(TILE);
     starts.map(move |start| start..words.min(start + TILE))
@@ -144,7 +145,7 @@ pub(super) async fn send_mean(io: &Io, to: &[PartyId], header: &MeanHeader, word
 }
 
 /// Receives the header and the words of a mean from the server. `words_of` checks the header and
-/// says how many words follow. Memory follows what comes.
+/// returns the number of words that follow. It uses memory only for what came.
 pub(super) async fn receive_mean(
     io: &Io,
     words_of: impl FnOnce(&MeanHeader) -> Result<usize, Abort>,
@@ -155,6 +156,7 @@ pub(super) async fn receive_mean(
     let mut words = Vec::new();
     for tile in tiles(due) {
         let message = io.require(SERVER).await?;
+        // ROUND-13.
         let mut r = Reader::new(&message);
         let read = r.u64s(tile.len(), "words of a mean");
         words.extend(read.map_err(Abort::malformed(SERVER))?);
@@ -168,6 +170,7 @@ mod tests {
     use super::*;
     use crate::arrays::Arrays;
 
+    // ROUND-12.
     #[test]
     fn messages_survive_the_wire() {
         let opening = Opening {

@@ -1,32 +1,32 @@
-//! Rounds of secure sums or weighted means: what federated averaging needs of a protocol.
+//! Rounds of secure sums or weighted means, for federated averaging.
 //!
-//! A session is one round. Every client contributes arrays of the same names and shapes, and the
-//! server and all clients learn their sum or weighted mean. Nobody learns what one client
-//! contributes, nor its weight. Clients that leave before their words have come are left out of the
-//! round; the others' mean is right without them.
+//! The specification is `docs/spec/rounds.md`. A session is one round. Every client contributes
+//! arrays of the same names and shapes. The server and all clients learn the sum or the weighted
+//! mean. Nobody learns what one client contributes, nor its weight. A client that drops out before
+//! its upload is complete is not in the mean of the round.
 //!
 //! | step | client → server | server → client | phase |
 //! |---|---|---|---|
-//! | 1 | the number of the last mean it has | which round it is; the last mean, if need be | [`ROUND`] |
+//! | 1 | the number of its last mean | the round; the last mean if it lacks it | [`ROUND`] |
 //! | 2 | the layout of its arrays | the layout of the round | [`CONTRIBUTION`] |
 //! | 3 | a secure sum ([`undertone_sum`]) | | the sum's |
 //! | 4 | | the mean | [`RESULT`] |
 //!
-//! In step 1 the client sends the number in 4 bytes. The server sends how many rounds are finished
-//! (4), whether one more is due (1), and whether a mean follows (1). The server alone learns the
+//! In step 1 the client sends the number in 4 bytes. The server sends the number of finished rounds
+//! (4), whether a round is due (1) and whether a mean follows (1). Only the server learns the
 //! shared words of the sum in step 3.
 //!
 //! A *mean* on the wire is one message with the round (4), the number of contributors (4), their
-//! ids (4 each) and the layout, then the words of the sum in tiles of 1 MiB.
+//! ids (4 each) and the layout. The words of the sum follow in tiles of 1 MiB.
 //!
-//! A client that was away gets the last mean when it comes back, in step 1. Then the client makes
-//! its contribution, which may take long: it is where training happens.
+//! A client that was away gets the last mean in step 1. It then makes its contribution. This is
+//! where it trains, so it may take long.
 //!
-//! **Who learns what.** The server and every client: the mean of each round, its total weight, and
-//! who contributed. Two rounds to which a client contributes the same values, once with another
-//! client and once without, tell what the other contributed. So a client never adds the same values
-//! twice once masked words of them have left it: it asks its [`Source`] for others, or does without
-//! the round.
+//! **Who learns what.** The server and every client learn the mean of each round, its total weight
+//! and the contributors. If a client adds the same values to two sums, one with another client and
+//! one without it, the difference is what the other client contributed. So a client never uses
+//! values again after masked words of them have left it: it asks its [`Source`] for others, or
+//! takes no part in the round.
 
 mod client;
 mod job;
@@ -40,7 +40,7 @@ pub use server::{Kept, Report, Server};
 
 use undertone_party::Phase;
 
-/// Which round it is, and the last mean.
+/// The number of the round, and the last mean.
 pub const ROUND: Phase = Phase {
     id: 14,
     name: "round",

@@ -10,20 +10,20 @@ use super::messages::{Opening, read_layout, read_number, send_mean};
 use super::{CONTRIBUTION, Job, Mean, MeanHeader, RESULT, ROUND};
 use crate::arrays::{Layout, MAX_LAYOUT, MAX_VALUES};
 
-/// What the server keeps from round to round.
+/// The server's state between rounds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Kept {
-    /// How many rounds are finished.
+    /// The number of finished rounds.
     finished: u32,
-    /// The last round's mean: what it is of, and the sum of the words.
+    /// The last round's mean: its header and the sum of the words.
     last: Option<(MeanHeader, Vec<u64>)>,
 }
 
 impl Kept {
-    /// Longest encoding in bytes.
+    /// The longest encoding, in bytes.
     pub const MAX_BYTES: usize = 16 + (4 << 20) + MAX_LAYOUT + 8 * (MAX_VALUES + 1);
 
-    /// How many rounds are finished.
+    /// The number of finished rounds.
     pub fn finished(&self) -> u32 {
         self.finished
     }
@@ -35,7 +35,7 @@ impl Kept {
         job.decode(header.round, contributors, &header.layout, words)
     }
 
-    /// What is kept, in bytes: the header's length (8), the header, the words.
+    /// The state in bytes: the length of the header (8), the header, the words.
     pub fn write(&self) -> Vec<u8> {
         let mut w = Writer::default();
         if let Some((header, words)) = &self.last {
@@ -69,7 +69,7 @@ impl Kept {
         let finished = last.0.round;
         if !(1..=job.rounds).contains(&finished) {
             return Err(format!(
-                "it is after round {finished}, the job has {} rounds",
+                "its last finished round is {finished}, but the job has {} rounds",
                 job.rounds
             ));
         }
@@ -80,7 +80,7 @@ impl Kept {
     }
 }
 
-/// What a session comes to.
+/// The result of a session.
 #[derive(Debug, Clone)]
 pub enum Report {
     /// A round is finished.
@@ -92,21 +92,21 @@ pub enum Report {
 /// The server of one session.
 #[derive(Debug)]
 pub struct Server {
-    /// The parameters.
+    /// The parameters of the job.
     pub job: Job,
     /// The session.
     pub session: SessionId,
-    /// Who takes part.
+    /// The clients of the session.
     pub clients: Vec<PartyId>,
-    /// What is kept of the rounds before.
+    /// The state after the rounds before.
     pub kept: Arc<Kept>,
-    /// Fewest clients with which the round goes on. Not below the job's `min_clients`.
+    /// Fewest clients with which the round continues, at least the job's `min_clients`.
     pub needed: usize,
 }
 
 impl Server {
     /// The server's party. It calls `keep` when the round is finished, before any client learns the
-    /// mean: a server that goes on from there repeats no round of which a client has the mean.
+    /// mean. A server that continues from this state repeats no finished round.
     pub fn party(
         self,
         keep: impl FnOnce(Kept) -> Result<(), String> + Send + 'static,
@@ -128,6 +128,7 @@ impl Server {
         } = self;
         let needed = needed.max(job.min_clients);
         job.check().map_err(Abort::Misuse)?;
+        // ROUND-19.
         if clients.len() > job.clients {
             let (here, most) = (clients.len(), job.clients);
             return Err(Abort::Misuse(format!(
@@ -136,7 +137,7 @@ impl Server {
         }
         let finished = kept.finished;
 
-        // Step 1: which round it is, and the last mean for those that lack it.
+        // docs/spec/rounds.md, step 1: the round, and the last mean for clients that lack it.
         let (mut here, mut lacking) = (Vec::new(), Vec::new());
         for (who, message) in io.recv_all(&clients).await {
             let Some(message) = message else {
@@ -162,8 +163,8 @@ impl Server {
             return Ok(Report::CaughtUp);
         }
 
-        // Step 2: who contributes. All arrays have the names and shapes of the last round's, or of
-        // most clients' in the first round.
+        // Step 2: the contributors. All arrays have the layout of the last mean. In the first round
+        // it is the most common layout.
         io.phase(CONTRIBUTION).await;
         let mut layouts: Vec<(PartyId, Layout)> = Vec::with_capacity(here.len());
         for (who, message) in io.recv_all(&here).await {
@@ -172,7 +173,7 @@ impl Server {
                 layouts.push((who, layout));
             }
         }
-        enough(layouts.len(), needed)?;
+        enough(layouts.len(), needed)?; // ROUND-11
         let layout = match &kept.last {
             Some((header, _)) => header.layout.clone(),
             None => commonest(&layouts),
@@ -181,17 +182,17 @@ impl Server {
         for (who, _) in &layouts {
             io.send(*who, &message[..]);
         }
-        // The layout leaves even if too few clients have it: the others learn what differs.
+        // The layout is sent even if too few clients have it: the others learn what differs.
         io.pause().await;
         layouts.retain(|(_, own)| *own == layout);
         let contributors: Vec<PartyId> = layouts.into_iter().map(|(who, _)| who).collect();
-        enough(contributors.len(), needed)?;
+        enough(contributors.len(), needed)?; // ROUND-11
 
         // Step 3: the sum of their words.
         let rules = job.rules(session, finished, layout.len());
         let total = io.run(sum::server::<u64>(rules, contributors)?).await?;
 
-        // Step 4: the mean, kept before anybody learns it.
+        // Step 4: the mean, stored before anybody learns it.
         io.phase(RESULT).await;
         let header = MeanHeader {
             round: finished + 1,
@@ -203,6 +204,7 @@ impl Server {
             last: Some((header.clone(), total.shared.clone())),
         };
         let mean = now.mean(&job);
+        // ROUND-17.
         let mean = mean.ok_or_else(|| Abort::Misuse("no contributor has a weight".into()))?;
         keep(now).map_err(Abort::Misuse)?;
         send_mean(&io, &header.contributors, &header, &total.shared).await;
@@ -210,7 +212,7 @@ impl Server {
     }
 }
 
-/// The layout that most clients have; of those that as many have, the first client's.
+/// The most common layout. Ties go to the lowest-numbered client's.
 fn commonest(layouts: &[(PartyId, Layout)]) -> Layout {
     let count = |layout: &Layout| layouts.iter().filter(|(_, other)| other == layout).count();
     let mut best = (0, &layouts[0].1);

@@ -10,7 +10,7 @@ use super::{Job, Sum, Terms};
 use crate::node::label::check_trust;
 use crate::rounds::{self, Place, Source, Step};
 
-/// The client's half: what the client contributes, and its terms.
+/// The client's half: its contributions and its terms.
 #[derive(Debug)]
 pub struct Contributor<S> {
     client: rounds::Client<S>,
@@ -19,7 +19,7 @@ pub struct Contributor<S> {
 }
 
 impl<S: Source> Contributor<S> {
-    /// A client that contributes what `source` gives, on these `terms`.
+    /// A client with the contributions of `source` and these `terms`.
     pub fn new(source: S, terms: Terms) -> Self {
         Self {
             client: rounds::Client::new(source),
@@ -28,13 +28,13 @@ impl<S: Source> Contributor<S> {
         }
     }
 
-    /// The job that it has agreed to.
+    /// The job that the client has agreed to.
     pub fn job(&self) -> Option<&Job> {
         self.job.as_ref()
     }
 }
 
-/// Checks a job against a client's terms.
+/// Checks a job against a client's terms (ROUND-21).
 fn check(terms: &Terms, job: &Job, signed: bool) -> Result<(), String> {
     if job.rounds > terms.max_rounds {
         return Err(format!(
@@ -62,10 +62,11 @@ impl<S: Source> Participant for Contributor<S> {
     }
 
     fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), String> {
-        let job = from_offer(job).map_err(|error| error.to_string())?;
+        let job = from_offer(job).map_err(|error| error.to_string())?; // ROUND-20
         check(&self.terms, &job, signed)?;
+        // ROUND-22.
         if self.job.is_some_and(|own| own != job) {
-            return Err("the server offers another job than the one that was agreed to".into());
+            return Err("the server offers another job than the client agreed to".into());
         }
         self.job = Some(job);
         Ok(())
@@ -76,6 +77,7 @@ impl<S: Source> Participant for Contributor<S> {
         seat: Seat,
         credentials: Option<Credentials>,
     ) -> Result<impl Party<Output = Step> + 'static + use<S>, Unwilling> {
+        // ROUND-23.
         let Some(job) = self.job.filter(|job| seat.session <= job.rounds) else {
             let why = format!(
                 "it starts round {}, which the job does not have",
@@ -96,7 +98,7 @@ impl<S: Source> Participant for Contributor<S> {
         Ok(self.client.party(job, place))
     }
 
-    /// Values that may be part of a sum are not added again.
+    /// The client itself never adds values again that may be part of a sum.
     fn may_repeat(&self) -> bool {
         true
     }
@@ -110,7 +112,7 @@ impl<S: Source> Participant for Contributor<S> {
     }
 }
 
-/// Takes part in a job with what `source` gives, until the job ends or `stop` resolves.
+/// Takes part in a job with the contributions of `source`, until the job ends or `stop` resolves.
 ///
 /// # Errors
 /// A [`JoinError`].

@@ -1,4 +1,4 @@
-//! A job of sums on paper.
+//! Job files of the application `sum`.
 
 use serde::{Deserialize, Serialize};
 use undertone_node::{Facts, JobError, deadlines};
@@ -7,7 +7,7 @@ use undertone_sum::{Suite, Trust};
 use super::Job;
 use crate::node::label::{needed, trust};
 
-/// A job on paper: what a file says, and what clients are offered.
+/// The fields of a job file and of an offer.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct File {
@@ -47,7 +47,7 @@ impl File {
         }
     }
 
-    /// The job of `clients` clients.
+    /// The job for a roster of `clients` clients.
     pub(super) fn job(&self, clients: usize, signed: bool) -> Result<Job, JobError> {
         let job = Job {
             rounds: self.rounds,
@@ -76,7 +76,7 @@ impl File {
     }
 }
 
-/// The job as clients are offered it: a job file that leaves nothing out.
+/// The offer of a job to clients: a job file with all fields.
 pub fn to_offer(job: &Job) -> Vec<u8> {
     offer(job, None)
 }
@@ -95,7 +95,7 @@ pub fn from_offer(offer: &[u8]) -> Result<Job, JobError> {
     deadlines::parameters::<File>(text)?.job(1, false)
 }
 
-/// The parameters, for people.
+/// The parameters, for display.
 pub(super) fn facts(job: &Job, sample: Option<usize>) -> Facts {
     let kind = if job.mean { "weighted mean" } else { "sum" };
     let mut facts = Facts::from_iter([

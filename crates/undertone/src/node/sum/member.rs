@@ -1,4 +1,4 @@
-//! A client in a program: rounds as they come, and contributions as the program makes them.
+//! A client inside a program: it passes on rounds to the program and contributions from it.
 
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -10,11 +10,11 @@ use super::{Contribution, Mean, Terms, join_with, lock};
 use crate::arrays::Arrays;
 use crate::rounds::{self, Source};
 
-/// Takes part in a job, in a task of the tokio runtime that this is called in. The program hears of
-/// rounds, and contributes to them, by what this returns.
+/// Takes part in a job, in a task of the current tokio runtime. The program receives rounds, and
+/// contributes to them, through the returned [`Member`].
 ///
 /// # Panics
-/// When it is called outside a tokio runtime.
+/// When called outside a tokio runtime.
 pub fn join(config: client::Config, terms: Terms) -> Member {
     let (tell, rounds) = tokio::sync::mpsc::unbounded_channel();
     let mean = Arc::<Mutex<Option<Arc<Mean>>>>::default();
@@ -38,7 +38,7 @@ pub fn join(config: client::Config, terms: Terms) -> Member {
     }
 }
 
-/// A client of a job, for the program that it runs in. Dropping it leaves the job.
+/// A client of a job, inside a program. Dropping it leaves the job.
 #[derive(Debug)]
 #[must_use = "dropping it leaves the job"]
 pub struct Member {
@@ -69,10 +69,10 @@ impl Member {
         lock(&self.mean).clone()
     }
 
-    /// Leaves the job, and waits until that is done.
+    /// Leaves the job, and waits until it has left.
     ///
     /// # Errors
-    /// A [`JoinError`] when the job has failed before.
+    /// A [`JoinError`] when the job had already failed.
     pub async fn leave(self) -> Result<(), JoinError> {
         drop(self.stop);
         drop(self.rounds);
@@ -92,17 +92,16 @@ fn ended(
     task.unwrap_or_else(|error| Err(JoinError::Config(format!("the client's task: {error}"))))
 }
 
-/// A round to which the program is asked to contribute. Dropping it leaves the job.
+/// A round that asks the program for a contribution. Dropping it leaves the job.
 #[derive(Debug)]
 #[must_use = "dropping it leaves the job"]
 pub struct Round {
-    /// Which round, from 1.
+    /// The number of the round, from 1.
     pub number: u32,
-    /// How many rounds the job has.
+    /// The number of rounds of the job.
     pub rounds: u32,
-    /// How often the program was asked for this round, from 1. See
-    /// [`rounds::Round::attempt`](crate::rounds::Round::attempt): it must give other values the
-    /// second time.
+    /// The number of the request for this round, from 1. From the second on, the program must give
+    /// other values than before: see [`rounds::Round::attempt`](crate::rounds::Round::attempt).
     pub attempt: u32,
     /// The mean of the round before, if there is one.
     pub mean: Option<Arc<Mean>>,
@@ -111,8 +110,8 @@ pub struct Round {
 }
 
 impl Round {
-    /// Contributes arrays with their weight, and waits for the mean. `None` when the round has
-    /// failed; the program may be asked for it again.
+    /// Contributes arrays with their weight, and waits for the mean. `None` when the round failed;
+    /// the program may be asked for it again.
     pub async fn contribute(self, arrays: impl Into<Arrays>, weight: f64) -> Option<Arc<Mean>> {
         let arrays = arrays.into();
         let _ = self.give.send(Contribution { arrays, weight });
@@ -123,7 +122,7 @@ impl Round {
 /// Asks the program for contributions.
 struct Asks {
     tell: tokio::sync::mpsc::UnboundedSender<Round>,
-    /// Who waits for the mean of the present round.
+    /// The waiter for the mean of the current round.
     waiting: Option<oneshot::Sender<Arc<Mean>>>,
     mean: Arc<Mutex<Option<Arc<Mean>>>>,
 }
@@ -141,7 +140,7 @@ impl Source for Asks {
             give,
             told,
         };
-        let gone = || "the program has left".to_owned();
+        let gone = || "the program has left the job".to_owned();
         self.tell.send(round).map_err(|_| gone())?;
         given.recv().map_err(|_| gone())
     }
@@ -155,6 +154,6 @@ impl Source for Asks {
     }
 
     fn clipped(&mut self, values: usize) {
-        tracing::warn!(values, "values beyond the job's bound were moved to it");
+        tracing::warn!(values, "values beyond the job's bound were clipped to it");
     }
 }

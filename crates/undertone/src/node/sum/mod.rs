@@ -1,9 +1,10 @@
 //! The application `sum`: secure sums or weighted means of the clients' arrays, round after round,
-//! by [`rounds`](crate::rounds).
+//! with [`rounds`](crate::rounds).
 //!
-//! A job has as many sessions as rounds. Clients may leave after one round and come to a later one;
-//! they then get the last mean first. A server with a [`Checkpoint`](undertone_node::Checkpoint)
-//! that is killed goes on after the last round that it finished. The job file, `job.toml`, may say:
+//! A job has one session for each round. A client may leave after one round and come back in a
+//! later one. It then gets the last mean first. A server with a
+//! [`Checkpoint`](undertone_node::Checkpoint) that is killed continues after its last finished
+//! round. The fields of the job file, `job.toml`:
 //!
 //! ```toml
 //! application = "sum"
@@ -11,12 +12,12 @@
 //! mean = true              # false: sums, without weights
 //! bound = 1024.0           # largest magnitude of a value
 //! max_weight = 1e6         # largest weight of a client
-//! clip = false             # whether larger values are moved to the bound, or refused
+//! clip = false             # true: larger values are clipped; false: they are refused
 //! min_clients = 3          # fewest contributors of a round
-//! # sample = 10            # clients of a round, drawn at random; all, if this is left out
+//! # sample = 10            # clients of a round, drawn at random; default: all
 //! suite = "aes128ctr"      # aes128ctr, chacha20
-//! malicious_server = true  # whether values stay private if the server cheats; true by default if
-//!                          # all clients of the roster have keys
+//! malicious_server = true  # whether values stay private from a malicious server; default: true
+//!                          # if all clients of the roster have keys
 //!
 //! [deadlines]              # seconds without progress, phase by phase
 //! default = 120
@@ -30,11 +31,12 @@
 //! use undertone::node::{client::Config, sum};
 //!
 //! # fn train(model: &mut Arrays) -> (Arrays, f64) { (model.clone(), 1.0) }
-//! # async fn take_part(config: Config, mut model: Arrays) -> Result<(), Box<dyn std::error::Error>> {
+//! # type Error = Box<dyn std::error::Error>;
+//! # async fn take_part(config: Config, mut model: Arrays) -> Result<(), Error> {
 //! let mut member = sum::join(config, sum::Terms::default());
 //! while let Some(round) = member.next_round().await? {
 //!     if let Some(mean) = &round.mean {
-//!         model = mean.arrays.clone(); // what this client missed while it was away, too
+//!         model = mean.arrays.clone(); // also a mean that this client missed
 //!     }
 //!     let (model_of_mine, examples) = train(&mut model);
 //!     if let Some(mean) = round.contribute(model_of_mine, examples).await {
@@ -45,7 +47,7 @@
 //! # }
 //! ```
 //!
-//! Its server is a [`Server`](undertone_node::Server) that runs [`Sum`]. The example
+//! The server is a [`Server`](undertone_node::Server) that runs [`Sum`]. The example
 //! `federated_averaging` has both.
 
 mod client;

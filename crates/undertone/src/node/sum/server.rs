@@ -14,22 +14,22 @@ use super::{Job, Mean, lock};
 use crate::node::label::needed;
 use crate::rounds::{self, Kept, Report};
 
-/// How often a round is tried before the job is given up.
+/// Attempts at a round before the server gives up the job.
 const ATTEMPTS: u32 = 3;
 
-/// Called with the mean of each round.
+/// A callback for the mean of each round.
 type OnMean = Box<dyn FnMut(&Mean) + Send>;
 
-/// The server's half: a session for each round.
+/// The server's half: one session for each round.
 pub struct Sum {
     job: Job,
     sample: Option<usize>,
     kept: Arc<Mutex<Arc<Kept>>>,
     checkpoint: Option<Arc<Checkpoint>>,
     on_mean: Option<OnMean>,
-    /// How many means have been handed on.
+    /// The number of means passed to `on_mean`.
     announced: u32,
-    /// How often the present round has failed.
+    /// The number of failures of the current round.
     failed: u32,
     begun: bool,
     results: Facts,
@@ -63,7 +63,7 @@ impl Sum {
     }
 
     /// The application of a job file, for a roster of `clients` clients. `signed` says whether all
-    /// of them have keys, without which their values are not private if the server cheats.
+    /// of them have keys. Without keys their values are not private from a malicious server.
     ///
     /// # Errors
     /// A [`JobError`] that says what is wrong, and where.
@@ -71,7 +71,7 @@ impl Sum {
         let file: File = deadlines::parameters(text)?;
         if let Some(stated) = file.clients.filter(|stated| *stated != clients) {
             return Err(JobError::new(format!(
-                "clients is {stated}, the roster has {clients}; leave it out"
+                "clients is {stated}, but the roster has {clients}; omit this field"
             )));
         }
         Ok(Self {
@@ -80,8 +80,8 @@ impl Sum {
         })
     }
 
-    /// So many clients take part in a round, drawn at random from those that are there; more if the
-    /// job needs more.
+    /// Draws `clients` of the connected clients at random for each round, or more if the job needs
+    /// more.
     #[must_use]
     pub fn with_sample(self, clients: usize) -> Self {
         Self {
@@ -103,8 +103,8 @@ impl Sum {
         }
     }
 
-    /// Keeps the last mean in the file `path`, and goes on after the round that is kept there. The
-    /// file is removed when the job is done.
+    /// Keeps the last mean in the file `path`, and continues after the round in that file. The file
+    /// is removed when the job is done.
     ///
     /// # Errors
     /// A [`CheckpointError`] when the file cannot be used.
@@ -120,12 +120,12 @@ impl Sum {
         Ok(self)
     }
 
-    /// How many rounds are finished.
+    /// The number of finished rounds.
     pub fn finished(&self) -> u32 {
         lock(&self.kept).finished()
     }
 
-    /// Hands on the mean of a round that has been finished since the last call.
+    /// Passes on the mean of a round that was finished since the last call.
     fn announce(&mut self) {
         let kept = Arc::clone(&lock(&self.kept));
         if kept.finished() == self.announced {
@@ -167,14 +167,14 @@ impl Application for Sum {
 
     fn needed(&self, roster: usize) -> usize {
         if self.finished() == self.job.rounds {
-            // Only the last mean is handed out.
+            // Only the last mean is sent.
             return 0;
         }
         needed(self.job.min_clients, self.job.trust, roster)
     }
 
     fn begin(&mut self) {
-        // A job that was given up goes on where its checkpoint says.
+        // A job that was given up continues from its checkpoint.
         if self.begun && (self.checkpoint.is_none() || self.finished() == self.job.rounds) {
             *lock(&self.kept) = Arc::default();
             self.announced = 0;
@@ -202,7 +202,7 @@ impl Application for Sum {
         seat: Seat,
         clients: Vec<PartyId>,
     ) -> Result<impl Party<Output = Report> + 'static + use<>, Abort> {
-        // A session that fails may have finished its round.
+        // A session that failed may have finished its round.
         self.announce();
         let (kept, checkpoint) = (Arc::clone(&self.kept), self.checkpoint.clone());
         let server = rounds::Server {
@@ -216,7 +216,7 @@ impl Application for Sum {
             if let Some(checkpoint) = checkpoint {
                 checkpoint.save(&now.write()).map_err(|error| {
                     tracing::error!("{error}");
-                    // Clients are told this, but not where the file is.
+                    // Clients receive this text. It does not name the file.
                     "the checkpoint cannot be written"
                 })?;
             }
@@ -231,7 +231,7 @@ impl Application for Sum {
         let is_new = self.announced > before;
         let is_over = match session {
             Ok(Report::CaughtUp) => true,
-            // Clients that were not drawn learn the last mean in one session more.
+            // Clients that were not drawn learn the last mean in one more session.
             Ok(Report::Finished(_)) => self.announced == self.job.rounds && self.sample.is_none(),
             Err(_) if is_new => self.announced == self.job.rounds,
             Err(_) => {
@@ -268,7 +268,7 @@ fn draw(from: &[PartyId], count: usize) -> Vec<PartyId> {
     let mut pool = from.to_vec();
     let mut drawn = Vec::with_capacity(count);
     while drawn.len() < count && !pool.is_empty() {
-        // So few clients bias nothing that could be noticed.
+        // The bias of the remainder is below 2⁻³² for rosters of less than 2³² clients.
         let at = (prg.next_u64() % pool.len() as u64) as usize;
         drawn.push(pool.swap_remove(at));
     }
