@@ -1,5 +1,5 @@
-//! `shade` against the protocol as it was published, both on our transfers: processor time of all parties, one thread, and
-//! the median of the ratios of pairs of runs.
+//! `shade` against the protocol as it was published, both on our transfers: processor time of all
+//! parties, one thread, and the median of the ratios of pairs of runs.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::time::Instant;

@@ -245,8 +245,8 @@ fn shared_out(c: &mut Criterion) {
     group.finish();
 }
 
-/// 128 correlated transfers of 512 numbers of 13 bits. The floor is the AES of the expansion: for the sender two blocks for
-/// eight numbers, for the receiver one.
+/// 128 correlated transfers of 512 numbers of 13 bits. The floor is the AES of the expansion: for
+/// the sender two blocks for eight numbers, for the receiver one.
 fn correlated(c: &mut Criterion) {
     let (count, lanes) = (128, 512);
     let x = random(count, lanes);

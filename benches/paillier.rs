@@ -1,4 +1,5 @@
-//! Montgomery arithmetic on every path of this machine beside num-bigint, and every operation of Paillier's cryptosystem.
+//! Montgomery arithmetic on every path of this machine beside num-bigint, and every operation of
+//! Paillier's cryptosystem.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -73,7 +74,8 @@ fn montgomery(c: &mut Criterion) {
     }
 }
 
-/// Exponents of 1024 bits modulo M², M of 2048; and multi-products of 512 bases for 64 and 512 rows.
+/// Exponents of 1024 bits modulo M², M of 2048; and multi-products of 512 bases for 64 and 512
+/// rows.
 fn powers(c: &mut Criterion) {
     let mut prg = Prg::new(&[2; 32]);
     for cpu in Cpu::all() {

@@ -152,7 +152,8 @@ fn a_receiver_that_cheats_is_caught() {
         m[base::REPLY_LEN + 16] ^= 1;
     });
     assert_cheated(&aborted, RECEIVER, BASE, trees);
-    // One flipped bit of one column, which shows up at the proof: nothing of the batch is handed out.
+    // One flipped bit of one column, which shows up at the proof: nothing of the batch is handed
+    // out.
     let (held, aborted) = cheat(2, &|m| m[1000] ^= 4);
     assert_cheated(&aborted, RECEIVER, EXTENSION, corrections);
     assert_eq!(held.zeros.len(), extend::batch(Security::Malicious));

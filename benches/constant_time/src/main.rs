@@ -1,6 +1,8 @@
-//! Whether time tells secrets (Reparaz, Balasch, Verbauwhede, *Dude, is my code constant time?*, 2017): each operation with a fixed
-//! secret and with random ones, in random order. |t| above 5 says that they take different times; the first line, a comparison that
-//! ends early, shows that it can be seen. `cargo run --release --manifest-path benches/constant_time/Cargo.toml`; `--filter NAME`.
+//! Whether time tells secrets (Reparaz, Balasch, Verbauwhede, *Dude, is my code constant time?*,
+//! 2017): each operation with a fixed secret and with random ones, in random order. |t| above 5
+//! says that they take different times; the first line, a comparison that ends early, shows that it
+//! can be seen. `cargo run --release --manifest-path benches/constant_time/Cargo.toml`;
+//! `--filter NAME`.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
@@ -146,7 +148,8 @@ fn key() -> (SecretKey, Prg) {
     (key, rng)
 }
 
-/// Plaintexts of as many bits: turning them into big integers takes a time that depends on their length.
+/// Plaintexts of as many bits: turning them into big integers takes a time that depends on their
+/// length.
 fn plaintext(rng: &mut BenchRng, class: Class) -> BigUint {
     let bytes: [u8; 255] = secret(rng, class);
     BigUint::from_bytes_le(&bytes) | (BigUint::from(1u8) << 2040)

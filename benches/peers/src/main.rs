@@ -1,7 +1,9 @@
-//! cryprot-ot beside `undertone bench ot`: random transfers with hashed keys, two threads, one run after the other.
+//! cryprot-ot beside `undertone bench ot`: random transfers with hashed keys, two threads, one run
+//! after the other.
 //!
-//! `cargo run --release` here, after `cargo build --release` in the root. The crates cannot be one program: cryprot pins
-//! another version of the `aes` crate. cryprot talks QUIC over loopback, undertone between threads: look at the ratio with that in mind.
+//! `cargo run --release` here, after `cargo build --release` in the root. The crates cannot be one
+//! program: cryprot pins another version of the `aes` crate. cryprot talks QUIC over loopback,
+//! undertone between threads: look at the ratio with that in mind.
 
 use std::error::Error;
 use std::process::Command;

@@ -1,12 +1,12 @@
 //! A permutation of 128-bit blocks, AES-128 under a public key, and hashes made of it.
 //!
-//! Guo, Katz, Wang, Yu, *Efficient and Secure Multiparty Computation from Fixed-Key Block Ciphers* (2020),
-//! define what hashes must withstand, and prove these, for a random permutation π:
+//! Guo, Katz, Wang, Yu, *Efficient and Secure Multiparty Computation from Fixed-Key Block Ciphers*
+//! (2020), define what hashes must withstand, and prove these, for a random permutation π:
 //!
-//! - [`mmo`](Permutation::mmo), MMO(x) = π(x) ⊕ x: *correlation robust*. On x ⊕ Δ for distinct x, all known and Δ not,
-//!   it looks random.
-//! - [`tmmo`](Permutation::tmmo), TMMO(x, i) = π(π(x) ⊕ i) ⊕ π(x): *tweakable circular
-//!   correlation robust*. The same where x may repeat under different tweaks i, and Δ be added to the result.
+//! - [`mmo`](Permutation::mmo), MMO(x) = π(x) ⊕ x: *correlation robust*. On x ⊕ Δ for distinct x,
+//!   all known and Δ not, it looks random.
+//! - [`tmmo`](Permutation::tmmo), TMMO(x, i) = π(π(x) ⊕ i) ⊕ π(x): *tweakable circular correlation
+//!   robust*. The same where x may repeat under different tweaks i, and Δ be added to the result.
 //!
 //! A block is a `u128`: byte i of it is bits 8i to 8i + 7.
 #![allow(clippy::needless_range_loop)] // registers go by number

@@ -1,7 +1,9 @@
-//! Streams of the leaves of a tree, added up: the inner loop of small-field VOLE (Roy, *SoftSpokenOT*, 2022).
+//! Streams of the leaves of a tree, added up: the inner loop of small-field VOLE (Roy,
+//! *SoftSpokenOT*, 2022).
 //!
-//! Leaf x of q has a stream of bits r_x. Wanted are Σ r_x and, for every bit b, Σ r_x over the x that have bit b, sums
-//! being exclusive or: that is Σ x·r_x in GF(q), q a power of two. Streams are made and added in registers.
+//! Leaf x of q has a stream of bits r_x. Wanted are Σ r_x and, for every bit b, Σ r_x over the x
+//! that have bit b, sums being exclusive or: that is Σ x·r_x in GF(q), q a power of two. Streams
+//! are made and added in registers.
 //!
 //! A stream is AES-128 in counter mode under the leaf: block n is the encryption of the number n.
 //! [`Leaves::stream`] writes the stream of one leaf.
@@ -70,8 +72,9 @@ impl Leaves {
         }
     }
 
-    /// Of the leaves `range` and blocks `16·chunk` to `16·chunk + 15` of their streams, writes the sum to `sum`, and to
-    /// row b of `bits` the sum of those whose place in the range, from 0, has bit b.
+    /// Of the leaves `range` and blocks `16·chunk` to `16·chunk + 15` of their streams, writes the
+    /// sum to `sum`, and to row b of `bits` the sum of those whose place in the range, from 0, has
+    /// bit b.
     ///
     /// # Panics
     /// When `range` goes past the last leaf, or is not `2^bits.len()` leaves.
@@ -166,8 +169,8 @@ unsafe fn stream_fast<R: Register, const N: usize>(
     const { assert!(BLOCKS.is_multiple_of(N * R::BLOCKS)) };
     for bytes in out {
         for at in (0..BLOCKS).step_by(N * R::BLOCKS) {
-            // SAFETY: the caller promises the instructions; all writes are within the row's bytes, as N registers from
-            // block `at` on are.
+            // SAFETY: the caller promises the instructions; all writes are within the row's bytes,
+            // as N registers from block `at` on are.
             unsafe {
                 let mut counters = [R::splat(0); N];
                 for i in 0..N {
@@ -229,7 +232,8 @@ unsafe fn fast<R: Register, const N: usize>(
 ) {
     const { assert!(BLOCKS.is_multiple_of(N * R::BLOCKS)) };
     for at in (0..BLOCKS).step_by(N * R::BLOCKS) {
-        // SAFETY: the caller promises the instructions; all accesses are within rows, as N registers from `at` on are.
+        // SAFETY: the caller promises the instructions; all accesses are within rows, as N
+        // registers from `at` on are.
         unsafe {
             let zero = R::splat(0);
             let mut counters = [zero; N];

@@ -1,8 +1,8 @@
 //! Masks: key streams added to words, or subtracted from them.
 //!
 //! Blocks are added where the cipher makes them, in registers or in the first-level cache. Callers
-//! with many streams over the same words do best to apply them [`TILE_BYTES`] of words at a time, so that the
-//! words stay there too.
+//! with many streams over the same words do best to apply them [`TILE_BYTES`] of words at a time,
+//! so that the words stay there too.
 
 use std::fmt;
 use std::hint::black_box;
@@ -438,7 +438,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The key of NIST SP 800-38A, F.5.1; the first block is that of `openssl enc -aes-128-ecb` of zeros.
+    /// The key of NIST SP 800-38A, F.5.1; the first block is that of `openssl enc -aes-128-ecb` of
+    /// zeros.
     #[test]
     fn is_aes_in_counter_mode() {
         let mut seed = [0; 32];

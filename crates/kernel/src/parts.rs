@@ -37,7 +37,8 @@ impl<'a> Slot<'a> {
         let Self { bytes, brand } = self;
         bytes.fill(MaybeUninit::new(0));
         let (start, len) = (bytes.as_mut_ptr(), bytes.len());
-        // SAFETY: all bytes have just been written, and `bytes` is borrowed for the rest of this function.
+        // SAFETY: all bytes have just been written, and `bytes` is borrowed for the rest of this
+        // function.
         write(unsafe { std::slice::from_raw_parts_mut(start.cast(), len) });
         Written { brand }
     }
@@ -54,8 +55,9 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// A message of `room` zero bytes, then the parts, each of the length that comes with it, one after the other; and what `write` returns for each of
-/// them. The parts are written in any order, on all threads of the ambient pool.
+/// A message of `room` zero bytes, then the parts, each of the length that comes with it, one after
+/// the other; and what `write` returns for each of them. The parts are written in any order, on all
+/// threads of the ambient pool.
 pub fn message<P: Send, T: Send>(
     room: usize,
     parts: Vec<(P, usize)>,
@@ -79,8 +81,8 @@ pub fn message<P: Send, T: Send>(
         1 => slots.into_iter().map(one).collect(),
         _ => slots.into_par_iter().map(one).collect(),
     };
-    // SAFETY: the parts are all of the `len` bytes after the room, and `write` has returned for every one of them a proof
-    // that it is written, which only its own slot gives.
+    // SAFETY: the parts are all of the `len` bytes after the room, and `write` has returned for
+    // every one of them a proof that it is written, which only its own slot gives.
     unsafe { out.set_len(room + len) };
     (out, results)
 }

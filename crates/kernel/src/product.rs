@@ -1,9 +1,9 @@
 //! Matrix products modulo 2¹⁶: all inner products of the rows of two matrices.
 //!
-//! The AVX-512 path multiplies pairs of 16-bit numbers and adds them to 32-bit lanes (`vpdpwssd`). Signed or
-//! not is the same modulo 2¹⁶, and so is what overflows the lanes. A block of 4 × 6 products stays in
-//! registers while a strip of its ten rows streams by, short enough that the four stay in the
-//! first-level cache, and a panel of `b` in the second:
+//! The AVX-512 path multiplies pairs of 16-bit numbers and adds them to 32-bit lanes (`vpdpwssd`).
+//! Signed or not is the same modulo 2¹⁶, and so is what overflows the lanes. A block of 4 × 6
+//! products stays in registers while a strip of its ten rows streams by, short enough that the four
+//! stay in the first-level cache, and a panel of `b` in the second:
 //!
 //! ```text
 //!            b0  b1  b2  b3  b4  b5        a: 4 rows of a strip, 16 KiB, first-level cache
@@ -149,11 +149,12 @@ impl Matrix16 {
     }
 }
 
-/// Writes the inner products of the rows `rows_a` of `a` and `rows_b` of `b`, modulo 2¹⁶, row after row.
+/// Writes the inner products of the rows `rows_a` of `a` and `rows_b` of `b`, modulo 2¹⁶, row after
+/// row.
 ///
 /// # Panics
-/// When the matrices differ in columns, when a range goes past the last row, or when `out` has not as many
-/// numbers as there are pairs of rows.
+/// When the matrices differ in columns, when a range goes past the last row, or when `out` has not
+/// as many numbers as there are pairs of rows.
 pub fn products(
     cpu: Cpu,
     a: &Matrix16,

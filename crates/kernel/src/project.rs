@@ -10,11 +10,12 @@
 //! panel[t] = Π[l,t] Π[l+1,t] … Π[l+31,t]      sum[l..l+32] += panel[t] · v[t]
 //! ```
 //!
-//! With `x = (d + 8)·2⁻²⁴`, a sum of `d` fused products is off by at most `x/(1 − x)·‖Π_l‖·‖v‖` from
-//! the real number (Higham 2002, 3.1, and Cauchy–Schwarz; the 8 covers the rounding of Π and v to
-//! single precision, of the bound itself, and the error of the definition). Rows so small or large
-//! that the definition could underflow or overflow are not decided this way. Where it is farther from zero its sign is the definition's;
-//! the few others, about one in ten thousand, are computed again by the definition.
+//! With `x = (d + 8)·2⁻²⁴`, a sum of `d` fused products is off by at most `x/(1 − x)·‖Π_l‖·‖v‖`
+//! from the real number (Higham 2002, 3.1, and Cauchy–Schwarz; the 8 covers the rounding of Π and v
+//! to single precision, of the bound itself, and the error of the definition). Rows so small or
+//! large that the definition could underflow or overflow are not decided this way. Where it is
+//! farther from zero its sign is the definition's; the few others, about one in ten thousand, are
+//! computed again by the definition.
 
 use rayon::prelude::*;
 

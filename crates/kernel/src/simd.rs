@@ -73,7 +73,8 @@ pub(crate) trait Register: Copy {
     fn left(self, by: u32) -> Self;
     /// Lanes shifted to the right.
     fn right(self, by: u32) -> Self;
-    /// Lanes of `self` shifted to the right, filled up from the low bits of `next`. By less than 16.
+    /// Lanes of `self` shifted to the right, filled up from the low bits of `next`. By less than
+    /// 16.
     fn right_with(self, by: u32, next: Self) -> Self;
     /// The bits of `self` where `mask` has ones, those of `other` elsewhere.
     fn select(self, mask: Self, other: Self) -> Self;
@@ -322,7 +323,8 @@ impl Register for __m512i {
     }
 }
 
-// No closures below, nor in kernels that are to be fast: they are functions without the instructions.
+// No closures below, nor in kernels that are to be fast: they are functions without the
+// instructions.
 
 /// The keys of rounds 1 to 9.
 ///

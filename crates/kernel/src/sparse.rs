@@ -121,8 +121,8 @@ dispatched! {
 }
 
 dispatched! {
-    /// Solves `(I − α·Aᴸ) u = b`, where `Aᴸ` is the part of `A` below the diagonal, for `b = p − t`;
-    /// returns `⟨p, t + u⟩` of each vector.
+    /// Solves `(I − α·Aᴸ) u = b`, where `Aᴸ` is the part of `A` below the diagonal, for
+    /// `b = p − t`; returns `⟨p, t + u⟩` of each vector.
     ///
     /// # Panics
     /// When a column or row of `a` is outside the vectors.

@@ -9,7 +9,8 @@ const ROWS: usize = 128;
 /// Words of a row that are worked on side by side: a register.
 const SIDE: usize = 8;
 
-/// Writes block t, bit r of which is bit t of row r: `out[t] >> r & 1 == rows[r][t / 128] >> (t % 128) & 1`.
+/// Writes block t, bit r of which is bit t of row r:
+/// `out[t] >> r & 1 == rows[r][t / 128] >> (t % 128) & 1`.
 ///
 /// # Panics
 /// When there are not 128 rows, of as many bits as there are blocks.
@@ -149,8 +150,8 @@ fn all<const N: usize>(rows: &[[u128; N]], out: &mut [u128]) {
     }
 }
 
-/// Transposes squares in place: three stages of swaps in registers, then three more (Warren, Hacker's Delight,
-/// 7-3, for bits counted from the low end).
+/// Transposes squares in place: three stages of swaps in registers, then three more (Warren,
+/// Hacker's Delight, 7-3, for bits counted from the low end).
 #[inline(always)]
 fn square(words: &mut [Words; 64]) {
     for group in 0..8 {

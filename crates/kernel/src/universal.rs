@@ -1,8 +1,8 @@
 //! A universal hash of rows of bits: inner products over GF(2⁶⁴).
 //!
-//! The field is `GF(2)[x] / (x⁶⁴ + x⁴ + x³ + x + 1)`; bit i of a word is the coefficient of xⁱ. For a point drawn
-//! after the words are fixed, two different rows of n words collide with probability n·2⁻⁶⁴. It is linear: the hash of a sum is
-//! the sum of the hashes.
+//! The field is `GF(2)[x] / (x⁶⁴ + x⁴ + x³ + x + 1)`; bit i of a word is the coefficient of xⁱ. For
+//! a point drawn after the words are fixed, two different rows of n words collide with probability
+//! n·2⁻⁶⁴. It is linear: the hash of a sum is the sum of the hashes.
 
 use crate::cpu::{Cpu, Level};
 

@@ -33,11 +33,11 @@ impl<T: Plain> Plain for Option<T> {
     const BLANK: Self = Some(T::BLANK);
 }
 
-/// A vector whose allocation is wiped when it is dropped, what is past its end included. Its `Debug`
-/// shows its length alone.
+/// A vector whose allocation is wiped when it is dropped, what is past its end included. Its
+/// `Debug` shows its length alone.
 ///
-/// A vector that grows moves, and what it leaves behind is not wiped: allocate with capacity, or grow
-/// it by [`reserve`](Self::reserve).
+/// A vector that grows moves, and what it leaves behind is not wiped: allocate with capacity, or
+/// grow it by [`reserve`](Self::reserve).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Wiped<T: Plain>(Vec<T>);
 
@@ -47,7 +47,8 @@ impl<T: Plain> Wiped<T> {
         Self(Vec::with_capacity(count))
     }
 
-    /// Makes room for `count` more values. Where the vector has to move, it is wiped in its old place.
+    /// Makes room for `count` more values. Where the vector has to move, it is wiped in its old
+    /// place.
     pub fn reserve(&mut self, count: usize) {
         let due = self.0.len() + count;
         if due > self.0.capacity() {

@@ -1,4 +1,5 @@
-//! Base transfers: endemic OT of Masny and Rindal (*Endemic Oblivious Transfer*, CCS 2019) on Ristretto.
+//! Base transfers: endemic OT of Masny and Rindal (*Endemic Oblivious Transfer*, CCS 2019) on
+//! Ristretto.
 //!
 //! 128 random transfers in one round trip. With H a hash to the group, for transfer i and choice c:
 //!
@@ -6,12 +7,12 @@
 //! 2. Sender: draws `b`, sends `B = b·G`, and holds `k_j = b·(r_j + H(i, j, r_{1−j}))` for both j.
 //! 3. Receiver: holds `k_c = a·B`.
 //!
-//! `B` serves all 128 transfers: each hash has the transfer's number, which is what makes that safe (McQuoid, Rosulek, Roy,
-//! *Batching Base Oblivious Transfers*, ASIACRYPT 2021). *Endemic* means that a malicious party may choose its own
-//! keys; an extension needs no more.
+//! `B` serves all 128 transfers: each hash has the transfer's number, which is what makes that safe
+//! (McQuoid, Rosulek, Roy, *Batching Base Oblivious Transfers*, ASIACRYPT 2021). *Endemic* means
+//! that a malicious party may choose its own keys; an extension needs no more.
 //!
-//! The sender learns nothing of c, as (r_0, r_1) is uniform for both; the receiver learns nothing of `k_{1−c}` under
-//! computational Diffie–Hellman.
+//! The sender learns nothing of c, as (r_0, r_1) is uniform for both; the receiver learns nothing
+//! of `k_{1−c}` under computational Diffie–Hellman.
 
 use curve25519_dalek::ristretto::{CompressedRistretto, RistrettoBasepointTable, RistrettoPoint};
 use curve25519_dalek::scalar::Scalar;
@@ -60,7 +61,8 @@ impl Drop for Receiver {
     }
 }
 
-/// The hash to the group. What it hashes to is doubled, as scalars are: encodings of doubled points come in batches.
+/// The hash to the group. What it hashes to is doubled, as scalars are: encodings of doubled points
+/// come in batches.
 fn half_hash(context: &Context, transfer: usize, side: u8, point: &[u8]) -> RistrettoPoint {
     let hash = Sha512::new()
         .chain_update(b"undertone/v1/base transfer point")

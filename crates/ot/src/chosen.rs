@@ -1,4 +1,5 @@
-//! Messages and choices of one's own, from random transfers (Beaver, *Precomputing Oblivious Transfer*, 1995).
+//! Messages and choices of one's own, from random transfers (Beaver, *Precomputing Oblivious
+//! Transfer*, 1995).
 //!
 //! 1. Receiver, of choices b and the random ones c: sends `d = b ⊕ c`.
 //! 2. Sender, of messages m₀, m₁: sends `m₀ ⊕ K_d` and `m₁ ⊕ K_{1 ⊕ d}`.
@@ -9,8 +10,8 @@ use zeroize::Zeroizing;
 
 use super::OtError;
 
-/// Step 1: for transfers with the random choices `random`, the bits that make them `wanted`. Bits are counted as in
-/// [`choices`](super::extend::ReceiverBatch::choices).
+/// Step 1: for transfers with the random choices `random`, the bits that make them `wanted`. Bits
+/// are counted as in [`choices`](super::extend::ReceiverBatch::choices).
 ///
 /// # Panics
 /// When there are not as many words of both.
@@ -24,8 +25,8 @@ fn bit(bytes: &[u8], transfer: usize) -> Choice {
     Choice::from(bytes[transfer / 8] >> (transfer % 8) & 1)
 }
 
-/// Both keys of each transfer in the order of the receiver's wishes: its key is the one of the side that it `wanted`.
-/// `keys` are those of [`random`](super::extend::SenderBatch::random).
+/// Both keys of each transfer in the order of the receiver's wishes: its key is the one of the side
+/// that it `wanted`. `keys` are those of [`random`](super::extend::SenderBatch::random).
 ///
 /// # Errors
 /// [`OtError::Length`]: the receiver is to blame.
@@ -70,7 +71,8 @@ pub fn offer(
     Ok(out)
 }
 
-/// Step 3: the chosen messages. `keys` are those of [`random`](super::extend::ReceiverBatch::random).
+/// Step 3: the chosen messages. `keys` are those of
+/// [`random`](super::extend::ReceiverBatch::random).
 ///
 /// # Errors
 /// [`OtError::Length`]: the sender is to blame.

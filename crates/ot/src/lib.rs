@@ -9,9 +9,10 @@
 //! | [`punctured`] | all-but-one transfers by choice, and vectors shared out to a chosen class | Goldreich, Goldwasser, Micali 1986 | both |
 //! | [`party`] | all of it as a pair of parties | | both |
 //!
-//! In transfer t of an extension the sender has `K₀ = w` and `K₁ = w ⊕ Δ`, the receiver a random choice c and `K_c`, 128 bits each:
-//! *correlated* transfers. Hashed they are *random* transfers: independent keys, of which the receiver has one. Vectors over Z_{2^w} are correlated
-//! in [`undertone_kernel::expand`].
+//! In transfer t of an extension the sender has `K₀ = w` and `K₁ = w ⊕ Δ`, the receiver a random
+//! choice c and `K_c`, 128 bits each: *correlated* transfers. Hashed they are *random* transfers:
+//! independent keys, of which the receiver has one. Vectors over Z_{2^w} are correlated in
+//! [`undertone_kernel::expand`].
 //!
 //! | on what | hash | because |
 //! |---|---|---|
@@ -19,8 +20,8 @@
 //! | keys, malicious receiver | TMMO, tweak: number of the transfer | a receiver that cheats can make inputs repeat; tweaks keep them apart |
 //! | vectors of correlated transfers | TMMO, tweak: transfer and block | one key gives many blocks |
 //!
-//! *f* trades bytes for computation: 128/f bits a transfer on the wire, 2^f/f·128 bits of AES a transfer at either side. f = 1 is
-//! IKNP (Ishai, Kilian, Nissim, Petrank 2003).
+//! *f* trades bytes for computation: 128/f bits a transfer on the wire, 2^f/f·128 bits of AES a
+//! transfer at either side. f = 1 is IKNP (Ishai, Kilian, Nissim, Petrank 2003).
 #![forbid(unsafe_code)]
 
 pub mod base;

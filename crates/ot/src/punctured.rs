@@ -10,7 +10,8 @@
 //! leaf:
 //!
 //! 1. Sender: sends `d = S + Σ G(leaf c)` over all leaves c. Its share of class c is `−G(leaf c)`.
-//! 2. Receiver: its share of class c is `G(leaf c)`, and of class y `d − Σ G(leaf c)` over all c but y.
+//! 2. Receiver: its share of class c is `G(leaf c)`, and of class y `d − Σ G(leaf c)` over all c
+//!    but y.
 //!
 //! Every leaf is in the sum, and whatever bits a receiver chooses, it lacks one leaf. So it learns
 //! nothing of S.

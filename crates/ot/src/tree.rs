@@ -1,19 +1,23 @@
 //! From 128 base transfers to all-but-one transfers: trees of seeds with one leaf missing.
 //!
-//! The 128 bits of Δ are cut into blocks of f bits (the last may have fewer). For each block the receiver of the extension grows a
-//! tree of 2^f leaves, of which the sender learns all but the leaf Δ, of one base transfer a level (Goldreich, Goldwasser, Micali
-//! 1986; Boyle et al., *Efficient Two-Round OT Extension and Silent Non-Interactive Secure Computation*, CCS 2019). With π₀, π₁ two permutations, a
-//! node s has the children π₀(s) ⊕ s and π₁(s) ⊕ s.
+//! The 128 bits of Δ are cut into blocks of f bits (the last may have fewer). For each block the
+//! receiver of the extension grows a tree of 2^f leaves, of which the sender learns all but the
+//! leaf Δ, of one base transfer a level (Goldreich, Goldwasser, Micali 1986; Boyle et al.,
+//! *Efficient Two-Round OT Extension and Silent Non-Interactive Secure Computation*, CCS 2019).
+//! With π₀, π₁ two permutations, a node s has the children π₀(s) ⊕ s and π₁(s) ⊕ s.
 //!
-//! Level d, from 0, decides bit f − 1 − d of a leaf's number, by the base transfer of that bit of Δ. Its keys are the two nodes of level 0, and
-//! hide the sums of all left and of all right children at the others. The sender gets, of each level, the side that Δ is not on.
+//! Level d, from 0, decides bit f − 1 − d of a leaf's number, by the base transfer of that bit of
+//! Δ. Its keys are the two nodes of level 0, and hide the sums of all left and of all right
+//! children at the others. The sender gets, of each level, the side that Δ is not on.
 //!
-//! Against a malicious receiver a leaf s is stretched once more: π₀(s) ⊕ s is the leaf then, t = (π₁(s) ⊕ s, π₂(s) ⊕ s) is for a check
-//! (Roy, *SoftSpokenOT*, CRYPTO 2022): the receiver sends the sum of all t and a hash of them all, in order. Trees that do not
-//! fit a sender's missing leaf are found; that a receiver may guess bits of Δ, at the risk of being found out, remains.
+//! Against a malicious receiver a leaf s is stretched once more: π₀(s) ⊕ s is the leaf then, t =
+//! (π₁(s) ⊕ s, π₂(s) ⊕ s) is for a check (Roy, *SoftSpokenOT*, CRYPTO 2022): the receiver sends the
+//! sum of all t and a hash of them all, in order. Trees that do not fit a sender's missing leaf are
+//! found; that a receiver may guess bits of Δ, at the risk of being found out, remains.
 //!
-//! The sender numbers its nodes by their distance to Δ: node y is that of number y ⊕ Δ, node 0 is the missing one. So nothing it does depends
-//! on Δ but a swap at each level, which is done in constant time.
+//! The sender numbers its nodes by their distance to Δ: node y is that of number y ⊕ Δ, node 0 is
+//! the missing one. So nothing it does depends on Δ but a swap at each level, which is done in
+//! constant time.
 
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
@@ -101,7 +105,8 @@ fn take(bytes: &[u8]) -> [u128; 2] {
     })
 }
 
-/// The receiver's side: all leaves of all blocks, and its message. `keys` are both keys of the base transfers.
+/// The receiver's side: all leaves of all blocks, and its message. `keys` are both keys of the base
+/// transfers.
 pub(super) fn grow(
     cpu: Cpu,
     context: &Context,
@@ -135,8 +140,8 @@ pub(super) fn grow(
     (all, message)
 }
 
-/// The sender's side: of each block the leaves by their distance to Δ; leaf 0 is missing, and zero. `keys` are the keys of
-/// the base transfers on the side of 1 − Δ.
+/// The sender's side: of each block the leaves by their distance to Δ; leaf 0 is missing, and zero.
+/// `keys` are the keys of the base transfers on the side of 1 − Δ.
 ///
 /// # Errors
 /// [`OtError::Length`], or [`OtError::Tree`] when the trees do not fit.

@@ -1,11 +1,13 @@
 //! Paillier's cryptosystem (EUROCRYPT 1999), eight ciphertexts at a time.
 //!
-//! A ciphertext of m modulo N is `(1 + mN)·r^N mod N²`. Whoever has the public key N encrypts, adds, multiplies by known numbers and
-//! re-randomises; the owner, who has its factors, decrypts. Security: semantically secure if N-th residues modulo N² cannot be told
-//! from other residues. Malleable by design: nothing here authenticates.
+//! A ciphertext of m modulo N is `(1 + mN)·r^N mod N²`. Whoever has the public key N encrypts,
+//! adds, multiplies by known numbers and re-randomises; the owner, who has its factors, decrypts.
+//! Security: semantically secure if N-th residues modulo N² cannot be told from other residues.
+//! Malleable by design: nothing here authenticates.
 //!
-//! All operations are on batches, [`Ciphertexts`]; one ciphertext is a batch of one, and costs as much as eight. Ciphertexts stay in
-//! Montgomery form modulo N², as pairs modulo N ([`undertone_kernel::mont`]), from [`decode`](PublicKey::decode) or an encryption to
+//! All operations are on batches, [`Ciphertexts`]; one ciphertext is a batch of one, and costs as
+//! much as eight. Ciphertexts stay in Montgomery form modulo N², as pairs modulo N
+//! ([`undertone_kernel::mont`]), from [`decode`](PublicKey::decode) or an encryption to
 //! [`encode`](PublicKey::encode) or decryption.
 //!
 //! | operation | who | how |
@@ -17,9 +19,9 @@
 //! | [`SecretKey::decrypt`] | owner | c^{p−1} modulo p², c^{q−1} modulo q², Chinese remainders |
 //! | [`PublicKey::add`], [`add_plain`](PublicKey::add_plain), [`multiply_plain`](PublicKey::multiply_plain), [`subset_sums`](PublicKey::subset_sums), [`rerandomise`](PublicKey::rerandomise) | anybody | |
 //!
-//! *Constant time*: encryption, decryption, and all operations on ciphertexts, in keys, noise, plaintexts (of a given length) and rows of bits.
-//! Not so: making keys, and turning plaintexts to and from `BigUint`s, which are not zeroized either. Copies on the stack are not
-//! zeroized.
+//! *Constant time*: encryption, decryption, and all operations on ciphertexts, in keys, noise,
+//! plaintexts (of a given length) and rows of bits. Not so: making keys, and turning plaintexts to
+//! and from `BigUint`s, which are not zeroized either. Copies on the stack are not zeroized.
 //!
 //! ```
 //! use undertone_kdf::Seed;

@@ -4,7 +4,8 @@ use num_bigint::BigUint;
 
 use super::PaillierError;
 
-/// Slots of w bits: value q of a plaintext is worth `2^{wq}`. Sums of plaintexts are sums of values as long as none reaches 2^w.
+/// Slots of w bits: value q of a plaintext is worth `2^{wq}`. Sums of plaintexts are sums of values
+/// as long as none reaches 2^w.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slots {
     width: u32,

@@ -1,8 +1,9 @@
 //! Primes p of which the factors of p − 1 are known: eight candidates are tested at once.
 //!
-//! p = 2·k·r + 1 with r prime and k odd, below 2^16 (for a safe prime k = 1). So a generator of the whole group modulo p can be
-//! told from other residues, and its powers are uniform. r is nearly as long as p: p − 1 has no other large factors that
-//! would be worth anything to who wants to factor N.
+//! p = 2·k·r + 1 with r prime and k odd, below 2^16 (for a safe prime k = 1). So a generator of the
+//! whole group modulo p can be told from other residues, and its powers are uniform. r is nearly as
+//! long as p: p − 1 has no other large factors that would be worth anything to who wants to factor
+//! N.
 //!
 //! None of this is constant-time: it is done once, by the owner of the key.
 
@@ -19,7 +20,8 @@ const COFACTOR_BITS: u32 = 16;
 const SIEVED: u64 = 1 << 12;
 const SIEVE: u64 = 1 << 13;
 
-/// Eights of random bases with which a prime is tested: a composite passes with probability 4^−64 at most.
+/// Eights of random bases with which a prime is tested: a composite passes with probability 4^−64
+/// at most.
 const EIGHTS: usize = 8;
 
 /// What primes of a key are to be like.
@@ -114,8 +116,8 @@ impl Prime {
         })
     }
 
-    /// The structure of a prime that somebody else made, if it has this one: what is left of p − 1 without its factors below 2^16 is
-    /// a prime.
+    /// The structure of a prime that somebody else made, if it has this one: what is left of p − 1
+    /// without its factors below 2^16 is a prime.
     pub(super) fn of(value: &Natural, rng: &mut Prg) -> Option<Self> {
         let mut large = value.less_one();
         let mut removed = 0;
@@ -163,7 +165,8 @@ impl Prime {
     }
 }
 
-/// The first prime among `start + i·step`, i < count; with `safe` of those x for which 2x + 1 is prime, too.
+/// The first prime among `start + i·step`, i < count; with `safe` of those x for which 2x + 1 is
+/// prime, too.
 fn search(
     start: &Natural,
     step: &Natural,
@@ -255,7 +258,8 @@ fn passes(values: &[Natural]) -> Vec<bool> {
     out
 }
 
-/// Which of up to eight odd numbers are strong probable primes to bases of their own, or have a base that says nothing (0).
+/// Which of up to eight odd numbers are strong probable primes to bases of their own, or have a
+/// base that says nothing (0).
 fn strong(values: &[Natural], bases: &[Natural]) -> Vec<bool> {
     let mut all = values.to_vec();
     all.resize(LANES, values[0].clone());

@@ -50,19 +50,21 @@ impl Eq for PublicKey {}
 pub enum Noise<'a> {
     /// r uniform modulo N: as Paillier has it, no further assumption.
     Full,
-    /// A power of a fixed N-th residue, by a short exponent. Hides plaintexts from those who have not the key, and nothing from the
-    /// owner: see [`NoiseTable`].
+    /// A power of a fixed N-th residue, by a short exponent. Hides plaintexts from those who have
+    /// not the key, and nothing from the owner: see [`NoiseTable`].
     Short(&'a NoiseTable),
 }
 
 /// Powers of `h = r₀^N` for a random r₀, by exponents of half as many bits as N.
 ///
-/// *Assumption*, beyond Paillier's that N-th residues cannot be told from others: to whoever has not the factors of N, a plaintext is
-/// hidden as well by such a power as by a random N-th residue (after Damgård, Jurik and Nielsen 2010, section 4.2).
+/// *Assumption*, beyond Paillier's that N-th residues cannot be told from others: to whoever has
+/// not the factors of N, a plaintext is hidden as well by such a power as by a random N-th residue
+/// (after Damgård, Jurik and Nielsen 2010, section 4.2).
 ///
-/// **Not against the owner.** Powers of h are a cyclic group, N-th residues are not: quadratic characters modulo p and q, which the
-/// owner computes, are the same for all of them, or follow from the exponent's last bit. A ciphertext that came of others,
-/// re-randomised like this, tells the owner some bits of which they were. [`Noise::Full`] does not, nor do subset sums of
+/// **Not against the owner.** Powers of h are a cyclic group, N-th residues are not: quadratic
+/// characters modulo p and q, which the owner computes, are the same for all of them, or follow
+/// from the exponent's last bit. A ciphertext that came of others, re-randomised like this, tells
+/// the owner some bits of which they were. [`Noise::Full`] does not, nor do subset sums of
 /// [`SecretKey::zeros`](super::SecretKey::zeros).
 #[derive(Debug, Clone)]
 pub struct NoiseTable {
@@ -74,9 +76,10 @@ pub struct NoiseTable {
 impl PublicKey {
     /// Checks a modulus, and makes it a key.
     ///
-    /// Checked: size, odd, no factor below 2^16, neither a prime nor a power of one. *Not* checked: that N has two prime factors of
-    /// half its length, and that gcd(N, φ(N)) = 1. With another N, N-th powers do not hide from its maker which ciphertexts a sum came
-    /// of; it takes a proof by the owner to rule that out.
+    /// Checked: size, odd, no factor below 2^16, neither a prime nor a power of one. *Not* checked:
+    /// that N has two prime factors of half its length, and that gcd(N, φ(N)) = 1. With another N,
+    /// N-th powers do not hide from its maker which ciphertexts a sum came of; it takes a proof by
+    /// the owner to rule that out.
     ///
     /// # Errors
     /// [`PaillierError::Modulus`], with the check that failed.
@@ -180,8 +183,8 @@ impl PublicKey {
         Ok(out)
     }
 
-    /// Multiplies by fresh encryptions of zero: with [`Noise::Full`] the owner learns nothing of how the ciphertexts came about, if N is as it
-    /// should be.
+    /// Multiplies by fresh encryptions of zero: with [`Noise::Full`] the owner learns nothing of
+    /// how the ciphertexts came about, if N is as it should be.
     ///
     /// # Errors
     /// [`PaillierError::OtherKey`].
@@ -216,7 +219,8 @@ impl PublicKey {
         Ok(())
     }
 
-    /// Adds numbers below N to the plaintexts. Who saw the ciphertexts before sees what was added: [`rerandomise`](Self::rerandomise).
+    /// Adds numbers below N to the plaintexts. Who saw the ciphertexts before sees what was added:
+    /// [`rerandomise`](Self::rerandomise).
     ///
     /// # Errors
     /// [`PaillierError::OtherKey`], [`PaillierError::Length`], [`PaillierError::TooLarge`].
@@ -231,8 +235,8 @@ impl PublicKey {
         Ok(())
     }
 
-    /// Multiplies the plaintexts by numbers below N. The time depends on the longest. The products are not re-randomised: that by 0
-    /// is the number 1.
+    /// Multiplies the plaintexts by numbers below N. The time depends on the longest. The products
+    /// are not re-randomised: that by 0 is the number 1.
     ///
     /// # Errors
     /// [`PaillierError::OtherKey`], [`PaillierError::Length`], [`PaillierError::TooLarge`].
@@ -253,11 +257,12 @@ impl PublicKey {
         Ok(())
     }
 
-    /// For each of some rows of bits, the sum of the plaintexts whose bit is set: as multi-products, in constant time. The sums are not
-    /// re-randomised.
+    /// For each of some rows of bits, the sum of the plaintexts whose bit is set: as
+    /// multi-products, in constant time. The sums are not re-randomised.
     ///
     /// # Errors
-    /// [`PaillierError::OtherKey`]; [`PaillierError::Length`] when there are not as many ciphertexts as columns, or not as many rows.
+    /// [`PaillierError::OtherKey`]; [`PaillierError::Length`] when there are not as many
+    /// ciphertexts as columns, or not as many rows.
     pub fn subset_sums(
         &self,
         terms: &Ciphertexts,
@@ -279,7 +284,8 @@ impl PublicKey {
         })
     }
 
-    /// Appends ciphertexts as numbers below N², little-endian, [`ciphertext_len`](Self::ciphertext_len) bytes each.
+    /// Appends ciphertexts as numbers below N², little-endian,
+    /// [`ciphertext_len`](Self::ciphertext_len) bytes each.
     ///
     /// # Errors
     /// [`PaillierError::OtherKey`].
@@ -302,7 +308,8 @@ impl PublicKey {
     /// Reads ciphertexts as [`encode`](Self::encode) writes them.
     ///
     /// # Errors
-    /// [`PaillierError::Ciphertext`] when there is not a whole number of them, or one is not below N² or shares a factor with N.
+    /// [`PaillierError::Ciphertext`] when there is not a whole number of them, or one is not below
+    /// N² or shares a factor with N.
     pub fn decode(&self, bytes: &[u8]) -> Result<Ciphertexts, PaillierError> {
         let each = self.ciphertext_len();
         if !bytes.len().is_multiple_of(each) {

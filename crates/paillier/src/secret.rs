@@ -13,7 +13,8 @@ use super::prime::{Prime, is_prime};
 use super::public::{SIZES, SLAB, joined, random_below, read, same_length};
 use super::{Ciphertexts, PaillierError, Primes, PublicKey};
 
-/// The factors p and q of N, and all that is computed of them ahead. Zeroized on drop, but for copies on the stack.
+/// The factors p and q of N, and all that is computed of them ahead. Zeroized on drop, but for
+/// copies on the stack.
 pub struct SecretKey {
     public: PublicKey,
     sides: [Side; 2],
@@ -164,11 +165,13 @@ impl SecretKey {
         }
     }
 
-    /// The key of two primes that somebody else made. Where p − 1 is 2·k·r with a prime r and a k without factors above 2^16,
-    /// encryption uses tables; elsewhere it takes about four times as long.
+    /// The key of two primes that somebody else made. Where p − 1 is 2·k·r with a prime r and a k
+    /// without factors above 2^16, encryption uses tables; elsewhere it takes about four times as
+    /// long.
     ///
     /// # Errors
-    /// [`PaillierError::Modulus`] when one is not prime, they are the same or not as long, or N has not a size that is accepted.
+    /// [`PaillierError::Modulus`] when one is not prime, they are the same or not as long, or N has
+    /// not a size that is accepted.
     pub fn from_primes(p: &BigUint, q: &BigUint, rng: &mut Prg) -> Result<Self, PaillierError> {
         let bad = |what: &str| Err(PaillierError::Modulus(what.into()));
         if !SIZES.contains(&((p * q).bits() as usize)) {
@@ -225,7 +228,8 @@ impl SecretKey {
         &self.public
     }
 
-    /// The two primes: on purpose, for whoever stores the key. [`from_primes`](Self::from_primes) takes them.
+    /// The two primes: on purpose, for whoever stores the key. [`from_primes`](Self::from_primes)
+    /// takes them.
     pub fn expose_primes(&self) -> [BigUint; 2] {
         let of = |side: &Side| BigUint::from_bytes_le(&side.prime.bytes());
         [of(&self.sides[0]), of(&self.sides[1])]
@@ -267,12 +271,14 @@ impl SecretKey {
         })
     }
 
-    /// For each number below N the encryption of zero that is the same modulo N: as N-th powers are to N-th residues. There is one for numbers
-    /// that share no factor with N.
+    /// For each number below N the encryption of zero that is the same modulo N: as N-th powers are
+    /// to N-th residues. There is one for numbers that share no factor with N.
     ///
-    /// *Re-randomising with them.* Of numbers that are uniform modulo N, and known to everybody, take `bits + 2κ`; then a product of a random
-    /// subset of them ([`PublicKey::subset_sums`]) is uniform modulo N but for 2^−κ, whatever the group (leftover hash lemma; Impagliazzo,
-    /// Levin, Luby 1989): also where N is not what it should be, if the numbers are not of the owner's choice, and drawn when N is fixed.
+    /// *Re-randomising with them.* Of numbers that are uniform modulo N, and known to everybody,
+    /// take `bits + 2κ`; then a product of a random subset of them ([`PublicKey::subset_sums`]) is
+    /// uniform modulo N but for 2^−κ, whatever the group (leftover hash lemma; Impagliazzo, Levin,
+    /// Luby 1989): also where N is not what it should be, if the numbers are not of the owner's
+    /// choice, and drawn when N is fixed.
     ///
     /// # Errors
     /// [`PaillierError::TooLarge`].

@@ -97,7 +97,8 @@ fn every_operation_is_what_its_formula_says() {
     }
 }
 
-/// Noise modulo p² of the owner is a p-th power of order p − 1 at most, all of them are reached, and about as often.
+/// Noise modulo p² of the owner is a p-th power of order p − 1 at most, all of them are reached,
+/// and about as often.
 #[test]
 fn the_owners_noise_is_uniform() {
     let mut rng = rng(3);
@@ -109,7 +110,8 @@ fn the_owners_noise_is_uniform() {
         let numbers = encoded(secret.public(), &made);
         let [p, q] = secret.expose_primes();
         for s in [&p, &q] {
-            // x^((s−1)/2) is 1 for half the residues: noise that is squares only would be found out here.
+            // x^((s−1)/2) is 1 for half the residues: noise that is squares only would be found out
+            // here.
             let half = (s - 1u8) / 2u8;
             let squares = numbers
                 .iter()

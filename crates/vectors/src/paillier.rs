@@ -40,12 +40,14 @@ pub struct Paillier {
     n: Number,
     plain: Vec<Number>,
     others: Vec<Number>,
-    /// The noise of `full`: the next numbers below N of B bits, in whole words of eight bytes, of the ChaCha20 stream of `seed`.
+    /// The noise of `full`: the next numbers below N of B bits, in whole words of eight bytes, of
+    /// the ChaCha20 stream of `seed`.
     seed: Hex,
     r: Vec<Number>,
     /// Encryptions of `plain`: (1 + plain·N)·r^N modulo N².
     full: Vec<Number>,
-    /// Encryptions of `plain` whose noise is not given: with short exponents, and by the owner of the key.
+    /// Encryptions of `plain` whose noise is not given: with short exponents, and by the owner of
+    /// the key.
     short: Vec<Number>,
     owner: Vec<Number>,
     /// Of `others`, by the owner.

@@ -21,8 +21,8 @@ pub(super) fn seed(byte: u8) -> Seed {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Nothing {}
 
-/// One derived key: HKDF-Expand(HKDF-Extract(no salt, `seed`), info, 32) with SHA-256, info = `undertone/v1/` ‖ `purpose` ‖
-/// `session` ‖ each of `ids` as four bytes, little-endian.
+/// One derived key: HKDF-Expand(HKDF-Extract(no salt, `seed`), info, 32) with SHA-256, info =
+/// `undertone/v1/` ‖ `purpose` ‖ `session` ‖ each of `ids` as four bytes, little-endian.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Derivation {
@@ -50,7 +50,8 @@ fn derivation(comment: &str, byte: u8, purpose: &str, ids: &[u32]) -> Derivation
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct KeyStream {
-    /// The cipher: `chacha20`, which is also the stream of everything that is not a mask, or `aes128ctr`.
+    /// The cipher: `chacha20`, which is also the stream of everything that is not a mask, or
+    /// `aes128ctr`.
     suite: String,
     seed: Hex,
     bytes: Hex,
@@ -77,8 +78,9 @@ pub enum Hashes {
     Universal(Universal),
 }
 
-/// Hashes of blocks of 16 bytes. The permutation π is AES-128 under the first 16 bytes of SHA-256(`undertone/v1/permutation `
-/// ‖ `purpose` ‖ `index` (1) ‖ SHA-256(`undertone/v1/transfers test` ‖ `session` ‖ `sender` (4) ‖ `receiver` (4))).
+/// Hashes of blocks of 16 bytes. The permutation π is AES-128 under the first 16 bytes of
+/// SHA-256(`undertone/v1/permutation ` ‖ `purpose` ‖ `index` (1) ‖
+/// SHA-256(`undertone/v1/transfers test` ‖ `session` ‖ `sender` (4) ‖ `receiver` (4))).
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Blocks {
     /// Of the transfers.
@@ -98,8 +100,9 @@ pub struct Blocks {
     tmmo: Vec<Hex>,
 }
 
-/// A hash of words, over GF(2⁶⁴) modulo x⁶⁴ + x⁴ + x³ + x + 1: `Σ words[i]·point^(i+1)`, and the last word as it is. Bit i
-/// of a word is the coefficient of xⁱ; words and points are 8 bytes, little-endian.
+/// A hash of words, over GF(2⁶⁴) modulo x⁶⁴ + x⁴ + x³ + x + 1: `Σ words[i]·point^(i+1)`, and the
+/// last word as it is. Bit i of a word is the coefficient of xⁱ; words and points are 8 bytes,
+/// little-endian.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Universal {
     point: Hex,
@@ -178,8 +181,8 @@ pub struct Projection {
     /// SHA-256 of all entries as little-endian doubles, row after row.
     sha256: Hex,
     features: Vec<Vec<Double>>,
-    /// The code of each row of features: bit l is `1[Σ_t Π[l,t]·v[t] ≥ 0]`, products and sums rounded to double, t ascending;
-    /// packed, first bit in the top bit of the first byte.
+    /// The code of each row of features: bit l is `1[Σ_t Π[l,t]·v[t] ≥ 0]`, products and sums
+    /// rounded to double, t ascending; packed, first bit in the top bit of the first byte.
     codes: Vec<Hex>,
 }
 

@@ -66,8 +66,8 @@ fn refused<T>(
     }
 }
 
-/// 128 base transfers of the extension from client 0 to client 1. Here client 0 is the one that chooses.
-/// The context has the purpose `test`.
+/// 128 base transfers of the extension from client 0 to client 1. Here client 0 is the one that
+/// chooses. The context has the purpose `test`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct BaseTransfers {
@@ -140,13 +140,14 @@ pub struct Batch {
     count: usize,
     /// Client 1 sends them.
     corrections: Hex,
-    /// Against a malicious receiver: χ of client 0, here given and not derived from its seed, then the proof of client 1; else
-    /// both are empty.
+    /// Against a malicious receiver: χ of client 0, here given and not derived from its seed, then
+    /// the proof of client 1; else both are empty.
     challenge: Hex,
     proof: Hex,
     /// Of client 1, in words of 64.
     choices: Hex,
-    /// The correlated keys: K₀ of client 0, and `K_c` of client 1, transfer after transfer; K₁ is K₀ ⊕ Δ.
+    /// The correlated keys: K₀ of client 0, and `K_c` of client 1, transfer after transfer; K₁ is
+    /// K₀ ⊕ Δ.
     zeros: Hex,
     chosen: Hex,
     /// The random keys: the correlated ones hashed.
@@ -292,8 +293,8 @@ fn refused_extensions() -> Result<Vec<RefusedMessage>, Error> {
     Ok(bad)
 }
 
-/// Correlated transfers of vectors over Z_{2^width}, as `shade` uses them: the receiver's sums less the sender's are
-/// Σ c·(1 − 2x) over the transfers.
+/// Correlated transfers of vectors over Z_{2^width}, as `shade` uses them: the receiver's sums less
+/// the sender's are Σ c·(1 − 2x) over the transfers.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Correlated {
@@ -315,7 +316,8 @@ pub struct Correlated {
     choices: Vec<u8>,
     /// Transfers of one message; groups of 16 do not cross rows of the receiver: this is one row.
     offers: Hex,
-    /// Of each lane, modulo 2^width: Σ G(K₀), of which `shade` takes off its bits, and Σ (G(K_c) + c·u).
+    /// Of each lane, modulo 2^width: Σ G(K₀), of which `shade` takes off its bits, and Σ (G(K_c) +
+    /// c·u).
     sender_sums: Vec<u16>,
     receiver_sums: Vec<u16>,
 }

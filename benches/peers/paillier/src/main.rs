@@ -1,5 +1,6 @@
-//! kzen-paillier (GMP) beside this library, one thread each. First the two exchange keys and ciphertexts, in both directions; then
-//! operations a second of both; then a distance by `phe` and by the published protocol, one ciphertext a bit, in kzen's arithmetic.
+//! kzen-paillier (GMP) beside this library, one thread each. First the two exchange keys and
+//! ciphertexts, in both directions; then operations a second of both; then a distance by `phe` and
+//! by the published protocol, one ciphertext a bit, in kzen's arithmetic.
 //!
 //! `cargo run --release` here.
 
@@ -51,7 +52,8 @@ fn rate(count: usize, mut what: impl FnMut() -> Result<(), Anything>) -> Result<
     Ok(count as f64 / clock.elapsed().as_secs_f64())
 }
 
-/// What either encrypts with the other's key the other decrypts, and sums and products of ciphertexts are the same numbers.
+/// What either encrypts with the other's key the other decrypts, and sums and products of
+/// ciphertexts are the same numbers.
 fn exchange(bits: usize) -> Result<(), Anything> {
     let mut rng = Prg::new(&[1; 32]);
     let pair = Paillier::keypair_with_modulus_size(bits);
@@ -217,8 +219,9 @@ fn main() -> Result<(), Anything> {
                 of(|round, i| round.1[i] / round.0[i]),
             );
         }
-        // A ciphertext of every bit of every row of the owner, which serves all rows of the evaluator; one addition a bit, one encryption
-        // of a mask and one decryption a distance. Of inverses, one a bit and row, nothing is counted.
+        // A ciphertext of every bit of every row of the owner, which serves all rows of the
+        // evaluator; one addition a bit, one encryption of a mask and one decryption a distance. Of
+        // inverses, one a bit and row, nothing is counted.
         let published = |[encrypt, owner, decrypt, add]: [f64; 4]| {
             let shared = BITS as f64 / ROWS as f64 / owner;
             1e6 * (shared + BITS as f64 / add + 1.0 / encrypt + 1.0 / decrypt)

@@ -1,16 +1,19 @@
-//! Correlated transfers of vectors over Z_{2^w}: keys are expanded, corrections made or applied, and vectors added
-//! up, in one pass over registers.
+//! Correlated transfers of vectors over Z_{2^w}: keys are expanded, corrections made or applied,
+//! and vectors added up, in one pass over registers.
 //!
-//! In transfer t the sender has keys `K₀` and `K₁ = K₀ ⊕ Δ`, and bits `x[a]`, one for each of its n lanes; the receiver has a
-//! choice c and `K_c`. Lane a of `G(K)` is 16 bits of TMMO(K, number of the transfer · 2⁶⁴ + ⌊a/8⌋), see [`aes`](crate::aes).
+//! In transfer t the sender has keys `K₀` and `K₁ = K₀ ⊕ Δ`, and bits `x[a]`, one for each of its n
+//! lanes; the receiver has a choice c and `K_c`. Lane a of `G(K)` is 16 bits of TMMO(K, number of
+//! the transfer · 2⁶⁴ + ⌊a/8⌋), see [`aes`](crate::aes).
 //!
 //! - Sender: sends `u[a] = G(K₀)[a] + 1 − 2·x[a] − G(K₁)[a]`, adds `G(K₀)[a]` to its sums.
 //! - Receiver: adds `G(K_c)[a] + c·u[a]` to its sums, which is `G(K₀)[a] + c·(1 − 2·x[a])`.
 //!
-//! So the receiver's sums less the sender's, plus `Σ x[a]`, are `Σ x[a] + c − 2c·x[a]`, the bits in which x and c differ.
+//! So the receiver's sums less the sender's, plus `Σ x[a]`, are `Σ x[a] + c − 2c·x[a]`, the bits in
+//! which x and c differ.
 //!
-//! A message has *groups* of 16 transfers, the last maybe fewer: for each lane a the numbers `u[a]` of the group's transfers, w bits each,
-//! from the low bit of the first word on; words of 16 bits, first those of all lanes, then the second of all, and so on.
+//! A message has *groups* of 16 transfers, the last maybe fewer: for each lane a the numbers `u[a]`
+//! of the group's transfers, w bits each, from the low bit of the first word on; words of 16 bits,
+//! first those of all lanes, then the second of all, and so on.
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -59,7 +62,8 @@ impl Shape {
         u128::from(self.first.wrapping_add(transfer as u64)) << 64
     }
 
-    /// The groups of a message of `count` transfers: the first transfer, how many, and where their words are.
+    /// The groups of a message of `count` transfers: the first transfer, how many, and where their
+    /// words are.
     fn groups(self, count: usize) -> impl Iterator<Item = (usize, usize, Range<usize>)> {
         (0..count).step_by(GROUP).map(move |start| {
             let size = GROUP.min(count - start);
@@ -69,8 +73,8 @@ impl Shape {
     }
 }
 
-/// The sender's side of transfers: writes its message and adds to `sums`. `zeros` are their keys `K₀`; row t of `offers`
-/// from `rows.start` on has the bits x of transfer t.
+/// The sender's side of transfers: writes its message and adds to `sums`. `zeros` are their keys
+/// `K₀`; row t of `offers` from `rows.start` on has the bits x of transfer t.
 ///
 /// # Panics
 /// When there are not as many rows as keys, or lengths are not those of the shape.
@@ -123,8 +127,8 @@ pub fn send<'a>(
     unsafe { message.written() }
 }
 
-/// The receiver's side: adds to `sums` what comes of `message`. Bit `bits.start + t` of `choices` is the choice of transfer
-/// t, counted as in a [`BitMatrix`]'s row.
+/// The receiver's side: adds to `sums` what comes of `message`. Bit `bits.start + t` of `choices`
+/// is the choice of transfer t, counted as in a [`BitMatrix`]'s row.
 ///
 /// # Panics
 /// When there are not as many bits as keys, or lengths are not those of the shape.

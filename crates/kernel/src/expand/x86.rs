@@ -124,7 +124,8 @@ unsafe fn expand_register<R: Register>(keys: &[R; 9], ends: [&Ends; 4], counter:
 }
 
 /// # Safety
-/// The processor has the instructions of `R`; `sums` are whole registers for all lanes, and `out` the group's message.
+/// The processor has the instructions of `R`; `sums` are whole registers for all lanes, and `out`
+/// the group's message.
 #[inline(always)]
 unsafe fn send_fast<R: Register, const WIDTH: u32>(
     pi: &Permutation,
@@ -143,8 +144,9 @@ unsafe fn send_fast<R: Register, const WIDTH: u32>(
         };
         [zero, one]
     });
-    // SAFETY: the caller promises the instructions and the lengths. A register from lane `a` on lies within sums, which are padded;
-    // `put` writes to `lanes - a` lanes of a word of the message.
+    // SAFETY: the caller promises the instructions and the lengths. A register from lane `a` on
+    // lies within sums, which are padded; `put` writes to `lanes - a` lanes of a word of the
+    // message.
     unsafe {
         let keys = middle_keys::<R>(pi.schedule());
         let out: *mut u8 = out.as_mut_ptr().cast();
@@ -187,7 +189,8 @@ unsafe fn send_fast<R: Register, const WIDTH: u32>(
 }
 
 /// # Safety
-/// The processor has the instructions of `R`; `sums` are whole registers for all lanes, and `message` is the group's.
+/// The processor has the instructions of `R`; `sums` are whole registers for all lanes, and
+/// `message` is the group's.
 #[inline(always)]
 unsafe fn receive_fast<R: Register, const WIDTH: u32>(
     pi: &Permutation,
@@ -200,8 +203,8 @@ unsafe fn receive_fast<R: Register, const WIDTH: u32>(
         let number = group.shape.number(group.start + t);
         Ends::new(pi, group.keys[t], number)
     });
-    // SAFETY: the caller promises the instructions and the lengths. A register from lane `a` on lies within sums, which are padded;
-    // `get` reads `lanes - a` lanes of a word of the message.
+    // SAFETY: the caller promises the instructions and the lengths. A register from lane `a` on
+    // lies within sums, which are padded; `get` reads `lanes - a` lanes of a word of the message.
     unsafe {
         let keys = middle_keys::<R>(pi.schedule());
         let message = message.as_ptr();

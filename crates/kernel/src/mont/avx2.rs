@@ -1,5 +1,6 @@
-//! The loop of multiplication in AVX2: a register is half a digit, 26 bits, of four numbers. Tiles and columns are as in AVX-512,
-//! of half digits; a column holds at most 4·240 products of 52 bits: 62 bits.
+//! The loop of multiplication in AVX2: a register is half a digit, 26 bits, of four numbers. Tiles
+//! and columns are as in AVX-512, of half digits; a column holds at most 4·240 products of 52 bits:
+//! 62 bits.
 #![allow(clippy::needless_range_loop, clippy::manual_memcpy)] // registers go by number
 
 use std::arch::x86_64::*;
@@ -31,7 +32,8 @@ unsafe fn load(digits: *const __m256i) -> __m256i {
 /// Splits the digits of lanes from `lane` on.
 #[inline(always)]
 unsafe fn split(rows: &[Row], lane: usize, out: &mut Number) {
-    // SAFETY: the caller promises the instructions; a row has eight lanes, and there are at most `MOST` rows.
+    // SAFETY: the caller promises the instructions; a row has eight lanes, and there are at most
+    // `MOST` rows.
     unsafe {
         let mask = _mm256_set1_epi64x((1 << HALF) - 1);
         for (i, row) in rows.iter().enumerate() {
@@ -167,7 +169,8 @@ pub(super) unsafe fn reduce(
 ) {
     let tiles = 2 * modulus.len() / TILE;
     let none: Number = [const { MaybeUninit::uninit() }; 2 * MOST];
-    // SAFETY: the caller promises lengths, and the attribute the instructions; what is read of a number was split or made.
+    // SAFETY: the caller promises lengths, and the attribute the instructions; what is read of a
+    // number was split or made.
     unsafe {
         let mask = _mm256_set1_epi64x((1 << HALF) - 1);
         let zero = [_mm256_setzero_si256(); TILE];

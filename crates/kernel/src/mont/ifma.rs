@@ -1,8 +1,8 @@
 //! The loop of multiplication in AVX-512 IFMA: a register is a digit of eight numbers.
 //!
-//! Column tile by column tile: the columns of `TILE` digits and of the `TILE` after them stay in registers while all
-//! tiles of `TILE`×`TILE` digit products that fall there are added. A column holds at most 2·4·120 products' halves
-//! of 52 bits: 62 bits.
+//! Column tile by column tile: the columns of `TILE` digits and of the `TILE` after them stay in
+//! registers while all tiles of `TILE`×`TILE` digit products that fall there are added. A column
+//! holds at most 2·4·120 products' halves of 52 bits: 62 bits.
 #![allow(clippy::needless_range_loop, clippy::manual_memcpy)] // registers go by number
 
 use std::arch::x86_64::*;
@@ -195,7 +195,8 @@ pub(super) unsafe fn product(a: &[Row], b: &[Row], c: &[Row], out: &mut [Row]) {
     }
 }
 
-/// Adds to `out` what the tables' chunks `from..` hold for each lane: see [`super::look_up::shared`].
+/// Adds to `out` what the tables' chunks `from..` hold for each lane: see
+/// [`super::look_up::shared`].
 ///
 /// # Safety
 /// `table` has `chunks` times as many rows as `out`.

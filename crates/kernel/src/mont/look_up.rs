@@ -5,8 +5,8 @@ use std::hint::black_box;
 use super::{LANES, Row};
 use crate::cpu::{Cpu, Level};
 
-/// From a table that all lanes share: lane i of a row of chunk c is a digit of entry 8c + i. Writes entry `index[l]` to lane
-/// l; the table has it.
+/// From a table that all lanes share: lane i of a row of chunk c is a digit of entry 8c + i. Writes
+/// entry `index[l]` to lane l; the table has it.
 pub(super) fn shared(cpu: Cpu, table: &[Row], index: &Row, out: &mut [Row]) {
     assert!(table.len().is_multiple_of(out.len()));
     out.fill(Row::ZERO);
@@ -21,7 +21,8 @@ pub(super) fn shared(cpu: Cpu, table: &[Row], index: &Row, out: &mut [Row]) {
     }
 }
 
-/// From tables of the lanes' own: entry after entry, a multiple of four. Writes entry `index[l]` of lane l's table to lane l.
+/// From tables of the lanes' own: entry after entry, a multiple of four. Writes entry `index[l]` of
+/// lane l's table to lane l.
 pub(super) fn own(cpu: Cpu, table: &[Row], index: &Row, out: &mut [Row]) {
     assert!(table.len().is_multiple_of(4 * out.len()));
     out.fill(Row::ZERO);

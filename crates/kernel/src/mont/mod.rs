@@ -1,8 +1,9 @@
-//! Montgomery arithmetic on eight numbers at once, modulo eight odd moduli of up to 6144 bits, and modulo their squares.
+//! Montgomery arithmetic on eight numbers at once, modulo eight odd moduli of up to 6144 bits, and
+//! modulo their squares.
 //!
-//! *Layout.* A number is digits of 52 bits, least significant first; a [`Row`] is one digit of eight numbers. So a register of
-//! AVX-512 IFMA is a row, and its products of digits are those of eight lanes. The other paths keep to the same digits: all
-//! give the same rows.
+//! *Layout.* A number is digits of 52 bits, least significant first; a [`Row`] is one digit of
+//! eight numbers. So a register of AVX-512 IFMA is a row, and its products of digits are those of
+//! eight lanes. The other paths keep to the same digits: all give the same rows.
 //!
 //! ```text
 //!            lane 0   lane 1          lane 7
@@ -11,20 +12,21 @@
 //! …
 //! ```
 //!
-//! *Bounds.* A modulus M of k rows has M < 2^{52 k − 4}; R = 2^{52 k}. Factors are below 2M and so are products: nothing is
-//! subtracted in between. [`Ring::settle`] brings a number below M.
+//! *Bounds.* A modulus M of k rows has M < 2^{52 k − 4}; R = 2^{52 k}. Factors are below 2M and so
+//! are products: nothing is subtracted in between. [`Ring::settle`] brings a number below M.
 //!
-//! *Squares.* A residue a modulo M² is a pair, a = a₀ + a₁·M, with a₀, a₁ modulo M: 2k rows. With m the quotient of Montgomery's
-//! reduction of a₀·b₀, that is a₀·b₀ = R·t − m·M,
+//! *Squares.* A residue a modulo M² is a pair, a = a₀ + a₁·M, with a₀, a₁ modulo M: 2k rows. With m
+//! the quotient of Montgomery's reduction of a₀·b₀, that is a₀·b₀ = R·t − m·M,
 //!
 //! ```text
 //! a·b / R  =  t + M · (a₀·b₁ + a₁·b₀ − m) / R        (mod M²)
 //! ```
 //!
-//! which is five products of k by k digits instead of the eight of a reduction modulo M², and three and a half for a square.
+//! which is five products of k by k digits instead of the eight of a reduction modulo M², and three
+//! and a half for a square.
 //!
-//! *Constant time.* Nothing here branches on, or indexes by, what numbers are. Results and tables are zeroized on drop; what multiplication
-//! leaves on the stack is not.
+//! *Constant time.* Nothing here branches on, or indexes by, what numbers are. Results and tables
+//! are zeroized on drop; what multiplication leaves on the stack is not.
 
 pub mod number;
 pub mod products;

@@ -8,7 +8,8 @@ use super::power::Ring;
 use super::{LANES, MASK, MAX_BITS, Number, RADIX, Row, TILE, number, pass};
 use crate::cpu::Cpu;
 
-/// Eight odd moduli, one for each lane. Residues are in Montgomery form, x·R, unless said otherwise.
+/// Eight odd moduli, one for each lane. Residues are in Montgomery form, x·R, unless said
+/// otherwise.
 #[derive(Clone)]
 pub struct Modulus {
     m: Number,

@@ -40,7 +40,8 @@ impl<'a> Sum<'a> {
     }
 }
 
-/// `out = (sum + quotient·modulus) / R`. The quotient is written over the earlier one. A first product of one factor twice over is squared.
+/// `out = (sum + quotient·modulus) / R`. The quotient is written over the earlier one. A first
+/// product of one factor twice over is squared.
 pub(super) fn reduce(
     cpu: Cpu,
     sum: Sum<'_>,

@@ -32,7 +32,8 @@ mod private {
 /// Bits of an exponent that are done at once; a digit has a whole number of them.
 const WINDOW: usize = 4;
 
-/// `base^exponent`, each lane by its own exponent, a plain number. The time depends on the exponent's rows alone.
+/// `base^exponent`, each lane by its own exponent, a plain number. The time depends on the
+/// exponent's rows alone.
 pub fn power<R: Ring>(ring: &R, base: &[Row], exponent: &[Row]) -> Number {
     let len = ring.rows();
     let mut table = Zeroizing::new(vec![Row::ZERO; len << WINDOW]);
@@ -86,7 +87,8 @@ impl FixedBase {
         }
     }
 
-    /// The table of the base that is in all lanes, of a ring with one modulus, for exponents of up to `bits` bits.
+    /// The table of the base that is in all lanes, of a ring with one modulus, for exponents of up
+    /// to `bits` bits.
     pub fn new<R: Ring>(ring: &R, base: &[Row], bits: usize) -> Self {
         let (len, width) = (ring.rows(), Self::width(ring.cpu()));
         let windows = bits.div_ceil(width);
@@ -105,8 +107,9 @@ impl FixedBase {
         Self { table, width, bits }
     }
 
-    /// `base^exponent` for many exponents, eight after eight of `rows` rows each; of an exponent those bits count that the
-    /// table was made for. Many at once are faster: the table is then read once.
+    /// `base^exponent` for many exponents, eight after eight of `rows` rows each; of an exponent
+    /// those bits count that the table was made for. Many at once are faster: the table is then
+    /// read once.
     ///
     /// # Panics
     /// When exponents are not a multiple of `rows`.
@@ -132,8 +135,8 @@ impl FixedBase {
     }
 }
 
-/// The products of all subsets of three or more bases, each of which is in all lanes: entry i is the product of the bases
-/// whose bit is set in i, in the layout of [`look_up::shared`].
+/// The products of all subsets of three or more bases, each of which is in all lanes: entry i is
+/// the product of the bases whose bit is set in i, in the layout of [`look_up::shared`].
 pub(super) fn subsets<R: Ring>(ring: &R, bases: &[Number]) -> Number {
     let len = ring.rows();
     let one = ring.one();

@@ -1,7 +1,8 @@
 //! Multi-products: for every row of bits, the product of the bases whose bit is set.
 //!
-//! Bases go in groups of g. The products of all 2^g subsets of a group are made once, and each row multiplies by the one it
-//! needs, looked up in constant time: the table of one group at a time, so that it stays in the cache.
+//! Bases go in groups of g. The products of all 2^g subsets of a group are made once, and each row
+//! multiplies by the one it needs, looked up in constant time: the table of one group at a time, so
+//! that it stays in the cache.
 
 use std::ops::Range;
 
@@ -16,8 +17,9 @@ use crate::cpu::Level;
 /// Smallest and largest group.
 const GROUPS: Range<usize> = 3..11;
 
-/// `Π bases[l]` over the bits l that are set, for each of some rows of `codes`. Numbers go by eights: base l is lane l mod 8 of
-/// the residue l / 8, and so are the products. All lanes of the ring have the same modulus.
+/// `Π bases[l]` over the bits l that are set, for each of some rows of `codes`. Numbers go by
+/// eights: base l is lane l mod 8 of the residue l / 8, and so are the products. All lanes of the
+/// ring have the same modulus.
 ///
 /// # Panics
 /// When there are not as many bases as a row has bits, or not as many rows.
@@ -93,7 +95,8 @@ fn bits_of(row: &[u64], of: Range<usize>) -> u64 {
     (both >> shift) as u64 & ((1 << of.len()) - 1)
 }
 
-/// The size of a group that costs least: multiplications for its table, and then one and a look-up for every eight rows.
+/// The size of a group that costs least: multiplications for its table, and then one and a look-up
+/// for every eight rows.
 fn group<R: Ring>(ring: &R, rows: usize, bits: usize) -> usize {
     // What looking at eight entries costs, in thousandths of a multiplication.
     let chunk = match ring.cpu().level() {

@@ -6,8 +6,8 @@ use super::power::Ring;
 use super::{Modulus, Number, Row, number, pass};
 use crate::cpu::Cpu;
 
-/// The residues modulo M² of eight odd M. A residue is a pair of residues modulo M, one after the other: see the
-/// [module](super).
+/// The residues modulo M² of eight odd M. A residue is a pair of residues modulo M, one after the
+/// other: see the [module](super).
 #[derive(Clone)]
 pub struct Squared {
     base: Modulus,

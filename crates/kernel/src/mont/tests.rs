@@ -54,7 +54,8 @@ fn operand(rng: &mut StdRng, below: &BigUint) -> BigUint {
     x % below
 }
 
-/// Moduli of all lanes: the smallest and the largest of so many bits, ones with long carries, and random ones.
+/// Moduli of all lanes: the smallest and the largest of so many bits, ones with long carries, and
+/// random ones.
 fn moduli(rng: &mut StdRng, bits: usize) -> Vec<BigUint> {
     let one = BigUint::from(1u8);
     let top = &one << (bits - 1);

@@ -9,7 +9,8 @@ use zeroize::Zeroizing;
 use super::super::{Field, KAPPA, OtError, Security};
 use super::{CHUNK, CHUNK_WORDS, Receiver, Row, Rows, Sender, row_words};
 
-/// Most transfers of a batch: memory is bounded by it, and rows and keys stay in the second-level cache.
+/// Most transfers of a batch: memory is bounded by it, and rows and keys stay in the second-level
+/// cache.
 pub const BATCH: usize = 8 * CHUNK;
 
 /// Bytes of a sender's challenge.
@@ -44,7 +45,8 @@ pub fn batch(security: Security) -> usize {
 }
 
 impl Receiver {
-    /// The next `count` transfers, at most [`batch`]; also its corrections, of [`corrections_len`] bytes.
+    /// The next `count` transfers, at most [`batch`]; also its corrections, of [`corrections_len`]
+    /// bytes.
     ///
     /// # Panics
     /// When there are more.
@@ -183,12 +185,14 @@ pub struct ReceiverBatch {
     chunks: Vec<(Zeroizing<Row>, Rows)>,
 }
 
-/// A [`ReceiverBatch`] that is to be proved. One proof tells nothing, two would tell of the choices.
+/// A [`ReceiverBatch`] that is to be proved. One proof tells nothing, two would tell of the
+/// choices.
 #[derive(Debug)]
 #[must_use = "the sender waits for the proof, or neither side accepts the batch"]
 pub struct Unproved(ReceiverBatch);
 
-/// A [`SenderBatch`] that is to be checked: against a malicious receiver its keys are not to be used before.
+/// A [`SenderBatch`] that is to be checked: against a malicious receiver its keys are not to be
+/// used before.
 #[derive(Debug)]
 #[must_use = "against a malicious receiver keys are usable after their check alone"]
 pub struct Unchecked {

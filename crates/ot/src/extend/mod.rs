@@ -1,16 +1,22 @@
-//! SoftSpokenOT (Roy, *SoftSpokenOT: Quieter OT Extension from Small-Field Silent VOLE in the Minicrypt Model*, CRYPTO 2022).
+//! SoftSpokenOT (Roy, *SoftSpokenOT: Quieter OT Extension from Small-Field Silent VOLE in the
+//! Minicrypt Model*, CRYPTO 2022).
 //!
-//! With the leaves of the [trees](super::tree) of block i, of f bits, both sides expand (small-field VOLE, sections 3.1 and 3.2): the receiver bits `u_i = Σ r_x` and
-//! `v_i = Σ x·r_x`, the sender `w_i = Σ y·r_{y ⊕ Δ_i} = v_i + u_i·Δ_i`, in GF(2^f), one of each a transfer. All blocks are to have the same bits (subspace VOLE with the
-//! repetition code): the receiver sends `c_i = u_i ⊕ u_0` for i > 0, the sender adds `c_i·Δ_i`. Now `w = v + u_0·Δ` over all 128 bits: v is the receiver's key of choice
-//! u_0, w and w ⊕ Δ are the sender's.
+//! With the leaves of the [trees](super::tree) of block i, of f bits, both sides expand
+//! (small-field VOLE, sections 3.1 and 3.2): the receiver bits `u_i = Σ r_x` and `v_i = Σ x·r_x`,
+//! the sender `w_i = Σ y·r_{y ⊕ Δ_i} = v_i + u_i·Δ_i`, in GF(2^f), one of each a transfer. All
+//! blocks are to have the same bits (subspace VOLE with the repetition code): the receiver sends
+//! `c_i = u_i ⊕ u_0` for i > 0, the sender adds `c_i·Δ_i`. Now `w = v + u_0·Δ` over all 128 bits: v
+//! is the receiver's key of choice u_0, w and w ⊕ Δ are the sender's.
 //!
-//! Against a malicious receiver the sender draws a point once the corrections are there, and both hash every row of bits
-//! ([`universal`](undertone_kernel::universal)), 64 transfers being given up to hide what the hash of u_0 would tell. The receiver sends the hash of u_0, and SHA-256 of the 128
-//! hashes of v, in place of these. A receiver whose corrections are false in blocks i passes only if it guesses all of those `Δ_i`, or with
-//! probability (words of a row)·2⁻⁶⁴, at most 2⁻⁵⁶ a batch. (Corrections are false where they differ from the choices that the proof commits to.)
+//! Against a malicious receiver the sender draws a point once the corrections are there, and both
+//! hash every row of bits ([`universal`](undertone_kernel::universal)), 64 transfers being given up
+//! to hide what the hash of u_0 would tell. The receiver sends the hash of u_0, and SHA-256 of the
+//! 128 hashes of v, in place of these. A receiver whose corrections are false in blocks i passes
+//! only if it guesses all of those `Δ_i`, or with probability (words of a row)·2⁻⁶⁴, at most 2⁻⁵⁶ a
+//! batch. (Corrections are false where they differ from the choices that the proof commits to.)
 //!
-//! A batch is expanded once: chunks of streams are counted, and corrections of one batch do not fit another.
+//! A batch is expanded once: chunks of streams are counted, and corrections of one batch do not fit
+//! another.
 
 mod batch;
 
@@ -74,7 +80,8 @@ impl Expander {
         }
     }
 
-    /// For each block, hands `each` its number and the sum of its leaves' streams, and writes Σ x·r_x to its rows.
+    /// For each block, hands `each` its number and the sum of its leaves' streams, and writes Σ
+    /// x·r_x to its rows.
     fn expand(&self, chunk: u64, rows: &mut Rows, mut each: impl FnMut(usize, &Row, &mut [Row])) {
         let mut start = 0;
         let mut sum = Zeroizing::new(Row::default());
@@ -209,7 +216,8 @@ impl Receiver {
         Ok((receiver, message))
     }
 
-    /// Chunk number `chunk`: writes its choices and rows, and appends the corrections of its first `words` words.
+    /// Chunk number `chunk`: writes its choices and rows, and appends the corrections of its first
+    /// `words` words.
     pub fn chunk(
         &self,
         chunk: u64,
