@@ -6,7 +6,7 @@
 //! | [`tree`] | all-but-one transfers from base transfers | Roy 2022 |
 //! | [`extend`] | correlated and random transfers, any number | Roy 2022, *SoftSpokenOT* |
 //! | [`chosen`] | transfers of chosen messages | Beaver 1995 |
-//! | [`punctured`] | all-but-one transfers by choice; shared vectors | Goldreich, Goldwasser, Micali 1986 |
+//! | [`punctured`] | all-but-one transfers by choice; shared vectors | Goldreich et al. 1986 |
 //! | [`party`] | an extension as a pair of parties | |
 //!
 //! [`base`] is always secure against malicious parties. The other modules take a [`Security`]. The
