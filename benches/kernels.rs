@@ -1,4 +1,4 @@
-//! Every kernel on every path of this machine, with the floor where there is one.
+//! Every kernel on every path of this machine, with its floor if one is known.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -169,7 +169,8 @@ fn sparse(c: &mut Criterion) {
     group.finish();
 }
 
-/// What transfers are made of. The floor of all is AES: MMO is one AES a block.
+/// The operations that transfers consist of. The floor of all is AES: MMO takes one AES for each
+/// block.
 fn transfers(c: &mut Criterion) {
     let mut group = c.benchmark_group("transfers, 2048 at a time");
     group.throughput(Throughput::Elements(2048));
