@@ -15,7 +15,7 @@ use undertone::simulate::transfers::{RECEIVER, SENDER};
 use undertone_tests::chooser;
 use undertone_tests::tamper::{assert_cheated, assert_malformed, tampering};
 
-/// What both hold at the end.
+/// The keys and choices of both parties at the end.
 #[derive(Debug, Default, PartialEq)]
 struct Held {
     zeros: Vec<u128>,

@@ -9,8 +9,9 @@
 //! | [`punctured`] | all-but-one transfers by choice; shared vectors | Goldreich et al. 1986 |
 //! | [`party`] | an extension as a pair of parties | |
 //!
-//! [`base`] is always secure against malicious parties. The other modules take a [`Security`]. The
-//! specification is `docs/spec/transfers.md` and, for [`punctured`], `docs/spec/punctured.md`.
+//! [`base`] withstands malicious parties. The other modules withstand what the extension
+//! withstands: see [`Security`]. The specification is `docs/spec/transfers.md` and, for
+//! [`punctured`], `docs/spec/punctured.md`.
 //!
 //! In transfer t of an extension the sender has `K₀ = w` and `K₁ = w ⊕ Δ`. The receiver has a
 //! random choice c and `K_c`. Keys have 128 bits. These are *correlated* transfers. Hashing the

@@ -167,7 +167,7 @@ fn keys_come_back_from_their_primes() {
 /// Primes without the structure of p − 1: noise is x^p instead of a table's.
 #[test]
 fn other_primes_do_too() {
-    // The largest primes below 2^1024 and 3·2^1022 that are 1 modulo 4, with large cofactors.
+    // The first primes from 2^1024 and from 7·2^1021 downwards. p − 1 has other large factors.
     let mut rng = rng(5);
     let prime = |start: BigUint| {
         let mut x = start | BigUint::from(1u8);
