@@ -105,7 +105,7 @@ impl Shape {
         let count = missing.len() * self.depth;
         let mut words = Zeroizing::new(vec![0u64; count.div_ceil(64)]);
         for (tree, leaf) in missing.iter().enumerate() {
-            debug_assert!(usize::from(*leaf) < self.leaves, "a leaf of the tree");
+            debug_assert!(usize::from(*leaf) < self.leaves, "no leaf {leaf}");
             let path = self.path(*leaf);
             for level in 0..self.depth {
                 let far = u64::from(!path >> (self.depth - 1 - level) & 1);
@@ -188,7 +188,7 @@ impl Trees {
     pub fn grow(&self, keys: &[[u128; 2]]) -> (Seeds, Vec<u8>) {
         let depth = self.shape.depth;
         let trees = keys.chunks_exact(depth);
-        assert!(trees.remainder().is_empty(), "keys of whole trees");
+        assert!(trees.remainder().is_empty(), "keys for part of a tree");
         let mut message = vec![0; trees.len() * self.shape.message_len()];
         let roots = Zeroizing::new(trees.clone().map(|keys| keys[0]).collect::<Vec<_>>());
         let mut nodes: Seeds = Zeroizing::new(roots.as_flattened().to_vec());
@@ -228,7 +228,7 @@ impl Trees {
         message: &[u8],
     ) -> Result<Seeds, OtError> {
         let depth = self.shape.depth;
-        assert_eq!(keys.len(), missing.len() * depth, "keys of whole trees");
+        assert_eq!(keys.len(), missing.len() * depth, "number of keys");
         let len = self.shape.message_len();
         OtError::check_len("corrections of trees", message, missing.len() * len)?; // TREE-1
         let paths = missing.iter().map(|leaf| self.shape.path(*leaf));
