@@ -18,7 +18,11 @@ use super::OtError;
 /// # Panics
 /// When `wanted` and `random` differ in length.
 pub fn choose(wanted: &[u64], random: &[u64]) -> Vec<u8> {
-    assert_eq!(wanted.len(), random.len(), "wanted and random choices differ in length");
+    assert_eq!(
+        wanted.len(),
+        random.len(),
+        "wanted and random choices differ in length"
+    );
     let pairs = wanted.iter().zip(random);
     pairs.flat_map(|(b, c)| (b ^ c).to_le_bytes()).collect()
 }
@@ -40,7 +44,11 @@ pub fn ordered(
     [zeros, ones]: [&[u128]; 2],
 ) -> Result<Zeroizing<Vec<[u128; 2]>>, OtError> {
     OtError::check_len("choices", choices, 8 * zeros.len().div_ceil(64))?; // OT-11
-    assert_eq!(zeros.len(), ones.len(), "the sides have different numbers of keys");
+    assert_eq!(
+        zeros.len(),
+        ones.len(),
+        "the sides have different numbers of keys"
+    );
     let pairs = zeros.iter().zip(ones).enumerate();
     let pairs = pairs.map(|(t, (zero, one))| {
         let (mut first, mut second) = (*zero, *one);
@@ -63,7 +71,11 @@ pub fn offer(
     keys: [&[u128]; 2],
     messages: &[[u128; 2]],
 ) -> Result<Vec<u8>, OtError> {
-    assert_eq!(keys[0].len(), messages.len(), "the numbers of keys and messages differ");
+    assert_eq!(
+        keys[0].len(),
+        messages.len(),
+        "the numbers of keys and messages differ"
+    );
     let keys = ordered(choices, keys)?;
     let mut out = Vec::with_capacity(32 * messages.len());
     for (message, keys) in messages.iter().zip(keys.iter()) {
