@@ -1,5 +1,5 @@
-//! `shade` against the protocol as it was published, both on our transfers: processor time of all parties, one thread, and
-//! the median of the ratios of pairs of runs.
+//! Compares `shade` with the published protocol; both use the transfers of this project. Measures
+//! the processor time of all parties on one thread, and the median ratio over pairs of runs.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::time::Instant;
@@ -18,7 +18,7 @@ fn random(rows: usize, bits: usize, prg: &mut Prg) -> BitMatrix {
     BitMatrix::from_words(rows, bits, words.collect())
 }
 
-/// Seconds, and how many distances.
+/// Seconds, and the number of distances.
 fn ours(rows: usize, bits: usize, prg: &mut Prg) -> (f64, usize) {
     let simulation = DistanceSimulation {
         backend: Backend::Shade,

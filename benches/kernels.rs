@@ -1,4 +1,4 @@
-//! Every kernel on every path of this machine, with the floor where there is one.
+//! Every kernel on every path of this machine, with its floor if one is known.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -169,7 +169,8 @@ fn sparse(c: &mut Criterion) {
     group.finish();
 }
 
-/// What transfers are made of. The floor of all is AES: MMO is one AES a block.
+/// The operations that transfers consist of. The floor of all is AES: MMO takes one AES for each
+/// block.
 fn transfers(c: &mut Criterion) {
     let mut group = c.benchmark_group("transfers, 2048 at a time");
     group.throughput(Throughput::Elements(2048));
@@ -245,8 +246,8 @@ fn shared_out(c: &mut Criterion) {
     group.finish();
 }
 
-/// 128 correlated transfers of 512 numbers of 13 bits. The floor is the AES of the expansion: for the sender two blocks for
-/// eight numbers, for the receiver one.
+/// 128 correlated transfers of 512 numbers of 13 bits. The floor is the AES of the expansion: for
+/// the sender two blocks for eight numbers, for the receiver one.
 fn correlated(c: &mut Criterion) {
     let (count, lanes) = (128, 512);
     let x = random(count, lanes);

@@ -1,2 +1,2 @@
-//! Benchmarks only: `cargo bench -p undertone-benches`. `peers/` holds other people's programs.
+//! Benchmarks only: `cargo bench -p undertone-benches`. `peers/` compares with programs of others.
 #![forbid(unsafe_code)]

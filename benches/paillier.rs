@@ -1,4 +1,5 @@
-//! Montgomery arithmetic on every path of this machine beside num-bigint, and every operation of Paillier's cryptosystem.
+//! Montgomery arithmetic on every path of this machine, compared with num-bigint, and every
+//! operation of Paillier's cryptosystem.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -14,14 +15,14 @@ fn bytes(bits: usize, prg: &mut Prg) -> Vec<u8> {
     out
 }
 
-/// Eight numbers of so many bits.
+/// Eight numbers of `bits` bits.
 fn numbers(bits: usize, rows: usize, prg: &mut Prg) -> Vec<Row> {
     let mut out = vec![Row::ZERO; rows];
     (0..LANES).for_each(|lane| number::set(&mut out, lane, &bytes(bits, prg)));
     out
 }
 
-/// One odd modulus of so many bits in all lanes.
+/// One odd modulus of `bits` bits in all lanes.
 fn ring(cpu: Cpu, bits: usize, prg: &mut Prg) -> Squared {
     let mut modulus = bytes(bits, prg);
     modulus[0] |= 1;
@@ -73,7 +74,8 @@ fn montgomery(c: &mut Criterion) {
     }
 }
 
-/// Exponents of 1024 bits modulo M², M of 2048; and multi-products of 512 bases for 64 and 512 rows.
+/// Powers modulo M² by exponents of 1024 bits, for M of 2048 bits. Multi-products of 512 bases for
+/// 64 and 512 rows.
 fn powers(c: &mut Criterion) {
     let mut prg = Prg::new(&[2; 32]);
     for cpu in Cpu::all() {
@@ -109,7 +111,7 @@ fn powers(c: &mut Criterion) {
     }
 }
 
-/// Batches of 64, on the best path; `UNDERTONE_SIMD` names another.
+/// Batches of 64, on the best path. `UNDERTONE_SIMD` selects another path.
 fn cryptosystem(c: &mut Criterion) {
     let level = format!("{:?}", Cpu::detect().level());
     for bits in [2048, 3072, 4096] {

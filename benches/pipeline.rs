@@ -1,4 +1,4 @@
-//! Stages of a run on digits, and whole runs with all parties in one process.
+//! The stages of a run on digits, and whole runs with all parties in one process.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use criterion::{Criterion, criterion_group, criterion_main};

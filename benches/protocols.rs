@@ -11,7 +11,7 @@ use undertone::simulate::DistanceSimulation;
 use undertone::sum::{Rules, Suite};
 use undertone_tests::sums::{SESSION, contributions, simulation};
 
-/// 60 clients with 10,000 words each; none or six leave behind their masks.
+/// 60 clients with 10,000 words each. None or six drop out after round 2, the shares of masks.
 fn sums(c: &mut Criterion) {
     let rules = Rules::plain(SESSION, 10_000);
     let clients = contributions::<u64>(&rules, &[0; 60], 1);

@@ -15,7 +15,7 @@ use undertone::simulate::transfers::{RECEIVER, SENDER};
 use undertone_tests::chooser;
 use undertone_tests::tamper::{assert_cheated, assert_malformed, tampering};
 
-/// What both hold at the end.
+/// The keys and choices of both parties at the end.
 #[derive(Debug, Default, PartialEq)]
 struct Held {
     zeros: Vec<u128>,
@@ -93,7 +93,7 @@ fn every_size_around_chunks_and_batches() {
             let (held, sender, receiver) =
                 run(simulation(4, security, count as u64, 1), Network::new());
             assert_right(&held, count);
-            // The bytes are those of the formulae.
+            // The formulae give the number of bytes.
             let (sender, receiver) = (sender.unwrap(), receiver.unwrap());
             let field = Field::new(4).unwrap();
             let sent = |ledger: &Ledger, phase| ledger.phase(phase).map_or(0, |c| c.bytes_sent);
@@ -142,8 +142,8 @@ fn a_receiver_that_cheats_is_caught() {
         (held, sender.unwrap_err())
     };
     let trees = "the trees of seeds are inconsistent";
-    let corrections = "the corrections of two blocks have different choices";
-    // A false tree: the hash of its last block, a correction on both sides.
+    let corrections = "the corrections of two parts of Δ have different choices";
+    // OT-6: a false digest of the last tree; a false correction on both sides.
     let (held, aborted) = cheat(0, &|m| *m.last_mut().unwrap() ^= 1);
     assert_cheated(&aborted, RECEIVER, BASE, trees);
     assert_eq!(held.zeros.len(), 0);
@@ -152,15 +152,16 @@ fn a_receiver_that_cheats_is_caught() {
         m[base::REPLY_LEN + 16] ^= 1;
     });
     assert_cheated(&aborted, RECEIVER, BASE, trees);
-    // One flipped bit of one column, which shows up at the proof: nothing of the batch is handed out.
+    // OT-10: one flipped bit of one correction, which the proof shows. No key of the batch is
+    // released.
     let (held, aborted) = cheat(2, &|m| m[1000] ^= 4);
     assert_cheated(&aborted, RECEIVER, EXTENSION, corrections);
     assert_eq!(held.zeros.len(), extend::batch(Security::Malicious));
-    // A whole column, flipped.
+    // OT-10: one choice flipped in a whole row.
     let (held, aborted) = cheat(1, &|m| m[..256].iter_mut().for_each(|byte| *byte = !*byte));
     assert_cheated(&aborted, RECEIVER, EXTENSION, corrections);
     assert_eq!(held.zeros.len(), 0);
-    // A false proof, and messages of the wrong length.
+    // OT-10: a false proof. OT-3, OT-7, OT-9: messages of the wrong length.
     let (_, aborted) = cheat(3, &|m| m[0] ^= 1);
     assert_cheated(&aborted, RECEIVER, EXTENSION, corrections);
     for (nth, phase) in [(0, BASE), (1, EXTENSION), (3, EXTENSION)] {
@@ -173,12 +174,12 @@ fn a_receiver_that_cheats_is_caught() {
             assert_malformed(&aborted, RECEIVER, phase);
         }
     }
-    // Not a point.
+    // OT-4: B is not a point.
     let (_, aborted) = cheat(0, &|m| m[..32].fill(0xff));
     assert_malformed(&aborted, RECEIVER, BASE);
 }
 
-/// The corrections of one batch in the place of the next batch's.
+/// OT-10: the corrections of one batch in place of those of the next.
 #[test]
 fn replayed_corrections_are_caught() {
     let count = 2 * extend::batch(Security::Malicious) as u64;
@@ -195,7 +196,7 @@ fn replayed_corrections_are_caught() {
         }
     });
     let (held, sender, _) = run(simulation(4, Security::Malicious, count, 3), network);
-    let expected = "the corrections of two blocks have different choices";
+    let expected = "the corrections of two parts of Δ have different choices";
     assert_cheated(&sender.unwrap_err(), RECEIVER, EXTENSION, expected);
     assert_eq!(held.zeros.len(), extend::batch(Security::Malicious));
 }
@@ -203,6 +204,7 @@ fn replayed_corrections_are_caught() {
 #[test]
 fn a_sender_that_cheats_is_caught() {
     let count = 100;
+    // OT-1 and OT-8
     for (nth, phase) in [(0, BASE), (1, EXTENSION)] {
         for change in [Vec::clear as fn(&mut Vec<u8>), |m| m.push(0)] {
             let network = tampering((SENDER, RECEIVER, nth), change);
@@ -210,6 +212,7 @@ fn a_sender_that_cheats_is_caught() {
             assert_malformed(&receiver.unwrap_err(), SENDER, phase);
         }
     }
+    // OT-2
     let network = tampering((SENDER, RECEIVER, 0), |m: &mut Vec<u8>| m[31] |= 0x80);
     let (_, _, receiver) = run(simulation(4, Security::SemiHonest, count, 2), network);
     assert_malformed(&receiver.unwrap_err(), SENDER, BASE);

@@ -13,7 +13,7 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"\d+ bytes|\d+ are due", r"\d+ bytes|another length"),
     (r"not canonical", "not canonical"),
     (r"low order|not an Ed25519 key", "low order"),
-    (r"not a point that may be used", "no canonical point's|no point's|the identity"),
+    (r"not an acceptable Ristretto point", "no canonical point's|no point's|the identity"),
     (r"trees of seeds", "trees are not consistent"),
     (r"have different choices", "corrections of other choices"),
     (r"it must be from", "is beyond"),

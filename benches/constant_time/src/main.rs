@@ -1,6 +1,10 @@
-//! Whether time tells secrets (Reparaz, Balasch, Verbauwhede, *Dude, is my code constant time?*, 2017): each operation with a fixed
-//! secret and with random ones, in random order. |t| above 5 says that they take different times; the first line, a comparison that
-//! ends early, shows that it can be seen. `cargo run --release --manifest-path benches/constant_time/Cargo.toml`; `--filter NAME`.
+//! Tests whether the time of an operation depends on secrets (Reparaz, Balasch, Verbauwhede, *Dude,
+//! is my code constant time?*, 2017). Each operation runs with a fixed secret and with random
+//! secrets, in random order. |t| above 5 means that the times differ. The first line is a
+//! comparison that ends early; it shows that the test can see a difference.
+//!
+//! Run `cargo run --release --manifest-path benches/constant_time/Cargo.toml`. `--filter NAME`
+//! selects operations.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +25,7 @@ use undertone_party::{PartyId, SessionId};
 
 const SESSION: SessionId = SessionId([1; 32]);
 
-/// Runs `work` on inputs of both classes, all of them made before the first is timed.
+/// Runs `work` on inputs of both classes. All inputs are made before the first is timed.
 fn compare<I, T>(
     runner: &mut CtRunner,
     rng: &mut BenchRng,
@@ -146,7 +150,8 @@ fn key() -> (SecretKey, Prg) {
     (key, rng)
 }
 
-/// Plaintexts of as many bits: turning them into big integers takes a time that depends on their length.
+/// Plaintexts with equal numbers of bits: converting them to big integers takes a time that depends
+/// on their length.
 fn plaintext(rng: &mut BenchRng, class: Class) -> BigUint {
     let bytes: [u8; 255] = secret(rng, class);
     BigUint::from_bytes_le(&bytes) | (BigUint::from(1u8) << 2040)

@@ -1,7 +1,9 @@
-//! cryprot-ot beside `undertone bench ot`: random transfers with hashed keys, two threads, one run after the other.
+//! Compares cryprot-ot with `undertone bench ot`: random transfers with hashed keys, two threads,
+//! one run after the other.
 //!
-//! `cargo run --release` here, after `cargo build --release` in the root. The crates cannot be one program: cryprot pins
-//! another version of the `aes` crate. cryprot talks QUIC over loopback, undertone between threads: look at the ratio with that in mind.
+//! Run `cargo run --release` here, after `cargo build --release` in the root. The two cannot be one
+//! program, because cryprot pins another version of the `aes` crate. cryprot talks QUIC over
+//! loopback, undertone talks between threads: read the ratio with that in mind.
 
 use std::error::Error;
 use std::process::Command;

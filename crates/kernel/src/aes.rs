@@ -1,12 +1,14 @@
-//! A permutation of 128-bit blocks, AES-128 under a public key, and hashes made of it.
+//! AES-128 under a public key, as a permutation of 128-bit blocks, and hashes made from it.
 //!
-//! Guo, Katz, Wang, Yu, *Efficient and Secure Multiparty Computation from Fixed-Key Block Ciphers* (2020),
-//! define what hashes must withstand, and prove these, for a random permutation π:
+//! Guo, Katz, Wang and Yu (*Efficient and Secure Multiparty Computation from Fixed-Key Block
+//! Ciphers*, 2020) define what hashes must withstand, and prove two hashes secure for a random
+//! permutation π:
 //!
-//! - [`mmo`](Permutation::mmo), MMO(x) = π(x) ⊕ x: *correlation robust*. On x ⊕ Δ for distinct x, all known and Δ not,
-//!   it looks random.
-//! - [`tmmo`](Permutation::tmmo), TMMO(x, i) = π(π(x) ⊕ i) ⊕ π(x): *tweakable circular
-//!   correlation robust*. The same where x may repeat under different tweaks i, and Δ be added to the result.
+//! - [`mmo`](Permutation::mmo), MMO(x) = π(x) ⊕ x, is *correlation robust*: on x ⊕ Δ it looks
+//!   random, for distinct known x and an unknown Δ.
+//! - [`tmmo`](Permutation::tmmo), TMMO(x, i) = π(π(x) ⊕ i) ⊕ π(x), is *tweakable circular
+//!   correlation robust*: the same holds if x repeats under different tweaks i, and if Δ is added
+//!   to the result.
 //!
 //! A block is a `u128`: byte i of it is bits 8i to 8i + 7.
 #![allow(clippy::needless_range_loop)] // registers go by number
@@ -21,7 +23,7 @@ use crate::simd::{Register, middle_keys, rounds, xor};
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m128i, __m512i};
 
-/// Blocks that are worked on at once.
+/// Blocks of a batch.
 const BATCH: usize = 16;
 
 /// The round keys of AES-128.
@@ -41,7 +43,7 @@ impl std::fmt::Debug for Permutation {
     }
 }
 
-/// What a batch of blocks becomes.
+/// The function applied to blocks.
 #[derive(Clone, Copy)]
 enum Mode {
     Plain,
@@ -59,7 +61,7 @@ impl Permutation {
         }
     }
 
-    /// Whose instructions it uses.
+    /// The processor whose instructions it uses.
     pub fn cpu(&self) -> Cpu {
         self.cpu
     }
@@ -203,7 +205,7 @@ fn avx2(schedule: &Schedule, mode: Mode, blocks: &mut [u128]) {
     unsafe { fast::<__m128i, 8>(schedule, mode, blocks) }
 }
 
-/// `N` registers at a time; what is left over is filled up.
+/// `N` registers at a time. The last batch is filled up.
 ///
 /// # Safety
 /// The processor has the instructions of `R`.
@@ -231,10 +233,10 @@ unsafe fn fast<R: Register, const N: usize>(schedule: &Schedule, mode: Mode, blo
     }
 }
 
-/// N registers of blocks, of which the first is number `at`.
+/// N registers of blocks; the first block is number `at`.
 ///
 /// # Safety
-/// The processor has the instructions of `R`, and there are as many blocks.
+/// The processor has the instructions of `R`, and there are N registers of blocks.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn batch<R: Register, const N: usize>(

@@ -23,7 +23,7 @@ impl std::fmt::Debug for BitMatrix {
 }
 
 impl BitMatrix {
-    /// All zero.
+    /// A matrix of zeros.
     pub fn zero(rows: usize, columns: usize) -> Self {
         Self {
             rows,
@@ -32,7 +32,7 @@ impl BitMatrix {
         }
     }
 
-    /// From rows of whole words; bits past the last column are cleared.
+    /// A matrix from rows of whole words. Bits past the last column are cleared.
     ///
     /// # Panics
     /// When `words` does not hold `rows` rows.
@@ -51,8 +51,8 @@ impl BitMatrix {
         out
     }
 
-    /// From rows of `⌈columns/8⌉` bytes, first bit of a row in the top bit of its first byte, as
-    /// `numpy.packbits` writes them; bits past the last column are cleared.
+    /// A matrix from rows of `⌈columns/8⌉` bytes, as `numpy.packbits` writes them: the first bit of
+    /// a row is the top bit of its first byte. Bits past the last column are cleared.
     ///
     /// # Panics
     /// When `bytes` does not hold `rows` rows.
@@ -62,7 +62,7 @@ impl BitMatrix {
         out
     }
 
-    /// Appends rows written as for [`from_packed`](Self::from_packed).
+    /// Appends rows in the format of [`from_packed`](Self::from_packed).
     ///
     /// # Panics
     /// When `bytes` does not hold `rows` rows.
@@ -83,12 +83,12 @@ impl BitMatrix {
         self.rows += rows;
     }
 
-    /// The words of all rows. From here on nobody wipes them.
+    /// The words of all rows. They are not wiped any more.
     pub fn into_words(self) -> Vec<u64> {
         self.words.into_inner()
     }
 
-    /// Writes rows `range` as for [`from_packed`](Self::from_packed).
+    /// Writes rows `range` in the format of [`from_packed`](Self::from_packed).
     ///
     /// # Panics
     /// When `range` goes past the last row.
@@ -102,7 +102,7 @@ impl BitMatrix {
         out
     }
 
-    /// Clears what is past the last column, from row `first` on.
+    /// Clears the bits past the last column, from row `first` on.
     fn clear_padding(&mut self, first: usize) {
         let used = self.columns % 64;
         if used != 0 {
@@ -115,12 +115,12 @@ impl BitMatrix {
         }
     }
 
-    /// Rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Columns.
+    /// Number of columns.
     pub fn columns(&self) -> usize {
         self.columns
     }
@@ -148,7 +148,7 @@ impl BitMatrix {
         &self.words[row * self.stride()..(row + 1) * self.stride()]
     }
 
-    /// A bit.
+    /// The bit at `row` and `column`.
     ///
     /// # Panics
     /// When there is no such row or column.
@@ -157,7 +157,7 @@ impl BitMatrix {
         self.row(row)[column / 64] >> (column % 64) & 1 == 1
     }
 
-    /// Sets a bit.
+    /// Sets the bit at `row` and `column`.
     ///
     /// # Panics
     /// When there is no such row or column.
@@ -176,7 +176,7 @@ impl BitMatrix {
     /// The rows named by `rows`, in that order.
     ///
     /// # Panics
-    /// When one of them does not exist.
+    /// When one of these rows does not exist.
     #[must_use]
     pub fn select(&self, rows: &[usize]) -> Self {
         let mut words = Wiped::with_capacity(rows.len() * self.stride());
@@ -190,7 +190,7 @@ impl BitMatrix {
         }
     }
 
-    /// Rows become columns. Works on blocks of 64 × 64 bits.
+    /// The transpose. Works on blocks of 64 × 64 bits.
     #[must_use]
     pub fn transpose(&self) -> Self {
         let mut out = Self::zero(self.columns, self.rows);

@@ -1,4 +1,4 @@
-//! Which instructions this processor has.
+//! Detection of the processor's instructions.
 
 use std::sync::OnceLock;
 
@@ -8,11 +8,12 @@ pub const VARIABLE: &str = "UNDERTONE_SIMD";
 /// A set of instructions that a kernel has a path for, lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// What every target of the compiler has.
+    /// The instructions of every target of the compiler.
     Portable,
     /// AVX2, FMA, POPCNT, AES-NI, PCLMULQDQ: Haswell, Zen, and later.
     Avx2,
-    /// AVX-512 F, BW, DQ, VL, VBMI2, IFMA, VNNI and VPOPCNTDQ, VAES, VPCLMULQDQ: Ice Lake, Zen 4, and later.
+    /// AVX-512 F, BW, DQ, VL, VBMI2, IFMA, VNNI and VPOPCNTDQ, VAES, VPCLMULQDQ: Ice Lake, Zen 4,
+    /// and later.
     Avx512,
 }
 
@@ -25,7 +26,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// The best level of this processor, or the one [`VARIABLE`] names if that is lower.
+    /// The best level of this processor, or the level that [`VARIABLE`] names if that is lower.
     pub fn detect() -> Self {
         static CPU: OnceLock<Cpu> = OnceLock::new();
         *CPU.get_or_init(|| {
@@ -40,14 +41,14 @@ impl Cpu {
         })
     }
 
-    /// The level without any instruction beyond the target's.
+    /// The level that uses no instruction beyond the target's.
     pub fn portable() -> Self {
         Self {
             level: Level::Portable,
         }
     }
 
-    /// Every level from portable to [`detect`](Self::detect)'s, for tests that hold them equal.
+    /// Every level from portable to that of [`detect`](Self::detect), for tests that compare them.
     pub fn all() -> impl Iterator<Item = Self> {
         let best = Self::detect().level;
         [Level::Portable, Level::Avx2, Level::Avx512]

@@ -1,5 +1,6 @@
-//! Marks for valgrind's memcheck: bytes that are marked as secret count as undefined, and memcheck reports every branch and every
-//! index that depends on them (Langley's *ctgrind*, 2010). Outside valgrind, and on other processors than x86-64, they do nothing.
+//! Marks for valgrind's memcheck. Bytes marked as secret count as undefined, and memcheck reports
+//! every branch and every index that depends on them (Langley's *ctgrind*, 2010). Outside valgrind,
+//! and on processors other than x86-64, the marks do nothing.
 
 /// Marks `bytes` as secret.
 pub fn secret<T: Copy>(bytes: &mut [T]) {
@@ -10,12 +11,12 @@ pub fn secret<T: Copy>(bytes: &mut [T]) {
     );
 }
 
-/// Marks `bytes` as public: what is sent, and what is compared in a test.
+/// Marks `bytes` as public, before they are sent, or compared in a test.
 pub fn public<T: Copy>(bytes: &[T]) {
     request(MAKE_MEM_DEFINED, bytes.as_ptr() as u64, size_of_val(bytes));
 }
 
-/// Whether valgrind runs this, with whatever tool.
+/// Whether this process runs under valgrind, with any tool.
 pub fn is_watched() -> bool {
     request(RUNNING_ON_VALGRIND, 0, 0) > 0
 }
@@ -25,14 +26,14 @@ const MEMCHECK: u64 = (b'M' as u64) << 24 | (b'C' as u64) << 16;
 const MAKE_MEM_UNDEFINED: u64 = MEMCHECK + 1;
 const MAKE_MEM_DEFINED: u64 = MEMCHECK + 2;
 
-/// A client request, as `valgrind.h` makes it on x86-64: four rotations that together do nothing, and an exchange of a register with
-/// itself, which valgrind takes for a call.
+/// A client request, as `valgrind.h` makes it on x86-64: four rotations that together do nothing,
+/// and an exchange of a register with itself. Valgrind takes the sequence for a call.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn request(what: u64, address: u64, len: usize) -> u64 {
     let arguments = [what, address, len as u64, 0, 0, 0];
     let mut result = 0u64;
-    // SAFETY: outside valgrind no register changes but the flags. Under it, the requests above change what memcheck thinks of
-    // memory that a reference of the caller covers, and nothing else.
+    // SAFETY: outside valgrind only the flags change. Under valgrind the requests above change
+    // memcheck's state for memory that a reference of the caller covers, and nothing else.
     unsafe {
         core::arch::asm!(
             "rol rdi, 3",

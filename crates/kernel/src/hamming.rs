@@ -1,11 +1,11 @@
 //! Hamming distances between rows of two bit matrices: XOR, popcount, add.
 //!
-//! The AVX-512 path holds eight running sums, one for each of eight rows of `b`, in eight registers
-//! of eight 64-bit lanes, and folds them into one register of eight distances at the end:
+//! The AVX-512 path holds eight running sums in eight registers of eight 64-bit lanes, one for each
+//! of eight rows of `b`. At the end it folds them into one register of eight distances:
 //!
 //! ```text
-//! s0 = a0 a1 .. a7        unpack + add      a a b b a a b b ..     shuffle 128 + add, twice
-//! s1 = b0 b1 .. b7    ──────────────────▶   (pairs of lanes)    ──────────────────────────▶  a b c d e f g h
+//! s0 = a0 a1 .. a7   unpack + add   a a b b a a b b ..  shuffle 128 + add, twice
+//! s1 = b0 b1 .. b7  ─────────────▶   (pairs of lanes)  ──────────────────────────▶ a b c d e f g h
 //! ```
 //!
 //! The AVX2 path looks nibbles up with `vpshufb` (Muła, Kurz, Lemire 2018) and widens bytes with
@@ -16,7 +16,7 @@ use std::ops::Range;
 use crate::bits::BitMatrix;
 use crate::cpu::{Cpu, Level};
 
-/// Longest row whose distances fit `u16`.
+/// Longest row with distances that fit `u16`.
 pub const MAX_COLUMNS: usize = u16::MAX as usize;
 
 /// Writes the distances between rows `rows_a` of `a` and rows `rows_b` of `b`, row after row.
@@ -49,8 +49,8 @@ pub fn distances(
     }
 }
 
-/// Cuts `rows` of `stride` words into parts that stay in the first-level cache while they are
-/// compared with row after row.
+/// Cuts `rows` of `stride` words into parts. A part stays in the first-level cache while it is
+/// compared with one row after the other.
 fn cached(rows: Range<usize>, stride: usize) -> impl Iterator<Item = Range<usize>> {
     const WORDS: usize = (16 << 10) / 8;
     let part = (WORDS / stride.max(1)).max(8).next_multiple_of(8);
@@ -60,7 +60,8 @@ fn cached(rows: Range<usize>, stride: usize) -> impl Iterator<Item = Range<usize
 }
 
 /// The sum of all distances between rows of `a` and rows of `b`: the XORs and popcounts of
-/// [`distances`] in the same order, and nothing else. The floor its time is compared with.
+/// [`distances`] in the same order, and nothing else. It is the floor for the time of that
+/// function.
 ///
 /// # Panics
 /// When the matrices differ in columns or have more than [`MAX_COLUMNS`].
@@ -94,7 +95,7 @@ fn one_to_sum(cpu: Cpu, row: &[u64], block: &[u64]) -> u64 {
     }
 }
 
-/// Distances from `row` to each of `out.len()` rows of `block`, which are as long as `row`.
+/// Distances from `row` to each of `out.len()` rows of `block`, which have the length of `row`.
 fn one_to_many(cpu: Cpu, row: &[u64], block: &[u64], out: &mut [u16]) {
     assert_eq!(block.len(), row.len() * out.len(), "a block of whole rows");
     match cpu.level() {
@@ -175,7 +176,7 @@ mod x86 {
         }
     }
 
-    /// Eight registers of `row` stay where they are while the rows of `block` pass by.
+    /// Eight registers of `row` stay in place while the rows of `block` pass by.
     ///
     /// # Safety
     /// Needs AVX-512 F and VPOPCNTDQ.

@@ -1,7 +1,9 @@
-//! Streams of the leaves of a tree, added up: the inner loop of small-field VOLE (Roy, *SoftSpokenOT*, 2022).
+//! Streams of the leaves of a tree, added up: the inner loop of small-field VOLE (Roy,
+//! *SoftSpokenOT*, 2022).
 //!
-//! Leaf x of q has a stream of bits r_x. Wanted are Σ r_x and, for every bit b, Σ r_x over the x that have bit b, sums
-//! being exclusive or: that is Σ x·r_x in GF(q), q a power of two. Streams are made and added in registers.
+//! Leaf x of q has a stream of bits r_x. The kernel computes Σ r_x and, for every bit b, Σ r_x over
+//! the x that have bit b. Sums are exclusive or, so this is Σ x·r_x in GF(q), q a power of two.
+//! Streams are made and added in registers.
 //!
 //! A stream is AES-128 in counter mode under the leaf: block n is the encryption of the number n.
 //! [`Leaves::stream`] writes the stream of one leaf.
@@ -20,7 +22,7 @@ use crate::simd::{Register, middle_keys, rounds, xor};
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m128i, __m512i};
 
-/// Blocks of a stream that are made at a time.
+/// Blocks of a stream in a [`Row`].
 pub const BLOCKS: usize = 16;
 
 /// Some blocks of a stream, or of a sum of streams.
@@ -29,10 +31,10 @@ pub type Row = [u128; BLOCKS];
 /// Bytes of a [`Row`].
 pub const ROW_BYTES: usize = 16 * BLOCKS;
 
-/// Keys of streams. Zeroized on drop.
+/// The keys of some streams. Zeroized on drop.
 pub struct Leaves {
     cpu: Cpu,
-    /// For portable code.
+    /// For the portable path.
     ciphers: Vec<Aes128>,
     /// For the other paths.
     schedules: Vec<Schedule>,
@@ -51,7 +53,7 @@ impl Drop for Leaves {
 }
 
 impl Leaves {
-    /// Leaves of these seeds.
+    /// Leaves with these seeds.
     pub fn new(cpu: Cpu, seeds: &[u128]) -> Self {
         let (mut ciphers, mut schedules) = (Vec::new(), Vec::new());
         match cpu.level() {
@@ -70,8 +72,9 @@ impl Leaves {
         }
     }
 
-    /// Of the leaves `range` and blocks `16·chunk` to `16·chunk + 15` of their streams, writes the sum to `sum`, and to
-    /// row b of `bits` the sum of those whose place in the range, from 0, has bit b.
+    /// Adds up blocks `16·chunk` to `16·chunk + 15` of the streams of the leaves in `range`. Writes
+    /// the sum to `sum`, and to row b of `bits` the sum over the leaves whose place in the range,
+    /// from 0, has bit b.
     ///
     /// # Panics
     /// When `range` goes past the last leaf, or is not `2^bits.len()` leaves.
@@ -95,7 +98,7 @@ impl Leaves {
 }
 
 impl Leaves {
-    /// How many leaves there are.
+    /// Number of leaves.
     pub fn len(&self) -> usize {
         self.ciphers.len().max(self.schedules.len())
     }
@@ -166,8 +169,8 @@ unsafe fn stream_fast<R: Register, const N: usize>(
     const { assert!(BLOCKS.is_multiple_of(N * R::BLOCKS)) };
     for bytes in out {
         for at in (0..BLOCKS).step_by(N * R::BLOCKS) {
-            // SAFETY: the caller promises the instructions; all writes are within the row's bytes, as N registers from
-            // block `at` on are.
+            // SAFETY: the caller promises the instructions; all writes are within the row's bytes,
+            // as N registers from block `at` on are.
             unsafe {
                 let mut counters = [R::splat(0); N];
                 for i in 0..N {
@@ -229,7 +232,8 @@ unsafe fn fast<R: Register, const N: usize>(
 ) {
     const { assert!(BLOCKS.is_multiple_of(N * R::BLOCKS)) };
     for at in (0..BLOCKS).step_by(N * R::BLOCKS) {
-        // SAFETY: the caller promises the instructions; all accesses are within rows, as N registers from `at` on are.
+        // SAFETY: the caller promises the instructions; all accesses are within rows, as N
+        // registers from `at` on are.
         unsafe {
             let zero = R::splat(0);
             let mut counters = [zero; N];
@@ -257,7 +261,7 @@ unsafe fn fast<R: Register, const N: usize>(
                     }
                 }
             }
-            // Of fewer than four leaves there are one or two.
+            // There are one or two leaves if there are fewer than four.
             for (x, leaf) in fours.remainder().iter().enumerate() {
                 let row = stream(leaf, counters);
                 add_at(sum, at, row);
@@ -272,7 +276,7 @@ unsafe fn fast<R: Register, const N: usize>(
     }
 }
 
-/// The stream of a leaf where the counters are.
+/// The blocks of a leaf's stream at the given counters.
 ///
 /// # Safety
 /// The processor has the instructions of `R`.
@@ -290,7 +294,7 @@ unsafe fn stream<R: Register, const N: usize>(leaf: &Schedule, counters: [R; N])
 /// Adds N registers to the row, from block `at` on.
 ///
 /// # Safety
-/// The processor has the instructions of `R`, and the row has as many blocks there.
+/// The processor has the instructions of `R`, and the row has N registers of blocks from there on.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn add_at<R: Register, const N: usize>(row: &mut Row, at: usize, values: [R; N]) {

@@ -4,24 +4,28 @@
 //! |---|---|---|
 //! | [`bits`] | packed bit matrices, transpose | portable |
 //! | [`hamming`] | XOR-popcount distance tiles | portable, AVX2, AVX-512 VPOPCNTDQ |
-//! | [`aes`] | a fixed-key permutation, and hashes of blocks made of it | portable (the `aes` crate), AES-NI, VAES |
-//! | [`leaves`] | AES streams of the leaves of trees, added up | portable, AES-NI, VAES |
+//! | [`aes`] | a fixed-key permutation, hashes of blocks | portable (1), AES-NI, VAES |
+//! | [`leaves`] | AES streams of the leaves of trees, summed | portable, AES-NI, VAES |
 //! | [`transpose`] | 128 rows of bits to blocks | portable, AVX2, AVX-512 |
-//! | [`expand`] | vectors over Z_{2^w} of correlated transfers: expanded, corrected, packed, added up | portable, AES-NI, VAES |
+//! | [`expand`] | correlated vectors over Z_{2^w} | portable, AES-NI, VAES |
 //! | [`universal`] | inner products over GF(2⁶⁴) | portable, PCLMULQDQ, VPCLMULQDQ |
-//! | [`mont`] | Montgomery arithmetic of eight numbers at once, modulo M and M²: powers, tables, multi-products | portable, AVX-512 IFMA, the same bits everywhere |
+//! | [`mont`] | Montgomery arithmetic modulo M and M² | portable, AVX2, AVX-512 IFMA (2) |
 //! | [`parts`] | long messages, written part by part | portable |
 //! | [`product`] | matrix products modulo 2¹⁶ | portable, AVX2, AVX-512 VNNI |
 //! | [`pack`] | numbers of w bits | portable |
 //! | [`prg`] | ChaCha20 expansion | those of the `chacha20` crate |
-//! | [`sparse`] | sparse products and updates of many vectors at once | portable, AVX2, AVX-512, the same bits everywhere |
-//! | [`mask`] | key streams (AES-128-CTR, ChaCha20) added to or subtracted from words | portable, AVX2, AVX-512; ciphers as their crates |
-//! | [`normal`] | standard normals from a PRG | portable, the same bits everywhere |
-//! | [`project`] | signs of a Gaussian projection | portable, AVX2, AVX-512, the same bits everywhere |
-//! | [`wipe`] | vectors that are wiped when they are dropped | portable |
+//! | [`sparse`] | sparse products of many vectors | portable, AVX2, AVX-512 (2) |
+//! | [`mask`] | key streams added to words | portable, AVX2, AVX-512 (3) |
+//! | [`normal`] | standard normals from a PRG | portable (2) |
+//! | [`project`] | signs of a Gaussian projection | portable, AVX2, AVX-512 (2) |
+//! | [`wipe`] | vectors that are wiped on drop | portable |
 //!
-//! [`Cpu`] decides at run time which path is taken. Tests hold every path equal to the portable
-//! one, and the portable one to the definition.
+//! 1. By the `aes` crate.
+//! 2. The same bits on every path and platform, floating point included.
+//! 3. The ciphers, AES-128-CTR and ChaCha20, have the paths of their crates.
+//!
+//! [`Cpu`] selects the path at run time. Tests hold every path equal to the portable one, and the
+//! portable one to the definition.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod aes;

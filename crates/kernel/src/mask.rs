@@ -1,8 +1,8 @@
 //! Masks: key streams added to words, or subtracted from them.
 //!
 //! Blocks are added where the cipher makes them, in registers or in the first-level cache. Callers
-//! with many streams over the same words do best to apply them [`TILE_BYTES`] of words at a time, so that the
-//! words stay there too.
+//! with many streams over the same words should apply all of them to [`TILE_BYTES`] of words at a
+//! time, so that the words stay in the cache, too.
 
 use std::fmt;
 use std::hint::black_box;
@@ -30,18 +30,18 @@ pub const TILE_BYTES: usize = 16 << 10;
 pub trait Word:
     Copy + Default + PartialEq + fmt::Debug + Send + Sync + Zeroize + private::Sealed + 'static
 {
-    /// Its size.
+    /// Bytes of a word.
     const BYTES: usize;
-    /// The sum, modulo 2 to the number of bits.
+    /// The sum, modulo 2^bits.
     #[must_use]
     fn plus(self, other: Self) -> Self;
-    /// The difference, modulo 2 to the number of bits.
+    /// The difference, modulo 2^bits.
     #[must_use]
     fn minus(self, other: Self) -> Self;
     /// The word of [`BYTES`](Self::BYTES) little-endian bytes.
     ///
     /// # Panics
-    /// When there are not as many.
+    /// When `bytes` has not [`BYTES`](Self::BYTES) bytes.
     fn from_le(bytes: &[u8]) -> Self;
     /// Writes its bytes, little-endian.
     ///
@@ -52,7 +52,7 @@ pub trait Word:
     fn truncate(value: u64) -> Self;
     /// The word as a two's complement number.
     fn to_signed(self) -> i64;
-    /// The bits that are also in the lowest of `mask`.
+    /// Bitwise and with the lowest bits of `mask`.
     #[must_use]
     fn and(self, mask: u64) -> Self;
 }
@@ -128,22 +128,22 @@ pub fn append_bytes<W: Word>(words: &[W], out: &mut Vec<u8>) {
     }
 }
 
-/// The words of little-endian `bytes`; a word that is cut is left out.
+/// The words of little-endian `bytes`. An incomplete last word is left out.
 pub fn from_bytes<W: Word>(bytes: &[u8]) -> impl Iterator<Item = W> {
     bytes.chunks_exact(W::BYTES).map(W::from_le)
 }
 
-/// What is done with a stream.
+/// The operation with a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
-    /// It is added.
+    /// Addition.
     Add,
-    /// It is subtracted.
+    /// Subtraction.
     Subtract,
 }
 
 impl Op {
-    /// The one that undoes it.
+    /// The inverse operation.
     #[must_use]
     pub fn inverse(self) -> Self {
         match self {
@@ -156,7 +156,7 @@ impl Op {
 /// Adds the little-endian words in `bytes` to `words`, or subtracts them.
 ///
 /// # Panics
-/// When they are not as many.
+/// When the lengths do not fit.
 pub fn combine<W: Word>(cpu: Cpu, op: Op, words: &mut [W], bytes: &[u8]) {
     assert_eq!(bytes.len(), words.len() * W::BYTES, "bytes of words");
     match cpu.level() {
@@ -201,10 +201,10 @@ fn combine_avx512<W: Word>(op: Op, words: &mut [W], bytes: &[u8]) {
     combine_words(op, words, bytes);
 }
 
-/// Adds `values` to `words` if `choice` is 1. What it does depends on the choice in no other way.
+/// Adds `values` to `words` if `choice` is 1. In constant time.
 ///
 /// # Panics
-/// When they are not as many.
+/// When the lengths do not fit.
 pub fn add_if<W: Word>(cpu: Cpu, choice: Choice, words: &mut [W], values: &[W]) {
     assert_eq!(values.len(), words.len(), "words");
     let mask = 0u64.wrapping_sub(choice.unwrap_u8().into());
@@ -223,7 +223,7 @@ pub fn add_if<W: Word>(cpu: Cpu, choice: Choice, words: &mut [W], values: &[W]) 
 
 #[inline(always)]
 fn add_masked<W: Word>(mask: u64, words: &mut [W], values: &[W]) {
-    // Opaque: the compiler would make a branch of it.
+    // Opaque: otherwise the compiler makes a branch of it.
     let mask = black_box(mask);
     for (word, value) in words.iter_mut().zip(values) {
         *word = word.plus(value.and(mask));
@@ -248,12 +248,12 @@ fn add_masked_avx512<W: Word>(mask: u64, words: &mut [W], values: &[W]) {
 pub enum Suite {
     /// AES-128 in counter mode (NIST SP 800-38A): fastest where the processor has AES instructions.
     Aes128Ctr,
-    /// ChaCha20: fastest where it has not.
+    /// ChaCha20: fastest on other processors.
     ChaCha20,
 }
 
 impl Suite {
-    /// All of them.
+    /// All suites.
     pub const ALL: [Self; 2] = [Self::Aes128Ctr, Self::ChaCha20];
 
     /// The number on the wire.
@@ -326,7 +326,7 @@ impl Stream {
         Self { cipher }
     }
 
-    /// Adds the stream from its word `at` on to `words`, or subtracts it.
+    /// Adds the stream, from its word `at` on, to `words`, or subtracts it.
     pub fn apply<W: Word>(&mut self, at: usize, op: Op, words: &mut [W]) {
         match &mut self.cipher {
             Cipher::Aes(core) => apply(&mut **core, at, op, words),
@@ -334,7 +334,7 @@ impl Stream {
         }
     }
 
-    /// Writes the stream from its start, in whole blocks: what the cipher alone delivers.
+    /// Writes the stream from its start, in whole blocks: the cipher alone, for comparison.
     ///
     /// # Panics
     /// When `out` is not a multiple of 64 bytes.
@@ -360,7 +360,7 @@ where
 {
     let per_block = C::BlockSize::USIZE / W::BYTES;
     core.set_block_pos((at / per_block) as u64);
-    // A block of which only the end is wanted, whole blocks, one of which only the start is.
+    // The end of a block, then whole blocks, then the start of a block.
     let skipped = at % per_block;
     if skipped > 0 {
         let (head, rest) = words.split_at_mut(words.len().min(per_block - skipped));
@@ -380,7 +380,7 @@ where
     }
 }
 
-/// Applies the bytes of the next block from `from` on.
+/// Applies the next block, from its byte `from` on.
 fn part<C: StreamCipherCore, W: Word>(core: &mut C, op: Op, words: &mut [W], from: usize) {
     let mut block = Array::<u8, C::BlockSize>::default();
     core.write_keystream_block(&mut block);
@@ -395,15 +395,15 @@ fn wipe<T: Default>(secret: &mut T) {
     zeroize::optimization_barrier(secret);
 }
 
-/// Applies whole blocks as they are made: compiled with the instructions of the cipher, so that the
-/// processor adds one batch while it makes the next.
+/// Applies whole blocks as they are made. It is compiled with the instructions of the cipher, so
+/// that the processor adds one batch while it makes the next.
 struct Apply<'a, W, S> {
     op: Op,
     words: &'a mut [W],
     block: PhantomData<S>,
 }
 
-/// Whole cache lines.
+/// Aligned to cache lines.
 #[repr(align(64))]
 struct Lines<T>(T);
 
@@ -438,7 +438,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The key of NIST SP 800-38A, F.5.1; the first block is that of `openssl enc -aes-128-ecb` of zeros.
+    /// The key of NIST SP 800-38A, F.5.1; the first block is that of `openssl enc -aes-128-ecb` of
+    /// zeros.
     #[test]
     fn is_aes_in_counter_mode() {
         let mut seed = [0; 32];

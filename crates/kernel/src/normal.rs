@@ -1,9 +1,9 @@
 //! Standard normals from a [`Prg`], by Box and Muller.
 //!
-//! Normals 2i and 2i + 1 come from words 2i and 2i + 1 of the stream: with
-//! `u = (⌊x/2¹¹⌋ + 1)·2⁻⁵³` from the first and `v = ⌊y/2¹¹⌋·2⁻⁵³` from the second they are
-//! `√(−2 ln u)·cos 2πv` and `√(−2 ln u)·sin 2πv`. Logarithm, sine and cosine are those of `libm`,
-//! compiled from Rust, so the bits are the same on every platform.
+//! Normals 2i and 2i + 1 come from words 2i and 2i + 1 of the stream. With `u = (⌊x/2¹¹⌋ + 1)·2⁻⁵³`
+//! from the first word and `v = ⌊y/2¹¹⌋·2⁻⁵³` from the second, they are `√(−2 ln u)·cos 2πv` and
+//! `√(−2 ln u)·sin 2πv`. Logarithm, sine and cosine are those of `libm`, compiled from Rust, so the
+//! bits are the same on every platform.
 
 use std::f64::consts::TAU;
 
@@ -11,7 +11,7 @@ use crate::prg::Prg;
 
 const ULP: f64 = 1.0 / (1u64 << 53) as f64;
 
-/// Fills `out` with the normals from number `first` on.
+/// Fills `out` with normals, from normal number `first` on.
 ///
 /// # Panics
 /// When `first` is odd.

@@ -1,10 +1,10 @@
-//! Numbers of `w` bits each, packed: number i is bits `i·w` to `(i+1)·w − 1`, counted from the low
+//! Numbers of `w` bits each, packed. Number i is bits `i·w` to `(i+1)·w − 1`, counted from the low
 //! bit of the first byte.
 
 /// Widest number.
 pub const MAX_WIDTH: u32 = 16;
 
-/// Bytes beyond [`packed_len`] for which [`pack`] needs room.
+/// Bytes of capacity that [`pack`] needs beyond [`packed_len`].
 pub const SLACK: usize = 16;
 
 /// Bytes of `count` numbers of `width` bits.
@@ -12,7 +12,7 @@ pub fn packed_len(width: u32, count: usize) -> usize {
     (count * width as usize).div_ceil(8)
 }
 
-/// Appends the lowest `width` bits of each of `values`; the last byte is filled up with zeros.
+/// Appends the lowest `width` bits of each of `values`. The last byte is filled up with zeros.
 ///
 /// # Panics
 /// When `width` is not from 1 to [`MAX_WIDTH`].
@@ -34,7 +34,7 @@ pub fn pack(width: u32, values: &[u16], out: &mut Vec<u8>) {
 /// Reads `values.len()` numbers of `width` bits.
 ///
 /// # Panics
-/// When `width` is not from 1 to [`MAX_WIDTH`], or `bytes` are not [`packed_len`].
+/// When `width` is not from 1 to [`MAX_WIDTH`], or the length of `bytes` is not [`packed_len`].
 pub fn unpack(width: u32, bytes: &[u8], values: &mut [u16]) {
     assert!((1..=MAX_WIDTH).contains(&width), "numbers of {width} bits");
     assert_eq!(bytes.len(), packed_len(width, values.len()), "packed bytes");

@@ -1,14 +1,14 @@
-//! Long messages written part by part, on all threads, into memory that nobody has to clear first.
+//! Long messages, written part by part on all threads into memory that is not cleared first.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 use rayon::prelude::*;
 
-/// A lifetime that is neither shortened nor stretched: every [`Slot`] has one of its own.
+/// An invariant lifetime. Every [`Slot`] has one of its own.
 type Brand<'a> = PhantomData<fn(&'a ()) -> &'a ()>;
 
-/// A part of a message that is not written yet.
+/// A part of a message, not written yet.
 #[derive(Debug)]
 pub struct Slot<'a> {
     bytes: &'a mut [MaybeUninit<u8>],
@@ -22,7 +22,7 @@ pub struct Written<'a> {
 }
 
 impl<'a> Slot<'a> {
-    /// Its length.
+    /// Its length in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -32,17 +32,18 @@ impl<'a> Slot<'a> {
         self.bytes.is_empty()
     }
 
-    /// Clears it, and lets `write` write it.
+    /// Clears the part, then calls `write` on it.
     pub fn clear(self, write: impl FnOnce(&mut [u8])) -> Written<'a> {
         let Self { bytes, brand } = self;
         bytes.fill(MaybeUninit::new(0));
         let (start, len) = (bytes.as_mut_ptr(), bytes.len());
-        // SAFETY: all bytes have just been written, and `bytes` is borrowed for the rest of this function.
+        // SAFETY: all bytes have just been written, and `bytes` is borrowed for the rest of this
+        // function.
         write(unsafe { std::slice::from_raw_parts_mut(start.cast(), len) });
         Written { brand }
     }
 
-    /// Its bytes, not to be read before they are written.
+    /// Its bytes. They must not be read before they are written.
     pub(crate) fn bytes(&mut self) -> &mut [MaybeUninit<u8>] {
         self.bytes
     }
@@ -54,8 +55,9 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// A message of `room` zero bytes, then the parts, each of the length that comes with it, one after the other; and what `write` returns for each of
-/// them. The parts are written in any order, on all threads of the ambient pool.
+/// A message of `room` zero bytes and then the parts, each with the given length, one after the
+/// other; and the results of `write` for them. The parts are written in any order, on all threads
+/// of the ambient pool.
 pub fn message<P: Send, T: Send>(
     room: usize,
     parts: Vec<(P, usize)>,
@@ -79,8 +81,8 @@ pub fn message<P: Send, T: Send>(
         1 => slots.into_iter().map(one).collect(),
         _ => slots.into_par_iter().map(one).collect(),
     };
-    // SAFETY: the parts are all of the `len` bytes after the room, and `write` has returned for every one of them a proof
-    // that it is written, which only its own slot gives.
+    // SAFETY: the parts are all of the `len` bytes after the room. For each part `write` returned a
+    // proof that it is written, which only its own slot gives.
     unsafe { out.set_len(room + len) };
     (out, results)
 }

@@ -1,9 +1,9 @@
 //! Matrix products modulo 2¹⁶: all inner products of the rows of two matrices.
 //!
-//! The AVX-512 path multiplies pairs of 16-bit numbers and adds them to 32-bit lanes (`vpdpwssd`). Signed or
-//! not is the same modulo 2¹⁶, and so is what overflows the lanes. A block of 4 × 6 products stays in
-//! registers while a strip of its ten rows streams by, short enough that the four stay in the
-//! first-level cache, and a panel of `b` in the second:
+//! The AVX-512 path multiplies pairs of 16-bit numbers and adds them to 32-bit lanes (`vpdpwssd`).
+//! Signs and overflows of lanes do not matter modulo 2¹⁶. A block of 4 × 6 products stays in
+//! registers while a strip of its ten rows streams by. The strip is short enough for the four rows
+//! to stay in the first-level cache, and a panel of `b` in the second:
 //!
 //! ```text
 //!            b0  b1  b2  b3  b4  b5        a: 4 rows of a strip, 16 KiB, first-level cache
@@ -25,10 +25,10 @@ use crate::wipe::{Plain, Wiped};
 /// Columns are padded with zeros to a multiple of this.
 const LANES: usize = 32;
 
-/// Columns of a strip.
+/// Columns in a strip.
 const STRIP: usize = 2048;
 
-/// Rows of `b` that stay in the second-level cache, a multiple of all widths of a block.
+/// Rows of `b` that stay in the second-level cache: a multiple of all widths of a block.
 const PANEL: usize = 96;
 
 /// A cache line of numbers.
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Matrix16 {
 }
 
 impl Matrix16 {
-    /// All zero.
+    /// A matrix of zeros.
     pub fn zero(rows: usize, columns: usize) -> Self {
         Self {
             rows,
@@ -91,12 +91,12 @@ impl Matrix16 {
         out
     }
 
-    /// Rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Columns.
+    /// Number of columns.
     pub fn columns(&self) -> usize {
         self.columns
     }
@@ -121,7 +121,7 @@ impl Matrix16 {
         &self.values()[start..start + self.columns]
     }
 
-    /// All rows, to be changed.
+    /// All rows, mutable.
     pub fn rows_mut(&mut self) -> impl Iterator<Item = &mut [u16]> {
         let (columns, stride) = (self.columns, self.stride());
         let len = self.lines.len() * LANES;
@@ -132,7 +132,7 @@ impl Matrix16 {
         rows.map(move |row| &mut row[..columns])
     }
 
-    /// Appends `count` rows of zeros, and gives them to be changed.
+    /// Appends `count` rows of zeros, and returns them mutable.
     pub fn append(&mut self, count: usize) -> impl Iterator<Item = &mut [u16]> {
         let before = self.rows;
         self.rows += count;
@@ -149,11 +149,12 @@ impl Matrix16 {
     }
 }
 
-/// Writes the inner products of the rows `rows_a` of `a` and `rows_b` of `b`, modulo 2¹⁶, row after row.
+/// Writes the inner products of the rows `rows_a` of `a` and `rows_b` of `b`, modulo 2¹⁶, row after
+/// row.
 ///
 /// # Panics
-/// When the matrices differ in columns, when a range goes past the last row, or when `out` has not as many
-/// numbers as there are pairs of rows.
+/// When the matrices differ in columns, when a range goes past the last row, or when the length of
+/// `out` is not the number of pairs of rows.
 pub fn products(
     cpu: Cpu,
     a: &Matrix16,
@@ -183,7 +184,7 @@ pub fn products(
     }
 }
 
-/// Adds the products of one strip, in blocks of R × C. Where rows run out, the last is taken again
+/// Adds the products of one strip, in blocks of R × C. If rows run out, the last row is taken again
 /// and its products are dropped.
 #[inline(always)]
 fn blocks<const R: usize, const C: usize>(
@@ -343,7 +344,7 @@ mod tests {
         }
     }
 
-    /// The extremes: lanes of 32 bits overflow, the lowest 16 stay right.
+    /// Extreme values: lanes of 32 bits overflow, the lowest 16 bits stay right.
     #[test]
     fn the_largest_numbers() {
         for value in [u16::MAX, 1 << 15] {

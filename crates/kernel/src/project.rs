@@ -1,20 +1,22 @@
 //! Signs of a Gaussian projection: bit l of row v is `1[Σ_t Π[l,t]·v[t] ≥ 0]`.
 //!
 //! The definition multiplies and adds in double precision, `t = 0, 1, …`, without fused
-//! multiply-add. Every path gives its bits, on every platform and for every number of threads.
+//! multiply-add. Every path gives the bits of the definition, on every platform and with any number
+//! of threads.
 //!
-//! The fast paths reach them in single precision. Π is expanded in panels of 32 rows, each
-//! transposed so that 32 sums advance together:
+//! The fast paths compute in single precision. Π is expanded in panels of 32 rows. Each panel is
+//! transposed, so that 32 sums advance together:
 //!
 //! ```text
 //! panel[t] = Π[l,t] Π[l+1,t] … Π[l+31,t]      sum[l..l+32] += panel[t] · v[t]
 //! ```
 //!
-//! With `x = (d + 8)·2⁻²⁴`, a sum of `d` fused products is off by at most `x/(1 − x)·‖Π_l‖·‖v‖` from
-//! the real number (Higham 2002, 3.1, and Cauchy–Schwarz; the 8 covers the rounding of Π and v to
-//! single precision, of the bound itself, and the error of the definition). Rows so small or large
-//! that the definition could underflow or overflow are not decided this way. Where it is farther from zero its sign is the definition's;
-//! the few others, about one in ten thousand, are computed again by the definition.
+//! With `x = (d + 8)·2⁻²⁴`, a sum of `d` fused products differs by at most `x/(1 − x)·‖Π_l‖·‖v‖`
+//! from the real number (Higham 2002, 3.1, and Cauchy–Schwarz). The 8 covers the rounding of Π and
+//! v to single precision and of the bound itself, and the error of the definition. If the sum is
+//! farther from zero than that, its sign is the sign of the definition. The others, about one in
+//! ten thousand, are computed again by the definition. So are rows so small or large that the
+//! definition could underflow or overflow.
 
 use rayon::prelude::*;
 
@@ -29,11 +31,11 @@ const LANES: usize = 32;
 
 /// Some rows of Π.
 struct Panel {
-    /// Row after row.
+    /// The rows, one after the other.
     rows: Wiped<f64>,
     /// Transposed and rounded; lanes past the last row are zero.
     lanes: Wiped<[f32; LANES]>,
-    /// Per row, what its sums may be off by for a row of norm 1.
+    /// For each row, the bound on the error of a sum for features of norm 1.
     slack: [f32; LANES],
 }
 
@@ -69,17 +71,17 @@ fn relative_error(dim: usize) -> f64 {
     }
 }
 
-/// Rows of features in single precision, each scaled by a power of two so that its largest value
-/// is between 1 and 2; signs do not change.
+/// Rows of features in single precision. Each is scaled by a power of two so that its largest value
+/// is between 1 and 2. Signs do not change.
 struct Rounded {
     values: Wiped<f32>,
-    /// Norm of each scaled row; infinite where the definition must decide.
+    /// The norm of each scaled row; infinite where the definition must decide.
     norms: Wiped<f32>,
 }
 
 impl Rounded {
     fn new(features: &[f64], dim: usize) -> Self {
-        // Far from the ends of the range no product or sum of the definition leaves it.
+        // Between these bounds no product or sum of the definition overflows or underflows.
         let ordinary = 2f64.powi(-900)..2f64.powi(900);
         let mut values = Wiped::with_capacity(features.len());
         let mut norms = Wiped::with_capacity(features.len() / dim);
@@ -105,7 +107,7 @@ impl Rounded {
     }
 }
 
-/// The codes of `features` (rows of `dim` finite values) under the Π of `seed` with `bits` rows.
+/// The codes of `features` (rows of `dim` finite values) under the Π of `seed`, with `bits` rows.
 ///
 /// # Panics
 /// When `dim` is 0 or does not divide the number of values.
@@ -153,7 +155,7 @@ fn exact(pi: &[f64], v: &[f64]) -> bool {
     sum >= 0.0
 }
 
-/// The definition for a panel: every lane of a row advances as in [`exact`].
+/// The definition for a panel. Every lane of a row advances as in [`exact`].
 fn apply_exact(panel: &Panel, features: &[f64], out: &mut [u64], shift: u32) {
     const GROUP: usize = 8;
     let dim = panel.lanes.len();
@@ -178,7 +180,7 @@ fn apply_exact(panel: &Panel, features: &[f64], out: &mut [u64], shift: u32) {
     }
 }
 
-/// Signs of 32 sums, and which of them are too near zero to be sure of.
+/// Signs of 32 sums, and a mask of those that are too near zero to be sure.
 #[derive(Clone, Copy)]
 struct Signs {
     positive: u32,
@@ -279,7 +281,7 @@ mod x86 {
                 }
             }
         }
-        // Indexed by constants only until here, so that the sums stay in registers.
+        // Up to here sums are indexed by constants only, so that they stay in registers.
         let mut kept = [[_mm512_setzero_ps(); 2]; R];
         for r in 0..R {
             kept[r][0] = sums[r][0];
@@ -399,7 +401,7 @@ mod tests {
             agree(&seed, bits, &features, dim);
         }
 
-        /// Rows made orthogonal to rows of Π: sums far below single precision decide the sign.
+        /// Rows orthogonal to rows of Π: sums far below single precision decide the sign.
         #[test]
         fn sums_near_zero_are_settled_exactly(dim in 2usize..300, seed: [u8; 32]) {
             let bits = 40;

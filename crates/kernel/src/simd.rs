@@ -1,13 +1,15 @@
 //! Registers of AES blocks: one block in 128 bits (AES-NI), four in 512 (VAES).
 //!
-//! Kernels are written once over [`Register`], inlined into functions that are compiled for either.
+//! Kernels are generic over [`Register`]. They are inlined into functions that are compiled for
+//! either size.
 #![allow(clippy::needless_range_loop)] // registers go by number
 
 use std::arch::x86_64::*;
 
 /// A register of AES blocks, or of 16-bit lanes.
 ///
-/// Whoever has one runs on a processor with its instructions: see the functions that make one.
+/// A value exists only on a processor with its instructions: the functions that make one require
+/// them.
 pub(crate) trait Register: Copy {
     /// AES blocks in it.
     const BLOCKS: usize;
@@ -46,13 +48,13 @@ pub(crate) trait Register: Copy {
     /// The bytes may be written.
     unsafe fn store(self, to: *mut u8);
 
-    /// Reads the first `lanes` lanes, fewer than there are; the others are zero.
+    /// Reads the first `lanes` lanes, fewer than a register has. The others are zero.
     ///
     /// # Safety
     /// The processor has the instructions, and the lanes may be read.
     unsafe fn load_some(from: *const u8, lanes: usize) -> Self;
 
-    /// Writes the first `lanes` lanes, fewer than there are.
+    /// Writes the first `lanes` lanes, fewer than a register has.
     ///
     /// # Safety
     /// The lanes may be written.
@@ -65,15 +67,15 @@ pub(crate) trait Register: Copy {
     /// The last round of AES.
     fn last_round(self, key: Self) -> Self;
     fn plus(self, other: Self) -> Self;
-    /// With 2 added in the lanes whose bit is set.
+    /// Adds 2 in the lanes whose bit is set.
     fn plus_two(self, bits: u32) -> Self;
-    /// With `other` added in the lanes whose bit of `bits` is set, which are all or none.
+    /// Adds `other` in the lanes whose bit of `bits` is set. The bits are all set or all clear.
     fn plus_if(self, bits: u32, other: Self) -> Self;
     /// Lanes shifted to the left.
     fn left(self, by: u32) -> Self;
     /// Lanes shifted to the right.
     fn right(self, by: u32) -> Self;
-    /// Lanes of `self` shifted to the right, filled up from the low bits of `next`. By less than 16.
+    /// Lanes of `self` shifted to the right by less than 16, filled up from the low bits of `next`.
     fn right_with(self, by: u32, next: Self) -> Self;
     /// The bits of `self` where `mask` has ones, those of `other` elsewhere.
     fn select(self, mask: Self, other: Self) -> Self;
@@ -136,7 +138,7 @@ impl Register for __m128i {
 
     #[inline(always)]
     fn xor(self, other: Self) -> Self {
-        // SAFETY: whoever has a register has its instructions; likewise below.
+        // SAFETY: a register exists only where its instructions do. The same below.
         unsafe { _mm_xor_si128(self, other) }
     }
 
@@ -257,7 +259,7 @@ impl Register for __m512i {
 
     #[inline(always)]
     fn xor(self, other: Self) -> Self {
-        // SAFETY: whoever has a register has its instructions; likewise below.
+        // SAFETY: a register exists only where its instructions do. The same below.
         unsafe { _mm512_xor_si512(self, other) }
     }
 
@@ -322,7 +324,8 @@ impl Register for __m512i {
     }
 }
 
-// No closures below, nor in kernels that are to be fast: they are functions without the instructions.
+// No closures below, nor in other fast kernels: a closure is compiled without the instructions of
+// its function.
 
 /// The keys of rounds 1 to 9.
 ///
@@ -340,7 +343,7 @@ pub(crate) unsafe fn middle_keys<R: Register>(schedule: &[u128; 11]) -> [R; 9] {
     }
 }
 
-/// Register by register, `a` with `b` added.
+/// `a ⊕ b`, register by register.
 #[inline(always)]
 pub(crate) fn xor<R: Register, const N: usize>(mut a: [R; N], b: [R; N]) -> [R; N] {
     for i in 0..N {
@@ -349,8 +352,8 @@ pub(crate) fn xor<R: Register, const N: usize>(mut a: [R; N], b: [R; N]) -> [R; 
     a
 }
 
-/// AES of `N` registers at once, from the state after the first key to before the last: `keys` are
-/// those of rounds 1 to 9, `last` is what the last round adds.
+/// AES of `N` registers at once, from the state after the first key to before the last. `keys` are
+/// those of rounds 1 to 9; the last round adds `last`.
 #[inline(always)]
 pub(crate) fn rounds<R: Register, const N: usize>(
     keys: &[R; 9],

@@ -1,7 +1,7 @@
-//! Kernels for many vectors at once: each entry of a vector is [`LANES`] numbers, one of each of
-//! [`LANES`] independent vectors, so that irregular access is paid once for all of them.
+//! Kernels for many vectors at once. Each entry of a vector holds [`LANES`] numbers, one of each of
+//! [`LANES`] independent vectors. So one irregular access serves all of them.
 //!
-//! One body serves every path; it is compiled once for each level of [`Cpu`]. No fused
+//! One body serves every path. It is compiled once for each level of [`Cpu`]. It uses no fused
 //! multiply-add, so the bits are the same on every path.
 
 use std::ops::{Add, AddAssign, Mul, Sub};
@@ -11,7 +11,7 @@ use crate::cpu::{Cpu, Level};
 /// Independent vectors that advance together.
 pub const LANES: usize = 16;
 
-/// One entry of each of [`LANES`] vectors.
+/// One entry of [`LANES`] vectors.
 pub type Lanes<T> = [T; LANES];
 
 /// A floating-point number: `f32` or `f64`.
@@ -26,9 +26,9 @@ pub trait Real:
     + AddAssign
     + private::Sealed
 {
-    /// Rounds.
+    /// Rounds to this type.
     fn of(value: f64) -> Self;
-    /// Widens.
+    /// Widens to `f64`.
     fn widen(self) -> f64;
 }
 
@@ -61,7 +61,7 @@ impl Real for f64 {
 pub struct Rows<'a, T> {
     /// Row `i` holds entries `starts[i]..starts[i + 1]`.
     pub starts: &'a [usize],
-    /// In row `i` columns above `i` begin with entry `middles[i]`.
+    /// In row `i`, the columns above `i` begin at entry `middles[i]`.
     pub middles: &'a [usize],
     /// The column of each entry.
     pub columns: &'a [u32],
@@ -121,20 +121,24 @@ dispatched! {
 }
 
 dispatched! {
-    /// Solves `(I − α·Aᴸ) u = b`, where `Aᴸ` is the part of `A` below the diagonal, for `b = p − t`;
-    /// returns `⟨p, t + u⟩` of each vector.
+    /// Solves `(I − α·Aᴸ) u = b` for `b = p − t`, where `Aᴸ` is the part of `A` below the diagonal.
+    /// Returns `⟨p, t + u⟩` of each vector.
     ///
     /// # Panics
     /// When a column or row of `a` is outside the vectors.
-    forward = forward_body(a: Rows<'_, T>, alpha: T, p: &[Lanes<T>], t: &[Lanes<T>], u: &mut [Lanes<T>]) -> Lanes<T>
+    forward = forward_body(
+        a: Rows<'_, T>, alpha: T, p: &[Lanes<T>], t: &[Lanes<T>], u: &mut [Lanes<T>]
+    ) -> Lanes<T>
 }
 
 dispatched! {
-    /// `x += s·t` and `r −= s·(t + u)`; returns `⟨r, r⟩` of each vector.
+    /// `x += s·t` and `r −= s·(t + u)`. Returns `⟨r, r⟩` of each vector.
     ///
     /// # Panics
     /// When the vectors differ in length.
-    descend = descend_body(s: &Lanes<T>, t: &[Lanes<T>], u: &[Lanes<T>], x: &mut [Lanes<T>], r: &mut [Lanes<T>]) -> Lanes<T>
+    descend = descend_body(
+        s: &Lanes<T>, t: &[Lanes<T>], u: &[Lanes<T>], x: &mut [Lanes<T>], r: &mut [Lanes<T>]
+    ) -> Lanes<T>
 }
 
 dispatched! {

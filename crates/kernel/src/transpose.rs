@@ -3,16 +3,17 @@
 
 use crate::cpu::{Cpu, Level};
 
-/// Rows.
+/// Number of rows.
 const ROWS: usize = 128;
 
-/// Words of a row that are worked on side by side: a register.
+/// Words of a row that fit a register: they are transposed side by side.
 const SIDE: usize = 8;
 
-/// Writes block t, bit r of which is bit t of row r: `out[t] >> r & 1 == rows[r][t / 128] >> (t % 128) & 1`.
+/// Writes block t, bit r of which is bit t of row r:
+/// `out[t] >> r & 1 == rows[r][t / 128] >> (t % 128) & 1`.
 ///
 /// # Panics
-/// When there are not 128 rows, of as many bits as there are blocks.
+/// When there are not 128 rows, or not as many blocks as a row has bits.
 pub fn blocks<const N: usize>(cpu: Cpu, rows: &[[u128; N]], out: &mut [u128]) {
     assert_eq!(rows.len(), ROWS, "rows");
     assert_eq!(out.len(), 128 * N, "blocks");
@@ -29,7 +30,7 @@ pub fn blocks<const N: usize>(cpu: Cpu, rows: &[[u128; N]], out: &mut [u128]) {
     }
 }
 
-/// As [`all`], a register for the eight squares.
+/// As [`all`], with a register for the eight squares.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn avx512<const N: usize>(rows: &[[u128; N]], out: &mut [u128]) {
@@ -122,7 +123,7 @@ fn avx2<const N: usize>(rows: &[[u128; N]], out: &mut [u128]) {
 
 type Words = [u64; SIDE];
 
-/// Squares of 64 × 64 bits, eight side by side: the compiler makes a register of them.
+/// Squares of 64 × 64 bits, eight side by side. The compiler puts the eight in a register.
 #[inline(always)]
 fn all<const N: usize>(rows: &[[u128; N]], out: &mut [u128]) {
     const PER: usize = SIDE / 2;
@@ -149,8 +150,8 @@ fn all<const N: usize>(rows: &[[u128; N]], out: &mut [u128]) {
     }
 }
 
-/// Transposes squares in place: three stages of swaps in registers, then three more (Warren, Hacker's Delight,
-/// 7-3, for bits counted from the low end).
+/// Transposes squares in place: three stages of swaps in registers, then three more (Warren,
+/// Hacker's Delight, 7-3, for bits counted from the low end).
 #[inline(always)]
 fn square(words: &mut [Words; 64]) {
     for group in 0..8 {

@@ -1,8 +1,8 @@
 //! A universal hash of rows of bits: inner products over GF(2⁶⁴).
 //!
-//! The field is `GF(2)[x] / (x⁶⁴ + x⁴ + x³ + x + 1)`; bit i of a word is the coefficient of xⁱ. For a point drawn
-//! after the words are fixed, two different rows of n words collide with probability n·2⁻⁶⁴. It is linear: the hash of a sum is
-//! the sum of the hashes.
+//! The field is `GF(2)[x] / (x⁶⁴ + x⁴ + x³ + x + 1)`. Bit i of a word is the coefficient of xⁱ. Two
+//! different rows of n words collide with probability n·2⁻⁶⁴ if the point is drawn after the words
+//! are fixed. The hash is linear: the hash of a sum is the sum of the hashes.
 
 use crate::cpu::{Cpu, Level};
 
@@ -20,7 +20,7 @@ pub fn powers(cpu: Cpu, point: u64, count: usize) -> Vec<u64> {
 /// `Σ words[i]·powers[i]`.
 ///
 /// # Panics
-/// When there are not as many words as powers.
+/// When the numbers of words and powers differ.
 pub fn hash(cpu: Cpu, powers: &[u64], words: &[u64]) -> u64 {
     assert_eq!(powers.len(), words.len(), "words");
     reduce(match cpu.level() {

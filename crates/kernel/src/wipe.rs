@@ -1,16 +1,16 @@
-//! Secrets in bulk, wiped when they are dropped.
+//! Bulk secrets that are wiped on drop.
 //!
 //! [`zeroize::Zeroizing`] writes element by element. [`Wiped`] fills the whole allocation at once,
-//! which takes no measurable time next to what made its contents.
+//! which takes no measurable time compared with computing its contents.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use zeroize::{ZeroizeOnDrop, optimization_barrier};
 
-/// What a [`Wiped`] vector can hold: plain values, without pointers.
+/// Types that a [`Wiped`] vector can hold: plain values without pointers.
 pub trait Plain: Copy {
-    /// What is written over a value. It must be written to all bytes of the value.
+    /// The value that overwrites others. It must overwrite all bytes of a value.
     const BLANK: Self;
 }
 
@@ -28,26 +28,26 @@ impl<T: Plain, const N: usize> Plain for [T; N] {
     const BLANK: Self = [T::BLANK; N];
 }
 
-/// `None` would leave the value as it is.
+/// `None` would leave the old value in memory.
 impl<T: Plain> Plain for Option<T> {
     const BLANK: Self = Some(T::BLANK);
 }
 
-/// A vector whose allocation is wiped when it is dropped, what is past its end included. Its `Debug`
-/// shows its length alone.
+/// A vector whose whole allocation is wiped on drop, including the part past its end. `Debug` shows
+/// only its length.
 ///
-/// A vector that grows moves, and what it leaves behind is not wiped: allocate with capacity, or grow
+/// A growing vector moves, and its old allocation is not wiped. So allocate with capacity, or grow
 /// it by [`reserve`](Self::reserve).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Wiped<T: Plain>(Vec<T>);
 
 impl<T: Plain> Wiped<T> {
-    /// An empty one, with room for `count` values.
+    /// An empty vector with room for `count` values.
     pub fn with_capacity(count: usize) -> Self {
         Self(Vec::with_capacity(count))
     }
 
-    /// Makes room for `count` more values. Where the vector has to move, it is wiped in its old place.
+    /// Makes room for `count` more values. If the vector has to move, its old allocation is wiped.
     pub fn reserve(&mut self, count: usize) {
         let due = self.0.len() + count;
         if due > self.0.capacity() {
@@ -57,16 +57,16 @@ impl<T: Plain> Wiped<T> {
         }
     }
 
-    /// The vector itself. From here on nobody wipes it.
+    /// The vector itself. It is not wiped any more.
     pub fn into_inner(mut self) -> Vec<T> {
         std::mem::take(&mut self.0)
     }
 
-    /// Writes over the whole allocation; the vector is then as long as its capacity.
+    /// Overwrites the whole allocation. The vector then has the length of its capacity.
     fn wipe(&mut self) {
         self.0.clear();
         self.0.resize(self.0.capacity(), T::BLANK);
-        // Without it the compiler could leave out what nobody reads.
+        // Otherwise the compiler could leave out writes that are never read.
         optimization_barrier(self.0.as_slice());
     }
 }
@@ -125,7 +125,7 @@ mod tests {
         wiped::<Matrix16>();
     }
 
-    /// What is past the end, too, and in the same place.
+    /// The part past the end is wiped, too, and in place.
     #[test]
     fn the_whole_allocation_is_overwritten() {
         let mut values = Wiped::from(vec![7u16; 100]);

@@ -1,17 +1,19 @@
-//! Base transfers: endemic OT of Masny and Rindal (*Endemic Oblivious Transfer*, CCS 2019) on Ristretto.
+//! Base transfers: endemic OT (Masny, Rindal, *Endemic Oblivious Transfer*, CCS 2019) on Ristretto.
 //!
-//! 128 random transfers in one round trip. With H a hash to the group, for transfer i and choice c:
+//! 128 random transfers in one round trip, steps 1, 2 and 4 of `docs/spec/transfers.md`. With H a
+//! hash to the group, for transfer i and choice c:
 //!
-//! 1. Receiver: draws `a` and `r_{1−c}`, sends `(r_0, r_1)` with `r_c = a·G − H(i, c, r_{1−c})`.
-//! 2. Sender: draws `b`, sends `B = b·G`, and holds `k_j = b·(r_j + H(i, j, r_{1−j}))` for both j.
-//! 3. Receiver: holds `k_c = a·B`.
+//! 1. Receiver: draws `a` and `r_{1−c}`, computes `r_c = a·G − H(i, c, r_{1−c})`, sends
+//!    `(r_0, r_1)`.
+//! 2. Sender: draws `b`, sends `B = b·G`, computes `k_j = b·(r_j + H(i, j, r_{1−j}))` for both j.
+//! 3. Receiver: computes `k_c = a·B`.
 //!
-//! `B` serves all 128 transfers: each hash has the transfer's number, which is what makes that safe (McQuoid, Rosulek, Roy,
-//! *Batching Base Oblivious Transfers*, ASIACRYPT 2021). *Endemic* means that a malicious party may choose its own
-//! keys; an extension needs no more.
+//! `B` serves all 128 transfers. This is safe because each hash covers the number of the transfer
+//! (McQuoid, Rosulek, Roy, *Batching Base Oblivious Transfers*, ASIACRYPT 2021). *Endemic* means
+//! that a malicious party may choose its own keys; an extension needs no more.
 //!
-//! The sender learns nothing of c, as (r_0, r_1) is uniform for both; the receiver learns nothing of `k_{1−c}` under
-//! computational Diffie–Hellman.
+//! The sender learns nothing about c, because `(r_0, r_1)` is uniform for both choices. The
+//! receiver learns nothing about `k_{1−c}` under computational Diffie–Hellman.
 
 use curve25519_dalek::ristretto::{CompressedRistretto, RistrettoBasepointTable, RistrettoPoint};
 use curve25519_dalek::scalar::Scalar;
@@ -24,12 +26,12 @@ use zeroize::{Zeroize, Zeroizing};
 use super::{Context, OtError};
 use undertone_kdf::Seed;
 
-/// Transfers.
+/// Number of transfers.
 pub const COUNT: usize = 128;
 
 const POINT_LEN: usize = 32;
 
-/// Bytes of the receiver's message: two points a transfer.
+/// Bytes of the receiver's message: two points for each transfer.
 pub const OFFER_LEN: usize = 2 * POINT_LEN * COUNT;
 
 /// Bytes of the sender's message: one point.
@@ -37,13 +39,13 @@ pub const REPLY_LEN: usize = POINT_LEN;
 
 type Encoding = [u8; POINT_LEN];
 
-/// The receiver, between its message and the sender's.
+/// The receiver, after its message and before the sender's.
 pub struct Receiver {
     context: Context,
     /// Half of `a`, for each transfer.
     halves: Vec<Scalar>,
     choices: u128,
-    /// What was sent.
+    /// The message that was sent.
     offer: Vec<u8>,
 }
 
@@ -60,7 +62,8 @@ impl Drop for Receiver {
     }
 }
 
-/// The hash to the group. What it hashes to is doubled, as scalars are: encodings of doubled points come in batches.
+/// Half of H: callers double it, as they double scalars, because encodings of doubled points come
+/// in batches.
 fn half_hash(context: &Context, transfer: usize, side: u8, point: &[u8]) -> RistrettoPoint {
     let hash = Sha512::new()
         .chain_update(b"undertone/v1/base transfer point")
@@ -106,7 +109,8 @@ fn decode(bytes: &[u8], what: &'static str) -> Result<RistrettoPoint, OtError> {
     compressed.decompress().ok_or(OtError::Point { what })
 }
 
-/// Step 1. Bit i of `choices` is the choice of transfer i. `seed` is the receiver's randomness.
+/// Step 1: the receiver and its message. Bit i of `choices` is the choice of transfer i. `seed` is
+/// the receiver's randomness.
 pub fn choose(context: Context, choices: u128, seed: Seed) -> (Receiver, Vec<u8>) {
     let halves = scalars(&context.derive(&seed, "base transfer scalar"), COUNT);
     let mut prg = context.derive(&seed, "base transfer point").prg();
@@ -116,7 +120,7 @@ pub fn choose(context: Context, choices: u128, seed: Seed) -> (Receiver, Vec<u8>
         RistrettoPoint::from_uniform_bytes(&wide)
     });
     let random = Zeroizing::new(random.collect::<Vec<_>>());
-    // Which of two points of the offer was drawn is the choice.
+    // Secret: it tells which of the two points was drawn, and so the choice.
     let other = Zeroizing::new(RistrettoPoint::double_and_compress_batch(&*random));
     let chosen: Vec<RistrettoPoint> = (0..COUNT)
         .into_par_iter()
@@ -144,7 +148,8 @@ pub fn choose(context: Context, choices: u128, seed: Seed) -> (Receiver, Vec<u8>
     (receiver, offer)
 }
 
-/// Step 2: both keys of every transfer, and the sender's message. `seed` is its randomness.
+/// Step 2: both keys of every transfer, and the sender's message. `seed` is the sender's
+/// randomness.
 ///
 /// # Errors
 /// [`OtError::Length`] or [`OtError::Point`].
@@ -153,7 +158,7 @@ pub fn respond(
     offer: &[u8],
     seed: Seed,
 ) -> Result<(Vec<[u128; 2]>, Vec<u8>), OtError> {
-    OtError::check_len("base transfer points", offer, OFFER_LEN)?;
+    OtError::check_len("base transfer points", offer, OFFER_LEN)?; // OT-1
     let half = Zeroizing::new(scalars(&context.derive(&seed, "base transfer scalar"), 1));
     let half = &half[0];
     let reply = RistrettoPoint::double_and_compress_batch([&RistrettoPoint::mul_base(half)]);
@@ -166,7 +171,7 @@ pub fn respond(
         .try_for_each(|(i, (pair, shared))| {
             let bytes = pair.split_at(POINT_LEN);
             let what = "a base transfer point";
-            let (zero, one) = (decode(bytes.0, what)?, decode(bytes.1, what)?);
+            let (zero, one) = (decode(bytes.0, what)?, decode(bytes.1, what)?); // OT-2
             let side = |side, point, other| {
                 let hash = half_hash(context, i, side, other);
                 (point + hash + hash) * half
@@ -189,14 +194,15 @@ pub fn respond(
 }
 
 impl Receiver {
-    /// Step 3: the chosen key of every transfer.
+    /// Step 4: the chosen key of every transfer.
     ///
     /// # Errors
     /// [`OtError::Length`] or [`OtError::Point`].
     pub fn finish(self, reply: &[u8]) -> Result<Vec<u128>, OtError> {
-        OtError::check_len("a base transfer reply", reply, REPLY_LEN)?;
+        OtError::check_len("a base transfer reply", reply, REPLY_LEN)?; // OT-3
         let what = "a base transfer reply";
-        let point = decode(reply, what)?;
+        let point = decode(reply, what)?; // OT-4
+        // OT-5
         if point.is_identity() {
             return Err(OtError::Point { what });
         }
@@ -248,7 +254,7 @@ mod tests {
         assert_eq!(all.len(), 2 * COUNT);
     }
 
-    /// The same points under another number, side or context have nothing to do with each other.
+    /// The same points under another number, side or context give unrelated keys.
     #[test]
     fn repeated_points_give_other_keys() {
         let (_, mut offer) = choose(context(), 0, seed(2));
@@ -269,15 +275,18 @@ mod tests {
     #[test]
     fn what_is_not_a_point_is_refused() {
         let (receiver, mut offer) = choose(context(), 5, seed(2));
+        // OT-1
         assert!(matches!(
             respond(&context(), &offer[1..], seed(3)),
             Err(OtError::Length { .. })
         ));
+        // OT-2
         offer[31] |= 0x80;
         assert!(matches!(
             respond(&context(), &offer, seed(3)),
             Err(OtError::Point { .. })
         ));
+        // OT-5, then OT-3
         let (again, _) = choose(context(), 5, seed(2));
         assert!(matches!(again.finish(&[0; 32]), Err(OtError::Point { .. })));
         assert!(matches!(receiver.finish(&[]), Err(OtError::Length { .. })));

@@ -1,21 +1,28 @@
-//! Messages and choices of one's own, from random transfers (Beaver, *Precomputing Oblivious Transfer*, 1995).
+//! Transfers of chosen messages, from random transfers (Beaver, *Precomputing Oblivious Transfer*,
+//! 1995).
 //!
-//! 1. Receiver, of choices b and the random ones c: sends `d = b ⊕ c`.
-//! 2. Sender, of messages m₀, m₁: sends `m₀ ⊕ K_d` and `m₁ ⊕ K_{1 ⊕ d}`.
-//! 3. Receiver: `m_b` is the b-th of them, less `K_c`.
+//! 1. Receiver, with choices b and random choices c: sends `d = b ⊕ c`.
+//! 2. Sender, with messages m₀, m₁: sends `m₀ ⊕ K_d` and `m₁ ⊕ K_{1 ⊕ d}`.
+//! 3. Receiver: `m_b` is the b-th of them ⊕ `K_c`.
+//!
+//! These are steps 12 to 14 of `docs/spec/transfers.md`.
 
 use subtle::{Choice, ConditionallySelectable};
 use zeroize::Zeroizing;
 
 use super::OtError;
 
-/// Step 1: for transfers with the random choices `random`, the bits that make them `wanted`. Bits are counted as in
-/// [`choices`](super::extend::ReceiverBatch::choices).
+/// Step 12: the receiver's message, which turns the random choices `random` into the `wanted` ones.
+/// Bits are counted as in [`choices`](super::extend::ReceiverBatch::choices).
 ///
 /// # Panics
-/// When there are not as many words of both.
+/// When `wanted` and `random` differ in length.
 pub fn choose(wanted: &[u64], random: &[u64]) -> Vec<u8> {
-    assert_eq!(wanted.len(), random.len(), "words of choices");
+    assert_eq!(
+        wanted.len(),
+        random.len(),
+        "wanted and random choices differ in length"
+    );
     let pairs = wanted.iter().zip(random);
     pairs.flat_map(|(b, c)| (b ^ c).to_le_bytes()).collect()
 }
@@ -24,20 +31,24 @@ fn bit(bytes: &[u8], transfer: usize) -> Choice {
     Choice::from(bytes[transfer / 8] >> (transfer % 8) & 1)
 }
 
-/// Both keys of each transfer in the order of the receiver's wishes: its key is the one of the side that it `wanted`.
+/// Both keys of each transfer in the receiver's order: it holds the key of the side that it wanted.
 /// `keys` are those of [`random`](super::extend::SenderBatch::random).
 ///
 /// # Errors
 /// [`OtError::Length`]: the receiver is to blame.
 ///
 /// # Panics
-/// When there are not as many keys of each side.
+/// When the two sides have different numbers of keys.
 pub fn ordered(
     choices: &[u8],
     [zeros, ones]: [&[u128]; 2],
 ) -> Result<Zeroizing<Vec<[u128; 2]>>, OtError> {
-    OtError::check_len("choices", choices, 8 * zeros.len().div_ceil(64))?;
-    assert_eq!(zeros.len(), ones.len(), "keys of each side");
+    OtError::check_len("choices", choices, 8 * zeros.len().div_ceil(64))?; // OT-11
+    assert_eq!(
+        zeros.len(),
+        ones.len(),
+        "the sides have different numbers of keys"
+    );
     let pairs = zeros.iter().zip(ones).enumerate();
     let pairs = pairs.map(|(t, (zero, one))| {
         let (mut first, mut second) = (*zero, *one);
@@ -47,19 +58,24 @@ pub fn ordered(
     Ok(Zeroizing::new(pairs.collect()))
 }
 
-/// Step 2: 32 bytes a transfer. `keys` are those of [`random`](super::extend::SenderBatch::random).
+/// Step 13: the sender's message, 32 bytes for each transfer. `keys` are those of
+/// [`random`](super::extend::SenderBatch::random).
 ///
 /// # Errors
 /// [`OtError::Length`]: the receiver is to blame.
 ///
 /// # Panics
-/// When there are not as many messages as keys of each side.
+/// When the numbers of messages and of keys of each side differ.
 pub fn offer(
     choices: &[u8],
     keys: [&[u128]; 2],
     messages: &[[u128; 2]],
 ) -> Result<Vec<u8>, OtError> {
-    assert_eq!(keys[0].len(), messages.len(), "as many keys as messages");
+    assert_eq!(
+        keys[0].len(),
+        messages.len(),
+        "the numbers of keys and messages differ"
+    );
     let keys = ordered(choices, keys)?;
     let mut out = Vec::with_capacity(32 * messages.len());
     for (message, keys) in messages.iter().zip(keys.iter()) {
@@ -70,7 +86,8 @@ pub fn offer(
     Ok(out)
 }
 
-/// Step 3: the chosen messages. `keys` are those of [`random`](super::extend::ReceiverBatch::random).
+/// Step 14: the chosen messages. `keys` are those of
+/// [`random`](super::extend::ReceiverBatch::random).
 ///
 /// # Errors
 /// [`OtError::Length`]: the sender is to blame.
@@ -82,7 +99,7 @@ pub fn open(
     keys: &[u128],
     offered: &[u8],
 ) -> Result<Zeroizing<Vec<u128>>, OtError> {
-    OtError::check_len("messages", offered, 32 * keys.len())?;
+    OtError::check_len("messages", offered, 32 * keys.len())?; // OT-12
     let (blocks, _) = offered.as_chunks::<16>();
     let pairs = keys.iter().zip(blocks.chunks_exact(2));
     let open = |(t, (key, pair)): (usize, (&u128, &[[u8; 16]]))| {

@@ -1,26 +1,35 @@
 //! Oblivious transfer: few by public keys, many by extension.
 //!
-//! | module | what | source | against |
-//! |---|---|---|---|
-//! | [`base`] | 128 random transfers in one round trip | Masny, Rindal 2019 (endemic), on Ristretto | malicious |
-//! | [`tree`] | all-but-one transfers from them | Goldreich, Goldwasser, Micali 1986; Boyle et al. 2019; Roy 2022 | both |
-//! | [`extend`] | any number of correlated and random transfers | Roy 2022, *SoftSpokenOT* | both |
-//! | [`chosen`] | messages and choices of one's own | Beaver 1995 | both |
-//! | [`punctured`] | all-but-one transfers by choice, and vectors shared out to a chosen class | Goldreich, Goldwasser, Micali 1986 | both |
-//! | [`party`] | all of it as a pair of parties | | both |
-//!
-//! In transfer t of an extension the sender has `K₀ = w` and `K₁ = w ⊕ Δ`, the receiver a random choice c and `K_c`, 128 bits each:
-//! *correlated* transfers. Hashed they are *random* transfers: independent keys, of which the receiver has one. Vectors over Z_{2^w} are correlated
-//! in [`undertone_kernel::expand`].
-//!
-//! | on what | hash | because |
+//! | module | what | source |
 //! |---|---|---|
-//! | keys, semi-honest | MMO | both parties' inputs are as they should be: w is random, Δ is not known. That is correlation robustness |
-//! | keys, malicious receiver | TMMO, tweak: number of the transfer | a receiver that cheats can make inputs repeat; tweaks keep them apart |
-//! | vectors of correlated transfers | TMMO, tweak: transfer and block | one key gives many blocks |
+//! | [`base`] | 128 random transfers in one round trip | Masny, Rindal 2019 |
+//! | [`tree`] | all-but-one transfers from base transfers | Roy 2022 |
+//! | [`extend`] | correlated and random transfers, any number | Roy 2022, *SoftSpokenOT* |
+//! | [`chosen`] | transfers of chosen messages | Beaver 1995 |
+//! | [`punctured`] | all-but-one transfers by choice; shared vectors | Goldreich et al. 1986 |
+//! | [`party`] | an extension as a pair of parties | |
 //!
-//! *f* trades bytes for computation: 128/f bits a transfer on the wire, 2^f/f·128 bits of AES a transfer at either side. f = 1 is
-//! IKNP (Ishai, Kilian, Nissim, Petrank 2003).
+//! [`base`] withstands malicious parties. The other modules withstand what the extension
+//! withstands: see [`Security`]. The specification is `docs/spec/transfers.md` and, for
+//! [`punctured`], `docs/spec/punctured.md`.
+//!
+//! In transfer t of an extension the sender has `K₀ = w` and `K₁ = w ⊕ Δ`. The receiver has a
+//! random choice c and `K_c`. Keys have 128 bits. These are *correlated* transfers. Hashing the
+//! keys gives *random* transfers: two independent keys, one of which the receiver has.
+//! [`undertone_kernel::expand`] correlates vectors over Z_{2^w}.
+//!
+//! | input | hash |
+//! |---|---|
+//! | keys, semi-honest receiver | MMO |
+//! | keys, malicious receiver | TMMO, tweak: number of the transfer |
+//! | vectors of correlated transfers | TMMO, tweak: transfer and block |
+//!
+//! MMO needs correlation robustness only: with a semi-honest receiver w is random and Δ unknown. A
+//! receiver that cheats can make inputs repeat; tweaks keep them apart. For vectors one key gives
+//! many blocks.
+//!
+//! *f* trades bytes for computation. A transfer takes about 128/f bits on the wire and 2^f/f·128
+//! bits of AES at each party. f = 1 is IKNP (Ishai, Kilian, Nissim, Petrank 2003).
 #![forbid(unsafe_code)]
 
 pub mod base;
@@ -39,7 +48,7 @@ use undertone_party::{Abort, PartyId, SessionId};
 
 use undertone_kdf::Seed;
 
-/// Bits of Δ: base transfers, and computational security.
+/// Bits of Δ. Also the number of base transfers and the computational security in bits.
 pub const KAPPA: usize = 128;
 
 /// The parameter f of an extension, 1 to 8.
@@ -60,7 +69,7 @@ impl Field {
         self.0
     }
 
-    /// The bits of Δ that each block has: f each, the last maybe fewer.
+    /// The bits of Δ in each part: f bits, the last part maybe fewer.
     pub fn blocks(self) -> impl ExactSizeIterator<Item = Range<usize>> {
         (0..KAPPA)
             .step_by(self.0)
@@ -68,16 +77,17 @@ impl Field {
     }
 }
 
-/// What the other party may do.
+/// What the receiver may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Security {
     /// It follows the protocol.
     SemiHonest,
-    /// It does what it likes.
+    /// It may deviate from the protocol in any way.
     Malicious,
 }
 
-/// Whose transfers these are. No key, hash or stream serves two contexts.
+/// The transfers of one session, purpose, sender and receiver. No key, hash or stream serves two
+/// contexts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Context {
     /// The session.
@@ -86,8 +96,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// Transfers of `session` for one `purpose`, from `sender` to `receiver`, as the extension
-    /// names them. Two protocols of one session take two purposes.
+    /// The transfers of `session` for one `purpose`, from `sender` to `receiver` of the extension.
+    /// Two protocols of one session take two purposes.
     pub fn new(session: SessionId, purpose: &str, sender: PartyId, receiver: PartyId) -> Self {
         let hash = Sha256::new()
             .chain_update(b"undertone/v1/transfers ")
@@ -101,7 +111,7 @@ impl Context {
         }
     }
 
-    /// Randomness of `seed` for these transfers alone.
+    /// Randomness of `seed` for this context.
     fn derive(&self, seed: &Seed, purpose: &str) -> Seed {
         seed.expand(self.session, purpose, &self.digest)
     }
@@ -110,7 +120,7 @@ impl Context {
         &self.digest
     }
 
-    /// A permutation of this context's own. Its key is public.
+    /// The permutation (`purpose`, `index`) of this context. Its key is public.
     pub fn permutation(&self, cpu: Cpu, purpose: &str, index: u8) -> Permutation {
         let hash = Sha256::new()
             .chain_update(b"undertone/v1/permutation ")
@@ -124,7 +134,7 @@ impl Context {
     }
 }
 
-/// Why transfers end.
+/// Errors of transfers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OtError {
@@ -135,22 +145,22 @@ pub enum OtError {
         what: &'static str,
         /// Its length.
         have: usize,
-        /// What it should be.
+        /// The length expected.
         due: usize,
     },
-    /// Bytes are not a point, or a forbidden one.
-    #[error("{what} is not a point that may be used")]
+    /// A field does not decode to a point, or is the identity where that is refused.
+    #[error("{what} is not an acceptable Ristretto point")]
     Point {
         /// The field.
         what: &'static str,
     },
-    /// The receiver's trees do not fit what the sender has of them.
+    /// The receiver's trees do not match their digests.
     #[error("the trees of seeds are inconsistent")]
     Tree,
-    /// The receiver's corrections are not those of one choice for all blocks.
-    #[error("the corrections of two blocks have different choices")]
+    /// The receiver's corrections do not give one choice for all parts of Δ.
+    #[error("the corrections of two parts of Δ have different choices")]
     Corrections,
-    /// A batch that needs a proof is used without.
+    /// A batch that needs a proof was used without it.
     #[error("the keys of a batch were asked for before its proof was checked")]
     Unproved,
 }
@@ -168,7 +178,7 @@ impl OtError {
         }
     }
 
-    /// The abort that blames `from`.
+    /// Converts an error about a message of `from` into the abort that blames it.
     pub fn blame(from: PartyId) -> impl Fn(Self) -> Abort {
         move |error| match error {
             Self::Length { .. } | Self::Point { .. } => Abort::Malformed {

@@ -1,4 +1,4 @@
-//! An extension as two scripts: any number of transfers, batch by batch, each handed to a sink.
+//! An extension as two scripts. They make any number of transfers, and pass each batch to a sink.
 //!
 //! | message | from | when |
 //! |---|---|---|
@@ -9,7 +9,7 @@
 //! | proof | receiver | after the challenge |
 //!
 //! At most two batches are open: the receiver sends the corrections of a batch before the proof of
-//! the one before. The specification is PROTOCOLS.md, *Oblivious transfer*.
+//! the previous one. The specification is `docs/spec/transfers.md`.
 
 use std::collections::VecDeque;
 
@@ -32,28 +32,29 @@ pub const EXTENSION: Phase = Phase {
     name: "extension",
 };
 
-/// Batches that may be open at a time.
+/// Batches that may be open at the same time.
 const OPEN: usize = 2;
 
 /// What both parties agree on.
 #[derive(Debug, Clone)]
 pub struct Rules {
-    /// Whose transfers they are.
+    /// The context.
     pub context: Context,
     /// f.
     pub field: Field,
-    /// What the sender withstands.
+    /// What the receiver may do.
     pub security: Security,
-    /// How many transfers.
+    /// Number of transfers.
     pub count: u64,
 }
 
-/// Most transfers of one extension: numbers of keys that the tweaked hash takes without loss
+/// Most transfers of one extension: as many keys as TMMO hashes without loss of security
 /// (SECURITY.md, *Assumptions*).
 pub const MAX_COUNT: u64 = 1 << 40;
 
 impl Rules {
     fn check(&self) -> Result<(), Abort> {
+        // OT-13
         if self.count > MAX_COUNT {
             return Err(Abort::Misuse(format!(
                 "{} transfers; one extension makes at most 2^40",
@@ -70,8 +71,8 @@ impl Rules {
     }
 }
 
-/// The sender to `peer`. It hands every batch that is good to `sink`, which is its output. `seed`
-/// is its randomness.
+/// The sender's side with `peer`. It passes every checked batch to `sink`, which is its output.
+/// `seed` is its randomness.
 pub fn sender<'a, S>(rules: Rules, peer: PartyId, seed: Seed, sink: S) -> Script<'a, S>
 where
     S: FnMut(&SenderBatch) + Send + 'a,
@@ -86,18 +87,18 @@ where
     rules.check()?;
     let blame = OtError::blame(peer);
 
-    // Base transfers, step 1: the points, by the extension's sender.
+    // Step 1: the points.
     let (setup, offer) = SenderSetup::new(rules.context.clone(), seed);
     io.send(peer, offer);
 
-    // Base transfers, step 3, and trees: the reply and the receiver's trees.
+    // Steps 4 and 5: the receiver's reply and trees.
     let message = io.require(peer).await?;
     let (field, security) = (rules.field, rules.security);
     let sender = setup.finish(Cpu::detect(), field, security, &message);
     let mut sender = Box::new(sender.map_err(&blame)?);
     drop(message);
 
-    // Extension: corrections, and against a malicious receiver a challenge and a proof.
+    // Steps 7, 8 and 10: corrections, and against a malicious receiver a challenge and a proof.
     io.phase(EXTENSION).await;
     let mut left = rules.count;
     let mut open = VecDeque::new();
@@ -121,8 +122,8 @@ where
     Ok(sink)
 }
 
-/// The receiver from `peer`. It hands every batch to `sink`, which is its output. `seed` is its
-/// randomness.
+/// The receiver's side with `peer`. It passes every batch to `sink`, which is its output. `seed` is
+/// its randomness.
 pub fn receiver<'a, S>(rules: Rules, peer: PartyId, seed: Seed, sink: S) -> Script<'a, S>
 where
     S: FnMut(&ReceiverBatch) + Send + 'a,
@@ -143,7 +144,7 @@ where
     rules.check()?;
     let blame = OtError::blame(peer);
 
-    // Base transfers, step 2, and trees: the reply to the points, and the trees.
+    // Steps 2 and 3: the reply to the points, and the trees.
     let offer = io.require(peer).await?;
     let mode = (rules.field, rules.security);
     let made = extend::Receiver::new(Cpu::detect(), &rules.context, mode, &offer, seed);
@@ -152,7 +153,7 @@ where
     io.send(peer, message);
     drop(offer);
 
-    // Extension: corrections of a batch, then the proof of the batch before.
+    // Steps 6 and 9: corrections of a batch, then the proof of the previous batch.
     io.phase(EXTENSION).await;
     let mut left = rules.count;
     let mut open = VecDeque::new();
@@ -169,6 +170,7 @@ where
             io.pause().await;
         } else if let Some(batch) = open.pop_front() {
             let message = io.require(peer).await?;
+            // OT-8
             let challenge = <[u8; CHALLENGE_LEN]>::try_from(&message[..]).map_err(|_| {
                 blame(OtError::Length {
                     what: "a challenge",
@@ -210,6 +212,6 @@ mod tests {
             ]
         };
         assert_eq!(refused(MAX_COUNT), [false, false]);
-        assert_eq!(refused(MAX_COUNT + 1), [true, true]);
+        assert_eq!(refused(MAX_COUNT + 1), [true, true]); // OT-13
     }
 }

@@ -1,28 +1,29 @@
-//! All-but-one transfers, and what they are for: a vector of the sender's, shared out to the class
-//! that the receiver chooses.
+//! All-but-one transfers, and vectors shared out to the class that the receiver chooses.
 //!
-//! The sender has a vector S of words, the receiver a class y of n. They want a vector of each
-//! class of which both hold additive shares: S of class y, zeros of the others. Neither learns
-//! anything else.
+//! The sender has a vector S of words, the receiver a class y out of n. They get additive shares of
+//! a vector for each class: S for class y, zeros for the others. Neither learns anything else.
 //!
-//! The sender grows a tree of n seeds, the *leaves*, of which the receiver gets all but leaf y
-//! (Goldreich, Goldwasser, Micali 1986), by one transfer for each level. With G the stream of a
-//! leaf:
+//! The sender grows a tree of n seeds, the *leaves*. The receiver gets all but leaf y, by one
+//! transfer for each level (Goldreich, Goldwasser, Micali 1986). With G the stream of a leaf:
 //!
-//! 1. Sender: sends `d = S + Σ G(leaf c)` over all leaves c. Its share of class c is `−G(leaf c)`.
-//! 2. Receiver: its share of class c is `G(leaf c)`, and of class y `d − Σ G(leaf c)` over all c but y.
+//! 1. The sender sends `d = S + Σ G(leaf c)` over all leaves c. Its share of class c is
+//!    `−G(leaf c)`.
+//! 2. The receiver's share of class c is `G(leaf c)`. Its share of class y is `d − Σ G(leaf c)`
+//!    over all c but y.
 //!
-//! Every leaf is in the sum, and whatever bits a receiver chooses, it lacks one leaf. So it learns
-//! nothing of S.
+//! Every leaf is in the sum. Whatever bits a receiver chooses, it lacks one leaf, so it learns
+//! nothing about S.
 //!
-//! The tree has ⌈log₂ n⌉ levels. All but the last are full. Of the last but one the first nodes
-//! have children, as many as it takes to make n leaves; the others are leaves themselves. Leaves
-//! are numbered from left to right. A leaf's *path* is a bit for each level; where the last level
-//! is missing that bit is 0.
+//! The tree has ⌈log₂ n⌉ levels. All but the last are full. The first nodes of the last level but
+//! one have children, as many nodes as it takes to make n leaves; the others are leaves. Leaves are
+//! numbered from left to right. A leaf's *path* has a bit for each level; where the last level is
+//! missing, that bit is 0.
 //!
-//! A node s has the children π₀(s) ⊕ s and π₁(s) ⊕ s. The keys of level 0 are its two nodes. At
+//! A node s has the children π₀(s) ⊕ s and π₁(s) ⊕ s. The two keys of level 0 are its nodes. At
 //! each further level the sender sends, under its two keys, the sum of all left children and that
-//! of all right ones. The receiver asks for the key of the side that its path is not on.
+//! of all right children. The receiver asks for the key of the side that its path is not on.
+//!
+//! The specification is `docs/spec/punctured.md`.
 
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq, ConstantTimeLess};
 use undertone_kernel::Cpu;
@@ -33,11 +34,10 @@ use zeroize::Zeroizing;
 
 use super::{Context, OtError};
 
-/// Bytes of both sums of a level.
+/// Bytes of the two sums of a level.
 const CORRECTION_LEN: usize = 2 * 16;
 
-/// Bytes of a stream that are worked on at a time: they and the sums of a class stay in the
-/// first-level cache.
+/// Bytes of a stream in one pass: they and the sums of a class stay in the first-level cache.
 const TILE_BYTES: usize = 4096;
 
 /// Seeds, tree after tree.
@@ -51,37 +51,37 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Most leaves.
+    /// Largest number of leaves.
     pub const MAX_LEAVES: usize = 1 << 16;
 
-    /// A tree of 2 to [`MAX_LEAVES`](Self::MAX_LEAVES) leaves.
+    /// The shape of a tree of 2 to [`MAX_LEAVES`](Self::MAX_LEAVES) leaves.
     pub fn new(leaves: usize) -> Option<Self> {
         let depth = leaves.next_power_of_two().trailing_zeros() as usize;
         let possible = (2..=Self::MAX_LEAVES).contains(&leaves);
         possible.then_some(Self { leaves, depth })
     }
 
-    /// Leaves.
+    /// Number of leaves.
     pub fn leaves(self) -> usize {
         self.leaves
     }
 
-    /// Levels: transfers of a tree.
+    /// Number of levels, and of transfers of a tree.
     pub fn depth(self) -> usize {
         self.depth
     }
 
-    /// Bytes that the sender sends of each tree.
+    /// Bytes that the sender sends for each tree.
     pub fn message_len(self) -> usize {
         CORRECTION_LEN * (self.depth - 1)
     }
 
-    /// Nodes of the last level but one that have children.
+    /// Number of nodes of the last level but one that have children.
     fn split(self) -> usize {
         self.leaves - (1 << (self.depth - 1))
     }
 
-    /// Nodes of level `level` from 1 on that have children on the next.
+    /// Number of nodes whose children are on `level`, from 1 on.
     fn parents(self, level: usize) -> usize {
         if level + 1 == self.depth {
             self.split()
@@ -90,7 +90,7 @@ impl Shape {
         }
     }
 
-    /// The path to `leaf`: the bit of level 0 is the highest of [`depth`](Self::depth) bits. In
+    /// The path to `leaf`. The bit of level 0 is the highest of [`depth`](Self::depth) bits. In
     /// constant time.
     fn path(self, leaf: u16) -> u32 {
         let (leaf, split) = (u32::from(leaf), self.split() as u32);
@@ -98,15 +98,14 @@ impl Shape {
         u32::conditional_select(&above, &leaf, leaf.ct_lt(&(2 * split)))
     }
 
-    /// For each level of each tree the choice of the transfer by which the receiver of all leaves
-    /// but `missing` gets its keys, 64 to a word from the lowest bit on. In constant time. Leaves
-    /// are those of the tree: others are not refused, as that would take a branch, and make no
-    /// sense.
+    /// The receiver's choice for each level of each tree, to get all leaves but `missing`. 64
+    /// choices go into a word, from the lowest bit on. In constant time. Entries that are not
+    /// leaves of the tree give meaningless choices: to refuse them would take a branch.
     pub fn choices(self, missing: &[u16]) -> Zeroizing<Vec<u64>> {
         let count = missing.len() * self.depth;
         let mut words = Zeroizing::new(vec![0u64; count.div_ceil(64)]);
         for (tree, leaf) in missing.iter().enumerate() {
-            debug_assert!(usize::from(*leaf) < self.leaves, "a leaf of the tree");
+            debug_assert!(usize::from(*leaf) < self.leaves, "no leaf {leaf}");
             let path = self.path(*leaf);
             for level in 0..self.depth {
                 let far = u64::from(!path >> (self.depth - 1 - level) & 1);
@@ -143,8 +142,7 @@ impl Trees {
         }
     }
 
-    /// Both children of the first `parents` nodes of each tree. A tree has `width` nodes on this
-    /// level.
+    /// Both children of the first `parents` nodes of each tree. A tree has `width` nodes so far.
     fn children(&self, nodes: &[u128], width: usize, parents: usize) -> [Seeds; 2] {
         let trees = nodes.chunks_exact(width);
         let mut first: Seeds = Zeroizing::new(Vec::with_capacity(trees.len() * parents));
@@ -156,7 +154,7 @@ impl Trees {
         })
     }
 
-    /// Puts together the next level of all trees: children side by side, then the nodes without.
+    /// Joins the next level of all trees: children side by side, then the nodes without children.
     fn next(nodes: &[u128], width: usize, parents: usize, [left, right]: &[Seeds; 2]) -> Seeds {
         let mut out = Zeroizing::new(Vec::with_capacity(nodes.len() / width * (width + parents)));
         for (tree, nodes) in nodes.chunks_exact(width).enumerate() {
@@ -169,7 +167,7 @@ impl Trees {
         out
     }
 
-    /// The leaves of trees whose nodes of level 0 are `roots`.
+    /// The leaves of trees, given their nodes of level 0.
     pub fn leaves(&self, roots: &[[u128; 2]]) -> Seeds {
         let mut nodes: Seeds = Zeroizing::new(roots.as_flattened().to_vec());
         let mut width = 2;
@@ -182,15 +180,15 @@ impl Trees {
         nodes
     }
 
-    /// The sender's side: the leaves of all trees, and its message. `keys` are both keys of each
-    /// level of each tree, those of the left side first.
+    /// The sender's side: the leaves of all trees, and its message (step 4). `keys` are both keys
+    /// of each level of each tree, the left side's first.
     ///
     /// # Panics
-    /// When the last tree lacks keys.
+    /// When there are keys for part of a tree.
     pub fn grow(&self, keys: &[[u128; 2]]) -> (Seeds, Vec<u8>) {
         let depth = self.shape.depth;
         let trees = keys.chunks_exact(depth);
-        assert!(trees.remainder().is_empty(), "keys of whole trees");
+        assert!(trees.remainder().is_empty(), "keys for part of a tree");
         let mut message = vec![0; trees.len() * self.shape.message_len()];
         let roots = Zeroizing::new(trees.clone().map(|keys| keys[0]).collect::<Vec<_>>());
         let mut nodes: Seeds = Zeroizing::new(roots.as_flattened().to_vec());
@@ -214,15 +212,15 @@ impl Trees {
         (nodes, message)
     }
 
-    /// The receiver's side: the leaves of all trees, of which one of each is missing and zero.
-    /// `keys` are those of the transfers whose choices [`Shape::choices`] gives. In constant time.
-    /// A sender that lies makes leaves false and is not found out.
+    /// The receiver's side: the leaves of all trees (step 5). The missing leaf of each tree is
+    /// zero. `keys` are those of the transfers with the choices that [`Shape::choices`] gives. In
+    /// constant time. If the sender lies, leaves are false, and the receiver does not notice.
     ///
     /// # Errors
     /// [`OtError::Length`].
     ///
     /// # Panics
-    /// When keys are not those of as many trees as leaves are missing.
+    /// When the number of keys does not fit the number of missing leaves.
     pub fn puncture(
         &self,
         keys: &[u128],
@@ -230,9 +228,9 @@ impl Trees {
         message: &[u8],
     ) -> Result<Seeds, OtError> {
         let depth = self.shape.depth;
-        assert_eq!(keys.len(), missing.len() * depth, "keys of whole trees");
+        assert_eq!(keys.len(), missing.len() * depth, "number of keys");
         let len = self.shape.message_len();
-        OtError::check_len("corrections of trees", message, missing.len() * len)?;
+        OtError::check_len("corrections of trees", message, missing.len() * len)?; // TREE-1
         let paths = missing.iter().map(|leaf| self.shape.path(*leaf));
         let paths: Zeroizing<Vec<u32>> = Zeroizing::new(paths.collect());
         let bit = |path: u32, level: usize| Choice::from((path >> (depth - 1 - level) & 1) as u8);
@@ -270,8 +268,8 @@ impl Trees {
     }
 }
 
-/// Puts right the children of the node `missing` of one tree. The path goes on to its `side`, 1 for
-/// the right: that child is zero. The other one is what the sum leaves.
+/// Corrects the children of the node `missing` of one tree. The path continues to its `side`, 1 for
+/// the right: that child is zero. The other child follows from the sum.
 fn mend(
     left: &mut [u128],
     right: &mut [u128],
@@ -295,16 +293,16 @@ fn mend(
     }
 }
 
-/// Sums of the shares of all classes at some consecutive words.
+/// Sums of the shares of all classes, at consecutive words.
 #[derive(Debug)]
 pub struct Sums<'a, W> {
-    /// Class after class, `stride` words each.
+    /// The words, class after class, `stride` each.
     pub words: &'a mut [W],
-    /// Words of a class, of which those past the vector are not used.
+    /// Words of a class. Those past the vector are not used.
     pub stride: usize,
 }
 
-/// The tile's words of a vector of `len` words: its first, and how many, and the chunk of the
+/// For each tile of a vector of `len` words: its first word, its length, and the chunk of the
 /// stream.
 fn tiles<W: Word>(len: usize, first: u64) -> impl Iterator<Item = (usize, usize, u64)> {
     let (most, per_row) = (TILE_BYTES / W::BYTES, ROW_BYTES / W::BYTES);
@@ -313,12 +311,12 @@ fn tiles<W: Word>(len: usize, first: u64) -> impl Iterator<Item = (usize, usize,
         .map(move |at| (at, most.min(len - at), first + (at / per_row) as u64))
 }
 
-/// Step 1: adds the streams of all `leaves` of a tree to `vector`, which makes it the message, and
+/// Step 6: adds the streams of all `leaves` of a tree to `vector`, which becomes the message, and
 /// the sender's shares to `sums`. Words are those of the streams from row `first` on, rows of
 /// [`ROW_BYTES`].
 ///
 /// # Panics
-/// When there are more classes of sums than leaves, or more words than in a class.
+/// When `sums` has more classes than there are leaves, or `vector` more words than a class.
 pub fn send<W: Word>(cpu: Cpu, leaves: &Leaves, first: u64, vector: &mut [W], sums: Sums<'_, W>) {
     assert!(vector.len() <= sums.stride && sums.words.len() <= leaves.len() * sums.stride);
     let mut stream = Zeroizing::new([0; TILE_BYTES]);
@@ -343,7 +341,7 @@ pub fn send<W: Word>(cpu: Cpu, leaves: &Leaves, first: u64, vector: &mut [W], su
     }
 }
 
-/// Takes the sender's shares of a tree out of `sums` again, of vectors of `len` words.
+/// Takes the sender's shares of a tree out of `sums` again, for vectors of `len` words.
 ///
 /// # Panics
 /// As [`send`].
@@ -363,8 +361,8 @@ pub fn withdraw<W: Word>(cpu: Cpu, leaves: &Leaves, first: u64, len: usize, sums
     }
 }
 
-/// Step 2: adds the receiver's shares to `sums`. Of the `leaves` the one of class `class` is the
-/// missing one, and zero. Uses up the `message`. In constant time.
+/// Step 7: adds the receiver's shares to `sums`. The leaf of `class` is the missing one, and zero.
+/// Overwrites `message`. In constant time.
 ///
 /// # Panics
 /// As [`send`].
@@ -380,8 +378,7 @@ pub fn receive<W: Word>(
     let mut stream = Zeroizing::new([0; TILE_BYTES]);
     for (at, count, chunk) in tiles::<W>(message.len(), first) {
         let bytes = count * W::BYTES;
-        // The missing leaf's stream, which is known and means nothing, is added to class `class`
-        // and taken off again.
+        // The stream of the missing leaf, which is zero, is added to `class` and subtracted again.
         for leaf in 0..leaves.len() {
             leaves.stream(
                 leaf,

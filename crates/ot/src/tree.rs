@@ -1,19 +1,25 @@
-//! From 128 base transfers to all-but-one transfers: trees of seeds with one leaf missing.
+//! All-but-one transfers from 128 base transfers: trees of seeds with one leaf missing.
 //!
-//! The 128 bits of Δ are cut into blocks of f bits (the last may have fewer). For each block the receiver of the extension grows a
-//! tree of 2^f leaves, of which the sender learns all but the leaf Δ, of one base transfer a level (Goldreich, Goldwasser, Micali
-//! 1986; Boyle et al., *Efficient Two-Round OT Extension and Silent Non-Interactive Secure Computation*, CCS 2019). With π₀, π₁ two permutations, a
-//! node s has the children π₀(s) ⊕ s and π₁(s) ⊕ s.
+//! The 128 bits of Δ are cut into parts of f bits (the last part may have fewer); the code calls a
+//! part a block. For each part the extension's receiver grows a tree of 2^f leaves. The sender gets
+//! all leaves but leaf Δ, with one base transfer for each level (Goldreich, Goldwasser, Micali
+//! 1986; Boyle et al., *Efficient Two-Round OT Extension and Silent Non-Interactive Secure
+//! Computation*, CCS 2019). With permutations π₀ and π₁, a node s has the children π₀(s) ⊕ s and
+//! π₁(s) ⊕ s.
 //!
-//! Level d, from 0, decides bit f − 1 − d of a leaf's number, by the base transfer of that bit of Δ. Its keys are the two nodes of level 0, and
-//! hide the sums of all left and of all right children at the others. The sender gets, of each level, the side that Δ is not on.
+//! Level d, from 0, decides bit f − 1 − d of a leaf's number. It uses the base transfer of that bit
+//! of Δ. At level 0 the two keys are the nodes; at the other levels they hide the sums of all left
+//! and of all right children. The sender gets, at each level, the side that Δ is not on.
 //!
-//! Against a malicious receiver a leaf s is stretched once more: π₀(s) ⊕ s is the leaf then, t = (π₁(s) ⊕ s, π₂(s) ⊕ s) is for a check
-//! (Roy, *SoftSpokenOT*, CRYPTO 2022): the receiver sends the sum of all t and a hash of them all, in order. Trees that do not
-//! fit a sender's missing leaf are found; that a receiver may guess bits of Δ, at the risk of being found out, remains.
+//! Against a malicious receiver a leaf s is stretched once more (Roy, *SoftSpokenOT*, CRYPTO 2022):
+//! the leaf becomes π₀(s) ⊕ s, and t = (π₁(s) ⊕ s, π₂(s) ⊕ s) serves a check. The receiver sends
+//! the sum of all t and a hash of all t in order. The sender finds trees that do not match its
+//! missing leaf. A receiver may still guess bits of Δ, at the risk of being found out.
 //!
-//! The sender numbers its nodes by their distance to Δ: node y is that of number y ⊕ Δ, node 0 is the missing one. So nothing it does depends
-//! on Δ but a swap at each level, which is done in constant time.
+//! The sender numbers its nodes by their distance to Δ: node y has number y ⊕ Δ, and node 0 is the
+//! missing one. So only a swap at each level depends on Δ, and it takes constant time.
+//!
+//! These are steps 3 and 5 of `docs/spec/transfers.md`.
 
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
@@ -26,7 +32,7 @@ use super::{Context, Field, OtError, Security};
 const CORRECTION_LEN: usize = 2 * 16;
 const CHECK_LEN: usize = 2 * 32;
 
-/// Leaves, block after block.
+/// Leaves, part after part.
 pub(super) type Seeds = Zeroizing<Vec<u128>>;
 
 /// Bytes of the receiver's message.
@@ -41,12 +47,12 @@ pub fn message_len(field: Field, security: Security) -> usize {
         .sum()
 }
 
-/// Leaves of all blocks.
+/// Number of leaves of all parts.
 fn leaves(field: Field) -> usize {
     field.blocks().map(|block| 1 << block.len()).sum()
 }
 
-/// The permutations of a context.
+/// The permutations (`tree`, 0 to 2) of a context.
 struct Hashes([Permutation; 3]);
 
 impl Hashes {
@@ -54,14 +60,14 @@ impl Hashes {
         Self([0, 1, 2].map(|index| context.permutation(cpu, "tree", index)))
     }
 
-    /// π(s) ⊕ s for all nodes, π by its number.
+    /// π(s) ⊕ s for all nodes, π being permutation `index`.
     fn children(&self, index: usize, nodes: &[u128]) -> Seeds {
         let mut out = Zeroizing::new(nodes.to_vec());
         self.0[index].mmo(&mut out);
         out
     }
 
-    /// What a malicious receiver's leaves are stretched to: the leaves, and t.
+    /// Stretches a malicious receiver's leaves: the new leaves, and t of each.
     fn stretch(&self, leaves: &[u128]) -> (Seeds, Zeroizing<Vec<[u128; 2]>>) {
         let (left, right) = (self.children(1, leaves), self.children(2, leaves));
         let checks = left.iter().zip(right.iter());
@@ -101,7 +107,8 @@ fn take(bytes: &[u8]) -> [u128; 2] {
     })
 }
 
-/// The receiver's side: all leaves of all blocks, and its message. `keys` are both keys of the base transfers.
+/// The receiver's side: all leaves of all parts, and its message. `keys` are both keys of each base
+/// transfer.
 pub(super) fn grow(
     cpu: Cpu,
     context: &Context,
@@ -135,11 +142,11 @@ pub(super) fn grow(
     (all, message)
 }
 
-/// The sender's side: of each block the leaves by their distance to Δ; leaf 0 is missing, and zero. `keys` are the keys of
-/// the base transfers on the side of 1 − Δ.
+/// The sender's side: the leaves of each part by their distance to Δ. Leaf 0 is missing, and zero.
+/// `keys` are the keys of the base transfers on the side of 1 − Δ.
 ///
 /// # Errors
-/// [`OtError::Length`], or [`OtError::Tree`] when the trees do not fit.
+/// [`OtError::Length`], or [`OtError::Tree`] when a tree does not match its digest.
 pub(super) fn puncture(
     cpu: Cpu,
     context: &Context,
@@ -148,7 +155,7 @@ pub(super) fn puncture(
     (keys, delta): (&[u128], u128),
     message: &[u8],
 ) -> Result<Seeds, OtError> {
-    OtError::check_len("trees", message, message_len(field, security))?;
+    OtError::check_len("trees", message, message_len(field, security))?; // OT-3
     let hashes = Hashes::new(cpu, context);
     let mut all = Zeroizing::new(Vec::with_capacity(leaves(field)));
     let mut rest = message;
@@ -166,7 +173,7 @@ pub(super) fn puncture(
         for i in levels {
             let (mut left, mut right) = (hashes.children(0, &nodes), hashes.children(1, &nodes));
             (left[0], right[0]) = (0, 0);
-            // From left and right to nearer and farther: towards Δ, and away from it.
+            // Nearer to Δ and farther from it, in place of left and right.
             let mut farther_sum = {
                 let corrections = take(next(CORRECTION_LEN));
                 u128::conditional_select(&corrections[1], &corrections[0], bit(i))
@@ -191,7 +198,7 @@ pub(super) fn puncture(
                 swap_halves(&mut checks, 1 << level, bit(i));
             }
             let found = digest(context, number, &checks);
-            fits &= found.as_slice().ct_eq(next(32));
+            fits &= found.as_slice().ct_eq(next(32)); // OT-6
             nodes = leaves;
         }
         all.extend_from_slice(&nodes);
@@ -203,7 +210,7 @@ pub(super) fn puncture(
     }
 }
 
-/// Exchanges, if `choice` is 1, every entry with the one `apart` places away.
+/// If `choice` is 1, swaps every entry with the one `apart` places away.
 fn swap_halves(entries: &mut [[u128; 2]], apart: usize, choice: Choice) {
     for entries in entries.chunks_exact_mut(2 * apart) {
         let (low, high) = entries.split_at_mut(apart);
@@ -298,13 +305,14 @@ mod tests {
                 let mut changed = message.clone();
                 changed[at] ^= 1 << (at % 8);
                 match trees.puncture(field, security, &changed) {
-                    Err(OtError::Tree) => caught += 1,
-                    // A correction on the side that Δ is on is not used: a guess of one bit of Δ.
+                    Err(OtError::Tree) => caught += 1, // OT-6
+                    // A correction on the side that Δ is on is not used: the change guesses one bit
+                    // of Δ.
                     Ok(_) => {}
                     Err(other) => panic!("{other}"),
                 }
             }
-            // Of corrections half are used, of checks all but the missing leaf's share.
+            // Half of the corrections are used, and of the checks all but the missing leaf's share.
             assert!(2 * caught > tries, "f = {f}: {caught} of {tries}");
             assert!(matches!(
                 trees.puncture(field, security, &message[1..]),

@@ -1,25 +1,43 @@
 //! Paillier's cryptosystem (EUROCRYPT 1999), eight ciphertexts at a time.
 //!
-//! A ciphertext of m modulo N is `(1 + mN)·r^N mod N²`. Whoever has the public key N encrypts, adds, multiplies by known numbers and
-//! re-randomises; the owner, who has its factors, decrypts. Security: semantically secure if N-th residues modulo N² cannot be told
-//! from other residues. Malleable by design: nothing here authenticates.
+//! A ciphertext of m modulo N is `(1 + mN)·r^N mod N²`. Anybody with the public key N encrypts,
+//! adds, multiplies by known numbers and re-randomises. The owner of the key, who has the factors
+//! of N, decrypts. The scheme is semantically secure if N-th residues modulo N² cannot be told from
+//! other residues. It is malleable by design: nothing here authenticates. The specification is
+//! `docs/spec/paillier.md`.
 //!
-//! All operations are on batches, [`Ciphertexts`]; one ciphertext is a batch of one, and costs as much as eight. Ciphertexts stay in
-//! Montgomery form modulo N², as pairs modulo N ([`undertone_kernel::mont`]), from [`decode`](PublicKey::decode) or an encryption to
-//! [`encode`](PublicKey::encode) or decryption.
+//! All operations are on batches, [`Ciphertexts`]. One ciphertext is a batch of one, and costs as
+//! much as eight. From [`decode`](PublicKey::decode) or an encryption to
+//! [`encode`](PublicKey::encode) or decryption, ciphertexts stay in Montgomery form modulo N², as
+//! pairs modulo N ([`undertone_kernel::mont`]).
 //!
-//! | operation | who | how |
-//! |---|---|---|
-//! | [`SecretKey::encrypt`] | owner | powers of generators of the N-th residues modulo p² and q², from tables; exactly uniform |
-//! | [`PublicKey::encrypt`], [`Noise::Full`] | anybody | r^N |
-//! | [`PublicKey::encrypt`], [`Noise::Short`] | anybody | a power of r₀^N by a short exponent, from a table: one more assumption, and nothing against the owner ([`NoiseTable`]) |
-//! | [`SecretKey::zeros`] | owner | the encryption of zero that is a given number modulo N: subset sums of many re-randomise, statistically |
-//! | [`SecretKey::decrypt`] | owner | c^{p−1} modulo p², c^{q−1} modulo q², Chinese remainders |
-//! | [`PublicKey::add`], [`add_plain`](PublicKey::add_plain), [`multiply_plain`](PublicKey::multiply_plain), [`subset_sums`](PublicKey::subset_sums), [`rerandomise`](PublicKey::rerandomise) | anybody | |
+//! Operations of the owner:
 //!
-//! *Constant time*: encryption, decryption, and all operations on ciphertexts, in keys, noise, plaintexts (of a given length) and rows of bits.
-//! Not so: making keys, and turning plaintexts to and from `BigUint`s, which are not zeroized either. Copies on the stack are not
-//! zeroized.
+//! | operation | how |
+//! |---|---|
+//! | [`SecretKey::encrypt`] | tables of N-th residues modulo p² and q² (1) |
+//! | [`SecretKey::zeros`] | the encryption of zero that is a given number modulo N (2) |
+//! | [`SecretKey::decrypt`] | c^{p−1} modulo p², c^{q−1} modulo q², Chinese remainders |
+//!
+//! Operations of anybody:
+//!
+//! | operation | how |
+//! |---|---|
+//! | [`PublicKey::encrypt`], [`Noise::Full`] | noise r^N |
+//! | [`PublicKey::encrypt`], [`Noise::Short`] | noise (r₀^N)^e with a short e, from a table (3) |
+//! | [`PublicKey::add`] | adds plaintexts under encryption |
+//! | [`PublicKey::add_plain`] | adds known numbers |
+//! | [`PublicKey::multiply_plain`] | multiplies by known numbers |
+//! | [`PublicKey::subset_sums`] | adds the plaintexts that rows of bits select |
+//! | [`PublicKey::rerandomise`] | multiplies by fresh encryptions of zero |
+//!
+//! 1. Powers of generators of the N-th residues: the noise is exactly uniform.
+//! 2. Subset sums of many such encryptions re-randomise, statistically.
+//! 3. This needs one more assumption and hides nothing from the owner: see [`NoiseTable`].
+//!
+//! *Constant time*: encryption, decryption, and all operations on ciphertexts, in keys, noise,
+//! plaintexts (of a given length) and rows of bits. *Not constant time*: making keys, and turning
+//! plaintexts to and from `BigUint`s. `BigUint`s and copies on the stack are not zeroized.
 //!
 //! ```
 //! use undertone_kdf::Seed;
@@ -53,10 +71,11 @@ pub use prime::Primes;
 pub use public::{Noise, NoiseTable, PublicKey};
 pub use secret::SecretKey;
 
-/// Sizes of keys that are made, in bits of N: about 112, 128 and 152 bits of security.
+/// Sizes of keys that [`SecretKey::generate`] makes, in bits of N: about 112, 128 and 152 bits of
+/// security.
 pub const GENERATED: [usize; 3] = [2048, 3072, 4096];
 
-/// The size where nothing else is asked for.
+/// Default key size, in bits.
 pub const DEFAULT_BITS: usize = 3072;
 
 /// Ciphertexts of one key.
@@ -64,25 +83,26 @@ pub const DEFAULT_BITS: usize = 3072;
 pub struct Ciphertexts {
     key: PublicKey,
     len: usize,
-    /// Eights, filled up.
+    /// Groups of eight ciphertexts, the last filled up.
     rows: Number,
 }
 
 impl Ciphertexts {
-    /// How many there are.
+    /// Number of ciphertexts.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Appends `other`; there is a whole number of eights already.
+    /// Appends `other`. The length before that must be a multiple of eight.
     ///
     /// # Errors
-    /// [`PaillierError`] when `other` is of another key, or the last eight is not full.
+    /// [`PaillierError`] when `other` belongs to another key, or the length is no multiple of
+    /// eight.
     pub fn append(&mut self, other: Self) -> Result<(), PaillierError> {
         self.key.check(&other)?;
         public::same_length(self.len.next_multiple_of(LANES), self.len)?;
@@ -91,7 +111,7 @@ impl Ciphertexts {
         Ok(())
     }
 
-    /// Changes all eights, each with `rows` rows of `with`.
+    /// Applies `one` to every eight, each with its `rows` rows of `with`.
     fn change(&mut self, with: &[Row], rows: usize, one: impl Fn(&mut [Row], &[Row]) + Sync) {
         let eights = self.rows.par_chunks_exact_mut(self.key.ring().rows());
         eights
@@ -99,7 +119,7 @@ impl Ciphertexts {
             .for_each(|(eight, with)| one(eight, with));
     }
 
-    /// Whose they are.
+    /// The key that they belong to.
     pub fn key(&self) -> &PublicKey {
         &self.key
     }
@@ -111,28 +131,28 @@ impl std::fmt::Debug for Ciphertexts {
     }
 }
 
-/// What can go wrong.
+/// Errors of this crate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PaillierError {
-    /// A modulus, or primes, that make no key.
+    /// A modulus, or primes, that do not make a key.
     #[error("not a Paillier modulus: {0}")]
     Modulus(String),
     /// A plaintext is not below N.
     #[error("plaintext number {0} is not below N")]
     TooLarge(usize),
-    /// Ciphertexts, or a table, of another key.
-    #[error("of another key")]
+    /// Ciphertexts or a table of another key.
+    #[error("ciphertexts or a table of another key")]
     OtherKey,
     /// Batches of different lengths.
-    #[error("{have} where {due} are due")]
+    #[error("a batch of {have}, {due} are due")]
     Length {
-        /// How many there are.
+        /// The length given.
         have: usize,
-        /// How many there should be.
+        /// The length expected.
         due: usize,
     },
-    /// Bytes that are no ciphertexts.
+    /// Bytes that are not ciphertexts.
     #[error("not a ciphertext: {0}")]
     Ciphertext(String),
     /// Values that do not fit slots.

@@ -1,4 +1,4 @@
-//! Secret natural numbers, as far as making keys needs them.
+//! Secret natural numbers, with the operations that making keys needs.
 
 use undertone_kernel::Prg;
 use undertone_kernel::mont::{LANES, Number, Row, number};
@@ -25,7 +25,7 @@ impl Natural {
         Zeroizing::new(bytes.collect())
     }
 
-    /// Uniform, of so many bits, the highest two and the lowest of which are ones.
+    /// A uniform number of `bits` bits, with the highest two bits and the lowest bit set.
     pub(super) fn random_odd(bits: usize, rng: &mut Prg) -> Self {
         let mut out = Self::random(bits, rng);
         for bit in [0, bits - 2, bits - 1] {
@@ -34,7 +34,7 @@ impl Natural {
         out
     }
 
-    /// Uniform below 2^`bits`.
+    /// A uniform number below 2^`bits`.
     fn random(bits: usize, rng: &mut Prg) -> Self {
         let mut out = Self(Zeroizing::new(vec![0; bits.div_ceil(64)]));
         out.0.iter_mut().for_each(|limb| *limb = rng.next_u64());
@@ -44,7 +44,8 @@ impl Natural {
         out
     }
 
-    /// Uniform below `self`, which is not zero. What is thrown away is independent of what is kept.
+    /// A uniform number below `self`, which is not zero. Rejected candidates are independent of the
+    /// result.
     pub(super) fn random_below(&self, rng: &mut Prg) -> Self {
         let bits = self.bits();
         loop {
@@ -55,7 +56,7 @@ impl Natural {
         }
     }
 
-    /// Without limbs of zeros above all others.
+    /// The same number without leading limbs of zeros.
     pub(super) fn trimmed(&self) -> Self {
         let limbs = self.bits().div_ceil(64);
         Self(Zeroizing::new(self.0[..limbs].to_vec()))
@@ -78,7 +79,7 @@ impl Natural {
         self.bit(0)
     }
 
-    /// `self·factor + term`, a limb longer.
+    /// `self·factor + term`, with one limb more.
     pub(super) fn times(&self, factor: u64, term: u64) -> Self {
         let mut carry = u128::from(term);
         let mut out = Zeroizing::new(Vec::with_capacity(self.0.len() + 1));
@@ -91,7 +92,7 @@ impl Natural {
         Self(out)
     }
 
-    /// `self + other`; a limb longer than they are if it has to be.
+    /// `self + other`, with one limb more if there is a carry.
     pub(super) fn plus(&self, other: &Self) -> Self {
         let len = self.0.len().max(other.0.len());
         let mut out = Zeroizing::new(Vec::with_capacity(len + 1));
@@ -108,7 +109,7 @@ impl Natural {
         Self(out)
     }
 
-    /// `self − other` modulo a power of two, and whether it is negative.
+    /// `self − other` modulo a power of two, and whether the difference is negative.
     pub(super) fn minus(&self, other: &Self) -> (Self, bool) {
         let len = self.0.len().max(other.0.len());
         let limb = |x: &Self, i: usize| x.0.get(i).copied().unwrap_or(0);
@@ -123,7 +124,7 @@ impl Natural {
         (Self(difference), borrow)
     }
 
-    /// `self − 1`, of an odd number.
+    /// `self − 1`, for an odd number.
     pub(super) fn less_one(&self) -> Self {
         let mut out = self.clone();
         out.0[0] -= 1;
@@ -142,7 +143,7 @@ impl Natural {
         (out, rest as u64)
     }
 
-    /// The remainder, of a divisor below 2^32.
+    /// The remainder, for a divisor below 2^32.
     pub(super) fn modulo(&self, by: u64) -> u64 {
         self.0.iter().rev().fold(0, |rest, limb| {
             let rest = (rest << 32 | limb >> 32) % by;
@@ -150,12 +151,12 @@ impl Natural {
         })
     }
 
-    /// Writes it to a lane.
+    /// Writes the number to a lane.
     pub(super) fn set(&self, rows: &mut [Row], lane: usize) {
         number::set(rows, lane, &self.bytes());
     }
 
-    /// In every lane.
+    /// The number in every lane.
     pub(super) fn splat(&self, rows: usize) -> Number {
         let mut out = Zeroizing::new(vec![Row::ZERO; rows]);
         (0..LANES).for_each(|lane| self.set(&mut out, lane));

@@ -4,7 +4,8 @@ use num_bigint::BigUint;
 
 use super::PaillierError;
 
-/// Slots of w bits: value q of a plaintext is worth `2^{wq}`. Sums of plaintexts are sums of values as long as none reaches 2^w.
+/// Slots of w bits: value q of a plaintext counts `2^{wq}`. Sums of plaintexts are sums of values
+/// as long as no sum reaches 2^w.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slots {
     width: u32,
@@ -12,10 +13,10 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// As many slots of `width` bits as a modulus of `bits` bits has room for: ⌊(bits − 1)/width⌋.
+    /// The slots of `width` bits that fit a modulus of `bits` bits: ⌊(bits − 1)/width⌋.
     ///
     /// # Errors
-    /// [`PaillierError::Slots`] when the width is not from 1 to 64, or there is no room for one.
+    /// [`PaillierError::Slots`] when the width is not from 1 to 64, or not one slot fits.
     pub fn new(bits: usize, width: u32) -> Result<Self, PaillierError> {
         if !(1..=64).contains(&width) || bits <= width as usize {
             return Err(PaillierError::Slots(format!(
@@ -28,22 +29,24 @@ impl Slots {
         })
     }
 
-    /// How many there are.
+    /// Number of slots.
     pub fn count(self) -> usize {
         self.count
     }
 
-    /// Bits of one.
+    /// Bits of a slot.
     pub fn width(self) -> u32 {
         self.width
     }
 
-    /// The plaintext of some values.
+    /// Packs values into a plaintext.
     ///
     /// # Errors
-    /// [`PaillierError::Slots`] when they are more than slots, or one does not fit its slot.
+    /// [`PaillierError::Slots`] when there are more values than slots, or a value does not fit its
+    /// slot.
     pub fn pack(self, values: &[u64]) -> Result<BigUint, PaillierError> {
         let bad = |what: String| Err(PaillierError::Slots(what));
+        // PAI-7
         if values.len() > self.count {
             return bad(format!("{} values in {} slots", values.len(), self.count));
         }
@@ -69,8 +72,9 @@ impl Slots {
     /// The values of the first `count` slots.
     ///
     /// # Errors
-    /// [`PaillierError::Slots`] when there are not as many, or something is beyond them.
+    /// [`PaillierError::Slots`] when there are fewer slots, or the plaintext is longer than these.
     pub fn unpack(self, plain: &BigUint, count: usize) -> Result<Vec<u64>, PaillierError> {
+        // PAI-8
         if count > self.count || plain.bits() > count as u64 * u64::from(self.width) {
             return Err(PaillierError::Slots(format!(
                 "a number of {} bits as {count} values of {}",

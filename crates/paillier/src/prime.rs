@@ -1,10 +1,11 @@
-//! Primes p of which the factors of p − 1 are known: eight candidates are tested at once.
+//! Primes p for which the factors of p − 1 are known. Eight candidates are tested at once.
 //!
-//! p = 2·k·r + 1 with r prime and k odd, below 2^16 (for a safe prime k = 1). So a generator of the whole group modulo p can be
-//! told from other residues, and its powers are uniform. r is nearly as long as p: p − 1 has no other large factors that
-//! would be worth anything to who wants to factor N.
+//! p = 2·k·r + 1 with r prime and k odd, below 2^16 (k = 1 for a safe prime). The factors of p − 1
+//! tell a generator of the whole group modulo p from other residues, and powers of a generator are
+//! uniform. r is nearly as long as p, so p − 1 has no other large factor that would help an
+//! attacker factor N.
 //!
-//! None of this is constant-time: it is done once, by the owner of the key.
+//! None of this takes constant time. The owner does it once for a key.
 
 use undertone_kernel::mont::{LANES, Modulus, Number, Ring, Row, number, power};
 use undertone_kernel::{Cpu, Prg};
@@ -15,31 +16,33 @@ use super::natural::Natural;
 /// Bits of k.
 const COFACTOR_BITS: u32 = 16;
 
-/// Candidates that are sieved together, and below what by.
+/// Number of candidates that are sieved together, and the bound of the primes that sieve them.
 const SIEVED: u64 = 1 << 12;
 const SIEVE: u64 = 1 << 13;
 
-/// Eights of random bases with which a prime is tested: a composite passes with probability 4^−64 at most.
+/// Eights of random bases that a prime is tested with. A composite passes with probability at most
+/// 4^−64.
 const EIGHTS: usize = 8;
 
-/// What primes of a key are to be like.
+/// The kind of primes of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Primes {
-    /// p = 2·k·r + 1 with a prime r and a k below 2^16.
+    /// p = 2·k·r + 1 with a prime r and an odd k below 2^16.
     #[default]
     Structured,
-    /// p = 2·r + 1 with a prime r: as some protocols want them. Several times as long to find.
+    /// p = 2·r + 1 with a prime r, as some protocols require. They take several times as long to
+    /// find.
     Safe,
 }
 
-/// A prime, and the prime factors of what is one less.
+/// A prime p, and the prime factors of p − 1.
 #[derive(Clone)]
 pub(super) struct Prime {
     pub(super) value: Natural,
     /// The largest prime factor r of p − 1.
     large: Natural,
-    /// The other ones, and (p − 1) / r.
+    /// The other prime factors, and (p − 1) / r.
     small: Vec<u64>,
     rest: u64,
 }
@@ -51,7 +54,7 @@ impl std::fmt::Debug for Prime {
 }
 
 impl Prime {
-    /// A random prime of so many bits, of which the first two are ones.
+    /// A random prime of `bits` bits, with the two highest bits set.
     pub(super) fn random(bits: usize, kind: Primes, rng: &mut Prg) -> Self {
         let cofactor_bits = match kind {
             Primes::Structured => COFACTOR_BITS as usize,
@@ -92,7 +95,7 @@ impl Prime {
         }
     }
 
-    /// A prime with a prime r that divides what is one less.
+    /// The prime `value`, if its p − 1 is `large` times primes below 2^16.
     fn with(value: &Natural, large: Natural) -> Option<Self> {
         let mut rest = value.less_one();
         let mut small = Vec::new();
@@ -114,8 +117,8 @@ impl Prime {
         })
     }
 
-    /// The structure of a prime that somebody else made, if it has this one: what is left of p − 1 without its factors below 2^16 is
-    /// a prime.
+    /// The structure of a prime from elsewhere, if it has this one: p − 1 without its factors below
+    /// 2^16 is a prime.
     pub(super) fn of(value: &Natural, rng: &mut Prg) -> Option<Self> {
         let mut large = value.less_one();
         let mut removed = 0;
@@ -133,7 +136,7 @@ impl Prime {
             .flatten()
     }
 
-    /// A generator of the group modulo p: a plain number.
+    /// A generator of the group modulo p, not in Montgomery form.
     pub(super) fn generator(&self, rng: &mut Prg) -> Natural {
         let rows = Modulus::rows_for(self.value.bits());
         let modulus = modulus(&vec![self.value.clone(); LANES]);
@@ -163,7 +166,8 @@ impl Prime {
     }
 }
 
-/// The first prime among `start + i·step`, i < count; with `safe` of those x for which 2x + 1 is prime, too.
+/// The first prime among `start + i·step`, i < count. With `safe`, the first prime x for which 2x +
+/// 1 is prime, too.
 fn search(
     start: &Natural,
     step: &Natural,
@@ -197,7 +201,8 @@ fn search(
     None
 }
 
-/// Which of `start + i·step` have a small factor, or with `safe` twice them and one.
+/// Which of `start + i·step` have a small factor; with `safe`, also those x for which 2x + 1 has
+/// one.
 fn sieve(start: &Natural, step: &Natural, count: u64, safe: bool) -> Vec<bool> {
     let mut composite = vec![false; count as usize];
     for prime in small_primes().skip(1).take_while(|prime| *prime < SIEVE) {
@@ -223,7 +228,7 @@ fn sieve(start: &Natural, step: &Natural, count: u64, safe: bool) -> Vec<bool> {
     composite
 }
 
-/// The primes that may divide a k.
+/// The primes below 2^16, which may divide k.
 pub(super) fn small_primes() -> impl Iterator<Item = u64> {
     let top = 1 << COFACTOR_BITS;
     let mut composite = vec![false; top];
@@ -255,7 +260,8 @@ fn passes(values: &[Natural]) -> Vec<bool> {
     out
 }
 
-/// Which of up to eight odd numbers are strong probable primes to bases of their own, or have a base that says nothing (0).
+/// Which of up to eight odd numbers are strong probable primes, each to its own base. A base of 0
+/// says nothing, and the number passes.
 fn strong(values: &[Natural], bases: &[Natural]) -> Vec<bool> {
     let mut all = values.to_vec();
     all.resize(LANES, values[0].clone());
@@ -303,7 +309,7 @@ fn modulus(values: &[Natural]) -> Modulus {
     Modulus::new(Cpu::detect(), bits, &rows)
 }
 
-/// Up to eight numbers in as many lanes.
+/// Up to eight numbers, one in each lane.
 fn lanes(values: &[Natural], rows: usize) -> Number {
     let mut out = Zeroizing::new(vec![Row::ZERO; rows]);
     let all = values.iter().enumerate();
@@ -326,7 +332,7 @@ mod tests {
         for prime in [mersenne(61), mersenne(89), mersenne(107), mersenne(127)] {
             assert!(is_prime(&natural(prime), &mut rng));
         }
-        // The last two are strong pseudoprimes to base 2, and the last one to all bases up to 37.
+        // The last two are strong pseudoprimes to base 2, the last one to all bases up to 37.
         let composites = [
             mersenne(67),
             mersenne(61) * 3,

@@ -1,4 +1,4 @@
-//! Public keys: what anybody can do.
+//! Public keys: the operations that need no secret.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::{Ciphertexts, PaillierError, prime};
 /// Key sizes that are accepted, in bits.
 pub(super) const SIZES: Range<usize> = 2048..4097;
 
-/// Eights of ciphertexts that a thread makes at a time: they share a reading of the tables.
+/// Eights of ciphertexts that a thread makes together, reading the tables once.
 pub(super) const SLAB: usize = 8;
 
-/// A modulus N that has passed the checks that can be made of it alone. Cloning is cheap.
+/// A modulus N that has passed the checks of [`PublicKey::new`]. Cloning is cheap.
 #[derive(Clone)]
 pub struct PublicKey(Arc<Inner>);
 
@@ -44,26 +44,28 @@ impl PartialEq for PublicKey {
 
 impl Eq for PublicKey {}
 
-/// Where the r^N of a ciphertext comes from.
+/// The source of the noise r^N of a ciphertext.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Noise<'a> {
-    /// r uniform modulo N: as Paillier has it, no further assumption.
+    /// r uniform modulo N, as in Paillier's paper. No further assumption.
     Full,
-    /// A power of a fixed N-th residue, by a short exponent. Hides plaintexts from those who have not the key, and nothing from the
-    /// owner: see [`NoiseTable`].
+    /// A power of a fixed N-th residue, by a short exponent. It hides plaintexts from parties
+    /// without the key, and nothing from the owner: see [`NoiseTable`].
     Short(&'a NoiseTable),
 }
 
-/// Powers of `h = r₀^N` for a random r₀, by exponents of half as many bits as N.
+/// Powers of `h = r₀^N` for a random r₀, by exponents with half as many bits as N.
 ///
-/// *Assumption*, beyond Paillier's that N-th residues cannot be told from others: to whoever has not the factors of N, a plaintext is
-/// hidden as well by such a power as by a random N-th residue (after Damgård, Jurik and Nielsen 2010, section 4.2).
+/// *Assumption*, beyond Paillier's that N-th residues cannot be told from others: without the
+/// factors of N, such a power hides a plaintext as well as a random N-th residue does (after
+/// Damgård, Jurik and Nielsen 2010, section 4.2).
 ///
-/// **Not against the owner.** Powers of h are a cyclic group, N-th residues are not: quadratic characters modulo p and q, which the
-/// owner computes, are the same for all of them, or follow from the exponent's last bit. A ciphertext that came of others,
-/// re-randomised like this, tells the owner some bits of which they were. [`Noise::Full`] does not, nor do subset sums of
-/// [`SecretKey::zeros`](super::SecretKey::zeros).
+/// **Not against the owner.** Powers of h are a cyclic group, N-th residues are not. The owner can
+/// compute quadratic characters modulo p and q; they are the same for all powers of h, or follow
+/// from the exponent's last bit. If a ciphertext is computed from others and re-randomised like
+/// this, it tells the owner some bits about which others. [`Noise::Full`] does not, nor do subset
+/// sums of [`SecretKey::zeros`](super::SecretKey::zeros).
 #[derive(Debug, Clone)]
 pub struct NoiseTable {
     key: PublicKey,
@@ -72,16 +74,18 @@ pub struct NoiseTable {
 }
 
 impl PublicKey {
-    /// Checks a modulus, and makes it a key.
+    /// Checks a modulus, and makes a key of it.
     ///
-    /// Checked: size, odd, no factor below 2^16, neither a prime nor a power of one. *Not* checked: that N has two prime factors of
-    /// half its length, and that gcd(N, φ(N)) = 1. With another N, N-th powers do not hide from its maker which ciphertexts a sum came
-    /// of; it takes a proof by the owner to rule that out.
+    /// Checked (PAI-1 to PAI-3): the size, that no prime below 2^16 divides N, and that N is
+    /// neither a prime nor a power of one. *Not* checked: that N has two prime factors of half its
+    /// length, and that gcd(N, φ(N)) = 1. With another N, r^N does not hide from the maker of N
+    /// which ciphertexts a sum was made from. To rule that out takes a proof by the owner.
     ///
     /// # Errors
     /// [`PaillierError::Modulus`], with the check that failed.
     pub fn new(n: &BigUint) -> Result<Self, PaillierError> {
         let bits = n.bits() as usize;
+        // PAI-1
         if !SIZES.contains(&bits) {
             return Err(PaillierError::Modulus(format!(
                 "{bits} bits; from {} to {} are possible",
@@ -92,7 +96,7 @@ impl PublicKey {
         Self::checked(n)
     }
 
-    /// As [`new`](Self::new), of any size: for tests, with the feature `insecure`.
+    /// As [`new`](Self::new), for any size. For tests, with the feature `insecure`.
     ///
     /// # Errors
     /// [`PaillierError::Modulus`], with the check that failed.
@@ -104,11 +108,12 @@ impl PublicKey {
     fn checked(n: &BigUint) -> Result<Self, PaillierError> {
         let bits = n.bits() as usize;
         let natural = Natural::from_bytes(&n.to_bytes_le());
+        // PAI-2
         if let Some(factor) = prime::small_primes().find(|prime| natural.modulo(*prime) == 0) {
             return Err(PaillierError::Modulus(format!("divisible by {factor}")));
         }
         let out = Self::unchecked(n);
-        // Every prime factor of a power of a prime divides 2^N − 2.
+        // PAI-3: every prime factor of a power of a prime divides 2^N − 2.
         let base = out.0.ring.base();
         let rows = base.rows();
         let two = base.enter(&number::splat(&[2], rows));
@@ -150,7 +155,7 @@ impl PublicKey {
         &self.0.ring
     }
 
-    /// A table for [`Noise::Short`]: as much work as some twenty full encryptions.
+    /// A table for [`Noise::Short`]. Making it takes as long as about twenty full encryptions.
     pub fn noise_table(&self, rng: &mut Prg) -> NoiseTable {
         let residue = number::spread(&self.full_noise(1, rng), 0);
         let bits = self.0.bits.div_ceil(2);
@@ -164,7 +169,8 @@ impl PublicKey {
     /// Encrypts numbers below N.
     ///
     /// # Errors
-    /// [`PaillierError::TooLarge`]; [`PaillierError::OtherKey`] of the table.
+    /// [`PaillierError::TooLarge`]; [`PaillierError::OtherKey`] when the table belongs to another
+    /// key.
     pub fn encrypt(
         &self,
         plain: &[BigUint],
@@ -180,8 +186,8 @@ impl PublicKey {
         Ok(out)
     }
 
-    /// Multiplies by fresh encryptions of zero: with [`Noise::Full`] the owner learns nothing of how the ciphertexts came about, if N is as it
-    /// should be.
+    /// Multiplies by fresh encryptions of zero. With [`Noise::Full`] the owner does not learn how
+    /// the ciphertexts were made, if N is a product of two primes as it should be.
     ///
     /// # Errors
     /// [`PaillierError::OtherKey`].
@@ -199,7 +205,7 @@ impl PublicKey {
         self.add(ciphertexts, &fresh)
     }
 
-    /// Adds plaintext by plaintext modulo N: `a` becomes the sums. They are not re-randomised.
+    /// Adds plaintext by plaintext modulo N: `a` becomes the sums. This does not re-randomise.
     ///
     /// # Errors
     /// [`PaillierError::OtherKey`], [`PaillierError::Length`].
@@ -216,7 +222,8 @@ impl PublicKey {
         Ok(())
     }
 
-    /// Adds numbers below N to the plaintexts. Who saw the ciphertexts before sees what was added: [`rerandomise`](Self::rerandomise).
+    /// Adds numbers below N to the plaintexts. A party that saw the ciphertexts before sees which
+    /// numbers were added, unless you [`rerandomise`](Self::rerandomise).
     ///
     /// # Errors
     /// [`PaillierError::OtherKey`], [`PaillierError::Length`], [`PaillierError::TooLarge`].
@@ -231,8 +238,8 @@ impl PublicKey {
         Ok(())
     }
 
-    /// Multiplies the plaintexts by numbers below N. The time depends on the longest. The products are not re-randomised: that by 0
-    /// is the number 1.
+    /// Multiplies the plaintexts by numbers below N. The time depends on the longest of these. This
+    /// does not re-randomise: a product by 0 is the number 1.
     ///
     /// # Errors
     /// [`PaillierError::OtherKey`], [`PaillierError::Length`], [`PaillierError::TooLarge`].
@@ -253,11 +260,12 @@ impl PublicKey {
         Ok(())
     }
 
-    /// For each of some rows of bits, the sum of the plaintexts whose bit is set: as multi-products, in constant time. The sums are not
-    /// re-randomised.
+    /// For each row of bits, the sum of the plaintexts whose bit is set: multi-products, in
+    /// constant time. This does not re-randomise.
     ///
     /// # Errors
-    /// [`PaillierError::OtherKey`]; [`PaillierError::Length`] when there are not as many ciphertexts as columns, or not as many rows.
+    /// [`PaillierError::OtherKey`]; [`PaillierError::Length`] when the numbers of ciphertexts and
+    /// of columns differ, or `rows` goes beyond the last row.
     pub fn subset_sums(
         &self,
         terms: &Ciphertexts,
@@ -279,7 +287,8 @@ impl PublicKey {
         })
     }
 
-    /// Appends ciphertexts as numbers below N², little-endian, [`ciphertext_len`](Self::ciphertext_len) bytes each.
+    /// Appends ciphertexts to `out` as numbers below N², little-endian,
+    /// [`ciphertext_len`](Self::ciphertext_len) bytes each.
     ///
     /// # Errors
     /// [`PaillierError::OtherKey`].
@@ -302,13 +311,16 @@ impl PublicKey {
     /// Reads ciphertexts as [`encode`](Self::encode) writes them.
     ///
     /// # Errors
-    /// [`PaillierError::Ciphertext`] when there is not a whole number of them, or one is not below N² or shares a factor with N.
+    /// [`PaillierError::Ciphertext`] when the bytes are not a whole number of ciphertexts, or a
+    /// ciphertext is not below N² or shares a factor with N.
     pub fn decode(&self, bytes: &[u8]) -> Result<Ciphertexts, PaillierError> {
         let each = self.ciphertext_len();
+        // PAI-4
         if !bytes.len().is_multiple_of(each) {
             let what = format!("{} bytes, not a multiple of {each}", bytes.len());
             return Err(PaillierError::Ciphertext(what));
         }
+        // PAI-5
         let mut square = (&self.0.n * &self.0.n).to_bytes_le();
         square.resize(each, 0);
         let is_below = |bytes: &[u8]| bytes.iter().rev().lt(square.iter().rev());
@@ -330,6 +342,7 @@ impl PublicKey {
             })
             .collect();
         let rows = joined(&eights);
+        // PAI-6
         if !self.are_units(&rows) {
             let what = "one shares a factor with N".into();
             return Err(PaillierError::Ciphertext(what));
@@ -341,7 +354,7 @@ impl PublicKey {
         })
     }
 
-    /// Whether all lanes have no factor in common with N: their product has none.
+    /// Whether no lane has a factor in common with N: their product has none.
     fn are_units(&self, rows: &[Row]) -> bool {
         let base = self.ring().base();
         let len = self.ring().rows();
@@ -365,8 +378,9 @@ impl PublicKey {
         }
     }
 
-    /// Plaintexts, eight after eight, as many rows each as N has.
+    /// Plaintexts, eight after eight, each with as many rows as N has.
     pub(super) fn plain_rows(&self, plain: &[BigUint]) -> Result<Number, PaillierError> {
+        // PAI-9
         if let Some(at) = plain.iter().position(|x| *x >= self.0.n) {
             return Err(PaillierError::TooLarge(at));
         }
@@ -423,7 +437,7 @@ pub(super) fn joined(eights: &[Number]) -> Number {
     out
 }
 
-/// Uniform numbers of so many bits, eight after eight.
+/// Uniform numbers of `bits` bits, eight after eight.
 fn random(count: usize, rows: usize, bits: usize, rng: &mut Prg) -> Number {
     let mut out = Zeroizing::new(vec![Row::ZERO; count.div_ceil(LANES) * rows]);
     let mut bytes = Zeroizing::new(vec![0; bits.div_ceil(8)]);
@@ -439,7 +453,7 @@ fn random(count: usize, rows: usize, bits: usize, rng: &mut Prg) -> Number {
     out
 }
 
-/// Uniform numbers below another, eight after eight.
+/// Uniform numbers below `bound`, eight after eight.
 pub(super) fn random_below(bound: &Natural, count: usize, rows: usize, rng: &mut Prg) -> Number {
     let mut out = Zeroizing::new(vec![Row::ZERO; count.div_ceil(LANES) * rows]);
     for eight in out.chunks_exact_mut(rows) {
@@ -448,7 +462,7 @@ pub(super) fn random_below(bound: &Natural, count: usize, rows: usize, rng: &mut
     out
 }
 
-/// A number of one lane.
+/// The number in one lane.
 pub(super) fn read(rows: &[Row], lane: usize, bits: usize) -> BigUint {
     let mut bytes = Zeroizing::new(vec![0; bits.div_ceil(8)]);
     number::get(rows, lane, &mut bytes);

@@ -1,4 +1,4 @@
-//! Secret keys: what the owner can do, and do faster than others.
+//! Secret keys: the operations of the owner, and faster forms of public ones.
 
 use num_bigint::BigUint;
 use rayon::prelude::*;
@@ -13,7 +13,8 @@ use super::prime::{Prime, is_prime};
 use super::public::{SIZES, SLAB, joined, random_below, read, same_length};
 use super::{Ciphertexts, PaillierError, Primes, PublicKey};
 
-/// The factors p and q of N, and all that is computed of them ahead. Zeroized on drop, but for copies on the stack.
+/// The factors p and q of N, and what is precomputed from them. Zeroized on drop, except copies on
+/// the stack.
 pub struct SecretKey {
     public: PublicKey,
     sides: [Side; 2],
@@ -31,7 +32,7 @@ impl std::fmt::Debug for SecretKey {
     }
 }
 
-/// One prime s of the two, t the other.
+/// Values for one prime s of the two; t is the other one.
 struct Side {
     prime: Natural,
     ring: Squared,
@@ -43,11 +44,11 @@ struct Side {
     noise: Noise,
 }
 
-/// How N-th residues modulo s² are made, all of them as likely: there are s − 1.
+/// How uniform N-th residues modulo s² are made. There are s − 1 of them.
 enum Noise {
-    /// Powers of one that generates them, by exponents below s − 1.
+    /// Powers of a generator, by exponents below s − 1.
     Table(Box<FixedBase>),
-    /// x^s, of x from 1 to s − 1: where the factors of s − 1 are not known.
+    /// x^s for x from 1 to s − 1, where the factors of s − 1 are not known.
     Power,
 }
 
@@ -79,13 +80,13 @@ impl Side {
         }
     }
 
-    /// What noise is made of: numbers below s − 1.
+    /// Draws the exponents of the noise: numbers below s − 1.
     fn draw(&self, count: usize, rng: &mut Prg) -> Number {
         let rows = self.ring.base().rows();
         random_below(&self.prime.less_one(), count, rows, rng)
     }
 
-    /// N-th residues modulo s² of what was drawn.
+    /// The N-th residues modulo s² for what was drawn.
     fn noise(&self, drawn: &[Row]) -> Number {
         let base = self.ring.base();
         let rows = base.rows();
@@ -147,7 +148,7 @@ impl SecretKey {
         Ok(Self::of_size(bits, primes, rng))
     }
 
-    /// As [`generate`](Self::generate), of any even size: for tests, with the feature `insecure`.
+    /// As [`generate`](Self::generate), for any even size. For tests, with the feature `insecure`.
     #[cfg(any(test, feature = "insecure"))]
     pub fn insecure(bits: usize, primes: Primes, rng: &mut Prg) -> Self {
         Self::of_size(bits, primes, rng)
@@ -157,27 +158,32 @@ impl SecretKey {
         loop {
             let both = [(); 2].map(|()| Prime::random(bits / 2, primes, rng));
             let [p, q] = &both;
-            // p divides q − 1 only if they are not as long.
+            // p and q have the same length, so p does not divide q − 1.
             if p.value.minus(&q.value).0.bits() > 0 {
                 return Self::with([&p.value, &q.value], [Some(p), Some(q)], rng);
             }
         }
     }
 
-    /// The key of two primes that somebody else made. Where p − 1 is 2·k·r with a prime r and a k without factors above 2^16,
-    /// encryption uses tables; elsewhere it takes about four times as long.
+    /// The key of two primes that were made elsewhere. If p − 1 is 2·k·r with a prime r and a k
+    /// without factors above 2^16, encryption uses tables; otherwise it takes about four times as
+    /// long.
     ///
     /// # Errors
-    /// [`PaillierError::Modulus`] when one is not prime, they are the same or not as long, or N has not a size that is accepted.
+    /// [`PaillierError::Modulus`] when one is not prime, when they are equal or differ in length,
+    /// or when the size of N is not accepted.
     pub fn from_primes(p: &BigUint, q: &BigUint, rng: &mut Prg) -> Result<Self, PaillierError> {
         let bad = |what: &str| Err(PaillierError::Modulus(what.into()));
+        // PAI-10
         if !SIZES.contains(&((p * q).bits() as usize)) {
             return bad("not of 2048 to 4096 bits");
         }
+        // PAI-11
         if p == q || p.bits() != q.bits() {
             return bad("the primes must differ and be as long as each other");
         }
         let both = [p, q].map(|s| Natural::from_bytes(&Zeroizing::new(s.to_bytes_le())));
+        // PAI-12
         if !both.iter().all(|s| is_prime(s, rng)) {
             return bad("a factor that is not prime");
         }
@@ -225,13 +231,14 @@ impl SecretKey {
         &self.public
     }
 
-    /// The two primes: on purpose, for whoever stores the key. [`from_primes`](Self::from_primes) takes them.
+    /// The two primes, for a caller that stores the key. [`from_primes`](Self::from_primes) takes
+    /// them.
     pub fn expose_primes(&self) -> [BigUint; 2] {
         let of = |side: &Side| BigUint::from_bytes_le(&side.prime.bytes());
         [of(&self.sides[0]), of(&self.sides[1])]
     }
 
-    /// Encrypts numbers below N, with noise that is exactly Paillier's, by tables modulo p² and q².
+    /// Encrypts numbers below N, with exactly Paillier's noise, by tables modulo p² and q².
     ///
     /// # Errors
     /// [`PaillierError::TooLarge`].
@@ -267,12 +274,14 @@ impl SecretKey {
         })
     }
 
-    /// For each number below N the encryption of zero that is the same modulo N: as N-th powers are to N-th residues. There is one for numbers
-    /// that share no factor with N.
+    /// For each number below N, the encryption of zero that is this number modulo N. It exists for
+    /// numbers that share no factor with N.
     ///
-    /// *Re-randomising with them.* Of numbers that are uniform modulo N, and known to everybody, take `bits + 2κ`; then a product of a random
-    /// subset of them ([`PublicKey::subset_sums`]) is uniform modulo N but for 2^−κ, whatever the group (leftover hash lemma; Impagliazzo,
-    /// Levin, Luby 1989): also where N is not what it should be, if the numbers are not of the owner's choice, and drawn when N is fixed.
+    /// *Re-randomising with them.* Take `bits + 2κ` numbers that are uniform modulo N and known to
+    /// everybody. The product of a random subset of their encryptions ([`PublicKey::subset_sums`])
+    /// is uniform modulo N up to 2^−κ, whatever the group is (leftover hash lemma; Impagliazzo,
+    /// Levin, Luby 1989). This holds even if N is not as it should be, if the owner does not choose
+    /// the numbers and they are drawn after N is fixed.
     ///
     /// # Errors
     /// [`PaillierError::TooLarge`].
@@ -343,6 +352,7 @@ impl SecretKey {
         let mut out = Vec::with_capacity(ciphertexts.len);
         for (whole, bad) in eights.collect::<Vec<_>>() {
             for lane in 0..LANES.min(ciphertexts.len - out.len()) {
+                // PAI-6, modulo p and q
                 if bad.iter().any(|bad| bad.0[lane] != 0) {
                     let what = format!("number {} shares a factor with N", out.len());
                     return Err(PaillierError::Ciphertext(what));
@@ -355,7 +365,7 @@ impl SecretKey {
     }
 }
 
-/// As many rows, where those beyond are zero.
+/// The number in `count` rows, filled up with zeros.
 fn fitted(rows: &[Row], count: usize) -> Number {
     let mut out = Zeroizing::new(rows.to_vec());
     out.resize(count, Row::ZERO);

@@ -1,4 +1,4 @@
-//! Paillier against its formulae, in big integers.
+//! Tests of all operations against their formulae, in big integers.
 
 use num_bigint::BigUint;
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ fn random(bits: usize, rng: &mut Prg) -> BigUint {
     BigUint::from_bytes_le(&bytes) >> (8 * bytes.len() - bits)
 }
 
-/// m of `(1 + mN)·r^N`, by λ = (p − 1)(q − 1).
+/// The plaintext m of `(1 + mN)·r^N`, by λ = (p − 1)(q − 1).
 fn by_definition(secret: &SecretKey, ciphertext: &BigUint) -> BigUint {
     let n = secret.public().modulus();
     let [p, q] = secret.expose_primes();
@@ -97,7 +97,8 @@ fn every_operation_is_what_its_formula_says() {
     }
 }
 
-/// Noise modulo p² of the owner is a p-th power of order p − 1 at most, all of them are reached, and about as often.
+/// The owner's noise modulo p² is a p-th power of order p − 1 at most. All of them occur, about
+/// equally often.
 #[test]
 fn the_owners_noise_is_uniform() {
     let mut rng = rng(3);
@@ -109,7 +110,7 @@ fn the_owners_noise_is_uniform() {
         let numbers = encoded(secret.public(), &made);
         let [p, q] = secret.expose_primes();
         for s in [&p, &q] {
-            // x^((s−1)/2) is 1 for half the residues: noise that is squares only would be found out here.
+            // x^((s−1)/2) is 1 for half the residues. Noise of squares only would fail here.
             let half = (s - 1u8) / 2u8;
             let squares = numbers
                 .iter()
@@ -163,10 +164,10 @@ fn keys_come_back_from_their_primes() {
     assert_eq!(format!("{secret:?}"), "SecretKey(2048 bits, ..)");
 }
 
-/// Primes whose p − 1 has not the structure: x^p in the place of tables.
+/// Primes without the structure of p − 1: noise is x^p instead of a table's.
 #[test]
 fn other_primes_do_too() {
-    // The largest primes below 2^1024 and 3·2^1022 that are 1 modulo 4, with large cofactors.
+    // The first primes from 2^1024 and from 7·2^1021 downwards. p − 1 has other large factors.
     let mut rng = rng(5);
     let prime = |start: BigUint| {
         let mut x = start | BigUint::from(1u8);
@@ -199,14 +200,18 @@ fn bad_moduli_are_refused() {
     let mut rng = rng(6);
     let secret = SecretKey::insecure(2048, Primes::Structured, &mut rng);
     let [p, q] = secret.expose_primes();
+    // PAI-1
     assert!(refused(&(&one << 2000)).contains("2001 bits"));
     assert!(refused(&((&one << 4097) - 1u8)).contains("4097 bits"));
+    // PAI-2
     assert!(refused(&((&p * &q) - 1u8)).contains("divisible by 2"));
     assert!(refused(&(&p * 65_521u32 * 65_519u32 * &q)).contains("divisible by 65519"));
+    // PAI-3
     assert!(refused(&(&p * &p)).contains("power"));
     // A Mersenne prime.
     assert!(refused(&((&one << 2203) - 1u8)).contains("power"));
     let rng = &mut rng;
+    // PAI-11, PAI-12, PAI-10
     for (p, q) in [(&p, &p), (&p, &(&q - 2u8)), (&p, &(&q >> 1))] {
         assert!(matches!(
             SecretKey::from_primes(p, q, rng),
@@ -240,7 +245,7 @@ fn misuse_and_bad_bytes_are_errors() {
     let table = other.public().noise_table(&mut rng);
     let encrypted = public.encrypt(&two, Noise::Short(&table), &mut rng);
     assert_eq!(encrypted.unwrap_err(), PaillierError::OtherKey);
-    let large = [BigUint::ZERO, n.clone()];
+    let large = [BigUint::ZERO, n.clone()]; // PAI-9
     assert_eq!(
         secret.encrypt(&large, &mut rng).unwrap_err(),
         PaillierError::TooLarge(1)
@@ -254,6 +259,7 @@ fn misuse_and_bad_bytes_are_errors() {
     };
     assert!(public.decode(&bytes(&(n * n - 1u8))).is_ok());
     let [p, _] = secret.expose_primes();
+    // PAI-5, then PAI-6
     for (x, what) in [
         (n * n, "not below"),
         (BigUint::ZERO, "factor"),
@@ -264,6 +270,7 @@ fn misuse_and_bad_bytes_are_errors() {
         let error = public.decode(&all).unwrap_err().to_string();
         assert!(error.contains(what), "{error}");
     }
+    // PAI-4
     assert!(
         public
             .decode(&[1; 3])
@@ -309,6 +316,7 @@ fn values_that_do_not_fit_are_refused() {
     let slots = Slots::new(40, 13).unwrap();
     assert_eq!(slots.count(), 3);
     assert!(slots.pack(&[8191; 3]).is_ok());
+    // PAI-7, then PAI-8
     assert!(slots.pack(&[8192]).is_err());
     assert!(slots.pack(&[0; 4]).is_err());
     assert!(slots.unpack(&BigUint::ZERO, 4).is_err());

@@ -20,18 +20,18 @@ pub struct Key {
     n: Number,
 }
 
-/// What makes no key.
+/// A modulus or a pair of primes that must be refused as a key.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct RefusedKey {
     comment: String,
-    /// The modulus; none if it is the primes that do not do.
+    /// The modulus; null if the primes are refused.
     n: Option<Number>,
     primes: Option<[Number; 2]>,
     check: String,
 }
 
-/// One key, and what is done with it.
+/// One key, and operations with it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Paillier {
@@ -40,15 +40,17 @@ pub struct Paillier {
     n: Number,
     plain: Vec<Number>,
     others: Vec<Number>,
-    /// The noise of `full`: the next numbers below N of B bits, in whole words of eight bytes, of the ChaCha20 stream of `seed`.
+    /// The noise of `full`: the next numbers below N of B bits, in whole words of eight bytes, of
+    /// the ChaCha20 stream of `seed`.
     seed: Hex,
     r: Vec<Number>,
     /// Encryptions of `plain`: (1 + plain·N)·r^N modulo N².
     full: Vec<Number>,
-    /// Encryptions of `plain` whose noise is not given: with short exponents, and by the owner of the key.
+    /// Encryptions of `plain` with noise that is not given: by short exponents, and by the owner of
+    /// the key.
     short: Vec<Number>,
     owner: Vec<Number>,
-    /// Of `others`, by the owner.
+    /// Encryptions of `others` by the owner.
     encrypted_others: Vec<Number>,
     /// `full` times `encrypted_others`.
     added: Vec<Number>,
@@ -58,16 +60,16 @@ pub struct Paillier {
     multiplied: Vec<Number>,
     /// Rows of bits, lowest first.
     rows: Vec<u64>,
-    /// For each row the product of those of `full` whose bit is set.
+    /// For each row, the product of the entries of `full` at its set bits.
     subset_sums: Vec<Number>,
 }
 
-/// What is not taken for a ciphertext, or not encrypted, by the key of case 0.
+/// A number that the key of case 0 must refuse to take as a ciphertext or to encrypt.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct RefusedNumber {
     comment: String,
-    /// Whether it comes as a ciphertext, or is to be encrypted.
+    /// Whether it is a ciphertext; otherwise it is a plaintext to be encrypted.
     ciphertext: bool,
     number: Number,
     check: String,
@@ -81,20 +83,20 @@ pub struct Packed {
     bits: usize,
     /// Bits of a slot.
     width: u32,
-    /// How many slots there are: ⌊(bits − 1)/width⌋.
+    /// Number of slots: ⌊(bits − 1)/width⌋.
     count: usize,
     values: Vec<Number>,
     /// Σ values[i]·2^(i·width).
     plain: Number,
 }
 
-/// What does not fit slots of a modulus of 2048 bits.
+/// Values, or a plaintext, that do not fit slots of a modulus of 2048 bits.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct RefusedSlots {
     comment: String,
     width: u32,
-    /// To pack; none if `plain` is to be unpacked, to one value.
+    /// Values to pack; null if `plain` is to be unpacked, to one value.
     values: Option<Vec<Number>>,
     plain: Option<Number>,
     check: String,
@@ -189,9 +191,10 @@ fn refused<T>(comment: &str, result: Result<T, PaillierError>) -> Result<String,
 fn refused_keys(p: &BigUint, q: &BigUint) -> Result<Vec<RefusedKey>, Error> {
     let n = p * q;
     let even: BigUint = (&n >> 1u8) << 1u8;
+    // PAI-1 and PAI-2
     let moduli = [
         ("even", even),
-        ("no bits to speak of", BigUint::from(15u8)),
+        ("four bits", BigUint::from(15u8)),
         ("zero", BigUint::ZERO),
         ("a bit too long", &n << 1u8 | BigUint::from(1u8)),
     ];
@@ -205,6 +208,7 @@ fn refused_keys(p: &BigUint, q: &BigUint) -> Result<Vec<RefusedKey>, Error> {
         });
     }
     let one = BigUint::from(1u8);
+    // PAI-10 to PAI-12
     let primes = [
         ("one prime twice", p.clone(), p.clone()),
         ("one that is not prime", p.clone(), q + 2u8 * &one),
@@ -227,6 +231,7 @@ fn refused_numbers(p: &BigUint, q: &BigUint) -> Result<Vec<RefusedNumber>, Error
     let n = p * q;
     let key = PublicKey::new(&n)?;
     let square = &n * &n;
+    // PAI-5 and PAI-6
     let ciphertexts = [
         ("zero", BigUint::ZERO),
         ("N²", square.clone()),
@@ -250,7 +255,7 @@ fn refused_numbers(p: &BigUint, q: &BigUint) -> Result<Vec<RefusedNumber>, Error
     }
     let mut rng = Prg::new(&[44; 32]);
     all.push(RefusedNumber {
-        comment: "a plaintext of N".into(),
+        comment: "a plaintext of N".into(), // PAI-9
         ciphertext: false,
         check: refused(
             "N",
@@ -275,6 +280,7 @@ fn packed(bits: usize, width: u32, values: &[u64]) -> Result<Packed, PaillierErr
 fn refused_slots() -> Result<Vec<RefusedSlots>, Error> {
     let slots = Slots::new(2048, 13)?;
     let mut all = Vec::new();
+    // PAI-7
     for (comment, values) in [
         ("a value of 14 bits", vec![1, 1 << 13]),
         ("more values than slots", vec![0; slots.count() + 1]),
@@ -288,7 +294,7 @@ fn refused_slots() -> Result<Vec<RefusedSlots>, Error> {
         });
     }
     let plain = BigUint::from(1u8) << 13u8;
-    let comment = "a bit beyond the last slot";
+    let comment = "a bit beyond the last slot"; // PAI-8
     all.push(RefusedSlots {
         comment: comment.into(),
         width: 13,
@@ -299,7 +305,7 @@ fn refused_slots() -> Result<Vec<RefusedSlots>, Error> {
     Ok(all)
 }
 
-/// Their files, with keys of two sizes.
+/// The files of this module, with keys of two sizes.
 ///
 /// # Errors
 /// Never.
@@ -319,7 +325,7 @@ pub fn files() -> Result<Vec<File>, Error> {
         primes.push((p, q));
     }
     let (p, q) = &primes[0];
-    let place = "crates/mpc/src/paillier; PROTOCOLS.md, phe";
+    let place = "docs/spec/paillier.md";
     let mut all = crate::files("paillier-key", place, keys, refused_keys(p, q)?)?;
     all.extend(crate::files(
         "paillier",

@@ -17,12 +17,12 @@ pub(super) fn seed(byte: u8) -> Seed {
     Seed::from_bytes([byte; 32])
 }
 
-/// What has no bad case of its own.
+/// Stands for refused cases where there are none.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Nothing {}
 
-/// One derived key: HKDF-Expand(HKDF-Extract(no salt, `seed`), info, 32) with SHA-256, info = `undertone/v1/` ‖ `purpose` ‖
-/// `session` ‖ each of `ids` as four bytes, little-endian.
+/// One derived key: HKDF-Expand(HKDF-Extract(no salt, `seed`), info, 32) with SHA-256, info =
+/// `undertone/v1/` ‖ `purpose` ‖ `session` ‖ each of `ids` as four bytes, little-endian.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Derivation {
@@ -50,7 +50,7 @@ fn derivation(comment: &str, byte: u8, purpose: &str, ids: &[u32]) -> Derivation
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct KeyStream {
-    /// The cipher: `chacha20`, which is also the stream of everything that is not a mask, or `aes128ctr`.
+    /// The cipher: `aes128ctr` or `chacha20`. Everything except masks uses `chacha20`.
     suite: String,
     seed: Hex,
     bytes: Hex,
@@ -71,17 +71,18 @@ fn stream(suite: Suite) -> KeyStream {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "hash", rename_all = "lowercase")]
 pub enum Hashes {
-    /// Of blocks.
+    /// Hashes of blocks.
     Blocks(Blocks),
-    /// Of words.
+    /// A hash of words.
     Universal(Universal),
 }
 
-/// Hashes of blocks of 16 bytes. The permutation π is AES-128 under the first 16 bytes of SHA-256(`undertone/v1/permutation `
-/// ‖ `purpose` ‖ `index` (1) ‖ SHA-256(`undertone/v1/transfers test` ‖ `session` ‖ `sender` (4) ‖ `receiver` (4))).
+/// Hashes of blocks of 16 bytes. The permutation π is AES-128 under the first 16 bytes of
+/// SHA-256(`undertone/v1/permutation ` ‖ `purpose` ‖ `index` (1) ‖
+/// SHA-256(`undertone/v1/transfers test` ‖ `session` ‖ `sender` (4) ‖ `receiver` (4))).
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Blocks {
-    /// Of the transfers.
+    /// The session of the transfers.
     session: Hex,
     sender: u32,
     receiver: u32,
@@ -90,16 +91,17 @@ pub struct Blocks {
     /// The key of π.
     key: Hex,
     blocks: Vec<Hex>,
-    /// π(x) ⊕ x of each.
+    /// π(x) ⊕ x of each block.
     mmo: Vec<Hex>,
-    /// The tweak of the first block; each further one has the next.
+    /// The tweak of the first block. Each further block has the next number.
     tweak: u64,
-    /// π(π(x) ⊕ tweak) ⊕ π(x) of each, the tweak a little-endian number of 16 bytes.
+    /// π(π(x) ⊕ tweak) ⊕ π(x) of each block. The tweak is a little-endian number of 16 bytes.
     tmmo: Vec<Hex>,
 }
 
-/// A hash of words, over GF(2⁶⁴) modulo x⁶⁴ + x⁴ + x³ + x + 1: `Σ words[i]·point^(i+1)`, and the last word as it is. Bit i
-/// of a word is the coefficient of xⁱ; words and points are 8 bytes, little-endian.
+/// A hash of words over GF(2⁶⁴) modulo x⁶⁴ + x⁴ + x³ + x + 1: `Σ words[i]·point^(i+1)` over all
+/// words but the last, plus the last word. Bit i of a word is the coefficient of xⁱ. Words and
+/// points are 8 bytes, little-endian.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Universal {
     point: Hex,
@@ -107,7 +109,7 @@ pub struct Universal {
     digest: Hex,
 }
 
-/// The key of a permutation of transfers, as PROTOCOLS.md says.
+/// The key of a permutation of transfers (`docs/spec/transfers.md`, *Permutations*).
 pub(super) fn permutation_key(sender: u32, receiver: u32, purpose: &str, index: u8) -> [u8; 16] {
     let context = Sha256::new()
         .chain_update(b"undertone/v1/transfers test")
@@ -167,7 +169,7 @@ fn universal(point: u64, words: &[u64]) -> Hashes {
 #[schemars(deny_unknown_fields)]
 pub struct Projection {
     comment: String,
-    /// From whose stream the normals come.
+    /// The seed of the stream that the normals come from.
     seed: Hex,
     /// Rows of Π.
     bits: usize,
@@ -178,8 +180,8 @@ pub struct Projection {
     /// SHA-256 of all entries as little-endian doubles, row after row.
     sha256: Hex,
     features: Vec<Vec<Double>>,
-    /// The code of each row of features: bit l is `1[Σ_t Π[l,t]·v[t] ≥ 0]`, products and sums rounded to double, t ascending;
-    /// packed, first bit in the top bit of the first byte.
+    /// The code of each row of features. Bit l is `1[Σ_t Π[l,t]·v[t] ≥ 0]`, with products and sums
+    /// rounded to double, t ascending. Packed: the first bit is the top bit of the first byte.
     codes: Vec<Hex>,
 }
 
@@ -207,7 +209,7 @@ fn projection(comment: &str, seed: [u8; 32], bits: usize, dim: usize, rows: usiz
     }
 }
 
-/// Their files.
+/// The files of this module.
 ///
 /// # Errors
 /// Never.
@@ -221,14 +223,14 @@ pub fn files() -> Result<Vec<File>, Error> {
     ];
     all.extend(crate::files(
         "derivation",
-        "PROTOCOLS.md, Keys",
+        "docs/spec/conventions.md",
         derivations,
         none(),
     )?);
     let streams = Suite::ALL.map(stream).into();
     all.extend(crate::files(
         "stream",
-        "PROTOCOLS.md, Keys; Rounds, 3",
+        "docs/spec/conventions.md; docs/spec/sums.md",
         streams,
         none(),
     )?);
@@ -244,7 +246,7 @@ pub fn files() -> Result<Vec<File>, Error> {
     ];
     all.extend(crate::files(
         "hash",
-        "PROTOCOLS.md, Oblivious transfer",
+        "docs/spec/transfers.md",
         hashes,
         none(),
     )?);
@@ -261,7 +263,7 @@ pub fn files() -> Result<Vec<File>, Error> {
     ];
     all.extend(crate::files(
         "projection",
-        "PROTOCOLS.md, Codes",
+        "docs/spec/codes.md",
         projections,
         none(),
     )?);

@@ -15,7 +15,7 @@ use crate::{Error, File, Hex, hex};
 
 const SEEDS: [[u8; 32]; 2] = [[32; 32], [33; 32]];
 
-/// The randomness of the extension's sender, or of its receiver.
+/// The seed of the extension's sender (0) or receiver (1).
 fn seed(side: usize) -> Seed {
     Seed::from_bytes(SEEDS[side])
 }
@@ -35,14 +35,14 @@ fn words(words: &[u64]) -> Hex {
     hex(&bytes)
 }
 
-/// What must not be taken from a peer.
+/// A message that must be refused.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct RefusedMessage {
     comment: String,
-    /// Which of the cases it belongs to.
+    /// The case that it belongs to.
     case: usize,
-    /// The field of that case in whose place it comes; of a batch, its first.
+    /// The field of that case that it replaces. In a batch: the field of the first batch.
     field: String,
     message: Hex,
     check: String,
@@ -66,24 +66,24 @@ fn refused<T>(
     }
 }
 
-/// 128 base transfers of the extension from client 0 to client 1. Here client 0 is the one that chooses.
-/// The context has the purpose `test`.
+/// 128 base transfers of the extension from client 0 to client 1. Here client 0 is the one that
+/// chooses. The context has the purpose `test`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct BaseTransfers {
     session: Hex,
-    /// Bit i, the lowest of the first byte being bit 0, is the choice of transfer i.
+    /// Bit i is the choice of transfer i. Bit 0 is the lowest bit of the first byte.
     choices: Hex,
-    /// The randomness of client 0 and of client 1.
+    /// The seeds of client 0 and of client 1.
     seeds: [Hex; 2],
-    /// Client 0 sends two points a transfer.
+    /// Sent by client 0: two points for each transfer.
     offer: Hex,
-    /// Client 1 sends one point.
+    /// Sent by client 1: one point.
     reply: Hex,
-    /// Client 1's keys, of 16 bytes each.
+    /// The keys of client 1, 16 bytes each.
     zeros: Hex,
     ones: Hex,
-    /// Client 0's.
+    /// The keys of client 0.
     chosen: Hex,
 }
 
@@ -117,16 +117,18 @@ fn base_transfers() -> Result<(BaseTransfers, Vec<RefusedMessage>), Error> {
     for (comment, point) in points {
         let mut offer = offer.clone();
         offer[64..96].copy_from_slice(&point);
+        // OT-2 and OT-4
         let result = base::respond(&context(), &offer, seed(1));
         bad.push(refused(comment, (0, "offer"), &offer, result)?);
         let (receiver, _) = base::choose(context(), choices, seed(0));
         let result = receiver.finish(&point);
         bad.push(refused(comment, (0, "reply"), &point, result)?);
     }
+    // OT-5
     let (receiver, _) = base::choose(context(), choices, seed(0));
     let result = receiver.finish(&[0; 32]);
     bad.push(refused("the identity", (0, "reply"), &[0; 32], result)?);
-    let cut = &offer[..offer.len() - 1];
+    let cut = &offer[..offer.len() - 1]; // OT-1
     let result = base::respond(&context(), cut, seed(1));
     bad.push(refused("cut", (0, "offer"), cut, result)?);
     Ok((case, bad))
@@ -136,20 +138,21 @@ fn base_transfers() -> Result<(BaseTransfers, Vec<RefusedMessage>), Error> {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Batch {
-    /// Transfers.
+    /// Number of transfers.
     count: usize,
-    /// Client 1 sends them.
+    /// Sent by client 1.
     corrections: Hex,
-    /// Against a malicious receiver: χ of client 0, here given and not derived from its seed, then the proof of client 1; else
-    /// both are empty.
+    /// Against a malicious receiver: χ, which client 0 sends, then the proof that client 1 sends.
+    /// Otherwise both are empty.
     challenge: Hex,
     proof: Hex,
-    /// Of client 1, in words of 64.
+    /// The choices of client 1, 64 in a word.
     choices: Hex,
-    /// The correlated keys: K₀ of client 0, and `K_c` of client 1, transfer after transfer; K₁ is K₀ ⊕ Δ.
+    /// The correlated keys, transfer after transfer: K₀ of client 0, and `K_c` of client 1. K₁ is
+    /// K₀ ⊕ Δ.
     zeros: Hex,
     chosen: Hex,
-    /// The random keys: the correlated ones hashed.
+    /// The random keys: hashes of the correlated ones.
     random_zeros: Hex,
     random_ones: Hex,
     random_chosen: Hex,
@@ -163,19 +166,19 @@ pub struct Extension {
     session: Hex,
     /// f: bits of Δ that a tree covers.
     field: usize,
-    /// Whether it withstands a malicious receiver.
+    /// Whether the sender withstands a malicious receiver.
     malicious: bool,
-    /// The randomness of the sender and of the receiver.
+    /// The seeds of the sender and of the receiver.
     seeds: [Hex; 2],
     delta: Hex,
     /// The sender's base transfer points.
     offer: Hex,
-    /// The receiver's reply to them, then its trees.
+    /// The receiver's reply to the points, then its trees.
     setup: Hex,
     batches: Vec<Batch>,
 }
 
-/// Both sides, set up.
+/// Sender and receiver after the setup, and both messages.
 fn set_up(f: usize, security: Security) -> Result<(Sender, Receiver, Vec<u8>, Vec<u8>), Error> {
     let (cpu, field) = (Cpu::detect(), Field::new(f).ok_or(Error::Missing("f"))?);
     let (setup, offer) = SenderSetup::new(context(), seed(0));
@@ -234,7 +237,7 @@ fn extension(f: usize, security: Security, counts: &[usize]) -> Result<Extension
     })
 }
 
-/// Cheaters against case 1.
+/// Cheating receivers against case 1.
 fn refused_extensions() -> Result<Vec<RefusedMessage>, Error> {
     let mut bad = Vec::new();
     let (field, security) = (
@@ -247,7 +250,8 @@ fn refused_extensions() -> Result<Vec<RefusedMessage>, Error> {
         setup.finish(Cpu::detect(), field, security, message)
     };
     let mut tree = message.clone();
-    // Of one correction alone the sender may not notice: that is a guess of Δ.
+    // OT-6. Two corrections are changed: a change of one alone may go unnoticed, as it guesses a
+    // bit of Δ.
     tree[32] ^= 1;
     tree[48] ^= 1;
     let result = finish(&tree);
@@ -257,7 +261,7 @@ fn refused_extensions() -> Result<Vec<RefusedMessage>, Error> {
         &tree,
         result,
     )?);
-    let mut check = message.clone();
+    let mut check = message.clone(); // OT-6
     *check.last_mut().ok_or(Error::Missing("a tree"))? ^= 1;
     let result = finish(&check);
     bad.push(refused(
@@ -266,17 +270,17 @@ fn refused_extensions() -> Result<Vec<RefusedMessage>, Error> {
         &check,
         result,
     )?);
-    let cut = &message[..message.len() - 32];
+    let cut = &message[..message.len() - 32]; // OT-3
     bad.push(refused("a tree too few", (1, "setup"), cut, finish(cut))?);
 
     let (mut sender, mut receiver, _, _) = set_up(3, security)?;
     let (theirs, corrections) = receiver.batch(66);
     let (mut twin, ..) = set_up(3, security)?;
     let (_, proof) = theirs.prove(twin.batch(66, &corrections)?.challenge());
-    let cut = &corrections[..corrections.len() - 8];
+    let cut = &corrections[..corrections.len() - 8]; // OT-7
     let result = sender.batch(66, cut);
     bad.push(refused("a word too few", (1, "corrections"), cut, result)?);
-    let mut other = corrections.clone();
+    let mut other = corrections.clone(); // OT-10
     other[0] ^= 1;
     let result = sender
         .batch(66, &other)
@@ -284,7 +288,7 @@ fn refused_extensions() -> Result<Vec<RefusedMessage>, Error> {
     let comment = "another choice in one transfer for the second part of Δ";
     bad.push(refused(comment, (1, "corrections"), &other, result)?);
     let (mut sender, ..) = set_up(3, security)?;
-    let mut other = proof.clone();
+    let mut other = proof.clone(); // OT-10
     other[39] ^= 0x80;
     let batch = sender.batch(66, &corrections)?;
     let result = batch.check(&other);
@@ -292,8 +296,8 @@ fn refused_extensions() -> Result<Vec<RefusedMessage>, Error> {
     Ok(bad)
 }
 
-/// Correlated transfers of vectors over Z_{2^width}, as `shade` uses them: the receiver's sums less the sender's are
-/// Σ c·(1 − 2x) over the transfers.
+/// Correlated transfers of vectors over Z_{2^width}, as `shade` uses them. The receiver's sums
+/// minus the sender's are Σ c·(1 − 2x) over the transfers.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Correlated {
@@ -313,9 +317,10 @@ pub struct Correlated {
     bits: Vec<Vec<u8>>,
     /// The receiver's choice in each transfer.
     choices: Vec<u8>,
-    /// Transfers of one message; groups of 16 do not cross rows of the receiver: this is one row.
+    /// The message of all transfers, which belong to one row of the receiver, in groups of 16.
     offers: Hex,
-    /// Of each lane, modulo 2^width: Σ G(K₀), of which `shade` takes off its bits, and Σ (G(K_c) + c·u).
+    /// For each lane, modulo 2^width: Σ G(K₀), and Σ (G(K_c) + c·u). `shade` subtracts the sender's
+    /// bits from the former.
     sender_sums: Vec<u16>,
     receiver_sums: Vec<u16>,
 }
@@ -378,18 +383,18 @@ fn correlated(width: u32, lanes: usize, count: usize) -> Correlated {
     }
 }
 
-/// Messages of the sender's and choices of the receiver's own, on random transfers.
+/// Transfers of chosen messages, on random transfers.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct ChosenMessages {
-    /// The random keys: both of the sender, and the receiver's choices, in words of 64.
+    /// The random transfers: both keys of the sender, and the receiver's choices, 64 in a word.
     random_zeros: Hex,
     random_ones: Hex,
     random_choices: Hex,
-    /// What the receiver wants, and what it sends.
+    /// The choices that the receiver wants, and the message that it sends.
     wanted: Hex,
     changes: Hex,
-    /// The sender's messages, two of 16 bytes a transfer, and what it sends.
+    /// The sender's messages, two of 16 bytes for each transfer, and the message that it sends.
     messages: Hex,
     offered: Hex,
     opened: Hex,
@@ -425,19 +430,19 @@ fn chosen_messages(count: usize) -> Result<ChosenMessages, Error> {
 fn refused_chosen() -> Result<Vec<RefusedMessage>, Error> {
     let keys = vec![1; 70];
     let offer = |changes: &[u8]| chosen::offer(changes, [&keys, &keys], &[[0; 2]; 70]);
-    let result = offer(&[0; 15]);
+    let result = offer(&[0; 15]); // OT-11
     let changes = refused("changes that are cut", (0, "changes"), &[0; 15], result)?;
-    let result = chosen::open(&[0; 2], &keys, &[0; 70 * 32 + 1]);
+    let result = chosen::open(&[0; 2], &keys, &[0; 70 * 32 + 1]); // OT-12
     let offered = refused("too long", (0, "offered"), &[0; 70 * 32 + 1], result)?;
     Ok(vec![changes, offered])
 }
 
-/// Their files.
+/// The files of this module.
 ///
 /// # Errors
 /// Never.
 pub fn files() -> Result<Vec<File>, Error> {
-    let place = "PROTOCOLS.md, Oblivious transfer";
+    let place = "docs/spec/transfers.md";
     let (case, bad) = base_transfers()?;
     let mut all = crate::files("base-transfer", place, vec![case], bad)?;
     let extensions = vec![
@@ -459,7 +464,7 @@ pub fn files() -> Result<Vec<File>, Error> {
     let none = Vec::<crate::primitives::Nothing>::new();
     all.extend(crate::files(
         "correlated-transfer",
-        "PROTOCOLS.md, shade, 4",
+        "docs/spec/transfers.md, steps 15 and 16",
         vectors,
         none,
     )?);

@@ -1,7 +1,9 @@
-//! kzen-paillier (GMP) beside this library, one thread each. First the two exchange keys and ciphertexts, in both directions; then
-//! operations a second of both; then a distance by `phe` and by the published protocol, one ciphertext a bit, in kzen's arithmetic.
+//! Compares kzen-paillier (GMP) with this library, one thread each. First the two exchange keys and
+//! ciphertexts in both directions. Then it measures operations a second of both, and then the time
+//! of a distance: by `phe`, and by the published protocol, one ciphertext for each bit, in kzen's
+//! arithmetic.
 //!
-//! `cargo run --release` here.
+//! Run `cargo run --release` here.
 
 use std::error::Error;
 use std::time::Instant;
@@ -51,7 +53,8 @@ fn rate(count: usize, mut what: impl FnMut() -> Result<(), Anything>) -> Result<
     Ok(count as f64 / clock.elapsed().as_secs_f64())
 }
 
-/// What either encrypts with the other's key the other decrypts, and sums and products of ciphertexts are the same numbers.
+/// Each library decrypts what the other encrypts with its key, and sums and products of ciphertexts
+/// are the same numbers.
 fn exchange(bits: usize) -> Result<(), Anything> {
     let mut rng = Prg::new(&[1; 32]);
     let pair = Paillier::keypair_with_modulus_size(bits);
@@ -103,7 +106,7 @@ fn exchange(bits: usize) -> Result<(), Anything> {
     Ok(())
 }
 
-/// Encryptions, the owner's encryptions, decryptions and additions a second.
+/// kzen: encryptions, the owner's encryptions, decryptions and additions a second.
 fn kzen(ek: &EncryptionKey, dk: &DecryptionKey) -> Result<[f64; 4], Anything> {
     let m = BigInt::from(123_456_789u64);
     let c: RawCiphertext = Paillier::encrypt(ek, RawPlaintext::from(&m));
@@ -130,7 +133,7 @@ fn kzen(ek: &EncryptionKey, dk: &DecryptionKey) -> Result<[f64; 4], Anything> {
     Ok([encrypt, owner, decrypt, add])
 }
 
-/// The same of ours: with short exponents, in batches.
+/// The same for this library, with short exponents and in batches.
 fn undertone(secret: &SecretKey, rng: &mut Prg) -> Result<[f64; 4], Anything> {
     let key = secret.public();
     let plain = vec![BigUint::from(123_456_789u64); BATCH];
@@ -157,7 +160,7 @@ fn undertone(secret: &SecretKey, rng: &mut Prg) -> Result<[f64; 4], Anything> {
     Ok([encrypt, owner, decrypt, add])
 }
 
-/// Microseconds of all parties for a distance.
+/// Microseconds for a distance, summed over all parties.
 fn phe(bits: usize) -> Result<f64, Anything> {
     let mut prg = Prg::new(&[3; 32]);
     let mut codes = || {
@@ -217,8 +220,9 @@ fn main() -> Result<(), Anything> {
                 of(|round, i| round.1[i] / round.0[i]),
             );
         }
-        // A ciphertext of every bit of every row of the owner, which serves all rows of the evaluator; one addition a bit, one encryption
-        // of a mask and one decryption a distance. Of inverses, one a bit and row, nothing is counted.
+        // A ciphertext for every bit of every row of the owner serves all rows of the evaluator.
+        // Each distance takes an addition for each bit, an encryption of a mask and a decryption.
+        // Inverses, one for each bit and row, are not counted.
         let published = |[encrypt, owner, decrypt, add]: [f64; 4]| {
             let shared = BITS as f64 / ROWS as f64 / owner;
             1e6 * (shared + BITS as f64 / add + 1.0 / encrypt + 1.0 / decrypt)
@@ -238,8 +242,8 @@ fn main() -> Result<(), Anything> {
                 .collect(),
         );
         println!(
-            "  a distance of {BITS} bits, {ROWS} rows a side: as published {slow:.0} us, of which additions {additions:.0}; \
-             phe {fast:.1} us: {ratio:.0} times"
+            "  a distance of {BITS} bits, {ROWS} rows a side: as published {slow:.0} us \
+             (additions {additions:.0} us); phe {fast:.1} us: {ratio:.0} times"
         );
     }
     Ok(())

@@ -1,16 +1,20 @@
-//! Correlated transfers of vectors over Z_{2^w}: keys are expanded, corrections made or applied, and vectors added
-//! up, in one pass over registers.
+//! Correlated transfers of vectors over Z_{2^w}: steps 15 and 16 of `docs/spec/transfers.md`. One
+//! pass over registers expands the keys, makes or applies the corrections, and adds up the vectors.
 //!
-//! In transfer t the sender has keys `K₀` and `K₁ = K₀ ⊕ Δ`, and bits `x[a]`, one for each of its n lanes; the receiver has a
-//! choice c and `K_c`. Lane a of `G(K)` is 16 bits of TMMO(K, number of the transfer · 2⁶⁴ + ⌊a/8⌋), see [`aes`](crate::aes).
+//! In transfer t the sender has keys `K₀` and `K₁ = K₀ ⊕ Δ`, and a bit `x[a]` for each of its n
+//! lanes. The receiver has a choice c and `K_c`. Lane a of `G(K)` is 16 bits of TMMO(K, number of
+//! the transfer · 2⁶⁴ + ⌊a/8⌋), see [`aes`](crate::aes).
 //!
-//! - Sender: sends `u[a] = G(K₀)[a] + 1 − 2·x[a] − G(K₁)[a]`, adds `G(K₀)[a]` to its sums.
-//! - Receiver: adds `G(K_c)[a] + c·u[a]` to its sums, which is `G(K₀)[a] + c·(1 − 2·x[a])`.
+//! - The sender sends `u[a] = G(K₀)[a] + 1 − 2·x[a] − G(K₁)[a]` and adds `G(K₀)[a]` to its sums.
+//! - The receiver adds `G(K_c)[a] + c·u[a]` to its sums, which is `G(K₀)[a] + c·(1 − 2·x[a])`.
 //!
-//! So the receiver's sums less the sender's, plus `Σ x[a]`, are `Σ x[a] + c − 2c·x[a]`, the bits in which x and c differ.
+//! So the receiver's sums minus the sender's, plus `Σ x[a]`, are `Σ x[a] + c − 2c·x[a]`: the number
+//! of bits in which x and c differ.
 //!
-//! A message has *groups* of 16 transfers, the last maybe fewer: for each lane a the numbers `u[a]` of the group's transfers, w bits each,
-//! from the low bit of the first word on; words of 16 bits, first those of all lanes, then the second of all, and so on.
+//! A message has *groups* of 16 transfers, the last maybe with fewer. A lane of a group has the
+//! numbers `u[a]` of its transfers, w bits each, in words of 16 bits, from the low bit of the first
+//! word on. A group has the first words of all lanes, then the second words of all lanes, and so
+//! on.
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -27,21 +31,21 @@ use crate::wipe::Wiped;
 /// Transfers of a group.
 pub const GROUP: usize = 16;
 
-/// Sums come in multiples of this many lanes.
+/// The number of lanes of sums is a multiple of this.
 pub const LANES: usize = 32;
 
-/// Bytes of the message of `count` transfers of `lanes` numbers of `width` bits.
+/// Bytes of the message for `count` transfers of `lanes` numbers of `width` bits.
 pub fn message_len(width: u32, count: usize, lanes: usize) -> usize {
     let words = |count: usize| (count * width as usize).div_ceil(16);
     2 * lanes * (count / GROUP * words(GROUP) + words(count % GROUP))
 }
 
-/// What a kernel needs to know of its transfers.
+/// The shape of some transfers.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     /// Bits of a number, from 1 to 16.
     pub width: u32,
-    /// Numbers of a transfer.
+    /// Numbers in a transfer.
     pub lanes: usize,
     /// The number of the first transfer.
     pub first: u64,
@@ -59,7 +63,8 @@ impl Shape {
         u128::from(self.first.wrapping_add(transfer as u64)) << 64
     }
 
-    /// The groups of a message of `count` transfers: the first transfer, how many, and where their words are.
+    /// The groups of a message of `count` transfers: the first transfer, the number of transfers,
+    /// and the place of their words.
     fn groups(self, count: usize) -> impl Iterator<Item = (usize, usize, Range<usize>)> {
         (0..count).step_by(GROUP).map(move |start| {
             let size = GROUP.min(count - start);
@@ -69,11 +74,11 @@ impl Shape {
     }
 }
 
-/// The sender's side of transfers: writes its message and adds to `sums`. `zeros` are their keys `K₀`; row t of `offers`
-/// from `rows.start` on has the bits x of transfer t.
+/// The sender's side: writes its message and adds to `sums`. `zeros` are the keys `K₀`. Row
+/// `rows.start + t` of `offers` has the bits x of transfer t.
 ///
 /// # Panics
-/// When there are not as many rows as keys, or lengths are not those of the shape.
+/// When the numbers of rows and keys differ, or lengths do not fit the shape.
 pub fn send<'a>(
     pi: &Permutation,
     shape: Shape,
@@ -123,11 +128,11 @@ pub fn send<'a>(
     unsafe { message.written() }
 }
 
-/// The receiver's side: adds to `sums` what comes of `message`. Bit `bits.start + t` of `choices` is the choice of transfer
-/// t, counted as in a [`BitMatrix`]'s row.
+/// The receiver's side: adds to `sums`, given `message`. Bit `bits.start + t` of `choices` is the
+/// choice of transfer t, counted as in a row of a [`BitMatrix`].
 ///
 /// # Panics
-/// When there are not as many bits as keys, or lengths are not those of the shape.
+/// When the numbers of bits and keys differ, or lengths do not fit the shape.
 pub fn receive(
     pi: &Permutation,
     shape: Shape,
@@ -187,7 +192,7 @@ struct Choices {
     masks: [u32; GROUP],
 }
 
-/// Where number t of a group lies: its word, the bits before it in that word.
+/// The place of number t of a group: its word, and the bits before it in that word.
 fn place(t: usize, width: u32) -> (usize, u32) {
     let bit = t * width as usize;
     (bit / 16, (bit % 16) as u32)
@@ -231,7 +236,7 @@ impl Offers<'_> {
             for (sum, zero) in sums.iter_mut().zip(zero.iter()) {
                 *sum = sum.wrapping_add(*zero);
             }
-            // u takes the place of G(K₀).
+            // u replaces G(K₀).
             for (at, zero) in zero.chunks_mut(64).enumerate() {
                 let one = &one[64 * at..];
                 for (i, (zero, one)) in zero.iter_mut().zip(one).enumerate() {
@@ -354,7 +359,7 @@ mod tests {
         }
     }
 
-    /// Number by number, from the module's text.
+    /// Number by number, from the formulae above.
     #[test]
     fn messages_are_the_definition() {
         let (width, count, lanes) = (11, 19, 9);

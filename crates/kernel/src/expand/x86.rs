@@ -16,7 +16,10 @@ macro_rules! for_width {
             1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16
         )
     };
-    ($fast:ident, $register:ty, ($pi:expr, $group:expr, $sums:expr, $message:expr), $($width:literal)*) => {
+    (
+        $fast:ident, $register:ty, ($pi:expr, $group:expr, $sums:expr, $message:expr),
+        $($width:literal)*
+    ) => {
         match $group.shape.width {
             $($width => $fast::<$register, $width>($pi, $group, $sums, $message),)*
             width => unreachable!("width {width} was checked"),
@@ -58,7 +61,7 @@ pub(super) fn receive_avx2(pi: &Permutation, group: &Choices, sums: &mut [u16], 
     unsafe { for_width!(receive_fast::<__m128i>(pi, group, sums, message)) }
 }
 
-/// A word of the message for the lanes of one register, of which `lanes` exist.
+/// Writes a word of the message for the lanes of one register, `lanes` of which exist.
 ///
 /// # Safety
 /// `2·lanes` bytes may be written.
@@ -90,7 +93,8 @@ unsafe fn get<R: Register>(lanes: usize, from: *const u8) -> R {
     }
 }
 
-/// What expands one key: the state after the first round key, and what the last round adds.
+/// The ends of the expansion of one key: the state after the first round key, and the summand of
+/// the last round.
 struct Ends {
     first: u128,
     last: u128,
@@ -124,7 +128,8 @@ unsafe fn expand_register<R: Register>(keys: &[R; 9], ends: [&Ends; 4], counter:
 }
 
 /// # Safety
-/// The processor has the instructions of `R`; `sums` are whole registers for all lanes, and `out` the group's message.
+/// The processor has the instructions of `R`; `sums` are whole registers for all lanes, and `out`
+/// is the group's message.
 #[inline(always)]
 unsafe fn send_fast<R: Register, const WIDTH: u32>(
     pi: &Permutation,
@@ -135,7 +140,7 @@ unsafe fn send_fast<R: Register, const WIDTH: u32>(
     let lanes = group.shape.lanes;
     let ends: [[Ends; 2]; GROUP] = std::array::from_fn(|t| {
         let number = group.shape.number(group.start + t);
-        // Of K₁ the complement of G, which is −G − 1.
+        // For K₁ the complement of G, which is −G − 1.
         let [zero, one] = [0, GROUP].map(|side| Ends::new(pi, group.keys[side + t], number));
         let one = Ends {
             last: !one.last,
@@ -143,8 +148,9 @@ unsafe fn send_fast<R: Register, const WIDTH: u32>(
         };
         [zero, one]
     });
-    // SAFETY: the caller promises the instructions and the lengths. A register from lane `a` on lies within sums, which are padded;
-    // `put` writes to `lanes - a` lanes of a word of the message.
+    // SAFETY: the caller promises the instructions and the lengths. A register from lane `a` on
+    // lies within sums, which are padded; `put` writes to `lanes - a` lanes of a word of the
+    // message.
     unsafe {
         let keys = middle_keys::<R>(pi.schedule());
         let out: *mut u8 = out.as_mut_ptr().cast();
@@ -171,7 +177,7 @@ unsafe fn send_fast<R: Register, const WIDTH: u32>(
                     open = open.select(masks[t], u.left(shift));
                     if shift + WIDTH >= 16 {
                         put(open, lanes - a, out.add(2 * (word * lanes + a)));
-                        // Bits of the next word; after a full one none that are kept.
+                        // Bits of the next word. After a full word none of them are kept.
                         open = u.right(16 - shift);
                     }
                 }
@@ -187,7 +193,8 @@ unsafe fn send_fast<R: Register, const WIDTH: u32>(
 }
 
 /// # Safety
-/// The processor has the instructions of `R`; `sums` are whole registers for all lanes, and `message` is the group's.
+/// The processor has the instructions of `R`; `sums` are whole registers for all lanes, and
+/// `message` is the group's.
 #[inline(always)]
 unsafe fn receive_fast<R: Register, const WIDTH: u32>(
     pi: &Permutation,
@@ -200,8 +207,8 @@ unsafe fn receive_fast<R: Register, const WIDTH: u32>(
         let number = group.shape.number(group.start + t);
         Ends::new(pi, group.keys[t], number)
     });
-    // SAFETY: the caller promises the instructions and the lengths. A register from lane `a` on lies within sums, which are padded;
-    // `get` reads `lanes - a` lanes of a word of the message.
+    // SAFETY: the caller promises the instructions and the lengths. A register from lane `a` on
+    // lies within sums, which are padded; `get` reads `lanes - a` lanes of a word of the message.
     unsafe {
         let keys = middle_keys::<R>(pi.schedule());
         let message = message.as_ptr();

@@ -1,5 +1,6 @@
-//! The loop of multiplication in AVX2: a register is half a digit, 26 bits, of four numbers. Tiles and columns are as in AVX-512,
-//! of half digits; a column holds at most 4·240 products of 52 bits: 62 bits.
+//! The loop of multiplication in AVX2. A register is half a digit, 26 bits, of four numbers. Tiles
+//! and columns are as in AVX-512, but of half digits. A column holds at most 4·240 products of 52
+//! bits: 62 bits.
 #![allow(clippy::needless_range_loop, clippy::manual_memcpy)] // registers go by number
 
 use std::arch::x86_64::*;
@@ -31,7 +32,8 @@ unsafe fn load(digits: *const __m256i) -> __m256i {
 /// Splits the digits of lanes from `lane` on.
 #[inline(always)]
 unsafe fn split(rows: &[Row], lane: usize, out: &mut Number) {
-    // SAFETY: the caller promises the instructions; a row has eight lanes, and there are at most `MOST` rows.
+    // SAFETY: the caller promises the instructions; a row has eight lanes, and there are at most
+    // `MOST` rows.
     unsafe {
         let mask = _mm256_set1_epi64x((1 << HALF) - 1);
         for (i, row) in rows.iter().enumerate() {
@@ -58,7 +60,7 @@ unsafe fn join(halves: [__m256i; 2], row: *mut Row, lane: usize) {
 unsafe fn tile(columns: &mut Columns, a: *const __m256i, b: *const __m256i) {
     // SAFETY: the caller promises the instructions, and tiles to read.
     unsafe {
-        // Written out, or columns would go through memory.
+        // Written out, so that columns do not go through memory.
         row::<0>(columns, a, b);
         row::<1>(columns, a, b);
         row::<2>(columns, a, b);
@@ -67,7 +69,7 @@ unsafe fn tile(columns: &mut Columns, a: *const __m256i, b: *const __m256i) {
     }
 }
 
-/// Those of half digit I of `a`.
+/// Adds the products of half digit I of `a`.
 #[inline(always)]
 unsafe fn row<const I: usize>(columns: &mut Columns, a: *const __m256i, b: *const __m256i) {
     // SAFETY: the caller promises the instructions, and tiles to read.
@@ -89,7 +91,7 @@ unsafe fn tiles_of(
     c: usize,
     tiles: usize,
 ) {
-    // SAFETY: tiles of numbers of so many, and otherwise as the caller promises.
+    // SAFETY: both are tiles of numbers of `tiles` tiles; otherwise as the caller promises.
     unsafe {
         for i in (c + 1).saturating_sub(tiles)..tiles.min(c + 1) {
             tile(columns, a.add(TILE * i), b.add(TILE * (c - i)));
@@ -97,10 +99,10 @@ unsafe fn tiles_of(
     }
 }
 
-/// Likewise of a square: tiles off the diagonal once, and doubled.
+/// The same for a square: tiles off the diagonal once, and doubled.
 #[inline(always)]
 unsafe fn tiles_of_square(columns: &mut Columns, a: *const __m256i, c: usize, tiles: usize) {
-    // SAFETY: tiles of a number of so many, and otherwise as the caller promises.
+    // SAFETY: both are tiles of a number of `tiles` tiles; otherwise as the caller promises.
     unsafe {
         for i in (c + 1).saturating_sub(tiles)..c.div_ceil(2) {
             tile(columns, a.add(TILE * i), a.add(TILE * (c - i)));
@@ -139,7 +141,7 @@ unsafe fn cancel(
     }
 }
 
-/// The half digits of finished columns; what they carry goes to the next.
+/// Stores the half digits of finished columns. Their carries go to the next columns.
 #[inline(always)]
 unsafe fn digits(columns: &mut Columns, out: *mut __m256i) {
     // SAFETY: the caller promises the instructions, and a tile to write.
@@ -156,7 +158,7 @@ unsafe fn digits(columns: &mut Columns, out: *mut __m256i) {
 /// As [`super::pass::reduce`].
 ///
 /// # Safety
-/// All numbers have as many digits, whole tiles, at most `MOST`.
+/// All numbers have the same number of digits, whole tiles, at most `MOST`.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn reduce(
     sum: Sum<'_>,
@@ -167,7 +169,8 @@ pub(super) unsafe fn reduce(
 ) {
     let tiles = 2 * modulus.len() / TILE;
     let none: Number = [const { MaybeUninit::uninit() }; 2 * MOST];
-    // SAFETY: the caller promises lengths, and the attribute the instructions; what is read of a number was split or made.
+    // SAFETY: the caller promises lengths, and the attribute the instructions. Half digits are
+    // split or computed before they are read.
     unsafe {
         let mask = _mm256_set1_epi64x((1 << HALF) - 1);
         let zero = [_mm256_setzero_si256(); TILE];

@@ -1,8 +1,8 @@
 //! The loop of multiplication in AVX-512 IFMA: a register is a digit of eight numbers.
 //!
-//! Column tile by column tile: the columns of `TILE` digits and of the `TILE` after them stay in registers while all
-//! tiles of `TILE`×`TILE` digit products that fall there are added. A column holds at most 2·4·120 products' halves
-//! of 52 bits: 62 bits.
+//! The loop goes column tile by column tile. The columns of `TILE` digits and of the next `TILE`
+//! digits stay in registers while all tiles of `TILE`×`TILE` digit products that fall there are
+//! added. A column holds at most 2·4·120 halves of products, 52 bits each: 62 bits.
 #![allow(clippy::needless_range_loop, clippy::manual_memcpy)] // registers go by number
 
 use std::arch::x86_64::*;
@@ -49,7 +49,7 @@ unsafe fn tile(columns: &mut Columns, a: *const Row, b: *const Row) {
 /// Adds all tiles of `a` times tiles of `b` that fall on column tile `c`, of `tiles`.
 #[inline(always)]
 unsafe fn tiles_of(columns: &mut Columns, a: *const Row, b: *const Row, c: usize, tiles: usize) {
-    // SAFETY: tiles of numbers of so many, and otherwise as the caller promises.
+    // SAFETY: both are tiles of numbers of `tiles` tiles; otherwise as the caller promises.
     unsafe {
         for i in (c + 1).saturating_sub(tiles)..tiles.min(c + 1) {
             tile(columns, a.add(TILE * i), b.add(TILE * (c - i)));
@@ -57,10 +57,10 @@ unsafe fn tiles_of(columns: &mut Columns, a: *const Row, b: *const Row, c: usize
     }
 }
 
-/// Likewise of a square: tiles off the diagonal once, and doubled.
+/// The same for a square: tiles off the diagonal once, and doubled.
 #[inline(always)]
 unsafe fn tiles_of_square(columns: &mut Columns, a: *const Row, c: usize, tiles: usize) {
-    // SAFETY: tiles of a number of so many, and otherwise as the caller promises.
+    // SAFETY: both are tiles of a number of `tiles` tiles; otherwise as the caller promises.
     unsafe {
         for i in (c + 1).saturating_sub(tiles)..c.div_ceil(2) {
             tile(columns, a.add(TILE * i), a.add(TILE * (c - i)));
@@ -75,7 +75,7 @@ unsafe fn tiles_of_square(columns: &mut Columns, a: *const Row, c: usize, tiles:
     }
 }
 
-/// The digits of finished columns; what they carry goes to the next.
+/// Stores the digits of finished columns. Their carries go to the next columns.
 #[inline(always)]
 unsafe fn digits(columns: &mut Columns, out: *mut Row) {
     // SAFETY: the caller promises the instructions, and a tile to write.
@@ -92,7 +92,7 @@ unsafe fn digits(columns: &mut Columns, out: *mut Row) {
 /// As [`super::pass::reduce`].
 ///
 /// # Safety
-/// All numbers have as many digits, whole tiles.
+/// All numbers have the same number of digits, whole tiles.
 #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
 pub(super) unsafe fn reduce(
     sum: Sum<'_>,
@@ -171,7 +171,7 @@ unsafe fn cancel(columns: &mut Columns, modulus: *const Row, inverse: __m512i, q
 /// As [`super::pass::product`].
 ///
 /// # Safety
-/// `a`, `b` and `c` have as many digits, whole tiles, and `out` twice as many.
+/// `a`, `b` and `c` have the same number of digits, whole tiles, and `out` has twice that number.
 #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
 pub(super) unsafe fn product(a: &[Row], b: &[Row], c: &[Row], out: &mut [Row]) {
     let tiles = a.len() / TILE;
@@ -195,7 +195,8 @@ pub(super) unsafe fn product(a: &[Row], b: &[Row], c: &[Row], out: &mut [Row]) {
     }
 }
 
-/// Adds to `out` what the tables' chunks `from..` hold for each lane: see [`super::look_up::shared`].
+/// Adds to `out` the entries of the table's chunks `from..` for each lane: see
+/// [`super::look_up::shared`].
 ///
 /// # Safety
 /// `table` has `chunks` times as many rows as `out`.
@@ -237,7 +238,7 @@ pub(super) unsafe fn shared(table: &[Row], index: &Row, out: &mut [Row]) {
 /// See [`super::look_up::own`].
 ///
 /// # Safety
-/// `table` has a multiple of the rows of `out`, of four times them.
+/// The number of rows of `table` is a multiple of four times that of `out`.
 #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
 pub(super) unsafe fn own(table: &[Row], index: &Row, out: &mut [Row]) {
     let rows = out.len();

@@ -1,12 +1,12 @@
-//! Entries of tables, read in constant time: all of them, and one kept.
+//! Look-ups in constant time: they read all entries of a table and keep one.
 
 use std::hint::black_box;
 
 use super::{LANES, Row};
 use crate::cpu::{Cpu, Level};
 
-/// From a table that all lanes share: lane i of a row of chunk c is a digit of entry 8c + i. Writes entry `index[l]` to lane
-/// l; the table has it.
+/// From a table that all lanes share. Lane i of a row of chunk c is a digit of entry 8c + i. Writes
+/// entry `index[l]`, which must exist, to lane l.
 pub(super) fn shared(cpu: Cpu, table: &[Row], index: &Row, out: &mut [Row]) {
     assert!(table.len().is_multiple_of(out.len()));
     out.fill(Row::ZERO);
@@ -14,14 +14,15 @@ pub(super) fn shared(cpu: Cpu, table: &[Row], index: &Row, out: &mut [Row]) {
         // SAFETY: `Cpu` proves the features, and the length is checked.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { super::ifma::shared(table, index, out) },
-        // SAFETY: likewise.
+        // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { super::avx2::shared(table, index, out) },
         _ => shared_by_masks(table, index, out),
     }
 }
 
-/// From tables of the lanes' own: entry after entry, a multiple of four. Writes entry `index[l]` of lane l's table to lane l.
+/// From a table for each lane: entry after entry, their number a multiple of four. Writes entry
+/// `index[l]` of lane l's table to lane l.
 pub(super) fn own(cpu: Cpu, table: &[Row], index: &Row, out: &mut [Row]) {
     assert!(table.len().is_multiple_of(4 * out.len()));
     out.fill(Row::ZERO);
@@ -29,7 +30,7 @@ pub(super) fn own(cpu: Cpu, table: &[Row], index: &Row, out: &mut [Row]) {
         // SAFETY: `Cpu` proves the features, and the length is checked.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { super::ifma::own(table, index, out) },
-        // SAFETY: likewise.
+        // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { super::avx2::own(table, index, out) },
         _ => own_by_masks(table, index, out),
@@ -62,7 +63,7 @@ pub(super) fn own_by_masks(table: &[Row], index: &Row, out: &mut [Row]) {
     }
 }
 
-/// All ones where the index is the number. Opaque: the compiler would skip what is masked away.
+/// All ones where the index is the number. Opaque: otherwise the compiler skips what is masked.
 #[inline(always)]
 fn equal(index: &Row, number: u64) -> Row {
     let mut out = Row::ZERO;

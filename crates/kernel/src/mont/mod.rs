@@ -1,8 +1,9 @@
-//! Montgomery arithmetic on eight numbers at once, modulo eight odd moduli of up to 6144 bits, and modulo their squares.
+//! Montgomery arithmetic on eight numbers at once, modulo eight odd moduli of up to 6144 bits and
+//! modulo their squares.
 //!
-//! *Layout.* A number is digits of 52 bits, least significant first; a [`Row`] is one digit of eight numbers. So a register of
-//! AVX-512 IFMA is a row, and its products of digits are those of eight lanes. The other paths keep to the same digits: all
-//! give the same rows.
+//! *Layout.* A number has digits of 52 bits, least significant first. A [`Row`] is one digit of
+//! eight numbers, and a register of AVX-512 IFMA holds a row. The other paths use the same digits,
+//! and all paths give the same rows.
 //!
 //! ```text
 //!            lane 0   lane 1          lane 7
@@ -11,20 +12,21 @@
 //! …
 //! ```
 //!
-//! *Bounds.* A modulus M of k rows has M < 2^{52 k − 4}; R = 2^{52 k}. Factors are below 2M and so are products: nothing is
-//! subtracted in between. [`Ring::settle`] brings a number below M.
+//! *Bounds.* A modulus M of k rows has M < 2^{52 k − 4}; R = 2^{52 k}. Factors and products are
+//! below 2M, so nothing is subtracted in between. [`Ring::settle`] brings a number below M.
 //!
-//! *Squares.* A residue a modulo M² is a pair, a = a₀ + a₁·M, with a₀, a₁ modulo M: 2k rows. With m the quotient of Montgomery's
-//! reduction of a₀·b₀, that is a₀·b₀ = R·t − m·M,
+//! *Squares.* A residue a modulo M² is a pair, a = a₀ + a₁·M, with a₀, a₁ modulo M: 2k rows. Let m
+//! be the quotient of Montgomery's reduction of a₀·b₀, so that a₀·b₀ = R·t − m·M. Then
 //!
 //! ```text
 //! a·b / R  =  t + M · (a₀·b₁ + a₁·b₀ − m) / R        (mod M²)
 //! ```
 //!
-//! which is five products of k by k digits instead of the eight of a reduction modulo M², and three and a half for a square.
+//! This takes five products of k by k digits instead of the eight of a reduction modulo M². A
+//! square takes three and a half.
 //!
-//! *Constant time.* Nothing here branches on, or indexes by, what numbers are. Results and tables are zeroized on drop; what multiplication
-//! leaves on the stack is not.
+//! *Constant time.* Nothing here branches on, or indexes by, the values of numbers. Results and
+//! tables are zeroized on drop. What multiplication leaves on the stack is not.
 
 pub mod number;
 pub mod products;
@@ -59,7 +61,7 @@ pub const MAX_BITS: usize = 6144;
 
 const MASK: u64 = (1 << RADIX) - 1;
 
-/// Digits come in tiles of so many: the sizes in use are 20, 30, 40, 60 and 80 digits.
+/// Digits in a tile. The sizes in use are 20, 30, 40, 60 and 80 digits.
 const TILE: usize = 5;
 
 /// One digit of eight numbers.
@@ -68,7 +70,7 @@ const TILE: usize = 5;
 pub struct Row(pub [u64; LANES]);
 
 impl Row {
-    /// No digits.
+    /// A row of zeros.
     pub const ZERO: Self = Self([0; LANES]);
 
     /// The same digit in every lane.

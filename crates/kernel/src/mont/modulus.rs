@@ -8,7 +8,8 @@ use super::power::Ring;
 use super::{LANES, MASK, MAX_BITS, Number, RADIX, Row, TILE, number, pass};
 use crate::cpu::Cpu;
 
-/// Eight odd moduli, one for each lane. Residues are in Montgomery form, x·R, unless said otherwise.
+/// Eight odd moduli, one for each lane. Residues are in Montgomery form, x·R, unless stated
+/// otherwise.
 #[derive(Clone)]
 pub struct Modulus {
     m: Number,
@@ -27,15 +28,15 @@ impl std::fmt::Debug for Modulus {
 }
 
 impl Modulus {
-    /// Rows of a modulus of so many bits.
+    /// Rows of a modulus of `bits` bits.
     pub fn rows_for(bits: usize) -> usize {
         (bits + 4).div_ceil(RADIX as usize).next_multiple_of(TILE)
     }
 
-    /// The moduli in `m`, of at most `bits` bits.
+    /// Arithmetic modulo the numbers in `m`, of at most `bits` bits.
     ///
     /// # Panics
-    /// When one is even or 1, or `bits` are more than [`MAX_BITS`], or less than the moduli have.
+    /// When a modulus is even or 1, or longer than `bits`, or `bits` is more than [`MAX_BITS`].
     pub fn new(cpu: Cpu, bits: usize, m: &[Row]) -> Self {
         assert!(bits <= MAX_BITS, "a modulus of {bits} bits");
         let rows = Self::rows_for(bits);
@@ -73,7 +74,7 @@ impl Modulus {
         self.cpu
     }
 
-    /// `2x` modulo M, of `x` below M.
+    /// `2x` modulo M, for `x` below M.
     fn double(&self, x: &mut [Row]) {
         let mut carry = [0; LANES];
         for x in &mut *x {
@@ -91,7 +92,7 @@ impl Modulus {
         pass::reduce(self.cpu, sum, &self.m, &self.inverse, quotient, out);
     }
 
-    /// Montgomery form, below M, of plain numbers of any length.
+    /// The Montgomery form, below M, of plain numbers of any length.
     pub fn enter(&self, x: &[Row]) -> Number {
         let rows = self.rows();
         let mut out = Zeroizing::new(vec![Row::ZERO; rows]);
@@ -99,7 +100,7 @@ impl Modulus {
         for part in x.chunks(rows).rev() {
             let mut digits = Zeroizing::new(vec![Row::ZERO; rows]);
             digits[..part.len()].copy_from_slice(part);
-            // What is there goes up by R; then the part, as it is, becomes part·R.
+            // The digits so far are multiplied by R. Then the next part is added as part·R.
             let products = [(&out[..], &self.square[..]), (&digits, &self.square)];
             self.reduce(
                 pass::Sum::of(&products),
@@ -122,7 +123,7 @@ impl Modulus {
         out
     }
 
-    /// `x + y` modulo M, both below 2M; below M afterwards.
+    /// `x + y` modulo M, for `x` and `y` below 2M. The result is below M.
     pub fn add(&self, x: &mut [Row], y: &[Row]) {
         number::add(x, y);
         for _ in 0..3 {
@@ -130,14 +131,14 @@ impl Modulus {
         }
     }
 
-    /// `−x` modulo M, of `x` below M: from 1 to M.
+    /// `−x` modulo M, for `x` below M. The result is from 1 to M.
     pub fn negate(&self, x: &mut [Row]) {
         let mut out = Zeroizing::new(self.m.to_vec());
         number::subtract_if_possible(&mut out, x);
         x.copy_from_slice(&out);
     }
 
-    /// `1/x` of x that have one, when the moduli are prime.
+    /// `1/x` for every invertible x. The moduli must be prime.
     pub fn invert(&self, x: &[Row]) -> Number {
         let mut exponent = self.m.clone();
         let mut two = vec![Row::ZERO; self.rows()];
@@ -177,10 +178,10 @@ impl Ring for Modulus {
     }
 }
 
-/// −1/m modulo 2^52, of odd m.
+/// −1/m modulo 2^52, for odd m.
 fn negative_inverse(m: u64) -> u64 {
     assert!(m & 1 == 1, "an even modulus");
-    // Three bits are right, and a step doubles them.
+    // Three bits are right at first, and a step doubles their number.
     let mut inverse = m;
     for _ in 0..5 {
         inverse = inverse.wrapping_mul(2u64.wrapping_sub(m.wrapping_mul(inverse)));

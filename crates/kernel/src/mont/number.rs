@@ -1,4 +1,4 @@
-//! Eight plain numbers: rows from bytes, bytes from rows, and what is done without a modulus.
+//! Eight plain numbers: rows from bytes, bytes from rows, and operations without a modulus.
 
 #![allow(clippy::needless_range_loop)] // lanes go by number
 
@@ -7,15 +7,15 @@ use zeroize::Zeroizing;
 use super::{LANES, MASK, Number, RADIX, Row, TILE};
 use crate::cpu::Cpu;
 
-/// Rows of numbers of so many bits.
+/// Rows of numbers of `bits` bits.
 pub fn rows(bits: usize) -> usize {
     bits.div_ceil(RADIX as usize).next_multiple_of(TILE)
 }
 
-/// Writes a number, little-endian, to a lane. Rows beyond it become zero.
+/// Writes a number, little-endian, to a lane. Higher rows become zero.
 ///
 /// # Panics
-/// When the number has bits beyond the rows.
+/// When the number is too long for the rows.
 pub fn set(rows: &mut [Row], lane: usize, bytes: &[u8]) {
     let mut bytes = bytes.iter();
     let (mut buffer, mut bits) = (0u128, 0);
@@ -34,7 +34,7 @@ pub fn set(rows: &mut [Row], lane: usize, bytes: &[u8]) {
     assert_eq!(beyond, 0, "a number longer than its rows");
 }
 
-/// Reads as many bytes of a lane, little-endian, as `bytes` has.
+/// Reads the lowest `bytes.len()` bytes of a lane, little-endian.
 pub fn get(rows: &[Row], lane: usize, bytes: &mut [u8]) {
     let (mut rows, mut buffer, mut bits) = (rows.iter(), 0u128, 0);
     for byte in bytes {
@@ -56,15 +56,15 @@ pub fn splat(bytes: &[u8], count: usize) -> Number {
     out
 }
 
-/// The number of one lane in every lane.
+/// The number of one lane, copied to every lane.
 pub fn spread(rows: &[Row], lane: usize) -> Number {
     Zeroizing::new(rows.iter().map(|row| Row::splat(row.0[lane])).collect())
 }
 
-/// `a·b + c`, in twice the rows of each.
+/// `a·b + c`, in twice the number of rows.
 ///
 /// # Panics
-/// When they do not have as many rows, whole tiles of up to 120.
+/// When their numbers of rows differ, or are not whole tiles up to 120.
 pub fn multiply_add(a: &[Row], b: &[Row], c: &[Row]) -> Number {
     let mut out = Zeroizing::new(vec![Row::ZERO; 2 * a.len()]);
     super::pass::product(Cpu::detect(), a, b, c, &mut out);
@@ -83,7 +83,7 @@ pub fn window(rows: &[Row], at: usize, width: usize) -> Row {
     out
 }
 
-/// `a − b` where `a ≥ b`, `a` elsewhere; all ones where it was subtracted. In constant time.
+/// `a − b` where `a ≥ b`, `a` elsewhere. Returns all ones where it subtracted. In constant time.
 pub(super) fn subtract_if_possible(a: &mut [Row], b: &[Row]) -> Row {
     let mut borrow = [0u64; LANES];
     for (a, b) in a.iter().zip(b) {
@@ -105,7 +105,7 @@ pub(super) fn subtract_if_possible(a: &mut [Row], b: &[Row]) -> Row {
     taken
 }
 
-/// `a + b`, which fits.
+/// `a + b`, which must fit.
 pub(super) fn add(a: &mut [Row], b: &[Row]) {
     let mut carry = [0u64; LANES];
     for (a, b) in a.iter_mut().zip(b) {
@@ -117,7 +117,7 @@ pub(super) fn add(a: &mut [Row], b: &[Row]) {
     }
 }
 
-/// `a + bit`, which fits.
+/// `a + bit`, which must fit.
 pub(super) fn increment(a: &mut [Row], bit: Row) {
     let mut carry = bit.0;
     for a in a {
@@ -129,7 +129,7 @@ pub(super) fn increment(a: &mut [Row], bit: Row) {
     }
 }
 
-/// `a − 1`, of numbers that are not zero.
+/// `a − 1`, for numbers that are not zero.
 pub(super) fn decrement(a: &mut [Row]) {
     let mut borrow = [1u64; LANES];
     for a in a {
@@ -152,7 +152,7 @@ pub fn differs(a: &[Row], b: &[Row]) -> Row {
     Row(out.0.map(|any| (any | any.wrapping_neg()) >> 63))
 }
 
-/// Whether all numbers have at most so many bits.
+/// Whether all numbers have at most `bits` bits.
 pub(super) fn fits(rows: &[Row], bits: usize) -> bool {
     let beyond = rows.iter().enumerate().fold(0, |all, (i, row)| {
         let kept = bits.saturating_sub(i * RADIX as usize).min(RADIX as usize);

@@ -1,15 +1,16 @@
-//! The one loop of multiplication: sums of products, reduced on the way.
+//! The common loop of multiplication: sums of products, reduced on the way.
 
 use super::{Row, TILE};
 use crate::cpu::{Cpu, Level};
 
-/// The most digits of a modulus.
+/// Largest number of digits of a modulus.
 pub(super) const MOST: usize = 120;
 
-/// The most products that are added up.
+/// Largest number of products in a sum.
 pub(super) const PRODUCTS: usize = 3;
 
-/// What is reduced: products, and a constant less an earlier quotient, plus R − 1.
+/// A sum to be reduced: the products. With `less_quotient`, also that constant minus the earlier
+/// quotient, plus R − 1.
 #[derive(Clone, Copy)]
 pub(super) struct Sum<'a> {
     pub(super) products: &'a [(&'a [Row], &'a [Row])],
@@ -27,7 +28,7 @@ impl<'a> Sum<'a> {
     fn check(&self, digits: usize) {
         assert!(digits > 0 && digits <= MOST && digits.is_multiple_of(TILE));
         assert!(self.products.len() <= PRODUCTS);
-        // A square doubles the columns, with all that is in them.
+        // A square doubles the columns with all their contents, so it must come first.
         let mut others = self.products.iter().skip(1);
         assert!(others.all(|(a, b)| !std::ptr::eq(*a, *b)));
         for (a, b) in self.products {
@@ -40,7 +41,8 @@ impl<'a> Sum<'a> {
     }
 }
 
-/// `out = (sum + quotient·modulus) / R`. The quotient is written over the earlier one. A first product of one factor twice over is squared.
+/// `out = (sum + quotient·modulus) / R`. The quotient overwrites the earlier one. If both factors
+/// of the first product are the same slice, it is squared.
 pub(super) fn reduce(
     cpu: Cpu,
     sum: Sum<'_>,
@@ -58,7 +60,7 @@ pub(super) fn reduce(
         Level::Avx512 => unsafe {
             super::ifma::reduce(sum, modulus, inverse, quotient, out);
         },
-        // SAFETY: likewise.
+        // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe {
             super::avx2::reduce(sum, modulus, inverse, quotient, out);
@@ -67,7 +69,7 @@ pub(super) fn reduce(
     }
 }
 
-/// `out = a·b + c`, all digits of it. Not for many: conversions need it.
+/// `out = a·b + c`, all digits. Slow; conversions use it.
 pub(super) fn product(cpu: Cpu, a: &[Row], b: &[Row], c: &[Row], out: &mut [Row]) {
     let digits = a.len();
     assert!(b.len() == digits && c.len() == digits && out.len() == 2 * digits);

@@ -1,4 +1,4 @@
-//! The loop of multiplication in 64-bit registers, a lane at a time: tile by tile, as in AVX-512.
+//! The loop of multiplication in 64-bit registers, one lane at a time, tile by tile as in AVX-512.
 #![allow(clippy::needless_range_loop)] // digits go by number
 
 use super::pass::{MOST, PRODUCTS, Sum};
@@ -40,7 +40,7 @@ fn tiles_of(columns: &mut Columns, a: &Lane, b: &Lane, c: usize, tiles: usize) {
     }
 }
 
-/// Likewise of a square: tiles off the diagonal once, and doubled.
+/// The same for a square: tiles off the diagonal once, and doubled.
 #[inline(always)]
 fn tiles_of_square(columns: &mut Columns, a: &Lane, c: usize, tiles: usize) {
     for i in (c + 1).saturating_sub(tiles)..c.div_ceil(2) {
@@ -54,7 +54,7 @@ fn tiles_of_square(columns: &mut Columns, a: &Lane, c: usize, tiles: usize) {
     }
 }
 
-/// The digits of finished columns; what they carry goes to the next.
+/// The digits of finished columns. Their carries go to the next columns.
 #[inline(always)]
 fn digits(columns: &mut Columns) -> Digits {
     let mut out = [0; TILE];
@@ -65,7 +65,7 @@ fn digits(columns: &mut Columns) -> Digits {
     out
 }
 
-/// Adds the multiple of the modulus that makes the first columns zero; gives its digits.
+/// Adds the multiple of the modulus that makes the first columns zero. Returns its digits.
 #[inline(always)]
 fn cancel(columns: &mut Columns, m: &Digits, inverse: u64) -> Digits {
     let mut out = [0; TILE];

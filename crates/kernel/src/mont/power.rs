@@ -1,4 +1,4 @@
-//! Powers: of any bases, and of one base with tables.
+//! Powers of any bases, and powers of one base with tables.
 
 use zeroize::Zeroizing;
 
@@ -9,7 +9,7 @@ use crate::cpu::Cpu;
 pub trait Ring: Sync + private::Sealed {
     /// Rows of a residue.
     fn rows(&self) -> usize;
-    /// The paths that are taken.
+    /// The processor whose paths are used.
     fn cpu(&self) -> Cpu;
     /// The residue 1.
     fn one(&self) -> Number;
@@ -17,7 +17,7 @@ pub trait Ring: Sync + private::Sealed {
     fn multiply(&self, a: &[Row], b: &[Row], out: &mut [Row]);
     /// `a²`.
     fn square(&self, a: &[Row], out: &mut [Row]);
-    /// Makes a product the one number that stands for its residue.
+    /// Brings a product to the canonical number of its residue.
     fn settle(&self, x: &mut [Row]);
 }
 
@@ -29,10 +29,11 @@ mod private {
     impl Sealed for Squared {}
 }
 
-/// Bits of an exponent that are done at once; a digit has a whole number of them.
+/// Bits of a window of the exponent. A digit is a whole number of windows.
 const WINDOW: usize = 4;
 
-/// `base^exponent`, each lane by its own exponent, a plain number. The time depends on the exponent's rows alone.
+/// `base^exponent`. Each lane has its own exponent, a plain number. The time depends only on the
+/// number of rows of the exponent.
 pub fn power<R: Ring>(ring: &R, base: &[Row], exponent: &[Row]) -> Number {
     let len = ring.rows();
     let mut table = Zeroizing::new(vec![Row::ZERO; len << WINDOW]);
@@ -78,7 +79,7 @@ impl std::fmt::Debug for FixedBase {
 }
 
 impl FixedBase {
-    /// Bits of an exponent that a look-up does: fewer where looking up costs more.
+    /// Bits of an exponent for each look-up. It is smaller where a look-up costs more.
     fn width(cpu: Cpu) -> usize {
         match cpu.level() {
             crate::cpu::Level::Avx512 => 6,
@@ -86,7 +87,8 @@ impl FixedBase {
         }
     }
 
-    /// The table of the base that is in all lanes, of a ring with one modulus, for exponents of up to `bits` bits.
+    /// The table of a base, which is in all lanes, for exponents of up to `bits` bits. The ring has
+    /// one modulus in all lanes.
     pub fn new<R: Ring>(ring: &R, base: &[Row], bits: usize) -> Self {
         let (len, width) = (ring.rows(), Self::width(ring.cpu()));
         let windows = bits.div_ceil(width);
@@ -105,11 +107,12 @@ impl FixedBase {
         Self { table, width, bits }
     }
 
-    /// `base^exponent` for many exponents, eight after eight of `rows` rows each; of an exponent those bits count that the
-    /// table was made for. Many at once are faster: the table is then read once.
+    /// `base^exponent` for many exponents, eight after eight, `rows` rows each. Only the bits that
+    /// the table was made for count. Many exponents at once are faster, because the table is read
+    /// once.
     ///
     /// # Panics
-    /// When exponents are not a multiple of `rows`.
+    /// When the length of `exponents` is not a multiple of `rows`.
     pub fn power<R: Ring>(&self, ring: &R, exponents: &[Row], rows: usize) -> Number {
         assert!(exponents.len().is_multiple_of(rows), "exponents");
         let len = ring.rows();
@@ -132,8 +135,8 @@ impl FixedBase {
     }
 }
 
-/// The products of all subsets of three or more bases, each of which is in all lanes: entry i is the product of the bases
-/// whose bit is set in i, in the layout of [`look_up::shared`].
+/// The products of all subsets of three or more bases, each of which is in all lanes. Entry i is
+/// the product of the bases whose bit is set in i. The layout is that of [`look_up::shared`].
 pub(super) fn subsets<R: Ring>(ring: &R, bases: &[Number]) -> Number {
     let len = ring.rows();
     let one = ring.one();

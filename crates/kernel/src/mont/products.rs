@@ -1,7 +1,8 @@
 //! Multi-products: for every row of bits, the product of the bases whose bit is set.
 //!
-//! Bases go in groups of g. The products of all 2^g subsets of a group are made once, and each row multiplies by the one it
-//! needs, looked up in constant time: the table of one group at a time, so that it stays in the cache.
+//! Bases go in groups of g. The products of all 2^g subsets of a group are computed once. Each row
+//! multiplies by the product that it needs, looked up in constant time. Tables are used one at a
+//! time, so that they stay in the cache.
 
 use std::ops::Range;
 
@@ -16,11 +17,12 @@ use crate::cpu::Level;
 /// Smallest and largest group.
 const GROUPS: Range<usize> = 3..11;
 
-/// `Π bases[l]` over the bits l that are set, for each of some rows of `codes`. Numbers go by eights: base l is lane l mod 8 of
-/// the residue l / 8, and so are the products. All lanes of the ring have the same modulus.
+/// `Π bases[l]` over the bits l that are set, for each row in `rows` of `codes`. Base l is lane l
+/// mod 8 of residue l / 8, and products have the same layout. All lanes of the ring have the same
+/// modulus.
 ///
 /// # Panics
-/// When there are not as many bases as a row has bits, or not as many rows.
+/// When the number of bases is not that of the columns, or a row does not exist.
 pub fn products<R: Ring>(ring: &R, bases: &[Row], codes: &BitMatrix, rows: Range<usize>) -> Number {
     let (len, bits) = (ring.rows(), codes.columns());
     assert_eq!(bases.len(), bits.div_ceil(LANES) * len, "bases");
@@ -31,7 +33,8 @@ pub fn products<R: Ring>(ring: &R, bases: &[Row], codes: &BitMatrix, rows: Range
     }
     let size = group(ring, rows.len(), bits);
     let groups = bits.div_ceil(size);
-    // As few parts as there are threads: each has products of its own, multiplied in the end.
+    // At most one part for each thread. Each has products of its own, which are multiplied at the
+    // end.
     let part = groups.div_ceil(rayon::current_num_threads()).max(1);
     let parts: Vec<usize> = (0..groups).step_by(part).collect();
     let parts = parts.into_par_iter().map(|first| {
@@ -53,7 +56,7 @@ pub fn products<R: Ring>(ring: &R, bases: &[Row], codes: &BitMatrix, rows: Range
     whole.unwrap_or_else(|| Zeroizing::new(ring.one().repeat(batches)))
 }
 
-/// Multiplies every row's product by that of its bases of one group.
+/// Multiplies every row's product by the product of its bases in one group.
 fn multiply_group<R: Ring>(
     ring: &R,
     bases: &[Row],
@@ -93,9 +96,10 @@ fn bits_of(row: &[u64], of: Range<usize>) -> u64 {
     (both >> shift) as u64 & ((1 << of.len()) - 1)
 }
 
-/// The size of a group that costs least: multiplications for its table, and then one and a look-up for every eight rows.
+/// The group size with the lowest cost: multiplications for the table, then one multiplication and
+/// a look-up for every eight rows.
 fn group<R: Ring>(ring: &R, rows: usize, bits: usize) -> usize {
-    // What looking at eight entries costs, in thousandths of a multiplication.
+    // The cost of reading eight entries, in thousandths of a multiplication.
     let chunk = match ring.cpu().level() {
         Level::Avx512 => 8,
         _ => 45,

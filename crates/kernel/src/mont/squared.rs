@@ -6,8 +6,8 @@ use super::power::Ring;
 use super::{Modulus, Number, Row, number, pass};
 use crate::cpu::Cpu;
 
-/// The residues modulo M² of eight odd M. A residue is a pair of residues modulo M, one after the other: see the
-/// [module](super).
+/// The residues modulo M² of eight odd M. A residue is a pair of residues modulo M, one after the
+/// other: see the [module](super).
 #[derive(Clone)]
 pub struct Squared {
     base: Modulus,
@@ -25,7 +25,7 @@ impl std::fmt::Debug for Squared {
 }
 
 impl Squared {
-    /// Modulo the squares of these moduli.
+    /// Arithmetic modulo the squares of the moduli of `base`.
     pub fn new(base: Modulus) -> Self {
         let rows = base.rows();
         let mut wrap = base.one();
@@ -52,7 +52,7 @@ impl Squared {
         &self.base
     }
 
-    /// `x − y` modulo M², of `y` below it; below it afterwards.
+    /// `x − y` modulo M², for `y` below M². The result is below M².
     pub fn subtract(&self, x: &mut [Row], y: &[Row]) {
         let rows = self.base.rows();
         let mut negated = Zeroizing::new(y.to_vec());
@@ -69,7 +69,7 @@ impl Squared {
         self.add(x, &copy);
     }
 
-    /// `x + y` modulo M², below it afterwards.
+    /// `x + y` modulo M². The result is below M².
     fn add(&self, x: &mut [Row], y: &[Row]) {
         let rows = self.base.rows();
         number::add(&mut x[..rows], &y[..rows]);
@@ -77,7 +77,7 @@ impl Squared {
         self.settle(x);
     }
 
-    /// Montgomery form, below M², of plain numbers of any length.
+    /// The Montgomery form, below M², of plain numbers of any length.
     pub fn enter(&self, x: &[Row]) -> Number {
         let rows = self.base.rows();
         let mut out = Zeroizing::new(vec![Row::ZERO; 2 * rows]);
@@ -87,7 +87,7 @@ impl Squared {
             let mut digits = Zeroizing::new(vec![Row::ZERO; rows]);
             digits[..part.len()].copy_from_slice(part);
             let (x0, x1) = out.split_at(rows);
-            // What is there goes up by R; then the part, as it is, becomes part·R.
+            // The digits so far are multiplied by R. Then the next part is added as part·R.
             let first = [(x0, r0), (&digits[..], r0)];
             let second = [(x0, r1), (x1, r0), (&digits, r1)];
             self.pair(&first, &second, &mut next);
@@ -116,7 +116,7 @@ impl Squared {
         (out, high)
     }
 
-    /// `x·(1 + y·M)`, of a residue y modulo M in Montgomery form.
+    /// `x·(1 + y·M)`, for a residue y modulo M in Montgomery form.
     pub fn multiply_by_one_plus(&self, x: &mut [Row], y: &[Row]) {
         let rows = self.base.rows();
         let mut product = Zeroizing::new(vec![Row::ZERO; rows]);
@@ -125,7 +125,7 @@ impl Squared {
         self.base.add(high, &product);
     }
 
-    /// First the low parts, whose quotient then goes into the high parts.
+    /// Computes the low parts first. Their quotient goes into the high parts.
     fn pair(&self, first: &[(&[Row], &[Row])], second: &[(&[Row], &[Row])], out: &mut [Row]) {
         let rows = self.base.rows();
         let mut quotient = [Row::ZERO; pass::MOST];

@@ -1,4 +1,4 @@
-//! All paths against num-bigint.
+//! Tests of all paths against num-bigint.
 
 use chacha20::ChaCha20Rng as StdRng;
 use num_bigint::BigUint;
@@ -54,7 +54,8 @@ fn operand(rng: &mut StdRng, below: &BigUint) -> BigUint {
     x % below
 }
 
-/// Moduli of all lanes: the smallest and the largest of so many bits, ones with long carries, and random ones.
+/// Moduli of all lanes: the smallest and the largest of `bits` bits, some with long carries, and
+/// random ones.
 fn moduli(rng: &mut StdRng, bits: usize) -> Vec<BigUint> {
     let one = BigUint::from(1u8);
     let top = &one << (bits - 1);
@@ -146,7 +147,7 @@ fn products_are_those_of_big_integers_at_length() {
     SIZES.into_iter().for_each(|bits| check_size(bits, 400));
 }
 
-/// Factors that are not settled, as they come out of products: up to 2M − 1.
+/// Factors that are not settled: products up to 2M − 1.
 #[test]
 fn factors_may_be_twice_the_modulus() {
     for bits in SIZES {
@@ -266,7 +267,10 @@ proptest! {
     }
 
     #[test]
-    fn numbers_come_back(bytes in proptest::collection::vec(any::<u8>(), 0..100), lane in 0usize..8) {
+    fn numbers_come_back(
+        bytes in proptest::collection::vec(any::<u8>(), 0..100),
+        lane in 0usize..8,
+    ) {
         let mut rows = vec![Row::splat(7); number::rows(8 * bytes.len())];
         number::set(&mut rows, lane, &bytes);
         let mut back = vec![1; bytes.len()];

@@ -1,4 +1,4 @@
-//! Transfers in batches: what both sides hold of one, and the check against a receiver that cheats.
+//! Batches of transfers: what each party holds of one, and the check against a malicious receiver.
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::super::{Field, KAPPA, OtError, Security};
 use super::{CHUNK, CHUNK_WORDS, Receiver, Row, Rows, Sender, row_words};
 
-/// Most transfers of a batch: memory is bounded by it, and rows and keys stay in the second-level cache.
+/// Most transfers of a batch. It bounds memory, and keeps rows and keys in the second-level cache.
 pub const BATCH: usize = 8 * CHUNK;
 
 /// Bytes of a sender's challenge.
@@ -35,7 +35,7 @@ pub fn corrections_len(field: Field, security: Security, count: usize) -> usize 
     8 * words(count, security) * (field.blocks().len() - 1)
 }
 
-/// Most transfers of one batch: 64 fewer where as many are given up.
+/// Most transfers of one batch: 64 fewer against a malicious receiver, because 64 are given up.
 pub fn batch(security: Security) -> usize {
     match security {
         Security::SemiHonest => BATCH,
@@ -44,12 +44,13 @@ pub fn batch(security: Security) -> usize {
 }
 
 impl Receiver {
-    /// The next `count` transfers, at most [`batch`]; also its corrections, of [`corrections_len`] bytes.
+    /// The next `count` transfers, at most [`batch`], and the message with their corrections, of
+    /// [`corrections_len`] bytes.
     ///
     /// # Panics
-    /// When there are more.
+    /// When `count` is larger than [`batch`].
     pub fn batch(&mut self, count: usize) -> (Unproved, Vec<u8>) {
-        assert!(count <= batch(self.security), "a batch of {count}");
+        assert!(count <= batch(self.security), "{count} transfers are too many");
         let words = words(count, self.security);
         let mut corrections =
             Vec::with_capacity(corrections_len(self.expander.field, self.security, count) + 16);
@@ -77,18 +78,18 @@ impl Receiver {
 }
 
 impl Sender {
-    /// The next `count` transfers, given the receiver's corrections.
+    /// The next `count` transfers, given the receiver's corrections (step 7).
     ///
     /// # Errors
     /// [`OtError::Length`].
     ///
     /// # Panics
-    /// When there are more than [`batch`].
+    /// When `count` is larger than [`batch`].
     pub fn batch(&mut self, count: usize, corrections: &[u8]) -> Result<Unchecked, OtError> {
-        assert!(count <= batch(self.security), "a batch of {count}");
+        assert!(count <= batch(self.security), "{count} transfers are too many");
         let field = self.expander.field;
         let due = corrections_len(field, self.security, count);
-        OtError::check_len("corrections", corrections, due)?;
+        OtError::check_len("corrections", corrections, due)?; // OT-7
         let words = words(count, self.security);
         let mut chunks = Vec::with_capacity(words.div_ceil(CHUNK_WORDS));
         let mut rest = corrections;
@@ -120,7 +121,7 @@ impl Sender {
     }
 }
 
-/// What both sides know of a batch.
+/// What both parties know about a batch.
 #[derive(Debug, Clone)]
 struct Shape {
     pi: Permutation,
@@ -141,7 +142,7 @@ impl Shape {
         powers
     }
 
-    /// The hash of one row, given piece by piece.
+    /// The hash of one row, which is given in pieces.
     fn hash<'a>(&self, powers: &[u64], row: impl Iterator<Item = &'a Row>) -> u64 {
         let pieces = powers.chunks_exact(CHUNK_WORDS).zip(row);
         pieces.fold(0, |sum, (powers, row)| {
@@ -177,36 +178,37 @@ impl Shape {
     }
 }
 
-/// The receiver's side of a batch.
+/// A batch at the receiver.
 pub struct ReceiverBatch {
     shape: Shape,
     chunks: Vec<(Zeroizing<Row>, Rows)>,
 }
 
-/// A [`ReceiverBatch`] that is to be proved. One proof tells nothing, two would tell of the choices.
+/// A [`ReceiverBatch`] before its proof. One proof tells nothing about the choices; two would.
 #[derive(Debug)]
-#[must_use = "the sender waits for the proof, or neither side accepts the batch"]
+#[must_use = "prove or accept the batch: the sender waits for it"]
 pub struct Unproved(ReceiverBatch);
 
-/// A [`SenderBatch`] that is to be checked: against a malicious receiver its keys are not to be used before.
+/// A [`SenderBatch`] before its check. Against a malicious receiver its keys must not be used
+/// before.
 #[derive(Debug)]
-#[must_use = "against a malicious receiver keys are usable after their check alone"]
+#[must_use = "check or accept the batch: its keys are usable only then"]
 pub struct Unchecked {
     batch: SenderBatch,
     challenge: [u8; CHALLENGE_LEN],
 }
 
 impl Unproved {
-    /// The batch, and the proof that the corrections were true, [`PROOF_LEN`] bytes.
+    /// The batch, and the proof that its corrections are right, [`PROOF_LEN`] bytes (step 9).
     pub fn prove(self, challenge: [u8; CHALLENGE_LEN]) -> (ReceiverBatch, Vec<u8>) {
         let proof = self.0.prove(challenge);
         (self.0, proof)
     }
 
-    /// The batch, where the sender asks for no proof.
+    /// The batch without a proof, for a sender that asks for none.
     ///
     /// # Errors
-    /// [`OtError::Unproved`] where it does.
+    /// [`OtError::Unproved`] against a malicious receiver.
     pub fn accept(self) -> Result<ReceiverBatch, OtError> {
         match self.0.shape.security {
             Security::SemiHonest => Ok(self.0),
@@ -216,25 +218,26 @@ impl Unproved {
 }
 
 impl Unchecked {
-    /// The point the receiver must answer for. It was drawn after the corrections came, from the
-    /// sender's seed and the context.
+    /// The challenge (step 8). It was drawn after the corrections arrived, from the sender's seed
+    /// and the context.
     pub fn challenge(&self) -> [u8; CHALLENGE_LEN] {
         self.challenge
     }
 
-    /// The batch, if `proof` answers the [`challenge`](Self::challenge).
+    /// The batch, if `proof` answers the [`challenge`](Self::challenge) (step 10).
     ///
     /// # Errors
-    /// [`OtError::Length`], or [`OtError::Corrections`] when the receiver has cheated.
+    /// [`OtError::Length`], or [`OtError::Corrections`] when the corrections or the proof are
+    /// false.
     pub fn check(self, proof: &[u8]) -> Result<SenderBatch, OtError> {
         self.batch.check(self.challenge, proof)?;
         Ok(self.batch)
     }
 
-    /// The batch, where the receiver is trusted to follow the protocol.
+    /// The batch without a check, for a receiver that is trusted to follow the protocol.
     ///
     /// # Errors
-    /// [`OtError::Unproved`] where it is not.
+    /// [`OtError::Unproved`] against a malicious receiver.
     pub fn accept(self) -> Result<SenderBatch, OtError> {
         match self.batch.shape.security {
             Security::SemiHonest => Ok(self.batch),
@@ -243,7 +246,7 @@ impl Unchecked {
     }
 }
 
-/// The sender's side of a batch.
+/// A batch at the sender.
 pub struct SenderBatch {
     shape: Shape,
     delta: Zeroizing<u128>,
@@ -275,7 +278,7 @@ impl ReceiverBatch {
         proof
     }
 
-    /// The choices: that of transfer t is bit t mod 64 of word ⌊t/64⌋.
+    /// The choices. That of transfer t is bit t mod 64 of word ⌊t/64⌋.
     pub fn choices(&self) -> Zeroizing<Vec<u64>> {
         let words = self
             .chunks
@@ -289,13 +292,13 @@ impl ReceiverBatch {
         words
     }
 
-    /// Makes `keys` those of the batch: `K_c` of every transfer.
+    /// Fills `keys` with `K_c` of every transfer.
     pub fn correlated(&self, keys: &mut Vec<u128>) {
         let chunks = self.chunks.iter().map(|(_, rows)| rows);
         self.shape.keys(chunks, keys);
     }
 
-    /// Makes `keys` those of the batch, hashed: the hash of `K_c` of every transfer.
+    /// Fills `keys` with the hash of `K_c` of every transfer.
     pub fn random(&self, keys: &mut Vec<u128>) {
         self.correlated(keys);
         self.shape.randomise(keys);
@@ -304,7 +307,7 @@ impl ReceiverBatch {
 
 impl SenderBatch {
     fn check(&self, challenge: [u8; CHALLENGE_LEN], proof: &[u8]) -> Result<(), OtError> {
-        OtError::check_len("a proof", proof, PROOF_LEN)?;
+        OtError::check_len("a proof", proof, PROOF_LEN)?; // OT-9
         let powers = self.shape.powers(challenge);
         let (hash, digest) = proof.split_at(8);
         let mut choices = [0; 8];
@@ -316,6 +319,7 @@ impl SenderBatch {
             self.shape.hash(&powers, row) ^ choices & mask
         });
         let found = self.shape.digest(hashes);
+        // OT-10
         if bool::from(found.as_slice().ct_eq(digest)) {
             Ok(())
         } else {
@@ -323,12 +327,12 @@ impl SenderBatch {
         }
     }
 
-    /// Makes `zeros` the `K₀` of every transfer; `K₁` is `K₀ ⊕ Δ`.
+    /// Fills `zeros` with `K₀` of every transfer; `K₁` is `K₀ ⊕ Δ`.
     pub fn correlated(&self, zeros: &mut Vec<u128>) {
         self.shape.keys(self.chunks.iter(), zeros);
     }
 
-    /// Makes `zeros` and `ones` the hashes of `K₀` and `K₁` of every transfer.
+    /// Fills `zeros` and `ones` with the hashes of `K₀` and `K₁` of every transfer.
     pub fn random(&self, [zeros, ones]: &mut [Vec<u128>; 2]) {
         self.correlated(zeros);
         ones.clear();

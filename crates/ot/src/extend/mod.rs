@@ -1,16 +1,24 @@
-//! SoftSpokenOT (Roy, *SoftSpokenOT: Quieter OT Extension from Small-Field Silent VOLE in the Minicrypt Model*, CRYPTO 2022).
+//! The extension: SoftSpokenOT (Roy, *SoftSpokenOT: Quieter OT Extension from Small-Field Silent
+//! VOLE in the Minicrypt Model*, CRYPTO 2022).
 //!
-//! With the leaves of the [trees](super::tree) of block i, of f bits, both sides expand (small-field VOLE, sections 3.1 and 3.2): the receiver bits `u_i = Σ r_x` and
-//! `v_i = Σ x·r_x`, the sender `w_i = Σ y·r_{y ⊕ Δ_i} = v_i + u_i·Δ_i`, in GF(2^f), one of each a transfer. All blocks are to have the same bits (subspace VOLE with the
-//! repetition code): the receiver sends `c_i = u_i ⊕ u_0` for i > 0, the sender adds `c_i·Δ_i`. Now `w = v + u_0·Δ` over all 128 bits: v is the receiver's key of choice
-//! u_0, w and w ⊕ Δ are the sender's.
+//! Steps 6 to 11 of `docs/spec/transfers.md`.
 //!
-//! Against a malicious receiver the sender draws a point once the corrections are there, and both hash every row of bits
-//! ([`universal`](undertone_kernel::universal)), 64 transfers being given up to hide what the hash of u_0 would tell. The receiver sends the hash of u_0, and SHA-256 of the 128
-//! hashes of v, in place of these. A receiver whose corrections are false in blocks i passes only if it guesses all of those `Δ_i`, or with
-//! probability (words of a row)·2⁻⁶⁴, at most 2⁻⁵⁶ a batch. (Corrections are false where they differ from the choices that the proof commits to.)
+//! Both parties expand the leaves of the [trees](super::tree) of part i, of f bits (small-field
+//! VOLE, sections 3.1 and 3.2). For each transfer, in GF(2^f), the receiver has `u_i = Σ r_x` and
+//! `v_i = Σ x·r_x`; the sender has `w_i = Σ y·r_{y ⊕ Δ_i} = v_i + u_i·Δ_i`. All parts must have the
+//! same bits u (subspace VOLE with the repetition code): the receiver sends `c_i = u_i ⊕ u_0` for i
+//! > 0, and the sender adds `c_i·Δ_i`. Now `w = v + u_0·Δ` over all 128 bits: v is the receiver's
+//! key of choice u_0; w and w ⊕ Δ are the sender's keys.
 //!
-//! A batch is expanded once: chunks of streams are counted, and corrections of one batch do not fit another.
+//! Against a malicious receiver the sender draws a point when it has the corrections, and both hash
+//! every row of bits ([`universal`](undertone_kernel::universal)). 64 transfers are given up,
+//! because the hash of u_0 would tell something about the choices. The receiver sends the hash of
+//! u_0, and SHA-256 of the 128 hashes of v. Corrections are false where they differ from the
+//! choices that the proof commits to. A receiver with false corrections in parts i passes only if
+//! it guesses all of those `Δ_i`, or with probability (words of a row)·2⁻⁶⁴, at most 2⁻⁵⁶ a batch.
+//!
+//! A batch is expanded once. Chunks of streams are counted, so corrections of one batch do not fit
+//! another.
 
 mod batch;
 
@@ -37,7 +45,7 @@ pub const CHUNK: usize = 128 * leaves::BLOCKS;
 /// Words of 64 transfers in a chunk's row.
 const CHUNK_WORDS: usize = CHUNK / 64;
 
-/// The rows of a chunk: one for each bit of Δ.
+/// The rows of a chunk, one for each bit of Δ.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Rows(Vec<Row>);
 
@@ -60,7 +68,7 @@ fn row_words(row: &Row) -> [u64; CHUNK_WORDS] {
     std::array::from_fn(|i| (row[i / 2] >> (64 * (i % 2))) as u64)
 }
 
-/// The leaves of all blocks.
+/// The leaves of all parts.
 struct Expander {
     field: Field,
     leaves: Leaves,
@@ -74,7 +82,8 @@ impl Expander {
         }
     }
 
-    /// For each block, hands `each` its number and the sum of its leaves' streams, and writes Σ x·r_x to its rows.
+    /// For each part, passes its number and the sum of its leaves' streams to `each`, and writes Σ
+    /// x·r_x to its rows.
     fn expand(&self, chunk: u64, rows: &mut Rows, mut each: impl FnMut(usize, &Row, &mut [Row])) {
         let mut start = 0;
         let mut sum = Zeroizing::new(Row::default());
@@ -88,23 +97,23 @@ impl Expander {
     }
 }
 
-/// The receiver of an extension, after its trees.
+/// The receiver of an extension, after it has grown its trees.
 pub struct Receiver {
     expander: Expander,
     security: Security,
     pi: Permutation,
-    /// Chunks that are used up.
+    /// Number of chunks used up.
     used: u64,
     transfers: u64,
 }
 
-/// The sender of an extension, after the trees.
+/// The sender of an extension, after it has checked the trees.
 pub struct Sender {
     expander: Expander,
     security: Security,
     pi: Permutation,
     delta: Zeroizing<u128>,
-    /// The points that receivers must answer for.
+    /// Stream of the challenges.
     challenges: Box<Prg>,
     used: u64,
     transfers: u64,
@@ -122,7 +131,7 @@ impl std::fmt::Debug for Sender {
     }
 }
 
-/// The sender, between its first message and the receiver's.
+/// The sender, after its first message and before the receiver's.
 #[derive(Debug)]
 pub struct SenderSetup {
     context: Context,
@@ -131,13 +140,13 @@ pub struct SenderSetup {
     base: base::Receiver,
 }
 
-/// Bytes of the receiver's message of the setup.
+/// Bytes of the receiver's setup message.
 pub fn setup_len(field: Field, security: Security) -> usize {
     base::REPLY_LEN + tree::message_len(field, security)
 }
 
 impl SenderSetup {
-    /// The sender draws Δ and plays the receiver of the base transfers. Also its message, of
+    /// Draws Δ and chooses in the base transfers (step 1). Also returns the sender's message, of
     /// [`base::OFFER_LEN`] bytes. `seed` is all of its randomness, challenges included.
     pub fn new(context: Context, seed: Seed) -> (Self, Vec<u8>) {
         let mut prg = context.derive(&seed, "delta").prg();
@@ -154,7 +163,7 @@ impl SenderSetup {
         (setup, offer)
     }
 
-    /// The sender, given the receiver's message.
+    /// The sender, given the receiver's message (steps 4 and 5).
     ///
     /// # Errors
     /// [`OtError`]: the receiver is to blame.
@@ -165,7 +174,7 @@ impl SenderSetup {
         security: Security,
         message: &[u8],
     ) -> Result<Sender, OtError> {
-        OtError::check_len("the setup", message, setup_len(field, security))?;
+        OtError::check_len("the setup", message, setup_len(field, security))?; // OT-3
         let (reply, trees) = message.split_at(base::REPLY_LEN);
         let keys = Zeroizing::new(self.base.finish(reply)?);
         let mine = (&keys[..], *self.delta);
@@ -183,8 +192,8 @@ impl SenderSetup {
 }
 
 impl Receiver {
-    /// The receiver, given the sender's first message, and its own, of [`setup_len`] bytes. `seed`
-    /// is its randomness.
+    /// The receiver and its message of [`setup_len`] bytes, given the sender's first message (steps
+    /// 2 and 3). `seed` is the receiver's randomness.
     ///
     /// # Errors
     /// [`OtError`]: the sender is to blame.
@@ -209,7 +218,8 @@ impl Receiver {
         Ok((receiver, message))
     }
 
-    /// Chunk number `chunk`: writes its choices and rows, and appends the corrections of its first `words` words.
+    /// Writes choices and rows of chunk number `chunk`, and appends the corrections of its first
+    /// `words` words.
     pub fn chunk(
         &self,
         chunk: u64,
@@ -238,7 +248,7 @@ impl Sender {
         *self.delta
     }
 
-    /// Writes the rows of chunk number `chunk`, of which `corrections` are the receiver's.
+    /// Writes the rows of chunk number `chunk`, given the receiver's `corrections` for it.
     pub fn chunk(&self, chunk: u64, corrections: &[u8], rows: &mut Rows) {
         let delta = *self.delta;
         let row_len = corrections.len() / (self.expander.field.blocks().len() - 1).max(1);
@@ -254,7 +264,7 @@ impl Sender {
                 }
             }
             for row in rows {
-                // Opaque: the compiler would make a branch of it.
+                // Opaque: otherwise the compiler makes a branch of it.
                 let mask = black_box(0u128.wrapping_sub(delta >> bit & 1));
                 let pairs = row.iter_mut().zip(&correction);
                 pairs.for_each(|(w, c)| *w ^= c & mask);
@@ -268,7 +278,7 @@ impl Sender {
 mod tests {
     use super::*;
 
-    /// From the text of the module, bit by bit.
+    /// The definition at the top of the module, bit by bit.
     #[test]
     #[allow(clippy::needless_range_loop)]
     fn an_expansion_is_the_definition() {

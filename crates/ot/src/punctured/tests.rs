@@ -13,7 +13,7 @@ fn block(prg: &mut Prg) -> u128 {
     u128::from(prg.next_u64()) << 64 | u128::from(prg.next_u64())
 }
 
-/// Keys of `count` transfers, and of each the one that is chosen.
+/// Both keys of `count` transfers, and the chosen key of each.
 fn keys(prg: &mut Prg, choices: &[u64], count: usize) -> (Vec<[u128; 2]>, Vec<u128>) {
     let both: Vec<[u128; 2]> = (0..count).map(|_| [block(prg), block(prg)]).collect();
     let chosen = both.iter().enumerate();
@@ -22,7 +22,7 @@ fn keys(prg: &mut Prg, choices: &[u64], count: usize) -> (Vec<[u128; 2]>, Vec<u1
     (both, chosen)
 }
 
-/// The leaves under a node of the definition, from left to right.
+/// The leaves under a node, by the definition, from left to right.
 fn definition(trees: &Trees, node: u128, level: usize, place: usize, out: &mut Vec<u128>) {
     let shape = trees.shape;
     if level + 1 < shape.depth && place < shape.parents(level + 1) {
@@ -52,7 +52,7 @@ fn shapes() {
         assert_eq!(Shape::new(leaves).map(Shape::depth), Some(depth));
     }
     assert_eq!([0, 1, (1 << 16) + 1].map(Shape::new), [None; 3]);
-    // Ten leaves: two of eight nodes have children.
+    // Ten leaves: two of the eight nodes of level 2 have children.
     let ten = Shape::new(10).unwrap();
     let paths: Vec<u32> = (0..10).map(|leaf| ten.path(leaf)).collect();
     assert_eq!(paths, [0, 1, 2, 3, 4, 6, 8, 10, 12, 14]);
@@ -88,11 +88,13 @@ proptest! {
                     prop_assert_eq!(known[leaf], if is_missing { 0 } else { all[leaf] });
                 }
             }
-            prop_assert!(message.is_empty() || trees.puncture(&chosen, &missing, &message[1..]).is_err());
+            // TREE-1
+            let is_refused = |m: &[u8]| trees.puncture(&chosen, &missing, m).is_err();
+            prop_assert!(message.is_empty() || is_refused(&message[1..]));
         }
     }
 
-    /// Whatever a receiver chooses, it has all leaves but one: the path of any bits ends at a leaf.
+    /// Whatever a receiver chooses, it lacks one leaf: a path of any bits ends at a leaf.
     #[test]
     fn every_path_ends_at_a_leaf(leaves in 2usize..300, path: u32) {
         let shape = Shape::new(leaves).unwrap();

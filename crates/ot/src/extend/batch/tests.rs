@@ -90,7 +90,7 @@ fn false_corrections_are_found() {
         let (mut caught, tries) = (0, 40);
         for i in 0..tries {
             let (theirs, mut corrections) = receiver.batch(100);
-            // One transfer of one block.
+            // OT-10: one transfer of one part.
             let at = i * 997 % corrections.len();
             corrections[at] ^= 1 << (i % 8);
             let mine = sender.batch(100, &corrections).unwrap();
@@ -98,7 +98,7 @@ fn false_corrections_are_found() {
             let error = mine.check(&proof).err();
             caught += usize::from(error == Some(OtError::Corrections));
         }
-        // Not found where the block's part of Δ is zero: with f = 1 half of the time.
+        // Not found where these bits of Δ are zero: with f = 1 half of the time.
         let least = if f == 1 { tries / 4 } else { 3 * tries / 4 };
         assert!(caught >= least, "f = {f}: {caught} of {tries}");
     }
@@ -116,9 +116,10 @@ fn replays_and_false_proofs_are_found() {
     for at in 0..PROOF_LEN {
         let mut changed = proof.clone();
         changed[at] ^= 0x10;
-        let error = mine.check(challenge, &changed).unwrap_err();
+        let error = mine.check(challenge, &changed).unwrap_err(); // OT-10
         assert_eq!(error, OtError::Corrections);
     }
+    // OT-9
     assert!(matches!(
         mine.check(challenge, &proof[1..]),
         Err(OtError::Length { .. })
@@ -126,7 +127,7 @@ fn replays_and_false_proofs_are_found() {
     let other = first.prove([1; 8]);
     assert_eq!(mine.check(challenge, &other), Err(OtError::Corrections));
     mine.check(challenge, &proof).unwrap();
-    // The corrections of one batch for the next.
+    // OT-10: the corrections of one batch for the next.
     let (Unproved(second), _) = receiver.batch(300);
     let Unchecked {
         batch: mine,
@@ -136,6 +137,7 @@ fn replays_and_false_proofs_are_found() {
         let proof = theirs.prove(challenge);
         assert_eq!(mine.check(challenge, &proof), Err(OtError::Corrections));
     }
+    // OT-7
     assert!(matches!(
         sender.batch(300, &corrections[8..]),
         Err(OtError::Length { .. })
@@ -147,7 +149,7 @@ fn replays_and_false_proofs_are_found() {
     assert_eq!(theirs.accept().err(), Some(OtError::Unproved));
 }
 
-/// One seed for two receivers: neither challenge tells the other.
+/// One seed for two receivers or purposes gives unrelated challenges.
 #[test]
 fn challenges_are_their_contexts_own() {
     let challenge = |purpose, receiver| {
@@ -197,8 +199,8 @@ fn chosen_messages_arrive() {
             );
         }
         if count > 0 {
-            assert!(chosen::offer(&choices[1..], [&zeros, &ones], &messages).is_err());
-            assert!(chosen::open(&wanted, &keys, &offered[1..]).is_err());
+            assert!(chosen::offer(&choices[1..], [&zeros, &ones], &messages).is_err()); // OT-11
+            assert!(chosen::open(&wanted, &keys, &offered[1..]).is_err()); // OT-12
         }
     }
 }
