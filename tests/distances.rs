@@ -133,7 +133,8 @@ fn several_tiles() {
     let psm = run(Backend::Psm, Suite::Aes128Ctr, &codes, network).unwrap();
     assert_eq!(psm.collected.sink, expected(&codes, &[true; 3]));
     let cost = psm.ledgers[1].1.phase(PHASE).unwrap();
-    // Masked codes: 233 rows of 4500 bytes in a message. Four tiles with client 1, two with client 2.
+    // Masked codes: 233 rows of 4500 bytes in a message. Four tiles with client 1, two with client
+    // 2.
     assert_eq!(cost.messages, 4 + 4 + 2);
 }
 
