@@ -1,4 +1,4 @@
-//! The backends that hide codes: every message of small runs.
+//! Vectors of `psm`, `shade` and `phe`: every message of small runs.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,16 +17,16 @@ use crate::{Error, File, Hex, hex};
 use undertone_tests::kept::Kept;
 use undertone_tests::tamper::inside_shown;
 
-/// What one client brings and sends.
+/// The input and the messages of a client.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct PsmClient {
     rows: usize,
-    /// Packed, first bit in the top bit of the first byte of a row.
+    /// Packed codes. Bit 0 is the top bit of the first byte of a row.
     codes: Hex,
-    /// What client and server share, from which seals are made.
+    /// The pair secret of the client and the server, for seals.
     pair_secret: Hex,
-    /// The payloads it sends, sealed, of all attempts, in order.
+    /// The sealed payloads that the client sends, of all attempts, in order.
     messages: Vec<Hex>,
 }
 
@@ -36,20 +36,21 @@ pub struct PsmClient {
 pub struct Psm {
     comment: String,
     session: Hex,
-    /// What all clients have and the server has not: `derive(group seed, "distances")`.
+    /// The common seed, which all clients have and the server does not:
+    /// `derive(group seed, "distances")`.
     seed: Hex,
     suite: String,
     bits: usize,
     /// The last attempt.
     attempt: u32,
-    /// Numbers of those that take part in it.
+    /// Numbers of the participants of the last attempt.
     set: Vec<u32>,
     clients: Vec<PsmClient>,
-    /// For each pair of those in order, row after row.
+    /// For each pair of participants, in order, the distances row after row.
     distances: Vec<Vec<u16>>,
 }
 
-/// A message between any two parties.
+/// A message between two parties.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Sent {
@@ -65,29 +66,30 @@ pub struct Sent {
 pub struct PairClient {
     rows: usize,
     codes: Hex,
-    /// Its own randomness.
+    /// The client's own secret.
     secret: Hex,
-    /// What it shares with the server, from which seals are made.
+    /// The pair secret of the client and the server, for seals.
     pair_secret: Hex,
 }
 
-/// A whole run of two clients, the m of `shade`'s chunks ahead being 2, without a setup: seals count from 0.
+/// A whole run of two clients, so m is 2 in the number of chunks ahead of `shade`. There is no
+/// setup, so seals count from 0.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct PairRun {
     comment: String,
     session: Hex,
-    /// What the clients have in common: `derive(group seed, "distances")`.
+    /// The common seed: `derive(group seed, "distances")`.
     seed: Hex,
     bits: usize,
-    /// Of keys of `phe`; null with others.
+    /// Bits of the keys of `phe`; null for other backends.
     key_bits: Option<usize>,
     clients: Vec<PairClient>,
-    /// What the two clients share.
+    /// The pair secret of the two clients, for seals.
     pair_secret: Hex,
-    /// In the order they were sent.
+    /// All messages, in the order sent.
     messages: Vec<Sent>,
-    /// For each row of the first client those to each of the second.
+    /// For each row of the first client, the distances to each row of the second.
     distances: Vec<u16>,
 }
 
@@ -225,7 +227,8 @@ impl Case<'_> {
     }
 }
 
-/// What is wrong with a message, or, for the last, with the text inside its seal.
+/// A false message: a comment, the message, and the change of its payload or of the text inside its
+/// seal.
 type Bad = (&'static str, (PartyId, PartyId, usize), Change);
 
 fn refusals(case: &Case<'_>, outside: &[Bad], within: &[Bad]) -> Result<Vec<Refused>, Error> {
@@ -236,7 +239,8 @@ fn refusals(case: &Case<'_>, outside: &[Bad], within: &[Bad]) -> Result<Vec<Refu
         })?);
     }
     for (comment, link, change) in within {
-        // Sealed again, so that it is what the seal holds that is wrong: such a payload can be recorded like any other.
+        // The changed text is sealed again. Recording the new payload makes the case like the
+        // others.
         let recorded = std::cell::RefCell::new(Vec::new());
         let show = |payload: &[u8]| *recorded.borrow_mut() = payload.to_vec();
         let network = inside_shown(SEED, *link, *change, show)?;
@@ -250,7 +254,7 @@ fn refusals(case: &Case<'_>, outside: &[Bad], within: &[Bad]) -> Result<Vec<Refu
     Ok(all)
 }
 
-/// Their files.
+/// The files of these vectors.
 ///
 /// # Errors
 /// Never.
@@ -304,7 +308,7 @@ pub fn files() -> Result<Vec<File>, Error> {
         ("half a distance too many", (a, server, 1), |m| m.push(0)),
     ];
     let bad = refusals(&first, &outside, &within)?;
-    let mut all = crate::files("psm", "PROTOCOLS.md, Distances", cases, bad)?;
+    let mut all = crate::files("psm", "docs/spec/psm.md", cases, bad)?;
 
     let shade = Case {
         backend: Backend::Shade,
@@ -332,10 +336,10 @@ pub fn files() -> Result<Vec<File>, Error> {
         }),
     ];
     let bad = refusals(&shade, &outside, &within)?;
-    let place = "PROTOCOLS.md, Distances; Oblivious transfer";
+    let place = "docs/spec/shade.md, docs/spec/transfers.md";
     all.extend(crate::files("shade", place, vec![shade.pair()?], bad)?);
 
-    // Two blocks of 51 rows at most.
+    // 51 slots: two blocks.
     let phe = Case {
         backend: Backend::Phe,
         ..case("two clients", Suite::ChaCha20, 17, &[53, 54], None)
@@ -355,7 +359,7 @@ pub fn files() -> Result<Vec<File>, Error> {
     let bad = refusals(&phe, &outside, &within)?;
     all.extend(crate::files(
         "phe",
-        "PROTOCOLS.md, Distances",
+        "docs/spec/phe.md",
         vec![phe.pair()?],
         bad,
     )?);
