@@ -279,7 +279,7 @@ pub fn files() -> Result<Vec<File>, Error> {
         first.psm()?,
         case("AES, more bits", Suite::Aes128Ctr, 100, &[3, 2], None).psm()?,
         case(
-            "client 1 leaves after its masked codes: a second attempt",
+            "client 1 drops out after its masked codes: a second attempt",
             Suite::ChaCha20,
             31,
             &[1, 2, 2],
@@ -290,22 +290,25 @@ pub fn files() -> Result<Vec<File>, Error> {
     let cut: Change = |m| m.truncate(m.len() - 1);
     let outside: [Bad; 4] = [
         (
+            // PSM-6
             "a bit of the masked codes is changed",
             (a, server, 0),
             |m| m[0] ^= 1,
         ),
-        ("half a distance is cut", (a, server, 1), cut),
+        ("sealed halves that are cut", (a, server, 1), cut), // PSM-6
+        // PSM-3
         ("a set without the client", (server, a, 0), |m| {
             drop(m.drain(..4))
         }),
-        ("a set of no whole numbers", (server, a, 0), cut),
+        ("a set whose last number is cut", (server, a, 0), cut), // PSM-1
     ];
     let within: [Bad; 3] = [
-        ("masked codes that are cut", (a, server, 0), cut),
+        ("masked codes that are cut", (a, server, 0), cut), // PSM-7
+        // PSM-8
         ("halves of distances that are 8 off", (a, server, 2), |m| {
             m.iter_mut().for_each(|byte| *byte ^= 0x88)
         }),
-        ("half a distance too many", (a, server, 1), |m| m.push(0)),
+        ("halves with a byte too many", (a, server, 1), |m| m.push(0)), // PSM-7
     ];
     let bad = refusals(&first, &outside, &within)?;
     let mut all = crate::files("psm", "docs/spec/psm.md", cases, bad)?;
@@ -315,22 +318,28 @@ pub fn files() -> Result<Vec<File>, Error> {
         ..case("two clients", Suite::ChaCha20, 17, &[4, 2], None)
     };
     let outside: [Bad; 4] = [
+        // SHADE-2
         ("base transfer points that do not open", (a, b, 0), |m| {
             m[0] ^= 1
         }),
-        ("offers that are cut", (a, b, 1), cut),
-        ("a request of another length", (b, a, 2), |m| {
+        ("offers that are cut", (a, b, 1), cut), // SHADE-7
+        // SHADE-2
+        ("a sealed request of another length", (b, a, 2), |m| {
             drop(m.drain(..8))
         }),
-        ("sums that do not open", (b, server, 0), |m| m[5] ^= 1),
+        ("sums that do not open", (b, server, 0), |m| m[5] ^= 1), // DIST-6
     ];
     let within: [Bad; 5] = [
-        ("trees that are cut", (b, a, 0), cut),
-        ("corrections that are cut", (b, a, 1), cut),
-        ("sums about nobody, and so lacking", (a, server, 0), |m| {
-            m[0] = 9
-        }),
-        ("sums about oneself", (a, server, 0), |m| m[0] = 0),
+        ("trees that are cut", (b, a, 0), cut),       // SHADE-4
+        ("corrections that are cut", (b, a, 1), cut), // SHADE-5
+        // DIST-9
+        (
+            "sums about an unknown client, so sums are missing",
+            (a, server, 0),
+            |m| m[0] = 9,
+        ),
+        ("sums about the client itself", (a, server, 0), |m| m[0] = 0), // DIST-8
+        // SHADE-12
         ("sums that make distances above L", (a, server, 0), |m| {
             m[4] ^= 16
         }),
@@ -344,17 +353,21 @@ pub fn files() -> Result<Vec<File>, Error> {
         backend: Backend::Phe,
         ..case("two clients", Suite::ChaCha20, 17, &[53, 54], None)
     };
+    // PHE-1
     let outside: [Bad; 1] = [("a key that does not open", (a, b, 0), |m| m[0] ^= 1)];
     let within: [Bad; 7] = [
-        ("an even modulus", (a, b, 0), |m| m[0] &= 0xfe),
-        ("a short modulus", (a, b, 0), |m| m[31] = 0),
-        ("a ciphertext of zero", (a, b, 2), |m| m[64..128].fill(0)),
+        ("an even modulus", (a, b, 0), |m| m[0] &= 0xfe), // PHE-3
+        ("a short modulus", (a, b, 0), |m| m[31] = 0),    // PHE-2
+        ("a ciphertext that is zero", (a, b, 2), |m| {
+            m[64..128].fill(0)
+        }), // PHE-7
+        // PHE-7
         ("a ciphertext above N²", (a, b, 2), |m| {
             m[64..128].fill(0xff)
         }),
-        ("ciphertexts that are cut", (a, b, 2), cut),
-        ("a result of zero", (b, a, 0), |m| m[..64].fill(0)),
-        ("a seed that is cut", (b, server, 0), cut),
+        ("ciphertexts that are cut", (a, b, 2), cut), // PHE-6
+        ("a result that is zero", (b, a, 0), |m| m[..64].fill(0)), // PHE-12
+        ("a seed that is cut", (b, server, 0), cut),  // PHE-14
     ];
     let bad = refusals(&phe, &outside, &within)?;
     all.extend(crate::files(
