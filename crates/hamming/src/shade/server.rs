@@ -174,7 +174,7 @@ mod tests {
         let lobby = pairwise::Lobby::<_, Meeting<_>>::new(&shape, ctx, Discard).unwrap();
         let server = Script::new(crate::PHASE, |io| lobby.collect(io));
         let Ok(Step::Continue { next, .. }) = server.step(Inbox::default()) else {
-            panic!("it waits");
+            panic!("the server must wait");
         };
         let mut server = next;
         let sender = clients[0].0;
@@ -187,7 +187,7 @@ mod tests {
             let arrival = Arrival::Message(writer.seal(&text).unwrap().into());
             match server.step(Inbox::new([(sender, arrival)])) {
                 Ok(Step::Continue { next, .. }) => server = next,
-                Ok(Step::Done { .. }) => panic!("nobody is done"),
+                Ok(Step::Done { .. }) => panic!("no client has sent the end"),
                 Err(abort) => {
                     assert_eq!(abort.culprit(), Some(sender));
                     return (tile, abort.to_string());
