@@ -249,7 +249,7 @@ fn main() -> ExitCode {
         Some("checks") => checked,
         Some("leak") => &[("a leak", leak as fn())],
         Some(other) => {
-            eprintln!("unknown argument {other}: use checks, leak or none");
+            eprintln!("unknown argument {other}: use checks, leak or no argument");
             return ExitCode::FAILURE;
         }
     };
