@@ -1,4 +1,5 @@
-//! Every distance backend gives every distance, whatever the shape, the order of delivery, and who leaves.
+//! Every backend delivers every distance, for any numbers of rows and bits, any order of delivery
+//! and any dropped clients.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -22,7 +23,7 @@ fn random(rows: &[usize], bits: usize, seed: u8) -> Vec<BitMatrix> {
     rows.iter().map(&mut client).collect()
 }
 
-/// Between the rows of different clients of those that remain.
+/// The distances between rows of different remaining clients.
 fn expected(codes: &[BitMatrix], remains: &[bool]) -> Kept {
     let mut all = Kept::default();
     for (j, a) in codes.iter().enumerate() {
@@ -79,7 +80,8 @@ proptest! {
         }
     }
 
-    /// A client that leaves, at any point, is as if it had never come: or it has sent everything.
+    /// A client that drops out at any point either has sent everything, or the result is as if it
+    /// had never taken part.
     #[test]
     fn leavers_leave_no_trace(
         rows in prop::collection::vec(0usize..12, 3..6), bits in 1usize..100, order: u64, seed: u8,
@@ -110,7 +112,7 @@ fn the_longest_and_the_shortest_codes() {
         (4096, [2, 1]),
     ] {
         let mut codes = random(&rows, bits, 1);
-        // All bits differ, and none.
+        // The codes of client 0 are all ones, those of client 1 all zeros.
         codes[0] =
             BitMatrix::from_words(rows[0], bits, vec![u64::MAX; rows[0] * bits.div_ceil(64)]);
         codes[1] = BitMatrix::zero(rows[1], bits);
@@ -123,7 +125,7 @@ fn the_longest_and_the_shortest_codes() {
     }
 }
 
-/// More than one tile each way, and several messages of masked codes.
+/// Several tiles in rows and columns, and several messages of masked codes.
 #[test]
 fn several_tiles() {
     let codes = random(&[700, 530, 20], 3000, 2);
@@ -131,7 +133,8 @@ fn several_tiles() {
     let psm = run(Backend::Psm, Suite::Aes128Ctr, &codes, network).unwrap();
     assert_eq!(psm.collected.sink, expected(&codes, &[true; 3]));
     let cost = psm.ledgers[1].1.phase(PHASE).unwrap();
-    // Masked codes, 233 rows of 4500 bytes a message; four tiles with client 1, two with client 2.
+    // Masked codes: 233 rows of 4500 bytes in a message. Four tiles with client 1, two with client
+    // 2.
     assert_eq!(cost.messages, 4 + 4 + 2);
 }
 
@@ -173,7 +176,7 @@ fn psm_is_clear_on_all_data_sets() {
     }
 }
 
-/// Cheats in psm, on both sides.
+/// False messages in psm, from clients (PSM-6) and from the server.
 #[test]
 fn psm_catches_messages_that_cannot_be() {
     let codes = random(&[5, 4, 6], 50, 1);
@@ -187,7 +190,7 @@ fn psm_catches_messages_that_cannot_be() {
             Err(stalled) => panic!("{stalled}"),
         }
     };
-    // Masked codes, the tile with client 0, the tile with client 2.
+    // Masked codes, the tile with client 0, the tile with client 2. PSM-6
     for nth in 0..3 {
         for change in [
             |m: &mut Vec<u8>| m[3] ^= 1,
@@ -207,14 +210,17 @@ fn psm_catches_messages_that_cannot_be() {
         assert_eq!(aborted.party, victim);
         assert!(aborted.to_string().contains(expected), "{aborted}");
     };
+    // PSM-2
     cheated(&|m| m[0] = 9, 0, "is not on the roster");
     cheated(&|m| m.rotate_left(4), 0, "is not on the roster");
+    // PSM-1, PSM-3
     cheated(&|m| m.truncate(4), 0, "leaves this client out");
     cheated(&|m| m.truncate(5), 0, "client: 4 bytes are due");
     cheated(&|m| m.clear(), 0, "leaves this client out");
 }
 
-/// A network in which the text that client `place` seals to the server as its message `nth` is what `change` makes of it.
+/// A network in which `change` alters the text inside the seal of message `nth` from client `place`
+/// to the server.
 fn inside<'a>(place: usize, nth: usize, change: impl Fn(&mut Vec<u8>) + 'a) -> Network<'a> {
     let link = (PartyId::client(place), PartyId::SERVER, nth);
     tamper::inside([8; 32], link, change).unwrap()
@@ -227,6 +233,7 @@ fn psm_checks_what_is_inside_the_seals() {
         Err(SimulationError::Aborted(aborted)) => aborted,
         other => panic!("{other:?}"),
     };
+    // PSM-7
     for nth in 0..3 {
         for change in [Vec::clear as fn(&mut Vec<u8>), |m| m.push(0)] {
             let aborted = aborted(inside(1, nth, change));
@@ -237,7 +244,8 @@ fn psm_checks_what_is_inside_the_seals() {
             assert!(what.contains("bytes of numbers"), "{what}");
         }
     }
-    // Numbers of 6 bits, distances of at most 50: of twenty random ones some are larger.
+    // PSM-8: numbers have 6 bits and distances are at most 50. Some of twenty random numbers are
+    // larger.
     let aborted = aborted(inside(1, 1, |m| Prg::new(&[3; 32]).fill(m)));
     let between = [PartyId::client(0), PartyId::client(1)];
     let Abort::Contradicted {
@@ -253,14 +261,15 @@ fn psm_checks_what_is_inside_the_seals() {
         (between, None)
     );
     assert!(fault.contains("above 50 bits"), "{fault}");
-    // Where all numbers are distances nothing tells: 63 bits, numbers of 6.
+    // With 63 bits every number of 6 bits is a distance, so false halves pass.
     let codes = random(&[5, 4, 6], 63, 1);
     let network = inside(1, 1, |m| Prg::new(&[3; 32]).fill(m));
     let run = run(Backend::Psm, Suite::Aes128Ctr, &codes, network).unwrap();
     assert_ne!(run.collected.sink, expected(&codes, &[true; 3]));
 }
 
-/// Client 0 leaves in the first attempt, client 3 in the second; then the server says that client 0 is back.
+/// Client 0 drops out in the first attempt and client 3 in the second. Then the server names client
+/// 0 again: PSM-5.
 #[test]
 fn psm_clients_refuse_who_comes_back() {
     let codes = random(&[2, 3, 2, 2], 20, 1);
@@ -281,7 +290,7 @@ fn psm_clients_refuse_who_comes_back() {
     let run = run(Backend::Psm, Suite::Aes128Ctr, &codes, network).unwrap();
     let aborted = run.clients[1].clone().unwrap_err();
     assert!(
-        aborted.to_string().contains("names a client that has left"),
+        aborted.to_string().contains("names a dropped client"),
         "{aborted}"
     );
     assert_eq!(run.collected.remains, [false, false, true, false]);
@@ -296,7 +305,8 @@ fn codes_that_cannot_be_are_refused() {
     }
 }
 
-/// The published protocols, bit by bit, are the oracle: they and every backend say the same.
+/// The published protocols, bit by bit, are the oracle. They and every backend give the same
+/// distances.
 #[test]
 fn backends_are_the_protocols_as_written() {
     use undertone_tests::as_written::{phe, shade};
@@ -314,7 +324,7 @@ fn backends_are_the_protocols_as_written() {
             assert_eq!(shade.distances[pair[1]][pair[3]], u64::from(*distance));
         }
     }
-    // What they cost: two messages of w = 5 bits a transfer; ciphertexts of 2·60 bits.
+    // Their costs: two messages of w = 5 bits for each transfer; ciphertexts of 2·60 bits.
     assert_eq!(shade.bits, 3 * 4 * (24 * 2 * 5 + 2 * 5));
     assert_eq!(phe.bits, 3 * (24 * 120 + 4 * (120 + 2 * 60)));
 }

@@ -1,4 +1,5 @@
-//! The fuzz targets hold on their seeds, on everything fuzzers have found, and on some random bytes.
+//! The fuzz targets pass on their seeds, on all inputs that fuzzers have found, and on some random
+//! bytes.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use undertone::kernel::Prg;

@@ -1,4 +1,4 @@
-//! `phe`: shapes, slots, blocks, cheaters.
+//! `phe`: numbers of rows and bits around boundaries, slots, and cheaters.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use undertone::hamming::{Backend, OFFLINE, PHASE, Phe};
@@ -57,17 +57,18 @@ fn assert_exact(phe: Phe, codes: &[BitMatrix], order: u64) {
     );
 }
 
-/// Around blocks, eights, messages, tiles of the evaluator, and more blocks than are sent ahead.
+/// Sizes around blocks, multiples of eight, messages and the evaluator's tiles, and more blocks
+/// than are sent ahead.
 #[test]
 fn shapes_around_boundaries_are_exact() {
     for (rows, bits) in [
         (vec![1, 1], 1),
-        // Slots of one bit: 255.
+        // 255 slots of one bit.
         (vec![255, 256], 1),
-        // Slots of two: 127.
+        // 127 slots of two bits.
         (vec![127, 1], 2),
         (vec![128, 200], 3),
-        // Slots of seven: 36. One to nine blocks.
+        // 36 slots of seven bits. One to nine blocks.
         (vec![35, 36, 37], 64),
         (vec![72, 73], 127),
         (vec![300, 310], 100),
@@ -75,7 +76,7 @@ fn shapes_around_boundaries_are_exact() {
         (vec![40, 1023], 65),
         (vec![3, 1024], 65),
         (vec![37, 2049], 20),
-        // Several messages a block.
+        // Several messages in a block.
         (vec![2, 3], 65_535),
         (vec![5, 0, 5, 1], 100),
         (vec![0, 0], 8),
@@ -84,7 +85,8 @@ fn shapes_around_boundaries_are_exact() {
     }
 }
 
-/// Modulo numbers of every length around whole bytes, rows and tiles of digits.
+/// Moduli with lengths around whole bytes, and around rows and tiles of the digits of the
+/// arithmetic.
 #[test]
 fn keys_of_odd_sizes_are_exact() {
     for key_bits in [128, 130, 190, 254, 256, 258, 258 + 260, 1032] {
@@ -92,7 +94,7 @@ fn keys_of_odd_sizes_are_exact() {
     }
 }
 
-/// Distances 0 and L in every slot, next to each other: nothing carries.
+/// Distances 0 and L next to each other, in every slot. Nothing carries.
 #[test]
 fn extremes_in_every_slot_are_exact() {
     for bits in [1usize, 2, 3, 7, 8, 63, 64, 127, 128, 255] {
@@ -138,7 +140,7 @@ fn aborted(network: Network<'_>) -> Aborted {
 
 #[test]
 fn what_is_sealed_cannot_be_changed() {
-    // N, encryptions of zero, ciphertexts, results; N, τ and the end; the seed.
+    // PHE-1: N, encryptions of zero, ciphertexts, results. DIST-6: N, τ and the end; the seed.
     for (from, to, nth, phase) in [
         (OWNER, EVALUATOR, 0, OFFLINE),
         (OWNER, EVALUATOR, 1, OFFLINE),
@@ -160,7 +162,8 @@ fn what_is_sealed_cannot_be_changed() {
     }
 }
 
-/// A network in which the text that `from` seals to `to` as its message `nth` is what `change` makes of it.
+/// A network in which `change` alters the text inside the seal of a message: the sender, the
+/// receiver and the number of `link`.
 fn inside<'a>(link: (PartyId, PartyId, usize), change: impl Fn(&mut Vec<u8>) + 'a) -> Network<'a> {
     tamper::inside([8; 32], link, change).unwrap()
 }
@@ -168,13 +171,13 @@ fn inside<'a>(link: (PartyId, PartyId, usize), change: impl Fn(&mut Vec<u8>) + '
 #[test]
 fn lengths_inside_the_seals_are_checked() {
     for (from, to, nth, phase, what) in [
-        (OWNER, EVALUATOR, 0, OFFLINE, "a modulus of"),
-        (OWNER, EVALUATOR, 1, OFFLINE, "encryptions of zero of"),
-        (OWNER, EVALUATOR, 2, PHASE, "ciphertexts of"),
-        (EVALUATOR, OWNER, 0, PHASE, "results of"),
-        (OWNER, SERVER, 0, PHASE, "a modulus of"),
-        (OWNER, SERVER, 1, PHASE, "sums of"),
-        (EVALUATOR, SERVER, 0, PHASE, "a seed of"),
+        (OWNER, EVALUATOR, 0, OFFLINE, "a modulus of"), // PHE-2
+        (OWNER, EVALUATOR, 1, OFFLINE, "encryptions of zero of"), // PHE-4
+        (OWNER, EVALUATOR, 2, PHASE, "ciphertexts of"), // PHE-6
+        (EVALUATOR, OWNER, 0, PHASE, "results of"),     // PHE-10
+        (OWNER, SERVER, 0, PHASE, "a modulus of"),      // PHE-13
+        (OWNER, SERVER, 1, PHASE, "sums of"),           // PHE-16
+        (EVALUATOR, SERVER, 0, PHASE, "a seed of"),     // PHE-14
     ] {
         for change in [|m: &mut Vec<u8>| m.truncate(8), |m: &mut Vec<u8>| m.push(0)] {
             let aborted = aborted(inside((from, to, nth), change));
@@ -188,8 +191,10 @@ fn lengths_inside_the_seals_are_checked() {
 fn moduli_that_make_no_key_are_refused() {
     let modulus =
         |change: &'static dyn Fn(&mut Vec<u8>)| aborted(inside((OWNER, EVALUATOR, 0), change));
+    // PHE-2
     let short = modulus(&|m| m[LEN - 1] = 0);
     assert_malformed(&short, OWNER, OFFLINE);
+    // PHE-3
     let even = modulus(&|m| m[0] &= !1);
     assert_cheated(&even, OWNER, OFFLINE, "divisible by 2");
     // 2^255 + 95 is prime.
@@ -201,12 +206,15 @@ fn moduli_that_make_no_key_are_refused() {
     assert_cheated(&prime, OWNER, OFFLINE, "a prime, or a power of one");
 }
 
-/// Who sends a multiple of a factor of N in the place of a ciphertext would see a bit through all masks: nothing takes it.
+/// A sender of a multiple of a factor of N in place of a ciphertext would see a bit through all
+/// masks. No party accepts such a number.
 #[test]
 fn ciphertexts_that_are_none_are_refused() {
+    // PHE-5
     let above = |m: &mut Vec<u8>| m[..LEN].fill(0xff);
     let refused = aborted(inside((OWNER, EVALUATOR, 1), above));
     assert_malformed(&refused, OWNER, OFFLINE);
+    // PHE-7, PHE-12
     for (from, to, nth) in [(OWNER, EVALUATOR, 2), (EVALUATOR, OWNER, 0)] {
         for (byte, what) in [(0, "shares a factor"), (0xff, "not below N²")] {
             let change = |m: &mut Vec<u8>| m[5 * 2 * LEN..6 * 2 * LEN].fill(byte);
@@ -219,10 +227,11 @@ fn ciphertexts_that_are_none_are_refused() {
 
 #[test]
 fn the_server_checks_what_it_is_told() {
+    // PHE-18
     let too_large = aborted(inside((OWNER, SERVER, 1), |m| m[4..4 + LEN].fill(0xff)));
     assert_malformed(&too_large, OWNER, PHASE);
     assert!(too_large.to_string().contains("not below its modulus"));
-    // Another seed, and other sums: numbers of 7 bits, distances of at most 100.
+    // PHE-19: another seed, and other sums. Numbers have 7 bits, and distances are at most 100.
     for network in [
         inside((EVALUATOR, SERVER, 0), |m| m[4] ^= 1),
         inside((OWNER, SERVER, 1), |m| {
@@ -235,7 +244,7 @@ fn the_server_checks_what_it_is_told() {
         };
         assert!(fault.contains("above 100 bits"), "{fault}");
     }
-    // An end that comes too early, and sums for a peer that is none.
+    // DIST-9: an early end. DIST-8: sums about the client itself.
     let early = |m: &mut Vec<u8>| *m = SERVER.to_wire().to_le_bytes().to_vec();
     let mine = |m: &mut Vec<u8>| m[..4].copy_from_slice(&OWNER.to_wire().to_le_bytes());
     let early = aborted(inside((OWNER, SERVER, 1), early));

@@ -1,4 +1,4 @@
-//! `shade`: shapes, tiles, cheaters.
+//! `shade`: numbers of rows and bits around boundaries, and cheaters.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use undertone::hamming::{Backend, OFFLINE, PHASE, Phe};
@@ -43,7 +43,8 @@ fn run(
     simulation.run_over(network)
 }
 
-/// Around tiles, groups, registers, chunks and messages, and with more transfers than are made ahead.
+/// Sizes around tiles, groups, registers, chunks and messages, and more transfers than are made
+/// ahead.
 #[test]
 fn shapes_around_powers_of_two_are_exact() {
     for (rows, bits) in [
@@ -59,7 +60,7 @@ fn shapes_around_powers_of_two_are_exact() {
         (vec![600, 20], 4100),
         (vec![5, 0, 5, 1], 100),
         (vec![0, 0], 8),
-        // More chunks than are made ahead, among nine clients; several messages of corrections.
+        // Nine clients: more chunks than are made ahead. Several messages of corrections.
         (vec![9, 10, 0, 0, 0, 0, 0, 0, 0], 65_535),
         (vec![20, 21], 65_535),
     ] {
@@ -76,7 +77,7 @@ fn shapes_around_powers_of_two_are_exact() {
     }
 }
 
-/// The network moves a client's frames as they come; this fails what `change` makes of one.
+/// A run in which `change` alters one payload.
 fn tampered(
     link: (PartyId, PartyId, usize),
     change: &dyn Fn(&mut Vec<u8>),
@@ -94,7 +95,7 @@ fn tampered(
 
 #[test]
 fn what_is_sealed_cannot_be_changed() {
-    // Points; reply and trees, corrections, a request; sums of both, and that they are all.
+    // SHADE-2: points; reply and trees, corrections, a request. DIST-6: sums of both, the end.
     for (from, to, nth, phase) in [
         (SENDER, RECEIVER, 0, OFFLINE),
         (RECEIVER, SENDER, 0, OFFLINE),
@@ -121,6 +122,7 @@ fn what_is_sealed_cannot_be_changed() {
     }
 }
 
+// SHADE-7
 #[test]
 fn offers_of_the_wrong_length_are_refused() {
     for change in [
@@ -134,7 +136,8 @@ fn offers_of_the_wrong_length_are_refused() {
     }
 }
 
-/// A network in which the text that `from` seals to `to` as its message `nth` is what `change` makes of it.
+/// A network in which `change` alters the text inside the seal of a message: the sender, the
+/// receiver and the number of `link`.
 fn inside<'a>(link: (PartyId, PartyId, usize), change: impl Fn(&mut Vec<u8>) + 'a) -> Network<'a> {
     tamper::inside([8; 32], link, change).unwrap()
 }
@@ -147,6 +150,7 @@ fn what_is_inside_the_seals_is_checked() {
         Ok(run) => run.clients.into_iter().find_map(Result::err).unwrap(),
         Err(stalled) => panic!("{stalled}"),
     };
+    // SHADE-3, SHADE-4, SHADE-5, SHADE-6, SHADE-9
     for (from, to, nth, phase, what) in [
         (SENDER, RECEIVER, 0, OFFLINE, "base transfer points"),
         (RECEIVER, SENDER, 0, OFFLINE, "the setup"),
@@ -160,13 +164,14 @@ fn what_is_inside_the_seals_is_checked() {
             assert!(aborted.to_string().contains(what), "{aborted}");
         }
     }
-    // Not a point.
+    // SHADE-3: not a point.
     let aborted_ = aborted(inside((SENDER, RECEIVER, 0), |m| m[..32].fill(0xff)));
     assert_malformed(&aborted_, SENDER, OFFLINE);
-    // Sums for a peer that is none, or for itself; sums too many; an end that comes too early.
+    // DIST-8: sums about the client itself.
     let mine = |m: &mut Vec<u8>| m[..4].copy_from_slice(&SENDER.to_wire().to_le_bytes());
     let aborted_ = aborted(inside((SENDER, SERVER, 0), mine));
     assert_malformed(&aborted_, SENDER, PHASE);
+    // DIST-9: an early end, and sums about an unknown client.
     let early = |m: &mut Vec<u8>| *m = SERVER.to_wire().to_le_bytes().to_vec();
     let unknown = |m: &mut Vec<u8>| m[..4].copy_from_slice(&[9, 0, 0, 0]);
     for network in [
@@ -183,7 +188,7 @@ fn what_is_inside_the_seals_is_checked() {
             "{aborted_}"
         );
     }
-    // Sums at random: numbers of 7 bits, distances of at most 100.
+    // SHADE-12: random sums. Numbers have 7 bits, and distances are at most 100.
     let noise = |m: &mut Vec<u8>| Prg::new(&[3; 32]).fill(&mut m[4..]);
     let aborted_ = aborted(inside((RECEIVER, SERVER, 0), noise));
     let Abort::Contradicted { fault, .. } = &aborted_.cause else {
@@ -199,12 +204,13 @@ fn what_is_not_possible_is_refused() {
         let error = run(Backend::Shade, &codes, Network::new()).unwrap_err();
         assert!(error.to_string().contains("1 to 65535"), "{error}");
     }
+    // SHADE-1
     let codes = [BitMatrix::zero(65_537, 1), BitMatrix::zero(1, 1)];
     let error = run(Backend::Shade, &codes, Network::new()).unwrap_err();
     assert!(error.to_string().contains("at most 65536"), "{error}");
 }
 
-/// Two runs with one seed send the same, two with different seeds nothing alike.
+/// Two runs with the same seed send the same messages. With different seeds every message differs.
 #[test]
 fn a_seed_fixes_the_transcript() {
     let codes = random(&[20, 30], 100);

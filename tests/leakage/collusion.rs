@@ -1,5 +1,5 @@
-//! What distances to known rows tell of a row: why they are not harmless to a server that colludes with a client, and how
-//! many rows are few.
+//! What distances to known rows tell about a row. They are not harmless if the server colludes with
+//! a client. The tests measure how many known rows are few enough.
 
 use std::f64::consts::PI;
 
@@ -15,17 +15,17 @@ fn normal(prg: &mut Prg) -> f64 {
     radius * (2.0 * PI * uniform()).cos()
 }
 
-/// AAᵀ + `ridge`·I, factored.
+/// The Cholesky factor of AAᵀ + `ridge`·I.
 fn gram(rows: &Mat<f64>, ridge: f64) -> Llt<f64> {
     let ridge = Mat::<f64>::identity(rows.nrows(), rows.nrows()) * ridge;
     (rows * rows.transpose() + ridge).llt(Side::Lower).unwrap()
 }
 
-/// The cosine between a row of `dim` features and what distances of 4096 bits to `known` rows say it is: least squares, ridged by
-/// what the noise of a distance is worth.
+/// The cosine between a row of `dim` features and its estimate from distances of 4096 bits to
+/// `known` rows. The estimate is ridge regression; the ridge is the variance of a distance's noise.
 fn found(dim: usize, known: usize, prg: &mut Prg) -> f64 {
     const BITS: usize = 4096;
-    // The last row is the hidden one.
+    // The last row is the hidden row.
     let mut all = Mat::from_fn(known + 1, dim, |_, _| normal(prg));
     for row in all.row_iter_mut() {
         let length = row.norm_l2();
@@ -55,16 +55,17 @@ fn known_rows_give_away_directions() {
     }
 }
 
-/// The share of bits of a code of `bits` bits that distances to `known` codes say.
+/// The share of bits of a code of `bits` bits that can be found from distances to `known` codes.
 ///
-/// In signs sᵢ and t a distance is sᵢ·t = L − 2dᵢ: a point of the cube [−1, 1]ᴸ on which these hold is looked for (Douglas, Rachford).
+/// With signs sᵢ and t in place of bits a distance gives sᵢ·t = L − 2dᵢ. The function searches for
+/// a point of the cube `[−1, 1]ᴸ` that satisfies these equations (Douglas, Rachford).
 fn bits_found(bits: usize, known: usize, prg: &mut Prg) -> f64 {
     let mut sign = |_: usize, _: usize| [1.0, -1.0][(prg.next_u64() & 1) as usize];
     let hidden = Mat::from_fn(bits, 1, &mut sign);
     let rows = Mat::from_fn(known, bits, &mut sign);
     let products = &rows * &hidden;
     let factor = gram(&rows, 0.0);
-    // The nearest point at which the products hold.
+    // The nearest point that satisfies the equations.
     let hold = |x: &Mat<f64>| x + rows.transpose() * factor.solve(&products - &rows * x);
     let mut z = hold(&Mat::zeros(bits, 1));
     for _ in 0..500 {

@@ -1,5 +1,5 @@
-//! Distances: what the key owner of the published PHE protocol sees, what the server sees with `sketch` and
-//! `psm`, and what it sees with one client's help.
+//! Distances: what the key owner of the published PHE protocol sees, what the server sees with
+//! `sketch` and `psm`, and what it sees together with one client.
 
 use num_bigint::BigUint;
 use undertone::hamming::{Backend, Phe};
@@ -17,7 +17,7 @@ use undertone_tests::kept::Kept;
 
 pub(crate) const SERVER: PartyId = PartyId::SERVER;
 
-/// Digits, centred, under a projection, and their classes.
+/// Codes of the centred digits, and their classes.
 fn digits(bits: usize) -> (BitMatrix, Vec<u16>) {
     let data = dataset("digits").unwrap();
     let Rows::Features(features) = &data.rows else {
@@ -45,8 +45,8 @@ fn digits(bits: usize) -> (BitMatrix, Vec<u16>) {
     (codes.into_bits(), labels)
 }
 
-/// The share of the evaluator's rows whose class the key owner tells from what it decrypts: the class of
-/// its own rows for which that is smallest on average.
+/// The share of the evaluator's rows for which the key owner guesses the class from what it
+/// decrypts. It guesses the class of its own rows with the smallest average.
 fn predicted(mask: Option<Mask>) -> f64 {
     let (codes, classes) = digits(1024);
     let key = Key::toy();
@@ -81,7 +81,8 @@ fn predicted(mask: Option<Mask>) -> f64 {
     right as f64 / (n - own) as f64
 }
 
-/// As published the mask hides next to nothing: classes are told nearly as well as without any.
+/// The published mask hides next to nothing: the owner guesses classes nearly as well as without a
+/// mask.
 #[test]
 fn a_mask_below_l_lets_the_key_owner_predict_classes() {
     let open = predicted(None);
@@ -106,7 +107,7 @@ pub(crate) fn party(id: PartyId) -> KeyPair {
     KeyPair::from_seed(&seed.derive(session(), "simulated client", &[id.to_wire()]))
 }
 
-/// What the server sees: of each client its messages, opened where they are sealed.
+/// The server's view: the messages of each client, opened where they are sealed.
 fn view(
     backend: Backend,
     codes: &[BitMatrix],
@@ -163,7 +164,7 @@ fn masked_rows(message: &[u8]) -> Vec<Vec<u16>> {
     message.chunks(len).map(|row| numbers(row, BITS)).collect()
 }
 
-/// With `sketch` the server has the codes, so the distances inside a client too.
+/// With `sketch` the server has the codes, and so the distances inside a client too.
 #[test]
 fn sketch_shows_the_server_the_codes() {
     let codes = halves();
@@ -174,11 +175,11 @@ fn sketch_shows_the_server_the_codes() {
     }
 }
 
-/// With `psm` all the server sees follows from the distances: masked codes and the first halves are
-/// uniform, though the codes are far from it, and the second halves are what the distances leave.
+/// With `psm` all that the server sees follows from the distances. Masked codes and first halves
+/// are uniform, although the codes are not. Second halves follow from these and the distances.
 #[test]
 fn psm_shows_the_server_distances_alone() {
-    // As far from random as codes can be: all ones, and all zeros.
+    // The codes furthest from random: all ones, and all zeros.
     let ones = BitMatrix::from_words(ROWS, BITS, vec![u64::MAX; ROWS * BITS.div_ceil(64)]);
     for codes in [halves(), [ones, BitMatrix::zero(ROWS, BITS)]] {
         let (view, kept) = view(Backend::Psm, &codes, None);
@@ -205,11 +206,12 @@ fn psm_shows_the_server_distances_alone() {
     }
 }
 
-/// No mask is used twice, over clients, pairs and attempts: differences of what is masked are uniform.
+/// No mask is used twice over clients, pairs and attempts: differences of masked messages are
+/// uniform.
 #[test]
 fn psm_masks_are_used_once() {
     let zero = || BitMatrix::zero(ROWS, BITS);
-    // Client 2 leaves after its masked codes and one tile, so there are two attempts.
+    // Client 2 drops out after its masked codes and one tile, so there are two attempts.
     let (view, _) = view(Backend::Psm, &[zero(), zero(), zero()], Some((2, 2)));
     let difference = |a: &[u8], b: &[u8], what: &str| {
         assert_eq!(a.len(), b.len(), "{what}");
@@ -220,14 +222,16 @@ fn psm_masks_are_used_once() {
         pack::pack(WIDTH, &differences, &mut bytes);
         super::assert_uniform(&bytes, what);
     };
-    // A row of codes has 4095 numbers of 12 bits, and half a byte of zeros; that much is left out.
+    // A row of codes has 4095 numbers of 12 bits and half a byte of zeros. The last two bytes are
+    // cut.
     let codes = |client: usize, message: usize| {
         let len = pack::packed_len(WIDTH, BITS);
         let rows = view[client][message].chunks(len);
         rows.flat_map(|row| row[..len - 2].to_vec())
             .collect::<Vec<u8>>()
     };
-    // Client 0: X', U with 1, U with 2, then again X', U with 1. Client 1: X', V, U with 2, X', V.
+    // Client 0: X', U with 1, U with 2; second attempt X', U with 1. Client 1: X', V, U with 2; X',
+    // V.
     assert_eq!([view[0].len(), view[1].len()], [5, 5]);
     difference(&codes(0, 0), &codes(1, 0), "codes of two clients");
     difference(&codes(0, 0), &codes(0, 3), "codes of two attempts");
@@ -236,7 +240,7 @@ fn psm_masks_are_used_once() {
     difference(&view[0][2], &view[1][2], "halves of two clients");
 }
 
-/// Together with one client the server has every code: whoever knows the group's seed takes masks off.
+/// The server and one client together have every code: any client's group seed removes the masks.
 #[test]
 fn psm_shows_the_server_and_a_client_every_code() {
     let codes = halves();

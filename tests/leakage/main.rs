@@ -1,5 +1,5 @@
-//! What who can work out from what they see: attacks that succeed on what is published, or without one
-//! of our measures, and fail on ours.
+//! What parties can work out from what they see. Attacks succeed on the published protocols, or
+//! without one of the protections, and fail on Undertone.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod coalition;
@@ -12,8 +12,8 @@ mod sessions;
 mod shade;
 mod sums;
 
-/// Holds bytes to the uniform distribution: χ² with 255 degrees of freedom is above 377, or below 158, once in
-/// 10⁶.
+/// Checks that bytes are uniform. χ² with 255 degrees of freedom is above 377 or below 158 with
+/// probability 10⁻⁶.
 fn assert_uniform(bytes: &[u8], what: &str) {
     let mut counts = [0u32; 256];
     for byte in bytes {

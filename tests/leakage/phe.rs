@@ -1,4 +1,4 @@
-//! `phe`: what the owner of the key and the server see, and what the owner would see without a fresh encryption of zero.
+//! `phe`: what the owner of the key and the server see, and what the owner would see without noise.
 
 use num_bigint::BigUint;
 use undertone::hamming::{Backend, Phe};
@@ -17,7 +17,7 @@ use super::distances::{SEED, SERVER, party, session};
 const OWNER: PartyId = PartyId::client(0);
 const EVALUATOR: PartyId = PartyId::client(1);
 
-/// All plain texts that pass, by sender and receiver.
+/// The texts inside the seals of all messages, with sender and receiver.
 fn texts(phe: Phe, codes: &[BitMatrix]) -> Vec<(PartyId, PartyId, Vec<u8>)> {
     let ends = [
         (OWNER, EVALUATOR),
@@ -53,8 +53,8 @@ fn between(texts: &[(PartyId, PartyId, Vec<u8>)], from: PartyId, to: PartyId) ->
     those.map(|(_, _, text)| text.as_slice()).collect()
 }
 
-/// All the server is sent follows from the distances: besides N and the noise ρ it has τ, and τ − ρ mod N holds distances, in as many
-/// slots as there are, and nothing else.
+/// All that the server receives follows from the distances. It has N, the masks ρ and τ. τ − ρ mod
+/// N holds the distances in the slots and nothing else.
 #[test]
 fn phe_shows_the_server_distances_alone() {
     let (bits, rows) = (200, 40);
@@ -62,7 +62,7 @@ fn phe_shows_the_server_distances_alone() {
         let words = (0..rows).flat_map(|row| all.row(row)[..4].iter().copied());
         BitMatrix::from_words(rows, bits, words.collect())
     });
-    // With as many rows the first is the owner.
+    // Three rows against forty: client 0 is the owner.
     let owned = BitMatrix::from_words(
         3,
         bits,
@@ -111,7 +111,7 @@ fn phe_shows_the_server_distances_alone() {
     }
 }
 
-/// What the owner decrypts is uniform, for codes as far from random as can be.
+/// What the owner decrypts is uniform, even for the codes furthest from random.
 #[test]
 fn phe_shows_the_owner_uniform_numbers() {
     let bits = 200;
@@ -122,7 +122,8 @@ fn phe_shows_the_owner_uniform_numbers() {
     ] {
         let texts = texts(Phe::insecure(256), &codes);
         let to_server = between(&texts, OWNER, SERVER);
-        // N comes first, and last that it was all. The highest bits are those of numbers below N.
+        // The first message is N and the last is the end. The highest bits are those of numbers
+        // below N, so they are cut.
         let sums = to_server[1..to_server.len() - 1].iter();
         let tau: Vec<u8> = sums
             .flat_map(|text| text[4..].chunks_exact(32).flat_map(|x| x[..28].to_vec()))
@@ -132,8 +133,8 @@ fn phe_shows_the_owner_uniform_numbers() {
     }
 }
 
-/// Which rows of 12 bits the owner can say that a result comes of: N-th powers are seen modulo N, through all that is added to
-/// plaintexts.
+/// The rows of 12 bits that explain a result. The owner sees N-th powers modulo N, whatever is
+/// added to plaintexts.
 fn consistent(n: &BigUint, terms: &[BigUint], result: &BigUint) -> Vec<usize> {
     let target = result % n;
     let rows = 0..1usize << (terms.len() - 1);
@@ -145,7 +146,7 @@ fn consistent(n: &BigUint, terms: &[BigUint], result: &BigUint) -> Vec<usize> {
     rows.filter(matches).collect()
 }
 
-/// The owner of the key, who knows the noise of its ciphertexts, tries all rows.
+/// The owner knows the noise of its ciphertexts and tries all rows.
 #[test]
 fn without_a_fresh_encryption_of_zero_the_owner_reads_codes() {
     let bits = 12;
@@ -156,7 +157,7 @@ fn without_a_fresh_encryption_of_zero_the_owner_reads_codes() {
     ];
     let texts = texts(Phe::new(2048).unwrap(), &codes);
     let to_evaluator = between(&texts, OWNER, EVALUATOR);
-    // N, the encryptions of zero, the block.
+    // N, the encryptions of zero, and the block.
     let [modulus, _, ciphertexts] = to_evaluator[..] else {
         panic!("{} messages", to_evaluator.len());
     };
@@ -169,7 +170,7 @@ fn without_a_fresh_encryption_of_zero_the_owner_reads_codes() {
     let terms: Vec<BigUint> = each.map(BigUint::from_bytes_le).collect();
     assert_eq!(terms.len(), bits + 1);
 
-    // The result as it would be without: masked, but not made anew.
+    // The result without noise: only masked.
     let decoded = key.decode(ciphertexts).unwrap();
     let row = BitMatrix::from_words(1, bits + 1, vec![secret | 1 << bits]);
     let mut bare = key.subset_sums(&decoded, &row, 0..1).unwrap();

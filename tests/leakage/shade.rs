@@ -1,4 +1,5 @@
-//! `shade`: what the server sees, what a client sees, and what a server that departs from the protocol could see.
+//! `shade`: what the server sees, what a client sees, and what a server that departs from the
+//! protocol could see.
 
 use undertone::hamming::{Backend, Phe};
 use undertone::kdf::Seed;
@@ -14,7 +15,7 @@ use undertone_tests::kept::Kept;
 use super::distances::{SEED, SERVER, halves, party, session};
 
 const ROWS: usize = 60;
-/// Whole groups of transfers: offers have no bits to fill up.
+/// A multiple of the group size, so that offers have no filling.
 const BITS: usize = 4080;
 const WIDTH: u32 = 12;
 
@@ -31,20 +32,21 @@ fn run(codes: &[BitMatrix], network: Network<'_>) -> DistanceRun<Kept> {
     simulation.run_over(network).unwrap()
 }
 
-/// As far from random as codes can be: all ones, and all zeros.
+/// The codes furthest from random: all ones, and all zeros.
 fn extremes() -> [BitMatrix; 2] {
     let ones = BitMatrix::from_words(ROWS, BITS, vec![u64::MAX; ROWS * BITS.div_ceil(64)]);
     [ones, BitMatrix::zero(ROWS, BITS)]
 }
 
-/// The first bits of codes.
+/// The first [`BITS`] bits of codes.
 fn cut(codes: BitMatrix) -> BitMatrix {
     let words = (0..codes.rows()).flat_map(|row| codes.row(row)[..BITS.div_ceil(64)].to_vec());
     BitMatrix::from_words(codes.rows(), BITS, words.collect())
 }
 
-/// The sums of either side are uniform, and their difference is the distance: all the server is sent follows from
-/// the distances. What passes between the clients, in its sight, is uniform.
+/// The sums of each side are uniform, and their difference is the distance. So all that the server
+/// receives follows from the distances. The messages between the clients, which it relays, are
+/// uniform.
 #[test]
 fn shade_shows_the_server_distances_alone() {
     for codes in [halves().map(cut), extremes()] {
@@ -66,7 +68,7 @@ fn shade_shows_the_server_distances_alone() {
             }
         });
         let kept = run(&codes, network).collected.sink;
-        // Of two with as many rows the first is the sender. Rows of the receiver come one after the other.
+        // With equal numbers of rows client 0 is the sender. Sums are in rows of the receiver.
         let [r, t] = sums.clone();
         assert_eq!((r.len(), t.len()), (ROWS * ROWS, ROWS * ROWS));
         for ([_, a, _, i], distance) in kept.distances {
@@ -83,8 +85,8 @@ fn shade_shows_the_server_distances_alone() {
     }
 }
 
-/// The boundary of the semi-honest model: offers are not sealed, and a server that changes one sees the receiver's bit in the
-/// distance. SECURITY.md says so.
+/// A limit of the semi-honest model, which docs/security.md states: offers are not sealed. A server
+/// that changes an offer sees the receiver's bit in the distance.
 #[test]
 fn a_server_that_changes_offers_reads_bits_of_codes() {
     let codes = halves();
@@ -92,7 +94,8 @@ fn a_server_that_changes_offers_reads_bits_of_codes() {
     let mut offers = 0;
     let network = Network::new().intercept(|from, to, frame| {
         if (from, to) == (PartyId::client(0), PartyId::client(1)) {
-            // The points of the base transfers come first. Then the lowest bit of the first transfer's first lane.
+            // Message 0 has the points of the base transfers. Message 1 has offers: this is the
+            // lowest bit of lane 0 of transfer 0.
             if offers == 1 {
                 frame[HEADER_LEN] ^= 1;
             }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use undertone::hamming::tiles::{Sink, Tile};
 
-/// Client, row, client, row to distance, the smaller client first, and how many came more than once.
+/// All distances, and the number that arrived more than once.
 #[derive(Default, Debug, PartialEq)]
 pub struct Kept {
-    /// The distances.
+    /// The distances by client, row, client, row. The smaller client comes first.
     pub distances: BTreeMap<[usize; 4], u16>,
-    /// How many came more than once.
+    /// The number of distances that arrived more than once.
     pub twice: usize,
 }
 

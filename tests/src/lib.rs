@@ -1,4 +1,4 @@
-//! What the end-to-end tests share.
+//! Helpers that the end-to-end tests share.
 #![forbid(unsafe_code)]
 
 pub mod as_written;
@@ -19,15 +19,15 @@ use undertone::kernel::{BitMatrix, Prg};
 use undertone::simulate::Simulation;
 use undertone::xclp::{Codes, InputError, Labelling, Params, Rows};
 
-/// A path below the project's root.
+/// A path relative to the project's root.
 pub fn root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
-/// One of the data sets in `data/`.
+/// The data set `name` in `data/`.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the file cannot be read.
 pub fn dataset(name: &str) -> Result<Dataset, data::DataError> {
     data::load(&root(&format!("data/{name}.npz")), Kind::Features)
 }

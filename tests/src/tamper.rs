@@ -1,18 +1,18 @@
-//! Networks that change what passes, and what must come of it.
+//! Networks that alter messages, and assertions about the aborts that follow.
 
 use undertone::kdf::Seed;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId, Phase, SessionId};
 use undertone::setup::seal::{Channel, KeyPair, SealError};
 
-/// Puts `payload` in the place of that of `frame`.
+/// Replaces the payload of `frame`.
 pub fn set_payload(frame: &mut Vec<u8>, payload: &[u8]) {
     frame.truncate(HEADER_LEN);
     frame[24..32].copy_from_slice(&(payload.len() as u64).to_le_bytes());
     frame.extend_from_slice(payload);
 }
 
-/// A network in which frame `nth` from `from` to `to` carries what `change` makes of its payload.
+/// A network in which `change` alters the payload of frame `nth` from `from` to `to`.
 pub fn tampering<'a>(
     (from, to, nth): (PartyId, PartyId, usize),
     change: impl Fn(&mut Vec<u8>) + 'a,
@@ -31,14 +31,14 @@ pub fn tampering<'a>(
     })
 }
 
-/// A network of a simulation of distances from `seed` in which the text that `from` seals to `to` as its message `nth` is
-/// what `change` makes of it. Messages up to that one must be sealed.
+/// A network for a simulation of distances from `seed`, in which `change` alters the text inside
+/// the seal of message `nth` from `from` to `to`. All messages up to that one must be sealed.
 ///
 /// # Errors
-/// [`SealError`] when what `seed` makes of the two gives no shared secret.
+/// [`SealError`] when the two parties' keys, which follow from `seed`, give no shared secret.
 ///
 /// # Panics
-/// When one of them does not open.
+/// When a message does not open.
 pub fn inside<'a>(
     seed: [u8; 32],
     link: (PartyId, PartyId, usize),
@@ -47,10 +47,10 @@ pub fn inside<'a>(
     inside_shown(seed, link, change, |_| ())
 }
 
-/// [`inside`], which shows the payload it puts in the place of the other.
+/// [`inside`] that also passes the new payload to `show`.
 ///
 /// # Errors
-/// [`SealError`] when what `seed` makes of the two gives no shared secret.
+/// [`SealError`] as [`inside`].
 ///
 /// # Panics
 /// As [`inside`].
@@ -87,10 +87,10 @@ pub fn inside_shown<'a>(
     }))
 }
 
-/// Holds `aborted` to a malformed message of `culprit` in `phase`.
+/// Asserts that a malformed message from `culprit` in `phase` caused `aborted`.
 ///
 /// # Panics
-/// When it is something else.
+/// When something else did.
 pub fn assert_malformed(aborted: &Aborted, culprit: PartyId, phase: Phase) {
     assert!(
         matches!(aborted.cause, Abort::Malformed { .. }),
@@ -103,10 +103,11 @@ pub fn assert_malformed(aborted: &Aborted, culprit: PartyId, phase: Phase) {
     );
 }
 
-/// Holds `aborted` to a check that `culprit` failed in `phase`, described with these words.
+/// Asserts that a check that `culprit` failed in `phase` caused `aborted`, and that its fault
+/// contains `expected`.
 ///
 /// # Panics
-/// When it is something else.
+/// When something else did.
 pub fn assert_cheated(aborted: &Aborted, culprit: PartyId, phase: Phase, expected: &str) {
     let Abort::Cheated {
         culprit: found,

@@ -46,7 +46,7 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"what it committed to", "do not give back"),
     (r"give a distance above", "above L"),
     (r"sums are missing", "are missing"),
-    (r"with whom it has none", "with whom there are none"),
+    (r"with which it has no distances", "with whom there are none"),
     (r"not UTF-8", "not UTF-8"),
     (r"its name is too long", "a name or a shape is too long"),
     (r"too many values", "too many values"),

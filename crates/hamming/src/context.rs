@@ -1,4 +1,4 @@
-//! What a client needs to know of the others.
+//! What a client needs besides its codes.
 
 use std::collections::BTreeMap;
 
@@ -13,44 +13,44 @@ use undertone_setup::seal::Channel;
 /// What a client needs besides its codes.
 #[derive(Debug)]
 pub struct ClientContext {
-    /// The session.
+    /// The session id.
     pub session: SessionId,
     /// The client itself.
     pub me: PartyId,
-    /// All clients and their rows, in order.
+    /// All clients and their numbers of rows, in roster order.
     pub clients: Vec<(PartyId, usize)>,
-    /// A seed that all clients have and the server has not.
+    /// The common seed, which all clients have and the server does not.
     pub seed: Seed,
-    /// The client's own randomness, which nobody else has.
+    /// The client's own secret, which nobody else has.
     pub secret: Seed,
     /// The cipher of the masks.
     pub suite: Suite,
-    /// What only the server is to read.
+    /// The channel to the server.
     pub server: Channel,
-    /// How `phe` encrypts.
+    /// The parameters of `phe`.
     pub phe: Phe,
-    /// What only one other client is to read. `shade` and `phe` need them.
+    /// The channels to the other clients. Only `shade` and `phe` need them.
     pub channels: BTreeMap<PartyId, Channel>,
-    /// Fewest clients with which the protocol goes on.
+    /// Fewest remaining clients with which the protocol continues.
     pub min_clients: usize,
 }
 
 impl ClientContext {
-    /// The client itself and its rows.
+    /// The client itself and its number of rows.
     pub(super) fn own(&self) -> Result<(PartyId, usize), Abort> {
         let own = self.clients.iter().find(|(id, _)| *id == self.me);
         own.copied()
             .ok_or_else(|| Abort::Misuse(format!("{} is not on the roster", self.me)))
     }
 
-    /// Holds codes to what the client prepared for: its rows, and so many bits.
+    /// Checks that `codes` are those that the client prepared for: its rows, of `bits` bits.
     pub(super) fn check_codes(&self, codes: &BitMatrix, bits: usize) -> Result<(), Abort> {
         let (me, rows) = self.own()?;
         if (codes.rows(), codes.columns()) == (rows, bits) {
             Ok(())
         } else {
             Err(Abort::Misuse(format!(
-                "{me} has {} codes of {} bits, it prepared {rows} of {bits}",
+                "{me} has {} codes of {} bits, but prepared for {rows} of {bits}",
                 codes.rows(),
                 codes.columns()
             )))

@@ -1,17 +1,21 @@
 //! Hamming distances between all rows of different clients, delivered to the server.
 //!
-//! One interface, a ladder of [`Backend`]s: the same input (every client's codes), the same output
-//! (the server's [`Sink`] has taken every distance), different trust and cost. Distances inside one
-//! client are that client's own business.
+//! All [`Backend`]s have the same interface. The input is every client's codes. At the end the
+//! server's [`Sink`] has taken every distance. Backends differ in trust and cost. This crate does
+//! not compute distances between rows of the same client.
 //!
 //! | script | who runs it | output |
 //! |---|---|---|
 //! | [`prepare`] | client, before it has codes, in a phase of its own | [`Prepared`] |
-//! | [`client`] | client, with its codes and what it prepared | nothing |
+//! | [`client`] | client, with its codes and its [`Prepared`] | nothing |
 //! | [`server`] | server | [`Collected`] |
 //!
-//! With `shade` clients exchange in advance most of what their transfers need, with `phe` keys. The
-//! other backends have nothing to prepare: masks are expanded faster than they could be stored.
+//! With `shade` clients exchange in advance most of what their transfers need. With `phe` they
+//! exchange keys in advance. The other backends have nothing to prepare: expanding masks is faster
+//! than storing them.
+//!
+//! `docs/spec/distances.md` specifies the messages, and `psm.md`, `shade.md` and `phe.md` beside it
+//! those of the backends. Comments such as `DIST-5` name checks of these documents.
 #![forbid(unsafe_code)]
 
 mod context;
@@ -36,7 +40,7 @@ use undertone_setup::seal::Channel;
 pub use context::ClientContext;
 pub use phe::Phe;
 
-/// The phase of what is done before there are codes.
+/// The phase in which clients prepare, before they have codes.
 pub const OFFLINE: Phase = Phase {
     id: 2,
     name: "offline",
@@ -51,28 +55,29 @@ pub const PHASE: Phase = Phase {
 /// Longest code in bits: distances fit 16 bits.
 pub const MAX_BITS: usize = undertone_kernel::hamming::MAX_COLUMNS;
 
-/// How the server comes by the distances.
+/// The protocol that brings the server the distances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backend {
-    /// The server gets the codes and can learn the projection: the published placeholder, and the
-    /// zero of every cost table.
+    /// The server gets the codes and can learn the projection. This is the published placeholder
+    /// and the baseline of every cost table.
     Clear,
-    /// The server gets the codes; the projection stays among the clients. It learns the cosines
+    /// The server gets the codes; only clients know the projection. The server learns the cosines
     /// between all rows. Together with one client it learns nearly every row, up to scale.
     Sketch,
-    /// The server gets the distances and, given the PRG, nothing else. Together with one client it
-    /// learns every code.
+    /// The server gets the distances and, if the PRG is secure, nothing else. Together with one
+    /// client it learns every code.
     Psm,
-    /// The server gets the distances and nothing else, also together with clients, as long as it follows the protocol: of the
-    /// codes of others it then knows what distances tell.
+    /// The server gets the distances and nothing else, even together with clients, as long as it
+    /// follows the protocol.
     Shade,
-    /// As [`Shade`](Self::Shade), if Paillier's cryptosystem is secure: a hundredth of the bytes, several times the computation.
+    /// The guarantee of [`Shade`](Self::Shade), if Paillier's cryptosystem is secure. It takes a
+    /// hundredth of the bytes and several times the computation.
     Phe,
 }
 
 impl Backend {
-    /// All of them, least private first.
+    /// All backends, least private first.
     pub const ALL: [Self; 5] = [Self::Clear, Self::Sketch, Self::Psm, Self::Shade, Self::Phe];
 
     /// Whether the server may learn the group seed.
@@ -83,13 +88,14 @@ impl Backend {
         }
     }
 
-    /// What the server learns when it colludes with nobody, for people to read.
+    /// What the server learns when it colludes with nobody, as text for users.
     pub fn server_learns(self) -> &'static str {
         match self {
             Self::Clear => "the codes and the projection: nearly every row, up to scale",
             Self::Sketch => "the codes, that is all cosines between rows",
             Self::Psm | Self::Shade | Self::Phe => {
-                "the distances between rows of different clients, and of the nearest within a client"
+                "the distances between rows of different clients, and of the nearest within a \
+                 client"
             }
         }
     }
@@ -118,7 +124,7 @@ impl FromStr for Backend {
     }
 }
 
-/// What a client has prepared, to be used once.
+/// The result of a client's preparation, for one run of [`client`].
 #[derive(Debug)]
 pub struct Prepared(Basis);
 
@@ -130,11 +136,11 @@ enum Basis {
     Phe(Box<phe::Prepared>),
 }
 
-/// A client's side before it has codes, which will have `bits` bits.
+/// The client's preparation, before it has codes. The codes will have `bits` bits.
 ///
 /// # Errors
-/// [`Abort::Misuse`] when `ctx` does not name the client, codes of so many bits are not possible,
-/// or there are more rows than the backend can do.
+/// [`Abort::Misuse`] when the clients of `ctx` lack the client itself, `bits` is out of range, or
+/// there are more rows than the backend allows.
 pub fn prepare(
     backend: Backend,
     bits: usize,
@@ -159,15 +165,15 @@ pub fn prepare(
     })
 }
 
-/// There is nothing to prepare.
+/// A preparation that sends nothing.
 fn ready(basis: Basis) -> Script<'static, Prepared> {
     Script::new(OFFLINE, |_| async move { Ok(Prepared(basis)) })
 }
 
-/// The side of the client that holds `codes`.
+/// The client's protocol, with its `codes`.
 ///
 /// # Errors
-/// [`Abort::Misuse`] when it prepared for another number of rows or of bits.
+/// [`Abort::Misuse`] when the client prepared for another number of rows or bits.
 pub fn client(codes: BitMatrix, prepared: Prepared) -> Result<Script<'static, ()>, Abort> {
     Ok(match prepared.0 {
         Basis::Plain => Script::new(PHASE, |io| plain::send(io, codes)),
@@ -186,37 +192,38 @@ pub fn client(codes: BitMatrix, prepared: Prepared) -> Result<Script<'static, ()
     })
 }
 
-/// What the server knows before it hears of distances.
+/// What the server needs.
 #[derive(Debug)]
 pub struct ServerContext {
-    /// How it comes by the distances.
+    /// The backend, the same at all clients.
     pub backend: Backend,
     /// Bits of a code.
     pub bits: usize,
-    /// The clients, each with its number of rows. In tiles a client goes by its place here.
+    /// The clients and their numbers of rows. [`Tile`](tiles::Tile)s name a client by its index
+    /// here.
     pub clients: Vec<(PartyId, usize)>,
-    /// The server's ends of the channels to them, in the same order.
+    /// The server's ends of the channels to the clients, in the same order.
     pub channels: Vec<Channel>,
-    /// Fewest clients with which the protocol goes on.
+    /// Fewest remaining clients with which the protocol continues.
     pub min_clients: usize,
-    /// How `phe` encrypts, as the clients have it.
+    /// The parameters of `phe`, the same at all clients.
     pub phe: Phe,
 }
 
-/// What the server has at the end.
+/// The server's result.
 #[derive(Debug)]
 pub struct Collected<S> {
-    /// The sink, which has taken every distance between rows of different remaining clients.
+    /// The sink. It has taken every distance between rows of different remaining clients.
     pub sink: S,
-    /// For each client of the context, whether it remains. No tile names one that does not.
+    /// For each client of the context, whether it remains. No tile names a client that does not.
     pub remains: Vec<bool>,
 }
 
-/// The server's side: it feeds the distances to `sink`.
+/// The server's protocol. It hands the distances to `sink`.
 ///
 /// # Errors
-/// [`Abort::Misuse`] when there are not as many channels as clients, or codes of so many bits are
-/// not possible.
+/// [`Abort::Misuse`] when the numbers of channels and clients differ, or `ctx.bits` is out of
+/// range.
 pub fn server<S: Sink>(
     ctx: ServerContext,
     sink: S,
@@ -245,7 +252,7 @@ pub fn server<S: Sink>(
     })
 }
 
-/// How many ones a row has.
+/// The number of ones of a row.
 fn weight(codes: &BitMatrix, row: usize) -> u16 {
     let words = codes.row(row).iter();
     words.map(|word| word.count_ones()).sum::<u32>() as u16

@@ -1,6 +1,7 @@
-//! The server's side of backends in which every two clients work out their distances, and both tell the server a part.
+//! The server's side of `shade` and `phe`: each two clients run a protocol with each other, and
+//! both send the server a part of the result.
 //!
-//! Messages to the server, sealed: the number of the other client (4 bytes), then a part; 2³² − 1: that was all.
+//! `docs/spec/distances.md` specifies the messages, in *Pairs of clients*.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use undertone_setup::seal::Channel;
 
 const SERVER: PartyId = PartyId::SERVER;
 
-/// A client as the server knows it: its place, its number, its rows.
+/// A client at the server: its index, its number and its rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Guest {
     pub(super) place: usize,
@@ -21,21 +22,21 @@ pub(super) struct Guest {
     pub(super) rows: usize,
 }
 
-/// What the server holds of two clients until it has their distances.
+/// The server's state of one pair of clients, until it has their distances.
 pub(super) trait Meeting<S>: Sized + Send + 'static {
-    /// What all meetings have in common.
+    /// The parameters of all pairs.
     type Shape;
 
-    /// Of two clients, by place; nothing where they have no distances.
+    /// The pair of two clients; `None` if one of them has no rows.
     fn new(shape: &Self::Shape, guests: [Guest; 2], sink: S) -> Result<Option<Self>, Abort>;
 
-    /// Takes the next part of the client at a place.
+    /// Takes the next part from the client at index `place`.
     fn take(&mut self, place: usize, part: Vec<u8>) -> Result<(), Abort>;
 
-    /// Where parts are missing although all have been announced: between which two.
+    /// The two clients of the pair, if parts are missing.
     fn missing(&self) -> Option<[PartyId; 2]>;
 
-    /// The client, by place, of which nothing more is taken until the other has said something.
+    /// The index of the client that the server does not listen to until its peer has sent a part.
     fn waits_for_the_other(&self) -> Option<usize> {
         None
     }
@@ -50,7 +51,7 @@ enum State {
     Gone,
 }
 
-/// The server, among clients that come with parts.
+/// The server while it collects parts.
 pub(super) struct Lobby<S, M> {
     clients: Vec<(PartyId, usize)>,
     channels: Vec<Channel>,
@@ -96,9 +97,14 @@ impl<S: Sink, M: Meeting<S>> Lobby<S, M> {
         let from = self.clients[place].0;
         let malformed = |what: String| Abort::Malformed { from, what };
         let opened = self.channels[place].open(sealed);
+        // DIST-6
         let mut text = opened.map_err(|error| malformed(error.to_string()))?;
+        // DIST-7
         let Some(part) = text.len().checked_sub(4).map(|_| text.split_off(4)) else {
-            return Err(malformed(format!("a part of {} bytes", text.len())));
+            return Err(malformed(format!(
+                "a part of {} bytes, at least 4 are due",
+                text.len()
+            )));
         };
         let mut peer = [0; 4];
         peer.copy_from_slice(&text);
@@ -108,7 +114,7 @@ impl<S: Sink, M: Meeting<S>> Lobby<S, M> {
             return Ok(());
         }
         let Some(other) = self.clients.iter().position(|(id, _)| *id == peer) else {
-            // One that was gone before the server knew of its rows.
+            // A client that dropped out before the server knew its rows.
             return Ok(());
         };
         let ends = [place.min(other), place.max(other)];
@@ -116,7 +122,10 @@ impl<S: Sink, M: Meeting<S>> Lobby<S, M> {
             Some(meeting) => meeting.take(place, part),
             None => match self.states[other] {
                 State::Gone if other != place => Ok(()),
-                _ => Err(malformed(format!("sums for {peer}, with whom it has none"))),
+                // DIST-8
+                _ => Err(malformed(format!(
+                    "sums for {peer}, with which it has no distances"
+                ))),
             },
         }
     }
@@ -156,11 +165,12 @@ impl<S: Sink, M: Meeting<S>> Lobby<S, M> {
     fn finish(self) -> Result<Collected<S>, Abort> {
         let mut sink = self.sink;
         for meeting in self.meetings.into_values() {
+            // DIST-9
             if let Some([first, second]) = meeting.missing() {
                 return Err(Abort::Contradicted {
                     first,
                     second,
-                    fault: "sums are missing, though both said that was all".into(),
+                    fault: "sums are missing, although both clients sent the end".into(),
                 });
             }
             sink.join(meeting.into_sink());

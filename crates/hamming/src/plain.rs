@@ -1,11 +1,10 @@
-//! `clear` and `sketch`: the clients send their codes, the server counts differing bits.
+//! `clear` and `sketch`: the clients send their codes and the server counts differing bits.
 //!
-//! Whether the server knows the projection, which is the difference between the two, was decided
-//! when the group seed was made.
+//! The two differ in whether the server knows the projection. The setup decides that, when it makes
+//! the group seed.
 //!
-//! Client → server: its codes, packed, as many whole rows in a message as fit
-//! [`TILE_BYTES`], at least one message. Distances are computed once every client has
-//! sent all its rows or left, so a client that leaves leaves no trace.
+//! `docs/spec/distances.md` specifies the messages. The server computes distances once every client
+//! has sent all its rows or has dropped out. So a dropped client leaves no trace.
 
 use undertone_kernel::{BitMatrix, Cpu};
 use undertone_party::frame::TILE_BYTES;
@@ -18,7 +17,7 @@ fn rows_per_message(bits: usize) -> usize {
     (TILE_BYTES / bits.div_ceil(8).max(1)).max(1)
 }
 
-/// A client's side.
+/// The client's protocol.
 pub(super) async fn send(io: Io, codes: BitMatrix) -> Result<(), Abort> {
     let rows = codes.rows();
     let mut sent = 0;
@@ -56,6 +55,7 @@ impl Upload {
         let left = self.rows - self.codes.rows();
         let rows = left.min(rows_per_message(self.codes.columns()));
         let due = rows * self.codes.row_bytes();
+        // DIST-5
         if bytes.len() != due {
             return Err(Abort::Malformed {
                 from: self.from,
@@ -68,7 +68,7 @@ impl Upload {
     }
 }
 
-/// The server's side.
+/// The server's protocol.
 pub(super) async fn collect<S: Sink>(
     io: Io,
     ctx: ServerContext,

@@ -1,4 +1,4 @@
-//! All pairs of rows, tile by tile: memory is bounded by the tile, never by the number of pairs.
+//! All pairs of rows, tile by tile. A tile bounds memory; the number of pairs does not matter.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,38 +6,38 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 use undertone_kernel::{BitMatrix, Cpu, Wiped, hamming};
 
-/// Rows and columns of a tile: 128 KiB of distances.
+/// Rows and columns of a tile. A tile holds 128 KiB of distances.
 pub const SIDE: usize = 256;
 
-/// Tiles a party computes in one step.
+/// Tiles that a party computes in one step.
 pub const PER_STEP: usize = 1024;
 
-/// Some rows of one client, by its place in the roster.
+/// Consecutive rows of one client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// The client's place in the roster.
+    /// The client's index in the roster.
     pub client: usize,
-    /// Its rows.
+    /// The rows.
     pub rows: Range<usize>,
 }
 
 /// Distances between two blocks.
 #[derive(Debug)]
 pub struct Tile<'a> {
-    /// The block the tile's rows belong to.
+    /// The block of the tile's rows.
     pub left: &'a Block,
-    /// The block the tile's columns belong to. Where it equals `left`, the tile is symmetric.
+    /// The block of the tile's columns. If it equals `left`, the tile is symmetric.
     pub right: &'a Block,
-    /// The distances, row after row.
+    /// The distances, row after row: `left.rows.len()` × `right.rows.len()`.
     pub distances: &'a [u16],
 }
 
-/// Takes distances as they come, in any order, each pair of rows once.
+/// Takes distances as they arrive: in any order, each pair of rows once.
 pub trait Sink: Send + Sync + 'static {
     /// An empty sink of the same shape, for another thread.
     #[must_use]
     fn fork(&self) -> Self;
-    /// An empty sink for tiles of two clients alone, by their places. It may be smaller.
+    /// An empty sink for tiles of two clients only, given by their indices. It may be smaller.
     #[must_use]
     fn between(&self, left: usize, right: usize) -> Self
     where
@@ -46,13 +46,14 @@ pub trait Sink: Send + Sync + 'static {
         let _ = (left, right);
         self.fork()
     }
-    /// Takes in what another sink, of the same shape or [`between`](Self::between) two clients of it, has taken.
+    /// Adds what `other` has taken. `other` comes from [`fork`](Self::fork) or
+    /// [`between`](Self::between).
     fn join(&mut self, other: Self);
     /// Takes a tile.
     fn tile(&mut self, tile: &Tile<'_>);
 }
 
-/// Takes distances and drops them: for timing what makes them.
+/// A sink that drops all distances. It serves to time the backends.
 #[derive(Debug, Clone, Copy)]
 pub struct Discard;
 
@@ -68,22 +69,22 @@ impl Sink for Discard {
     }
 }
 
-/// Pairs of blocks that hold each of some pairs of rows once. Memory is linear in the rows.
+/// Pairs of blocks that cover a set of pairs of rows, each once. Memory is linear in the rows.
 #[derive(Debug)]
 pub struct Pairs {
     blocks: Vec<Block>,
-    /// Block `b` is paired with blocks `0..n_b`; entry `b` is the sum of `n_0 … n_b`.
+    /// Block `b` is paired with blocks `0..n_b`. Entry `b` is the sum of `n_0 … n_b`.
     ends: Vec<usize>,
 }
 
 impl Pairs {
-    /// Every pair of rows of one client (with the diagonal); `client` is its place.
+    /// All pairs of rows of one client, with the diagonal. `client` is its index.
     pub fn own(client: usize, rows: usize) -> Self {
         let blocks: Vec<Block> = blocks(client, rows).collect();
         Self::new(blocks, |index, _| index + 1)
     }
 
-    /// Every pair of rows of different clients; `rows[j]` rows of client `j`.
+    /// All pairs of rows of different clients. Client `j` has `rows[j]` rows.
     pub fn cross(rows: &[usize]) -> Self {
         let all = rows.iter().enumerate();
         let blocks: Vec<Block> = all
@@ -106,17 +107,17 @@ impl Pairs {
         Self { blocks, ends }
     }
 
-    /// How many there are.
+    /// The number of pairs of blocks.
     pub fn len(&self) -> usize {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// Whether there are none.
+    /// Whether there are no pairs.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Pair number `index`: the left block and the right one.
+    /// The left and the right block of pair `index`.
     fn get(&self, index: usize) -> (&Block, &Block) {
         let right = self.ends.partition_point(|end| *end <= index);
         let start = right.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -131,12 +132,14 @@ fn blocks(client: usize, rows: usize) -> impl Iterator<Item = Block> {
     })
 }
 
-/// Computes the distances of those `pairs` that `range` numbers from the clients' `codes` and hands
-/// them to `sink`, on all threads of the ambient pool. Each takes the next tile when it is done with
-/// one.
+/// Computes the distances of the pairs `range` of `pairs` and hands them to `sink`.
+///
+/// It runs on all threads of the current rayon pool. A thread that has finished a tile takes the
+/// next one.
 ///
 /// # Panics
-/// When `range` goes past the last pair, or `codes` has not the rows `pairs` was made for.
+/// When `range` ends after the last pair, or `codes` has other numbers of rows than `pairs` was
+/// made for.
 pub fn sweep<S: Sink>(
     cpu: Cpu,
     codes: &[BitMatrix],

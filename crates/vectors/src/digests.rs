@@ -1,4 +1,4 @@
-//! Digests of whole transcripts: a kernel or a protocol that sends other bytes is found out.
+//! Digests of whole transcripts. They change if a kernel or a protocol sends other bytes.
 
 use std::sync::Mutex;
 
@@ -20,14 +20,14 @@ use crate::{Error, File, Hex, hex};
 use undertone_tests::kept::Kept;
 use undertone_tests::{random_clients, simulation, sums};
 
-/// The messages of a run, in the order in which a network that delivers at once moves them.
+/// The messages of a run, in the order in which a network without delay delivers them.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Transcript {
     what: String,
     messages: usize,
     bytes: usize,
-    /// SHA-256 over sender (4), receiver (4), phase (1), length (8) and payload of each.
+    /// SHA-256 over sender (4), receiver (4), phase (1), length (8) and payload of each message.
     sha256: Hex,
 }
 
@@ -59,7 +59,7 @@ fn record(
     })
 }
 
-/// Their file.
+/// The file of these digests.
 ///
 /// # Errors
 /// Never.
@@ -139,7 +139,6 @@ pub fn files() -> Result<Vec<File>, Error> {
             },
         )?);
     }
-    let place =
-        "what this library sends; not to be computed again, but to find out when that changes";
+    let place = "none: digests of all that this library sends, to detect changes";
     crate::files("digest", place, all, Vec::<Nothing>::new())
 }

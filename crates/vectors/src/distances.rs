@@ -1,4 +1,4 @@
-//! The backends that hide codes: every message of small runs.
+//! Vectors of `psm`, `shade` and `phe`: every message of small runs.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,16 +17,16 @@ use crate::{Error, File, Hex, hex};
 use undertone_tests::kept::Kept;
 use undertone_tests::tamper::inside_shown;
 
-/// What one client brings and sends.
+/// The input and the messages of a client.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct PsmClient {
     rows: usize,
-    /// Packed, first bit in the top bit of the first byte of a row.
+    /// Packed codes. Bit 0 is the top bit of the first byte of a row.
     codes: Hex,
-    /// What client and server share, from which seals are made.
+    /// The pair secret of the client and the server, for seals.
     pair_secret: Hex,
-    /// The payloads it sends, sealed, of all attempts, in order.
+    /// The sealed payloads that the client sends, of all attempts, in order.
     messages: Vec<Hex>,
 }
 
@@ -36,20 +36,21 @@ pub struct PsmClient {
 pub struct Psm {
     comment: String,
     session: Hex,
-    /// What all clients have and the server has not: `derive(group seed, "distances")`.
+    /// The common seed, which all clients have and the server does not:
+    /// `derive(group seed, "distances")`.
     seed: Hex,
     suite: String,
     bits: usize,
     /// The last attempt.
     attempt: u32,
-    /// Numbers of those that take part in it.
+    /// Numbers of the participants of the last attempt.
     set: Vec<u32>,
     clients: Vec<PsmClient>,
-    /// For each pair of those in order, row after row.
+    /// For each pair of participants, in order, the distances row after row.
     distances: Vec<Vec<u16>>,
 }
 
-/// A message between any two parties.
+/// A message between two parties.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Sent {
@@ -65,29 +66,30 @@ pub struct Sent {
 pub struct PairClient {
     rows: usize,
     codes: Hex,
-    /// Its own randomness.
+    /// The client's own secret.
     secret: Hex,
-    /// What it shares with the server, from which seals are made.
+    /// The pair secret of the client and the server, for seals.
     pair_secret: Hex,
 }
 
-/// A whole run of two clients, the m of `shade`'s chunks ahead being 2, without a setup: seals count from 0.
+/// A whole run of two clients, so m is 2 in the number of chunks ahead of `shade`. There is no
+/// setup, so seals count from 0.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct PairRun {
     comment: String,
     session: Hex,
-    /// What the clients have in common: `derive(group seed, "distances")`.
+    /// The common seed: `derive(group seed, "distances")`.
     seed: Hex,
     bits: usize,
-    /// Of keys of `phe`; null with others.
+    /// Bits of the keys of `phe`; null for other backends.
     key_bits: Option<usize>,
     clients: Vec<PairClient>,
-    /// What the two clients share.
+    /// The pair secret of the two clients, for seals.
     pair_secret: Hex,
-    /// In the order they were sent.
+    /// All messages, in the order sent.
     messages: Vec<Sent>,
-    /// For each row of the first client those to each of the second.
+    /// For each row of the first client, the distances to each row of the second.
     distances: Vec<u16>,
 }
 
@@ -225,7 +227,8 @@ impl Case<'_> {
     }
 }
 
-/// What is wrong with a message, or, for the last, with the text inside its seal.
+/// A false message: a comment, the message, and the change of its payload or of the text inside its
+/// seal.
 type Bad = (&'static str, (PartyId, PartyId, usize), Change);
 
 fn refusals(case: &Case<'_>, outside: &[Bad], within: &[Bad]) -> Result<Vec<Refused>, Error> {
@@ -236,7 +239,8 @@ fn refusals(case: &Case<'_>, outside: &[Bad], within: &[Bad]) -> Result<Vec<Refu
         })?);
     }
     for (comment, link, change) in within {
-        // Sealed again, so that it is what the seal holds that is wrong: such a payload can be recorded like any other.
+        // The changed text is sealed again. Recording the new payload makes the case like the
+        // others.
         let recorded = std::cell::RefCell::new(Vec::new());
         let show = |payload: &[u8]| *recorded.borrow_mut() = payload.to_vec();
         let network = inside_shown(SEED, *link, *change, show)?;
@@ -250,7 +254,7 @@ fn refusals(case: &Case<'_>, outside: &[Bad], within: &[Bad]) -> Result<Vec<Refu
     Ok(all)
 }
 
-/// Their files.
+/// The files of these vectors.
 ///
 /// # Errors
 /// Never.
@@ -275,7 +279,7 @@ pub fn files() -> Result<Vec<File>, Error> {
         first.psm()?,
         case("AES, more bits", Suite::Aes128Ctr, 100, &[3, 2], None).psm()?,
         case(
-            "client 1 leaves after its masked codes: a second attempt",
+            "client 1 drops out after its masked codes: a second attempt",
             Suite::ChaCha20,
             31,
             &[1, 2, 2],
@@ -286,76 +290,89 @@ pub fn files() -> Result<Vec<File>, Error> {
     let cut: Change = |m| m.truncate(m.len() - 1);
     let outside: [Bad; 4] = [
         (
+            // PSM-6
             "a bit of the masked codes is changed",
             (a, server, 0),
             |m| m[0] ^= 1,
         ),
-        ("half a distance is cut", (a, server, 1), cut),
+        ("sealed halves that are cut", (a, server, 1), cut), // PSM-6
+        // PSM-3
         ("a set without the client", (server, a, 0), |m| {
             drop(m.drain(..4))
         }),
-        ("a set of no whole numbers", (server, a, 0), cut),
+        ("a set whose last number is cut", (server, a, 0), cut), // PSM-1
     ];
     let within: [Bad; 3] = [
-        ("masked codes that are cut", (a, server, 0), cut),
+        ("masked codes that are cut", (a, server, 0), cut), // PSM-7
+        // PSM-8
         ("halves of distances that are 8 off", (a, server, 2), |m| {
             m.iter_mut().for_each(|byte| *byte ^= 0x88)
         }),
-        ("half a distance too many", (a, server, 1), |m| m.push(0)),
+        ("halves with a byte too many", (a, server, 1), |m| m.push(0)), // PSM-7
     ];
     let bad = refusals(&first, &outside, &within)?;
-    let mut all = crate::files("psm", "PROTOCOLS.md, Distances", cases, bad)?;
+    let mut all = crate::files("psm", "docs/spec/psm.md", cases, bad)?;
 
     let shade = Case {
         backend: Backend::Shade,
         ..case("two clients", Suite::ChaCha20, 17, &[4, 2], None)
     };
     let outside: [Bad; 4] = [
+        // SHADE-2
         ("base transfer points that do not open", (a, b, 0), |m| {
             m[0] ^= 1
         }),
-        ("offers that are cut", (a, b, 1), cut),
-        ("a request of another length", (b, a, 2), |m| {
+        ("offers that are cut", (a, b, 1), cut), // SHADE-7
+        // SHADE-2
+        ("a sealed request of another length", (b, a, 2), |m| {
             drop(m.drain(..8))
         }),
-        ("sums that do not open", (b, server, 0), |m| m[5] ^= 1),
+        ("sums that do not open", (b, server, 0), |m| m[5] ^= 1), // DIST-6
     ];
     let within: [Bad; 5] = [
-        ("trees that are cut", (b, a, 0), cut),
-        ("corrections that are cut", (b, a, 1), cut),
-        ("sums about nobody, and so lacking", (a, server, 0), |m| {
-            m[0] = 9
-        }),
-        ("sums about oneself", (a, server, 0), |m| m[0] = 0),
+        ("trees that are cut", (b, a, 0), cut),       // SHADE-4
+        ("corrections that are cut", (b, a, 1), cut), // SHADE-5
+        // DIST-9
+        (
+            "sums about an unknown client, so sums are missing",
+            (a, server, 0),
+            |m| m[0] = 9,
+        ),
+        ("sums about the client itself", (a, server, 0), |m| m[0] = 0), // DIST-8
+        // SHADE-12
         ("sums that make distances above L", (a, server, 0), |m| {
             m[4] ^= 16
         }),
     ];
     let bad = refusals(&shade, &outside, &within)?;
-    let place = "PROTOCOLS.md, Distances; Oblivious transfer";
+    let place = "docs/spec/shade.md, docs/spec/transfers.md";
     all.extend(crate::files("shade", place, vec![shade.pair()?], bad)?);
 
-    // Two blocks of 51 rows at most.
+    // 51 slots: two blocks.
     let phe = Case {
         backend: Backend::Phe,
         ..case("two clients", Suite::ChaCha20, 17, &[53, 54], None)
     };
+    // PHE-1
     let outside: [Bad; 1] = [("a key that does not open", (a, b, 0), |m| m[0] ^= 1)];
     let within: [Bad; 7] = [
-        ("an even modulus", (a, b, 0), |m| m[0] &= 0xfe),
-        ("a short modulus", (a, b, 0), |m| m[31] = 0),
-        ("a ciphertext of zero", (a, b, 2), |m| m[64..128].fill(0)),
+        ("an even modulus", (a, b, 0), |m| m[0] &= 0xfe), // PHE-3
+        ("a short modulus", (a, b, 0), |m| m[31] = 0),    // PHE-2
+        ("a ciphertext that is zero", (a, b, 2), |m| {
+            m[64..128].fill(0)
+        }), // PHE-7
+        // PHE-7
         ("a ciphertext above N²", (a, b, 2), |m| {
             m[64..128].fill(0xff)
         }),
-        ("ciphertexts that are cut", (a, b, 2), cut),
-        ("a result of zero", (b, a, 0), |m| m[..64].fill(0)),
-        ("a seed that is cut", (b, server, 0), cut),
+        ("ciphertexts that are cut", (a, b, 2), cut), // PHE-6
+        ("a result that is zero", (b, a, 0), |m| m[..64].fill(0)), // PHE-12
+        ("a seed that is cut", (b, server, 0), cut),  // PHE-14
     ];
     let bad = refusals(&phe, &outside, &within)?;
     all.extend(crate::files(
         "phe",
-        "PROTOCOLS.md, Distances",
+        "docs/spec/phe.md",
         vec![phe.pair()?],
         bad,
     )?);

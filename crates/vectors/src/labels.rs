@@ -274,12 +274,12 @@ pub fn files() -> Result<Vec<File>, Error> {
         ("a contribution too few", true, 1, |m| m.truncate(48)),
         ("a label that is neither there nor not", true, 5, |m| {
             m[0] = 2
-        }),
-        ("a row that is its own neighbour", true, 5, |m| m[1] = 0),
-        ("a row that is not there", true, 5, |m| m[1] = 9),
+        }), // DIST-1
+        ("a row that is its own neighbour", true, 5, |m| m[1] = 0), // DIST-3
+        ("a row that is not there", true, 5, |m| m[1] = 9),         // DIST-2
         ("a distance above L", true, 5, |m| m[5..7].fill(0xff)),
-        ("own rows that are cut", true, 5, cut),
-        ("codes that are cut", true, 6, cut),
+        ("own rows that are cut", true, 5, cut), // DIST-4
+        ("codes that are cut", true, 6, cut),    // DIST-5
         ("another key of mine on the roster", false, 0, |m| {
             let entry = (m.len() - 36) / 3;
             m[36 + entry + 4] ^= 1;

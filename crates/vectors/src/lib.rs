@@ -1,5 +1,5 @@
-//! The known-answer vectors, made from fixed seeds: a file an operation, and a JSON Schema for each, which says what every
-//! field is.
+//! Makes the known-answer vectors from fixed seeds: one file for each operation, and a JSON Schema
+//! for each file that describes every field.
 #![forbid(unsafe_code)]
 
 pub mod channels;
@@ -20,57 +20,57 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Why vectors cannot be made: never, for those here.
+/// Why vectors could not be made. For the vectors here this never happens.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A transfer.
+    /// From an oblivious transfer.
     #[error(transparent)]
     Ot(#[from] undertone::ot::OtError),
-    /// A key.
+    /// From a Paillier key.
     #[error(transparent)]
     Paillier(#[from] undertone::paillier::PaillierError),
-    /// An identity.
+    /// From an identity.
     #[error(transparent)]
     Identity(#[from] undertone::setup::identity::NotAKey),
-    /// A number.
+    /// From a fixed-point number.
     #[error(transparent)]
     Fixed(#[from] undertone::sum::fixed::FixedError),
-    /// Rows and labels.
+    /// From rows and labels.
     #[error(transparent)]
     Input(#[from] undertone::xclp::InputError),
-    /// A data set.
+    /// From a data set.
     #[error(transparent)]
     Data(#[from] undertone::data::DataError),
-    /// A network.
+    /// From a network.
     #[error(transparent)]
     Stalled(#[from] undertone::party::Stalled),
-    /// A client that gave up.
+    /// From a party that aborted.
     #[error(transparent)]
     Aborted(#[from] undertone::party::Aborted),
-    /// Something that is always there.
+    /// A value that always exists is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
-    /// What should have been refused.
-    #[error("nobody refused: {0}")]
+    /// A false message was accepted.
+    #[error("no party refused this case: {0}")]
     Accepted(String),
-    /// A channel.
+    /// From a sealed channel.
     #[error(transparent)]
     Seal(#[from] undertone::setup::seal::SealError),
-    /// A degree.
+    /// From the degree of a graph.
     #[error(transparent)]
     Wiring(#[from] undertone::sum::wiring::WiringError),
-    /// Arrays.
+    /// From arrays.
     #[error(transparent)]
     Arrays(#[from] undertone::arrays::ArraysError),
-    /// A run.
+    /// From a simulated run.
     #[error(transparent)]
     Run(#[from] undertone::simulate::SimulationError),
-    /// A file.
+    /// From writing JSON.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
 }
 
-/// Bytes, or a number, in hexadecimal.
+/// A type for a string of hexadecimal digits.
 macro_rules! text {
     ($name:ident, $pattern:literal, $what:literal) => {
         #[doc = $what]
@@ -102,7 +102,7 @@ text!(
     "A number, in lowercase hexadecimal without leading zeros."
 );
 
-/// Bytes.
+/// Writes bytes in hexadecimal.
 pub fn hex(bytes: &[u8]) -> Hex {
     Hex(bytes.iter().fold(String::new(), |mut out, byte| {
         let _ = write!(out, "{byte:02x}");
@@ -110,25 +110,25 @@ pub fn hex(bytes: &[u8]) -> Hex {
     }))
 }
 
-/// A double.
+/// Writes a double in hexadecimal.
 pub fn double(value: f64) -> Double {
     Double(hex(&value.to_bits().to_be_bytes()).0)
 }
 
-/// Doubles.
+/// Writes doubles in hexadecimal.
 pub fn doubles(values: &[f64]) -> Vec<Double> {
     values.iter().map(|value| double(*value)).collect()
 }
 
-/// One operation.
+/// The content of a file: the vectors of one operation.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Operation<C, R> {
-    /// Which.
+    /// The name of the operation.
     operation: &'static str,
-    /// Where it is specified.
+    /// The place of its specification.
     specification: &'static str,
-    /// What comes of what.
+    /// Inputs and outputs.
     cases: Vec<C>,
     /// Inputs that must be refused, and the check that refuses them.
     refused: Vec<R>,
@@ -137,13 +137,13 @@ struct Operation<C, R> {
 /// A file below `vectors/`.
 #[derive(Debug)]
 pub struct File {
-    /// Its path there.
+    /// The path relative to `vectors/`.
     pub path: String,
-    /// What it holds.
+    /// The content.
     pub text: String,
 }
 
-/// An operation's file, and its schema.
+/// The file of an operation and the file of its schema.
 fn files<C: Serialize + JsonSchema, R: Serialize + JsonSchema>(
     operation: &'static str,
     specification: &'static str,
@@ -171,7 +171,7 @@ fn files<C: Serialize + JsonSchema, R: Serialize + JsonSchema>(
     ])
 }
 
-/// Indented JSON, with arrays of numbers or short texts on one line.
+/// Indented JSON. Arrays of numbers or short texts take one line.
 fn written(value: &Value) -> String {
     let mut out = String::new();
     write_value(value, 0, &mut out);
@@ -222,7 +222,7 @@ fn is_short(value: &Value) -> bool {
     }
 }
 
-/// Makes all files anew.
+/// Makes all files.
 ///
 /// # Errors
 /// Never.

@@ -1,4 +1,4 @@
-//! Writes what is in `vectors/`; with `--check` compares it instead.
+//! Writes the files in `vectors/`. With `--check` it compares them with the code instead.
 #![forbid(unsafe_code)]
 
 use std::error::Error;

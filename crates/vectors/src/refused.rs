@@ -1,4 +1,4 @@
-//! Runs in which one message is another than it should be, and what refuses it.
+//! Runs with one false message, and the check that refuses it.
 
 use std::cell::RefCell;
 
@@ -9,37 +9,38 @@ use undertone::party::{Abort, Aborted, Network, PartyId};
 use crate::{Error, Hex, hex};
 use undertone_tests::tamper::tampering;
 
-/// A run in which one payload is changed on its way.
+/// A run in which one payload is changed in transit.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Refused {
     comment: String,
-    /// Which of the cases is run again.
+    /// The case that is run again, by its index.
     case: usize,
-    /// Whose frame it is; the server is 2³² − 1.
+    /// The sender of the changed frame. The server is 2³² − 1.
     from: u32,
     to: u32,
-    /// Its number among the frames from the one to the other.
+    /// The number of the frame among those from this sender to this receiver.
     number: usize,
-    /// What comes in the place of its payload.
+    /// The changed payload.
     payload: Hex,
-    /// The first that refuses, messages being handled in the order sent, and the phase it is in, which may come after the
-    /// message's.
+    /// The first party that refuses, if parties handle messages in the order sent.
     party: u32,
+    /// The phase that this party is in. It may be later than that of the message.
     phase: u8,
-    /// Who is to blame, as far as can be told; nobody where too few clients, or too few holders of shares, are left.
+    /// The parties to blame. None where too few clients, or too few holders of shares, remain.
     culprits: Vec<u32>,
-    /// The check.
+    /// The error message of the check.
     check: String,
 }
 
 /// A change of a payload.
 pub type Change = fn(&mut Vec<u8>);
 
-/// Runs a case with a changed message, and says who refused it and why. `run` returns the first that aborts.
+/// Runs a case with a changed message and records who refuses it and why. `run` returns the first
+/// abort.
 ///
 /// # Errors
-/// When nobody does.
+/// [`Error::Accepted`] when no party refuses.
 pub fn refused(
     comment: &str,
     case: usize,

@@ -1,4 +1,4 @@
-//! The committed vectors are what this machine computes, on whatever path and number of threads.
+//! This machine computes the committed vectors, whatever its instruction set and number of threads.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::collections::BTreeSet;

@@ -281,16 +281,17 @@ impl HeardRows {
         } = self.shape;
         let mut r = Reader::new(bytes);
         for row in self.shape.window(self.labelled.len()) {
-            let is_labelled = r.flag("label flag").map_err(&malformed)?;
+            let is_labelled = r.flag("label flag").map_err(&malformed)?; // DIST-1
             let start = self.near.len();
             for _ in 0..neighbours {
-                let id = r.index(rows, "neighbour").map_err(&malformed)?;
+                let id = r.index(rows, "neighbour").map_err(&malformed)?; // DIST-2
                 let distance = r.u16("distance").map_err(&malformed)?;
                 self.near.push((distance, id as u32));
             }
             let near = &self.near[start..];
             let mut ids: Vec<u32> = near.iter().map(|(_, id)| *id).collect();
             ids.sort_unstable();
+            // DIST-3
             let possible = near.is_sorted()
                 && ids.is_sorted_by(|a, b| a < b)
                 && ids.binary_search(&(row as u32)).is_err()
@@ -307,7 +308,7 @@ impl HeardRows {
             }
             self.labelled.push(is_labelled);
         }
-        r.finish().map_err(&malformed)?;
+        r.finish().map_err(&malformed)?; // DIST-4
         self.messages += 1;
         Ok(())
     }

@@ -1,15 +1,15 @@
-//! The published protocols for Hamming distances, as written but for what would be wrong, slow and short:
-//! one transfer, or one ciphertext, for every bit of every row, with nothing packed or batched. They are the
-//! oracle of the fast ones, and the "as published" lines of the cost tables.
+//! The published protocols for Hamming distances, slow and short: one transfer or one ciphertext
+//! for every bit of every row, without packing or batches. Only their errors are corrected. They
+//! are the oracle for the fast protocols, and the "as published" lines of the cost tables.
 
 pub mod phe;
 pub mod shade;
 
-/// What a run gives and costs.
+/// The result and the cost of a run.
 #[derive(Debug, PartialEq)]
 pub struct Outcome {
-    /// The server's distances, for each row of the first client those to each of the second.
+    /// The server's distances: for each row of the first client, those to each row of the second.
     pub distances: Vec<Vec<u64>>,
-    /// Bits that pass, transfers' inner messages included.
+    /// Bits sent, including the messages inside transfers.
     pub bits: u64,
 }

@@ -1,9 +1,12 @@
-//! Distances under additively homomorphic encryption, with Paillier (1999) at toy size: correct, and
-//! broken in seconds.
+//! Distances under additively homomorphic encryption, with Paillier (1999) at toy size. The result
+//! is correct; the key can be broken in seconds.
 //!
-//! Corrected: the sum is that of x + y − 2xy, not of the agreements; the evaluator's mask is uniform modulo N, not
-//! below L; it re-randomises; and the evaluator sends its mask, the key owner what it decrypts, to the
-//! server.
+//! Corrections to the published protocol:
+//!
+//! - The sum is that of x + y − 2xy, not of the agreements.
+//! - The evaluator's mask is uniform modulo N, not below L.
+//! - The evaluator re-randomises.
+//! - The evaluator sends its mask to the server, and the key owner sends what it decrypts.
 
 use num_bigint::BigUint;
 use undertone::kernel::{BitMatrix, Prg};
@@ -32,7 +35,7 @@ pub fn below(bound: &BigUint, prg: &mut Prg) -> BigUint {
 }
 
 impl Key {
-    /// The key of two primes of 30 bits.
+    /// A key with two primes of 30 bits.
     ///
     /// # Panics
     /// Never, for these primes.
@@ -69,8 +72,8 @@ impl Key {
 /// How the evaluator masks a distance before the key owner decrypts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mask {
-    /// Below L, and added without a modulus in sight: as published. The key owner sees the size of
-    /// the distance through it.
+    /// Below L, as published. The sum never reaches the modulus, so the key owner sees the size of
+    /// the distance.
     BelowL,
     /// Uniform modulo N.
     Uniform,
@@ -86,8 +89,8 @@ impl Mask {
     }
 }
 
-/// Distances between the rows of a key owner and those of an evaluator, and what the key owner
-/// decrypts on the way.
+/// Distances between the rows of a key owner and those of an evaluator, and the numbers that the
+/// key owner decrypts.
 pub fn run(
     x: &BitMatrix,
     y: &BitMatrix,
@@ -100,14 +103,14 @@ pub fn run(
     let mut distances = Vec::new();
     let mut decrypted = Vec::new();
     for a in 0..x.rows() {
-        // Key owner → evaluator: one ciphertext a bit.
+        // Key owner → evaluator: one ciphertext for each bit.
         let row: Vec<BigUint> = (0..x.columns())
             .map(|l| key.encrypt(&big(x.get(a, l).into()), prg))
             .collect();
         bits += ciphertext * x.columns() as u64;
         let (mut line, mut seen) = (Vec::new(), Vec::new());
         for i in 0..y.rows() {
-            // Evaluator: Σ y + (1 − 2y)·x, then mask and a fresh encryption of zero.
+            // Evaluator: Σ y + (1 − 2y)·x, plus the mask and a fresh encryption of zero.
             let r = mask.draw(x.columns(), &key.n, prg);
             let mut sum = key.encrypt(&r, prg);
             for (l, bit) in row.iter().enumerate() {

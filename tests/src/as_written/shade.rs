@@ -1,7 +1,8 @@
-//! SHADE (Bringer, Chabanne, Patey 2013), one transfer for every bit of every pair of rows, on an ideal oblivious transfer or
-//! on real ones.
+//! SHADE (Bringer, Chabanne, Patey 2013): one transfer for every bit of every pair of rows, on
+//! ideal or real oblivious transfers.
 //!
-//! Corrected: sums are modulo 2^w with 2^w > L, not modulo L, where distances 0 and L would be the same.
+//! Correction to the published protocol: sums are modulo 2^w with 2^w > L. Modulo L distances 0 and
+//! L would be the same.
 
 use undertone::kdf::Seed;
 use undertone::kernel::{BitMatrix, Cpu, Prg};
@@ -11,8 +12,8 @@ use undertone::party::{PartyId, SessionId};
 
 use super::Outcome;
 
-/// Transfers messages of the sender, of which the receiver gets those that it chooses; the sender does not learn
-/// which.
+/// Transfers one message of each pair, chosen by the receiver. The sender does not learn the
+/// choice.
 type Transfers<'a> = dyn FnMut(&[[u64; 2]], &[bool]) -> Result<Vec<u64>, OtError> + 'a;
 
 /// Distances between the rows of a sender and those of a receiver, on an ideal transfer.
@@ -30,7 +31,8 @@ pub fn run(x: &BitMatrix, y: &BitMatrix, prg: &mut Prg) -> Outcome {
     distances(x, y, prg, &mut ideal).unwrap()
 }
 
-/// The same on real transfers: those of this project, f = 4, with messages and choices of one's own.
+/// [`run`] on real transfers: those of this project, with f = 4, chosen messages and chosen
+/// choices.
 ///
 /// # Errors
 /// Never.
@@ -87,7 +89,7 @@ fn distances(
     let mut distances = vec![vec![0; y.rows()]; x.rows()];
     for (a, distances) in distances.iter_mut().enumerate() {
         for (i, distance) in distances.iter_mut().enumerate() {
-            // The sender's R, the receiver's T.
+            // R is the sender's sum, T the receiver's.
             let mut r = 0;
             let mut messages = Vec::with_capacity(x.columns());
             for l in 0..x.columns() {

@@ -1,4 +1,4 @@
-//! Files, and what a server offers.
+//! Targets for files and for a server's offers.
 
 use std::io::Cursor;
 
@@ -10,12 +10,12 @@ use undertone::node::{Certificate, Deadlines, Roster};
 use undertone::phases;
 use undertone::setup::identity::Identity;
 
-/// Any bytes as CSV.
+/// Reads any bytes as CSV.
 pub fn csv(bytes: &[u8]) {
     let _ = from_csv(bytes);
 }
 
-/// Any bytes as an archive, of features or of codes.
+/// Reads any bytes as an archive of features, of codes, or of arrays.
 pub fn npz(bytes: &[u8]) {
     for kind in [Kind::Features, Kind::Codes] {
         let _ = from_npz(Cursor::new(bytes), kind);
@@ -23,8 +23,8 @@ pub fn npz(bytes: &[u8]) {
     let _ = arrays_from_npz(Cursor::new(bytes));
 }
 
-/// Any text as a roster, which is the same when written and read again, and as the job of
-/// each application.
+/// Reads any text as a roster, as the job of each application, and as deadlines. A roster that is
+/// written and read again is the same.
 pub fn settings(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -38,7 +38,7 @@ pub fn settings(bytes: &[u8]) {
     let _ = Deadlines::parse(text, &phases::ALL);
 }
 
-/// Any bytes as a server's offer, which is the same when made and read again.
+/// Reads any bytes as a server's offer. An offer that is written and read again is the same.
 pub fn offers(bytes: &[u8]) {
     if let Ok(job) = Job::from_offer(bytes) {
         let again = Job::from_offer(&job.to_offer());
@@ -51,7 +51,7 @@ pub fn offers(bytes: &[u8]) {
     }
 }
 
-/// Any text as a client's key, and as a certificate and its key.
+/// Reads any text as a client's key, and as a certificate and its key.
 pub fn keys(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;

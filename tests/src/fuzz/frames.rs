@@ -1,4 +1,4 @@
-//! Any bytes as frames, in chunks.
+//! Targets for frames. The input is cut into chunks, one for each frame.
 
 use undertone::kdf::Seed;
 use undertone::node::flow::Links;
@@ -11,7 +11,8 @@ use crate::{random_clients, sums};
 
 const SESSION: SessionId = SessionId([0; 32]);
 
-/// Frames to a party that has just begun: the server of a run, a client, the server or a client of a sum.
+/// Hands frames to a new party: the server or a client of label propagation or of a sum. The first
+/// byte chooses the party.
 pub fn frames(bytes: &[u8]) {
     let [who, rest @ ..] = bytes else {
         return;
@@ -64,7 +65,8 @@ fn sum_rules(rows: &[usize]) -> Rules {
     }
 }
 
-/// The first byte of a chunk says whose link it came by, and whether its header is put right; the second how long it is.
+/// Hands chunks to `party`. The first byte of a chunk gives the link and whether to write a valid
+/// header. The second byte is the length.
 fn push<P: Party>(me: PartyId, party: P, bytes: &[u8]) {
     let mut endpoint = Endpoint::new(me, SESSION, Limits::default(), party);
     let mut next = [0u32; 4];
@@ -91,7 +93,7 @@ fn push<P: Party>(me: PartyId, party: P, bytes: &[u8]) {
     }
 }
 
-/// A frame with a header that fits but for its first byte's kind and phase.
+/// A frame with a valid header, except that the first two bytes of `chunk` give kind and phase.
 fn headed(from: PartyId, to: PartyId, number: u32, chunk: &[u8]) -> Vec<u8> {
     let [kind, phase, payload @ ..] = chunk else {
         return chunk.to_vec();
@@ -110,8 +112,8 @@ fn headed(from: PartyId, to: PartyId, number: u32, chunk: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What comes by the links of a networked party. The first byte of a chunk says what happens, the second on which link,
-/// the third how long the frame is.
+/// Drives the links of a networked party. The first byte of a chunk gives the event, the second the
+/// link and the third the length of the frame.
 pub fn links(bytes: &[u8]) {
     let mut links = Links::new(PartyId::SERVER, SESSION, 1000, Limits::default());
     let mut rest = bytes;

@@ -1,16 +1,16 @@
-//! What fuzzers do with their bytes: one function for each target in `fuzz/`, so that every test run compiles them and
-//! goes through what they have found.
+//! The bodies of the fuzz targets, one function for each target in `fuzz/`. As they are here, every
+//! test run compiles them and runs them on all inputs that fuzzers have found.
 
 #![allow(
     clippy::missing_panics_doc,
-    reason = "to panic is how a fuzz target tells"
+    reason = "a fuzz target reports a finding by a panic"
 )]
 
 pub mod files;
 pub mod frames;
 pub mod payloads;
 
-/// A target's name and body.
+/// The name and the body of a target.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
@@ -30,10 +30,10 @@ pub const TARGETS: [Target; 13] = [
     ("phe", payloads::phe),
 ];
 
-/// Runs the target of that name; for [`libfuzzer`](https://llvm.org/docs/LibFuzzer.html).
+/// Runs the target `name`, for [`libfuzzer`](https://llvm.org/docs/LibFuzzer.html).
 ///
 /// # Panics
-/// When there is none of that name, or it finds something.
+/// When there is no such target, or it finds an error.
 pub fn run(name: &str, bytes: &[u8]) {
     let target = TARGETS.iter().find(|target| target.0 == name);
     let (_, body) = target.expect("a target of this name");

@@ -1,4 +1,4 @@
-//! Any payload in the place of any message of a protocol. The first byte says which.
+//! Targets that replace a message of a protocol by any payload. The first byte says which message.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::network::Means;
 use crate::tamper::{inside, set_payload};
 use crate::{random_clients, rounds, simulation, sums};
 
-/// A network in which message `nth` on a link carries `payload`.
+/// A network in which `payload` replaces the payload of message `nth` of a link.
 fn replacing<'a>((from, to): (PartyId, PartyId), nth: usize, payload: &'a [u8]) -> Network<'a> {
     let mut left = nth;
     Network::new().intercept(move |f, t, frame| {
@@ -33,7 +33,7 @@ fn replacing<'a>((from, to): (PartyId, PartyId), nth: usize, payload: &'a [u8]) 
     })
 }
 
-/// Between client 1 and the server, in either direction.
+/// A link between client 1 and the server, in either direction.
 fn with_server(which: u8) -> (PartyId, PartyId) {
     let cheat = PartyId::client(1);
     match which & 1 {
@@ -42,13 +42,14 @@ fn with_server(which: u8) -> (PartyId, PartyId) {
     }
 }
 
-/// Between two clients, and from them to the server.
+/// A link between clients 0 and 1, or from one of them to the server.
 fn of_two(which: u8) -> (PartyId, PartyId) {
     let (a, b) = (PartyId::client(0), PartyId::client(1));
     [(a, b), (b, a), (a, PartyId::SERVER), (b, PartyId::SERVER)][usize::from(which & 3)]
 }
 
-/// Label propagation over `clear` and `sketch`, whose messages after the setup are not sealed, and over `psm`.
+/// Label propagation with `clear` and `sketch`, whose messages after the setup are not sealed, and
+/// with `psm`.
 pub fn labels(bytes: &[u8]) {
     let [which, payload @ ..] = bytes else {
         return;
@@ -91,8 +92,9 @@ pub fn sums(bytes: &[u8]) {
     let _ = sums::simulation(rules, clients).run_over(network);
 }
 
-/// Rounds, with and without signatures: the first one, and a second one whose clients lack the first
-/// mean; and any bytes as a layout, as what comes before a mean, and as what a server keeps.
+/// Rounds of means, with and without signatures: the first round, or a second round whose clients
+/// lack the first mean. Some inputs are instead read as a layout, as the header of a mean and as a
+/// server's kept state.
 pub fn rounds(bytes: &[u8]) {
     let [which, payload @ ..] = bytes else {
         return;
@@ -138,7 +140,7 @@ pub fn rounds(bytes: &[u8]) {
     }
 }
 
-/// What can be read is the same when written again.
+/// Reads `bytes` as each type. What is read is the same when written again.
 fn codecs(bytes: &[u8], job: &Job) {
     if let Ok(layout) = Layout::read(bytes) {
         assert_eq!(layout.write(), bytes);
@@ -190,7 +192,7 @@ fn distances(backend: Backend, rows: [usize; 2]) -> DistanceSimulation<Discard> 
     }
 }
 
-/// `shade`, and `psm`: in the place of a payload, or inside the seal of what goes to the server.
+/// `shade` and `psm`. The input replaces a payload, or the text inside a seal to the server.
 pub fn shade(bytes: &[u8]) {
     let [which, payload @ ..] = bytes else {
         return;
@@ -201,7 +203,7 @@ pub fn shade(bytes: &[u8]) {
         _ => Backend::Psm,
     };
     let network = match which & 6 {
-        // To the server all is sealed.
+        // All messages to the server are sealed.
         2 => inside([1; 32], (from, to, usize::from(which >> 4)), |text| {
             *text = payload.to_vec()
         })
@@ -211,7 +213,8 @@ pub fn shade(bytes: &[u8]) {
     let _ = distances(backend, [9, 5]).run_over(network);
 }
 
-/// Inside the seal of any message of `phe`; and any bytes as ciphertexts of a key, or as slots.
+/// `phe`. The input replaces the text inside the seal of a message, or is read as a modulus and as
+/// slots.
 pub fn phe(bytes: &[u8]) {
     let [which, text @ ..] = bytes else {
         return;

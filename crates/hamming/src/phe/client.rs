@@ -1,4 +1,5 @@
-//! A client's online side of `phe`: owner to some, evaluator to others.
+//! The client's online protocol of `phe`: it is the owner in some pairs and the evaluator in
+//! others.
 
 use std::collections::VecDeque;
 
@@ -12,7 +13,7 @@ use super::offline::Prepared;
 use super::owner::Owner;
 use undertone_setup::seal::Channel;
 
-/// What only the server is to read.
+/// The channel to the server.
 #[derive(Debug)]
 pub(super) struct ToServer(Channel);
 
@@ -21,7 +22,7 @@ impl ToServer {
         Self(channel)
     }
 
-    /// Seals the peer's number, and text.
+    /// Seals the peer's number and `text`, and sends them to the server.
     pub(super) fn send(
         &mut self,
         peer: PartyId,
@@ -36,14 +37,14 @@ impl ToServer {
     }
 }
 
-/// A client's online side. Output: nothing.
+/// The client's online protocol. Output: nothing.
 pub(in super::super) struct Client {
     server: ToServer,
-    /// The client's rows, with one bit more, which is set.
+    /// The client's rows with one more bit, which is set.
     codes: BitMatrix,
     owner: Option<Owner>,
     evaluators: VecDeque<Evaluator>,
-    /// What the first step sends.
+    /// The messages of the first step.
     first: Outbox,
 }
 
@@ -111,7 +112,7 @@ impl Client {
         Ok(())
     }
 
-    /// What can be done without hearing of anybody: ciphertexts first, so that others have work.
+    /// Does work that needs no message. Ciphertexts come first, so that peers have work.
     fn work(&mut self, out: &mut Outbox) -> Result<(), Abort> {
         if let Some(owner) = self.owner.as_mut().filter(|owner| owner.has_work()) {
             return owner.work(out);
@@ -120,7 +121,7 @@ impl Client {
             && let Some(mut evaluator) = self.evaluators.remove(at)
         {
             evaluator.work(&self.codes, out)?;
-            // The others' turn.
+            // The other evaluators come first next time.
             self.evaluators.push_back(evaluator);
         }
         Ok(())
@@ -132,7 +133,7 @@ impl Client {
     }
 }
 
-/// The rows with one column more, of ones.
+/// The rows with one more column, of ones.
 fn with_a_set_bit(codes: &BitMatrix) -> BitMatrix {
     let (rows, bits) = (codes.rows(), codes.columns());
     let words = (bits + 1).div_ceil(64);

@@ -1,4 +1,4 @@
-//! The evaluator of one owner's ciphertexts.
+//! The evaluator's side of one pair: it computes on the owner's ciphertexts.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,15 +13,15 @@ use super::{Peer, Uniform, WINDOW, internal};
 use undertone_kdf::Seed;
 use undertone_paillier::Ciphertexts;
 
-/// The evaluator's side of one pair.
+/// The evaluator of one pair.
 pub(super) struct Evaluator {
     peer: Peer,
     key: Key,
     masks: Uniform,
     rng: Prg,
-    /// Blocks whose ciphertexts are there, all of them but perhaps of the last: each after the encryptions of zero.
+    /// Blocks of ciphertexts, each after the encryptions of zero. The last block may be incomplete.
     blocks: VecDeque<Ciphertexts>,
-    /// How many messages of results have been sent.
+    /// The number of messages of results sent.
     sent: usize,
 }
 
@@ -32,7 +32,7 @@ impl std::fmt::Debug for Evaluator {
 }
 
 impl Evaluator {
-    /// Tells the server the seed of the masks.
+    /// Step 3: sends the server the seed of the masks.
     pub(super) fn new(
         (peer, key): (Peer, Key),
         masks: &Seed,
@@ -55,7 +55,7 @@ impl Evaluator {
         self.peer.id
     }
 
-    /// The number of the first block that is there.
+    /// The number of the first block in `blocks`.
     fn first(&self) -> usize {
         self.sent / self.peer.pair.tiles()
     }
@@ -81,12 +81,13 @@ impl Evaluator {
         !last_is_whole || come < self.peer.pair.blocks()
     }
 
-    /// Takes ciphertexts.
+    /// Step 4: takes ciphertexts.
     pub(super) fn receive(&mut self, sealed: &[u8]) -> Result<(), Abort> {
         let text = self.peer.open(sealed)?;
         let pair = self.peer.pair;
         let begun = self.blocks.back().filter(|block| !self.is_whole(block));
         let more = self.first() + self.blocks.len() < pair.blocks();
+        // PHE-8, PHE-9
         if begun.is_none() && (self.blocks.len() == WINDOW || !more) {
             let what = if more {
                 "ciphertexts too far ahead"
@@ -98,10 +99,12 @@ impl Evaluator {
         let come = begun.map_or(0, |block| block.len() - self.key.bases.len());
         let chunk = pair.chunk(come);
         let due = chunk.len() * pair.ciphertext_len();
+        // PHE-6
         if text.len() != due {
             let what = format!("ciphertexts of {} bytes, {due} are due", text.len());
             return Err(self.peer.malformed(what));
         }
+        // PHE-7
         let decoded = self.key.public.decode(&text);
         let some = decoded.map_err(|error| self.peer.malformed(error.to_string()))?;
         if chunk.start == 0 {
@@ -111,7 +114,8 @@ impl Evaluator {
         last.map_or(Ok(()), |block| block.append(some).map_err(internal))
     }
 
-    /// The rows, each after random bits, drawn once for every result: of exponents of the encryptions of zero.
+    /// The rows, each after fresh random bits. The random bits are the exponents of the encryptions
+    /// of zero.
     fn with_noise(&mut self, codes: &BitMatrix, rows: Range<usize>) -> BitMatrix {
         let bases = self.key.bases.len();
         let width = bases.div_ceil(64) + codes.columns().div_ceil(64);
@@ -123,7 +127,7 @@ impl Evaluator {
         BitMatrix::from_words(rows.len(), bases + codes.columns(), words)
     }
 
-    /// Sends the next results. `codes` have one bit more than there are, which is set.
+    /// Step 5: sends the next results. `codes` have one more bit than the rows; it is set.
     pub(super) fn work(&mut self, codes: &BitMatrix, out: &mut Outbox) -> Result<(), Abort> {
         let pair = self.peer.pair;
         let (block, rows) = pair.message(self.sent);
@@ -173,7 +177,8 @@ mod tests {
         Channel::new(SessionId([1; 32]), &secret, me, peer)
     }
 
-    /// An evaluator with rows of 10 bits, an owner's key, and the owner's encryptions of a block of zeros.
+    /// An evaluator with rows of 10 bits, an owner's key, and the owner's encryptions of a block of
+    /// zeros.
     fn pair(key_bits: usize, rows: usize) -> (Evaluator, SecretKey, Vec<u8>) {
         let mut rng = Prg::new(&[1; 32]);
         let secret = SecretKey::insecure(key_bits, Primes::Structured, &mut rng);
@@ -202,6 +207,7 @@ mod tests {
         (evaluator, secret, text)
     }
 
+    // PHE-8
     #[test]
     fn blocks_too_far_ahead_are_refused() {
         let (mut evaluator, _, text) = pair(128, 1000);
@@ -213,12 +219,13 @@ mod tests {
         let abort = evaluator.receive(&writer.seal(&text).unwrap()).unwrap_err();
         assert_eq!(abort.culprit(), Some(OWNER));
         assert!(abort.to_string().contains("too far ahead"), "{abort}");
-        // As soon as one is done there is room again.
+        // When the first block is done there is room for another.
         let codes = BitMatrix::from_words(1000, 11, vec![1 << 10; 1000]);
         evaluator.work(&codes, &mut Outbox::new()).unwrap();
         evaluator.receive(&writer.seal(&text).unwrap()).unwrap();
     }
 
+    // PHE-9
     #[test]
     fn blocks_after_the_last_are_refused() {
         let (mut evaluator, _, text) = pair(128, 20);
@@ -230,8 +237,10 @@ mod tests {
         assert!(abort.to_string().contains("after the last"), "{abort}");
     }
 
-    /// Quadratic characters, which the owner computes, of what a result adds to the product of what the owner sent: of powers of one residue one of
-    /// three is always the same, for every exponent or for every even one; of ours none is.
+    /// The owner computes three quadratic characters of the noise in each result, that is of the
+    /// result divided by the product of what the owner sent. For powers of one residue at least one
+    /// of the three is always the same, for every exponent or for every even one. For the noise of
+    /// this protocol none is.
     #[test]
     fn noise_hides_characters_from_the_owner() {
         let rows = 60;
@@ -258,7 +267,7 @@ mod tests {
         let [p, q] = secret.expose_primes();
         let is_square =
             |x: &BigUint, p: &BigUint| x.modpow(&((p - 1u8) / 2u8), p) == BigUint::from(1u8);
-        // For each of three characters, how often it is that of the product alone.
+        // For each of the three characters, how often result and product agree.
         let agree = |results: &[BigUint]| {
             let mut counts = [0; 3];
             for (row, c) in results.iter().enumerate() {

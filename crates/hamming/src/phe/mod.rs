@@ -1,43 +1,38 @@
-//! `phe`: distances from Paillier ciphertexts with packed slots (after the XCLP paper's PHE variant, corrected and packed).
+//! `phe`: distances from Paillier ciphertexts with packed slots, after the PHE variant of the XCLP
+//! paper, corrected and packed.
 //!
-//! Of every two clients that have rows, the one with fewer is the *owner* (of two with as many the first), the other the *evaluator*: ciphertexts
-//! are paid for by rows of the owner, and an owner's go to all its evaluators. Slots have w bits, a plaintext s of them;
-//! rows of the owner go in blocks of s.
+//! `docs/spec/phe.md` specifies messages and steps, and says why the noise is enough. In short: of
+//! each two clients that have rows, the one with fewer rows is the *owner* and the other the
+//! *evaluator*. Ties go to the client with the smaller number as the owner. Ciphertexts are paid
+//! for by rows of the owner, and an owner's ciphertexts go to all its evaluators. Slots have w
+//! bits, a plaintext has σ slots, and rows of the owner go in blocks of σ.
 //!
-//! 1. Owner → evaluator, for every block β: `E_l = Enc(Σ_q −2·x_q[l]·2^{wq} mod N)` for every bit l, and `F = Enc(Σ_q |x_q|·2^{wq})`.
-//! 2. Evaluator, for each of its rows y: `F · (1+N)^{|y|·1⃗} · Π_{l: y_l = 1} E_l`, with `1⃗ = Σ_q 2^{wq}`: an encryption of
-//!    `Σ_q h(x_q, y)·2^{wq}`, as h = |x| + |y| − 2⟨x,y⟩. Sums in between are negative modulo N; slots of the last are in [0, L] and do not carry.
-//!    F goes as one more E, of a bit that all rows have.
-//! 3. Evaluator → owner: that times `(1+N)^ρ`, ρ uniform modulo N, and times noise: encryptions of zero to the power of random bytes; they, their
-//!    squares, 4th, … and 128th powers are more E's, of random bits.
-//! 4. Owner → server: `τ`, decrypted, is packed + ρ mod N. Evaluator → server: a seed, of which all ρ come. Server: `τ − ρ`, unpacked.
+//! 1. Owner → evaluator, for every block: `E_l = Enc(Σ_q −2·x_q[l]·2^{wq} mod N)` for every bit l,
+//!    and `F = Enc(Σ_q |x_q|·2^{wq})`.
+//! 2. The evaluator computes, for each of its rows y, `F · (1+N)^{|y|·1⃗} · Π_{l: y_l = 1} E_l`
+//!    with `1⃗ = Σ_q 2^{wq}`. This encrypts `Σ_q h(x_q, y)·2^{wq}`, as h = |x| + |y| − 2⟨x,y⟩. Sums
+//!    on the way are negative modulo N. The slots of the final sum are in [0, L] and do not carry.
+//!    The code handles F as one more E, of a bit that all rows have.
+//! 3. Evaluator → owner: that result times `(1+N)^ρ`, with ρ uniform modulo N, and times noise. The
+//!    noise is a product of encryptions of zero to the power of random bytes. The code handles each
+//!    encryption of zero, its square, its 4th and up to its 128th power as more E's, of random
+//!    bits.
+//! 4. Owner → server: the decryption `τ`. Evaluator → server: the seed of all ρ. The server unpacks
+//!    `τ − ρ` mod N.
 //!
-//! *Noise.* Without it the owner, who knows its ciphertexts, could tell from a result modulo N which E were multiplied; and a power of one fixed
-//! r₀^N leaves it the quadratic characters ([`NoiseTable`](undertone_paillier::NoiseTable)). So the noise is made of m encryptions of zero, 8m ≥ bits(N) + 256. What
-//! they are modulo N comes of the clients' common seed and of N; the owner sends the rest ([`SecretKey::zeros`](undertone_paillier::SecretKey::zeros)). A result is then uniform among all numbers prime to N, but for 2^−64, whatever the owner's N and
-//! ciphertexts: modulo N by the noise (leftover hash lemma: two choices of exponents collide with probability 1/|G^g|, g the greatest common divisor of their
-//! differences, and there are more than twice as many as the group G modulo N can have generators), and of those that are the same modulo N by ρ.
-//! The numbers must be out of reach until N is fixed: hence they come of N. The seed's expansion is a random oracle here.
+//! *Noise.* Without it the owner, who knows its ciphertexts, could tell from a result modulo N
+//! which E were multiplied. A power of one fixed r₀^N would leave it the quadratic characters
+//! ([`NoiseTable`](undertone_paillier::NoiseTable)). So the noise is made of m encryptions of zero,
+//! with 8m ≥ bits(N) + 256. What they are modulo N comes from the clients' common seed and from N;
+//! the owner sends the rest ([`SecretKey::zeros`](undertone_paillier::SecretKey::zeros)). They
+//! depend on N so that an owner cannot choose N to fit them.
 //!
-//! The server learns h; τ and ρ say no more, as ρ is uniform and h follows from both. Together with the owner it has ρ and so h. Together
-//! with the evaluator it has ciphertexts of the owner's rows.
+//! The server learns h. τ and ρ tell no more, as ρ is uniform and h follows from both. Together
+//! with the owner the server has ρ and so h. Together with the evaluator it has ciphertexts of the
+//! owner's rows.
 //!
-//! *Offline*: keys, and the encryptions of zero.
-//!
-//! Messages, all sealed for whom they are for:
-//!
-//! | phase | from | what |
-//! |---|---|---|
-//! | offline | owner, to the evaluator | N |
-//! | offline | owner, to the evaluator | (c − a)/N of the encryption of zero c that is a modulo N, 512 a message |
-//! | online | owner, to the evaluator | for each block: E of every bit, then F, as many as fit 2²⁰ bytes; two blocks ahead of what it has got back |
-//! | online | evaluator, to the owner | for each block, for every 1024 rows: a masked ciphertext a row |
-//! | online | owner, to the server | the peer's number (4), then N |
-//! | online | evaluator, to the server | the peer's number (4), then 32 bytes: the seed |
-//! | online | owner, to the server | the peer's number (4), then a block's τ of 1024 rows |
-//! | online | both, to the server | 2³² − 1 (4): that was all |
-//!
-//! A client that leaves is missing in its own pairs alone. Whether enough are left is for the server to say.
+//! *Offline*, clients exchange keys and encryptions of zero. If a client drops out, only its own
+//! pairs end. The server decides whether enough clients remain.
 
 mod client;
 mod evaluator;
@@ -69,15 +64,15 @@ const TILE_ROWS: usize = 1024;
 /// Encryptions of zero in a message.
 const BASES: usize = 512;
 
-/// Bits of their exponents.
+/// Bits of the exponents of encryptions of zero.
 const EXPONENT: usize = 8;
 
-/// Blocks an owner sends before it has the results of the first of them.
+/// Blocks that an owner has sent and lacks results of, at most.
 const WINDOW: usize = 2;
 
 const SERVER: PartyId = PartyId::SERVER;
 
-/// How `phe` encrypts.
+/// The parameters of `phe`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Phe {
     key_bits: usize,
@@ -92,22 +87,22 @@ impl Default for Phe {
 }
 
 impl Phe {
-    /// With keys of so many bits.
+    /// Keys of `key_bits` bits.
     ///
     /// # Errors
-    /// [`PaillierError::Modulus`] when keys are not made of this size.
+    /// [`PaillierError::Modulus`] when `key_bits` is not 2048, 3072 or 4096.
     pub fn new(key_bits: usize) -> Result<Self, PaillierError> {
         if GENERATED.contains(&key_bits) {
             Ok(Self { key_bits })
         } else {
             Err(PaillierError::Modulus(format!(
-                "{key_bits} bits; keys are made of 2048, 3072 and 4096"
+                "{key_bits} bits; keys of 2048, 3072 and 4096 bits are possible"
             )))
         }
     }
 
-    /// With keys of 128 to 4096 bits, an even number, which anybody may factor. For tests of what
-    /// surrounds the keys: it is there with the feature `insecure` alone.
+    /// Keys of an even number of bits, from 128 to 4096, which anybody may factor. For tests only:
+    /// the feature `insecure` provides it.
     #[cfg(any(test, feature = "insecure"))]
     #[must_use]
     pub fn insecure(key_bits: usize) -> Self {
@@ -121,7 +116,7 @@ impl Phe {
         self.key_bits
     }
 
-    /// Encryptions of zero of which the noise of results is made.
+    /// Number of encryptions of zero that make the noise of results.
     fn bases(self) -> usize {
         (self.key_bits + 256)
             .div_ceil(EXPONENT)
@@ -129,12 +124,12 @@ impl Phe {
     }
 }
 
-/// Whether `me`, with its rows, is the owner to `other`, with its.
+/// Whether `me` is the owner to `other`. Each comes with its number of rows.
 fn owns(me: (PartyId, usize), other: (PartyId, usize)) -> bool {
     (me.1, me.0) < (other.1, other.0)
 }
 
-/// What both ends of a pair and the server know.
+/// The parameters of a pair, which both ends and the server know.
 #[derive(Debug, Clone, Copy)]
 struct Pair {
     /// Bits of a code.
@@ -147,7 +142,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// The pair of two clients, or nothing where there is nothing to do.
+    /// The pair of two clients. `None` if one of them has no rows.
     fn new(bits: usize, key_bits: usize, rows: [usize; 2]) -> Result<Option<Self>, Abort> {
         let width = usize::BITS - bits.leading_zeros();
         let slots = Slots::new(key_bits, width);
@@ -181,7 +176,7 @@ impl Pair {
         first.min(self.rows)..self.rows.min(first + TILE_ROWS)
     }
 
-    /// Block and tile of the message of results, or of τ, that comes after `number` others.
+    /// Rows of the owner and of the evaluator in message `number` of results or of τ.
     fn message(&self, number: usize) -> (Range<usize>, Range<usize>) {
         let (block, tile) = (number / self.tiles(), number % self.tiles());
         (self.block(block), self.tile(tile))
@@ -199,15 +194,15 @@ impl Pair {
         self.key_bits.div_ceil(8)
     }
 
-    /// Ciphertexts of the owner's message that comes after `sent` others of the block.
+    /// Ciphertexts of the owner's next message, when `sent` ciphertexts of the block are sent.
     fn chunk(&self, sent: usize) -> Range<usize> {
-        // Whole eights.
+        // A multiple of eight.
         let most = (TILE_BYTES / self.ciphertext_len() / LANES * LANES).max(LANES);
         sent..(self.bits + 1).min(sent + most)
     }
 }
 
-/// Uniform numbers modulo N, one after the other, of a seed.
+/// Uniform numbers below N, from the stream of a seed.
 struct Uniform {
     prg: Prg,
     n: BigUint,
@@ -232,7 +227,7 @@ impl Uniform {
         }
     }
 
-    /// The next: as many bits as N has, again and again until they are a number below N.
+    /// The next number: as many bits as N has. Numbers that are not below N are skipped.
     fn next(&mut self) -> BigUint {
         let mut bytes = Wiped::from(vec![0; self.len]);
         loop {
@@ -259,7 +254,7 @@ struct Peer {
 impl Peer {
     fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, Abort> {
         let opened = self.channel.open(sealed);
-        opened.map_err(|error| self.malformed(error.to_string()))
+        opened.map_err(|error| self.malformed(error.to_string())) // PHE-1
     }
 
     fn seal(&mut self, text: &[u8]) -> Result<(PartyId, Vec<u8>), Abort> {
@@ -276,12 +271,12 @@ impl Peer {
     }
 }
 
-/// For our own mistakes, where what came from others is checked.
+/// An error that only a bug can cause, as what peers sent was checked before.
 fn internal(error: PaillierError) -> Abort {
     Abort::Internal(error.to_string())
 }
 
-/// A new key of a run with keys of so many bits.
+/// A new key of `bits` bits.
 fn secret_key(bits: usize, rng: &mut Prg) -> Result<SecretKey, PaillierError> {
     #[cfg(any(test, feature = "insecure"))]
     if !GENERATED.contains(&bits) {
@@ -290,7 +285,7 @@ fn secret_key(bits: usize, rng: &mut Prg) -> Result<SecretKey, PaillierError> {
     SecretKey::generate(bits, Primes::Structured, rng)
 }
 
-/// The key of the modulus that an owner sent. It has the length of the run's keys.
+/// The public key with modulus `n`. The caller has checked its length.
 fn public_key(n: &BigUint) -> Result<PublicKey, PaillierError> {
     #[cfg(any(test, feature = "insecure"))]
     if n.bits() < GENERATED[0] as u64 {

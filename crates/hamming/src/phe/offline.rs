@@ -1,4 +1,4 @@
-//! What clients do before they have codes: keys, and encryptions of zero.
+//! The clients' protocol before they have codes: keys and encryptions of zero.
 
 use num_bigint::BigUint;
 use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Phase, Step};
@@ -7,16 +7,17 @@ use super::super::{ClientContext, OFFLINE};
 use super::{BASES, EXPONENT, Pair, Peer, Phe, Uniform, internal, owns};
 use undertone_paillier::{Ciphertexts, PaillierError, PublicKey, SecretKey};
 
-/// A key to evaluate with.
+/// An owner's public key, at an evaluator.
 #[derive(Debug)]
 pub(super) struct Key {
     pub(super) public: PublicKey,
-    /// Encryptions of zero; in the end also their powers by powers of two. Noise is made of them.
+    /// Encryptions of zero, from which the noise is made. When all have arrived, also their powers
+    /// of 2, 4, … and 128.
     pub(super) bases: Ciphertexts,
 }
 
 impl Key {
-    /// Appends squares, 4th powers, and so on.
+    /// Appends the squares of the encryptions of zero, their 4th powers, up to the 128th.
     pub(super) fn square_bases(&mut self) -> Result<(), PaillierError> {
         let mut power = self.bases.clone();
         for _ in 1..EXPONENT {
@@ -28,33 +29,33 @@ impl Key {
     }
 }
 
-/// What a client holds of `phe` before it has codes.
+/// A client's state when it is ready for codes.
 #[derive(Debug)]
 pub(in super::super) struct Prepared {
     pub(super) ctx: ClientContext,
     pub(super) bits: usize,
-    /// The client's own key, where it is somebody's owner.
+    /// The client's own key, if it is the owner of a pair.
     pub(super) secret: Option<Box<SecretKey>>,
     pub(super) evaluators: Vec<Peer>,
     pub(super) owners: Vec<(Peer, Key)>,
 }
 
-/// The owner's side of all its pairs.
+/// The owner's offline state, for all its pairs.
 struct Owning {
     secret: Box<SecretKey>,
-    /// What its encryptions of zero are modulo N.
+    /// The encryptions of zero modulo N.
     residues: Uniform,
     sent: usize,
 }
 
-/// An owner that has not sent everything.
+/// An owner that has not sent everything yet.
 #[derive(Debug)]
 struct Waiting {
     peer: Peer,
     key: Option<(Key, Uniform)>,
 }
 
-/// A client's offline side. Output: [`Prepared`].
+/// The client's offline protocol. Output: [`Prepared`].
 pub(in super::super) struct Preparation {
     ctx: ClientContext,
     bits: usize,
@@ -109,7 +110,7 @@ impl Preparation {
         !self.evaluators.is_empty() && sent.is_none_or(|sent| sent < due)
     }
 
-    /// Makes a key and sends N, or else sends the next encryptions of zero.
+    /// Step 1, once: makes a key and sends N. Then step 2: sends the next encryptions of zero.
     fn work(&mut self, out: &mut Outbox) -> Result<(), Abort> {
         let len = self.ctx.phe.key_bits().div_ceil(8);
         let bytes = |x: &BigUint| {
@@ -155,7 +156,9 @@ impl Preparation {
         let text = waiting.peer.open(sealed)?;
         let peer = &waiting.peer;
         let Some((mut key, mut residues)) = waiting.key else {
+            // PHE-2
             let n = modulus(&text, &self.ctx.phe).map_err(|what| peer.malformed(what))?;
+            // PHE-3
             let public = super::public_key(&n).map_err(|error| Abort::Cheated {
                 culprit: peer.id,
                 fault: error.to_string(),
@@ -170,6 +173,7 @@ impl Preparation {
         };
         let len = peer.pair.plaintext_len();
         let count = BASES.min(self.ctx.phe.bases() - key.bases.len());
+        // PHE-4
         if text.len() != count * len {
             let what = format!(
                 "encryptions of zero of {} bytes, {} are due",
@@ -181,6 +185,7 @@ impl Preparation {
         let mut whole = Vec::with_capacity(2 * text.len());
         for rest in text.chunks_exact(len) {
             let rest = BigUint::from_bytes_le(rest);
+            // PHE-5
             if rest >= *key.public.modulus() {
                 return Err(peer.malformed("an encryption of zero that is not below N²".into()));
             }
@@ -189,6 +194,7 @@ impl Preparation {
             whole.extend(c.to_bytes_le());
             whole.resize(end, 0);
         }
+        // PHE-5
         let decoded = key.public.decode(&whole);
         let some = decoded.map_err(|error| peer.malformed(error.to_string()))?;
         key.bases.append(some).map_err(internal)?;
@@ -203,15 +209,15 @@ impl Preparation {
     }
 }
 
-/// What the encryptions of zero of an owner are modulo its N. They depend on N: with numbers that it knew before, an owner could choose an N modulo which all of them have some
-/// property that others lack.
+/// The encryptions of zero of an owner, modulo its N. They depend on N. Otherwise an owner could
+/// choose an N modulo which all of them have a property that other numbers lack.
 fn residues(ctx: &ClientContext, owner: PartyId, n: &BigUint) -> Uniform {
     let context = [&owner.to_wire().to_le_bytes()[..], &n.to_bytes_le()].concat();
     let seed = ctx.seed.expand(ctx.session, "noise bases", &context);
     Uniform::new(&seed, n)
 }
 
-/// A modulus of the size that was agreed on.
+/// Reads a modulus of `phe.key_bits()` bits. The error says what is wrong.
 pub(super) fn modulus(bytes: &[u8], phe: &Phe) -> Result<BigUint, String> {
     let n = BigUint::from_bytes_le(bytes);
     if bytes.len() == phe.key_bits().div_ceil(8) && n.bits() == phe.key_bits() as u64 {
@@ -274,7 +280,7 @@ mod tests {
     use undertone_kdf::Seed;
     use undertone_setup::seal::Channel;
 
-    /// An owner that has to fix N first cannot fit it to them.
+    /// An owner has to fix N first, so it cannot choose N to fit them.
     #[test]
     fn residues_depend_on_the_modulus() {
         let me = PartyId::client(0);

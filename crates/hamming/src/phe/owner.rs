@@ -1,4 +1,5 @@
-//! The owner of a key: encrypts its rows block by block, for all its evaluators at once, and decrypts what comes back.
+//! The owner of a key. It encrypts its rows block by block, for all its evaluators at once, and
+//! decrypts the results.
 
 use num_bigint::BigUint;
 use undertone_kernel::{BitMatrix, Prg, Wiped};
@@ -9,7 +10,7 @@ use super::client::ToServer;
 use super::{Pair, Peer, WINDOW, internal};
 use undertone_paillier::SecretKey;
 
-/// One of those who evaluate, and how many messages of results have come of it.
+/// An evaluator, and the number of messages of results received from it.
 #[derive(Debug)]
 struct Evaluator {
     peer: Peer,
@@ -20,11 +21,11 @@ struct Evaluator {
 pub(super) struct Owner {
     secret: Box<SecretKey>,
     rng: Prg,
-    /// Rows become columns.
+    /// The transposed codes.
     columns: BitMatrix,
     weights: Wiped<u64>,
     evaluators: Vec<Evaluator>,
-    /// The block that is being sent, and how many of its ciphertexts are.
+    /// The block that is being sent, and the number of its ciphertexts sent.
     block: usize,
     sent: usize,
 }
@@ -57,7 +58,7 @@ impl Owner {
         }
     }
 
-    /// Tells the server the modulus, once for each pair.
+    /// Step 3: sends the server the modulus, once for each pair.
     pub(super) fn announce(&self, server: &mut ToServer, out: &mut Outbox) -> Result<(), Abort> {
         for evaluator in &self.evaluators {
             let mut n = self.secret.public().modulus().to_bytes_le();
@@ -67,7 +68,7 @@ impl Owner {
         Ok(())
     }
 
-    /// What all pairs agree on: of rows of evaluators nothing but messages depends.
+    /// The parameters of any pair. Pairs of one owner differ only in the evaluator's rows.
     fn pair(&self) -> Option<Pair> {
         Some(self.evaluators.first()?.peer.pair)
     }
@@ -77,7 +78,7 @@ impl Owner {
         due.map(|evaluator| evaluator.peer.id)
     }
 
-    /// Whether ciphertexts can be sent: all evaluators are near.
+    /// Whether ciphertexts may be sent: every evaluator is within [`WINDOW`] blocks.
     pub(super) fn has_work(&self) -> bool {
         self.pair().is_some_and(|pair| self.block < pair.blocks())
             && self.evaluators.iter().all(|evaluator| {
@@ -86,7 +87,7 @@ impl Owner {
             })
     }
 
-    /// Sends the next ciphertexts of a block.
+    /// Step 4: sends the next ciphertexts of a block.
     pub(super) fn work(&mut self, out: &mut Outbox) -> Result<(), Abort> {
         let Some(pair) = self.pair() else {
             return Ok(());
@@ -110,7 +111,7 @@ impl Owner {
         Ok(())
     }
 
-    /// Of E of bit l, or of F after the last.
+    /// The plaintext of E of bit l, or of F if l is the number of bits.
     fn plaintext(&self, pair: &Pair, l: usize) -> Result<BigUint, Abort> {
         let rows = pair.block(self.block);
         if l == pair.bits {
@@ -118,13 +119,13 @@ impl Owner {
         }
         let set = rows.map(|row| u64::from(self.columns.get(l, row)));
         let set = Wiped::from(set.collect::<Vec<u64>>());
-        // A slot of one bit has no room for a 2.
+        // Doubled after packing, as a slot of one bit has no room for a 2.
         let packed = pair.slots.pack(&set).map_err(internal)? << 1u8;
         let n = self.secret.public().modulus();
         Ok((n - packed % n) % n)
     }
 
-    /// Takes results, and tells the server τ.
+    /// Step 6: takes results and sends the server τ.
     pub(super) fn receive(
         &mut self,
         from: PartyId,
@@ -141,6 +142,7 @@ impl Owner {
         let (block, rows) = pair.message(evaluator.came);
         let due = rows.len() * pair.ciphertext_len();
         let sent = pair.block(self.block).start;
+        // PHE-10, PHE-11
         if text.len() != due || block.start >= sent {
             let what = if text.len() == due {
                 "results of a block that was not sent".into()
@@ -150,6 +152,7 @@ impl Owner {
             return Err(evaluator.peer.malformed(what));
         }
         let bad = |error| evaluator.peer.malformed(format!("{error}"));
+        // PHE-12
         let results = self.secret.public().decode(&text).map_err(bad)?;
         let plain = self.secret.decrypt(&results).map_err(bad)?;
         let len = pair.plaintext_len();

@@ -1,4 +1,4 @@
-//! The server's side of `phe`: τ of the owner, the seed of ρ of the evaluator.
+//! The server's side of `phe`: it takes τ from the owner and the seed of ρ from the evaluator.
 
 use std::collections::VecDeque;
 
@@ -11,10 +11,11 @@ use super::{Pair, Phe, Uniform, owns};
 use crate::tiles::{self, Block, Sink};
 use undertone_kdf::Seed;
 
-/// How many messages of τ are taken before the seed, which is sent before all that they follow from, on another link.
+/// Maximum number of messages of τ that the server holds before the seed. The evaluator sends the
+/// seed before the results that lead to τ, but on another link.
 const MOST_WAITING: usize = 16;
 
-/// What all pairs have in common.
+/// The parameters of all pairs.
 #[derive(Debug)]
 pub(in super::super) struct Shape {
     pub(in super::super) bits: usize,
@@ -31,7 +32,7 @@ pub(in super::super) struct Meeting<S> {
     seed: Option<Seed>,
     masks: Option<Uniform>,
     waiting: VecDeque<Vec<u8>>,
-    /// Messages of τ that have been unmasked.
+    /// The number of messages of τ unmasked.
     done: usize,
     sink: S,
 }
@@ -94,7 +95,7 @@ impl<S: Sink> pairwise::Meeting<S> for Meeting<S> {
         (self.done < self.pair.messages()).then_some(both)
     }
 
-    /// The seed is the first that the evaluator sends, and waits for nobody.
+    /// The seed is the evaluator's first message and depends on no other message.
     fn waits_for_the_other(&self) -> Option<usize> {
         let full = self.seed.is_none() && self.waiting.len() >= MOST_WAITING;
         full.then_some(self.owner.place)
@@ -106,11 +107,12 @@ impl<S: Sink> pairwise::Meeting<S> for Meeting<S> {
 }
 
 impl<S: Sink> Meeting<S> {
-    /// First the modulus, then τ.
+    /// Takes a part from the owner: first the modulus, then τ.
     fn owners(&mut self, part: Vec<u8>) -> Result<(), Abort> {
         let from = self.owner.id;
         let malformed = |what: String| Err(Abort::Malformed { from, what });
         if self.modulus.is_none() {
+            // PHE-13
             match modulus(&part, &self.phe) {
                 Ok(n) => self.modulus = Some(n),
                 Err(what) => return malformed(what),
@@ -118,11 +120,13 @@ impl<S: Sink> Meeting<S> {
             return Ok(());
         }
         let number = self.done + self.waiting.len();
+        // PHE-17
         if number == self.pair.messages() {
             return malformed("sums after the last".into());
         }
         let (_, rows) = self.pair.message(number);
         let due = rows.len() * self.pair.plaintext_len();
+        // PHE-16
         if part.len() != due {
             return malformed(format!("sums of {} bytes, {due} are due", part.len()));
         }
@@ -130,16 +134,18 @@ impl<S: Sink> Meeting<S> {
         Ok(())
     }
 
+    /// Takes a part from the evaluator: the seed.
     fn evaluators(&mut self, part: &[u8]) -> Result<(), Abort> {
         let malformed = |what: String| Abort::Malformed {
             from: self.evaluator.id,
             what,
         };
+        // PHE-14
         let seed: [u8; 32] = part
             .try_into()
             .map_err(|_| malformed(format!("a seed of {} bytes", part.len())))?;
         match self.seed {
-            Some(_) => Err(malformed("a second seed".into())),
+            Some(_) => Err(malformed("a second seed".into())), // PHE-15
             None => {
                 self.seed = Some(Seed::from_bytes(seed));
                 Ok(())
@@ -147,7 +153,7 @@ impl<S: Sink> Meeting<S> {
         }
     }
 
-    /// τ − ρ, unpacked.
+    /// Step 7: the distances of a message, τ − ρ unpacked.
     fn unmask(&mut self, tau: &[u8]) -> Result<(), Abort> {
         let (Some(n), Some(masks)) = (&self.modulus, &mut self.masks) else {
             return Err(Abort::Internal("no masks".into()));
@@ -157,6 +163,7 @@ impl<S: Sink> Meeting<S> {
         let numbers = tau.chunks_exact(self.pair.plaintext_len());
         for (at, number) in numbers.enumerate() {
             let tau = BigUint::from_bytes_le(number);
+            // PHE-18
             if tau >= *n {
                 return Err(Abort::Malformed {
                     from: self.owner.id,
@@ -165,6 +172,7 @@ impl<S: Sink> Meeting<S> {
             }
             let packed = (tau + n - masks.next()) % n;
             let values = self.pair.slots.unpack(&packed, block.len());
+            // PHE-19
             let values = values.ok().filter(|values| {
                 let most = self.pair.bits as u64;
                 values.iter().all(|value| *value <= most)
@@ -234,6 +242,7 @@ mod tests {
         assert!(meeting.missing().is_some());
     }
 
+    // PHE-15
     #[test]
     fn seeds_come_once() {
         let mut meeting = meeting();
@@ -242,7 +251,7 @@ mod tests {
         assert!(what.contains("second seed"), "{what}");
     }
 
-    /// With sums that are masks and distances of zero.
+    /// τ are the masks themselves, so all distances are zero. PHE-17
     #[test]
     fn sums_that_are_too_many_are_refused() {
         let mut meeting = meeting();

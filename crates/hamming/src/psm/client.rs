@@ -1,4 +1,4 @@
-//! A client's side of `psm`.
+//! The client's side of `psm`.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::super::{ClientContext, weight};
 use super::{Masks, SERVER, Shape, Tiles, products};
 use crate::tiles::Block;
 
-/// A client, and the attempt it is at.
+/// A client and its current attempt.
 #[derive(Debug)]
 pub(in super::super) struct Client {
     roster: Vec<(PartyId, usize)>,
@@ -21,10 +21,10 @@ pub(in super::super) struct Client {
     masks: Masks,
     server: Channel,
     min_clients: usize,
-    /// Those that take part in this attempt, and which of them the client is.
+    /// The participants of this attempt, and the index of the client among them.
     shape: Shape,
     me: usize,
-    /// The matrices of the last tile: the next one mostly needs one of them again.
+    /// The matrices of the last tile. The next tile mostly needs one of them again.
     kept: [Option<(Block, Matrix16)>; 2],
 }
 
@@ -68,10 +68,10 @@ impl Client {
         })
     }
 
-    /// Runs attempts until the server names the same clients twice.
+    /// Runs attempts until the server names the same participants twice.
     pub(in super::super) async fn run(mut self, io: Io) -> Result<(), Abort> {
         loop {
-            // Steps 1 and 4: who takes part.
+            // Steps 1 and 4: the participants.
             let clients = self.participants(&io.require(SERVER).await?)?;
             if clients == self.shape.clients {
                 return Ok(());
@@ -92,7 +92,7 @@ impl Client {
                 }
             }
 
-            // Step 3: its half of every tile of distances to others.
+            // Step 3: its half of every tile of distances to other clients.
             let all = vec![true; self.shape.clients.len()];
             let mut tiles = Tiles::new(&all, Some(self.me));
             while let Some((left, right)) = tiles.next(&self.shape.clients) {
@@ -103,32 +103,36 @@ impl Client {
         }
     }
 
-    /// The clients that the server names.
+    /// The participants that the server names.
     fn participants(&self, bytes: &[u8]) -> Result<Vec<(PartyId, usize)>, Abort> {
         let mut r = Reader::new(bytes);
         let mut clients = Vec::new();
         while r.remaining() > 0 {
+            // PSM-1
             let id = r.u32("client").map_err(Abort::malformed(SERVER))?;
             let id = PartyId::from_wire(id);
             let known = self.roster.iter().find(|(other, _)| *other == id);
             let follows = clients.last().is_none_or(|(last, _)| *last < id);
+            // PSM-2
             match known.filter(|_| follows) {
                 Some(client) => clients.push(*client),
                 None => {
                     return Err(Abort::cheated(
                         SERVER,
-                        "its list of participants names a client that is not on the roster, or is out of order",
+                        "its list of participants names a client that is not on the roster, or is \
+                         out of order",
                     ));
                 }
             }
         }
+        // PSM-3
         if !clients.iter().any(|(id, _)| *id == self.id) {
             return Err(Abort::cheated(
                 SERVER,
                 "its list of participants leaves this client out",
             ));
         }
-        enough(clients.len(), self.min_clients)?;
+        enough(clients.len(), self.min_clients)?; // PSM-4
         Ok(clients)
     }
 
@@ -136,10 +140,11 @@ impl Client {
     fn attempt(&mut self, clients: Vec<(PartyId, usize)>) -> Result<(), Abort> {
         let before = &self.shape.clients;
         if !before.is_empty() {
+            // PSM-5
             if !clients.iter().all(|client| before.contains(client)) {
                 return Err(Abort::cheated(
                     SERVER,
-                    "its list of participants names a client that has left",
+                    "its list of participants names a dropped client",
                 ));
             }
             self.masks.attempt += 1;
@@ -156,7 +161,7 @@ impl Client {
         Ok(sealed.into())
     }
 
-    /// These rows of X'.
+    /// The message with these rows of X'.
     fn masked_codes(&mut self, rows: Range<usize>) -> Result<Payload, Abort> {
         let mut masked = Matrix16::from_bits(&self.codes, rows.clone());
         let me = self.shape.clients[self.me].0;
@@ -168,8 +173,9 @@ impl Client {
         self.seal(&packed)
     }
 
-    /// The matrix of one side of a tile. Side 0 belongs to the client with the smaller number: its rows,
-    /// or their mask if it is the other client. Side 1: its masked rows, or their mask.
+    /// The matrix of one side of a tile. Side 0 belongs to the client with the smaller number, side
+    /// 1 to the other. For this client's own rows it is the rows (side 0) or the masked rows (side
+    /// 1). For the other client's rows it is their mask.
     fn side(&mut self, side: usize, block: &Block) -> Matrix16 {
         if let Some((_, matrix)) = self.kept[side].take_if(|(kept, _)| *kept == *block) {
             return matrix;
@@ -186,7 +192,7 @@ impl Client {
         own
     }
 
-    /// A tile of U or V.
+    /// The message with a tile of U or V.
     fn half(&mut self, left: Block, right: Block) -> Result<Payload, Abort> {
         let (a, b) = (self.side(0, &left), self.side(1, &right));
         let mut values = products(&a, 0..a.rows(), &b, 0..b.rows());

@@ -1,27 +1,22 @@
-//! `psm`: private simultaneous messages (Feige, Kilian, Naor 1994), with masked products (Beaver 1997;
-//! Du, Atallah 2001).
+//! `psm`: private simultaneous messages (Feige, Kilian, Naor 1994) with masked products (Beaver
+//! 1997; Du, Atallah 2001).
 //!
-//! The clients share a seed that the server does not have. From it they expand, modulo 2^w, a mask `A_j`
-//! for the codes of each client and a mask `C_jk` for the distances of each pair `j < k`. With `|x|` the
-//! number of ones of a row:
+//! `docs/spec/psm.md` specifies masks, messages and steps. In short, modulo 2^w: the clients share
+//! a seed that the server does not have. From it they expand a mask `A_j` for the codes of each
+//! client and a mask `C_jk` for the distances of each pair `j < k`. `|x|` is the number of ones of
+//! a row.
 //!
 //! - client j → server: `X'_j = X_j + A_j`;
 //! - client j → server, for each k > j: `U[a,i] = 2⟨x_a, A_k[i]⟩ + |x_a| + C_jk[a,i]`;
-//! - client k → server, for each j < k: `V[a,i] = 2⟨A_j[a], y'_i⟩ + |y_i| − C_jk[a,i]`, `y' = y + A_k`;
+//! - client k → server, for each j < k: `V[a,i] = 2⟨A_j[a], y'_i⟩ + |y_i| − C_jk[a,i]`, where
+//!   `y' = y + A_k`;
 //! - server: `h(a,i) = U + V − 2⟨x'_a, y'_i⟩ = |x_a| + |y_i| − 2⟨x_a, y_i⟩`.
 //!
-//! `X'` and `U` are uniform to the server, and `V` follows from the distance: it could make up all it sees
-//! from the distances alone. All of it is sealed to the server, as any other client could take the masks off.
+//! `X'` and `U` are uniform to the server, and `V` follows from the distance. So the server could
+//! make up all it sees from the distances alone. All messages to the server are sealed, because any
+//! other client could remove the masks.
 //!
-//! Messages, in order. Numbers are packed to w = ⌈log₂(L+1)⌉ bits; masks are expanded tile by tile.
-//!
-//! 1. Server → clients: the numbers (4 bytes each) of the clients that take part, at least `min_clients`,
-//!    in order.
-//! 2. Clients → server: `X'`, whole rows.
-//! 3. Clients → server: for each pair in order (0,1), (0,2), … (1,2), … and each tile of at most 512 × 512
-//!    rows, row after row: `U` or `V`.
-//! 4. Server → clients: who takes part, again. If a client was dropped, steps 2 to 4 follow once more
-//!    without it, with fresh masks. If the set is the same, the distances are done.
+//! If a client drops out, everything starts again without it, with fresh masks.
 
 mod client;
 mod server;
@@ -46,17 +41,18 @@ const SIDE: usize = 512;
 
 const SERVER: PartyId = PartyId::SERVER;
 
-/// What client and server agree on.
+/// What client and server both know.
 #[derive(Debug)]
 struct Shape {
     /// Bits of a code.
     bits: usize,
-    /// The clients and their rows: at the server the roster, at a client those of this attempt.
+    /// The clients and their numbers of rows: at the server the roster, at a client those of this
+    /// attempt.
     clients: Vec<(PartyId, usize)>,
 }
 
 impl Shape {
-    /// Bits of a number: distances are 0 to L.
+    /// Bits of a number, w. Distances are 0 to L.
     fn width(&self) -> u32 {
         usize::BITS - self.bits.leading_zeros()
     }
@@ -65,13 +61,13 @@ impl Shape {
         pack::packed_len(self.width(), self.bits)
     }
 
-    /// Rows of the message that starts with row `first` of `rows`.
+    /// The rows of the message that starts with row `first` of `rows`.
     fn window(&self, first: usize, rows: usize) -> Range<usize> {
         first..rows.min(first + ((TILE_BYTES - TAG_LEN) / self.row_len()).max(1))
     }
 }
 
-/// The tiles of all pairs of those that take part, in order; of one client's pairs, if `of` names it.
+/// The tiles of all pairs of participants, in order. If `of` names a client, only its pairs.
 #[derive(Debug, Default)]
 struct Tiles {
     pairs: Vec<(usize, usize)>,
@@ -114,7 +110,7 @@ impl Tiles {
     }
 }
 
-/// The masks, from a seed that only clients have.
+/// The masks, from the seed that only clients have.
 #[derive(Debug)]
 struct Masks {
     session: SessionId,
@@ -124,7 +120,7 @@ struct Masks {
 }
 
 impl Masks {
-    /// Adds rows `rows` of A_client to `to`, which has as many.
+    /// Adds rows `rows` of `A_client` to `to`, which has the same number of rows.
     fn add_code_mask(&self, client: PartyId, rows: Range<usize>, to: &mut Matrix16) {
         let ids = [self.attempt, client.to_wire()];
         let seed = self.seed.derive(self.session, "code mask", &ids);
@@ -141,7 +137,7 @@ impl Masks {
         out
     }
 
-    /// Adds C_jk, which has `columns` columns, to a tile of it, or subtracts it.
+    /// Adds a tile of `C_jk` to `values`, or subtracts it. `C_jk` has `columns` columns.
     fn distance_mask(
         &self,
         (j, k): (PartyId, PartyId),
@@ -160,7 +156,7 @@ impl Masks {
     }
 }
 
-/// All products of some rows of `a` and `b`, at least one each, on all threads.
+/// All products of rows of `a` and `b`, on all threads. Neither range may be empty.
 fn products(a: &Matrix16, left: Range<usize>, b: &Matrix16, right: Range<usize>) -> Wiped<u16> {
     let width = right.len();
     let mut out = Wiped::from(vec![0; left.len() * width]);

@@ -9,15 +9,15 @@ use super::super::{Collected, ServerContext};
 use super::{Shape, Tiles, products};
 use crate::tiles::{Block, Sink, Tile};
 
-/// The server, and the attempt it is at.
+/// The server and its current attempt.
 pub(in super::super) struct Server<S> {
     shape: Shape,
     min_clients: usize,
     channels: Vec<Channel>,
-    /// The sink before any distance of `psm`. Each attempt starts from a fork.
+    /// The sink without any distance of `psm`. Each attempt starts from a fork of it.
     empty: S,
     sink: S,
-    /// Who takes part in this attempt, and who of those is still there.
+    /// The participants of this attempt, and those that have not dropped out.
     set: Vec<bool>,
     there: Vec<bool>,
     codes: Vec<Matrix16>,
@@ -41,10 +41,10 @@ impl<S: Sink> Server<S> {
         }
     }
 
-    /// Runs attempts until no client leaves during one.
+    /// Runs attempts until no client drops out during one.
     pub(in super::super) async fn run(mut self, io: Io) -> Result<Collected<S>, Abort> {
         loop {
-            // Step 1, or step 4 after a client was dropped: who takes part.
+            // Step 1, or step 4 after a client dropped out: the participants.
             let left = self.there.iter().filter(|there| **there).count();
             enough(left, self.min_clients)?;
             io.send_all(self.participants());
@@ -59,7 +59,7 @@ impl<S: Sink> Server<S> {
                 self.collect_tile(&io, left, right).await?;
             }
 
-            // Step 4: if nobody was dropped, the same clients, and that is all.
+            // Step 4: if no client dropped out, send the same participants and finish.
             if self.there == self.set {
                 io.send_all(self.participants());
                 self.empty.join(self.sink);
@@ -71,7 +71,7 @@ impl<S: Sink> Server<S> {
         }
     }
 
-    /// To each client that is there, the numbers of all that are.
+    /// The message to each remaining client: the numbers of all remaining clients.
     fn participants(&self) -> Vec<(PartyId, Vec<u8>)> {
         let clients = self.shape.clients.iter().zip(&self.there);
         let there = clients.filter(|(_, there)| **there);
@@ -81,7 +81,7 @@ impl<S: Sink> Server<S> {
         ids.into_iter().map(|id| (id, message.clone())).collect()
     }
 
-    /// Starts an attempt with those that are there.
+    /// Starts an attempt with the remaining clients.
     fn start(&mut self) {
         self.set.clone_from(&self.there);
         self.sink = self.empty.fork();
@@ -106,8 +106,8 @@ impl<S: Sink> Server<S> {
         }
     }
 
-    /// Takes both halves of a tile and makes its distances. A client whose partner was dropped still
-    /// sends its half, which is discarded.
+    /// Takes both halves of a tile and computes its distances. A client still sends its half when
+    /// its peer has dropped out; the server discards it.
     async fn collect_tile(&mut self, io: &Io, left: Block, right: Block) -> Result<(), Abort> {
         let both = [left.client, right.client].into_iter();
         let places: Vec<usize> = both.filter(|place| self.there[*place]).collect();
@@ -122,7 +122,7 @@ impl<S: Sink> Server<S> {
         for (place, (_, message)) in places.into_iter().zip(heard) {
             halves.extend(self.open(place, message, due)?);
         }
-        // Once somebody has left there will be another attempt.
+        // After a client dropped out there will be another attempt.
         if let [u, v] = &halves[..]
             && self.there == self.set
         {
@@ -131,7 +131,7 @@ impl<S: Sink> Server<S> {
         Ok(())
     }
 
-    /// Opens the next message of the client in `place`; `None` if it has left.
+    /// Opens the next message of the client at index `place`. `None` if it dropped out.
     fn open(
         &mut self,
         place: usize,
@@ -145,7 +145,9 @@ impl<S: Sink> Server<S> {
             return Ok(None);
         };
         let opened = self.channels[place].open(&sealed);
+        // PSM-6
         let opened = opened.map_err(|error| malformed(error.to_string()))?;
+        // PSM-7
         if opened.len() != due {
             return Err(malformed(format!(
                 "{} bytes of numbers, {due} are due",
@@ -179,6 +181,7 @@ impl<S: Sink> Server<S> {
         for ((value, u), v) in values.iter_mut().zip(us).zip(vs) {
             *value = u.wrapping_add(v).wrapping_sub(value.wrapping_mul(2)) & mask;
         }
+        // PSM-8
         if values.iter().any(|distance| usize::from(*distance) > bits) {
             let other = self.shape.clients[right.client].0;
             return Err(Abort::Contradicted {

@@ -1,4 +1,4 @@
-//! A client's online side of `shade`.
+//! The client's online protocol of `shade`.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,17 +13,17 @@ use super::offline::{Link, Prepared, Ready};
 use super::transfers::Keys;
 use super::{FRAME_BYTES, Pair, SERVER, WINDOW};
 
-/// Rows of a tile on their way: how far its transfers are, and their sums so far.
+/// A requested tile: its rows, the progress of its transfers, and the sums so far.
 struct Tile {
     rows: Range<usize>,
     keys: Keys,
-    /// For each row a sum for each lane, filled up to whole registers.
+    /// One sum for each row and lane. A row is filled up to whole registers.
     sums: Wiped<u16>,
-    /// The first transfer that is not done: a row of the tile, and a bit.
+    /// The first transfer that is not done: the row in the tile and the bit.
     next: (usize, usize),
 }
 
-/// Transfers of one row of a tile: the row, and its bits.
+/// Consecutive transfers of one row of a tile.
 #[derive(Debug, Clone)]
 struct Run {
     row: usize,
@@ -51,7 +51,7 @@ impl Tile {
         self.next.0 == self.rows.len()
     }
 
-    /// The transfers of the next message: as many groups as fit it, at least one.
+    /// The transfers of the next message: as many groups as fit, at least one.
     fn runs(&mut self, pair: &Pair) -> Vec<Run> {
         let group = pair.message_len(expand::GROUP);
         let mut left = (FRAME_BYTES / group).max(1);
@@ -73,7 +73,7 @@ impl Tile {
         runs
     }
 
-    /// The keys of a run, and what the kernel needs to know of it.
+    /// The kernel's shape and the keys of a run.
     fn run(&self, run: &Run, pair: &Pair) -> (expand::Shape, &[u128]) {
         let first = run.row * pair.bits;
         let shape = expand::Shape {
@@ -85,7 +85,7 @@ impl Tile {
         (shape, keys)
     }
 
-    /// Adds sums of some transfers of their rows.
+    /// Adds `sums`, each of some transfers of a row, to the sums of the tile.
     fn add(&mut self, pair: &Pair, sums: Vec<(usize, Wiped<u16>)>) {
         let stride = pair.stride();
         for (row, sums) in sums {
@@ -95,7 +95,7 @@ impl Tile {
         }
     }
 
-    /// The sums, less `weights`, packed, for the server.
+    /// The message to the server: the sums minus `weights`, packed.
     fn pack(&self, peer: PartyId, pair: &Pair, weights: &[u16]) -> Wiped<u8> {
         let mut values = Wiped::with_capacity(self.rows.len() * weights.len());
         for row in self.sums.chunks_exact(pair.stride()) {
@@ -110,7 +110,7 @@ impl Tile {
     }
 }
 
-/// The runs of a message as parts for all threads, at least four groups each.
+/// Splits the runs of a message for all threads. A part has at least four groups.
 fn split(runs: Vec<Run>) -> Vec<Run> {
     let threads = rayon::current_num_threads();
     if threads == 1 {
@@ -132,22 +132,22 @@ fn split(runs: Vec<Run>) -> Vec<Run> {
     runs.into_iter().flat_map(of).collect()
 }
 
-/// A pair's state.
+/// The state of one end of a pair.
 #[derive(Debug)]
 struct End {
     side: Ready,
-    /// Tiles that were asked for and are not complete.
+    /// Tiles that are requested and not complete.
     tiles: VecDeque<Tile>,
     asked: usize,
     complete: usize,
 }
 
-/// What all pairs of a client share.
+/// What all pairs of a client use.
 struct Own {
     codes: BitMatrix,
-    /// Rows become columns: what a sender offers in the transfers of a bit.
+    /// The transposed codes: row l is what a sender offers in the transfers of bit l.
     offers: BitMatrix,
-    /// How many ones each row has.
+    /// The number of ones of each row.
     weights: Wiped<u16>,
     ctx: ClientContext,
 }
@@ -172,12 +172,12 @@ impl Link<End> {
         self.end.complete == self.pair.tiles()
     }
 
-    /// Whether another tile may be asked for.
+    /// Whether another tile may be requested.
     fn may_ask(&self) -> bool {
         self.end.asked < self.pair.tiles() && self.end.tiles.len() < WINDOW
     }
 
-    /// Whether a message of the peer is due.
+    /// Whether a message from the peer is due.
     fn waits(&self) -> bool {
         match &self.end.side {
             Ready::Sender(_) => self.may_ask(),
@@ -199,7 +199,7 @@ impl Link<End> {
         }
     }
 
-    /// Takes the peer's next message: the sender a request, the receiver a message of u.
+    /// Takes the peer's next message: a request at the sender, a message of u at the receiver.
     fn receive(&mut self, message: &[u8], own: &mut Own, out: &mut Outbox) -> Result<(), Abort> {
         match self.end.side {
             Ready::Sender(_) => self.asked(message),
@@ -207,7 +207,7 @@ impl Link<End> {
         }
     }
 
-    /// Sends what can be sent: the sender a message of u, the receiver a request.
+    /// Sends the next message: a message of u at the sender, a request at the receiver.
     fn work(&mut self, own: &mut Own, out: &mut Outbox) -> Result<(), Abort> {
         match self.end.side {
             Ready::Sender(_) => self.offer(own, out),
@@ -215,10 +215,10 @@ impl Link<End> {
         }
     }
 
-    /// Receiver: asks for the next tile.
+    /// Step 4 at the receiver: requests the next tile.
     fn ask(&mut self, own: &Own, out: &mut Outbox) -> Result<(), Abort> {
         let Ready::Receiver(receiving) = &mut self.end.side else {
-            return Err(Abort::Internal("a sender asks".into()));
+            return Err(Abort::Internal("a sender has no tile to request".into()));
         };
         let pair = self.pair;
         let rows = pair.tile(self.end.asked);
@@ -235,15 +235,16 @@ impl Link<End> {
         Ok(())
     }
 
-    /// Sender: takes a request.
+    /// Step 4 at the sender: takes a request.
     fn asked(&mut self, sealed: &[u8]) -> Result<(), Abort> {
         let (text, pair, peer) = (self.open(sealed)?, self.pair, self.peer);
         let Ready::Sender(sending) = &mut self.end.side else {
-            return Err(Abort::Internal("a receiver is asked".into()));
+            return Err(Abort::Internal("a receiver has no requests to take".into()));
         };
         let rows = pair.tile(self.end.asked);
         let corrections = sending.corrections_len(rows.len() * pair.bits);
         let due = corrections + 8 * pair.words() * rows.len();
+        // SHADE-6
         if text.len() != due {
             let what = format!("a request of {} bytes, {due} are due", text.len());
             return Err(Abort::Malformed { from: peer, what });
@@ -251,7 +252,7 @@ impl Link<End> {
         let (corrections, changes) = text.split_at(corrections);
         sending.extend(corrections);
         let mut keys = sending.take(rows.len() * pair.bits)?;
-        // What the receiver did not choose at random: K₀ and K₁ change places.
+        // Where the wanted choice is not the random one, K₀ and K₁ are exchanged.
         let delta = sending.delta();
         let rows_of_changes = changes.chunks_exact(8 * pair.words());
         for (keys, changes) in keys.chunks_exact_mut(pair.bits).zip(rows_of_changes) {
@@ -266,12 +267,12 @@ impl Link<End> {
         Ok(())
     }
 
-    /// Sender: the next message of u, and R when the tile is complete.
+    /// Steps 5 and 6: sends the next message of u, and R when the tile is complete.
     fn offer(&mut self, own: &mut Own, out: &mut Outbox) -> Result<(), Abort> {
         let pair = self.pair;
         let (Ready::Sender(sending), Some(tile)) = (&self.end.side, self.end.tiles.front_mut())
         else {
-            return Err(Abort::Internal("nothing to offer".into()));
+            return Err(Abort::Internal("there is no tile to offer".into()));
         };
         let runs = split(tile.runs(&pair)).into_iter();
         let parts = runs.map(|run| {
@@ -291,15 +292,17 @@ impl Link<End> {
         self.complete(own, out)
     }
 
-    /// Receiver: takes a message of u, and sends T when the tile is complete.
+    /// Steps 5 and 7: takes a message of u, and sends T when the tile is complete.
     fn offered(&mut self, message: &[u8], own: &mut Own, out: &mut Outbox) -> Result<(), Abort> {
         let pair = self.pair;
+        // SHADE-8
         let Some(tile) = self.end.tiles.front_mut() else {
-            return Err(self.malformed("an offer that nobody asked for".into()));
+            return Err(self.malformed("an offer for a tile that was not requested".into()));
         };
         let runs = split(tile.runs(&pair));
         let lens = runs.iter().map(|run| pair.message_len(run.bits.len()));
         let due: usize = lens.sum();
+        // SHADE-7
         if message.len() != due {
             let what = format!("an offer of {} bytes, {due} are due", message.len());
             return Err(self.malformed(what));
@@ -327,7 +330,7 @@ impl Link<End> {
         self.complete(own, out)
     }
 
-    /// Sends the sums of the first tile to the server, if it is complete.
+    /// Sends the server the sums of the first tile, if it is complete.
     fn complete(&mut self, own: &mut Own, out: &mut Outbox) -> Result<(), Abort> {
         if !self.end.tiles.front().is_some_and(Tile::is_done) {
             return Ok(());
@@ -336,7 +339,7 @@ impl Link<End> {
             return Ok(());
         };
         self.end.complete += 1;
-        // What the sender has added up lacks its bits.
+        // The kernel adds up G(K₀). R is that minus the sender's bits.
         let text = match self.end.side {
             Ready::Sender(_) => tile.pack(self.peer, &self.pair, &own.weights),
             Ready::Receiver(_) => tile.pack(self.peer, &self.pair, &vec![0; self.pair.lanes]),
@@ -345,7 +348,7 @@ impl Link<End> {
     }
 }
 
-/// A client's online side. Output: nothing.
+/// The client's online protocol. Output: nothing.
 #[derive(Debug)]
 pub(in super::super) struct Client {
     own: Own,
@@ -411,7 +414,7 @@ impl Party for Client {
             && let Some(mut link) = self.links.remove(at)
         {
             link.work(&mut self.own, &mut out)?;
-            // The others' turn.
+            // The other links come first next time.
             self.links.push_back(link);
         }
         self.links.retain(|link| !link.is_done());

@@ -1,35 +1,31 @@
-//! `shade`: SHADE (Bringer, Chabanne, Patey 2013) from correlated transfers, batched as in GSHADE (Bringer et al. 2014).
+//! `shade`: SHADE (Bringer, Chabanne, Patey 2013) from correlated transfers, batched as in GSHADE
+//! (Bringer et al. 2014).
 //!
-//! Of every two clients that have rows, the one with more is the *sender* (of two with as many the first), as the cost is one transfer for
-//! every bit of the other, the *receiver*. All numbers are modulo 2^w. With n rows `x_a` of the sender and rows `y_i` of the receiver:
+//! `docs/spec/shade.md` specifies messages and steps. In short: of each two clients that have rows,
+//! the one with more rows is the *sender* and the other the *receiver*. Ties go to the client with
+//! the smaller number as the sender. The cost is one transfer for each bit of the receiver. All
+//! numbers are modulo 2^w. With rows `x_a` of the sender and rows `y_i` of the receiver:
 //!
-//! 1. Transfer (i, l) gives the sender the keys K₀ and K₁, the receiver `K_c` with c = `y_i[l]`: one transfer a bit
-//!    of the receiver, which serves all rows of the sender.
-//! 2. Sender → receiver: `u[a] = G(K₀)[a] + 1 − 2·x_a[l] − G(K₁)[a]`. `R[a, i]` is the sum of `G(K₀)[a] − x_a[l]`; the receiver adds
-//!    up `G(K_c)[a] + c·u[a]` to `T[a, i]` ([`expand`]).
-//! 3. Sender → server: R; receiver → server: T; `h(a, i) = T − R`.
+//! 1. Transfer (i, l) gives the sender the keys K₀ and K₁. It gives the receiver `K_c` with c =
+//!    `y_i[l]`. One transfer serves all rows of the sender.
+//! 2. Sender → receiver: `u[a] = G(K₀)[a] + 1 − 2·x_a[l] − G(K₁)[a]`. `R[a, i]` is the sum of
+//!    `G(K₀)[a] − x_a[l]` over l. The receiver adds up `G(K_c)[a] + c·u[a]` to `T[a, i]`
+//!    ([`expand`]).
+//! 3. Sender → server: R. Receiver → server: T. The server computes `h(a, i) = T − R`.
 //!
-//! The server learns h, and that T − R is h and no more: R is uniform. Clients learn nothing of each other,
-//! also together with the server, but for h: as long as all follow the protocol.
+//! The server learns h and nothing else: R is uniform to it, and T = R + h. As long as all follow
+//! the protocol, clients learn nothing of each other. A client together with the server learns h.
 //!
-//! *Offline*, before there are codes: base transfers, trees, and the corrections of random transfers, as many as have keys that fit
-//! [`AHEAD_BYTES`]. *Online*: the receiver asks for a tile of its rows by the bits that make random choices its own, `d = y ⊕ u`, with the
-//! corrections of transfers that were not made ahead; it asks for two tiles ahead of what it has received. Transfers are numbered by the receiver's bits,
-//! row after row. All is sealed for the peer but u, which is long, and uniform to whoever has not both ends.
+//! *Offline*, before there are codes, the two run base transfers and trees. They also exchange the
+//! corrections of the random transfers whose keys fit [`AHEAD_BYTES`].
 //!
-//! Messages, all between the two clients of a pair but the last two:
+//! *Online*, the receiver requests a tile of its rows: it sends the bits `d = y ⊕ u` that turn
+//! random choices into its own, and the corrections of transfers that were not made ahead. It
+//! requests up to [`WINDOW`] tiles before it completes the first. Transfers are numbered by the
+//! receiver's bits, row after row. All messages are sealed but u: u is long, and uniform to
+//! everyone who lacks one end.
 //!
-//! | phase | from | what |
-//! |---|---|---|
-//! | offline | sender | points of base transfers |
-//! | offline | receiver | reply, trees |
-//! | offline | receiver | corrections, whole chunks, as many as fit 2²⁰ bytes, until all are ahead |
-//! | online | receiver | for each tile: corrections of the chunks it needs that were not ahead, then d, whole words a row |
-//! | online | sender | for each tile: u, groups of 16 transfers, as many as fit 2²¹ bytes, until the tile is complete |
-//! | online | both, to the server | for each tile: the peer's number (4), then R or T, row after row of the receiver, packed |
-//! | online | both, to the server | 2³² − 1 (4): that was all |
-//!
-//! A client that leaves is missing in its own pairs alone. Whether enough are left is for the server to say.
+//! If a client drops out, only its own pairs end. The server decides whether enough clients remain.
 
 mod client;
 mod offline;
@@ -47,51 +43,54 @@ pub(super) use server::{Meeting, Shape};
 use undertone_ot::Field;
 use undertone_ot::extend::CHUNK;
 
-/// Most rows of a client.
+/// Maximum number of rows of a client.
 const MAX_ROWS: usize = 1 << 16;
 
-/// Lanes of one block of an expanded key: 16 bits each.
+/// Lanes in one block of an expanded key, 16 bits each.
 const LANES_PER_BLOCK: usize = 8;
 
-/// Most blocks that expand one key of every transfer of a pair: the tweaked hash of q inputs falls
-/// short of a random function by q²/2¹²⁹, and both keys are expanded (SECURITY.md, *Assumptions*).
+/// Maximum number of blocks that expand one key of every transfer of a pair. The tweaked hash of q
+/// inputs falls short of a random function by q²/2¹²⁹, and both keys are expanded
+/// (docs/security.md, *Assumptions*).
 const MAX_BLOCKS: u64 = 1 << 40;
 
-/// Keys that a client keeps of all its pairs, from offline to online: of 1024 rows of 4096 bits.
+/// Bytes of keys that a client keeps from offline to online, for all its pairs together. They
+/// suffice for 1024 rows of 4096 bits.
 const AHEAD_BYTES: usize = 64 << 20;
 
-/// Bytes of u in a message.
+/// Maximum bytes of u in a message.
 const FRAME_BYTES: usize = 2 << 20;
 
-/// Tiles a receiver asks for before it has received the first of them.
+/// Tiles that a receiver has requested and not completed, at most.
 const WINDOW: usize = 2;
 
-/// Bits of the receiver in a tile, and sums in a tile, at most; one row at least.
+/// Maximum bits of the receiver in a tile. A tile has at least one row.
 const TILE_BITS: usize = 1 << 16;
+/// Maximum sums in a tile. A tile has at least one row.
 const TILE_SUMS: usize = 1 << 19;
 
 const SERVER: PartyId = PartyId::SERVER;
 
-/// Whether `me`, with its rows, is the sender to `other`, with its.
+/// Whether `me` is the sender to `other`. Each comes with its number of rows.
 fn sends(me: (PartyId, usize), other: (PartyId, usize)) -> bool {
     (me.1, other.0) > (other.1, me.0)
 }
 
-/// What both ends of a pair know.
+/// The parameters of a pair, which both ends and the server know.
 #[derive(Debug, Clone, Copy)]
 struct Pair {
     /// Bits of a code.
     bits: usize,
-    /// Rows of the sender: lanes.
+    /// Rows of the sender.
     lanes: usize,
     /// Rows of the receiver.
     rows: usize,
-    /// Of its keys this much is kept.
+    /// Bytes of keys that the pair may keep from offline to online.
     ahead_bytes: usize,
 }
 
 impl Pair {
-    /// The pair of two of `clients` clients, or nothing where there is nothing to do.
+    /// A pair of two of `clients` clients. `None` if one of the two has no rows.
     fn new(bits: usize, rows: [usize; 2], clients: usize) -> Option<Self> {
         let pair = Self {
             bits,
@@ -106,8 +105,9 @@ impl Pair {
         usize::BITS - self.bits.leading_zeros()
     }
 
-    /// f = 4 costs 4 bytes a transfer, f = 8 costs 2, and seven times the computation: it is for where f = 4 would add
-    /// more than 17 bytes to a distance.
+    /// The field of the extension. f = 4 costs 4 bytes for each transfer. f = 8 costs 2 bytes and
+    /// seven times the computation; it is used where f = 4 would add more than 17 bytes to a
+    /// distance.
     fn field(&self) -> Field {
         let f = if 4 * self.bits <= 17 * self.lanes {
             4
@@ -117,12 +117,12 @@ impl Pair {
         Field::new(f).unwrap_or_else(|| unreachable!("f is 4 or 8"))
     }
 
-    /// Corrections of a chunk.
+    /// Bytes of the corrections of a chunk.
     fn chunk_len(&self) -> usize {
         CHUNK / 8 * (self.field().blocks().len() - 1)
     }
 
-    /// Chunks whose corrections are exchanged ahead.
+    /// Chunks whose corrections are exchanged offline.
     fn ahead(&self) -> u64 {
         let all = (self.rows * self.bits).div_ceil(CHUNK);
         all.min(self.ahead_bytes / (size_of::<u128>() * CHUNK)) as u64
@@ -133,12 +133,12 @@ impl Pair {
         (TILE_BYTES / self.chunk_len()) as u64
     }
 
-    /// Words of d for a row.
+    /// Words of d in a row.
     fn words(&self) -> usize {
         self.bits.div_ceil(64)
     }
 
-    /// Sums of a row, filled up to whole registers.
+    /// Sums of a row, rounded up to whole registers.
     fn stride(&self) -> usize {
         self.lanes.next_multiple_of(expand::LANES)
     }
@@ -163,21 +163,22 @@ impl Pair {
         pack::packed_len(self.width(), rows * self.lanes)
     }
 
-    /// Bytes of u of some transfers of one row.
+    /// Bytes of u of `transfers` transfers of one row.
     fn message_len(&self, transfers: usize) -> usize {
         expand::message_len(self.width(), transfers, self.lanes)
     }
 
-    /// Blocks of the permutation that expand one key of every transfer.
+    /// Blocks of the permutation that expand one key of every transfer of the pair.
     fn blocks(&self) -> u64 {
         let bits = self.rows as u64 * self.bits as u64;
         bits * self.lanes.div_ceil(LANES_PER_BLOCK) as u64
     }
 
+    /// Checks the limits of a pair: SHADE-1.
     fn check(&self) -> Result<(), Abort> {
         if self.lanes > MAX_ROWS {
             return Err(Abort::Misuse(format!(
-                "a client of {} rows; with shade at most {MAX_ROWS} are possible",
+                "a client has {} rows; with shade at most {MAX_ROWS} are possible",
                 self.lanes
             )));
         }
@@ -196,6 +197,7 @@ impl Pair {
 mod tests {
     use super::*;
 
+    // SHADE-1
     #[test]
     fn pairs_that_would_hash_too_much_are_refused() {
         let check = |bits, rows| Pair::new(bits, rows, 2).map(|pair| pair.check());

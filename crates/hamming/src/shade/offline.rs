@@ -1,4 +1,4 @@
-//! What clients do before they have codes.
+//! The clients' protocol before they have codes.
 
 use undertone_kernel::Cpu;
 use undertone_kernel::aes::Permutation;
@@ -12,7 +12,7 @@ use undertone_ot::extend::{self, SenderSetup};
 use undertone_ot::{Context, OtError, Security};
 use undertone_setup::seal::Channel;
 
-/// One pair, at one of its ends.
+/// One pair at one of its ends.
 #[derive(Debug)]
 pub(super) struct Link<E> {
     pub(super) peer: PartyId,
@@ -27,7 +27,7 @@ impl<E> Link<E> {
     pub(super) fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, Abort> {
         self.channel.open(sealed).map_err(|error| Abort::Malformed {
             from: self.peer,
-            what: error.to_string(),
+            what: error.to_string(), // SHADE-2
         })
     }
 
@@ -38,7 +38,7 @@ impl<E> Link<E> {
     }
 }
 
-/// A pair that is ready for codes.
+/// An end of a pair that is ready for codes.
 #[derive(Debug)]
 pub(super) enum Ready {
     Sender(Sending),
@@ -47,7 +47,7 @@ pub(super) enum Ready {
 
 #[derive(Debug)]
 enum Stage {
-    /// The sender is to send its points.
+    /// The sender has yet to send its points.
     Sender(Context, Seed),
     /// The sender has sent them.
     SenderSetup(SenderSetup),
@@ -55,7 +55,7 @@ enum Stage {
     Corrections(Sending),
     /// The receiver waits for points.
     Receiver(Context, Seed),
-    /// The receiver is to send corrections.
+    /// The receiver has yet to send corrections.
     Ahead(Receiving),
     Ready(Ready),
 }
@@ -72,7 +72,7 @@ impl Stage {
         matches!(self, Self::Sender(..) | Self::Ahead(..))
     }
 
-    /// The sender waits for corrections, as long as some are due.
+    /// The sender's next stage: it waits for corrections if some are due.
     fn corrections(sending: Sending) -> Self {
         match sending.due() {
             Some(_) => Self::Corrections(sending),
@@ -80,7 +80,7 @@ impl Stage {
         }
     }
 
-    /// The receiver sends corrections, as long as it has to send some ahead.
+    /// The receiver's next stage: it sends corrections if some are due.
     fn ahead(receiving: Receiving, pair: &Pair) -> Self {
         if receiving.chunks() < pair.ahead() {
             Self::Ahead(receiving)
@@ -90,7 +90,7 @@ impl Stage {
     }
 }
 
-/// What a client holds of `shade` before it has codes.
+/// A client's state when it is ready for codes.
 #[derive(Debug)]
 pub(in super::super) struct Prepared {
     pub(super) ctx: ClientContext,
@@ -98,7 +98,7 @@ pub(in super::super) struct Prepared {
     pub(super) links: Vec<Link<Ready>>,
 }
 
-/// A client's offline side. Output: [`Prepared`].
+/// The client's offline protocol. Output: [`Prepared`].
 #[derive(Debug)]
 pub(in super::super) struct Preparation {
     ctx: ClientContext,
@@ -140,7 +140,7 @@ impl Preparation {
         Ok(Self { ctx, bits, links })
     }
 
-    /// Takes a message of the peer of link `at`.
+    /// Takes a message from the peer of link `at`.
     fn receive(&mut self, at: usize, sealed: &[u8], out: &mut Outbox) -> Result<(), Abort> {
         let mut link = self.links.swap_remove(at);
         let text = link.open(sealed)?;
@@ -150,10 +150,12 @@ impl Preparation {
         link.end = match link.end {
             Stage::SenderSetup(setup) => {
                 let sender = setup.finish(Cpu::detect(), field, security, &text);
+                // SHADE-4
                 Stage::corrections(Sending::new(sender.map_err(blame)?, pair))
             }
             Stage::Corrections(mut sending) => {
                 let due = sending.due().unwrap_or(0);
+                // SHADE-5
                 if text.len() != due {
                     let what = format!("corrections of {} bytes, {due} are due", text.len());
                     return Err(Abort::Malformed { from: peer, what });
@@ -164,7 +166,7 @@ impl Preparation {
             Stage::Receiver(context, seed) => {
                 let mode = (field, security);
                 let made = extend::Receiver::new(Cpu::detect(), &context, mode, &text, seed);
-                let (receiver, message) = made.map_err(blame)?;
+                let (receiver, message) = made.map_err(blame)?; // SHADE-3
                 let sealed = link.channel.seal(&message);
                 let sealed = sealed.map_err(|error| Abort::Internal(error.to_string()))?;
                 out.push(peer, sealed);
@@ -176,7 +178,7 @@ impl Preparation {
         Ok(())
     }
 
-    /// The next message of link `at`, which has work.
+    /// Sends the next message of link `at`, which has work.
     fn work(&mut self, at: usize, out: &mut Outbox) -> Result<(), Abort> {
         let mut link = self.links.swap_remove(at);
         let text;

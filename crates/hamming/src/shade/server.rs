@@ -1,4 +1,4 @@
-//! The server's side of `shade`: R of the sender, T of the receiver.
+//! The server's side of `shade`: it subtracts the sender's R from the receiver's T.
 
 use std::collections::VecDeque;
 
@@ -9,17 +9,18 @@ use super::super::pairwise::{self, Guest};
 use super::{Pair, sends};
 use crate::tiles::{self, Block, Sink};
 
-/// By how many tiles the sums of one side may be ahead of the other's. Where both follow the protocol it is what the other
-/// has asked for, and what is on its way.
+/// Maximum number of tiles by which one end's sums may be ahead of the other's. If both follow the
+/// protocol, the difference is what the other end has requested and what is on its way.
 const MOST_APART: usize = 128;
 
-/// A pair: its sums as they come, until both of a tile are there.
+/// A pair. It holds the sums of one end until those of the other arrive.
 pub(in super::super) struct Meeting<S> {
     pair: Pair,
     /// Sender and receiver.
     ends: [Guest; 2],
-    /// Of either, packed sums that wait for the other's, and how many have come.
+    /// For each end, packed sums that wait for the other end's.
     waiting: [VecDeque<Vec<u8>>; 2],
+    /// For each end, the number of tiles that have arrived.
     came: [usize; 2],
     sink: S,
 }
@@ -30,7 +31,7 @@ impl<S> std::fmt::Debug for Meeting<S> {
     }
 }
 
-/// What all pairs have in common.
+/// The parameters of all pairs.
 #[derive(Debug)]
 pub(in super::super) struct Shape {
     pub(in super::super) bits: usize,
@@ -66,6 +67,7 @@ impl<S: Sink> pairwise::Meeting<S> for Meeting<S> {
         let from = self.ends[end].id;
         let rows = self.pair.tile(self.came[end]);
         let due = self.pair.sums_len(rows.len());
+        // SHADE-9, SHADE-10
         if rows.is_empty() || sums.len() != due {
             let what = if rows.is_empty() {
                 "sums after the last tile".into()
@@ -74,8 +76,9 @@ impl<S: Sink> pairwise::Meeting<S> for Meeting<S> {
             };
             return Err(Abort::Malformed { from, what });
         }
+        // SHADE-11
         if self.waiting[end].len() >= MOST_APART {
-            let what = "sums of tiles far ahead of the other's".into();
+            let what = "sums of a tile far ahead of the peer's".into();
             return Err(Abort::Malformed { from, what });
         }
         self.came[end] += 1;
@@ -84,6 +87,7 @@ impl<S: Sink> pairwise::Meeting<S> for Meeting<S> {
         if let (Some(r), Some(t)) = (sent.front(), received.front()) {
             let rows = self.pair.tile(self.came[0].min(self.came[1]) - 1);
             let distances = self.pair.distances(rows.len(), r, t);
+            // SHADE-12
             if distances.iter().any(|h| usize::from(*h) > self.pair.bits) {
                 return Err(Abort::Contradicted {
                     first: self.ends[0].id,
@@ -153,8 +157,8 @@ mod tests {
         Channel::new(SESSION, &secret, me, peer)
     }
 
-    /// Hands a server what client 0, the sender, says of client 1, sums of zeros tile after tile, and takes its complaint and
-    /// how many tiles it took.
+    /// Hands a server, tile after tile, sums of zeros from client 0, the sender. Returns how many
+    /// tiles the server took, and its error.
     fn complaint(bits: usize, rows: [usize; 2]) -> (usize, String) {
         let clients = [0, 1].map(|place| (PartyId::client(place), rows[place]));
         let ends = clients.map(|(id, _)| channel(SERVER, id, id));
@@ -170,7 +174,7 @@ mod tests {
         let lobby = pairwise::Lobby::<_, Meeting<_>>::new(&shape, ctx, Discard).unwrap();
         let server = Script::new(crate::PHASE, |io| lobby.collect(io));
         let Ok(Step::Continue { next, .. }) = server.step(Inbox::default()) else {
-            panic!("it waits");
+            panic!("the server must wait");
         };
         let mut server = next;
         let sender = clients[0].0;
@@ -183,7 +187,7 @@ mod tests {
             let arrival = Arrival::Message(writer.seal(&text).unwrap().into());
             match server.step(Inbox::new([(sender, arrival)])) {
                 Ok(Step::Continue { next, .. }) => server = next,
-                Ok(Step::Done { .. }) => panic!("nobody is done"),
+                Ok(Step::Done { .. }) => panic!("no client has sent the end"),
                 Err(abort) => {
                     assert_eq!(abort.culprit(), Some(sender));
                     return (tile, abort.to_string());
@@ -193,12 +197,13 @@ mod tests {
         unreachable!("tiles end")
     }
 
+    // SHADE-10, SHADE-11
     #[test]
     fn sums_that_are_too_many_or_too_far_ahead_are_refused() {
         let (tiles, what) = complaint(100, [4, 3]);
         assert_eq!(tiles, 1);
         assert!(what.contains("after the last tile"), "{what}");
-        // One row a tile, and more rows than one side may be ahead.
+        // Tiles have one row, and there are more rows than one end may be ahead.
         let (tiles, what) = complaint(65_535, [MOST_APART + 2, MOST_APART + 1]);
         assert_eq!(tiles, MOST_APART);
         assert!(what.contains("far ahead"), "{what}");

@@ -1,4 +1,4 @@
-//! The transfers of a pair as a stream, from chunks of an extension.
+//! The transfers of a pair as a stream, made from chunks of an extension.
 
 use std::collections::VecDeque;
 
@@ -12,11 +12,11 @@ use undertone_ot::extend::{self, CHUNK, Row, Rows};
 /// The keys of consecutive transfers.
 pub(super) type Keys = Zeroizing<Vec<u128>>;
 
-/// What is made and not yet used, chunk by chunk: `PER` items each.
+/// Items that are made and not yet used, in chunks of `PER` items.
 #[derive(Debug)]
 struct Store<T: zeroize::Zeroize, const PER: usize> {
     chunks: VecDeque<Zeroizing<Vec<T>>>,
-    /// Items of the first chunk that are used.
+    /// Number of items of the first chunk that are used.
     used: usize,
 }
 
@@ -37,7 +37,7 @@ impl<T: zeroize::Zeroize + Copy, const PER: usize> Store<T, PER> {
             .push_back(Zeroizing::new(chunk.into_iter().collect()));
     }
 
-    /// The item that comes after `ahead` others.
+    /// The item after the next `ahead` items.
     fn get(&self, ahead: usize) -> Option<T> {
         let at = self.used + ahead;
         self.chunks.get(at / PER)?.get(at % PER).copied()
@@ -50,7 +50,7 @@ impl<T: zeroize::Zeroize + Copy, const PER: usize> Store<T, PER> {
         self.used %= PER;
     }
 
-    /// The next `count` items, as many as there are.
+    /// The next `count` items, or all if there are fewer.
     fn take(&mut self, count: usize) -> Zeroizing<Vec<T>> {
         let mut out = Zeroizing::new(Vec::with_capacity(count));
         while out.len() < count
@@ -71,7 +71,7 @@ pub(super) struct Receiving {
     chunks: u64,
     keys: Store<u128, CHUNK>,
     choices: Store<u64, { CHUNK / 64 }>,
-    /// Choices of the first word that are used.
+    /// Number of choices of the first word that are used.
     used: usize,
 }
 
@@ -86,7 +86,7 @@ impl Receiving {
         }
     }
 
-    /// Makes the transfers of `chunks` more chunks; appends their corrections.
+    /// Makes the transfers of `chunks` more chunks and appends their corrections.
     pub(super) fn extend(&mut self, chunks: u64, corrections: &mut Vec<u8>) {
         let (mut choices, mut rows) = (Zeroizing::new(Row::default()), Rows::default());
         for chunk in self.chunks..self.chunks + chunks {
@@ -103,26 +103,27 @@ impl Receiving {
         self.chunks += chunks;
     }
 
-    /// How many chunks have been made.
+    /// The number of chunks made.
     pub(super) fn chunks(&self) -> u64 {
         self.chunks
     }
 
-    /// The keys of the next `count` transfers; appends the corrections of those that were not ahead.
+    /// The keys of the next `count` transfers. Appends the corrections of those that were not made
+    /// ahead.
     pub(super) fn take(&mut self, count: usize, corrections: &mut Vec<u8>) -> Keys {
         let missing = count.saturating_sub(self.keys.len()).div_ceil(CHUNK);
         self.extend(missing as u64, corrections);
         self.keys.take(count)
     }
 
-    /// The next choices, as a row's words.
+    /// The next `bits` choices, as the words of a row.
     ///
     /// # Errors
-    /// [`Abort::Internal`] when they are not made.
+    /// [`Abort::Internal`] when they have not been made.
     pub(super) fn choices(&mut self, bits: usize) -> Result<Zeroizing<Vec<u64>>, Abort> {
         let shift = self.used;
         if 64 * self.choices.len() < shift + bits {
-            return Err(Abort::Internal("choices that are not made".into()));
+            return Err(Abort::Internal("choices have not been made".into()));
         }
         let word = |at: usize| self.choices.get(at).unwrap_or(0);
         let aligned = |at: usize| match shift {
@@ -162,14 +163,14 @@ impl Sending {
         self.sender.delta()
     }
 
-    /// Bytes of the next offline message, or nothing when all corrections are there.
+    /// Bytes of the next offline message. `None` when all corrections have arrived.
     pub(super) fn due(&self) -> Option<usize> {
         let left = self.pair.ahead() - self.chunks;
         let chunks = left.min(self.pair.chunks_per_message());
         (chunks > 0).then(|| chunks as usize * self.pair.chunk_len())
     }
 
-    /// Makes the transfers of the chunks that these are the corrections of.
+    /// Makes the transfers of the chunks with these corrections.
     pub(super) fn extend(&mut self, corrections: &[u8]) {
         let mut rows = Rows::default();
         for corrections in corrections.chunks_exact(self.pair.chunk_len()) {
@@ -181,7 +182,7 @@ impl Sending {
         }
     }
 
-    /// Bytes of corrections that must come for `count` more transfers.
+    /// Bytes of the corrections that `count` more transfers need.
     pub(super) fn corrections_len(&self, count: usize) -> usize {
         count.saturating_sub(self.keys.len()).div_ceil(CHUNK) * self.pair.chunk_len()
     }
@@ -189,10 +190,10 @@ impl Sending {
     /// The keys of the next `count` transfers.
     ///
     /// # Errors
-    /// [`Abort::Internal`] when they are not made.
+    /// [`Abort::Internal`] when they have not been made.
     pub(super) fn take(&mut self, count: usize) -> Result<Keys, Abort> {
         if self.keys.len() < count {
-            Err(Abort::Internal("transfers that are not made".into()))
+            Err(Abort::Internal("transfers have not been made".into()))
         } else {
             Ok(self.keys.take(count))
         }

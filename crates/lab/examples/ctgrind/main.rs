@@ -1,5 +1,5 @@
-//! What is said to be constant-time, with secrets that memcheck takes for undefined bytes. Memcheck
-//! reports every branch and every index that depends on them:
+//! Runs the code that is documented as constant-time, with secrets marked as undefined bytes.
+//! Memcheck reports every branch and every index that depends on a secret:
 //!
 //! ```sh
 //! cargo build --release -p undertone-lab --example ctgrind
@@ -7,8 +7,9 @@
 //!   target/release/examples/ctgrind
 //! ```
 //!
-//! With the argument `checks`, and `checks.supp` besides: what withstands a malicious receiver. With
-//! `leak` there is a branch on a secret, which memcheck must find.
+//! The argument `checks`, with `checks.supp` as a second file of suppressions, runs the transfers
+//! that withstand a malicious receiver. The argument `leak` uses a secret as an index, which
+//! memcheck must find.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
@@ -194,8 +195,8 @@ fn correlated_vectors() {
     expand::receive(&pi, shape, &keys, (&choices, 0..count), &mut sums, &message);
 }
 
-/// Rows are secret. Plaintexts become big integers, and keys are made of primes, neither of which is constant-time: modulus and
-/// ciphertexts are any.
+/// Rows are secret. Modulus and ciphertexts are public random numbers: neither making keys nor
+/// converting plaintexts to big integers is constant-time.
 fn multi_products() {
     let mut rng = Prg::new(&[10; 32]);
     let mut random = |len: usize| {
@@ -248,12 +249,12 @@ fn main() -> ExitCode {
         Some("checks") => checked,
         Some("leak") => &[("a leak", leak as fn())],
         Some(other) => {
-            eprintln!("{other}: checks, leak, or nothing");
+            eprintln!("unknown argument {other}: use checks, leak or no argument");
             return ExitCode::FAILURE;
         }
     };
     if !is_watched() {
-        eprintln!("nobody watches: run it under valgrind");
+        eprintln!("memcheck is not watching: run this program under valgrind");
         return ExitCode::FAILURE;
     }
     for (name, part) in parts {
