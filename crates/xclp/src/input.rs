@@ -1,15 +1,15 @@
-//! What a client brings: feature rows, and labels for some of them. Parsed once, valid after.
+//! What a client brings: feature rows, and labels for some of them. Constructors check all values.
 
 use undertone_kernel::Wiped;
 use undertone_party::Abort;
 
-/// Most rows of all clients together.
+/// Largest number of rows of all clients together.
 pub const MAX_ROWS: usize = 1 << 24;
 
-/// Most classes.
+/// Largest number of classes.
 pub const MAX_CLASSES: usize = 1 << 16;
 
-/// Why input is refused. Rows and columns count from 0.
+/// The reason why input is refused. Rows and columns count from 0.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
@@ -23,7 +23,7 @@ pub enum InputError {
         /// The value.
         value: f64,
     },
-    /// A row has no direction.
+    /// A row is all zeros, and so has no direction.
     #[error("features: row {row} is all zeros and has no direction; leave it out")]
     ZeroRow {
         /// Row.
@@ -35,10 +35,10 @@ pub enum InputError {
         /// Row.
         row: usize,
     },
-    /// Numbers that must fit do not.
+    /// Two numbers that must be equal differ, or a number is above its limit.
     #[error("{what}: {have}, {due} are due")]
     Shape {
-        /// Of what.
+        /// What the numbers count.
         what: &'static str,
         /// How many there are.
         have: usize,
@@ -55,7 +55,7 @@ pub enum InputError {
         /// The number of classes.
         classes: usize,
     },
-    /// Too few classes to tell apart, or too many to represent.
+    /// There are too few classes to tell apart, or too many to represent.
     #[error("labels: {0} classes; from 2 to 65536 are possible")]
     Classes(usize),
     /// A parameter is out of range.
@@ -76,7 +76,7 @@ impl From<InputError> for Abort {
     }
 }
 
-/// Feature rows: finite, none all zero. Wiped when dropped.
+/// Feature rows. All values are finite, and no row is all zeros. Wiped when dropped.
 #[derive(Clone, PartialEq)]
 pub struct Features {
     dim: usize,
@@ -104,6 +104,7 @@ impl Features {
             });
         }
         for (row, values) in values.chunks_exact(dim).enumerate() {
+            // CODE-1
             if let Some(column) = values.iter().position(|v| !v.is_finite()) {
                 return Err(InputError::NotFinite {
                     row,
@@ -111,9 +112,11 @@ impl Features {
                     value: values[column],
                 });
             }
+            // CODE-2
             if values.iter().all(|v| *v == 0.0) {
                 return Err(InputError::ZeroRow { row });
             }
+            // CODE-3
             if values.iter().any(|v| v.abs() > 1e150) {
                 return Err(InputError::TooLarge { row });
             }
@@ -121,12 +124,12 @@ impl Features {
         Ok(Self { dim, values })
     }
 
-    /// Rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.values.len() / self.dim
     }
 
-    /// Values in a row.
+    /// Number of values in a row.
     pub fn dim(&self) -> usize {
         self.dim
     }
@@ -194,27 +197,27 @@ impl Labelling {
         Ok(Self { classes, labels })
     }
 
-    /// Classes.
+    /// Number of classes.
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// Rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.labels.len()
     }
 
-    /// The label of each row, if it has one.
+    /// For each row its label, if it has one.
     pub fn labels(&self) -> &[Option<u16>] {
         &self.labels
     }
 
-    /// The labelled rows.
+    /// The numbers of the labelled rows.
     pub fn labelled(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.rows()).filter(|row| self.labels[*row].is_some())
     }
 
-    /// The unlabelled rows.
+    /// The numbers of the unlabelled rows.
     pub fn unlabelled(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.rows()).filter(|row| self.labels[*row].is_none())
     }
