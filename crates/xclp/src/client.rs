@@ -395,3 +395,24 @@ async fn run(
         scores,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use undertone_kernel::BitMatrix;
+
+    use super::*;
+
+    /// CODE-4, CODE-5.
+    #[test]
+    fn rows_that_do_not_fit_are_refused() {
+        let params = Params::default();
+        let codes = |bits| Rows::Codes(Codes::from_bits(BitMatrix::zero(3, bits)));
+        let refused = |bits, labels: usize| {
+            let labelling = Labelling::new(2, vec![None; labels]).unwrap();
+            let refused = Input::new(codes(bits), labelling).check(&params);
+            refused.unwrap_err().to_string()
+        };
+        assert!(refused(params.bits + 1, 3).contains("codes: bits"));
+        assert!(refused(params.bits, 2).contains("labels: rows"));
+    }
+}

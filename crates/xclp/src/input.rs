@@ -231,3 +231,23 @@ impl Labelling {
         counts
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CODE-1, CODE-2, CODE-3.
+    #[test]
+    fn features_that_cannot_be_hashed_are_refused() {
+        let refused = |last: [f64; 2]| {
+            let values = [1.0, 2.0].into_iter().chain(last).collect();
+            Features::new(2, values).unwrap_err().to_string()
+        };
+        for value in [f64::NAN, f64::INFINITY] {
+            assert!(refused([0.0, value]).contains("row 1, column 1"));
+        }
+        assert!(refused([0.0, -0.0]).contains("row 1 is all zeros"));
+        assert!(refused([0.0, -2e150]).contains("row 1 is too large"));
+        assert!(Features::new(2, vec![0.0, -1e150]).is_ok());
+    }
+}

@@ -373,7 +373,48 @@ pub(crate) fn column_words(done: usize, columns: usize, height: usize) -> usize 
 
 #[cfg(test)]
 mod tests {
+    use undertone_party::SessionId;
+
     use super::*;
+
+    /// SETUP-18, SETUP-22.
+    #[test]
+    fn too_many_rows_are_refused() {
+        let params = Params::default();
+        let member = |place: usize, rows: usize| {
+            let id = PartyId::client(place);
+            let ad = Advertisement::new(rows, 3, 2, &params).write();
+            Member::new(SessionId([1; 32]), "sign setup", id, [[0; 32]], ad, None).unwrap()
+        };
+        let refused = |rows: [usize; 2]| {
+            let members = [member(0, rows[0]), member(1, rows[1])];
+            Clients::of(&members, &params, None).unwrap_err()
+        };
+        let alone = refused([1, MAX_ROWS + 1]);
+        assert!(matches!(alone, Abort::Malformed { .. }), "{alone}");
+        let together = refused([1, MAX_ROWS]);
+        assert!(together.to_string().contains("16777216 in all"));
+        for aborted in [alone, together] {
+            assert_eq!(aborted.culprit(), Some(PartyId::client(1)));
+        }
+    }
+
+    /// LABEL-14.
+    #[test]
+    fn too_many_scores_are_refused() {
+        let rows = 3000;
+        let roster = Clients {
+            rows: vec![(PartyId::client(0), rows)],
+            classes: 65_536,
+        };
+        let labelling = Labelling::new(65_536, vec![None; rows]).unwrap();
+        let plan = Plan {
+            unlabelled: rows,
+            own_start: 0,
+        };
+        let refused = Plan::read(&plan.write(), &labelling, &roster).unwrap_err();
+        assert!(refused.to_string().contains("are more than"), "{refused}");
+    }
 
     /// Each message fits a tile and holds whole columns, or a part of one. Together they are all
     /// columns.

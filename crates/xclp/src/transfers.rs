@@ -368,3 +368,20 @@ impl Grown {
         self.roots.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// LABEL-4.
+    #[test]
+    fn too_many_transfers_are_refused() {
+        let (session, client) = (SessionId([1; 32]), PartyId::client(0));
+        let (_, offer) = Setup::new(session, client, Seed::from_bytes([2; 32]));
+        let seed = Seed::from_bytes([3; 32]);
+        let (receiver, _) = Receiver::new(session, client, &offer, seed).unwrap();
+        let labels = Wiped::from(vec![0; MAX_TRANSFERS / 16 + 1]);
+        let refused = receiver.choose(1 << 16, labels).unwrap_err();
+        assert!(refused.to_string().contains("at most 2^24"), "{refused}");
+    }
+}
