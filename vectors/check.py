@@ -6,13 +6,14 @@ import sys
 import traceback
 
 sys.dont_write_bytecode = True
-from checks import (codes, extension, labels_refused, messages, paillier, phe, psm, rounds, schema, shade,
-                    sharing, sums)
+from checks import (codes, extension, labels_refused, messages, paillier, phe, psm, rounds, schema,
+                    shade, sharing, sums)
 
 HERE = pathlib.Path(__file__).resolve().parent
 NOT_COMPUTED = {"digest": "digests of whole transcripts, not computed again"}
 CHECKS = {}
-for module in (codes, extension, labels_refused, messages, paillier, phe, psm, rounds, shade, sharing, sums):
+for module in (codes, extension, labels_refused, messages, paillier, phe, psm, rounds, shade,
+               sharing, sums):
     CHECKS |= module.CHECKS
 
 
@@ -25,7 +26,9 @@ def differences(what, check, *arguments):
     try:
         names = [name for name, made, held in check(*arguments) if made != held]
     except Exception as error:
-        names = [f"{type(error).__name__}: {error} {traceback.extract_tb(error.__traceback__)[-1][1:3]}"]
+        names = [
+            f"{type(error).__name__}: {error} {traceback.extract_tb(error.__traceback__)[-1][1:3]}"
+        ]
     return [f"{what}: {name}" for name in names]
 
 
@@ -66,7 +69,8 @@ def main():
             except (OSError, ValueError) as error:
                 wrong, summary = [str(error)], ""
         failed |= bool(wrong)
-        print(f"FAIL {name}: {'; '.join(wrong)}" if wrong else f"ok   {name}: {summary}", flush=True)
+        print(f"FAIL {name}: {'; '.join(wrong)}" if wrong else f"ok   {name}: {summary}",
+              flush=True)
     sys.exit(1 if failed else 0)
 
 

@@ -33,7 +33,8 @@ def weights(graph, bits, variant):
 def influence(w, alpha, rows):
     """Columns of (I − α𝒲)⁻¹, by elimination; the matrix is positive definite."""
     n = len(w)
-    a = [[(i == j) - alpha * x for j, x in enumerate(row)] + [float(i == r) for r in rows] for i, row in enumerate(w)]
+    a = [[(i == j) - alpha * x for j, x in enumerate(row)] + [float(i == r) for r in rows]
+         for i, row in enumerate(w)]
     for i in range(n):
         pivot = a[i]
         for below in a[i + 1:]:

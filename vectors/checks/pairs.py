@@ -64,7 +64,9 @@ def links(messages):
 def run_of(case, kind, **more):
     """The run of a case of two clients."""
     clients, own = case["clients"], unhex(case["pair_secret"])
-    codes = [unpack_rows(unhex(client["codes"]), case["bits"], client["rows"]) for client in clients]
+    codes = [
+        unpack_rows(unhex(client["codes"]), case["bits"], client["rows"]) for client in clients
+    ]
     pair = lambda a, b: unhex(clients[min(a, b)]["pair_secret"]) if SERVER in (a, b) else own
     secrets = [unhex(client["secret"]) for client in clients]
     return kind(unhex(case["session"]), case["bits"], codes, secrets, pair, **more)

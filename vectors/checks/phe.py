@@ -55,9 +55,11 @@ class Phe(Pairs):
         """Readers take the modulus, which the first one finds."""
         zeros = [len(part) for part in pieces(range(self.zeros), 512)]
         out = [(OFFLINE, lambda text, n: self.modulus(text))]
-        out += [(OFFLINE, lambda text, n, count=count: self.numbers(text, self.size, count)) for count in zeros]
+        out += [(OFFLINE, lambda text, n, count=count: self.numbers(text, self.size, count))
+                for count in zeros]
         for _ in self.blocks(owner):
-            out += [(ONLINE, lambda text, n, count=count: self.ciphertexts(text, count, n)) for count in self.each]
+            out += [(ONLINE, lambda text, n, count=count: self.ciphertexts(text, count, n))
+                    for count in self.each]
         return out
 
     def due_to_owner(self, owner, evaluator):
@@ -78,12 +80,14 @@ class Phe(Pairs):
 
     def read_pair(self, owner, evaluator, held):
         """The modulus, noise, ciphertexts and results of a pair."""
-        there, back = ([payload for _, payload in held[link]] for link in ((owner, evaluator), (evaluator, owner)))
+        there, back = ([payload for _, payload in held[link]]
+                       for link in ((owner, evaluator), (evaluator, owner)))
         due = self.due_to_evaluator(owner)
         n, *rest = self.read(owner, evaluator, due, there)
         results = self.read(evaluator, owner, self.due_to_owner(owner, evaluator), back, n)
         count = -(-self.zeros // 512)
-        zeros, ciphertexts = ([x for part in parts for x in part] for parts in (rest[:count], rest[count:]))
+        zeros, ciphertexts = ([x for part in parts for x in part]
+                              for parts in (rest[:count], rest[count:]))
         return n, zeros, ciphertexts, [c for part in results for c in part]
 
     def reports(self, received):
@@ -103,14 +107,19 @@ class Phe(Pairs):
             need(len(seed) == 32, f"a seed of {len(seed)} bytes", SERVER, ONLINE, [evaluator])
             announced, *sums = told[owner, evaluator]
             n, masks, rows = number(announced), Stream(seed), []
-            need(len(announced) == self.size and n.bit_length() == self.key_bits, "no modulus", SERVER, ONLINE, [owner])
+            need(len(announced) == self.size and n.bit_length() == self.key_bits, "no modulus",
+                 SERVER, ONLINE, [owner])
             for block in self.blocks(owner):
                 columns = []
                 for part in pieces(self.codes[evaluator], 1024):
                     for tau in self.numbers(sums.pop(0), self.size, len(part)):
                         packed = (tau - masks.below(n, 1)) % n
-                        slots = [packed >> slot * self.width & 2**self.width - 1 for slot in range(len(block))]
-                        good = tau < n and packed >> len(block) * self.width == 0 and max(slots) <= self.bits
+                        slots = [
+                            packed >> slot * self.width & 2**self.width - 1
+                            for slot in range(len(block))
+                        ]
+                        rest = packed >> len(block) * self.width
+                        good = tau < n and rest == 0 and max(slots) <= self.bits
                         need(good, "a distance above L", SERVER, ONLINE, sorted((owner, evaluator)))
                         columns.append(slots)
                 rows += map(list, zip(*columns))
@@ -120,7 +129,8 @@ class Phe(Pairs):
 
     def check_message(self, held, from_, to, count, data):
         """The receiver's check of a message, the others being as held."""
-        changed = held[from_, to][:count] + [(held[from_, to][count][0], data)] + held[from_, to][count + 1:]
+        changed = list(held[from_, to])
+        changed[count] = changed[count][0], data
         held = held | {(from_, to): changed}
         if to == SERVER:
             self.server({link[0]: [payload for _, payload in messages]
@@ -138,7 +148,8 @@ class Phe(Pairs):
         told, found, moduli = self.reports(received), self.server(received), {}
         for client in clients:
             yield f"the last word of {client}", told[client, SERVER], [b""]
-            last = self.open(client, SERVER, len(received[client]) - 1, received[client][-1], ONLINE)
+            sent = received[client]
+            last = self.open(client, SERVER, len(sent) - 1, sent[-1], ONLINE)
             yield f"{client} says it last", last, LAST
             yield f"phases of {client}", {phase for phase, _ in held[client, SERVER]}, {ONLINE}
         yield "whom reports are about", set(told), due
@@ -150,7 +161,8 @@ class Phe(Pairs):
             n, zeros, ciphertexts, results = self.read_pair(owner, evaluator, held)
             yield what + "modulus", found[owner, evaluator][0], n
             yield what + "masks", told[evaluator, owner], [self.masks(owner, evaluator)]
-            yield what + "all differ", len({*ciphertexts, *results}), len(ciphertexts) + len(results)
+            different = len({*ciphertexts, *results})
+            yield what + "all differ", different, len(ciphertexts) + len(results)
             yield what + "noise below N²", max(zeros) < n, True
             if self.seed:
                 for a, x in zip(self.bases(owner, n), zeros):

@@ -158,7 +158,8 @@ def aes128(keys, blocks):
     state = [number(blocks[i::16]) ^ schedule[0][i] for i in range(16)]
     for turn in range(1, 11):
         rows = [state[(i + 4 * (i % 4)) % 16].to_bytes(count, "little") for i in range(16)]
-        one, two, three = ([number(row.translate(box)) for row in rows] for box in (SBOX, SBOX2, SBOX3))
+        one, two, three = ([number(row.translate(box)) for row in rows]
+                           for box in (SBOX, SBOX2, SBOX3))
         if turn < 10:
             at = lambda i, by: i - i % 4 + (i + by) % 4
             state = [two[i] ^ three[at(i, 1)] ^ one[at(i, 2)] ^ one[at(i, 3)] for i in range(16)]

@@ -39,12 +39,13 @@ class Psm:
         """All rows of client `me` against all of the other's, by rows of the first of the two."""
         j, k = min(me, other), max(me, other)
         columns, sign = len(self.codes[k]), 1 if me == j else -1
-        mask = pieces(self.words("distance mask", len(self.codes[j]) * columns, attempt, j, k), columns)
+        words = self.words("distance mask", len(self.codes[j]) * columns, attempt, j, k)
+        mask = pieces(words, columns)
         left = self.codes[j] if me == j else self.code_mask(attempt, j)
         right = self.code_mask(attempt, k) if me == j else self.masked(attempt, k)
         ones = lambda a, i: sum(self.codes[j][a] if me == j else self.codes[k][i])
-        return [[2 * sum(map(mul, x, y)) + ones(a, i) + sign * mask[a][i] for i, y in enumerate(right)]
-                for a, x in enumerate(left)]
+        number = lambda a, x, i, y: 2 * sum(map(mul, x, y)) + ones(a, i) + sign * mask[a][i]
+        return [[number(a, x, i, y) for i, y in enumerate(right)] for a, x in enumerate(left)]
 
     def tiles(self, j, k):
         starts = lambda client: range(0, len(self.codes[client]), TILE)
@@ -87,7 +88,8 @@ class Psm:
         out = []
         for at, j in enumerate(members):
             for k in members[at + 1:]:
-                u, v = (texts[a][1 + [c for c in members if c != a].index(b)] for a, b in ((j, k), (k, j)))
+                u, v = (texts[a][1 + [c for c in members if c != a].index(b)]
+                        for a, b in ((j, k), (k, j)))
                 products = [sum(map(mul, x, y)) for x in texts[j][0] for y in texts[k][0]]
                 h = [(a + b - 2 * p) % 2**self.width for a, b, p in zip(u, v, products)]
                 need(max(h) <= self.bits, "a distance above L", SERVER, ONLINE, [j, k])
@@ -107,7 +109,8 @@ class Psm:
         try:
             reader = Reader(data)
             members = [reader.number(4) for _ in range(-(-len(data) // 4))]
-            need(members == sorted(set(members)) and set(members) <= set(before), "a set that does not shrink")
+            need(members == sorted(set(members)) and set(members) <= set(before),
+                 "a set that does not shrink")
             need(me in members, "I do not take part")
             need(len(members) >= self.min_clients, "too few take part")
         except Refused as refusal:
@@ -116,7 +119,9 @@ class Psm:
 
 def run_of(case):
     clients = case["clients"]
-    codes = [unpack_rows(unhex(client["codes"]), case["bits"], client["rows"]) for client in clients]
+    codes = [
+        unpack_rows(unhex(client["codes"]), case["bits"], client["rows"]) for client in clients
+    ]
     return Psm(unhex(case["session"]), case["suite"], case["bits"], codes, unhex(case["seed"]),
                lambda client: unhex(clients[client]["pair_secret"]))
 
@@ -132,7 +137,9 @@ def psm_case(case):
     distances = run.distances(case["set"])
     yield "distances", distances, case["distances"]
     if not case["attempt"]:
-        received = {me: list(map(unhex, client["messages"])) for me, client in enumerate(case["clients"])}
+        received = {
+            me: list(map(unhex, client["messages"])) for me, client in enumerate(case["clients"])
+        }
         yield "distances by halves", run.server(received, case["set"]), distances
 
 
@@ -146,7 +153,9 @@ def psm_refused(vectors, entry):
         honest = unhex(case["clients"][me]["messages"][entry["number"]])
 
         def check(data):
-            received = {client: list(map(unhex, c["messages"])) for client, c in enumerate(case["clients"])}
+            received = {
+                client: list(map(unhex, c["messages"])) for client, c in enumerate(case["clients"])
+            }
             received[me][entry["number"]] = data
             run.server(received, case["set"])
     yield "one end is the server", max(entry["from"], entry["to"]), SERVER

@@ -49,7 +49,8 @@ def opened(pi, leaves, missing, keys, corrections):
     """The receiver's: all leaves but one, from a key a level, that of the side where its path is not."""
     first, *rest = path(leaves, missing)
     nodes, at = [None if side == first else keys[0] for side in range(2)], first
-    for level, (side, key, pair) in enumerate(zip(rest, keys[1:], pieces(corrections, 32), strict=True), 1):
+    levels = zip(rest, keys[1:], pieces(corrections, 32), strict=True)
+    for level, (side, key, pair) in enumerate(levels, 1):
         count = parents(leaves, level)
         made = children(pi, nodes[:count])
         if at < count:
@@ -67,7 +68,9 @@ def words(leaves, count):
     blocks = -(-count // 4)
     counters = b"".join(map(block, range(blocks)))
     data = aes128(b"".join(leaf * blocks for leaf in leaves), counters * len(leaves))
-    return [list(map(number, pieces(stream[:4 * count], 4))) for stream in pieces(data, 16 * blocks)]
+    return [
+        list(map(number, pieces(stream[:4 * count], 4))) for stream in pieces(data, 16 * blocks)
+    ]
 
 
 class Trees:
@@ -81,13 +84,15 @@ class Trees:
         if not wanted:
             return
         self.batch = batch = made.batch(self.count)
-        self.changes = whole(batch.choices ^ sum(bit << t for t, bit in enumerate(wanted)), self.count)
+        self.changes = whole(batch.choices ^ sum(bit << t for t, bit in enumerate(wanted)),
+                             self.count)
         received = pieces(made.randomise(batch.chosen, 0), 16)
         both = [pieces(made.randomise(keys, 0), 16) for keys in (batch.zeros, batch.ones)]
         changes = [number(self.changes) >> t & 1 for t in range(self.count)]
         ordered = [[both[d][t], both[1 - d][t]] for t, d in enumerate(changes)]
         pi = [made.context.permutation("punctured", i) for i in range(2)]
-        for leaf, keys, chosen in zip(missing, pieces(ordered, levels), pieces(received, levels), strict=True):
+        for leaf, keys, chosen in zip(missing, pieces(ordered, levels), pieces(received, levels),
+                                      strict=True):
             grown, corrections = grow(pi, leaves, keys)
             self.leaves.append(grown)
             self.known.append(opened(pi, leaves, leaf, chosen, corrections))

@@ -40,7 +40,8 @@ def read_layout(data):
             raise Refused("a name that is not UTF-8") from None
         doubles = bool(reader.below(1, 2))
         dimensions = reader.number(1)
-        need(len(name) <= LONGEST_NAME and dimensions <= MOST_DIMENSIONS, "a name or a shape is too long")
+        need(len(name) <= LONGEST_NAME and dimensions <= MOST_DIMENSIONS,
+             "a name or a shape is too long")
         shape = [reader.number(8) for _ in range(dimensions)]
         total += math.prod(shape)
         need(total <= MOST_VALUES, "too many values")
@@ -145,15 +146,17 @@ def session_case(case):
         words, clipped = job.words(values, double(client["weight"]))
         total = [(a + b) % 2**64 for a, b in zip(total, words, strict=True)]
         lacks = finished > client["has"]
-        last = sent_mean(finished, before["contributors"], arrays, unhex(before["words"])) if lacks else []
+        last = []
+        if lacks:
+            words_before = unhex(before["words"])
+            last = sent_mean(finished, before["contributors"], arrays, words_before)
         own = layout(arrays).hex() if due else None
         now = sent_mean(finished + 1, everybody, arrays, unhex(case["total"])) if due else []
-        for name, made in (
-            ("words", packed(words).hex()), ("clipped", clipped), ("number", ids(client["has"]).hex()),
-            ("opening", (ids(finished) + bytes([due, lacks])).hex()),
-            ("last_mean", [message.hex() for message in last]), ("layout", own), ("layout_received", own),
-            ("mean", [message.hex() for message in now]),
-        ):
+        for name, made in (("words", packed(words).hex()), ("clipped", clipped),
+                           ("number", ids(client["has"]).hex()),
+                           ("opening", (ids(finished) + bytes([due, lacks])).hex()),
+                           ("last_mean", [message.hex() for message in last]), ("layout", own),
+                           ("layout_received", own), ("mean", [message.hex() for message in now])):
             yield f"{name} of client {place}", made, client[name]
     yield "the sum", packed(total).hex() if due else None, case["total"]
     values, weight = job.mean(total, arrays, len(everybody)) if due else ([], None)
@@ -205,7 +208,8 @@ def handled(case, client, phase, what, data):
             told, due, follows = read_opening(data)
             need(told == finished, "another round than that of the session")
             need(due == (finished < case["rounds"]), "another number of rounds than the job's")
-            need(follows == (finished > client["has"]), "a mean that is not due, or none where one is")
+            need(follows == (finished > client["has"]),
+                 "a mean that is not due, or none where one is")
         elif what == "layout_received":
             if layout_of_values(data) != arrays:
                 raise Refused("other arrays than the others'", receiver, phase)
@@ -232,14 +236,18 @@ def session_refused(vectors, entry):
     client = case["clients"][place]
     if entry["from"] == SERVER:
         # The secure sum's own four come before the mean.
-        names = ["opening", *(f"last_mean {at}" for at in range(len(client["last_mean"]))), "layout_received",
-                 *("the sum's",) * 4, *(f"mean {at}" for at in range(len(client["mean"])))]
+        names = [
+            "opening", *(f"last_mean {at}" for at in range(len(client["last_mean"]))),
+            "layout_received", *("the sum's",) * 4,
+            *(f"mean {at}" for at in range(len(client["mean"])))
+        ]
     else:
         names = ["number", "layout"]
     what = names[entry["number"]]
     field, _, at = what.partition(" ")
     honest = client[field][int(at)] if at else client[field]
-    phase = {"number": ROUND, "opening": ROUND, "last_mean": ROUND, "mean": RESULT}.get(field, CONTRIBUTION)
+    phases = {"number": ROUND, "opening": ROUND, "last_mean": ROUND, "mean": RESULT}
+    phase = phases.get(field, CONTRIBUTION)
     refusal = refused_by(entry, handled, (case, client, phase, what, unhex(honest)),
                          (case, client, phase, what, unhex(entry["payload"])))
     yield from blame(refusal, entry)

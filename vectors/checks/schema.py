@@ -2,8 +2,11 @@
 import re
 
 ANNOTATIONS = {"$schema", "title", "description", "format"}
-KEYWORDS = {"$defs", "$ref", "type", "required", "properties", "additionalProperties", "items", "prefixItems",
-            "minItems", "maxItems", "pattern", "enum", "const", "anyOf", "oneOf", "minimum", "maximum"}
+KEYWORDS = {
+    "$defs", "$ref", "type", "required", "properties", "additionalProperties", "items",
+    "prefixItems", "minItems", "maxItems", "pattern", "enum", "const", "anyOf", "oneOf", "minimum",
+    "maximum"
+}
 TYPES = {
     "object": lambda x: isinstance(x, dict),
     "array": lambda x: isinstance(x, list),
@@ -93,7 +96,8 @@ class Validator:
             yield from self.errors(part, rule, f"{path}.{name}")
 
     def array(self, value, schema, path):
-        if len(value) < schema.get("minItems", 0) or len(value) > schema.get("maxItems", len(value)):
+        least, most = schema.get("minItems", 0), schema.get("maxItems", len(value))
+        if not least <= len(value) <= most:
             yield f"{path} has {len(value)} items"
         first = schema.get("prefixItems", [])
         for i, part in enumerate(value):

@@ -111,7 +111,8 @@ def fixed_case(case):
     fraction = fraction_bits(bits, case["clients"], bound)
     yield "fraction", fraction, case["fraction"]
     words = [encode(double(value), bound, fraction, bits) for value in case["values"]]
-    yield "words", b"".join(word.to_bytes(bits // 8, "little") for word in words).hex(), case["words"]
+    packed = b"".join(word.to_bytes(bits // 8, "little") for word in words)
+    yield "words", packed.hex(), case["words"]
     held = map(number, pieces(unhex(case["words"]), bits // 8))
     decoded = [hexed(math.ldexp(signed(word, bits), -fraction)) for word in held]
     yield "decoded", decoded, case["decoded"]
@@ -121,7 +122,8 @@ def fixed_refused(vectors, entry):
     bound, bits = double(entry["bound"]), entry["word_bits"]
     fraction = fraction_bits(bits, entry["clients"], bound)
     for value in (bound, -bound):
-        refused_by(entry, encode, (value, bound, fraction, bits), (double(entry["value"]), bound, fraction, bits))
+        refused_by(entry, encode, (value, bound, fraction, bits),
+                   (double(entry["value"]), bound, fraction, bits))
     return ()
 
 

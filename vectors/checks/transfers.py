@@ -52,7 +52,8 @@ def universal(point, words):
 class Context:
     def __init__(self, session, purpose, sender, receiver):
         self.session = session
-        self.digest = hashlib.sha256(b"undertone/v1/transfers " + purpose + session + ids(sender, receiver)).digest()
+        self.digest = hashlib.sha256(b"undertone/v1/transfers " + purpose + session +
+                                     ids(sender, receiver)).digest()
 
     def derive(self, seed, purpose):
         return derive(seed, self.session, purpose, self.digest)
@@ -85,7 +86,8 @@ def hashed(context, transfer, side, point):
 
 
 def base_key(context, transfer, side, pair, reply, shared):
-    text = b"undertone/v1/base transfer key" + context.digest + bytes([transfer, side]) + pair + reply + shared
+    text = b"undertone/v1/base transfer key" + context.digest + bytes([transfer, side])
+    text += pair + reply + shared
     return hashlib.sha256(text).digest()[:16]
 
 
@@ -144,7 +146,8 @@ def part_bits(f):
 
 
 def tree_digest(context, index, checks):
-    return hashlib.sha256(b"undertone/v1/tree check" + context.digest + bytes([index]) + b"".join(checks)).digest()
+    return hashlib.sha256(b"undertone/v1/tree check" + context.digest + bytes([index]) +
+                          b"".join(checks)).digest()
 
 
 def trees(context, f, malicious, keys):
@@ -265,9 +268,11 @@ class Extension:
         rows = []
         known = punctured(self.context, self.f, self.malicious, self.delta, chosen, message)
         size = len(corrections) // (len(known) - 1)
-        for bits_, part, change in zip(part_bits(self.f), known, [bytes(size), *pieces(corrections, size)]):
+        for bits_, part, change in zip(part_bits(self.f), known,
+                                       [bytes(size), *pieces(corrections, size)]):
             mask = self.delta >> bits_[0] & 2**len(bits_) - 1
-            _, w = rows_of({x ^ mask: leaf for x, leaf in part.items()} | {0: bytes(16)}, chunk, bits)
+            _, w = rows_of({x ^ mask: leaf for x, leaf in part.items()} | {0: bytes(16)}, chunk,
+                           bits)
             rows += [row ^ (number(change) if mask >> b & 1 else 0)
                      for b, row in enumerate(w)]
         return rows
@@ -279,7 +284,8 @@ class Extension:
             raise ValueError("a batch of more than a chunk")
         (us, vs), kept = self.rows(64 * words), 2**(64 * words) - 1
         corrections = b"".join(((u ^ us[0]) & kept).to_bytes(8 * words, "little") for u in us[1:])
-        ws, challenge, given = self.sender_rows(64 * words, self.setup[32:], corrections, self.chunk - 1), b"", b""
+        ws, challenge, given = self.sender_rows(64 * words, self.setup[32:], corrections,
+                                                self.chunk - 1), b"", b""
         if self.malicious:
             challenge = self.challenge(self.batches)
             given = proof(number(challenge), us[0], vs, first, words)
@@ -310,7 +316,10 @@ def check_proof(point, delta, ws, given, first, words):
     """As the sender does: hash(w) ⊕ hash(u₀) where Δ has a 1."""
     need(len(given) == 40, "a proof of another length")
     split = lambda row: [row >> 64 * k & 2**64 - 1 for k in range(words)]
-    hashes = [universal(point, split(row)) ^ (number(given[:8]) if delta >> r & 1 else 0) for r, row in enumerate(ws)]
+    hashes = [
+        universal(point, split(row)) ^ (number(given[:8]) if delta >> r & 1 else 0)
+        for r, row in enumerate(ws)
+    ]
     text = b"undertone/v1/transfer check" + struct.pack("<Q", first)
     text += b"".join(hash_.to_bytes(8, "little") for hash_ in hashes)
     need(hashlib.sha256(text).digest() == given[8:], "corrections of other choices")
