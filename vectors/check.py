@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Computes the vectors again with the Python standard library alone; arguments name operations."""
+"""Recomputes the vectors with the Python standard library alone. Arguments name operations."""
 import json
 import pathlib
 import sys
@@ -22,7 +22,7 @@ def counted(count, what):
 
 
 def differences(what, check, *arguments):
-    """The names of what a check finds different, or why it failed."""
+    """The names of the values that differ, or the error that ended the check."""
     try:
         names = [name for name, made, held in check(*arguments) if made != held]
     except Exception as error:
@@ -33,7 +33,7 @@ def differences(what, check, *arguments):
 
 
 def check_file(operation):
-    """What is wrong with a file, and what was checked."""
+    """The errors of a file, and a summary of what was checked."""
     path = HERE / f"{operation}.json"
     vectors = json.loads(path.read_text())
     validator = schema.Validator(json.loads((HERE / "schema" / path.name).read_text()))

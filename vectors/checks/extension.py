@@ -1,4 +1,4 @@
-"""The vectors of transfers."""
+"""The vectors of transfers: docs/spec/transfers.md."""
 from .primitives import need, number, pieces, unhex, xor
 from .reasons import refused_by
 from .transfers import (Context, Extension, base_chosen, base_offer, base_reply, batch_words, block,
@@ -78,7 +78,7 @@ def extension_case(case):
 
 
 def check_extension(case, field, message):
-    """The sender's checks of the setup, and of the first batch."""
+    """The sender's checks of the setup and of the first batch."""
     made, batch = made_of(case), case["batches"][0]
     due = {"setup": made.setup, "corrections": unhex(batch["corrections"]),
            "proof": unhex(batch["proof"])}

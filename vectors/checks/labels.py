@@ -1,4 +1,4 @@
-"""Whole runs of label propagation, from the seeds alone."""
+"""Whole runs of label propagation, computed from the seeds alone: docs/spec/labels.md."""
 import hashlib
 import math
 import struct
@@ -20,7 +20,7 @@ SETUP, OFFLINE, DISTANCES, INFLUENCE, TILE = 1, 2, 4, 6, 2**20
 
 
 def tiles(entries):
-    """Messages of as many whole entries, all of one size, as fit."""
+    """Messages of as many whole entries as fit. All entries have the same length."""
     each = max(1, TILE // len(entries[0])) if entries else 1
     return [b"".join(part) for part in pieces(entries, each)] or [b""]
 
@@ -122,17 +122,17 @@ class Run:
         return Shade(*arguments, len(self.clients))
 
     def reported(self, place):
-        """The payloads the server got of a backend, after the client's own rows."""
+        """The payloads that the server received from a backend, after the client's own rows."""
         frames = [frame for frame in self.frames[place, SERVER] if frame["phase"] == DISTANCES]
         return [unhex(frame["payload"]) for frame in frames[len(self.own_rows(place)):]]
 
     def between(self):
-        """What clients sent each other: phase and payload."""
+        """The messages between clients: phase and payload."""
         return {link: [(frame["phase"], unhex(frame["payload"])) for frame in frames]
                 for link, frames in self.frames.items() if SERVER not in link}
 
     def distances(self):
-        """Messages of the backend by link, and what else there is to say of it."""
+        """The messages of the backend by link, and further values to compare."""
         out, extra = {}, []
         if self.backend in ("clear", "sketch"):
             for place in self.everybody:
@@ -174,7 +174,7 @@ class Run:
     # Influence and labels.
 
     def labels(self, place):
-        """Of its labelled rows."""
+        """The labels of its labelled rows."""
         return tuple(label for label in self.given[place] if label >= 0)
 
     def trees_of(self, place, server, seed):
@@ -183,7 +183,7 @@ class Run:
                      self.labels(place))
 
     def offline(self, place):
-        """Messages to the server and back about the trees."""
+        """The messages about the trees, to the server and back."""
         made, labels = self.trees[place], self.labels(place)
         to = [(OFFLINE, "labelled rows", ids(len(labels)) + made.made.setup)]
         back = [(OFFLINE, "points", made.made.offer)]
@@ -198,7 +198,7 @@ class Run:
         return to, back
 
     def unlabelled(self, place=None):
-        """Global ids, of one client or of all."""
+        """Global ids of the unlabelled rows of one client, or of all clients."""
         out, at = [], 0
         for other, given in enumerate(self.given):
             out += [at + i for i, label in enumerate(given) if label < 0 and place in (None, other)]
@@ -216,7 +216,7 @@ class Run:
         return ids(len(self.unlabelled()), self.first(place))
 
     def column_payloads(self, place):
-        """As they came, in messages of whole columns: the server solves to a residual."""
+        """The messages of columns as they were sent, because the server solves to a residual."""
         frames = [frame for frame in self.frames[SERVER, place] if frame["phase"] == INFLUENCE]
         data = b"".join(unhex(frame["payload"]) for frame in frames[1:])
         return tiles(pieces(data, 4 * len(self.unlabelled()))) if data else []
@@ -226,12 +226,13 @@ class Run:
         return pieces(struct.unpack(f"<{len(data) // 4}I", data), len(self.unlabelled()))
 
     def streams(self, place):
-        """Of each tree the words of every leaf."""
+        """For each tree the words of every leaf."""
         leaves = [leaf for tree in self.trees[place].leaves for leaf in tree]
         return pieces(words(leaves, len(self.unlabelled())), self.classes)
 
     def column_differences(self):
-        """Words without their masks, against those of our own columns: a residual leaves the last one open."""
+        """Compares the unmasked words with those of our own columns. They may differ by 1, because
+        the server solves to a residual."""
         rows = [row for place in self.everybody for row in self.labelled(place)]
         w = weights(self.graph, self.bits, self.variant)
         solved = [[max(0.0, x) for x in column] for column in influence(w, self.alpha, rows)]
@@ -251,7 +252,8 @@ class Run:
                 yield f"a column for client {place}", near, True
 
     def scores(self, place):
-        """The client's shares: to its own class a column less all leaves but that one, to the others their leaves."""
+        """The client's shares. To its own class it adds the column less all leaves but that one; to
+        each other class it adds the leaf."""
         out = [[0] * self.classes for _ in self.unlabelled()]
         for label, column, leaves in zip(self.labels(place), self.columns(place),
                                          self.streams(place), strict=True):
@@ -262,7 +264,7 @@ class Run:
         return [word % 2**32 for row in out for word in row]
 
     def server_scores(self):
-        """The server's shares, of everybody's trees: minus all leaves."""
+        """The server's shares from the trees of all clients: minus all leaves."""
         streams = [leaves for place in self.everybody for leaves in self.streams(place)]
         return [-sum(leaves[c][r] for leaves in streams) % 2**32
                 for r in range(len(self.unlabelled())) for c in range(self.classes)]
@@ -287,7 +289,7 @@ class Run:
                    self.malicious_server, None, self.identities, server=self.server_scores())
 
     def outcomes(self, place, total):
-        """Label and confidence of every row."""
+        """The label and the confidence of every row."""
         counts = [1] * self.classes
         if self.variant == "balanced":
             pads = map(sum, zip(*map(self.pads, self.everybody)))
@@ -302,7 +304,7 @@ class Run:
                 yield outcome([z / count if count else 0.0 for z, count in own])
 
     def links(self):
-        """All messages by link: phase, kind and payload; and what else there is to say."""
+        """All messages by link, as phase, kind and payload; and further values to compare."""
         out, (middle, extra), total = defaultdict(list), self.distances(), self.sum()
         for place in self.everybody:
             contributions = [self.contribution(place, other) for other in self.others(place)]
@@ -337,7 +339,8 @@ class Run:
 
 
 def depth_differences(frames):
-    """A depth is one more than that of a frame the sender had got; in lockstep the deepest, elsewhere one of them."""
+    """A depth is one more than that of a frame that the sender had received. In phases in lockstep
+    it is the deepest such frame, in others any of them."""
     got, last = defaultdict(set), defaultdict(int)
     for at, frame in enumerate(frames):
         depth, sender = frame["depth"], frame["from"]

@@ -1,4 +1,4 @@
-"""What parties of label propagation refuse: each message, as its receiver checks it."""
+"""The refusals of label propagation: each message, as its receiver checks it."""
 from . import curve
 from .influence import check_plan, read_own_rows
 from .labels import DISTANCES, INFLUENCE, OFFLINE, SETUP, Run, label_case
@@ -16,7 +16,8 @@ class Checks:
         self.run = run
 
     def check_hello(self, place, data):
-        """The server's check; those of the clients, in order, of the roster; then of parameters."""
+        """The server's check, the clients' checks of the roster in order, then those of
+        parameters."""
         run = self.run
         try:
             _, advertisement, _ = hello_alone(data, 1)
@@ -112,7 +113,8 @@ class Checks:
             raise Refused(str(refusal), to, OFFLINE, [from_]) from None
 
     def check_plan(self, me, data):
-        """The client's check, then the server's of the rows with which it comes to the sum."""
+        """The client's check, then the server's check of the rows that the client claims in the
+        sum."""
         run = self.run
         rows = len(run.labelled(me)), len(run.unlabelled(me))
         check_plan(me, data, rows, sum(map(len, run.given)), run.classes)
@@ -137,7 +139,7 @@ class Checks:
 
 
 def label_refused(vectors, entry):
-    """One tile of everything."""
+    """A refused case. Every message is one tile."""
     run = Run(vectors["cases"][entry["case"]])
     link = entry["from"], entry["to"]
     due, _ = run.links()

@@ -1,4 +1,4 @@
-"""Logarithm, sine and cosine to the last bit as fdlibm has them, and musl's port of it after it."""
+"""Logarithm, sine and cosine with the same bits as fdlibm, and as musl's port of it."""
 import math
 import struct
 
@@ -16,12 +16,12 @@ QUARTER_3, QUARTER_3_REST = 2.02226624871116645580e-21, 8.47842766036889956997e-
 
 
 def high(x):
-    """The upper 32 bits of a double that is not negative."""
+    """The upper 32 bits of a non-negative double."""
     return struct.unpack("<Q", struct.pack("<d", x))[0] >> 32
 
 
 def log(x):
-    """Of a normal positive number."""
+    """The logarithm of a normal positive number."""
     bits, = struct.unpack("<Q", struct.pack("<d", x))
     upper = (bits >> 32) + 0x3FF00000 - 0x3FE6A09E
     k = (upper >> 20) - 0x3FF
@@ -38,7 +38,7 @@ def log(x):
 
 
 def reduced(x):
-    """Quarter turns, and the rest in two parts, of an angle of up to 2π."""
+    """Reduces an angle of up to 2π to quarter turns and a rest in two parts."""
     upper = high(x)
     if upper <= 0x3FE921FB:
         return 0, x, 0.0
@@ -81,7 +81,7 @@ def cos_sin(x):
 
 
 def normals(words):
-    """Two of each two words."""
+    """Two normals from each two words."""
     out = []
     for x, y in words:
         u = ((x >> 11) + 1) * 2.0**-53

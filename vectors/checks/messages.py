@@ -1,13 +1,14 @@
-"""Seals, signatures, frames, and the hellos and rosters with which parties meet."""
+"""Seals, signatures, frames, hellos and rosters."""
 import struct
 
 from . import curve
-from .primitives import agree, canonical, chacha20, derive, ids, low_order, need, number, public, seal, stream, unhex, xor
+from .primitives import (agree, canonical, chacha20, derive, ids, low_order, need, number, public,
+                         seal, stream, unhex, xor)
 from .reasons import refused_by
 
 
 class Reader:
-    """What is left of a payload."""
+    """The unread rest of a payload."""
 
     def __init__(self, data):
         self.data = data
@@ -32,13 +33,13 @@ class Reader:
 # Seals.
 
 def sealed(session, pair, from_, to, count, text):
-    """Message number `count` in this direction."""
+    """Seals message number `count` of this direction."""
     key = derive(pair, session, "seal", ids(from_, to))
     return seal(key, struct.pack("<IQ", 0, count), text, session + ids(from_, to))
 
 
 def opened(session, pair, from_, to, count, data):
-    """The cipher is its own inverse; the tag is compared by sealing again."""
+    """Opens a message. The cipher is its own inverse, and sealing again gives the tag."""
     need(len(data) >= 16, "shorter than a tag")
     key, nonce = derive(pair, session, "seal", ids(from_, to)), struct.pack("<IQ", 0, count)
     text = xor(data[:-16], chacha20(key, 64 + len(data) - 16, nonce)[64:])
@@ -47,7 +48,7 @@ def opened(session, pair, from_, to, count, data):
 
 
 def bits(flags):
-    """A set."""
+    """The bits of a set."""
     out = bytearray(-(-len(flags) // 8))
     for place, flag in enumerate(flags):
         out[place // 8] |= flag << place % 8
@@ -105,7 +106,7 @@ def roster(hellos):
 
 
 def read_roster(reader, keys):
-    """Number and hello of each."""
+    """The number and the hello of each client."""
     count = reader.number(4)
     need(count * (4 + 32 * keys + 2) <= len(reader.data),
          "a roster announces more clients than there is room for")
@@ -113,7 +114,8 @@ def read_roster(reader, keys):
 
 
 def check_roster(data, keys, me, mine, session=None, purpose=None, pinned=None):
-    """What client `me`, whose hello was `mine`, makes of a roster; `pinned` are the public identities."""
+    """Client `me`, which sent the hello `mine`, checks a roster. `pinned` holds the public
+    identities."""
     reader = Reader(data)
     entries = read_roster(reader, keys)
     reader.end()

@@ -1,4 +1,4 @@
-"""Paillier: keys, ciphertexts, slots."""
+"""Paillier: keys, ciphertexts, slots. See docs/spec/paillier.md."""
 import math
 
 from .primitives import Stream, need, unhex
@@ -13,7 +13,7 @@ PRIMORIAL = math.prod(SMALL)
 
 
 def is_prime(n):
-    """Miller, Rabin, to 24 bases."""
+    """The test of Miller and Rabin with 24 bases."""
     if n < 2**16:
         return n > 1 and bool(SIEVE[n])
     if math.gcd(n, PRIMORIAL) > 1:
@@ -33,7 +33,7 @@ def check_length(bits):
 
 
 def check_modulus(n):
-    """As the evaluator does, but for the exact length."""
+    """Checks a modulus as the evaluator does, except for its exact length."""
     need(math.gcd(n, PRIMORIAL) == 1, "divisible by a number below 2¹⁶")
     need(math.gcd(pow(2, n, n) - 2, n) == 1, "a prime, or a power of one")
 
@@ -64,7 +64,7 @@ class Key:
         self.p, self.q, self.n, self.square = p, q, p * q, (p * q)**2
 
     def power(self, base, exponent):
-        """Modulo N², by the Chinese remainder theorem."""
+        """A power modulo N², by the Chinese remainder theorem."""
         p, q = self.p**2, self.q**2
         a = pow(base, exponent % (self.p * (self.p - 1)), p)
         b = pow(base, exponent % (self.q * (self.q - 1)), q)

@@ -1,4 +1,5 @@
-"""The distance backend phe. Its ciphertexts have randomness of their own: they are opened and held to what they say."""
+"""The distance backend phe: docs/spec/phe.md. Ciphertexts have randomness of their own, so the
+checks decrypt them and compare the plaintexts."""
 from .messages import Reader
 from .paillier import check_ciphertext, check_modulus
 from .pairs import LAST, OFFLINE, ONLINE, Pairs, links, pair_refused, run_of
@@ -6,7 +7,7 @@ from .primitives import SERVER, Refused, Stream, derive, ids, need, number, piec
 
 
 class Phe(Pairs):
-    """A run; `seed` is what the clients have in common, where it is known."""
+    """A run. `seed` is the common seed of the clients, if it is known."""
 
     def __init__(self, session, bits, codes, secrets, pair, first=0, key_bits=256, seed=None):
         super().__init__(session, bits, codes, secrets, pair, first)
@@ -18,7 +19,7 @@ class Phe(Pairs):
         self.each = [len(part) for part in pieces(range(bits + 1), fit)]
 
     def pairs(self):
-        """Owner and evaluator."""
+        """The owner and the evaluator of each pair."""
         for a, b in super().pairs():
             yield (b, a) if len(self.codes[b]) < len(self.codes[a]) else (a, b)
 
@@ -49,10 +50,10 @@ class Phe(Pairs):
     def masks(self, owner, evaluator):
         return derive(self.secrets[evaluator], self.session, "masks", ids(evaluator, owner))
 
-    # What is due on a link, message by message: phase and a reader of the text.
+    # The messages due on a link: for each its phase, and a reader of its text.
 
     def due_to_evaluator(self, owner):
-        """Readers take the modulus, which the first one finds."""
+        """Readers take the modulus, which the first reader finds."""
         zeros = [len(part) for part in pieces(range(self.zeros), 512)]
         out = [(OFFLINE, lambda text, n: self.modulus(text))]
         out += [(OFFLINE, lambda text, n, count=count: self.numbers(text, self.size, count))
@@ -68,7 +69,7 @@ class Phe(Pairs):
                 for _ in self.blocks(owner) for count in rows]
 
     def read(self, from_, to, due, payloads, n=None):
-        """What the messages of a link say, or who is to blame."""
+        """The content of the messages of a link, or who is to blame."""
         out = []
         for count, ((phase, reader), data) in enumerate(zip(due, payloads, strict=True)):
             text = self.open(from_, to, count, data, phase)
@@ -91,7 +92,7 @@ class Phe(Pairs):
         return n, zeros, ciphertexts, [c for part in results for c in part]
 
     def reports(self, received):
-        """What the server is told, by teller and whom it is about."""
+        """The reports to the server, by their sender and the client that they are about."""
         out = {}
         for client, payloads in received.items():
             for count, data in enumerate(payloads):
@@ -100,7 +101,7 @@ class Phe(Pairs):
         return out
 
     def server(self, received):
-        """The modulus of each owner and distances of each pair, or who is to blame."""
+        """The modulus of each owner and the distances of each pair, or who is to blame."""
         told, out = self.reports(received), {}
         for owner, evaluator in self.pairs():
             seed, = told[evaluator, owner]
@@ -128,7 +129,7 @@ class Phe(Pairs):
         return out
 
     def check_message(self, held, from_, to, count, data):
-        """The receiver's check of a message, the others being as held."""
+        """The receiver's check of a changed message. The others are as in the vectors."""
         changed = list(held[from_, to])
         changed[count] = changed[count][0], data
         held = held | {(from_, to): changed}

@@ -1,4 +1,4 @@
-"""The distance backend psm."""
+"""The distance backend psm: docs/spec/psm.md."""
 import struct
 from operator import mul
 
@@ -12,7 +12,7 @@ ONLINE, TILE = 4, 512
 
 
 class Psm:
-    """A run; `pair(client)` is what a client shares with the server."""
+    """A run. `pair(client)` is the secret that a client shares with the server."""
 
     def __init__(self, session, suite, bits, codes, seed, pair, min_clients=2):
         self.session, self.suite, self.bits, self.width = session, suite, bits, bits.bit_length()
@@ -36,7 +36,8 @@ class Psm:
         return [[x + m for x, m in zip(row, mask)] for row, mask in zip(self.codes[client], masks)]
 
     def half(self, attempt, me, other):
-        """All rows of client `me` against all of the other's, by rows of the first of the two."""
+        """The half of client `me` for all pairs of rows, by rows of the first client of the
+        pair."""
         j, k = min(me, other), max(me, other)
         columns, sign = len(self.codes[k]), 1 if me == j else -1
         words = self.words("distance mask", len(self.codes[j]) * columns, attempt, j, k)
@@ -66,7 +67,7 @@ class Psm:
         return sealed(self.session, self.pair(me), me, SERVER, count, text)
 
     def to_server(self, me, attempts):
-        """The payloads of all attempts, each with who takes part in it."""
+        """The payloads of all attempts. `attempts` lists the members of each."""
         texts = (text for attempt, members in enumerate(attempts) if me in members
                  for text in self.texts(attempt, me, members))
         return [self.seal(me, count, text) for count, text in enumerate(texts)]
@@ -76,7 +77,8 @@ class Psm:
                 for at, j in enumerate(members) for k in members[at + 1:]]
 
     def server(self, received, members):
-        """The distances of each pair, of a first attempt with one tile of everything, or who is to blame."""
+        """The distances of each pair after one attempt, or who is to blame. Every message is one
+        tile."""
         texts = {}
         for client, payloads in received.items():
             for count, payload in enumerate(payloads):
@@ -127,7 +129,8 @@ def run_of(case):
 
 
 def psm_case(case):
-    """Who is not in the last set has left: its messages are the first of those due."""
+    """A client that is not in the last set has dropped out. It sent only the first of its
+    messages."""
     run = run_of(case)
     attempts = [range(len(case["clients"]))] * case["attempt"] + [case["set"]]
     for me, client in enumerate(case["clients"]):

@@ -1,9 +1,9 @@
-"""Whether something is refused, and for the reason the vectors give."""
+"""Whether an input is refused, and for the reason that the vectors give."""
 import re
 
 from .primitives import Refused
 
-# What the vectors say of a check, and what the checks here say; the first that fits counts.
+# Left the words of the vectors, right the words of the checks here. The first match counts.
 REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"^frame header:", "header that is cut"),
     (r"the header announces", "payload of another length"),
@@ -65,7 +65,7 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
 
 
 def same_reason(held, made):
-    """Numbers of bytes too, where both give two."""
+    """Whether the reasons are the same, including the numbers of bytes if both give two."""
     counts = [sorted(re.findall(r"\d+", text)) for text in (held, made) if "are due" in text]
     if len(counts) == 2 and counts[0] != counts[1]:
         return False
@@ -73,7 +73,7 @@ def same_reason(held, made):
 
 
 def refused_by(entry, check, honest, changed):
-    """The refusal, by the check that takes what is honest."""
+    """The refusal of the changed input, by a check that accepts the honest one."""
     check(*honest)
     try:
         check(*changed)

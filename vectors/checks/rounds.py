@@ -1,4 +1,5 @@
-"""Rounds of means: layouts, and whole sessions, without the messages of their secure sums."""
+"""Rounds of means: layouts, and whole sessions without the messages of their secure sums. See
+docs/spec/rounds.md."""
 import math
 import struct
 
@@ -13,7 +14,7 @@ TILE = 1 << 20
 
 
 class Reader(messages.Reader):
-    """What is left of a payload."""
+    """The unread rest of a payload."""
 
     def end(self):
         need(not self.data, f"{len(self.data)} bytes too many")
@@ -83,7 +84,7 @@ def tiles(data):
 
 
 class Job:
-    """How values become words, and sums of words become means."""
+    """The conversion of values to words, and of sums of words to means."""
 
     def __init__(self, case):
         self.weighted, self.clip = case["weighted"], case["clip"]
@@ -93,7 +94,7 @@ class Job:
         self.weights = fraction_bits(64, clients, self.most)
 
     def words(self, values, weight):
-        """The words, and how many values were clipped."""
+        """The words, and the number of clipped values."""
         clipped = sum(abs(value) > self.bound for value in values) if self.clip else 0
         if self.clip:
             values = [math.copysign(min(abs(value), self.bound), value) for value in values]
@@ -106,7 +107,7 @@ class Job:
         return [word % 2**64 for word in words], clipped
 
     def mean(self, words, arrays, contributors):
-        """The values, each as its array holds it, and the weight."""
+        """The values, in the precision of their arrays, and the weight."""
         numbers = [float(signed(word, 64)) for word in words]
         if self.weighted:
             weight = math.ldexp(numbers.pop(), -self.weights)
@@ -195,7 +196,7 @@ def read_opening(data):
 
 
 def handled(case, client, phase, what, data):
-    """What the receiver of a message makes of it; `phase` is the one it is in."""
+    """The receiver's check of a message. `phase` is the receiver's phase."""
     job, arrays, place = Job(case), case["arrays"], case["clients"].index(client)
     finished = case["finished"]
     receiver, sender = (SERVER, place) if what in ("number", "layout") else (place, SERVER)
@@ -235,7 +236,7 @@ def session_refused(vectors, entry):
     place = entry["to"] if entry["from"] == SERVER else entry["from"]
     client = case["clients"][place]
     if entry["from"] == SERVER:
-        # The secure sum's own four come before the mean.
+        # The four messages of the secure sum come before the mean.
         names = [
             "opening", *(f"last_mean {at}" for at in range(len(client["last_mean"]))),
             "layout_received", *("the sum's",) * 4,

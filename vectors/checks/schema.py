@@ -1,4 +1,4 @@
-"""JSON Schema, as much of it as the schemas of the vectors use."""
+"""The part of JSON Schema that the schemas of the vectors use."""
 import re
 
 ANNOTATIONS = {"$schema", "title", "description", "format"}
@@ -19,7 +19,7 @@ TYPES = {
 
 
 def unknown(schema):
-    """The keywords of a schema that are not known here."""
+    """The unknown keywords of a schema."""
     if isinstance(schema, bool):
         return set()
     out = set(schema) - ANNOTATIONS - KEYWORDS
@@ -33,7 +33,7 @@ def unknown(schema):
 
 
 def equal(a, b):
-    """True is not 1."""
+    """Equality in which True is not 1."""
     return type(a) is type(b) and a == b
 
 
@@ -52,7 +52,7 @@ class Validator:
         return out
 
     def errors(self, value, schema=None, path="$"):
-        """What is wrong with a value, as text."""
+        """The errors of a value, as text."""
         schema = self.root if schema is None else schema
         if schema is True:
             return

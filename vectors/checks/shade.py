@@ -1,10 +1,11 @@
-"""The distance backend shade, on oblivious transfers."""
+"""The distance backend shade, on oblivious transfers: docs/spec/shade.md."""
 import struct
 
 from .messages import Reader
 from .pairs import LAST, OFFLINE, ONLINE, Pairs, links, packed, pair_refused, run_of, unpacked
 from .primitives import SERVER, Refused, derive, ids, need, number, pieces, unhex, xor
-from .transfers import Context, Extension, base_reply, block, columns, reply_point, setup_length, tmmo, whole
+from .transfers import (Context, Extension, base_reply, block, columns, reply_point, setup_length,
+                        tmmo, whole)
 
 CHUNK = 2048
 
@@ -20,7 +21,7 @@ def expand(pi, keys, first, lanes):
 
 
 def group_bytes(rows, width):
-    """A group: of every lane the first words, then the second, and so on."""
+    """A group: the first words of all lanes, then the second words, and so on."""
     words = -(-len(rows) * width // 16)
     strings = [sum((u % 2**width) << n * width for n, u in enumerate(lane)) for lane in zip(*rows)]
     return b"".join(
@@ -28,7 +29,8 @@ def group_bytes(rows, width):
 
 
 def correlated(pi, width, first, delta, zeros, bits, choices):
-    """Groups of one row of the receiver, and the sums of both, lane by lane, not reduced."""
+    """The groups of one row of the receiver, and the sums of both sides, lane by lane, not
+    reduced."""
     lanes = len(bits[0])
     ones = [xor(key, block(delta)) for key in zeros]
     pairs = list(zip(expand(pi, zeros, first, lanes), expand(pi, ones, first, lanes)))
@@ -40,7 +42,7 @@ def correlated(pi, width, first, delta, zeros, bits, choices):
 
 
 class Pair:
-    """What sender and receiver say, to each other and to the server."""
+    """The messages of sender and receiver, to each other and to the server."""
 
     def __init__(self, run, sender, receiver, members):
         self.run, self.sender, self.receiver = run, sender, receiver
@@ -91,7 +93,7 @@ class Pair:
                 side.append(ids(other) + packed(numbers, self.width))
 
     def forward(self):
-        """Phase and payload of the messages of the sender to the receiver."""
+        """The phase and the payload of the messages from the sender to the receiver."""
         seal = self.run.seal(self.sender, self.receiver, 0, self.made.offer)
         return [(OFFLINE, seal)] + [(ONLINE, offers) for offers in self.offers]
 
@@ -118,13 +120,14 @@ class Shade(Pairs):
         return out
 
     def reports(self, client):
-        """What a client tells the server of each pair, tile by tile."""
+        """A client's reports to the server for each pair, tile by tile."""
         return [
             pair.sums[link.index(client)] for link, pair in self.exchanges.items() if client in link
         ]
 
     def to_server(self, client, payloads):
-        """Whether the payloads are the reports, those of different pairs in any order, then the last word."""
+        """Whether the payloads are the reports, then the end. Reports of different pairs may come
+        in any order."""
         due = self.reports(client)
         for count, payload in enumerate(payloads):
             text = self.open(client, SERVER, count, payload, ONLINE)
@@ -164,7 +167,7 @@ class Shade(Pairs):
         return out
 
     def check_message(self, held, from_, to, count, data):
-        """The receiver's check of a message, the others being as held."""
+        """The receiver's check of a changed message. The others are as in the vectors."""
         if to == SERVER:
             received = {link[0]: [payload for _, payload in messages]
                         for link, messages in held.items() if link[1] == SERVER}

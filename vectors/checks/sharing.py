@@ -1,9 +1,10 @@
-"""Pieces of secure sums: shares, wiring, fixed point."""
+"""Parts of secure sums: shares, wiring, fixed point. See docs/spec/sums.md."""
 import math
 import struct
 from fractions import Fraction
 
-from .primitives import INVERSE, PRODUCTS, chacha20, double, hexed, need, number, pieces, round_away, unhex, xor
+from .primitives import (INVERSE, PRODUCTS, chacha20, double, hexed, need, number, pieces,
+                         round_away, unhex, xor)
 from .reasons import refused_by
 
 
@@ -20,7 +21,7 @@ def split(secret, threshold, holders, seed):
 
 
 def combine(shares):
-    """The secret, of shares by point."""
+    """The secret, from shares by point."""
     out = bytes(len(next(iter(shares.values()))))
     for point, share in shares.items():
         weight = 1
@@ -46,7 +47,7 @@ def graph(clients, neighbours, seed):
 
 
 def degree(p, malicious):
-    """Clients, neighbours, threshold, quorum: exactly, with fractions, for the default target."""
+    """Clients, neighbours, threshold and quorum for the default target, computed with fractions."""
     corrupt, leaving = p // 10, p // 10
     quorum = min(p, (p + max(corrupt, 1)) // 2 + 1)
     stay = p - 1 - leaving
@@ -73,7 +74,7 @@ def degree(p, malicious):
 
 
 def fraction_bits(word_bits, clients, bound):
-    """⌊log₂ of the exact quotient⌋."""
+    """⌊log₂⌋ of the exact quotient."""
     room = (1 - Fraction(1, 2**50)) * 2**(word_bits - 1) / clients - 1
     quotient = room / Fraction(bound)
     bits = quotient.numerator.bit_length() - quotient.denominator.bit_length()

@@ -1,4 +1,4 @@
-"""Whole secure sums: every message of both sides, and what is refused of them."""
+"""Whole secure sums: every message of both sides, and the refusals. See docs/spec/sums.md."""
 import hashlib
 import struct
 
@@ -14,12 +14,14 @@ KEYS, SHARES, MASKED, UNMASKING = 7, 8, 9, 10
 
 
 class Sum:
-    """A sum of clients 0, 1, …; `seeds`, `rows` (first, count) and `words` are theirs, by place; `server` are the
-    words of rows that the server adds to those it hands out."""
+    """A sum of clients 0, 1, … `seeds`, `rows` (first, count) and `words` are theirs, by place.
+    `server` holds the words that the server adds to the rows before it hands them out."""
+
     def __init__(self, session, round_, suite, size, width, shape, seeds, rows, words, min_clients,
                  everybody=True, malicious=False, wiring=None, identities=None, sharing=None,
                  contributors=None, server=None):
-        self.session, self.round, self.suite, self.size, self.width = session, round_, suite, size, width
+        self.session, self.round, self.suite = session, round_, suite
+        self.size, self.width = size, width
         self.all_rows, self.shared = shape
         self.seeds, self.rows, self.words = seeds, rows, words
         self.min_clients, self.everybody, self.malicious = min_clients, everybody, malicious
@@ -91,7 +93,7 @@ class Sum:
         return sent + self.commitment(place, self.secrets[place]["self mask seed"])
 
     def sharers(self, place):
-        """The neighbours that shared."""
+        """The neighbours that sent shares."""
         return [other for other in self.graph[place] if self.sharing[other]]
 
     def shares_received(self, place):
@@ -115,7 +117,7 @@ class Sum:
         return out
 
     def row_mask(self, place, other):
-        """By position among the joint words, with its sign."""
+        """The masks by position among the joint words, with their signs."""
         low, high = min(place, other), max(place, other)
         where = [*self.blocks[low], *self.blocks[high]]
         mask = self.stream(self.pair(place, other, "sealing key", "sum pair"), "row mask", low,
@@ -159,7 +161,8 @@ class Sum:
         return out
 
     def sum(self):
-        """In the clear, of the contributors' joint words; with what the server adds."""
+        """The sum of the contributors' joint words in the clear, with the words that the server
+        adds."""
         rows = [self.joint(place) for place in self.places if self.contributors[place]]
         rows.append(self.joint_rows(self.server) + [0] * self.shared)
         return [sum(column) for column in zip(*rows)]
@@ -171,7 +174,7 @@ class Sum:
         return self.sum()[self.length - self.shared:]
 
     def result(self, place):
-        """The sum of its rows, less what it adds itself; then the shared words."""
+        """The sum of a client's rows, less what it adds itself; then the shared words."""
         total, mine = self.sum(), self.joint(place)
         rows = {at: total[at] - mine[at] for at in self.blocks[place]}
         for other in self.sharers(place):
@@ -182,7 +185,7 @@ class Sum:
         return self.packed([*rows.values(), *(self.total() if self.everybody else [])])
 
     def to_server(self, place):
-        """Phase and payload of what a client sends; one tile of words each."""
+        """The phase and the payload of a client's messages, with one tile of words."""
         out = [(KEYS, self.hellos[place]), (SHARES, self.shares(place)),
                (MASKED, self.masked(place))]
         if self.malicious:
@@ -196,10 +199,10 @@ class Sum:
             out.append((UNMASKING, self.signatures_received(place)))
         return out + [(UNMASKING, self.result(place))]
 
-    # What parties check.
+    # The checks of the parties.
 
     def check_hello(self, place, data):
-        """The server's checks, then those of the clients, in order, of the roster that comes of it."""
+        """The server's checks, then the clients' checks, in order, of the roster that results."""
         try:
             hellos = [data if other == place else mine for other, mine in enumerate(self.hellos)]
             entry = hello_alone(data, 2)
@@ -235,7 +238,7 @@ class Sum:
             raise Refused(str(refusal), me, SHARES, [dealer]) from None
 
     def check_set(self, me, data, phase, within):
-        """What a client thinks of those that shared, or contributed."""
+        """A client's check of the set of clients that shared, or that contributed."""
         try:
             there = flags(data, len(self.places))
             need(there[me], "I am not in the set")
@@ -266,7 +269,7 @@ class Sum:
              [place])
 
     def check_answer(self, place, data):
-        """Of all answers, this one as it comes, each secret is rebuilt from the first shares that suffice."""
+        """Rebuilds each secret from the first shares that suffice. One answer is changed."""
         answers = {other: self.answer(other) for other in self.places if self.contributors[other]}
         answers |= {place: data}
         held = {}
@@ -307,7 +310,8 @@ class Sum:
              [SERVER])
 
     def check_message(self, from_, to, number_, data):
-        """The message of that number between a client and the server; without signatures of contributors."""
+        """Checks the message of that number between a client and the server. There are no
+        signatures of contributors."""
         if to == SERVER:
             checks = [self.check_hello, self.check_shares, self.check_masked, self.check_answer]
             checks[number_](from_, data)

@@ -1,4 +1,4 @@
-"""Oblivious transfers: base transfers, trees, extensions and what is made of them."""
+"""Oblivious transfers: base transfers, trees, extensions and their keys."""
 import functools
 import hashlib
 import struct
@@ -13,11 +13,11 @@ def block(value):
 
 
 def whole(bits, count):
-    """In words of 64."""
+    """`count` bits as bytes, in whole words of 64 bits."""
     return bits.to_bytes(8 * -(-count // 64), "little")
 
 
-# Hashes; a permutation is its key.
+# Hashes. A permutation is given by its key.
 
 def mmo(key, blocks):
     return xor(aes128(key, blocks), blocks)
@@ -29,7 +29,7 @@ def tmmo(key, blocks, tweaks):
 
 
 def field_product(a, b):
-    """In GF(2⁶⁴)."""
+    """The product in GF(2⁶⁴)."""
     product = 0
     for i in range(64):
         if b >> i & 1:
@@ -41,7 +41,7 @@ def field_product(a, b):
 
 
 def universal(point, words):
-    """The last word as it is, the others by powers of the point."""
+    """The hash of words: the last word unchanged, the others times powers of the point."""
     out, power = words[-1], 1
     for word in words[:-1]:
         power = field_product(power, point)
@@ -151,7 +151,7 @@ def tree_digest(context, index, checks):
 
 
 def trees(context, f, malicious, keys):
-    """The leaves of each part, and the message."""
+    """The receiver's leaves of each part, and its message."""
     pi = [context.permutation("tree", i) for i in range(3)]
     leaves, message = [], b""
     for index, bits in enumerate(part_bits(f)):
@@ -180,7 +180,8 @@ def setup_length(f, malicious):
 
 
 def punctured(context, f, malicious, delta, keys, message):
-    """The sender's leaves, but for one of each part, from the keys it chose; consistent, or refused."""
+    """The sender's leaves from the keys that it chose: all but one of each part. Refuses
+    inconsistent trees."""
     need(len(message) == setup_length(f, malicious) - 32, "trees of another length")
     pi = [context.permutation("tree", i) for i in range(3)]
     parts, out = iter(pieces(message, 32)), []
@@ -212,7 +213,7 @@ def punctured(context, f, malicious, delta, keys, message):
 # Extension.
 
 def rows_of(leaves, chunk, bits):
-    """A chunk's first bits: u, and the rows of bits of the numbers of leaves, as numbers."""
+    """The first bits of a chunk: u, and for each bit of the leaves' numbers a row, as numbers."""
     blocks = -(-bits // 128)
     numbers = sorted(leaves)
     counters = b"".join(block(16 * chunk + n) for n in range(blocks))
@@ -231,7 +232,8 @@ def columns(rows, count):
     return [sum((row >> t & 1) << r for r, row in enumerate(rows)) for t in range(count)]
 
 
-# Of a batch: its messages; the receiver's choices and keys; the sender's rows, and its keys for either choice.
+# A batch: its messages; the receiver's choices and keys; the sender's rows, and its keys for both
+# choices.
 Batch = namedtuple("Batch", "corrections challenge proof choices chosen ws zeros ones")
 
 
@@ -257,7 +259,7 @@ class Extension:
         return chacha20(self.challenges, 8 * batch + 8)[8 * batch:]
 
     def rows(self, bits):
-        """The next chunk's first bits: u of each part, and the rows of v."""
+        """The first bits of the next chunk: u of each part, and the rows of v."""
         us, vs = zip(*(rows_of(part, self.chunk, bits) for part in self.leaves))
         self.chunk += 1
         return us, [row for part in vs for row in part]
@@ -278,7 +280,7 @@ class Extension:
         return rows
 
     def batch(self, count):
-        """Both sides of the next batch, of one chunk at most."""
+        """Both sides of the next batch, of at most one chunk."""
         words, first = batch_words(count, self.malicious), self.transfers
         if words > 32:
             raise ValueError("a batch of more than a chunk")
@@ -313,7 +315,7 @@ def proof(point, choices, vs, first, words):
 
 
 def check_proof(point, delta, ws, given, first, words):
-    """As the sender does: hash(w) ⊕ hash(u₀) where Δ has a 1."""
+    """Checks a proof as the sender does: hash(w) ⊕ hash(u₀) where Δ has a 1."""
     need(len(given) == 40, "a proof of another length")
     split = lambda row: [row >> 64 * k & 2**64 - 1 for k in range(words)]
     hashes = [
