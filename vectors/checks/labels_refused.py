@@ -65,7 +65,7 @@ class Checks:
         reader, parts = Reader(data), []
         try:
             there = [reader.below(1, 2) for _ in run.everybody]
-            need(there[me], "I am not in")
+            need(there[me], "the receiver is not in the set")
             need(sum(there) >= run.min_clients, "too few clients")
             others = [other for other in run.others(me) if there[other]]
             parts = [reader.take(len(run.contribution(other, me))) for other in others]
@@ -118,7 +118,7 @@ class Checks:
         run = self.run
         rows = len(run.labelled(me)), len(run.unlabelled(me))
         check_plan(me, data, rows, sum(map(len, run.given)), run.classes)
-        need(data == run.plan(me), "other rows than those I know", SERVER, KEYS, [me])
+        need(data == run.plan(me), "other rows than the client has", SERVER, KEYS, [me])
 
     def check_columns(self, me, data):
         due = 4 * len(self.run.unlabelled()) * len(self.run.labelled(me))

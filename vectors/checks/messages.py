@@ -122,7 +122,7 @@ def check_roster(data, keys, me, mine, session=None, purpose=None, pinned=None):
     order, count = list(entries), number(data[:4])
     need(order == sorted(order) and len(order) == count, "a roster out of order")
     need(me in entries and entries[me][:2] == hello_alone(mine, keys)[:2],
-         "the roster has not my hello")
+         "the roster lacks the receiver's hello")
     distinct(entry[0] for entry in entries.values())
     for client, key in (pinned or {}).items():
         need(client in entries and entries[client][2], f"client {client} has not signed")

@@ -113,7 +113,7 @@ class Psm:
             members = [reader.number(4) for _ in range(-(-len(data) // 4))]
             need(members == sorted(set(members)) and set(members) <= set(before),
                  "a set that does not shrink")
-            need(me in members, "I do not take part")
+            need(me in members, "the receiver is not in the set")
             need(len(members) >= self.min_clients, "too few take part")
         except Refused as refusal:
             raise Refused(str(refusal), me, ONLINE, [SERVER]) from None

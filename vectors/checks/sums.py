@@ -241,7 +241,7 @@ class Sum:
         """A client's check of the set of clients that shared, or that contributed."""
         try:
             there = flags(data, len(self.places))
-            need(there[me], "I am not in the set")
+            need(there[me], "the receiver is not in the set")
             need(all(a <= b for a, b in zip(there, within)), "a set of others than before")
         except Refused as refusal:
             raise Refused(str(refusal), me, phase, [SERVER]) from None

@@ -283,7 +283,7 @@ pub fn files() -> Result<Vec<File>, Error> {
         ("a distance above L", true, 5, |m| m[5..7].fill(0xff)),
         ("own rows that are cut", true, 5, cut),
         ("codes that are cut", true, 6, cut),
-        ("another key of mine on the roster", false, 0, |m| {
+        ("another key of the receiver on the roster", false, 0, |m| {
             let entry = (m.len() - 36) / 3;
             m[36 + entry + 4] ^= 1;
         }),
