@@ -271,7 +271,7 @@ fn copies_of_rows_are_named_by_columns_and_by_nothing_that_is_sent() {
     };
     let before = named(&|copy, at| columns[copy * 3 * ROWS + theirs[at]]);
     let after = named(&|copy, at| u32::from_le_bytes(words[copy * height + 30 + at]).into());
-    println!("columns name {before} of {COPIES} copies, what is sent {after}");
+    println!("of {COPIES} copies, columns name {before}, masked columns {after}");
     assert_eq!(before, COPIES);
     assert!(after <= 2, "{after}");
 }

@@ -97,7 +97,9 @@ impl Input {
             return Err(misfit("labels: rows", self.labelling.rows(), rows));
         }
         if rows > MAX_ROWS {
-            return Err(misfit("rows, of which there may be", rows, MAX_ROWS));
+            return Err(Abort::Misuse(format!(
+                "{rows} rows; a client may bring at most {MAX_ROWS}"
+            )));
         }
         if params.trust == Trust::MaliciousServer && self.credentials.is_none() {
             return Err(Abort::Misuse(
@@ -334,8 +336,8 @@ async fn run(
 
     let pads = group.seed.derive(job.session, "counts", &[]);
 
-    // Steps 3 to 8, offline: the trees, of which the client gets all leaves but those of its
-    // labels, and between steps 5 and 7 what the backend prepares.
+    // Steps 3 to 8, offline: the trees. The client gets all leaves but those of its labels. Between
+    // steps 5 and 7 the backend makes its preparations.
     io.phase(phases::OFFLINE).await;
     let seed = job.seed.derive(job.session, "influence", &[]);
     let choosing = offline::choose(&io, job.session, job.me, &job.labelling, seed).await?;

@@ -348,7 +348,7 @@ mod tests {
         }
     }
 
-    /// Two clouds, of which only the first has labels.
+    /// Two clouds. Only the first has labels.
     #[test]
     fn what_iterations_cannot_tell_from_nothing_is_not_reached() {
         let mut distances = Distances::new(&[40], 2);

@@ -80,7 +80,8 @@ fn own_scores_tell_the_labels_of_others() {
 }
 
 /// After whole runs, linear programs find every label, and so do mixed-integer programs: up to 90
-/// labels of ten classes. Random labels (ε = 0) are among them, of which the graph tells nothing.
+/// labels of ten classes. Some settings have random labels (ε = 0), about which the graph tells
+/// nothing.
 #[test]
 fn programs_tell_the_labels_of_others() {
     let random = |setting: Setting| setting.epsilon(0.0);
