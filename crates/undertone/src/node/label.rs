@@ -397,6 +397,7 @@ impl Participant for Owner {
         let job = Job::from_offer(job).map_err(|error| error.to_string())?;
         self.terms.check(&job, signed)?;
         let mine = self.labelling.classes();
+        // NOISE-3
         if let Some(classes) = job.classes.filter(|classes| *classes != mine) {
             let labels = self.labelling.labels().to_vec();
             match Labelling::new(classes, labels) {
@@ -663,7 +664,7 @@ mod tests {
         }
     }
 
-    /// With another number of classes every label would be a fresh draw.
+    /// NOISE-3. With another number of classes every label would be a fresh draw.
     #[test]
     fn an_owner_with_noise_does_not_take_classes_of_the_job() {
         let job = Job::parse("classes = 5", false).unwrap().to_offer();
