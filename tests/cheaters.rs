@@ -63,8 +63,9 @@ fn stretch(payload: &mut Vec<u8>) {
     payload.push(0);
 }
 
-/// Hello, contributions, reply, corrections, proofs (LABEL-6), own rows (DIST-4), codes; in the
-/// sum: hello, shares, words, answers.
+/// Hello (SETUP-1), contributions (SETUP-12), reply (OT-3), corrections (OT-7), proofs (LABEL-6),
+/// own rows (DIST-4), codes (DIST-5); in the sum: hello (SETUP-1), shares (SUM-6), words (SUM-14),
+/// answers (SUM-26).
 #[test]
 fn a_clients_messages_of_the_wrong_length() {
     let phases = [
@@ -89,8 +90,9 @@ fn a_clients_messages_of_the_wrong_length() {
     }
 }
 
-/// Roster, contributions, points, challenges (LABEL-5), plan (LABEL-11), columns (LABEL-15); in the
-/// sum: roster, shares, contributors, results.
+/// Roster (SETUP-6), contributions (SETUP-13), points (OT-1), challenges (LABEL-5), plan (LABEL-11),
+/// columns (LABEL-15); in the sum: roster (SETUP-6), shares (SUM-8), contributors (SUM-16), results
+/// (SUM-31).
 #[test]
 fn the_servers_messages_of_the_wrong_length() {
     let phases = [
@@ -336,7 +338,8 @@ fn plans_that_cannot_be() {
     assert_malformed(&server_cheats(4, endless), SERVER, phases::INFLUENCE);
 }
 
-/// Points and trees of the base transfers, corrections and proofs of the extension.
+/// Points (OT-2, OT-4) and trees (OT-6) of the base transfers, corrections and proofs (OT-10) of
+/// the extension.
 #[test]
 fn transfers_that_cannot_be() {
     let cheat = PartyId::client(CHEAT);
