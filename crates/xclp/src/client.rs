@@ -103,7 +103,9 @@ impl Input {
         }
         if params.trust == Trust::MaliciousServer && self.credentials.is_none() {
             return Err(Abort::Misuse(
-                "a server that may lie needs clients with credentials".into(),
+                "this client has no credentials, and a run that withstands a malicious server \
+                 needs them"
+                    .into(),
             ));
         }
         match &self.rows {
