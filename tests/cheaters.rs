@@ -90,9 +90,9 @@ fn a_clients_messages_of_the_wrong_length() {
     }
 }
 
-/// Roster (SETUP-6), contributions (SETUP-13), points (OT-1), challenges (LABEL-5), plan (LABEL-11),
-/// columns (LABEL-15); in the sum: roster (SETUP-6), shares (SUM-8), contributors (SUM-16), results
-/// (SUM-31).
+/// Roster (SETUP-6), contributions (SETUP-13), points (OT-1), challenges (LABEL-5), plan
+/// (LABEL-11), columns (LABEL-15); in the sum: roster (SETUP-6), shares (SUM-8), contributors
+/// (SUM-16), results (SUM-31).
 #[test]
 fn the_servers_messages_of_the_wrong_length() {
     let phases = [

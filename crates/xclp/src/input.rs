@@ -35,7 +35,7 @@ pub enum InputError {
         /// Row.
         row: usize,
     },
-    /// Two numbers that must be equal differ, or a number is above its limit.
+    /// Two numbers that must be equal differ.
     #[error("{what}: {have}, {due} are due")]
     Shape {
         /// What the numbers count.
