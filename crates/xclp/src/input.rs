@@ -36,7 +36,7 @@ pub enum InputError {
         row: usize,
     },
     /// Two numbers that must be equal differ.
-    #[error("{what}: {have}, {due} are due")]
+    #[error("{what}: {have} instead of {due}")]
     Shape {
         /// What the numbers count.
         what: &'static str,

@@ -454,7 +454,7 @@ mod tests {
             assert_eq!(error.to_string(), due);
         }
         let error = noise(1.0).apply(&rows(0..3), &all(0, 4, 2)).unwrap_err();
-        assert_eq!(error.to_string(), "labels: rows: 4, 3 are due");
+        assert_eq!(error.to_string(), "labels: rows: 4 instead of 3");
     }
 
     #[test]
