@@ -1,4 +1,5 @@
-//! Messages that are cut, stretched, or false: every check catches its cheater, nothing panics.
+//! Messages that are cut, stretched, or false. Every check names its cheater, and nothing panics.
+//! Ids such as `LABEL-3` are those of the checks in `docs/spec/`.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -25,7 +26,7 @@ fn params() -> Params {
     }
 }
 
-/// Why the run ends when a client's frame to the server is changed.
+/// Changes a client's frame to the server, and returns why the run ends.
 fn client_cheats(nth: usize, change: impl Fn(&mut Vec<u8>)) -> Aborted {
     let clients = random_clients(&ROWS, BITS, 1).unwrap();
     let network = tampering((PartyId::client(CHEAT), SERVER, nth), change);
@@ -35,7 +36,8 @@ fn client_cheats(nth: usize, change: impl Fn(&mut Vec<u8>)) -> Aborted {
     }
 }
 
-/// Why a client gives up when the server's frame to it is changed. With two others the run goes on.
+/// Changes the server's frame to a client, and returns why that client aborts. The run continues
+/// with the two others.
 fn server_cheats(nth: usize, change: impl Fn(&mut Vec<u8>)) -> Aborted {
     let clients = random_clients(&ROWS, BITS, 1).unwrap();
     let params = Params {
@@ -48,7 +50,7 @@ fn server_cheats(nth: usize, change: impl Fn(&mut Vec<u8>)) -> Aborted {
     let aborted = run.clients[CHEAT].clone().unwrap_err();
     assert_eq!(aborted.party, victim);
     for other in [0, 2] {
-        assert!(run.clients[other].is_ok(), "client {other} goes on");
+        assert!(run.clients[other].is_ok(), "client {other} continues");
     }
     aborted
 }
@@ -61,8 +63,9 @@ fn stretch(payload: &mut Vec<u8>) {
     payload.push(0);
 }
 
-/// Hello, contributions, reply, corrections, proofs, own rows, codes; of the sums: hello, shares,
-/// words, answers.
+/// Hello (SETUP-1), contributions (SETUP-12), reply (OT-3), corrections (OT-7), proofs (LABEL-6),
+/// own rows (DIST-4), codes (DIST-5); in the sum: hello (SETUP-1), shares (SUM-6), words (SUM-14),
+/// answers (SUM-26).
 #[test]
 fn a_clients_messages_of_the_wrong_length() {
     let phases = [
@@ -87,8 +90,9 @@ fn a_clients_messages_of_the_wrong_length() {
     }
 }
 
-/// Roster, contributions, points, challenges, plan, columns; of the sums: roster, shares,
-/// contributors, results.
+/// Roster (SETUP-6), contributions (SETUP-13), points (OT-1), challenges (LABEL-5), plan
+/// (LABEL-11), columns (LABEL-15); in the sum: roster (SETUP-6), shares (SUM-8), contributors
+/// (SUM-16), results (SUM-31).
 #[test]
 fn the_servers_messages_of_the_wrong_length() {
     let phases = [
@@ -129,7 +133,7 @@ fn a_message_of_another_phase() {
     assert_malformed(&aborted, PartyId::client(CHEAT), phases::DISTANCES);
 }
 
-/// The key is refused where it is read, and its sender blamed alone.
+/// The party that reads the key refuses it, and names its sender alone.
 fn assert_low_order(aborted: &Aborted, culprit: PartyId) {
     assert_malformed(aborted, culprit, phases::SETUP);
     assert!(aborted.to_string().contains("low order"), "{aborted}");
@@ -138,7 +142,8 @@ fn assert_low_order(aborted: &Aborted, culprit: PartyId) {
 #[test]
 fn keys_and_contributions() {
     let cheat = PartyId::client(CHEAT);
-    // Points of low order: 0, 1 and −1. The server refuses the hello before anybody else sees it.
+    // SETUP-3. Points of low order: 0, 1 and −1. The server refuses the hello before anybody else
+    // sees it.
     for (first, middle, last) in [(0, 0, 0), (1, 0, 0), (0xec, 0xff, 0x7f)] {
         let aborted = client_cheats(0, |hello| {
             hello[..32].fill(middle);
@@ -147,7 +152,8 @@ fn keys_and_contributions() {
         assert_low_order(&aborted, cheat);
         assert_eq!(aborted.party, SERVER);
     }
-    // Another way to write the same point: with bit 255, or with the prime added to a small number.
+    // SETUP-2. Other encodings of the same point: with bit 255, or with the prime added to a small
+    // number.
     let aborted = client_cheats(0, |hello| hello[31] |= 0x80);
     assert_malformed(&aborted, cheat, phases::SETUP);
     let aborted = client_cheats(0, |hello| {
@@ -155,17 +161,17 @@ fn keys_and_contributions() {
         hello[31] = 0x7f;
     });
     assert_malformed(&aborted, cheat, phases::SETUP);
-    // The server's message of who is in: flags are 0 or 1.
+    // SETUP-13. The flags of the admission are 0 or 1.
     let aborted = server_cheats(1, |admission| admission[0] = 2);
     assert_malformed(&aborted, SERVER, phases::SETUP);
-    // The first contribution is for client 0.
+    // SETUP-15. The first contribution is for client 0.
     let aborted = client_cheats(1, |sealed| sealed[7] ^= 1);
     assert_cheated(&aborted, cheat, phases::SETUP, "contribution does not open");
     assert_eq!(aborted.party, PartyId::client(0));
 }
 
-/// Runs three clients of which `odd` has other parameters, rows or labels; returns why the server
-/// gives up.
+/// Runs three clients, of which `odd` has other parameters, rows or labels. Returns why the server
+/// aborts.
 fn with_odd_client(odd: usize, odd_params: Params, odd_data: (Rows, Labelling)) -> Aborted {
     let session = SessionId([1; 32]);
     let ids = [0, 1, 2].map(PartyId::client);
@@ -184,11 +190,12 @@ fn with_odd_client(odd: usize, odd_params: Params, odd_data: (Rows, Labelling)) 
     nodes.extend(parties.iter_mut().map(|party| party as &mut dyn Node));
     Network::new().run(&mut nodes).unwrap();
     for party in &parties {
-        assert!(party.aborted().is_some(), "{} holds nothing", party.id());
+        assert!(party.aborted().is_some(), "{} aborts", party.id());
     }
     server.aborted().unwrap().clone()
 }
 
+/// SETUP-19, SETUP-20, SETUP-21.
 #[test]
 fn other_features_classes_or_parameters() {
     let odd = PartyId::client(2);
@@ -210,7 +217,7 @@ fn other_features_classes_or_parameters() {
         phases::SETUP,
         "its rows have 4 features, those of client 0 codes",
     );
-    // Who differs from most is to blame, be it the first.
+    // The client that differs from most is to blame, even if it is the first.
     let features = Features::new(4, vec![1.0; 4 * ROWS[0]]).unwrap();
     let (_, labelling) = random_clients(&ROWS, BITS, 1).unwrap().remove(0);
     let aborted = with_odd_client(0, params(), (Rows::Features(features), labelling));
@@ -248,6 +255,7 @@ fn other_features_classes_or_parameters() {
     }
 }
 
+/// DIST-1, DIST-2, DIST-3.
 #[test]
 fn neighbours_that_cannot_be() {
     let cheat = PartyId::client(CHEAT);
@@ -267,10 +275,11 @@ fn neighbours_that_cannot_be() {
     assert_malformed(&client_cheats(5, nobody), cheat, phases::DISTANCES);
 }
 
+/// SETUP-3, SETUP-7, SETUP-8, SETUP-9, SETUP-11, SETUP-14.
 #[test]
 fn rosters_that_cannot_be() {
-    // The server's key, the count, then per member: id, key, length and advertisement, no
-    // signature.
+    // A roster has the server's key and the count; then for each member its id, its key, the length
+    // and the advertisement, and no signature.
     const FIRST: usize = 32 + 4;
     fn member(roster: &[u8], place: usize) -> usize {
         FIRST + place * (roster.len() - FIRST) / 3
@@ -293,7 +302,7 @@ fn rosters_that_cannot_be() {
     assert_cheated(&same_keys, SERVER, phases::SETUP, "same key");
     let low_order = cheat(|roster| roster[..32].fill(0));
     assert_cheated(&low_order, SERVER, phases::SETUP, "low order");
-    // Another client's key: the server should have refused it.
+    // A bad key of another client: the server should have refused it.
     let passed_on = cheat(|roster| {
         let at = member(roster, 2) + 4;
         roster[at..at + 32].fill(0);
@@ -308,6 +317,7 @@ fn rosters_that_cannot_be() {
     );
 }
 
+/// LABEL-11, LABEL-12, LABEL-13.
 #[test]
 fn plans_that_cannot_be() {
     let elsewhere: fn(&mut Vec<u8>) = |plan| plan.copy_within(0..4, 4);
@@ -328,7 +338,8 @@ fn plans_that_cannot_be() {
     assert_malformed(&server_cheats(4, endless), SERVER, phases::INFLUENCE);
 }
 
-/// Points and trees of the base transfers, corrections and proofs of the extension.
+/// Points (OT-2, OT-4) and trees (OT-6) of the base transfers, corrections and proofs (OT-10) of
+/// the extension.
 #[test]
 fn transfers_that_cannot_be() {
     let cheat = PartyId::client(CHEAT);
@@ -336,7 +347,7 @@ fn transfers_that_cannot_be() {
     assert_malformed(&server_cheats(2, point), SERVER, phases::OFFLINE);
     let point: fn(&mut Vec<u8>) = |reply| reply[4..36].fill(0xff);
     assert_malformed(&client_cheats(2, point), cheat, phases::OFFLINE);
-    // More labelled rows than rows, or other ones than it is going to flag.
+    // LABEL-3 and LABEL-10: more labelled rows than rows; more than the client flags later.
     let many: fn(&mut Vec<u8>) = |reply| reply[0] = ROWS[CHEAT] as u8 + 1;
     assert_malformed(&client_cheats(2, many), cheat, phases::OFFLINE);
     let flag: fn(&mut Vec<u8>) = |rows| rows[0] ^= 1;
@@ -347,12 +358,12 @@ fn transfers_that_cannot_be() {
         phases::GRAPH,
         "labelled rows, and announced",
     );
-    // The check of the first tree: three levels of corrections come before it.
+    // The check of the first tree follows three levels of corrections.
     let tree: fn(&mut Vec<u8>) = |reply| reply[36 + 3 * 32] ^= 1;
     let aborted = client_cheats(2, tree);
     assert_cheated(&aborted, cheat, phases::OFFLINE, "trees of seeds");
-    // Corrections of one choice in one block and of another in the others: caught but where Δ has
-    // zeros.
+    // Corrections of one choice in half of the blocks, and of another in the others. The server
+    // would miss this only if Δ had zeros in all of these blocks.
     let other: fn(&mut Vec<u8>) = |corrections| {
         let row = corrections.len() / 31;
         (0..31)
@@ -376,14 +387,73 @@ fn transfers_that_cannot_be() {
     );
 }
 
-/// With more classes trees have more levels. A lying server's corrections make leaves false, and no
-/// client give up.
-#[test]
-fn false_corrections_of_trees_end_no_run() {
+/// The clients with five classes: their trees have three levels.
+fn five_classes() -> Vec<(Rows, Labelling)> {
     let mut clients = random_clients(&ROWS, BITS, 1).unwrap();
     for (_, labelling) in &mut clients {
         *labelling = Labelling::new(5, labelling.labels().to_vec()).unwrap();
     }
+    clients
+}
+
+/// LABEL-7.
+#[test]
+fn corrections_of_trees_of_the_wrong_length() {
+    for change in [cut, stretch, Vec::clear] {
+        let network = tampering((SERVER, PartyId::client(CHEAT), 4), change);
+        let params = Params {
+            min_clients: 2,
+            ..params()
+        };
+        let run = simulation(params, five_classes())
+            .run_over(network)
+            .unwrap();
+        let aborted = run.clients[CHEAT].clone().unwrap_err();
+        assert_malformed(&aborted, SERVER, phases::OFFLINE);
+    }
+}
+
+/// LABEL-8, LABEL-9. Nobody is to blame.
+#[test]
+fn rows_that_cannot_be_labelled() {
+    let assert_refused = |params: Params, clients: Vec<(Rows, Labelling)>, words: &str| {
+        let aborted = match simulation(params, clients).run(|_, _| {}) {
+            Err(SimulationError::Aborted(aborted)) => aborted,
+            other => panic!("{words}: {other:?}"),
+        };
+        assert_eq!(aborted.cause.culprit(), None, "{aborted}");
+        assert!(aborted.to_string().contains(words), "{aborted}");
+    };
+    let clients = random_clients(&ROWS, BITS, 1).unwrap();
+    let neighbours = ROWS.iter().sum();
+    let many = Params {
+        neighbours,
+        ..params()
+    };
+    assert_refused(many, clients, "27 neighbours for 27 rows");
+
+    let with_labels = |rows: usize, classes: usize, labelled: usize| {
+        let clients = random_clients(&[rows; 3], BITS, 1).unwrap().into_iter();
+        let client = |(rows, _): (Rows, Labelling)| {
+            let labels = (0..rows.len()).map(|row| (row < labelled).then_some(0));
+            let labelling = Labelling::new(classes, labels.collect()).unwrap();
+            (rows, labelling)
+        };
+        clients.map(client).collect::<Vec<_>>()
+    };
+    assert_refused(
+        params(),
+        with_labels(9, 2, 0),
+        "no client has a labelled row",
+    );
+    let large = with_labels(700, 65_536, 1);
+    assert_refused(params(), large, "are more than 134217728 scores");
+}
+
+/// A lying server's corrections make leaves false, and no client gives up.
+#[test]
+fn false_corrections_of_trees_end_no_run() {
+    let clients = five_classes();
     let network = tampering((SERVER, PartyId::client(CHEAT), 4), |corrections| {
         corrections.iter_mut().for_each(|byte| *byte ^= 0x55)
     });
@@ -399,8 +469,8 @@ fn false_corrections_of_trees_end_no_run() {
     assert!(scores(&run) != scores(&honest), "they were used");
 }
 
-/// What a lying server sends of columns makes scores wrong, and no client give up: to give up would
-/// tell of its labels.
+/// False columns of a lying server make scores wrong, and no client gives up: to give up would tell
+/// of its labels.
 #[test]
 fn false_columns_end_no_run() {
     let clients = random_clients(&ROWS, BITS, 1).unwrap();
@@ -416,7 +486,7 @@ fn false_columns_end_no_run() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
-    /// Whatever is done to a frame, header or payload, the run ends, and without a panic.
+    /// Whatever changes in a frame's header or payload, the run ends, and nothing panics.
     #[test]
     fn any_change_to_any_frame(
         from_server: bool, nth in 0usize..12, at: prop::sample::Index, flip in 1u8..=255,

@@ -1,4 +1,4 @@
-//! The ledger says what the documentation predicts.
+//! The ledger agrees with `docs/spec/lengths.md`.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use undertone::hamming::{Backend, Phe};
@@ -7,8 +7,8 @@ use undertone::sum;
 use undertone::xclp::{Params, phases};
 use undertone_tests::{random_clients, simulation};
 
-/// What two clients send each other and the server with `shade`, from ARCHITECTURE.md: offline and online, sender and
-/// receiver.
+/// The bytes that the sender and the receiver of a pair send with `shade`, offline and online, to
+/// each other and to the server, by `docs/spec/lengths.md`.
 fn shade_pair(sender: u64, receiver: u64, bits: u64) -> [[u64; 2]; 2] {
     let (header, seal, w) = (HEADER_LEN as u64, 16, u64::from(bits.ilog2() + 1));
     let f = if 4 * bits <= 17 * sender { 4 } else { 8 };
@@ -30,7 +30,8 @@ fn shade_pair(sender: u64, receiver: u64, bits: u64) -> [[u64; 2]; 2] {
     [[points, offers + sums], [setup + ahead, requests + sums]]
 }
 
-/// Bytes that the owner and the evaluator of a pair send, offline and online, with keys of 256 bits: frames and seals included.
+/// The bytes that the owner and the evaluator of a pair send with `phe`, offline and online, with
+/// keys of 256 bits. Frames and seals are included.
 fn phe_pair(owned: u64, rows: u64, bits: u64) -> [[u64; 2]; 2] {
     let (header, seal) = (HEADER_LEN as u64, 16);
     let frame = |payload: u64| header + seal + payload;
@@ -88,8 +89,8 @@ fn bytes_are_the_formulae() {
             let contributions = rows_of.len() + contribution * others;
             assert_eq!(received(phases::SETUP), frames(2, roster + contributions));
 
-            // Base transfers with the server, 32 trees; then, as trees of two classes have one level, a transfer for each
-            // label, in one batch.
+            // Base transfers with the server, and 32 trees. Then a transfer for each label, in one
+            // batch: trees of two classes have one level.
             let labels = labelled[client];
             let (some, words) = (usize::from(labels > 0), labels.div_ceil(64));
             let chosen = some * (31 * 8 * (words + 1) + 40) + 8 * words;
@@ -104,8 +105,8 @@ fn bytes_are_the_formulae() {
             let own = frames(1, rows * (1 + 6 * near));
             let codes = match backend {
                 Backend::Psm => {
-                    // Masked codes of 10 bits a number, each row in whole bytes; a tile with every
-                    // other client that has rows; 16 bytes each are the seal's.
+                    // Masked codes have 10 bits a number, and each row has whole bytes. There is a
+                    // tile for every other client that has rows. Each seal adds 16 bytes.
                     let masked = frames(1, rows * (10 * bits).div_ceil(8) + 16);
                     let other = |(other, columns): (usize, &usize)| match other == client {
                         true => 0,
@@ -118,7 +119,8 @@ fn bytes_are_the_formulae() {
                     let (mut offline, mut online) = (0, frames(1, 4 + 16));
                     for (other, columns) in rows_of.iter().enumerate() {
                         if other != client && rows * columns > 0 {
-                            // The sender has more rows, the owner fewer; of as many the first is either.
+                            // The sender has more rows, the owner has fewer. With equal numbers
+                            // of rows, the first client is the sender, or the owner.
                             let first = match backend {
                                 Backend::Shade => (*rows, other) > (*columns, client),
                                 _ => (*rows, client) < (*columns, other),
@@ -188,7 +190,7 @@ fn bytes_are_the_formulae() {
             continue;
         }
         assert_eq!((came, went), (up, down));
-        // A client without labels has nothing to prove, and its rows come a round earlier.
+        // A client without labels has nothing to prove, so its rows arrive a round earlier.
         let rounds = |phase| server.phase(phase).map_or(0, |cost| cost.rounds());
         assert_eq!(
             [

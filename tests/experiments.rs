@@ -1,4 +1,4 @@
-//! The method on real data.
+//! The accuracy of the method on real data.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use undertone::kdf::Seed;
@@ -6,7 +6,8 @@ use undertone::kernel::Prg;
 use undertone::xclp::{Codes, Features, Labelling, Params, Rows, Variant, solo};
 use undertone_tests::{dataset, simulation};
 
-/// Share of hidden rows labelled right, together and each client alone, in per cent.
+/// The share of hidden rows that get their true label, in per cent: in a joint run, and with each
+/// client alone.
 fn accuracies(name: &str, clients: usize, variant: Variant, seed: u8) -> (f64, f64) {
     let data = dataset(name).unwrap();
     let Rows::Features(features) = &data.rows else {

@@ -1,4 +1,4 @@
-//! Clients that leave, at every point of a run.
+//! Clients that drop out, at every point of a run.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ fn params(backend: Backend) -> Params {
     }
 }
 
-/// Frames a client has sent when it has nothing more to say in `phase`.
+/// The number of frames that a client has sent by the end of `phase`.
 fn frames_through(backend: Backend, phase: Phase, rows: &[usize], client: usize) -> usize {
     let clients = random_clients(rows, BITS, 1).unwrap();
     let run = simulation(params(backend), clients).run(|_, _| {}).unwrap();
@@ -56,7 +56,7 @@ fn without(backend: Backend, rows: &[usize], leaver: usize) -> Run {
     simulation(params(backend), clients).run(|_, _| {}).unwrap()
 }
 
-/// The survivors' outcomes and the graph are those of a run that never had the leaver.
+/// The outcomes of the other clients and the graph are those of a run without the dropped client.
 fn assert_smaller_roster(run: &Run, leaver: usize, smaller: &Run) {
     let survivors: Vec<_> = run
         .clients
@@ -76,11 +76,14 @@ proptest! {
     #[test]
     fn leaving_before_or_during_the_distances_leaves_the_smaller_roster(
         leaver in 0usize..5, at: prop::sample::Index, order: u64,
-        backend in prop::sample::select(&[Backend::Sketch, Backend::Psm, Backend::Shade, Backend::Phe][..]),
+        backend in prop::sample::select(
+            &[Backend::Sketch, Backend::Psm, Backend::Shade, Backend::Phe][..]
+        ),
     ) {
         let rows = [12, 9, 14, 8, 11];
         let last = frames_through(backend, phases::DISTANCES, &rows, leaver);
-        // Hello, contributions, reply, corrections, proofs, own rows, codes; with psm then a tile with each of four others.
+        // Hello, contributions, reply, corrections, proofs, own rows, codes; with `psm` then a tile
+        // for each of four others.
         match backend {
             Backend::Psm => prop_assert_eq!(last, 11),
             Backend::Shade => prop_assert!(last > 6 + 4 * 3, "{} frames", last),
@@ -92,8 +95,8 @@ proptest! {
     }
 }
 
-/// More clients than the server works on at once. One leaves while base transfers are made, one before it has proved its
-/// choices, and some have no labels.
+/// More clients than the server works on at once. One drops out during the base transfers, one
+/// before it has proved its choices, and some have no labels.
 #[test]
 fn of_many_clients_some_leave_while_trees_grow() {
     let rows = [3; 70];
@@ -156,7 +159,8 @@ fn leaving_after_the_distances_costs_the_survivors_only_its_labels() {
     {
         let run = with_leaver(backend, &rows, (3, frames), None);
         assert_eq!(run.report.clients.len(), 5, "its rows stay in the graph");
-        // Hello and shares of the sum come first, then its words in one tile, then its answers.
+        // In the sum a client sends its hello and shares, then its words in one tile, then its
+        // answers.
         let contributes = run.report.contributors.contains(&PartyId::client(3));
         let words = frames_through(backend, sum::UPLOAD, &rows, 3);
         assert_eq!(contributes, frames >= words, "{backend}, after {frames}");
@@ -179,7 +183,7 @@ fn leaving_after_the_distances_costs_the_survivors_only_its_labels() {
 fn too_few_survivors_are_a_named_error_at_every_point() {
     let rows = [12, 9, 14];
     let clients = random_clients(&rows, BITS, 1).unwrap();
-    // Once all words are there, two of three can take the masks off.
+    // Once all words have arrived, two of three clients can take the masks off.
     for (backend, frames) in [Backend::Sketch, Backend::Psm, Backend::Shade, Backend::Phe]
         .into_iter()
         .flat_map(|backend| {
@@ -216,8 +220,8 @@ fn too_few_survivors_are_a_named_error_at_every_point() {
     }
 }
 
-/// A client that has shared its masks and then leaves counts for nothing: neither its scores nor its
-/// labelled rows in the class counts.
+/// A client that shares its masks and then drops out counts for nothing: neither its scores nor its
+/// labelled rows enter the result.
 #[test]
 fn a_client_that_leaves_behind_its_masks_counts_for_nothing() {
     let rows = [9000, 100, 120, 80];
@@ -240,7 +244,7 @@ fn a_client_that_leaves_behind_its_masks_counts_for_nothing() {
     assert!(sent(sum::SHARES) > 0 && sent(sum::UPLOAD) > 0);
     let network = Network::new().leave(PartyId::client(1), before);
     let run = simulation(params, clients).run_over(network).unwrap();
-    // The same graph, with a client that has rows but no labels, is what the others should see.
+    // The others should see the same as with a client that has rows but no labels.
     unlabelled[1].1 = Labelling::new(2, vec![None; rows[1]]).unwrap();
     let expected = simulation(params, unlabelled).run(|_, _| {}).unwrap();
     for client in [0, 2, 3] {

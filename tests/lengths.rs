@@ -1,5 +1,5 @@
-//! Every message is as long as public shapes say, so that lengths tell nobody anything else: with fewer than 50 clients, none of
-//! which leaves.
+//! Every message has the length that follows from public shapes (`docs/spec/lengths.md`), so
+//! lengths tell nobody anything else. The runs have fewer than 50 clients, and none drops out.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -59,7 +59,7 @@ proptest! {
         paper in any::<bool>(),
         malicious in any::<bool>(),
     ) {
-        // Somebody must have a label, and rows to spare for k neighbours.
+        // Some client must have a label, and there must be more rows than neighbours.
         prop_assume!(rows.iter().sum::<usize>() > 4);
         let params = Params {
             bits,
@@ -74,7 +74,7 @@ proptest! {
     }
 }
 
-/// Holds the second of two rounds to its prediction; `away` misses the first.
+/// Compares the second of two rounds with its prediction. Client `away` misses the first.
 fn hold_round(kit: &Means, job: Job, away: Option<usize>) {
     let members = members(kit);
     let mut network = Network::new();
@@ -102,7 +102,7 @@ fn hold_round(kit: &Means, job: Job, away: Option<usize>) {
     };
     let due = of_round(&job, &shape);
     assert_eq!(sent, due, "{job:?}, {shape:?}");
-    // The ledgers say the same.
+    // The ledgers show the same bytes.
     let bytes = |of: &dyn Fn(PartyId, PartyId, u8) -> bool| -> u64 {
         let links = due
             .iter()
@@ -125,7 +125,11 @@ proptest! {
 
     #[test]
     fn every_message_of_a_round_has_its_predicted_length(
-        clients in 3usize..7, values in 1usize..200, away in 0usize..14, malicious: bool, mean: bool,
+        clients in 3usize..7,
+        values in 1usize..200,
+        away in 0usize..14,
+        malicious: bool,
+        mean: bool,
     ) {
         let kit = Means { clients, rounds: 2, values };
         let trust = if malicious { Trust::MaliciousServer } else { Trust::SemiHonest };
@@ -148,7 +152,7 @@ fn long_messages_of_a_round_have_their_predicted_lengths() {
     }
 }
 
-/// Arrays of more than a tile, and pairs of more than a block of rows.
+/// Arrays longer than a tile, and pairs of clients with more rows than a block.
 #[test]
 fn long_messages_have_their_predicted_lengths() {
     for (backend, bits, rows) in [

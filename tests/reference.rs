@@ -1,4 +1,4 @@
-//! Complete runs computed independently, from the same codes.
+//! Complete runs, compared with results that were computed independently from the same codes.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use undertone::xclp::{Params, Variant};
@@ -54,7 +54,7 @@ fn neighbours_scores_and_predictions_are_the_references() {
                 continue;
             }
             assert_eq!(class, Some(row.prediction));
-            // The references do not divide a row's influences by their sum.
+            // The references do not divide the influences on a row by their sum.
             let ours = scores.next().unwrap();
             let scale = ours.iter().sum::<f64>() / row.scores.iter().sum::<f64>();
             for (score, expected) in ours.iter().zip(&row.scores) {
@@ -62,7 +62,7 @@ fn neighbours_scores_and_predictions_are_the_references() {
                 assert!((score - due).abs() < 2e-8, "{score} for {due}");
                 compared += 1;
             }
-            // The other reference divides confidences by their largest.
+            // The other reference divides confidences by the largest one.
             if case.variant == Variant::Paper {
                 assert!((confidence - row.confidence).abs() < 1e-6 * row.confidence.max(1e-3));
             }

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Computes the vectors again with the Python standard library alone; arguments name operations."""
+"""Recomputes the vectors with the Python standard library alone. Arguments name operations."""
 import json
 import pathlib
 import sys
 import traceback
 
 sys.dont_write_bytecode = True
-from checks import (codes, extension, labels_refused, messages, paillier, phe, psm, rounds, schema, shade,
-                    sharing, sums)
+from checks import (codes, extension, labels_refused, messages, paillier, phe, psm, rounds, schema,
+                    shade, sharing, sums)
 
 HERE = pathlib.Path(__file__).resolve().parent
 NOT_COMPUTED = {"digest": "digests of whole transcripts, not computed again"}
 CHECKS = {}
-for module in (codes, extension, labels_refused, messages, paillier, phe, psm, rounds, shade, sharing, sums):
+for module in (codes, extension, labels_refused, messages, paillier, phe, psm, rounds, shade,
+               sharing, sums):
     CHECKS |= module.CHECKS
 
 
@@ -21,16 +22,18 @@ def counted(count, what):
 
 
 def differences(what, check, *arguments):
-    """The names of what a check finds different, or why it failed."""
+    """The names of the values that differ, or the error that ended the check."""
     try:
         names = [name for name, made, held in check(*arguments) if made != held]
     except Exception as error:
-        names = [f"{type(error).__name__}: {error} {traceback.extract_tb(error.__traceback__)[-1][1:3]}"]
+        names = [
+            f"{type(error).__name__}: {error} {traceback.extract_tb(error.__traceback__)[-1][1:3]}"
+        ]
     return [f"{what}: {name}" for name in names]
 
 
 def check_file(operation):
-    """What is wrong with a file, and what was checked."""
+    """The errors of a file, and a summary of what was checked."""
     path = HERE / f"{operation}.json"
     vectors = json.loads(path.read_text())
     validator = schema.Validator(json.loads((HERE / "schema" / path.name).read_text()))
@@ -66,7 +69,8 @@ def main():
             except (OSError, ValueError) as error:
                 wrong, summary = [str(error)], ""
         failed |= bool(wrong)
-        print(f"FAIL {name}: {'; '.join(wrong)}" if wrong else f"ok   {name}: {summary}", flush=True)
+        print(f"FAIL {name}: {'; '.join(wrong)}" if wrong else f"ok   {name}: {summary}",
+              flush=True)
     sys.exit(1 if failed else 0)
 
 

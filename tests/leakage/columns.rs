@@ -1,10 +1,10 @@
-//! What one client alone learns of the others' rows from what it is sent of the influence.
+//! What one client alone learns about the others' rows from the messages of the influence phase.
 //!
-//! A column of the influence tells how strongly one labelled row acts on every unlabelled row.
-//! Whoever has the columns of its own labelled rows knows to which of them each row of the others
-//! is near, and so its class. Columns stay at the server: clients are sent them masked. The same
-//! attacks are made on the columns, which only the server has, and on all words that the client was
-//! sent instead.
+//! A column of the influence tells how strongly one labelled row acts on every unlabelled row. A
+//! client with the columns of its own labelled rows would know which of them is near to each row of
+//! the others, and so that row's class. Columns stay at the server, which sends them to clients
+//! under masks. The tests make the same attacks on the columns, which only the server has, and on
+//! the words that it sends to the client.
 
 use undertone::data::Dataset;
 use undertone::hamming::Backend;
@@ -18,8 +18,8 @@ use undertone_tests::dataset;
 
 const ATTACKER: usize = 0;
 
-/// What an attacker looks at: of each unlabelled row of the others a value for each labelled row of
-/// its own.
+/// An attacker's view: for each unlabelled row of the others, a value for each of its own labelled
+/// rows.
 type View = Vec<Vec<f64>>;
 
 fn classes_of(data: &Dataset) -> usize {
@@ -27,7 +27,7 @@ fn classes_of(data: &Dataset) -> usize {
     classes.map_or(0, |class| usize::from(*class) + 1)
 }
 
-/// A run of three clients, and what the first has of the others' unlabelled rows.
+/// A run of three clients, and the first client's views of the others' unlabelled rows.
 struct Seen {
     classes: usize,
     /// True classes of the others' unlabelled rows.
@@ -88,7 +88,7 @@ fn seen(name: &str, rows: usize, labelled: usize, seed: u8) -> Seen {
             .collect()
     };
 
-    // The plan, then the columns in one message, of all unlabelled rows.
+    // The plan, then the columns of all unlabelled rows in one message.
     assert_eq!(frames.len(), 2);
     let (words, rest) = frames[1].as_chunks::<4>();
     let height = 3 * (rows - labelled);
@@ -124,8 +124,8 @@ fn seen(name: &str, rows: usize, labelled: usize, seed: u8) -> Seen {
 }
 
 impl Seen {
-    /// The share of the others' unlabelled rows whose class is that of the attacker's row which
-    /// acts on them most.
+    /// The attacker guesses the class of each of the others' unlabelled rows from its own rows that
+    /// act on it. Returns the share of right guesses.
     fn classes_told(&self, view: &View) -> f64 {
         let guess = |row: &Vec<f64>| {
             let mut votes = vec![0.0; self.classes];
@@ -146,8 +146,8 @@ impl Seen {
         right.count() as f64 / view.len() as f64
     }
 
-    /// How well alike values tell which two rows are neighbours: the chance that of a pair that is
-    /// and one that is not the former is more alike.
+    /// How well similar values tell which rows are neighbours: the probability that a pair of
+    /// neighbours is more similar than another pair.
     fn pairs_told(&self, view: &View) -> f64 {
         let centred = |row: &Vec<f64>| -> Vec<f64> {
             let mean = row.iter().sum::<f64>() / row.len() as f64;
@@ -185,13 +185,13 @@ fn area_under_curve(mut scored: Vec<(f64, bool)>) -> f64 {
 }
 
 /// Columns tell a client the classes of most of the others' unlabelled rows, and which of them are
-/// near each other. What it is sent instead tells it neither. On digits and wine, 30 % of the rows
+/// near each other. Masked columns tell it neither. On digits and wine, with 30 % of the rows
 /// labelled:
 ///
 /// | | classes | neighbours (area under the curve) |
 /// |---|---|---|
-/// | columns, as clients had them before | over 80 % | over 0.85 |
-/// | what clients are sent | chance | 0.5 |
+/// | columns in the clear, as published | over 80 % | over 0.85 |
+/// | masked columns | chance | 0.5 |
 #[test]
 fn columns_tell_classes_and_neighbours_and_what_is_sent_does_not() {
     for (name, rows, chance) in [("digits", 130, 0.1), ("wine", 55, 0.4)] {
@@ -212,9 +212,9 @@ fn columns_tell_classes_and_neighbours_and_what_is_sent_does_not() {
     }
 }
 
-/// A row of another client that equals one of the attacker's labelled rows has almost the same
-/// column entries as the attacker's own copy of it would have. So columns name the owner and the
-/// row of a copy; what is sent names nothing.
+/// If a row of another client equals a labelled row of the attacker, its entries in the columns are
+/// almost those of the attacker's row. So columns in the clear name the owner and the row of a
+/// copy. Masked columns do not.
 #[test]
 fn copies_of_rows_are_named_by_columns_and_by_nothing_that_is_sent() {
     let data = dataset("digits").unwrap();
@@ -271,7 +271,7 @@ fn copies_of_rows_are_named_by_columns_and_by_nothing_that_is_sent() {
     };
     let before = named(&|copy, at| columns[copy * 3 * ROWS + theirs[at]]);
     let after = named(&|copy, at| u32::from_le_bytes(words[copy * height + 30 + at]).into());
-    println!("columns name {before} of {COPIES} copies, what is sent {after}");
+    println!("of {COPIES} copies, columns name {before}, masked columns {after}");
     assert_eq!(before, COPIES);
     assert!(after <= 2, "{after}");
 }

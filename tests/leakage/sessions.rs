@@ -1,4 +1,4 @@
-//! What a second session of a job would tell, and what the server sees of class counts.
+//! What a second session of a job would reveal, and what the server sees of class counts.
 
 use undertone::hamming::Backend;
 use undertone::kdf::Seed;
@@ -21,15 +21,16 @@ fn params() -> Params {
     }
 }
 
-/// Why a client gave up, if it did.
+/// Why a client aborted, if it did.
 type Tried = Option<Aborted>;
 
-/// Runs a session of these clients, of which `leaver` leaves after so many frames.
+/// Runs a session of the clients `who`. `dropped` names one that drops out, and after how many
+/// frames.
 fn session(
     number: u8,
     who: &[usize],
     answered: &[Answered],
-    leaver: Option<(usize, usize)>,
+    dropped: Option<(usize, usize)>,
 ) -> Vec<Tried> {
     let session = SessionId([number; 32]);
     let ids: Vec<PartyId> = who.iter().map(|place| PartyId::client(*place)).collect();
@@ -50,7 +51,7 @@ fn session(
     let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
     nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
     let mut network = Network::new();
-    if let Some((place, frames)) = leaver {
+    if let Some((place, frames)) = dropped {
         network = network.leave(PartyId::client(place), frames);
     }
     network.run(&mut nodes).unwrap();
@@ -66,9 +67,9 @@ fn refused(tried: &Tried) -> bool {
     matches!(tried, Some(aborted) if aborted.to_string().contains(told))
 }
 
-/// Two sessions that differ by one client would tell the others its class counts (see
-/// `coalition::counts`). A client that has helped to open the scores of one refuses the other,
-/// where the same job, or a server that lies, begins again.
+/// LABEL-2. Two sessions that differ by one client would tell the others its class counts (see
+/// `coalition::counts`). A client that has helped to open the scores of one session refuses the
+/// other, whether the job is repeated or the server lies.
 #[test]
 fn no_second_session_begins_without_a_client_of_the_first() {
     let answered = || -> Vec<Answered> { (0..4).map(|_| Answered::default()).collect() };
@@ -77,19 +78,19 @@ fn no_second_session_begins_without_a_client_of_the_first() {
     assert!(session(1, &all, &first, None).iter().all(Option::is_none));
     assert!(session(2, &[0, 1, 2], &first, None).iter().all(refused));
     assert!(session(3, &all, &first, None).iter().all(Option::is_none));
-    // The same clients, of which one does not get as far as its words.
+    // The same clients, but one drops out before it sends its words.
     let frames = 8;
     let second = session(4, &all, &first, Some((3, frames)));
     assert!(second[..3].iter().all(refused));
-    // Whoever has not answered goes on without those that left.
+    // A client that has not answered before continues without the dropped client.
     let fresh = answered();
     let run = session(5, &all, &fresh, Some((3, frames)));
     assert!(run[..3].iter().all(Option::is_none));
     assert!(session(6, &all, &fresh, None)[..3].iter().all(refused));
 }
 
-/// The server adds up the class counts and hands the sum out, padded by what clients alone can take
-/// off.
+/// The server adds up the class counts and hands out the sum under pads, which only clients can
+/// take off.
 #[test]
 fn the_server_sees_no_class_counts() {
     let clients = random_clients(&ROWS, BITS, 1).unwrap();
@@ -117,8 +118,8 @@ fn the_server_sees_no_class_counts() {
         seen.iter().all(|word| !counts.contains(word)),
         "{counts:?}: {seen:?}"
     );
-    // Uniform: 16 words of which the highest bits are all alike once in 2¹⁵ tries, and the seeds
-    // are fixed.
+    // The words are uniform: the highest bits of 16 words would all be equal once in 2¹⁵ tries, and
+    // the seeds are fixed.
     let high = seen.iter().filter(|word| **word >> 31 == 1).count();
     assert!((2..15).contains(&high), "{seen:?}");
 }

@@ -1,4 +1,5 @@
-//! The length of every message of label propagation and of rounds, from public shapes alone.
+//! The length of every message of label propagation and of rounds, from public shapes alone. The
+//! formulae are those of `docs/spec/lengths.md`.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +9,17 @@ use undertone::rounds;
 use undertone::sum::{self, Trust};
 use undertone::xclp::{Params, Variant, phases};
 
-/// Payload lengths, sorted, of each link and phase.
+/// Sorted payload lengths for each sender, receiver and phase.
 pub type Lengths = BTreeMap<(PartyId, PartyId, u8), Vec<usize>>;
 
-/// What is public of a run of fewer than 50 clients, none of which leaves.
+/// The public shape of a run of fewer than 50 clients from which none drops out.
 #[derive(Debug, Clone)]
 pub struct Shape {
     /// Rows of each client, and how many of them are labelled.
     pub rows: Vec<(usize, usize)>,
-    /// Classes.
+    /// Number of classes.
     pub classes: usize,
-    /// Bytes of the modulus of `phe`.
+    /// Length of the modulus of `phe` in bytes.
     pub modulus: usize,
 }
 
@@ -34,7 +35,8 @@ impl Book {
         self.0.entry((from, to, phase.id)).or_default().push(len);
     }
 
-    /// Tiles of as many entries of `each` bytes as fit `tile` bytes, at least one; `more` bytes with each tile.
+    /// Adds tiles of as many entries of `each` bytes as fit `tile` bytes, at least one. Each tile
+    /// has `more` bytes on top.
     fn tiles(
         &mut self,
         (from, to, phase): (PartyId, PartyId, Phase),
@@ -55,22 +57,22 @@ impl Book {
     }
 }
 
-/// What is public of a round of fewer than 50 clients, none of which leaves.
+/// The public shape of a round of fewer than 50 clients from which none drops out.
 #[derive(Debug, Clone)]
 pub struct RoundShape {
-    /// Clients.
+    /// Number of clients.
     pub clients: usize,
-    /// Values of a client.
+    /// Number of values of a client.
     pub values: usize,
-    /// Bytes of the layout.
+    /// Length of the layout in bytes.
     pub layout: usize,
-    /// How many clients contributed to the last mean, if there is one.
+    /// Number of contributors to the last mean, if there is one.
     pub last: Option<usize>,
-    /// The clients that lack it.
+    /// The clients that lack the last mean.
     pub lacking: Vec<usize>,
 }
 
-/// The prediction of a round.
+/// Predicts a round.
 pub fn of_round(job: &rounds::Job, shape: &RoundShape) -> Lengths {
     let mut book = Book::default();
     let (p, words) = (shape.clients, job.words(shape.values));
@@ -102,7 +104,7 @@ pub fn of_round(job: &rounds::Job, shape: &RoundShape) -> Lengths {
             book.add(SERVER, me, sum::UNMASK, set + signed * p);
         }
         book.add(me, SERVER, sum::UNMASK, 32 + 33 * others);
-        // The rows of the sum that are its own: none.
+        // The client owns no rows of the sum: an empty message.
         book.add(SERVER, me, sum::UNMASK, 0);
         mean(&mut book, me, rounds::RESULT, p);
     }
@@ -112,12 +114,12 @@ pub fn of_round(job: &rounds::Job, shape: &RoundShape) -> Lengths {
     book.0
 }
 
-/// The prediction.
+/// Predicts a run of label propagation.
 pub fn lengths(params: &Params, shape: &Shape) -> Lengths {
     let mut book = Book::default();
     setup(&mut book, params, shape);
     for me in (0..shape.rows.len()).map(PartyId::client) {
-        // 128 points; a reply, and 32 trees of four levels with their checks.
+        // 128 points; then a reply, and 32 trees of four levels with their checks.
         book.add(SERVER, me, phases::OFFLINE, 128 * 64);
         book.add(me, SERVER, phases::OFFLINE, 4 + 32 + 32 * (3 * 32 + 64));
     }
@@ -170,7 +172,7 @@ fn setup(book: &mut Book, params: &Params, shape: &Shape) {
     }
 }
 
-/// Bits of a distance.
+/// Number of bits of a distance.
 fn width(bits: usize) -> usize {
     (usize::BITS - bits.leading_zeros()) as usize
 }
@@ -213,7 +215,7 @@ fn pairs(book: &mut Book, params: &Params, shape: &Shape) {
             };
             match params.backend {
                 Backend::Shade => shade(book, params.bits, many, few),
-                // Of as many rows the first owns the key.
+                // With equal numbers of rows, the first client owns the key.
                 _ if mine == theirs => phe(book, params.bits, shape.modulus, many, few),
                 _ => phe(book, params.bits, shape.modulus, few, many),
             }
@@ -224,7 +226,7 @@ fn pairs(book: &mut Book, params: &Params, shape: &Shape) {
     }
 }
 
-/// As long as all transfers are made ahead.
+/// Messages of a pair, provided that all transfers are made ahead.
 fn shade(
     book: &mut Book,
     bits: usize,
@@ -323,7 +325,7 @@ fn influence_and_labels(book: &mut Book, params: &Params, shape: &Shape) {
     }
 }
 
-/// The trees by which a client gets all leaves but those of its labels.
+/// Messages of the trees. A client gets all leaves but those of its labels.
 fn transfers(book: &mut Book, me: PartyId, classes: usize, labelled: usize) {
     let depth = classes.next_power_of_two().ilog2() as usize;
     let (count, most) = (labelled * depth, 8 * 2048 - 64);
@@ -343,7 +345,7 @@ fn transfers(book: &mut Book, me: PartyId, classes: usize, labelled: usize) {
     }
 }
 
-/// Whole columns, or parts of one where one is longer than a tile.
+/// Messages of whole columns, or of parts of one column if a column is longer than a tile.
 fn columns(book: &mut Book, me: PartyId, columns: usize, height: usize) {
     if columns * height == 0 {
         return;

@@ -10,11 +10,11 @@ use undertone::xclp::{Codes, Labelling, Rows};
 pub struct Row {
     /// Its client.
     pub client: usize,
-    /// Its label, if the method is given it.
+    /// Its label, if the method is given one.
     pub label: Option<u16>,
-    /// The class it ends with.
+    /// The class that the method predicts.
     pub prediction: u16,
-    /// How sure that is.
+    /// The confidence of the prediction.
     pub confidence: f64,
     /// Global ids of its neighbours, nearest first.
     pub neighbours: Vec<usize>,
@@ -27,7 +27,7 @@ pub struct Row {
 /// Reads a run.
 ///
 /// # Errors
-/// A description of what does not parse.
+/// A description of the field that does not parse.
 pub fn read(path: &Path) -> Result<Vec<Row>, String> {
     let mut reader = csv::Reader::from_path(path).map_err(|e| e.to_string())?;
     let names = reader.headers().map_err(|e| e.to_string())?.clone();
@@ -91,7 +91,7 @@ pub fn clients(
 /// Bytes from hexadecimal digits.
 ///
 /// # Errors
-/// When they are not.
+/// When `text` is not hexadecimal.
 pub fn hex(text: &str) -> Result<Vec<u8>, String> {
     let byte = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
     let bytes = (0..text.len()).step_by(2).map(byte);

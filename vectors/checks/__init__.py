@@ -1,1 +1,1 @@
-"""The vectors, computed again from PROTOCOLS.md with the Python standard library alone."""
+"""The vectors, recomputed from docs/spec with the Python standard library alone."""

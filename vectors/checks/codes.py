@@ -1,4 +1,4 @@
-"""Projections and codes."""
+"""Projections and codes: docs/spec/codes.md."""
 import hashlib
 import struct
 

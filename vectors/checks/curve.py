@@ -32,7 +32,7 @@ INVSQRT = sqrt_ratio(1, -1 - D)[1]
 ADD = P - sqrt_ratio(-D - 1, 1)[1]  # the odd square root of a·d − 1, a = −1
 
 
-# Points, extended coordinates.
+# Points in extended coordinates.
 
 def add(p, q):
     x1, y1, z1, t1 = p
@@ -56,7 +56,7 @@ def minus(p):
 
 
 def multiples(point):
-    """0 to 15 times the point."""
+    """The multiples of a point from 0 to 15."""
     out = [ZERO]
     for _ in range(15):
         out.append(add(out[-1], point))
@@ -72,7 +72,7 @@ def multiply(scalar, point):
 
 @functools.cache
 def windows():
-    """Of the generator: 0 to 15 times 16ⁱ times it."""
+    """For each i, the multiples of 16ⁱ times the generator from 0 to 15."""
     point, out = G, []
     for _ in range(64):
         out.append(multiples(point))
@@ -142,7 +142,7 @@ def elligator(data):
 
 
 def uniform(data):
-    """The point of 64 bytes."""
+    """The point that RFC 9496 derives from 64 bytes."""
     return add(*map(elligator, pieces(data, 32)))
 
 
@@ -155,7 +155,7 @@ def ed_encode(point):
 
 
 def ed_decode(data):
-    """Canonical points only, and none of low order."""
+    """Decodes a point. It must be canonical and not of low order."""
     y, sign = number(data) & 2**255 - 1, data[31] >> 7
     square, x = sqrt_ratio(y * y - 1, D * y * y + 1)
     need(y < P and square and (x or not sign), "no point of Ed25519")
@@ -188,7 +188,7 @@ def ed_sign(secret, message):
 
 
 def ed_verify(key, message, signature):
-    """Strictly: canonical, nothing of low order, no cofactor."""
+    """Strict verification: canonical encodings, no point of low order, no cofactor."""
     need(len(signature) == 64, "a signature of another length")
     r, s = signature[:32], number(signature[32:])
     need(s < ORDER, "s is not below the order")

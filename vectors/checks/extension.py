@@ -1,16 +1,18 @@
-"""The vectors of transfers."""
+"""The vectors of transfers: docs/spec/transfers.md."""
 from .primitives import need, number, pieces, unhex, xor
 from .reasons import refused_by
-from .transfers import (Context, Extension, base_chosen, base_offer, base_reply, batch_words, block, check_proof,
-                        mmo, reply_point, setup_length, tmmo, universal, whole)
+from .transfers import (Context, Extension, base_chosen, base_offer, base_reply, batch_words, block,
+                        check_proof, mmo, reply_point, setup_length, tmmo, universal, whole)
 
 
 def hash_case(case):
     if case["hash"] == "universal":
-        made = universal(number(unhex(case["point"])), [number(unhex(word)) for word in case["words"]])
+        made = universal(number(unhex(case["point"])),
+                         [number(unhex(word)) for word in case["words"]])
         yield "digest", made.to_bytes(8, "little").hex(), case["digest"]
         return
-    key = Context(unhex(case["session"]), b"test", case["sender"], case["receiver"]).permutation(case["purpose"], case["index"])
+    key = Context(unhex(case["session"]), b"test", case["sender"],
+                  case["receiver"]).permutation(case["purpose"], case["index"])
     blocks = unhex("".join(case["blocks"]))
     tweaks = range(case["tweak"], case["tweak"] + len(case["blocks"]))
     yield "key", key.hex(), case["key"]
@@ -31,7 +33,8 @@ def base_case(case):
     yield "reply", reply.hex(), case["reply"]
     yield "zeros", b"".join(pair[0] for pair in keys).hex(), case["zeros"]
     yield "ones", b"".join(pair[1] for pair in keys).hex(), case["ones"]
-    yield "chosen", b"".join(base_chosen(context, choices, seeds[0], offer, reply)).hex(), case["chosen"]
+    chosen = base_chosen(context, choices, seeds[0], offer, reply)
+    yield "chosen", b"".join(chosen).hex(), case["chosen"]
 
 
 def base_refused(vectors, entry):
@@ -75,14 +78,16 @@ def extension_case(case):
 
 
 def check_extension(case, field, message):
-    """The sender's checks of the setup, and of the first batch."""
+    """The sender's checks of the setup and of the first batch."""
     made, batch = made_of(case), case["batches"][0]
-    due = {"setup": made.setup, "corrections": unhex(batch["corrections"]), "proof": unhex(batch["proof"])}
+    due = {"setup": made.setup, "corrections": unhex(batch["corrections"]),
+           "proof": unhex(batch["proof"])}
     due[field] = message
     need(len(due["setup"]) == setup_length(made.f, made.malicious), "a setup of another length")
     reply_point(due["setup"][:32])
     words = batch_words(batch["count"], made.malicious)
-    need(len(due["corrections"]) == 8 * words * (len(made.leaves) - 1), "corrections of another length")
+    need(len(due["corrections"]) == 8 * words * (len(made.leaves) - 1),
+         "corrections of another length")
     ws = made.sender_rows(64 * words, due["setup"][32:], due["corrections"])
     check_proof(number(unhex(batch["challenge"])), made.delta, ws, due["proof"], 0, words)
 
@@ -90,7 +95,8 @@ def check_extension(case, field, message):
 def extension_refused(vectors, entry):
     case, field = vectors["cases"][entry["case"]], entry["field"]
     honest = case["setup"] if field == "setup" else case["batches"][0][field]
-    refused_by(entry, check_extension, (case, field, unhex(honest)), (case, field, unhex(entry["message"])))
+    refused_by(entry, check_extension, (case, field, unhex(honest)),
+               (case, field, unhex(entry["message"])))
     return ()
 
 
@@ -117,7 +123,8 @@ def check_chosen(count, field, message):
 def chosen_refused(vectors, entry):
     case, field = vectors["cases"][entry["case"]], entry["field"]
     count = len(unhex(case["random_zeros"])) // 16
-    refused_by(entry, check_chosen, (count, field, unhex(case[field])), (count, field, unhex(entry["message"])))
+    refused_by(entry, check_chosen, (count, field, unhex(case[field])),
+               (count, field, unhex(entry["message"])))
     return ()
 
 

@@ -1,4 +1,4 @@
-"""The graph at the server, the influence of labelled rows, and labels of scores."""
+"""The server's graph, the influence of labelled rows, and labels from scores."""
 import math
 
 from .messages import Reader
@@ -6,12 +6,12 @@ from .primitives import SERVER, Refused, need
 
 
 def nearest(distances, k):
-    """Of (distance, number), ties to the smaller number."""
+    """The k smallest pairs of (distance, number). Ties go to the smaller number."""
     return sorted(distances)[:k]
 
 
 def neighbours(codes, k):
-    """Of each row, as (distance, global id), nearest first; codes are numbers."""
+    """For each row its neighbours as (distance, global id), nearest first. Codes are numbers."""
     return [nearest([((x ^ y).bit_count(), i) for i, y in enumerate(codes) if i != at], k)
             for at, x in enumerate(codes)]
 
@@ -31,9 +31,10 @@ def weights(graph, bits, variant):
 
 
 def influence(w, alpha, rows):
-    """Columns of (I − α𝒲)⁻¹, by elimination; the matrix is positive definite."""
+    """Columns of (I − α𝒲)⁻¹ by elimination. The matrix is positive definite."""
     n = len(w)
-    a = [[(i == j) - alpha * x for j, x in enumerate(row)] + [float(i == r) for r in rows] for i, row in enumerate(w)]
+    a = [[(i == j) - alpha * x for j, x in enumerate(row)] + [float(i == r) for r in rows]
+         for i, row in enumerate(w)]
     for i in range(n):
         pivot = a[i]
         for below in a[i + 1:]:
@@ -50,7 +51,7 @@ def influence(w, alpha, rows):
 
 
 def outcome(scores):
-    """Label and confidence of a row's scores."""
+    """The label and the confidence that follow from a row's scores."""
     total = sum(scores)
     if not any(scores):
         return -1, 0.0
@@ -59,7 +60,7 @@ def outcome(scores):
 
 
 def read_own_rows(data, count, k, bits):
-    """For each row whether it is labelled, and its nearest as (distance, row)."""
+    """For each row whether it is labelled, and its nearest rows as (distance, row)."""
     reader, out = Reader(data), []
     for row in range(count):
         labelled, near = reader.below(1, 2), []
@@ -76,7 +77,8 @@ def read_own_rows(data, count, k, bits):
 
 
 def check_plan(me, data, rows, all_rows, classes):
-    """`rows` are the client's, labelled and not."""
+    """Checks LABEL-11 to LABEL-14. `rows` are the client's numbers of labelled and unlabelled
+    rows."""
     try:
         reader = Reader(data)
         u, first = reader.number(4), reader.number(4)

@@ -1,4 +1,4 @@
-"""Whole runs of label propagation, from the seeds alone."""
+"""Whole runs of label propagation, computed from the seeds alone: docs/spec/labels.md."""
 import hashlib
 import math
 import struct
@@ -8,8 +8,8 @@ from .codes import code, normals, pack, unpack
 from .influence import influence, nearest, neighbours, outcome, weights
 from .messages import hello, roster, sealed
 from .phe import Phe
-from .primitives import (SERVER, SUITES, agree, derive, double, extract, ids, number, pieces, public, round_away,
-                         stream, unhex)
+from .primitives import (SERVER, SUITES, agree, derive, double, extract, ids, number, pieces,
+                         public, round_away, stream, unhex)
 from .psm import Psm
 from .punctured import trees, words
 from .shade import Shade
@@ -20,7 +20,7 @@ SETUP, OFFLINE, DISTANCES, INFLUENCE, TILE = 1, 2, 4, 6, 2**20
 
 
 def tiles(entries):
-    """Messages of as many whole entries, all of one size, as fit."""
+    """Messages of as many whole entries as fit. All entries have the same length."""
     each = max(1, TILE // len(entries[0])) if entries else 1
     return [b"".join(part) for part in pieces(entries, each)] or [b""]
 
@@ -28,7 +28,8 @@ def tiles(entries):
 class Run:
     def __init__(self, case):
         self.case, self.clients = case, case["clients"]
-        for name in ("backend", "bits", "classes", "variant", "min_clients", "malicious_server", "suite"):
+        for name in ("backend", "bits", "classes", "variant", "min_clients", "malicious_server",
+                     "suite"):
             setattr(self, name, case["parameters"][name])
         self.alpha, self.k = double(case["parameters"]["alpha"]), case["parameters"]["neighbours"]
         self.session = unhex(case["session"])
@@ -36,16 +37,23 @@ class Run:
         self.everybody = range(len(self.clients))
         self.given = [client["given"] for client in self.clients]
         self.identities = [unhex(client.get("identity") or "") or None for client in self.clients]
-        self.secrets = [self.derive(seed, "key pair", place) for place, seed in enumerate(self.seeds)]
+        self.secrets = [
+            self.derive(seed, "key pair", place) for place, seed in enumerate(self.seeds)
+        ]
         server = unhex(case["server_seed"])
         self.secrets.append(self.derive(server, "key pair", SERVER))
         self.hellos = [self.hello(place) for place in self.everybody]
-        self.contributions = [self.derive(seed, "contribution", place) for place, seed in enumerate(self.seeds)]
+        self.contributions = [
+            self.derive(seed, "contribution", place) for place, seed in enumerate(self.seeds)
+        ]
         self.group = extract(self.session, "group seed", b"".join(self.contributions))
         self.codes = [self.codes_of(client) for client in self.clients]
-        later = [self.derive(seed, "after the setup", place) for place, seed in enumerate(self.seeds)]
+        later = [
+            self.derive(seed, "after the setup", place) for place, seed in enumerate(self.seeds)
+        ]
         self.sum_seeds, self.distance_secrets, influence_seeds = (
-            [self.derive(seed, purpose) for seed in later] for purpose in ("sums", "distances", "influence"))
+            [self.derive(seed, purpose) for seed in later]
+            for purpose in ("sums", "distances", "influence"))
         self.trees = [self.trees_of(place, self.derive(server, "influence"), seed)
                       for place, seed in enumerate(influence_seeds)]
         self.frames = defaultdict(list)
@@ -62,7 +70,8 @@ class Run:
         client, text = self.clients[place], self.backend.encode()
         features = len(client["features"][0]) if client.get("features") else 0
         advertisement = ids(len(client["given"]), features, self.classes) + bytes(16)
-        advertisement += struct.pack("<HIdB", self.bits, self.k, self.alpha, ["balanced", "paper"].index(self.variant))
+        advertisement += struct.pack("<HIdB", self.bits, self.k, self.alpha,
+                                     ["balanced", "paper"].index(self.variant))
         key_bits = ids(self.case["parameters"]["key_bits"]) if self.backend == "phe" else b""
         advertisement += bytes([len(text)]) + text + key_bits + ids(self.min_clients)
         advertisement += bytes([self.malicious_server, SUITES.index(self.suite)])
@@ -97,32 +106,33 @@ class Run:
         codes = [number(pack(row)) for row in self.codes[place]]
         out = []
         for at, (x, label) in enumerate(zip(codes, self.given[place], strict=True)):
-            near = nearest([((x ^ y).bit_count(), i) for i, y in enumerate(codes) if i != at], self.k)
+            near = nearest([((x ^ y).bit_count(), i) for i, y in enumerate(codes) if i != at],
+                           self.k)
             out.append(bytes([label >= 0]) + b"".join(struct.pack("<IH", i, h) for h, i in near))
         return tiles(out)
 
     def backend_run(self):
         seed = self.derive(self.group, "distances")
         if self.backend == "psm":
-            return Psm(self.session, self.suite, self.bits, self.codes, seed, lambda client: self.pair(client, SERVER),
-                       self.min_clients)
+            return Psm(self.session, self.suite, self.bits, self.codes, seed,
+                       lambda client: self.pair(client, SERVER), self.min_clients)
         arguments = self.session, self.bits, self.codes, self.distance_secrets, self.pair, 1
         if self.backend == "phe":
             return Phe(*arguments, self.case["parameters"]["key_bits"], seed)
         return Shade(*arguments, len(self.clients))
 
     def reported(self, place):
-        """The payloads the server got of a backend, after the client's own rows."""
+        """The payloads that the server received from a backend, after the client's own rows."""
         frames = [frame for frame in self.frames[place, SERVER] if frame["phase"] == DISTANCES]
         return [unhex(frame["payload"]) for frame in frames[len(self.own_rows(place)):]]
 
     def between(self):
-        """What clients sent each other: phase and payload."""
+        """The messages between clients: phase and payload."""
         return {link: [(frame["phase"], unhex(frame["payload"])) for frame in frames]
                 for link, frames in self.frames.items() if SERVER not in link}
 
     def distances(self):
-        """Messages of the backend by link, and what else there is to say of it."""
+        """The messages of the backend by link, and further values to compare."""
         out, extra = {}, []
         if self.backend in ("clear", "sketch"):
             for place in self.everybody:
@@ -133,10 +143,14 @@ class Run:
         if self.backend == "psm":
             members = (DISTANCES, "set", ids(*self.everybody))
             for place in self.everybody:
-                out[place, SERVER] = [(DISTANCES, "psm", data) for data in run.to_server(place, [self.everybody])]
+                out[place, SERVER] = [(DISTANCES, "psm", data)
+                                      for data in run.to_server(place, [self.everybody])]
                 out[SERVER, place] = [members, members]
-            received = {place: [data for _, _, data in out[place, SERVER]] for place in self.everybody}
-            extra.append(("distances by halves", run.server(received, self.everybody), run.distances(self.everybody)))
+            received = {
+                place: [data for _, _, data in out[place, SERVER]] for place in self.everybody
+            }
+            extra.append(("distances by halves", run.server(received, self.everybody),
+                          run.distances(self.everybody)))
             return out, extra
         reported = {place: self.reported(place) for place in self.everybody}
         between = self.between()
@@ -144,8 +158,10 @@ class Run:
             out[place, SERVER] = [(DISTANCES, "report", payload) for payload in payloads]
         if self.backend == "shade":
             found = run.server(reported)
-            extra += [("distances by sums", rows, run.distances(*link)) for link, rows in found.items()]
-            extra += [(f"reports of {place}", run.to_server(place, reported[place]), True) for place in self.everybody]
+            extra += [("distances by sums", rows, run.distances(*link))
+                      for link, rows in found.items()]
+            extra += [(f"reports of {place}", run.to_server(place, reported[place]), True)
+                      for place in self.everybody]
             between = run.links()
         else:
             held = between | {(place, SERVER): [(DISTANCES, data) for data in payloads]
@@ -158,15 +174,16 @@ class Run:
     # Influence and labels.
 
     def labels(self, place):
-        """Of its labelled rows."""
+        """The labels of its labelled rows."""
         return tuple(label for label in self.given[place] if label >= 0)
 
     def trees_of(self, place, server, seed):
         seeds = self.derive(server, "influence", place), seed
-        return trees(self.session, b"influence", SERVER, place, seeds, self.classes, self.labels(place))
+        return trees(self.session, b"influence", SERVER, place, seeds, self.classes,
+                     self.labels(place))
 
     def offline(self, place):
-        """Messages to the server and back about the trees."""
+        """The messages about the trees, to the server and back."""
         made, labels = self.trees[place], self.labels(place)
         to = [(OFFLINE, "labelled rows", ids(len(labels)) + made.made.setup)]
         back = [(OFFLINE, "points", made.made.offer)]
@@ -175,11 +192,13 @@ class Run:
             to.append((OFFLINE, "proofs", made.batch.proof + made.changes))
             back.append((OFFLINE, "challenges", made.batch.challenge))
             tree = len(made.corrections) // len(labels)
-            back += [(OFFLINE, "trees", tile) for tile in tiles(pieces(made.corrections, tree or 1)) if tree]
+            back += [(OFFLINE, "trees", tile)
+                     for tile in tiles(pieces(made.corrections, tree or 1))
+                     if tree]
         return to, back
 
     def unlabelled(self, place=None):
-        """Global ids, of one client or of all."""
+        """Global ids of the unlabelled rows of one client, or of all clients."""
         out, at = [], 0
         for other, given in enumerate(self.given):
             out += [at + i for i, label in enumerate(given) if label < 0 and place in (None, other)]
@@ -197,7 +216,7 @@ class Run:
         return ids(len(self.unlabelled()), self.first(place))
 
     def column_payloads(self, place):
-        """As they came, in messages of whole columns: the server solves to a residual."""
+        """The messages of columns as they were sent, because the server solves to a residual."""
         frames = [frame for frame in self.frames[SERVER, place] if frame["phase"] == INFLUENCE]
         data = b"".join(unhex(frame["payload"]) for frame in frames[1:])
         return tiles(pieces(data, 4 * len(self.unlabelled()))) if data else []
@@ -207,31 +226,37 @@ class Run:
         return pieces(struct.unpack(f"<{len(data) // 4}I", data), len(self.unlabelled()))
 
     def streams(self, place):
-        """Of each tree the words of every leaf."""
+        """For each tree the words of every leaf."""
         leaves = [leaf for tree in self.trees[place].leaves for leaf in tree]
         return pieces(words(leaves, len(self.unlabelled())), self.classes)
 
     def column_differences(self):
-        """Words without their masks, against those of our own columns: a residual leaves the last one open."""
+        """Compares the unmasked words with those of our own columns. They may differ by 1, because
+        the server solves to a residual."""
         rows = [row for place in self.everybody for row in self.labelled(place)]
-        solved = [[max(0.0, x) for x in column]
-                  for column in influence(weights(self.graph, self.bits, self.variant), self.alpha, rows)]
+        w = weights(self.graph, self.bits, self.variant)
+        solved = [[max(0.0, x) for x in column] for column in influence(w, self.alpha, rows)]
         reach, own = [sum(row) for row in zip(*solved)], iter(solved)
         for place in self.everybody:
             sent = self.columns(place)
             yield f"columns for client {place}", len(sent), len(self.labelled(place))
             for got, leaves in zip(sent, self.streams(place)):
                 column = next(own)
-                share = [column[row] and min(1.0, column[row] / reach[row]) for row in self.unlabelled()]
-                found = [(word - sum(masks)) % 2**32 for word, *masks in zip(got, *leaves, strict=True)]
+                share = [
+                    column[row] and min(1.0, column[row] / reach[row]) for row in self.unlabelled()
+                ]
+                found = [(word - sum(masks)) % 2**32
+                         for word, *masks in zip(got, *leaves, strict=True)]
                 near = all(word <= 2**30 and abs(word - round_away(math.ldexp(x, 30))) <= 1
                            for word, x in zip(found, share, strict=True))
                 yield f"a column for client {place}", near, True
 
     def scores(self, place):
-        """The client's shares: to its own class a column less all leaves but that one, to the others their leaves."""
+        """The client's shares. To its own class it adds the column less all leaves but that one; to
+        each other class it adds the leaf."""
         out = [[0] * self.classes for _ in self.unlabelled()]
-        for label, column, leaves in zip(self.labels(place), self.columns(place), self.streams(place), strict=True):
+        for label, column, leaves in zip(self.labels(place), self.columns(place),
+                                         self.streams(place), strict=True):
             for r, row in enumerate(out):
                 known = [0 if c == label else leaf[r] for c, leaf in enumerate(leaves)]
                 known[label] = column[r] - sum(known)
@@ -239,28 +264,32 @@ class Run:
         return [word % 2**32 for row in out for word in row]
 
     def server_scores(self):
-        """The server's shares, of everybody's trees: minus all leaves."""
+        """The server's shares from the trees of all clients: minus all leaves."""
         streams = [leaves for place in self.everybody for leaves in self.streams(place)]
         return [-sum(leaves[c][r] for leaves in streams) % 2**32
                 for r in range(len(self.unlabelled())) for c in range(self.classes)]
 
     def pads(self, place):
         seed = self.derive(self.derive(self.group, "counts"), "counts", place)
-        return [number(eight[:4]) for eight in pieces(stream("chacha20", seed, 8 * self.classes), 8)]
+        return [
+            number(eight[:4]) for eight in pieces(stream("chacha20", seed, 8 * self.classes), 8)
+        ]
 
     def words(self, place):
         counts = [self.labels(place).count(c) + pad for c, pad in enumerate(self.pads(place))]
-        return self.scores(place) + ([count % 2**32 for count in counts] if self.variant == "balanced" else [])
+        shared = counts if self.variant == "balanced" else []
+        return self.scores(place) + [count % 2**32 for count in shared]
 
     def sum(self):
         shared = self.classes if self.variant == "balanced" else 0
         rows = [(self.first(place), len(self.unlabelled(place))) for place in self.everybody]
-        return Sum(self.session, 0, self.suite, 4, self.classes, (len(self.unlabelled()), shared), self.sum_seeds,
-                   rows, list(map(self.words, self.everybody)), self.min_clients, True, self.malicious_server,
-                   None, self.identities, server=self.server_scores())
+        return Sum(self.session, 0, self.suite, 4, self.classes,
+                   (len(self.unlabelled()), shared), self.sum_seeds, rows,
+                   list(map(self.words, self.everybody)), self.min_clients, True,
+                   self.malicious_server, None, self.identities, server=self.server_scores())
 
     def outcomes(self, place, total):
-        """Label and confidence of every row."""
+        """The label and the confidence of every row."""
         counts = [1] * self.classes
         if self.variant == "balanced":
             pads = map(sum, zip(*map(self.pads, self.everybody)))
@@ -271,25 +300,32 @@ class Run:
             if label >= 0:
                 yield label, 1.0
             else:
-                yield outcome([z / count if count else 0.0 for z, count in zip(next(found), counts)])
+                own = zip(next(found), counts)
+                yield outcome([z / count if count else 0.0 for z, count in own])
 
     def links(self):
-        """All messages by link: phase, kind and payload; and what else there is to say."""
+        """All messages by link, as phase, kind and payload; and further values to compare."""
         out, (middle, extra), total = defaultdict(list), self.distances(), self.sum()
         for place in self.everybody:
             contributions = [self.contribution(place, other) for other in self.others(place)]
-            to = [(SETUP, "hello", self.hellos[place]), (SETUP, "contributions", b"".join(contributions))]
+            to = [(SETUP, "hello", self.hellos[place]),
+                  (SETUP, "contributions", b"".join(contributions))]
             to_trees, back_trees = self.offline(place)
             to += to_trees + [(DISTANCES, "own rows", tile) for tile in self.own_rows(place)]
             to += middle.pop((place, SERVER))
-            out[place, SERVER] = to + [(phase, "sum", data) for phase, data in total.to_server(place)]
+            to += [(phase, "sum", data) for phase, data in total.to_server(place)]
+            out[place, SERVER] = to
             received = [self.contribution(other, place) for other in self.others(place)]
             back = [(SETUP, "roster", self.roster())]
-            back.append((SETUP, "contributions", bytes([1] * len(self.clients)) + b"".join(received)))
-            back += back_trees + middle.pop((SERVER, place), []) + [(INFLUENCE, "plan", self.plan(place))]
+            back.append(
+                (SETUP, "contributions", bytes([1] * len(self.clients)) + b"".join(received)))
+            back += back_trees + middle.pop((SERVER, place), [])
+            back.append((INFLUENCE, "plan", self.plan(place)))
             back += [(INFLUENCE, "columns", data) for data in self.column_payloads(place)]
-            out[SERVER, place] = back + [(phase, "sum", data) for phase, data in total.to_client(place)]
-            extra += [(f"{name} {place}", a, b) for name, a, b in self.trees[place].differences(self.labels(place))]
+            back += [(phase, "sum", data) for phase, data in total.to_client(place)]
+            out[SERVER, place] = back
+            extra += [(f"{name} {place}", a, b)
+                      for name, a, b in self.trees[place].differences(self.labels(place))]
         extra += [(f"outcomes of {place}", *self.compare(place, total)) for place in self.everybody]
         return out | middle, extra
 
@@ -303,7 +339,8 @@ class Run:
 
 
 def depth_differences(frames):
-    """A depth is one more than that of a frame the sender had got; in lockstep the deepest, elsewhere one of them."""
+    """A depth is one more than that of a frame that the sender had received. In phases in lockstep
+    it is the deepest such frame, in others any of them."""
     got, last = defaultdict(set), defaultdict(int)
     for at, frame in enumerate(frames):
         depth, sender = frame["depth"], frame["from"]

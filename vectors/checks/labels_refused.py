@@ -1,4 +1,4 @@
-"""What parties of label propagation refuse: each message, as its receiver checks it."""
+"""The refusals of label propagation: each message, as its receiver checks it."""
 from . import curve
 from .influence import check_plan, read_own_rows
 from .labels import DISTANCES, INFLUENCE, OFFLINE, SETUP, Run, label_case
@@ -16,23 +16,27 @@ class Checks:
         self.run = run
 
     def check_hello(self, place, data):
-        """The server's check; those of the clients, in order, of the roster; then of parameters."""
+        """The server's check, the clients' checks of the roster in order, then those of
+        parameters."""
         run = self.run
         try:
             _, advertisement, _ = hello_alone(data, 1)
         except Refused as refusal:
             raise Refused(str(refusal), SERVER, SETUP, [place]) from None
-        changed = run.roster([data if other == place else mine for other, mine in enumerate(run.hellos)])
+        changed = run.roster(
+            [data if other == place else mine for other, mine in enumerate(run.hellos)])
         for other in run.everybody:
             self.check_roster(other, changed)
         same = advertisement[4:] == hello_alone(run.hellos[place], 1)[1][4:]
-        need(same and number(advertisement[:4]) <= 2**24, "other parameters", SERVER, SETUP, [place])
+        need(same and number(advertisement[:4]) <= 2**24, "other parameters", SERVER, SETUP,
+             [place])
 
     def check_roster(self, me, data):
         run = self.run
         pinned = {place: curve.ed_public(key) for place, key in enumerate(run.identities) if key}
         try:
-            entries = check_roster(data[32:], 1, me, run.hellos[me], run.session, "sign setup", pinned)
+            entries = check_roster(data[32:], 1, me, run.hellos[me], run.session, "sign setup",
+                                   pinned)
             need(len(entries) >= run.min_clients, "too few clients")
         except Refused as refusal:
             raise Refused(str(refusal), me, SETUP, [SERVER]) from None
@@ -61,7 +65,7 @@ class Checks:
         reader, parts = Reader(data), []
         try:
             there = [reader.below(1, 2) for _ in run.everybody]
-            need(there[me], "I am not in")
+            need(there[me], "the receiver is not in the set")
             need(sum(there) >= run.min_clients, "too few clients")
             others = [other for other in run.others(me) if there[other]]
             parts = [reader.take(len(run.contribution(other, me))) for other in others]
@@ -73,13 +77,15 @@ class Checks:
 
     def check_own_rows(self, place, data):
         rows = len(self.run.given[place])
-        out = self.blaming(SERVER, DISTANCES, place, read_own_rows, data, rows, self.run.k, self.run.bits)
+        out = self.blaming(SERVER, DISTANCES, place, read_own_rows, data, rows, self.run.k,
+                           self.run.bits)
         flagged, announced = sum(labelled for labelled, _ in out), len(self.run.trees[place].leaves)
         need(flagged == announced, "other labelled rows than announced", SERVER, GRAPH, [place])
 
     def check_codes(self, place, data):
         due = len(self.run.given[place]) * -(-self.run.bits // 8)
-        need(len(data) == due, f"codes of {len(data)} bytes, {due} are due", SERVER, DISTANCES, [place])
+        need(len(data) == due, f"codes of {len(data)} bytes, {due} are due", SERVER, DISTANCES,
+             [place])
 
     def same_length(self, due, data):
         need(len(data) == len(due), f"{len(data)} bytes, {len(due)} are due")
@@ -99,26 +105,31 @@ class Checks:
             elif kind == "proofs":
                 made.check_proof(data)
             else:
-                self.same_length({"corrections": made.batch.corrections, "challenges": made.batch.challenge,
-                                  "trees": made.corrections}[kind], data)
+                due = {"corrections": made.batch.corrections,
+                       "challenges": made.batch.challenge,
+                       "trees": made.corrections}
+                self.same_length(due[kind], data)
         except Refused as refusal:
             raise Refused(str(refusal), to, OFFLINE, [from_]) from None
 
     def check_plan(self, me, data):
-        """The client's check, then the server's of the rows with which it comes to the sum."""
+        """The client's check, then the server's check of the rows that the client claims in the
+        sum."""
         run = self.run
         rows = len(run.labelled(me)), len(run.unlabelled(me))
         check_plan(me, data, rows, sum(map(len, run.given)), run.classes)
-        need(data == run.plan(me), "other rows than those I know", SERVER, KEYS, [me])
+        need(data == run.plan(me), "other rows than the client has", SERVER, KEYS, [me])
 
     def check_columns(self, me, data):
         due = 4 * len(self.run.unlabelled()) * len(self.run.labelled(me))
-        need(len(data) == due, f"{len(data)} bytes of columns, {due} are due", me, INFLUENCE, [SERVER])
+        need(len(data) == due, f"{len(data)} bytes of columns, {due} are due", me, INFLUENCE,
+             [SERVER])
 
     def check(self, from_, to, kind, data):
         to_server = {"hello": self.check_hello, "contributions": self.check_contributions,
                      "own rows": self.check_own_rows, "codes": self.check_codes}
-        to_client = {"roster": self.check_roster, "contributions": self.check_contributions_received,
+        to_client = {"roster": self.check_roster,
+                     "contributions": self.check_contributions_received,
                      "plan": self.check_plan, "columns": self.check_columns}
         checks = to_server if to == SERVER else to_client
         if kind in checks:
@@ -128,7 +139,7 @@ class Checks:
 
 
 def label_refused(vectors, entry):
-    """One tile of everything."""
+    """A refused case. Every message is one tile."""
     run = Run(vectors["cases"][entry["case"]])
     link = entry["from"], entry["to"]
     due, _ = run.links()
@@ -137,7 +148,9 @@ def label_refused(vectors, entry):
     yield "the honest payload", frame["payload"], honest.hex()
     yield "one payload for another", changed != honest, True
     yield "it is refused in the message's phase or later", entry["phase"] >= phase, True
-    yield from blame(refused_by(entry, Checks(run).check, (*link, kind, honest), (*link, kind, changed)), entry)
+    check = Checks(run).check
+    refusal = refused_by(entry, check, (*link, kind, honest), (*link, kind, changed))
+    yield from blame(refusal, entry)
 
 
 CHECKS = {f"label-{name}": (label_case, label_refused)

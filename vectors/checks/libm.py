@@ -1,9 +1,10 @@
-"""Logarithm, sine and cosine to the last bit as fdlibm has them, and musl's port of it after it."""
+"""Logarithm, sine and cosine with the same bits as fdlibm, and as musl's port of it."""
 import math
 import struct
 
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-LOG_ODD = (6.666666666666735130e-01, 2.857142874366239149e-01, 1.818357216161805012e-01, 1.479819860511658591e-01)
+LOG_ODD = (6.666666666666735130e-01, 2.857142874366239149e-01, 1.818357216161805012e-01,
+           1.479819860511658591e-01)
 LOG_EVEN = (3.999999999940941908e-01, 2.222219843214978396e-01, 1.531383769920937332e-01)
 SIN = (-1.66666666666666324348e-01, 8.33333333332248946124e-03, -1.98412698298579493134e-04,
        2.75573137070700676789e-06, -2.50507602534068634195e-08, 1.58969099521155010221e-10)
@@ -15,12 +16,12 @@ QUARTER_3, QUARTER_3_REST = 2.02226624871116645580e-21, 8.47842766036889956997e-
 
 
 def high(x):
-    """The upper 32 bits of a double that is not negative."""
+    """The upper 32 bits of a non-negative double."""
     return struct.unpack("<Q", struct.pack("<d", x))[0] >> 32
 
 
 def log(x):
-    """Of a normal positive number."""
+    """The logarithm of a normal positive number."""
     bits, = struct.unpack("<Q", struct.pack("<d", x))
     upper = (bits >> 32) + 0x3FF00000 - 0x3FE6A09E
     k = (upper >> 20) - 0x3FF
@@ -37,7 +38,7 @@ def log(x):
 
 
 def reduced(x):
-    """Quarter turns, and the rest in two parts, of an angle of up to 2π."""
+    """Reduces an angle of up to 2π to quarter turns and a rest in two parts."""
     upper = high(x)
     if upper <= 0x3FE921FB:
         return 0, x, 0.0
@@ -80,7 +81,7 @@ def cos_sin(x):
 
 
 def normals(words):
-    """Two of each two words."""
+    """Two normals from each two words."""
     out = []
     for x, y in words:
         u = ((x >> 11) + 1) * 2.0**-53

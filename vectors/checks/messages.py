@@ -1,13 +1,14 @@
-"""Seals, signatures, frames, and the hellos and rosters with which parties meet."""
+"""Seals, signatures, frames, hellos and rosters."""
 import struct
 
 from . import curve
-from .primitives import agree, canonical, chacha20, derive, ids, low_order, need, number, public, seal, stream, unhex, xor
+from .primitives import (agree, canonical, chacha20, derive, ids, low_order, need, number, public,
+                         seal, stream, unhex, xor)
 from .reasons import refused_by
 
 
 class Reader:
-    """What is left of a payload."""
+    """The unread rest of a payload."""
 
     def __init__(self, data):
         self.data = data
@@ -32,13 +33,13 @@ class Reader:
 # Seals.
 
 def sealed(session, pair, from_, to, count, text):
-    """Message number `count` in this direction."""
+    """Seals message number `count` of this direction."""
     key = derive(pair, session, "seal", ids(from_, to))
     return seal(key, struct.pack("<IQ", 0, count), text, session + ids(from_, to))
 
 
 def opened(session, pair, from_, to, count, data):
-    """The cipher is its own inverse; the tag is compared by sealing again."""
+    """Opens a message. The cipher is its own inverse, and sealing again gives the tag."""
     need(len(data) >= 16, "shorter than a tag")
     key, nonce = derive(pair, session, "seal", ids(from_, to)), struct.pack("<IQ", 0, count)
     text = xor(data[:-16], chacha20(key, 64 + len(data) - 16, nonce)[64:])
@@ -47,7 +48,7 @@ def opened(session, pair, from_, to, count, data):
 
 
 def bits(flags):
-    """A set."""
+    """The bits of a set."""
     out = bytearray(-(-len(flags) // 8))
     for place, flag in enumerate(flags):
         out[place // 8] |= flag << place % 8
@@ -105,20 +106,23 @@ def roster(hellos):
 
 
 def read_roster(reader, keys):
-    """Number and hello of each."""
+    """The number and the hello of each client."""
     count = reader.number(4)
-    need(count * (4 + 32 * keys + 2) <= len(reader.data), "a roster announces more clients than there is room for")
+    need(count * (4 + 32 * keys + 2) <= len(reader.data),
+         "a roster announces more clients than there is room for")
     return {reader.number(4): read_hello(reader, keys) for _ in range(count)}
 
 
 def check_roster(data, keys, me, mine, session=None, purpose=None, pinned=None):
-    """What client `me`, whose hello was `mine`, makes of a roster; `pinned` are the public identities."""
+    """Client `me`, which sent the hello `mine`, checks a roster. `pinned` holds the public
+    identities."""
     reader = Reader(data)
     entries = read_roster(reader, keys)
     reader.end()
     order, count = list(entries), number(data[:4])
     need(order == sorted(order) and len(order) == count, "a roster out of order")
-    need(me in entries and entries[me][:2] == hello_alone(mine, keys)[:2], "the roster has not my hello")
+    need(me in entries and entries[me][:2] == hello_alone(mine, keys)[:2],
+         "the roster lacks the receiver's hello")
     distinct(entry[0] for entry in entries.values())
     for client, key in (pinned or {}).items():
         need(client in entries and entries[client][2], f"client {client} has not signed")
@@ -135,13 +139,15 @@ def distinct(keys):
 # Frames.
 
 def frame(session, kind, phase, from_, to, count, depth, payload):
-    header = struct.pack("<2s3B3x5I4x", b"UT", 1, kind, phase, from_, to, count, depth, len(payload))
+    header = struct.pack("<2s3B3x5I4x", b"UT", 1, kind, phase, from_, to, count, depth,
+                         len(payload))
     return header + session + payload
 
 
 def read_frame(data, limit):
     need(len(data) >= 64, "a header that is cut")
-    mark, version, kind, phase, zero, *numbers, zeros, session = struct.unpack("<2s3B3s5I4s32s", data[:64])
+    mark, version, kind, phase, zero, *numbers, zeros, session = struct.unpack(
+        "<2s3B3s5I4s32s", data[:64])
     need(mark == b"UT" and version == 1 and kind < 2 and not any(zero), "no frame of version 1")
     need(not any(zeros) and numbers[4] == len(data) - 64, "a payload of another length")
     need(numbers[4] <= limit, "a payload that is too long")
@@ -180,15 +186,18 @@ def seal_case(case):
     session, pair = unhex(case["session"]), unhex(case["pair_secret"])
     for from_, to, messages in ((3, 1, case["there"]), (1, 3, case["back"])):
         for count, (text, data) in enumerate(messages):
-            yield f"message {count}", sealed(session, pair, from_, to, count, unhex(text)).hex(), data
-            yield f"opened {count}", opened(session, pair, from_, to, count, unhex(data)).hex(), text
+            made = sealed(session, pair, from_, to, count, unhex(text))
+            yield f"message {count}", made.hex(), data
+            read = opened(session, pair, from_, to, count, unhex(data))
+            yield f"opened {count}", read.hex(), text
 
 
 def seal_refused(vectors, entry):
     case = vectors["cases"][0]
     key = unhex(entry["session"]), unhex(entry["pair_secret"]), 3, 1, entry["number"]
     honest = unhex(case["there"][entry["number"]][1])
-    yield "the key", [entry["session"], entry["pair_secret"]], [case["session"], case["pair_secret"]]
+    both = [[of["session"], of["pair_secret"]] for of in (entry, case)]
+    yield "the key", *both
     refused_by(entry, opened, (*key, honest), (*key, unhex(entry["sealed"])))
 
 
@@ -215,7 +224,8 @@ def frame_case(case):
 
 def frame_refused(vectors, entry):
     honest = unhex(vectors["cases"][0]["frame"])
-    refused_by(entry, read_frame, (honest, entry["max_payload"]), (unhex(entry["frame"]), entry["max_payload"]))
+    refused_by(entry, read_frame, (honest, entry["max_payload"]),
+               (unhex(entry["frame"]), entry["max_payload"]))
     return ()
 
 

@@ -1,4 +1,4 @@
-"""Paillier: keys, ciphertexts, slots."""
+"""Paillier: keys, ciphertexts, slots. See docs/spec/paillier.md."""
 import math
 
 from .primitives import Stream, need, unhex
@@ -13,7 +13,7 @@ PRIMORIAL = math.prod(SMALL)
 
 
 def is_prime(n):
-    """Miller, Rabin, to 24 bases."""
+    """The test of Miller and Rabin with 24 bases."""
     if n < 2**16:
         return n > 1 and bool(SIEVE[n])
     if math.gcd(n, PRIMORIAL) > 1:
@@ -33,7 +33,7 @@ def check_length(bits):
 
 
 def check_modulus(n):
-    """As the evaluator does, but for the exact length."""
+    """Checks a modulus as the evaluator does, except for its exact length."""
     need(math.gcd(n, PRIMORIAL) == 1, "divisible by a number below 2¹⁶")
     need(math.gcd(pow(2, n, n) - 2, n) == 1, "a prime, or a power of one")
 
@@ -64,7 +64,7 @@ class Key:
         self.p, self.q, self.n, self.square = p, q, p * q, (p * q)**2
 
     def power(self, base, exponent):
-        """Modulo N², by the Chinese remainder theorem."""
+        """A power modulo N², by the Chinese remainder theorem."""
         p, q = self.p**2, self.q**2
         a = pow(base, exponent % (self.p * (self.p - 1)), p)
         b = pow(base, exponent % (self.q * (self.q - 1)), q)
@@ -93,7 +93,8 @@ def key_refused(vectors, entry):
     if n is not None:
         refused_by(entry, check_key, (int(case["n"], 16), None), (int(n, 16), None))
     else:
-        refused_by(entry, check_key, (None, integers([case["p"], case["q"]])), (None, integers(primes)))
+        refused_by(entry, check_key, (None, integers([case["p"], case["q"]])),
+                   (None, integers(primes)))
     return ()
 
 
@@ -108,12 +109,16 @@ def paillier_case(case):
     yield "r", r, get("r")
     yield "full", [(1 + m * n) * key.power(x, n) % square for m, x in zip(plain, r)], full
     for name in ("full", "short", "owner", "encrypted_others"):
-        yield f"{name}, decrypted", [key.decrypt(c) for c in get(name)], others if name[0] == "e" else plain
+        opened = [key.decrypt(c) for c in get(name)]
+        yield f"{name}, decrypted", opened, others if name[0] == "e" else plain
     yield "all differ", len({*full, *get("short"), *get("owner")}), 3 * len(plain)
     yield "added", [a * b % square for a, b in zip(full, encrypted, strict=True)], get("added")
-    yield "added plain", [c * (1 + m * n) % square for c, m in zip(full, others, strict=True)], get("added_plain")
-    yield "multiplied", [key.power(c, m) for c, m in zip(full, others, strict=True)], get("multiplied")
-    sums = [math.prod(c for l, c in enumerate(full) if row >> l & 1) % square for row in case["rows"]]
+    pairs = list(zip(full, others, strict=True))
+    yield "added plain", [c * (1 + m * n) % square for c, m in pairs], get("added_plain")
+    yield "multiplied", [key.power(c, m) for c, m in pairs], get("multiplied")
+    sums = [
+        math.prod(c for l, c in enumerate(full) if row >> l & 1) % square for row in case["rows"]
+    ]
     yield "subset sums", sums, get("subset_sums")
 
 
@@ -147,9 +152,11 @@ def packed_case(case):
 def packed_refused(vectors, entry):
     width, values = entry["width"], entry.get("values")
     if values is None:
-        refused_by(entry, unpack_slots, (2**width - 1, width, 1), (int(entry["plain"], 16), width, 1))
+        refused_by(entry, unpack_slots, (2**width - 1, width, 1),
+                   (int(entry["plain"], 16), width, 1))
     else:
-        refused_by(entry, pack_slots, ([1, 2**width - 1], width, 2048), ([int(v, 16) for v in values], width, 2048))
+        refused_by(entry, pack_slots, ([1, 2**width - 1], width, 2048),
+                   ([int(v, 16) for v in values], width, 2048))
     return ()
 
 

@@ -1,4 +1,4 @@
-"""What shade and phe have in common: pairs of clients, and a server that hears from both."""
+"""The common part of shade and phe: pairs of clients, and a server that hears from both."""
 from .codes import apart, unpack_rows
 from .messages import opened, sealed
 from .primitives import SERVER, Refused, ids, need, number, unhex
@@ -9,7 +9,7 @@ LAST = ids(SERVER)
 
 
 def packed(numbers, width):
-    """Each in its bits, the first lowest."""
+    """Packs numbers. The first one takes the lowest bits."""
     text = "".join(f"{n % 2**width:0{width}b}" for n in reversed(numbers))
     return int(text or "0", 2).to_bytes(-(-len(numbers) * width // 8), "little")
 
@@ -22,19 +22,20 @@ def unpacked(data, width, count):
 
 
 class Pairs:
-    """A run of a backend between clients; `pair(a, b)` is the secret of their seals, of which `first` are used."""
+    """A run of a backend between clients. `pair(a, b)` is the secret of their seals, and `first` is
+    the number of the first message."""
 
     def __init__(self, session, bits, codes, secrets, pair, first=0):
         self.session, self.bits, self.width = session, bits, bits.bit_length()
         self.codes, self.secrets, self.pair, self.first = codes, secrets, pair, first
 
     def seal(self, from_, to, count, text):
-        """Message number `count` of this run from one to the other."""
+        """Seals message number `count` of this run from one party to the other."""
         first = 0 if to == SERVER else self.first
         return sealed(self.session, self.pair(from_, to), from_, to, first + count, text)
 
     def open(self, from_, to, count, data, phase):
-        """Blames the sender if it does not open."""
+        """Opens a message, or blames its sender."""
         first = 0 if to == SERVER else self.first
         try:
             return opened(self.session, self.pair(from_, to), from_, to, first + count, data)
@@ -42,7 +43,8 @@ class Pairs:
             raise Refused(str(refusal), to, phase, [from_]) from None
 
     def pairs(self):
-        """Of each two clients with rows, the one with more rows first; of two with as many the smaller number."""
+        """For each two clients with rows, the one with more rows first. Ties go to the smaller
+        number."""
         able = [client for client, rows in enumerate(self.codes) if rows]
         for at, a in enumerate(able):
             for b in able[at + 1:]:
@@ -64,14 +66,16 @@ def links(messages):
 def run_of(case, kind, **more):
     """The run of a case of two clients."""
     clients, own = case["clients"], unhex(case["pair_secret"])
-    codes = [unpack_rows(unhex(client["codes"]), case["bits"], client["rows"]) for client in clients]
+    codes = [
+        unpack_rows(unhex(client["codes"]), case["bits"], client["rows"]) for client in clients
+    ]
     pair = lambda a, b: unhex(clients[min(a, b)]["pair_secret"]) if SERVER in (a, b) else own
     secrets = [unhex(client["secret"]) for client in clients]
     return kind(unhex(case["session"]), case["bits"], codes, secrets, pair, **more)
 
 
 def pair_refused(run, vectors, entry):
-    """Of a run of two clients with one payload changed."""
+    """The refusal in a run of two clients, one payload of which is changed."""
     case = vectors["cases"][entry["case"]]
     held = links(case["messages"])
     link = entry["from"], entry["to"]

@@ -1,4 +1,5 @@
-"""The distance backend phe. Its ciphertexts have randomness of their own: they are opened and held to what they say."""
+"""The distance backend phe: docs/spec/phe.md. Ciphertexts have randomness of their own, so the
+checks decrypt them and compare the plaintexts."""
 from .messages import Reader
 from .paillier import check_ciphertext, check_modulus
 from .pairs import LAST, OFFLINE, ONLINE, Pairs, links, pair_refused, run_of
@@ -6,7 +7,7 @@ from .primitives import SERVER, Refused, Stream, derive, ids, need, number, piec
 
 
 class Phe(Pairs):
-    """A run; `seed` is what the clients have in common, where it is known."""
+    """A run. `seed` is the common seed of the clients, if it is known."""
 
     def __init__(self, session, bits, codes, secrets, pair, first=0, key_bits=256, seed=None):
         super().__init__(session, bits, codes, secrets, pair, first)
@@ -18,7 +19,7 @@ class Phe(Pairs):
         self.each = [len(part) for part in pieces(range(bits + 1), fit)]
 
     def pairs(self):
-        """Owner and evaluator."""
+        """The owner and the evaluator of each pair."""
         for a, b in super().pairs():
             yield (b, a) if len(self.codes[b]) < len(self.codes[a]) else (a, b)
 
@@ -49,15 +50,17 @@ class Phe(Pairs):
     def masks(self, owner, evaluator):
         return derive(self.secrets[evaluator], self.session, "masks", ids(evaluator, owner))
 
-    # What is due on a link, message by message: phase and a reader of the text.
+    # The messages due on a link: for each its phase, and a reader of its text.
 
     def due_to_evaluator(self, owner):
-        """Readers take the modulus, which the first one finds."""
+        """Readers take the modulus, which the first reader finds."""
         zeros = [len(part) for part in pieces(range(self.zeros), 512)]
         out = [(OFFLINE, lambda text, n: self.modulus(text))]
-        out += [(OFFLINE, lambda text, n, count=count: self.numbers(text, self.size, count)) for count in zeros]
+        out += [(OFFLINE, lambda text, n, count=count: self.numbers(text, self.size, count))
+                for count in zeros]
         for _ in self.blocks(owner):
-            out += [(ONLINE, lambda text, n, count=count: self.ciphertexts(text, count, n)) for count in self.each]
+            out += [(ONLINE, lambda text, n, count=count: self.ciphertexts(text, count, n))
+                    for count in self.each]
         return out
 
     def due_to_owner(self, owner, evaluator):
@@ -66,7 +69,7 @@ class Phe(Pairs):
                 for _ in self.blocks(owner) for count in rows]
 
     def read(self, from_, to, due, payloads, n=None):
-        """What the messages of a link say, or who is to blame."""
+        """The content of the messages of a link, or who is to blame."""
         out = []
         for count, ((phase, reader), data) in enumerate(zip(due, payloads, strict=True)):
             text = self.open(from_, to, count, data, phase)
@@ -78,16 +81,18 @@ class Phe(Pairs):
 
     def read_pair(self, owner, evaluator, held):
         """The modulus, noise, ciphertexts and results of a pair."""
-        there, back = ([payload for _, payload in held[link]] for link in ((owner, evaluator), (evaluator, owner)))
+        there, back = ([payload for _, payload in held[link]]
+                       for link in ((owner, evaluator), (evaluator, owner)))
         due = self.due_to_evaluator(owner)
         n, *rest = self.read(owner, evaluator, due, there)
         results = self.read(evaluator, owner, self.due_to_owner(owner, evaluator), back, n)
         count = -(-self.zeros // 512)
-        zeros, ciphertexts = ([x for part in parts for x in part] for parts in (rest[:count], rest[count:]))
+        zeros, ciphertexts = ([x for part in parts for x in part]
+                              for parts in (rest[:count], rest[count:]))
         return n, zeros, ciphertexts, [c for part in results for c in part]
 
     def reports(self, received):
-        """What the server is told, by teller and whom it is about."""
+        """The reports to the server, by their sender and the client that they are about."""
         out = {}
         for client, payloads in received.items():
             for count, data in enumerate(payloads):
@@ -96,21 +101,26 @@ class Phe(Pairs):
         return out
 
     def server(self, received):
-        """The modulus of each owner and distances of each pair, or who is to blame."""
+        """The modulus of each owner and the distances of each pair, or who is to blame."""
         told, out = self.reports(received), {}
         for owner, evaluator in self.pairs():
             seed, = told[evaluator, owner]
             need(len(seed) == 32, f"a seed of {len(seed)} bytes", SERVER, ONLINE, [evaluator])
             announced, *sums = told[owner, evaluator]
             n, masks, rows = number(announced), Stream(seed), []
-            need(len(announced) == self.size and n.bit_length() == self.key_bits, "no modulus", SERVER, ONLINE, [owner])
+            need(len(announced) == self.size and n.bit_length() == self.key_bits, "no modulus",
+                 SERVER, ONLINE, [owner])
             for block in self.blocks(owner):
                 columns = []
                 for part in pieces(self.codes[evaluator], 1024):
                     for tau in self.numbers(sums.pop(0), self.size, len(part)):
                         packed = (tau - masks.below(n, 1)) % n
-                        slots = [packed >> slot * self.width & 2**self.width - 1 for slot in range(len(block))]
-                        good = tau < n and packed >> len(block) * self.width == 0 and max(slots) <= self.bits
+                        slots = [
+                            packed >> slot * self.width & 2**self.width - 1
+                            for slot in range(len(block))
+                        ]
+                        rest = packed >> len(block) * self.width
+                        good = tau < n and rest == 0 and max(slots) <= self.bits
                         need(good, "a distance above L", SERVER, ONLINE, sorted((owner, evaluator)))
                         columns.append(slots)
                 rows += map(list, zip(*columns))
@@ -119,8 +129,9 @@ class Phe(Pairs):
         return out
 
     def check_message(self, held, from_, to, count, data):
-        """The receiver's check of a message, the others being as held."""
-        changed = held[from_, to][:count] + [(held[from_, to][count][0], data)] + held[from_, to][count + 1:]
+        """The receiver's check of a changed message. The others are as in the vectors."""
+        changed = list(held[from_, to])
+        changed[count] = changed[count][0], data
         held = held | {(from_, to): changed}
         if to == SERVER:
             self.server({link[0]: [payload for _, payload in messages]
@@ -138,7 +149,8 @@ class Phe(Pairs):
         told, found, moduli = self.reports(received), self.server(received), {}
         for client in clients:
             yield f"the last word of {client}", told[client, SERVER], [b""]
-            last = self.open(client, SERVER, len(received[client]) - 1, received[client][-1], ONLINE)
+            sent = received[client]
+            last = self.open(client, SERVER, len(sent) - 1, sent[-1], ONLINE)
             yield f"{client} says it last", last, LAST
             yield f"phases of {client}", {phase for phase, _ in held[client, SERVER]}, {ONLINE}
         yield "whom reports are about", set(told), due
@@ -150,7 +162,8 @@ class Phe(Pairs):
             n, zeros, ciphertexts, results = self.read_pair(owner, evaluator, held)
             yield what + "modulus", found[owner, evaluator][0], n
             yield what + "masks", told[evaluator, owner], [self.masks(owner, evaluator)]
-            yield what + "all differ", len({*ciphertexts, *results}), len(ciphertexts) + len(results)
+            different = len({*ciphertexts, *results})
+            yield what + "all differ", different, len(ciphertexts) + len(results)
             yield what + "noise below N²", max(zeros) < n, True
             if self.seed:
                 for a, x in zip(self.bases(owner, n), zeros):

@@ -1,4 +1,5 @@
-"""Ciphers, hashes and key agreement; many blocks at once, as lanes of long integers or of byte strings."""
+"""Ciphers, hashes and key agreement. Ciphers work on many blocks at once, as lanes of long integers
+or of byte strings."""
 import functools
 import hashlib
 import hmac
@@ -9,7 +10,7 @@ SERVER = 2**32 - 1
 
 
 class Refused(Exception):
-    """What a check refuses, who does, in which phase, and who is to blame."""
+    """A refusal: the reason, the party that refuses, its phase, and who is to blame."""
 
     def __init__(self, what, party=None, phase=None, culprits=()):
         super().__init__(what)
@@ -52,7 +53,7 @@ def ids(*numbers):
 
 
 def round_away(x):
-    """To the nearest integer, ties away from zero."""
+    """Rounds to the nearest integer, ties away from zero."""
     whole = math.floor(abs(x))
     whole += abs(x) - whole >= 0.5
     return whole if x >= 0 else -whole
@@ -65,7 +66,7 @@ QUARTERS = [(0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15),
 
 
 def chacha20(key, length, nonce=bytes(12)):
-    """The key stream from block 0; every lane of 64 bits is a block."""
+    """The key stream from block 0. Every lane of 64 bits is a block."""
     count = -(-length // 64)
     ones = number(struct.pack("<Q", 1) * count)
     mask = 0xFFFFFFFF * ones
@@ -131,7 +132,7 @@ SBOX2, SBOX3 = SBOX.translate(PRODUCTS[2]), SBOX.translate(PRODUCTS[3])
 
 @functools.lru_cache(64)
 def round_keys(keys):
-    """Of each key, by round and position."""
+    """The round keys of each key, by round and position."""
     key, constant = [keys[i::16] for i in range(16)], 1
     out = [key]
     for _ in range(10):
@@ -147,7 +148,7 @@ def round_keys(keys):
 
 
 def aes128(keys, blocks):
-    """Every block under the key at its place, or all under one."""
+    """Encrypts every block under the key at its place, or all blocks under one key."""
     count = len(blocks) // 16
     schedule = round_keys(keys)
     if len(keys) == 16:
@@ -158,7 +159,8 @@ def aes128(keys, blocks):
     state = [number(blocks[i::16]) ^ schedule[0][i] for i in range(16)]
     for turn in range(1, 11):
         rows = [state[(i + 4 * (i % 4)) % 16].to_bytes(count, "little") for i in range(16)]
-        one, two, three = ([number(row.translate(box)) for row in rows] for box in (SBOX, SBOX2, SBOX3))
+        one, two, three = ([number(row.translate(box)) for row in rows]
+                           for box in (SBOX, SBOX2, SBOX3))
         if turn < 10:
             at = lambda i, by: i - i % 4 + (i + by) % 4
             state = [two[i] ^ three[at(i, 1)] ^ one[at(i, 2)] ^ one[at(i, 3)] for i in range(16)]
@@ -182,7 +184,7 @@ def stream(suite, seed, length):
 
 
 class Stream:
-    """The ChaCha20 stream of a seed, read on."""
+    """A reader of the ChaCha20 stream of a seed."""
 
     def __init__(self, seed):
         self.seed, self.at, self.data = seed, 0, b""
@@ -194,7 +196,8 @@ class Stream:
         return self.data[self.at - count:self.at]
 
     def below(self, n, unit):
-        """Uniform below n: as many whole units of bytes as n needs, cut to n's bits, until it is below."""
+        """A uniform number below n. Draws whole units of bytes, cuts them to the bits of n, and
+        repeats until the number is below n."""
         size = -(-n.bit_length() // (8 * unit)) * unit
         while True:
             x = number(self.read(size)) & (1 << n.bit_length()) - 1
@@ -246,7 +249,7 @@ def extract(session, purpose, material):
 
 
 def agree(session, purpose, secret, other):
-    """What two key pairs share."""
+    """The secret on which two key pairs agree."""
     need(canonical(other), "a key that is not canonical")
     shared = x25519(secret, other)
     need(any(shared), "a key of low order")

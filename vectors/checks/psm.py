@@ -1,4 +1,4 @@
-"""The distance backend psm."""
+"""The distance backend psm: docs/spec/psm.md."""
 import struct
 from operator import mul
 
@@ -12,7 +12,7 @@ ONLINE, TILE = 4, 512
 
 
 class Psm:
-    """A run; `pair(client)` is what a client shares with the server."""
+    """A run. `pair(client)` is the secret that a client shares with the server."""
 
     def __init__(self, session, suite, bits, codes, seed, pair, min_clients=2):
         self.session, self.suite, self.bits, self.width = session, suite, bits, bits.bit_length()
@@ -36,15 +36,17 @@ class Psm:
         return [[x + m for x, m in zip(row, mask)] for row, mask in zip(self.codes[client], masks)]
 
     def half(self, attempt, me, other):
-        """All rows of client `me` against all of the other's, by rows of the first of the two."""
+        """The half of client `me` for all pairs of rows, by rows of the first client of the
+        pair."""
         j, k = min(me, other), max(me, other)
         columns, sign = len(self.codes[k]), 1 if me == j else -1
-        mask = pieces(self.words("distance mask", len(self.codes[j]) * columns, attempt, j, k), columns)
+        words = self.words("distance mask", len(self.codes[j]) * columns, attempt, j, k)
+        mask = pieces(words, columns)
         left = self.codes[j] if me == j else self.code_mask(attempt, j)
         right = self.code_mask(attempt, k) if me == j else self.masked(attempt, k)
         ones = lambda a, i: sum(self.codes[j][a] if me == j else self.codes[k][i])
-        return [[2 * sum(map(mul, x, y)) + ones(a, i) + sign * mask[a][i] for i, y in enumerate(right)]
-                for a, x in enumerate(left)]
+        number = lambda a, x, i, y: 2 * sum(map(mul, x, y)) + ones(a, i) + sign * mask[a][i]
+        return [[number(a, x, i, y) for i, y in enumerate(right)] for a, x in enumerate(left)]
 
     def tiles(self, j, k):
         starts = lambda client: range(0, len(self.codes[client]), TILE)
@@ -65,7 +67,7 @@ class Psm:
         return sealed(self.session, self.pair(me), me, SERVER, count, text)
 
     def to_server(self, me, attempts):
-        """The payloads of all attempts, each with who takes part in it."""
+        """The payloads of all attempts. `attempts` lists the members of each."""
         texts = (text for attempt, members in enumerate(attempts) if me in members
                  for text in self.texts(attempt, me, members))
         return [self.seal(me, count, text) for count, text in enumerate(texts)]
@@ -75,7 +77,8 @@ class Psm:
                 for at, j in enumerate(members) for k in members[at + 1:]]
 
     def server(self, received, members):
-        """The distances of each pair, of a first attempt with one tile of everything, or who is to blame."""
+        """The distances of each pair after one attempt, or who is to blame. Every message is one
+        tile."""
         texts = {}
         for client, payloads in received.items():
             for count, payload in enumerate(payloads):
@@ -87,7 +90,8 @@ class Psm:
         out = []
         for at, j in enumerate(members):
             for k in members[at + 1:]:
-                u, v = (texts[a][1 + [c for c in members if c != a].index(b)] for a, b in ((j, k), (k, j)))
+                u, v = (texts[a][1 + [c for c in members if c != a].index(b)]
+                        for a, b in ((j, k), (k, j)))
                 products = [sum(map(mul, x, y)) for x in texts[j][0] for y in texts[k][0]]
                 h = [(a + b - 2 * p) % 2**self.width for a, b, p in zip(u, v, products)]
                 need(max(h) <= self.bits, "a distance above L", SERVER, ONLINE, [j, k])
@@ -107,8 +111,9 @@ class Psm:
         try:
             reader = Reader(data)
             members = [reader.number(4) for _ in range(-(-len(data) // 4))]
-            need(members == sorted(set(members)) and set(members) <= set(before), "a set that does not shrink")
-            need(me in members, "I do not take part")
+            need(members == sorted(set(members)) and set(members) <= set(before),
+                 "a set that does not shrink")
+            need(me in members, "the receiver is not in the set")
             need(len(members) >= self.min_clients, "too few take part")
         except Refused as refusal:
             raise Refused(str(refusal), me, ONLINE, [SERVER]) from None
@@ -116,13 +121,16 @@ class Psm:
 
 def run_of(case):
     clients = case["clients"]
-    codes = [unpack_rows(unhex(client["codes"]), case["bits"], client["rows"]) for client in clients]
+    codes = [
+        unpack_rows(unhex(client["codes"]), case["bits"], client["rows"]) for client in clients
+    ]
     return Psm(unhex(case["session"]), case["suite"], case["bits"], codes, unhex(case["seed"]),
                lambda client: unhex(clients[client]["pair_secret"]))
 
 
 def psm_case(case):
-    """Who is not in the last set has left: its messages are the first of those due."""
+    """A client that is not in the last set has dropped out. It sent only the first of its
+    messages."""
     run = run_of(case)
     attempts = [range(len(case["clients"]))] * case["attempt"] + [case["set"]]
     for me, client in enumerate(case["clients"]):
@@ -132,7 +140,9 @@ def psm_case(case):
     distances = run.distances(case["set"])
     yield "distances", distances, case["distances"]
     if not case["attempt"]:
-        received = {me: list(map(unhex, client["messages"])) for me, client in enumerate(case["clients"])}
+        received = {
+            me: list(map(unhex, client["messages"])) for me, client in enumerate(case["clients"])
+        }
         yield "distances by halves", run.server(received, case["set"]), distances
 
 
@@ -146,7 +156,9 @@ def psm_refused(vectors, entry):
         honest = unhex(case["clients"][me]["messages"][entry["number"]])
 
         def check(data):
-            received = {client: list(map(unhex, c["messages"])) for client, c in enumerate(case["clients"])}
+            received = {
+                client: list(map(unhex, c["messages"])) for client, c in enumerate(case["clients"])
+            }
             received[me][entry["number"]] = data
             run.server(received, case["set"])
     yield "one end is the server", max(entry["from"], entry["to"]), SERVER

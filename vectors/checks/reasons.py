@@ -1,9 +1,9 @@
-"""Whether something is refused, and for the reason the vectors give."""
+"""Whether an input is refused, and for the reason that the vectors give."""
 import re
 
 from .primitives import Refused
 
-# What the vectors say of a check, and what the checks here say; the first that fits counts.
+# Left the words of the vectors, right the words of the checks here. The first match counts.
 REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"^frame header:", "header that is cut"),
     (r"the header announces", "payload of another length"),
@@ -21,7 +21,7 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"do(es)? not open$", "does not open|shorter than a tag"),
     (r"keys for client (\d+) are not signed", "has not signed|signature that does not fit"),
     (r"the signature does not fit", "signature that does not fit|not below the order"),
-    (r"this client's keys and advertisement", "has not my hello"),
+    (r"this client's keys and advertisement", "lacks the receiver's hello"),
     (r"another client's, too|same key", "a key twice"),
     (r"repeats a client", "out of order"),
     (r"number of clients is", "more clients than there is room for"),
@@ -39,7 +39,7 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"in a slot of", "a value that is too long"),
     (r"values in \d+ slots", "more values than slots"),
     (r"as \d+ values of", "beyond the last slot"),
-    (r"leaves this client out", "I am not in the set|I do not take part"),
+    (r"leaves this client out", "receiver is not in the set"),
     (r"beyond the roster", "beyond the roster"),
     (r"too few clients", "too few clients"),
     (r"a share of the wrong kind", "of the wrong kind"),
@@ -66,7 +66,7 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
 
 
 def same_reason(held, made):
-    """Numbers of bytes too, where both give two."""
+    """Whether the reasons are the same, including the numbers of bytes if both give two."""
     counts = [sorted(re.findall(r"\d+", text)) for text in (held, made) if "are due" in text]
     if len(counts) == 2 and counts[0] != counts[1]:
         return False
@@ -74,7 +74,7 @@ def same_reason(held, made):
 
 
 def refused_by(entry, check, honest, changed):
-    """The refusal, by the check that takes what is honest."""
+    """The refusal of the changed input, by a check that accepts the honest one."""
     check(*honest)
     try:
         check(*changed)

@@ -1,4 +1,5 @@
-"""Rounds of means: layouts, and whole sessions, without the messages of their secure sums."""
+"""Rounds of means: layouts, and whole sessions without the messages of their secure sums. See
+docs/spec/rounds.md."""
 import math
 import struct
 
@@ -13,7 +14,7 @@ TILE = 1 << 20
 
 
 class Reader(messages.Reader):
-    """What is left of a payload."""
+    """The unread rest of a payload."""
 
     def end(self):
         need(not self.data, f"{len(self.data)} bytes too many")
@@ -40,7 +41,8 @@ def read_layout(data):
             raise Refused("a name that is not UTF-8") from None
         doubles = bool(reader.below(1, 2))
         dimensions = reader.number(1)
-        need(len(name) <= LONGEST_NAME and dimensions <= MOST_DIMENSIONS, "a name or a shape is too long")
+        need(len(name) <= LONGEST_NAME and dimensions <= MOST_DIMENSIONS,
+             "a name or a shape is too long")
         shape = [reader.number(8) for _ in range(dimensions)]
         total += math.prod(shape)
         need(total <= MOST_VALUES, "too many values")
@@ -82,7 +84,7 @@ def tiles(data):
 
 
 class Job:
-    """How values become words, and sums of words become means."""
+    """The conversion of values to words, and of sums of words to means."""
 
     def __init__(self, case):
         self.weighted, self.clip = case["weighted"], case["clip"]
@@ -92,7 +94,7 @@ class Job:
         self.weights = fraction_bits(64, clients, self.most)
 
     def words(self, values, weight):
-        """The words, and how many values were clipped."""
+        """The words, and the number of clipped values."""
         clipped = sum(abs(value) > self.bound for value in values) if self.clip else 0
         if self.clip:
             values = [math.copysign(min(abs(value), self.bound), value) for value in values]
@@ -105,7 +107,7 @@ class Job:
         return [word % 2**64 for word in words], clipped
 
     def mean(self, words, arrays, contributors):
-        """The values, each as its array holds it, and the weight."""
+        """The values, in the precision of their arrays, and the weight."""
         numbers = [float(signed(word, 64)) for word in words]
         if self.weighted:
             weight = math.ldexp(numbers.pop(), -self.weights)
@@ -145,15 +147,17 @@ def session_case(case):
         words, clipped = job.words(values, double(client["weight"]))
         total = [(a + b) % 2**64 for a, b in zip(total, words, strict=True)]
         lacks = finished > client["has"]
-        last = sent_mean(finished, before["contributors"], arrays, unhex(before["words"])) if lacks else []
+        last = []
+        if lacks:
+            words_before = unhex(before["words"])
+            last = sent_mean(finished, before["contributors"], arrays, words_before)
         own = layout(arrays).hex() if due else None
         now = sent_mean(finished + 1, everybody, arrays, unhex(case["total"])) if due else []
-        for name, made in (
-            ("words", packed(words).hex()), ("clipped", clipped), ("number", ids(client["has"]).hex()),
-            ("opening", (ids(finished) + bytes([due, lacks])).hex()),
-            ("last_mean", [message.hex() for message in last]), ("layout", own), ("layout_received", own),
-            ("mean", [message.hex() for message in now]),
-        ):
+        for name, made in (("words", packed(words).hex()), ("clipped", clipped),
+                           ("number", ids(client["has"]).hex()),
+                           ("opening", (ids(finished) + bytes([due, lacks])).hex()),
+                           ("last_mean", [message.hex() for message in last]), ("layout", own),
+                           ("layout_received", own), ("mean", [message.hex() for message in now])):
             yield f"{name} of client {place}", made, client[name]
     yield "the sum", packed(total).hex() if due else None, case["total"]
     values, weight = job.mean(total, arrays, len(everybody)) if due else ([], None)
@@ -192,7 +196,7 @@ def read_opening(data):
 
 
 def handled(case, client, phase, what, data):
-    """What the receiver of a message makes of it; `phase` is the one it is in."""
+    """The receiver's check of a message. `phase` is the receiver's phase."""
     job, arrays, place = Job(case), case["arrays"], case["clients"].index(client)
     finished = case["finished"]
     receiver, sender = (SERVER, place) if what in ("number", "layout") else (place, SERVER)
@@ -205,7 +209,8 @@ def handled(case, client, phase, what, data):
             told, due, follows = read_opening(data)
             need(told == finished, "another round than that of the session")
             need(due == (finished < case["rounds"]), "another number of rounds than the job's")
-            need(follows == (finished > client["has"]), "a mean that is not due, or none where one is")
+            need(follows == (finished > client["has"]),
+                 "a mean that is not due, or none where one is")
         elif what == "layout_received":
             if layout_of_values(data) != arrays:
                 raise Refused("other arrays than the others'", receiver, phase)
@@ -231,15 +236,19 @@ def session_refused(vectors, entry):
     place = entry["to"] if entry["from"] == SERVER else entry["from"]
     client = case["clients"][place]
     if entry["from"] == SERVER:
-        # The secure sum's own four come before the mean.
-        names = ["opening", *(f"last_mean {at}" for at in range(len(client["last_mean"]))), "layout_received",
-                 *("the sum's",) * 4, *(f"mean {at}" for at in range(len(client["mean"])))]
+        # The four messages of the secure sum come before the mean.
+        names = [
+            "opening", *(f"last_mean {at}" for at in range(len(client["last_mean"]))),
+            "layout_received", *("the sum's",) * 4,
+            *(f"mean {at}" for at in range(len(client["mean"])))
+        ]
     else:
         names = ["number", "layout"]
     what = names[entry["number"]]
     field, _, at = what.partition(" ")
     honest = client[field][int(at)] if at else client[field]
-    phase = {"number": ROUND, "opening": ROUND, "last_mean": ROUND, "mean": RESULT}.get(field, CONTRIBUTION)
+    phases = {"number": ROUND, "opening": ROUND, "last_mean": ROUND, "mean": RESULT}
+    phase = phases.get(field, CONTRIBUTION)
     refusal = refused_by(entry, handled, (case, client, phase, what, unhex(honest)),
                          (case, client, phase, what, unhex(entry["payload"])))
     yield from blame(refusal, entry)

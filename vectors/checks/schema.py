@@ -1,9 +1,12 @@
-"""JSON Schema, as much of it as the schemas of the vectors use."""
+"""The part of JSON Schema that the schemas of the vectors use."""
 import re
 
 ANNOTATIONS = {"$schema", "title", "description", "format"}
-KEYWORDS = {"$defs", "$ref", "type", "required", "properties", "additionalProperties", "items", "prefixItems",
-            "minItems", "maxItems", "pattern", "enum", "const", "anyOf", "oneOf", "minimum", "maximum"}
+KEYWORDS = {
+    "$defs", "$ref", "type", "required", "properties", "additionalProperties", "items",
+    "prefixItems", "minItems", "maxItems", "pattern", "enum", "const", "anyOf", "oneOf", "minimum",
+    "maximum"
+}
 TYPES = {
     "object": lambda x: isinstance(x, dict),
     "array": lambda x: isinstance(x, list),
@@ -16,7 +19,7 @@ TYPES = {
 
 
 def unknown(schema):
-    """The keywords of a schema that are not known here."""
+    """The unknown keywords of a schema."""
     if isinstance(schema, bool):
         return set()
     out = set(schema) - ANNOTATIONS - KEYWORDS
@@ -30,7 +33,7 @@ def unknown(schema):
 
 
 def equal(a, b):
-    """True is not 1."""
+    """Equality in which True is not 1."""
     return type(a) is type(b) and a == b
 
 
@@ -49,7 +52,7 @@ class Validator:
         return out
 
     def errors(self, value, schema=None, path="$"):
-        """What is wrong with a value, as text."""
+        """The errors of a value, as text."""
         schema = self.root if schema is None else schema
         if schema is True:
             return
@@ -93,7 +96,8 @@ class Validator:
             yield from self.errors(part, rule, f"{path}.{name}")
 
     def array(self, value, schema, path):
-        if len(value) < schema.get("minItems", 0) or len(value) > schema.get("maxItems", len(value)):
+        least, most = schema.get("minItems", 0), schema.get("maxItems", len(value))
+        if not least <= len(value) <= most:
             yield f"{path} has {len(value)} items"
         first = schema.get("prefixItems", [])
         for i, part in enumerate(value):

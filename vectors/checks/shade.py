@@ -1,10 +1,11 @@
-"""The distance backend shade, on oblivious transfers."""
+"""The distance backend shade, on oblivious transfers: docs/spec/shade.md."""
 import struct
 
 from .messages import Reader
 from .pairs import LAST, OFFLINE, ONLINE, Pairs, links, packed, pair_refused, run_of, unpacked
 from .primitives import SERVER, Refused, derive, ids, need, number, pieces, unhex, xor
-from .transfers import Context, Extension, base_reply, block, columns, reply_point, setup_length, tmmo, whole
+from .transfers import (Context, Extension, base_reply, block, columns, reply_point, setup_length,
+                        tmmo, whole)
 
 CHUNK = 2048
 
@@ -12,20 +13,24 @@ CHUNK = 2048
 def expand(pi, keys, first, lanes):
     """A row of numbers of 16 bits for each transfer."""
     blocks = -(-lanes // 8)
-    tweaks = [transfer << 64 | b for transfer in range(first, first + len(keys)) for b in range(blocks)]
+    tweaks = [
+        transfer << 64 | b for transfer in range(first, first + len(keys)) for b in range(blocks)
+    ]
     data = tmmo(pi, b"".join(key * blocks for key in keys), tweaks)
     return [struct.unpack(f"<{lanes}H", part[:2 * lanes]) for part in pieces(data, 16 * blocks)]
 
 
 def group_bytes(rows, width):
-    """A group: of every lane the first words, then the second, and so on."""
+    """A group: the first words of all lanes, then the second words, and so on."""
     words = -(-len(rows) * width // 16)
     strings = [sum((u % 2**width) << n * width for n, u in enumerate(lane)) for lane in zip(*rows)]
-    return b"".join(struct.pack("<H", s >> 16 * word & 0xFFFF) for word in range(words) for s in strings)
+    return b"".join(
+        struct.pack("<H", s >> 16 * word & 0xFFFF) for word in range(words) for s in strings)
 
 
 def correlated(pi, width, first, delta, zeros, bits, choices):
-    """Groups of one row of the receiver, and the sums of both, lane by lane, not reduced."""
+    """The groups of one row of the receiver, and the sums of both sides, lane by lane, not
+    reduced."""
     lanes = len(bits[0])
     ones = [xor(key, block(delta)) for key in zeros]
     pairs = list(zip(expand(pi, zeros, first, lanes), expand(pi, ones, first, lanes)))
@@ -37,7 +42,7 @@ def correlated(pi, width, first, delta, zeros, bits, choices):
 
 
 class Pair:
-    """What sender and receiver say, to each other and to the server."""
+    """The messages of sender and receiver, to each other and to the server."""
 
     def __init__(self, run, sender, receiver, members):
         self.run, self.sender, self.receiver = run, sender, receiver
@@ -52,7 +57,9 @@ class Pair:
         chunks = -(-len(self.y) * self.bits // CHUNK)
         self.ahead = min(chunks, 2**26 // (members - 1) // 2**15)
         parts = [self.made.rows(CHUNK) for _ in range(chunks)]
-        self.corrections = [b"".join((u ^ us[0]).to_bytes(CHUNK // 8, "little") for u in us[1:]) for us, _ in parts]
+        self.corrections = [
+            b"".join((u ^ us[0]).to_bytes(CHUNK // 8, "little") for u in us[1:]) for us, _ in parts
+        ]
         self.random = sum(us[0] << CHUNK * n for n, (us, _) in enumerate(parts))
         self.keys = [block(key) for _, vs in parts for key in columns(vs, CHUNK)]
         size = max(1, min(2**16 // self.bits, 2**19 // self.lanes))
@@ -72,8 +79,11 @@ class Pair:
                 random = self.random >> first & 2**self.bits - 1
                 request += whole(random ^ sum(bit << l for l, bit in enumerate(row)), self.bits)
                 keys = self.keys[first:first + self.bits]
-                zeros = [xor(key, block(self.made.delta)) if c else key for key, c in zip(keys, row)]
-                parts, sent, got = correlated(pi, self.width, first, self.made.delta, zeros, self.x, row)
+                zeros = [
+                    xor(key, block(self.made.delta)) if c else key for key, c in zip(keys, row)
+                ]
+                parts, sent, got = correlated(pi, self.width, first, self.made.delta, zeros, self.x,
+                                              row)
                 groups += parts
                 sums[0].extend(s - ones for s, ones in zip(sent, self.ones))
                 sums[1].extend(got)
@@ -83,7 +93,7 @@ class Pair:
                 side.append(ids(other) + packed(numbers, self.width))
 
     def forward(self):
-        """Phase and payload of the messages of the sender to the receiver."""
+        """The phase and the payload of the messages from the sender to the receiver."""
         seal = self.run.seal(self.sender, self.receiver, 0, self.made.offer)
         return [(OFFLINE, seal)] + [(ONLINE, offers) for offers in self.offers]
 
@@ -93,7 +103,8 @@ class Pair:
         for n in range(0, self.ahead, each):
             texts.append((OFFLINE, b"".join(self.corrections[n:min(self.ahead, n + each)])))
         texts += [(ONLINE, request) for request in self.requests]
-        return [(phase, self.run.seal(self.receiver, self.sender, n, text)) for n, (phase, text) in enumerate(texts)]
+        return [(phase, self.run.seal(self.receiver, self.sender, n, text))
+                for n, (phase, text) in enumerate(texts)]
 
 
 class Shade(Pairs):
@@ -109,11 +120,14 @@ class Shade(Pairs):
         return out
 
     def reports(self, client):
-        """What a client tells the server of each pair, tile by tile."""
-        return [pair.sums[link.index(client)] for link, pair in self.exchanges.items() if client in link]
+        """A client's reports to the server for each pair, tile by tile."""
+        return [
+            pair.sums[link.index(client)] for link, pair in self.exchanges.items() if client in link
+        ]
 
     def to_server(self, client, payloads):
-        """Whether the payloads are the reports, those of different pairs in any order, then the last word."""
+        """Whether the payloads are the reports, then the end. Reports of different pairs may come
+        in any order."""
         due = self.reports(client)
         for count, payload in enumerate(payloads):
             text = self.open(client, SERVER, count, payload, ONLINE)
@@ -132,7 +146,8 @@ class Shade(Pairs):
             for count, data in enumerate(received):
                 reader = Reader(self.open(client, SERVER, count, data, ONLINE))
                 about = reader.number(4)
-                able = about >= len(self.codes) or {(client, about), (about, client)} & set(self.exchanges)
+                links = {(client, about), (about, client)}
+                able = about >= len(self.codes) or links & set(self.exchanges)
                 need(able, "sums about a client with whom there are none", SERVER, ONLINE, [client])
                 sums.setdefault((client, about), []).append(reader.data)
         out = {}
@@ -145,13 +160,14 @@ class Shade(Pairs):
             for tile, *sides in zip(pair.tiles, *both):
                 numbers = [unpacked(side, self.width, len(tile) * pair.lanes) for side in sides]
                 apart = [(t - r) % 2**self.width for r, t in zip(*numbers)]
-                need(max(apart) <= self.bits, "a distance above L", SERVER, ONLINE, sorted((sender, receiver)))
+                need(max(apart) <= self.bits, "a distance above L", SERVER, ONLINE,
+                     sorted((sender, receiver)))
                 rows += pieces(apart, pair.lanes)
             out[sender, receiver] = [list(lane) for lane in zip(*rows)]
         return out
 
     def check_message(self, held, from_, to, count, data):
-        """The receiver's check of a message, the others being as held."""
+        """The receiver's check of a changed message. The others are as in the vectors."""
         if to == SERVER:
             received = {link[0]: [payload for _, payload in messages]
                         for link, messages in held.items() if link[1] == SERVER}
@@ -188,7 +204,8 @@ def shade_case(case):
     distances = run.distances(0, 1)
     (pair, found), = run.server(to_server).items()
     yield "distances", [h for row in distances for h in row], case["distances"]
-    yield "distances by sums", found, distances if pair == (0, 1) else list(map(list, zip(*distances)))
+    turned = distances if pair == (0, 1) else list(map(list, zip(*distances)))
+    yield "distances by sums", found, turned
 
 
 def shade_refused(vectors, entry):
@@ -196,15 +213,19 @@ def shade_refused(vectors, entry):
 
 
 def correlated_case(case):
-    pi = Context(unhex(case["session"]), b"test", case["sender"], case["receiver"]).permutation("vectors", 0)
+    pi = Context(unhex(case["session"]), b"test", case["sender"],
+                 case["receiver"]).permutation("vectors", 0)
     groups, sent, got = correlated(pi, case["width"], case["first"], number(unhex(case["delta"])),
                                    pieces(unhex(case["zeros"]), 16), case["bits"], case["choices"])
     modulus = 2**case["width"]
     yield "offers", b"".join(groups).hex(), case["offers"]
     yield "the sender's sums", [s % modulus for s in sent], case["sender_sums"]
     yield "the receiver's sums", [t % modulus for t in got], case["receiver_sums"]
-    direct = [sum(c * (1 - 2 * x) for c, x in zip(case["choices"], lane)) for lane in zip(*case["bits"])]
-    yield "what they make", [(t - s - d) % modulus for s, t, d in zip(sent, got, direct)], [0] * case["lanes"]
+    direct = [
+        sum(c * (1 - 2 * x) for c, x in zip(case["choices"], lane)) for lane in zip(*case["bits"])
+    ]
+    left = [(t - s - d) % modulus for s, t, d in zip(sent, got, direct)]
+    yield "what they make", left, [0] * case["lanes"]
 
 
 CHECKS = {"correlated-transfer": (correlated_case, None), "shade": (shade_case, shade_refused)}

@@ -1,9 +1,10 @@
-"""Pieces of secure sums: shares, wiring, fixed point."""
+"""Parts of secure sums: shares, wiring, fixed point. See docs/spec/sums.md."""
 import math
 import struct
 from fractions import Fraction
 
-from .primitives import INVERSE, PRODUCTS, chacha20, double, hexed, need, number, pieces, round_away, unhex, xor
+from .primitives import (INVERSE, PRODUCTS, chacha20, double, hexed, need, number, pieces,
+                         round_away, unhex, xor)
 from .reasons import refused_by
 
 
@@ -20,7 +21,7 @@ def split(secret, threshold, holders, seed):
 
 
 def combine(shares):
-    """The secret, of shares by point."""
+    """The secret, from shares by point."""
     out = bytes(len(next(iter(shares.values()))))
     for point, share in shares.items():
         weight = 1
@@ -46,7 +47,7 @@ def graph(clients, neighbours, seed):
 
 
 def degree(p, malicious):
-    """Clients, neighbours, threshold, quorum: exactly, with fractions, for the default target."""
+    """Clients, neighbours, threshold and quorum for the default target, computed with fractions."""
     corrupt, leaving = p // 10, p // 10
     quorum = min(p, (p + max(corrupt, 1)) // 2 + 1)
     stay = p - 1 - leaving
@@ -73,7 +74,7 @@ def degree(p, malicious):
 
 
 def fraction_bits(word_bits, clients, bound):
-    """⌊log₂ of the exact quotient⌋."""
+    """⌊log₂⌋ of the exact quotient."""
     room = (1 - Fraction(1, 2**50)) * 2**(word_bits - 1) / clients - 1
     quotient = room / Fraction(bound)
     bits = quotient.numerator.bit_length() - quotient.denominator.bit_length()
@@ -111,7 +112,8 @@ def fixed_case(case):
     fraction = fraction_bits(bits, case["clients"], bound)
     yield "fraction", fraction, case["fraction"]
     words = [encode(double(value), bound, fraction, bits) for value in case["values"]]
-    yield "words", b"".join(word.to_bytes(bits // 8, "little") for word in words).hex(), case["words"]
+    packed = b"".join(word.to_bytes(bits // 8, "little") for word in words)
+    yield "words", packed.hex(), case["words"]
     held = map(number, pieces(unhex(case["words"]), bits // 8))
     decoded = [hexed(math.ldexp(signed(word, bits), -fraction)) for word in held]
     yield "decoded", decoded, case["decoded"]
@@ -121,7 +123,8 @@ def fixed_refused(vectors, entry):
     bound, bits = double(entry["bound"]), entry["word_bits"]
     fraction = fraction_bits(bits, entry["clients"], bound)
     for value in (bound, -bound):
-        refused_by(entry, encode, (value, bound, fraction, bits), (double(entry["value"]), bound, fraction, bits))
+        refused_by(entry, encode, (value, bound, fraction, bits),
+                   (double(entry["value"]), bound, fraction, bits))
     return ()
 
 

@@ -1,12 +1,12 @@
-"""Whole secure sums: every message of both sides, and what is refused of them."""
+"""Whole secure sums: every message of both sides, and the refusals. See docs/spec/sums.md."""
 import hashlib
 import struct
 
 from . import curve
-from .messages import (Reader, bits, check_roster, distinct, flags, hello, hello_alone, opened, roster, sealed,
-                       sign)
-from .primitives import (SERVER, SUITES, Refused, agree, derive, extract, ids, need, number, pieces, public, stream,
-                         unhex)
+from .messages import (Reader, bits, check_roster, distinct, flags, hello, hello_alone, opened,
+                       roster, sealed, sign)
+from .primitives import (SERVER, SUITES, Refused, agree, derive, extract, ids, need, number, pieces,
+                         public, stream, unhex)
 from .reasons import blame, refused_by
 from .sharing import combine, degree, graph, split
 
@@ -14,13 +14,14 @@ KEYS, SHARES, MASKED, UNMASKING = 7, 8, 9, 10
 
 
 class Sum:
-    """A sum of clients 0, 1, …; `seeds`, `rows` (first, count) and `words` are theirs, by place; `server` are the
-    words of rows that the server adds to those it hands out."""
+    """A sum of clients 0, 1, … `seeds`, `rows` (first, count) and `words` are theirs, by place.
+    `server` holds the words that the server adds to the rows before it hands them out."""
 
     def __init__(self, session, round_, suite, size, width, shape, seeds, rows, words, min_clients,
-                 everybody=True, malicious=False, wiring=None, identities=None, sharing=None, contributors=None,
-                 server=None):
-        self.session, self.round, self.suite, self.size, self.width = session, round_, suite, size, width
+                 everybody=True, malicious=False, wiring=None, identities=None, sharing=None,
+                 contributors=None, server=None):
+        self.session, self.round, self.suite = session, round_, suite
+        self.size, self.width = size, width
         self.all_rows, self.shared = shape
         self.seeds, self.rows, self.words = seeds, rows, words
         self.min_clients, self.everybody, self.malicious = min_clients, everybody, malicious
@@ -35,7 +36,8 @@ class Sum:
                         for place, seed in enumerate(seeds)]
         self.hellos = [self.hello(place) for place in self.places]
         self.roster = roster(self.hellos)
-        self.digest = hashlib.sha256(b"undertone/v1/roster" + session + ids(round_) + self.roster).digest()
+        self.digest = hashlib.sha256(b"undertone/v1/roster" + session + ids(round_) +
+                                     self.roster).digest()
         self.graph = graph(len(seeds), self.neighbours, extract(session, "graph", self.digest))
         self.transcript = hashlib.sha256(self.digest + bits(self.sharing)).digest()
         self.deals, self.blocks, end = {}, [], 0
@@ -46,7 +48,8 @@ class Sum:
         self.length = end + self.shared
 
     def rules(self):
-        packed = self.session + ids(self.round) + struct.pack("<QQQ", self.all_rows, self.width, self.shared)
+        packed = self.session + ids(self.round)
+        packed += struct.pack("<QQQ", self.all_rows, self.width, self.shared)
         packed += bytes([self.everybody]) + struct.pack("<QB", self.min_clients, self.malicious)
         if self.wiring:
             packed += b"\1" + struct.pack("<QQ", *self.wiring)
@@ -57,7 +60,8 @@ class Sum:
     def hello(self, place):
         keys = public(self.secrets[place]["sealing key"]) + public(self.secrets[place]["mask key"])
         advertisement = self.rules() + struct.pack("<QQ", *self.rows[place])
-        return hello(self.session, "sign sum keys", place, keys, advertisement, self.identities[place])
+        return hello(self.session, "sign sum keys", place, keys, advertisement,
+                     self.identities[place])
 
     def pair(self, a, b, name, purpose):
         return agree(self.session, purpose, self.secrets[a][name], public(self.secrets[b][name]))
@@ -74,7 +78,8 @@ class Sum:
         return self.deals[dealer]
 
     def seal_key(self, a, b):
-        return derive(self.pair(a, b, "sealing key", "sum pair"), self.session, "sum seal", self.digest)
+        return derive(self.pair(a, b, "sealing key", "sum pair"), self.session, "sum seal",
+                      self.digest)
 
     def sealed(self, dealer, holder):
         share = self.dealt(dealer)[holder]
@@ -88,14 +93,16 @@ class Sum:
         return sent + self.commitment(place, self.secrets[place]["self mask seed"])
 
     def sharers(self, place):
-        """The neighbours that shared."""
+        """The neighbours that sent shares."""
         return [other for other in self.graph[place] if self.sharing[other]]
 
     def shares_received(self, place):
-        return bits(self.sharing) + b"".join(self.sealed(other, place) for other in self.sharers(place))
+        return bits(self.sharing) + b"".join(
+            self.sealed(other, place) for other in self.sharers(place))
 
     def stream(self, secret, purpose, low, high, count):
-        context = self.transcript + ids(low, high, self.round) + bytes([SUITES.index(self.suite), self.size])
+        context = self.transcript + ids(low, high, self.round)
+        context += bytes([SUITES.index(self.suite), self.size])
         seed = derive(secret, self.session, purpose, context + struct.pack("<Q", self.length))
         return map(number, pieces(stream(self.suite, seed, count * self.size), self.size))
 
@@ -110,10 +117,11 @@ class Sum:
         return out
 
     def row_mask(self, place, other):
-        """By position among the joint words, with its sign."""
+        """The masks by position among the joint words, with their signs."""
         low, high = min(place, other), max(place, other)
         where = [*self.blocks[low], *self.blocks[high]]
-        mask = self.stream(self.pair(place, other, "sealing key", "sum pair"), "row mask", low, high, len(where))
+        mask = self.stream(self.pair(place, other, "sealing key", "sum pair"), "row mask", low,
+                           high, len(where))
         return {at: word if place == low else -word for at, word in zip(where, mask)}
 
     def masked(self, place):
@@ -153,7 +161,8 @@ class Sum:
         return out
 
     def sum(self):
-        """In the clear, of the contributors' joint words; with what the server adds."""
+        """The sum of the contributors' joint words in the clear, with the words that the server
+        adds."""
         rows = [self.joint(place) for place in self.places if self.contributors[place]]
         rows.append(self.joint_rows(self.server) + [0] * self.shared)
         return [sum(column) for column in zip(*rows)]
@@ -165,7 +174,7 @@ class Sum:
         return self.sum()[self.length - self.shared:]
 
     def result(self, place):
-        """The sum of its rows, less what it adds itself; then the shared words."""
+        """The sum of a client's rows, less what it adds itself; then the shared words."""
         total, mine = self.sum(), self.joint(place)
         rows = {at: total[at] - mine[at] for at in self.blocks[place]}
         for other in self.sharers(place):
@@ -176,26 +185,29 @@ class Sum:
         return self.packed([*rows.values(), *(self.total() if self.everybody else [])])
 
     def to_server(self, place):
-        """Phase and payload of what a client sends; one tile of words each."""
-        out = [(KEYS, self.hellos[place]), (SHARES, self.shares(place)), (MASKED, self.masked(place))]
+        """The phase and the payload of a client's messages, with one tile of words."""
+        out = [(KEYS, self.hellos[place]), (SHARES, self.shares(place)),
+               (MASKED, self.masked(place))]
         if self.malicious:
             out.append((UNMASKING, self.signature(place)))
         return out + [(UNMASKING, self.answer(place))]
 
     def to_client(self, place):
-        out = [(KEYS, self.roster), (SHARES, self.shares_received(place)), (UNMASKING, bits(self.contributors))]
+        out = [(KEYS, self.roster), (SHARES, self.shares_received(place)),
+               (UNMASKING, bits(self.contributors))]
         if self.malicious:
             out.append((UNMASKING, self.signatures_received(place)))
         return out + [(UNMASKING, self.result(place))]
 
-    # What parties check.
+    # The checks of the parties.
 
     def check_hello(self, place, data):
-        """The server's checks, then those of the clients, in order, of the roster that comes of it."""
+        """The server's checks, then the clients' checks, in order, of the roster that results."""
         try:
             hellos = [data if other == place else mine for other, mine in enumerate(self.hellos)]
             entry = hello_alone(data, 2)
-            need(entry[1] == self.rules() + struct.pack("<QQ", *self.rows[place]), "other rules or rows")
+            need(entry[1] == self.rules() + struct.pack("<QQ", *self.rows[place]),
+                 "other rules or rows")
             distinct(hello_alone(one, 2)[0] for one in hellos)
         except Refused as refusal:
             raise Refused(str(refusal), SERVER, KEYS, [place]) from None
@@ -205,7 +217,8 @@ class Sum:
     def check_roster(self, me, data):
         pinned = {place: curve.ed_public(key) for place, key in enumerate(self.identities) if key}
         try:
-            entries = check_roster(data, 2, me, self.hellos[me], self.session, "sign sum keys", pinned)
+            entries = check_roster(data, 2, me, self.hellos[me], self.session, "sign sum keys",
+                                   pinned)
             need(all(entry[1][:16] == self.rules() for entry in entries.values()), "other rules")
             need(len(entries) >= self.min_clients, "too few clients")
         except Refused as refusal:
@@ -213,7 +226,8 @@ class Sum:
 
     def check_shares(self, place, data):
         others = self.graph[place]
-        need(len(data) == 80 * len(others) + 32, "shares of another length", SERVER, SHARES, [place])
+        need(len(data) == 80 * len(others) + 32, "shares of another length", SERVER, SHARES,
+             [place])
         for other, share in zip(others, pieces(data, 80)):
             self.check_share(other, place, share)
 
@@ -224,10 +238,10 @@ class Sum:
             raise Refused(str(refusal), me, SHARES, [dealer]) from None
 
     def check_set(self, me, data, phase, within):
-        """What a client thinks of those that shared, or contributed."""
+        """A client's check of the set of clients that shared, or that contributed."""
         try:
             there = flags(data, len(self.places))
-            need(there[me], "I am not in the set")
+            need(there[me], "the receiver is not in the set")
             need(all(a <= b for a, b in zip(there, within)), "a set of others than before")
         except Refused as refusal:
             raise Refused(str(refusal), me, phase, [SERVER]) from None
@@ -237,10 +251,12 @@ class Sum:
         return there
 
     def check_shares_received(self, me, data):
-        there = self.check_set(me, data[:len(bits(self.sharing))], SHARES, [True] * len(self.places))
+        there = self.check_set(me, data[:len(bits(self.sharing))], SHARES,
+                               [True] * len(self.places))
         dealers = [other for other in self.graph[me] if there[other]]
         shares = pieces(data[len(bits(there)):], 80)
-        need([len(share) for share in shares] == [80] * len(dealers), "shares of another length", me, SHARES, [SERVER])
+        need([len(share) for share in shares] == [80] * len(dealers), "shares of another length",
+             me, SHARES, [SERVER])
         for dealer, share in zip(dealers, shares):
             self.check_share(me, dealer, share)
 
@@ -249,11 +265,13 @@ class Sum:
 
     def check_masked(self, place, data):
         due = (self.length - len(self.blocks[place])) * self.size
-        need(len(data) == due, f"{len(data)} bytes of words, {due} are due", SERVER, MASKED, [place])
+        need(len(data) == due, f"{len(data)} bytes of words, {due} are due", SERVER, MASKED,
+             [place])
 
     def check_answer(self, place, data):
-        """Of all answers, this one as it comes, each secret is rebuilt from the first shares that suffice."""
-        answers = {other: self.answer(other) for other in self.places if self.contributors[other]} | {place: data}
+        """Rebuilds each secret from the first shares that suffice. One answer is changed."""
+        answers = {other: self.answer(other) for other in self.places if self.contributors[other]}
+        answers |= {place: data}
         held = {}
         for holder, answer in answers.items():
             try:
@@ -267,31 +285,41 @@ class Sum:
             except Refused as refusal:
                 raise Refused(str(refusal), SERVER, UNMASKING, [holder]) from None
         for dealer, shares in sorted(held.items()):
-            points = {self.holders(dealer).index(holder) + 1: share for holder, share in sorted(shares.items())}
+            points = {
+                self.holders(dealer).index(holder) + 1: share
+                for holder, share in sorted(shares.items())
+            }
             if self.rebuilt(dealer, points):
                 continue
             spare = len(points) > self.threshold and any(
-                self.rebuilt(dealer, {p: s for p, s in points.items() if p != left}) for left in points)
+                self.rebuilt(dealer, {p: s for p, s in points.items() if p != left})
+                for left in points)
             need(spare, "shares do not give back the secret", SERVER, UNMASKING, [dealer])
 
     def rebuilt(self, dealer, points):
         secret = combine(dict(list(points.items())[:self.threshold]))
         secrets = self.secrets[dealer]
         if self.contributors[dealer]:
-            return self.commitment(dealer, secret) == self.commitment(dealer, secrets["self mask seed"])
+            due = self.commitment(dealer, secrets["self mask seed"])
+            return self.commitment(dealer, secret) == due
         return public(secret) == public(secrets["mask key"])
 
     def check_result(self, me, data):
         due = (len(self.blocks[me]) + (self.shared if self.everybody else 0)) * self.size
-        need(len(data) == due, f"{len(data)} bytes of words, {due} are due", me, UNMASKING, [SERVER])
+        need(len(data) == due, f"{len(data)} bytes of words, {due} are due", me, UNMASKING,
+             [SERVER])
 
     def check_message(self, from_, to, number_, data):
-        """The message of that number between a client and the server; without signatures of contributors."""
+        """Checks the message of that number between a client and the server. There are no
+        signatures of contributors."""
         if to == SERVER:
             checks = [self.check_hello, self.check_shares, self.check_masked, self.check_answer]
             checks[number_](from_, data)
         else:
-            checks = [self.check_roster, self.check_shares_received, self.check_contributors, self.check_result]
+            checks = [
+                self.check_roster, self.check_shares_received, self.check_contributors,
+                self.check_result
+            ]
             checks[number_](to, data)
 
 
@@ -320,7 +348,8 @@ def sum_case(case):
             if client.get(field) is not None:
                 yield f"client {place}, {field}", make(place).hex(), client[field]
     yield "total", run.packed(run.total()).hex(), case["total"]
-    yield "contributors", [place for place in run.places if run.contributors[place]], case["contributors"]
+    contributors = [place for place in run.places if run.contributors[place]]
+    yield "contributors", contributors, case["contributors"]
 
 
 def sum_refused(vectors, entry):
@@ -329,10 +358,12 @@ def sum_refused(vectors, entry):
     place = min(link[:2])
     fields = ("hello", "shares", "masked_words", "answer") if link[1] == SERVER else (
         None, "shares_received", "contributors_received", "result")
-    held = case["clients"][place][fields[entry["number"]]] if fields[entry["number"]] else case["roster"]
+    field = fields[entry["number"]]
+    held = case["clients"][place][field] if field else case["roster"]
     yield "one end is the server", max(link[:2]), SERVER
     yield "one payload for another", entry["payload"] != held, True
-    refusal = refused_by(entry, run.check_message, (*link, unhex(held)), (*link, unhex(entry["payload"])))
+    refusal = refused_by(entry, run.check_message, (*link, unhex(held)),
+                         (*link, unhex(entry["payload"])))
     yield from blame(refusal, entry)
 
 

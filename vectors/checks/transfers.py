@@ -1,4 +1,4 @@
-"""Oblivious transfers: base transfers, trees, extensions and what is made of them."""
+"""Oblivious transfers: base transfers, trees, extensions and their keys."""
 import functools
 import hashlib
 import struct
@@ -13,11 +13,11 @@ def block(value):
 
 
 def whole(bits, count):
-    """In words of 64."""
+    """`count` bits as bytes, in whole words of 64 bits."""
     return bits.to_bytes(8 * -(-count // 64), "little")
 
 
-# Hashes; a permutation is its key.
+# Hashes. A permutation is given by its key.
 
 def mmo(key, blocks):
     return xor(aes128(key, blocks), blocks)
@@ -29,7 +29,7 @@ def tmmo(key, blocks, tweaks):
 
 
 def field_product(a, b):
-    """In GF(2⁶⁴)."""
+    """The product in GF(2⁶⁴)."""
     product = 0
     for i in range(64):
         if b >> i & 1:
@@ -41,7 +41,7 @@ def field_product(a, b):
 
 
 def universal(point, words):
-    """The last word as it is, the others by powers of the point."""
+    """The hash of words: the last word unchanged, the others times powers of the point."""
     out, power = words[-1], 1
     for word in words[:-1]:
         power = field_product(power, point)
@@ -52,7 +52,8 @@ def universal(point, words):
 class Context:
     def __init__(self, session, purpose, sender, receiver):
         self.session = session
-        self.digest = hashlib.sha256(b"undertone/v1/transfers " + purpose + session + ids(sender, receiver)).digest()
+        self.digest = hashlib.sha256(b"undertone/v1/transfers " + purpose + session +
+                                     ids(sender, receiver)).digest()
 
     def derive(self, seed, purpose):
         return derive(seed, self.session, purpose, self.digest)
@@ -85,7 +86,8 @@ def hashed(context, transfer, side, point):
 
 
 def base_key(context, transfer, side, pair, reply, shared):
-    text = b"undertone/v1/base transfer key" + context.digest + bytes([transfer, side]) + pair + reply + shared
+    text = b"undertone/v1/base transfer key" + context.digest + bytes([transfer, side])
+    text += pair + reply + shared
     return hashlib.sha256(text).digest()[:16]
 
 
@@ -144,11 +146,12 @@ def part_bits(f):
 
 
 def tree_digest(context, index, checks):
-    return hashlib.sha256(b"undertone/v1/tree check" + context.digest + bytes([index]) + b"".join(checks)).digest()
+    return hashlib.sha256(b"undertone/v1/tree check" + context.digest + bytes([index]) +
+                          b"".join(checks)).digest()
 
 
 def trees(context, f, malicious, keys):
-    """The leaves of each part, and the message."""
+    """The receiver's leaves of each part, and its message."""
     pi = [context.permutation("tree", i) for i in range(3)]
     leaves, message = [], b""
     for index, bits in enumerate(part_bits(f)):
@@ -177,7 +180,8 @@ def setup_length(f, malicious):
 
 
 def punctured(context, f, malicious, delta, keys, message):
-    """The sender's leaves, but for one of each part, from the keys it chose; consistent, or refused."""
+    """The sender's leaves from the keys that it chose: all but one of each part. Refuses
+    inconsistent trees."""
     need(len(message) == setup_length(f, malicious) - 32, "trees of another length")
     pi = [context.permutation("tree", i) for i in range(3)]
     parts, out = iter(pieces(message, 32)), []
@@ -209,7 +213,7 @@ def punctured(context, f, malicious, delta, keys, message):
 # Extension.
 
 def rows_of(leaves, chunk, bits):
-    """A chunk's first bits: u, and the rows of bits of the numbers of leaves, as numbers."""
+    """The first bits of a chunk: u, and for each bit of the leaves' numbers a row, as numbers."""
     blocks = -(-bits // 128)
     numbers = sorted(leaves)
     counters = b"".join(block(16 * chunk + n) for n in range(blocks))
@@ -228,7 +232,8 @@ def columns(rows, count):
     return [sum((row >> t & 1) << r for r, row in enumerate(rows)) for t in range(count)]
 
 
-# Of a batch: its messages; the receiver's choices and keys; the sender's rows, and its keys for either choice.
+# A batch: its messages; the receiver's choices and keys; the sender's rows, and its keys for both
+# choices.
 Batch = namedtuple("Batch", "corrections challenge proof choices chosen ws zeros ones")
 
 
@@ -254,7 +259,7 @@ class Extension:
         return chacha20(self.challenges, 8 * batch + 8)[8 * batch:]
 
     def rows(self, bits):
-        """The next chunk's first bits: u of each part, and the rows of v."""
+        """The first bits of the next chunk: u of each part, and the rows of v."""
         us, vs = zip(*(rows_of(part, self.chunk, bits) for part in self.leaves))
         self.chunk += 1
         return us, [row for part in vs for row in part]
@@ -265,21 +270,24 @@ class Extension:
         rows = []
         known = punctured(self.context, self.f, self.malicious, self.delta, chosen, message)
         size = len(corrections) // (len(known) - 1)
-        for bits_, part, change in zip(part_bits(self.f), known, [bytes(size), *pieces(corrections, size)]):
+        for bits_, part, change in zip(part_bits(self.f), known,
+                                       [bytes(size), *pieces(corrections, size)]):
             mask = self.delta >> bits_[0] & 2**len(bits_) - 1
-            _, w = rows_of({x ^ mask: leaf for x, leaf in part.items()} | {0: bytes(16)}, chunk, bits)
+            _, w = rows_of({x ^ mask: leaf for x, leaf in part.items()} | {0: bytes(16)}, chunk,
+                           bits)
             rows += [row ^ (number(change) if mask >> b & 1 else 0)
                      for b, row in enumerate(w)]
         return rows
 
     def batch(self, count):
-        """Both sides of the next batch, of one chunk at most."""
+        """Both sides of the next batch, of at most one chunk."""
         words, first = batch_words(count, self.malicious), self.transfers
         if words > 32:
             raise ValueError("a batch of more than a chunk")
         (us, vs), kept = self.rows(64 * words), 2**(64 * words) - 1
         corrections = b"".join(((u ^ us[0]) & kept).to_bytes(8 * words, "little") for u in us[1:])
-        ws, challenge, given = self.sender_rows(64 * words, self.setup[32:], corrections, self.chunk - 1), b"", b""
+        ws, challenge, given = self.sender_rows(64 * words, self.setup[32:], corrections,
+                                                self.chunk - 1), b"", b""
         if self.malicious:
             challenge = self.challenge(self.batches)
             given = proof(number(challenge), us[0], vs, first, words)
@@ -307,10 +315,13 @@ def proof(point, choices, vs, first, words):
 
 
 def check_proof(point, delta, ws, given, first, words):
-    """As the sender does: hash(w) ⊕ hash(u₀) where Δ has a 1."""
+    """Checks a proof as the sender does: hash(w) ⊕ hash(u₀) where Δ has a 1."""
     need(len(given) == 40, "a proof of another length")
     split = lambda row: [row >> 64 * k & 2**64 - 1 for k in range(words)]
-    hashes = [universal(point, split(row)) ^ (number(given[:8]) if delta >> r & 1 else 0) for r, row in enumerate(ws)]
+    hashes = [
+        universal(point, split(row)) ^ (number(given[:8]) if delta >> r & 1 else 0)
+        for r, row in enumerate(ws)
+    ]
     text = b"undertone/v1/transfer check" + struct.pack("<Q", first)
     text += b"".join(hash_.to_bytes(8, "little") for hash_ in hashes)
     need(hashlib.sha256(text).digest() == given[8:], "corrections of other choices")

@@ -1,4 +1,5 @@
-//! Label propagation: every frame of whole runs.
+//! Vectors of label propagation: every frame of whole runs. Their refused cases test the checks
+//! LABEL-3, LABEL-5, LABEL-6, LABEL-10 to LABEL-13 and LABEL-15 of `docs/spec/labels.md`.
 
 use std::sync::Mutex;
 
@@ -18,6 +19,8 @@ use crate::refused::{Change, Refused, refused};
 use crate::{Double, Error, File, Hex, double, doubles, hex};
 use undertone_tests::{dataset, random_clients};
 
+const SPECIFICATION: &str = "docs/spec/labels.md";
+
 /// Parameters, the same for all.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -30,47 +33,47 @@ pub struct Parameters {
     suite: String,
     min_clients: usize,
     malicious_server: bool,
-    /// Of keys of `phe`; null with others.
+    /// Bits of the keys of `phe`; null with other backends.
     key_bits: Option<usize>,
     classes: usize,
 }
 
-/// What a client brings, and what it takes home.
+/// The input of a client, and its result.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct LabelClient {
     /// Its randomness.
     seed: Hex,
-    /// Its Ed25519 secret key, where it signs.
+    /// Its Ed25519 secret key, if it signs.
     identity: Option<Hex>,
-    /// Its codes, packed, where it has no features.
+    /// Its packed codes, if it has no features.
     codes: Option<Vec<Hex>>,
-    /// Its features, row after row, where it has no codes.
+    /// Its features, row after row, if it has no codes.
     features: Option<Vec<Vec<Double>>>,
-    /// −1 where the label is not given.
+    /// The given label of every row; −1 if there is none.
     given: Vec<i32>,
-    /// Of every row; −1 where none was found.
+    /// The resulting label of every row; −1 if none was found.
     labels: Vec<i32>,
-    /// Of every row.
+    /// The confidence of every row.
     confidences: Vec<Double>,
 }
 
-/// A frame: its header follows from these fields and the session.
+/// A frame. Its header follows from these fields and the session.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct RunFrame {
     from: u32,
     to: u32,
     phase: u8,
-    /// Of the frame on its way from this sender to this receiver.
+    /// Number of the frame among those from this sender to this receiver.
     number: u32,
     /// Causal depth.
     depth: u32,
-    /// Bytes of the payload.
+    /// Length of the payload in bytes.
     length: usize,
-    /// Of the payload.
+    /// SHA-256 of the payload.
     sha256: Hex,
-    /// The payload; none where it is long and follows from the rest.
+    /// The payload; null if it is long and follows from the rest.
     payload: Option<Hex>,
 }
 
@@ -86,10 +89,10 @@ pub struct LabelRun {
     clients: Vec<LabelClient>,
     /// All frames, in the order in which they were sent.
     frames: Vec<RunFrame>,
-    /// For every row, in global order, its k nearest rows, nearest first, as numbers of rows; those with
-    /// 2h ≥ L, too, which have no edge in the graph.
+    /// For every row, in global order, the global ids of its k nearest rows, nearest first. They
+    /// include rows with 2h ≥ L, which have no edge in the graph.
     neighbours: Vec<Vec<usize>>,
-    /// Their distances.
+    /// The distances of these neighbours.
     distances: Vec<Vec<u16>>,
 }
 
@@ -99,7 +102,8 @@ struct Case<'a> {
     comment: &'a str,
     params: Params,
     data: &'a dyn Fn() -> Result<Data, Error>,
-    /// Whether frames have their payloads; else those alone that are not computed exactly.
+    /// Whether all frames have payloads. Otherwise only those have one whose payload cannot be
+    /// computed exactly.
     payloads: bool,
 }
 
@@ -213,7 +217,7 @@ impl Case<'_> {
     }
 }
 
-/// Wine, of whose rows each client gets every fourth; one in five of these is labelled.
+/// Wine. Each of four clients gets every fourth row; one in five of its rows is labelled.
 fn wine() -> Result<Data, Error> {
     let all = dataset("wine")?;
     let Rows::Features(rows) = &all.rows else {
@@ -232,7 +236,7 @@ fn wine() -> Result<Data, Error> {
     (0..4).map(client).collect()
 }
 
-/// Three clients, of which the second has no labelled row.
+/// Three clients with five classes. The second client has no labelled row.
 fn five_classes() -> Result<Data, Error> {
     let label =
         |client: usize, row: usize| (client != 1 && row < 4).then_some(((row + client) % 5) as u16);
@@ -244,7 +248,7 @@ fn five_classes() -> Result<Data, Error> {
     Ok(data)
 }
 
-/// Their files.
+/// The files of these operations.
 ///
 /// # Errors
 /// Never.
@@ -280,7 +284,7 @@ pub fn files() -> Result<Vec<File>, Error> {
         ("a distance above L", true, 5, |m| m[5..7].fill(0xff)),
         ("own rows that are cut", true, 5, cut), // DIST-4
         ("codes that are cut", true, 6, cut),    // DIST-5
-        ("another key of mine on the roster", false, 0, |m| {
+        ("another key of the receiver on the roster", false, 0, |m| {
             let entry = (m.len() - 36) / 3;
             m[36 + entry + 4] ^= 1;
         }),
@@ -345,7 +349,7 @@ pub fn files() -> Result<Vec<File>, Error> {
             };
             cases.push(more.run()?);
         }
-        all.extend(crate::files(name, "PROTOCOLS.md", cases, refusals)?);
+        all.extend(crate::files(name, SPECIFICATION, cases, refusals)?);
     }
     let signed = Case {
         comment: "clients that withstand a server that lies: signed keys, signed contributors",
@@ -378,7 +382,7 @@ pub fn files() -> Result<Vec<File>, Error> {
     }
     all.extend(crate::files(
         "label-signed",
-        "PROTOCOLS.md",
+        SPECIFICATION,
         vec![signed.run()?],
         refusals,
     )?);
@@ -394,7 +398,7 @@ pub fn files() -> Result<Vec<File>, Error> {
     };
     all.extend(crate::files(
         "label-wine",
-        "PROTOCOLS.md",
+        SPECIFICATION,
         vec![pipeline.run()?],
         Vec::<Refused>::new(),
     )?);

@@ -1,4 +1,4 @@
-//! The client: brings rows and labels, takes labels home.
+//! The client: it brings rows and labels, and takes labels home.
 
 use undertone_hamming::tiles::{self, Pairs};
 use undertone_hamming::{self as hamming, ClientContext};
@@ -66,17 +66,17 @@ pub struct Input {
     pub labelling: Labelling,
     /// With credentials the client signs its keys and checks everybody's signature.
     pub credentials: Option<Credentials>,
-    /// Most rows that another client may bring. The client refuses a run with more before it sends
-    /// anything that depends on its own rows.
+    /// Most rows that another client may bring. If another client brings more, this client leaves
+    /// the run before it sends anything that depends on its own rows.
     pub max_peer_rows: Option<usize>,
-    /// Earlier sessions with the same labels. After one whose scores were opened the client refuses
-    /// another with other clients: the difference of the two would tell of labels that one of them
-    /// brought.
+    /// Earlier sessions with the same labels. After this client has helped to open scores, it
+    /// refuses sessions with other clients: the difference of two results would tell of the labels
+    /// that one client brought.
     pub answered: Answered,
 }
 
 impl Input {
-    /// Rows and labels; no credentials, and no bound on others' rows.
+    /// Rows and labels, without credentials and without a bound on others' rows.
     pub fn new(rows: Rows, labelling: Labelling) -> Self {
         Self {
             rows,
@@ -87,23 +87,30 @@ impl Input {
         }
     }
 
-    /// Checks that rows, labels and credentials fit. Returns the features in a row, or 0 for codes.
+    /// Checks that rows, labels and credentials fit together. Returns the features in a row, or 0
+    /// for codes.
     fn check(&self, params: &Params) -> Result<usize, Abort> {
         let misfit = |what, have, due| Abort::from(InputError::Shape { what, have, due });
         let rows = self.rows.len();
+        // CODE-5
         if rows != self.labelling.rows() {
             return Err(misfit("labels: rows", self.labelling.rows(), rows));
         }
         if rows > MAX_ROWS {
-            return Err(misfit("rows, of which there may be", rows, MAX_ROWS));
+            return Err(Abort::Misuse(format!(
+                "{rows} rows; a client may bring at most {MAX_ROWS}"
+            )));
         }
         if params.trust == Trust::MaliciousServer && self.credentials.is_none() {
             return Err(Abort::Misuse(
-                "a server that may lie needs clients with credentials".into(),
+                "this client has no credentials, and a run that withstands a malicious server \
+                 needs them"
+                    .into(),
             ));
         }
         match &self.rows {
             Rows::Features(features) => Ok(features.dim()),
+            // CODE-4
             Rows::Codes(codes) => match codes.bits().columns() {
                 bits if bits == params.bits => Ok(0),
                 bits => Err(misfit("codes: bits", bits, params.bits)),
@@ -112,11 +119,11 @@ impl Input {
     }
 }
 
-/// The side of client `me` of `session`, which brings `input`. `seed` is its randomness.
+/// Client `me` of `session`, which brings `input`. `seed` is its randomness.
 ///
 /// # Errors
-/// [`Abort::Misuse`] when a parameter is out of range, rows, labels and codes do not fit, or a
-/// malicious server is to be withstood without credentials.
+/// [`Abort::Misuse`] when a parameter is out of range, when rows, labels and codes do not fit
+/// together, or when the client lacks the credentials that withstanding a malicious server takes.
 pub fn client(
     me: PartyId,
     session: SessionId,
@@ -138,7 +145,7 @@ pub fn client(
     let later = seed.derive(session, "after the setup", &[me.to_wire()]);
     let rules = rules(session, &params);
     let setup = group::client(rules, me, ad.write(), credentials.clone(), seed)?;
-    // Boxed: a future that moves leaves no copies of the secrets behind.
+    // Boxed, so that a future that moves leaves no copies of the secrets behind.
     let job = Box::new(Job {
         me,
         ad,
@@ -153,7 +160,7 @@ pub fn client(
     Ok(Script::new(phases::SETUP, |io| run(io, job, setup, rows)))
 }
 
-/// What a client holds all along.
+/// What a client holds during the whole run.
 struct Job {
     me: PartyId,
     ad: Advertisement,
@@ -164,11 +171,12 @@ struct Job {
     /// Most rows that another client may bring.
     max_peer_rows: Option<usize>,
     answered: Answered,
-    /// For what comes after the setup.
+    /// The randomness of everything after the setup.
     seed: Seed,
 }
 
-/// The client's shares of everybody's scores, from the columns of its labelled rows as they come.
+/// The client's shares of all scores. They grow with the columns of its labelled rows as these
+/// arrive.
 struct Columns {
     plan: Plan,
     trees: Punctured,
@@ -195,6 +203,7 @@ impl Columns {
     fn receive(&mut self, bytes: &[u8]) -> Result<(), Abort> {
         let height = self.plan.unlabelled;
         let count = column_words(self.received, self.columns, height);
+        // LABEL-15
         if bytes.len() != count * size_of::<u32>() {
             return Err(Abort::Malformed {
                 from: SERVER,
@@ -221,7 +230,8 @@ impl Job {
         }
     }
 
-    /// What the distance backend needs: the clients, and the secrets shared with them.
+    /// What the distance backend needs: the clients, and the secrets that this client shares with
+    /// them.
     fn distance_context(&self, group: Group, clients: &Clients) -> ClientContext {
         ClientContext {
             session: self.session,
@@ -237,7 +247,7 @@ impl Job {
         }
     }
 
-    /// Words of the pads that hide `client`'s counts of its classes from the server.
+    /// The pads that hide `client`'s class counts from the server, a word for each class.
     fn count_pads(&self, pads: &Seed, client: PartyId) -> impl Iterator<Item = u32> {
         let mut prg = pads
             .derive(self.session, "counts", &[client.to_wire()])
@@ -249,8 +259,8 @@ impl Job {
         (0..classes).map(move |_| prg.next_u64() as u32)
     }
 
-    /// The client's side of the sum, once all columns are there. `pads` is the clients' seed of the
-    /// pads of counts.
+    /// The client's side of the sum, once all columns have arrived. `pads` is the seed, common to
+    /// all clients, of the pads of counts.
     fn sums(&self, columns: Columns, pads: &Seed) -> Result<Script<'static, Sums<u32>>, Abort> {
         let Plan {
             unlabelled,
@@ -305,18 +315,19 @@ async fn run(
 ) -> Result<Outcome, Abort> {
     let params = &job.params;
 
-    // Setup: who takes part, and the group seed.
+    // The steps are those of docs/spec/labels.md. Steps 1 and 2, setup: who takes part, and the
+    // group seed.
     let group = io.run(setup).await?;
     let clients = Clients::of(&group.members, params, Some((job.me, job.ad.clone())))?;
     clients.check_rows(job.me, job.max_peer_rows)?;
     let ids: Vec<PartyId> = clients.rows.iter().map(|(id, _)| *id).collect();
-    job.answered.check(&ids)?;
+    job.answered.check(&ids)?; // LABEL-2
     let projection = group.seed.derive(job.session, "projection", &[]);
 
     let pads = group.seed.derive(job.session, "counts", &[]);
 
-    // Offline: what distances need before there are codes, and with the server trees of which the
-    // client has all leaves but those of its labels.
+    // Steps 3 to 8, offline: the trees. The client gets all leaves but those of its labels. Between
+    // steps 5 and 7 the backend makes its preparations.
     io.phase(phases::OFFLINE).await;
     let seed = job.seed.derive(job.session, "influence", &[]);
     let choosing = offline::choose(&io, job.session, job.me, &job.labelling, seed).await?;
@@ -325,11 +336,11 @@ async fn run(
     let prepared = io.run(preparation).await?;
     let trees = offline::puncture(&io, choosing).await?;
 
-    // Codes: rows are hashed under the projection that only clients know.
+    // Step 9, codes: the client hashes its rows under the projection, which only clients know.
     io.phase(phases::CODES).await;
     let codes = job.hash(&projection, rows);
 
-    // Distances, step 1: of each row its label flag and its nearest rows of this client.
+    // docs/spec/distances.md, step 1: for each row its label flag and its nearest own rows.
     io.phase(phases::DISTANCES).await;
     let mut near = Distances::new(&[codes.bits().rows()], params.neighbours);
     let pairs = Pairs::own(0, near.rows());
@@ -351,27 +362,75 @@ async fn run(
     }
     drop(near);
 
-    // Distances, step 2: the backend brings the server those to other clients' rows.
+    // docs/spec/distances.md, step 3: the backend brings the server the other distances.
     io.run(hamming::client(codes.into_bits(), prepared)?)
         .await?;
 
-    // Influence, step 1: the plan, which says how many unlabelled rows there are.
+    // Step 14, influence: the plan, which says how many unlabelled rows there are.
     io.phase(phases::INFLUENCE).await;
     let plan = Plan::read(&io.require(SERVER).await?, &job.labelling, &clients)?;
 
-    // Influence, step 2: the columns of its labelled rows, masked: its shares of all scores.
+    // Steps 17 and 19: the masked columns of its labelled rows become its shares of all scores.
     let mut columns = Columns::new(plan, trees, &job.labelling);
     while !columns.is_done() {
         columns.receive(&io.require(SERVER).await?)?;
     }
 
-    // Labels: the secure sum of all shares, row by row, then the largest score.
+    // Step 20: the secure sum of all shares. Steps 21 and 22: the scores.
     let sums = io.run(job.sums(columns, &pads)?).await?;
     let scores = job.scores(sums, &pads);
 
+    // Steps 23 to 25: the labels.
     io.phase(phases::LABELS).await;
     Ok(Outcome {
         labels: Labels::decide(&job.labelling, &scores),
         scores,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use undertone_kernel::BitMatrix;
+
+    use super::*;
+
+    /// LABEL-1.
+    #[test]
+    fn others_with_too_many_rows_are_refused() {
+        let params = Params::default();
+        let job = |max_peer_rows| Job {
+            me: PartyId::client(0),
+            ad: Advertisement::new(9, 0, 2, &params),
+            params,
+            session: SessionId([1; 32]),
+            labelling: Labelling::new(2, vec![None; 9]).unwrap(),
+            credentials: None,
+            max_peer_rows,
+            answered: Answered::default(),
+            seed: Seed::from_bytes([1; 32]),
+        };
+        let clients = Clients {
+            rows: vec![(PartyId::client(0), 9), (PartyId::client(1), 8)],
+            classes: 2,
+        };
+        for limit in [None, Some(8)] {
+            assert_eq!(job(limit).check_peers(&clients), Ok(()));
+        }
+        let refused = job(Some(7)).check_peers(&clients).unwrap_err();
+        assert!(refused.to_string().contains("at most 7 are allowed"));
+    }
+
+    /// CODE-4, CODE-5.
+    #[test]
+    fn rows_that_do_not_fit_are_refused() {
+        let params = Params::default();
+        let codes = |bits| Rows::Codes(Codes::from_bits(BitMatrix::zero(3, bits)));
+        let refused = |bits, labels: usize| {
+            let labelling = Labelling::new(2, vec![None; labels]).unwrap();
+            let refused = Input::new(codes(bits), labelling).check(&params);
+            refused.unwrap_err().to_string()
+        };
+        assert!(refused(params.bits + 1, 3).contains("codes: bits"));
+        assert!(refused(params.bits, 2).contains("labels: rows"));
+    }
 }

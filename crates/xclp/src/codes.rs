@@ -1,4 +1,4 @@
-//! Codes: `L` sign bits of a row.
+//! Codes: `L` sign bits of a row. `docs/spec/codes.md` specifies them.
 
 use undertone_kdf::Seed;
 use undertone_kernel::{BitMatrix, Cpu, project};
@@ -27,12 +27,12 @@ impl Codes {
         Self(bits)
     }
 
-    /// The bits, one row a row.
+    /// The bits: a row of the matrix for each code.
     pub fn bits(&self) -> &BitMatrix {
         &self.0
     }
 
-    /// The bits, one row a row.
+    /// The bits: a row of the matrix for each code.
     pub fn into_bits(self) -> BitMatrix {
         self.0
     }
@@ -45,7 +45,7 @@ mod tests {
     use crate::labels::Labels;
     use crate::scores::Scores;
 
-    /// Rows, codes, labels and scores show their sizes and nothing else.
+    /// `Debug` of rows, codes, labels and scores shows their sizes and nothing else.
     #[test]
     fn contents_are_not_shown() {
         let features = Features::new(2, vec![77.0; 6]).unwrap();

@@ -1,21 +1,23 @@
-//! Of all distances, those that matter: the `k` smallest of each row, kept as they stream by.
+//! The `k` smallest distances of each row, selected from a stream of all distances.
 
 use undertone_hamming::tiles::{Sink, Tile};
 
 const EMPTY: u64 = u64::MAX;
 const CHUNK: usize = 32;
 
-/// For each row its `k` nearest rows so far, ties to the smaller id. Memory is `n·k`, never `n²`.
+/// For each row its `k` nearest rows so far. Ties go to the smaller id. Memory grows with `n·k`,
+/// never with `n²`.
 ///
-/// Rows have global ids: clients in roster order, then their rows.
+/// Rows have global ids, which count the rows of all clients in roster order.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Distances {
     k: usize,
     /// Global id of each client's first row, then the number of rows.
     offsets: Vec<usize>,
-    /// `k` per row, ascending: distance in the high half, id in the low; EMPTY where there are fewer.
+    /// `k` keys for each row, ascending: the distance in the high half, the id in the low half.
+    /// `EMPTY` fills the rest.
     near: Vec<u64>,
-    /// Per row the largest distance that may still matter.
+    /// For each row the largest distance that could still enter its list.
     limit: Vec<u16>,
 }
 
@@ -26,7 +28,7 @@ impl std::fmt::Debug for Distances {
 }
 
 impl Distances {
-    /// Nothing yet, for `rows[j]` rows of client `j`.
+    /// Empty lists, for `rows[j]` rows of client `j`.
     pub fn new(rows: &[usize], k: usize) -> Self {
         let mut offsets = vec![0];
         for (client, rows) in rows.iter().enumerate() {
@@ -41,12 +43,12 @@ impl Distances {
         }
     }
 
-    /// Rows of all clients.
+    /// Number of rows of all clients.
     pub fn rows(&self) -> usize {
         self.limit.len()
     }
 
-    /// Neighbours kept for a row.
+    /// Number of neighbours kept for a row.
     pub fn k(&self) -> usize {
         self.k
     }
@@ -90,8 +92,8 @@ impl Distances {
         }
     }
 
-    /// Keeps the rows of the clients that remain; the others' rows must never have been offered to
-    /// them. Global ids become those of the smaller roster.
+    /// Keeps the rows of the clients that remain. Rows of the others must never have been offered
+    /// to them. Global ids become those of the smaller roster.
     #[must_use]
     pub fn retain(self, remains: &[bool]) -> Self {
         let mut rows = Vec::new();
@@ -114,7 +116,7 @@ impl Distances {
         out
     }
 
-    /// Offers the distances of global row `row` to rows `first..`, both ways.
+    /// Offers the distances between global row `row` and rows `first..` to both.
     fn take_row(&mut self, row: usize, first: usize, distances: &[u16]) {
         for (chunk, values) in distances.chunks(CHUNK).enumerate() {
             let base = first + chunk * CHUNK;
@@ -143,7 +145,7 @@ impl Sink for Distances {
             k: self.k,
             offsets: self.offsets.clone(),
             near: vec![EMPTY; self.near.len()],
-            // What is too far here is too far there.
+            // A distance that is too large for this list is too large for the joined one.
             limit: self.limit.clone(),
         }
     }
@@ -163,9 +165,9 @@ impl Sink for Distances {
         Self::new(&rows, self.k)
     }
 
-    /// Clients of `other` have as many rows as here, or none.
+    /// Each client of `other` has as many rows as here, or none.
     fn join(&mut self, other: Self) {
-        // Global ids there, and what to add to make them ids here.
+        // Global ids in `other`, and what to add to them for ids in `self`.
         let shifts: Vec<(usize, usize)> = self
             .offsets
             .iter()
@@ -266,7 +268,10 @@ mod tests {
         // Few bits make many ties.
         #[test]
         fn streaming_is_sorting(
-            rows in prop::collection::vec(0usize..40, 1..5), bits in 1usize..70, k in 1usize..20, seed: u8,
+            rows in prop::collection::vec(0usize..40, 1..5),
+            bits in 1usize..70,
+            k in 1usize..20,
+            seed: u8,
         ) {
             let codes = codes(&rows, bits, seed);
             prop_assert_eq!(lists(&streamed(&codes, k)), naive(&codes, k));
@@ -282,7 +287,8 @@ mod tests {
             for (client, rows) in rows.iter().enumerate() {
                 all(&codes, &Pairs::own(client, *rows), &mut out);
             }
-            let without: Vec<usize> = rows.iter().enumerate().map(|(c, r)| if c == gone { 0 } else { *r }).collect();
+            let mut without = rows.clone();
+            without[gone] = 0;
             all(&codes, &Pairs::cross(&without), &mut out);
             let remains: Vec<bool> = (0..rows.len()).map(|client| client != gone).collect();
             let mut fewer = codes.clone();

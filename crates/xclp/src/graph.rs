@@ -5,7 +5,8 @@ use undertone_kernel::sparse;
 use crate::distances::Distances;
 use crate::params::Variant;
 
-/// A symmetric sparse matrix, the normalised adjacency of all rows. A row of degree 0 stays isolated.
+/// A symmetric sparse matrix, the normalised adjacency of all rows. A row of degree 0 stays
+/// isolated.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Graph {
     starts: Vec<usize>,
@@ -15,8 +16,9 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Joins every row to its nearest rows, with the weight `variant` gives their distance in codes
-    /// of `bits` bits; rows of non-positive similarity are not joined.
+    /// Joins every row to its nearest rows. `variant` gives the weight of a distance between codes
+    /// of `bits` bits. Rows without positive similarity are not joined. See `docs/spec/labels.md`,
+    /// steps 10 to 12.
     pub fn new(distances: &Distances, bits: usize, variant: Variant) -> Self {
         let n = distances.rows();
         let mut edges: Vec<(u32, u32, f64)> = Vec::with_capacity(2 * n * distances.k());
@@ -34,7 +36,7 @@ impl Graph {
         graph
     }
 
-    /// Sorts `edges` (row, column, weight) into rows and adds up those that come twice.
+    /// Sorts `edges` (row, column, weight) into rows, and adds up edges that occur twice.
     fn from_edges(n: usize, edges: &[(u32, u32, f64)]) -> Self {
         let mut ends = vec![0; n + 1];
         for (row, _, _) in edges {
@@ -92,17 +94,17 @@ impl Graph {
         }
     }
 
-    /// Rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// Entries: twice the number of edges.
+    /// Number of entries: twice the number of edges.
     pub fn entries(&self) -> usize {
         self.columns.len()
     }
 
-    /// The matrix.
+    /// The entries as a sparse matrix.
     pub fn matrix(&self) -> sparse::Rows<'_, f64> {
         sparse::Rows {
             starts: &self.starts,
@@ -112,7 +114,7 @@ impl Graph {
         }
     }
 
-    /// The entries of a row as (column, value).
+    /// The entries of a row, as (column, value).
     ///
     /// # Panics
     /// When there is no such row.

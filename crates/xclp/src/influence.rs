@@ -1,8 +1,8 @@
-//! The influence of labelled rows: columns of `(I − α𝒲)^{-1}`, never the inverse.
+//! The influence of labelled rows: columns of `(I − α𝒲)^{-1}`. The inverse is never computed.
 //!
 //! `I − α𝒲` is symmetric positive definite for `0 < α < 1`. A sparse Cholesky factorisation solves
-//! for all labelled columns where its fill-in allows; where the factor would cost more than
-//! iterating, preconditioned conjugate gradients solve 16 columns at a time.
+//! for all labelled columns. If its fill-in makes it more expensive than iteration, preconditioned
+//! conjugate gradients solve 16 columns at a time.
 
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::LltRegularization;
@@ -19,17 +19,17 @@ use undertone_kernel::sparse::LANES;
 use crate::graph::Graph;
 use crate::iterate::Iteration;
 
-/// Columns solved together by one thread, whatever the number of threads: so that does not show in
-/// the result.
+/// Number of columns that one thread solves together. It does not depend on the number of threads,
+/// so results do not either.
 pub const COLUMNS: usize = 32;
 
-/// Relative residual of every column. Scores far below 1 need more than labels do.
+/// Relative residual of every column. Labels alone would need less; scores far below 1 need this.
 pub const TOLERANCE: f64 = 1e-12;
 
-/// Largest Cholesky factor, in numbers of eight bytes.
+/// Largest number of entries in a Cholesky factor, eight bytes each.
 const MOST_FACTOR: usize = 1 << 27;
 
-/// Which way columns are solved.
+/// The method that solves for columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Method {
@@ -39,7 +39,7 @@ pub enum Method {
     ConjugateGradients,
 }
 
-/// Ready to solve for columns of the influence.
+/// A graph with all that it takes to solve for columns of the influence.
 #[derive(Debug)]
 pub struct Influence {
     graph: Graph,
@@ -60,7 +60,8 @@ impl Influence {
         Self::of(graph, alpha, factor)
     }
 
-    /// As [`new`](Self::new), with the method given, if it can be.
+    /// As [`new`](Self::new), with the method given. Falls back on conjugate gradients if there is
+    /// no factor.
     pub fn with_method(graph: Graph, alpha: f64, method: Method) -> Self {
         let factor = match method {
             Method::Cholesky => factor(&graph, alpha, |_| true),
@@ -77,7 +78,7 @@ impl Influence {
         }
     }
 
-    /// The method chosen.
+    /// The method in use.
     pub fn method(&self) -> Method {
         match self.factor {
             Some(_) => Method::Cholesky,
@@ -90,8 +91,9 @@ impl Influence {
         &self.graph
     }
 
-    /// The sum of the columns of `rows`, solved for at once: how much each row of the graph is
-    /// influenced in all. Zero where it is so faint that iterations do not tell it from nothing.
+    /// The reach: the sum of the columns of `rows`, which is the total influence on each row of the
+    /// graph. An entry is zero if it is too small for the iteration to tell from zero.
+    /// See `docs/spec/labels.md`, step 15.
     ///
     /// # Panics
     /// When one of `rows` is not a row of the graph.
@@ -109,7 +111,7 @@ impl Influence {
             None => {
                 self.iteration.solve(&self.graph, &[rows], &mut out);
                 scale = (rows.len() as f64).sqrt();
-                // A residual of norm 1 is an error of 1/(1 − α) at most.
+                // A residual of norm 1 causes an error of at most 1/(1 − α).
                 faint = 16.0 * TOLERANCE / (1.0 - self.iteration.alpha());
             }
         }
@@ -119,9 +121,9 @@ impl Influence {
         out
     }
 
-    /// Solves for the columns of `rows`, [`COLUMNS`] a thread of the ambient pool at a time:
-    /// `rows.len()` vectors of as many entries as the graph has rows, one after the other, none
-    /// negative.
+    /// Solves for the columns of `rows`. Each thread of the ambient pool solves [`COLUMNS`] at a
+    /// time. Returns `rows.len()` vectors, one after the other. Each has an entry for each row of
+    /// the graph, and none is negative.
     ///
     /// # Panics
     /// When one of `rows` is not a row of the graph.
@@ -152,7 +154,7 @@ impl Influence {
     }
 }
 
-/// What a Cholesky factorisation would cost.
+/// The cost of a Cholesky factorisation.
 struct Cost {
     entries: usize,
     flops: f64,
@@ -176,11 +178,11 @@ impl Cost {
         }
     }
 
-    /// Compares with conjugate gradients, in multiplications of an iteration. Those of the dense
-    /// kernels are cheaper: by ten in the factorisation, by 4.5 in the triangular solves
-    /// (measured). Graphs of one cloud of rows take 12 iterations, of loosely joined clouds 30; of
-    /// clouds further apart fewer again, but there fill-in is low and the factorisation wins
-    /// anyway.
+    /// Whether the factorisation costs less than conjugate gradients. The unit is a multiplication
+    /// of an iteration. Multiplications of the dense kernels are cheaper (measured): by a factor of
+    /// 10 in the factorisation, of 4.5 in the triangular solves. Graphs of one cloud of rows take
+    /// 12 iterations, graphs of loosely joined clouds 30. Clouds further apart take fewer again,
+    /// but there fill-in is low, and the factorisation wins anyway.
     fn factor_pays(&self, graph: &Graph, columns: usize) -> bool {
         const ITERATIONS: f64 = 20.0;
         let columns = columns as f64;
@@ -190,9 +192,9 @@ impl Cost {
     }
 }
 
-/// Factors `I − α·graph` if `wanted`; `None` where it is not, or cannot be: because the factor is
-/// too large to number or to hold, or not positive definite in floating point. On one thread, so
-/// that their number does not show in the result.
+/// Factors `I − α·graph` if the cost is `wanted`. Returns `None` if it is not, if the factor is too
+/// large to number or to hold, or if the matrix is not positive definite in floating point. Uses
+/// one thread, so the result does not depend on the number of threads.
 fn factor(graph: &Graph, alpha: f64, wanted: impl FnOnce(Cost) -> bool) -> Option<Factor> {
     i32::try_from(graph.rows() + graph.entries()).ok()?;
     let matrix = lower_triangle(graph, alpha);
@@ -346,7 +348,7 @@ mod tests {
         }
     }
 
-    /// Two clouds that one weak edge joins, and only the first has labels.
+    /// Two clouds. Only the first has labels.
     #[test]
     fn what_iterations_cannot_tell_from_nothing_is_not_reached() {
         let mut distances = Distances::new(&[40], 2);

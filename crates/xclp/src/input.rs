@@ -1,20 +1,20 @@
-//! What a client brings: feature rows, and labels for some of them. Parsed once, valid after.
+//! What a client brings: feature rows, and labels for some of them. Constructors check all values.
 
 use std::collections::HashSet;
 
 use undertone_kernel::Wiped;
 use undertone_party::Abort;
 
-/// Most rows of all clients together.
+/// Largest number of rows of all clients together.
 pub const MAX_ROWS: usize = 1 << 24;
 
-/// Most classes.
+/// Largest number of classes.
 pub const MAX_CLASSES: usize = 1 << 16;
 
 /// Longest name of a class in bytes.
 pub const MAX_NAME: usize = 255;
 
-/// Why input is refused. Rows and columns count from 0.
+/// The reason why input is refused. Rows and columns count from 0.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
@@ -28,7 +28,7 @@ pub enum InputError {
         /// The value.
         value: f64,
     },
-    /// A row has no direction.
+    /// A row is all zeros, and so has no direction.
     #[error("features: row {row} is all zeros and has no direction; leave it out")]
     ZeroRow {
         /// Row.
@@ -59,10 +59,10 @@ pub enum InputError {
         /// Row.
         row: usize,
     },
-    /// Numbers that must fit do not.
-    #[error("{what}: {have}, {due} are due")]
+    /// Two numbers that must be equal differ.
+    #[error("{what}: {have} instead of {due}")]
     Shape {
-        /// Of what.
+        /// What the numbers count.
         what: &'static str,
         /// How many there are.
         have: usize,
@@ -79,7 +79,7 @@ pub enum InputError {
         /// The number of classes.
         classes: usize,
     },
-    /// Too few classes to tell apart, or too many to represent.
+    /// There are too few classes to tell apart, or too many to represent.
     #[error("labels: {0} classes; from 2 to 65536 are possible")]
     Classes(usize),
     /// The name of a class is missing, too long or not its own.
@@ -106,7 +106,7 @@ impl From<InputError> for Abort {
     }
 }
 
-/// Feature rows: finite, none all zero. Wiped when dropped.
+/// Feature rows. All values are finite, and no row is all zeros. Wiped when dropped.
 #[derive(Clone, PartialEq)]
 pub struct Features {
     dim: usize,
@@ -134,6 +134,7 @@ impl Features {
             });
         }
         for (row, values) in values.chunks_exact(dim).enumerate() {
+            // CODE-1
             if let Some(column) = values.iter().position(|v| !v.is_finite()) {
                 return Err(InputError::NotFinite {
                     row,
@@ -141,9 +142,11 @@ impl Features {
                     value: values[column],
                 });
             }
+            // CODE-2
             if values.iter().all(|v| *v == 0.0) {
                 return Err(InputError::ZeroRow { row });
             }
+            // CODE-3
             if values.iter().any(|v| v.abs() > 1e150) {
                 return Err(InputError::TooLarge { row });
             }
@@ -151,12 +154,12 @@ impl Features {
         Ok(Self { dim, values })
     }
 
-    /// Rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.values.len() / self.dim
     }
 
-    /// Values in a row.
+    /// Number of values in a row.
     pub fn dim(&self) -> usize {
         self.dim
     }
@@ -288,27 +291,27 @@ impl Labelling {
         &self.names
     }
 
-    /// Classes.
+    /// Number of classes.
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// Rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.labels.len()
     }
 
-    /// The label of each row, if it has one.
+    /// For each row its label, if it has one.
     pub fn labels(&self) -> &[Option<u16>] {
         &self.labels
     }
 
-    /// The labelled rows.
+    /// The numbers of the labelled rows.
     pub fn labelled(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.rows()).filter(|row| self.labels[*row].is_some())
     }
 
-    /// The unlabelled rows.
+    /// The numbers of the unlabelled rows.
     pub fn unlabelled(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.rows()).filter(|row| self.labels[*row].is_none())
     }
@@ -320,5 +323,25 @@ impl Labelling {
             counts[usize::from(*label)] += 1;
         }
         counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CODE-1, CODE-2, CODE-3.
+    #[test]
+    fn features_that_cannot_be_hashed_are_refused() {
+        let refused = |last: [f64; 2]| {
+            let values = [1.0, 2.0].into_iter().chain(last).collect();
+            Features::new(2, values).unwrap_err().to_string()
+        };
+        for value in [f64::NAN, f64::INFINITY] {
+            assert!(refused([0.0, value]).contains("row 1, column 1"));
+        }
+        assert!(refused([0.0, -0.0]).contains("row 1 is all zeros"));
+        assert!(refused([0.0, -2e150]).contains("row 1 is too large"));
+        assert!(Features::new(2, vec![0.0, -1e150]).is_ok());
     }
 }

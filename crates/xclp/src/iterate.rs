@@ -1,14 +1,14 @@
 //! Conjugate gradients for [`LANES`] columns of `(I − α𝒲)^{-1}` at a time.
 //!
-//! Preconditioned by symmetric Gauss–Seidel, whose factors are the triangles of `A = I − α𝒲` itself,
-//! as its diagonal is 1: with `A = L + U − I` the preconditioned product is
-//! `L⁻¹AU⁻¹p = U⁻¹p + L⁻¹(p − U⁻¹p)` (Eisenstat 1981), two triangular solves that together touch each
-//! entry once, as a plain product would. Below `t = U⁻¹p` and `u = L⁻¹(p − t)`.
+//! The preconditioner is symmetric Gauss–Seidel. Its factors are the triangles of `A = I − α𝒲`
+//! itself, because the diagonal of A is 1. With `A = L + U − I` the preconditioned product is
+//! `L⁻¹AU⁻¹p = U⁻¹p + L⁻¹(p − U⁻¹p)` (Eisenstat 1981). These two triangular solves together touch
+//! each entry once, as a plain product would. Below, `t = U⁻¹p` and `u = L⁻¹(p − t)`.
 //!
-//! Iterations run in single precision, twice as fast, and are refined: residuals and sums are kept
-//! in double precision, and each residual is solved for in turn until it is small enough. Where
-//! single precision gets no further, iterations go on in double precision; where that gets no
-//! further either, which takes an α very near 1, rounding has the last word.
+//! Iterations run in single precision, which is twice as fast, and are refined: residuals and sums
+//! are kept in double precision, and the iteration solves for each residual in turn, until it is
+//! small enough. If single precision makes no progress, double precision takes over. If that makes
+//! no progress either, which takes an α very near 1, the result is as good as rounding allows.
 
 use undertone_kernel::Cpu;
 use undertone_kernel::sparse::{self, LANES, Lanes, Real};
@@ -16,13 +16,13 @@ use undertone_kernel::sparse::{self, LANES, Lanes, Real};
 use crate::graph::Graph;
 use crate::influence::TOLERANCE;
 
-/// What single precision is asked to reach at once.
+/// The relative residual that a run in single precision aims at.
 const SINGLE: f64 = 1e-6;
 
-/// What a residual must shrink to for single precision to go on.
+/// The factor by which a residual must shrink for single precision to continue.
 const PROGRESS: f64 = 0.1;
 
-/// A graph ready to be iterated on.
+/// The iteration's copy of a graph.
 #[derive(Debug)]
 pub(crate) struct Iteration {
     alpha: f64,
@@ -38,13 +38,13 @@ impl Iteration {
         }
     }
 
-    /// α.
+    /// The parameter α.
     pub(crate) fn alpha(&self) -> f64 {
         self.alpha
     }
 
-    /// Writes the solutions for at most [`LANES`] right-hand sides, one after the other. A side is a set of rows, at
-    /// each of which it has the same entry, and its norm is 1.
+    /// Writes the solutions for at most [`LANES`] right-hand sides, one after the other. A side is
+    /// given as a set of rows. It has equal entries at these rows, zeros elsewhere, and norm 1.
     pub(crate) fn solve(&self, graph: &Graph, sides: &[&[usize]], out: &mut [f64]) {
         let n = graph.rows();
         let cpu = Cpu::detect();
@@ -78,7 +78,8 @@ impl Iteration {
             }
             in_single &= !slow;
             last = norms;
-            // A quarter of what is needed: the preconditioned residual stands for the real one.
+            // A quarter of what is needed, because this bounds the preconditioned residual instead
+            // of the real one.
             let enough = TOLERANCE / 4.0 / largest;
             if in_single {
                 self.correct(cpu, single, enough.max(SINGLE), &rest, &norms, &mut x);
@@ -93,8 +94,8 @@ impl Iteration {
         }
     }
 
-    /// Adds to `x` what solves for `rest`, whose columns have the given norms, to the relative
-    /// residual `enough`, iterating in the precision of `matrix`.
+    /// Solves for `rest` to the relative residual `enough`, and adds the solution to `x`. `norms`
+    /// are the norms of the columns of `rest`. Iterates in the precision of `matrix`.
     fn correct<T: Real>(
         &self,
         cpu: Cpu,
@@ -111,13 +112,13 @@ impl Iteration {
         for (t, rest) in t.iter_mut().zip(rest) {
             *t = std::array::from_fn(|lane| T::of(-rest[lane] * scale[lane]));
         }
-        // r = L⁻¹(0 − t); what the call returns is of no use.
+        // r = L⁻¹(0 − t). The returned energy is not needed.
         sparse::forward(cpu, matrix, alpha, &zero, &t, &mut r);
         let mut p = r.clone();
         let mut square = squares(&r);
         let goal = square.map(|square| enough * enough * square);
-        // The error shrinks by at least (√κ−1)/(√κ+1) a step, κ ≤ (1+α)/(1−α); rounding may cost a
-        // few more.
+        // The error shrinks by at least (√κ−1)/(√κ+1) in each step, κ ≤ (1+α)/(1−α). Rounding may
+        // cost a few more steps.
         let condition = ((1.0 + self.alpha) / (1.0 - self.alpha)).sqrt();
         let most = 100 + (condition * (2.0 * condition / enough).ln()).ceil() as usize;
         for _ in 0..most {

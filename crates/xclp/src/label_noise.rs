@@ -1,30 +1,30 @@
-//! Labels under local differential privacy: randomised response on a client's own labels, before
-//! anything else in a run.
+//! Labels under local differential privacy: a client applies randomised response to its own labels
+//! before a run. `docs/spec/label-noise.md` specifies it.
 //!
 //! With `C` classes and a privacy parameter `ε`, a label is kept with probability
-//! `e^ε / (e^ε + C − 1)`, and is else one of the other classes, each equally likely. Whoever sees
-//! the result, and whatever the other parties do, no label changes its probability by more than a
-//! factor `e^ε`. Features are not covered, nor is which rows have a label.
+//! `e^ε / (e^ε + C − 1)`. Otherwise it becomes one of the other classes, each equally likely.
+//! Whoever sees the result, and whatever the other parties do, no label changes its probability by
+//! more than a factor `e^ε`. Neither features nor the choice of labelled rows are covered.
 //!
 //! # Draws are permanent
 //!
 //! Independent draws for one label could be averaged until the label shows. So a draw is a function
 //! of a [`Seed`] that its client keeps, of the row's content, of the label, and of `C`. It does not
-//! depend on the session, on the job, or on where the row stands.
+//! depend on the session, on the job, or on the place of the row.
 //!
-//! - An edited label is an independent draw. So is a label in a run with another number of classes,
-//!   or of a row with other content. `ε` then adds up, once for each draw. That a label was edited
-//!   may show, and so may that an edit was undone.
+//! - An edited label gets an independent draw. So does a label in a run with another number of
+//!   classes, and the label of a row with other content. Each draw adds its `ε` to the bound. It
+//!   may show that a label was edited, and that an edit was undone.
 //! - Rows of equal content need draws of their own: with one draw for both, different results would
-//!   show that their labels differ. They are told apart by their order: the first, the second, and
-//!   so on. Keep that order, and append new ones at the end.
-//! - A lost seed means a fresh draw for every label.
+//!   show that their labels differ. Their order tells them apart: the first, the second, and so on.
+//!   Keep that order, and append new ones at the end.
+//! - If the seed is lost, every label gets a fresh draw.
 //!
 //! # Different ε
 //!
 //! A client may choose another `ε` later. Results for several `ε` must then tell no more than the
 //! result for the largest of them. To compare one uniform number with several thresholds would not
-//! do: where the results differ, that for the larger `ε` would be the truth.
+//! do: where the results differ, the one for the larger `ε` would be the true label.
 //!
 //! Here a label goes through redraws at the arrival times of a Poisson process of rate 1. A redraw
 //! is uniform over all `C` classes. The result for `ε` is the label at the time
@@ -36,19 +36,18 @@
 //!
 //! No redraw comes before `T(ε)` with probability `q(ε)`. So a label is kept with probability
 //! `q + (1 − q)/C = e^ε / (e^ε + C − 1)`, as it must be. A smaller `ε` is a later time. The process
-//! has no memory: from the label at one time to that at a later one it is the same random map,
-//! whatever came before. So the result for the smaller `ε` is a post-processing of the result for
+//! has no memory: whatever came before, the same random map leads from the label at one time to the
+//! label at a later time. So the result for the smaller `ε` is a post-processing of the result for
 //! the larger one.
 //!
 //! # Sampling
 //!
 //! The times are not computed. With uniform `U_1, U_2, …` the product `U_1 ⋯ U_i` is `e^{−t_i}`, so
-//! the `i`-th redraw counts if that product is at least `q(ε)`. Products and thresholds are numbers
-//! of 64 bits after the point. A class is `⌊C·w / 2^64⌋` for a word `w`, which is uniform up to
-//! 2^-48. From the threshold follows an `ε` that is within a factor `1 ± 10^-7` of the one asked
-//! for. A later redraw cannot count if an earlier one does not, and all that follow the 64th are
-//! left out: this changes no result's distribution, as every redraw is uniform. Every label takes
-//! the same operations.
+//! the `i`-th redraw counts if that product is at least `q(ε)`. Products and thresholds have 64
+//! bits after the point. A class is `⌊C·w / 2^64⌋` for a word `w`, which is uniform up to 2^-48.
+//! The threshold belongs to an `ε` within a factor `1 ± 10^-7` of the one asked for. A later redraw
+//! cannot count if an earlier one does not. Redraws after the 64th are omitted: this changes no
+//! result's distribution, as every redraw is uniform. Every label takes the same operations.
 
 use std::ops::RangeInclusive;
 
@@ -60,10 +59,10 @@ use undertone_party::SessionId;
 use crate::client::Rows;
 use crate::input::{InputError, Labelling};
 
-/// Redraws of a label. More come before `T(ε)` with a probability below 10^-16.
+/// Number of redraws of a label. More come before `T(ε)` with a probability below 10^-16.
 const REDRAWS: usize = 64;
 
-/// Draws outlive sessions.
+/// The session id in derivations: draws outlive sessions.
 const NO_SESSION: SessionId = SessionId([0; 32]);
 
 /// Noise that one client puts on its own labels. The seed is wiped when this is dropped.
@@ -74,9 +73,9 @@ pub struct LabelNoise {
 }
 
 impl LabelNoise {
-    /// Values of `ε`. Below them labels say nothing: of ten classes the true one is kept in 10.009
-    /// cases of a hundred. Above them nothing is hidden: of two classes one label in five hundred
-    /// million changes.
+    /// Values of `ε`. At the lower end labels say nothing: of ten classes the true one is kept in
+    /// 10.009 of 100 cases. At the upper end nothing is hidden: of two classes one label in five
+    /// hundred million changes.
     pub const EPSILON: RangeInclusive<f64> = 0.001..=20.0;
 
     /// Noise for a privacy parameter `epsilon`. `seed` is a secret of the client's own. It must be
@@ -94,6 +93,7 @@ impl LabelNoise {
     /// # Errors
     /// [`InputError::Parameter`].
     pub fn check(epsilon: f64) -> Result<(), InputError> {
+        // NOISE-1
         if Self::EPSILON.contains(&epsilon) {
             return Ok(());
         }
@@ -115,12 +115,13 @@ impl LabelNoise {
         1.0 / (1.0 + others * (-epsilon).exp())
     }
 
-    /// What the client brings to a run instead of its `own` labels: the same rows have labels, and
-    /// each label is a draw. Only the client sees `own`; take the result to be seen by all.
+    /// The labels that the client brings to a run instead of its `own`. The same rows have labels,
+    /// and each label is a draw. Only the client sees `own`. Assume that everybody sees the result.
     ///
     /// # Errors
-    /// [`InputError::Shape`] when there is not a label, or none, for each of the `rows`.
+    /// [`InputError::Shape`] when `own` and `rows` differ in their number of rows.
     pub fn apply(&self, rows: &Rows, own: &Labelling) -> Result<Labelling, InputError> {
+        // NOISE-2
         if rows.len() != own.rows() {
             return Err(InputError::Shape {
                 what: "labels: rows",
@@ -145,7 +146,7 @@ impl LabelNoise {
         own.with_labels(labels)
     }
 
-    /// A seed for what the row holds: the same for equal rows, wherever they stand.
+    /// The key of a row's content. Equal rows have equal keys, at any place.
     fn key(&self, rows: &Rows, row: usize) -> Seed {
         let (kind, width, words) = match rows {
             Rows::Features(features) => (0, features.dim(), features.dim()),
@@ -160,7 +161,7 @@ impl LabelNoise {
         match rows {
             Rows::Features(features) => {
                 let values = &features.values()[row * width..][..width];
-                // The sum is 0 for −0, too: the two are equal.
+                // The addition turns −0 into 0.
                 let words = values.iter().map(|value| (value + 0.0).to_bits());
                 content.extend(words.flat_map(u64::to_le_bytes));
             }
@@ -173,10 +174,10 @@ impl LabelNoise {
     }
 }
 
-/// How many equal keys come before each.
+/// For each key the number of equal keys before it.
 fn occurrences(keys: &[Seed]) -> Vec<u32> {
     let mut order: Vec<usize> = (0..keys.len()).collect();
-    // Equal keys stay in their order.
+    // The sort is stable: equal keys stay in their order.
     order.sort_by_key(|row| keys[*row].expose());
     let mut out = vec![0; keys.len()];
     for pair in order.windows(2) {
@@ -190,12 +191,12 @@ fn occurrences(keys: &[Seed]) -> Vec<u32> {
 /// `q(ε)·2^64`, rounded.
 fn threshold(epsilon: f64, classes: usize) -> u128 {
     const ONE: u128 = 1 << 64;
-    // 1 − q, which has more digits where q is near to 1.
+    // 1 − q has more digits than q where q is near 1.
     let redrawn = classes as f64 / (epsilon.exp_m1() + classes as f64);
     ONE - (redrawn * ONE as f64).round() as u128
 }
 
-/// The last redraw of the seed's that counts, or `label` if none does.
+/// The last redraw that counts, or `label` if none does.
 fn draw(seed: &Seed, label: u16, classes: usize, threshold: u128) -> u16 {
     let mut prg = seed.prg();
     let mut product: u128 = 1 << 64;
@@ -233,15 +234,15 @@ mod tests {
         Labelling::new(classes, vec![Some(label); count]).unwrap()
     }
 
-    /// What `count` different rows with this label get.
+    /// The draws of `count` different rows with this label.
     fn draws(epsilon: f64, label: u16, count: usize, classes: usize) -> Vec<usize> {
         let labels = noise(epsilon).apply(&rows(0..count), &all(label, count, classes));
         let labels = labels.unwrap().labels().to_vec();
         labels.into_iter().flatten().map(usize::from).collect()
     }
 
-    /// Refuses counts that are unlikely under these probabilities: chi-square above its mean by
-    /// five deviations and more.
+    /// Refuses counts that are unlikely under these probabilities: if chi-square is five or more
+    /// deviations above its mean.
     fn assert_follows(counts: &[usize], probabilities: &[f64], what: &str) {
         let total = counts.iter().sum::<usize>() as f64;
         assert!(
@@ -292,7 +293,7 @@ mod tests {
         }
     }
 
-    /// What the threshold comes to, from the smallest to the largest.
+    /// The ε that follows from the threshold, from the smallest to the largest.
     #[test]
     fn thresholds_give_the_epsilon_that_was_asked_for() {
         for classes in [2, 10, 65_536] {
@@ -300,7 +301,8 @@ mod tests {
                 let c = classes as f64;
                 let kept = threshold(epsilon, classes);
                 let redrawn = ((1u128 << 64) - kept) as f64;
-                // Of a kept label to any other: (q + (1 − q)/C) / ((1 − q)/C).
+                // The probability of the true label over that of any other:
+                // (q + (1 − q)/C) / ((1 − q)/C).
                 let given = (c * kept as f64 / redrawn).ln_1p();
                 let error = (given / epsilon - 1.0).abs();
                 assert!(error < 1e-7, "{classes} classes, {epsilon}: {given}");
@@ -353,8 +355,8 @@ mod tests {
         assert_eq!(of_codes, "4460343534327833244319154613581739936056");
     }
 
-    /// What the result for one ε and the result for a smaller one tell together is what the first
-    /// tells. With one uniform number for both ε, a wrong label would stay wrong, and the same.
+    /// The result for one ε and the result for a smaller one tell together what the first tells.
+    /// With one uniform number for both ε, a wrong label would stay wrong, and the same.
     #[test]
     fn a_smaller_epsilon_is_a_post_processing() {
         let (classes, count) = (4, 60_000);
@@ -394,7 +396,7 @@ mod tests {
         assert_independent(&of_four, &of_five, &four, &expected(1.0, 5), "classes");
     }
 
-    /// With one draw for both, results that differ would show that labels do.
+    /// With one draw for both rows, different results would show that their labels differ.
     #[test]
     fn rows_of_equal_content_have_draws_of_their_own() {
         let count = 40_000;
@@ -402,7 +404,7 @@ mod tests {
         let drawn = noise(1.0).apply(&twice, &all(0, 2 * count, 4)).unwrap();
         let drawn = drawn.labels().iter().flatten();
         let drawn: Vec<usize> = drawn.map(|label| usize::from(*label)).collect();
-        // Those that stand first have the draws that they have alone.
+        // The first of equal rows have the draws that they have alone.
         assert_eq!(drawn[..count], draws(1.0, 0, count, 4));
         let four = expected(1.0, 4);
         assert_independent(&drawn[..count], &drawn[count..], &four, &four, "equal rows");
@@ -443,6 +445,7 @@ mod tests {
         }
     }
 
+    /// NOISE-1, NOISE-2.
     #[test]
     fn what_cannot_be_is_refused() {
         for wrong in [0.0, -1.0, 1e-9, 20.1, f64::NAN, f64::INFINITY] {
@@ -451,7 +454,7 @@ mod tests {
             assert_eq!(error.to_string(), due);
         }
         let error = noise(1.0).apply(&rows(0..3), &all(0, 4, 2)).unwrap_err();
-        assert_eq!(error.to_string(), "labels: rows: 4, 3 are due");
+        assert_eq!(error.to_string(), "labels: rows: 4 instead of 3");
     }
 
     #[test]

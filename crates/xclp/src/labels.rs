@@ -1,4 +1,4 @@
-//! Labels: the class of each row and how sure that is.
+//! Labels: the class of each row, with a confidence.
 
 use undertone_kernel::Wiped;
 
@@ -19,12 +19,12 @@ impl std::fmt::Debug for Labels {
 }
 
 impl Labels {
-    /// Labelled rows keep their label, with confidence 1. An unlabelled row gets the class of its
-    /// largest score, ties to the smaller class, with confidence `1 − H(z/Σz)/ln C`; a row no label
-    /// reaches gets none, with confidence 0.
+    /// Decides on the labels of all rows. Labelled rows keep their label, with confidence 1. An
+    /// unlabelled row gets the class of its largest score, with confidence `1 − H(z/Σz)/ln C`. Ties
+    /// go to the smaller class. A row that no label reaches gets none, with confidence 0.
     ///
     /// # Panics
-    /// When `scores` has not one row for each unlabelled row.
+    /// When the number of rows of `scores` is not the number of unlabelled rows.
     pub fn decide(labelling: &Labelling, scores: &Scores) -> Self {
         let unlabelled = labelling.rows() - labelling.labelled().count();
         assert_eq!(scores.rows(), unlabelled, "rows of scores");
@@ -45,11 +45,11 @@ impl Labels {
         }
     }
 
-    /// Gives the rows that `labelling` labels their label of it, with confidence 1. A client that
-    /// brought noisy labels to a run so keeps its own ones.
+    /// Gives each row that has a label in `labelling` that label, with confidence 1. With this, a
+    /// client that brought noisy labels to a run keeps its own.
     ///
     /// # Panics
-    /// When `labelling` has other rows.
+    /// When `labelling` has another number of rows.
     pub fn restore(&mut self, labelling: &Labelling) {
         assert_eq!(
             labelling.rows(),
@@ -63,12 +63,12 @@ impl Labels {
         }
     }
 
-    /// The class of each row.
+    /// For each row its class, or none.
     pub fn classes(&self) -> &[Option<u16>] {
         &self.classes
     }
 
-    /// The confidence of each row, from 0 to 1.
+    /// For each row its confidence, from 0 to 1.
     pub fn confidences(&self) -> &[f64] {
         &self.confidences
     }

@@ -1,7 +1,9 @@
 //! Cross-client label propagation (XCLP; Scott, Yeo, Lampert, arXiv 2210.06434): from feature rows
 //! that may not leave their owners to labels for all of them.
 //!
-//! The front page of `undertone` is the tour: one table from features to labels.
+//! The documentation of the crate `undertone` has a guide: one table from features to labels. The
+//! protocol is specified in `docs/spec/labels.md`, the hashing in `docs/spec/codes.md`, and the
+//! noise on labels in `docs/spec/label-noise.md`.
 #![forbid(unsafe_code)]
 
 mod client;

@@ -1,4 +1,5 @@
-//! What client and server tell each other besides the setup, distances and sums.
+//! The messages between client and server, other than those of the setup, the distance backends and
+//! the sums.
 
 use std::ops::Range;
 
@@ -14,7 +15,7 @@ use crate::shares::TILE;
 
 const SERVER: PartyId = PartyId::SERVER;
 
-/// What a client advertises at setup: everybody can compare it with their own.
+/// What a client advertises in the setup. Every party compares it with its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Advertisement {
     pub(crate) rows: usize,
@@ -67,6 +68,7 @@ impl Advertisement {
         w.finish()
     }
 
+    // SETUP-18
     fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         Ok(Self {
@@ -79,7 +81,7 @@ impl Advertisement {
     }
 }
 
-/// The clients of a run and how many rows each has.
+/// The clients of a run, with their numbers of rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Clients {
     pub(crate) rows: Vec<(PartyId, usize)>,
@@ -89,8 +91,9 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Reads the members' advertisements and checks that they agree: with `own`, if this is a
-    /// client, or else with most of them; where there is no such, nobody is to blame.
+    /// Reads the members' advertisements and checks that they agree. A client compares them with
+    /// its `own`, the server with the most common one. If no advertisement is the most common,
+    /// nobody is to blame.
     pub(crate) fn of(
         members: &[Member],
         params: &Params,
@@ -112,10 +115,12 @@ impl Clients {
                     fault: check,
                 })
             };
+            // SETUP-19
             if ad.params != expected {
                 return cheated("its parameters differ from this party's".into());
             }
             let (one, same) = first.get_or_insert_with(|| (member.id, ad.clone()));
+            // SETUP-20
             if ad.dim != same.dim {
                 let kind = |dim: usize| match dim {
                     0 => "codes".to_owned(),
@@ -127,6 +132,7 @@ impl Clients {
                     kind(same.dim)
                 ));
             }
+            // SETUP-21
             if ad.classes != same.classes {
                 return cheated(format!(
                     "it has {} classes, {one} has {}; state them with --classes, or classes in \
@@ -134,12 +140,14 @@ impl Clients {
                     ad.classes, same.classes
                 ));
             }
+            // SETUP-23
             if ad.names != same.names {
                 return cheated(format!(
                     "its classes have other names than those of {one}; state them with --classes, \
                      or class_names in job.toml"
                 ));
             }
+            // SETUP-22
             total += ad.rows;
             if total > MAX_ROWS {
                 return cheated(format!(
@@ -155,7 +163,7 @@ impl Clients {
         })
     }
 
-    /// Refuses another client than `me` with more than `most` rows.
+    /// Refuses another client than `me` with more than `most` rows (LABEL-1).
     pub(crate) fn check_rows(&self, me: PartyId, most: Option<usize>) -> Result<(), Abort> {
         let most = most.unwrap_or(usize::MAX);
         let mut others = self.rows.iter().filter(|(id, _)| *id != me);
@@ -169,7 +177,7 @@ impl Clients {
     }
 }
 
-/// A member whose rows are of the shape that more members' rows are of than of any other.
+/// A member with the most common number of features and of classes.
 fn most_alike(members: &[Member]) -> Result<Option<(PartyId, Advertisement)>, Abort> {
     let mut shapes: Vec<(usize, PartyId, Advertisement)> = Vec::new();
     for member in members {
@@ -186,15 +194,16 @@ fn most_alike(members: &[Member]) -> Result<Option<(PartyId, Advertisement)>, Ab
     let mut alike = shapes.iter().filter(|(count, ..)| Some(*count) == most);
     match (alike.next(), alike.next()) {
         (Some((_, a, one)), Some((_, b, other))) => Err(Abort::Misuse(format!(
-            "clients' rows differ, and no shape is that of most: {a} brings {} features and {} classes, {b} {} and {}",
+            "clients' rows differ, and no shape is the most common: {a} brings {} features and {} \
+             classes, {b} {} and {}",
             one.dim, one.classes, other.dim, other.classes
         ))),
         (first, _) => Ok(first.map(|(_, id, ad)| (*id, ad.clone()))),
     }
 }
 
-/// A client's rows as the server hears of them: for each, whether it is labelled and which of the
-/// same client's rows are nearest.
+/// The message *own rows*: for each row of a client, whether it is labelled and which rows of the
+/// same client are nearest.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnRows {
     pub(crate) rows: usize,
@@ -223,7 +232,7 @@ impl OwnRows {
                 .min(first + (TILE_BYTES / self.record_len()).max(1))
     }
 
-    /// The message that starts with row `first`, and the row the next one starts with.
+    /// The message that starts with row `first`, and the first row of the next message.
     pub(crate) fn write(
         &self,
         first: usize,
@@ -243,13 +252,13 @@ impl OwnRows {
     }
 }
 
-/// What the server has heard of a client's own rows. Memory follows what has come, not what was
-/// announced.
+/// What the server has received of a client's own rows. Memory grows with what has arrived, not
+/// with what was announced.
 pub(crate) struct HeardRows {
     pub(crate) id: PartyId,
     shape: OwnRows,
     pub(crate) labelled: Vec<bool>,
-    /// (distance, row), as many for each row as the shape says.
+    /// (distance, row): `shape.neighbours` entries for each row.
     near: Vec<(u16, u32)>,
     messages: usize,
     pub(crate) remains: bool,
@@ -281,13 +290,16 @@ impl HeardRows {
         } = self.shape;
         let mut r = Reader::new(bytes);
         for row in self.shape.window(self.labelled.len()) {
-            let is_labelled = r.flag("label flag").map_err(&malformed)?; // DIST-1
+            // DIST-1
+            let is_labelled = r.flag("label flag").map_err(&malformed)?;
             let start = self.near.len();
             for _ in 0..neighbours {
-                let id = r.index(rows, "neighbour").map_err(&malformed)?; // DIST-2
+                // DIST-2
+                let id = r.index(rows, "neighbour").map_err(&malformed)?;
                 let distance = r.u16("distance").map_err(&malformed)?;
                 self.near.push((distance, id as u32));
             }
+            // DIST-3
             let near = &self.near[start..];
             let mut ids: Vec<u32> = near.iter().map(|(_, id)| *id).collect();
             ids.sort_unstable();
@@ -302,18 +314,20 @@ impl HeardRows {
                 return Err(Abort::Cheated {
                     culprit: self.id,
                     fault: format!(
-                        "the neighbours of its row {row} repeat, are out of order, or are more than {bits} bits away"
+                        "the neighbours of its row {row} repeat, are out of order, or are more \
+                         than {bits} bits away"
                     ),
                 });
             }
             self.labelled.push(is_labelled);
         }
-        r.finish().map_err(&malformed)?; // DIST-4
+        // DIST-4
+        r.finish().map_err(&malformed)?;
         self.messages += 1;
         Ok(())
     }
 
-    /// Offers the neighbours to `to`, where the client has place `place`.
+    /// Offers the neighbours to `to`, in which this is client number `place`.
     pub(crate) fn offer(&self, to: &mut Distances, place: usize) {
         let offset = to.offset(place);
         let rows = self.near.chunks_exact(self.shape.neighbours.max(1));
@@ -325,12 +339,12 @@ impl HeardRows {
     }
 }
 
-/// What the server tells a client of the joint rows.
+/// The plan: what the server tells a client about the rows of all clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// Unlabelled rows of all clients.
     pub(crate) unlabelled: usize,
-    /// Which of them is the client's first.
+    /// The place of the client's first unlabelled row among them.
     pub(crate) own_start: usize,
 }
 
@@ -352,23 +366,27 @@ impl Plan {
         let labelled = labelling.labelled().count();
         let own = labelling.rows() - labelled;
         let malformed = Abort::malformed(SERVER);
+        // LABEL-11
         let mut r = Reader::new(bytes);
         let unlabelled = r.index(total + 1, "unlabelled rows").map_err(&malformed)?;
         let own_start = r.index(total + 1, "first own row").map_err(&malformed)?;
         r.finish().map_err(&malformed)?;
+        // LABEL-12
         if unlabelled + labelled > total {
             return Err(Abort::cheated(
                 SERVER,
-                "it announces more unlabelled rows than there are beside this client's labelled ones",
+                "it announces more unlabelled rows than there are beside this client's labelled \
+                 ones",
             ));
         }
+        // LABEL-13
         if own_start + own > unlabelled {
             return Err(Abort::cheated(
                 SERVER,
                 "this client's unlabelled rows are not among all unlabelled rows",
             ));
         }
-        check_scores(unlabelled, labelling.classes())?;
+        check_scores(unlabelled, labelling.classes())?; // LABEL-14
         Ok(Self {
             unlabelled,
             own_start,
@@ -376,7 +394,7 @@ impl Plan {
     }
 }
 
-/// Refuses runs whose matrix of scores would take more than 512 MiB.
+/// Refuses a run if its matrix of scores would take more than 512 MiB.
 pub(crate) fn check_scores(rows: usize, classes: usize) -> Result<(), Abort> {
     const MOST: usize = 1 << 27;
     match rows.checked_mul(classes) {
@@ -387,8 +405,9 @@ pub(crate) fn check_scores(rows: usize, classes: usize) -> Result<(), Abort> {
     }
 }
 
-/// Words of the next message of a client's `columns` of `height` words each, of which `done` are
-/// sent: whole columns, or where not one fits a message some of one.
+/// The number of words in the next message of columns, after `done` words. The client gets
+/// `columns` columns of `height` words. A message holds whole columns. If no whole column fits a
+/// message, it holds a part of one.
 pub(crate) fn column_words(done: usize, columns: usize, height: usize) -> usize {
     const MOST: usize = TILE_BYTES / size_of::<u32>();
     const { assert!(MOST.is_multiple_of(TILE)) };
@@ -403,9 +422,51 @@ pub(crate) fn column_words(done: usize, columns: usize, height: usize) -> usize 
 
 #[cfg(test)]
 mod tests {
+    use undertone_party::SessionId;
+
     use super::*;
 
-    /// Whole columns, or tiles of one: each message fits, and all together are the columns.
+    /// SETUP-18, SETUP-22.
+    #[test]
+    fn too_many_rows_are_refused() {
+        let params = Params::default();
+        let member = |place: usize, rows: usize| {
+            let id = PartyId::client(place);
+            let ad = Advertisement::new(rows, 3, 2, &params).write();
+            Member::new(SessionId([1; 32]), "sign setup", id, [[0; 32]], ad, None).unwrap()
+        };
+        let refused = |rows: [usize; 2]| {
+            let members = [member(0, rows[0]), member(1, rows[1])];
+            Clients::of(&members, &params, None).unwrap_err()
+        };
+        let alone = refused([1, MAX_ROWS + 1]);
+        assert!(matches!(alone, Abort::Malformed { .. }), "{alone}");
+        let together = refused([1, MAX_ROWS]);
+        assert!(together.to_string().contains("16777216 in all"));
+        for aborted in [alone, together] {
+            assert_eq!(aborted.culprit(), Some(PartyId::client(1)));
+        }
+    }
+
+    /// LABEL-14.
+    #[test]
+    fn too_many_scores_are_refused() {
+        let rows = 3000;
+        let roster = Clients {
+            rows: vec![(PartyId::client(0), rows)],
+            classes: 65_536,
+        };
+        let labelling = Labelling::new(65_536, vec![None; rows]).unwrap();
+        let plan = Plan {
+            unlabelled: rows,
+            own_start: 0,
+        };
+        let refused = Plan::read(&plan.write(), &labelling, &roster).unwrap_err();
+        assert!(refused.to_string().contains("are more than"), "{refused}");
+    }
+
+    /// Each message fits a tile and holds whole columns, or a part of one. Together they are all
+    /// columns.
     #[test]
     fn columns_in_messages() {
         const MOST: usize = TILE_BYTES / 4;

@@ -1,6 +1,6 @@
-//! The offline phase between the server and each client: trees of which the client gets all leaves
-//! but those of its labels, before anybody has codes. The steps are those of
-//! [`transfers`](crate::transfers).
+//! The offline phase between the server and each client. They make trees before anybody has codes.
+//! The client gets all leaves but those of its labels. The steps are those of
+//! `docs/spec/labels.md`; [`transfers`](crate::transfers) takes them for one client.
 
 use rayon::prelude::*;
 use undertone_kdf::Seed;
@@ -13,10 +13,10 @@ use crate::transfers::{Choosing, Grown, Heard, Punctured, Receiver, Setup, trees
 
 const SERVER: PartyId = PartyId::SERVER;
 
-/// Clients that are worked on in one step.
+/// Number of clients that the server works on before it pauses.
 const CLIENTS_PER_STEP: usize = 64;
 
-/// The client's steps 2 and 3.
+/// The client's steps 4 and 5.
 pub(crate) async fn choose(
     io: &Io,
     session: SessionId,
@@ -39,14 +39,14 @@ pub(crate) async fn choose(
     Ok(choosing)
 }
 
-/// The client's step 5, and what it gets in step 6.
+/// The client's step 7, and what it receives in step 8.
 pub(crate) async fn puncture(io: &Io, choosing: Choosing) -> Result<Punctured, Abort> {
     let len = choosing.challenges_len();
     let chosen = if len == 0 {
         choosing.prove(&[]).0
     } else {
         let challenges = io.require(SERVER).await?;
-        due("challenges", &challenges, len)?;
+        due("challenges", &challenges, len)?; // LABEL-5
         let (chosen, proofs) = choosing.prove(&challenges);
         io.send(SERVER, proofs);
         chosen
@@ -57,7 +57,7 @@ pub(crate) async fn puncture(io: &Io, choosing: Choosing) -> Result<Punctured, A
     while left > 0 {
         let trees = left.min(trees_per_message(of_tree));
         let message = io.require(SERVER).await?;
-        due("corrections of trees", &message, trees * of_tree)?;
+        due("corrections of trees", &message, trees * of_tree)?; // LABEL-7
         corrections.extend_from_slice(&message);
         left -= trees;
     }
@@ -74,7 +74,7 @@ fn due(what: &str, message: &[u8], len: usize) -> Result<(), Abort> {
     })
 }
 
-/// The server's side of all clients. Those that leave meanwhile have no trees.
+/// The server's side of all clients. A client that drops out meanwhile has no trees.
 pub(crate) async fn grow(
     io: &Io,
     session: SessionId,
@@ -83,7 +83,7 @@ pub(crate) async fn grow(
 ) -> Result<Vec<(PartyId, Option<Grown>)>, Abort> {
     let ids: Vec<PartyId> = clients.rows.iter().map(|(id, _)| *id).collect();
 
-    // Step 1: points.
+    // Step 3: points.
     let mut setups = Vec::with_capacity(ids.len());
     for ids in ids.chunks(CLIENTS_PER_STEP) {
         let begin = |id: &PartyId| {
@@ -98,7 +98,7 @@ pub(crate) async fn grow(
         io.pause().await;
     }
 
-    // Step 2: replies.
+    // Step 4: replies.
     let mut all: Vec<Option<Heard>> = Vec::with_capacity(ids.len());
     let mut setups = setups.into_iter();
     let heard = io.recv_all(&ids).await;
@@ -119,7 +119,7 @@ pub(crate) async fn grow(
         io.pause().await;
     }
 
-    // Step 3: corrections, batch by batch.
+    // Step 5: corrections, batch by batch.
     loop {
         let is_due = |heard: &Option<Heard>| heard.as_ref().is_some_and(Heard::is_due);
         let due: Vec<usize> = (0..all.len()).filter(|at| is_due(&all[*at])).collect();
@@ -136,7 +136,7 @@ pub(crate) async fn grow(
         io.pause().await;
     }
 
-    // Step 4: challenges.
+    // Step 6: challenges.
     let mut proving = Vec::new();
     for (id, heard) in ids.iter().zip(&all) {
         let challenges = heard.as_ref().map(Heard::challenges).unwrap_or_default();
@@ -146,7 +146,7 @@ pub(crate) async fn grow(
         }
     }
 
-    // Steps 5 and 6: proofs and choices; trees, and their corrections.
+    // Steps 7 and 8: proofs and choices; trees and their corrections.
     let mut messages = io.recv_all(&proving).await.into_iter().peekable();
     let mut out = Vec::with_capacity(ids.len());
     let mut all = ids.into_iter().zip(all);
@@ -176,7 +176,7 @@ pub(crate) async fn grow(
     }
 }
 
-/// Step 2 of one client that has so many rows.
+/// Step 4 of one client, which has `rows` rows.
 fn begin(
     id: PartyId,
     setup: Setup,
@@ -186,14 +186,14 @@ fn begin(
 ) -> Result<Heard, Abort> {
     let malformed = Abort::malformed(id);
     let mut r = Reader::new(reply);
-    let labelled = r.index(rows + 1, "labelled rows").map_err(&malformed)?;
+    let labelled = r.index(rows + 1, "labelled rows").map_err(&malformed)?; // LABEL-3
     let reply = r.raw(r.remaining(), "reply").map_err(&malformed)?;
     setup.finish(reply)?.begin(classes, labelled)
 }
 
 type Checked = (PartyId, Option<(Grown, Vec<u8>)>);
 
-/// Steps 5 and 6 of one client. Without labelled rows it has nothing to prove.
+/// Steps 7 and 8 of one client. Without labelled rows it has nothing to prove.
 fn check(
     (id, heard, proof): (PartyId, Option<Heard>, Option<Option<Payload>>),
 ) -> Result<Checked, Abort> {

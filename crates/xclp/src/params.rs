@@ -9,19 +9,20 @@ use undertone_sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
 
 use crate::input::InputError;
 
-/// How similarities are weighted and scores scaled.
+/// How the graph weighs similarities and how clients scale scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Variant {
-    /// Weight `cos³`; scores of a class divided by the number of its labelled rows over all clients.
+    /// The weight is `cos³`. A class's scores are divided by its number of labelled rows, over all
+    /// clients.
     Balanced,
-    /// Weight `cos`, one-hot labels: as published.
+    /// The weight is `cos`, and scores are not scaled: as published.
     Paper,
 }
 
 impl Variant {
-    /// The weight of an edge between rows whose codes of `bits` bits differ in `distance`; zero
-    /// where the similarity is not positive.
+    /// The weight of an edge between two rows whose codes of `bits` bits differ in `distance` bits.
+    /// It is zero where the similarity is not positive.
     pub fn weight(self, distance: u16, bits: usize) -> f64 {
         if 2 * usize::from(distance) >= bits {
             return 0.0;
@@ -54,7 +55,7 @@ impl FromStr for Variant {
     }
 }
 
-/// Largest `α`: nearer to 1 rounding keeps columns from their relative residual.
+/// Largest `α`. Nearer to 1, rounding keeps columns from reaching their relative residual.
 pub const MAX_ALPHA: f64 = 0.9999;
 
 /// Smallest `α`: below, scores are those of direct neighbours alone, and barely tell rows apart.
@@ -65,19 +66,21 @@ pub const MIN_ALPHA: f64 = 0.001;
 pub struct Params {
     /// Code length `L` in bits.
     pub bits: usize,
-    /// Neighbours `k` of a row.
+    /// Neighbours `k` of each row.
     pub neighbours: usize,
-    /// How much of a row's score comes from its neighbours: `α`, [`MIN_ALPHA`] to [`MAX_ALPHA`].
+    /// The share `α` of a row's score that comes from its neighbours, [`MIN_ALPHA`] to
+    /// [`MAX_ALPHA`].
     pub alpha: f64,
     /// Weights and scaling.
     pub variant: Variant,
     /// How distances reach the server.
     pub backend: Backend,
-    /// How `phe` encrypts.
+    /// Keys of the backend `phe`.
     pub phe: Phe,
-    /// Fewest clients with which a run goes on. With two, a sum tells each the other's part.
+    /// Fewest clients with which a run continues. With two, a sum tells each client the other's
+    /// part.
     pub min_clients: usize,
-    /// Whom keys and sums withstand.
+    /// Whether keys and sums withstand a malicious server.
     pub trust: Trust,
     /// The cipher of all masks.
     pub suite: Suite,
@@ -121,8 +124,8 @@ impl Params {
         Ok(())
     }
 
-    /// The rules of the sum of scores, `unlabelled` rows of `classes`, and, if classes are balanced, of
-    /// their counts.
+    /// The rules of the sum: `unlabelled` rows of `classes` scores, and, if classes are balanced,
+    /// the class counts.
     pub(crate) fn sums(&self, session: SessionId, unlabelled: usize, classes: usize) -> Rules {
         Rules {
             session,
@@ -143,7 +146,7 @@ impl Params {
         }
     }
 
-    /// The bytes by which parties compare their parameters.
+    /// Writes the bytes by which parties compare their parameters.
     pub(crate) fn write(&self, w: &mut Writer) {
         w.u16(self.bits as u16);
         w.u32(self.neighbours as u32);

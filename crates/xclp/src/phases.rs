@@ -8,10 +8,10 @@ use undertone_sum as sum;
 /// Keys, roster, group seed.
 pub const SETUP: Phase = group::PHASE;
 
-/// What distances and influences need and can be done before there are codes.
+/// The preparation of distances and influences, before there are codes.
 pub const OFFLINE: Phase = hamming::OFFLINE;
 
-/// Hashing, at the clients.
+/// The clients hash their rows.
 pub const CODES: Phase = Phase {
     id: 3,
     name: "codes",
@@ -20,25 +20,25 @@ pub const CODES: Phase = Phase {
 /// Distances reach the server.
 pub const DISTANCES: Phase = hamming::PHASE;
 
-/// The neighbour graph, at the server.
+/// The server builds the neighbour graph.
 pub const GRAPH: Phase = Phase {
     id: 5,
     name: "graph",
 };
 
-/// The solve, and the masked columns on their way to the clients.
+/// The server solves for columns of influence, and sends them to the clients under masks.
 pub const INFLUENCE: Phase = Phase {
     id: 6,
     name: "influence",
 };
 
-/// Labels from scores, at the clients.
+/// The clients turn scores into labels.
 pub const LABELS: Phase = Phase {
     id: 11,
     name: "labels",
 };
 
-/// All of them, in order: the four of the secure sum come before the labels.
+/// All phases, in order. The four of the secure sum come before the labels.
 pub const ALL: [Phase; 11] = [
     SETUP,
     OFFLINE,

@@ -3,8 +3,8 @@
 use undertone_kernel::Wiped;
 
 /// Scores of some rows, one for each class: the share of a row's influences that comes from
-/// labelled rows of the class. Those of a row add up to 1 where every labelled row's owner
-/// contributes, and classes are not balanced. Never negative. Wiped when dropped.
+/// labelled rows of the class. They are never negative. The scores of a row add up to 1 if the
+/// owners of all labelled rows contribute and classes are not balanced. Wiped when dropped.
 #[derive(Clone, PartialEq)]
 pub struct Scores {
     classes: usize,
@@ -21,7 +21,7 @@ impl Scores {
     /// Rows of `classes` scores each.
     ///
     /// # Panics
-    /// When there are no classes or the last row is not whole.
+    /// When there are no classes, or when the last row is not whole.
     pub fn new(classes: usize, values: Vec<f64>) -> Self {
         assert!(
             classes > 0 && values.len().is_multiple_of(classes),
@@ -33,23 +33,23 @@ impl Scores {
         }
     }
 
-    /// Classes.
+    /// Number of classes.
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// Rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.values.len() / self.classes
     }
 
-    /// The rows.
+    /// The scores, row by row.
     pub fn iter(&self) -> impl Iterator<Item = &[f64]> {
         self.values.chunks_exact(self.classes)
     }
 
-    /// Divides the scores of each class by the number of its labelled rows; a class without any
-    /// has no scores.
+    /// Divides the scores of each class by its number of labelled rows. A class without labelled
+    /// rows gets scores of 0.
     pub(crate) fn balance(&mut self, counts: &[u32]) {
         for row in self.values.chunks_exact_mut(self.classes) {
             for (score, count) in row.iter_mut().zip(counts) {
@@ -65,23 +65,23 @@ impl Scores {
 
 /// Fixed point in `Z_{2^32}`: a score `z` is `round(z·2^30)`.
 ///
-/// Influences on a row are divided by their sum, so a row's scores add up to at most 1. One bit is
-/// the sign, one is spare.
+/// Influences on a row are divided by their sum, so the scores of a row add up to at most 1. One
+/// bit is the sign, and one is spare. See `docs/spec/labels.md`, steps 16 and 21.
 pub(crate) mod fixed {
     /// 2 to the number of fractional bits.
     const ONE: f64 = (1u32 << 30) as f64;
 
-    /// The word of an influence of which the row has `reach` in all; 0 where it has none.
+    /// The word of an influence on a row with this `reach`. It is 0 if the reach is 0.
     pub(crate) fn encode(influence: f64, reach: f64) -> u32 {
         if reach > 0.0 {
-            // At most 1 but for rounding.
+            // The quotient exceeds 1 only by rounding.
             ((influence / reach).clamp(0.0, 1.0) * ONE).round() as u32
         } else {
             0
         }
     }
 
-    /// The score of a word. One that rounding left below zero is zero.
+    /// The score of a word. A negative one, which only rounding makes, becomes 0.
     pub(crate) fn decode(word: u32) -> f64 {
         f64::from((word as i32).max(0)) / ONE
     }

@@ -1,4 +1,4 @@
-//! The server: collects distances, spreads influence, returns sums.
+//! The server: it collects distances, shares out influence, and returns sums of scores.
 
 use undertone_hamming::{self as hamming, ServerContext};
 use undertone_kdf::Seed;
@@ -44,7 +44,7 @@ impl std::fmt::Debug for Report {
     }
 }
 
-/// Collects the rows' flags and neighbours inside each client.
+/// Collects the label flags of all rows, and their neighbours within the same client.
 struct Gather {
     clients: Vec<HeardRows>,
     channels: Vec<Channel>,
@@ -60,7 +60,7 @@ impl Gather {
         }
     }
 
-    /// Takes one message of every client that is due.
+    /// Takes one message from every client whose message is due.
     fn receive(&mut self, heard: Vec<(PartyId, Option<Payload>)>) -> Result<(), Abort> {
         let due = self.clients.iter_mut().filter(|client| client.is_due());
         for (client, (_, bytes)) in due.zip(heard) {
@@ -77,7 +77,7 @@ impl Gather {
         due.map(|client| client.id).collect()
     }
 
-    /// The clients that remain, the channels to them, and the neighbours inside each.
+    /// The clients that remain, the channels to them, and the neighbours within each client.
     fn finish(mut self, k: usize) -> (Vec<Member>, Vec<Channel>, Distances) {
         let mut remains = self.clients.iter().map(|client| client.remains);
         self.channels.retain(|_| remains.next() == Some(true));
@@ -96,10 +96,11 @@ impl Gather {
     }
 }
 
-/// The server of a run to which the clients `expected` are invited. `seed` is its randomness.
+/// The server of a run, to which it invites the clients `expected`. `seed` is its randomness.
 ///
 /// # Errors
-/// [`Abort::Misuse`] when a parameter is out of range, or `expected` is not clients, each once.
+/// [`Abort::Misuse`] when a parameter is out of range, or when `expected` repeats a client or names
+/// the server.
 pub fn server(
     session: SessionId,
     params: Params,
@@ -123,15 +124,15 @@ async fn run(
 ) -> Result<Report, Abort> {
     let enough = |members: &[Member]| enough(members.len(), params.min_clients);
 
-    // Setup: who takes part.
+    // The steps are those of docs/spec/labels.md. Steps 1 and 2, setup: who takes part.
     let admitted = io.run(setup).await?;
     let clients = Clients::of(&admitted.members, &params, None)?;
 
-    // Offline: trees by which influences are shared out later.
+    // Steps 3 to 8, offline: the trees that later mask influences.
     io.phase(phases::OFFLINE).await;
     let mut trees = offline::grow(&io, session, &clients, &seed).await?;
 
-    // Distances, step 1: label flags, and the nearest rows inside each client.
+    // docs/spec/distances.md, steps 1 and 2: label flags, and the nearest rows within each client.
     io.phase(phases::DISTANCES).await;
     let mut gather = Gather::new(&clients, admitted.channels, &params);
     while let due = gather.due()
@@ -142,7 +143,7 @@ async fn run(
     let (mut members, channels, near) = gather.finish(params.neighbours);
     enough(&members)?;
 
-    // Distances, step 2: those between clients, by the backend.
+    // docs/spec/distances.md, steps 3 and 4: distances between clients, by the backend.
     let rows = |member: &Member| (member.id, member.labelled.len());
     let context = ServerContext {
         backend: params.backend,
@@ -157,6 +158,7 @@ async fn run(
     members.retain(|_| remains.next() == Some(&true));
     enough(&members)?;
     let distances = collected.sink.retain(&collected.remains);
+    // LABEL-8
     let (n, k) = (distances.rows(), params.neighbours);
     if k >= n {
         return Err(Abort::Misuse(format!(
@@ -164,7 +166,7 @@ async fn run(
         )));
     }
 
-    // Graph: every row and its nearest rows of all clients.
+    // Steps 10 to 13, graph: every row and its nearest rows of all clients.
     io.phase(phases::GRAPH).await;
     let graph = Graph::new(&distances, params.bits, params.variant);
     let joint = Joint::new(members, clients.classes, distances)?;
@@ -174,7 +176,7 @@ async fn run(
     let spread = Spread::new(&joint, trees)?;
     let influence = Influence::new(graph, params.alpha, spread.columns());
 
-    // Influence, steps 1 and 2: to each client its plan, then the columns of its labelled rows,
+    // Steps 14 to 18, influence: to each client its plan, then the columns of its labelled rows,
     // masked by its leaves.
     io.phase(phases::INFLUENCE).await;
     io.send_all(joint.plans());
@@ -182,7 +184,7 @@ async fn run(
     let method = influence.method();
     drop(influence);
 
-    // Labels: the secure sum of all shares of scores, to each client its rows.
+    // Step 20: the secure sum of all shares of scores. Each client gets its rows.
     let rules = params.sums(session, joint.unlabelled.len(), joint.classes);
     let words = rules.shape.shared;
     let own = move |contributors: &[PartyId]| shared.of(contributors, words);

@@ -1,14 +1,16 @@
-//! One party's additive shares of scores: a word for each unlabelled row and class, modulo 2³².
+//! The additive shares that one party has of the scores: a word for each unlabelled row and class,
+//! modulo 2³².
 
 use rayon::prelude::*;
 use undertone_kernel::leaves::{Leaves, ROW_BYTES};
 use undertone_kernel::{Cpu, Wiped};
 use undertone_ot::punctured::{self, Sums};
 
-/// Unlabelled rows of a tile. Shares are kept tile after tile, in a tile class after class.
+/// Number of unlabelled rows in a tile. Shares are kept tile after tile, and within a tile class
+/// after class.
 pub(crate) const TILE: usize = 1024;
 
-/// Rows of the streams in a tile.
+/// Number of stream rows in a tile.
 const STREAM_ROWS: u64 = (TILE * size_of::<u32>() / ROW_BYTES) as u64;
 
 /// Shares of the scores of some rows. Wiped when dropped.
@@ -16,13 +18,13 @@ const STREAM_ROWS: u64 = (TILE * size_of::<u32>() / ROW_BYTES) as u64;
 pub(crate) struct Shares {
     classes: usize,
     rows: usize,
-    /// Words of a class in a tile.
+    /// Number of words of a class in a tile.
     stride: usize,
     words: Wiped<u32>,
 }
 
 impl Shares {
-    /// Zeros.
+    /// Shares of zeros.
     pub(crate) fn new(rows: usize, classes: usize) -> Self {
         let stride = rows.min(TILE);
         Self {
@@ -33,19 +35,19 @@ impl Shares {
         }
     }
 
-    /// Words of a tile; 1 where there are no tiles.
+    /// Number of words in a tile; 1 if there are no tiles.
     fn tile_len(&self) -> usize {
         (self.stride * self.classes).max(1)
     }
 
-    /// Rows of a tile.
+    /// Number of rows in a tile.
     fn rows_of(&self, tile: usize) -> usize {
         TILE.min(self.rows - tile * TILE)
     }
 
-    /// Shares out the columns of influence whose words `value` gives, of a column by its place and
-    /// of a row, to the classes that the client chose. Returns what the client is sent, column
-    /// after column.
+    /// Shares out columns of influence to the classes that the client chose (`docs/spec/labels.md`,
+    /// steps 17 and 18). `value` maps the place of a column, and a row, to a word of influence.
+    /// Returns the masked columns for the client, one after the other.
     pub(crate) fn send(
         &mut self,
         columns: &[Leaves],
@@ -81,7 +83,7 @@ impl Shares {
         out
     }
 
-    /// Takes the shares of a column out again.
+    /// Removes the shares of a column.
     pub(crate) fn withdraw(&mut self, leaves: &Leaves) {
         let (rows, stride, tile) = (self.rows, self.stride, self.tile_len());
         let tiles = self.words.par_chunks_exact_mut(tile);
@@ -92,7 +94,8 @@ impl Shares {
         });
     }
 
-    /// Takes what the server sent of a column from row `first` on, the start of a tile. Uses it up.
+    /// Adds a masked column, or a part of it, to the client's shares (`docs/spec/labels.md`, step
+    /// 19). The part begins at row `first`, the start of a tile. Overwrites `words`.
     pub(crate) fn receive(&mut self, leaves: &Leaves, class: u16, first: usize, words: &mut [u32]) {
         let (tile, stride) = (self.tile_len(), self.stride);
         for (words, tile_at) in words.chunks_mut(TILE).zip(first / TILE..) {
@@ -105,7 +108,7 @@ impl Shares {
         }
     }
 
-    /// Row after row, with room for `more` words.
+    /// The shares row after row, with capacity for `more` words.
     pub(crate) fn into_rows(self, more: usize) -> Wiped<u32> {
         let mut out = Wiped::with_capacity(self.rows * self.classes + more);
         for (tile, words) in self.words.chunks_exact(self.tile_len()).enumerate() {

@@ -1,5 +1,5 @@
-//! Label propagation on one owner's rows alone: no other party, no message. The baseline a joint
-//! run is compared with.
+//! Label propagation on the rows of one owner alone, without any message. It is the baseline for a
+//! joint run.
 
 use std::ops::Range;
 
@@ -26,16 +26,16 @@ pub fn nearest(codes: &Codes, k: usize) -> Distances {
     out
 }
 
-/// Takes some of the `pairs` of one owner's blocks.
+/// Computes the distances of the `pairs` of blocks in `range`, all of one owner.
 pub(crate) fn sweep(codes: &Codes, pairs: &Pairs, range: Range<usize>, out: &mut Distances) {
     let codes = std::slice::from_ref(codes.bits());
     tiles::sweep(Cpu::detect(), codes, pairs, range, out);
 }
 
-/// Scores of the unlabelled rows: what a run gives their owners, but for its fixed point.
+/// Scores of the unlabelled rows. A run gives their owners the same, rounded to fixed point.
 ///
 /// # Panics
-/// When `labelling` has not the rows of the graph.
+/// When `labelling` and the graph differ in their number of rows.
 pub fn scores(influence: &Influence, labelling: &Labelling, variant: Variant) -> Scores {
     let n = influence.graph().rows();
     assert_eq!(labelling.rows(), n, "rows of the labelling");
@@ -71,10 +71,11 @@ pub fn scores(influence: &Influence, labelling: &Labelling, variant: Variant) ->
     scores
 }
 
-/// Labels from one owner's rows and labels. With fewer than `k` other rows, all are neighbours.
+/// Labels from the rows and labels of one owner. With fewer than `k` other rows, all are
+/// neighbours.
 ///
 /// # Errors
-/// [`Abort::Misuse`] when codes and labelling differ in rows.
+/// [`Abort::Misuse`] when codes and labelling differ in their number of rows.
 pub fn propagate(codes: &Codes, labelling: &Labelling, params: &Params) -> Result<Labels, Abort> {
     if codes.bits().rows() != labelling.rows() {
         return Err(Abort::Misuse(format!(

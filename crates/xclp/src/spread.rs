@@ -1,5 +1,5 @@
-//! The server's part of the influence phase: whose rows there are, and how influences are shared
-//! out to classes that it does not know.
+//! The server's part of the influence phase: the joint rows, and how the server shares out
+//! influences to classes that it does not know.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::scores::fixed;
 use crate::shares::Shares;
 use crate::transfers::Grown;
 
-/// A client and what the server knows of its rows.
+/// A client, and which of its rows are labelled.
 pub(crate) struct Member {
     pub(crate) id: PartyId,
     pub(crate) labelled: Vec<bool>,
@@ -25,7 +25,7 @@ impl Member {
     }
 }
 
-/// The rows of all remaining clients, and where each client's unlabelled ones are.
+/// The rows of all remaining clients.
 pub(crate) struct Joint {
     pub(crate) members: Vec<Member>,
     pub(crate) classes: usize,
@@ -43,6 +43,7 @@ impl Joint {
         let flags = members.iter().flat_map(|member| &member.labelled);
         let unlabelled = flags.enumerate().filter(|(_, is_labelled)| !**is_labelled);
         let unlabelled: Vec<usize> = unlabelled.map(|(row, _)| row).collect();
+        // LABEL-9
         if unlabelled.len() == distances.rows() {
             return Err(Abort::Misuse("no client has a labelled row".into()));
         }
@@ -55,19 +56,19 @@ impl Joint {
         })
     }
 
-    /// The client's part of the unlabelled rows.
+    /// The places of a client's rows among the unlabelled rows.
     fn own(&self, place: usize) -> Range<usize> {
         let before = |id: usize| self.unlabelled.partition_point(|row| *row < id);
         before(self.distances.offset(place))..before(self.distances.offset(place + 1))
     }
 
-    /// Each client and its part of the unlabelled rows.
+    /// Each client, and the places of its rows among the unlabelled rows.
     pub(crate) fn owners(&self) -> Vec<(PartyId, Range<usize>)> {
         let owner = |(place, member): (usize, &Member)| (member.id, self.own(place));
         self.members.iter().enumerate().map(owner).collect()
     }
 
-    /// To each client its plan.
+    /// Step 14: to each client its plan.
     pub(crate) fn plans(&self) -> Outbox {
         let mut out = Outbox::new();
         for (place, member) in self.members.iter().enumerate() {
@@ -88,29 +89,30 @@ struct Part {
     grown: Grown,
 }
 
-/// The clients among whose classes influences are spread.
+/// The clients with trees: the server shares out influences among their classes.
 pub(crate) struct Spread {
     parts: Vec<Part>,
 }
 
-/// What the server adds to the sum of the clients' shares: its own, and what it takes to leave
-/// clients out.
+/// The server's shares, which it adds to the sum of the clients' shares, and the trees by which it
+/// can leave clients out.
 pub(crate) struct Shared {
     shares: Shares,
     parts: Vec<Part>,
 }
 
 impl Spread {
-    /// Takes the trees of the joint rows' clients, in their order; a client that has left has none.
+    /// Takes the trees of the clients of the joint rows, in their order. A dropped client has none.
     ///
     /// # Errors
-    /// [`Abort::Cheated`] by a client that has another number of labelled rows than trees.
+    /// [`Abort::Cheated`] names a client with another number of labelled rows than trees.
     pub(crate) fn new(joint: &Joint, trees: Vec<Option<Grown>>) -> Result<Self, Abort> {
         let mut parts = Vec::new();
         for (place, (member, grown)) in joint.members.iter().zip(trees).enumerate() {
             let offset = joint.distances.offset(place);
             let rows: Vec<usize> = member.labelled().map(|row| offset + row).collect();
             let Some(grown) = grown else { continue };
+            // LABEL-10
             if grown.len() != rows.len() {
                 return Err(Abort::Cheated {
                     culprit: member.id,
@@ -127,14 +129,14 @@ impl Spread {
         Ok(Self { parts })
     }
 
-    /// How many columns are shared out.
+    /// Number of columns to share out.
     pub(crate) fn columns(&self) -> usize {
         self.parts.iter().map(|part| part.rows.len()).sum()
     }
 
-    /// Solves column after column and sends each client those of its labelled rows, masked. A
-    /// column has one entry for each unlabelled row of all clients: the influence on it, as part of
-    /// all influences on it.
+    /// Steps 15 to 18: solves for the columns, and sends each client those of its labelled rows
+    /// under masks. A column has an entry for each unlabelled row of all clients: its influence on
+    /// that row, divided by all influences on it.
     pub(crate) async fn share_out(self, io: &Io, joint: &Joint, influence: &Influence) -> Shared {
         let (height, n) = (joint.unlabelled.len(), influence.graph().rows());
         let mut shares = Shares::new(height, joint.classes);
@@ -181,13 +183,13 @@ impl Spread {
     }
 }
 
-/// A client's columns on their way to it.
+/// The columns of one client that are not sent yet.
 struct Pending {
     columns: usize,
     height: usize,
-    /// Columns that are shared out.
+    /// Number of columns that are shared out.
     started: usize,
-    /// Words that are sent, and those that wait for their message to be full.
+    /// Number of words that are sent, and the words that wait until their message is full.
     done: usize,
     words: Vec<u32>,
 }
@@ -203,7 +205,7 @@ impl Pending {
         }
     }
 
-    /// Takes more words. Gives the messages whose words are all there.
+    /// Adds words, and returns the messages that are now full.
     fn messages(&mut self, words: &[u32]) -> Vec<Vec<u8>> {
         self.words.extend_from_slice(words);
         let (mut messages, mut at) = (Vec::new(), 0);
@@ -224,7 +226,7 @@ impl Pending {
 }
 
 impl Shared {
-    /// The server's words of a sum of these contributors, with `more` zeros at the end.
+    /// Step 20e: the server's words in a sum of these contributors, with `more` zeros at the end.
     pub(crate) fn of(mut self, contributors: &[PartyId], more: usize) -> Vec<u32> {
         for part in self
             .parts

@@ -1,17 +1,19 @@
-//! Influence by transfers: what the server and one client do with each other's messages.
+//! Influence by transfers: how the server and one client process each other's messages.
 //!
-//! | step | who | what |
+//! The steps are those of `docs/spec/labels.md`:
+//!
+//! | step | who sends | what |
 //! |---|---|---|
-//! | 1 | server | points of the base transfers |
-//! | 2 | client | how many labelled rows it has; reply and trees of the extension |
-//! | 3 | client | corrections, for as many transfers as its labelled rows' trees have levels |
-//! | 4 | server | a challenge for each batch of transfers |
-//! | 5 | client | proofs, and how its choices differ from the random ones |
-//! | 6 | server | both sums of the further levels of each tree |
+//! | 3 | server | *points* of the base transfers |
+//! | 4 | client | *reply*: its number of labelled rows; base transfers and trees of the extension |
+//! | 5 | client | *corrections*: a transfer for each level of the tree of each labelled row |
+//! | 6 | server | *challenges*: one for each batch of transfers |
+//! | 7 | client | *proofs*, and how its choices differ from the random ones |
+//! | 8 | server | *tree corrections*: both sums of the further levels of each tree |
 //!
-//! The trees, and why no client can read influences with them: [`undertone_ot::punctured`]. The
-//! extension withstands a malicious client: one that learnt Δ would have all leaves, and so the
-//! influences.
+//! [`undertone_ot::punctured`] describes the trees, and why no client can read influences with
+//! them. The extension withstands a malicious client: a client that learnt Δ would have all leaves,
+//! and so the influences.
 
 use std::ops::Range;
 
@@ -30,13 +32,13 @@ use zeroize::Zeroizing;
 const SERVER: PartyId = PartyId::SERVER;
 const SECURITY: Security = Security::Malicious;
 
-/// f of the extension: 31 bits a transfer on the wire, next to nothing beside a column.
+/// f of the extension. A transfer takes 31 bits on the wire, next to nothing beside a column.
 const FIELD: usize = 4;
 
-/// Most transfers of a client: its choices are one message.
+/// Largest number of transfers of a client: its choices must fit one message.
 const MAX_TRANSFERS: usize = 1 << 24;
 
-/// Leaves that the server grows at a time.
+/// Number of leaves that the server grows at a time.
 const LEAVES: usize = 1 << 16;
 
 fn field() -> Result<Field, Abort> {
@@ -47,7 +49,7 @@ fn shape(classes: usize) -> Result<Shape, Abort> {
     Shape::new(classes).ok_or_else(|| Abort::Misuse(format!("trees of {classes} classes")))
 }
 
-/// The transfers of the server, which sends, and `client`.
+/// The context of the transfers from the server to `client`.
 fn context(session: SessionId, client: PartyId) -> Context {
     Context::new(session, "influence", SERVER, client)
 }
@@ -60,7 +62,7 @@ fn batches(count: usize) -> impl ExactSizeIterator<Item = usize> {
         .map(move |done| most.min(count - done))
 }
 
-/// Trees of which the corrections are sent in one message.
+/// Number of trees whose corrections fit one message.
 pub(crate) fn trees_per_message(message_len: usize) -> usize {
     (TILE_BYTES / message_len.max(1)).max(1)
 }
@@ -73,7 +75,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// The client `me`, given the server's points, and its reply.
+    /// Step 4, given the server's points: the client `me`, and its reply.
     pub(crate) fn new(
         session: SessionId,
         me: PartyId,
@@ -87,7 +89,7 @@ impl Receiver {
         Ok((Self { context, extension }, reply))
     }
 
-    /// Step 3: the corrections, a message for each batch.
+    /// Step 5: the corrections, a message for each batch.
     pub(crate) fn choose(
         mut self,
         classes: usize,
@@ -95,9 +97,11 @@ impl Receiver {
     ) -> Result<(Choosing, Vec<Vec<u8>>), Abort> {
         let shape = shape(classes)?;
         let count = labels.len() * shape.depth();
+        // LABEL-4
         if count > MAX_TRANSFERS {
             return Err(Abort::Misuse(format!(
-                "{} labelled rows of {classes} classes take {count} transfers; a client makes at most 2^24",
+                "{} labelled rows of {classes} classes take {count} transfers; a client makes at \
+                 most 2^24",
                 labels.len()
             )));
         }
@@ -113,7 +117,7 @@ impl Receiver {
     }
 }
 
-/// The client, before it has proved that its corrections were true.
+/// The client, before it has proved that its corrections are consistent.
 #[derive(Debug)]
 pub(crate) struct Choosing {
     trees: Trees,
@@ -123,15 +127,15 @@ pub(crate) struct Choosing {
 }
 
 impl Choosing {
-    /// Bytes of the challenges.
+    /// Length of the challenges in bytes.
     pub(crate) fn challenges_len(&self) -> usize {
         CHALLENGE_LEN * self.open.len()
     }
 
-    /// Step 5, given the challenges of step 4: the proofs, then the choices.
+    /// Step 7, given the challenges of step 6: the proofs, then the choices.
     ///
     /// # Panics
-    /// When there are not as many challenges as batches.
+    /// When the number of challenges is not the number of batches.
     pub(crate) fn prove(self, challenges: &[u8]) -> (Chosen, Vec<u8>) {
         assert_eq!(
             challenges.len(),
@@ -173,17 +177,17 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// Bytes of the corrections of one tree; without any the server sends none.
+    /// Length in bytes of the corrections of one tree. If it is 0, the server sends no corrections.
     pub(crate) fn message_len(&self) -> usize {
         self.shape.message_len()
     }
 
-    /// How many trees there are.
+    /// Number of trees.
     pub(crate) fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// The trees, given the corrections of step 6.
+    /// The trees, given the corrections of step 8.
     pub(crate) fn finish(self, corrections: Vec<u8>) -> Punctured {
         Punctured {
             chosen: self,
@@ -199,7 +203,7 @@ pub(crate) struct Punctured {
 }
 
 impl Punctured {
-    /// The label of a labelled row, and the streams of its leaves, of which one is missing.
+    /// The label of a labelled row, and the streams of its leaves. One leaf is missing.
     pub(crate) fn column(&self, at: usize) -> Result<(u16, Leaves), Abort> {
         let own = &self.chosen;
         let of = |each: usize| at * each..(at + 1) * each;
@@ -222,7 +226,7 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// The setup, and the points for the client.
+    /// Step 3: the setup, and the points for the client.
     pub(crate) fn new(session: SessionId, client: PartyId, seed: Seed) -> (Self, Vec<u8>) {
         let context = context(session, client);
         let (setup, offer) = SenderSetup::new(context.clone(), seed);
@@ -234,7 +238,7 @@ impl Setup {
         (setup, offer)
     }
 
-    /// Given the client's reply.
+    /// Finishes the base transfers, given the client's reply.
     pub(crate) fn finish(self, reply: &[u8]) -> Result<Sender, Abort> {
         let extension = self.setup.finish(Cpu::detect(), field()?, SECURITY, reply);
         Ok(Sender {
@@ -245,7 +249,7 @@ impl Setup {
     }
 }
 
-/// The server's side of one client, after the base transfers.
+/// The server's side of one client, when the base transfers are finished.
 #[derive(Debug)]
 pub(crate) struct Sender {
     client: PartyId,
@@ -254,7 +258,7 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Waits for the corrections of `rows` labelled rows.
+    /// Prepares for the corrections of `rows` labelled rows.
     pub(crate) fn begin(self, classes: usize, rows: usize) -> Result<Heard, Abort> {
         let shape = shape(classes)?;
         Ok(Heard {
@@ -268,7 +272,7 @@ impl Sender {
     }
 }
 
-/// The server's side of one client, whose corrections come.
+/// The server's side of one client, while corrections arrive.
 #[derive(Debug)]
 pub(crate) struct Heard {
     sender: Sender,
@@ -285,7 +289,7 @@ impl Heard {
         self.open.len() < self.due.len()
     }
 
-    /// Step 3: takes the corrections of the next batch.
+    /// Step 5: takes the corrections of the next batch.
     pub(crate) fn take(&mut self, corrections: &[u8]) -> Result<(), Abort> {
         let count = self.due[self.open.len()];
         let batch = self.sender.extension.batch(count, corrections);
@@ -294,17 +298,18 @@ impl Heard {
         Ok(())
     }
 
-    /// Step 4: the challenges.
+    /// Step 6: the challenges.
     pub(crate) fn challenges(&self) -> Vec<u8> {
         self.open.iter().flat_map(Unchecked::challenge).collect()
     }
 
-    /// Step 6, given the proofs and choices of step 5: the trees, and their corrections.
+    /// Step 8, given the proofs and choices of step 7: the trees, and their corrections.
     pub(crate) fn check(self, message: &[u8]) -> Result<(Grown, Vec<u8>), Abort> {
         let blame = OtError::blame(self.sender.client);
         let count = self.rows * self.shape.depth();
         let proofs = PROOF_LEN * self.due.len();
         let due = proofs + 8 * count.div_ceil(64);
+        // LABEL-6
         if message.len() != due {
             return Err(blame(OtError::Length {
                 what: "proofs and choices",
@@ -339,7 +344,7 @@ impl Heard {
     }
 }
 
-/// The server's trees of one client. Leaves are grown again when they are needed.
+/// The server's trees of one client. It keeps their roots, and grows leaves when it needs them.
 #[derive(Debug)]
 pub(crate) struct Grown {
     trees: Trees,
@@ -358,8 +363,25 @@ impl Grown {
         })
     }
 
-    /// How many trees there are.
+    /// Number of trees.
     pub(crate) fn len(&self) -> usize {
         self.roots.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// LABEL-4.
+    #[test]
+    fn too_many_transfers_are_refused() {
+        let (session, client) = (SessionId([1; 32]), PartyId::client(0));
+        let (_, offer) = Setup::new(session, client, Seed::from_bytes([2; 32]));
+        let seed = Seed::from_bytes([3; 32]);
+        let (receiver, _) = Receiver::new(session, client, &offer, seed).unwrap();
+        let labels = Wiped::from(vec![0; MAX_TRANSFERS / 16 + 1]);
+        let refused = receiver.choose(1 << 16, labels).unwrap_err();
+        assert!(refused.to_string().contains("at most 2^24"), "{refused}");
     }
 }

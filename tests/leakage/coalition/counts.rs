@@ -1,20 +1,20 @@
-//! Class counts: what two runs tell that differ by one client.
+//! Class counts: what two runs that differ by one client reveal.
 //!
 //! With the variant `balanced` every client learns how many labels of each class all clients
-//! brought, because it divides its scores by them. The tests work the counts out from scores alone:
-//! Σ_c n_c·z[r, c] is the sum of row r of S. The server knows that sum. Where rows are normalised,
-//! it is 1, and everybody knows it.
+//! brought, because it divides its scores by them. The tests compute the counts from scores alone:
+//! Σ_c n_c·z[r, c] is the sum of row r of S. The server knows that sum. If rows are normalised, it
+//! is 1, and everybody knows it.
 
 use faer::Mat;
 use faer::linalg::solvers::{Qr, SolveLstsq};
 
 use super::world::{Setting, World};
 
-/// The class counts n that satisfy Σ_c n_c·z[r, c] = `sums`[r], and how far they miss it.
+/// The class counts n that best satisfy Σ_c n_c·z[r, c] = `sums`[r], and their error.
 fn solve(world: &World, sums: &[f64]) -> (Vec<f64>, f64) {
     let z = &world.opened;
     let due = Mat::from_fn(z.nrows(), 1, |r, _| sums[r]);
-    // Each row is scaled by its sum, so that all weigh the same.
+    // Each row is scaled by its sum, so that all rows have equal weight.
     let z = Mat::from_fn(z.nrows(), z.ncols(), |r, c| z[(r, c)] / sums[r]);
     let ones = Mat::from_fn(due.nrows(), 1, |_, _| 1.0);
     let counts = Qr::new(z.as_ref()).solve_lstsq(&ones);

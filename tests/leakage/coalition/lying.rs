@@ -1,7 +1,8 @@
-//! What a server that lies learns together with one client: every label that was brought, exactly.
+//! What a malicious server learns together with one client: every label that clients bring,
+//! exactly.
 //!
-//! Nobody but the server sees S, so it may hand out any S it likes. Words wrap: no client can tell.
-//! Nothing in the protocol prevents this attack. Only randomised labels bound it.
+//! Only the server sees S, so it can hand out any S. Words wrap, and no client can tell. Nothing in
+//! the protocol prevents this attack. Only randomised labels bound it.
 //!
 //! These tests work on the arithmetic of scores, words of 32 bits with 30 fractional bits. They do
 //! not depend on how S reaches the clients.
@@ -19,7 +20,7 @@ fn word(influence: f64) -> u32 {
     (influence * f64::from(1 << FRACTION)).round() as i64 as u32
 }
 
-/// The words of a row's scores: what the row sum gives its owner, modulo 2³².
+/// The words of a row's scores, which the sum gives to the row's owner, modulo 2³².
 fn scores(influence: &[u32], labels: &[usize], classes: usize) -> Vec<u32> {
     assert_eq!(influence.len(), labels.len());
     let mut scores = vec![0u32; classes];
@@ -36,8 +37,8 @@ fn digits() -> Vec<usize> {
     labels.map(|label| label.unwrap().into()).collect()
 }
 
-/// A row of S that is 1 at one label and 0 elsewhere: the scores of the colluder's row are that
-/// label, one-hot. This takes one row of the colluder for each label.
+/// A row of S that is 1 at one label and 0 elsewhere. The scores of the colluder's row are then
+/// that label, one-hot. The attack takes one row of the colluder for each label.
 #[test]
 fn a_one_hot_row_is_one_label() {
     let labels = &digits()[..91];
@@ -50,8 +51,8 @@ fn a_one_hot_row_is_one_label() {
     }
 }
 
-/// What the colluder's rows tell of everybody's labels. Row i of S has weight 2^b at label 32i + b:
-/// bit b of the score of class c says whether that label is c.
+/// The labels of all clients, read from the colluder's rows. Row i of S has weight 2^b at label
+/// 32i + b, so bit b of the score of class c says whether that label is c.
 fn read_out(labels: &[usize], classes: usize) -> (usize, Vec<usize>) {
     let mut found = Vec::new();
     let mut rows = 0;
@@ -72,7 +73,7 @@ fn read_out(labels: &[usize], classes: usize) -> (usize, Vec<usize>) {
     (rows, found)
 }
 
-/// Three rows of the colluder read 91 labels, 57 rows read 1797: all of them, exactly.
+/// Three rows of the colluder read 91 labels exactly, and 57 rows read 1797.
 #[test]
 fn weights_of_two_to_the_i_read_32_labels_a_row() {
     let labels = digits();
@@ -83,10 +84,11 @@ fn weights_of_two_to_the_i_read_32_labels_a_row() {
     }
 }
 
-/// With randomised labels the same attack reads what clients brought. It is the true class as often
-/// as randomised response keeps one, e^ε/(e^ε + C − 1). Ten classes, 89,850 labels each:
+/// With randomised labels the same attack reads the labels that clients brought. A label is the
+/// true class as often as randomised response keeps it, e^ε/(e^ε + C − 1). Ten classes, 89,850
+/// labels each:
 ///
-/// | ε | due | measured |
+/// | ε | expected | measured |
 /// |---|---|---|
 /// | 1 | 23.2 % | 23.3 % |
 /// | 2 | 45.1 % | 45.4 % |

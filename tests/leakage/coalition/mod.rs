@@ -4,8 +4,8 @@
 //! 0 takes home its scores Z[r, c] = Σ_x S[r, x]·[y_x = c]. These are linear equations in the
 //! labels of the others, and labels are one-hot: there are few solutions, mostly one.
 //!
-//! Each row of S is divided by its sum before it is used, and each row of scores by its own: the
-//! attacks do not depend on a factor of the row.
+//! The attacks divide each row of S by its sum, and each row of scores by its own sum. So they do
+//! not depend on factors of rows. (`docs/spec/labels.md` calls this matrix F.)
 //!
 //! | file | who | how |
 //! |---|---|---|
@@ -31,9 +31,9 @@ fn from_scores(world: &World) -> f64 {
     world.recovered(&least_squares(&world.equations(&world.known()), 2500))
 }
 
-/// Non-negative least squares on the scores of client 0's own rows, after a whole run. *Graph*: its
-/// own labels, propagated to the rows sought. *Results*: the same, with the classes that it takes
-/// home.
+/// Non-negative least squares on the scores of client 0's own rows, after a whole run. The shares
+/// are those of the labels sought that are found. *Graph*: guesses from client 0's own labels,
+/// propagated to the rows sought. *Results*: the same, with the classes that it takes home.
 ///
 /// | data, clients × rows | labelled | sought | own rows | graph | results | scores |
 /// |---|---|---|---|---|---|---|
@@ -79,8 +79,9 @@ fn own_scores_tell_the_labels_of_others() {
     }
 }
 
-/// Linear programs find every label, and so do mixed-integer programs, after whole runs: up to 90
-/// labels of ten classes. Labels are random here (ε = 0) and the graph tells nothing of them.
+/// After whole runs, linear programs find every label, and so do mixed-integer programs: up to 90
+/// labels of ten classes. Some settings have random labels (ε = 0), about which the graph tells
+/// nothing.
 #[test]
 fn programs_tell_the_labels_of_others() {
     let random = |setting: Setting| setting.epsilon(0.0);
@@ -98,8 +99,9 @@ fn programs_tell_the_labels_of_others() {
     }
 }
 
-/// What the coalition would learn if client 0 took home classes and no scores. Means of two runs,
-/// 30 % labelled. *Program*: a linear program finds labels that make its classes the winners.
+/// What the coalition would learn if client 0 took home classes without scores. The shares are
+/// means of two runs, with 30 % labelled. *Program*: a linear program finds labels for which these
+/// classes have the largest scores.
 ///
 /// | data, clients × rows | labels | graph | results | program | scores |
 /// |---|---|---|---|---|---|

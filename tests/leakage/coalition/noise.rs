@@ -46,7 +46,8 @@ struct Figures {
     accuracy: f64,
     /// Labels recovered by least squares, with noise of 1, 4 and 16 runs averaged.
     recovered: [f64; 3],
-    /// Of the labels that the graph and client 0's results get wrong, those recovered: 1 run.
+    /// The share recovered, in 1 run, of the labels that the graph and client 0's results get
+    /// wrong.
     beyond: f64,
 }
 
@@ -80,8 +81,8 @@ fn figures(setting: Setting, tau: f64) -> Figures {
     mean
 }
 
-/// Least squares on noisy scores: digits, 3 × 150 rows, three seeds. *Beyond*: of the labels that
-/// the graph and client 0's results get wrong, those that one run's noisy scores tell.
+/// Least squares on noisy scores: digits, 3 × 150 rows, three seeds. *Beyond* is the share that the
+/// noisy scores of one run reveal of the labels that the graph and client 0's results get wrong.
 ///
 /// | labelled | τ | accuracy | recovered, 1 run | 4 runs | 16 runs | beyond |
 /// |---|---|---|---|---|---|---|
@@ -105,7 +106,7 @@ fn noise_costs_accuracy_before_it_hides_labels() {
     assert!(tiny.recovered[0] > 0.96 && tiny.beyond > 0.8);
     assert!(small.recovered[0] > 0.9 && small.beyond > 0.6);
     assert!(small.accuracy > open.accuracy - 0.03);
-    // What hides labels in one run costs accuracy, and 16 runs tell them after all.
+    // Noise that hides labels in one run costs accuracy, and 16 runs reveal them anyway.
     assert!((0.7..0.92).contains(&large.recovered[0]) && large.beyond < 0.7);
     assert!(large.accuracy < open.accuracy - 0.03);
     assert!(large.recovered[2] > 0.92);
@@ -118,8 +119,9 @@ fn noise_costs_accuracy_before_it_hides_labels() {
     assert!(large.accuracy < 0.8);
 }
 
-/// Where classes are rare, scores are divided by small counts, and noise grows. Digits of which
-/// class c is kept with probability 0.7^c, 3 × 190 rows, 30 % labelled, `balanced`, three seeds:
+/// The scores of rare classes are divided by small counts, which makes noise grow. Digits, where
+/// rows of class c are kept with probability 0.7^c, 3 × 190 rows, 30 % labelled, `balanced`, three
+/// seeds:
 ///
 /// | τ | accuracy | recovered, 1 run |
 /// |---|---|---|
@@ -139,10 +141,10 @@ fn noise_swamps_rare_classes() {
     assert!(small.recovered[0] > 0.94 && large.recovered[0] > 0.86);
 }
 
-/// Randomised labels are not what their neighbours say, and noise hides them sooner: digits, 3 ×
-/// 150 rows, 30 % labelled, ε = 2. The coalition recovers 95.2 % of what clients brought without
-/// noise, 56.7 % with τ = 0.1, and 87.4 % from 16 runs. Owners' accuracy falls from 82.6 % to
-/// 79.3 %. What clients brought is the true class in 45 of 100 rows anyway.
+/// Neighbours tell nothing about randomised labels, so noise hides these sooner: digits, 3 × 150
+/// rows, 30 % labelled, ε = 2. The coalition recovers 95.2 % of the labels brought without noise,
+/// 56.7 % with τ = 0.1, and 87.4 % from 16 runs. Owners' accuracy falls from 82.6 % to 79.3 %. The
+/// label brought is the true class in only 45 of 100 rows.
 #[test]
 fn noise_hides_randomised_labels_sooner() {
     let randomised = Setting::DIGITS.epsilon(2.0);
@@ -153,8 +155,8 @@ fn noise_hides_randomised_labels_sooner() {
     assert!(small.accuracy < open.accuracy);
 }
 
-/// Noise that is drawn once for each row of a job, and added in two sessions of it, is worse than
-/// none: the sessions have different projections, so their S differ, and the difference of the
+/// Noise that is drawn once for each row of a job, and added in two of its sessions, is worse than
+/// no noise. The sessions have different projections and so different S, and the difference of the
 /// scores is free of noise. Digits, 3 × 150 rows, three seeds:
 ///
 /// | labelled | τ | recovered, one session | two sessions |

@@ -5,9 +5,10 @@ use microlp::{ComparisonOp, OptimizationDirection, Problem, Variable};
 
 use super::world::{Equations, World, best};
 
-/// Non-negative least squares: min ‖A·Y − b‖² where the rows of Y are shares of 1.
+/// Non-negative least squares: min ‖A·Y − b‖², where each row of Y is non-negative and adds up to
+/// 1.
 ///
-/// Projected gradients with momentum, restarted where it points uphill.
+/// The method is projected gradients with momentum, which restarts if the momentum points uphill.
 pub(crate) fn least_squares(equations: &Equations, steps: usize) -> Mat<f64> {
     let Equations { a, b } = equations;
     let normal = a.transpose() * a;
@@ -42,7 +43,7 @@ fn dot(a: &Mat<f64>, b: &Mat<f64>) -> f64 {
     columns.map(|(a, b)| a.transpose() * b).sum()
 }
 
-/// The nearest row of shares of 1.
+/// The nearest non-negative row that adds up to 1.
 fn project(matrix: &mut Mat<f64>, row: usize) {
     let mut sorted: Vec<f64> = matrix.row(row).iter().copied().collect();
     sorted.sort_by(|a, b| b.total_cmp(a));
@@ -58,10 +59,10 @@ fn project(matrix: &mut Mat<f64>, row: usize) {
         .for_each(|value| *value = (*value - excess).max(0.0));
 }
 
-/// What variables of a program may be.
+/// The values that variables of a program may take.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Domain {
-    /// Shares of 1.
+    /// From 0 to 1; each row adds up to 1.
     Shares,
     /// 0 or 1.
     OneHot,
@@ -93,7 +94,7 @@ impl Program {
         }
     }
 
-    /// A variable that is not negative and costs what it is.
+    /// A non-negative variable whose cost is its value.
     fn slack(&mut self) -> Variable {
         self.problem.add_var(1.0, (0.0, f64::INFINITY))
     }
@@ -128,14 +129,14 @@ pub(crate) fn least_deviation(equations: &Equations, domain: Domain) -> Mat<f64>
     program.solve()
 }
 
-/// Labels of client 0's own rows, and not their scores: the score of the class opened exceeds that
-/// of each other class by `margin`, or by as little less as possible.
+/// Solves from the labels of client 0's own rows, without their scores. The score of the opened
+/// class exceeds that of each other class by `margin`; the program minimises what is lacking.
 pub(crate) fn from_own_results(world: &World, margin: f64) -> Mat<f64> {
     let opened = best(&world.opened);
     let scale = world.scale();
     let mean = scale.iter().sum::<f64>() / scale.len() as f64;
     let scale: Vec<f64> = scale.iter().map(|scale| scale / mean).collect();
-    // With scores of 0 what is left is minus the own part.
+    // With scores of 0, the right-hand side is minus the client's own part.
     let zero = Mat::zeros(world.open.len(), world.classes);
     let Equations { a, b } = world.equations(&zero);
     let classes = world.classes;

@@ -1,5 +1,5 @@
-//! Clients with rows of a data set, the influence of their labelled rows, and what a coalition of
-//! the server and client 0 holds of it.
+//! Clients with rows of a data set, the influence of their labelled rows, and the view that a
+//! coalition of the server and client 0 has of it.
 
 use faer::Mat;
 use undertone::hamming::Backend;
@@ -9,7 +9,7 @@ use undertone::simulate::Simulation;
 use undertone::xclp::{Codes, Features, Graph, Influence, Labelling, Params, Rows, Variant, solo};
 use undertone_tests::dataset;
 
-/// Who brings what.
+/// The data set, the clients, and what they bring.
 #[derive(Clone, Copy)]
 pub(crate) struct Setting {
     pub(crate) data: &'static str,
@@ -24,9 +24,9 @@ pub(crate) struct Setting {
     pub(crate) epsilon: Option<f64>,
     /// Keeps a row of class c with probability `skew`^c.
     pub(crate) skew: f64,
-    /// Chooses rows.
+    /// Seeds the choice of rows.
     pub(crate) seed: u8,
-    /// Sessions of the same rows differ in the projection.
+    /// The session. Sessions with the same rows differ in the projection.
     pub(crate) session: u8,
 }
 
@@ -171,14 +171,15 @@ struct Inputs {
     brought: Vec<usize>,
 }
 
-/// All rows, and which of them the coalition knows what about.
+/// All rows, and what the coalition knows about them.
 pub(crate) struct World {
     pub(crate) classes: usize,
     variant: Variant,
     /// The true class of every row, and the class that its client brought, if it is labelled.
     pub(crate) truth: Vec<usize>,
     pub(crate) brought: Vec<usize>,
-    /// Labelled rows of all clients, of client 0, and of the others: theirs are sought.
+    /// Labelled rows of all clients, of client 0, and of the others. The labels of the others are
+    /// sought.
     labelled: Vec<usize>,
     pub(crate) own: Vec<usize>,
     pub(crate) others: Vec<usize>,
@@ -187,9 +188,9 @@ pub(crate) struct World {
     pub(crate) unlabelled: Vec<usize>,
     /// S[r, x] for every row r and labelled row x; each row adds up to 1.
     influence: Mat<f64>,
-    /// What each row of S added up to before.
+    /// The sum of each row of S before it was divided by it.
     pub(crate) totals: Vec<f64>,
-    /// What client 0 takes home for `open`.
+    /// The scores that client 0 takes home for `open`.
     pub(crate) opened: Mat<f64>,
 }
 
@@ -231,7 +232,7 @@ impl World {
         self.influence[(row, self.column(labelled))]
     }
 
-    /// Labels brought, by class.
+    /// Number of labels brought, for each class.
     pub(crate) fn counts(&self) -> Vec<f64> {
         let mut counts = vec![0.0; self.classes];
         for row in &self.labelled {
@@ -240,7 +241,7 @@ impl World {
         counts
     }
 
-    /// What the raw scores of each class are divided by.
+    /// The divisor of each class's raw scores.
     pub(crate) fn scale(&self) -> Vec<f64> {
         match self.variant {
             Variant::Balanced => self.counts().iter().map(|count| count.max(1.0)).collect(),
@@ -259,8 +260,8 @@ impl World {
         raw
     }
 
-    /// The raw scores of `open`, from those that client 0 took home and the class counts, which it
-    /// knows too.
+    /// The raw scores of `open`, computed from the scores and the class counts that client 0 took
+    /// home.
     pub(crate) fn known(&self) -> Mat<f64> {
         let scale = self.scale();
         let raw = |at: usize, class: usize| self.opened[(at, class)] * scale[class];
@@ -270,7 +271,7 @@ impl World {
         })
     }
 
-    /// What raw scores of `open` say about the labels Y of `others`: A·Y = b.
+    /// The equations A·Y = b of the raw scores of `open` for the labels Y of `others`.
     pub(crate) fn equations(&self, scores: &Mat<f64>) -> Equations {
         let mut b = scores.clone();
         for (at, row) in self.open.iter().enumerate() {
@@ -284,14 +285,14 @@ impl World {
         Equations { a, b }
     }
 
-    /// Classes of some rows of client 0, propagated over the graph to the rows sought.
+    /// Guesses for the rows sought: classes of some rows of client 0, propagated over the graph.
     fn propagated(&self, known: &[(usize, usize)]) -> Mat<f64> {
         let mut counts = vec![0.0f64; self.classes];
         known.iter().for_each(|(_, class)| counts[*class] += 1.0);
         let mut found = Mat::zeros(self.others.len(), self.classes);
         for (x, other) in self.others.iter().enumerate() {
             for (row, class) in known {
-                // S is symmetric but for the factors of its rows.
+                // S is symmetric up to the factors of its rows.
                 let weight = self.influence(*row, *other) * self.totals[*row];
                 found[(x, *class)] += weight / counts[*class];
             }
@@ -299,7 +300,7 @@ impl World {
         found
     }
 
-    /// The graph and the true classes of client 0's labelled rows.
+    /// Guesses from the graph and the true classes of client 0's labelled rows.
     pub(crate) fn graph_alone(&self) -> Mat<f64> {
         let own = self.own.iter().map(|row| (*row, self.truth[*row]));
         self.propagated(&own.collect::<Vec<_>>())
@@ -312,14 +313,15 @@ impl World {
         self.propagated(&own.chain(open).collect::<Vec<_>>())
     }
 
-    /// The share of the rows sought for which `found` has the label that was brought.
+    /// The share of the rows sought whose label in `found` is the label that was brought.
     pub(crate) fn recovered(&self, found: &Mat<f64>) -> f64 {
         let right = best(found).into_iter().zip(&self.others);
         let right = right.filter(|(class, row)| *class == self.brought[**row]);
         right.count() as f64 / self.others.len() as f64
     }
 
-    /// Of the labels sought that `guess` gets wrong: how many are there, and how many has `found`?
+    /// The number of sought labels that `guess` gets wrong, and how many of these `found` gets
+    /// right.
     pub(crate) fn beyond(&self, guess: &Mat<f64>, found: &Mat<f64>) -> (u32, u32) {
         let right = |found| {
             let pairs = best(found).into_iter().zip(&self.others);
@@ -332,7 +334,7 @@ impl World {
     }
 }
 
-/// A·Y = b.
+/// Linear equations A·Y = b.
 pub(crate) struct Equations {
     pub(crate) a: Mat<f64>,
     pub(crate) b: Mat<f64>,
@@ -348,12 +350,12 @@ pub(crate) fn best(scores: &Mat<f64>) -> Vec<usize> {
     (0..scores.nrows()).map(best).collect()
 }
 
-/// Uniform in [0, 1).
+/// A uniform number in [0, 1).
 pub(crate) fn uniform(prg: &mut Prg) -> f64 {
     (prg.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// How often randomised response keeps a label.
+/// The probability with which randomised response keeps a label.
 pub(crate) fn kept(classes: usize, epsilon: f64) -> f64 {
     epsilon.exp() / (epsilon.exp() + classes as f64 - 1.0)
 }
