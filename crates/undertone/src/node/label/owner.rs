@@ -116,6 +116,7 @@ impl Owner {
             labelling.classes(),
             !self.classes_stated && self.noise.is_none(),
         );
+        // NOISE-3
         let labelling = match job.classes {
             Some(classes) if classes != mine => {
                 let labels = labelling.labels().to_vec();
@@ -305,7 +306,7 @@ mod tests {
         }
     }
 
-    /// With another number of classes every label would be a fresh draw.
+    /// NOISE-3. With another number of classes every label would be a fresh draw.
     #[test]
     fn an_owner_with_noise_does_not_take_classes_of_the_job() {
         let job = Job::parse("classes = 5", false).unwrap().to_offer();
