@@ -1,6 +1,6 @@
-//! A thousand oblivious transfers: the sender has two messages for each transfer, the receiver gets
-//! the one that it chooses. The sender does not learn which; the receiver learns nothing about the
-//! other, even if it departs from the protocol.
+//! A thousand oblivious transfers. The sender has two messages for each transfer. The receiver
+//! chooses one and gets it. The sender does not learn the choice. The receiver learns nothing about
+//! the other message, even if it deviates from the protocol.
 //!
 //! `cargo run --release -p undertone-ot --example transfers` prints:
 //!
@@ -27,14 +27,14 @@ const RECEIVER: PartyId = PartyId::client(1);
 /// Number of transfers.
 const COUNT: usize = 1000;
 
-/// Chosen messages come after base transfers and extension, which have phases of their own.
+/// The phase after the base transfers and the extension, which have phases of their own.
 const CHOSEN: Phase = Phase {
     id: 100,
     name: "chosen messages",
 };
 
 async fn send(io: Io, rules: Rules, seed: Seed, messages: Vec<[u128; 2]>) -> Result<(), Abort> {
-    // Random transfers: two random keys for each. The sink gets a batch after its check.
+    // Random transfers give two random keys each. `keep` receives a batch after its check.
     let (mut zeros, mut ones) = (Vec::new(), Vec::new());
     let keep = |batch: &SenderBatch| {
         let mut keys = [Vec::new(), Vec::new()];
@@ -44,7 +44,7 @@ async fn send(io: Io, rules: Rules, seed: Seed, messages: Vec<[u128; 2]>) -> Res
     };
     let _ = io.run(sender(rules, RECEIVER, seed, keep)).await?;
 
-    // Chosen messages: both messages, encrypted under the two keys. The receiver has one key.
+    // Chosen messages: send both, each encrypted under one key. The receiver has one of the keys.
     io.phase(CHOSEN).await;
     let choices = io.require(RECEIVER).await?;
     let offer = chosen::offer(&choices, [&zeros, &ones], &messages);
@@ -58,7 +58,7 @@ async fn receive(
     seed: Seed,
     wanted: Vec<u64>,
 ) -> Result<Zeroizing<Vec<u128>>, Abort> {
-    // Random transfers: a random choice and its key for each.
+    // Random transfers give a random choice and its key each.
     let (mut random, mut keys) = (Vec::new(), Vec::new());
     let keep = |batch: &ReceiverBatch| {
         let mut chosen = Vec::new();
@@ -76,7 +76,7 @@ async fn receive(
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Both parties agree on these beforehand. The field trades bytes for computation.
+    // Both parties agree on the rules beforehand. The field trades bytes for computation.
     let session = SessionId::random()?;
     let rules = Rules {
         context: Context::new(session, "a thousand messages", SENDER, RECEIVER),

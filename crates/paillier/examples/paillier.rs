@@ -15,12 +15,11 @@ use undertone_kdf::Seed;
 use undertone_paillier::{BigUint, DEFAULT_BITS, Noise, PaillierError, Primes, SecretKey, Slots};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // The key.
     let mut rng = Seed::from_os()?.prg();
     let secret = SecretKey::generate(DEFAULT_BITS, Primes::Structured, &mut rng)?;
     let public = secret.public();
 
-    // Slots of 24 bits: sums below 2^24 do not reach the next slot.
+    // Slots of 24 bits: sums below 2^24 do not overflow into the next slot.
     let slots = Slots::new(public.bits(), 24)?;
     println!(
         "a key of {} bits; {} numbers of 24 bits in one plaintext",
@@ -32,13 +31,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         plaintexts.map(|numbers| slots.pack(numbers)).collect()
     };
 
-    // The owner's list, in one batch. The owner encrypts faster than other parties.
+    // The owner encrypts its list in one batch. The secret key makes this faster.
     let first: Vec<u64> = (0..1000).collect();
     let mut message = Vec::new();
     public.encode(&secret.encrypt(&pack(&first)?, &mut rng)?, &mut message)?;
 
-    // The other party has the public key only. It encrypts its list and adds. The sums carry the
-    // noise of both, so the owner cannot tell how they were made.
+    // The other party encrypts its list with the public key and adds. The sums carry the noise of
+    // both, so the owner cannot tell how they were made.
     let second: Vec<u64> = (0..1000).map(|number| 2 * number + 2).collect();
     let mut sums = public.decode(&message)?;
     public.add(

@@ -1,4 +1,4 @@
-//! A custom protocol, an auction: bidders learn the highest bid, but not who made it.
+//! A protocol of your own: an auction. Bidders learn the highest bid, but not its bidder.
 //!
 //! `cargo run -p undertone-party --example custom_party` prints:
 //!
@@ -13,15 +13,15 @@ use undertone_party::*;
 const BID: Phase = Phase { id: 1, name: "bid" };
 const END: Phase = Phase { id: 2, name: "end" };
 
-/// A client bids and learns the highest bid.
+/// A client: sends its bid and learns the highest bid.
 async fn bidder(io: Io, bid: u8) -> Result<u8, Abort> {
     io.send(PartyId::SERVER, [bid].as_slice());
     io.phase(END).await;
     read(PartyId::SERVER, &io.require(PartyId::SERVER).await?)
 }
 
-/// The server hears every client and announces the highest bid. A client that drops out ends the
-/// auction. With `recv` instead of `require` the auction would continue without it.
+/// The server: collects the bids and announces the highest. If a client drops out, `require` ends
+/// the auction; with `recv` the server would continue without the client.
 async fn auctioneer(io: Io, clients: Vec<PartyId>) -> Result<u8, Abort> {
     let mut highest = 0;
     for id in &clients {
@@ -32,7 +32,7 @@ async fn auctioneer(io: Io, clients: Vec<PartyId>) -> Result<u8, Abort> {
     Ok(highest)
 }
 
-/// Reads a message of one byte. A malformed message ends the run. The error names its sender.
+/// A message of one byte. A malformed message ends the run; the error names its sender.
 fn read(from: PartyId, message: &[u8]) -> Result<u8, Abort> {
     let mut reader = Reader::new(message);
     let bid = reader.u8("bid");
@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut links: Vec<&mut dyn Node> = nodes.iter_mut().map(|node| node as _).collect();
     Network::new().run(&mut links)?;
 
-    // The server's ledger counts whole frames: a header of 64 bytes, and a bid of one byte.
+    // The server's ledger counts whole frames: a header of 64 bytes and a bid of one byte.
     for (phase, cost) in nodes[0].ledger().phases() {
         let (sent, received) = (cost.bytes_sent, cost.bytes_received);
         println!("{phase}: {sent} bytes sent, {received} received");

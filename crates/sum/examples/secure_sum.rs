@@ -1,7 +1,7 @@
 //! Federated averaging: five clients, one server, and the weighted mean of the clients' updates.
 //!
 //! The server learns the mean, the total weight and who contributed. It does not learn any client's
-//! update or weight. One client drops out in the middle; the others finish without it.
+//! update or weight. One client drops out in the middle. The others finish without it.
 //!
 //! `cargo run --release -p undertone-sum --example secure_sum` prints:
 //!
@@ -17,7 +17,7 @@ use undertone_kdf::Seed;
 use undertone_party::{Endpoint, Limits, Network, Node, PartyId, SessionId};
 use undertone_sum::{Rules, client, fixed::WeightedMean, server};
 
-/// Each client's update, and the number of examples it was trained on: its weight.
+/// Each client's update and its weight: the number of examples that it was trained on.
 const UPDATES: [([f32; 3], f64); 5] = [
     ([0.5, -1.0, 0.25], 100.0),
     ([0.25, 1.0, 0.75], 200.0),
@@ -27,7 +27,7 @@ const UPDATES: [([f32; 3], f64); 5] = [
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // What all parties agree on beforehand: values from -8 to 8, weights from 0 to 1000.
+    // All parties agree on the rules beforehand: values from -8 to 8, weights from 0 to 1000.
     let mean = WeightedMean::<u64>::new(8.0, 1000.0, UPDATES.len())?;
     let rules = Rules::plain(SessionId::random()?, WeightedMean::<u64>::words(3));
 
@@ -48,14 +48,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let party = server::<u64>(rules, invited.clone())?;
     let mut server = Endpoint::new(PartyId::SERVER, rules.session, Limits::default(), party);
 
-    // A network in memory. Client 3 leaves after two messages: the others' words already carry the
-    // masks it agreed on with them, its own words never come.
+    // A network in memory. Client 3 drops out after two messages. The others' words already carry
+    // the masks that they share with it, but its own words never arrive.
     let mut network = Network::new().leave(PartyId::client(3), 2);
     let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
     nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
     network.run(&mut nodes)?;
 
-    // The server has the sum of the words, and decodes it.
+    // The server decodes the sum of the words.
     let (total, _) = server.finish()?;
     for id in invited {
         if !total.contributors.contains(&id) {

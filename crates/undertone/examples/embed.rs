@@ -1,12 +1,14 @@
-//! Undertone inside somebody else's loop: `cargo run --release --example embed`.
+//! Undertone in an event loop of your own: three clients and a server label rows.
 //!
-//! The engine does no I/O. An [`Endpoint`] drives one party: what arrives is pushed in, what `poll` gives is carried to its
-//! receiver by whatever you have (here, channels between threads). Three rules, and there are no more:
+//! An [`Endpoint`] drives one party and does no I/O. The loop pushes frames that arrive, and polls for
+//! frames to send. Here channels between threads carry them. The loop keeps three rules:
 //!
-//! 1. vouch for who is at the other end of a link: `push` believes you;
-//! 2. what `push` hands back is pushed again later: the receiver has no room. Hold its sender up, and nobody else (here letter
-//!    boxes hold any number of letters; on a network bound them);
-//! 3. tell `gone` of who will send nothing more, after all that came from it.
+//! 1. It vouches for the party at the other end of each link: `push` believes it.
+//! 2. It pushes a frame that `push` hands back again later, because the receiver has no room. It
+//!    holds up this sender and no other. (Channels here are unbounded. Bound them on a network.)
+//! 3. It calls `gone` for a party that will send nothing more, after everything that came from it.
+//!
+//! `cargo run --release -p undertone --example embed`
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,10 +18,10 @@ use undertone::kdf::Seed;
 use undertone::party::{Aborted, Endpoint, Limits, Party, PartyId, Poll, Push, SessionId};
 use undertone::xclp::{self, Features, Input, Labelling, Params, Rows};
 
-/// What passes between two parties: who sent it, and a frame; or nothing, when no more will come.
+/// What a channel carries: the sender, and a frame. No frame means that the sender has ended.
 type Letter = (PartyId, Option<Vec<u8>>);
 
-/// Drives one party until it has its result, and tells the others that nothing more will come.
+/// Drives one party until it has its result, then tells the others that it has ended.
 fn drive<P: Party>(
     mut endpoint: Endpoint<P>,
     post: &BTreeMap<PartyId, Sender<Letter>>,
@@ -36,7 +38,7 @@ fn drive<P: Party>(
     Ok(output)
 }
 
-/// Moves frames until the party has ended. This is the part that would be yours.
+/// Moves frames until the party has ended. Your program replaces this function.
 fn exchange<P: Party>(
     endpoint: &mut Endpoint<P>,
     post: &BTreeMap<PartyId, Sender<Letter>>,
@@ -44,7 +46,7 @@ fn exchange<P: Party>(
 ) -> Result<(), Aborted> {
     let mut held: BTreeMap<PartyId, VecDeque<Option<Vec<u8>>>> = BTreeMap::new();
     loop {
-        // Letters of one sender stay in order; those of another pass them.
+        // Letters of one sender stay in order. A sender that is held up does not delay the others.
         for (from, letters) in &mut held {
             while let Some(letter) = letters.pop_front() {
                 match letter.map(|frame| endpoint.push(*from, frame)) {
@@ -54,17 +56,17 @@ fn exchange<P: Party>(
                         letters.push_front(Some(frame));
                         break;
                     }
-                    // A frame that does not belong here is dropped; the run is unharmed.
+                    // The endpoint drops a frame that does not belong here. The run is unharmed.
                     Some(Err(error)) => eprintln!("refused: {error}"),
                 }
             }
         }
         match endpoint.poll()? {
             Poll::Send(to, frame) => {
-                // A receiver that has ended has dropped its box, and needs nothing more.
+                // A receiver that has ended has closed its channel and needs nothing more.
                 let _ = post[&to].send((endpoint.id(), Some(frame)));
             }
-            // A slice of work is done: a moment to move bytes.
+            // The party has done a slice of its work. Move bytes before the next.
             Poll::Busy => {}
             Poll::Wait => {
                 if let Ok((from, letter)) = mail.recv() {
@@ -80,7 +82,7 @@ fn exchange<P: Party>(
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Chosen by the server and told to all: fresh for every run.
+    // The server chooses the session and tells all clients. It is fresh for every run.
     let session = SessionId::random()?;
     let params = Params {
         neighbours: 10,
@@ -88,7 +90,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let ids: Vec<PartyId> = (0..3).map(PartyId::client).collect();
 
-    // A letter box for everybody.
+    // A channel to each party.
     let (mut post, mut boxes) = (BTreeMap::new(), BTreeMap::new());
     for id in ids.iter().copied().chain([PartyId::SERVER]) {
         let (sender, receiver) = channel();
@@ -112,7 +114,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
         let mut clients = Vec::new();
         for id in ids {
-            // Two clouds; the first row of each is labelled.
+            // Rows of two clouds. The first row of each cloud is labelled.
             let shift = id.to_wire();
             let row = |i: u32| {
                 [

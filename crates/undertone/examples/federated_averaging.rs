@@ -1,9 +1,9 @@
-//! Federated averaging over TLS: five clients train a linear model of handwritten digits in ten
-//! rounds, and nobody sees a client's model but the client.
+//! Federated averaging over TLS. Five clients train a linear model of handwritten digits in ten
+//! rounds. Only the client itself sees its model.
 //!
-//! Each client has its own connection and runtime, as if it were a process of its own. One leaves
-//! after the second round and comes back in the fifth: it first gets the mean that it has missed.
-//! Another is killed in the eighth. The server learns the mean of each round and tests it.
+//! Each client has its own connection and runtime, like a process of its own. One client leaves after
+//! the second round and comes back in the fifth; it first gets the mean that it has missed. Another
+//! is killed in the eighth round. The server learns the mean of each round and tests it.
 //!
 //! `cargo run --release -p undertone --features net,files --example federated_averaging`
 
@@ -29,7 +29,7 @@ const CLASSES: usize = 10;
 const KILLED: usize = 3;
 const RETURNING: usize = 4;
 
-// ---- The model: this part is any training code. ----
+// ---- The model. Any training code can stand here. ----
 
 /// Rows and their classes.
 #[derive(Clone)]
@@ -102,9 +102,9 @@ impl Model {
     }
 }
 
-// ---- A client: this part embeds Undertone. ----
+// ---- A client. This part embeds Undertone. ----
 
-/// Takes part until the job is done, or until `leaves` says so of a round that begins.
+/// Takes part until the job is done. Leaves before the first round for which `leaves` is true.
 async fn take_part(
     config: client::Config,
     examples: Examples,
@@ -173,7 +173,7 @@ fn spawn(
 
 fn main() -> Result<(), Failure> {
     let all = load()?;
-    // Every sixth row is for tests; the others are dealt to the clients.
+    // Every sixth row is for tests. The clients have the others.
     let (test, dealt): (Examples, Vec<Examples>) = (
         all.every(CLIENTS, CLIENTS + 1),
         (0..CLIENTS)
@@ -187,7 +187,7 @@ fn main() -> Result<(), Failure> {
     let trial = trial(&["localhost".into(), "127.0.0.1".into()], &names)?;
     let runtime = tokio::runtime::Runtime::new()?;
 
-    // The server: what it does with the mean of each round is up to the program.
+    // The server. Here it tests the mean of each round and prints the result.
     let job = Job {
         rounds: ROUNDS,
         max_weight: 10_000.0,
@@ -229,7 +229,7 @@ fn main() -> Result<(), Failure> {
         println!("{} after {:.1} s", report.result, report.seconds);
     }));
 
-    // Three clients stay. One of them waits in the fifth round until the one that left is back.
+    // Three clients stay. In the fifth round the first waits until the client that left is back.
     let mut clients = Vec::new();
     for (index, examples) in dealt.iter().enumerate().take(KILLED) {
         let watch = watch.clone();
@@ -245,7 +245,7 @@ fn main() -> Result<(), Failure> {
             waits,
         ));
     }
-    // One is killed in the eighth round: its runtime ends, and says nothing to anybody.
+    // One is killed in the eighth round: its runtime ends without a goodbye.
     let killed = tokio::runtime::Runtime::new()?;
     let (tell, reached) = std::sync::mpsc::channel();
     let doomed = take_part(
