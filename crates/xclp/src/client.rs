@@ -397,26 +397,16 @@ mod tests {
     /// LABEL-1.
     #[test]
     fn others_with_too_many_rows_are_refused() {
-        let params = Params::default();
-        let job = |max_peer_rows| Job {
-            me: PartyId::client(0),
-            ad: Advertisement::new(9, 0, 2, &params),
-            params,
-            session: SessionId([1; 32]),
-            labelling: Labelling::new(2, vec![None; 9]).unwrap(),
-            credentials: None,
-            max_peer_rows,
-            answered: Answered::default(),
-            seed: Seed::from_bytes([1; 32]),
-        };
+        let me = PartyId::client(0);
         let clients = Clients {
-            rows: vec![(PartyId::client(0), 9), (PartyId::client(1), 8)],
+            rows: vec![(me, 9), (PartyId::client(1), 8)],
+            dim: 0,
             classes: 2,
         };
         for limit in [None, Some(8)] {
-            assert_eq!(job(limit).check_peers(&clients), Ok(()));
+            assert_eq!(clients.check_rows(me, limit), Ok(()));
         }
-        let refused = job(Some(7)).check_peers(&clients).unwrap_err();
+        let refused = clients.check_rows(me, Some(7)).unwrap_err();
         assert!(refused.to_string().contains("at most 7 are allowed"));
     }
 

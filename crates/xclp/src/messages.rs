@@ -454,6 +454,7 @@ mod tests {
         let rows = 3000;
         let roster = Clients {
             rows: vec![(PartyId::client(0), rows)],
+            dim: 0,
             classes: 65_536,
         };
         let labelling = Labelling::new(65_536, vec![None; rows]).unwrap();

@@ -50,7 +50,10 @@ impl Receiver {
     /// # Panics
     /// When `count` is larger than [`batch`].
     pub fn batch(&mut self, count: usize) -> (Unproved, Vec<u8>) {
-        assert!(count <= batch(self.security), "{count} transfers are too many");
+        assert!(
+            count <= batch(self.security),
+            "{count} transfers are too many"
+        );
         let words = words(count, self.security);
         let mut corrections =
             Vec::with_capacity(corrections_len(self.expander.field, self.security, count) + 16);
@@ -86,7 +89,10 @@ impl Sender {
     /// # Panics
     /// When `count` is larger than [`batch`].
     pub fn batch(&mut self, count: usize, corrections: &[u8]) -> Result<Unchecked, OtError> {
-        assert!(count <= batch(self.security), "{count} transfers are too many");
+        assert!(
+            count <= batch(self.security),
+            "{count} transfers are too many"
+        );
         let field = self.expander.field;
         let due = corrections_len(field, self.security, count);
         OtError::check_len("corrections", corrections, due)?; // OT-7
