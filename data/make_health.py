@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes health.csv: a generated table of people, whose columns have different units.
 
-The risk of a person follows from age, weight and cholesterol. Income, in euros, has by far the
-widest range, and tells little.
+The diagnosis of a person depends on age, weight and cholesterol. Income, in euros, has by far the
+widest range and says little.
 """
 
 import csv
@@ -11,7 +11,7 @@ import pathlib
 import random
 
 ROWS = 600
-CLASSES = ("low", "medium", "high")
+DIAGNOSES = ("diabetes", "healthy", "heart")
 
 draw = random.Random(20)
 path = pathlib.Path(__file__).with_name("health.csv")
@@ -19,11 +19,11 @@ with path.open("w", newline="") as file:
     table = csv.writer(file, lineterminator="\n")
     table.writerow(("age", "income", "weight", "cholesterol", "label"))
     for row in range(ROWS):
-        risk = row % 3
-        age = draw.gauss((34, 50, 66)[risk], 6.5)
-        weight = draw.gauss((64, 80, 92)[risk], 7.0)
-        cholesterol = draw.gauss((4.3, 5.6, 6.4)[risk], 0.6)
-        income = 28_000 * math.exp(draw.gauss((-0.15, 0.15, 0.0)[risk], 0.45))
-        table.writerow(
-            (round(age), round(income, -2).__int__(), f"{weight:.1f}", f"{cholesterol:.1f}", CLASSES[risk])
-        )
+        kind = row % 3
+        age = draw.gauss((60, 36, 56)[kind], 9.3)
+        weight = draw.gauss((88, 71, 67)[kind], 9.2)
+        cholesterol = draw.gauss((5.7, 4.7, 6.2)[kind], 0.73)
+        income = 30_000 * math.exp(draw.gauss((0.0, -0.03, 0.03)[kind], 0.5))
+        income = 100 * round(income / 100)
+        fields = round(age), income, f"{weight:.1f}", f"{cholesterol:.1f}", DIAGNOSES[kind]
+        table.writerow(fields)

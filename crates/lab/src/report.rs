@@ -99,6 +99,8 @@ struct Sides {
     server: Cost,
     clients: Cost,
     all: Cost,
+    /// Rounds of sessions that ended before.
+    earlier_rounds: usize,
 }
 
 impl Sides {
@@ -108,13 +110,28 @@ impl Sides {
         self.all.add(&other.all);
     }
 
+    /// Adds a session that has ended. Depths count from 0 again in the next.
+    fn add_ended(&mut self, other: &Self) {
+        for (own, other) in [
+            (&mut self.server, &other.server),
+            (&mut self.clients, &other.clients),
+            (&mut self.all, &other.all),
+        ] {
+            own.bytes_sent += other.bytes_sent;
+            own.bytes_received += other.bytes_received;
+            own.messages += other.messages;
+            own.compute += other.compute;
+        }
+        self.earlier_rounds += other.all.rounds();
+    }
+
     fn line(&self, name: &str, clients: u32) -> [String; 7] {
         [
             name.to_owned(),
             bytes(self.clients.bytes_sent),
             bytes(self.clients.bytes_received),
             self.all.messages.to_string(),
-            self.all.rounds().to_string(),
+            (self.earlier_rounds + self.all.rounds()).to_string(),
             time(self.clients.compute / clients),
             time(self.server.compute),
         ]
@@ -144,9 +161,10 @@ pub fn cost_table(ledgers: &[(PartyId, Ledger)], before: Option<Session<'_>>) ->
             server,
             clients,
             all,
+            earlier_rounds: 0,
         };
         lines.push(line.line(name, count));
-        total.add(&line);
+        total.add_ended(&line);
     }
     for phase in phases::ALL {
         // Most backends do nothing offline.
@@ -156,6 +174,7 @@ pub fn cost_table(ledgers: &[(PartyId, Ledger)], before: Option<Session<'_>>) ->
                 server: server.phase(phase).cloned().unwrap_or_default(),
                 clients: clients.phase(phase).cloned().unwrap_or_default(),
                 all: cost.clone(),
+                earlier_rounds: 0,
             };
             lines.push(sides.line(phase.name, count));
             total.add(&sides);
