@@ -60,7 +60,7 @@ pub(super) fn describe(params: &Params, most_rows: usize) -> String {
         );
     }
     text + &format!(
-        "backend {}: the server learns {}\n\
+        "backend {}: the server learns\n  {}\n\
          L = {} bits, k = {} neighbours, alpha = {}, variant {}\n",
         params.backend,
         params.backend.server_learns(),

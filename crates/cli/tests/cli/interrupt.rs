@@ -101,7 +101,7 @@ fn a_command_that_is_interrupted_leaves_no_file() {
     let (out, report, page) = (path("labels.csv"), path("report.json"), path("costs.html"));
     let (secret, public) = (path("secret.json"), path("public.json"));
     let label = [
-        "label", &digits, "--rounds", "100000", "--out", &out, "--report", &report,
+        "label", &digits, "--runs", "100000", "--out", &out, "--report", &report,
     ];
     let keygen = [
         "paillier",
@@ -256,7 +256,7 @@ fn a_hangup_that_is_ignored_stays_ignored() {
         program,
         "label",
         &data("digits"),
-        "--rounds",
+        "--runs",
         "100000",
         "--out",
     ]);

@@ -18,7 +18,7 @@ fn noise_costs_accuracy_and_rows_keep_their_own_labels() {
     let out = folder.path().join("out.csv");
     let (wine, out) = (data("wine"), out.to_str().unwrap());
     let run = |more: &[&str]| {
-        let common = ["label", &wine, "--backend", "clear", "--rounds", "3"];
+        let common = ["label", &wine, "--backend", "clear", "--runs", "3"];
         let common = [&common[..], &["--labelled", "0.3", "--json", "--out", out]].concat();
         let object = json(&undertone(&[&common[..], more].concat()));
         (object, given(&std::fs::read_to_string(out).unwrap()))
@@ -43,7 +43,7 @@ fn noise_costs_accuracy_and_rows_keep_their_own_labels() {
 #[test]
 fn the_noise_is_described() {
     let file = data("wine");
-    let arguments = ["label", &file, "--rounds", "1", "--label-epsilon", "1"];
+    let arguments = ["label", &file, "--runs", "1", "--label-epsilon", "1"];
     let text = undertone(&arguments).stdout;
     let text = String::from_utf8_lossy(&text);
     let expected = "noise on labels, epsilon 1: 57.6 % of them are kept";
@@ -144,7 +144,7 @@ fn the_table_has_every_cell() {
         "bench",
         "label-privacy",
         &wine,
-        "--rounds",
+        "--runs",
         "3",
         "--bits",
         "512",
@@ -161,8 +161,8 @@ fn the_table_has_every_cell() {
     let text = String::from_utf8_lossy(&text);
     assert!(text.contains("none") && text.contains("±"), "{text}");
     assert_fails(
-        &["bench", "label-privacy", &wine, "--rounds", "0"],
+        &["bench", "label-privacy", &wine, "--runs", "0"],
         2,
-        "--rounds",
+        "--runs",
     );
 }

@@ -11,6 +11,7 @@ use undertone_tests::{reference, root};
 mod arguments;
 mod costs;
 mod credentials;
+mod files;
 #[cfg(target_os = "linux")]
 mod interrupt;
 mod label_noise;
@@ -96,7 +97,7 @@ fn what_the_readme_shows_is_what_is_printed() {
 
 #[test]
 fn an_experiment_prints_accuracy_and_costs() {
-    let output = undertone(&["label", &data("wine"), "--rounds", "2"]);
+    let output = undertone(&["label", &data("wine"), "--runs", "2"]);
     let text = String::from_utf8_lossy(&output.stdout);
     for expected in [
         "178 rows",
@@ -109,7 +110,7 @@ fn an_experiment_prints_accuracy_and_costs() {
         assert!(text.contains(expected), "'{text}' lacks '{expected}'");
     }
     assert!(!text.contains('\u{1b}'), "no colour when not a terminal");
-    let quiet = undertone(&["label", &data("wine"), "--rounds", "2", "--quiet"]);
+    let quiet = undertone(&["label", &data("wine"), "--runs", "2", "--quiet"]);
     assert!(quiet.stdout.len() < output.stdout.len() && !quiet.stdout.is_empty());
 }
 
@@ -121,7 +122,7 @@ fn json_has_every_field_and_seeds_fix_it() {
             "label",
             &file,
             "--json",
-            "--rounds",
+            "--runs",
             "3",
             "--seed",
             seed,
@@ -190,7 +191,7 @@ fn labels_and_report_are_written() {
     let (out, report, trace) = (path("labels.csv"), path("report.json"), path("trace"));
     let file = data("wine");
     let arguments = [
-        "label", &file, "--rounds", "1", "--out", &out, "--report", &report, "--trace", &trace,
+        "label", &file, "--runs", "1", "--out", &out, "--report", &report, "--trace", &trace,
     ];
     assert!(undertone(&arguments).status.success());
     let labels = std::fs::read_to_string(&out).unwrap();
@@ -327,7 +328,7 @@ fn wrong_arguments() {
         ),
         (vec!["label", &wine, "--labelled", "1"], "below 1"),
         (vec!["label", &wine, "--labelled", "nan"], "below 1"),
-        (vec!["label", &wine, "--rounds", "0"], "1 or more"),
+        (vec!["label", &wine, "--runs", "0"], "1 or more"),
         (vec!["label", &wine, "--alpha", "1"], "alpha is 1"),
         (vec!["label", &wine, "--alpha", "0.99999"], "at most 0.9999"),
         (vec!["label", &wine, "--bits", "65536"], "1 to 65535"),
@@ -348,7 +349,7 @@ fn wrong_arguments() {
         "--clients",
         "2",
         "--allow-two-clients",
-        "--rounds",
+        "--runs",
         "1",
     ];
     assert!(undertone(&two).status.success());

@@ -126,7 +126,7 @@ fn transfers_run() {
 #[test]
 fn shade_says_where_it_does_not_hold() {
     let shade = |more: &[&str]| {
-        let mut arguments = vec!["label", "--backend", "shade", "--rounds", "1"];
+        let mut arguments = vec!["label", "--backend", "shade", "--runs", "1"];
         let wine = data("wine");
         arguments.extend([&wine[..]].iter().chain(more));
         let output = undertone(&arguments);
@@ -142,7 +142,7 @@ fn shade_says_where_it_does_not_hold() {
 fn phe_labels_as_psm_does() {
     let run = |backend: &str, more: &[&str]| {
         let wine = data("wine");
-        let arguments = ["label", &wine, "--backend", backend, "--rounds", "1"];
+        let arguments = ["label", &wine, "--backend", backend, "--runs", "1"];
         let all = [&arguments[..], &["--bits", "64", "--clients", "3"], more].concat();
         json(&undertone(&[&all[..], &["--json"]].concat()))
     };

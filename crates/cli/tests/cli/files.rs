@@ -1,0 +1,311 @@
+//! Files as people have them, and what the command says about them.
+
+use std::io::Write;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use undertone_tests::root;
+
+use super::{assert_fails, json, undertone, write};
+
+/// Two clouds; every third row has a label. `labels` writes the two classes, and no label.
+fn table(separator: char, labels: [&str; 3]) -> String {
+    let mut text = ["a", "b", "label\n"].join(&separator.to_string());
+    for row in 0..30 {
+        let class = row % 2;
+        let near = f64::from(row) / 100.0;
+        let (x, y) = if class == 0 {
+            (1.0 + near, near)
+        } else {
+            (near, 1.0)
+        };
+        let label = if row % 3 == 0 {
+            labels[class as usize]
+        } else {
+            labels[2]
+        };
+        let fields = [x.to_string(), y.to_string(), label.to_owned()];
+        text += &(fields.join(&separator.to_string()) + "\n");
+    }
+    text
+}
+
+/// Labels three clients' files and returns the JSON object and the labels of the first client.
+fn label(folder: &TempDir, files: &[String; 3], options: &[&str]) -> (Value, Vec<Vec<String>>) {
+    let out = folder.path().join("out");
+    let mut arguments = vec!["label", "--json", "--bits", "512", "--neighbours", "4"];
+    arguments.extend(files.iter().flat_map(|file| ["--client", file]));
+    arguments.extend(["--out", out.to_str().unwrap()]);
+    arguments.extend(options);
+    let report = json(&undertone(&arguments));
+    let name = files[0]
+        .rsplit('/')
+        .next()
+        .unwrap()
+        .split('.')
+        .next()
+        .unwrap();
+    let csv = std::fs::read_dir(&out).unwrap();
+    let path = csv.map(|entry| entry.unwrap().path());
+    let mut path = path.filter(|path| {
+        path.file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .starts_with(name)
+    });
+    let text = std::fs::read_to_string(path.next().unwrap()).unwrap();
+    let lines = text
+        .lines()
+        .map(|line| line.split(',').map(str::to_owned).collect());
+    (report, lines.collect())
+}
+
+/// The label column of every row is that of its cloud.
+fn assert_right(lines: &[Vec<String>], column: usize, classes: [&str; 2]) {
+    assert_eq!(lines.len(), 31);
+    for (row, line) in lines[1..].iter().enumerate() {
+        assert_eq!(line[column], classes[row % 2], "row {row}");
+    }
+}
+
+#[test]
+fn labels_are_numbers_or_names_and_have_holes() {
+    for (labels, column, classes, names) in [
+        (["0", "1", "-1"], "label", ["0", "1"], vec![]),
+        (["0.0", "1.0", "NA"], "label", ["0", "1"], vec![]),
+        (
+            ["benign", "malignant", ""],
+            "name",
+            ["benign", "malignant"],
+            vec!["benign", "malignant"],
+        ),
+        (["wet", "dry", "?"], "label", ["1", "0"], vec!["dry", "wet"]),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let file = |name: &str| write(folder.path(), name, &table(',', labels));
+        let files = [file("a.csv"), file("b.csv"), file("c.csv")];
+        let (report, lines) = label(&folder, &files, &[]);
+        let place = lines[0].iter().position(|name| name == column).unwrap();
+        assert_right(&lines, place, classes);
+        assert_eq!(report["class_names"], Value::from(names));
+        assert_eq!(report["classes"], 2);
+    }
+}
+
+/// A client that lacks a class numbers the others as everybody does.
+#[test]
+fn files_share_one_table_of_names() {
+    let folder = TempDir::new().unwrap();
+    let both = table(',', ["ill", "well", ""]);
+    let one: String = both.replace("ill\n", "\n");
+    let files = [
+        write(folder.path(), "a.csv", &both),
+        write(folder.path(), "b.csv", &one),
+        write(folder.path(), "c.csv", &table(',', ["", "", ""])),
+    ];
+    let (_, lines) = label(&folder, &files, &[]);
+    assert_right(&lines, 2, ["ill", "well"]);
+    let (_, lines) = label(&folder, &files, &["--classes", "well,ill,dead"]);
+    assert_right(&lines, 1, ["1", "0"]);
+    let arguments = |classes| {
+        let mut all = vec!["label", "--classes", classes];
+        all.extend(files.iter().flat_map(|file| ["--client", file.as_str()]));
+        all
+    };
+    assert_fails(
+        &arguments("well,dead"),
+        65,
+        "\"ill\", which is not among the classes",
+    );
+    assert_fails(&arguments("1"), 2, "2 to 65536 classes");
+}
+
+#[test]
+fn semicolons_tabs_and_gzip_are_read() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("c.csv.gz");
+    let file = std::fs::File::create(&path).unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(file, flate2::Compression::default());
+    gzip.write_all(table(',', ["0", "1", ""]).as_bytes())
+        .unwrap();
+    gzip.finish().unwrap();
+    let files = [
+        write(folder.path(), "a.csv", &table(';', ["0", "1", ""])),
+        write(folder.path(), "b.csv", &table('\t', ["0", "1", ""])),
+        path.to_str().unwrap().to_owned(),
+    ];
+    let (report, lines) = label(&folder, &files, &[]);
+    assert_right(&lines, 1, ["0", "1"]);
+    assert_eq!(report["rows"], 90);
+}
+
+#[test]
+fn errors_say_the_line_and_what_mends_it() {
+    let folder = TempDir::new().unwrap();
+    let good = table(',', ["0", "1", ""]);
+    let other = write(folder.path(), "good.csv", &good);
+    let fails = |name: &str, text: &[u8], expected: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        let path = path.to_str().unwrap();
+        let arguments = [
+            "label", "--client", &other, "--client", path, "--client", &other,
+        ];
+        assert_fails(&arguments, 65, expected);
+    };
+    fails(
+        "x.csv",
+        b"a,b,label\n1,x,0\n",
+        "x.csv: line 2, column 2 (b): 'x' is not a number",
+    );
+    fails(
+        "x.csv",
+        b"a;b;label\n1;2,5;0\n",
+        "write decimals with a point",
+    );
+    fails("x.csv", b"a,b,label\n1,2,gr\xfcn\n", "not UTF-8");
+    fails("x.csv", b"\xff\xfea\0", "UTF-16");
+    fails("x.csv.gz", b"\x1f\x8bnonsense", "gzip");
+    fails("x.csv", b"a,b,label\n1,2,0\n1,3,9999\n", "--classes 10000");
+    fails("x.csv", b"a,c,label\n1,2,0\n1,3,1\n", "feature 2 is \"c\"");
+    fails(
+        "x.csv",
+        b"a,b,label\n1,2,ill\n1,3,well\n",
+        "labels are numbers, those of other files",
+    );
+    assert_fails(
+        &["label", &other, "--alpha", "0.0001"],
+        2,
+        "from 0.001 to 0.9999",
+    );
+    let wine = super::data("wine");
+    assert_fails(&["label", &wine, "--classes", "5"], 65, "--classes 5");
+    assert_fails(
+        &["label", &other, "--classes", "2", "--codes"],
+        65,
+        "codes are read from .npz",
+    );
+}
+
+#[test]
+fn columns_of_different_scale_are_noticed_and_brought_to_one() {
+    let health = root("data/health.csv");
+    let health = health.to_str().unwrap();
+    let raw = undertone(&["label", health, "--json"]);
+    let warning = String::from_utf8_lossy(&raw.stderr).into_owned();
+    for expected in ["\"income\" spans", "\"cholesterol\" spans", "--standardise"] {
+        assert!(warning.contains(expected), "{warning}");
+    }
+    let scaled = undertone(&["label", health, "--json", "--standardise"]);
+    assert!(scaled.stderr.is_empty());
+    let (raw, scaled) = (json(&raw), json(&scaled));
+    let accuracy = |report: &Value| report["accuracy_mean"].as_f64().unwrap().round();
+    assert_eq!((accuracy(&raw), accuracy(&scaled)), (47.0, 85.0));
+    assert_eq!(scaled["standardised"], true);
+    let phase = |report: &Value| report["phases"][0]["phase"].clone();
+    assert_eq!(
+        (phase(&raw), phase(&scaled)),
+        ("setup".into(), "standardise".into())
+    );
+    // Columns on one scale, and codes, are not warned of.
+    let quiet = undertone(&[
+        "label",
+        &super::data("digits"),
+        "--runs",
+        "1",
+        "--bits",
+        "256",
+    ]);
+    assert!(
+        quiet.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&quiet.stderr)
+    );
+}
+
+/// One file a client, standardised together: the same as one file, standardised.
+#[test]
+fn files_of_clients_are_standardised_together() {
+    let folder = TempDir::new().unwrap();
+    let deal = folder.path().join("dealt");
+    let deal = deal.to_str().unwrap();
+    let health = root("data/health.csv");
+    let dealt = undertone(&[
+        "deal",
+        health.to_str().unwrap(),
+        "--clients",
+        "3",
+        "--out",
+        deal,
+    ]);
+    assert!(dealt.status.success());
+    let file = |client: usize| format!("{deal}/client-{client}.csv");
+    let header = std::fs::read_to_string(file(0)).unwrap();
+    assert!(
+        header.starts_with("age,income,weight,cholesterol,label\n"),
+        "{header}"
+    );
+    let files = [file(0), file(1), file(2)];
+    let (report, lines) = label(&folder, &files, &["--standardise"]);
+    assert_eq!(
+        report["class_names"],
+        Value::from(vec!["diabetes", "healthy", "heart"])
+    );
+    assert_eq!(lines[0], ["row", "label", "name", "confidence"]);
+    assert_eq!(report["standardised"], true);
+}
+
+#[test]
+fn a_single_run_has_no_deviation_and_rounds_are_runs() {
+    let wine = super::data("wine");
+    let single = undertone(&["label", &wine, "--runs", "1"]);
+    let text = String::from_utf8_lossy(&single.stdout).into_owned();
+    assert!(text.contains("together") && !text.contains('±'), "{text}");
+    let old = undertone(&["label", &wine, "--rounds", "1"]);
+    assert!(String::from_utf8_lossy(&old.stderr).contains("--rounds is now called --runs"));
+    let accuracy = |text: &str| {
+        text.lines()
+            .find(|line| line.contains("together"))
+            .map(str::to_owned)
+    };
+    assert_eq!(
+        accuracy(&String::from_utf8_lossy(&old.stdout)),
+        accuracy(&text)
+    );
+    assert_fails(
+        &["label", &wine, "--rounds", "1", "--runs", "2"],
+        2,
+        "cannot be used with",
+    );
+}
+
+#[test]
+fn results_are_drawn() {
+    let folder = TempDir::new().unwrap();
+    let picture = folder.path().join("out.svg");
+    let path = picture.to_str().unwrap();
+    let wine = super::data("wine");
+    let run = undertone(&["label", &wine, "--runs", "2", "--plot", path]);
+    assert!(
+        run.status.success(),
+        "{}",
+        String::from_utf8_lossy(&run.stderr)
+    );
+    let svg = std::fs::read_to_string(&picture).unwrap();
+    for expected in [
+        "together",
+        "±",
+        "principal component",
+        "class 2",
+        "found, wrong",
+    ] {
+        assert!(svg.contains(expected), "{expected}");
+    }
+    // One file a client: no truth, so no accuracy and nothing wrong.
+    let text = table(',', ["ill", "well", ""]);
+    let files = ["a.csv", "b.csv", "c.csv"].map(|name| write(folder.path(), name, &text));
+    label(&folder, &files, &["--plot", path]);
+    let svg = std::fs::read_to_string(&picture).unwrap();
+    assert!(svg.contains("well") && svg.contains("label given") && !svg.contains("wrong"));
+}
