@@ -1,24 +1,67 @@
-//! Undertone: label propagation over data that may not leave its owners.
+//! Secure computation over data that may not leave its owners: sums and weighted means, distances,
+//! and label propagation, with the real cryptography in every step.
 //!
-//! # From a feature matrix to labels
+//! A mean of models that nobody sees, weighted by numbers of examples that stay private:
 //!
-//! `n` rows in all, `n_j` at client `j`, `d` features, codes of `L` bits, `k` neighbours, `C`
-//! classes, `u` unlabelled rows in all, `l_j` labelled ones at client `j`.
+//! ```
+//! use undertone::kdf::Seed;
+//! use undertone::party::{Network, SessionId};
+//! use undertone::simulate::SumSimulation;
+//! use undertone::sum::{Input, Rules, fixed::WeightedMean};
 //!
-//! | type | made by | who sees it | the message it becomes | what it costs |
-//! |---|---|---|---|---|
-//! | [`Features`](xclp::Features), `n_j × d` | the caller | its client | none | |
-//! | [`Codes`](xclp::Codes), `n_j × L` bits | [`Codes::hash`](xclp::Codes::hash) | its client, and who the [`Backend`](hamming::Backend) says | with `psm` `n_j·⌈wL/8⌉` bytes to the server, masked, `w = ⌈log₂(L+1)⌉`; with `clear` and `sketch` `n_j·⌈L/8⌉`; with `shade` and `phe` none | `n_j·L·d` multiplications |
-//! | [`Distances`](xclp::Distances), `n × k` | [`tiles::sweep`](hamming::tiles::sweep) | the server | for rows of one client `n_j·(1 + 6k)` bytes to the server; with `psm` `w/8` bytes of either client for each pair of rows; with `shade` the same, and `L·w/8` from one client to the other; with `phe` the owner's ciphertexts, `L·w/4` bytes a row, and `3w/8` a pair of rows | with `psm` three inner products of `L` numbers a pair, with `shade` `3L/8` blocks of AES, with `phe` a seventh of `L·w/B` products modulo N², else a popcount of `L` bits |
-//! | [`Graph`](xclp::Graph), at most `2nk` edges | [`Graph::new`](xclp::Graph::new) | the server | none | |
-//! | [`Influence`](xclp::Influence), labelled columns | [`Influence::columns`](xclp::Influence::columns) | the server; client `j` shares of what they add to scores | [transfers](ot::punctured): `4·u·l_j` bytes to client `j`, masked | a sparse solve; at either side `C` streams of AES a column |
-//! | [`Scores`](xclp::Scores), unlabelled rows | [`client`](xclp::client) | client `j` its rows | masked, `4·C·(u − u_j)` bytes to the server, `4·C·u_j` back ([`sum`](mod@sum)) | a stream cipher over them for each neighbour |
-//! | [`Labels`](xclp::Labels), `n_j` | [`Labels::decide`](xclp::Labels::decide) | its client | none | |
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Values from -8 to 8, weights from 0 to 1000, three clients: no sum overflows.
+//! let mean = WeightedMean::<u64>::new(8.0, 1000.0, 3)?;
+//! let models = [([0.5f32, -1.0], 100.0), ([0.25, 1.0], 300.0), ([1.0, 0.0], 20.0)];
+//! let words = models.map(|(model, weight)| mean.encode(&model, weight));
+//! let clients = words.into_iter().map(|words| Ok(Input::plain(words?)));
+//! let clients = clients.collect::<Result<_, Box<dyn std::error::Error>>>()?;
+//! let rules = Rules::plain(SessionId::random()?, WeightedMean::<u64>::words(2));
+//! let run = SumSimulation { rules, clients, seed: Seed::from_os()? }.run_over(Network::new())?;
+//! let mean = mean.decode(&run.total.shared).ok_or("no client has a weight")?;
+//! assert_eq!(mean.weight, 420.0);
+//! # Ok(())
+//! # }
+//! ```
 //!
-//! The two parties are the scripts [`client`](xclp::client) and [`server`](xclp::server). An
-//! [`Endpoint`](party::Endpoint) drives them without any I/O. `PROTOCOLS.md` says what they send,
-//! `SECURITY.md` who learns what. A [`Simulation`](simulate::Simulation) runs all parties in one process,
-//! `node` between machines; [`solo`](xclp::solo) labels one owner's rows without any message.
+//! # What it does
+//!
+//! - [Secure sums](mod@sum) and weighted means of vectors, with clients that drop out.
+//! - [Cross-client label propagation](xclp): labels for the rows of many owners (XCLP, arXiv
+//!   2210.06434).
+//! - [Hamming distances](hamming) between all rows of all clients, by five backends that differ in
+//!   who learns what.
+//! - [Oblivious transfer](ot) and [Paillier](paillier) on their own.
+//! - Parties without I/O: the same code runs [in one process](simulate), in your event loop, or
+//!   with feature `net` as processes over gRPC and TLS 1.3 (`node`).
+//! - Every message is specified, has known answers, and is priced.
+//!
+//! # What it does not do
+//!
+//! - It does not hide labels from a server that colludes with a client: noise on labels is the only
+//!   bound on that. The default backend, `psm`, is for a server that colludes with no client.
+//! - Beyond keys and sums, it does not withstand parties that depart from the protocol.
+//! - It does not check whether the rows, labels and weights of clients are true.
+//! - It has not been audited.
+//!
+//! # Documents
+//!
+//! They are part of this documentation, as modules of `docs`.
+//!
+#![cfg_attr(
+    doc,
+    doc = "
+| page | for |
+|---|---|
+| [Guide](docs::guide) | people with data files |
+| [Networking](docs::networking) | people who run server and clients |
+| `docs::embedding` (feature `net`) | people who write programs |
+| [Security](docs::security) | everybody: who learns what |
+| [Benchmarks](docs::benchmarks) | what everything costs |
+| [Specification](docs::spec) | every message and every check |
+| [Architecture](docs::architecture) | where each thing is |
+"
+)]
 //!
 //! # Modules
 //!
@@ -42,6 +85,8 @@
 pub mod arrays;
 #[cfg(feature = "files")]
 pub mod data;
+#[cfg(any(doc, doctest))]
+pub mod docs;
 #[cfg(feature = "net")]
 pub mod node;
 pub mod phases;

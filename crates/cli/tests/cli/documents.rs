@@ -1,0 +1,138 @@
+//! What the documents show is run: every block of shell, from top to bottom, and every job file.
+//!
+//! The commands are this build's. Benchmarks run once, on little data.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+use undertone::node::label::Job;
+use undertone::node::sum::Sum;
+use undertone::node::{Roster, deadlines};
+use undertone_tests::root;
+
+use super::network::free_port;
+
+/// The blocks of a document in a language.
+fn blocks(document: &str, language: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(root(document)).unwrap();
+    let start = format!("```{language}\n");
+    let blocks = text.split(&start).skip(1);
+    blocks
+        .map(|rest| rest.split("```").next().unwrap().to_owned())
+        .collect()
+}
+
+/// Stands for the command: makes benchmarks and experiments quick.
+const UNDERTONE: &str = r#"#!/bin/bash
+set -e
+has() { case " $line " in *" $1 "*) true ;; *) false ;; esac; }
+line="$*"
+less=()
+case "$1 $2" in
+  costs*) less=(--longest 1); has --quick || less+=(--quick) ;;
+  "bench distances") less=(--repeat 1 --rows 30) ;;
+  "bench pipeline") less=(--repeat 1 --rows 300 --labelled 30) ;;
+  "bench sums") less=(--repeat 1 --entries 1000) ;;
+  "bench ot") less=(--repeat 1 --count 2^16) ;;
+  "bench paillier") less=(--repeat 1 --batch 8) ;;
+  "bench label-privacy") set -- "${@/#100/1}"; less=(--bits 256) ;;
+  "bench network") less=(--repeat 1); has --values || less+=(--bits 64) ;;
+  label*) has --runs || has --client || less=(--runs 1) ;;
+  serve*) less=(--listen "127.0.0.1:$UNDERTONE_PORT") ;;
+esac
+exec "$UNDERTONE_COMMAND" "$@" "${less[@]}"
+"#;
+
+/// Stands for cargo: runs the command or an example, and takes the tests as run.
+const CARGO: &str = r#"#!/bin/bash
+set -e
+line="$*"
+case "$line" in
+  "run --release -- "*) shift 3; exec undertone "$@" ;;
+  "test --workspace") ;;
+  "run --release"*" --example "*) exec "$UNDERTONE_EXAMPLES/${line##* --example }" ;;
+  *) echo "no stand-in for: cargo $line" >&2; exit 1 ;;
+esac
+"#;
+
+fn program(folder: &Path, name: &str, text: &str) {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+/// Runs all blocks of a document in one folder.
+fn run(document: &str) {
+    let folder = TempDir::new().unwrap();
+    let programs = TempDir::new().unwrap();
+    program(programs.path(), "undertone", UNDERTONE);
+    program(programs.path(), "cargo", CARGO);
+    std::os::unix::fs::symlink(root("data"), folder.path().join("data")).unwrap();
+    let command = Path::new(env!("CARGO_BIN_EXE_undertone"));
+    let path = std::env::var("PATH").unwrap_or_default();
+    let (port, status) = (free_port().to_string(), free_port().to_string());
+    let blocks = blocks(document, "sh");
+    assert!(!blocks.is_empty(), "{document} shows no commands");
+    for block in blocks {
+        let text = block.replace("7431", &port).replace("7432", &status);
+        let ran = Command::new("bash")
+            .args(["-e", "-u", "-o", "pipefail", "-c", &text])
+            .current_dir(folder.path())
+            .env("PATH", format!("{}:{path}", programs.path().display()))
+            .env("UNDERTONE_COMMAND", command)
+            .env("UNDERTONE_EXAMPLES", command.with_file_name("examples"))
+            .env("UNDERTONE_PORT", &port)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{document}:\n{block}\n{said}");
+    }
+}
+
+#[test]
+fn the_readme_runs() {
+    run("README.md");
+}
+
+#[test]
+fn the_guide_runs() {
+    run("docs/guide.md");
+}
+
+/// Six processes label digits, and each client has its labels.
+#[test]
+fn networking_runs() {
+    run("docs/networking.md");
+}
+
+#[test]
+fn embedding_runs() {
+    run("docs/embedding.md");
+}
+
+#[test]
+fn benchmarks_run() {
+    run("docs/benchmarks.md");
+}
+
+#[test]
+fn job_files_and_rosters_are_valid() {
+    let mut files = 0;
+    for block in blocks("docs/networking.md", "toml") {
+        files += 1;
+        if block.contains("[[client]]") {
+            Roster::parse(&block).unwrap();
+            continue;
+        }
+        let application = deadlines::application(&block).unwrap();
+        if application.as_deref() == Some("sum") {
+            let sum = Sum::parse(&block, 5, true);
+            assert!(sum.is_ok() || !block.contains("bound"), "{block}: {sum:?}");
+        } else {
+            Job::parse(&block, true).unwrap();
+        }
+    }
+    assert!(files >= 3, "{files}");
+}

@@ -1,0 +1,56 @@
+//! The documents of the project, as they stand beside the code: guide, networking, embedding,
+//! security, benchmarks and the specification.
+//!
+//! Links between them are reference links. `links.md`, which stands before each page, defines them
+//! for these modules; the definitions at the end of a page are for readers of the files.
+#![allow(clippy::doc_markdown)]
+
+macro_rules! pages {
+    ($($name:ident: $file:literal;)*) => {
+        $(
+            #[doc = include_str!("links.md")]
+            #[doc = include_str!($file)]
+            pub mod $name {}
+        )*
+    };
+}
+
+pages! {
+    guide: "../docs/guide.md";
+    networking: "../docs/networking.md";
+    security: "../docs/security.md";
+    benchmarks: "../docs/benchmarks.md";
+    decisions: "../docs/decisions.md";
+    security_policy: "../pages/SECURITY.md";
+    architecture: "../pages/ARCHITECTURE.md";
+    contributing: "../pages/CONTRIBUTING.md";
+    vectors: "../pages/vectors.md";
+}
+
+#[cfg(feature = "net")]
+pages! {
+    embedding: "../docs/embedding.md";
+}
+
+#[doc = include_str!("links.md")]
+#[doc = include_str!("../docs/spec/README.md")]
+pub mod spec {
+    pages! {
+        conventions: "../docs/spec/conventions.md";
+        network: "../docs/spec/network.md";
+        setup: "../docs/spec/setup.md";
+        codes: "../docs/spec/codes.md";
+        distances: "../docs/spec/distances.md";
+        psm: "../docs/spec/psm.md";
+        shade: "../docs/spec/shade.md";
+        phe: "../docs/spec/phe.md";
+        paillier: "../docs/spec/paillier.md";
+        transfers: "../docs/spec/transfers.md";
+        punctured: "../docs/spec/punctured.md";
+        sums: "../docs/spec/sums.md";
+        rounds: "../docs/spec/rounds.md";
+        labels: "../docs/spec/labels.md";
+        label_noise: "../docs/spec/label-noise.md";
+        lengths: "../docs/spec/lengths.md";
+    }
+}
