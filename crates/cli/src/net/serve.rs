@@ -17,6 +17,7 @@ use super::address::overlap;
 use super::credentials::{Key, Warnings, authorities};
 use super::{Log, block_on, log, randomness, read_roster, seconds, seconds_above_zero, text};
 use undertone_lab::output::{self, Output};
+use undertone_lab::report::bytes;
 use undertone_lab::{Failure, Show, interrupt};
 
 #[derive(Debug, Args)]
@@ -271,18 +272,16 @@ fn write(report: &JobReport, folder: Option<&Path>, show: Show) -> Result<(), Fa
         Output::create(&folder.join(name))?.json(report)?;
     }
     output::print_report(show, report, || {
-        let kilobytes = |bytes: u64| bytes as f64 / 1e3;
         format!(
-            "job {}: {}; {} clients, {}{:.2} s, \
-             {:.1} kB in, {:.1} kB out, {:.1} kB relayed\n",
+            "job {}: {}; {} clients, {}{:.2} s, {} in, {} out, {} relayed\n",
             report.job,
             report.result,
             report.clients,
             facts(&report.results),
             report.seconds,
-            kilobytes(report.bytes_received),
-            kilobytes(report.bytes_sent),
-            kilobytes(report.relayed_bytes),
+            bytes(report.bytes_received),
+            bytes(report.bytes_sent),
+            bytes(report.relayed_bytes),
         )
     })
 }

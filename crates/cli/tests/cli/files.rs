@@ -175,7 +175,7 @@ fn errors_say_the_line_and_what_mends_it() {
         "labels are numbers, those of other files",
     );
     assert_fails(
-        &["label", &other, "--alpha", "0.0001"],
+        &["label", &super::data("wine"), "--alpha", "0.0001"],
         2,
         "from 0.001 to 0.9999",
     );

@@ -1,9 +1,15 @@
 //! Data sets from files.
 //!
-//! | file | holds |
-//! |---|---|
-//! | `.npz` | `features` (numbers, `[n, d]`), or `codes` (uint8 `[n, ⌈L/8⌉]`, in the order of `numpy.packbits`) and `bits` (the integer `L`); `labels` (`[n]`: integers, floats or text); optionally `classes` (an integer, or the names of all classes) |
-//! | CSV, or CSV in gzip | lines of fields, separated by commas, semicolons or tabs. The column `label`, or else the last, holds labels, the others features. A first line in which no field is a number holds names |
+//! An `.npz` archive holds:
+//!
+//! - `features`, `[n, d]`, numbers; or `codes`, `[n, ⌈L/8⌉]`, uint8 in the order of
+//!   `numpy.packbits`, and `bits`, the integer `L`;
+//! - `labels`, `[n]`: integers, floats or text;
+//! - optionally `classes`: an integer, or the names of all classes.
+//!
+//! Any other file is CSV, perhaps in gzip: fields separated by commas, semicolons or tabs. The
+//! column `label`, or else the last, holds labels, the others features. A first line in which no
+//! field is a number holds names.
 //!
 //! Labels that are whole numbers are classes. Other texts are names of classes, which are numbered
 //! in ascending order. A label that is empty, -1, `NA`, `N/A`, `NaN`, `null` or `?` is unknown.
