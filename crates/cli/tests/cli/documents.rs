@@ -31,14 +31,15 @@ has() { case " $line " in *" $1 "*) true ;; *) false ;; esac; }
 line="$*"
 less=()
 case "$1 $2" in
-  costs*) less=(--longest 1); has --quick || less+=(--quick) ;;
+  costs*) less=(--longest 0.2); has --quick || less+=(--quick) ;;
   "bench distances") less=(--repeat 1 --rows 30) ;;
   "bench pipeline") less=(--repeat 1 --rows 300 --labelled 30) ;;
   "bench sums") less=(--repeat 1 --entries 1000) ;;
   "bench ot") less=(--repeat 1 --count 2^16) ;;
   "bench paillier") less=(--repeat 1 --batch 8) ;;
   "bench label-privacy") set -- "${@/#100/1}"; less=(--bits 256) ;;
-  "bench network") less=(--repeat 1); has --values || less+=(--bits 64) ;;
+  "bench network")
+    set -- "${@/digits/wine}"; less=(--repeat 1); has --values || less+=(--bits 256) ;;
   label*) has --runs || has --client || less=(--runs 1) ;;
   serve*) less=(--listen "127.0.0.1:$UNDERTONE_PORT") ;;
 esac
