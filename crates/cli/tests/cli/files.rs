@@ -179,8 +179,13 @@ fn errors_say_the_line_and_what_mends_it() {
         2,
         "from 0.001 to 0.9999",
     );
-    let wine = super::data("wine");
-    assert_fails(&["label", &wine, "--classes", "5"], 65, "--classes 5");
+    let dealt = folder.path().join("dealt");
+    let dealt = dealt.to_str().unwrap();
+    let deal = undertone(&["deal", &super::data("wine"), "--out", dealt]);
+    assert!(deal.status.success());
+    let stated = format!("{dealt}/client-0.npz");
+    let arguments = ["label", "--client", &stated, "--classes", "5"];
+    assert_fails(&arguments, 65, "the file states 3 classes, --classes 5");
     assert_fails(
         &["label", &other, "--classes", "2", "--codes"],
         65,
