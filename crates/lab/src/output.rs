@@ -180,16 +180,30 @@ fn place(path: &Path) -> PathBuf {
     }
 }
 
-/// A progress bar on standard error. It is hidden if that is no terminal, or with `--quiet`.
+/// A progress bar on standard error. It is hidden if that is no terminal, or with `--quiet`. It is
+/// drawn when it is made and when it changes, so that no thread disturbs what is measured.
 pub fn progress(steps: u64, show: Show) -> ProgressBar {
+    bar(
+        steps,
+        "{spinner} {bar:30} {pos}/{len} {elapsed} {msg}",
+        "",
+        show,
+    )
+}
+
+/// Like [`progress`], for work whose steps cannot be counted: says what the command does.
+pub fn working(what: &'static str, show: Show) -> ProgressBar {
+    bar(1, "{spinner} {msg}", what, show)
+}
+
+fn bar(steps: u64, template: &str, message: &'static str, show: Show) -> ProgressBar {
     if show.quiet || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new(steps);
-    if let Ok(style) =
-        ProgressStyle::with_template("{spinner} {bar:30} {pos}/{len} {elapsed} {msg}")
-    {
+    let bar = ProgressBar::new(steps).with_message(message);
+    if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
+    bar.tick();
     bar
 }

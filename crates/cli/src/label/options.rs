@@ -137,7 +137,7 @@ impl Label {
             alpha: self.alpha,
             variant: self.variant,
             backend: self.backend,
-            phe: self.keys.phe()?,
+            phe: self.keys.phe(self.backend)?,
             min_clients: if self.allow_two_clients { 2 } else { 3 },
             trust: self.masks.trust(),
             suite: self.masks.suite,
