@@ -24,6 +24,7 @@ with path.open("w", newline="") as file:
         weight = draw.gauss((64, 80, 92)[risk], 7.0)
         cholesterol = draw.gauss((4.3, 5.6, 6.4)[risk], 0.6)
         income = 28_000 * math.exp(draw.gauss((-0.15, 0.15, 0.0)[risk], 0.45))
+        income = int(round(income, -2))
         table.writerow(
-            (round(age), round(income, -2).__int__(), f"{weight:.1f}", f"{cholesterol:.1f}", CLASSES[risk])
+            (round(age), income, f"{weight:.1f}", f"{cholesterol:.1f}", CLASSES[risk])
         )

@@ -6,8 +6,8 @@ use undertone::sum::{Suite, Trust};
 /// The options for masks.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Masks {
-    /// Protect sums also from a server that lies about which clients dropped out: clients sign their
-    /// keys and the list of contributors
+    /// Protect sums also from a server that lies about which clients dropped out: clients sign
+    /// their keys and the list of contributors
     #[arg(long)]
     malicious_server: bool,
     /// Cipher that makes the masks: aes128ctr, or chacha20 for processors without AES instructions

@@ -2,30 +2,59 @@
 //!
 //! # From a feature matrix to labels
 //!
-//! `n` rows in all, `n_j` at client `j`, `d` features, codes of `L` bits, `k` neighbours, `C`
-//! classes, `u` unlabelled rows in all, `l_j` labelled ones at client `j`.
+//! Symbols: `n` rows in all, `n_j` at client `j`, `d` features, codes of `L` bits, `k` neighbours,
+//! `C` classes, `u` unlabelled rows in all and `u_j` at client `j`, `l_j` labelled rows at client
+//! `j`, `w = ⌈log₂(L+1)⌉` bits of a distance, `B` distances in a ciphertext of `phe`, and `N` the
+//! modulus of Paillier's cryptosystem.
 //!
-//! | type | made by | who sees it | the message it becomes | what it costs |
-//! |---|---|---|---|---|
-//! | [`Features`](xclp::Features), `n_j × d` | the caller | its client | none | |
-//! | [`Codes`](xclp::Codes), `n_j × L` bits | [`Codes::hash`](xclp::Codes::hash) | its client, and who the [`Backend`](hamming::Backend) says | with `psm` `n_j·⌈wL/8⌉` bytes to the server, masked, `w = ⌈log₂(L+1)⌉`; with `clear` and `sketch` `n_j·⌈L/8⌉`; with `shade` and `phe` none | `n_j·L·d` multiplications |
-//! | [`Distances`](xclp::Distances), `n × k` | [`tiles::sweep`](hamming::tiles::sweep) | the server | for rows of one client `n_j·(1 + 6k)` bytes to the server; with `psm` `w/8` bytes of either client for each pair of rows; with `shade` the same, and `L·w/8` from one client to the other; with `phe` the owner's ciphertexts, `L·w/4` bytes a row, and `3w/8` a pair of rows | with `psm` three inner products of `L` numbers a pair, with `shade` `3L/8` blocks of AES, with `phe` a seventh of `L·w/B` products modulo N², else a popcount of `L` bits |
-//! | [`Graph`](xclp::Graph), at most `2nk` edges | [`Graph::new`](xclp::Graph::new) | the server | none | |
-//! | [`Influence`](xclp::Influence), labelled columns | [`Influence::columns`](xclp::Influence::columns) | the server; client `j` shares of what they add to scores | [transfers](ot::punctured): `4·u·l_j` bytes to client `j`, masked | a sparse solve; at either side `C` streams of AES a column |
-//! | [`Scores`](xclp::Scores), unlabelled rows | [`client`](xclp::client) | client `j` its rows | masked, `4·C·(u − u_j)` bytes to the server, `4·C·u_j` back ([`sum`](mod@sum)) | a stream cipher over them for each neighbour |
-//! | [`Labels`](xclp::Labels), `n_j` | [`Labels::decide`](xclp::Labels::decide) | its client | none | |
+//! | type | made by | who has it |
+//! |---|---|---|
+//! | [`Features`](xclp::Features), `n_j × d` | the caller | its client |
+//! | [`Codes`](xclp::Codes), `n_j × L` bits | [`Codes::hash`](xclp::Codes::hash) | its client (1) |
+//! | [`Distances`](xclp::Distances), `n × k` | [`tiles::sweep`](hamming::tiles::sweep) | the server |
+//! | [`Graph`](xclp::Graph), `≤ 2nk` edges | [`Graph::new`](xclp::Graph::new) | the server |
+//! | [`Influence`](xclp::Influence) | [`Influence::columns`](xclp::Influence::columns) | the server (2) |
+//! | [`Scores`](xclp::Scores), unlabelled rows | [`client`](xclp::client) | client `j` its rows |
+//! | [`Labels`](xclp::Labels), `n_j` | [`Labels::decide`](xclp::Labels::decide) | its client |
+//!
+//! 1. The [`Backend`](hamming::Backend) says who else learns about codes.
+//! 2. The server has the columns of labelled rows. Client `j` gets shares of what its columns add
+//!    to scores.
+//!
+//! Messages:
+//!
+//! - Codes: with `psm` each client sends `n_j·⌈wL/8⌉` bytes to the server, masked; with `clear` and
+//!   `sketch` `n_j·⌈L/8⌉`; with `shade` and `phe` nothing.
+//! - Distances between rows of one client: that client sends `n_j·(1 + 6k)` bytes to the server.
+//! - Distances between rows of two clients: with `psm` each of the two sends `w/8` bytes for each
+//!   pair of rows; with `shade` the same, and one client sends the other `L·w/8`; with `phe` the
+//!   owner sends ciphertexts of `L·w/4` bytes a row, and `3w/8` bytes are sent for a pair of rows.
+//! - Influence: the server sends client `j` `4·u·l_j` bytes, masked, in
+//!   [transfers](ot::punctured).
+//! - Scores: client `j` sends `4·C·(u − u_j)` bytes, masked, to the server and gets `4·C·u_j` back
+//!   ([`sum`](mod@sum)).
+//!
+//! Computation:
+//!
+//! - Codes: `n_j·L·d` multiplications.
+//! - Distances, a pair of rows: with `psm` three inner products of `L` numbers, with `shade` `3L/8`
+//!   blocks of AES, with `phe` a seventh of `L·w/B` products modulo `N²`, with other backends a
+//!   popcount of `L` bits.
+//! - Influence: a sparse solve at the server, and at each side `C` streams of AES a column.
+//! - Scores: one stream cipher over them for each neighbour.
 //!
 //! The two parties are the scripts [`client`](xclp::client) and [`server`](xclp::server). An
-//! [`Endpoint`](party::Endpoint) drives them without any I/O. `PROTOCOLS.md` says what they send,
-//! `SECURITY.md` who learns what. A [`Simulation`](simulate::Simulation) runs all parties in one process,
-//! `node` between machines; [`solo`](xclp::solo) labels one owner's rows without any message.
+//! [`Endpoint`](party::Endpoint) drives them without any I/O. `docs/spec/` specifies what they
+//! send; `docs/security.md` says who learns what. A [`Simulation`](simulate::Simulation) runs all
+//! parties in one process, and `node` runs them on a network. [`solo`](xclp::solo) labels the rows
+//! of one owner without any message.
 //!
 //! # Modules
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`xclp`] | the application: client and server as parties |
-//! | [`hamming`] | distances between all rows of all clients, by the backend of your choice |
+//! | [`hamming`] | distances between the rows of all clients, with several backends |
 //! | [`mod@sum`] | secure sums: words, rows with owners, weighted means |
 //! | [`setup`] | identities, roster, pair channels, group seed |
 //! | [`ot`] | oblivious transfer |

@@ -261,8 +261,8 @@ impl Labelling {
     /// order.
     ///
     /// # Errors
-    /// [`InputError::ClassName`] unless there is one name for each class, none of them empty, longer
-    /// than [`MAX_NAME`] bytes or given twice.
+    /// [`InputError::ClassName`] unless there is one name for each class, none of them empty,
+    /// longer than [`MAX_NAME`] bytes or given twice.
     pub fn with_names(self, names: Vec<String>) -> Result<Self, InputError> {
         if names.len() != self.classes {
             return Err(InputError::Shape {

@@ -222,7 +222,8 @@ fn six_processes_label_digits_by_transfers_as_one_does() {
     Trial::new("digits", "backend = \"shade\"").compare("shade", "4096");
 }
 
-/// The server is killed while a job runs, and started again: the clients try again, and take a result home.
+/// The server is killed while a job runs, and started again: the clients try again, and take a
+/// result home.
 #[test]
 fn a_server_that_is_killed_and_started_again() {
     let trial = Trial::new("digits", "bits = 65535");

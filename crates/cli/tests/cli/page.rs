@@ -56,7 +56,8 @@ impl Browser {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         write!(
             stream,
-            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
             body.len()
         )
         .unwrap();
@@ -167,7 +168,8 @@ fn the_status_page_shows_a_job_as_it_goes() {
     browser.open(&trial);
     let clients = |state: &str, count: usize| {
         format!(
-            "return document.querySelectorAll('#clients tr[data-state=\"{state}\"]').length == {count}"
+            "const rows = document.querySelectorAll('#clients tr[data-state=\"{state}\"]'); \
+             return rows.length == {count}"
         )
     };
     browser.until(&clients("absent", 5));
@@ -203,7 +205,8 @@ fn the_status_page_shows_a_job_as_it_goes() {
     );
     // Rows are the ones there were, and everything came from the server itself.
     assert_eq!(browser.run("return window.same.isConnected"), true);
-    let foreign = "return performance.getEntriesByType('resource').filter(e => !e.name.startsWith(location.origin)).length";
+    let foreign = "const loaded = performance.getEntriesByType('resource'); \
+                   return loaded.filter(e => !e.name.startsWith(location.origin)).length";
     assert_eq!(browser.run(foreign), 0);
     assert_eq!(
         browser.run("return document.querySelector('#error').hidden"),

@@ -135,8 +135,8 @@ fn six_processes_of_which_one_is_killed_have_the_mean_of_the_others() {
     assert_eq!((&mine["rounds"], &mine["sessions"]), (&2.into(), &2.into()));
 }
 
-/// The server is killed in round 8 of twenty, and started again with its checkpoint: it goes on with
-/// that round, and every client has twenty means.
+/// The server is killed in round 8 of twenty, and started again with its checkpoint: it goes on
+/// with that round, and every client has twenty means.
 #[test]
 fn twenty_rounds_with_a_server_that_is_killed_and_started_again() {
     const ROUNDS: u32 = 20;
@@ -177,8 +177,8 @@ fn twenty_rounds_with_a_server_that_is_killed_and_started_again() {
     assert!(!Path::new(&kept).exists());
 }
 
-/// A client is killed in the second round and comes back as a new process in the third: it gets that
-/// round's mean, and contributes to the fourth.
+/// A client is killed in the second round and comes back as a new process in the third: it gets
+/// that round's mean, and contributes to the fourth.
 #[test]
 fn a_client_that_comes_back_gets_the_last_mean() {
     const BACK: usize = CLIENTS - 1;

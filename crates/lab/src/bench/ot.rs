@@ -20,13 +20,14 @@ use crate::{Failure, Show, output};
 
 #[derive(Debug, Args)]
 pub struct Ot {
-    /// Transfers, a number or a power
+    /// Number of transfers, as a number or a power, at most 2^40
     #[arg(long, value_name = "N", default_value = "2^24", value_parser = count)]
     count: u64,
-    /// Values of f [default: 1,2,4,8]
+    /// Values of f to measure, from 1 to 8, with commas: a larger f sends fewer bytes and computes
+    /// more [default: 1,2,4,8]
     #[arg(long, value_name = "F", value_delimiter = ',', value_parser = field)]
     field: Vec<Field>,
-    /// Repetitions; medians are shown
+    /// How often to repeat the measurement; the report shows medians
     #[arg(long, default_value_t = 5)]
     repeat: usize,
 }

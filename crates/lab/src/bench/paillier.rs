@@ -16,13 +16,13 @@ use crate::{Failure, Show, output};
 /// The command `bench paillier`.
 #[derive(Debug, Args)]
 pub struct Paillier {
-    /// Sizes of keys in bits, with commas
+    /// Lengths of keys in bits, with commas: 2048, 3072 or 4096
     #[arg(long, value_name = "BITS", value_delimiter = ',', default_values_t = [2048, 3072, 4096])]
     key_bits: Vec<usize>,
-    /// Ciphertexts in a batch
+    /// Number of ciphertexts in a batch
     #[arg(long, value_name = "N", default_value_t = 512)]
     batch: usize,
-    /// Repetitions; medians are shown
+    /// How often to repeat the measurement; the report shows medians
     #[arg(long, default_value_t = 5)]
     repeat: usize,
 }

@@ -2,8 +2,22 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `.npz` | `features` (numbers, `[n, d]`), or `codes` (uint8 `[n, ⌈L/8⌉]`, in the order of `numpy.packbits`) and `bits` (the integer `L`); `labels` (`[n]`: integers, floats or text); optionally `classes` (an integer, or the names of all classes) |
-//! | CSV, or CSV in gzip | lines of fields, separated by commas, semicolons or tabs. The column `label`, or else the last, holds labels, the others features. A first line in which no field is a number holds names |
+//! | `.npz` | arrays (see below) |
+//! | CSV, or CSV in gzip | lines of fields, separated by commas, semicolons or tabs |
+//!
+//! The arrays of an `.npz` file:
+//!
+//! | name | type and shape | meaning |
+//! |---|---|---|
+//! | `features` | numbers, `[n, d]` | the rows |
+//! | `codes` | uint8, `[n, ⌈L/8⌉]`, in the order of `numpy.packbits` | instead of `features` |
+//! | `bits` | an integer | with `codes`: their length `L` |
+//! | `labels` | integers, floats or text, `[n]` | the labels |
+//! | `classes` | an integer, or the names of all classes | optional: the classes |
+//!
+//! In a CSV file the column `label` holds the labels. If no column has this name, the last column
+//! does. The other columns are features. If no field of the first line is a number, the line holds
+//! the names of the columns.
 //!
 //! Labels that are whole numbers are classes. Other texts are names of classes, which are numbered
 //! in ascending order. A label that is empty, -1, `NA`, `N/A`, `NaN`, `null` or `?` is unknown.

@@ -43,8 +43,8 @@ pub struct DistanceRun<S> {
 }
 
 impl<S: Sink> DistanceSimulation<S> {
-    /// Runs all parties over `network`, which may reorder, tamper, and make clients leave. Keys and the
-    /// seed of the group are there already.
+    /// Runs all parties over `network`, which may reorder, tamper, and make clients leave. Keys and
+    /// the seed of the group are there already.
     ///
     /// # Errors
     /// The server's [`Aborted`], or [`Stalled`](undertone_party::Stalled).

@@ -29,8 +29,8 @@ pub(super) fn run<A: Party, B: Party>(a: Endpoint<A>, b: Endpoint<B>) -> (Ended<
     })
 }
 
-/// Makes this thread a pool of its own. In the pool of the caller, whose threads may all wait for the parties, they would wait
-/// for ever.
+/// Makes this thread a pool of its own. In the pool of the caller, whose threads may all wait for
+/// the parties, they would wait for ever.
 fn alone<T>(work: impl FnOnce() -> T) -> T {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(1)

@@ -36,8 +36,8 @@ pub struct RoundRun {
 }
 
 impl<S: Source> RoundSimulation<S> {
-    /// Runs all parties over `network`, which may reorder, tamper, and make clients leave. If the job
-    /// names a malicious server, every client has an identity and pins the others'.
+    /// Runs all parties over `network`, which may reorder, tamper, and make clients leave. If the
+    /// job names a malicious server, every client has an identity and pins the others'.
     ///
     /// # Errors
     /// The server's [`Aborted`], or [`Stalled`](undertone_party::Stalled).

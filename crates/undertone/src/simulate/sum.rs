@@ -29,8 +29,8 @@ pub struct SumRun<W> {
 }
 
 impl<W: Word> SumSimulation<W> {
-    /// Runs all parties over `network`, which may reorder, tamper, and make clients leave. Where the
-    /// rules name a malicious server, every client has an identity and pins the others'.
+    /// Runs all parties over `network`, which may reorder, tamper, and make clients leave. Where
+    /// the rules name a malicious server, every client has an identity and pins the others'.
     ///
     /// # Errors
     /// The server's [`Aborted`], or [`Stalled`](undertone_party::Stalled).

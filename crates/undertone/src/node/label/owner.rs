@@ -68,8 +68,8 @@ impl Owner {
     }
 
     /// Puts noise on the labels before they enter a session. Server and other clients learn nothing
-    /// that depends on the labels but through the noise. The owner takes its own labels home as they
-    /// are.
+    /// that depends on the labels but through the noise. The owner takes its own labels home as
+    /// they are.
     ///
     /// The number of classes must then be the owner's, and must not follow from its labels: a job
     /// with another number is declined, as that would be a fresh draw for every label.
