@@ -11,9 +11,9 @@
 //! |---|---|---|
 //! | [`Features`](xclp::Features), `n_j × d` | the caller | its client |
 //! | [`Codes`](xclp::Codes), `n_j × L` bits | [`Codes::hash`](xclp::Codes::hash) | its client (1) |
-//! | [`Distances`](xclp::Distances), `n × k` | [`tiles::sweep`](hamming::tiles::sweep) | the server |
+//! | [`Distances`](xclp::Distances), `n × k` | [`sweep`](hamming::tiles::sweep) | the server |
 //! | [`Graph`](xclp::Graph), `≤ 2nk` edges | [`Graph::new`](xclp::Graph::new) | the server |
-//! | [`Influence`](xclp::Influence) | [`Influence::columns`](xclp::Influence::columns) | the server (2) |
+//! | [`Influence`](xclp::Influence) | [`columns`](xclp::Influence::columns) | the server (2) |
 //! | [`Scores`](xclp::Scores), unlabelled rows | [`client`](xclp::client) | client `j` its rows |
 //! | [`Labels`](xclp::Labels), `n_j` | [`Labels::decide`](xclp::Labels::decide) | its client |
 //!

@@ -62,8 +62,8 @@ impl MakeKeys {
         };
         if let Some(name) = names.iter().find(|name| !plain(name)) {
             return Err(Failure::usage(format!(
-                "--name {name}: a name is also that of a folder; it may have letters, digits, spaces, \
-                 -, _ and ., and must not start with ."
+                "--name {name}: a name is also that of a folder; it may have letters, digits, \
+                 spaces, -, _ and ., and must not start with ."
             )));
         }
         let trial = trial(&self.host, &names).map_err(Failure::usage)?;

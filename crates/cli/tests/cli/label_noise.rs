@@ -90,7 +90,7 @@ fn what_join_refuses() {
     let secret = trial.path("keys/client-0/label.secret");
     assert!(!Path::new(&secret).exists());
     std::fs::write(&secret, "short").unwrap();
-    fails(&rows, &[], 65, "label.secret: 5 bytes");
+    fails(&rows, &[], 65, "label.secret: it has 5 bytes");
     fails(
         &rows,
         &["--label-secret", "/nowhere/secret"],
