@@ -185,7 +185,8 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Result<(), Failure> {
-    interrupt::install().map_err(|error| Failure::new(71, format!("signals: {error}")))?;
+    interrupt::install()
+        .map_err(|error| Failure::new(71, format!("cannot handle signals: {error}")))?;
     let common = command.common();
     if let Some(threads) = common.threads.or(command.default_threads()) {
         if !(1..=1024).contains(&threads) {

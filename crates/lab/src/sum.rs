@@ -26,7 +26,7 @@ pub(crate) fn fits(factors: &[usize]) -> Result<(), Failure> {
     let gib = bytes / f64::from(1u32 << 30);
     if gib > 64.0 {
         return Err(Failure::usage(format!(
-            "this would take {gib:.0} GiB of memory; ask for less"
+            "this would take {gib:.0} GiB of memory; 64 is the most: choose smaller sizes"
         )));
     }
     Ok(())

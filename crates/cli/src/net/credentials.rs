@@ -116,8 +116,12 @@ impl Key {
 pub(super) fn label_secret(path: &Path) -> Result<Seed, Failure> {
     if !path.exists() {
         let file = Output::create_private(path)?;
-        let fresh =
-            Seed::from_os().map_err(|error| Failure::new(71, format!("no randomness: {error}")))?;
+        let fresh = Seed::from_os().map_err(|error| {
+            Failure::new(
+                71,
+                format!("the operating system provides no randomness: {error}"),
+            )
+        })?;
         file.write(|w| w.write_all(fresh.expose()))?;
         tracing::info!("made {}; keep it for all further jobs", path.display());
         return Ok(fresh);

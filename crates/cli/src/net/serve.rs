@@ -80,7 +80,7 @@ pub(crate) struct Serve {
     insecure_seed: Option<u64>,
 }
 
-/// The text of a job file, and where it comes from.
+/// The path and the text of a job file.
 struct JobFile {
     path: PathBuf,
     text: String,
@@ -291,7 +291,7 @@ fn write(report: &JobReport, folder: Option<&Path>, show: Show) -> Result<(), Fa
     })
 }
 
-/// What a job came to, for people.
+/// The results of a job, for people.
 pub(super) fn facts(facts: &Facts) -> String {
     let fact = |(name, value): (&String, &serde_json::Value)| format!("{name} {value}, ");
     facts.iter().map(fact).collect()

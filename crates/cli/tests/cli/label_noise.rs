@@ -60,7 +60,7 @@ fn an_epsilon_that_cannot_be_is_refused() {
     assert_fails(
         &["label", &wine, "--label-epsilon", "much"],
         2,
-        "is no number",
+        "is not a number",
     );
 }
 
