@@ -87,11 +87,7 @@ mod tests {
         let clients = [rows(&[1.0, 5.0, 20_000.0]), rows(&[1.0, 7.5, 65_000.0])];
         let names = ["one", "blood", "income"].map(str::to_owned);
         let text = warning(&clients, &names, "Standardise.").unwrap();
-        for expected in [
-            "'income' spans 45000",
-            "'blood' spans 2.50",
-            "Standardise.",
-        ] {
+        for expected in ["'income' spans 45000", "'blood' spans 2.50", "Standardise."] {
             assert!(text.contains(expected), "{text}");
         }
         let text = warning(&clients, &[], "").unwrap();

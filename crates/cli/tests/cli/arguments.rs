@@ -22,7 +22,7 @@ fn times_in_which_nothing_can_happen() {
     }
     for option in ["--wait", "--grace", "--drain"] {
         serve(&[option, "nan"], "from 0 to 100000000");
-        // The file is what is wrong.
+        // The option is right, so the command reads the file.
         let arguments = ["serve", "--roster", "nowhere.toml", option, "0"];
         assert_fails(&arguments, 66, "nowhere.toml");
     }
@@ -65,7 +65,7 @@ fn a_status_page_needs_a_port_of_its_own() {
     for status in ["127.0.0.1:7431", "0.0.0.0:7431"] {
         serve(&["--status", status], "give the status page another port");
     }
-    // The system chooses both.
+    // The system chooses both ports.
     let arguments = ["--listen", "127.0.0.1:0", "--status", "127.0.0.1:0"];
     let arguments = [&["serve", "--roster", "nowhere.toml"], &arguments[..]].concat();
     assert_fails(&arguments, 66, "nowhere.toml");
