@@ -14,7 +14,7 @@ use undertone::party::{Network, PartyId};
 use undertone::simulate::{DistanceRun, DistanceSimulation};
 use undertone::sum::Suite;
 
-use super::{closing, median};
+use super::{closing, median, threads};
 use crate::failure::verify;
 use crate::keys::Keys;
 use crate::ledgers::{compute_ms, together, total};
@@ -228,7 +228,7 @@ impl DistancesReport {
         let mut text = String::new();
         if !quiet {
             text += &format!(
-                "{}{}: {} clients of {} rows, {} bits; {}; {} thread(s), {}; medians of {repeat}\n",
+                "{}{}: {} clients of {} rows, {} bits; {}; {}, {}; medians of {repeat}\n",
                 self.backend,
                 self.key_bits
                     .map_or_else(String::new, |bits| format!(" with keys of {bits} bits")),
@@ -236,7 +236,7 @@ impl DistancesReport {
                 self.rows,
                 self.bits,
                 self.suite,
-                self.threads,
+                threads(self.threads),
                 self.simd
             );
         }

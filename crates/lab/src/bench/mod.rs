@@ -69,6 +69,15 @@ fn closing(peak_mib: Option<f64>, what: &str, exact: bool) -> String {
     format!("{memory}  {what} {}\n", verdict(exact))
 }
 
+/// A number of threads, for people.
+fn threads(count: usize) -> String {
+    if count == 1 {
+        "1 thread".to_owned()
+    } else {
+        format!("{count} threads")
+    }
+}
+
 fn verdict(exact: bool) -> &'static str {
     if exact { "exact" } else { "WRONG" }
 }

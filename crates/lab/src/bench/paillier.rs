@@ -8,7 +8,7 @@ use serde::Serialize;
 use undertone::kernel::{BitMatrix, Prg};
 use undertone::paillier::{Ciphertexts, Noise, PaillierError, Primes, SecretKey};
 
-use super::{median, memory, verdict};
+use super::{median, memory, threads, verdict};
 use crate::failure::verify;
 use crate::machine::{peak_memory_mib, simd};
 use crate::{Failure, Show, output};
@@ -222,8 +222,10 @@ impl PaillierReport {
         let mut text = String::new();
         if !quiet {
             text += &format!(
-                "batches of {}; {}, {} thread(s); operations a second, medians of {repeat}\n",
-                self.batch, self.simd, self.threads
+                "batches of {}; {}, {}; operations a second, medians of {repeat}\n",
+                self.batch,
+                self.simd,
+                threads(self.threads)
             );
         }
         for line in &self.sizes {

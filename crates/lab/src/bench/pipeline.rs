@@ -11,7 +11,7 @@ use undertone::kernel::{Cpu, hamming};
 use undertone::xclp::influence::Method;
 use undertone::xclp::{Codes, Distances, Graph, Influence, Labelling, Params, solo};
 
-use super::median;
+use super::{median, threads};
 use crate::clouds::{self, CLASSES};
 use crate::machine::simd;
 use crate::report::milliseconds;
@@ -215,14 +215,14 @@ impl Pipeline {
             return output::print_json(&report);
         }
         let mut text = format!(
-            "{} rows, {} features, {} bits, {} neighbours, {} labelled; {} thread(s), {}; \
+            "{} rows, {} features, {} bits, {} neighbours, {} labelled; {}, {}; \
              medians of {}\n",
             self.rows,
             self.features,
             self.bits,
             self.neighbours,
             self.labelled,
-            report.threads,
+            threads(report.threads),
             report.simd,
             self.repeat
         );

@@ -10,7 +10,7 @@ use undertone::kernel::mask::{Op, Stream, TILE_BYTES};
 use undertone::party::{Ledger, PartyId};
 use undertone::sum::Suite;
 
-use super::{closing, median};
+use super::{closing, median, threads};
 use crate::failure::verify;
 use crate::ledgers::{compute_ms, together, total};
 use crate::machine::peak_memory_mib;
@@ -194,7 +194,7 @@ impl SumsReport {
         if !quiet {
             text += &format!(
                 "{} clients, {} words of {} bits, {} drop out; {} neighbours, threshold {}; {}; \
-                 {} thread(s); medians of {repeat}\n",
+                 {}; medians of {repeat}\n",
                 self.clients,
                 self.entries,
                 self.width_bits,
@@ -202,7 +202,7 @@ impl SumsReport {
                 self.neighbours,
                 self.threshold,
                 self.suite,
-                self.threads,
+                threads(self.threads),
             );
         }
         text += &format!(
