@@ -42,7 +42,7 @@ pub struct Distances {
     suite: Suite,
     #[command(flatten)]
     keys: Keys,
-    /// How often to repeat the measurement; the report shows medians
+    /// Number of repetitions; the report shows medians
     #[arg(long, default_value_t = 5)]
     repeat: usize,
 }

@@ -58,7 +58,7 @@ pub struct Network {
     /// Delay of each client's link in each direction, in milliseconds. Needs --rate
     #[arg(long, value_name = "MS", requires = "rate")]
     delay: Option<f64>,
-    /// How often to run the job each way; the report shows medians
+    /// Number of runs in each of the two ways; the report shows medians
     #[arg(long, value_name = "R", default_value_t = 5)]
     repeat: usize,
 }
@@ -87,7 +87,7 @@ fn broken(why: impl std::fmt::Display) -> Failure {
     Failure::aborted(format!("bench network: {why}"))
 }
 
-/// What is run, on a network and in one process.
+/// A job that runs on a network and in one process.
 enum Trial {
     Labels {
         params: Params,
@@ -114,7 +114,7 @@ impl Trial {
             bits: network.bits,
             backend: network.backend,
             phe: network.keys.phe(network.backend)?,
-            // Trial keys have all clients sign.
+            // With trial keys all clients sign.
             trust: Trust::MaliciousServer,
             ..Params::default()
         };
@@ -147,7 +147,7 @@ impl Trial {
                 "--values must be from 1 to {MAX_VALUES}"
             )));
         }
-        // This refuses options of distances.
+        // Refuses --key-bits, which means nothing here.
         network.keys.phe(network.backend)?;
         let mut prg = seed(0).prg();
         let mut contribution = |_| {
@@ -167,7 +167,7 @@ impl Trial {
         })
     }
 
-    /// What is run, for people.
+    /// A description of the job, for people.
     fn describe(&self) -> String {
         match self {
             Self::Labels { params, clients } => {
@@ -217,7 +217,7 @@ impl Trial {
         Ok(())
     }
 
-    /// What `join` is told besides the way to the server.
+    /// The options of `join` besides those that name the server and files.
     fn options(&self) -> &'static [&'static str] {
         match self {
             Self::Labels { .. } => &["--backend-at-least", "clear", "--max-bits", "65535"],
@@ -233,7 +233,7 @@ impl Trial {
         }
     }
 
-    /// Runs all in one process. Returns the time that takes, and the rounds.
+    /// Runs all parties in one process. Returns the time that this takes, and the rounds.
     fn run(&self) -> Result<(f64, usize), Failure> {
         let (start, ledgers) = match self {
             Self::Labels { params, clients } => {
@@ -304,7 +304,7 @@ impl Network {
         let mut last = None;
         let mut rounds = 0;
         let bar = output::progress(2 * self.repeat as u64, show);
-        // Both run in turn, so that a machine that slows down slows both.
+        // The two ways take turns, so that a machine that slows down slows both.
         for _ in 0..self.repeat {
             bar.set_message("in one process");
             let (time, depth) = trial.run()?;

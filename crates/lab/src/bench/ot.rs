@@ -27,12 +27,12 @@ pub struct Ot {
     /// more [default: 1,2,4,8]
     #[arg(long, value_name = "F", value_delimiter = ',', value_parser = field)]
     field: Vec<Field>,
-    /// How often to repeat the measurement; the report shows medians
+    /// Number of repetitions; the report shows medians
     #[arg(long, default_value_t = 5)]
     repeat: usize,
 }
 
-/// One way to make transfers.
+/// The rates of one field and one security level.
 #[derive(Debug, Serialize)]
 struct Line {
     field: usize,
@@ -40,8 +40,8 @@ struct Line {
     /// Million transfers a second from the first message to the last, keys hashed. Each party has
     /// its own thread.
     million_per_s: f64,
-    /// Million transfers in a second of the sender's steps, base transfers excluded: its rate if it
-    /// never waited.
+    /// Million transfers in a second of the sender's steps, without base transfers. This would be
+    /// the sender's rate if it never waited.
     sender_million_per_s: f64,
     /// The same for the receiver.
     receiver_million_per_s: f64,

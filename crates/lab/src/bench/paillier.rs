@@ -22,7 +22,7 @@ pub struct Paillier {
     /// Number of ciphertexts in a batch
     #[arg(long, value_name = "N", default_value_t = 512)]
     batch: usize,
-    /// How often to repeat the measurement; the report shows medians
+    /// Number of repetitions; the report shows medians
     #[arg(long, default_value_t = 5)]
     repeat: usize,
 }

@@ -38,7 +38,7 @@ pub struct Pipeline {
     /// How far apart the ten classes are. 0 makes them one cloud, which takes the longest to solve
     #[arg(long, default_value_t = 0.3, allow_negative_numbers = true)]
     separation: f64,
-    /// How often to repeat the measurement; the report shows medians
+    /// Number of repetitions; the report shows medians
     #[arg(long, default_value_t = 5)]
     repeat: usize,
 }

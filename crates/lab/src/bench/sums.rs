@@ -21,7 +21,7 @@ use crate::{Failure, Show, output};
 pub struct Sums {
     #[command(flatten)]
     workload: Workload,
-    /// How often to repeat the measurement; the report shows medians
+    /// Number of repetitions; the report shows medians
     #[arg(long, default_value_t = 5)]
     repeat: usize,
 }

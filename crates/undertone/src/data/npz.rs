@@ -349,7 +349,7 @@ pub(super) fn read_arrays(reader: impl Read + Seek) -> Result<Arrays, DataError>
     let mut archive = ZipArchive::new(reader).map_err(|error| broken("archive", &error))?;
     if archive.len() > MAX_ARRAYS {
         return Err(DataError::Wrong(format!(
-            "{} arrays; there may be {MAX_ARRAYS}",
+            "{} arrays; at most {MAX_ARRAYS} are allowed",
             archive.len()
         )));
     }
