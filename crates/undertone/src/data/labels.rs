@@ -52,8 +52,8 @@ pub(super) fn parse(
     names.dedup();
     if names.len() > MAX_CLASSES {
         return Err(DataError::Wrong(format!(
-            "labels: {} different names, but at most {MAX_CLASSES} classes are allowed: is this the \
-             column of labels?",
+            "labels: {} different names, but at most {MAX_CLASSES} classes are allowed: is this \
+             the column of labels?",
             names.len()
         )));
     }
