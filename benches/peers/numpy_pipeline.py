@@ -20,7 +20,8 @@ def clusters(rows, dim, separation):
     rng = np.random.default_rng(2)
     truth = np.arange(rows) % CLASSES
     centres = rng.standard_normal((CLASSES, dim))
-    return (rng.standard_normal((rows, dim)) + separation * centres[truth]).astype(np.float32), truth
+    features = rng.standard_normal((rows, dim)) + separation * centres[truth]
+    return features.astype(np.float32), truth
 
 
 def hashing(x, bits):
@@ -110,7 +111,8 @@ def main():
     w, joined = best(a.repeat, [graph], h, a.neighbours, a.bits)
     _, solved = best(a.repeat, [solve_sparse, solve_dense, solve_cg], w, a.labelled)
     stages = {"hashing": hashed, "distances": measured, "top-k and graph": joined, "solve": solved}
-    print(json.dumps({"stages": stages, "total_ms": sum(s["ms"] for s in stages.values())}, indent=1))
+    total = sum(s["ms"] for s in stages.values())
+    print(json.dumps({"stages": stages, "total_ms": total}, indent=1))
 
 
 if __name__ == "__main__":

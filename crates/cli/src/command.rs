@@ -5,64 +5,136 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use undertone_lab::{Failure, Show, bench, costs, interrupt, ot, output, sum};
 
-use crate::{deal, label, net, paillier};
+use crate::options::{Common, Json, Quiet};
+use crate::{deal, examples, label, net, paillier};
 
 #[derive(Debug, Parser)]
 #[command(
     name = "undertone",
     version,
     about = "Label propagation over data that may not leave its owners",
-    after_help = "Exit codes: 0 done, 2 wrong arguments, 65 unusable data, 66 a file that cannot \
-                  be read, 69 an address that cannot be reached or listened on, 70 a protocol that \
-                  was aborted, 71 a refusal of the operating system, 73 a file that cannot be \
-                  written, 77 a peer that is not trusted or refuses, 130 stopped."
+    after_help = examples::ALL
 )]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
-    /// Threads to compute with [default: all cores; for bench and costs one]
-    #[arg(long, global = true, value_name = "N")]
-    threads: Option<usize>,
-    /// Print results only
-    #[arg(long, short, global = true)]
-    quiet: bool,
-    /// Print one JSON object on standard output
-    #[arg(long, global = true)]
-    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Label rows: an experiment on one labelled FILE, or one file a client
-    Label(Box<label::Label>),
-    /// Add up random words of many clients, masked; some clients leave
-    Sum(sum::Sum),
-    /// Cut one labelled FILE into files for clients, most labels hidden
-    Deal(deal::Deal),
-    /// Make keys, certificates and a roster for a trial
-    Keys(net::MakeKeys),
+    /// Label rows in one process: an experiment on one labelled FILE, or one file for each client
+    #[command(after_help = examples::LABEL)]
+    Label {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        label: Box<label::Label>,
+    },
+    /// Run one secure sum of random words, with all clients in one process
+    #[command(after_help = examples::SUM)]
+    Sum {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        sum: sum::Sum,
+    },
+    /// Split one labelled FILE into a file for each client, and hide most labels
+    #[command(after_help = examples::DEAL)]
+    Deal {
+        #[command(flatten)]
+        quiet: Quiet,
+        #[command(flatten)]
+        deal: deal::Deal,
+    },
+    /// Make keys, certificates, a roster and a job file for a trial
+    #[command(after_help = examples::KEYS)]
+    Keys {
+        #[command(flatten)]
+        quiet: Quiet,
+        #[command(flatten)]
+        keys: net::MakeKeys,
+    },
     /// Run jobs with the clients of a roster, over the network
-    Serve(Box<net::Serve>),
-    /// Take part in a job, over the network
-    Join(Box<net::Join>),
-    /// Ask a server what it does
-    Status(net::Status),
-    /// Make oblivious transfers between two parties
-    Ot(ot::Ot),
-    /// Paillier's cryptosystem on its own
+    #[command(
+        after_help = examples::SERVE,
+        mut_arg("quiet", |arg| arg.help("Print reports only, and log warnings and errors only")),
+        mut_arg("json", |arg| arg.help("Print the report of each job as a JSON object"))
+    )]
+    Serve {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        serve: Box<net::Serve>,
+    },
+    /// Take part in a job as a client, over the network
+    #[command(
+        after_help = examples::JOIN,
+        mut_arg("quiet", |arg| arg.help("Print the result only, and log warnings and errors only"))
+    )]
+    Join {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        join: Box<net::Join>,
+    },
+    /// Show what a running server does
+    #[command(
+        after_help = examples::STATUS,
+        mut_arg("json", |arg| arg.help("Print JSON; with --watch one object a line"))
+    )]
+    Status {
+        #[command(flatten)]
+        json: Json,
+        #[command(flatten)]
+        status: net::Status,
+    },
+    /// Run oblivious transfers between two parties in one process, and check every key
+    #[command(after_help = examples::OT)]
+    Ot {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        ot: ot::Ot,
+    },
+    /// Make a key of Paillier's cryptosystem, or measure the cryptosystem
+    #[command(
+        after_help = examples::PAILLIER,
+        mut_arg("threads", |arg| arg.help(
+            "Number of threads to compute with [default: keygen one for each core, bench 1]"
+        ))
+    )]
     Paillier {
+        #[command(flatten)]
+        common: Common,
         #[command(subcommand)]
         what: paillier::Paillier,
     },
-    /// Measure
+    /// Measure one part of the engine: time, bytes, memory or accuracy
+    #[command(
+        after_help = examples::BENCH,
+        mut_arg("threads", |arg| arg.help(
+            "Number of threads to compute with [default: 1; network one for each core]"
+        ))
+    )]
     Bench {
+        #[command(flatten)]
+        common: Common,
         #[command(subcommand)]
         what: bench::Bench,
     },
-    /// Run every backend over a grid of sizes, and write what each costs, also over slow links,
-    /// as a report
-    Costs(costs::Costs),
-    /// Print shell completions
+    /// Measure every distance backend over a grid of sizes, and write a report of what each costs
+    #[command(
+        after_help = examples::COSTS,
+        mut_arg("threads", |arg| arg.help("Number of threads to compute with [default: 1]"))
+    )]
+    Costs {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        costs: costs::Costs,
+    },
+    /// Print a script that completes commands and options in a shell
+    #[command(after_help = examples::COMPLETIONS)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -70,12 +142,29 @@ enum Command {
 }
 
 impl Command {
+    /// The options that commands share.
+    fn common(&self) -> Common {
+        match self {
+            Self::Label { common, .. }
+            | Self::Sum { common, .. }
+            | Self::Serve { common, .. }
+            | Self::Join { common, .. }
+            | Self::Ot { common, .. }
+            | Self::Paillier { common, .. }
+            | Self::Bench { common, .. }
+            | Self::Costs { common, .. } => *common,
+            Self::Deal { quiet, .. } | Self::Keys { quiet, .. } => (*quiet).into(),
+            Self::Status { json, .. } => (*json).into(),
+            Self::Completions { .. } => Common::default(),
+        }
+    }
+
     /// Benchmarks compute on one thread unless told otherwise, all other commands on all cores.
     fn default_threads(&self) -> Option<usize> {
         let is_bench = match self {
-            Self::Bench { what } => !matches!(what, bench::Bench::Network(_)),
-            Self::Paillier { what } => matches!(what, paillier::Paillier::Bench(_)),
-            Self::Costs(_) => true,
+            Self::Bench { what, .. } => !matches!(what, bench::Bench::Network(_)),
+            Self::Paillier { what, .. } => matches!(what, paillier::Paillier::Bench(_)),
+            Self::Costs { .. } => true,
             _ => false,
         };
         is_bench.then_some(1)
@@ -84,7 +173,7 @@ impl Command {
 
 pub(crate) fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let ended = run(arguments);
+    let ended = run(arguments.command);
     interrupt::clear();
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -95,9 +184,11 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> Result<(), Failure> {
-    interrupt::install().map_err(|error| Failure::new(71, format!("signals: {error}")))?;
-    if let Some(threads) = arguments.threads.or(arguments.command.default_threads()) {
+fn run(command: Command) -> Result<(), Failure> {
+    interrupt::install()
+        .map_err(|error| Failure::new(71, format!("cannot handle signals: {error}")))?;
+    let common = command.common();
+    if let Some(threads) = common.threads.or(command.default_threads()) {
         if !(1..=1024).contains(&threads) {
             return Err(Failure::usage("--threads must be from 1 to 1024"));
         }
@@ -106,37 +197,73 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
             .build_global()
             .map_err(|error| Failure::usage(format!("--threads {threads}: {error}")))?;
     }
-    let show = Show {
-        quiet: arguments.quiet,
-        json: arguments.json,
-    };
-    let command = match arguments.command {
+    let show = common.show();
+    match command {
         // These two run their parties on threads of their own and leave the whole pool to them.
-        Command::Serve(serve) => return serve.run(show),
-        Command::Join(join) => return join.run(show),
-        command => command,
-    };
-    // All others run on a thread of the pool. Work that is not split stays there, with warm caches.
-    rayon::scope(|_| dispatch(command, show))
+        Command::Serve { serve, .. } => serve.run(show),
+        Command::Join { join, .. } => join.run(show),
+        // All others run on a thread of the pool. Work that is not split stays there, with warm
+        // caches.
+        command => rayon::scope(|_| dispatch(command, show)),
+    }
 }
 
 fn dispatch(command: Command, show: Show) -> Result<(), Failure> {
     match command {
-        Command::Label(label) => label.run(show),
-        Command::Sum(sum) => sum.run(show),
-        Command::Deal(deal) => deal.run(show),
-        Command::Keys(keys) => keys.run(show),
-        Command::Serve(serve) => serve.run(show),
-        Command::Join(join) => join.run(show),
-        Command::Status(status) => status.run(show),
-        Command::Ot(ot) => ot.run(show),
-        Command::Paillier { what } => what.run(show),
-        Command::Bench { what } => what.run(show),
-        Command::Costs(costs) => costs.run(show),
+        Command::Label { label, .. } => label.run(show),
+        Command::Sum { sum, .. } => sum.run(show),
+        Command::Deal { deal, .. } => deal.run(show),
+        Command::Keys { keys, .. } => keys.run(show),
+        Command::Serve { serve, .. } => serve.run(show),
+        Command::Join { join, .. } => join.run(show),
+        Command::Status { status, .. } => status.run(show),
+        Command::Ot { ot, .. } => ot.run(show),
+        Command::Paillier { what, .. } => what.run(show),
+        Command::Bench { what, .. } => what.run(show),
+        Command::Costs { costs, .. } => costs.run(show),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "undertone", &mut script);
             output::print(&String::from_utf8_lossy(&script))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What stands below the options of a command and of every command below it.
+    fn helps(command: &clap::Command) -> Vec<String> {
+        let own = command.get_after_help().map(ToString::to_string);
+        let mut all = vec![own.unwrap_or_default()];
+        for below in command.get_subcommands() {
+            all.extend(helps(below));
+        }
+        all
+    }
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_example_parses() {
+        for help in helps(&Arguments::command()) {
+            let help = help.replace("\\\n", " ");
+            let examples = help
+                .lines()
+                .map(str::trim)
+                .filter(|line| line.starts_with("undertone "));
+            let mut count = 0;
+            for example in examples {
+                let (command, _) = example.split_once(" > ").unwrap_or((example, ""));
+                let parsed = Arguments::try_parse_from(command.split_whitespace());
+                assert!(parsed.is_ok(), "{example}: {parsed:?}");
+                count += 1;
+            }
+            assert!(count > 0, "a help without examples: '{help}'");
         }
     }
 }

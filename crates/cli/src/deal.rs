@@ -1,4 +1,4 @@
-//! `undertone deal`: cuts one labelled file into files for clients.
+//! `undertone deal`: splits one labelled file into files for clients.
 
 use std::path::PathBuf;
 
@@ -12,21 +12,23 @@ use undertone_lab::{Failure, Show, classes, input, seed};
 
 #[derive(Debug, Args)]
 pub(crate) struct Deal {
-    /// A data set in which every row is labelled (.npz or CSV)
+    /// A data set in which every row has a label (.npz or CSV)
     file: PathBuf,
-    /// Folder for client-0.npz, client-1.npz, …; for a FILE with names of columns client-0.csv, …
+    /// Folder for client-0.npz, client-1.npz, …, or for client-0.csv, … if the columns of FILE have
+    /// names
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Clients the rows are dealt out to
+    /// Number of clients to which the rows are dealt
     #[arg(long, value_name = "P", default_value_t = 5)]
     clients: usize,
-    /// How: iid, or dirichlet:A
+    /// How the rows are dealt: iid (at random), or dirichlet:A (each class in random proportions;
+    /// clients differ more as A shrinks)
     #[arg(long, default_value = "iid")]
     split: Split,
-    /// Share of each client's rows that keep their label
+    /// Fraction of each client's rows that keep their label, above 0 and below 1
     #[arg(long, value_name = "FRACTION", default_value_t = 0.1)]
     labelled: f64,
-    /// Seed; the same deals the same
+    /// Seed of the random choices; the same seed makes the same files
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }

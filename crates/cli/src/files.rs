@@ -29,7 +29,7 @@ pub(crate) fn decisions(outcome: &Outcome) -> impl Iterator<Item = Decision> {
         })
 }
 
-/// The field that holds the name of a class, with its comma; nothing where classes are numbers.
+/// The field with the name of a class, after a comma. Empty if classes are numbers.
 pub(crate) fn name(names: &[String], label: i64) -> String {
     if names.is_empty() {
         return String::new();
@@ -45,7 +45,7 @@ pub(crate) fn name(names: &[String], label: i64) -> String {
     }
 }
 
-/// Writes a client's labels as CSV. `names` are those of the classes, if they have names.
+/// Writes a client's labels as CSV. `names` are the names of the classes, or empty.
 pub(crate) fn labels(file: Output, outcome: &Outcome, names: &[String]) -> Result<(), Failure> {
     file.write(|w| {
         let name = if names.is_empty() { "" } else { ",name" };

@@ -3,9 +3,11 @@
 
 mod command;
 mod deal;
+mod examples;
 mod files;
 mod label;
 mod net;
+mod options;
 mod paillier;
 
 use std::process::ExitCode;

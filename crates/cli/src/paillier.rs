@@ -12,26 +12,30 @@ use undertone_lab::bench::paillier::Paillier as Bench;
 use undertone_lab::output::{self, Output};
 use undertone_lab::{Failure, Show};
 
+use crate::examples;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Paillier {
-    /// Make a key; with --json N is printed
+    /// Make a key and write it to files
+    #[command(after_help = examples::KEYGEN)]
     Keygen(Keygen),
-    /// Measure every operation: as `undertone bench paillier`
+    /// Measure every operation; the same as `undertone bench paillier`
+    #[command(after_help = examples::PAILLIER_BENCH)]
     Bench(Bench),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Keygen {
-    /// Where p and q go, as JSON that only its owner may read; a file that is not there yet
+    /// File for the secret key (p and q, JSON), which only its owner may read. It must not exist
     #[arg(long, value_name = "FILE")]
     secret: PathBuf,
-    /// Where N goes, as JSON; likewise
+    /// File for the public key (N, JSON). It must not exist
     #[arg(long, value_name = "FILE")]
     public: Option<PathBuf>,
-    /// Bits of N: 2048, 3072 or 4096
+    /// Length of N in bits: 2048, 3072 or 4096
     #[arg(long, value_name = "BITS", default_value_t = DEFAULT_BITS)]
     bits: usize,
-    /// Of primes p for which (p − 1)/2 is prime, too: takes several times as long
+    /// Use safe primes, for which (p − 1)/2 is prime too. This takes several times as long
     #[arg(long)]
     safe_primes: bool,
 }
@@ -82,8 +86,10 @@ impl Keygen {
             Primes::Structured
         };
         let seed = Seed::from_os().map_err(Failure::data)?;
+        let bar = output::working("searching for primes", show);
         let key = SecretKey::generate(self.bits, primes, &mut seed.prg())
             .map_err(|_| Failure::usage("--bits must be 2048, 3072 or 4096"))?;
+        bar.finish_and_clear();
         let [p, q] = key.expose_primes();
         let public = PublicFile {
             scheme: "paillier",
@@ -105,7 +111,7 @@ impl Keygen {
         }
         output::print_report(show, &public, || {
             format!(
-                "a key of {} bits; its secret is in {}\n",
+                "made a key of {} bits; the secret key is in {}\n",
                 self.bits,
                 self.secret.display()
             )

@@ -46,10 +46,10 @@ impl FromStr for Classes {
     }
 }
 
-/// Makes a file's classes those of `--classes`.
+/// Gives a file the classes of `--classes`.
 ///
 /// # Errors
-/// What differs.
+/// The difference between the file and the option.
 pub fn apply(data: &mut Dataset, asked: Option<&Classes>) -> Result<(), String> {
     let Some(asked) = asked else {
         return check_range(data);

@@ -1,5 +1,5 @@
-//! Experiments on one labelled data set: deal the rows out, hide labels, run, compare with the
-//! truth.
+//! Experiments on one labelled data set: deal its rows to clients, hide labels, run, and compare
+//! the result with the hidden labels.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
@@ -29,7 +29,7 @@ pub struct Experiment {
     pub clients: usize,
     /// How rows are dealt out to clients.
     pub split: Split,
-    /// Share of each client's rows that keep their label.
+    /// Fraction of each client's rows that keep their label.
     pub labelled: f64,
     /// Parameters of the run.
     pub params: Params,
@@ -62,8 +62,8 @@ pub struct Trial {
     pub rows: Vec<Rows>,
     /// Per cent of the hidden rows that the run labelled right.
     pub accuracy: f64,
-    /// Per cent of the hidden rows that each client labelled right from its own rows alone. Alone
-    /// it needs no noise on its labels.
+    /// Per cent of the hidden rows that each client labelled right from its own rows alone, without
+    /// noise on its labels.
     pub local_accuracy: f64,
 }
 
@@ -76,7 +76,7 @@ impl Experiment {
         let parts = split::deal(self.split, &self.labels, self.clients, &mut rng);
         let parts = parts.ok_or_else(|| {
             Failure::data(format!(
-                "{} rows cannot be dealt out to {} clients ({}) with a row for each",
+                "{} rows cannot be dealt out to {} clients ({}) so that each has a row",
                 self.labels.len(),
                 self.clients,
                 self.split
@@ -94,7 +94,7 @@ impl Experiment {
 
         if revealed.iter().flatten().all(|revealed| *revealed) {
             return Err(Failure::data(
-                "every client keeps at least one label, and no row is left to hide; take fewer \
+                "every client keeps at least one label, and no row is left to hide; choose fewer \
                  clients or a smaller --labelled",
             ));
         }

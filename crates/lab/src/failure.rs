@@ -17,7 +17,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure with an exit code of its own.
+    /// A failure with this exit code.
     pub fn new(code: u8, message: impl Display) -> Self {
         Self {
             code,

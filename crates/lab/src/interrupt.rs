@@ -1,10 +1,10 @@
 //! Interrupts: a command that is interrupted leaves no temporary file, no temporary folder and no
 //! child process.
 //!
-//! Temporary files (`TempFile`), temporary folders (`TempFolder`) and child processes
-//! (`Process`) are held in one registry, behind one lock. They are made, moved and removed under
-//! that lock. After a signal, the handler takes the lock and never gives it back: whatever exists
-//! by then is in the registry, and nothing new can be made.
+//! Temporary files (`TempFile`), temporary folders (`TempFolder`) and child processes (`Process`)
+//! are in one registry, behind one lock. A command makes, moves and removes them only under that
+//! lock. After a signal the handler takes the lock and never releases it: everything that exists is
+//! then in the registry, and the command can make nothing new.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 /// The exit code of an interrupted command.
 pub const EXIT_CODE: u8 = 130;
 
-/// How often [`Process::wait`] looks whether the process has ended.
+/// The interval at which [`Process::wait`] checks whether the process has ended.
 const POLL: Duration = Duration::from_millis(10);
 
 /// Something that must not outlive this process.
@@ -31,7 +31,7 @@ enum Leftover {
     Process(Child),
 }
 
-/// All leftovers, and who wants to hear of a signal first.
+/// All leftovers, and the listener that hears of the first signal.
 #[derive(Debug)]
 struct Registry {
     leftovers: BTreeMap<u64, Leftover>,
@@ -213,7 +213,7 @@ impl Drop for Process {
 }
 
 /// Handles SIGINT (Ctrl-C), SIGTERM and SIGHUP from now on. A signal removes what the command holds
-/// and ends the process with [`EXIT_CODE`], unless the command asked to be told ([`requested`]).
+/// and ends the process with [`EXIT_CODE`], unless the command listens for it ([`requested`]).
 ///
 /// SIGHUP stays ignored if it is ignored (`nohup`).
 ///
@@ -254,14 +254,14 @@ fn arrived() {
     std::process::exit(EXIT_CODE.into());
 }
 
-/// Removes what the command still holds: files and folders of its own, and processes that threads
-/// wait for which nobody joins. To be called when the command has ended.
+/// Removes what the command still holds: its files and folders, and child processes that detached
+/// threads wait for. The command calls this at its end.
 pub fn clear() {
     registry().clear();
 }
 
-/// Resolves at the next signal, which then does not end the process. The signal after that one
-/// does, and so does any signal after the future has been dropped.
+/// Resolves at the next signal, which then does not end the process. A further signal ends it, and
+/// so does any signal after the future has been dropped.
 pub fn requested() -> impl Future<Output = ()> + Send {
     let (sender, receiver) = oneshot::channel();
     registry().listener = Some(sender);
@@ -310,7 +310,7 @@ impl Signals {
     }
 }
 
-/// Whether this process is known not to ignore the signal. Only Linux tells.
+/// Whether this process is known not to ignore the signal. Only Linux reports this.
 #[cfg(unix)]
 fn is_default(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -366,7 +366,7 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// The registry of all commands is not touched: other tests use it at the same time.
+    /// Does not use the registry of the process, which other tests use at the same time.
     #[test]
     fn everything_is_cleared() {
         let mut registry = Registry {

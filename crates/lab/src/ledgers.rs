@@ -1,4 +1,4 @@
-//! Sums over what parties spent.
+//! Sums over the costs of parties.
 
 use undertone::party::{Cost, Ledger, PartyId};
 

@@ -1,18 +1,18 @@
-//! The laboratory: benchmarks, the costs of every level of trust, and experiments on one labelled
-//! data set.
+//! Benchmarks, the cost report, and experiments on one labelled data set.
 //!
 //! Only the `undertone` command uses this crate. Each command is a struct of [`clap`] arguments
 //! with a `run`. The interface changes with the command and is not stable.
 //!
 //! | module | command | what it does |
 //! |---|---|---|
-//! | [`mod@bench`] | `bench …`, `paillier bench` | times stages, backends, primitives, sums and jobs |
+//! | [`mod@bench`] | `bench …`, `paillier bench` | measures stages, backends, primitives, jobs |
 //! | [`costs`] | `costs` | runs every backend over a grid of sizes and writes a report |
 //! | [`sum`] | `sum` | adds up random words of many clients |
 //! | [`ot`] | `ot` | makes oblivious transfers between two parties |
 //! | [`experiment`], [`split`] | `label FILE`, `deal` | deals one labelled data set to clients |
-//! | [`classes`], [`keys`], [`masks`], [`noise`], [`runs`] | several | options that commands share |
-//! | [`scale`] | `label`, `join` | warns where features are not on one scale |
+//! | [`classes`], [`keys`], [`masks`] | several | options that commands share |
+//! | [`noise`], [`runs`] | several | options that commands share |
+//! | [`scale`] | `label`, `join` | warns when features are not on one scale |
 //! | [`input`], [`output`] | all | reads data sets; writes files whole or not at all |
 //! | [`interrupt`] | all | removes temporary files and child processes after a signal |
 //! | [`plot`] | `label` | draws accuracy, and rows by class |

@@ -1,10 +1,16 @@
-//! What reports say of the machine they were measured on.
+//! What reports say about the machine on which they were measured.
 
 use undertone::kernel::Cpu;
+use undertone::kernel::cpu::Level;
 
 /// The vector instructions in use.
 pub(crate) fn simd() -> String {
-    format!("{:?}", Cpu::detect().level())
+    let name = match Cpu::detect().level() {
+        Level::Portable => "portable",
+        Level::Avx2 => "AVX2",
+        Level::Avx512 => "AVX-512",
+    };
+    name.to_owned()
 }
 
 /// The processor's name, or its architecture where the system does not give one.

@@ -6,10 +6,11 @@ use undertone::sum::{Suite, Trust};
 /// The options for masks.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Masks {
-    /// Withstand a server that lies about who has left: clients sign keys and contributors
+    /// Protect sums also from a server that lies about which clients dropped out: clients sign
+    /// their keys and the list of contributors
     #[arg(long)]
     malicious_server: bool,
-    /// Cipher of the masks: aes128ctr or chacha20
+    /// Cipher that makes the masks: aes128ctr, or chacha20 for processors without AES instructions
     #[arg(long, value_name = "CIPHER", default_value = "aes128ctr")]
     pub suite: Suite,
 }

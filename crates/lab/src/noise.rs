@@ -1,10 +1,12 @@
-//! Noise on labels, as commands offer and describe it.
+//! Noise on labels: the option and the description that several commands share.
 
 use undertone::xclp::LabelNoise;
 
 /// The argument of `--label-epsilon`.
 pub fn epsilon(text: &str) -> Result<f64, String> {
-    let epsilon: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    let epsilon: f64 = text
+        .parse()
+        .map_err(|_| format!("'{text}' is not a number"))?;
     LabelNoise::check(epsilon).map_err(|error| error.to_string())?;
     Ok(epsilon)
 }

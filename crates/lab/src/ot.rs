@@ -1,4 +1,4 @@
-//! `undertone ot`: oblivious transfers on their own.
+//! `undertone ot`: oblivious transfers, with both parties in one process.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -38,12 +38,12 @@ pub(crate) fn field(text: &str) -> Result<Field, String> {
     f.ok_or_else(|| "a number from 1 to 8".into())
 }
 
-/// Whom the sender withstands.
+/// The receivers against which the sender is safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Against {
-    /// A receiver that follows the protocol.
+    /// A receiver that follows the protocol
     SemiHonest,
-    /// A receiver that does what it likes.
+    /// A receiver that does anything
     Malicious,
 }
 
@@ -67,16 +67,16 @@ pub(crate) fn name(security: Security) -> &'static str {
 /// The command `ot`.
 #[derive(Debug, Args)]
 pub struct Ot {
-    /// Transfers, a number or a power
+    /// Number of transfers, as a number or a power, at most 2^40
     #[arg(long, value_name = "N", default_value = "2^22", value_parser = count)]
     count: u64,
-    /// f: fewer bytes and more computation as it grows, from 1 to 8
+    /// The parameter f, from 1 to 8: a larger f sends fewer bytes and computes more
     #[arg(long, value_name = "F", default_value = "4", value_parser = field)]
     field: Field,
-    /// Whom the sender withstands
+    /// The receiver against which the sender is safe
     #[arg(long, value_name = "WHOM", default_value = "semi-honest")]
     against: Against,
-    /// Seed; everything random follows from it
+    /// Seed, from which everything random follows
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }

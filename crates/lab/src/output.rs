@@ -1,4 +1,4 @@
-//! Where results go: standard output, files that appear whole or not at all, and a progress bar.
+//! Output of commands: standard output, files that appear whole or not at all, and a progress bar.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use npyz::{AutoSerialize, WriterBuilder};
 use crate::interrupt::TempFile;
 use crate::{Failure, Show};
 
-/// Prints to standard output. It is no error if nobody reads it any more.
+/// Prints to standard output. It is not an error if the reader has closed it.
 pub fn print(text: &str) -> Result<(), Failure> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -44,12 +44,12 @@ pub fn create_folder(path: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(path).map_err(|error| Failure::unwritable(path, error))
 }
 
-/// A file that is opened before the work starts and appears in its place once it is whole.
+/// A file that is opened before the work starts and appears at its path once it is whole.
 #[derive(Debug)]
 pub struct Output {
     path: PathBuf,
     file: TempFile,
-    /// Whether it may take the place of another file.
+    /// Whether it may replace another file.
     replace: bool,
 }
 
@@ -114,7 +114,7 @@ impl Output {
         })
     }
 
-    /// Opens `name` in `folder`, which it creates if need be.
+    /// Opens `name` in `folder`. Creates the folder if it does not exist.
     pub fn create_in(folder: &Path, name: &str) -> Result<Self, Failure> {
         create_folder(folder)?;
         Self::create(&folder.join(name))
@@ -180,16 +180,30 @@ fn place(path: &Path) -> PathBuf {
     }
 }
 
-/// A progress bar on standard error. It is hidden if that is no terminal, or with `--quiet`.
+/// A progress bar on standard error. It is hidden if that is no terminal, or with `--quiet`. It is
+/// drawn when it is made and when it changes, so that no thread disturbs what is measured.
 pub fn progress(steps: u64, show: Show) -> ProgressBar {
+    bar(
+        steps,
+        "{spinner} {bar:30} {pos}/{len} {elapsed} {msg}",
+        "",
+        show,
+    )
+}
+
+/// Like [`progress`], for work whose steps cannot be counted: says what the command does.
+pub fn working(what: &'static str, show: Show) -> ProgressBar {
+    bar(1, "{spinner} {msg}", what, show)
+}
+
+fn bar(steps: u64, template: &str, message: &'static str, show: Show) -> ProgressBar {
     if show.quiet || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new(steps);
-    if let Ok(style) =
-        ProgressStyle::with_template("{spinner} {bar:30} {pos}/{len} {elapsed} {msg}")
-    {
+    let bar = ProgressBar::new(steps).with_message(message);
+    if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
+    bar.tick();
     bar
 }

@@ -34,18 +34,18 @@ const MOST_CLASSES: usize = 16;
 /// Steps of the iteration for principal components.
 const STEPS: usize = 100;
 
-/// What is drawn. Rows are those of all clients, one client after the other.
+/// The contents of a picture. Its rows are those of all clients, one client after the other.
 #[derive(Debug)]
 pub struct Plot<'a> {
     /// A line at the top.
     pub title: String,
-    /// Accuracy in per cent, by name, and how many runs it is of.
+    /// Accuracy in per cent, by name, and the number of runs.
     pub accuracy: Option<([(&'a str, Spread); 2], u32)>,
     /// The rows of each client.
     pub rows: &'a [Rows],
     /// The class of each row, -1 for none.
     pub classes: Vec<i64>,
-    /// The true class of each row, where it is known.
+    /// The true class of each row, if it is known.
     pub truth: Option<&'a [u16]>,
     /// Whether each row came with its label.
     pub given: &'a [bool],
@@ -125,7 +125,7 @@ impl Plot<'_> {
         self.draw_legend(&legend)
     }
 
-    /// What stands for a row.
+    /// The mark of a row.
     fn mark(&self, row: usize) -> Vec<Mark> {
         let class = usize::try_from(self.classes[row]).ok();
         let Some(class) = class else {
@@ -180,7 +180,7 @@ impl Plot<'_> {
     }
 }
 
-/// Where a point lies in pixels.
+/// The place of a point in pixels.
 fn plane_pixel<'a>(
     chart: &ChartContext<
         'a,
@@ -285,8 +285,8 @@ struct Plane {
 }
 
 impl Plane {
-    /// By orthogonal iteration: products with the centred rows, and no matrix of all pairs of
-    /// features.
+    /// Finds the components by orthogonal iteration, which takes products with the centred rows and
+    /// needs no matrix of all pairs of features.
     fn of(clients: &[&Features]) -> Self {
         let dim = clients.first().map_or(0, |features| features.dim());
         let rows = || {
@@ -356,7 +356,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Makes the axes orthogonal and of length 1; an axis of length 0 stays.
+/// Makes the axes orthogonal and of length 1. Leaves an axis of length 0 as it is.
 fn orthonormal(axes: &mut [Vec<f64>; 2]) {
     let [first, second] = axes;
     let scale = |axis: &mut [f64]| {

@@ -71,11 +71,11 @@ impl PhaseCost {
     }
 }
 
-/// The ledgers of a session, and what to call it.
+/// The name of a session, and its ledgers.
 type Session<'a> = (&'a str, &'a [(PartyId, Ledger)]);
 
-/// The costs of every party in every phase, phase by phase. What a session `before` the run cost,
-/// if there was one, comes first, under its name.
+/// The costs of every party in every phase, phase by phase. The costs of a session `before` the run
+/// come first, under its name.
 pub fn phase_costs(ledgers: &[(PartyId, Ledger)], before: Option<Session<'_>>) -> Vec<PhaseCost> {
     let mut out = Vec::new();
     if let Some((name, ledgers)) = before {
@@ -148,8 +148,9 @@ fn sides(ledgers: &[(PartyId, Ledger)]) -> [Ledger; 3] {
     ]
 }
 
-/// The cost table, a line for each phase. Bytes are of all clients, computation of the average one.
-/// What a session `before` the run cost, if there was one, is one line at the top with its name.
+/// The cost table, with a line for each phase. Bytes are those of all clients, and times those of
+/// the average client. The costs of a session `before` the run are one line at the top with its
+/// name.
 pub fn cost_table(ledgers: &[(PartyId, Ledger)], before: Option<Session<'_>>) -> String {
     let [server, clients, all] = sides(ledgers);
     let count = ledgers.len().saturating_sub(1).max(1) as u32;

@@ -5,8 +5,8 @@ use undertone::xclp::{Features, Rows};
 /// Columns whose ranges differ by more than this are not on one scale.
 const MOST: f64 = 30.0;
 
-/// A warning if the ranges of columns of `rows` (largest minus smallest value) differ by more than
-/// 30 times. Constant columns do not count. `names` are those of the columns, if they have any;
+/// A warning if the ranges of columns of `rows` (largest minus smallest value) differ by a factor
+/// of more than 30. Constant columns do not count. `names` are the names of the columns, or empty.
 /// `remedy` says what the user can do.
 pub fn warning<'a>(
     rows: impl IntoIterator<Item = &'a Rows>,
@@ -34,7 +34,7 @@ pub fn warning<'a>(
         return None;
     }
     let name = |column: usize| match names.get(column) {
-        Some(name) => format!("{name:?}"),
+        Some(name) => format!("'{name}'"),
         None => format!("feature {}", column + 1),
     };
     Some(format!(
@@ -87,11 +87,7 @@ mod tests {
         let clients = [rows(&[1.0, 5.0, 20_000.0]), rows(&[1.0, 7.5, 65_000.0])];
         let names = ["one", "blood", "income"].map(str::to_owned);
         let text = warning(&clients, &names, "Standardise.").unwrap();
-        for expected in [
-            "\"income\" spans 45000",
-            "\"blood\" spans 2.50",
-            "Standardise.",
-        ] {
+        for expected in ["'income' spans 45000", "'blood' spans 2.50", "Standardise."] {
             assert!(text.contains(expected), "{text}");
         }
         let text = warning(&clients, &[], "").unwrap();

@@ -1,4 +1,4 @@
-//! `undertone sum`: a secure sum on its own.
+//! `undertone sum`: one secure sum, with all parties in one process.
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -13,8 +13,8 @@ use crate::masks::Masks;
 use crate::report::{PhaseCost, cost_table, phase_costs};
 use crate::{Failure, Show, output, seed};
 
-/// Frames that a dropped client sends: it has shared its masks and sends no words. This is the
-/// costliest moment to drop, because the others must rebuild its key.
+/// Number of frames that a dropped client sends: it has shared its masks and sends no words. This
+/// is the costliest moment to drop out, because the others must rebuild its key.
 const LEAVES_AFTER: usize = 2;
 
 /// Most clients in one process.
@@ -26,7 +26,7 @@ pub(crate) fn fits(factors: &[usize]) -> Result<(), Failure> {
     let gib = bytes / f64::from(1u32 << 30);
     if gib > 64.0 {
         return Err(Failure::usage(format!(
-            "this would take {gib:.0} GiB of memory; ask for less"
+            "this would take {gib:.0} GiB of memory; 64 is the most: choose smaller sizes"
         )));
     }
     Ok(())
@@ -35,10 +35,10 @@ pub(crate) fn fits(factors: &[usize]) -> Result<(), Failure> {
 /// Bits of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Width {
-    /// Words modulo 2³².
+    /// Words modulo 2³²
     #[value(name = "32")]
     Narrow,
-    /// Words modulo 2⁶⁴.
+    /// Words modulo 2⁶⁴
     #[value(name = "64")]
     Wide,
 }
@@ -56,13 +56,14 @@ impl Width {
 /// A sum to compute: its clients, their words and masks.
 #[derive(Debug, Clone, Args)]
 pub struct Workload {
-    /// Clients
+    /// Number of clients, from 3 to 5000
     #[arg(long, value_name = "P", default_value_t = 100)]
     pub clients: usize,
-    /// Words of each client
+    /// Number of words of each client
     #[arg(long, value_name = "E", default_value_t = 100_000)]
     pub entries: usize,
-    /// Share of the clients that leave once they have shared their masks, before their words
+    /// Fraction of the clients that drop out after they have shared their masks and before they
+    /// send words, from 0 to below 1
     #[arg(
         long,
         value_name = "FRACTION",
@@ -70,18 +71,20 @@ pub struct Workload {
         allow_negative_numbers = true
     )]
     pub drop: f64,
-    /// Bits of a word
+    /// Length of a word in bits
     #[arg(long, value_name = "BITS", default_value = "64")]
     pub width: Width,
-    /// Neighbours of a client, even or all others [default: what 40 bits of security need]
+    /// Number of clients with which each client shares its secrets: even, or all others [default:
+    /// the fewest with 40 bits of security]
     #[arg(long, value_name = "K")]
     neighbours: Option<usize>,
-    /// Shares that rebuild a secret [default with --neighbours: a majority]
+    /// Number of shares that rebuild a secret. Needs --neighbours [default: a majority, or the
+    /// smallest safe number without --neighbours]
     #[arg(long, value_name = "T", requires = "neighbours")]
     threshold: Option<usize>,
     #[command(flatten)]
     pub masks: Masks,
-    /// Seed; everything random follows from it
+    /// Seed, from which everything random follows
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }
@@ -224,7 +227,9 @@ impl Sum {
     /// Runs the command.
     pub fn run(self, show: Show) -> Result<(), Failure> {
         let work = &self.workload;
+        let bar = output::working("adding up", show);
         let summed = work.run()?;
+        bar.finish_and_clear();
         let Degree {
             neighbours,
             threshold,

@@ -1,7 +1,7 @@
 //! Undertone in an event loop of your own: three clients and a server label rows.
 //!
-//! An [`Endpoint`] drives one party and does no I/O. The loop pushes frames that arrive, and polls for
-//! frames to send. Here channels between threads carry them. The loop keeps three rules:
+//! An [`Endpoint`] drives one party and does no I/O. The loop pushes frames that arrive, and polls
+//! for frames to send. Here channels between threads carry them. The loop keeps three rules:
 //!
 //! 1. It vouches for the party at the other end of each link: `push` believes it.
 //! 2. It pushes a frame that `push` hands back again later, because the receiver has no room. It

@@ -1,9 +1,9 @@
 //! Federated averaging over TLS. Five clients train a linear model of handwritten digits in ten
 //! rounds. Only the client itself sees its model.
 //!
-//! Each client has its own connection and runtime, like a process of its own. One client leaves after
-//! the second round and comes back in the fifth; it first gets the mean that it has missed. Another
-//! is killed in the eighth round. The server learns the mean of each round and tests it.
+//! Each client has its own connection and runtime, like a process of its own. One client leaves
+//! after the second round and comes back in the fifth; it first gets the mean that it has missed.
+//! Another is killed in the eighth round. The server learns the mean of each round and tests it.
 //!
 //! `cargo run --release -p undertone --features net,files --example federated_averaging`
 

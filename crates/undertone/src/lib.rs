@@ -68,7 +68,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`xclp`] | the application: client and server as parties |
-//! | [`hamming`] | distances between all rows of all clients, by the backend of your choice |
+//! | [`hamming`] | distances between the rows of all clients, with several backends |
 //! | [`mod@sum`] | secure sums: words, rows with owners, weighted means |
 //! | [`setup`] | identities, roster, pair channels, group seed |
 //! | [`ot`] | oblivious transfer |

@@ -80,7 +80,7 @@ pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
     finished.conclude(outputs, &report, summary, show)
 }
 
-/// What is run: the files, and what they and the options agree on.
+/// The files of a run, and what they and the options agree on.
 struct Job<'a> {
     inputs: Vec<Input<'a>>,
     classes: Table,
@@ -108,7 +108,7 @@ fn prepare(options: &Label) -> Result<Job<'_>, Failure> {
     })
 }
 
-/// Refuses files whose labels are not of two classes at least.
+/// Refuses files with labels of fewer than two classes.
 fn check_labels(inputs: &[Input<'_>]) -> Result<(), Failure> {
     let mut labels = inputs.iter().flat_map(|input| &input.data.labels).flatten();
     let Some(first) = labels.next() else {

@@ -1,4 +1,5 @@
-//! An experiment: one labelled file dealt out to clients, and the accuracy on the labels it hides.
+//! An experiment: deals one labelled file to clients, hides labels, and reports how many of them it
+//! finds again.
 
 use std::path::Path;
 

@@ -22,18 +22,21 @@ const DEFAULT_RUNS: u32 = 10;
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("input").args(["file", "client"]).required(true)))]
 pub(crate) struct Label {
-    /// A data set in which every row is labelled (.npz or CSV); most labels are hidden
+    /// A data set in which every row has a label (.npz or CSV). The experiment hides most labels
+    /// and reports how many it finds again
     pub(super) file: Option<PathBuf>,
-    /// One client's rows; label -1 means unlabelled. Give it once for each client
+    /// Rows of one client (.npz or CSV), where label -1 means unlabelled. Give this option once for
+    /// each client
     #[arg(long, value_name = "FILE")]
     pub(super) client: Vec<PathBuf>,
-    /// Clients the rows are dealt out to
+    /// Number of clients to which the rows of FILE are dealt
     #[arg(long, value_name = "P", default_value_t = 5, conflicts_with = "client")]
     pub(super) clients: usize,
-    /// How: iid, or dirichlet:A
+    /// How the rows of FILE are dealt: iid (at random), or dirichlet:A (each class in random
+    /// proportions; clients differ more as A shrinks)
     #[arg(long, default_value = "iid", conflicts_with = "client")]
     pub(super) split: Split,
-    /// Share of each client's rows that keep their label
+    /// Fraction of each client's rows that keep their label, above 0 and below 1. Only with FILE
     #[arg(
         long,
         value_name = "FRACTION",
@@ -42,62 +45,63 @@ pub(crate) struct Label {
         conflicts_with = "client"
     )]
     pub(super) labelled: f64,
-    /// Code length L in bits [default: 4096; with --codes the files']
+    /// Length L of a code in bits [default: 4096; with --codes what the files state]
     #[arg(long, value_name = "L")]
     pub(super) bits: Option<usize>,
-    /// Neighbours k of a row
+    /// Number k of neighbours of a row
     #[arg(long, value_name = "K", default_value_t = 10)]
     pub(super) neighbours: usize,
-    /// How much of a score comes from neighbours, from 0.001 to 0.9999
+    /// Part of a score that comes from neighbours, from 0.001 to 0.9999
     #[arg(long, default_value_t = 0.99, allow_negative_numbers = true)]
     pub(super) alpha: f64,
-    /// balanced (cos³, scores divided by class counts) or paper (cos)
+    /// Weights and scores: balanced (weights cos³, scores divided by class counts) or paper
+    /// (weights cos, as published)
     #[arg(long, default_value = "balanced")]
     pub(super) variant: Variant,
-    /// How distances reach the server: psm, shade, phe, sketch or clear
+    /// Protocol by which distances reach the server: psm, shade, phe, sketch or clear
     #[arg(long, default_value = "psm")]
     pub(super) backend: Backend,
-    /// Noise on each client's labels, from 0.001 to 20: local differential privacy of each label with
-    /// this epsilon. The smaller it is, the fewer labels are kept. Features are not covered, nor is
-    /// which rows have a label. Rows that come with a label keep it in the results
+    /// Randomise each client's labels with local differential privacy. Epsilon E is from 0.001 to
+    /// 20; a smaller E keeps fewer labels. The noise protects neither features nor which rows have
+    /// a label. Rows that come with a label keep it in the results [default: no noise]
     #[arg(long, value_name = "E", value_parser = noise::epsilon, allow_negative_numbers = true)]
     pub(super) label_epsilon: Option<f64>,
-    /// Seed of the first run; everything random follows from it
+    /// Seed of the first run, from which everything random follows
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) seed: u64,
-    /// Runs, with seeds N, N+1, … [default: 10]
+    /// Number of runs, with seeds N, N+1, …; accuracy is their mean. Only with FILE [default: 10]
     #[arg(long, value_name = "R", conflicts_with = "client")]
     runs: Option<u32>,
     /// The former name of --runs
     #[arg(long, hide = true, conflicts_with_all = ["client", "runs"])]
     rounds: Option<u32>,
-    /// Bring every feature to mean 0 and deviation 1 first. Means and deviations over all clients
-    /// come from a secure sum: clients learn them, the server does not
+    /// Bring every feature to mean 0 and standard deviation 1 first. A secure sum gives means and
+    /// deviations over all clients to the clients, and not to the server
     #[arg(long, conflicts_with = "codes")]
     pub(super) standardise: bool,
-    /// How many classes there are, or their names in order, as in benign,malignant [default: what
-    /// the files say]
+    /// Number of classes, or their names in order, as in benign,malignant [default: what the files
+    /// state, or else the labels that occur]
     #[arg(long, value_name = "C")]
     pub(super) classes: Option<Classes>,
     #[command(flatten)]
     pub(super) masks: Masks,
     #[command(flatten)]
     pub(super) keys: Keys,
-    /// Go on with two clients, though a sum tells each the other's part
+    /// Allow runs with two clients. Each of them learns the other's part of every sum
     #[arg(long)]
     pub(super) allow_two_clients: bool,
-    /// The files hold codes and bits instead of features; hashing is skipped
+    /// Read codes and their length from the .npz files instead of features, and skip hashing
     #[arg(long)]
     pub(super) codes: bool,
-    /// Labels of the first run, as CSV; with --client the folder for one CSV a client
-    /// [default with --client: beside each file]
+    /// File for the labels of the first run (CSV). With --client a folder for one CSV file of each
+    /// client [default: no file; with --client beside each input]
     #[arg(long, value_name = "PATH")]
     pub(super) out: Option<PathBuf>,
-    /// A picture of the results, SVG: accuracy of an experiment, and the rows of the first run in
-    /// the plane in which they differ most, by class and correctness
+    /// File for a picture of the results (SVG): the accuracy of an experiment, and the rows of the
+    /// first run by class and correctness, on their first two principal components
     #[arg(long, value_name = "FILE", conflicts_with = "codes")]
     pub(super) plot: Option<PathBuf>,
-    /// The JSON object, in a file
+    /// File for the JSON object that --json prints
     #[arg(long, value_name = "FILE")]
     pub(super) report: Option<PathBuf>,
     /// Folder for neighbours.npy, scores.npy, labels.npy and rows.npy of the first run
@@ -137,7 +141,7 @@ impl Label {
             alpha: self.alpha,
             variant: self.variant,
             backend: self.backend,
-            phe: self.keys.phe()?,
+            phe: self.keys.phe(self.backend)?,
             min_clients: if self.allow_two_clients { 2 } else { 3 },
             trust: self.masks.trust(),
             suite: self.masks.suite,

@@ -7,7 +7,7 @@ use undertone_lab::plot::Plot;
 use super::report::LabelReport;
 use super::write::Finished;
 
-/// Draws the first run, and the accuracy of all.
+/// Draws the rows of the first run, and the accuracy of all runs.
 pub(super) fn write(
     finished: &Finished,
     report: &LabelReport,

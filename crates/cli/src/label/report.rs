@@ -1,4 +1,4 @@
-//! What `label` says about a run.
+//! What `label` reports about a run.
 
 use serde::Serialize;
 use undertone::data::Dataset;
@@ -45,17 +45,17 @@ pub(super) struct LabelReport {
 pub(super) fn describe(params: &Params, most_rows: usize) -> String {
     let mut text = String::new();
     if params.backend == Backend::Shade && params.trust == Trust::MaliciousServer {
-        text += "note: keys and sums withstand a server that lies; shade does not: one that \
-                 changes offers reads codes\n";
+        text += "note: --malicious-server protects keys and sums; shade does not protect codes \
+                 from such a server, which can change offers and read them\n";
     }
     // Distances to L/2 known codes determine a code. A client with that many rows and the server
-    // would have them together.
+    // together know these distances.
     let collusion = matches!(params.backend, Backend::Shade | Backend::Phe);
     if collusion && most_rows > params.bits / 4 {
         text += &format!(
-            "note: a client brings {most_rows} rows, more than L/4 = {}: \
-             if it colludes with the server, their distances come near to telling the others' \
-             codes\n",
+            "note: a client has {most_rows} rows, more than L/4 = {}; \
+             if it colludes with the server, the distances to its rows nearly determine the codes \
+             of other clients\n",
             params.bits / 4
         );
     }
@@ -71,7 +71,7 @@ pub(super) fn describe(params: &Params, most_rows: usize) -> String {
     )
 }
 
-/// The line on noise on labels, if there is any.
+/// The line about noise on labels, if there is any.
 pub(super) fn describe_noise(label_epsilon: Option<f64>, classes: usize) -> String {
     let line = |epsilon| format!("{}\n", noise::describe(epsilon, classes));
     label_epsilon.map_or_else(String::new, line)

@@ -215,7 +215,7 @@ impl Finished {
         summary: String,
         show: Show,
     ) -> Result<(), Failure> {
-        // A file that cannot be written keeps back neither the other files nor the results.
+        // If one file cannot be written, the other files and the results still appear.
         let written = [
             outputs.labels.write(self),
             outputs.report.map_or(Ok(()), |file| file.json(report)),

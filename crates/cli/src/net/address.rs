@@ -27,7 +27,7 @@ impl FromStr for HostPort {
         let in_name = |c: char| c.is_alphanumeric() || "-._".contains(c);
         if host.starts_with('[') {
             if format!("{host}:1").parse::<SocketAddr>().is_err() {
-                return Err("there must be an IPv6 address in the brackets");
+                return Err("the brackets must hold an IPv6 address");
             }
         } else if host.contains("//") {
             return Err("give HOST:PORT, not a URL");
@@ -46,7 +46,7 @@ impl FromStr for HostPort {
 
 const PORT: &str = "the port must be from 1 to 65535";
 
-/// An address to connect to. Port 0 is none.
+/// An address to connect to. Its port is not 0.
 pub(super) fn reachable(text: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr = text
         .parse()
@@ -57,7 +57,7 @@ pub(super) fn reachable(text: &str) -> Result<SocketAddr, String> {
     Ok(address)
 }
 
-/// Whether nobody can listen on both addresses. The system chooses another port for each port 0.
+/// Whether no server can listen on both addresses. The system chooses a free port for port 0.
 pub(super) fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     // The unspecified IPv6 address usually takes IPv4 connections, too.
     let covers = |all: SocketAddr, one: SocketAddr| {

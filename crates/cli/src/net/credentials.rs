@@ -1,4 +1,4 @@
-//! The files that prove who a server or a client is. An error names the file that is to blame: exit
+//! The files that prove the identity of a server or a client. An error names the faulty file: exit
 //! code 66 if it cannot be read, 65 if it cannot be used.
 
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::{MAX_PEM, text};
 
-/// What is wrong with files that can be used all the same. Shown once logging has been set up.
+/// Warnings about files that can be used. They are shown once logging has been set up.
 #[derive(Default)]
 pub(super) struct Warnings(Vec<String>);
 
@@ -46,7 +46,7 @@ impl Warnings {
         let _ = path;
     }
 
-    /// Warns of the dates of the certificates in the file `path`, whose text is `pem`.
+    /// Warns about the dates of the certificates in the file `path`, which holds `pem`.
     fn check_dates(&mut self, path: &Path, pem: &str) {
         if let Some(warning) = tls::date_warning(pem, SystemTime::now()) {
             self.0.push(format!("{}: {warning}", path.display()));
@@ -61,13 +61,13 @@ fn is_systemd_credential(path: &Path) -> bool {
     folder.is_some_and(|folder| !folder.is_empty() && path.starts_with(folder))
 }
 
-/// The file of an own private key.
+/// The file with this party's private key.
 pub(super) struct Key {
     path: PathBuf,
     pem: Zeroizing<String>,
 }
 
-/// An own certificate, with its key.
+/// This party's certificate, with its key.
 pub(super) struct Own {
     pub(super) certificate: Certificate,
     /// SHA-256 of the certificate.
@@ -111,21 +111,25 @@ impl Key {
     }
 }
 
-/// The secret in the file `path` from which the noise on labels is drawn. Where there is no file, it
-/// is made, with 32 bytes from the operating system, and only its owner may read it.
+/// The secret in the file `path` from which the noise on labels is drawn. A missing file is made,
+/// with 32 bytes from the operating system; only its owner may read it.
 pub(super) fn label_secret(path: &Path) -> Result<Seed, Failure> {
     if !path.exists() {
         let file = Output::create_private(path)?;
-        let fresh =
-            Seed::from_os().map_err(|error| Failure::new(71, format!("no randomness: {error}")))?;
+        let fresh = Seed::from_os().map_err(|error| {
+            Failure::new(
+                71,
+                format!("the operating system provides no randomness: {error}"),
+            )
+        })?;
         file.write(|w| w.write_all(fresh.expose()))?;
-        tracing::info!("{} is new; keep it for all further jobs", path.display());
+        tracing::info!("made {}; keep it for all further jobs", path.display());
         return Ok(fresh);
     }
     let unreadable = |error| Failure::new(66, format!("{}: {error}", path.display()));
     let held = Zeroizing::new(std::fs::read(path).map_err(unreadable)?);
     let secret = Zeroizing::new(<[u8; 32]>::try_from(held.as_slice()).map_err(|_| {
-        let why = format!("{} bytes; a secret for labels has 32", held.len());
+        let why = format!("it has {} bytes; a secret for labels has 32", held.len());
         Failure::in_file(path, why)
     })?);
     let mut warnings = Warnings::default();

@@ -10,39 +10,40 @@ use undertone_lab::{Failure, Show};
 
 #[derive(Debug, Args)]
 pub(crate) struct MakeKeys {
-    /// Folder for the server's files, and a folder in it for each client's
+    /// Folder for the server's files. It gets a folder for the files of each client
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// How many clients, named client-0, client-1, …
+    /// Number of clients, named client-0, client-1, …
     #[arg(long, value_name = "P", default_value_t = 5, conflicts_with = "name")]
     clients: usize,
-    /// A client's name instead; give it once for each
+    /// Name of a client, instead of --clients. Give this option once for each client
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
-    /// A name or address by which clients reach the server; give it once for each
+    /// Name or address by which clients reach the server. Give this option once for each
     #[arg(long, value_name = "HOST", default_values = ["localhost", "127.0.0.1", "::1"])]
     host: Vec<String>,
 }
 
 /// The server's `job.toml`, with every setting at its default.
 const JOB: &str = "\
-# What is run. Everything here has this value by default.
+# The job that the server runs. Each setting here has its default value.
 application = \"label\"     # label, sum
 backend = \"psm\"           # psm, shade, phe, sketch, clear
-bits = 4096               # of a code
-neighbours = 10           # of a row
-alpha = 0.99              # how much of a score comes from neighbours
+bits = 4096               # length of a code
+neighbours = 10           # neighbours of a row
+alpha = 0.99              # part of a score that comes from neighbours
 variant = \"balanced\"      # balanced, paper
 suite = \"aes128ctr\"       # cipher of the masks: aes128ctr, chacha20
-malicious_server = true   # whether sums withstand a server that lies; clients need keys
-min_clients = 3           # with which a run goes on
-key_bits = 3072           # of phe
-standardise = false       # whether every feature is brought to mean 0 and deviation 1 first
-# classes = 10            # default: what the clients' files say
+malicious_server = true   # protect sums from a server that lies; every client needs a key
+min_clients = 3           # fewest clients of a run
+key_bits = 3072           # length of Paillier keys; only with backend = \"phe\"
+standardise = false       # bring every feature to mean 0 and standard deviation 1 first
+# classes = 10            # default: what the clients' files state
 # class_names = [\"benign\", \"malignant\"]
 
-# Seconds a phase may stand still: default, or of setup, offline, codes, distances, graph, influence,
-# \"sum keys\", \"sum shares\", \"masked words\", unmasking, labels.
+# Seconds for which a phase may make no progress. The phases are setup, offline, codes, distances,
+# graph, influence, \"sum keys\", \"sum shares\", \"masked words\", unmasking and labels. Those that
+# are not named here have the time of `default`.
 [deadlines]
 default = 120
 ";
@@ -61,7 +62,8 @@ impl MakeKeys {
         };
         if let Some(name) = names.iter().find(|name| !plain(name)) {
             return Err(Failure::usage(format!(
-                "--name {name:?}; names become folders: letters, digits, spaces, - _ and . only"
+                "--name {name}: a name is also that of a folder; it may have letters, digits, \
+                 spaces, -, _ and ., and must not start with ."
             )));
         }
         let trial = trial(&self.host, &names).map_err(Failure::usage)?;
@@ -96,7 +98,7 @@ impl MakeKeys {
         output::print(&format!(
             "{}: roster.toml, job.toml, server.pem, server.key, ca.pem for the server; \
              a folder for each of {} clients\n\
-             keys are for a trial: whoever made them has them all\n",
+             these keys are for a trial: this machine has the keys of all parties\n",
             self.out.display(),
             names.len()
         ))

@@ -30,9 +30,9 @@ const MAX_PEM: usize = 1 << 20;
 /// The format of logs.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Log {
-    /// For people.
+    /// Lines for people
     Text,
-    /// One JSON object a line.
+    /// One JSON object on each line
     Json,
 }
 
@@ -59,7 +59,7 @@ fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Fa
         .worker_threads(2)
         .enable_all()
         .build()
-        .map_err(|error| Failure::data(format!("no threads: {error}")))?;
+        .map_err(|error| Failure::data(format!("cannot start threads: {error}")))?;
     let result = runtime.block_on(future);
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
@@ -81,7 +81,7 @@ fn randomness(insecure_seed: Option<u64>) -> Randomness {
     insecure_seed.map_or(Randomness::Os, fixed)
 }
 
-/// Longest time in seconds that an option takes.
+/// The largest number of seconds that an option accepts.
 const MAX_SECONDS: f64 = 1e8;
 
 /// A time in seconds, the value of `option`. May be 0.
@@ -89,7 +89,7 @@ fn seconds(option: &str, value: f64) -> Result<Duration, Failure> {
     seconds_from(0.0, option, value)
 }
 
-/// A time in seconds, the value of `option`, in which something must be able to happen.
+/// A time in seconds, the value of `option`. It must be above 0.
 fn seconds_above_zero(option: &str, value: f64) -> Result<Duration, Failure> {
     seconds_from(0.001, option, value)
 }

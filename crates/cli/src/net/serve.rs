@@ -22,62 +22,66 @@ use undertone_lab::{Failure, Show, interrupt};
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Who may take part
+    /// File that lists the clients that may take part
     #[arg(long, value_name = "FILE")]
     roster: PathBuf,
-    /// What is run [default: job.toml beside the roster; where there is none, label propagation with
-    /// default parameters]
+    /// File that describes the job [default: job.toml beside the roster, or else label propagation
+    /// with default parameters]
     #[arg(long, value_name = "FILE")]
     job: Option<PathBuf>,
-    /// The server's certificate [default: server.pem beside the roster]
+    /// File with the server's certificate [default: server.pem beside the roster]
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// Its private key [default: server.key beside the roster]
+    /// File with the server's private key [default: server.key beside the roster]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Who signs certificates of clients [default: ca.pem beside the roster, if it is there]
+    /// File with the authority that signs clients' certificates [default: ca.pem beside the roster,
+    /// if it exists]
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
-    /// Where clients connect
+    /// Address and port to which clients connect
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7431")]
     listen: SocketAddr,
-    /// Where the status page, /healthz and /metrics are, without TLS or password
+    /// Address and port of the status page, /healthz and /metrics. They have neither TLS nor a
+    /// password [default: no status page]
     #[arg(long, value_name = "ADDRESS")]
     status: Option<SocketAddr>,
-    /// Start without all clients this long after the first has come [default: never]
+    /// Start a job this many seconds after the first client has come, even if clients of the roster
+    /// are missing [default: wait for all clients]
     #[arg(long, value_name = "SECONDS")]
     wait: Option<f64>,
-    /// Jobs to run [default: until stopped]
+    /// Number of jobs to run [default: no limit]
     #[arg(long, value_name = "N")]
     jobs: Option<u32>,
-    /// How long a client that lost its connection may stay away
+    /// Time in seconds within which a client that lost its connection may come back to its job
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     grace: f64,
-    /// How long a job may take [default: any time]
+    /// Longest time in seconds that a job may take [default: no limit]
     #[arg(long, value_name = "SECONDS")]
     deadline: Option<f64>,
-    /// How long a running job may go on when the server is asked to stop
+    /// Time in seconds that a running job gets to finish after the server receives a signal to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     drain: f64,
-    /// sum: file that keeps the last mean. A server that is killed and started again with the same
-    /// file goes on after the last round that is finished
+    /// Only for sums: file that keeps the last mean. A server that is killed and started again with
+    /// the same file continues after the last finished round
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
-    /// sum: folder for the mean of each round, mean-ROUND.npz
+    /// Only for sums: folder for the mean of each round, mean-ROUND.npz
     #[arg(long, value_name = "DIR")]
     means: Option<PathBuf>,
-    /// Folder for the cost report of each job, JSON
+    /// Folder for the cost report of each job (JSON)
     #[arg(long, value_name = "DIR")]
     reports: Option<PathBuf>,
-    /// Logs, on standard error
+    /// Format of the log on standard error. The environment variable UNDERTONE_LOG sets its level:
+    /// error, warn, info or debug
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log: Log,
-    /// For tests: fixes everything random, and hides nothing
+    /// Only for tests: seed from which all secrets follow. It protects nothing
     #[arg(long, value_name = "N")]
     insecure_seed: Option<u64>,
 }
 
-/// The text of a job file, and where it comes from.
+/// The path and the text of a job file.
 struct JobFile {
     path: PathBuf,
     text: String,
@@ -168,7 +172,7 @@ impl Serve {
         match name.as_deref().unwrap_or(Label::NAME) {
             Label::NAME => {
                 if self.checkpoint.is_some() || self.means.is_some() {
-                    return Err(Failure::usage("--checkpoint and --means are of sums"));
+                    return Err(Failure::usage("--checkpoint and --means are only for sums"));
                 }
                 let parsed = label::Job::parse(&job.text, signed);
                 let label = Label::new(parsed.map_err(|error| job.unusable(error))?);
@@ -286,7 +290,7 @@ fn write(report: &JobReport, folder: Option<&Path>, show: Show) -> Result<(), Fa
     })
 }
 
-/// What a job came to, for people.
+/// The results of a job, for people.
 pub(super) fn facts(facts: &Facts) -> String {
     let fact = |(name, value): (&String, &serde_json::Value)| format!("{name} {value}, ");
     facts.iter().map(fact).collect()

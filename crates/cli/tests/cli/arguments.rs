@@ -22,7 +22,7 @@ fn times_in_which_nothing_can_happen() {
     }
     for option in ["--wait", "--grace", "--drain"] {
         serve(&[option, "nan"], "from 0 to 100000000");
-        // The file is what is wrong.
+        // The option is right, so the command reads the file.
         let arguments = ["serve", "--roster", "nowhere.toml", option, "0"];
         assert_fails(&arguments, 66, "nowhere.toml");
     }
@@ -65,8 +65,86 @@ fn a_status_page_needs_a_port_of_its_own() {
     for status in ["127.0.0.1:7431", "0.0.0.0:7431"] {
         serve(&["--status", status], "give the status page another port");
     }
-    // The system chooses both.
+    // The system chooses both ports.
     let arguments = ["--listen", "127.0.0.1:0", "--status", "127.0.0.1:0"];
     let arguments = [&["serve", "--roster", "nowhere.toml"], &arguments[..]].concat();
     assert_fails(&arguments, 66, "nowhere.toml");
+}
+
+/// The names of the commands in the list of a help.
+fn commands(help: &str) -> Vec<String> {
+    let list = help
+        .split_once("\nCommands:\n")
+        .map_or("", |(_, list)| list);
+    list.lines()
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.strip_prefix("  "))
+        // A long description has further lines, which start with more spaces.
+        .filter_map(|line| line.split(' ').next())
+        .filter(|name| !["", "help"].contains(name))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_help_has_examples_with_options_that_it_lists() {
+    let mut due: Vec<Vec<String>> = vec![Vec::new()];
+    let mut seen = 0;
+    while let Some(command) = due.pop() {
+        let mut arguments: Vec<&str> = command.iter().map(String::as_str).collect();
+        arguments.push("--help");
+        let output = undertone(&arguments);
+        assert!(output.status.success(), "{command:?}");
+        let help = String::from_utf8(output.stdout).unwrap();
+        let parts = help.split_once("\nExamples:\n");
+        let (options, examples) = parts.unwrap_or_else(|| panic!("{command:?}: no examples"));
+        let below = commands(options);
+        let examples = examples.replace("\\\n", " ");
+        let mut count = 0;
+        for example in examples.lines().take_while(|line| !line.is_empty()) {
+            count += 1;
+            let mut words = example.split_whitespace();
+            assert_eq!(words.next(), Some("undertone"), "{command:?}: {example}");
+            for name in &command {
+                assert_eq!(words.next(), Some(&**name), "{command:?}: {example}");
+            }
+            // The options of commands below are in their own helps.
+            for option in words.filter(|word| word.starts_with("--") && below.is_empty()) {
+                let mut listed = options.split(|c: char| !c.is_ascii_lowercase() && c != '-');
+                assert!(listed.any(|word| word == option), "{command:?}: {option}");
+            }
+        }
+        assert!((2..=3).contains(&count), "{command:?}: {count} examples");
+        seen += 1;
+        due.extend(
+            below
+                .into_iter()
+                .map(|name| [&command[..], &[name]].concat()),
+        );
+    }
+    assert!(seen > 20, "{seen}");
+}
+
+#[test]
+fn options_that_a_command_does_not_use_are_refused() {
+    for arguments in [
+        &["keys", "--out", "nowhere", "--json"][..],
+        &["keys", "--out", "nowhere", "--threads", "1"],
+        &["deal", "nowhere.npz", "--out", "nowhere", "--json"],
+        &["status", "--quiet"],
+        &["status", "--threads", "1"],
+        &["completions", "bash", "--json"],
+        &["bench", "network", "--values", "9", "--bits", "64"],
+    ] {
+        assert_fails(arguments, 2, "--");
+    }
+    let wine = data("wine");
+    let only_phe = "--key-bits is only for --backend phe";
+    assert_fails(&["label", &wine, "--key-bits", "2048"], 2, only_phe);
+    assert_fails(&["bench", "distances", "--key-bits", "2048"], 2, only_phe);
+    assert_fails(
+        &["bench", "network", "--values", "9", "--key-bits", "2048"],
+        2,
+        only_phe,
+    );
 }

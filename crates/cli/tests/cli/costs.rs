@@ -12,7 +12,7 @@ fn the_report_holds_every_backend_and_loads_nothing() {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name);
     let out = path("report.html");
-    // Nothing that takes long: each series has its first point.
+    // Each series has only its first point, which is quick.
     let arguments = ["costs", "--quick", "--longest", "0.01", "--json", "--out"];
     let output = undertone(&[&arguments[..], &[out.to_str().unwrap()]].concat());
     let report = json(&output);

@@ -88,7 +88,7 @@ fn a_file_that_cannot_be_used_is_named() {
         let other = |name: &str| std::fs::read_to_string(format!("{other}/{name}")).unwrap();
         party.fails(pem, Some(&other("client.pem")), 65, &[pem, key]);
         party.fails(key, Some(&other("client.key")), 65, &[pem, key]);
-        // A certificate is no key, and a key is no certificate.
+        // A certificate in the place of a key, and a key in the place of a certificate.
         party.fails(key, Some(&party.text(pem)), 65, &[key]);
         party.fails(pem, Some(&party.text(key)), 65, &[pem]);
     }
@@ -118,7 +118,7 @@ fn files_that_are_named_by_options_are_checked() {
     }
 }
 
-/// A certificate for the key in the file `key`, valid from and until so many days from now.
+/// A certificate for the key in the file `key`. Its dates are given in days from now.
 fn certificate(key: &str, from: i64, until: i64) -> String {
     let key = rcgen::KeyPair::from_pem(&std::fs::read_to_string(key).unwrap()).unwrap();
     let mut params = rcgen::CertificateParams::new(vec!["localhost".into()]).unwrap();
@@ -132,7 +132,7 @@ fn certificate(key: &str, from: i64, until: i64) -> String {
     params.self_signed(&key).unwrap().pem()
 }
 
-/// What `serve` and `join` say of their files. Neither gets further than the network.
+/// The warnings of `serve` and `join` about their files. Both commands fail at the network.
 fn warnings(trial: &Trial) -> [String; 2] {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();

@@ -1,4 +1,5 @@
-//! Commands that are interrupted: nothing is left of them. Processes are looked up in /proc.
+//! Commands that are interrupted leave no files and no processes. The tests find processes in
+//! /proc.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -58,7 +59,7 @@ impl Running {
 /// The parent of a process that has not ended.
 fn parent(id: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name of the program, in parentheses, may hold anything.
+    // The name of the program, in parentheses, may contain any characters.
     let mut words = stat.rsplit_once(')')?.1.split_whitespace();
     words.nth(1)?.parse().ok()
 }
@@ -118,7 +119,7 @@ fn a_command_that_is_interrupted_leaves_no_file() {
     for (arguments, files) in [(&label[..], 2), (&keygen, 2), (&costs, 4)] {
         for signal in ["-INT", "-TERM", "-HUP"] {
             if signal == "-HUP" && is_hangup_ignored() {
-                // By whoever runs the tests: commands leave it so.
+                // The test's own parent ignores the signal, and commands inherit that.
                 continue;
             }
             let running = Running::start(arguments);
@@ -140,7 +141,7 @@ fn a_signal_at_any_time_leaves_no_temporary_file() {
         std::thread::sleep(Duration::from_micros(500 * step));
         running.signal("-INT");
         let code = running.process.ends(LONG);
-        // Without a code: killed before the command had begun.
+        // There is no exit code if the signal came before the command handled signals.
         assert!([None, Some(0), Some(130)].contains(&code), "{code:?}");
         if let Ok(dealt) = std::fs::read_dir(&out) {
             for file in dealt.flatten() {

@@ -35,7 +35,7 @@ fn noise_costs_accuracy_and_rows_keep_their_own_labels() {
         assert!(if own.0 { own == drawn } else { !drawn.0 });
     }
     assert_eq!(run(&["--label-epsilon", "0.2"]).1, drawn);
-    // So large an epsilon changes no label.
+    // An epsilon this large changes no label.
     let (none, same) = run(&["--label-epsilon", "20"]);
     assert_eq!((accuracy(&none), same), (accuracy(&clear), labels));
 }
@@ -60,11 +60,11 @@ fn an_epsilon_that_cannot_be_is_refused() {
     assert_fails(
         &["label", &wine, "--label-epsilon", "much"],
         2,
-        "is no number",
+        "is not a number",
     );
 }
 
-/// What `join` is given, with the rows in this file, from client 0.
+/// Arguments of `join` for client 0 with the rows in this file.
 fn join(trial: &Trial, rows: &str, more: &[&str]) -> Vec<String> {
     let server = format!("localhost:{}", trial.port);
     let (keys, out) = (trial.path("keys/client-0"), trial.path("0.csv"));
@@ -90,7 +90,7 @@ fn what_join_refuses() {
     let secret = trial.path("keys/client-0/label.secret");
     assert!(!Path::new(&secret).exists());
     std::fs::write(&secret, "short").unwrap();
-    fails(&rows, &[], 65, "label.secret: 5 bytes");
+    fails(&rows, &[], 65, "label.secret: it has 5 bytes");
     fails(
         &rows,
         &["--label-secret", "/nowhere/secret"],
@@ -128,7 +128,7 @@ fn draws_stay_as_long_as_the_secret_does() {
         let mode = std::fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
-    // All else follows from a fixed seed.
+    // Everything else follows from a fixed seed.
     assert_eq!(noisy_job(&trial, "0.5"), first);
     assert_eq!(secrets.iter().map(read).collect::<Vec<_>>(), kept);
     secrets

@@ -1,4 +1,4 @@
-//! The command as a user runs it: what it prints, writes, refuses, and its exit codes.
+//! The command as a user runs it: its output, files, refusals and exit codes.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};

@@ -43,7 +43,7 @@ fn sums_run() {
     let object = json(&undertone(&arguments));
     assert_eq!(object["exact"], true);
     assert_eq!(object["contributors"], 6);
-    // Seven parties in four phases, the leaver in two.
+    // Seven parties are in four phases, and the dropped client in two.
     assert_eq!(object["phases"].as_array().unwrap().len(), 7 * 4 + 2);
     let arguments = [
         "bench",
@@ -69,7 +69,7 @@ fn sums_run() {
         (&object["neighbours"], &object["rounds"]),
         (&20.into(), &10.into())
     );
-    // Eight bytes an entry at most, and 20 kB.
+    // At most eight bytes an entry and 20 kB more.
     assert!(object["upload_bytes_per_client"].as_f64().unwrap() < 40.0 * 8.0 + 20e3);
     let text = undertone(&["sum", "--clients", "5", "--entries", "3"]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
@@ -85,7 +85,7 @@ fn sums_run() {
     );
 }
 
-/// Both parties, on threads of their own, also where the pool has one thread.
+/// Both parties run on threads of their own, also if the pool has one thread.
 #[test]
 fn transfers_run() {
     for against in ["semi-honest", "malicious"] {
@@ -182,7 +182,7 @@ fn keys_are_made_and_paillier_is_measured() {
         let mode = std::fs::metadata(&secret).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
-    // A key that is there stays.
+    // An existing key is not overwritten.
     assert_fails(&arguments, 73, "keys are not overwritten");
     let keygen = |more: &[&'static str]| [&["paillier", "keygen", "--secret"][..], more].concat();
     assert_fails(&keygen(&["/nowhere/x"]), 73, "its folder does not exist");

@@ -62,7 +62,7 @@ impl Trial {
         }
     }
 
-    /// Everybody's roster has another name for a client.
+    /// Gives a client another name in the rosters of all parties.
     pub(crate) fn rename(&self, from: &str, to: &str) {
         let clients = (0..CLIENTS).map(|client| format!("keys/client-{client}/roster.toml"));
         for file in clients.chain(["keys/roster.toml".into()]) {
@@ -140,7 +140,7 @@ impl Trial {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// Waits until the server says so of itself.
+    /// Waits until the server reports this state.
     pub(crate) fn until(&self, is: impl Fn(&Value) -> bool) {
         let address = format!("127.0.0.1:{}", self.status);
         let start = Instant::now();
@@ -154,7 +154,7 @@ impl Trial {
         panic!("{}", self.text("serve.err"));
     }
 
-    /// These clients end, with a result.
+    /// These clients end with a result.
     pub(crate) fn come_home(&self, clients: &mut [Process]) {
         for (client, process) in clients.iter_mut().enumerate() {
             let code = process.ends(LONG);
@@ -163,7 +163,7 @@ impl Trial {
         }
     }
 
-    /// What the server says of its job.
+    /// The server's report on its job.
     pub(crate) fn report(&self) -> Value {
         serde_json::from_str(&self.text("serve.out")).unwrap()
     }
@@ -176,7 +176,7 @@ impl Trial {
         clients
     }
 
-    /// Six processes have the very result of one.
+    /// Six processes have exactly the result of one process.
     fn compare(&self, backend: &str, bits: &str) {
         let mut server = self.serve(
             "serve",
@@ -191,7 +191,7 @@ impl Trial {
         let report = self.report();
         let number = |name: &str| report[name].as_u64().unwrap() as f64;
         assert_eq!(report["results"]["contributors"], CLIENTS);
-        // What is around frames is little: TLS, HTTP/2, acknowledgements, and the hellos.
+        // Sockets carry little besides frames: TLS, HTTP/2, acknowledgements, and the hellos.
         let relayed = number("relayed_bytes");
         let overhead = |socket: &str, frames: &str| number(socket) / (number(frames) + relayed);
         assert!(overhead("socket_received", "bytes_received") < 1.03);
@@ -215,14 +215,15 @@ fn six_processes_label_wine_by_transfers_as_one_does() {
     Trial::new("wine", "backend = \"shade\"\nbits = 512").compare("shade", "512");
 }
 
-/// Gigabytes pass.
+/// This test sends gigabytes.
 #[test]
 #[ignore = "takes half a minute; CI runs it by name"]
 fn six_processes_label_digits_by_transfers_as_one_does() {
     Trial::new("digits", "backend = \"shade\"").compare("shade", "4096");
 }
 
-/// The server is killed while a job runs, and started again: the clients try again, and take a result home.
+/// The server is killed while a job runs, and started again: the clients try again, and get a
+/// result.
 #[test]
 fn a_server_that_is_killed_and_started_again() {
     let trial = Trial::new("digits", "bits = 65535");
@@ -255,7 +256,7 @@ fn a_client_that_is_killed_is_missed_by_nobody() {
     assert_eq!(report["results"]["contributors"], 4);
 }
 
-/// A client that is asked to stop says goodbye: nobody waits until its grace is over.
+/// A client that is asked to stop tells the server, so that no party waits for its return.
 #[test]
 fn a_client_that_is_terminated_says_goodbye() {
     let trial = Trial::new("digits", "bits = 65535");

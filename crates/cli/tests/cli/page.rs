@@ -20,7 +20,7 @@ struct Browser {
 }
 
 impl Browser {
-    /// `None` where there is no driver.
+    /// `None` if there is no driver.
     fn start() -> Option<Self> {
         let port = free_port();
         let driver = Command::new("chromedriver")
@@ -56,11 +56,12 @@ impl Browser {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         write!(
             stream,
-            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
             body.len()
         )
         .unwrap();
-        // The driver keeps connections open, whatever it is asked.
+        // The driver keeps connections open even if it is asked to close them.
         let mut answer = BufReader::new(stream);
         let mut length = 0;
         loop {
@@ -138,7 +139,7 @@ impl Browser {
     }
 }
 
-/// Starts a browser. Says so if there is none.
+/// Starts a browser. Prints a note if there is none.
 fn browser() -> Option<Browser> {
     let browser = Browser::start();
     if browser.is_none() {
@@ -159,7 +160,7 @@ fn the_status_page_shows_a_job_as_it_goes() {
         return;
     };
     let trial = Trial::new("digits", "bits = 65535");
-    // A name that would be an element, were it not text.
+    // A name that would be an element if the page did not treat it as text.
     let markup = "<b id='evil'>client-4</b>";
     trial.rename("client-4", markup);
     let mut server = trial.serve("serve", &["--jobs", "2"]);
@@ -167,7 +168,8 @@ fn the_status_page_shows_a_job_as_it_goes() {
     browser.open(&trial);
     let clients = |state: &str, count: usize| {
         format!(
-            "return document.querySelectorAll('#clients tr[data-state=\"{state}\"]').length == {count}"
+            "const rows = document.querySelectorAll('#clients tr[data-state=\"{state}\"]'); \
+             return rows.length == {count}"
         )
     };
     browser.until(&clients("absent", 5));
@@ -182,7 +184,7 @@ fn the_status_page_shows_a_job_as_it_goes() {
     browser.begins("#state", "job 1, session 0: distances");
     browser.shows("h1", "Undertone: label");
     browser.shows("#parameters [data-name=min_clients]", "min clients\n3");
-    // Nothing has come of it yet.
+    // The job has no result yet.
     browser.until("return document.querySelector('#results').parentNode.hidden");
     browser.until(&clients("in", 5));
     for process in &mut processes {
@@ -201,9 +203,10 @@ fn the_status_page_shows_a_job_as_it_goes() {
         browser.run("return document.querySelector('#evil')"),
         Value::Null
     );
-    // Rows are the ones there were, and everything came from the server itself.
+    // The page kept its rows and loaded everything from the server itself.
     assert_eq!(browser.run("return window.same.isConnected"), true);
-    let foreign = "return performance.getEntriesByType('resource').filter(e => !e.name.startsWith(location.origin)).length";
+    let foreign = "const loaded = performance.getEntriesByType('resource'); \
+                   return loaded.filter(e => !e.name.startsWith(location.origin)).length";
     assert_eq!(browser.run(foreign), 0);
     assert_eq!(
         browser.run("return document.querySelector('#error').hidden"),
@@ -214,7 +217,7 @@ fn the_status_page_shows_a_job_as_it_goes() {
     browser.until("return !document.querySelector('#error').hidden");
 }
 
-/// The arrays of client `client` for a round appear whole.
+/// Writes the arrays of client `client` for a round. The file appears whole.
 fn write_update(trial: &Trial, client: usize, round: u32) {
     let mut arrays = Arrays::new();
     let values = vec![client as f64, f64::from(round)];
@@ -386,7 +389,7 @@ fn the_status_page_shows_whatever_an_application_says() {
     browser.until("return document.documentElement.scrollWidth <= innerWidth");
 }
 
-/// What machines read beside it.
+/// The answers for programs besides the page.
 #[test]
 fn health_and_metrics() {
     let trial = Trial::new("wine", "");
@@ -407,7 +410,7 @@ fn health_and_metrics() {
     assert!(get("/nothing").starts_with("HTTP/1.1 404"));
     let page = get("/");
     assert!(page.contains("content-security-policy: default-src 'none'"));
-    // Somebody who is no client: it is counted.
+    // A connection of a stranger is counted.
     drop(TcpStream::connect(("127.0.0.1", trial.port)).unwrap());
     let start = Instant::now();
     while !get("/metrics").contains("undertone_refused_total{what=\"tls\"} 1") {

@@ -13,7 +13,7 @@ use super::*;
 
 const CLIENTS: usize = 5;
 
-/// What client `index` contributes to a round.
+/// The contribution of client `index` to a round.
 fn arrays(index: usize, round: u32) -> Arrays {
     let value = |at: usize| ((at * 31 + index * 17 + round as usize * 5) % 97) as f64 / 16.0;
     let mut arrays = Arrays::new();
@@ -30,7 +30,7 @@ fn weight(index: usize) -> f64 {
 fn write(path: &str, arrays: &Arrays) {
     let mut bytes = Cursor::new(Vec::new());
     arrays_to_npz(&mut bytes, arrays).unwrap();
-    // It is whole when it appears.
+    // The file is whole when it appears.
     std::fs::write(format!("{path}.part"), bytes.get_ref()).unwrap();
     std::fs::rename(format!("{path}.part"), path).unwrap();
 }
@@ -135,8 +135,8 @@ fn six_processes_of_which_one_is_killed_have_the_mean_of_the_others() {
     assert_eq!((&mine["rounds"], &mine["sessions"]), (&2.into(), &2.into()));
 }
 
-/// The server is killed in round 8 of twenty, and started again with its checkpoint: it goes on with
-/// that round, and every client has twenty means.
+/// The server is killed in round 8 of twenty, and started again with its checkpoint: it continues
+/// with that round, and every client has twenty means.
 #[test]
 fn twenty_rounds_with_a_server_that_is_killed_and_started_again() {
     const ROUNDS: u32 = 20;
@@ -171,14 +171,14 @@ fn twenty_rounds_with_a_server_that_is_killed_and_started_again() {
             );
         }
     }
-    // The second server ran what was left, and has removed its checkpoint.
+    // The second server ran the remaining rounds, and has removed its checkpoint.
     let report = rounds.0.report();
     assert_eq!(report["sessions"], ROUNDS - 7);
     assert!(!Path::new(&kept).exists());
 }
 
-/// A client is killed in the second round and comes back as a new process in the third: it gets that
-/// round's mean, and contributes to the fourth.
+/// A client is killed in the second round and comes back as a new process in the third: it gets
+/// that round's mean, and contributes to the fourth.
 #[test]
 fn a_client_that_comes_back_gets_the_last_mean() {
     const BACK: usize = CLIENTS - 1;
@@ -309,8 +309,8 @@ fn what_cannot_be_run_is_said_at_once() {
     }
 }
 
-/// Every round would read the same file, and the clients agree to one only: all hear why a client
-/// declines.
+/// Every round would read the same file, so the clients agree to only one round. All parties are
+/// told why a client declines.
 #[test]
 fn a_client_that_declines_tells_the_others_why() {
     let rounds = Rounds::new("rounds = 2");

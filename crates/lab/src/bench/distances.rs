@@ -14,7 +14,7 @@ use undertone::party::{Network, PartyId};
 use undertone::simulate::{DistanceRun, DistanceSimulation};
 use undertone::sum::Suite;
 
-use super::{closing, median};
+use super::{closing, median, threads};
 use crate::failure::verify;
 use crate::keys::Keys;
 use crate::ledgers::{compute_ms, together, total};
@@ -25,24 +25,24 @@ use crate::{Failure, Show, output};
 
 #[derive(Debug, Args)]
 pub struct Distances {
-    /// How distances reach the server: clear, sketch, psm, shade or phe
+    /// Protocol by which distances reach the server: clear, sketch, psm, shade or phe
     #[arg(long, default_value = "psm")]
     backend: Backend,
-    /// Clients
+    /// Number of clients, 2 or more
     #[arg(long, value_name = "P", default_value_t = 2)]
     clients: usize,
-    /// Rows of each client
+    /// Number of rows of each client
     #[arg(long, value_name = "N", default_value_t = 500)]
     rows: usize,
-    /// Code length in bits
+    /// Length of a code in bits, from 1 to 65535
     #[arg(long, value_name = "L", default_value_t = 4096)]
     bits: usize,
-    /// Cipher of the masks: aes128ctr or chacha20
+    /// Cipher that makes the masks: aes128ctr, or chacha20 for processors without AES instructions
     #[arg(long, value_name = "CIPHER", default_value = "aes128ctr")]
     suite: Suite,
     #[command(flatten)]
     keys: Keys,
-    /// Repetitions; medians are shown
+    /// Number of repetitions; the report shows medians
     #[arg(long, default_value_t = 5)]
     repeat: usize,
 }
@@ -136,7 +136,7 @@ impl Distances {
         if !(1..=MAX_BITS).contains(&self.bits) {
             return Err(Failure::usage("--bits must be from 1 to 65535"));
         }
-        let phe = self.keys.phe()?;
+        let phe = self.keys.phe(self.backend)?;
         let mut prg = Prg::new(&[3; 32]);
         let mut random = || {
             let words = (0..self.rows * self.bits.div_ceil(64)).map(|_| prg.next_u64());
@@ -207,7 +207,7 @@ impl Distances {
             suite: self.suite.to_string(),
             threads: rayon::current_num_threads(),
             simd: simd(),
-            key_bits: (self.backend == Backend::Phe).then_some(self.keys.key_bits),
+            key_bits: (self.backend == Backend::Phe).then_some(self.keys.bits()),
             distances: count,
             exact: exact && runs.iter().all(|run| run.collected.sink.count == count),
             cpu_us_per_distance: clients + server,
@@ -228,7 +228,7 @@ impl DistancesReport {
         let mut text = String::new();
         if !quiet {
             text += &format!(
-                "{}{}: {} clients of {} rows, {} bits; {}; {} thread(s), {}; medians of {repeat}\n",
+                "{}{}: {} clients of {} rows, {} bits; {}; {}, {}; medians of {repeat}\n",
                 self.backend,
                 self.key_bits
                     .map_or_else(String::new, |bits| format!(" with keys of {bits} bits")),
@@ -236,7 +236,7 @@ impl DistancesReport {
                 self.rows,
                 self.bits,
                 self.suite,
-                self.threads,
+                threads(self.threads),
                 self.simd
             );
         }
@@ -253,7 +253,7 @@ impl DistancesReport {
         );
         if self.offline_bytes_per_distance > 0.0 {
             text += &format!(
-                "  of which offline, before there are codes: {:.4} µs, {:.2} bytes\n",
+                "  offline part, before clients have codes: {:.4} µs, {:.2} bytes\n",
                 self.offline_us_per_distance, self.offline_bytes_per_distance
             );
         }

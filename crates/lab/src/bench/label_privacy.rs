@@ -1,7 +1,7 @@
 //! `undertone bench label-privacy`.
 //!
-//! All rows stand in one process, without messages: a run over many clients labels the same rows
-//! the same way. So the noise is that of one client.
+//! All rows are in one process, and no messages are sent: a run over many clients gives the same
+//! rows the same labels. So the noise is that of one client.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ use crate::report::{Spread, table};
 use crate::split::{check_labelled, reveal};
 use crate::{Failure, Show, input, output, runs, seed};
 
-/// Without noise last.
+/// The values of epsilon; the last is without noise.
 const EPSILONS: [Option<f64>; 6] = [Some(0.5), Some(1.0), Some(2.0), Some(3.0), Some(5.0), None];
 
 /// In the order of the columns.
@@ -31,14 +31,14 @@ const VARIANTS: [Variant; 2] = [Variant::Balanced, Variant::Paper];
 /// How often the experiment is run.
 const DEFAULT_RUNS: u32 = 10;
 
-/// One labelled row in so many is kept, of each thinned class.
+/// A thinned class keeps one labelled row in this many.
 const THINNED: usize = 5;
 
 #[derive(Debug, Args)]
 pub struct LabelPrivacy {
-    /// A data set in which every row is labelled (.npz or CSV); most labels are hidden
+    /// A data set in which every row has a label (.npz or CSV); the benchmark hides most of them
     file: PathBuf,
-    /// Share of the rows that keep their label
+    /// Fraction of the rows that keep their label, above 0 and below 1
     #[arg(
         long,
         value_name = "FRACTION",
@@ -46,19 +46,19 @@ pub struct LabelPrivacy {
         allow_negative_numbers = true
     )]
     labelled: f64,
-    /// Code length L in bits
+    /// Length L of a code in bits
     #[arg(long, value_name = "L", default_value_t = Params::default().bits)]
     bits: usize,
-    /// Neighbours k of a row
+    /// Number k of neighbours of a row
     #[arg(long, value_name = "K", default_value_t = Params::default().neighbours)]
     neighbours: usize,
-    /// How much of a score comes from neighbours, from 0.001 to 0.9999
+    /// Part of a score that comes from neighbours, from 0.001 to 0.9999
     #[arg(long, default_value_t = Params::default().alpha, allow_negative_numbers = true)]
     alpha: f64,
-    /// Seed of the first run; everything random follows from it
+    /// Seed of the first run, from which everything random follows
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Runs, with seeds N, N+1, … [default: 10]
+    /// Number of runs, with seeds N, N+1, … [default: 10]
     #[arg(long, value_name = "R")]
     runs: Option<u32>,
     /// The former name of --runs
@@ -119,8 +119,8 @@ impl Data {
         Labelling::new(self.classes, labels.collect())
     }
 
-    /// Forgets labels of half of the classes: of each of these one in [`THINNED`] is left, one at
-    /// least.
+    /// Forgets labels of half of the classes. Each of these keeps one label in [`THINNED`], and at
+    /// least one.
     fn thin(&self, known: &[bool], rng: &mut ChaCha20Rng) -> Vec<bool> {
         let mut classes: Vec<u16> = (0..self.classes as u16).collect();
         classes.shuffle(rng);
@@ -284,7 +284,8 @@ fn text(report: &Report) -> String {
     ];
     format!(
         "{} rows, {} classes, {} % of the labels known, {} runs from seed {}\n\
-         accuracy on hidden rows, per cent; few: half of the classes keep one label in {THINNED}\n{}",
+         accuracy on hidden rows, per cent; few: half of the classes keep one label in \
+         {THINNED}\n{}",
         report.rows,
         report.classes,
         100.0 * report.labelled,

@@ -1,8 +1,8 @@
 //! A slow, long link, emulated on loopback: a rate and a delay in each direction.
 //!
-//! The emulation holds back bytes of a TCP connection, where a kernel's emulation holds back
-//! packets. It has no loss. It also has no slow start over the long way, which real connections
-//! have for their first dozen round trips.
+//! The emulation holds back bytes of a TCP connection; a kernel's emulation holds back packets. The
+//! emulation loses nothing. It also has no slow start, which real connections have for their first
+//! dozen round trips.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 /// A link between a client and the server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Link {
-    /// Bits a second, each way.
+    /// Bits a second in each direction.
     pub rate: f64,
     /// Time from one end to the other.
     pub delay: Duration,

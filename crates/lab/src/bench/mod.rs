@@ -1,6 +1,7 @@
 //! `undertone bench`.
 
 mod distances;
+mod examples;
 mod label_privacy;
 mod link;
 mod network;
@@ -16,19 +17,26 @@ use crate::{Failure, Show};
 /// The command `bench`.
 #[derive(Debug, Subcommand)]
 pub enum Bench {
-    /// Each stage from features to labels, on one owner's synthetic rows
+    /// Time each stage from features to labels, on one owner's synthetic rows
+    #[command(after_help = examples::PIPELINE)]
     Pipeline(pipeline::Pipeline),
-    /// What noise on labels costs: accuracy for several epsilon, with many and with few labels
+    /// Measure how noise on labels changes accuracy, for several values of epsilon
+    #[command(after_help = examples::LABEL_PRIVACY)]
     LabelPrivacy(label_privacy::LabelPrivacy),
-    /// A distance backend between random codes: time and bytes a distance
+    /// Measure a distance backend on random codes: time and bytes for each distance
+    #[command(after_help = examples::DISTANCES)]
     Distances(distances::Distances),
-    /// Oblivious transfers: millions a second, bytes, base transfers
+    /// Measure oblivious transfers: millions a second, bytes, base transfers
+    #[command(after_help = examples::OT)]
     Ot(ot::Ot),
-    /// Paillier's cryptosystem: operations a second, each held against what it should give
+    /// Measure Paillier's cryptosystem: operations a second; every result is checked
+    #[command(after_help = examples::PAILLIER)]
     Paillier(paillier::Paillier),
-    /// A job as processes over TLS, against the same in one process; links may be slow and long
+    /// Compare a job run as processes over TLS with the same job in one process
+    #[command(after_help = examples::NETWORK)]
     Network(network::Network),
-    /// A secure sum: each side's processor time, bytes, masks against the cipher alone
+    /// Measure a secure sum: processor time of each side, bytes, speed of masks
+    #[command(after_help = examples::SUMS)]
     Sums(sums::Sums),
 }
 
@@ -59,6 +67,15 @@ fn memory(peak_mib: Option<f64>, parties: &str) -> String {
 fn closing(peak_mib: Option<f64>, what: &str, exact: bool) -> String {
     let memory = memory(peak_mib, "all parties ");
     format!("{memory}  {what} {}\n", verdict(exact))
+}
+
+/// A number of threads, for people.
+fn threads(count: usize) -> String {
+    if count == 1 {
+        "1 thread".to_owned()
+    } else {
+        format!("{count} threads")
+    }
 }
 
 fn verdict(exact: bool) -> &'static str {

@@ -29,30 +29,36 @@ use crate::{Failure, Show, input, output, seed};
 
 #[derive(Debug, Args)]
 pub struct Network {
-    /// Label propagation: a data set in which every row is labelled (.npz or CSV)
+    /// Run label propagation: a data set in which every row has a label (.npz or CSV)
     #[arg(required_unless_present = "values", conflicts_with = "values")]
     file: Option<PathBuf>,
-    /// Weighted means instead: so many values of each client, one round
+    /// Run one round of a weighted mean instead: number of values of each client
     #[arg(long, value_name = "N")]
     values: Option<usize>,
-    /// Clients, each a process
+    /// Number of clients, each of which is a process, 3 or more
     #[arg(long, value_name = "P", default_value_t = 5)]
     clients: usize,
-    /// Code length L in bits
-    #[arg(long, value_name = "L", default_value_t = 4096)]
+    /// Length L of a code in bits
+    #[arg(
+        long,
+        value_name = "L",
+        default_value_t = 4096,
+        conflicts_with = "values"
+    )]
     bits: usize,
-    /// How distances reach the server: psm, shade, phe, sketch or clear
-    #[arg(long, default_value = "psm")]
+    /// Protocol by which distances reach the server: psm, shade, phe, sketch or clear
+    #[arg(long, default_value = "psm", conflicts_with = "values")]
     backend: Backend,
     #[command(flatten)]
     keys: Keys,
-    /// Each client's link, megabits a second each way [default: loopback as it is]
+    /// Rate of each client's link in each direction, in megabits a second. Needs --delay [default:
+    /// no emulated link]
     #[arg(long, value_name = "MBITS", requires = "delay")]
     rate: Option<f64>,
-    /// How long its way is, milliseconds from one end to the other
+    /// Delay of each client's link in each direction, in milliseconds. Needs --rate
     #[arg(long, value_name = "MS", requires = "rate")]
     delay: Option<f64>,
-    /// Times each is run; medians are printed
+    /// Number of runs in each of the two ways; the report shows medians
     #[arg(long, value_name = "R", default_value_t = 5)]
     repeat: usize,
 }
@@ -81,7 +87,7 @@ fn broken(why: impl std::fmt::Display) -> Failure {
     Failure::aborted(format!("bench network: {why}"))
 }
 
-/// What is run, on a network and in one process.
+/// A job that runs on a network and in one process.
 enum Trial {
     Labels {
         params: Params,
@@ -107,8 +113,8 @@ impl Trial {
         let params = Params {
             bits: network.bits,
             backend: network.backend,
-            phe: network.keys.phe()?,
-            // Trial keys have all clients sign.
+            phe: network.keys.phe(network.backend)?,
+            // With trial keys all clients sign.
             trust: Trust::MaliciousServer,
             ..Params::default()
         };
@@ -141,6 +147,8 @@ impl Trial {
                 "--values must be from 1 to {MAX_VALUES}"
             )));
         }
+        // Refuses --key-bits, which means nothing here.
+        network.keys.phe(network.backend)?;
         let mut prg = seed(0).prg();
         let mut contribution = |_| {
             let values = (0..values).map(|_| (prg.next_u64() % 2048) as f64 - 1024.0);
@@ -159,7 +167,7 @@ impl Trial {
         })
     }
 
-    /// What is run, for people.
+    /// A description of the job, for people.
     fn describe(&self) -> String {
         match self {
             Self::Labels { params, clients } => {
@@ -178,7 +186,9 @@ impl Trial {
         match self {
             Self::Labels { params, .. } => format!(
                 "backend = \"{}\"\nbits = {}\nkey_bits = {}\n",
-                params.backend, params.bits, keys.key_bits
+                params.backend,
+                params.bits,
+                keys.bits()
             ),
             Self::Means { .. } => "application = \"sum\"\n".to_owned(),
         }
@@ -207,7 +217,7 @@ impl Trial {
         Ok(())
     }
 
-    /// What `join` is told besides the way to the server.
+    /// The options of `join` besides those that name the server and files.
     fn options(&self) -> &'static [&'static str] {
         match self {
             Self::Labels { .. } => &["--backend-at-least", "clear", "--max-bits", "65535"],
@@ -223,7 +233,7 @@ impl Trial {
         }
     }
 
-    /// Runs all in one process. Returns the time that takes, and the rounds.
+    /// Runs all parties in one process. Returns the time that this takes, and the rounds.
     fn run(&self) -> Result<(f64, usize), Failure> {
         let (start, ledgers) = match self {
             Self::Labels { params, clients } => {
@@ -293,16 +303,22 @@ impl Network {
         let (mut one_process, mut network) = (Vec::new(), Vec::new());
         let mut last = None;
         let mut rounds = 0;
-        // Both run in turn, so that a machine that slows down slows both.
+        let bar = output::progress(2 * self.repeat as u64, show);
+        // The two ways take turns, so that a machine that slows down slows both.
         for _ in 0..self.repeat {
+            bar.set_message("in one process");
             let (time, depth) = trial.run()?;
             one_process.push(time);
             rounds = depth;
+            bar.inc(1);
+            bar.set_message("as processes");
             let report = self.job(folder.path(), &trial, link)?;
             network.push(report.seconds);
             last = Some(report);
+            bar.inc(1);
         }
-        let last = last.ok_or_else(|| broken("no run"))?;
+        bar.finish_and_clear();
+        let last = last.ok_or_else(|| broken("nothing was run"))?;
         let frame_bytes = last.bytes_received + last.bytes_sent + 2 * last.relayed_bytes;
         let socket = last.socket_received + last.socket_sent;
         let (one_process, network) = (median(one_process), median(network));
@@ -351,7 +367,7 @@ impl Network {
             .args(["--clients", &self.clients.to_string()])
             .status();
         if !made.map_err(broken)?.success() {
-            return Err(broken("no keys"));
+            return Err(broken("`undertone keys` failed"));
         }
         std::fs::write(keys.join("job.toml"), trial.job(&self.keys)).map_err(broken)
     }
@@ -412,7 +428,7 @@ impl Network {
             .map_err(broken)?
             .flatten()
             .next();
-        let report = report.ok_or_else(|| broken("no report"))?;
+        let report = report.ok_or_else(|| broken("the server wrote no report"))?;
         let text = std::fs::read_to_string(report.path()).map_err(broken)?;
         serde_json::from_str(&text).map_err(broken)
     }

@@ -20,18 +20,19 @@ use crate::{Failure, Show, output};
 
 #[derive(Debug, Args)]
 pub struct Ot {
-    /// Transfers, a number or a power
+    /// Number of transfers, as a number or a power, at most 2^40
     #[arg(long, value_name = "N", default_value = "2^24", value_parser = count)]
     count: u64,
-    /// Values of f [default: 1,2,4,8]
+    /// Values of f to measure, from 1 to 8, with commas: a larger f sends fewer bytes and computes
+    /// more [default: 1,2,4,8]
     #[arg(long, value_name = "F", value_delimiter = ',', value_parser = field)]
     field: Vec<Field>,
-    /// Repetitions; medians are shown
+    /// Number of repetitions; the report shows medians
     #[arg(long, default_value_t = 5)]
     repeat: usize,
 }
 
-/// One way to make transfers.
+/// The rates of one field and one security level.
 #[derive(Debug, Serialize)]
 struct Line {
     field: usize,
@@ -39,8 +40,8 @@ struct Line {
     /// Million transfers a second from the first message to the last, keys hashed. Each party has
     /// its own thread.
     million_per_s: f64,
-    /// Million transfers in a second of the sender's steps, base transfers excluded: its rate if it
-    /// never waited.
+    /// Million transfers in a second of the sender's steps, without base transfers. This would be
+    /// the sender's rate if it never waited.
     sender_million_per_s: f64,
     /// The same for the receiver.
     receiver_million_per_s: f64,

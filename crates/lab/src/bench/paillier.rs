@@ -8,7 +8,7 @@ use serde::Serialize;
 use undertone::kernel::{BitMatrix, Prg};
 use undertone::paillier::{Ciphertexts, Noise, PaillierError, Primes, SecretKey};
 
-use super::{median, memory, verdict};
+use super::{median, memory, threads, verdict};
 use crate::failure::verify;
 use crate::machine::{peak_memory_mib, simd};
 use crate::{Failure, Show, output};
@@ -16,13 +16,13 @@ use crate::{Failure, Show, output};
 /// The command `bench paillier`.
 #[derive(Debug, Args)]
 pub struct Paillier {
-    /// Sizes of keys in bits, with commas
+    /// Lengths of keys in bits, with commas: 2048, 3072 or 4096
     #[arg(long, value_name = "BITS", value_delimiter = ',', default_values_t = [2048, 3072, 4096])]
     key_bits: Vec<usize>,
-    /// Ciphertexts in a batch
+    /// Number of ciphertexts in a batch
     #[arg(long, value_name = "N", default_value_t = 512)]
     batch: usize,
-    /// Repetitions; medians are shown
+    /// Number of repetitions; the report shows medians
     #[arg(long, default_value_t = 5)]
     repeat: usize,
 }
@@ -222,8 +222,10 @@ impl PaillierReport {
         let mut text = String::new();
         if !quiet {
             text += &format!(
-                "batches of {}; {}, {} thread(s); operations a second, medians of {repeat}\n",
-                self.batch, self.simd, self.threads
+                "batches of {}; {}, {}; operations a second, medians of {repeat}\n",
+                self.batch,
+                self.simd,
+                threads(self.threads)
             );
         }
         for line in &self.sizes {

@@ -8,9 +8,10 @@ use serde::Serialize;
 use undertone::hamming::tiles::{self, Discard, Pairs};
 use undertone::kdf::Seed;
 use undertone::kernel::{Cpu, hamming};
+use undertone::xclp::influence::Method;
 use undertone::xclp::{Codes, Distances, Graph, Influence, Labelling, Params, solo};
 
-use super::median;
+use super::{median, threads};
 use crate::clouds::{self, CLASSES};
 use crate::machine::simd;
 use crate::report::milliseconds;
@@ -19,25 +20,25 @@ use crate::{Failure, Show, output};
 
 #[derive(Debug, Args)]
 pub struct Pipeline {
-    /// Rows
+    /// Number of rows
     #[arg(long, default_value_t = 2500)]
     rows: usize,
-    /// Features of a row
+    /// Number of features of a row
     #[arg(long, default_value_t = 128)]
     features: usize,
-    /// Code length in bits
+    /// Length of a code in bits
     #[arg(long, default_value_t = 4096)]
     bits: usize,
-    /// Neighbours of a row
+    /// Number of neighbours of a row
     #[arg(long, default_value_t = 10)]
     neighbours: usize,
-    /// Labelled rows
+    /// Number of labelled rows
     #[arg(long, default_value_t = 250)]
     labelled: usize,
-    /// How far apart the ten classes are; 0 makes them one cloud, the hardest case for the solve
+    /// How far apart the ten classes are. 0 makes them one cloud, which takes the longest to solve
     #[arg(long, default_value_t = 0.3, allow_negative_numbers = true)]
     separation: f64,
-    /// Repetitions; medians are shown
+    /// Number of repetitions; the report shows medians
     #[arg(long, default_value_t = 5)]
     repeat: usize,
 }
@@ -68,6 +69,15 @@ struct PipelineReport {
     /// Time of XOR and popcount alone, over the same words.
     floor_ns_per_distance: f64,
     distance_over_floor: f64,
+}
+
+/// The name of a method, for people.
+fn name(method: Method) -> &'static str {
+    match method {
+        Method::Cholesky => "Cholesky",
+        Method::ConjugateGradients => "conjugate gradients",
+        _ => "another method",
+    }
 }
 
 #[derive(Default)]
@@ -127,7 +137,7 @@ impl Pipeline {
         let bar = output::progress(self.repeat as u64, show);
         let mut times = Times::default();
         let mut right = 0;
-        let mut method = String::new();
+        let mut method = "";
         for _ in 0..self.repeat {
             let codes = times.time("hashing", || {
                 Codes::hash(&features, &Seed::from_bytes([1; 32]), self.bits)
@@ -147,7 +157,7 @@ impl Pipeline {
             let graph = times.time("graph", || Graph::new(&near, self.bits, params.variant));
             let scores = times.time("solve", || {
                 let influence = Influence::new(graph, params.alpha, self.labelled);
-                method = format!("{:?}", influence.method());
+                method = name(influence.method());
                 solo::scores(&influence, &labelling, params.variant)
             });
             let labels = undertone::xclp::Labels::decide(&labelling, &scores);
@@ -161,7 +171,7 @@ impl Pipeline {
         self.show(show, times, right, method)
     }
 
-    fn show(&self, show: Show, times: Times, right: usize, method: String) -> Result<(), Failure> {
+    fn show(&self, show: Show, times: Times, right: usize, method: &str) -> Result<(), Failure> {
         let count = (self.rows * (self.rows - 1) / 2) as f64;
         let stages: Vec<Stage> = [
             "hashing",
@@ -193,7 +203,7 @@ impl Pipeline {
             separation: self.separation,
             threads: rayon::current_num_threads(),
             simd: simd(),
-            method,
+            method: method.to_owned(),
             accuracy: 100.0 * right as f64 / (self.rows - self.labelled).max(1) as f64,
             total_ms,
             ns_per_distance: ns,
@@ -205,14 +215,14 @@ impl Pipeline {
             return output::print_json(&report);
         }
         let mut text = format!(
-            "{} rows, {} features, {} bits, {} neighbours, {} labelled; {} thread(s), {}; \
+            "{} rows, {} features, {} bits, {} neighbours, {} labelled; {}, {}; \
              medians of {}\n",
             self.rows,
             self.features,
             self.bits,
             self.neighbours,
             self.labelled,
-            report.threads,
+            threads(report.threads),
             report.simd,
             self.repeat
         );

@@ -4,12 +4,13 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use clap::Args;
+use indicatif::ProgressBar;
 use serde::Serialize;
 use undertone::kernel::mask::{Op, Stream, TILE_BYTES};
 use undertone::party::{Ledger, PartyId};
 use undertone::sum::Suite;
 
-use super::{closing, median};
+use super::{closing, median, threads};
 use crate::failure::verify;
 use crate::ledgers::{compute_ms, together, total};
 use crate::machine::peak_memory_mib;
@@ -20,7 +21,7 @@ use crate::{Failure, Show, output};
 pub struct Sums {
     #[command(flatten)]
     workload: Workload,
-    /// Repetitions; medians are shown
+    /// Number of repetitions; the report shows medians
     #[arg(long, default_value_t = 5)]
     repeat: usize,
 }
@@ -63,15 +64,18 @@ struct Rates {
     mask_over_cipher: f64,
 }
 
-/// Measures `streams` streams over `bytes` bytes of words.
-fn rates(suite: Suite, width: Width, streams: usize, bytes: usize) -> Rates {
+/// How often both rates are measured.
+const RATES: usize = 25;
+
+/// Measures `streams` streams over `bytes` bytes of words. `bar` advances by [`RATES`].
+fn rates(suite: Suite, width: Width, streams: usize, bytes: usize, bar: &ProgressBar) -> Rates {
     let seeds: Vec<[u8; 32]> = (0..streams).map(|i| [i as u8; 32]).collect();
     let start = || -> Vec<Stream> { seeds.iter().map(|seed| Stream::new(suite, seed)).collect() };
     let gib = (streams * bytes) as f64 / (1u64 << 30) as f64;
     let mut buffer = vec![0; TILE_BYTES];
     let (mut wide, mut narrow) = (vec![0u64; bytes / 8], vec![0u32; bytes / 4]);
     let (mut masking, mut alone) = (Vec::new(), Vec::new());
-    for _ in 0..25 {
+    for _ in 0..RATES {
         let mut running = start();
         let clock = Instant::now();
         match width {
@@ -103,6 +107,7 @@ fn rates(suite: Suite, width: Width, streams: usize, bytes: usize) -> Rates {
             }
         }
         alone.push(gib / clock.elapsed().as_secs_f64());
+        bar.inc(1);
     }
     let ratios = masking
         .iter()
@@ -124,19 +129,19 @@ impl Sums {
                 "--repeat must be from 1 to 1000, --entries 1 or more",
             ));
         }
-        let bar = output::progress(self.repeat as u64, show);
+        let bar = output::progress((self.repeat + RATES) as u64, show);
         let mut runs = Vec::with_capacity(self.repeat);
         for _ in 0..self.repeat {
             runs.push(work.run()?);
             bar.inc(1);
         }
+        let report = self.report(&runs, &bar);
         bar.finish_and_clear();
-        let report = self.report(&runs);
         output::print_report(show, &report, || report.text(self.repeat, show.quiet))?;
         verify(report.exact, "the sum differs from the sum in the clear")
     }
 
-    fn report(&self, runs: &[Summed]) -> SumsReport {
+    fn report(&self, runs: &[Summed], bar: &ProgressBar) -> SumsReport {
         let work = &self.workload;
         let first = &runs[0];
         let of_clients = |run: &Summed, what: &dyn Fn(&Ledger) -> f64| {
@@ -154,7 +159,7 @@ impl Sums {
         let peak_memory_mib = peak_memory_mib();
         let streams = first.degree.neighbours + 1;
         let bytes = (work.entries * work.width.bytes()).min(8 << 20);
-        let rates = rates(work.masks.suite, work.width, streams, bytes);
+        let rates = rates(work.masks.suite, work.width, streams, bytes, bar);
         SumsReport {
             clients: work.clients,
             entries: work.entries,
@@ -188,8 +193,8 @@ impl SumsReport {
         let mut text = String::new();
         if !quiet {
             text += &format!(
-                "{} clients, {} words of {} bits, {} leave; {} neighbours, threshold {}; {}; \
-                 {} thread(s); medians of {repeat}\n",
+                "{} clients, {} words of {} bits, {} drop out; {} neighbours, threshold {}; {}; \
+                 {}; medians of {repeat}\n",
                 self.clients,
                 self.entries,
                 self.width_bits,
@@ -197,7 +202,7 @@ impl SumsReport {
                 self.neighbours,
                 self.threshold,
                 self.suite,
-                self.threads,
+                threads(self.threads),
             );
         }
         text += &format!(

@@ -1,26 +1,26 @@
-//! Labels as files have them: whole numbers or names, with holes.
+//! Labels in files: whole numbers or names. Some rows may have none.
 
 use undertone_xclp::input::MAX_CLASSES;
 
 use super::DataError;
 
-/// Labels as they stand in a file, parsed.
+/// The parsed labels of a file.
 #[derive(Debug, PartialEq)]
 pub(super) struct Labels {
     /// The class of each row, if it has a label.
     pub(super) labels: Vec<Option<u16>>,
-    /// The name of each class, in ascending order; none where labels are whole numbers.
+    /// The name of each class, in ascending order; empty if labels are whole numbers.
     pub(super) names: Vec<String>,
 }
 
-/// Whether a field stands for an unknown label: empty, `NA`, `N/A`, `NaN`, `null`, `?` or -1.
+/// Whether a field means an unknown label: empty, `NA`, `N/A`, `NaN`, `null`, `?` or -1.
 fn is_missing(field: &str) -> bool {
     let unknown = ["", "?", "na", "n/a", "nan", "null"];
     unknown.iter().any(|name| field.eq_ignore_ascii_case(name)) || field.parse() == Ok(-1.0)
 }
 
-/// Parses labels written as text. If all of them are numbers they are classes, otherwise names.
-/// `place` says where the label of a row stands.
+/// Parses labels in text. If all of them are numbers they are classes, otherwise names. `place`
+/// describes the place of a row's label in the file.
 pub(super) fn parse(
     fields: &[impl AsRef<str>],
     place: impl Fn(usize) -> String,
@@ -52,8 +52,8 @@ pub(super) fn parse(
     names.dedup();
     if names.len() > MAX_CLASSES {
         return Err(DataError::Wrong(format!(
-            "labels: {} different names; there may be {MAX_CLASSES} classes: is this the column of \
-             labels?",
+            "labels: {} different names, but at most {MAX_CLASSES} classes are allowed: is this \
+             the column of labels?",
             names.len()
         )));
     }
@@ -64,7 +64,7 @@ pub(super) fn parse(
     })
 }
 
-/// Labels that are numbers. Those that are not finite, and -1, stand for none.
+/// Labels that are numbers. A number that is not finite, and -1, mean an unknown label.
 pub(super) fn from_numbers(
     values: impl IntoIterator<Item = f64>,
     place: impl Fn(usize) -> String,
@@ -80,7 +80,7 @@ pub(super) fn from_numbers(
     values.into_iter().enumerate().map(class).collect()
 }
 
-/// The class that a number stands for.
+/// The class with this number.
 fn number(value: f64) -> Option<u16> {
     let is_class = value.fract() == 0.0 && (0.0..MAX_CLASSES as f64).contains(&value);
     is_class.then_some(value as u16)

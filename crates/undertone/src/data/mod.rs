@@ -1,15 +1,23 @@
 //! Data sets from files.
 //!
-//! An `.npz` archive holds:
+//! | file | holds |
+//! |---|---|
+//! | `.npz` | arrays (see below) |
+//! | CSV, or CSV in gzip | lines of fields, separated by commas, semicolons or tabs |
 //!
-//! - `features`, `[n, d]`, numbers; or `codes`, `[n, ⌈L/8⌉]`, uint8 in the order of
-//!   `numpy.packbits`, and `bits`, the integer `L`;
-//! - `labels`, `[n]`: integers, floats or text;
-//! - optionally `classes`: an integer, or the names of all classes.
+//! The arrays of an `.npz` file:
 //!
-//! Any other file is CSV, perhaps in gzip: fields separated by commas, semicolons or tabs. The
-//! column `label`, or else the last, holds labels, the others features. A first line in which no
-//! field is a number holds names.
+//! | name | type and shape | meaning |
+//! |---|---|---|
+//! | `features` | numbers, `[n, d]` | the rows |
+//! | `codes` | uint8, `[n, ⌈L/8⌉]`, in the order of `numpy.packbits` | instead of `features` |
+//! | `bits` | an integer | with `codes`: their length `L` |
+//! | `labels` | integers, floats or text, `[n]` | the labels |
+//! | `classes` | an integer, or the names of all classes | optional: the classes |
+//!
+//! In a CSV file the column `label` holds the labels. If no column has this name, the last column
+//! does. The other columns are features. If no field of the first line is a number, the line holds
+//! the names of the columns.
 //!
 //! Labels that are whole numbers are classes. Other texts are names of classes, which are numbered
 //! in ascending order. A label that is empty, -1, `NA`, `N/A`, `NaN`, `null` or `?` is unknown.
@@ -30,7 +38,7 @@ use crate::arrays::{Arrays, ArraysError};
 /// Longest text in a compressed file, in bytes.
 const MAX_TEXT: u64 = 8 << 30;
 
-/// What kind of rows a file is asked for.
+/// The kind of rows that a file must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Features.
@@ -48,7 +56,7 @@ pub struct Dataset {
     pub labels: Vec<Option<u16>>,
     /// The number of classes, if the file states it.
     pub classes: Option<usize>,
-    /// The names of the classes, if labels are names. Unless the file states them, they are those
+    /// The names of the classes, if labels are names: those that the file states, or else those
     /// that occur, in ascending order.
     pub class_names: Vec<String>,
     /// The names of the features, if the file has them.
@@ -71,7 +79,7 @@ pub enum DataError {
     /// The archive or an array in it is broken or cut short.
     #[error("{0}; is the file complete?")]
     Broken(String),
-    /// What the file holds is not what is needed.
+    /// The file does not hold what the caller needs.
     #[error("{0}")]
     Wrong(String),
     /// The rows or labels are refused.
@@ -126,8 +134,8 @@ pub fn from_npz(reader: impl Read + Seek, kind: Kind) -> Result<Dataset, DataErr
     checked(npz::read(reader, kind)?)
 }
 
-/// Reads all arrays of an `.npz` archive, which must be of float32 or float64, in the order of the
-/// archive.
+/// Reads all arrays of an `.npz` archive, in the order of the archive. They must be of float32 or
+/// float64.
 ///
 /// # Errors
 /// A [`DataError`] that says what is wrong, where, and what to do.
@@ -138,7 +146,7 @@ pub fn arrays_from_npz(reader: impl Read + Seek) -> Result<Arrays, DataError> {
 /// Writes arrays as an `.npz` archive.
 ///
 /// # Errors
-/// What the writer says.
+/// An error of the writer.
 pub fn arrays_to_npz(writer: impl std::io::Write + Seek, arrays: &Arrays) -> std::io::Result<()> {
     npz::write_arrays(writer, arrays)
 }
@@ -168,7 +176,7 @@ fn from_gzip(file: impl BufRead) -> Result<Dataset, DataError> {
 /// `.npz` archive.
 ///
 /// # Errors
-/// What the writer says.
+/// An error of the writer.
 pub fn to_npz(
     writer: impl std::io::Write + Seek,
     features: &Features,
@@ -177,11 +185,11 @@ pub fn to_npz(
     npz::write(writer, features, labelling)
 }
 
-/// Writes features and labels as CSV, with the names of the features in the first line. Labels are
-/// the names of their classes, or their numbers, and empty where there is none.
+/// Writes features and labels as CSV, with the names of the features in the first line. A label is
+/// the name or the number of its class. An unknown label is empty.
 ///
 /// # Errors
-/// What the writer says.
+/// An error of the writer.
 pub fn to_csv(
     writer: impl std::io::Write,
     features: &Features,
@@ -217,18 +225,18 @@ impl Dataset {
         self.labels.iter().flatten().count()
     }
 
-    /// The labels as those of `classes` classes.
+    /// The labels, of `classes` classes.
     ///
     /// # Errors
-    /// An [`InputError`] when a label is none of them.
+    /// An [`InputError`] when a label is not one of these classes.
     pub fn labelling(&self, classes: usize) -> Result<Labelling, InputError> {
         Labelling::new(classes, self.labels.clone())
     }
 
-    /// Numbers the classes as `names` does.
+    /// Numbers the classes in the order of `names`.
     ///
     /// # Errors
-    /// A message that names a label which is not among `names`.
+    /// A message with a label that is not among `names`.
     pub fn rename(&mut self, names: &[String]) -> Result<(), String> {
         if self.class_names.is_empty() {
             self.class_names = names.to_vec();

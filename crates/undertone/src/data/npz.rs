@@ -1,5 +1,5 @@
-//! `.npz` archives. Sizes in headers are held against the bytes that are there before anything is
-//! allocated for them.
+//! `.npz` archives. The reader compares sizes in headers with the bytes that follow before it
+//! allocates memory for them.
 
 use std::io::{Read, Seek, Write};
 
@@ -21,7 +21,7 @@ const MAX_ARRAY: u64 = 8 << 30;
 /// Longest array header in bytes.
 const MAX_HEADER: usize = 1 << 16;
 
-/// An array as it stands in the archive.
+/// An array of the archive, not yet decoded.
 struct Array {
     name: String,
     header: NpyHeader,
@@ -155,7 +155,7 @@ fn find(
     Ok(Some(array))
 }
 
-/// Reads an array's header, and refuses what a parser cannot be trusted with: a header that is too
+/// Reads an array's header. Refuses headers that the parser cannot handle safely: one that is too
 /// long or nested (the parser takes exponential time), or a shape of more than 2^64 entries.
 fn checked_header(file: &mut impl Read) -> std::io::Result<Vec<u8>> {
     let refuse = |what: &str| Err(std::io::Error::new(std::io::ErrorKind::InvalidData, what));
@@ -178,7 +178,7 @@ fn checked_header(file: &mut impl Read) -> std::io::Result<Vec<u8>> {
     start.resize(at + len, 0);
     file.read_exact(&mut start[at..])?;
     let text = String::from_utf8_lossy(&start[at..]);
-    // One dictionary, in it one tuple: the shape. Lists are types of records.
+    // The header is one dictionary with one tuple, the shape. Lists are types of records.
     let nested = |open: char| text.matches(open).count() > 1;
     if nested('{') || nested('(') || text.contains('[') {
         return refuse("its header is not that of an array of plain numbers");
@@ -222,7 +222,7 @@ impl Array {
         file.data::<T>().ok()?.collect::<Result<_, _>>().ok()
     }
 
-    /// Entries with the last index running fastest, whichever way they are stored.
+    /// The entries in row-major order, whether or not they are stored so.
     fn by_rows<T: Copy>(&self, entries: Vec<T>) -> Vec<T> {
         if self.header.order() != Order::Fortran {
             return entries;
@@ -349,7 +349,7 @@ pub(super) fn read_arrays(reader: impl Read + Seek) -> Result<Arrays, DataError>
     let mut archive = ZipArchive::new(reader).map_err(|error| broken("archive", &error))?;
     if archive.len() > MAX_ARRAYS {
         return Err(DataError::Wrong(format!(
-            "{} arrays; there may be {MAX_ARRAYS}",
+            "{} arrays; at most {MAX_ARRAYS} are allowed",
             archive.len()
         )));
     }
@@ -360,7 +360,7 @@ pub(super) fn read_arrays(reader: impl Read + Seek) -> Result<Arrays, DataError>
         let name = file.name().map_err(|error| broken("archive", &error))?;
         let Some(name) = name.strip_suffix(".npy") else {
             return Err(DataError::Wrong(format!(
-                "it holds {name:?}, which is no array; write it with numpy.savez"
+                "it holds '{name}', which is not an array; write the file with numpy.savez"
             )));
         };
         names.push(name.to_owned());
@@ -390,7 +390,7 @@ pub(super) fn write_arrays(writer: impl Write + Seek, arrays: &Arrays) -> std::i
             Values::Single(values) => npy(&shape, values)?,
             Values::Double(values) => npy(&shape, values)?,
         };
-        // As numpy.savez: compressing numbers saves little and takes long.
+        // Not compressed, as with numpy.savez: it would save little space and take long.
         let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
         zip.start_file(format!("{}.npy", own.name()), stored)?;
         zip.write_all(&bytes)?;

@@ -1,12 +1,12 @@
 //! Server and clients on a network, and the applications that run there.
 //!
-//! | module | what a job is |
+//! | module | a job of this application |
 //! |---|---|
 //! | [`label`] | label propagation over the rows of all clients |
 //! | [`mod@sum`] | secure sums or weighted means of the clients' arrays, round after round |
 //!
-//! The rest is [`undertone_node`]: it moves messages, holds clients to their deadlines, and knows
-//! no application. Whatever implements [`Application`] and [`Participant`] runs there.
+//! The rest is [`undertone_node`]: it moves messages, enforces deadlines, and knows no application.
+//! It runs every type that implements [`Application`] and [`Participant`].
 
 pub mod label;
 pub mod sum;

@@ -12,10 +12,10 @@ use undertone_setup::fixed::FixedGroup;
 
 use super::{SimulationError, drive, party_seed, session};
 
-/// What a run of a distance backend needs.
+/// The inputs of a run of a distance backend.
 #[derive(Debug)]
 pub struct DistanceSimulation<S> {
-    /// How the server comes by the distances.
+    /// The protocol by which the server gets the distances.
     pub backend: Backend,
     /// The cipher of the masks.
     pub suite: Suite,
@@ -23,28 +23,28 @@ pub struct DistanceSimulation<S> {
     pub phe: Phe,
     /// Each client's codes, all of the same length.
     pub codes: Vec<BitMatrix>,
-    /// Fewest clients with which the protocol goes on.
+    /// Fewest clients with which the protocol continues.
     pub min_clients: usize,
-    /// Takes the distances.
+    /// Receives the distances.
     pub sink: S,
     /// Fixes the whole transcript.
     pub seed: Seed,
 }
 
-/// What it gives.
+/// The result of a run of a distance backend.
 #[derive(Debug)]
 pub struct DistanceRun<S> {
-    /// Why each client gave up, if it did.
+    /// Why each client aborted, if it did.
     pub clients: Vec<Result<(), Aborted>>,
-    /// What the server has.
+    /// What the server holds at the end.
     pub collected: Collected<S>,
     /// What each party spent.
     pub ledgers: Vec<(PartyId, Ledger)>,
 }
 
 impl<S: Sink> DistanceSimulation<S> {
-    /// Runs all parties over `network`, which may reorder, tamper, and make clients leave. Keys and the
-    /// seed of the group are there already.
+    /// Runs all parties over `network`, which may reorder frames, tamper with them, and make
+    /// clients drop out. The setup is not part of the run: keys and the group seed are given.
     ///
     /// # Errors
     /// The server's [`Aborted`], or [`Stalled`](undertone_party::Stalled).

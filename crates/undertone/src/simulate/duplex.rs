@@ -1,4 +1,4 @@
-//! Two parties, each on a thread of its own and no other: what is split over a pool stays there.
+//! Two parties, each on one thread of its own. Parallel work of a party stays on its thread.
 
 use std::collections::VecDeque;
 use std::panic::resume_unwind;
@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use undertone_party::{Aborted, Endpoint, Ledger, Party, PartyId, Poll, Push};
 
-/// Frames on their way from one party to the other.
+/// The frames in transit from one party to the other.
 const LINK_FRAMES: usize = 8;
 
-/// What a party ends with, and what it spent.
+/// The result of a party, and what it spent.
 type Ended<P> = Result<(<P as Party>::Output, Ledger), Aborted>;
 
-/// Drives `a` and `b`, which talk to each other only, until both have ended.
+/// Drives `a` and `b`, which send frames only to each other, until both have ended.
 pub(super) fn run<A: Party, B: Party>(a: Endpoint<A>, b: Endpoint<B>) -> (Ended<A>, Ended<B>) {
     let (to_a, from_b) = sync_channel(LINK_FRAMES);
     let (to_b, from_a) = sync_channel(LINK_FRAMES);
@@ -29,8 +29,8 @@ pub(super) fn run<A: Party, B: Party>(a: Endpoint<A>, b: Endpoint<B>) -> (Ended<
     })
 }
 
-/// Makes this thread a pool of its own. In the pool of the caller, whose threads may all wait for the parties, they would wait
-/// for ever.
+/// Makes this thread a pool of its own. The threads of the caller's pool may all wait for the
+/// parties, so that work in that pool would never run.
 fn alone<T>(work: impl FnOnce() -> T) -> T {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(1)
@@ -41,7 +41,7 @@ fn alone<T>(work: impl FnOnce() -> T) -> T {
     out
 }
 
-/// Moves the frames of one side. A full link never keeps it from taking frames in.
+/// Moves the frames of one side. It also takes frames in while its own link is full.
 fn side<P: Party>(
     mut endpoint: Endpoint<P>,
     peer: PartyId,
@@ -70,7 +70,7 @@ fn side<P: Party>(
             match to.try_send(frame) {
                 Ok(()) => idle = false,
                 Err(TrySendError::Full(frame)) => outgoing = Some(frame),
-                // Who has ended reads no more.
+                // A party that has ended reads no frames.
                 Err(TrySendError::Disconnected(_)) => idle = false,
             }
         }

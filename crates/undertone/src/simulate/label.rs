@@ -7,7 +7,7 @@ use undertone_xclp::{Input, LabelNoise, Labelling, Outcome, Params, Report, Rows
 
 use super::{SimulationError, credentials, drive, party_seed, session};
 
-/// What a run needs.
+/// The inputs of a run.
 #[derive(Debug)]
 pub struct Simulation {
     /// Parameters, the same for all.
@@ -18,19 +18,19 @@ pub struct Simulation {
     pub seed: Seed,
 }
 
-/// What a run gives.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Run {
-    /// What each client takes home, or why it does not.
+    /// The result of each client, or why it has none.
     pub clients: Vec<Result<Outcome, Aborted>>,
-    /// What the server knows.
+    /// What the server learns.
     pub report: Report,
     /// What each party spent.
     pub ledgers: Vec<(PartyId, Ledger)>,
 }
 
 impl Simulation {
-    /// Runs all parties over a network that delivers in order; `observer` is called with a party
+    /// Runs all parties over a network that delivers frames in order. Calls `observer` with a party
     /// and its phase after every slice of work.
     ///
     /// # Errors
@@ -48,8 +48,8 @@ impl Simulation {
     }
 
     /// Like [`run`](Self::run), with [noise](undertone_xclp::label_noise) on each client's labels.
-    /// Each client takes its own labels home as they were. Its noise follows from the seed of the
-    /// simulation; in earnest clients keep seeds of their own.
+    /// In its own result each client keeps its labels without noise. The noise follows from the
+    /// seed of the simulation. Outside of simulations each client has a secret seed of its own.
     ///
     /// # Errors
     /// As [`run`](Self::run); [`Abort::Misuse`] when `epsilon` is not in [`LabelNoise::EPSILON`].
@@ -82,7 +82,8 @@ impl Simulation {
         Ok(run)
     }
 
-    /// Runs all parties over `network`, which may reorder, tamper, and make clients leave.
+    /// Runs all parties over `network`, which may reorder frames, tamper with them, and make
+    /// clients drop out.
     ///
     /// # Errors
     /// The server's [`Aborted`], or [`Stalled`](undertone_party::Stalled).

@@ -28,15 +28,15 @@ pub use transfers::TransferSimulation;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimulationError {
-    /// A party gave up.
+    /// A party aborted.
     #[error(transparent)]
     Aborted(#[from] Aborted),
-    /// Nobody could go on.
+    /// No party could continue.
     #[error(transparent)]
     Stalled(#[from] Stalled),
 }
 
-/// An identity for each of `ids`, pinned by all.
+/// An identity for each of `ids`. Every party pins all of them.
 fn credentials(
     seed: &Seed,
     session: SessionId,
@@ -56,7 +56,7 @@ fn credentials(
     Ok(identities.into_iter().map(own).collect())
 }
 
-/// What the parties of a run end with.
+/// The results of the parties of a run.
 struct Driven<S, C> {
     server: S,
     clients: Vec<Result<C, Aborted>>,
@@ -93,7 +93,7 @@ fn drive<S: Party, C: Party>(
     })
 }
 
-/// Why the server gave up: where too few clients were left, because of the first that gave up.
+/// Why the server aborted. If too few clients were left, this is the abort of the first client.
 fn cause<C: Party>(aborted: Aborted, clients: &[Endpoint<C>]) -> Aborted {
     let own_fault = |a: &&Aborted| a.cause.culprit() != Some(PartyId::SERVER);
     match aborted.cause {

@@ -9,35 +9,36 @@ use undertone_sum::Trust;
 use super::{SimulationError, credentials, drive, party_seed, session};
 use crate::rounds::{Client, Job, Kept, Place, ROUND, Report, Server, Source, Step};
 
-/// What a round needs.
+/// The inputs of a round.
 #[derive(Debug)]
 pub struct RoundSimulation<S> {
     /// The parameters.
     pub job: Job,
-    /// What the server keeps of the rounds before.
+    /// What the server keeps from earlier rounds.
     pub kept: Arc<Kept>,
-    /// The clients, with what they keep.
+    /// The clients, with what they keep from earlier rounds.
     pub clients: Vec<Client<S>>,
     /// Fixes the whole transcript.
     pub seed: Seed,
 }
 
-/// What a round gives.
+/// The results of a round.
 #[derive(Debug)]
 pub struct RoundRun {
     /// What each client learns, or why it does not.
     pub clients: Vec<Result<Step, Aborted>>,
     /// What the server learns.
     pub report: Report,
-    /// What the server keeps.
+    /// What the server keeps for the next round.
     pub kept: Arc<Kept>,
     /// What each party spent.
     pub ledgers: Vec<(PartyId, Ledger)>,
 }
 
 impl<S: Source> RoundSimulation<S> {
-    /// Runs all parties over `network`, which may reorder, tamper, and make clients leave. If the job
-    /// names a malicious server, every client has an identity and pins the others'.
+    /// Runs all parties over `network`, which may reorder frames, tamper with them, and make
+    /// clients drop out. If the job names a malicious server, every client has an identity and pins
+    /// those of the others.
     ///
     /// # Errors
     /// The server's [`Aborted`], or [`Stalled`](undertone_party::Stalled).

@@ -8,7 +8,7 @@ use undertone_xclp::{Features, Labelling, Params, Rows, phases};
 
 use super::{SimulationError, credentials, drive, party_seed, session};
 
-/// What a run needs.
+/// The inputs of a run.
 #[derive(Debug)]
 pub struct ScalingSimulation {
     /// Parameters, the same for all.
@@ -19,19 +19,20 @@ pub struct ScalingSimulation {
     pub seed: Seed,
 }
 
-/// What a run gives.
+/// The results of a run.
 #[derive(Debug)]
 pub struct ScalingRun {
     /// What each client learns, or why it does not.
     pub clients: Vec<Result<Scale, Aborted>>,
-    /// The clients whose rows the scale is of.
+    /// The clients whose rows the scale covers.
     pub contributors: Vec<PartyId>,
     /// What each party spent.
     pub ledgers: Vec<(PartyId, Ledger)>,
 }
 
 impl ScalingSimulation {
-    /// Runs all parties over `network`, which may reorder, tamper, and make clients drop out.
+    /// Runs all parties over `network`, which may reorder frames, tamper with them, and make
+    /// clients drop out.
     ///
     /// # Errors
     /// The server's [`Aborted`], or [`Stalled`](undertone_party::Stalled).
@@ -76,8 +77,8 @@ impl ScalingSimulation {
     }
 }
 
-/// Standardises the features of all clients, each by the scale that it learns in a run of its own.
-/// Returns what each party spent.
+/// Runs the protocol once, and standardises the features of each client by the scale that the
+/// client learns. Returns what each party spent.
 ///
 /// # Errors
 /// The first [`Aborted`], or [`Stalled`](undertone_party::Stalled). Codes cannot be standardised.

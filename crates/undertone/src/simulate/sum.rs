@@ -6,7 +6,7 @@ use undertone_sum::{Input, KEYS, Rules, Sums, Total, Trust, Word, client, server
 
 use super::{SimulationError, credentials, drive, party_seed};
 
-/// What a secure sum needs.
+/// The inputs of a secure sum.
 #[derive(Debug)]
 pub struct SumSimulation<W: Word> {
     /// The rules, the same for all.
@@ -17,7 +17,7 @@ pub struct SumSimulation<W: Word> {
     pub seed: Seed,
 }
 
-/// What a secure sum gives.
+/// The results of a secure sum.
 #[derive(Debug)]
 pub struct SumRun<W> {
     /// What each client learns, or why it does not.
@@ -29,8 +29,9 @@ pub struct SumRun<W> {
 }
 
 impl<W: Word> SumSimulation<W> {
-    /// Runs all parties over `network`, which may reorder, tamper, and make clients leave. Where the
-    /// rules name a malicious server, every client has an identity and pins the others'.
+    /// Runs all parties over `network`, which may reorder frames, tamper with them, and make
+    /// clients drop out. If the rules name a malicious server, every client has an identity and
+    /// pins those of the others.
     ///
     /// # Errors
     /// The server's [`Aborted`], or [`Stalled`](undertone_party::Stalled).

@@ -11,11 +11,11 @@ use super::{duplex, party_seed, session};
 /// A run of transfers.
 #[derive(Debug)]
 pub struct TransferSimulation {
-    /// f.
+    /// The parameter f.
     pub field: Field,
-    /// Whom the sender withstands.
+    /// The receivers against which the sender is safe.
     pub security: Security,
-    /// How many transfers.
+    /// Number of transfers.
     pub count: u64,
     /// Fixes the whole transcript.
     pub seed: Seed,
@@ -28,7 +28,7 @@ pub const SENDER: PartyId = PartyId::client(0);
 pub const RECEIVER: PartyId = PartyId::client(1);
 
 impl TransferSimulation {
-    /// The two parties, which hand what they hold to `sent` and `received`.
+    /// The two parties. They pass their batches to `sent` and `received`.
     pub fn parties<'a, S, R>(
         self,
         sent: S,
@@ -54,10 +54,10 @@ impl TransferSimulation {
         )
     }
 
-    /// Runs both parties, each on a thread of its own; what they spent.
+    /// Runs both parties, each on a thread of its own. Returns what they spent.
     ///
     /// # Errors
-    /// [`Aborted`] of the party that gave up first.
+    /// [`Aborted`] of the party that aborted first.
     pub fn run<S, R>(self, sent: S, received: R) -> Result<[Ledger; 2], Aborted>
     where
         S: FnMut(&SenderBatch) + Send,

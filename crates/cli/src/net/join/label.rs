@@ -22,41 +22,45 @@ use undertone_lab::{Failure, Show, input, interrupt, noise, scale};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Label propagation")]
 pub(super) struct LabelOptions {
-    /// The file holds codes and bits instead of features
+    /// Read codes and their length from the .npz file instead of features
     #[arg(long)]
     codes: bool,
-    /// How many classes there are, or their names in order, as in benign,malignant [default: what
-    /// the file, the job or the labels say]
+    /// Number of classes, or their names in order, as in benign,malignant [default: what the file
+    /// or the job states, or else the labels that occur]
     #[arg(long, value_name = "C")]
     classes: Option<Classes>,
-    /// Longest codes this client agrees to: longer ones tell distances more precisely
+    /// Longest codes in bits to which this client agrees. Longer codes give the server more precise
+    /// distances
     #[arg(long, value_name = "L", default_value_t = Terms::default().max_bits)]
     max_bits: usize,
-    /// Most neighbours of a row this client agrees to
+    /// Most neighbours of a row to which this client agrees
     #[arg(long, value_name = "K", default_value_t = Terms::default().max_neighbours)]
     max_neighbours: usize,
-    /// Agree to any alpha, not only to 0.5 to 0.9999
+    /// Agree to any alpha, and not only to values from 0.5 to 0.9999
     #[arg(long)]
     any_alpha: bool,
-    /// Least private backend it agrees to: clear, sketch, psm, shade or phe
+    /// Least private backend to which this client agrees; from the least to the most private:
+    /// clear, sketch, psm, shade, phe
     #[arg(long, value_name = "BACKEND", default_value_t = Terms::default().backend_at_least)]
     backend_at_least: Backend,
-    /// Most rows of another client [default: L/4 with shade and phe, any number with others]
+    /// Most rows of another client to which this client agrees [default: L/4 with shade and phe, no
+    /// limit with other backends]
     #[arg(long, value_name = "N")]
     max_peer_rows: Option<usize>,
-    /// Decline jobs that standardise features, which tell every client the mean and deviation of
+    /// Decline jobs that standardise features. They tell every client the mean and the deviation of
     /// each feature over all clients
     #[arg(long)]
     no_standardise: bool,
-    /// Noise on this client's labels before they enter a job, from 0.001 to 20: local differential
-    /// privacy of each label with this epsilon, whatever server and other clients do. The smaller it
-    /// is, the fewer labels are kept. Features are not covered, nor is which rows have a label. The
-    /// file or --classes must state the classes. Rows that come with a label keep it in --out
+    /// Randomise this client's labels before a job with local differential privacy, which holds
+    /// whatever the server and other clients do; epsilon E is from 0.001 to 20. A smaller E keeps
+    /// fewer labels. The noise protects neither features nor which rows have a label. The file or
+    /// --classes must state the classes. Rows that come with a label keep it in --out [default: no
+    /// noise]
     #[arg(long, value_name = "E", value_parser = noise::epsilon, allow_negative_numbers = true)]
     pub(super) label_epsilon: Option<f64>,
-    /// Secret of 32 bytes from which the noise is drawn, the same in all jobs [default: label.secret
-    /// in --keys]. It is made where it is missing. Keep it: without it every label gets a fresh draw,
-    /// and epsilons add up
+    /// File with the secret of 32 bytes from which the noise is drawn. The command makes the file
+    /// if it is missing. Keep the file for all jobs: with another secret every label gets fresh
+    /// noise, and epsilons add up. Only with --label-epsilon [default: label.secret in --keys]
     #[arg(long, value_name = "FILE", requires = "label_epsilon")]
     label_secret: Option<PathBuf>,
 }
@@ -144,7 +148,7 @@ fn terms(join: &Join) -> Terms {
     }
 }
 
-/// The noise that is asked for.
+/// The noise that `--label-epsilon` asks for.
 fn label_noise(join: &Join, input: &Input) -> Result<Option<LabelNoise>, Failure> {
     let options = &join.label;
     let Some(epsilon) = options.label_epsilon else {
@@ -152,8 +156,8 @@ fn label_noise(join: &Join, input: &Input) -> Result<Option<LabelNoise>, Failure
     };
     if !input.classes_stated {
         return Err(Failure::usage(
-            "--label-epsilon needs --classes, as the file does not state them: their number must \
-             follow neither from the labels nor from the job",
+            "--label-epsilon needs --classes here: the file does not state the classes, and their \
+             number must follow neither from the labels nor from the job",
         ));
     }
     let usual = || join.link.keys.join("label.secret");

@@ -21,32 +21,35 @@ use undertone_lab::{Failure, Show, interrupt};
 pub(crate) struct Join {
     #[command(flatten)]
     link: Link,
-    /// What to take part in [default: sum if --weight or --each is given or --out is an .npz file,
-    /// label otherwise]
+    /// Kind of job to take part in [default: sum if --weight or --each is given or --out is an .npz
+    /// file, label otherwise]
     #[arg(long, value_name = "NAME")]
     application: Option<Application>,
-    /// label: own rows, where label -1 means unlabelled (.npz or CSV). sum: own arrays (.npz); with
-    /// {round} in its name, a file for each round, which the command waits for
+    /// File with this client's data. For label: rows, where label -1 means unlabelled (.npz or
+    /// CSV). For sum: arrays (.npz); a name with {round} stands for a file for each round, and the
+    /// command waits for each file
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
-    /// label: the labels, as CSV. sum: the mean (.npz); with {round} in its name, a file for each
-    /// round
+    /// File for the result. For label: labels (CSV). For sum: the mean (.npz); a name with {round}
+    /// stands for a file for each round
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Fewest clients it agrees to; with two, a sum tells each the other's part
+    /// Fewest clients to which this client agrees. With two clients each learns the other's part of
+    /// a sum
     #[arg(long, value_name = "P", default_value_t = 3)]
     min_clients: usize,
-    /// Agree also to jobs whose sums do not withstand a server that cheats. Without this, the
-    /// command asks for sums that do if all clients of the roster have keys
+    /// Agree also to jobs whose sums are not safe from a server that cheats. Without this option
+    /// the command declines such jobs if all clients of the roster have keys
     #[arg(long)]
     semi_honest: bool,
+    /// Format of the log on standard error. The environment variable UNDERTONE_LOG sets its level:
+    /// error, warn, info or debug
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log: Log,
     #[command(flatten)]
     label: label::LabelOptions,
     #[command(flatten)]
     sum: sum::SumOptions,
-    /// Logs, on standard error
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    log: Log,
 }
 
 /// The applications.
@@ -58,25 +61,26 @@ enum Application {
     Sum,
 }
 
-/// The way to the server.
+/// How to reach the server.
 #[derive(Debug, Args)]
 struct Link {
-    /// The server
+    /// Name or address of the server, and its port
     #[arg(long, value_name = "HOST:PORT")]
     server: HostPort,
-    /// Folder with ca.pem, roster.toml, client.key and, where the roster asks for it, client.pem
+    /// Folder with ca.pem, roster.toml and client.key, and with client.pem if the roster pins
+    /// certificates
     #[arg(long, value_name = "DIR", default_value = ".")]
     keys: PathBuf,
-    /// Name in the server's certificate [default: its host]
+    /// Name that the server's certificate must have [default: the host of --server]
     #[arg(long, value_name = "NAME")]
     server_name: Option<String>,
-    /// How long to try to reach the server
+    /// Time in seconds for which the command tries to reach the server
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     retry: f64,
-    /// How long to wait, within the job, for anything to happen
+    /// Longest time in seconds without any progress of the job
     #[arg(long, value_name = "SECONDS", default_value_t = 900.0)]
     patience: f64,
-    /// For tests: fixes everything random, and hides nothing
+    /// Only for tests: seed from which all secrets follow. It protects nothing
     #[arg(long, value_name = "N")]
     insecure_seed: Option<u64>,
 }
@@ -138,12 +142,12 @@ impl Join {
         )
     }
 
-    /// Whether to insist on sums that withstand a server that cheats.
+    /// Whether to require sums that are safe from a server that cheats.
     fn insists(&self) -> Option<bool> {
         self.semi_honest.then_some(false)
     }
 
-    /// Starts logging, and shows what is wrong with files that can be used all the same.
+    /// Starts logging, and shows warnings about files that can be used.
     fn log(&self, warnings: &Warnings, show: Show) {
         log(self.log, show);
         warnings.log();
@@ -153,10 +157,13 @@ impl Join {
         let mut warnings = Warnings::default();
         let config = self.link.config(&mut warnings)?;
         match self.application() {
+            Application::Label if self.sum.is_given() => Err(Failure::usage(
+                "--weight, --each and --max-rounds are only for sums",
+            )),
             Application::Label => label::run(&self, &config, &warnings, show),
-            Application::Sum if self.label.label_epsilon.is_some() => {
-                Err(Failure::usage("--label-epsilon is of label propagation"))
-            }
+            Application::Sum if self.label.label_epsilon.is_some() => Err(Failure::usage(
+                "--label-epsilon is only for label propagation",
+            )),
             Application::Sum => sum::run(&self, &config, &warnings, show),
         }
     }

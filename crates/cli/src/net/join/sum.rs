@@ -26,24 +26,32 @@ use undertone_lab::{Failure, Show};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sums and weighted means")]
 pub(super) struct SumOptions {
-    /// The weight of the arrays [default: 1]
+    /// Weight of this client's arrays in the mean, 0 or more [default: 1]
     #[arg(long, value_name = "W")]
     pub(super) weight: Option<f64>,
-    /// A shell command to run before each round, which writes --data. UNDERTONE_ROUND holds the
-    /// number of the round, UNDERTONE_ATTEMPT how often it was asked for this round (it must write
-    /// other values the second time), UNDERTONE_MEAN the file with the last mean, if there is one
+    /// Shell command that writes the file of --data before each round. Environment variables of the
+    /// command: UNDERTONE_ROUND is the number of the round; UNDERTONE_ATTEMPT counts the requests
+    /// for this round, and the command must write other values for each; UNDERTONE_MEAN is the file
+    /// with the last mean, if there is one
     #[arg(long, value_name = "COMMAND")]
     pub(super) each: Option<String>,
-    /// Most rounds this client agrees to [default: 1 if all rounds would read the same file, 1000
-    /// otherwise]
+    /// Most rounds to which this client agrees [default: 1 if all rounds would read the same file,
+    /// 1000 otherwise]
     #[arg(long, value_name = "N")]
     max_rounds: Option<u32>,
 }
 
-/// What stands for the number of the round in the name of a file.
+impl SumOptions {
+    /// Whether any of them is given.
+    pub(super) fn is_given(&self) -> bool {
+        self.weight.is_some() || self.each.is_some() || self.max_rounds.is_some()
+    }
+}
+
+/// The placeholder for the number of the round in the name of a file.
 const ROUND: &str = "{round}";
 
-/// Time between two looks for the file of a round.
+/// Time between two checks for the file of a round.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The JSON object of `join`.
@@ -83,7 +91,7 @@ fn load(path: &Path) -> Result<Arrays, DataError> {
     let file = File::open(path)?;
     if !path.is_file() {
         return Err(DataError::Unreadable(std::io::Error::other(
-            "it is no file",
+            "it is not a file",
         )));
     }
     arrays_from_npz(BufReader::new(file))
@@ -111,8 +119,8 @@ impl Files {
         let ended = Process::start(&mut shell).and_then(|mut process| process.wait());
         match ended {
             Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(format!("--each {command:?}: {status}")),
-            Err(error) => Err(format!("--each {command:?}: {error}")),
+            Ok(status) => Err(format!("--each '{command}': {status}")),
+            Err(error) => Err(format!("--each '{command}': {error}")),
         }
     }
 }
@@ -162,7 +170,7 @@ impl Source for Files {
         tracing::warn!(values, "values beyond the job's bound were moved to it");
     }
 
-    /// Only a command can be asked for other values.
+    /// Only a command can make other values.
     fn has_others(&self) -> bool {
         self.each.is_some()
     }
@@ -184,7 +192,7 @@ pub(super) fn run(
     let weight = options.weight.unwrap_or(1.0);
     if !(weight >= 0.0 && weight.is_finite()) {
         return Err(Failure::usage(format!(
-            "--weight {weight}; it must be a number from 0 on"
+            "--weight {weight}; it must be a number, 0 or more"
         )));
     }
     let is_one_file = options.each.is_none() && !data.contains(ROUND);
@@ -197,7 +205,7 @@ pub(super) fn run(
         let usable = arrays.layout().check();
         usable.map_err(|error| Failure::in_file(&join.data, error))?;
     }
-    // Whether a mean can be written, and does not replace the arrays.
+    // Checks that a mean can be written and does not replace the arrays.
     if Output::create_own(&of_round(&out, 1))?.is(&of_round(&data, 1)) {
         return Err(Failure::usage(format!(
             "{} is an input; name another file",

@@ -17,11 +17,11 @@ pub struct Job {
     /// The name of each class. Without names, clients whose labels are names need the same table.
     pub class_names: Option<Vec<String>>,
     /// Whether a first session computes the mean and deviation of every feature over all clients,
-    /// and clients bring it to mean 0 and deviation 1.
+    /// so that clients bring the feature to mean 0 and deviation 1.
     pub standardise: bool,
 }
 
-/// A job on paper: what a file says, and what clients are offered.
+/// The text of a job, in a job file and in the offer to clients.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct File {
@@ -127,7 +127,7 @@ impl Job {
         })
     }
 
-    /// The job as clients are offered it: a job file that leaves nothing out.
+    /// The offer to clients: a job file with every setting.
     pub fn to_offer(&self) -> Vec<u8> {
         toml::to_string(&File::of(self)).unwrap_or_default().into()
     }
@@ -167,7 +167,7 @@ impl Job {
     }
 }
 
-/// What reports call a trust model.
+/// The name of a trust model in reports.
 pub(in crate::node) fn trust(trust: Trust) -> &'static str {
     match trust {
         Trust::SemiHonest => "semi-honest",

@@ -10,11 +10,11 @@
 //! alpha = 0.99
 //! variant = "balanced"     # balanced, paper
 //! suite = "aes128ctr"      # aes128ctr, chacha20
-//! malicious_server = true  # whether sums stay private if the server cheats; true by default if
-//!                          # all clients of the roster have keys
+//! malicious_server = true  # protect sums from a server that cheats; true by default if all
+//!                          # clients of the roster have keys
 //! min_clients = 3
-//! key_bits = 3072          # of phe
-//! standardise = false      # whether every feature is brought to mean 0 and deviation 1 first
+//! key_bits = 3072          # length of Paillier keys; only with backend = "phe"
+//! standardise = false      # bring every feature to mean 0 and standard deviation 1 first
 //! # classes = 10
 //! # class_names = ["benign", "malignant"]
 //!

@@ -9,7 +9,7 @@ use undertone_xclp::{self as xclp, LabelNoise, Labelling, Outcome, Rows, Scale, 
 use super::{Job, Label, Terms};
 use undertone_node::Application;
 
-/// The client's half: rows, labels and terms, and what they become.
+/// The client's half: rows, labels and terms, and the results of a job.
 #[derive(Debug)]
 pub struct Owner {
     rows: Rows,
@@ -29,7 +29,7 @@ pub struct Owner {
     outcome: Option<Outcome>,
 }
 
-/// What a client's party comes to in a session.
+/// The result of a client's party in a session.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Gained {
@@ -40,7 +40,7 @@ pub enum Gained {
 }
 
 impl Owner {
-    /// The owner of `rows`, who takes part on these `terms`.
+    /// The owner of `rows`, which takes part on these `terms`.
     pub fn new(rows: Rows, labelling: Labelling, terms: Terms) -> Self {
         Self {
             rows,
@@ -67,8 +67,9 @@ impl Owner {
         }
     }
 
-    /// Puts noise on the labels before they enter a session. The server and other clients learn only
-    /// the noisy labels, and what follows from them. The owner takes its own labels home as they are.
+    /// Puts noise on the labels before they enter a session. The server and other clients then
+    /// learn about the labels only through the noise. The owner's own result has the labels without
+    /// noise.
     ///
     /// The number of classes must then be the owner's, and must not follow from its labels: a job
     /// with another number is declined, as that would be a fresh draw for every label.
@@ -80,7 +81,7 @@ impl Owner {
         }
     }
 
-    /// What the owner brings to a session in the place of its labels.
+    /// The labels that the owner brings to a session instead of its own.
     fn brought(&self) -> Result<Labelling, Abort> {
         match &self.noise {
             None => Ok(self.labelling.clone()),

@@ -7,8 +7,8 @@ use undertone_xclp::{self as xclp, Report, phases, scaling};
 
 use super::Job;
 
-/// Fewest clients with which a session begins. Where sums withstand a server that lies about who
-/// has left, clients accept a few absent ones only.
+/// Fewest clients with which a session starts. If sums are safe from a server that lies about
+/// dropped clients, clients accept only a few absent ones.
 pub(in crate::node) fn needed(min_clients: usize, trust: Trust, roster: usize) -> usize {
     match trust {
         Trust::SemiHonest => min_clients,
@@ -20,12 +20,12 @@ pub(in crate::node) fn needed(min_clients: usize, trust: Trust, roster: usize) -
 #[derive(Debug)]
 pub struct Label {
     job: Job,
-    /// The clients whose rows the means and deviations of the present job are of.
+    /// The clients whose rows are in the means and deviations of the present job.
     scaled: Option<Vec<PartyId>>,
     results: Facts,
 }
 
-/// What the server's party comes to in a session.
+/// The result of the server's party in a session.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Ended {

@@ -10,16 +10,17 @@ use super::Job;
 /// What a client agrees to, whatever the server asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Terms {
-    /// Most bits of a code. Longer codes tell the server more precisely how close rows are.
+    /// Most bits of a code. Longer codes give the server more precise distances.
     pub max_bits: usize,
-    /// Most neighbours of a row. With more, scores tell its owner about more rows of others.
+    /// Most neighbours of a row. With more neighbours the owner's scores depend on more rows of
+    /// other clients.
     pub max_neighbours: usize,
     /// Values of alpha. Beyond them, scores follow single neighbours or barely depend on them, and
     /// the server may take very long to solve for them.
     pub alpha: RangeInclusive<f64>,
     /// The least private backend, in the order of [`Backend::ALL`].
     pub backend_at_least: Backend,
-    /// Fewest clients that the job may go on with.
+    /// Fewest clients with which the job may continue.
     pub min_clients: usize,
     /// Most rows of another client. `None` allows a quarter of the bits with `shade` and `phe`, and
     /// any number with the other backends.
@@ -27,8 +28,8 @@ pub struct Terms {
     /// Whether to accept jobs that standardise features, which tell every client the mean and
     /// deviation of each feature over all clients.
     pub standardise: bool,
-    /// Whether to accept only jobs whose sums stay private if the server cheats. `None` asks for it
-    /// where the client knows a key of every client on the roster.
+    /// Whether to accept only jobs whose sums stay private if the server cheats. `None` requires it
+    /// if the client knows a key of every client on the roster.
     pub malicious_server: Option<bool>,
 }
 
@@ -108,8 +109,8 @@ impl Terms {
     }
 }
 
-/// Checks whom a job's sums withstand. `insists` is `None` where the client insists on sums that
-/// withstand a server that cheats if all clients are `signed`.
+/// Checks whether a job's sums are safe enough. `insists` says whether the client requires sums
+/// that are safe from a server that cheats; with `None` it does if all clients are `signed`.
 pub(in crate::node) fn check_trust(
     trust: Trust,
     insists: Option<bool>,
