@@ -13,7 +13,7 @@ use super::network::{Process, Trial, free_port};
 use super::*;
 
 /// A headless Chromium.
-struct Browser {
+pub(crate) struct Browser {
     port: u16,
     session: String,
     _driver: Process,
@@ -56,7 +56,8 @@ impl Browser {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         write!(
             stream,
-            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
             body.len()
         )
         .unwrap();
@@ -83,15 +84,17 @@ impl Browser {
 
     /// Opens the status page of the trial's server.
     fn open(&self, trial: &Trial) {
+        self.visit(&format!("http://127.0.0.1:{}/", trial.status));
+    }
+
+    pub(crate) fn visit(&self, url: &str) {
         let path = format!("/session/{}/url", self.session);
-        let url = format!("http://127.0.0.1:{}/", trial.status);
         self.ask("POST", &path, &value!({"url": url}));
     }
 
-    /// Makes the window as wide as a telephone.
-    fn narrow(&self) {
+    fn resize(&self, width: u32) {
         let path = format!("/session/{}/goog/cdp/execute", self.session);
-        let size = value!({"width": 360, "height": 640, "deviceScaleFactor": 1, "mobile": false});
+        let size = value!({"width": width, "height": 640, "deviceScaleFactor": 1, "mobile": false});
         let command = "Emulation.setDeviceMetricsOverride";
         self.ask("POST", &path, &value!({"cmd": command, "params": size}));
     }
@@ -111,6 +114,35 @@ impl Browser {
                 "{script}: {page}"
             );
             std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The size of the smallest text that is shown, in pixels.
+    fn smallest_text(&self) -> f64 {
+        let script = "
+            const nodes = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+            let least = Infinity;
+            while (nodes.nextNode()) {
+              const text = nodes.currentNode, element = text.parentElement;
+              const shown = text.data.trim() && element.getClientRects().length;
+              if (!shown || element.closest('.hidden')) continue;
+              const svg = element.closest('svg');
+              const scale = svg ? svg.getBoundingClientRect().width / svg.getAttribute('width') : 1;
+              least = Math.min(least, scale * parseFloat(getComputedStyle(element).fontSize));
+            }
+            return least";
+        self.run(script).as_f64().unwrap()
+    }
+
+    /// On a wide and on a narrow screen, text can be read, and only tables scroll sideways.
+    pub(crate) fn assert_fits(&self) {
+        for width in [1280, 390, 360] {
+            self.resize(width);
+            self.until(&format!("return innerWidth == {width}"));
+            let wide = "return document.documentElement.scrollWidth <= innerWidth";
+            assert_eq!(self.run(wide), true, "{width}");
+            let smallest = self.smallest_text();
+            assert!(smallest >= 12.0, "{smallest} px at {width}");
         }
     }
 
@@ -139,7 +171,7 @@ impl Browser {
 }
 
 /// Starts a browser. Says so if there is none.
-fn browser() -> Option<Browser> {
+pub(crate) fn browser() -> Option<Browser> {
     let browser = Browser::start();
     if browser.is_none() {
         eprintln!("skipped: no chromedriver; install Debian's chromium and chromium-driver");
@@ -166,9 +198,8 @@ fn the_status_page_shows_a_job_as_it_goes() {
     trial.until(|status| status["state"] == "waiting");
     browser.open(&trial);
     let clients = |state: &str, count: usize| {
-        format!(
-            "return document.querySelectorAll('#clients tr[data-state=\"{state}\"]').length == {count}"
-        )
+        let rows = format!("#clients tr[data-state={state}]");
+        format!("return document.querySelectorAll('{rows}').length == {count}")
     };
     browser.until(&clients("absent", 5));
     browser.run("window.same = document.querySelector('#clients tr[data-name=\"client-0\"]')");
@@ -196,6 +227,15 @@ fn the_status_page_shows_a_job_as_it_goes() {
         "contributors 5, rows ",
     );
     browser.until(&clients("absent", 5));
+    // The unit stands in the header of a column, not in its cells.
+    let header = "document.querySelector('#finished thead').innerText";
+    browser.until(&format!("return /received .(kB|MB)./.test({header})"));
+    for table in ["clients", "costs"] {
+        let cells = format!("document.querySelectorAll('#{table} td:not(.words)')");
+        let plain = format!("return Array.from({cells}).every(e => !/[a-z]/i.test(e.innerText))");
+        assert_eq!(browser.run(&plain), true, "{table}");
+    }
+    browser.assert_fits();
     let shown = browser.run("return document.querySelector('#clients').innerText");
     assert!(shown.as_str().unwrap().contains(markup), "{shown}");
     assert_eq!(
@@ -204,7 +244,8 @@ fn the_status_page_shows_a_job_as_it_goes() {
     );
     // Rows are the ones there were, and everything came from the server itself.
     assert_eq!(browser.run("return window.same.isConnected"), true);
-    let foreign = "return performance.getEntriesByType('resource').filter(e => !e.name.startsWith(location.origin)).length";
+    let foreign = "return performance.getEntriesByType('resource')
+        .filter(e => !e.name.startsWith(location.origin)).length";
     assert_eq!(browser.run(foreign), 0);
     assert_eq!(
         browser.run("return document.querySelector('#error').hidden"),
@@ -392,9 +433,7 @@ fn the_status_page_shows_whatever_an_application_says() {
         browser.run("return document.querySelector('#evil')"),
         Value::Null
     );
-    browser.narrow();
-    browser.until("return innerWidth == 360");
-    browser.until("return document.documentElement.scrollWidth <= innerWidth");
+    browser.assert_fits();
 }
 
 /// What machines read beside it.

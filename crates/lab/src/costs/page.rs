@@ -74,7 +74,7 @@ impl Column {
     fn known(header: &str, values: impl Iterator<Item = Option<f64>>) -> Self {
         let values: Vec<Option<f64>> = values.collect();
         let numbers: Vec<f64> = values.iter().map(|value| value.unwrap_or(0.0)).collect();
-        let mut column = Self::numbers(header, Quantity::Number, numbers.into_iter());
+        let mut column = Self::numbers(header, Quantity::Ratio, numbers.into_iter());
         for (cell, value) in column.cells.iter_mut().zip(&values) {
             if value.is_none() {
                 *cell = "–".into();
@@ -147,13 +147,13 @@ fn ladder(report: &Report) -> String {
         ),
         Column::numbers(
             "time ÷ clear’s",
-            Quantity::Number,
+            Quantity::Ratio,
             runs().map(|run| run.compute_ms / clear.compute_ms),
         ),
         Column::numbers("sent", Quantity::Bytes, runs().map(|run| run.bytes as f64)),
         Column::numbers(
             "sent ÷ clear’s",
-            Quantity::Number,
+            Quantity::Ratio,
             runs().map(|run| run.bytes as f64 / clear.bytes as f64),
         ),
     ];
@@ -181,7 +181,7 @@ fn over_links(report: &Report) -> String {
         Column::names("backend", runs().map(|run| run.point.backend.to_string())),
         Column::numbers(
             "rounds",
-            Quantity::Number,
+            Quantity::Count,
             runs().map(|run| run.rounds as f64),
         ),
         Column::numbers(
@@ -234,7 +234,7 @@ fn against_published(report: &Report) -> String {
         ),
         Column::numbers(
             "time ÷ ours",
-            Quantity::Number,
+            Quantity::Ratio,
             rows().map(|(_, published, run)| published.seconds / run.compute_seconds()),
         ),
         Column::numbers(
@@ -244,7 +244,7 @@ fn against_published(report: &Report) -> String {
         ),
         Column::numbers(
             "sent ÷ ours",
-            Quantity::Number,
+            Quantity::Ratio,
             rows().map(|(_, published, run)| published.bytes / run.bytes as f64),
         ),
     ];
@@ -252,16 +252,15 @@ fn against_published(report: &Report) -> String {
     out += "<ul class=\"note\">\n";
     for (protocol, ..) in rows() {
         let (name, counted) = (escaped(protocol.name), escaped(&protocol.counted));
-        let _ = writeln!(out, "<li>{name}: {counted}</li>");
+        let _ = writeln!(out, "<li><strong>{name}.</strong> {counted}</li>");
     }
     out + "</ul>\n"
 }
 
 fn every_run(report: &Report) -> String {
     let runs = || report.runs.iter();
-    let numbers = |header, of: fn(&Measured) -> f64| {
-        Column::numbers(header, Quantity::Number, runs().map(of))
-    };
+    let numbers =
+        |header, of: fn(&Measured) -> f64| Column::numbers(header, Quantity::Count, runs().map(of));
     let times =
         |header, of: fn(&Measured) -> f64| Column::numbers(header, Quantity::Time, runs().map(of));
     let lengths =
@@ -280,7 +279,11 @@ fn every_run(report: &Report) -> String {
         lengths("most sent by a client", |run| run.busiest_up as f64),
         lengths("most received by a client", |run| run.busiest_down as f64),
         numbers("rounds", |run| run.rounds as f64),
-        numbers("accuracy (%)", |run| run.accuracy),
+        Column::numbers(
+            "accuracy (%)",
+            Quantity::Ratio,
+            runs().map(|run| run.accuracy),
+        ),
     ];
     table("All runs", &columns)
 }

@@ -7,8 +7,10 @@ pub enum Quantity {
     Time,
     /// Lengths, in bytes.
     Bytes,
-    /// Numbers without a unit.
-    Number,
+    /// Whole numbers.
+    Count,
+    /// Ratios and per cent.
+    Ratio,
 }
 
 /// A unit of a column.
@@ -18,28 +20,24 @@ pub struct Unit {
     pub symbol: &'static str,
     /// Its size, in seconds or bytes.
     pub size: f64,
-    /// Whether values are whole numbers of it.
-    whole: bool,
+    /// Most digits after the point.
+    decimals: usize,
 }
 
-const fn unit(symbol: &'static str, size: f64, whole: bool) -> Unit {
+const fn unit(symbol: &'static str, size: f64, decimals: usize) -> Unit {
     Unit {
         symbol,
         size,
-        whole,
+        decimals,
     }
 }
 
-const TIMES: [Unit; 3] = [
-    unit("µs", 1e-6, false),
-    unit("ms", 1e-3, false),
-    unit("s", 1.0, false),
-];
+const TIMES: [Unit; 3] = [unit("µs", 1e-6, 3), unit("ms", 1e-3, 3), unit("s", 1.0, 3)];
 const LENGTHS: [Unit; 4] = [
-    unit("B", 1.0, true),
-    unit("kB", 1e3, false),
-    unit("MB", 1e6, false),
-    unit("GB", 1e9, false),
+    unit("B", 1.0, 0),
+    unit("kB", 1e3, 3),
+    unit("MB", 1e6, 3),
+    unit("GB", 1e9, 3),
 ];
 
 impl Unit {
@@ -54,7 +52,8 @@ impl Unit {
         let (units, default) = match quantity {
             Quantity::Time => (&TIMES[..], 1e-3),
             Quantity::Bytes => (&LENGTHS[..], 1.0),
-            Quantity::Number => return unit("", 1.0, false),
+            Quantity::Count => return unit("", 1.0, 0),
+            Quantity::Ratio => return unit("", 1.0, 2),
         };
         let middle = if high > 0.0 {
             (low * high).sqrt()
@@ -73,8 +72,8 @@ impl Unit {
         format!("{name} ({})", self.symbol)
     }
 
-    /// The values in this unit, with three significant digits, but at most three after the point.
-    /// `digit` and `point` fill the place of missing digits, so that decimal points of a column
+    /// The values in this unit. They have three significant digits, or all before the point if
+    /// there are more, and at most three (ratios: two) after the point. `digit` and `point` fill the place of missing digits, so that decimal points of a column
     /// that is aligned to the right stand under each other.
     pub fn column(&self, values: &[f64], digit: char, point: char) -> Vec<String> {
         let texts: Vec<String> = values.iter().map(|value| self.text(*value)).collect();
@@ -93,14 +92,20 @@ impl Unit {
 
     fn text(&self, value: f64) -> String {
         let value = value / self.size;
+        if value == 0.0 {
+            return "0".into();
+        }
+        let least = 0.1f64.powi(self.decimals as i32);
+        if value < least / 2.0 {
+            return format!("< {least:.*}", self.decimals);
+        }
         let decimals = match value {
-            _ if self.whole || value == value.trunc() && value < 1000.0 => 0,
             v if v >= 99.95 => 0,
             v if v >= 9.995 => 1,
             v if v >= 0.9995 => 2,
-            v if v < 0.0005 => return "< 0.001".into(),
             _ => 3,
         };
+        let decimals = decimals.min(self.decimals);
         let text = format!("{value:.decimals$}");
         let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
         let mut grouped = String::new();
@@ -130,7 +135,7 @@ mod tests {
         assert_eq!(of(&[0.0]), "B");
         assert_eq!(of(&[4e12]), "GB");
         assert_eq!(
-            Unit::of(Quantity::Number, &[5.0]).header("clients"),
+            Unit::of(Quantity::Count, &[5.0]).header("clients"),
             "clients"
         );
         assert_eq!(
@@ -148,9 +153,12 @@ mod tests {
             ["61.3__", "1,164~___", "0~___", "< 0.001", "0.500", "10.0__"]
         );
         assert_eq!(column(LENGTHS[0], &[12_345.0, 7.0]), ["12,345", "7"]);
-        let number = Unit::of(Quantity::Number, &[]);
-        assert_eq!(column(number, &[3.0, 40.0]), ["3", "40"]);
-        assert_eq!(column(number, &[1.0, 2.14]), ["1~__", "2.14"]);
-        assert_eq!(column(number, &[1_234_567.0]), ["1,234,567"]);
+        let count = Unit::of(Quantity::Count, &[]);
+        assert_eq!(column(count, &[3.0, 1_234_567.0]), ["3", "1,234,567"]);
+        let ratio = Unit::of(Quantity::Ratio, &[]);
+        assert_eq!(
+            column(ratio, &[1.0, 0.969, 46.84, 100.0, 0.004]),
+            ["1.00", "0.97", "46.8_", "100~__", "< 0.01"]
+        );
     }
 }
