@@ -479,8 +479,10 @@ fn health_and_metrics() {
     }
     let text = undertone(&["status", &format!("127.0.0.1:{}", trial.status)]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
-    assert!(
-        text.contains("label, job 1, session 0: waiting") && text.contains("client-4  absent"),
-        "{text}"
-    );
+    let headline = "waiting for 5 of 5 clients: client-0, client-1, client-2 and 2 more\n\
+                    label, job 1, session 0, for ";
+    assert!(text.starts_with(headline), "{text}");
+    for part in ["received (B)  sent (B)\n", "client-4  absent "] {
+        assert!(text.contains(part), "{text}");
+    }
 }
