@@ -149,7 +149,7 @@ fn chart(area: &Area<'_>, title: &str, axes: &Axes, lines: &[Line]) -> Drawn {
         .caption(title, style(TITLE, &INK))
         .margin(8)
         .x_label_area_size(48)
-        .y_label_area_size(60)
+        .y_label_area_size(66)
         .build_cartesian_2d(x.log_scale().with_key_points(ticks), y.log_scale())?;
     chart
         .configure_mesh()
