@@ -69,7 +69,8 @@ fn text(status: &status::Status) -> String {
         }
     }
     text += &format!(
-        "\nrelayed: {}; sockets: {} received, {} sent; refused: {} connections, {} hellos, {} frames\n",
+        "\nrelayed: {}; sockets: {} received, {} sent; \
+         refused: {} connections, {} hellos, {} frames\n",
         bytes(status.relayed_bytes),
         bytes(status.socket.bytes_received),
         bytes(status.socket.bytes_sent),

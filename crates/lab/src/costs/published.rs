@@ -165,8 +165,8 @@ pub(super) fn all(base: &Point, rows: &[usize], bits: &[usize]) -> Result<Vec<Pu
             backend: "phe",
             counted: format!(
                 "The owner of a row encrypts L numbers ({:.0} µs each), and sends the ciphertexts \
-                 to every peer. Each distance takes L additions ({:.2} µs each), an encryption and \
-                 a decryption ({:.0} µs for both). Keys have {} bits.",
+                 to every peer. Each distance takes L additions ({:.2} µs each), an encryption \
+                 and a decryption ({:.0} µs for both). Keys have {} bits.",
                 own * 1e6,
                 add * 1e6,
                 (encrypt + decrypt) * 1e6,

@@ -73,7 +73,8 @@ impl Unit {
     }
 
     /// The values in this unit. They have three significant digits, or all before the point if
-    /// there are more, and at most three (ratios: two) after the point. `digit` and `point` fill the place of missing digits, so that decimal points of a column
+    /// there are more, and at most three (ratios: two) after the point. `digit`
+    /// and `point` fill the place of missing digits, so that decimal points of a column
     /// that is aligned to the right stand under each other.
     pub fn column(&self, values: &[f64], digit: char, point: char) -> Vec<String> {
         let texts: Vec<String> = values.iter().map(|value| self.text(*value)).collect();
