@@ -13,6 +13,9 @@ use crate::application::Facts;
 pub struct Status {
     /// The program's version.
     pub version: String,
+    /// What happens now and which clients the server waits for, for people.
+    #[serde(default)]
+    pub headline: String,
     /// `waiting`, `running` or `stopping`.
     pub state: String,
     /// The name of the application.
@@ -145,10 +148,73 @@ pub struct JobReport {
     pub phases: Vec<PhaseStatus>,
 }
 
+/// Most names in a headline.
+const MOST_NAMES: usize = 4;
+
+/// "waiting for 1 of 3 clients: ward-2".
+fn waiting_for(names: &[String], all: usize) -> String {
+    let noun = if all == 1 { "client" } else { "clients" };
+    let mut text = format!("waiting for {} of {all} {noun}: ", names.len());
+    if names.len() <= MOST_NAMES {
+        text += &names.join(", ");
+    } else {
+        let shown = MOST_NAMES - 1;
+        text += &names[..shown].join(", ");
+        text += &format!(" and {} more", names.len() - shown);
+    }
+    text
+}
+
+impl Status {
+    /// What happens now, and which clients the server waits for.
+    pub(crate) fn say(&self) -> String {
+        let running = self.session.is_some();
+        match self.state.as_str() {
+            "stopping" if running => format!("stopping after this session; {}", self.say_session()),
+            "stopping" => "stopping".into(),
+            _ if running => self.say_session(),
+            _ => self.say_lobby(),
+        }
+    }
+
+    fn say_session(&self) -> String {
+        let phase = self.phase.as_deref().unwrap_or("starting");
+        if self.waits_for.is_empty() {
+            return format!("{phase}: the server is computing");
+        }
+        let absent = ["absent", "declined", "connected", "waiting", "gone"];
+        let taking_part = self
+            .clients
+            .iter()
+            .filter(|client| !absent.contains(&client.state.as_str()));
+        let all = taking_part.count().max(self.waits_for.len());
+        format!("{phase}: {}", waiting_for(&self.waits_for, all))
+    }
+
+    fn say_lobby(&self) -> String {
+        if let Some(last) = self.finished.last().filter(|last| last.job == self.job) {
+            return format!("job {}: {}", last.job, last.result);
+        }
+        let missing: Vec<String> = self
+            .clients
+            .iter()
+            .filter(|client| client.state != "waiting")
+            .map(|client| match client.state.as_str() {
+                "declined" => format!("{} (declined)", client.name),
+                _ => client.name.clone(),
+            })
+            .collect();
+        match self.clients.len() {
+            _ if !missing.is_empty() => waiting_for(&missing, self.clients.len()),
+            1 => "the client is here: the job starts".into(),
+            all => format!("all {all} clients are here: the job starts"),
+        }
+    }
+}
+
 /// What each of `phases` cost, and how long it took. `times` holds the times by the phases'
-/// numbers. If the run has not reached its end, it is in phase `now`, which is reported as `state`.
-/// Without
-/// `now` all phases are reported as `state`.
+/// numbers. Phases before `now` are reported as `done`, `now` as `state`, later ones as `due`.
+/// Without `now`, all phases are reported as `state`.
 pub(crate) fn phase_statuses(
     phases: &[Phase],
     ledger: &Ledger,
@@ -179,4 +245,133 @@ pub(crate) fn phase_statuses(
         }
     };
     phases.iter().enumerate().map(status).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(index: usize, state: &str) -> ClientStatus {
+        ClientStatus {
+            index,
+            name: format!("ward-{index}"),
+            state: state.into(),
+            why: None,
+            phase: None,
+            waits_for: Vec::new(),
+            bytes_received: 0,
+            bytes_sent: 0,
+        }
+    }
+
+    fn status(states: &[&str]) -> Status {
+        let clients = states.iter().enumerate();
+        Status {
+            version: String::new(),
+            headline: String::new(),
+            state: "waiting".into(),
+            application: "label".into(),
+            job: 1,
+            number: 0,
+            session: None,
+            parameters: Facts::new(),
+            results: Facts::new(),
+            phase: None,
+            phases: Vec::new(),
+            elapsed_seconds: 0.0,
+            waits_for: Vec::new(),
+            clients: clients.map(|(index, state)| client(index, state)).collect(),
+            relayed_bytes: 0,
+            socket: Socket {
+                bytes_received: 0,
+                bytes_sent: 0,
+                connections: 0,
+            },
+            refused: Refused {
+                connections: 0,
+                hellos: 0,
+                frames: 0,
+            },
+            finished: Vec::new(),
+        }
+    }
+
+    fn finished(job: u32, result: &str) -> JobReport {
+        JobReport {
+            application: "label".into(),
+            job,
+            session: String::new(),
+            sessions: 1,
+            result: result.into(),
+            parameters: Facts::new(),
+            results: Facts::new(),
+            clients: 3,
+            seconds: 1.0,
+            bytes_received: 0,
+            bytes_sent: 0,
+            relayed_bytes: 0,
+            socket_received: 0,
+            socket_sent: 0,
+            phases: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_headline_names_the_clients_that_are_missing() {
+        let say = |states: &[&str]| status(states).say();
+        assert_eq!(
+            say(&["waiting", "waiting", "absent"]),
+            "waiting for 1 of 3 clients: ward-2"
+        );
+        assert_eq!(
+            say(&["declined", "waiting", "connected"]),
+            "waiting for 2 of 3 clients: ward-0 (declined), ward-2"
+        );
+        assert_eq!(
+            say(&["absent"; 9]),
+            "waiting for 9 of 9 clients: ward-0, ward-1, ward-2 and 6 more"
+        );
+        assert_eq!(say(&["absent"]), "waiting for 1 of 1 client: ward-0");
+        assert_eq!(
+            say(&["waiting"; 3]),
+            "all 3 clients are here: the job starts"
+        );
+    }
+
+    #[test]
+    fn the_headline_of_a_running_job_has_its_phase() {
+        let mut running = status(&["in", "away", "gone", "absent"]);
+        running.state = "running".into();
+        running.session = Some("0123".into());
+        running.phase = Some("distances".into());
+        assert_eq!(running.say(), "distances: the server is computing");
+        running.waits_for = vec!["ward-1".into()];
+        assert_eq!(
+            running.say(),
+            "distances: waiting for 1 of 2 clients: ward-1"
+        );
+        running.state = "stopping".into();
+        assert_eq!(
+            running.say(),
+            "stopping after this session; distances: waiting for 1 of 2 clients: ward-1"
+        );
+        running.session = None;
+        assert_eq!(running.say(), "stopping");
+    }
+
+    #[test]
+    fn the_headline_says_how_a_job_ended() {
+        let mut ended = status(&["absent"; 3]);
+        ended.finished = vec![finished(1, "done")];
+        assert_eq!(ended.say(), "job 1: done");
+        ended.finished = vec![finished(1, "aborted: too few clients")];
+        assert_eq!(ended.say(), "job 1: aborted: too few clients");
+        // The next job waits.
+        ended.job = 2;
+        assert!(
+            ended
+                .say()
+                .starts_with("waiting for 3 of 3 clients: ward-0")
+        );
+    }
 }

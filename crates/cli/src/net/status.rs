@@ -5,11 +5,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
+use undertone::node::status::ClientStatus;
 use undertone::node::{admin, status};
 
 use super::address::reachable;
 use super::block_on;
 use super::serve::facts;
+use undertone_lab::costs::units::{Quantity, Unit};
 use undertone_lab::report::{bytes, table};
 use undertone_lab::{Failure, Show, output};
 
@@ -49,16 +51,9 @@ impl Status {
 
 fn text(status: &status::Status) -> String {
     let mut text = format!(
-        "{}, job {}, session {}: {}",
-        status.application, status.job, status.number, status.state
+        "{}\n{}, job {}, session {}, for {:.0} s",
+        status.headline, status.application, status.job, status.number, status.elapsed_seconds
     );
-    if let Some(phase) = &status.phase {
-        text += &format!(", {phase}");
-    }
-    text += &format!(", {:.0} s", status.elapsed_seconds);
-    if !status.waits_for.is_empty() {
-        text += &format!(", waits for {}", status.waits_for.join(", "));
-    }
     text += &format!("\n{}", facts(&status.parameters).trim_end_matches(", "));
     if !status.results.is_empty() {
         text += &format!(
@@ -66,26 +61,16 @@ fn text(status: &status::Status) -> String {
             facts(&status.results).trim_end_matches(", ")
         );
     }
-    let header = ["client", "state", "phase", "waits for", "in", "out"];
-    let lines = status.clients.iter().map(|client| {
-        [
-            client.name.clone(),
-            client.state.clone(),
-            client.phase.clone().unwrap_or_default(),
-            client.waits_for.join(", "),
-            bytes(client.bytes_received),
-            bytes(client.bytes_sent),
-        ]
-    });
     text += "\n\n";
-    text += &table(header, lines.collect(), 4);
+    text += &clients(&status.clients);
     for client in &status.clients {
         if let Some(why) = &client.why {
             text += &format!("{}: {why}\n", client.name);
         }
     }
     text += &format!(
-        "\nrelayed {}, sockets {} in, {} out; refused: {} connections, {} hellos, {} frames\n",
+        "\nrelayed: {}; sockets: {} received, {} sent; \
+         refused: {} connections, {} hellos, {} frames\n",
         bytes(status.relayed_bytes),
         bytes(status.socket.bytes_received),
         bytes(status.socket.bytes_sent),
@@ -104,4 +89,28 @@ fn text(status: &status::Status) -> String {
         );
     }
     text
+}
+
+/// A table with one unit a column.
+fn clients(clients: &[ClientStatus]) -> String {
+    let column = |name: &str, of: fn(&ClientStatus) -> u64| {
+        let values: Vec<f64> = clients.iter().map(|client| of(client) as f64).collect();
+        let unit = Unit::of(Quantity::Bytes, &values);
+        (unit.header(name), unit.column(&values, ' ', ' '))
+    };
+    let (received, received_texts) = column("received", |client| client.bytes_received);
+    let (sent, sent_texts) = column("sent", |client| client.bytes_sent);
+    let header = ["client", "state", "phase", "waits for", &received, &sent];
+    let texts = received_texts.into_iter().zip(sent_texts);
+    let line = |(client, (received, sent)): (&ClientStatus, (String, String))| {
+        [
+            client.name.clone(),
+            client.state.clone(),
+            client.phase.clone().unwrap_or_default(),
+            client.waits_for.join(", "),
+            received,
+            sent,
+        ]
+    };
+    table(header, clients.iter().zip(texts).map(line).collect(), 4)
 }

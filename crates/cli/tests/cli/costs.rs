@@ -28,6 +28,7 @@ fn the_report_holds_every_backend_and_loads_nothing() {
         assert!(of.len() >= 3, "{backend}");
         for run in of {
             assert!(run["accuracy"].as_f64().unwrap() > 60.0, "{run}");
+            assert!(run["runs"].as_u64().unwrap() >= 1, "{run}");
             let phases = run["phases"].as_array().unwrap();
             let bytes: u64 = phases
                 .iter()
@@ -65,15 +66,32 @@ fn the_report_holds_every_backend_and_loads_nothing() {
         .map(|run| run["phases"].as_array().unwrap().len());
     assert_eq!(lines, 1 + phases.sum::<usize>());
     let page = fs::read_to_string(&out).unwrap();
-    assert_eq!(page.matches("<svg").count(), 4);
+    // Two charts and a legend each for rows, bits, clients and phases.
+    assert_eq!(page.matches("<svg").count(), 12);
     for outside in ["src=", "href=", "@import", "url("] {
         assert!(!page.contains(outside), "{outside}");
     }
-    assert!(
-        fs::read_to_string(path("report.svg"))
-            .unwrap()
-            .starts_with("<svg")
-    );
+    let picture = fs::read_to_string(path("report.svg")).unwrap();
+    assert!(picture.starts_with("<svg"));
+    for drawn in [&page, &picture] {
+        let sizes = drawn.split("font-size=\"").skip(1);
+        let sizes = sizes.map(|rest| rest.split('"').next().unwrap().parse::<f64>().unwrap());
+        assert!(sizes.fold(f64::INFINITY, f64::min) >= 12.0);
+    }
+    // The unit of a column stands in its header.
+    for header in ["computing time (", "sent (", "time for a distance ("] {
+        assert!(page.contains(header), "{header}");
+    }
+    for cell in page.split("<td class=\"n\">").skip(1) {
+        let (number, _) = cell.split_once("</td>").unwrap();
+        let number = number.replace("&lt;", "");
+        let unit = number.chars().find(|c| c.is_alphabetic());
+        assert_eq!(unit, None, "{number}");
+    }
+    if let Some(browser) = super::page::browser() {
+        browser.visit(&format!("file://{}", out.display()));
+        browser.assert_fits();
+    }
 }
 
 #[test]

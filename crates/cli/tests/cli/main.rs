@@ -11,6 +11,7 @@ use undertone_tests::{reference, root};
 mod arguments;
 mod costs;
 mod credentials;
+mod deploy;
 #[cfg(target_os = "linux")]
 mod documents;
 mod files;

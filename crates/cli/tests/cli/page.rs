@@ -13,7 +13,7 @@ use super::network::{Process, Trial, free_port};
 use super::*;
 
 /// A headless Chromium.
-struct Browser {
+pub(crate) struct Browser {
     port: u16,
     session: String,
     _driver: Process,
@@ -84,15 +84,17 @@ impl Browser {
 
     /// Opens the status page of the trial's server.
     fn open(&self, trial: &Trial) {
+        self.visit(&format!("http://127.0.0.1:{}/", trial.status));
+    }
+
+    pub(crate) fn visit(&self, url: &str) {
         let path = format!("/session/{}/url", self.session);
-        let url = format!("http://127.0.0.1:{}/", trial.status);
         self.ask("POST", &path, &value!({"url": url}));
     }
 
-    /// Makes the window as wide as a telephone.
-    fn narrow(&self) {
+    fn resize(&self, width: u32) {
         let path = format!("/session/{}/goog/cdp/execute", self.session);
-        let size = value!({"width": 360, "height": 640, "deviceScaleFactor": 1, "mobile": false});
+        let size = value!({"width": width, "height": 640, "deviceScaleFactor": 1, "mobile": false});
         let command = "Emulation.setDeviceMetricsOverride";
         self.ask("POST", &path, &value!({"cmd": command, "params": size}));
     }
@@ -112,6 +114,35 @@ impl Browser {
                 "{script}: {page}"
             );
             std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The size of the smallest text that is shown, in pixels.
+    fn smallest_text(&self) -> f64 {
+        let script = "
+            const nodes = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+            let least = Infinity;
+            while (nodes.nextNode()) {
+              const text = nodes.currentNode, element = text.parentElement;
+              const shown = text.data.trim() && element.getClientRects().length;
+              if (!shown || element.closest('.hidden')) continue;
+              const svg = element.closest('svg');
+              const scale = svg ? svg.getBoundingClientRect().width / svg.getAttribute('width') : 1;
+              least = Math.min(least, scale * parseFloat(getComputedStyle(element).fontSize));
+            }
+            return least";
+        self.run(script).as_f64().unwrap()
+    }
+
+    /// On a wide and on a narrow screen, text can be read, and only tables scroll sideways.
+    pub(crate) fn assert_fits(&self) {
+        for width in [1280, 390, 360] {
+            self.resize(width);
+            self.until(&format!("return innerWidth == {width}"));
+            let wide = "return document.documentElement.scrollWidth <= innerWidth";
+            assert_eq!(self.run(wide), true, "{width}");
+            let smallest = self.smallest_text();
+            assert!(smallest >= 12.0, "{smallest} px at {width}");
         }
     }
 
@@ -139,8 +170,8 @@ impl Browser {
     }
 }
 
-/// Starts a browser. Prints a note if there is none.
-fn browser() -> Option<Browser> {
+/// Starts a browser. Says so if there is none.
+pub(crate) fn browser() -> Option<Browser> {
     let browser = Browser::start();
     if browser.is_none() {
         eprintln!("skipped: no chromedriver; install Debian's chromium and chromium-driver");
@@ -167,10 +198,8 @@ fn the_status_page_shows_a_job_as_it_goes() {
     trial.until(|status| status["state"] == "waiting");
     browser.open(&trial);
     let clients = |state: &str, count: usize| {
-        format!(
-            "const rows = document.querySelectorAll('#clients tr[data-state=\"{state}\"]'); \
-             return rows.length == {count}"
-        )
+        let rows = format!("#clients tr[data-state={state}]");
+        format!("return document.querySelectorAll('{rows}').length == {count}")
     };
     browser.until(&clients("absent", 5));
     browser.run("window.same = document.querySelector('#clients tr[data-name=\"client-0\"]')");
@@ -181,7 +210,8 @@ fn the_status_page_shows_a_job_as_it_goes() {
     browser.until(
         "return document.querySelector('#phases [data-name=\"distances\"]').dataset.state == 'now'",
     );
-    browser.begins("#state", "job 1, session 0: distances");
+    browser.begins("#state", "distances: ");
+    browser.begins("#place", "job 1, session 0, for ");
     browser.shows("h1", "Undertone: label");
     browser.shows("#parameters [data-name=min_clients]", "min clients\n3");
     // The job has no result yet.
@@ -197,6 +227,15 @@ fn the_status_page_shows_a_job_as_it_goes() {
         "contributors 5, rows ",
     );
     browser.until(&clients("absent", 5));
+    // The unit stands in the header of a column, not in its cells.
+    let header = "document.querySelector('#finished thead').innerText";
+    browser.until(&format!("return /received .(kB|MB)./.test({header})"));
+    for table in ["clients", "costs"] {
+        let cells = format!("document.querySelectorAll('#{table} td:not(.words)')");
+        let plain = format!("return Array.from({cells}).every(e => !/[a-z]/i.test(e.innerText))");
+        assert_eq!(browser.run(&plain), true, "{table}");
+    }
+    browser.assert_fits();
     let shown = browser.run("return document.querySelector('#clients').innerText");
     assert!(shown.as_str().unwrap().contains(markup), "{shown}");
     assert_eq!(
@@ -205,8 +244,8 @@ fn the_status_page_shows_a_job_as_it_goes() {
     );
     // The page kept its rows and loaded everything from the server itself.
     assert_eq!(browser.run("return window.same.isConnected"), true);
-    let foreign = "const loaded = performance.getEntriesByType('resource'); \
-                   return loaded.filter(e => !e.name.startsWith(location.origin)).length";
+    let foreign = "return performance.getEntriesByType('resource')
+        .filter(e => !e.name.startsWith(location.origin)).length";
     assert_eq!(browser.run(foreign), 0);
     assert_eq!(
         browser.run("return document.querySelector('#error').hidden"),
@@ -255,7 +294,8 @@ fn the_status_page_shows_round_after_round() {
     trial.until(|status| status["state"] == "waiting");
     browser.open(&trial);
     browser.shows("h1", "Undertone: sum");
-    browser.begins("#state", "job 1, session 0 has not begun");
+    let missing = "waiting for 5 of 5 clients: client-0, client-1, client-2 and 2 more";
+    browser.shows("#state", missing);
     let phases = [
         "round",
         "contribution",
@@ -271,7 +311,8 @@ fn the_status_page_shows_round_after_round() {
     let mut clients: Vec<Process> = (0..5).map(|client| join_sum(&trial, client)).collect();
     for round in 1..=3 {
         let session = round - 1;
-        browser.begins("#state", &format!("job 1, session {session}: contribution"));
+        browser.begins("#state", "contribution: waiting for ");
+        browser.begins("#place", &format!("job 1, session {session}, for "));
         browser.shows(
             "#phases-title",
             &format!("Phases of job 1, session {session}"),
@@ -281,8 +322,12 @@ fn the_status_page_shows_round_after_round() {
             browser.shows("#results [data-name=contributors]", "contributors\n5");
             browser.shows("#results [data-name=weight]", "weight\n10");
         }
-        let title = format!("Undertone: sum, job 1, session {session}: contribution");
-        assert_eq!(browser.run("return document.title"), title);
+        let title = browser.run("return document.title");
+        let title = title.as_str().unwrap();
+        assert!(
+            title.starts_with("Undertone: sum, contribution: "),
+            "{title}"
+        );
         (0..5).for_each(|client| write_update(&trial, client, round));
     }
     for process in &mut clients {
@@ -295,7 +340,9 @@ fn the_status_page_shows_round_after_round() {
         browser.shows(&row(&format!("td:nth-child({cell})")), text);
     }
     // The next job has its own results.
-    browser.begins("#state", "job 2, session 0 has not begun");
+    browser.begins("#state", "waiting for ");
+    browser.begins("#place", "job 2, session 0, for ");
+    browser.shows("#last", "; job 1: done");
     browser.shows("#results [data-name=rounds]", "rounds\n0");
 }
 
@@ -313,6 +360,8 @@ fn the_status_page_shows_why_a_client_declined() {
     browser.shows(&format!("{client} span"), "declined");
     let why = "the job has codes of 65535 bits, this client allows at most 16384 (--max-bits)";
     browser.begins(&format!("{client} small"), why);
+    browser
+        .until("return document.querySelector('#state').innerText.includes('client-1 (declined)')");
     browser.shows("#clients-title", "5 clients: 4 absent, 1 declined");
 }
 
@@ -356,7 +405,7 @@ fn the_status_page_shows_whatever_an_application_says() {
         why = value!(markup)
     ));
     browser.shows("h1", &format!("Undertone: median {markup}"));
-    browser.shows("#state #what", "job 1, session 7 has not begun");
+    browser.shows("#where", "job 1, session 7");
     for (name, text) in [
         ("b_2", "b 2\ntrue"),
         ("a", "a\nnone"),
@@ -384,9 +433,7 @@ fn the_status_page_shows_whatever_an_application_says() {
         browser.run("return document.querySelector('#evil')"),
         Value::Null
     );
-    browser.narrow();
-    browser.until("return innerWidth == 360");
-    browser.until("return document.documentElement.scrollWidth <= innerWidth");
+    browser.assert_fits();
 }
 
 /// The answers for programs besides the page.
@@ -432,8 +479,10 @@ fn health_and_metrics() {
     }
     let text = undertone(&["status", &format!("127.0.0.1:{}", trial.status)]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
-    assert!(
-        text.contains("label, job 1, session 0: waiting") && text.contains("client-4  absent"),
-        "{text}"
-    );
+    let headline = "waiting for 5 of 5 clients: client-0, client-1, client-2 and 2 more\n\
+                    label, job 1, session 0, for ";
+    assert!(text.starts_with(headline), "{text}");
+    for part in ["received (B)  sent (B)\n", "client-4  absent "] {
+        assert!(text.contains(part), "{text}");
+    }
 }

@@ -19,8 +19,24 @@ const INK: RGBColor = RGBColor(34, 34, 34);
 const FAINT: RGBColor = RGBColor(221, 221, 221);
 const FONT: &str = "sans-serif";
 
-fn style<'a>(size: i32, ink: &RGBColor) -> TextStyle<'a> {
-    (FONT, size).into_font().color(ink)
+/// Ink on coloured segments, which keep their colours when a page is dark.
+const ON_COLOUR: RGBColor = RGBColor(17, 17, 17);
+
+/// Sizes of text in pixels: ticks and names, titles.
+const SMALL: f64 = 13.0;
+const TITLE: f64 = 15.0;
+
+/// Sizes of pictures in pixels. A screen of 360 pixels shrinks charts and their text by 7 %.
+const CHART: (u32, u32) = (344, 340);
+const LEGEND: u32 = 184;
+
+/// A font of `size` pixels. The SVG backend divides sizes by 1.24.
+fn font(size: f64) -> (&'static str, f64) {
+    (FONT, size * 1.24)
+}
+
+fn style<'a>(size: f64, ink: &RGBColor) -> TextStyle<'a> {
+    font(size).into_font().color(ink)
 }
 
 /// The colour of a backend and the number of its marker.
@@ -71,10 +87,10 @@ struct Line {
     points: Vec<(f64, f64)>,
 }
 
-/// The title of each axis, and how its values are written.
+/// The title of the horizontal axis, and how values of the vertical one are written.
 struct Axes {
-    across: (&'static str, fn(f64) -> String),
-    up: (&'static str, fn(f64) -> String),
+    across: &'static str,
+    up: fn(f64) -> String,
 }
 
 fn seconds(value: f64) -> String {
@@ -130,23 +146,22 @@ fn chart(area: &Area<'_>, title: &str, axes: &Axes, lines: &[Line]) -> Drawn {
     ticks.sort_by(f64::total_cmp);
     ticks.dedup();
     let mut chart = ChartBuilder::on(area)
-        .caption(title, (FONT, 16, &INK))
-        .margin(10)
-        .x_label_area_size(44)
-        .y_label_area_size(64)
+        .caption(title, style(TITLE, &INK))
+        .margin(8)
+        .x_label_area_size(48)
+        .y_label_area_size(66)
         .build_cartesian_2d(x.log_scale().with_key_points(ticks), y.log_scale())?;
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
         .bold_line_style(FAINT)
         .axis_style(INK)
-        .x_desc(axes.across.0)
-        .y_desc(axes.up.0)
+        .x_desc(axes.across)
         .y_labels(9)
-        .label_style((FONT, 12, &INK))
-        .axis_desc_style((FONT, 13, &INK))
-        .x_label_formatter(&|value| (axes.across.1)(*value))
-        .y_label_formatter(&|value| (axes.up.1)(*value))
+        .label_style(style(SMALL, &INK))
+        .axis_desc_style(style(SMALL, &INK))
+        .x_label_formatter(&|value| count(*value))
+        .y_label_formatter(&|value| (axes.up)(*value))
         .draw()?;
     for line in lines {
         let (colour, number) = look(&line.backend);
@@ -167,7 +182,7 @@ fn chart(area: &Area<'_>, title: &str, axes: &Axes, lines: &[Line]) -> Drawn {
 fn legend(area: &Area<'_>, lines: &[Line]) -> Drawn {
     for (place, line) in lines.iter().enumerate() {
         let (colour, number) = look(&line.backend);
-        let y = 60 + 24 * place as i32;
+        let y = 18 + 24 * place as i32;
         let stroke = colour.stroke_width(2);
         if line.dashed {
             for start in [4, 14, 24] {
@@ -179,7 +194,11 @@ fn legend(area: &Area<'_>, lines: &[Line]) -> Drawn {
             let corners: Vec<_> = corners.map(|(dx, dy)| (17 + dx, y + dy)).collect();
             area.draw(&Polygon::new(corners, colour.filled()))?;
         }
-        area.draw(&Text::new(line.name.clone(), (38, y - 7), style(13, &INK)))?;
+        area.draw(&Text::new(
+            line.name.clone(),
+            (38, y - 7),
+            style(SMALL, &INK),
+        ))?;
     }
     Ok(())
 }
@@ -193,11 +212,11 @@ pub(super) enum Across {
 }
 
 impl Across {
-    fn axis(self) -> (&'static str, fn(f64) -> String) {
+    fn axis(self) -> &'static str {
         match self {
-            Self::Rows => ("rows of each client", count),
-            Self::Bits => ("L, bits of a code", count),
-            Self::Clients => ("clients, who share as many rows", count),
+            Self::Rows => "rows of each client",
+            Self::Bits => "bits of a code (L)",
+            Self::Clients => "clients",
         }
     }
 
@@ -269,73 +288,94 @@ fn lines(
     all
 }
 
-/// Time and bytes along one axis, side by side, with a legend.
-fn pair(report: &Report, across: Across) -> Result<String, Failure> {
-    let time = lines(report, across, Measured::compute_seconds, |p| p.seconds);
-    let sent = lines(report, across, |run| run.bytes as f64, |p| p.bytes);
-    svg((1060, 380), |root| {
-        let (left, rest) = root.split_horizontally(440);
-        let (middle, right) = rest.split_horizontally(440);
-        let axes = |up| Axes {
-            across: across.axis(),
-            up,
-        };
-        chart(
-            &left,
-            "Computing time, all parties",
-            &axes(("", seconds)),
-            &time,
-        )?;
-        chart(
-            &middle,
-            "Bytes sent, all parties",
-            &axes(("", bytes)),
-            &sent,
-        )?;
-        legend(&right, &time)
-    })
+/// Charts of time and of bytes along one axis.
+struct Pair {
+    axis: &'static str,
+    time: Vec<Line>,
+    sent: Vec<Line>,
 }
 
+impl Pair {
+    fn of(report: &Report, across: Across) -> Self {
+        Self {
+            axis: across.axis(),
+            time: lines(report, across, Measured::compute_seconds, |p| p.seconds),
+            sent: lines(report, across, |run| run.bytes as f64, |p| p.bytes),
+        }
+    }
+
+    fn time(&self, area: &Area<'_>) -> Drawn {
+        let axes = Axes {
+            across: self.axis,
+            up: seconds,
+        };
+        chart(area, "Computing time, all parties", &axes, &self.time)
+    }
+
+    fn sent(&self, area: &Area<'_>) -> Drawn {
+        let axes = Axes {
+            across: self.axis,
+            up: bytes,
+        };
+        chart(area, "Bytes sent, all parties", &axes, &self.sent)
+    }
+
+    fn legend(&self, area: &Area<'_>) -> Drawn {
+        legend(area, &self.time)
+    }
+}
+
+/// Draws a picture without a background.
 fn svg(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String, Failure> {
     let mut out = String::new();
     let root = SVGBackend::with_string(&mut out, size).into_drawing_area();
-    let drawn = root
-        .fill(&WHITE)
-        .map_err(Into::into)
-        .and_then(|()| draw(&root))
-        .and_then(|()| root.present().map_err(Into::into));
+    let drawn = draw(&root).and_then(|()| root.present().map_err(Into::into));
     drop(root);
     drawn.map_err(|error| Failure::data(format!("a picture: {error}")))?;
     Ok(out)
 }
 
-/// The picture in the README.
+/// The picture in the README: both charts and their legend side by side on white.
 pub(super) fn main_picture(report: &Report) -> Result<String, Failure> {
-    pair(report, Across::Rows)
+    let pair = Pair::of(report, Across::Rows);
+    svg((2 * CHART.0 + LEGEND, CHART.1), |root| {
+        root.fill(&WHITE)?;
+        let (left, rest) = root.split_horizontally(CHART.0);
+        let (middle, right) = rest.split_horizontally(CHART.0);
+        pair.time(&left)?;
+        pair.sent(&middle)?;
+        pair.legend(&right)
+    })
 }
 
-/// The pictures of the report, each with its title.
-pub(super) fn all(report: &Report) -> Result<Vec<(String, String)>, Failure> {
+/// A figure of the report: pictures that belong together, and what they show.
+pub(super) struct Figure {
+    pub title: String,
+    pub pictures: Vec<String>,
+}
+
+/// The figures that compare sizes.
+pub(super) fn all(report: &Report) -> Result<Vec<Figure>, Failure> {
     let base = &report.base;
     let titles = [
         (
             Across::Rows,
             format!(
-                "More rows: {} clients, L = {} bits",
+                "More rows: {} clients, {}-bit codes",
                 base.clients, base.bits
             ),
         ),
         (
             Across::Bits,
             format!(
-                "Longer codes: {} clients of {} rows",
+                "Longer codes: {} clients with {} rows each",
                 base.clients, base.rows
             ),
         ),
         (
             Across::Clients,
             format!(
-                "More clients: {} rows in all, L = {} bits",
+                "More clients: {} rows in all, {}-bit codes",
                 base.all_rows(),
                 base.bits
             ),
@@ -343,7 +383,15 @@ pub(super) fn all(report: &Report) -> Result<Vec<(String, String)>, Failure> {
     ];
     let mut all = Vec::new();
     for (across, title) in titles {
-        all.push((title, pair(report, across)?));
+        let pair = Pair::of(report, across);
+        let pictures = vec![
+            svg(CHART, |root| pair.time(root))?,
+            svg(CHART, |root| pair.sent(root))?,
+            svg((LEGEND, 24 * pair.time.len() as u32 + 12), |root| {
+                pair.legend(root)
+            })?,
+        ];
+        all.push(Figure { title, pictures });
     }
     Ok(all)
 }
@@ -373,36 +421,40 @@ const GROUPS: [(&str, &[&str], RGBColor); 6] = [
 ];
 
 /// The shares of phases in each backend's time and bytes. All bars have the same length.
-pub(super) fn shares(report: &Report) -> Result<String, Failure> {
-    let runs: Vec<&Measured> = report
-        .runs
-        .iter()
-        .filter(|run| {
-            run.point
-                == Point {
-                    backend: run.point.backend,
-                    ..report.base
-                }
-        })
-        .collect();
-    let time = |phase: &PhaseCosts| phase.compute_ms;
-    svg((1060, 60 + 52 * runs.len() as u32), |root| {
-        let (left, rest) = root.split_horizontally(440);
-        let (middle, right) = rest.split_horizontally(440);
-        bars(&left, "Time, all parties", &runs, &time, seconds_of_ms)?;
-        bars(&middle, "Bytes", &runs, &|phase| phase.bytes as f64, bytes)?;
-        for (place, (name, _, colour)) in GROUPS.iter().enumerate() {
-            let y = 50 + 22 * place as i32;
-            right.draw(&Rectangle::new([(4, y - 6), (24, y + 6)], colour.filled()))?;
-            right.draw(&Rectangle::new([(4, y - 6), (24, y + 6)], INK))?;
-            right.draw(&Text::new(*name, (32, y - 7), style(13, &INK)))?;
-        }
-        Ok(())
+pub(super) fn shares(report: &Report) -> Result<Figure, Failure> {
+    let at_base = |run: &&Measured| {
+        let point = Point {
+            backend: run.point.backend,
+            ..report.base
+        };
+        run.point == point
+    };
+    let runs: Vec<&Measured> = report.runs.iter().filter(at_base).collect();
+    let size = (CHART.0, 44 + 52 * runs.len() as u32);
+    let time = |phase: &PhaseCosts| phase.compute_ms / 1e3;
+    let sent = |phase: &PhaseCosts| phase.bytes as f64;
+    let pictures = vec![
+        svg(size, |root| {
+            bars(root, "Computing time, all parties", &runs, &time, seconds)
+        })?,
+        svg(size, |root| {
+            bars(root, "Bytes sent, all parties", &runs, &sent, bytes)
+        })?,
+        svg((LEGEND, 24 * GROUPS.len() as u32 + 12), |root| {
+            for (place, (name, _, colour)) in GROUPS.iter().enumerate() {
+                let y = 18 + 24 * place as i32;
+                let corners = [(4, y - 6), (24, y + 6)];
+                root.draw(&Rectangle::new(corners, colour.filled()))?;
+                root.draw(&Rectangle::new(corners, INK))?;
+                root.draw(&Text::new(*name, (32, y - 7), style(SMALL, &INK)))?;
+            }
+            Ok(())
+        })?,
+    ];
+    Ok(Figure {
+        title: "Shares of phases".into(),
+        pictures,
     })
-}
-
-fn seconds_of_ms(ms: f64) -> String {
-    seconds(ms / 1e3)
 }
 
 fn bars(
@@ -412,14 +464,14 @@ fn bars(
     of: &dyn Fn(&PhaseCosts) -> f64,
     show: fn(f64) -> String,
 ) -> Drawn {
-    area.draw(&Text::new(title, (120, 8), style(16, &INK)))?;
-    let (start, width) = (100, 320);
+    area.draw(&Text::new(title, (72, 8), style(TITLE, &INK)))?;
+    let (start, width) = (72, 264);
     for (place, run) in runs.iter().enumerate() {
         let y = 38 + 52 * place as i32;
         let total: f64 = run.phases.iter().map(of).sum();
         let name = run.point.backend.to_string();
-        area.draw(&Text::new(name, (8, y + 4), style(14, &INK)))?;
-        area.draw(&Text::new(show(total), (8, y + 20), style(12, &INK)))?;
+        area.draw(&Text::new(name, (4, y + 2), style(SMALL, &INK)))?;
+        area.draw(&Text::new(show(total), (4, y + 19), style(SMALL, &INK)))?;
         let mut at = 0.0;
         for (_, members, colour) in &GROUPS {
             let phases = run
@@ -434,12 +486,12 @@ fn bars(
                 area.draw(&Rectangle::new(corners, colour.filled()))?;
                 area.draw(&Rectangle::new(corners, WHITE.stroke_width(1)))?;
             }
-            if share > 0.12 {
-                let dark = (f64::from(colour.0) + 2.0 * f64::from(colour.1)) < 330.0;
-                let ink = if dark { &WHITE } else { &INK };
+            if share > 0.14 {
+                let dark = (f64::from(colour.0) + 2.0 * f64::from(colour.1)) < 300.0;
+                let ink = if dark { &WHITE } else { &ON_COLOUR };
                 let percent = format!("{:.0} %", 100.0 * share);
-                let middle = (corners[0].0 + corners[1].0) / 2 - 12;
-                area.draw(&Text::new(percent, (middle, y + 10), style(12, ink)))?;
+                let middle = (corners[0].0 + corners[1].0) / 2 - 14;
+                area.draw(&Text::new(percent, (middle, y + 10), style(SMALL, ink)))?;
             }
         }
     }

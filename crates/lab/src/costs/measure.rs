@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::time::Instant;
 
 use serde::{Serialize, Serializer};
 use undertone::hamming::{Backend, Phe};
@@ -12,6 +13,7 @@ use undertone::sum::Suite;
 use undertone::xclp::{Labelling, Params, Rows, phases};
 
 use super::Link;
+use super::repeat::Repetition;
 use crate::Failure;
 use crate::clouds::{self, CLASSES};
 use crate::ledgers::{together, total};
@@ -95,6 +97,11 @@ pub(super) struct PhaseCosts {
 #[derive(Debug, Serialize)]
 pub(super) struct Measured {
     pub point: Point,
+    /// Runs that were counted. This is the one with the median time.
+    pub runs: usize,
+    /// How well the median time is known: half the width of its 95 % confidence interval, in per
+    /// cent of it. Fewer than five runs do not tell.
+    pub spread_percent: Option<f64>,
     pub phases: Vec<PhaseCosts>,
     /// Time inside the steps of all parties.
     pub compute_ms: f64,
@@ -122,18 +129,23 @@ impl Measured {
     }
 }
 
-/// Runs a point. A short run is repeated, and the one with the median time counts.
-pub(super) fn median_of(point: Point, links: &[Link]) -> Result<Measured, Failure> {
-    let first = measure(point, links)?;
-    if first.compute_seconds() > 0.5 {
-        return Ok(first);
-    }
-    let mut runs = Vec::new();
-    for _ in 0..5 {
-        runs.push(measure(point, links)?);
-    }
-    runs.sort_by(|a, b| a.compute_ms.total_cmp(&b.compute_ms));
-    Ok(runs.swap_remove(2))
+/// Runs a point, and repeats a short run. The run with the median time counts.
+pub(super) fn median_of(
+    point: Point,
+    links: &[Link],
+    repetition: &Repetition,
+) -> Result<Measured, Failure> {
+    let start = Instant::now();
+    let repeated = repetition.median_of(
+        || start.elapsed(),
+        || measure(point, links),
+        |run: &Measured| run.compute_ms,
+    )?;
+    Ok(Measured {
+        runs: repeated.runs,
+        spread_percent: repeated.spread.map(|spread| 100.0 * spread),
+        ..repeated.median
+    })
 }
 
 fn measure(point: Point, links: &[Link]) -> Result<Measured, Failure> {
@@ -235,6 +247,8 @@ fn costs(point: Point, ledgers: &[(PartyId, Ledger)], links: &[Link], accuracy: 
     };
     Measured {
         point,
+        runs: 1,
+        spread_percent: None,
         compute_ms: milliseconds(whole.compute),
         bytes: whole.bytes_sent,
         rounds: whole.rounds(),
@@ -255,6 +269,7 @@ pub(super) fn csv(runs: &[Measured], file: &mut dyn Write) -> io::Result<()> {
         "clients",
         "rows_each",
         "bits",
+        "runs",
         "phase",
         "bytes",
         "messages",
@@ -271,6 +286,7 @@ pub(super) fn csv(runs: &[Measured], file: &mut dyn Write) -> io::Result<()> {
                 point.clients,
                 point.rows,
                 point.bits,
+                run.runs,
                 phase.phase,
                 phase.bytes,
                 phase.messages,

@@ -5,8 +5,11 @@ mod charts;
 mod measure;
 mod page;
 mod published;
+mod repeat;
+pub mod units;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
@@ -16,6 +19,7 @@ use undertone::sum::Suite;
 
 use self::measure::{Measured, Point};
 use self::published::Published;
+use self::repeat::{REPETITION, Repetition};
 use crate::machine::{processor, simd};
 use crate::output::{self, Output};
 use crate::{Failure, Show};
@@ -26,7 +30,7 @@ pub struct Costs {
     /// The report, HTML; .csv, .json and .svg (its main picture) are written beside it
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     out: PathBuf,
-    /// A smaller grid: seconds instead of minutes
+    /// A smaller grid: one minute instead of six
     #[arg(long)]
     quick: bool,
     /// Longest a run may take, in seconds, by what the last one took; larger sizes of that backend
@@ -201,11 +205,15 @@ impl Costs {
         text + &format!(" --out {}", self.out.display())
     }
 
-    /// Runs every point once, series by series. A series ends before a run that would take too
-    /// long.
+    /// Runs every point, series by series. A series ends before a run that would take too long.
     fn measure(&self, grid: &Grid, show: Show) -> Result<Vec<Measured>, Failure> {
         let all: Vec<Vec<Point>> = Backend::ALL.iter().flat_map(|b| grid.series(*b)).collect();
         let bar = output::progress(all.iter().map(|series| series.len() as u64).sum(), show);
+        let repetition = Repetition {
+            budget: Duration::try_from_secs_f64(self.longest)
+                .map_or(REPETITION.budget, |longest| longest.min(REPETITION.budget)),
+            ..REPETITION
+        };
         let mut runs: Vec<Measured> = Vec::new();
         for series in all {
             let mut last: Option<(Point, f64)> = None;
@@ -222,7 +230,7 @@ impl Costs {
                     break;
                 }
                 bar.set_message(point.to_string());
-                let run = measure::median_of(point, &LINKS)?;
+                let run = measure::median_of(point, &LINKS, &repetition)?;
                 last = Some((point, run.compute_seconds()));
                 runs.push(run);
             }

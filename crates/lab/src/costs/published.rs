@@ -152,8 +152,9 @@ pub(super) fn all(base: &Point, rows: &[usize], bits: &[usize]) -> Result<Vec<Pu
             name: "SHADE as published",
             backend: "shade",
             counted: format!(
-                "for each pair of clients base transfers, {:.0} ms; for each distance L transfers, \
-                 at {:.0} ns, of two messages of w bits, and 128 bits more",
+                "Each pair of clients makes base transfers ({:.0} ms). Each distance takes L \
+                 transfers ({:.0} ns each) of two messages of w bits, and 128 bits more for each \
+                 transfer; w is the length of L in bits.",
                 base_transfers * 1e3,
                 transfer * 1e9
             ),
@@ -163,9 +164,9 @@ pub(super) fn all(base: &Point, rows: &[usize], bits: &[usize]) -> Result<Vec<Pu
             name: "Paillier as published",
             backend: "phe",
             counted: format!(
-                "for each row of an owner L ciphertexts at {:.0} µs, sent to every peer; \
-                 for each distance L additions at {:.2} µs, an encryption and a decryption \
-                 ({:.0} µs); keys of {} bits",
+                "The owner of a row encrypts L numbers ({:.0} µs each), and sends the ciphertexts \
+                 to every peer. Each distance takes L additions ({:.2} µs each), an encryption \
+                 and a decryption ({:.0} µs for both). Keys have {} bits.",
                 own * 1e6,
                 add * 1e6,
                 (encrypt + decrypt) * 1e6,

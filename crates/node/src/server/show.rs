@@ -95,8 +95,9 @@ impl Lobby {
         let since = session
             .as_ref()
             .map_or(state.since, |session| session.started);
-        Status {
+        let mut status = Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            headline: String::new(),
             state: name.to_owned(),
             application: self.about.name.to_owned(),
             job: state.job,
@@ -127,6 +128,8 @@ impl Lobby {
                 frames: refused(&["frame", "client"]),
             },
             finished: state.finished.clone(),
-        }
+        };
+        status.headline = status.say();
+        status
     }
 }
