@@ -16,7 +16,7 @@
 //! | [`Labels`](xclp::Labels), `n_j` | [`Labels::decide`](xclp::Labels::decide) | its client | none | |
 //!
 //! The two parties are the scripts [`client`](xclp::client) and [`server`](xclp::server). An
-//! [`Endpoint`](party::Endpoint) drives them without any I/O. `PROTOCOLS.md` says what they send,
+//! [`Endpoint`](party::Endpoint) drives them without any I/O. `docs/spec` says what they send,
 //! `SECURITY.md` who learns what. A [`Simulation`](simulate::Simulation) runs all parties in one process,
 //! `node` between machines; [`solo`](xclp::solo) labels one owner's rows without any message.
 //!

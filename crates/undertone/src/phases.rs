@@ -1,7 +1,7 @@
 //! The phases of all protocols in one table: no two have the same number or the same name.
 //!
-//! The number of a phase stands in the header of every frame (PROTOCOLS.md, *Frames*). A new protocol
-//! takes numbers that are free here.
+//! The number of a phase stands in the header of every frame (`docs/spec/conventions.md`, *Frames*).
+//! A new protocol takes numbers that are free here.
 
 use undertone_ot::party as ot;
 use undertone_party::Phase;
