@@ -48,12 +48,22 @@ fn run(
     codes: &[BitMatrix],
     network: Network<'_>,
 ) -> Result<DistanceRun<Kept>, SimulationError> {
+    run_with(1, backend, suite, codes, network)
+}
+
+fn run_with(
+    min_clients: usize,
+    backend: Backend,
+    suite: Suite,
+    codes: &[BitMatrix],
+    network: Network<'_>,
+) -> Result<DistanceRun<Kept>, SimulationError> {
     let simulation = DistanceSimulation {
         backend,
         suite,
         phe: Phe::insecure(256),
         codes: codes.to_vec(),
-        min_clients: 1,
+        min_clients,
         sink: Kept::default(),
         seed: Seed::from_bytes([8; 32]),
     };
@@ -217,6 +227,20 @@ fn psm_catches_messages_that_cannot_be() {
     cheated(&|m| m.truncate(4), 0, "leaves this client out");
     cheated(&|m| m.truncate(5), 0, "client: 4 bytes are due");
     cheated(&|m| m.clear(), 0, "leaves this client out");
+}
+
+/// PSM-4: the server names fewer participants than `min_clients`. The client cannot tell whether
+/// the server lies, and sends nothing.
+#[test]
+fn psm_clients_do_not_take_part_with_too_few() {
+    let codes = random(&[5, 4, 6, 3], 50, 1);
+    let victim = PartyId::client(1);
+    let network = tampering((PartyId::SERVER, victim, 0), |m| m.truncate(8));
+    let run = run_with(3, Backend::Psm, Suite::Aes128Ctr, &codes, network).unwrap();
+    let aborted = run.clients[1].clone().unwrap_err();
+    assert_eq!(aborted.party, victim);
+    assert_eq!(aborted.cause, Abort::TooFew { left: 2, need: 3 });
+    assert_eq!(run.collected.remains, [true, false, true, true]);
 }
 
 /// A network in which `change` alters the text inside the seal of message `nth` from client `place`

@@ -4,12 +4,17 @@
 use std::sync::Arc;
 
 use undertone::arrays::{Arrays, Layout, MAX_LAYOUT};
+use undertone::kdf::Seed;
 use undertone::kernel::Prg;
-use undertone::party::{Abort, Aborted, Network, PartyId, Phase};
-use undertone::rounds::{CONTRIBUTION, Job, Kept, MeanHeader, RESULT, ROUND, Step};
+use undertone::node::sum::Contributor;
+use undertone::node::{Application, Participant, Seat, Unwilling};
+use undertone::party::{Abort, Aborted, Network, PartyId, Phase, SessionId};
+use undertone::rounds::{
+    CONTRIBUTION, Contribution, Job, Kept, MeanHeader, RESULT, ROUND, Round, Source, Step,
+};
 use undertone::simulate::{RoundRun, SimulationError};
 use undertone::sum::{self, Trust};
-use undertone_tests::network::Means;
+use undertone_tests::network::{Kit, Means};
 use undertone_tests::rounds::{Member, assert_mean, assert_same, due, members, run};
 use undertone_tests::tamper::{assert_cheated, assert_malformed, set_payload, tampering};
 
@@ -464,6 +469,60 @@ fn check(
     }
 }
 
+/// A source that nobody asks.
+struct Unasked;
+
+impl Source for Unasked {
+    fn contribute(&mut self, round: &Round) -> Result<Contribution, String> {
+        Err(format!("asked for round {}", round.number))
+    }
+}
+
+/// A contributor that has agreed to the job.
+fn contributor() -> Contributor<Unasked> {
+    let mut contributor = Contributor::new(Unasked, Means::terms());
+    let offer = kit().application(3).offer();
+    assert_eq!(contributor.agree(&offer, false), Ok(()));
+    contributor
+}
+
+/// ROUND-22: the same job may be offered again, and no other one.
+#[test]
+fn offers_of_another_job_are_declined() {
+    let mut contributor = contributor();
+    let other = Means { rounds: 4, ..kit() };
+    let other = other.application(3).offer();
+    let declined = contributor.agree(&other, false).unwrap_err();
+    assert!(declined.contains("another job"), "{declined}");
+    let same = kit().application(3).offer();
+    assert_eq!(contributor.agree(&same, false), Ok(()));
+    assert_eq!(contributor.job(), Some(&job()));
+}
+
+/// ROUND-23: a session after the last round.
+#[test]
+fn sessions_that_the_job_does_not_have() {
+    let mut contributor = contributor();
+    for (session, is_due) in [(3, true), (4, false), (u32::MAX, false)] {
+        let seat = Seat {
+            id: SessionId([1; 32]),
+            me: VICTIM,
+            seed: Seed::from_bytes([1; 32]),
+            job: 1,
+            session,
+        };
+        match contributor.client(seat, None) {
+            Ok(_) => assert!(is_due, "{session}"),
+            Err(Unwilling::Leaves(abort)) => {
+                assert!(!is_due, "{session}: {abort}");
+                assert_eq!(abort.culprit(), Some(SERVER));
+                assert!(abort.to_string().contains("does not have"), "{abort}");
+            }
+            Err(skips) => panic!("{session}: {skips:?}"),
+        }
+    }
+}
+
 /// No check finds, and no document claims: clients rely on the server for the words of a mean, and
 /// a client may add any words.
 #[test]
@@ -501,7 +560,7 @@ fn layouts_have_an_end() {
     let long = Member::new(
         move |_| {
             let arrays = arrays.clone();
-            Ok(undertone::rounds::Contribution {
+            Ok(Contribution {
                 arrays,
                 weight: 1.0,
             })

@@ -167,6 +167,10 @@ fn what_is_inside_the_seals_is_checked() {
     // SHADE-3: not a point.
     let aborted_ = aborted(inside((SENDER, RECEIVER, 0), |m| m[..32].fill(0xff)));
     assert_malformed(&aborted_, SENDER, OFFLINE);
+    // DIST-7: too short for the number of a peer.
+    let short = aborted(inside((SENDER, SERVER, 0), |m| m.truncate(3)));
+    assert_malformed(&short, SENDER, PHASE);
+    assert!(short.to_string().contains("a part of 3 bytes"), "{short}");
     // DIST-8: sums about the client itself.
     let mine = |m: &mut Vec<u8>| m[..4].copy_from_slice(&SENDER.to_wire().to_le_bytes());
     let aborted_ = aborted(inside((SENDER, SERVER, 0), mine));

@@ -4,7 +4,7 @@
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId};
 use undertone::simulate::{SimulationError, SumRun};
-use undertone::sum::{KEYS, Rules, SHARES, Trust, UNMASK};
+use undertone::sum::{KEYS, Rules, SHARES, Trust, UNMASK, Wiring};
 use undertone_tests::sums::{assert_clear, contributions, rules, simulation};
 use undertone_tests::tamper::{assert_cheated, assert_malformed, set_payload, tampering};
 
@@ -187,6 +187,42 @@ fn sets_of_contributors_that_cannot_be() {
     let run = simulation(rules, clients).run_over(network).unwrap();
     let aborted = run.clients[1].clone().unwrap_err();
     assert_cheated(&aborted, SERVER, UNMASK, "did not share");
+}
+
+/// SUM-19: a client of a sparse graph has enough neighbours left, and learns from the set that
+/// others have none. Their rows would have no mask.
+#[test]
+fn sets_that_leave_others_without_neighbours() {
+    let rows = [1; 12];
+    let rules = Rules {
+        wiring: Wiring::Fixed {
+            neighbours: 2,
+            threshold: 2,
+        },
+        ..rules(&rows, 2, 3)
+    };
+    let clients = contributions::<u64>(&rules, &rows, 1);
+    let mut left = Vec::new();
+    for other in (0..12).filter(|other| *other != 1) {
+        // The victim and one other are said to contribute.
+        let set = 1u16 << other | 0b10;
+        let change = |m: &mut Vec<u8>| m.copy_from_slice(&set.to_le_bytes());
+        let network = tampering((SERVER, VICTIM, 2), change);
+        let run = simulation(rules, clients.clone())
+            .run_over(network)
+            .unwrap();
+        let aborted = run.clients[1].clone().unwrap_err();
+        match aborted.cause {
+            Abort::TooFewHolders { left: found, need } => {
+                assert_eq!((aborted.phase, need), (UNMASK, 2));
+                left.push(found);
+            }
+            _ => panic!("{aborted}"),
+        }
+    }
+    // SUM-11 alone refuses sets without a neighbour of the victim. It counts the victim itself.
+    let without: Vec<usize> = left.iter().copied().filter(|left| *left == 0).collect();
+    assert_eq!(without.len(), 2, "{left:?}");
 }
 
 /// A server tells one client that another one dropped out, to get both shares of it. It gets

@@ -1,8 +1,10 @@
-//! Peers that break the rules of `docs/spec/network.md`, against a server that runs a job with
-//! honest clients at the same time. Every test runs for every application.
+//! Peers that break the rules of `docs/spec/network.md`: clients and strangers against a server that
+//! runs a job with honest clients at the same time, and servers against an honest client. Every
+//! test runs for every application.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod members;
+mod servers;
 mod strangers;
 
 use std::net::SocketAddr;
@@ -260,6 +262,7 @@ macro_rules! tests {
                 a_cheater_is_left_out_of_the_next_session,
                 who_sends_more_than_the_window_is_refused,
                 who_sends_too_many_bad_frames_is_cut_off,
+                a_client_that_repeats_its_hello_or_answer_is_cut_off,
                 who_floods_the_server_is_left_out_of_the_next_session,
                 lies_about_whom_one_waits_for_are_of_no_use,
                 worthless_traffic_does_not_hold_up_a_deadline,
@@ -268,6 +271,12 @@ macro_rules! tests {
                 who_declines_a_session_is_named_to_the_others,
                 who_claims_to_be_through_is_not_waited_for,
                 what_is_replayed_at_every_phase_counts_once);
+            tests!(@each servers, $kit;
+                a_wrong_challenge_ends_the_client,
+                a_job_of_another_application_is_declined,
+                a_start_that_does_not_fit_ends_the_client,
+                frames_of_unknown_clients_are_ignored,
+                a_session_without_progress_ends_the_client);
         }
     )*};
     (@each $from:ident, $kit:expr; $($test:ident),*) => {$(

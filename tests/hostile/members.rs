@@ -162,6 +162,23 @@ pub(super) async fn who_sends_too_many_bad_frames_is_cut_off<K: Kit>(kit: K) {
     world.unharmed(honest, 1).await;
 }
 
+/// NET-19, NET-21: the server refuses every hello but the first, and every answer after one that
+/// accepts.
+pub(super) async fn a_client_that_repeats_its_hello_or_answer_is_cut_off<K: Kit>(kit: K) {
+    for again in [
+        ClientSays::Hello(Hello::default()),
+        ClientSays::Answer(Answer::default()),
+    ] {
+        let (world, honest, mut raw, _) = intruded(&kit).await;
+        for _ in 0..150 {
+            raw.say(again.clone());
+        }
+        while raw.hear().await.is_some() {}
+        assert_eq!(world.refused().2, 1);
+        world.unharmed(honest, 1).await;
+    }
+}
+
 /// NET-13, FRAME-10: the server may first refuse a frame's content or the excess of frames. Both
 /// lead to a new session.
 pub(super) async fn who_floods_the_server_is_left_out_of_the_next_session<K: Kit>(kit: K) {

@@ -1,6 +1,7 @@
 //! For tests of peers that break the rules: the messages of the network, and a party's driver. Only
 //! with the feature `testing`. It may change at any time.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -12,7 +13,8 @@ use undertone_party::{Aborted, Endpoint, Party, PartyId, Phase};
 use crate::client::{self, Config, JoinError};
 use crate::drive::{self, Line, Standing};
 use crate::flow::{Item, Links, Violation};
-use crate::tls;
+use crate::server::{self, ServeError};
+use crate::tls::{self, Certificate};
 
 pub use crate::wire::*;
 
@@ -25,6 +27,18 @@ pub async fn reach(config: &Config) -> Result<(Channel, [u8; 32]), JoinError> {
     let wrong = |error: tls::TlsError| JoinError::Config(error.to_string());
     let tls = tls::client(&config.authorities, config.certificate.as_ref()).map_err(wrong)?;
     client::reach(config, tls, Arc::default()).await
+}
+
+/// Serves `service` to all callers, on a free port of this machine and over TLS with the server's
+/// `certificate`. Returns the address. The service runs as long as the runtime.
+///
+/// # Errors
+/// A [`ServeError`].
+pub async fn serve(
+    certificate: &Certificate,
+    service: impl Undertone,
+) -> Result<SocketAddr, ServeError> {
+    server::serve(certificate, service).await
 }
 
 /// Something that a party's driver must handle.

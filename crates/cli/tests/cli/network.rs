@@ -287,6 +287,7 @@ fn a_server_ends_when_it_is_terminated() {
     assert!(!Path::new(&trial.path("0.csv")).exists());
 }
 
+/// NET-8
 #[test]
 fn terms_that_are_not_met_end_the_client() {
     let trial = Trial::new("wine", "backend = \"sketch\"");

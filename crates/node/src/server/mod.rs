@@ -336,6 +336,34 @@ impl<A: Application> Server<A> {
     }
 }
 
+/// Serves a service of a test to all callers.
+#[cfg(feature = "testing")]
+pub(crate) async fn serve(
+    certificate: &Certificate,
+    service: impl crate::wire::Undertone,
+) -> Result<SocketAddr, ServeError> {
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let listen = |error| ServeError::Listen { address, error };
+    let listener = TcpListener::bind(address).await.map_err(listen)?;
+    let bound = listener.local_addr().map_err(listen)?;
+    let traffic = Arc::<Traffic>::default();
+    let gate = Gate {
+        acceptor: TlsAcceptor::from(tls::server(certificate, None)?),
+        patience: Duration::from_secs(600),
+        strangers: usize::MAX,
+        traffic: Arc::clone(&traffic),
+        open: Arc::default(),
+        metrics: Arc::new(crate::metrics::Metrics::new(traffic)),
+    };
+    let (secured, incoming) = tokio::sync::mpsc::channel(16);
+    tokio::spawn(gate.run(listener, secured));
+    let transport = tonic::transport::Server::builder()
+        .add_service(UndertoneServer::new(service))
+        .serve_with_incoming(ReceiverStream::new(incoming));
+    tokio::spawn(transport);
+    Ok(bound)
+}
+
 /// A task that is aborted when its owner drops it.
 #[must_use = "dropping it aborts the task"]
 struct Task<T>(tokio::task::JoinHandle<T>);
