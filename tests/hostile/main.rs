@@ -1,6 +1,6 @@
-//! Peers that break the rules of `docs/spec/network.md`: clients and strangers against a server that
-//! runs a job with honest clients at the same time, and servers against an honest client. Every
-//! test runs for every application.
+//! Peers that break the rules of `docs/spec/network.md`: clients and strangers against a server
+//! that runs a job with honest clients at the same time, and servers against an honest client.
+//! Every test runs for every application.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod members;

@@ -261,8 +261,8 @@ impl Labelling {
     /// order.
     ///
     /// # Errors
-    /// [`InputError::Shape`] unless there is one name for each class, [`InputError::ClassName`] when
-    /// one is empty, longer than [`MAX_NAME`] bytes or given twice.
+    /// [`InputError::Shape`] unless there is one name for each class.
+    /// [`InputError::ClassName`] when a name is empty, longer than [`MAX_NAME`] bytes or given twice.
     pub fn with_names(self, names: Vec<String>) -> Result<Self, InputError> {
         if names.len() != self.classes {
             return Err(InputError::Shape {

@@ -1,4 +1,5 @@
-//! The application `label`: label propagation over the rows of all clients, by [`xclp`](undertone_xclp).
+//! The application `label`: label propagation over the rows of all clients, by
+//! [`xclp`](undertone_xclp).
 //!
 //! A job is one session, or two if it standardises features. Its file, `job.toml`, may say:
 //!
