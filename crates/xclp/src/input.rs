@@ -262,7 +262,8 @@ impl Labelling {
     ///
     /// # Errors
     /// [`InputError::Shape`] unless there is one name for each class.
-    /// [`InputError::ClassName`] when a name is empty, longer than [`MAX_NAME`] bytes or given twice.
+    /// [`InputError::ClassName`] when a name is empty, given twice or longer than [`MAX_NAME`]
+    /// bytes.
     pub fn with_names(self, names: Vec<String>) -> Result<Self, InputError> {
         if names.len() != self.classes {
             return Err(InputError::Shape {
