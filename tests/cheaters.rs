@@ -195,7 +195,7 @@ fn with_odd_client(odd: usize, odd_params: Params, odd_data: (Rows, Labelling)) 
     server.aborted().unwrap().clone()
 }
 
-/// SETUP-19, SETUP-20, SETUP-21.
+/// SETUP-19, SETUP-20, SETUP-21, SETUP-23.
 #[test]
 fn other_features_classes_or_parameters() {
     let odd = PartyId::client(2);
@@ -208,6 +208,16 @@ fn other_features_classes_or_parameters() {
         odd,
         phases::SETUP,
         "it has 3 classes, client 0 has 2",
+    );
+    let (rows, labelling) = honest();
+    let names = ["no", "yes"].map(str::to_owned).to_vec();
+    let named = labelling.clone().with_names(names).unwrap();
+    let aborted = with_odd_client(2, params(), (rows, named));
+    assert_cheated(
+        &aborted,
+        odd,
+        phases::SETUP,
+        "its classes have other names than those of client 0",
     );
     let features = Features::new(4, vec![1.0; 4 * ROWS[2]]).unwrap();
     let aborted = with_odd_client(2, params(), (Rows::Features(features), labelling));
