@@ -91,7 +91,7 @@ fn add(to: &mut [u64], words: &[u64]) {
 }
 
 impl Case {
-    fn run_over<'a>(&self, mut network: Network<'a>) -> Result<ScalingRun, Error> {
+    fn run_over(&self, mut network: Network<'_>) -> Result<ScalingRun, Error> {
         if let Some((leaver, after)) = self.leaver {
             network = network.leave(PartyId::client(leaver), after);
         }
