@@ -209,8 +209,8 @@ fn other_features_classes_or_parameters() {
         phases::SETUP,
         "it has 3 classes, client 0 has 2",
     );
-    let names = vec!["benign".to_owned(), "malignant".to_owned()];
     let (rows, labelling) = honest();
+    let names = ["no", "yes"].map(str::to_owned).to_vec();
     let named = labelling.clone().with_names(names).unwrap();
     let aborted = with_odd_client(2, params(), (rows, named));
     assert_cheated(

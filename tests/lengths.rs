@@ -8,11 +8,11 @@ use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId};
 use undertone::rounds::Job;
 use undertone::sum::Trust;
-use undertone::xclp::{Params, Variant};
-use undertone_tests::lengths::{Lengths, RoundShape, Shape, lengths, of_round};
+use undertone::xclp::{Features, Params, Variant};
+use undertone_tests::lengths::{Lengths, RoundShape, Shape, lengths, of_round, of_scaling};
 use undertone_tests::network::Means;
 use undertone_tests::rounds::{learnt, members, run};
-use undertone_tests::{random_clients, simulation};
+use undertone_tests::{random_clients, scaling, simulation};
 
 fn measured(params: Params, rows: &[usize]) -> (Shape, Lengths) {
     let clients = random_clients(rows, params.bits, 1).unwrap();
@@ -149,6 +149,40 @@ fn long_messages_of_a_round_have_their_predicted_lengths() {
         for mean in [true, false] {
             hold_round(&kit, Job { mean, ..kit.job(2) }, Some(1));
         }
+    }
+}
+
+/// Means and deviations of three to six clients, and of rows whose words take several messages.
+#[test]
+fn every_message_of_means_and_deviations_has_its_predicted_length() {
+    for (clients, dim, malicious, backend) in [
+        (3, 1, false, Backend::Clear),
+        (6, 7, true, Backend::Psm),
+        (4, 4682, false, Backend::Phe),
+        (3, 10_000, true, Backend::Shade),
+    ] {
+        let params = Params {
+            backend,
+            trust: if malicious {
+                Trust::MaliciousServer
+            } else {
+                Trust::SemiHonest
+            },
+            ..Params::default()
+        };
+        let table = |client| Features::new(dim, vec![1.5; dim * (client % 3)]).unwrap();
+        let tables = (0..clients).map(table).collect();
+        let mut sent = Lengths::new();
+        let network = Network::new().intercept(|from, to, frame| {
+            let list = sent.entry((from, to, frame[4])).or_default();
+            list.push(frame.len() - HEADER_LEN);
+        });
+        let run = scaling::simulation(params, tables, 1).run_over(network);
+        assert!(run.unwrap().clients.iter().all(Result::is_ok));
+        for list in sent.values_mut() {
+            list.sort_unstable();
+        }
+        assert_eq!(sent, of_scaling(&params, clients, dim), "{clients}, {dim}");
     }
 }
 

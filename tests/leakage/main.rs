@@ -8,6 +8,7 @@ mod columns;
 mod distances;
 mod phe;
 mod rounds;
+mod scaling;
 mod sessions;
 mod shade;
 mod sums;

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use undertone::hamming::Backend;
 use undertone::kdf::Seed;
+use undertone::kernel::Prg;
 use undertone::node::Randomness;
 use undertone::node::client::{self, JoinError, Joined};
-use undertone::node::label::{self, Job, Label, Terms};
+use undertone::node::label::{self, Job, Label, Owner, Terms};
 use undertone::simulate::Simulation;
 use undertone::sum::Trust;
-use undertone::xclp::{Labelling, Outcome, Rows, phases};
+use undertone::xclp::{Features, Labelling, Outcome, Rows, phases};
 use undertone_tests::network::{Labels, Task, World};
 use undertone_tests::{dataset, random_clients};
 
@@ -156,4 +157,86 @@ async fn with_many_clients() {
         )
     });
     compare(Labels::job(Backend::Psm, 1024, 10), clients.collect()).await;
+}
+
+const CLASSES: [&str; 2] = ["benign", "malignant"];
+
+/// Four clients with 40 rows of two classes. Three small columns tell the class, a large one says
+/// nothing. Every fifth row is labelled. The true class of every row comes along.
+fn unequal_columns() -> Vec<(Features, Vec<u16>)> {
+    let mut prg = Prg::new(&[8; 32]);
+    let mut uniform = || (prg.next_u64() >> 11) as f64 * 2f64.powi(-52) - 1.0;
+    let mut client = || {
+        let (mut values, mut classes) = (Vec::new(), Vec::new());
+        for row in 0..40u16 {
+            let class = row % 2;
+            for _ in 0..3 {
+                values.push(0.01 * (2.0 * f64::from(class) - 1.0 + 0.8 * uniform()) + 0.5);
+            }
+            values.push(1e6 * uniform());
+            classes.push(class);
+        }
+        (Features::new(4, values).unwrap(), classes)
+    };
+    (0..4).map(|_| client()).collect()
+}
+
+/// Runs a job on these clients. Returns how many rows without a label got the right one.
+async fn right(standardise: bool) -> usize {
+    let mut job = Labels::job(Backend::Psm, 512, 5);
+    job.params.trust = Trust::MaliciousServer;
+    job.standardise = standardise;
+    job.classes = Some(2);
+    job.class_names = Some(CLASSES.map(str::to_owned).to_vec());
+    let tables = unequal_columns();
+    let world = World::start(tables.len(), Label::new(job), |_| {})
+        .await
+        .unwrap();
+    let mut tasks = Vec::new();
+    for (index, (features, classes)) in tables.into_iter().enumerate() {
+        // Client 1 has the names in another order. Client 2 has numbers.
+        let given = |(row, class): (usize, &u16)| {
+            let own = if index == 1 { 1 - class } else { *class };
+            (row % 5 == 0).then_some(own)
+        };
+        let given = classes.iter().enumerate().map(given).collect();
+        let mut labelling = Labelling::new(2, given).unwrap();
+        if index != 2 {
+            let mut names = CLASSES.map(str::to_owned).to_vec();
+            if index == 1 {
+                names.reverse();
+            }
+            labelling = labelling.with_names(names).unwrap();
+        }
+        let config = world.client(index).unwrap();
+        tasks.push(tokio::spawn(async move {
+            let mut owner = Owner::new(Rows::Features(features), labelling, terms());
+            let joined = client::join(&config, &mut owner, std::future::pending()).await;
+            let joined = joined.unwrap();
+            assert_eq!(joined.sessions, 1 + u32::from(standardise));
+            assert_eq!(owner.labelling().names(), CLASSES);
+            let outcome = owner.into_outcome().unwrap();
+            let found = outcome.labels.classes().iter().zip(&classes).enumerate();
+            found
+                .filter(|(row, (found, class))| row % 5 != 0 && **found == Some(**class))
+                .count()
+        }));
+    }
+    let mut right = 0;
+    for task in tasks {
+        let ended = tokio::time::timeout(Duration::from_secs(120), task).await;
+        right += ended.unwrap().unwrap();
+    }
+    let report = &world.ended().await.unwrap()[0];
+    assert_eq!(report.results["contributors"], 4);
+    right
+}
+
+/// A job that standardises features labels rows in columns of very different size. Without it the
+/// largest column drowns the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_standardises_features() {
+    let (with, without) = (right(true).await, right(false).await);
+    assert!(with >= 122, "{with} of 128");
+    assert!(without <= 100, "{without} of 128");
 }

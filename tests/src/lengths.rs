@@ -1,5 +1,5 @@
-//! The length of every message of label propagation and of rounds, from public shapes alone. The
-//! formulae are those of `docs/spec/lengths.md`.
+//! The length of every message of label propagation, of means and deviations and of rounds, from
+//! public shapes alone. The formulae are those of `docs/spec/lengths.md`.
 
 use std::collections::BTreeMap;
 
@@ -114,10 +114,41 @@ pub fn of_round(job: &rounds::Job, shape: &RoundShape) -> Lengths {
     book.0
 }
 
+/// Predicts a session that computes means and deviations, of `clients` clients with `dim` features.
+pub fn of_scaling(params: &Params, clients: usize, dim: usize) -> Lengths {
+    let mut book = Book::default();
+    setup(&mut book, params, clients, SEAL);
+    let (p, words) = (clients, 28 * dim);
+    let (set, others, signed) = (p.div_ceil(8), p - 1, signature(params.trust));
+    for me in (0..p).map(PartyId::client) {
+        let hello = 64 + 1 + 32 + 1 + signed;
+        book.add(me, SERVER, sum::KEYS, hello);
+        book.add(SERVER, me, sum::KEYS, 4 + p * (4 + hello));
+        book.add(me, SERVER, sum::SHARES, 80 * others + 32);
+        book.add(SERVER, me, sum::SHARES, set + 80 * others);
+        book.tiles((me, SERVER, sum::UPLOAD), words, 8, (TILE, 0));
+        book.add(SERVER, me, sum::UNMASK, set);
+        if signed > 0 {
+            book.add(me, SERVER, sum::UNMASK, signed);
+            book.add(SERVER, me, sum::UNMASK, set + signed * p);
+        }
+        book.add(me, SERVER, sum::UNMASK, 32 + 33 * others);
+        book.tiles((SERVER, me, sum::UNMASK), words, 8, (TILE, 0));
+    }
+    for list in book.0.values_mut() {
+        list.sort_unstable();
+    }
+    book.0
+}
+
 /// Predicts a run of label propagation.
 pub fn lengths(params: &Params, shape: &Shape) -> Lengths {
     let mut book = Book::default();
-    setup(&mut book, params, shape);
+    let sealed = match params.backend {
+        Backend::Clear => 0,
+        _ => SEAL,
+    };
+    setup(&mut book, params, shape.rows.len(), sealed);
     for me in (0..shape.rows.len()).map(PartyId::client) {
         // 128 points; then a reply, and 32 trees of four levels with their checks.
         book.add(SERVER, me, phases::OFFLINE, 128 * 64);
@@ -155,15 +186,10 @@ fn signature(trust: Trust) -> usize {
     }
 }
 
-fn setup(book: &mut Book, params: &Params, shape: &Shape) {
-    let p = shape.rows.len();
+fn setup(book: &mut Book, params: &Params, p: usize, sealed: usize) {
     let key_bits = 4 * usize::from(params.backend == Backend::Phe);
     let advertisement = 50 + params.backend.to_string().len() + key_bits;
     let hello = 32 + 1 + advertisement + 1 + signature(params.trust);
-    let sealed = match params.backend {
-        Backend::Clear => 0,
-        _ => SEAL,
-    };
     for j in (0..p).map(PartyId::client) {
         book.add(j, SERVER, phases::SETUP, hello);
         book.add(SERVER, j, phases::SETUP, 32 + 4 + p * (4 + hello));

@@ -8,6 +8,7 @@ pub mod lengths;
 pub mod network;
 pub mod reference;
 pub mod rounds;
+pub mod scaling;
 pub mod sums;
 pub mod tamper;
 

@@ -25,9 +25,11 @@ def tiles(entries):
     return [b"".join(part) for part in pieces(entries, each)] or [b""]
 
 
-class Run:
-    def __init__(self, case):
-        self.case, self.clients = case, case["clients"]
+class Setup:
+    """The setup of a session, with `rows` rows of each client."""
+
+    def __init__(self, case, rows, sealed_):
+        self.case, self.clients, self.sizes, self.is_sealed = case, case["clients"], rows, sealed_
         for name in ("backend", "bits", "classes", "variant", "min_clients", "malicious_server",
                      "suite"):
             setattr(self, name, case["parameters"][name])
@@ -35,7 +37,6 @@ class Run:
         self.session = unhex(case["session"])
         self.seeds = [unhex(client["seed"]) for client in self.clients]
         self.everybody = range(len(self.clients))
-        self.given = [client["given"] for client in self.clients]
         self.identities = [unhex(client.get("identity") or "") or None for client in self.clients]
         self.secrets = [
             self.derive(seed, "key pair", place) for place, seed in enumerate(self.seeds)
@@ -47,6 +48,59 @@ class Run:
             self.derive(seed, "contribution", place) for place, seed in enumerate(self.seeds)
         ]
         self.group = extract(self.session, "group seed", b"".join(self.contributions))
+
+    def derive(self, seed, purpose, *numbers):
+        return derive(seed, self.session, purpose, ids(*numbers))
+
+    def hello(self, place):
+        client, text = self.clients[place], self.backend.encode()
+        features = len(client["features"][0]) if client.get("features") else 0
+        advertisement = ids(self.sizes[place], features, self.classes)
+        advertisement += self.names_digest()
+        advertisement += struct.pack("<HIdB", self.bits, self.k, self.alpha,
+                                     ["balanced", "paper"].index(self.variant))
+        key_bits = ids(self.case["parameters"]["key_bits"]) if self.backend == "phe" else b""
+        advertisement += bytes([len(text)]) + text + key_bits + ids(self.min_clients)
+        advertisement += bytes([self.malicious_server, SUITES.index(self.suite)])
+        return hello(self.session, "sign setup", place, public(self.secrets[place]), advertisement,
+                     self.identities[place])
+
+    def names_digest(self):
+        names = [name.encode() for name in self.case["parameters"].get("class_names") or []]
+        if not names:
+            return bytes(16)
+        text = b"".join(bytes([len(name)]) + name for name in names)
+        return hashlib.sha256(b"undertone/v1/class names" + text).digest()[:16]
+
+    def roster(self, hellos=None):
+        return public(self.secrets[-1]) + roster(hellos or self.hellos)
+
+    def pair(self, a, b):
+        secret = lambda client: self.secrets[-1 if client == SERVER else client]
+        return agree(self.session, "pair", secret(min(a, b)), public(secret(max(a, b))))
+
+    def contribution(self, from_, to):
+        if not self.is_sealed:
+            return self.contributions[from_]
+        return sealed(self.session, self.pair(from_, to), from_, to, 0, self.contributions[from_])
+
+    def contributions_of(self, place):
+        return b"".join(self.contribution(place, other) for other in self.others(place))
+
+    def admission(self, place):
+        received = [self.contribution(other, place) for other in self.others(place)]
+        return bytes([1] * len(self.clients)) + b"".join(received)
+
+    def others(self, me):
+        return [other for other in self.everybody if other != me]
+
+
+class Run(Setup):
+    def __init__(self, case):
+        super().__init__(case, [len(client["given"]) for client in case["clients"]],
+                         case["parameters"]["backend"] != "clear")
+        server = unhex(case["server_seed"])
+        self.given = [client["given"] for client in self.clients]
         self.codes = [self.codes_of(client) for client in self.clients]
         later = [
             self.derive(seed, "after the setup", place) for place, seed in enumerate(self.seeds)
@@ -60,38 +114,6 @@ class Run:
         for frame in case["frames"]:
             self.frames[frame["from"], frame["to"]].append(frame)
         self.graph = neighbours([number(pack(row)) for rows in self.codes for row in rows], self.k)
-
-    def derive(self, seed, purpose, *numbers):
-        return derive(seed, self.session, purpose, ids(*numbers))
-
-    # Setup.
-
-    def hello(self, place):
-        client, text = self.clients[place], self.backend.encode()
-        features = len(client["features"][0]) if client.get("features") else 0
-        advertisement = ids(len(client["given"]), features, self.classes) + bytes(16)
-        advertisement += struct.pack("<HIdB", self.bits, self.k, self.alpha,
-                                     ["balanced", "paper"].index(self.variant))
-        key_bits = ids(self.case["parameters"]["key_bits"]) if self.backend == "phe" else b""
-        advertisement += bytes([len(text)]) + text + key_bits + ids(self.min_clients)
-        advertisement += bytes([self.malicious_server, SUITES.index(self.suite)])
-        return hello(self.session, "sign setup", place, public(self.secrets[place]), advertisement,
-                     self.identities[place])
-
-    def roster(self, hellos=None):
-        return public(self.secrets[-1]) + roster(hellos or self.hellos)
-
-    def pair(self, a, b):
-        secret = lambda client: self.secrets[-1 if client == SERVER else client]
-        return agree(self.session, "pair", secret(min(a, b)), public(secret(max(a, b))))
-
-    def contribution(self, from_, to):
-        if self.backend == "clear":
-            return self.contributions[from_]
-        return sealed(self.session, self.pair(from_, to), from_, to, 0, self.contributions[from_])
-
-    def others(self, me):
-        return [other for other in self.everybody if other != me]
 
     # Codes and distances.
 
@@ -307,18 +329,15 @@ class Run:
         """All messages by link, as phase, kind and payload; and further values to compare."""
         out, (middle, extra), total = defaultdict(list), self.distances(), self.sum()
         for place in self.everybody:
-            contributions = [self.contribution(place, other) for other in self.others(place)]
             to = [(SETUP, "hello", self.hellos[place]),
-                  (SETUP, "contributions", b"".join(contributions))]
+                  (SETUP, "contributions", self.contributions_of(place))]
             to_trees, back_trees = self.offline(place)
             to += to_trees + [(DISTANCES, "own rows", tile) for tile in self.own_rows(place)]
             to += middle.pop((place, SERVER))
             to += [(phase, "sum", data) for phase, data in total.to_server(place)]
             out[place, SERVER] = to
-            received = [self.contribution(other, place) for other in self.others(place)]
-            back = [(SETUP, "roster", self.roster())]
-            back.append(
-                (SETUP, "contributions", bytes([1] * len(self.clients)) + b"".join(received)))
+            back = [(SETUP, "roster", self.roster()),
+                    (SETUP, "contributions", self.admission(place))]
             back += back_trees + middle.pop((SERVER, place), [])
             back.append((INFLUENCE, "plan", self.plan(place)))
             back += [(INFLUENCE, "columns", data) for data in self.column_payloads(place)]

@@ -11,7 +11,7 @@ from .transfers import base_reply, reply_point
 GRAPH = 5
 
 
-class Checks:
+class SetupChecks:
     def __init__(self, run):
         self.run = run
 
@@ -56,7 +56,7 @@ class Checks:
             self.open(other, place, part)
 
     def open(self, me, other, data):
-        if self.run.backend != "clear":
+        if self.run.is_sealed:
             pair = self.run.pair(other, me)
             self.blaming(me, SETUP, other, opened, self.run.session, pair, other, me, 0, data)
 
@@ -75,6 +75,14 @@ class Checks:
         for other, part in zip(others, parts):
             self.open(me, other, part)
 
+    def check_setup(self, from_, to, kind, data):
+        checks = {"hello": self.check_hello, "roster": self.check_roster,
+                  "contributions": self.check_contributions if to == SERVER else
+                                   self.check_contributions_received}
+        checks[kind](min(from_, to), data)
+
+
+class Checks(SetupChecks):
     def check_own_rows(self, place, data):
         rows = len(self.run.given[place])
         out = self.blaming(SERVER, DISTANCES, place, read_own_rows, data, rows, self.run.k,
@@ -126,13 +134,11 @@ class Checks:
              [SERVER])
 
     def check(self, from_, to, kind, data):
-        to_server = {"hello": self.check_hello, "contributions": self.check_contributions,
-                     "own rows": self.check_own_rows, "codes": self.check_codes}
-        to_client = {"roster": self.check_roster,
-                     "contributions": self.check_contributions_received,
-                     "plan": self.check_plan, "columns": self.check_columns}
-        checks = to_server if to == SERVER else to_client
-        if kind in checks:
+        checks = {"own rows": self.check_own_rows, "codes": self.check_codes,
+                  "plan": self.check_plan, "columns": self.check_columns}
+        if kind in ("hello", "roster", "contributions"):
+            self.check_setup(from_, to, kind, data)
+        elif kind in checks:
             checks[kind](min(from_, to), data)
         else:
             self.check_trees(kind, from_, to, data)

@@ -29,6 +29,7 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"repeat, are out of order", "other rows, each once|nearest first|above L"),
     (r"differ from the server's", "other rules|other rows"),
     (r"and announced \d+", "labelled rows than announced"),
+    (r"sums of features that no rows have", "sums that no rows have"),
     (r"more unlabelled rows than there are", "more unlabelled rows than there are"),
     (r"shares a factor", "shares a factor"),
     (r"is not below N", "not below N"),

@@ -35,7 +35,28 @@ pub struct Parameters {
     malicious_server: bool,
     /// Bits of the keys of `phe`; null with other backends.
     key_bits: Option<usize>,
+    /// The number of classes; 0 for means and deviations.
     classes: usize,
+    /// The names of the classes; null where classes are numbers.
+    class_names: Option<Vec<String>>,
+}
+
+impl Parameters {
+    pub(crate) fn new(params: &Params, classes: usize, names: &[String]) -> Self {
+        Self {
+            backend: params.backend.to_string(),
+            bits: params.bits,
+            neighbours: params.neighbours,
+            alpha: double(params.alpha),
+            variant: params.variant.to_string(),
+            suite: params.suite.to_string(),
+            min_clients: params.min_clients,
+            malicious_server: params.trust == Trust::MaliciousServer,
+            key_bits: (params.backend == Backend::Phe).then_some(params.phe.key_bits()),
+            classes,
+            class_names: (!names.is_empty()).then(|| names.to_vec()),
+        }
+    }
 }
 
 /// The input of a client, and its result.
@@ -75,6 +96,26 @@ pub struct RunFrame {
     sha256: Hex,
     /// The payload; null if it is long and follows from the rest.
     payload: Option<Hex>,
+}
+
+impl RunFrame {
+    /// A frame, with its payload if that is `kept` or of the phase of influence.
+    pub(crate) fn new(frame: &[u8], kept: bool) -> Result<Self, Error> {
+        let header = Header::parse(frame, &Limits::default());
+        let header = header.map_err(|_| Error::Missing("a header"))?;
+        let payload = &frame[HEADER_LEN..];
+        let kept = kept || header.phase == phases::INFLUENCE.id;
+        Ok(Self {
+            from: header.from.to_wire(),
+            to: header.to.to_wire(),
+            phase: header.phase,
+            number: header.seq,
+            depth: header.depth,
+            length: payload.len(),
+            sha256: hex(&Sha256::digest(payload)),
+            payload: kept.then(|| hex(payload)),
+        })
+    }
 }
 
 /// A whole run.
@@ -124,28 +165,11 @@ impl Case<'_> {
         }
     }
 
-    fn frame(&self, frame: &[u8]) -> Result<RunFrame, Error> {
-        let header = Header::parse(frame, &Limits::default());
-        let header = header.map_err(|_| Error::Missing("a header"))?;
-        let payload = &frame[HEADER_LEN..];
-        let kept = self.payloads || header.phase == phases::INFLUENCE.id;
-        Ok(RunFrame {
-            from: header.from.to_wire(),
-            to: header.to.to_wire(),
-            phase: header.phase,
-            number: header.seq,
-            depth: header.depth,
-            length: payload.len(),
-            sha256: hex(&Sha256::digest(payload)),
-            payload: kept.then(|| hex(payload)),
-        })
-    }
-
     fn run(&self) -> Result<LabelRun, Error> {
         let sent = Mutex::new(Vec::new());
         let network = Network::new().intercept(|_, _, frame| {
             if let Ok(mut sent) = sent.lock() {
-                sent.push(self.frame(frame));
+                sent.push(RunFrame::new(frame, self.payloads));
             }
         });
         let run = self.simulation()?.run_over(network)?;
@@ -156,7 +180,7 @@ impl Case<'_> {
         let seed = Seed::from_bytes([51; 32]);
         let session = simulated::session(&seed);
         let data = (self.data)()?;
-        let classes = data[0].1.classes();
+        let (classes, names) = (data[0].1.classes(), data[0].1.names().to_vec());
         let number = |label: &Option<u16>| label.map_or(-1, i32::from);
         let mut clients = Vec::new();
         for ((place, (rows, given)), outcome) in data.into_iter().enumerate().zip(run.clients) {
@@ -193,18 +217,7 @@ impl Case<'_> {
         Ok(LabelRun {
             comment: self.comment.into(),
             session: hex(&session.0),
-            parameters: Parameters {
-                backend: params.backend.to_string(),
-                bits: params.bits,
-                neighbours: params.neighbours,
-                alpha: double(params.alpha),
-                variant: params.variant.to_string(),
-                suite: params.suite.to_string(),
-                min_clients: params.min_clients,
-                malicious_server: params.trust == Trust::MaliciousServer,
-                key_bits: (params.backend == Backend::Phe).then_some(params.phe.key_bits()),
-                classes,
-            },
+            parameters: Parameters::new(&params, classes, &names),
             server_seed: hex(simulated::party(&seed, session, PartyId::SERVER).expose()),
             clients,
             frames: frames.into_iter().collect::<Result<_, _>>()?,
@@ -236,14 +249,15 @@ fn wine() -> Result<Data, Error> {
     (0..4).map(client).collect()
 }
 
-/// Three clients with five classes. The second client has no labelled row.
+/// Three clients with five classes that have names. The second client has no labelled row.
 fn five_classes() -> Result<Data, Error> {
     let label =
         |client: usize, row: usize| (client != 1 && row < 4).then_some(((row + client) % 5) as u16);
     let mut data = random_clients(&[7, 4, 6], 40, 3)?;
     for (client, (rows, labelling)) in data.iter_mut().enumerate() {
         let labels = (0..rows.len()).map(|row| label(client, row)).collect();
-        *labelling = Labelling::new(5, labels)?;
+        let names = ["red", "green", "blue", "élan", "other"].map(str::to_owned);
+        *labelling = Labelling::new(5, labels)?.with_names(names.to_vec())?;
     }
     Ok(data)
 }
@@ -265,10 +279,16 @@ pub fn files() -> Result<Vec<File>, Error> {
     let server = PartyId::SERVER;
     let client = PartyId::client(1);
     let cut: Change = |m| m.truncate(m.len() - 1);
-    let bad: [(&str, bool, usize, Change); 23] = [
+    let bad: [(&str, bool, usize, Change); 24] = [
         ("a key of low order", true, 0, |m| m[..32].fill(0)),
         (
             "an advertisement that is changed on its way",
+            true,
+            0,
+            |m| m[33 + 28] ^= 1,
+        ),
+        (
+            "a digest of class names that is changed on its way",
             true,
             0,
             |m| m[33 + 12] ^= 1,
@@ -342,7 +362,8 @@ pub fn files() -> Result<Vec<File>, Error> {
         let mut cases = vec![case.run()?];
         if backend == Backend::Clear {
             let more = Case {
-                comment: "five classes: trees of three levels; client 1 has no labelled row",
+                comment: "five classes with names: trees of three levels; client 1 has no labelled \
+                          row",
                 params: Params { backend, ..params },
                 data: &five_classes,
                 payloads: true,

@@ -10,6 +10,7 @@ pub mod paillier;
 pub mod primitives;
 pub mod refused;
 pub mod rounds;
+pub mod scaling;
 pub mod sums;
 pub mod transfers;
 
@@ -235,6 +236,7 @@ pub fn make() -> Result<Vec<File>, Error> {
     all.extend(paillier::files()?);
     all.extend(distances::files()?);
     all.extend(labels::files()?);
+    all.extend(scaling::files()?);
     all.extend(digests::files()?);
     Ok(all)
 }

@@ -39,6 +39,7 @@ pub(super) fn words(features: &Features, prg: &mut Prg) -> Result<Wiped<u64>, In
     for (row, values) in features.values().chunks_exact(dim).enumerate() {
         let columns = words.chunks_exact_mut(WORDS).zip(values).enumerate();
         for (column, (words, value)) in columns {
+            // SCALE-4
             if value.abs() >= 2f64.powi(MAX_EXPONENT) {
                 return Err(InputError::TooLargeToScale {
                     row,
@@ -206,6 +207,7 @@ mod tests {
         assert_eq!(moments(&total(&[constant]), 7), Some((0.1, 0.0)));
     }
 
+    /// SCALE-1.
     #[test]
     fn words_that_no_column_has_are_refused() {
         let mut words = total(&[vec![1.0, 3.0]]);
@@ -217,6 +219,7 @@ mod tests {
         assert_eq!(moments(&words, 2), None);
     }
 
+    /// SCALE-4.
     #[test]
     fn values_that_are_too_large_are_named() {
         let features = Features::new(2, vec![1.0, 2.0, 3.0, -1e19]).unwrap();

@@ -259,6 +259,7 @@ pub fn server(
     seed: Seed,
 ) -> Result<Script<'static, Vec<PartyId>>, Abort> {
     params.check()?;
+    // SCALE-3
     if clients.len() > exact::MAX_CLIENTS {
         return Err(Abort::Misuse(format!(
             "{} clients; means and deviations are computed for at most {}",

@@ -77,6 +77,10 @@ impl Application for Label {
         self.results.clear();
     }
 
+    fn session(&self) -> u32 {
+        u32::from(self.scaled.is_some())
+    }
+
     fn members(&mut self, present: &[PartyId]) -> Vec<PartyId> {
         let mut members = present.to_vec();
         if let Some(scaled) = &self.scaled {
