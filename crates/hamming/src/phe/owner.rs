@@ -187,3 +187,59 @@ impl Owner {
         self.evaluators.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::SERVER;
+    use super::*;
+    use undertone_kdf::Seed;
+    use undertone_paillier::{Noise, Primes};
+    use undertone_party::SessionId;
+    use undertone_setup::seal::Channel;
+
+    const ME: PartyId = PartyId::client(0);
+    const EVALUATOR: PartyId = PartyId::client(1);
+
+    fn channel(me: PartyId, peer: PartyId) -> Channel {
+        let secret = Seed::from_bytes([1; 32]);
+        Channel::new(SessionId([1; 32]), &secret, me, peer)
+    }
+
+    /// PHE-11: an evaluator sends results of a block before the owner has sent the block.
+    #[test]
+    fn results_of_a_block_that_was_not_sent_are_refused() {
+        let mut rng = Prg::new(&[1; 32]);
+        let secret = SecretKey::insecure(128, Primes::Structured, &mut rng);
+        let public = secret.public().clone();
+        // Slots have 4 bits: 31 rows are in a block, and 40 rows in two.
+        let pair = Pair::new(10, 128, [40, 50]).unwrap().unwrap();
+        assert_eq!((pair.blocks(), pair.messages()), (2, 2));
+        let peer = Peer {
+            id: EVALUATOR,
+            pair,
+            channel: channel(ME, EVALUATOR),
+        };
+        let codes = BitMatrix::from_words(40, 10, vec![1; 40]);
+        let own = Box::new(secret);
+        let mut owner = Owner::new(own, Prg::new(&[2; 32]), &codes, vec![peer]);
+        let mut server = ToServer::new(channel(ME, SERVER));
+        let mut writer = channel(EVALUATOR, ME);
+        let mut results = |owner: &mut Owner| {
+            let numbers = vec![BigUint::ZERO; 50];
+            let sums = public.encrypt(&numbers, Noise::Full, &mut rng).unwrap();
+            let mut text = Vec::new();
+            public.encode(&sums, &mut text).unwrap();
+            let sealed = writer.seal(&text).unwrap();
+            owner.receive(EVALUATOR, &sealed, &mut server, &mut Outbox::new())
+        };
+        let assert_refused = |received: Result<(), Abort>| {
+            let abort = received.unwrap_err();
+            assert_eq!(abort.culprit(), Some(EVALUATOR));
+            assert!(abort.to_string().contains("was not sent"), "{abort}");
+        };
+        assert_refused(results(&mut owner));
+        owner.work(&mut Outbox::new()).unwrap();
+        results(&mut owner).unwrap();
+        assert_refused(results(&mut owner));
+    }
+}

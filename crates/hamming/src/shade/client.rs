@@ -431,3 +431,86 @@ impl Party for Client {
         Ok(Step::wait(out, need, self))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::super::Phe;
+    use super::super::transfers::Receiving;
+    use super::*;
+    use undertone_kdf::Seed;
+    use undertone_kernel::Cpu;
+    use undertone_kernel::mask::Suite;
+    use undertone_ot::extend::{Receiver, SenderSetup};
+    use undertone_ot::{Context, Security};
+    use undertone_party::SessionId;
+    use undertone_setup::seal::Channel;
+
+    const ME: PartyId = PartyId::client(0);
+    const SENDER: PartyId = PartyId::client(1);
+    const SESSION: SessionId = SessionId([1; 32]);
+
+    fn seed() -> Seed {
+        Seed::from_bytes([1; 32])
+    }
+
+    /// A receiver with three rows, and its link to a sender with four.
+    fn receiver() -> (Own, Link<End>) {
+        let context = Context::new(SESSION, "distances", SENDER, ME);
+        let (_, points) = SenderSetup::new(context.clone(), seed());
+        let pair = Pair::new(20, [3, 4], 2).unwrap();
+        let mode = (pair.field(), Security::SemiHonest);
+        let (made, _) = Receiver::new(Cpu::detect(), &context, mode, &points, seed()).unwrap();
+        let link = Link {
+            peer: SENDER,
+            pair,
+            channel: Channel::new(SESSION, &seed(), ME, SENDER),
+            pi: context.permutation(Cpu::detect(), "vectors", 0),
+            end: End {
+                side: Ready::Receiver(Receiving::new(made)),
+                tiles: VecDeque::new(),
+                asked: 0,
+                complete: 0,
+            },
+        };
+        let ctx = ClientContext {
+            session: SESSION,
+            me: ME,
+            clients: vec![(ME, 3), (SENDER, 4)],
+            seed: seed(),
+            secret: seed(),
+            suite: Suite::Aes128Ctr,
+            phe: Phe::default(),
+            server: Channel::new(SESSION, &seed(), ME, SERVER),
+            channels: BTreeMap::new(),
+            min_clients: 2,
+        };
+        let own = Own {
+            codes: BitMatrix::from_words(3, 20, vec![1; 3]),
+            offers: BitMatrix::default(),
+            weights: vec![1; 3].into(),
+            ctx,
+        };
+        (own, link)
+    }
+
+    /// SHADE-8: a sender offers a tile before the receiver requests one, and another one after the
+    /// last.
+    #[test]
+    fn offers_of_tiles_that_were_not_requested_are_refused() {
+        let (mut own, mut link) = receiver();
+        let out = &mut Outbox::new();
+        let offer = vec![0; 3 * link.pair.message_len(link.pair.bits)];
+        let mut assert_refused = |link: &mut Link<End>, own: &mut Own| {
+            let abort = link.receive(&offer, own, out).unwrap_err();
+            assert_eq!(abort.culprit(), Some(SENDER));
+            assert!(abort.to_string().contains("was not requested"), "{abort}");
+        };
+        assert_refused(&mut link, &mut own);
+        link.work(&mut own, &mut Outbox::new()).unwrap();
+        link.receive(&offer, &mut own, &mut Outbox::new()).unwrap();
+        assert!(link.is_done());
+        assert_refused(&mut link, &mut own);
+    }
+}
