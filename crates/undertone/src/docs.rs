@@ -52,5 +52,6 @@ pub mod spec {
         labels: "../docs/spec/labels.md";
         label_noise: "../docs/spec/label-noise.md";
         lengths: "../docs/spec/lengths.md";
+        scaling: "../docs/spec/scaling.md";
     }
 }
