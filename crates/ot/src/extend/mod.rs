@@ -6,9 +6,9 @@
 //! Both parties expand the leaves of the [trees](super::tree) of part i, of f bits (small-field
 //! VOLE, sections 3.1 and 3.2). For each transfer, in GF(2^f), the receiver has `u_i = Σ r_x` and
 //! `v_i = Σ x·r_x`; the sender has `w_i = Σ y·r_{y ⊕ Δ_i} = v_i + u_i·Δ_i`. All parts must have the
-//! same bits u (subspace VOLE with the repetition code): the receiver sends `c_i = u_i ⊕ u_0` for i
-//! > 0, and the sender adds `c_i·Δ_i`. Now `w = v + u_0·Δ` over all 128 bits: v is the receiver's
-//! key of choice u_0; w and w ⊕ Δ are the sender's keys.
+//! same bits u (subspace VOLE with the repetition code): the receiver sends `c_i = u_i ⊕ u_0` for
+//! `i > 0`, and the sender adds `c_i·Δ_i`. Now `w = v + u_0·Δ` over all 128 bits: v is the
+//! receiver's key of choice u_0; w and w ⊕ Δ are the sender's keys.
 //!
 //! Against a malicious receiver the sender draws a point when it has the corrections, and both hash
 //! every row of bits ([`universal`](undertone_kernel::universal)). 64 transfers are given up,
