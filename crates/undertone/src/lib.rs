@@ -40,7 +40,8 @@
 //!
 //! - It does not hide labels from a server that colludes with a client: noise on labels is the only
 //!   bound on that. The default backend, `psm`, is for a server that colludes with no client.
-//! - Beyond keys and sums, it does not withstand parties that depart from the protocol.
+//! - Beyond keys, sums and noise on labels, it does not withstand parties that depart from the
+//!   protocol.
 //! - It does not check whether the rows, labels and weights of clients are true.
 //! - It has not been audited.
 //!
