@@ -18,18 +18,11 @@ pub fn warning<'a>(
         Rows::Codes(_) => None,
     });
     let ranges = ranges(features);
-    let with = |range: &(usize, f64)| range.1 > 0.0;
-    let ranges = ranges.into_iter().enumerate().filter(with);
-    let (mut least, mut most): (Option<(usize, f64)>, Option<(usize, f64)>) = (None, None);
-    for (column, range) in ranges {
-        if least.is_none_or(|(_, least)| range < least) {
-            least = Some((column, range));
-        }
-        if most.is_none_or(|(_, most)| range > most) {
-            most = Some((column, range));
-        }
-    }
-    let ((narrow, least), (wide, most)) = (least?, most?);
+    let ranges = ranges.into_iter().enumerate();
+    let varied: Vec<(usize, f64)> = ranges.filter(|(_, range)| *range > 0.0).collect();
+    let order = |a: &&(usize, f64), b: &&(usize, f64)| a.1.total_cmp(&b.1);
+    let (narrow, least) = *varied.iter().min_by(order)?;
+    let (wide, most) = *varied.iter().max_by(order)?;
     if most <= MOST * least {
         return None;
     }

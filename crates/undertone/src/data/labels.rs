@@ -31,7 +31,7 @@ pub(super) fn parse(
     if fields
         .iter()
         .filter(|field| known(field))
-        .all(|field| is_number(field))
+        .all(is_number)
     {
         let class = |(row, field): (usize, &&str)| {
             if is_missing(field) {
