@@ -28,11 +28,7 @@ pub(super) fn parse(
     let known = |field: &&str| !is_missing(field);
     let fields: Vec<&str> = fields.iter().map(|field| field.as_ref().trim()).collect();
     let is_number = |field: &&str| field.parse::<f64>().is_ok();
-    if fields
-        .iter()
-        .filter(|field| known(field))
-        .all(is_number)
-    {
+    if fields.iter().filter(|field| known(field)).all(is_number) {
         let class = |(row, field): (usize, &&str)| {
             if is_missing(field) {
                 return Ok(None);
