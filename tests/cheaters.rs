@@ -385,7 +385,7 @@ fn transfers_that_cannot_be() {
         &aborted,
         cheat,
         phases::OFFLINE,
-        "corrections of two blocks",
+        "corrections of two parts of Δ",
     );
     let proof: fn(&mut Vec<u8>) = |proof| proof[0] ^= 1;
     let aborted = client_cheats(4, proof);
@@ -393,7 +393,7 @@ fn transfers_that_cannot_be() {
         &aborted,
         cheat,
         phases::OFFLINE,
-        "corrections of two blocks",
+        "corrections of two parts of Δ",
     );
 }
 
