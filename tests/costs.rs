@@ -78,7 +78,7 @@ fn bytes_are_the_formulae() {
 
             let others = rows_of.len() - 1;
             let advertisement =
-                34 + backend.to_string().len() + if backend == Backend::Phe { 4 } else { 0 };
+                50 + backend.to_string().len() + if backend == Backend::Phe { 4 } else { 0 };
             let contribution = if backend == Backend::Clear { 32 } else { 48 };
             let hello = 34 + advertisement;
             assert_eq!(

@@ -11,6 +11,7 @@ use undertone_lab::split::{Split, check_labelled};
 use undertone_lab::{Failure, Show, classes, input, seed};
 
 #[derive(Debug, Args)]
+#[group(skip)]
 pub(crate) struct Deal {
     /// A data set in which every row has a label (.npz or CSV)
     file: PathBuf,

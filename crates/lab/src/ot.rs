@@ -66,6 +66,7 @@ pub(crate) fn name(security: Security) -> &'static str {
 
 /// The command `ot`.
 #[derive(Debug, Args)]
+#[group(skip)]
 pub struct Ot {
     /// Number of transfers, as a number or a power, at most 2^40
     #[arg(long, value_name = "N", default_value = "2^22", value_parser = count)]

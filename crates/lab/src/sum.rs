@@ -206,6 +206,7 @@ impl Workload {
 
 /// The command `sum`.
 #[derive(Debug, Args)]
+#[group(skip)]
 pub struct Sum {
     #[command(flatten)]
     workload: Workload,

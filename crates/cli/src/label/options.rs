@@ -20,6 +20,7 @@ const DEFAULT_BITS: usize = 4096;
 const DEFAULT_RUNS: u32 = 10;
 
 #[derive(Debug, Args)]
+#[group(skip)]
 #[command(group(ArgGroup::new("input").args(["file", "client"]).required(true)))]
 pub(crate) struct Label {
     /// A data set in which every row has a label (.npz or CSV). The experiment hides most labels

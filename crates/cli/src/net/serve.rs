@@ -21,6 +21,7 @@ use undertone_lab::report::bytes;
 use undertone_lab::{Failure, Show, interrupt};
 
 #[derive(Debug, Args)]
+#[group(skip)]
 pub(crate) struct Serve {
     /// File that lists the clients that may take part
     #[arg(long, value_name = "FILE")]

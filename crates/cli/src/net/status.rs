@@ -16,6 +16,7 @@ use undertone_lab::report::{bytes, table};
 use undertone_lab::{Failure, Show, output};
 
 #[derive(Debug, Args)]
+#[group(skip)]
 pub(crate) struct Status {
     /// Where the server's status page is (its --status)
     #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:7432", value_parser = reachable)]

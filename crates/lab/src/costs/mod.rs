@@ -26,6 +26,7 @@ use crate::{Failure, Show};
 
 /// The command `costs`.
 #[derive(Debug, Args)]
+#[group(skip)]
 pub struct Costs {
     /// The report, HTML; .csv, .json and .svg (its main picture) are written beside it
     #[arg(long, value_name = "FILE", default_value = "report.html")]

@@ -18,6 +18,7 @@ use undertone_lab::report::{PhaseCost, phase_costs};
 use undertone_lab::{Failure, Show, interrupt};
 
 #[derive(Debug, Args)]
+#[group(skip)]
 pub(crate) struct Join {
     #[command(flatten)]
     link: Link,
