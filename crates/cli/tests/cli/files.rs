@@ -199,7 +199,7 @@ fn columns_of_different_scale_are_noticed_and_brought_to_one() {
     let health = health.to_str().unwrap();
     let raw = undertone(&["label", health, "--json"]);
     let warning = String::from_utf8_lossy(&raw.stderr).into_owned();
-    for expected in ["\"income\" spans", "\"cholesterol\" spans", "--standardise"] {
+    for expected in ["'income' spans", "'cholesterol' spans", "--standardise"] {
         assert!(warning.contains(expected), "{warning}");
     }
     let scaled = undertone(&["label", health, "--json", "--standardise"]);

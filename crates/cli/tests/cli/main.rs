@@ -389,13 +389,16 @@ fn unusable_data() {
     label(&[&wine, "--codes"], "array 'bits' is missing");
     label(
         &[&file("nan.csv", "1,2,0\n1,nan,1\n")],
-        "row 1, column 1 is NaN",
+        "line 2, column 2 is NaN",
     );
     label(
         &[&file("inf.csv", "inf,2,0\n1,2,1\n")],
-        "row 0, column 0 is inf",
+        "line 1, column 1 is inf",
     );
-    label(&[&file("zero.csv", "0,0,0\n1,2,1\n")], "row 0 is all zeros");
+    label(
+        &[&file("zero.csv", "0,0,0\n1,2,1\n")],
+        "line 1: all features are 0",
+    );
     label(&[&file("empty.csv", "")], "empty");
     label(
         &[&file("one.csv", "1,2,0\n1,1,0\n2,2,0\n")],

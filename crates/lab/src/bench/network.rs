@@ -361,11 +361,13 @@ impl Network {
     /// Writes the clients' keys and the job into `folder`.
     fn prepare(&self, folder: &Path, trial: &Trial) -> Result<(), Failure> {
         let keys = folder.join("keys");
-        let made = Command::new(std::env::current_exe().map_err(broken)?)
+        let mut command = Command::new(std::env::current_exe().map_err(broken)?);
+        command
             .args(["keys", "--quiet", "--out"])
             .arg(&keys)
-            .args(["--clients", &self.clients.to_string()])
-            .status();
+            .args(["--clients", &self.clients.to_string()]);
+        // An interrupt ends it before the folder is removed: it would make it again.
+        let made = Process::start(&mut command).and_then(|mut process| process.wait());
         if !made.map_err(broken)?.success() {
             return Err(broken("`undertone keys` failed"));
         }
