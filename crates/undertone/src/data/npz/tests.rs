@@ -1,0 +1,271 @@
+//! Archives as people write them, and broken ones.
+
+use super::*;
+use std::io::Cursor;
+
+#[test]
+fn what_is_written_is_read() {
+    let features = Features::new(2, vec![1.0, 2.0, 0.5, -4.0]).unwrap();
+    let labelling = Labelling::new(3, vec![None, Some(1)]).unwrap();
+    let mut bytes = Cursor::new(Vec::new());
+    write(&mut bytes, &features, &labelling).unwrap();
+    let data = read(bytes, Kind::Features).unwrap();
+    assert!(matches!(data.rows, Rows::Features(read) if read == features));
+    assert_eq!(data.labels, labelling.labels());
+    assert_eq!(data.classes, Some(3));
+    let names = ["ill", "unwohl", "gesünder"].map(str::to_owned).to_vec();
+    let named = labelling.with_names(names.clone()).unwrap();
+    let mut bytes = Cursor::new(Vec::new());
+    write(&mut bytes, &features, &named).unwrap();
+    let data = read(bytes, Kind::Features).unwrap();
+    assert_eq!(
+        (data.labels, data.class_names),
+        (named.labels().to_vec(), names)
+    );
+}
+
+#[test]
+fn arrays_that_are_written_are_read() {
+    let mut arrays = Arrays::new();
+    arrays
+        .push("w", vec![2, 2], vec![1.0f32, 2.0, 3.0, 4.0])
+        .unwrap();
+    arrays.push("b", vec![], vec![0.1f64]).unwrap();
+    let mut bytes = Cursor::new(Vec::new());
+    write_arrays(&mut bytes, &arrays).unwrap();
+    assert_eq!(read_arrays(bytes).unwrap(), arrays);
+    // Three dimensions, the first index running fastest.
+    let fortran = "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 1, 3), }";
+    let fortran = archive(&[("t", raw(fortran, &floats(&[1., 4., 2., 5., 3., 6.])))]);
+    let read = read_arrays(Cursor::new(fortran)).unwrap();
+    let values = read.get("t").unwrap().to_doubles();
+    assert_eq!(values, [1., 2., 3., 4., 5., 6.]);
+    let integers = archive(&[("t", array("<i4", "(1,)", &[1, 0, 0, 0]))]);
+    let error = read_arrays(Cursor::new(integers)).unwrap_err().to_string();
+    assert!(error.contains("float32 or float64"), "{error}");
+}
+
+fn raw(header: &str, data: &[u8]) -> Vec<u8> {
+    let mut out = b"\x93NUMPY\x01\x00".to_vec();
+    out.extend((header.len() as u16).to_le_bytes());
+    out.extend(header.as_bytes());
+    out.extend(data);
+    out
+}
+
+fn array(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    raw(&header, data)
+}
+
+fn archive(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, bytes) in entries {
+        zip.start_file(format!("{name}.npy"), SimpleFileOptions::default())
+            .unwrap();
+        zip.write_all(bytes).unwrap();
+    }
+    zip.finish().unwrap().into_inner()
+}
+
+fn floats(values: &[f32]) -> Vec<u8> {
+    values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect()
+}
+
+fn features(shape: &str, values: &[f32]) -> (&'static str, Vec<u8>) {
+    ("features", array("<f4", shape, &floats(values)))
+}
+
+fn labels() -> (&'static str, Vec<u8>) {
+    ("labels", array("|i1", "(2,)", &[1, 0xff]))
+}
+
+fn error(bytes: Vec<u8>, kind: Kind) -> String {
+    read(Cursor::new(bytes), kind).unwrap_err().to_string()
+}
+
+#[test]
+fn rows_and_labels() {
+    let c = archive(&[features("(2, 3)", &[1., 2., 3., 4., 5., 6.]), labels()]);
+    let fortran = "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }";
+    let fortran = ("features", raw(fortran, &floats(&[1., 4., 2., 5., 3., 6.])));
+    for bytes in [c, archive(&[fortran, labels()])] {
+        let data = read(Cursor::new(bytes), Kind::Features).unwrap();
+        let Rows::Features(features) = data.rows else {
+            panic!("features were asked for");
+        };
+        assert_eq!(features.dim(), 3);
+        assert_eq!(features.values(), [1., 2., 3., 4., 5., 6.]);
+        assert_eq!(data.labels, [Some(1), None]);
+    }
+}
+
+#[test]
+fn features_of_other_types() {
+    let half = [0x00, 0x3c, 0x00, 0xc0]; // 1 and -2
+    for features in [
+        array("<f2", "(2, 1)", &half),
+        array("|i1", "(2, 1)", &[1, 0xfe]),
+        array(">i2", "(2, 1)", &[0, 1, 0xff, 0xfe]),
+    ] {
+        let bytes = archive(&[("features", features), labels()]);
+        let data = read(Cursor::new(bytes), Kind::Features).unwrap();
+        assert!(matches!(data.rows, Rows::Features(own) if own.values() == [1.0, -2.0]));
+    }
+}
+
+#[test]
+fn labels_of_other_types() {
+    let wide = |text: &str| -> Vec<u8> {
+        let codes = text.chars().flat_map(|c| u32::from(c).to_le_bytes());
+        codes.collect()
+    };
+    let names = ["ill\0", "NA\0\0", "well"];
+    let unicode: Vec<u8> = names.iter().flat_map(|name| wide(name)).collect();
+    let table = ["well", "ill\0", "dead"];
+    let table: Vec<u8> = table.iter().flat_map(|name| wide(name)).collect();
+    let rows = features("(3, 1)", &[1., 2., 3.]);
+    let read = |entries: &[(&str, Vec<u8>)]| {
+        let mut all = vec![rows.clone()];
+        all.extend_from_slice(entries);
+        read(Cursor::new(archive(&all)), Kind::Features).unwrap()
+    };
+    for labels in [
+        array("<U4", "(3,)", &unicode),
+        array("|S4", "(3,)", names.concat().as_bytes()),
+    ] {
+        let data = read(&[("labels", labels.clone())]);
+        assert_eq!(data.labels, [Some(0), None, Some(1)]);
+        assert_eq!(data.class_names, ["ill", "well"]);
+        let data = read(&[
+            ("labels", labels),
+            ("classes", array("<U4", "(3,)", &table)),
+        ]);
+        assert_eq!(data.labels, [Some(1), None, Some(0)]);
+        assert_eq!(data.class_names, ["well", "ill", "dead"]);
+        assert_eq!(data.classes, Some(3));
+    }
+    let numbers = array("<f4", "(3,)", &floats(&[1.0, f32::NAN, -1.0]));
+    assert_eq!(read(&[("labels", numbers)]).labels, [Some(1), None, None]);
+}
+
+#[test]
+fn codes_in_numpys_order() {
+    let codes = ("codes", array("|u1", "(2, 2)", &[0x80, 0x40, 0x01, 0x00]));
+    let bits = ("bits", array("<i8", "()", &10i64.to_le_bytes()));
+    let data = read(Cursor::new(archive(&[codes, bits, labels()])), Kind::Codes).unwrap();
+    let Rows::Codes(codes) = data.rows else {
+        panic!("codes were asked for");
+    };
+    let set = |row| {
+        (0..10)
+            .filter(|bit| codes.bits().get(row, *bit))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(set(0), [0, 9]);
+    assert_eq!(set(1), [7]);
+}
+
+#[test]
+fn errors_say_what_is_wrong() {
+    let good = features("(2, 1)", &[1., 2.]);
+    let cases = [
+        (
+            vec![labels()],
+            "'features' is missing; the archive holds: labels",
+        ),
+        (vec![good.clone()], "'labels' is missing"),
+        (
+            vec![("features", raw(&"{0:".repeat(20), &[])), labels()],
+            "not that of an array of plain numbers",
+        ),
+        (
+            vec![
+                ("features", array("[('a', '<f8')]", "(2,)", &[0; 16])),
+                labels(),
+            ],
+            "not that of an array of plain numbers",
+        ),
+        (vec![features("(2,)", &[1., 2.]), labels()], "2-dimensional"),
+        (
+            vec![("features", array("<c8", "(1, 1)", &[0; 8])), labels()],
+            "an integer or floating type",
+        ),
+        (
+            vec![
+                good.clone(),
+                ("labels", array("<f4", "(2,)", &floats(&[0., 0.5]))),
+            ],
+            "row 1 has the label 0.5",
+        ),
+        (
+            vec![
+                good.clone(),
+                ("labels", array("|S1", "(2,)", b"ab")),
+                ("classes", array("|S1", "(2,)", b"bc")),
+            ],
+            "\"a\", which is not among the classes b, c",
+        ),
+        (
+            vec![good.clone(), ("labels", array("|i1", "(2,)", &[0, 0xfe]))],
+            "row 1 has the label -2",
+        ),
+        (
+            vec![features("(2, 1)", &[1., f32::NAN]), labels()],
+            "row 1, column 0 is NaN",
+        ),
+        (
+            vec![features("(2, 1)", &[1., 0.]), labels()],
+            "row 1 is all zeros",
+        ),
+        (
+            vec![features("(3, 1)", &[1., 2.]), labels()],
+            "only 8 bytes follow",
+        ),
+        (
+            vec![features("(9000000000, 9000000000)", &[]), labels()],
+            "too large",
+        ),
+        (
+            vec![
+                ("features", b"\x93NUMPY\x02\0\xff\xff\xff\xff".to_vec()),
+                labels(),
+            ],
+            "too long",
+        ),
+        (
+            vec![("features", b"text".to_vec()), labels()],
+            "is the file complete?",
+        ),
+    ];
+    for (entries, expected) in cases {
+        let message = error(archive(&entries), Kind::Features);
+        assert!(message.contains(expected), "'{message}' lacks '{expected}'");
+    }
+}
+
+#[test]
+fn cut_archives_are_refused_everywhere() {
+    let whole = archive(&[features("(2, 3)", &[1., 2., 3., 4., 5., 6.]), labels()]);
+    for len in 0..whole.len() {
+        assert!(
+            read(Cursor::new(&whole[..len]), Kind::Features).is_err(),
+            "{len} bytes"
+        );
+    }
+}
+
+#[test]
+fn changed_archives_do_not_panic() {
+    let whole = archive(&[features("(2, 3)", &[1., 2., 3., 4., 5., 6.]), labels()]);
+    for at in 0..whole.len() {
+        for change in [1, 0x80, 0xff] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= change;
+            let _ = read(Cursor::new(bytes), Kind::Features);
+        }
+    }
+}
