@@ -77,7 +77,14 @@ impl Deal {
                 data::to_csv(&mut bytes, features, labelling, &columns)
             }
             .map_err(|error| Failure::unwritable(&path, error))?;
-            Output::create(&path)?.write(|w| w.write_all(bytes.get_ref()))?;
+            let file = Output::create(&path)?;
+            if file.is(&self.file) {
+                return Err(Failure::usage(format!(
+                    "{} is the input; name another folder with --out",
+                    path.display()
+                )));
+            }
+            file.write(|w| w.write_all(bytes.get_ref()))?;
             if !show.quiet {
                 output::print(&format!(
                     "{}: {} rows, {} labelled\n",

@@ -366,8 +366,12 @@ fn orthonormal(axes: &mut [Vec<f64>; 2]) {
         }
     };
     scale(first);
-    let common = dot(first, second);
+    let (common, before) = (dot(first, second), dot(second, second));
     add(second, first, -common);
+    // What is left of an axis that is a multiple of the first is rounding.
+    if dot(second, second) <= 1e-20 * before {
+        second.fill(0.0);
+    }
     scale(second);
 }
 

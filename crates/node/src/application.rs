@@ -74,6 +74,12 @@ pub trait Application: Send + 'static {
         0
     }
 
+    /// The clients that can take part in the next session, if not all can. The others wait for the
+    /// next job.
+    fn eligible(&self) -> Option<Vec<PartyId>> {
+        None
+    }
+
     /// The clients that take part in the next session, of those that are `present`, in ascending
     /// order. The others wait for a later session.
     fn members(&mut self, present: &[PartyId]) -> Vec<PartyId> {

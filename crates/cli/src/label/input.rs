@@ -103,29 +103,14 @@ pub(super) fn check_widths(inputs: &[Input<'_>]) -> Result<(), Failure> {
 /// The classes of all files: those that a file states, or else those that occur. Numbers the
 /// classes of each file accordingly.
 pub(super) fn agree(inputs: &mut [Input<'_>]) -> Result<Table, Failure> {
-    let named = inputs
-        .iter()
-        .filter(|input| !input.data.class_names.is_empty());
-    let mut names: Vec<String> = Vec::new();
     let is_named = |input: &&Input<'_>| !input.data.class_names.is_empty();
-    if let Some(numbered) = inputs.iter().find(|input| {
-        !is_named(input) && input.data.labelled() > 0 && inputs.iter().any(|other| is_named(&other))
-    }) {
-        return Err(numbered.unusable(
-            "labels are numbers, those of other files are names; all clients need the same kind",
-        ));
-    }
-    match inputs
+    let stated = inputs
         .iter()
-        .find(|input| is_named(input) && input.data.classes.is_some())
-    {
-        Some(stated) => names.clone_from(&stated.data.class_names),
-        None => {
-            named.for_each(|input| names.extend_from_slice(&input.data.class_names));
-            names.sort_unstable();
-            names.dedup();
-        }
-    }
+        .find(|input| is_named(input) && input.data.classes.is_some());
+    let names = match stated {
+        Some(stated) => stated.data.class_names.clone(),
+        None => names_that_occur(inputs)?,
+    };
     if !names.is_empty() {
         for input in inputs.iter_mut() {
             let path = input.path;
@@ -141,6 +126,34 @@ pub(super) fn agree(inputs: &mut [Input<'_>]) -> Result<Table, Failure> {
         input.labelling(&table)?;
     }
     Ok(table)
+}
+
+/// The names of all files, in ascending order. Labels that are numbers are names, too, if one of
+/// the names is a number.
+fn names_that_occur(inputs: &[Input<'_>]) -> Result<Vec<String>, Failure> {
+    let named = inputs.iter().flat_map(|input| &input.data.class_names);
+    let mut names: Vec<String> = named.cloned().collect();
+    if names.is_empty() {
+        return Ok(names);
+    }
+    let has_numbers = names.iter().any(|name| name.parse::<u16>().is_ok());
+    for input in inputs
+        .iter()
+        .filter(|input| input.data.class_names.is_empty())
+    {
+        let labels = input.data.labels.iter().flatten();
+        if has_numbers {
+            names.extend(labels.map(u16::to_string));
+        } else if input.data.labelled() > 0 {
+            return Err(input.unusable(
+                "labels are numbers, those of other files are names; all clients need the same \
+                 kind",
+            ));
+        }
+    }
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
 }
 
 /// The number of classes that the files state. If none states it, the number of names, or the

@@ -121,6 +121,60 @@ fn files_share_one_table_of_names() {
     assert_fails(&arguments("1"), 2, "2 to 65536 classes");
 }
 
+/// Where one of the names is a number, labels that are numbers go by name in every file.
+#[test]
+fn names_that_are_numbers() {
+    let folder = TempDir::new().unwrap();
+    let files = [
+        write(folder.path(), "a.csv", &table(',', ["1", "2", ""])),
+        write(folder.path(), "b.csv", &table(',', ["1", "2", ""])),
+        write(folder.path(), "c.csv", &table(',', ["1", "3A", ""])),
+    ];
+    let (report, lines) = label(&folder, &files, &[]);
+    assert_eq!(report["class_names"], Value::from(vec!["1", "2", "3A"]));
+    assert_eq!(lines[1][2], "1");
+    let (_, lines) = label(&folder, &files, &["--classes", "3A,2,1"]);
+    assert_eq!((lines[1][1].as_str(), lines[1][2].as_str()), ("2", "1"));
+    let one = write(folder.path(), "d.csv", "1,2,1\n2,1,2\n");
+    assert_fails(
+        &["label", &one, "--classes", "benign,malignant"],
+        65,
+        "\"2\", which is not",
+    );
+}
+
+#[test]
+fn an_input_is_not_dealt_over() {
+    let folder = TempDir::new().unwrap();
+    let text = table(',', ["0", "1", "1"]);
+    let file = write(folder.path(), "client-0.csv", &text);
+    let out = folder.path().to_str().unwrap();
+    let arguments = ["deal", &file, "--clients", "3", "--out", out];
+    assert_fails(&arguments, 2, "is the input");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+}
+
+/// A client with a single row has no scale of its own.
+#[test]
+fn small_clients_are_standardised_with_the_others() {
+    let health = root("data/health.csv");
+    let arguments = [
+        "label",
+        health.to_str().unwrap(),
+        "--standardise",
+        "--split",
+        "dirichlet:0.05",
+        "--clients",
+        "8",
+        "--runs",
+        "5",
+        "--bits",
+        "64",
+        "--json",
+    ];
+    json(&undertone(&arguments));
+}
+
 #[test]
 fn semicolons_tabs_and_gzip_are_read() {
     let folder = TempDir::new().unwrap();

@@ -105,7 +105,8 @@ pub(super) async fn jobs<A: Application>(
             Gather::Resumed
         };
         let needed = application.needed(lobby.config.roster.len());
-        if lobby.gathered(number, needed, whom).await != Gathered::Enough {
+        let eligible = application.eligible();
+        if lobby.gathered(number, needed, eligible, whom).await != Gathered::Enough {
             break;
         }
         let report = run_job(lobby, application, job).await?;
@@ -149,7 +150,8 @@ async fn run_job<A: Application>(
                 }
                 let needed = application.needed(lobby.config.roster.len());
                 let number = application.session();
-                match lobby.gathered(number, needed, Gather::Next).await {
+                let eligible = application.eligible();
+                match lobby.gathered(number, needed, eligible, Gather::Next).await {
                     Gathered::Enough => {}
                     Gathered::TooFew(few) => {
                         break match failed {

@@ -54,6 +54,8 @@ pub(super) struct LobbyState {
     pub(super) declined: BTreeMap<PartyId, String>,
     /// Clients that are expelled from the present job for cheating.
     expelled: Vec<PartyId>,
+    /// The clients that can take part in the next session, if not all can.
+    eligible: Option<Vec<PartyId>>,
     /// The session that runs.
     pub(super) session: Option<Arc<Session>>,
     /// The last session, until its clients have left it.
@@ -167,7 +169,13 @@ impl LobbyState {
         let clients = self.slots.iter().enumerate();
         let waiting = clients.filter(|(_, slot)| slot.as_ref().is_some_and(|slot| slot.waits));
         let waiting = waiting.map(|(index, _)| PartyId::client(index));
-        waiting.filter(|who| !self.expelled.contains(who)).collect()
+        waiting.filter(|who| self.may_take_part(*who)).collect()
+    }
+
+    /// Whether the client can take part in the next session, if it is connected.
+    fn may_take_part(&self, who: PartyId) -> bool {
+        let is_eligible = self.eligible.as_ref().is_none_or(|all| all.contains(&who));
+        is_eligible && !self.expelled.contains(&who)
     }
 
     fn gathering(&mut self, config: &Config, needed: usize, whom: Gather) -> Gathering {
@@ -179,7 +187,7 @@ impl LobbyState {
         if whom == Gather::Next {
             let connected = self.slots.iter().enumerate().filter(|(index, slot)| {
                 slot.as_ref().is_some_and(|slot| slot.agreed)
-                    && !self.expelled.contains(&PartyId::client(*index))
+                    && self.may_take_part(PartyId::client(*index))
             });
             let time = self.since.elapsed();
             return if is_enough && (here == connected.count() || time >= config.grace) {
@@ -257,6 +265,7 @@ impl Lobby {
                 slots,
                 declined: BTreeMap::new(),
                 expelled: Vec::new(),
+                eligible: None,
                 session: None,
                 leaving: None,
                 since: Instant::now(),
@@ -282,10 +291,17 @@ impl Lobby {
     }
 
     /// Waits until at least `needed` clients wait for the session `number` of the job.
-    pub(super) async fn gathered(&self, number: u32, needed: usize, whom: Gather) -> Gathered {
+    pub(super) async fn gathered(
+        &self,
+        number: u32,
+        needed: usize,
+        eligible: Option<Vec<PartyId>>,
+        whom: Gather,
+    ) -> Gathered {
         {
             let mut state = lock(&self.state);
             state.number = number;
+            state.eligible = eligible;
             state.since = Instant::now();
             state.first = None;
         }

@@ -31,6 +31,7 @@ use std::io::{BufRead, BufReader, Read, Seek};
 use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
+use undertone_xclp::input::renumber;
 use undertone_xclp::{Features, InputError, Labelling, Rows};
 
 use crate::arrays::{Arrays, ArraysError};
@@ -161,7 +162,10 @@ pub fn from_csv(reader: impl Read) -> Result<Dataset, DataError> {
 
 /// Reads CSV that is compressed by gzip.
 fn from_gzip(file: impl BufRead) -> Result<Dataset, DataError> {
-    let mut text = BufReader::new(MultiGzDecoder::new(file).take(MAX_TEXT));
+    let mut text = BufReader::new(Bounded {
+        inner: MultiGzDecoder::new(file),
+        left: MAX_TEXT,
+    });
     let start = text.fill_buf();
     let start = start.map_err(|error| DataError::Broken(format!("gzip: {error}")))?;
     if start.starts_with(b"PK\x03\x04") {
@@ -199,6 +203,25 @@ pub fn to_csv(
     text::write(writer, features, labelling, columns)
 }
 
+/// Reads at most so many bytes, and fails where there are more.
+struct Bounded<R> {
+    inner: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
+            std::io::Error::new(
+                std::io::ErrorKind::InvalidData,
+                "it holds more text than can be read",
+            )
+        })?;
+        Ok(read)
+    }
+}
+
 fn checked(data: Dataset) -> Result<Dataset, DataError> {
     if data.labels.len() != data.rows.len() {
         return Err(DataError::Wrong(format!(
@@ -233,28 +256,13 @@ impl Dataset {
         Labelling::new(classes, self.labels.clone())
     }
 
-    /// Numbers the classes in the order of `names`.
+    /// Numbers the classes in the order of `names`. Labels that are numbers are places in this list.
+    /// If one of the names is a number itself, they are names, too.
     ///
     /// # Errors
     /// A message with a label that is not among `names`.
     pub fn rename(&mut self, names: &[String]) -> Result<(), String> {
-        if self.class_names.is_empty() {
-            self.class_names = names.to_vec();
-            return Ok(());
-        }
-        let class = |name| names.iter().position(|other| other == name);
-        let table: Vec<Option<usize>> = self.class_names.iter().map(class).collect();
-        for (row, label) in self.labels.iter_mut().enumerate() {
-            let Some(old) = *label else { continue };
-            let new = table[usize::from(old)].ok_or_else(|| {
-                format!(
-                    "row {row} has the label {:?}, which is not among the classes {}",
-                    self.class_names[usize::from(old)],
-                    names.join(", ")
-                )
-            })?;
-            *label = u16::try_from(new).ok();
-        }
+        self.labels = renumber(&self.labels, &self.class_names, names)?;
         self.class_names = names.to_vec();
         Ok(())
     }

@@ -183,12 +183,21 @@ fn checked_header(file: &mut impl Read) -> std::io::Result<Vec<u8>> {
     if nested('{') || nested('(') || text.contains('[') {
         return refuse("its header is not that of an array of plain numbers");
     }
+    if text.contains('\\') {
+        return refuse("its header has an escape");
+    }
     let shape = text
         .split("shape")
         .nth(1)
         .and_then(|rest| rest.split(')').next());
-    let digits = shape.map(|shape| shape.chars().filter(char::is_ascii_digit).count());
-    if digits.is_some_and(|digits| digits > 18) {
+    let Some(shape) = shape else {
+        return refuse("its header has no shape");
+    };
+    let is_plain = |c: char| c.is_ascii_digit() || "'\":(,L ".contains(c);
+    if !shape.chars().all(is_plain) {
+        return refuse("its shape is not of decimal numbers");
+    }
+    if shape.chars().filter(char::is_ascii_digit).count() > 18 {
         return refuse("its shape is too large");
     }
     Ok(start)

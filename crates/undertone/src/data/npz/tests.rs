@@ -152,6 +152,28 @@ fn labels_of_other_types() {
     assert_eq!(read(&[("labels", numbers)]).labels, [Some(1), None, None]);
 }
 
+/// Numbers are places in the table, unless one of its names is a number.
+#[test]
+fn numbers_and_tables_of_names() {
+    let entries = |labels: &[u8], table: &[u8]| {
+        archive(&[
+            features("(2, 1)", &[1., 2.]),
+            ("labels", array("|i1", "(2,)", labels)),
+            ("classes", array("|S1", "(2,)", table)),
+        ])
+    };
+    let labels = |labels, table| {
+        let data = read(Cursor::new(entries(labels, table)), Kind::Features).unwrap();
+        data.labels
+    };
+    assert_eq!(labels(&[1, 0], b"ab"), [Some(1), Some(0)]);
+    assert_eq!(labels(&[1, 0], b"10"), [Some(0), Some(1)]);
+    let message = error(entries(&[1, 2], b"ab"), Kind::Features);
+    assert!(message.contains("row 1 has the label \"2\""), "{message}");
+    let message = error(entries(&[1, 2], b"10"), Kind::Features);
+    assert!(message.contains("row 1 has the label \"2\""), "{message}");
+}
+
 #[test]
 fn codes_in_numpys_order() {
     let codes = ("codes", array("|u1", "(2, 2)", &[0x80, 0x40, 0x01, 0x00]));
@@ -243,6 +265,23 @@ fn errors_say_what_is_wrong() {
     ];
     for (entries, expected) in cases {
         let message = error(archive(&entries), Kind::Features);
+        assert!(message.contains(expected), "'{message}' lacks '{expected}'");
+    }
+}
+
+#[test]
+fn shapes_are_decimal_numbers() {
+    for (shape, expected) in [
+        (
+            "'shape': (0xFFFFFFFF, 0xFFFFFFFF, 0xFFFF)",
+            "not of decimal numbers",
+        ),
+        ("'sh\\x61pe': (9999999999, 9999999999)", "an escape"),
+        ("", "no shape"),
+    ] {
+        let header = format!("{{'descr': '<f4', 'fortran_order': False, {shape}, }}");
+        let bytes = archive(&[("features", raw(&header, &[])), labels()]);
+        let message = error(bytes, Kind::Features);
         assert!(message.contains(expected), "'{message}' lacks '{expected}'");
     }
 }

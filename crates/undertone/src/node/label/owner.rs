@@ -4,15 +4,22 @@ use undertone_node::{Facts, Next, Participant, Seat, Unwilling};
 use undertone_party::{Abort, Party, PartyId, Script};
 use undertone_setup::identity::Credentials;
 use undertone_sum::Answered;
+use undertone_xclp::input::renumber;
 use undertone_xclp::{self as xclp, LabelNoise, Labelling, Outcome, Rows, Scale, phases, scaling};
 
 use super::{Job, Label, Terms};
 use undertone_node::Application;
 
 /// The client's half: rows, labels and terms, and the results of a job.
+///
+/// An owner serves jobs of one roster. It refuses to help with two sums of the same rows for
+/// different clients, and knows clients by their places on the roster.
 #[derive(Debug)]
 pub struct Owner {
     rows: Rows,
+    /// The labels as the owner gave them.
+    own: Labelling,
+    /// The labels under the classes of the job.
     labelling: Labelling,
     classes_stated: bool,
     noise: Option<LabelNoise>,
@@ -44,6 +51,7 @@ impl Owner {
     pub fn new(rows: Rows, labelling: Labelling, terms: Terms) -> Self {
         Self {
             rows,
+            own: labelling.clone(),
             labelling,
             classes_stated: true,
             noise: None,
@@ -58,7 +66,8 @@ impl Owner {
     }
 
     /// Takes the number of classes that the job states, if it states one that the labels fit.
-    /// Without this, a job with another number of classes is declined.
+    /// Without this, a job with another number of classes is declined. Labels with names need no
+    /// permission: they go by name.
     #[must_use]
     pub fn with_classes_of_the_job(self) -> Self {
         Self {
@@ -108,43 +117,12 @@ impl Owner {
 impl Owner {
     /// The labels under the classes of the job. A job may state names, and the number of classes.
     fn labelling_for(&self, job: &Job) -> Result<Labelling, String> {
-        let labelling = match &job.class_names {
-            Some(names) if !self.labelling.names().is_empty() => self.renamed(names)?,
-            _ => self.labelling.clone(),
+        let own = &self.own;
+        let Some(names) = &job.class_names else {
+            return self.counted(job.classes.unwrap_or(own.classes()));
         };
-        let (mine, free) = (
-            labelling.classes(),
-            !self.classes_stated && self.noise.is_none(),
-        );
-        // NOISE-3
-        let labelling = match job.classes {
-            Some(classes) if classes != mine => {
-                let labels = labelling.labels().to_vec();
-                match Labelling::new(classes, labels) {
-                    Ok(labelling) if free => labelling,
-                    _ => {
-                        return Err(format!(
-                            "the job has {classes} classes, this client has {mine}; state them \
-                             with --classes"
-                        ));
-                    }
-                }
-            }
-            _ => labelling,
-        };
-        match &job.class_names {
-            None => Ok(labelling),
-            Some(names) => labelling
-                .with_names(names.clone())
-                .map_err(|error| error.to_string()),
-        }
-    }
-
-    /// The labels, by name, as classes of a table of `names`.
-    fn renamed(&self, names: &[String]) -> Result<Labelling, String> {
-        let own = self.labelling.names();
-        if own == names {
-            return Ok(self.labelling.clone());
+        if own.names() == names {
+            return Ok(own.clone());
         }
         if self.noise.is_some() {
             return Err(
@@ -153,27 +131,34 @@ impl Owner {
                     .to_owned(),
             );
         }
-        let class = |name: &String| names.iter().position(|other| other == name);
-        let table: Vec<Option<u16>> = own
-            .iter()
-            .map(|name| class(name).map(|class| class as u16))
-            .collect();
-        let mut labels = Vec::with_capacity(self.labelling.rows());
-        for (row, label) in self.labelling.labels().iter().enumerate() {
-            let Some(label) = label.map(usize::from) else {
-                labels.push(None);
-                continue;
-            };
-            let renamed = table[label].ok_or_else(|| {
-                format!(
-                    "the label {:?} of row {row} is not among the job's class names: {}",
-                    own[label],
-                    names.join(", ")
-                )
-            })?;
-            labels.push(Some(renamed));
+        if own.names().is_empty() {
+            // NOISE-3
+            self.counted(names.len())?;
         }
-        Labelling::new(names.len(), labels).map_err(|error| error.to_string())
+        let labels = renumber(own.labels(), own.names(), names)?;
+        Labelling::new(names.len(), labels)
+            .and_then(|labelling| labelling.with_names(names.clone()))
+            .map_err(|error| error.to_string())
+    }
+
+    /// The labels, of so many classes.
+    fn counted(&self, classes: usize) -> Result<Labelling, String> {
+        let own = &self.own;
+        if classes == own.classes() {
+            return Ok(own.clone());
+        }
+        let declined = format!(
+            "the job has {classes} classes, this client has {}; state them with --classes",
+            own.classes()
+        );
+        if !own.names().is_empty() {
+            return Err(format!("{declined}, or class_names in the job"));
+        }
+        // NOISE-3
+        if self.classes_stated || self.noise.is_some() {
+            return Err(declined);
+        }
+        Labelling::new(classes, own.labels().to_vec()).map_err(|_| declined)
     }
 }
 
@@ -304,6 +289,58 @@ mod tests {
         for row in noisy.labelling.labelled() {
             assert_eq!(home.classes()[row], noisy.labelling.labels()[row]);
         }
+    }
+
+    fn named(labels: &[u16], names: &[&str]) -> Owner {
+        let rows = (0..labels.len()).map(|row| row as f64 + 1.0).collect();
+        let rows = Rows::Features(xclp::Features::new(1, rows).unwrap());
+        let labels = labels.iter().copied().map(Some).collect();
+        let labelling = Labelling::new(names.len(), labels).unwrap();
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        let labelling = labelling.with_names(names).unwrap();
+        Owner::new(rows, labelling, Terms::default()).with_classes_of_the_job()
+    }
+
+    fn job(text: &str) -> Vec<u8> {
+        Job::parse(text, false).unwrap().to_offer()
+    }
+
+    /// Names are never dropped: two clients could mean other classes by the same number.
+    #[test]
+    fn labels_with_names_go_by_name() {
+        let mut owner = named(&[0, 1], &["ash", "cedar"]);
+        let declined = owner.agree(&job("classes = 3"), false).unwrap_err();
+        assert!(declined.contains("class_names"), "{declined}");
+        let three = job("class_names = [\"cedar\", \"birch\", \"ash\"]");
+        // Every offer starts from the labels as they were given.
+        for _ in 0..2 {
+            owner.agree(&three, false).unwrap();
+            assert_eq!(owner.labelling().labels(), [Some(2), Some(0)]);
+            assert_eq!(owner.labelling().names(), ["cedar", "birch", "ash"]);
+        }
+        let declined = owner.agree(&job("class_names = [\"ash\", \"elm\"]"), false);
+        assert!(declined.unwrap_err().contains("\"cedar\""));
+        owner.agree(&job(""), false).unwrap();
+        assert_eq!(owner.labelling().labels(), [Some(0), Some(1)]);
+    }
+
+    #[test]
+    fn numbers_get_the_names_of_the_job() {
+        let mut owner = owner(None);
+        for (names, first) in [
+            ("[\"no\", \"yes\"]", Some(0)),
+            ("[\"yes\", \"no\"]", Some(0)),
+            ("[\"1\", \"0\"]", Some(1)),
+        ] {
+            let job = job(&format!("class_names = {names}"));
+            owner.agree(&job, false).unwrap();
+            assert_eq!(owner.labelling().labels()[1], first, "{names}");
+        }
+        assert!(
+            owner
+                .agree(&job("class_names = [\"1\", \"2\"]"), false)
+                .is_err()
+        );
     }
 
     /// NOISE-3. With another number of classes every label would be a fresh draw.

@@ -81,12 +81,8 @@ impl Application for Label {
         u32::from(self.scaled.is_some())
     }
 
-    fn members(&mut self, present: &[PartyId]) -> Vec<PartyId> {
-        let mut members = present.to_vec();
-        if let Some(scaled) = &self.scaled {
-            members.retain(|client| scaled.contains(client));
-        }
-        members
+    fn eligible(&self) -> Option<Vec<PartyId>> {
+        self.scaled.clone()
     }
 
     fn server(
@@ -109,24 +105,52 @@ impl Application for Label {
     }
 
     fn ended(&mut self, session: Result<Ended, &Aborted>) -> Next {
-        let mut insert = |name: &str, value: usize| {
-            self.results.insert(name.to_owned(), value.into());
-        };
-        match session {
+        let report = match session {
             Ok(Ended::Scaled(contributors)) => {
                 self.scaled = Some(contributors);
-                Next::Again
+                return Next::Again;
             }
-            Ok(Ended::Labelled(report)) => {
-                insert("contributors", report.contributors.len());
-                insert("rows", report.labelled.len());
-                Next::Done
-            }
-            Err(_) => Next::Done,
+            Ok(Ended::Labelled(report)) => Some(report),
+            Err(_) => None,
+        };
+        if let Some(report) = report {
+            let mut insert = |name: &str, value: usize| {
+                self.results.insert(name.to_owned(), value.into());
+            };
+            insert("contributors", report.contributors.len());
+            insert("rows", report.labelled.len());
         }
+        self.scaled = None;
+        Next::Done
     }
 
     fn results(&self) -> Facts {
         self.results.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After means and deviations only their contributors can go on; the next job is for all.
+    #[test]
+    fn who_missed_the_first_session_waits_for_the_next_job() {
+        let mut label = Label::new(Job {
+            standardise: true,
+            ..Job::default()
+        });
+        assert_eq!((label.session(), label.eligible()), (0, None));
+        let contributors = vec![PartyId::client(0), PartyId::client(2)];
+        let scaled = label.ended(Ok(Ended::Scaled(contributors.clone())));
+        assert_eq!(scaled, Next::Again);
+        assert_eq!((label.session(), label.eligible()), (1, Some(contributors)));
+        let failed = Aborted {
+            party: PartyId::SERVER,
+            phase: phases::SETUP,
+            cause: Abort::Misuse("a test".into()),
+        };
+        assert_eq!(label.ended(Err(&failed)), Next::Done);
+        assert_eq!((label.session(), label.eligible()), (0, None));
     }
 }
