@@ -256,7 +256,7 @@ impl Dataset {
         Labelling::new(classes, self.labels.clone())
     }
 
-    /// Numbers the classes in the order of `names`. Labels that are numbers are places in this list.
+    /// Numbers the classes in the order of `names`. Labels that are numbers are places in the list.
     /// If one of the names is a number itself, they are names, too.
     ///
     /// # Errors
