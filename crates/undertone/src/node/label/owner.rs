@@ -36,6 +36,16 @@ pub struct Owner {
     outcome: Option<Outcome>,
 }
 
+/// Features that cannot be standardised. The server and all clients read why a client leaves: no
+/// row or value may be in it.
+fn unfit() -> Abort {
+    Abort::Misuse(
+        "this client's features cannot be standardised: a value is 9.2e18 or more, or a row equals \
+         the mean of all rows; leave such rows out"
+            .into(),
+    )
+}
+
 /// The result of a client's party in a session.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -135,7 +145,11 @@ impl Owner {
             // NOISE-3
             self.counted(names.len())?;
         }
-        let labels = renumber(own.labels(), own.names(), names)?;
+        // The server and all clients read why a job is declined: no label may be in it.
+        let labels = renumber(own.labels(), own.names(), names).map_err(|_| {
+            "this client has a label that is not among the class names of the job; join with \
+             --classes and these names says which"
+        })?;
         Labelling::new(names.len(), labels)
             .and_then(|labelling| labelling.with_names(names.clone()))
             .map_err(|error| error.to_string())
@@ -210,13 +224,14 @@ impl Participant for Owner {
                     max_peer_rows,
                     answered: self.answered_scale.clone(),
                 };
-                let client = scaling::client(seat.me, seat.id, job.params, input, seat.seed)?;
+                let client = scaling::client(seat.me, seat.id, job.params, input, seat.seed);
+                let client = client.map_err(|_| unfit())?;
                 return Ok(Script::new(phases::SETUP, |io| async move {
                     Ok(Gained::Scale(io.run(client).await?))
                 }));
             }
             (Rows::Features(features), true, Some(scale)) => {
-                Rows::Features(scale.apply(features).map_err(Abort::from)?)
+                Rows::Features(scale.apply(features).map_err(|_| unfit())?)
             }
             (_, true, _) => {
                 let why = "this client has no means and deviations of the job: it missed the \
@@ -319,9 +334,40 @@ mod tests {
             assert_eq!(owner.labelling().names(), ["cedar", "birch", "ash"]);
         }
         let declined = owner.agree(&job("class_names = [\"ash\", \"elm\"]"), false);
-        assert!(declined.unwrap_err().contains("\"cedar\""));
+        let declined = declined.unwrap_err();
+        assert!(declined.contains("--classes") && !declined.contains("cedar"));
         owner.agree(&job(""), false).unwrap();
         assert_eq!(owner.labelling().labels(), [Some(0), Some(1)]);
+    }
+
+    /// Others read why a client leaves, and learn nothing of its rows by it.
+    #[test]
+    fn what_does_not_fit_is_not_told() {
+        let seat = |session| Seat {
+            id: undertone_party::SessionId([1; 32]),
+            me: PartyId::client(0),
+            seed: undertone_kdf::Seed::from_bytes([1; 32]),
+            job: 1,
+            session,
+        };
+        let rows = xclp::Features::new(1, vec![3.5, 4e19]).unwrap();
+        let labelling = Labelling::new(2, vec![Some(0), None]).unwrap();
+        let mut owner = Owner::new(Rows::Features(rows), labelling, Terms::default());
+        owner.agree(&job("standardise = true"), false).unwrap();
+        let told = |refused: Unwilling| format!("{refused:?}");
+        let large = told(owner.client(seat(0), None).err().unwrap());
+        assert!(
+            large.contains("standardised") && !large.contains("4e19"),
+            "{large}"
+        );
+        // A row that is the mean.
+        let alone = xclp::Features::new(1, vec![3.5, 3.5]).unwrap();
+        owner.scale = Some(Scale::of(&alone).unwrap());
+        let mean = told(owner.client(seat(1), None).err().unwrap());
+        assert!(
+            mean.contains("standardised") && !mean.contains("row 0"),
+            "{mean}"
+        );
     }
 
     #[test]
