@@ -30,6 +30,7 @@
 
 pub mod aes;
 pub mod bits;
+pub mod cdt;
 pub mod cpu;
 #[doc(hidden)]
 pub mod ctgrind;
@@ -38,15 +39,18 @@ pub mod hamming;
 pub mod leaves;
 pub mod mask;
 pub mod mont;
+pub mod negacyclic;
 pub mod normal;
 pub mod pack;
 pub mod parts;
 pub mod prg;
 pub mod product;
+pub mod product52;
 pub mod project;
 #[cfg(target_arch = "x86_64")]
 mod simd;
 pub mod sparse;
+pub mod ternary;
 pub mod transpose;
 pub mod universal;
 pub mod wipe;

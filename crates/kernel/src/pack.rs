@@ -51,6 +51,64 @@ pub fn unpack(width: u32, bytes: &[u8], values: &mut [u16]) {
     }
 }
 
+/// Widest number of [`pack_words`].
+pub const MAX_WORD_WIDTH: u32 = 56;
+
+/// Like [`pack`], for numbers of up to [`MAX_WORD_WIDTH`] bits.
+///
+/// # Panics
+/// When `width` is not from 1 to [`MAX_WORD_WIDTH`].
+pub fn pack_words(width: u32, values: &[u64], out: &mut Vec<u8>) {
+    assert!(
+        (1..=MAX_WORD_WIDTH).contains(&width),
+        "numbers of {width} bits"
+    );
+    let mask = u64::MAX >> (64 - width);
+    let start = out.len();
+    let len = packed_len(width, values.len());
+    // Each write covers eight bytes.
+    out.resize(start + len + 8, 0);
+    let bytes = &mut out[start..];
+    // Bits that do not fill a byte yet.
+    let (mut rest, mut filled, mut at) = (0u64, 0, 0);
+    for value in values {
+        rest |= (value & mask) << filled;
+        bytes[at..at + 8].copy_from_slice(&rest.to_le_bytes());
+        filled += width;
+        let whole = filled / 8;
+        at += whole as usize;
+        filled %= 8;
+        rest >>= 8 * whole;
+    }
+    out.truncate(start + len);
+}
+
+/// Like [`unpack`], for numbers of up to [`MAX_WORD_WIDTH`] bits.
+///
+/// # Panics
+/// When `width` is not from 1 to [`MAX_WORD_WIDTH`], or the length of `bytes` is not
+/// [`packed_len`].
+pub fn unpack_words(width: u32, bytes: &[u8], values: &mut [u64]) {
+    assert!(
+        (1..=MAX_WORD_WIDTH).contains(&width),
+        "numbers of {width} bits"
+    );
+    assert_eq!(bytes.len(), packed_len(width, values.len()), "packed bytes");
+    let mask = u64::MAX >> (64 - width);
+    for (i, value) in values.iter_mut().enumerate() {
+        let bit = i * width as usize;
+        let word = match bytes[bit / 8..].first_chunk() {
+            Some(whole) => u64::from_le_bytes(*whole),
+            None => {
+                let mut last = [0; 8];
+                last[..bytes.len() - bit / 8].copy_from_slice(&bytes[bit / 8..]);
+                u64::from_le_bytes(last)
+            }
+        };
+        *value = word >> (bit % 8) & mask;
+    }
+}
+
 /// Eight numbers, 8·`width` bits.
 #[inline(always)]
 fn join(width: u32, values: &[u16; 8]) -> u128 {
@@ -93,6 +151,23 @@ mod tests {
             let mut back = vec![0; values.len()];
             unpack(width, &bytes[1..], &mut back);
             let mask = u16::MAX >> (16 - width);
+            prop_assert!(back.iter().zip(&values).all(|(a, b)| *a == b & mask));
+        }
+
+        #[test]
+        fn words_that_are_packed_come_back(width in 1u32..=56, values: Vec<u64>) {
+            let mut bytes = vec![9];
+            pack_words(width, &values, &mut bytes);
+            prop_assert_eq!(bytes.len(), 1 + packed_len(width, values.len()));
+            for (i, value) in values.iter().enumerate() {
+                for bit in 0..width as usize {
+                    let at = 8 + i * width as usize + bit;
+                    prop_assert_eq!(bytes[at / 8] >> (at % 8) & 1, (value >> bit & 1) as u8);
+                }
+            }
+            let mut back = vec![0; values.len()];
+            unpack_words(width, &bytes[1..], &mut back);
+            let mask = u64::MAX >> (64 - width);
             prop_assert!(back.iter().zip(&values).all(|(a, b)| *a == b & mask));
         }
     }

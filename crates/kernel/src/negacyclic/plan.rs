@@ -1,0 +1,220 @@
+//! The two primes, their tables, and the portable transforms.
+
+use std::sync::OnceLock;
+
+use super::{BLOCK, DEGREE, Eight, MASK};
+
+/// The two largest primes below 2⁵⁰ that are 1 modulo 512.
+pub(super) const PRIMES: [u64; 2] = [1_125_899_906_826_241, 1_125_899_906_822_657];
+
+/// Roots of unity of order 512 modulo the primes.
+const ROOTS: [u64; 2] = [793_218_081_992_636, 1_067_900_756_849_591];
+
+/// A factor modulo p with its quotient `⌊factor·2⁵²/p⌋`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(super) struct Factor {
+    pub(super) value: u64,
+    pub(super) quotient: u64,
+}
+
+/// Tables for a prime.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) p: u64,
+    /// Powers of the root in bit-reversed order.
+    pub(super) powers: [Factor; DEGREE],
+    /// Powers of its inverse in bit-reversed order.
+    pub(super) inverses: [Factor; DEGREE],
+    /// The inverse of 256.
+    pub(super) shrink: Factor,
+    /// 1, 2⁵² and 2¹⁰⁴.
+    pub(super) carries: [Factor; 3],
+}
+
+impl Factor {
+    fn new(value: u64, p: u64) -> Self {
+        let quotient = (u128::from(value) << 52) / u128::from(p);
+        Self {
+            value,
+            quotient: quotient as u64,
+        }
+    }
+
+    /// A number below 2⁵² times the factor, below 2p.
+    #[inline(always)]
+    fn times(self, a: u64, p: u64) -> u64 {
+        let quotient = high(a, self.quotient);
+        a.wrapping_mul(self.value)
+            .wrapping_sub(quotient.wrapping_mul(p))
+            & MASK
+    }
+}
+
+/// The high 52 bits of a product of numbers of 52 bits.
+fn high(a: u64, b: u64) -> u64 {
+    ((u128::from(a) * u128::from(b)) >> 52) as u64
+}
+
+impl Plan {
+    pub(super) fn both() -> [&'static Self; 2] {
+        static PLANS: OnceLock<[Plan; 2]> = OnceLock::new();
+        PLANS
+            .get_or_init(|| {
+                [
+                    Self::new(PRIMES[0], ROOTS[0]),
+                    Self::new(PRIMES[1], ROOTS[1]),
+                ]
+            })
+            .each_ref()
+    }
+
+    fn new(p: u64, root: u64) -> Self {
+        let factor = |value| Factor::new(value, p);
+        let inverse = power(root, 511, p);
+        let reversed = |root: u64| {
+            std::array::from_fn(|at| factor(power(root, u64::from((at as u8).reverse_bits()), p)))
+        };
+        Self {
+            p,
+            powers: reversed(root),
+            inverses: reversed(inverse),
+            shrink: factor(power(DEGREE as u64, p - 2, p)),
+            carries: [0, 52, 104].map(|bits| factor(power(2, bits, p))),
+        }
+    }
+
+    /// A number below 4p, modulo p.
+    pub(super) fn reduce(&self, a: u64) -> u64 {
+        let a = a.min(a.wrapping_sub(2 * self.p));
+        a.min(a.wrapping_sub(self.p))
+    }
+
+    pub(super) fn forward(&self, a: &mut [Eight]) {
+        let p2 = 2 * self.p;
+        let mut half = DEGREE / 2;
+        while half > 0 {
+            let groups = DEGREE / (2 * half);
+            for (group, a) in a.chunks_exact_mut(2 * half).enumerate() {
+                let factor = self.powers[groups + group];
+                let (xs, ys) = a.split_at_mut(half);
+                for (x, y) in xs.iter_mut().zip(ys) {
+                    for (x, y) in x.0.iter_mut().zip(&mut y.0) {
+                        let a = (*x).min(x.wrapping_sub(p2));
+                        let b = factor.times(*y, self.p);
+                        (*x, *y) = (a + b, a + p2 - b);
+                    }
+                }
+            }
+            half /= 2;
+        }
+    }
+
+    pub(super) fn inverse(&self, a: &mut [Eight]) {
+        let p2 = 2 * self.p;
+        let mut half = 1;
+        while half < DEGREE {
+            let groups = DEGREE / (2 * half);
+            for (group, a) in a.chunks_exact_mut(2 * half).enumerate() {
+                let factor = self.inverses[groups + group];
+                let (xs, ys) = a.split_at_mut(half);
+                for (x, y) in xs.iter_mut().zip(ys) {
+                    for (x, y) in x.0.iter_mut().zip(&mut y.0) {
+                        let (a, b) = (*x, *y);
+                        let sum = a + b;
+                        *x = sum.min(sum.wrapping_sub(p2));
+                        *y = factor.times(a + p2 - b, self.p);
+                    }
+                }
+            }
+            half *= 2;
+        }
+        for a in a {
+            a.0 = a.0.map(|a| {
+                let a = self.shrink.times(a, self.p);
+                a.min(a.wrapping_sub(self.p))
+            });
+        }
+    }
+
+    pub(super) fn multiply(&self, hat: &[u64], x: &[Eight], out: &mut [Eight]) {
+        let inputs = x.len() / DEGREE;
+        for (block, out) in out.chunks_exact_mut(BLOCK).enumerate() {
+            let hat = &hat[block * inputs * BLOCK..(block + 1) * inputs * BLOCK];
+            for (at, out) in out.iter_mut().enumerate() {
+                let mut sums = [[0u64; 2]; 8];
+                for (hat, x) in hat.chunks_exact(BLOCK).zip(x.chunks_exact(DEGREE)) {
+                    for (sum, x) in sums.iter_mut().zip(x[block * BLOCK + at].0) {
+                        let product = u128::from(hat[at]) * u128::from(x);
+                        sum[0] += product as u64 & MASK;
+                        sum[1] += (product >> 52) as u64;
+                    }
+                }
+                out.0 = sums.map(|sum| self.carry(sum));
+            }
+        }
+    }
+
+    /// `low + high·2⁵²` modulo p, below 2p.
+    fn carry(&self, [low, high]: [u64; 2]) -> u64 {
+        let high = high + (low >> 52);
+        let parts = [low & MASK, high & MASK, high >> 52];
+        let parts = parts.iter().zip(self.carries);
+        let sum: u64 = parts
+            .map(|(part, factor)| factor.times(*part, self.p))
+            .sum();
+        let sum = sum.min(sum.wrapping_sub(4 * self.p));
+        sum.min(sum.wrapping_sub(2 * self.p))
+    }
+}
+
+fn power(base: u64, mut exponent: u64, p: u64) -> u64 {
+    let (mut base, mut out) = (u128::from(base), 1);
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            out = out * base % u128::from(p);
+        }
+        base = base * base % u128::from(p);
+        exponent >>= 1;
+    }
+    out as u64
+}
+
+/// What joins the residues modulo both primes.
+#[derive(Debug)]
+pub(super) struct Join {
+    /// The first prime, and the second, which is smaller.
+    pub(super) primes: [u64; 2],
+    /// The inverse of the first prime modulo the second.
+    pub(super) inverse: Factor,
+}
+
+impl Join {
+    pub(super) fn new() -> &'static Self {
+        static JOIN: OnceLock<Join> = OnceLock::new();
+        JOIN.get_or_init(|| {
+            let value = power(PRIMES[0] % PRIMES[1], PRIMES[1] - 2, PRIMES[1]);
+            Self {
+                primes: PRIMES,
+                inverse: Factor::new(value, PRIMES[1]),
+            }
+        })
+    }
+
+    /// The numbers between −½P₁P₂ and ½P₁P₂ with these residues, modulo 2⁵².
+    pub(super) fn join(&self, first: &[Eight], second: &[Eight], out: &mut [Eight]) {
+        let [one, two] = self.primes;
+        let whole = one.wrapping_mul(two);
+        for ((first, second), out) in first.iter().zip(second).zip(out) {
+            let pairs = first.0.iter().zip(second.0);
+            for ((a, b), out) in pairs.zip(&mut out.0) {
+                // Below 3p < 2⁵².
+                let digit = self.inverse.times(b + 2 * two - a, two);
+                let digit = digit.min(digit.wrapping_sub(two));
+                let negative = (two / 2).wrapping_sub(digit) as i64 >> 63;
+                let value = a.wrapping_add(one.wrapping_mul(digit));
+                *out = value.wrapping_sub(whole & negative as u64) & MASK;
+            }
+        }
+    }
+}
