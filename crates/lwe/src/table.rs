@@ -1,0 +1,214 @@
+//! The tables of cumulative probabilities, computed with integers.
+//!
+//! A threshold is the floor of 2¹²⁸ times a cumulative probability. `vectors/checks/lwe` computes
+//! all of them again.
+
+use std::sync::OnceLock;
+
+use num_bigint::BigUint;
+use undertone_kernel::cdt::{THRESHOLDS, Tables};
+
+use crate::params::{CLASSES, Params};
+
+/// Bits after the point.
+const PRECISION: u64 = 384;
+
+/// Largest w′ of a masked row.
+pub(crate) const MAX_STEP: i64 = THRESHOLDS as i64 / 2;
+
+/// Thresholds of the table of a rounded-down half Gaussian.
+const HALF: usize = 63;
+
+/// `⌊2^PRECISION·exp(−numerator/denominator)⌋`, short by less than `2^(PRECISION − 300)`.
+fn exp(numerator: &BigUint, denominator: &BigUint) -> BigUint {
+    let one = BigUint::from(1u32) << PRECISION;
+    // e^−x = (e^(−x/2^16))^(2^16), where x < 2^11.
+    let x = ((numerator << PRECISION) / denominator) >> 16;
+    let (mut sum, mut term, mut negative) = (one.clone(), one, false);
+    for k in 1u32.. {
+        term = ((term * &x) >> PRECISION) / k;
+        if term == BigUint::ZERO {
+            break;
+        }
+        negative = !negative;
+        if negative {
+            sum -= &term;
+        } else {
+            sum += &term;
+        }
+    }
+    for _ in 0..16 {
+        sum = (&sum * &sum) >> PRECISION;
+    }
+    sum
+}
+
+/// `⌊2^bits·ln 2⌋`.
+fn ln2(bits: u64) -> BigUint {
+    let guarded = bits + 64;
+    let terms = (1..=guarded).map(|k| (BigUint::from(1u32) << (guarded - k)) / k);
+    terms.sum::<BigUint>() >> 64
+}
+
+/// The thresholds of the distribution with these weights: all cumulative sums but the last.
+fn thresholds(weights: &[BigUint]) -> Vec<u128> {
+    let total: BigUint = weights.iter().sum();
+    let mut sum = BigUint::ZERO;
+    let mut out = Vec::with_capacity(weights.len() - 1);
+    for weight in &weights[..weights.len() - 1] {
+        sum += weight;
+        let shifted: BigUint = &sum << 128u32;
+        // A threshold of 2¹²⁸ would never be reached.
+        out.push(u128::try_from(shifted / &total).unwrap_or(u128::MAX));
+    }
+    out
+}
+
+/// A discrete Gaussian of a large deviation σ, as the half Gaussian of deviation σ/K and a
+/// remainder below K.
+#[derive(Debug)]
+pub(crate) struct Wide {
+    /// The half Gaussian of deviation σ/K.
+    pub(crate) table: Tables,
+    /// log₂ K, where σ/K is from 2 to 4.
+    pub(crate) log_k: u32,
+    /// `⌊2^shift·log₂(e)/(2·(tσ)²)⌋`, of 64 bits.
+    pub(crate) factor: u64,
+    /// At least 64.
+    pub(crate) shift: u32,
+}
+
+impl Wide {
+    /// For deviation `deviation`, and centres that are multiples of 1/`t`.
+    fn new(deviation: u64, t: u64) -> Self {
+        let table = half_thresholds(deviation);
+        let log_k = deviation.ilog2() - 1;
+        // log₂ e = 1/ln 2, with 256 bits after the point.
+        let log2_e = (BigUint::from(1u32) << 512) / ln2(256);
+        let double = BigUint::from(2 * (t * deviation)) * (t * deviation);
+        let shift = 63 + double.bits() as u32 - 1;
+        let scaled = |shift: u32| -> BigUint { ((&log2_e << shift) / &double) >> 256u32 };
+        let shift = match scaled(shift).bits() {
+            64 => shift,
+            65 => shift - 1,
+            _ => shift + 1,
+        };
+        let factor = u64::try_from(scaled(shift)).unwrap_or_else(|_| unreachable!("64 bits"));
+        Self {
+            table: Tables::new([&table, &table]),
+            log_k,
+            factor,
+            shift,
+        }
+    }
+}
+
+/// The thresholds of the half Gaussian of deviation σ/K.
+pub fn half_thresholds(deviation: u64) -> Vec<u128> {
+    let square = BigUint::from(deviation) * deviation * 2u32;
+    let k = 1u64 << (deviation.ilog2() - 1);
+    let weights: Vec<BigUint> = (0..=HALF as u64)
+        .map(|y| exp(&(BigUint::from(y * k) * (y * k)), &square))
+        .collect();
+    thresholds(&weights)
+}
+
+/// The thresholds of w′ for a bit `x`, from −64 on.
+pub fn coset_thresholds(params: &Params, x: u8) -> Vec<u128> {
+    let square = BigUint::from(params.row_deviation) * params.row_deviation * 2u32;
+    let weight = |step: i64| {
+        let value = (step * params.t as i64 + i64::from(x)).unsigned_abs();
+        exp(&(BigUint::from(value) * value), &square)
+    };
+    thresholds(&(-MAX_STEP..=MAX_STEP).map(weight).collect::<Vec<_>>())
+}
+
+/// All tables of a class.
+#[derive(Debug)]
+pub(crate) struct Samplers {
+    /// w′, for both values of a bit.
+    pub(crate) coset: Tables,
+    /// The noise of headers.
+    pub(crate) header: Wide,
+    /// The noise of answers.
+    pub(crate) answer: Wide,
+}
+
+impl Samplers {
+    /// The tables of `params`, which is one of [`CLASSES`].
+    pub(crate) fn of(params: &Params) -> &'static Self {
+        static SAMPLERS: [OnceLock<Samplers>; CLASSES.len()] =
+            [const { OnceLock::new() }; CLASSES.len()];
+        let place = CLASSES.iter().position(|class| class.bits >= params.bits);
+        SAMPLERS[place.unwrap_or(CLASSES.len() - 1)].get_or_init(|| {
+            let [zero, one] = [0, 1].map(|x| coset_thresholds(params, x));
+            Self {
+                coset: Tables::new([&zero, &one]),
+                header: Wide::new(params.header_deviation, 1),
+                answer: Wide::new(params.answer_deviation, params.t),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_are_right() {
+        // ⌊2⁶⁴·ln 2⌋
+        assert_eq!(ln2(64), BigUint::from(12_786_308_645_202_655_659u64));
+        let e = exp(&BigUint::from(1u32), &BigUint::from(1u32)) >> (PRECISION - 64);
+        // ⌊2⁶⁴/e⌋
+        assert_eq!(e, BigUint::from(6_786_177_901_268_885_274u64));
+    }
+
+    /// The mean of a masked row is zero for both values of its bit, from the table itself.
+    #[test]
+    fn masked_rows_have_mean_zero() {
+        for params in &CLASSES {
+            for x in [0u8, 1] {
+                let thresholds = coset_thresholds(params, x);
+                assert_eq!(thresholds.len(), THRESHOLDS);
+                let mut last = 0u128;
+                // Σ (x + t·w′)·P(w′), times 2¹²⁸, positive and negative parts apart.
+                let mut sums = [BigUint::ZERO, BigUint::ZERO];
+                let ends = thresholds.iter().copied().chain([u128::MAX]);
+                for (step, end) in (-MAX_STEP..).zip(ends) {
+                    let value = i64::from(x) + step * params.t as i64;
+                    let weight = BigUint::from(end - last) * value.unsigned_abs();
+                    sums[usize::from(value < 0)] += weight;
+                    last = end;
+                }
+                let [above, below] = sums;
+                let rest = if above > below {
+                    above - below
+                } else {
+                    below - above
+                };
+                // Each of 129 probabilities is off by less than 2⁻¹²⁸.
+                assert!(rest < BigUint::from(129 * 65 * params.t), "{params:?}, {x}");
+            }
+        }
+    }
+
+    #[test]
+    fn factors_have_64_bits() {
+        for params in &CLASSES {
+            let samplers = Samplers::of(params);
+            for (wide, deviation) in [
+                (&samplers.header, params.header_deviation as f64),
+                (
+                    &samplers.answer,
+                    (params.answer_deviation * params.t) as f64,
+                ),
+            ] {
+                let factor = std::f64::consts::LOG2_E / (2.0 * deviation * deviation);
+                let found = wide.factor as f64 / 2f64.powi(wide.shift as i32);
+                assert!((found / factor - 1.0).abs() < 1e-14);
+                assert!(wide.factor >> 63 == 1 && wide.shift >= 64);
+            }
+        }
+    }
+}
