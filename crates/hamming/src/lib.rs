@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod context;
+mod lwe;
 mod pairwise;
 mod phe;
 mod plain;
@@ -30,6 +31,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use undertone_kernel::BitMatrix;
+use undertone_kernel::mask::Suite;
 use undertone_party::{Abort, PartyId, Phase, Script};
 
 use crate::pairwise::Lobby;
@@ -68,6 +70,10 @@ pub enum Backend {
     /// The server gets the distances and, if the PRG is secure, nothing else. Together with one
     /// client it learns every code.
     Psm,
+    /// The server gets the distances and nothing else, even together with clients, as long as all
+    /// follow the protocol, if module learning with errors is hard. Codes have at most 16,384 bits.
+    /// It costs little more than [`Psm`](Self::Psm). Nobody outside the project has reviewed it.
+    Lwe,
     /// The server gets the distances and nothing else, even together with clients, as long as it
     /// follows the protocol.
     Shade,
@@ -78,13 +84,20 @@ pub enum Backend {
 
 impl Backend {
     /// All backends, least private first.
-    pub const ALL: [Self; 5] = [Self::Clear, Self::Sketch, Self::Psm, Self::Shade, Self::Phe];
+    pub const ALL: [Self; 6] = [
+        Self::Clear,
+        Self::Sketch,
+        Self::Psm,
+        Self::Lwe,
+        Self::Shade,
+        Self::Phe,
+    ];
 
     /// Whether the server may learn the group seed.
     pub fn secrecy(self) -> Secrecy {
         match self {
             Self::Clear => Secrecy::Open,
-            Self::Sketch | Self::Psm | Self::Shade | Self::Phe => Secrecy::Sealed,
+            Self::Sketch | Self::Psm | Self::Lwe | Self::Shade | Self::Phe => Secrecy::Sealed,
         }
     }
 
@@ -93,7 +106,7 @@ impl Backend {
         match self {
             Self::Clear => "the codes and the projection: nearly every row, up to scale",
             Self::Sketch => "the codes, that is all cosines between rows",
-            Self::Psm | Self::Shade | Self::Phe => {
+            Self::Psm | Self::Lwe | Self::Shade | Self::Phe => {
                 "the distances between rows of different clients, and of the nearest within a \
                  client"
             }
@@ -107,6 +120,7 @@ impl fmt::Display for Backend {
             Self::Clear => "clear",
             Self::Sketch => "sketch",
             Self::Psm => "psm",
+            Self::Lwe => "lwe",
             Self::Shade => "shade",
             Self::Phe => "phe",
         })
@@ -119,7 +133,7 @@ impl FromStr for Backend {
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|b| b.to_string() == name);
         found.ok_or_else(|| {
-            format!("unknown backend {name}; there are clear, sketch, psm, shade and phe")
+            format!("unknown backend {name}; there are clear, sketch, psm, lwe, shade and phe")
         })
     }
 }
@@ -132,6 +146,7 @@ pub struct Prepared(Basis);
 enum Basis {
     Plain,
     Psm(Box<ClientContext>),
+    Lwe(Box<lwe::Prepared>),
     Shade(Box<shade::Prepared>),
     Phe(Box<phe::Prepared>),
 }
@@ -150,6 +165,10 @@ pub fn prepare(
     Ok(match backend {
         Backend::Clear | Backend::Sketch => ready(Basis::Plain),
         Backend::Psm => ready(Basis::Psm(Box::new(ctx))),
+        Backend::Lwe => Script::new(OFFLINE, move |io| async move {
+            let prepared = lwe::prepare(io, bits, ctx).await?;
+            Ok(Prepared(Basis::Lwe(Box::new(prepared))))
+        }),
         Backend::Shade => {
             let party = shade::Preparation::new(bits, ctx)?;
             Script::new(OFFLINE, |io| async move {
@@ -181,6 +200,10 @@ pub fn client(codes: BitMatrix, prepared: Prepared) -> Result<Script<'static, ()
             let client = psm::Client::new(codes, *ctx)?;
             Script::new(PHASE, |io| client.run(io))
         }
+        Basis::Lwe(prepared) => {
+            let client = lwe::Client::new(codes, *prepared)?;
+            Script::new(PHASE, |io| client.run(io))
+        }
         Basis::Shade(prepared) => {
             let party = shade::Client::new(codes, *prepared)?;
             Script::new(PHASE, |io| async move { io.run(party).await })
@@ -206,6 +229,8 @@ pub struct ServerContext {
     pub channels: Vec<Channel>,
     /// Fewest remaining clients with which the protocol continues.
     pub min_clients: usize,
+    /// The cipher of the masks, the same at all clients.
+    pub suite: Suite,
     /// The parameters of `phe`, the same at all clients.
     pub phe: Phe,
 }
@@ -238,6 +263,11 @@ pub fn server<S: Sink>(
         Backend::Psm => {
             let server = psm::Server::new(ctx, sink);
             Script::new(PHASE, |io| server.run(io))
+        }
+        Backend::Lwe => {
+            let shape = lwe::Shape::new(bits, ctx.suite)?;
+            let lobby = Lobby::<S, lwe::Meeting<S>>::new(&shape, ctx, sink)?;
+            Script::new(PHASE, |io| lobby.collect(io))
         }
         Backend::Shade => {
             let clients = ctx.clients.len();

@@ -1,11 +1,12 @@
-//! The server's side of `shade` and `phe`: each two clients run a protocol with each other, and
-//! both send the server a part of the result.
+//! What `shade`, `phe` and `lwe` share: each two clients run a protocol with each other, and both
+//! send the server a part of the result.
 //!
 //! `docs/spec/distances.md` specifies the messages, in *Pairs of clients*.
 
 use std::collections::BTreeMap;
 
-use undertone_party::{Abort, Io, PartyId};
+use undertone_kernel::Wiped;
+use undertone_party::{Abort, Io, Outbox, PartyId};
 
 use super::{Collected, ServerContext};
 use crate::tiles::Sink;
@@ -13,6 +14,35 @@ use undertone_setup::roster::enough;
 use undertone_setup::seal::Channel;
 
 const SERVER: PartyId = PartyId::SERVER;
+
+/// A client's channel to the server, for parts.
+#[derive(Debug)]
+pub(super) struct ToServer(Channel);
+
+impl ToServer {
+    pub(super) fn new(channel: Channel) -> Self {
+        Self(channel)
+    }
+
+    /// Seals the peer's number and `text`, and sends them to the server.
+    pub(super) fn send(
+        &mut self,
+        peer: PartyId,
+        text: &[u8],
+        out: &mut Outbox,
+    ) -> Result<(), Abort> {
+        let whole = Wiped::from([&peer.to_wire().to_le_bytes(), text].concat());
+        let sealed = self.0.seal(&whole);
+        let sealed = sealed.map_err(|error| Abort::Internal(error.to_string()))?;
+        out.push(SERVER, sealed);
+        Ok(())
+    }
+
+    /// Tells the server that all pairs are finished.
+    pub(super) fn done(&mut self, out: &mut Outbox) -> Result<(), Abort> {
+        self.send(SERVER, &[], out)
+    }
+}
 
 /// A client at the server: its index, its number and its rows.
 #[derive(Debug, Clone, Copy)]

@@ -1,8 +1,5 @@
 //! The parameter classes.
 
-/// Bits of a number modulo Q at most.
-pub const MAX_Q: u32 = 41;
-
 /// Columns that may be answered under one masked row, all key owners together.
 pub const MAX_COLUMNS: usize = 8192;
 
@@ -137,7 +134,7 @@ mod tests {
             assert_eq!(class.tau().wrapping_mul(class.t) & class.mask(), 1);
             assert_eq!(class.t, class.bits as u64 / 2 + 1);
             assert_eq!(class.width(), class.bits.ilog2());
-            assert!(class.q <= MAX_Q);
+            assert!(class.q <= 41);
         }
     }
 

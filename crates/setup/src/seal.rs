@@ -162,6 +162,27 @@ impl Direction {
         nonce[4..].copy_from_slice(&self.count.to_le_bytes());
         nonce
     }
+
+    fn seal(&mut self, plaintext: &[u8]) -> Result<Vec<u8>, SealError> {
+        let payload = Payload {
+            msg: plaintext,
+            aad: &self.associated,
+        };
+        let sealed = self.cipher.encrypt(&self.nonce(), payload);
+        self.count += 1;
+        sealed.map_err(|_| SealError::Unsealed)
+    }
+
+    fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
+        let payload = Payload {
+            msg: sealed,
+            aad: &self.associated,
+        };
+        let opened = self.cipher.decrypt(&self.nonce(), payload);
+        let opened = opened.map_err(|_| SealError::Unsealed)?;
+        self.count += 1;
+        Ok(opened)
+    }
 }
 
 /// One party's end of the channel to another.
@@ -199,14 +220,7 @@ impl Channel {
     /// # Errors
     /// [`SealError::Unsealed`] when the message is too long for the cipher (256 GiB).
     pub fn seal(&mut self, plaintext: &[u8]) -> Result<Vec<u8>, SealError> {
-        let side = &mut self.outward;
-        let payload = Payload {
-            msg: plaintext,
-            aad: &side.associated,
-        };
-        let sealed = side.cipher.encrypt(&side.nonce(), payload);
-        side.count += 1;
-        sealed.map_err(|_| SealError::Unsealed)
+        self.outward.seal(plaintext)
     }
 
     /// Opens the next message of the peer.
@@ -214,23 +228,48 @@ impl Channel {
     /// # Errors
     /// [`SealError::Unsealed`].
     pub fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
-        let side = &mut self.inward;
-        let payload = Payload {
-            msg: sealed,
-            aad: &side.associated,
-        };
-        let opened = side
-            .cipher
-            .decrypt(&side.nonce(), payload)
-            .map_err(|_| SealError::Unsealed)?;
-        side.count += 1;
-        Ok(opened)
+        self.inward.open(sealed)
     }
 }
 
 impl fmt::Debug for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Channel(..)")
+    }
+}
+
+/// The sealed messages of one sender to several receivers, who share a secret with it.
+///
+/// All receivers open the same bytes. Each of them could have sealed them, so the sender is
+/// authenticated against everybody else only.
+pub struct Broadcast(Direction);
+
+impl Broadcast {
+    /// The messages of `from` under `secret`, which serves nothing else.
+    pub fn new(session: SessionId, secret: &Seed, from: PartyId) -> Self {
+        Self(Direction::new(secret, session, from, from))
+    }
+
+    /// Seals the next message. Only the sender calls this.
+    ///
+    /// # Errors
+    /// [`SealError::Unsealed`] when the message is too long for the cipher (256 GiB).
+    pub fn seal(&mut self, plaintext: &[u8]) -> Result<Vec<u8>, SealError> {
+        self.0.seal(plaintext)
+    }
+
+    /// Opens the next message. Only receivers call this.
+    ///
+    /// # Errors
+    /// [`SealError::Unsealed`].
+    pub fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
+        self.0.open(sealed)
+    }
+}
+
+impl fmt::Debug for Broadcast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Broadcast(..)")
     }
 }
 

@@ -150,6 +150,7 @@ async fn run(
         bits: params.bits,
         clients: members.iter().map(rows).collect(),
         channels,
+        suite: params.suite,
         min_clients: params.min_clients,
         phe: params.phe,
     };

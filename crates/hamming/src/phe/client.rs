@@ -3,39 +3,15 @@
 
 use std::collections::VecDeque;
 
-use undertone_kernel::{BitMatrix, Wiped};
+use undertone_kernel::BitMatrix;
 use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Payload, Phase, Step};
 
 use super::super::PHASE;
+use super::super::pairwise::ToServer;
 use super::SERVER;
 use super::evaluator::Evaluator;
 use super::offline::Prepared;
 use super::owner::Owner;
-use undertone_setup::seal::Channel;
-
-/// The channel to the server.
-#[derive(Debug)]
-pub(super) struct ToServer(Channel);
-
-impl ToServer {
-    pub(super) fn new(channel: Channel) -> Self {
-        Self(channel)
-    }
-
-    /// Seals the peer's number and `text`, and sends them to the server.
-    pub(super) fn send(
-        &mut self,
-        peer: PartyId,
-        text: &[u8],
-        out: &mut Outbox,
-    ) -> Result<(), Abort> {
-        let whole = Wiped::from([&peer.to_wire().to_le_bytes(), text].concat());
-        let sealed = self.0.seal(&whole);
-        let sealed = sealed.map_err(|error| Abort::Internal(error.to_string()))?;
-        out.push(SERVER, sealed);
-        Ok(())
-    }
-}
 
 /// The client's online protocol. Output: nothing.
 pub(in super::super) struct Client {
@@ -163,7 +139,7 @@ impl Party for Client {
         self.evaluators.retain(|evaluator| !evaluator.is_done());
         self.owner.take_if(|owner| owner.is_done());
         if self.owner.is_none() && self.evaluators.is_empty() {
-            self.server.send(SERVER, &[], &mut out)?;
+            self.server.done(&mut out)?;
             return Ok(Step::done(out, ()));
         }
         let owners = self.evaluators.iter().filter(|end| end.waits());

@@ -7,7 +7,7 @@ use num_bigint::BigUint;
 use undertone_kernel::{BitMatrix, Prg};
 use undertone_party::{Abort, Outbox, PartyId};
 
-use super::client::ToServer;
+use super::super::pairwise::ToServer;
 use super::offline::Key;
 use super::{Peer, Uniform, WINDOW, internal};
 use undertone_kdf::Seed;

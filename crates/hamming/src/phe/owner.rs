@@ -5,8 +5,8 @@ use num_bigint::BigUint;
 use undertone_kernel::{BitMatrix, Prg, Wiped};
 use undertone_party::{Abort, Outbox, PartyId};
 
+use super::super::pairwise::ToServer;
 use super::super::weight;
-use super::client::ToServer;
 use super::{Pair, Peer, WINDOW, internal};
 use undertone_paillier::SecretKey;
 

@@ -168,6 +168,7 @@ mod tests {
             bits,
             clients: clients.to_vec(),
             channels: ends.into(),
+            suite: undertone_kernel::mask::Suite::Aes128Ctr,
             min_clients: 2,
             phe: Phe::default(),
         };

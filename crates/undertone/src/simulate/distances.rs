@@ -100,6 +100,7 @@ impl<S: Sink> DistanceSimulation<S> {
             bits,
             clients: roster,
             channels: group.server,
+            suite,
             min_clients,
             phe,
         };

@@ -1,0 +1,219 @@
+//! `lwe`: distances from module learning with errors, with Gaussian masks of fixed width.
+//!
+//! `docs/spec/lwe.md` specifies messages and steps, and has the proof. In short: of each two
+//! clients that have rows, the one with more rows is the *evaluator* and the other the *key owner*.
+//! Ties go to the client with the smaller number as the evaluator. Q = 2^q, t is odd and τ·t = 1
+//! modulo Q. All clients know the public matrix A.
+//!
+//! 1. Key owner → its evaluators: a *key* for each row y, `c = A·s + e − 2τ·y`.
+//! 2. Evaluator → its key owners: a *header* for each row x, `wA + η` rounded, where the *masked
+//!    row* `w` is a wide Gaussian on `x + t·ℤ^L`.
+//! 3. Evaluator → key owner: an *answer* for each pair of rows, `w·c + τρ + noise` rounded, with
+//!    `ρ = R + |x|` modulo t and a uniform mask R. Evaluator → server: the seed of all R.
+//! 4. Key owner → server: the *masked distance* `R + h(x, y)` modulo t, which it decrypts from
+//!    header and answer.
+//! 5. The server computes `h(x, y)` modulo t. The parities of |x| and |y|, masked by a bit that the
+//!    two clients share, fix the rest.
+//!
+//! The server learns h. The key owner learns nothing, although it knows s and e: the noise of
+//! answers drowns what they tell of w. A pair of clients and the server together learn no more of
+//! a third client than h.
+//!
+//! Keys go to all evaluators and headers to all key owners of a *round*: key owners whose columns
+//! together are few enough for one masked row. Each round has new masked rows.
+//!
+//! *Offline*, clients compute the part of their keys that does not depend on codes. If a client
+//! drops out, only its own pairs end. The server decides whether enough clients remain.
+
+mod client;
+mod offline;
+mod server;
+
+use std::ops::Range;
+
+use undertone_kernel::pack;
+use undertone_lwe::{Params, TILE_ROWS};
+use undertone_party::frame::TILE_BYTES;
+use undertone_party::{Abort, PartyId};
+
+pub(super) use client::Client;
+pub(super) use offline::{Prepared, prepare};
+pub(super) use server::{Meeting, Shape};
+
+/// Bytes of key columns that a client keeps from offline to online.
+const AHEAD_BYTES: usize = 64 << 20;
+
+/// The parameters for codes of `bits` bits: LWE-1.
+fn params(bits: usize) -> Result<&'static Params, Abort> {
+    Params::of(bits).ok_or_else(|| {
+        Abort::Misuse(format!(
+            "codes of {bits} bits; lwe takes codes of at most 16384 bits"
+        ))
+    })
+}
+
+/// Whether `me` is the evaluator to `other`. Each comes with its number of rows.
+fn evaluates(me: (PartyId, usize), other: (PartyId, usize)) -> bool {
+    (me.1, other.0) > (other.1, me.0)
+}
+
+/// The parameters of a pair, which both ends and the server know.
+#[derive(Debug, Clone, Copy)]
+struct Pair {
+    params: &'static Params,
+    /// Rows of the evaluator and of the key owner.
+    rows: usize,
+    owned: usize,
+}
+
+impl Pair {
+    fn blocks(&self) -> usize {
+        self.owned.div_ceil(self.params.max_columns())
+    }
+
+    /// Rows of the key owner in a block.
+    fn block(&self, number: usize) -> Range<usize> {
+        block(self.params, self.owned, number)
+    }
+
+    /// Rows of the evaluator in each tile.
+    fn tiles(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let rows = self.rows;
+        let first = (0..rows).step_by(TILE_ROWS);
+        first.map(move |first| first..rows.min(first + TILE_ROWS))
+    }
+
+    /// Messages of masked distances.
+    fn messages(&self) -> usize {
+        self.blocks() * self.rows.div_ceil(TILE_ROWS)
+    }
+
+    /// The rows of the evaluator and of the key owner in message `number` of masked distances.
+    fn message(&self, number: usize) -> (Range<usize>, Range<usize>) {
+        let tiles = self.rows.div_ceil(TILE_ROWS);
+        let first = number % tiles * TILE_ROWS;
+        let rows = first..self.rows.min(first + TILE_ROWS);
+        (rows, self.block(number / tiles))
+    }
+
+    /// Bytes of the answers of a row of the evaluator to `columns` rows of the key owner.
+    fn answer_len(&self, columns: usize) -> usize {
+        pack::packed_len(self.params.v, columns)
+    }
+}
+
+/// Rows `number · max_columns` and following of a key owner with `rows` rows.
+fn block(params: &Params, rows: usize, number: usize) -> Range<usize> {
+    let most = params.max_columns();
+    (number * most).min(rows)..rows.min((number + 1) * most)
+}
+
+/// The rows of the messages of keys of a block.
+fn key_tiles(params: &Params, block: Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+    let most = (TILE_BYTES / params.key_len()).max(1);
+    let first = block.clone().step_by(most);
+    first.map(move |first| first..block.end.min(first + most))
+}
+
+/// A block of a key owner in a round.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Column {
+    owner: PartyId,
+    rows: Range<usize>,
+    /// The number of the block among those of its owner.
+    number: usize,
+}
+
+/// The rounds of the evaluator `me`: in each, the blocks that the same masked rows answer. Key
+/// owners with more rows come first, of these with as many rows those with smaller numbers.
+fn rounds(params: &Params, clients: &[(PartyId, usize)], me: (PartyId, usize)) -> Vec<Vec<Column>> {
+    let owners = clients.iter().copied();
+    let mut owners: Vec<(PartyId, usize)> = owners
+        .filter(|owner| owner.1 > 0 && owner.0 != me.0 && evaluates(me, *owner))
+        .collect();
+    owners.sort_unstable_by_key(|(id, rows)| (usize::MAX - rows, *id));
+    let mut rounds: Vec<Vec<Column>> = Vec::new();
+    let mut room = 0;
+    for (owner, owned) in owners {
+        for number in 0..owned.div_ceil(params.max_columns()) {
+            let rows = block(params, owned, number);
+            if rows.len() > room {
+                rounds.push(Vec::new());
+                room = params.max_columns();
+            }
+            room -= rows.len();
+            if let Some(round) = rounds.last_mut() {
+                round.push(Column {
+                    owner,
+                    rows,
+                    number,
+                });
+            }
+        }
+    }
+    rounds
+}
+
+/// The last bits of the weights of rows, masked with `bit`: eight to a byte, the first lowest.
+fn parities(weights: &[u16], bit: u8) -> Vec<u8> {
+    let eight = weights.chunks(8);
+    eight
+        .map(|eight| {
+            let bits = eight.iter().enumerate();
+            bits.fold(0, |byte, (i, weight)| {
+                byte | (*weight as u8 & 1 ^ bit & 1) << i
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_hold_as_many_columns_as_one_masked_row_answers() {
+        let params = params(4096).unwrap();
+        let id = PartyId::client;
+        let clients: Vec<_> = [9000, 4000, 20_000, 0, 4000, 9000]
+            .iter()
+            .enumerate()
+            .map(|(at, rows)| (id(at), *rows))
+            .collect();
+        let of = |me: usize| -> Vec<Vec<(usize, Range<usize>)>> {
+            let column = |column: &Column| (column.owner.index().unwrap(), column.rows.clone());
+            let rounds = rounds(params, &clients, clients[me]);
+            rounds
+                .iter()
+                .map(|round| round.iter().map(column).collect())
+                .collect()
+        };
+        assert_eq!(
+            of(2),
+            [
+                vec![(0, 0..8192)],
+                vec![(0, 8192..9000)],
+                vec![(5, 0..8192)],
+                vec![(5, 8192..9000), (1, 0..4000)],
+                vec![(4, 0..4000)],
+            ]
+        );
+        assert_eq!(of(1), [[(4, 0..4000)]]);
+        assert_eq!(of(4), Vec::<Vec<_>>::new());
+        assert_eq!(of(3), Vec::<Vec<_>>::new());
+    }
+
+    #[test]
+    fn of_two_clients_one_is_the_evaluator() {
+        let id = PartyId::client;
+        assert!(evaluates((id(0), 5), (id(1), 5)) && !evaluates((id(1), 5), (id(0), 5)));
+        assert!(evaluates((id(1), 6), (id(0), 5)) && !evaluates((id(0), 5), (id(1), 6)));
+    }
+
+    // LWE-1
+    #[test]
+    fn codes_that_are_too_long_are_refused() {
+        assert!(params(16_384).is_ok());
+        assert!(matches!(params(16_385), Err(Abort::Misuse(_))));
+    }
+}
