@@ -117,6 +117,7 @@ proptest! {
 fn the_longest_and_the_shortest_codes() {
     for (bits, rows) in [
         (1, [3, 2]),
+        (16_384, [2, 3]),
         (65_535, [2, 3]),
         (4095, [1, 2]),
         (4096, [2, 1]),
@@ -127,6 +128,9 @@ fn the_longest_and_the_shortest_codes() {
             BitMatrix::from_words(rows[0], bits, vec![u64::MAX; rows[0] * bits.div_ceil(64)]);
         codes[1] = BitMatrix::zero(rows[1], bits);
         for backend in Backend::ALL {
+            if bits > backend.max_bits() {
+                continue;
+            }
             let run = run(backend, Suite::Aes128Ctr, &codes, Network::new()).unwrap();
             assert_eq!(run.collected.sink, expected(&codes, &[true, true]));
             let first = run.collected.sink.distances[&[0, 0, 1, 0]];
@@ -322,10 +326,16 @@ fn psm_clients_refuse_who_comes_back() {
 
 #[test]
 fn codes_that_cannot_be_are_refused() {
-    for bits in [0, 65_536] {
+    // LWE-1
+    for (backend, bits, range) in [
+        (Backend::Psm, 0, "1 to 65535"),
+        (Backend::Psm, 65_536, "1 to 65535"),
+        (Backend::Lwe, 0, "1 to 16384"),
+        (Backend::Lwe, 16_385, "1 to 16384"),
+    ] {
         let codes = [BitMatrix::zero(1, bits), BitMatrix::zero(1, bits)];
-        let error = run(Backend::Psm, Suite::Aes128Ctr, &codes, Network::new()).unwrap_err();
-        assert!(error.to_string().contains("1 to 65535"), "{error}");
+        let error = run(backend, Suite::Aes128Ctr, &codes, Network::new()).unwrap_err();
+        assert!(error.to_string().contains(range), "{error}");
     }
 }
 

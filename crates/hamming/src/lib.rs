@@ -93,6 +93,14 @@ impl Backend {
         Self::Phe,
     ];
 
+    /// The longest code that the backend takes, in bits.
+    pub fn max_bits(self) -> usize {
+        match self {
+            Self::Lwe => undertone_lwe::MAX_BITS,
+            Self::Clear | Self::Sketch | Self::Psm | Self::Shade | Self::Phe => MAX_BITS,
+        }
+    }
+
     /// Whether the server may learn the group seed.
     pub fn secrecy(self) -> Secrecy {
         match self {
@@ -161,7 +169,7 @@ pub fn prepare(
     bits: usize,
     ctx: ClientContext,
 ) -> Result<Script<'static, Prepared>, Abort> {
-    check_bits(bits)?;
+    check_bits(backend, bits)?;
     Ok(match backend {
         Backend::Clear | Backend::Sketch => ready(Basis::Plain),
         Backend::Psm => ready(Basis::Psm(Box::new(ctx))),
@@ -253,7 +261,7 @@ pub fn server<S: Sink>(
     ctx: ServerContext,
     sink: S,
 ) -> Result<Script<'static, Collected<S>>, Abort> {
-    check_bits(ctx.bits)?;
+    check_bits(ctx.backend, ctx.bits)?;
     check_channels(&ctx.clients, &ctx.channels)?;
     let (bits, phe) = (ctx.bits, ctx.phe);
     Ok(match ctx.backend {
@@ -288,10 +296,12 @@ fn weight(codes: &BitMatrix, row: usize) -> u16 {
     words.map(|word| word.count_ones()).sum::<u32>() as u16
 }
 
-fn check_bits(bits: usize) -> Result<(), Abort> {
-    if !(1..=MAX_BITS).contains(&bits) {
+/// Checks the length of codes: LWE-1 where the backend is `lwe`.
+fn check_bits(backend: Backend, bits: usize) -> Result<(), Abort> {
+    let most = backend.max_bits();
+    if !(1..=most).contains(&bits) {
         return Err(Abort::Misuse(format!(
-            "codes of {bits} bits; from 1 to {MAX_BITS} are possible"
+            "codes of {bits} bits; with {backend} from 1 to {most} are possible"
         )));
     }
     Ok(())

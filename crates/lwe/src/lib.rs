@@ -13,4 +13,4 @@ pub use evaluator::{Columns, Evaluator, Hint, KeyError, TILE_ROWS, Tile};
 pub use masks::{Masks, SEED};
 pub use matrix::{Dense, Matrix, Ring};
 pub use owner::{Headers, KeyOwner};
-pub use params::{CLASSES, MAX_COLUMNS, Params};
+pub use params::{CLASSES, MAX_BITS, MAX_COLUMNS, Params};

@@ -3,6 +3,9 @@
 /// Columns that may be answered under one masked row, all key owners together.
 pub const MAX_COLUMNS: usize = 8192;
 
+/// The longest row in bits.
+pub const MAX_BITS: usize = CLASSES[CLASSES.len() - 1].bits;
+
 /// Bytes of key columns that an evaluator holds at most.
 const COLUMN_BYTES: usize = 256 << 20;
 

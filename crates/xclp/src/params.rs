@@ -112,6 +112,10 @@ impl Params {
         if !(1..=MAX_BITS).contains(&self.bits) {
             return refuse("bits", self.bits.to_string(), "1 to 65535");
         }
+        // LWE-1
+        if self.bits > self.backend.max_bits() {
+            return refuse("bits", self.bits.to_string(), "1 to 16384 with lwe");
+        }
         if !(1..=1 << 16).contains(&self.neighbours) {
             return refuse("neighbours", self.neighbours.to_string(), "1 to 65536");
         }

@@ -59,7 +59,7 @@ pub(crate) struct Label {
     /// (weights cos, as published)
     #[arg(long, default_value = "balanced")]
     pub(super) variant: Variant,
-    /// Protocol by which distances reach the server: psm, shade, phe, sketch or clear
+    /// Protocol by which distances reach the server: psm, lwe, shade, phe, sketch or clear
     #[arg(long, default_value = "psm")]
     pub(super) backend: Backend,
     /// Randomise each client's labels with local differential privacy. Epsilon E is from 0.001 to

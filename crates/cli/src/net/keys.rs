@@ -28,7 +28,7 @@ pub(crate) struct MakeKeys {
 const JOB: &str = "\
 # The job that the server runs. Each setting here has its default value.
 application = \"label\"     # label, sum
-backend = \"psm\"           # psm, shade, phe, sketch, clear
+backend = \"psm\"           # psm, lwe, shade, phe, sketch, clear
 bits = 4096               # length of a code
 neighbours = 10           # neighbours of a row
 alpha = 0.99              # part of a score that comes from neighbours

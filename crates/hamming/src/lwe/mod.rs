@@ -43,13 +43,9 @@ pub(super) use server::{Meeting, Shape};
 /// Bytes of key columns that a client keeps from offline to online.
 const AHEAD_BYTES: usize = 64 << 20;
 
-/// The parameters for codes of `bits` bits: LWE-1.
+/// The parameters for codes of `bits` bits. The caller has checked them.
 fn params(bits: usize) -> Result<&'static Params, Abort> {
-    Params::of(bits).ok_or_else(|| {
-        Abort::Misuse(format!(
-            "codes of {bits} bits; lwe takes codes of at most 16384 bits"
-        ))
-    })
+    Params::of(bits).ok_or_else(|| Abort::Internal(format!("no parameters for {bits} bits")))
 }
 
 /// Whether `me` is the evaluator to `other`. Each comes with its number of rows.
@@ -208,12 +204,5 @@ mod tests {
         let id = PartyId::client;
         assert!(evaluates((id(0), 5), (id(1), 5)) && !evaluates((id(1), 5), (id(0), 5)));
         assert!(evaluates((id(1), 6), (id(0), 5)) && !evaluates((id(0), 5), (id(1), 6)));
-    }
-
-    // LWE-1
-    #[test]
-    fn codes_that_are_too_long_are_refused() {
-        assert!(params(16_384).is_ok());
-        assert!(matches!(params(16_385), Err(Abort::Misuse(_))));
     }
 }

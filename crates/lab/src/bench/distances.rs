@@ -7,7 +7,7 @@ use std::time::Instant;
 use clap::Args;
 use serde::Serialize;
 use undertone::hamming::tiles::{self, Pairs, Sink, Tile};
-use undertone::hamming::{Backend, MAX_BITS, OFFLINE};
+use undertone::hamming::{Backend, OFFLINE};
 use undertone::kdf::Seed;
 use undertone::kernel::{BitMatrix, Cpu, Prg, hamming};
 use undertone::party::{Network, PartyId};
@@ -25,7 +25,7 @@ use crate::{Failure, Show, output};
 
 #[derive(Debug, Args)]
 pub struct Distances {
-    /// Protocol by which distances reach the server: clear, sketch, psm, shade or phe
+    /// Protocol by which distances reach the server: clear, sketch, psm, lwe, shade or phe
     #[arg(long, default_value = "psm")]
     backend: Backend,
     /// Number of clients, 2 or more
@@ -133,8 +133,12 @@ impl Distances {
         }
         // The masked codes are held twice: at the server and in transit.
         fits(&[self.clients, self.rows, 4 * self.bits])?;
-        if !(1..=MAX_BITS).contains(&self.bits) {
-            return Err(Failure::usage("--bits must be from 1 to 65535"));
+        let most = self.backend.max_bits();
+        if !(1..=most).contains(&self.bits) {
+            let backend = self.backend;
+            return Err(Failure::usage(format!(
+                "--bits must be from 1 to {most} with {backend}"
+            )));
         }
         let phe = self.keys.phe(self.backend)?;
         let mut prg = Prg::new(&[3; 32]);

@@ -46,7 +46,7 @@ pub struct Network {
         conflicts_with = "values"
     )]
     bits: usize,
-    /// Protocol by which distances reach the server: psm, shade, phe, sketch or clear
+    /// Protocol by which distances reach the server: psm, lwe, shade, phe, sketch or clear
     #[arg(long, default_value = "psm", conflicts_with = "values")]
     backend: Backend,
     #[command(flatten)]

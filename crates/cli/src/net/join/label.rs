@@ -40,7 +40,7 @@ pub(super) struct LabelOptions {
     #[arg(long)]
     any_alpha: bool,
     /// Least private backend to which this client agrees; from the least to the most private:
-    /// clear, sketch, psm, shade, phe
+    /// clear, sketch, psm, lwe, shade, phe
     #[arg(long, value_name = "BACKEND", default_value_t = Terms::default().backend_at_least)]
     backend_at_least: Backend,
     /// Most rows of another client to which this client agrees [default: L/4 with shade and phe, no

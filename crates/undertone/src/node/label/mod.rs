@@ -5,7 +5,7 @@
 //!
 //! ```toml
 //! application = "label"    # the default
-//! backend = "psm"          # psm, shade, phe, sketch, clear
+//! backend = "psm"          # psm, lwe, shade, phe, sketch, clear
 //! bits = 4096
 //! neighbours = 10
 //! alpha = 0.99
