@@ -34,6 +34,7 @@ pub mod cdt;
 pub mod cpu;
 #[doc(hidden)]
 pub mod ctgrind;
+pub mod exp2;
 pub mod expand;
 pub mod hamming;
 pub mod leaves;

@@ -12,7 +12,7 @@ use undertone_kernel::{BitMatrix, Cpu, Wiped, pack};
 use undertone_party::SessionId;
 
 use crate::masks::Masks;
-use crate::matrix::Matrix;
+use crate::matrix::{Matrix, Scratch};
 use crate::params::Params;
 use crate::sample::{self, Gaussian, Words};
 use crate::table::Samplers;
@@ -166,6 +166,13 @@ pub struct Tile {
     pub answers: Vec<Vec<u8>>,
 }
 
+/// Memory of a thread that computes headers.
+#[derive(Default)]
+struct Workspace {
+    scratch: Scratch,
+    products: Wiped<Eight>,
+}
+
 /// Draws masked rows, a new one for every [`Hint`].
 #[derive(Debug)]
 pub struct Evaluator {
@@ -221,18 +228,25 @@ impl Hint {
         }
         self.next = rows.end;
         let bits = self.params.bits;
+        let clock = std::time::Instant::now();
+        let lap = |name: &str| {
+            if std::env::var("LAPS").is_ok() {
+                eprintln!("{name} {:?}", clock.elapsed());
+            }
+        };
         let blocks = rows.len().div_ceil(LANES);
         let mut masked = Wiped::from(vec![Eight::default(); blocks * bits]);
         let headers: Vec<Vec<u8>> = masked
             .par_chunks_exact_mut(bits)
             .enumerate()
-            .map(|(block, masked)| {
+            .map_init(Workspace::default, |work, (block, masked)| {
                 let first = rows.start + block * LANES;
                 let rows = first..rows.end.min(first + LANES);
                 self.mask(codes, rows.clone(), masked);
-                self.headers(matrix, rows, masked)
+                self.headers(matrix, work, rows, masked)
             })
             .collect();
+        lap("mask+headers");
         let products: Vec<Wiped<Panel>> = self
             .columns
             .panels
@@ -243,6 +257,7 @@ impl Hint {
                 out
             })
             .collect();
+        lap("products");
         let answers: Vec<Vec<Vec<u8>>> = rows
             .clone()
             .into_par_iter()
@@ -264,6 +279,7 @@ impl Hint {
                     .collect()
             })
             .collect();
+        lap("answers");
         let part = |part: usize| {
             let rows = answers.iter();
             rows.flat_map(|parts| &parts[part]).copied().collect()
@@ -289,10 +305,17 @@ impl Hint {
     }
 
     /// Step 2: the headers of up to eight rows.
-    fn headers(&self, matrix: &dyn Matrix, rows: Range<usize>, masked: &[Eight]) -> Vec<u8> {
+    fn headers(
+        &self,
+        matrix: &dyn Matrix,
+        work: &mut Workspace,
+        rows: Range<usize>,
+        masked: &[Eight],
+    ) -> Vec<u8> {
         let (params, cpu) = (self.params, Cpu::detect());
-        let mut products = Wiped::from(vec![Eight::default(); params.n]);
-        matrix.row(cpu, masked, &mut products);
+        let Workspace { scratch, products } = work;
+        products.resize(params.n, Eight::default());
+        matrix.row(cpu, scratch, masked, products);
         let wide = &Samplers::of(params).header;
         let (drop, mask) = (params.q - params.h, (1 << params.h) - 1);
         let mut out = Vec::with_capacity(rows.len() * params.header_len() + 8);

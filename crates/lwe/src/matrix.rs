@@ -2,7 +2,7 @@
 
 use shake::Shake128;
 use shake::digest::{ExtendableOutput, Update, XofReader};
-use undertone_kernel::negacyclic::{Convolver, DEGREE, Eight};
+use undertone_kernel::negacyclic::{self, Convolver, DEGREE, Eight};
 use undertone_kernel::{Cpu, Wiped};
 use undertone_party::SessionId;
 
@@ -18,14 +18,21 @@ pub trait Matrix: Send + Sync {
     ///
     /// # Panics
     /// When lengths differ.
-    fn column(&self, cpu: Cpu, s: &[Eight], out: &mut [Eight]);
+    fn column(&self, cpu: Cpu, scratch: &mut Scratch, s: &[Eight], out: &mut [Eight]);
 
     /// w·A for eight vectors of L numbers in two's complement, between −2⁴⁰ and 2⁴⁰. `out` has n
     /// entries.
     ///
     /// # Panics
     /// When lengths differ.
-    fn row(&self, cpu: Cpu, w: &[Eight], out: &mut [Eight]);
+    fn row(&self, cpu: Cpu, scratch: &mut Scratch, w: &[Eight], out: &mut [Eight]);
+}
+
+/// Memory of a [`Matrix`] between products. It is wiped on drop.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    products: negacyclic::Scratch,
+    inverted: [Wiped<Eight>; 2],
 }
 
 /// The uniform numbers modulo Q of a session: of the polynomials of [`Ring`], or of the entries of
@@ -88,17 +95,21 @@ impl Matrix for Ring {
         self.params
     }
 
-    fn column(&self, cpu: Cpu, s: &[Eight], out: &mut [Eight]) {
-        self.columns.apply(cpu, s, out);
+    fn column(&self, cpu: Cpu, scratch: &mut Scratch, s: &[Eight], out: &mut [Eight]) {
+        self.columns.apply(cpu, &mut scratch.products, s, out);
     }
 
     /// The transposed matrix of p is that of p(X⁻¹).
-    fn row(&self, cpu: Cpu, w: &[Eight], out: &mut [Eight]) {
-        let mut inverted = Wiped::from(vec![Eight::default(); w.len()]);
-        let mut product = Wiped::from(vec![Eight::default(); out.len()]);
-        invert(w, &mut inverted);
-        self.rows.apply(cpu, &inverted, &mut product);
-        invert(&product, out);
+    fn row(&self, cpu: Cpu, scratch: &mut Scratch, w: &[Eight], out: &mut [Eight]) {
+        let Scratch {
+            products,
+            inverted: [input, output],
+        } = scratch;
+        input.resize(w.len(), Eight::default());
+        output.resize(out.len(), Eight::default());
+        invert(w, input);
+        self.rows.apply(cpu, products, input, output);
+        invert(output, out);
     }
 }
 
@@ -141,7 +152,7 @@ impl Matrix for Dense {
         self.params
     }
 
-    fn column(&self, _: Cpu, s: &[Eight], out: &mut [Eight]) {
+    fn column(&self, _: Cpu, _: &mut Scratch, s: &[Eight], out: &mut [Eight]) {
         assert_eq!((s.len(), out.len()), (self.params.n, self.params.bits));
         for (entries, out) in self.entries.chunks_exact(self.params.n).zip(out) {
             *out = Eight::default();
@@ -153,7 +164,7 @@ impl Matrix for Dense {
         }
     }
 
-    fn row(&self, _: Cpu, w: &[Eight], out: &mut [Eight]) {
+    fn row(&self, _: Cpu, _: &mut Scratch, w: &[Eight], out: &mut [Eight]) {
         assert_eq!((w.len(), out.len()), (self.params.bits, self.params.n));
         out.fill(Eight::default());
         for (entries, w) in self.entries.chunks_exact(self.params.n).zip(w) {
@@ -195,15 +206,15 @@ mod tests {
                 vec![Eight::default(); params.bits],
                 vec![Eight::default(); params.n],
             ];
-            dense.column(Cpu::portable(), &s, &mut due[0]);
-            dense.row(Cpu::portable(), &w, &mut due[1]);
+            dense.column(Cpu::portable(), &mut Scratch::default(), &s, &mut due[0]);
+            dense.row(Cpu::portable(), &mut Scratch::default(), &w, &mut due[1]);
             for cpu in Cpu::all() {
                 let ring = Ring::new(cpu, session, params);
                 let mut column = vec![Eight::default(); params.bits];
-                ring.column(cpu, &s, &mut column);
+                ring.column(cpu, &mut Scratch::default(), &s, &mut column);
                 assert!(masked(&column) == masked(&due[0]), "{cpu:?} {params:?}");
                 let mut row = vec![Eight::default(); params.n];
-                ring.row(cpu, &w, &mut row);
+                ring.row(cpu, &mut Scratch::default(), &w, &mut row);
                 assert!(masked(&row) == masked(&due[1]), "{cpu:?} {params:?}");
             }
         }

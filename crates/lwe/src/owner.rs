@@ -10,7 +10,7 @@ use undertone_party::SessionId;
 
 use std::ops::Range;
 
-use crate::matrix::Matrix;
+use crate::matrix::{Matrix, Scratch};
 use crate::params::Params;
 use crate::sample::{self, Words};
 
@@ -62,17 +62,23 @@ impl KeyOwner {
         let mut out = Wiped::from(vec![0; rows.len() * params.bits]);
         out.par_chunks_mut(LANES * params.bits)
             .enumerate()
-            .for_each(|(block, out)| {
+            .for_each_init(Workspace::default, |work, (block, out)| {
+                let Workspace {
+                    scratch,
+                    secrets: s,
+                    products,
+                } = work;
                 let first = rows.start + block * LANES;
-                let mut s = Wiped::from(vec![Eight::default(); params.n]);
+                s.clear();
+                s.resize(params.n, Eight::default());
+                products.resize(params.bits, Eight::default());
                 for lane in 0..out.len() / params.bits {
                     let secret = self.secrets.row(first + lane).iter();
                     for (s, secret) in s.iter_mut().zip(secret) {
                         s.0[lane] = i64::from(*secret as i8) as u64;
                     }
                 }
-                let mut products = Wiped::from(vec![Eight::default(); params.bits]);
-                matrix.column(cpu, &s, &mut products);
+                matrix.column(cpu, scratch, s, products);
                 for (lane, out) in out.chunks_exact_mut(params.bits).enumerate() {
                     let mut words = self.words(first + lane);
                     words.seek(params.n.div_ceil(32));
@@ -150,6 +156,14 @@ impl KeyOwner {
         }
         out
     }
+}
+
+/// Memory of a thread that computes columns.
+#[derive(Default)]
+struct Workspace {
+    scratch: Scratch,
+    secrets: Wiped<Eight>,
+    products: Wiped<Eight>,
 }
 
 /// The headers of rows of an evaluator.

@@ -6,28 +6,10 @@
 use undertone_kdf::Seed;
 use undertone_kernel::mask::{Op, Stream, Suite};
 use undertone_kernel::negacyclic::{Eight, LANES};
-use undertone_kernel::{Cpu, Wiped, cdt};
+use undertone_kernel::{Cpu, Wiped, cdt, ctgrind, exp2};
 
 use crate::params::Params;
 use crate::table::{MAX_STEP, Wide};
-
-/// `⌊2⁶⁴·ln 2⌋`.
-const LN_2: u64 = 12_786_308_645_202_655_659;
-
-/// `⌊2⁶³/k!⌋`.
-const INVERSE_FACTORIALS: [u64; 21] = {
-    let mut out = [0; 21];
-    let mut k = 0;
-    let mut factorial: u128 = 1;
-    while k < 21 {
-        if k > 0 {
-            factorial *= k as u128;
-        }
-        out[k] = ((1u128 << 63) / factorial) as u64;
-        k += 1;
-    }
-    out
-};
 
 /// Candidates of a block.
 const BLOCK: usize = 64;
@@ -69,20 +51,25 @@ fn bytes(words: &[u64], out: &mut [u8]) {
     }
 }
 
-/// e^−x·2⁶³ where x = `fraction`·ln 2/2⁶⁴. In constant time, short or long by less than 8.
-fn exp2(fraction: u64) -> u64 {
-    let high = |a: u64, b: u64| ((u128::from(a) * u128::from(b)) >> 64) as u64;
-    let x = high(fraction, LN_2);
-    let mut factors = INVERSE_FACTORIALS.iter().rev();
-    let last = factors.next().copied().unwrap_or(0);
-    factors.fold(last, |sum, factor| factor - high(x, sum))
-}
-
 /// A source of numbers from `D_{Z, σ, −ρ/t}`.
 pub(crate) struct Gaussian<'a> {
     wide: &'a Wide,
     t: u64,
     words: Words,
+}
+
+/// A block of candidates.
+struct Candidates {
+    words: Wiped<u64>,
+    randoms: Wiped<u8>,
+    steps: Wiped<u8>,
+    /// Where x is −log₂ of the probability that a candidate is accepted: its fraction, and 2 to the
+    /// power of minus the fraction.
+    fractions: Wiped<u64>,
+    powers: Wiped<u64>,
+    /// The integer part of x.
+    wholes: Wiped<u64>,
+    numbers: Wiped<u64>,
 }
 
 impl<'a> Gaussian<'a> {
@@ -92,53 +79,92 @@ impl<'a> Gaussian<'a> {
 
     /// Overwrites `numbers`, each ρ, with g from `D_{Z, σ, −ρ/t}` in two's complement. Then
     /// t·g + ρ is a Gaussian of deviation tσ given its residue ρ modulo t.
+    ///
+    /// Each pass has a candidate for every number that has none accepted yet.
     pub(crate) fn replace(&mut self, cpu: Cpu, numbers: &mut [u64]) {
-        let Wide {
-            table,
-            log_k,
-            factor,
-            shift,
-        } = self.wide;
-        let mut words = Wiped::from(vec![0; BLOCK_WORDS]);
-        let mut randoms = Wiped::from(vec![0; 16 * BLOCK]);
-        let mut steps = Wiped::from(vec![0; BLOCK]);
-        let mut at = 0;
-        while at < numbers.len() {
-            self.words.fill(&mut words);
-            bytes(&words[..2 * BLOCK], &mut randoms);
-            cdt::sample(cpu, table, &[0], &randoms, &mut steps);
-            for (step, rest) in steps.iter().zip(words[2 * BLOCK..].as_chunks::<3>().0) {
-                let Some(number) = numbers.get_mut(at) else {
-                    break;
-                };
-                let [z, first, second] = *rest;
-                // All ones for a negative number.
-                let sign = (z as i64 >> 63) as u64;
-                let z = z & ((1 << log_k) - 1);
-                // |t·g + ρ| = K·t·y + z·t + (ρ, or t − ρ).
-                let rho = *number;
-                let rest =
-                    z * self.t + ((rho ^ sign).wrapping_sub(sign)).wrapping_add(self.t & sign);
-                let whole = (u64::from(*step) << log_k) * self.t;
-                let square = u128::from(rest) * u128::from(rest + 2 * whole);
-                // x = square·log₂(e)/(2·(tσ)²), 64 bits after the point.
-                let low = u128::from(square as u64) * u128::from(*factor);
-                let high = (square >> 64) * u128::from(*factor);
-                let x = if *shift < 128 {
-                    (high << (128 - shift)) + (low >> (shift - 64))
-                } else {
-                    (high + (low >> 64)) >> (shift - 128)
-                };
-                let power = ((x >> 64) as u64).min(63);
-                let likely = first >> 1 < exp2(x as u64);
-                let rare = second & ((1 << power) - 1) == 0;
-                let accepted = u64::from(likely) & u64::from(rare);
-                let sum = (z + (u64::from(*step) << log_k)) ^ sign;
-                // −(z + K·y) − 1 for a negative number.
-                *number = (sum & accepted.wrapping_neg()) | (rho & accepted.wrapping_sub(1));
-                at += accepted as usize;
+        let words = || Wiped::from(vec![0; BLOCK]);
+        let mut block = Candidates {
+            words: vec![0; BLOCK_WORDS].into(),
+            randoms: vec![0; 16 * BLOCK].into(),
+            steps: vec![0; BLOCK].into(),
+            fractions: words(),
+            powers: words(),
+            wholes: words(),
+            numbers: words(),
+        };
+        let mut pending: Vec<u32> = (0..numbers.len() as u32).collect();
+        while !pending.is_empty() {
+            let mut kept = 0;
+            for first in (0..pending.len()).step_by(BLOCK) {
+                let places = first..pending.len().min(first + BLOCK);
+                for (number, place) in block.numbers.iter_mut().zip(&pending[places.clone()]) {
+                    *number = numbers[*place as usize];
+                }
+                let accepted = self.draw(cpu, &mut block);
+                for (i, at) in places.enumerate() {
+                    let place = pending[at];
+                    numbers[place as usize] = block.numbers[i];
+                    pending[kept] = place;
+                    kept += 1 - accepted[i] as usize;
+                }
             }
+            pending.truncate(kept);
         }
+    }
+
+    /// Draws a candidate for each ρ in `numbers`. Those that are accepted replace it. Returns 1 for
+    /// each of them, else 0.
+    fn draw(&mut self, cpu: Cpu, block: &mut Candidates) -> [u64; BLOCK] {
+        let Candidates {
+            words,
+            randoms,
+            steps,
+            fractions,
+            powers,
+            wholes,
+            numbers,
+        } = block;
+        self.words.fill(words);
+        bytes(&words[..2 * BLOCK], randoms);
+        cdt::sample(cpu, &self.wide.table, &[0], randoms, steps);
+        let rest = words[2 * BLOCK..].as_chunks::<3>().0;
+        let Wide { log_k, shift, .. } = *self.wide;
+        let factor = u128::from(self.wide.factor);
+        for (i, [z, ..]) in rest.iter().enumerate() {
+            // All ones for a negative number.
+            let sign = (*z as i64 >> 63) as u64;
+            let z = z & ((1 << log_k) - 1);
+            let high = u64::from(steps[i]) << log_k;
+            // |t·g + ρ| = K·t·u + z·t + (ρ, or t − ρ).
+            let rho = (numbers[i] ^ sign).wrapping_sub(sign);
+            let rest = z * self.t + rho.wrapping_add(self.t & sign);
+            let square = u128::from(rest) * u128::from(rest + 2 * high * self.t);
+            // x = square·log₂(e)/(2·(tσ)²), 64 bits after the point.
+            let below = u128::from(square as u64) * factor;
+            let above = (square >> 64) * factor;
+            let x = if shift < 128 {
+                (above << (128 - shift)) + (below >> (shift - 64))
+            } else {
+                (above + (below >> 64)) >> (shift - 128)
+            };
+            fractions[i] = x as u64;
+            wholes[i] = (x >> 64) as u64;
+        }
+        exp2::powers(cpu, fractions, powers);
+        let mut accepted = [0; BLOCK];
+        for (i, [z, first, second]) in rest.iter().enumerate() {
+            let likely = *first < powers[i];
+            let rare = second & ((1 << wholes[i].min(63)) - 1) == 0;
+            accepted[i] = u64::from(likely) & u64::from(rare);
+            let sign = (*z as i64 >> 63) as u64;
+            let magnitude = (z & ((1 << log_k) - 1)) + (u64::from(steps[i]) << log_k);
+            // −(z + K·u) − 1 for a negative number.
+            let mask = accepted[i].wrapping_neg();
+            numbers[i] = ((magnitude ^ sign) & mask) | (numbers[i] & !mask);
+        }
+        // What is accepted is no secret: it does not depend on the numbers that are.
+        ctgrind::public(&accepted);
+        accepted
     }
 }
 

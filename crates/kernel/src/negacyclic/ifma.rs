@@ -53,91 +53,144 @@ fn below(a: __m512i, bound: __m512i) -> __m512i {
     _mm512_min_epu64(a, _mm512_sub_epi64(a, bound))
 }
 
+/// A prime in all lanes.
+#[derive(Clone, Copy)]
+struct Prime {
+    p: __m512i,
+    twice: __m512i,
+}
+
+/// A step of the transform.
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn split(x: &mut __m512i, y: &mut __m512i, factor: Broadcast, prime: Prime) {
+    let a = below(*x, prime.twice);
+    let b = times(*y, factor, prime.p);
+    *x = _mm512_add_epi64(a, b);
+    *y = _mm512_sub_epi64(_mm512_add_epi64(a, prime.twice), b);
+}
+
+/// A step of the inverse transform.
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn merge(x: &mut __m512i, y: &mut __m512i, factor: Broadcast, prime: Prime) {
+    let difference = _mm512_sub_epi64(_mm512_add_epi64(*x, prime.twice), *y);
+    *x = below(_mm512_add_epi64(*x, *y), prime.twice);
+    *y = times(difference, factor, prime.p);
+}
+
+/// Four quarters of `a`.
+fn quarters(a: &mut [Eight]) -> [&mut [Eight]; 4] {
+    let (low, high) = a.split_at_mut(a.len() / 2);
+    let (first, second) = low.split_at_mut(low.len() / 2);
+    let (third, fourth) = high.split_at_mut(high.len() / 2);
+    [first, second, third, fourth]
+}
+
+/// Two steps at a time stay in registers.
+///
 /// # Safety
 /// The processor has AVX-512 F and IFMA.
 #[target_feature(enable = "avx512f,avx512ifma")]
 pub(super) unsafe fn forward(plan: &Plan, a: &mut [Eight]) {
-    let (p, p2) = (splat(plan.p), splat(2 * plan.p));
-    let step = |x: &mut Eight, y: &mut Eight, factor: Broadcast| {
-        let a = below(load(x), p2);
-        let b = times(load(y), factor, p);
-        store(x, _mm512_add_epi64(a, b));
-        store(y, _mm512_sub_epi64(_mm512_add_epi64(a, p2), b));
+    let prime = Prime {
+        p: splat(plan.p),
+        twice: splat(2 * plan.p),
     };
-    let mut half = DEGREE / 2;
-    while half > 0 {
-        let groups = DEGREE / (2 * half);
-        for (group, a) in a.chunks_exact_mut(2 * half).enumerate() {
-            let factor = broadcast(plan.powers[groups + group]);
-            let (xs, ys) = a.split_at_mut(half);
-            for (x, y) in xs.iter_mut().zip(ys) {
-                step(x, y, factor);
+    let mut size = DEGREE;
+    while size > 1 {
+        let groups = DEGREE / size;
+        for (group, a) in a.chunks_exact_mut(size).enumerate() {
+            let outer = broadcast(plan.powers[groups + group]);
+            let inner = [0, 1].map(|i| broadcast(plan.powers[2 * (groups + group) + i]));
+            let [first, second, third, fourth] = quarters(a);
+            let low = first.iter_mut().zip(second);
+            for ((a0, a1), (a2, a3)) in low.zip(third.iter_mut().zip(fourth)) {
+                let [mut x0, mut x1, mut x2, mut x3] = [load(a0), load(a1), load(a2), load(a3)];
+                split(&mut x0, &mut x2, outer, prime);
+                split(&mut x1, &mut x3, outer, prime);
+                split(&mut x0, &mut x1, inner[0], prime);
+                split(&mut x2, &mut x3, inner[1], prime);
+                store(a0, x0);
+                store(a1, x1);
+                store(a2, x2);
+                store(a3, x3);
             }
         }
-        half /= 2;
+        size /= 4;
     }
 }
 
+/// Two steps at a time stay in registers.
+///
 /// # Safety
 /// The processor has AVX-512 F and IFMA.
 #[target_feature(enable = "avx512f,avx512ifma")]
 pub(super) unsafe fn inverse(plan: &Plan, a: &mut [Eight]) {
-    let (p, p2) = (splat(plan.p), splat(2 * plan.p));
-    let mut half = 1;
-    while half < DEGREE {
-        let groups = DEGREE / (2 * half);
-        for (group, a) in a.chunks_exact_mut(2 * half).enumerate() {
-            let factor = broadcast(plan.inverses[groups + group]);
-            let (xs, ys) = a.split_at_mut(half);
-            for (x, y) in xs.iter_mut().zip(ys) {
-                let (a, b) = (load(x), load(y));
-                store(x, below(_mm512_add_epi64(a, b), p2));
-                let difference = _mm512_sub_epi64(_mm512_add_epi64(a, p2), b);
-                store(y, times(difference, factor, p));
+    let prime = Prime {
+        p: splat(plan.p),
+        twice: splat(2 * plan.p),
+    };
+    let mut size = 4;
+    while size <= DEGREE {
+        let groups = DEGREE / size;
+        for (group, a) in a.chunks_exact_mut(size).enumerate() {
+            let outer = broadcast(plan.inverses[groups + group]);
+            let inner = [0, 1].map(|i| broadcast(plan.inverses[2 * (groups + group) + i]));
+            let [first, second, third, fourth] = quarters(a);
+            let low = first.iter_mut().zip(second);
+            for ((a0, a1), (a2, a3)) in low.zip(third.iter_mut().zip(fourth)) {
+                let [mut x0, mut x1, mut x2, mut x3] = [load(a0), load(a1), load(a2), load(a3)];
+                merge(&mut x0, &mut x1, inner[0], prime);
+                merge(&mut x2, &mut x3, inner[1], prime);
+                merge(&mut x0, &mut x2, outer, prime);
+                merge(&mut x1, &mut x3, outer, prime);
+                store(a0, x0);
+                store(a1, x1);
+                store(a2, x2);
+                store(a3, x3);
             }
         }
-        half *= 2;
+        size *= 4;
     }
     let shrink = broadcast(plan.shrink);
     for a in a {
-        let value = times(load(a), shrink, p);
-        store(a, below(value, p));
+        let value = times(load(a), shrink, prime.p);
+        store(a, below(value, prime.p));
     }
 }
 
 /// # Safety
 /// The processor has AVX-512 F and IFMA.
 #[target_feature(enable = "avx512f,avx512ifma")]
-pub(super) unsafe fn multiply(plan: &Plan, hat: &[u64], x: &[Eight], out: &mut [Eight]) {
-    let inputs = x.len() / DEGREE;
+pub(super) unsafe fn multiply(plan: &Plan, hat: &[u64], x: &[Eight], out: [&mut Eight; BLOCK]) {
     let (p, mask) = (splat(plan.p), splat(MASK));
     let carries = plan.carries.map(|factor| broadcast(factor));
-    for (block, out) in out.chunks_exact_mut(BLOCK).enumerate() {
-        let hat = &hat[block * inputs * BLOCK..(block + 1) * inputs * BLOCK];
-        let mut low = [_mm512_setzero_si512(); BLOCK];
-        let mut high = [_mm512_setzero_si512(); BLOCK];
-        for (hat, x) in hat.chunks_exact(BLOCK).zip(x.chunks_exact(DEGREE)) {
-            let x = &x[block * BLOCK..(block + 1) * BLOCK];
-            for at in 0..BLOCK {
-                let (hat, x) = (splat(hat[at]), load(&x[at]));
-                low[at] = _mm512_madd52lo_epu64(low[at], hat, x);
-                high[at] = _mm512_madd52hi_epu64(high[at], hat, x);
-            }
+    let mut low = [_mm512_setzero_si512(); BLOCK];
+    let mut high = [_mm512_setzero_si512(); BLOCK];
+    for (hat, x) in hat
+        .as_chunks::<BLOCK>()
+        .0
+        .iter()
+        .zip(x.as_chunks::<BLOCK>().0)
+    {
+        for at in 0..BLOCK {
+            let (hat, x) = (splat(hat[at]), load(&x[at]));
+            low[at] = _mm512_madd52lo_epu64(low[at], hat, x);
+            high[at] = _mm512_madd52hi_epu64(high[at], hat, x);
         }
-        for (at, out) in out.iter_mut().enumerate() {
-            let high = _mm512_add_epi64(high[at], _mm512_srli_epi64::<52>(low[at]));
-            let parts = [
-                _mm512_and_si512(low[at], mask),
-                _mm512_and_si512(high, mask),
-                _mm512_srli_epi64::<52>(high),
-            ];
-            let mut sum = _mm512_setzero_si512();
-            for (part, factor) in parts.into_iter().zip(carries) {
-                sum = _mm512_add_epi64(sum, times(part, factor, p));
-            }
-            let sum = below(sum, splat(4 * plan.p));
-            store(out, below(sum, splat(2 * plan.p)));
+    }
+    for (at, out) in out.into_iter().enumerate() {
+        let high = _mm512_add_epi64(high[at], _mm512_srli_epi64::<52>(low[at]));
+        let parts = [
+            _mm512_and_si512(low[at], mask),
+            _mm512_and_si512(high, mask),
+            _mm512_srli_epi64::<52>(high),
+        ];
+        let mut sum = _mm512_setzero_si512();
+        for (part, factor) in parts.into_iter().zip(carries) {
+            sum = _mm512_add_epi64(sum, times(part, factor, p));
         }
+        let sum = below(sum, splat(4 * plan.p));
+        store(out, below(sum, splat(2 * plan.p)));
     }
 }
 

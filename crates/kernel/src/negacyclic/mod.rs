@@ -120,31 +120,53 @@ impl Convolver {
     ///
     /// # Panics
     /// When the lengths differ from these.
-    pub fn apply(&self, cpu: Cpu, x: &[Eight], y: &mut [Eight]) {
+    pub fn apply(&self, cpu: Cpu, scratch: &mut Scratch, x: &[Eight], y: &mut [Eight]) {
         assert_eq!(x.len(), self.inputs * DEGREE, "input");
         assert_eq!(y.len(), self.outputs * DEGREE, "output");
-        let mut hats = Wiped::from(vec![Eight::default(); x.len()]);
-        let mut other = Wiped::from(vec![Eight::default(); DEGREE]);
-        let mut first = Wiped::from(vec![Eight::default(); y.len()]);
-        let [one, two] = Plan::both();
-        for (plan, hat) in [one, two].into_iter().zip(&self.hats) {
+        let Scratch {
+            hats,
+            block,
+            products,
+        } = scratch;
+        hats.resize(x.len(), Eight::default());
+        block.resize(self.inputs * BLOCK, Eight::default());
+        for ((plan, hat), products) in Plan::both().into_iter().zip(&self.hats).zip(&mut *products)
+        {
+            products.resize(y.len(), Eight::default());
             for (hats, x) in hats.chunks_mut(DEGREE).zip(x.chunks(DEGREE)) {
                 residues(plan, x, hats);
                 forward(cpu, plan, hats);
             }
-            let out = y.chunks_mut(DEGREE).zip(first.chunks_mut(DEGREE));
-            for ((y, first), hat) in out.zip(hat.chunks(self.inputs * DEGREE)) {
-                if std::ptr::eq(plan, one) {
-                    multiply(cpu, plan, hat, &hats, first);
-                    inverse(cpu, plan, first);
-                } else {
-                    multiply(cpu, plan, hat, &hats, &mut other);
-                    inverse(cpu, plan, &mut other);
-                    join(cpu, first, &other, y);
+            for number in 0..DEGREE / BLOCK {
+                let of = number * BLOCK..(number + 1) * BLOCK;
+                // Together in the cache: the inputs lie at distances that exclude each other.
+                for (to, from) in block.chunks_exact_mut(BLOCK).zip(hats.chunks(DEGREE)) {
+                    to.copy_from_slice(&from[of.clone()]);
+                }
+                let all = hat.chunks_exact(self.inputs * DEGREE);
+                for (hat, products) in all.zip(products.chunks_exact_mut(DEGREE)) {
+                    let hat = &hat[of.start * self.inputs..of.end * self.inputs];
+                    let out = products[of.clone()].as_chunks_mut().0;
+                    if let Some(out) = out.first_mut() {
+                        multiply(cpu, plan, hat, block, out);
+                    }
                 }
             }
+            for products in products.chunks_mut(DEGREE) {
+                inverse(cpu, plan, products);
+            }
         }
+        let [first, second] = products;
+        join(cpu, first, second, y);
     }
+}
+
+/// Memory of a [`Convolver`] between calls. It is wiped on drop.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    hats: Wiped<Eight>,
+    block: Wiped<Eight>,
+    products: [Wiped<Eight>; 2],
 }
 
 /// The numbers modulo p.
@@ -178,15 +200,14 @@ fn inverse(cpu: Cpu, plan: &Plan, a: &mut [Eight]) {
     }
 }
 
-/// The sum of the products of all inputs, below 2p.
-fn multiply(cpu: Cpu, plan: &Plan, hat: &[u64], x: &[Eight], out: &mut [Eight]) {
+/// The sums of the products of all inputs at [`BLOCK`] coefficients, below 2p.
+fn multiply(cpu: Cpu, plan: &Plan, hat: &[u64], x: &[Eight], out: &mut [Eight; BLOCK]) {
     assert_eq!(hat.len(), x.len());
-    assert_eq!(out.len(), DEGREE);
     match cpu.level() {
         // SAFETY: `Cpu` proves the features.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => unsafe { ifma::multiply(plan, hat, x, out) },
-        _ => plan.multiply(hat, x, out),
+        Level::Avx512 => unsafe { ifma::multiply(plan, hat, x, out.each_mut()) },
+        _ => plan.multiply(hat, x, out.each_mut()),
     }
 }
 
@@ -248,7 +269,7 @@ mod tests {
         for cpu in Cpu::all() {
             let convolver = Convolver::new(cpu, outputs, inputs, |o, i| &m[o * inputs + i]);
             let mut y = vec![Eight::default(); outputs * DEGREE];
-            convolver.apply(cpu, &eight, &mut y);
+            convolver.apply(cpu, &mut Scratch::default(), &eight, &mut y);
             for (lane, due) in due.iter().enumerate() {
                 let found: Vec<u64> = y.iter().map(|y| y.0[lane]).collect();
                 assert!(found == *due, "{cpu:?}, lane {lane}");

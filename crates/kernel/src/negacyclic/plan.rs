@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use super::{BLOCK, DEGREE, Eight, MASK};
+use super::{BLOCK, DEGREE, Eight, LANES, MASK};
 
 /// The two largest primes below 2⁵⁰ that are 1 modulo 512.
 pub(super) const PRIMES: [u64; 2] = [1_125_899_906_826_241, 1_125_899_906_822_657];
@@ -137,21 +137,17 @@ impl Plan {
         }
     }
 
-    pub(super) fn multiply(&self, hat: &[u64], x: &[Eight], out: &mut [Eight]) {
-        let inputs = x.len() / DEGREE;
-        for (block, out) in out.chunks_exact_mut(BLOCK).enumerate() {
-            let hat = &hat[block * inputs * BLOCK..(block + 1) * inputs * BLOCK];
-            for (at, out) in out.iter_mut().enumerate() {
-                let mut sums = [[0u64; 2]; 8];
-                for (hat, x) in hat.chunks_exact(BLOCK).zip(x.chunks_exact(DEGREE)) {
-                    for (sum, x) in sums.iter_mut().zip(x[block * BLOCK + at].0) {
-                        let product = u128::from(hat[at]) * u128::from(x);
-                        sum[0] += product as u64 & MASK;
-                        sum[1] += (product >> 52) as u64;
-                    }
+    pub(super) fn multiply(&self, hat: &[u64], x: &[Eight], out: [&mut Eight; BLOCK]) {
+        for (at, out) in out.into_iter().enumerate() {
+            let mut sums = [[0u64; 2]; LANES];
+            for (hat, x) in hat.chunks_exact(BLOCK).zip(x.chunks_exact(BLOCK)) {
+                for (sum, x) in sums.iter_mut().zip(x[at].0) {
+                    let product = u128::from(hat[at]) * u128::from(x);
+                    sum[0] += product as u64 & MASK;
+                    sum[1] += (product >> 52) as u64;
                 }
-                out.0 = sums.map(|sum| self.carry(sum));
             }
+            out.0 = sums.map(|sum| self.carry(sum));
         }
     }
 

@@ -1,0 +1,131 @@
+//! Powers of two with 64 bits after the point: `2^(−f/2⁶⁴)` for integers `f`, in constant time.
+//!
+//! A power is the fourth power of `e^(−y)` with `y = f·ln 2/2⁶⁶`, which comes from its Taylor
+//! series. All numbers are integers, so every path computes the same bits.
+
+use crate::cpu::{Cpu, Level};
+
+/// `⌊2⁶⁴·ln(2)/4⌋`.
+const QUARTER: u64 = 3_196_577_161_300_663_914;
+
+/// `⌊2⁶⁴/m!⌋` for m from 13 down to 2, then 1 and 0: both 2⁶⁴ − 1.
+const FACTORS: [u64; 14] = {
+    let mut out = [u64::MAX; 14];
+    let mut factorial: u128 = 1;
+    let mut m = 2;
+    while m <= 13 {
+        factorial *= m as u128;
+        out[13 - m] = ((1u128 << 64) / factorial) as u64;
+        m += 1;
+    }
+    out
+};
+
+/// Overwrites `out` with `2⁶⁴·2^(−f/2⁶⁴)` for each `f` of `fractions`, off by less than 16.
+///
+/// # Panics
+/// When the lengths differ.
+pub fn powers(cpu: Cpu, fractions: &[u64], out: &mut [u64]) {
+    assert_eq!(fractions.len(), out.len(), "powers");
+    let whole = match cpu.level() {
+        // SAFETY: `Cpu` proves the features.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { avx512(fractions, out) },
+        _ => 0,
+    };
+    for (fraction, out) in fractions[whole..].iter().zip(&mut out[whole..]) {
+        *out = power(*fraction);
+    }
+}
+
+fn high(a: u64, b: u64) -> u64 {
+    ((u128::from(a) * u128::from(b)) >> 64) as u64
+}
+
+fn power(fraction: u64) -> u64 {
+    let y = high(fraction, QUARTER);
+    let sum = FACTORS.iter().fold(0, |sum, factor| factor - high(y, sum));
+    let square = high(sum, sum);
+    high(square, square)
+}
+
+/// Returns how many powers it has computed: all but an incomplete last register.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq")]
+unsafe fn avx512(fractions: &[u64], out: &mut [u64]) -> usize {
+    use std::arch::x86_64::*;
+    let mask = _mm512_set1_epi64(0xffff_ffff);
+    let high = |a: __m512i, b: __m512i| {
+        let (ah, bh) = (_mm512_srli_epi64::<32>(a), _mm512_srli_epi64::<32>(b));
+        let low = _mm512_srli_epi64::<32>(_mm512_mul_epu32(a, b));
+        let one = _mm512_add_epi64(_mm512_mul_epu32(ah, b), low);
+        let two = _mm512_add_epi64(_mm512_mul_epu32(a, bh), _mm512_and_si512(one, mask));
+        let carry = _mm512_add_epi64(_mm512_srli_epi64::<32>(one), _mm512_srli_epi64::<32>(two));
+        _mm512_add_epi64(_mm512_mul_epu32(ah, bh), carry)
+    };
+    let quarter = _mm512_set1_epi64(QUARTER as i64);
+    let pairs = fractions.as_chunks::<32>().0.iter();
+    for (fractions, out) in pairs.zip(out.as_chunks_mut::<32>().0) {
+        // Four registers at a time hide the latency of the multiplications.
+        let mut ys = [_mm512_setzero_si512(); 4];
+        for (y, fractions) in ys.iter_mut().zip(fractions.as_chunks::<8>().0) {
+            // SAFETY: eight words.
+            let fraction = unsafe { _mm512_loadu_si512(fractions.as_ptr().cast()) };
+            *y = high(fraction, quarter);
+        }
+        let mut sums = [_mm512_setzero_si512(); 4];
+        for factor in FACTORS {
+            let factor = _mm512_set1_epi64(factor as i64);
+            for (sum, y) in sums.iter_mut().zip(ys) {
+                *sum = _mm512_sub_epi64(factor, high(y, *sum));
+            }
+        }
+        for (sum, out) in sums.into_iter().zip(out.as_chunks_mut::<8>().0) {
+            let square = high(sum, sum);
+            // SAFETY: eight words.
+            unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), high(square, square)) };
+        }
+    }
+    fractions.len() / 32 * 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Prg;
+    use num_bigint::BigUint;
+
+    /// `⌊2⁶⁴·2^(−f/2⁶⁴)⌋`, by 64 square roots with 256 bits after the point.
+    fn definition(fraction: u64) -> u64 {
+        let one = BigUint::from(1u32) << 256u32;
+        let (mut root, mut out) = (&one >> 1u32, one.clone());
+        for bit in (0..64).rev() {
+            root = (&root << 256u32).sqrt();
+            if fraction >> bit & 1 == 1 {
+                out = (out * &root) >> 256u32;
+            }
+        }
+        u64::try_from(out >> 192u32).unwrap_or(u64::MAX)
+    }
+
+    #[test]
+    fn every_path_is_the_definition() {
+        let mut prg = Prg::new(&[5; 32]);
+        let mut fractions: Vec<u64> = (0..997).map(|_| prg.next_u64()).collect();
+        fractions.extend([0, 1, u64::MAX, 1 << 63]);
+        let mut portable = vec![0; fractions.len()];
+        powers(Cpu::portable(), &fractions, &mut portable);
+        for (fraction, power) in fractions.iter().zip(&portable) {
+            let due = definition(*fraction);
+            assert!(
+                *power <= due && due - *power < 32,
+                "{fraction}: {power}, {due}"
+            );
+        }
+        for cpu in Cpu::all() {
+            let mut out = vec![0; fractions.len()];
+            powers(cpu, &fractions, &mut out);
+            assert_eq!(out, portable, "{cpu:?}");
+        }
+    }
+}
