@@ -228,12 +228,6 @@ impl Hint {
         }
         self.next = rows.end;
         let bits = self.params.bits;
-        let clock = std::time::Instant::now();
-        let lap = |name: &str| {
-            if std::env::var("LAPS").is_ok() {
-                eprintln!("{name} {:?}", clock.elapsed());
-            }
-        };
         let blocks = rows.len().div_ceil(LANES);
         let mut masked = Wiped::from(vec![Eight::default(); blocks * bits]);
         let headers: Vec<Vec<u8>> = masked
@@ -246,7 +240,6 @@ impl Hint {
                 self.headers(matrix, work, rows, masked)
             })
             .collect();
-        lap("mask+headers");
         let products: Vec<Wiped<Panel>> = self
             .columns
             .panels
@@ -257,7 +250,6 @@ impl Hint {
                 out
             })
             .collect();
-        lap("products");
         let answers: Vec<Vec<Vec<u8>>> = rows
             .clone()
             .into_par_iter()
@@ -279,7 +271,6 @@ impl Hint {
                     .collect()
             })
             .collect();
-        lap("answers");
         let part = |part: usize| {
             let rows = answers.iter();
             rows.flat_map(|parts| &parts[part]).copied().collect()

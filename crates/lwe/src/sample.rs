@@ -58,18 +58,29 @@ pub(crate) struct Gaussian<'a> {
     words: Words,
 }
 
-/// A block of candidates.
+/// A block of candidates. Each array is alone in its vector, which is wiped.
 struct Candidates {
-    words: Wiped<u64>,
-    randoms: Wiped<u8>,
-    steps: Wiped<u8>,
-    /// Where x is −log₂ of the probability that a candidate is accepted: its fraction, and 2 to the
-    /// power of minus the fraction.
-    fractions: Wiped<u64>,
-    powers: Wiped<u64>,
-    /// The integer part of x.
-    wholes: Wiped<u64>,
-    numbers: Wiped<u64>,
+    words: Wiped<[u64; BLOCK_WORDS]>,
+    randoms: Wiped<[u8; 16 * BLOCK]>,
+    steps: Wiped<[u8; BLOCK]>,
+    /// Where x is −log₂ of the probability that a candidate is accepted: its fraction, 2 to the
+    /// power of minus the fraction, its integer part; and the numbers.
+    columns: Wiped<[[u64; BLOCK]; 4]>,
+}
+
+impl Candidates {
+    fn new() -> Self {
+        Self {
+            words: vec![[0; BLOCK_WORDS]].into(),
+            randoms: vec![[0; 16 * BLOCK]].into(),
+            steps: vec![[0; BLOCK]].into(),
+            columns: vec![[[0; BLOCK]; 4]].into(),
+        }
+    }
+
+    fn numbers(&mut self) -> &mut [u64; BLOCK] {
+        &mut self.columns[0][3]
+    }
 }
 
 impl<'a> Gaussian<'a> {
@@ -82,28 +93,24 @@ impl<'a> Gaussian<'a> {
     ///
     /// Each pass has a candidate for every number that has none accepted yet.
     pub(crate) fn replace(&mut self, cpu: Cpu, numbers: &mut [u64]) {
-        let words = || Wiped::from(vec![0; BLOCK]);
-        let mut block = Candidates {
-            words: vec![0; BLOCK_WORDS].into(),
-            randoms: vec![0; 16 * BLOCK].into(),
-            steps: vec![0; BLOCK].into(),
-            fractions: words(),
-            powers: words(),
-            wholes: words(),
-            numbers: words(),
-        };
+        let mut block = Candidates::new();
         let mut pending: Vec<u32> = (0..numbers.len() as u32).collect();
         while !pending.is_empty() {
             let mut kept = 0;
             for first in (0..pending.len()).step_by(BLOCK) {
                 let places = first..pending.len().min(first + BLOCK);
-                for (number, place) in block.numbers.iter_mut().zip(&pending[places.clone()]) {
+                for (number, place) in block.numbers().iter_mut().zip(&pending[places.clone()]) {
                     *number = numbers[*place as usize];
                 }
-                let accepted = self.draw(cpu, &mut block);
+                // A square is below (128·K·t)².
+                let accepted = if (self.t << (self.wide.log_k + 7)) >> 32 == 0 {
+                    self.draw::<true>(cpu, &mut block)
+                } else {
+                    self.draw::<false>(cpu, &mut block)
+                };
                 for (i, at) in places.enumerate() {
                     let place = pending[at];
-                    numbers[place as usize] = block.numbers[i];
+                    numbers[place as usize] = block.numbers()[i];
                     pending[kept] = place;
                     kept += 1 - accepted[i] as usize;
                 }
@@ -113,17 +120,11 @@ impl<'a> Gaussian<'a> {
     }
 
     /// Draws a candidate for each ρ in `numbers`. Those that are accepted replace it. Returns 1 for
-    /// each of them, else 0.
-    fn draw(&mut self, cpu: Cpu, block: &mut Candidates) -> [u64; BLOCK] {
-        let Candidates {
-            words,
-            randoms,
-            steps,
-            fractions,
-            powers,
-            wholes,
-            numbers,
-        } = block;
+    /// each of them, else 0. `SMALL` states that squares are below 2⁶⁴.
+    fn draw<const SMALL: bool>(&mut self, cpu: Cpu, block: &mut Candidates) -> [u64; BLOCK] {
+        let words = &mut block.words[0];
+        let (randoms, steps) = (&mut block.randoms[0], &mut block.steps[0]);
+        let [fractions, powers, wholes, numbers] = &mut block.columns[0];
         self.words.fill(words);
         bytes(&words[..2 * BLOCK], randoms);
         cdt::sample(cpu, &self.wide.table, &[0], randoms, steps);
@@ -138,14 +139,19 @@ impl<'a> Gaussian<'a> {
             // |t·g + ρ| = K·t·u + z·t + (ρ, or t − ρ).
             let rho = (numbers[i] ^ sign).wrapping_sub(sign);
             let rest = z * self.t + rho.wrapping_add(self.t & sign);
-            let square = u128::from(rest) * u128::from(rest + 2 * high * self.t);
             // x = square·log₂(e)/(2·(tσ)²), 64 bits after the point.
-            let below = u128::from(square as u64) * factor;
-            let above = (square >> 64) * factor;
-            let x = if shift < 128 {
-                (above << (128 - shift)) + (below >> (shift - 64))
+            let sum = rest + 2 * high * self.t;
+            let x = if SMALL {
+                (u128::from(rest * sum) * factor) >> (shift - 64)
             } else {
-                (above + (below >> 64)) >> (shift - 128)
+                let square = u128::from(rest) * u128::from(sum);
+                let below = u128::from(square as u64) * factor;
+                let above = (square >> 64) * factor;
+                if shift < 128 {
+                    (above << (128 - shift)) + (below >> (shift - 64))
+                } else {
+                    (above + (below >> 64)) >> (shift - 128)
+                }
             };
             fractions[i] = x as u64;
             wholes[i] = (x >> 64) as u64;
