@@ -41,6 +41,7 @@ mod masks;
 mod matrix;
 mod owner;
 mod params;
+mod pool;
 mod sample;
 pub mod table;
 
