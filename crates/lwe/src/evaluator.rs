@@ -226,7 +226,7 @@ impl Hint {
         Words::new(self.suite, &seed)
     }
 
-    /// Steps 2 and 3 for the next rows of `codes`: at most [`TILE_ROWS`]. `None` after the last.
+    /// Steps 3 and 4 for the next rows of `codes`: at most [`TILE_ROWS`]. `None` after the last.
     ///
     /// # Panics
     /// When a code is longer than L, or `matrix` is of another class.
@@ -293,7 +293,7 @@ impl Hint {
         })
     }
 
-    /// Step 2: w for up to eight rows.
+    /// Step 3: w for up to eight rows.
     fn mask(&self, codes: &BitMatrix, rows: Range<usize>, masked: &mut [Eight]) {
         let table = &Samplers::of(self.params).coset;
         let mut padded = Wiped::from(vec![0; self.params.bits / 64]);
@@ -306,7 +306,7 @@ impl Hint {
         }
     }
 
-    /// Step 2: the headers of up to eight rows.
+    /// Step 3: the headers of up to eight rows.
     fn headers(
         &self,
         matrix: &dyn Matrix,
@@ -334,7 +334,7 @@ impl Hint {
         out
     }
 
-    /// Step 3: turns the inner products of a row, of `weight` ones, with the columns of a part into
+    /// Step 4: turns the inner products of a row, of `weight` ones, with the columns of a part into
     /// answers.
     fn answers(&self, part: usize, row: usize, weight: u64, values: &mut [u64]) {
         let params = self.params;

@@ -132,7 +132,7 @@ impl KeyOwner {
         packed.concat()
     }
 
-    /// Step 4: the masked distances of each row of `headers` to the rows `rows` of the owner, whose
+    /// Step 5: the masked distances of each row of `headers` to the rows `rows` of the owner, whose
     /// numbers of ones are `weights`. `answers` has an answer for each pair, row of the evaluator
     /// after row.
     ///

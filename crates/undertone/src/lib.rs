@@ -29,7 +29,7 @@
 //! - [Secure sums](mod@sum) and weighted means of vectors, with clients that drop out.
 //! - [Cross-client label propagation](xclp): labels for the rows of many owners (XCLP, arXiv
 //!   2210.06434).
-//! - [Hamming distances](hamming) between all rows of all clients, by five backends that differ in
+//! - [Hamming distances](hamming) between all rows of all clients, by six backends that differ in
 //!   who learns what.
 //! - [Oblivious transfer](ot) and [Paillier](paillier) on their own.
 //! - Parties without I/O: the same code runs [in one process](simulate), in your event loop, or

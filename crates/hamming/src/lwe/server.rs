@@ -185,7 +185,7 @@ impl<S: Sink> Meeting<S> {
         Ok(())
     }
 
-    /// Step 5: the distances of a message.
+    /// Step 6: the distances of a message.
     fn unmask(&mut self, masked: &[u8]) -> Result<(), Abort> {
         let (Some(masks), Some(right)) = (&self.masks, &self.right) else {
             return Err(Abort::Internal("no masks".into()));
