@@ -4,9 +4,9 @@ from collections import namedtuple
 from operator import mul
 
 from .lwe_numbers import Matrix, Source, bit_differences, masked_row, size_of, wide
-from .messages import Reader, bits, opened, sealed
+from .messages import bits, opened, sealed
 from .pairs import LAST, ONLINE, Pairs, links, packed, pair_refused, run_of, unpacked
-from .primitives import SERVER, Refused, derive, ids, need, pieces
+from .primitives import SERVER, Refused, derive, ids, need, number, pieces
 
 TILE = 64
 
@@ -201,12 +201,12 @@ class Lwe(Pairs):
                 text = self.open(client, SERVER, count, data, ONLINE)
                 if text == LAST:
                     break
-                reader = Reader(text)
-                about = reader.number(4)
+                need(len(text) >= 4, f"{len(text)} bytes of a part", SERVER, ONLINE, [client])
+                about = number(text[:4])
                 if about < len(self.codes):
                     need((client, about) in able, "a part about a client with which there is none",
                          SERVER, ONLINE, [client])
-                    out[client, about].append(reader.data)
+                    out[client, about].append(text[4:])
         return out
 
     def server(self, received):
@@ -237,10 +237,10 @@ class Lwe(Pairs):
                         place += 1
                         for i in tile:
                             for r in block:
-                                number = next(numbers)
-                                need(number < self.size.t, "no masked distance", *blame, both)
+                                masked = next(numbers)
+                                need(masked < self.size.t, "no masked distance", *blame, both)
                                 odd = (flags[i // 8] >> i % 8 ^ back[0][r // 8] >> r % 8) & 1
-                                d = (number - masks[i][r]) % self.size.t
+                                d = (masked - masks[i][r]) % self.size.t
                                 distances[i][r] = d if d % 2 == odd else d + self.size.t
             need(max(map(max, distances)) <= self.bits, "a distance above L", *blame, both)
             out[evaluator, owner] = distances
