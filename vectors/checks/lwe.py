@@ -3,7 +3,8 @@ import functools
 from collections import namedtuple
 from operator import mul
 
-from .lwe_numbers import Matrix, Source, bit_differences, masked_row, size_of, wide
+from .lwe_numbers import (SIZES, Matrix, Source, bit_differences, coset, digest, masked_row,
+                          size_of, wide)
 from .messages import bits, opened, sealed
 from .pairs import LAST, ONLINE, Pairs, links, packed, pair_refused, run_of, unpacked
 from .primitives import SERVER, Refused, derive, ids, need, number, pieces
@@ -209,45 +210,50 @@ class Lwe(Pairs):
                     out[client, about].append(text[4:])
         return out
 
+    def shapes(self, evaluator, owner):
+        """The tile and the block of each message of answers of a pair."""
+        return [(tile, block) for blocks in self.rounds(evaluator)
+                for tile in self.tiles(evaluator) for other, block in blocks if other == owner]
+
     def server(self, received):
         """The distances of each pair of evaluator and owner, or who is to blame."""
-        told, out = self.read_parts(received), {}
-        for evaluator, owner in self.pairs():
-            there, back = told[evaluator, owner], told[owner, evaluator]
-            rows, columns = len(self.codes[evaluator]), len(self.codes[owner])
-            due = [len(tile) * len(block) for round_ in self.rounds(evaluator)
-                   for tile in self.tiles(evaluator) for other, block in round_ if other == owner]
-            blame, both = (SERVER, ONLINE), sorted((evaluator, owner))
-            need(len(there) < 2, "a second seed", *blame, [evaluator])
-            need(len(back) < 2 + len(due), "more masked distances than are due", *blame, [owner])
-            for data, length in zip(there, [32 + -(-rows // 8)]):
-                self.need_length(data, length, evaluator)
-            lengths = [-(-columns // 8)] + [-(-count * self.size.width // 8) for count in due]
-            for data, length in zip(back, lengths):
-                self.need_length(data, length, owner)
-            need(there and len(back) == 1 + len(due), "parts are missing", *blame, both)
-            seed, flags = there[0][:32], there[0][32:]
-            masks = self.masks(seed, evaluator, owner)
-            distances, place = [[None] * columns for _ in range(rows)], 1
-            for round_ in self.rounds(evaluator):
-                for tile in self.tiles(evaluator):
-                    for block in (block for other, block in round_ if other == owner):
-                        width, count = self.size.width, len(tile) * len(block)
-                        numbers = iter(unpacked(back[place], width, count))
-                        place += 1
-                        for i in tile:
-                            for r in block:
-                                masked = next(numbers)
-                                need(masked < self.size.t, "no masked distance", *blame, both)
-                                odd = (flags[i // 8] >> i % 8 ^ back[0][r // 8] >> r % 8) & 1
-                                d = (masked - masks[i][r]) % self.size.t
-                                distances[i][r] = d if d % 2 == odd else d + self.size.t
-            need(max(map(max, distances)) <= self.bits, "a distance above L", *blame, both)
-            out[evaluator, owner] = distances
+        told = self.read_parts(received)
+        return {(evaluator, owner): self.server_pair(evaluator, owner, told[evaluator, owner],
+                                                     told[owner, evaluator])
+                for evaluator, owner in self.pairs()}
+
+    def server_pair(self, evaluator, owner, there, back):
+        """The distances of a pair from the parts of both clients."""
+        size, shapes = self.size, self.shapes(evaluator, owner)
+        rows, columns = len(self.codes[evaluator]), len(self.codes[owner])
+        both = SERVER, ONLINE, sorted((evaluator, owner))
+        need(len(there) < 2, "a second seed", SERVER, ONLINE, [evaluator])
+        need(len(back) < 2 + len(shapes), "masked distances after the last", SERVER, ONLINE,
+             [owner])
+        counts = [len(tile) * len(block) for tile, block in shapes]
+        lengths = [-(-columns // 8)] + [-(-count * size.width // 8) for count in counts]
+        self.need_lengths(there, [32 + -(-rows // 8)], evaluator)
+        self.need_lengths(back, lengths, owner)
+        need(there and len(back) == len(lengths), "parts are missing", *both)
+        seed, x_flags, (y_flags, *texts) = there[0][:32], there[0][32:], back
+        masks = self.masks(seed, evaluator, owner)
+        flag = lambda flags, place: flags[place // 8] >> place % 8 & 1
+        out = [[None] * columns for _ in range(rows)]
+        for (tile, block), count, text in zip(shapes, counts, texts, strict=True):
+            numbers = iter(unpacked(text, size.width, count))
+            for i in tile:
+                for r in block:
+                    masked = next(numbers)
+                    need(masked < size.t, "t or more, so a distance above L", *both)
+                    d = (masked - masks[i][r]) % size.t
+                    odd = flag(x_flags, i) ^ flag(y_flags, r)
+                    out[i][r] = d if d % 2 == odd else d + size.t
+        need(max(map(max, out)) <= self.bits, "a distance above L", *both)
         return out
 
-    def need_length(self, data, due, client):
-        need(len(data) == due, f"{len(data)} bytes, {due} are due", SERVER, ONLINE, [client])
+    def need_lengths(self, texts, lengths, client):
+        for text, due in zip(texts, lengths):
+            need(len(text) == due, f"{len(text)} bytes, {due} are due", SERVER, ONLINE, [client])
 
     # Refusals.
 
@@ -270,13 +276,13 @@ class Lwe(Pairs):
             if honest.kind == "keys":
                 texts = [m.text for m in messages if m.place == honest.place and m is not honest]
                 keys = pieces(b"".join([text, *texts]), self.size.length * self.size.q // 8)
-                need(len({key[:32] for key in keys}) == len(keys), "the same key twice")
+                need(len({key[:32] for key in keys}) == len(keys), "a key twice")
         except Refused as refusal:
             raise Refused(str(refusal), to, ONLINE, [from_]) from None
 
 
 def lwe_run(case):
-    return run_of(case, Lwe, suite=case.get("suite", "aes128ctr"), seed=bytes.fromhex(case["seed"]))
+    return run_of(case, Lwe, suite=case["suite"], seed=bytes.fromhex(case["seed"]))
 
 
 def lwe_case(case):
@@ -298,4 +304,16 @@ def lwe_refused(vectors, entry):
     yield from pair_refused(lwe_run(vectors["cases"][entry["case"]]), vectors, entry)
 
 
-CHECKS = {"lwe": (lwe_case, lwe_refused)}
+def tables_case(case):
+    size = SIZES[case["bits"]]
+    for name in ("t", "tau"):
+        yield name, getattr(size, name), case[name]
+    yield "-Q modulo t", -size.modulus % size.t, case["minus_q"]
+    yield "masked rows", [digest(coset(size.length, bit)) for bit in (0, 1)], case["rows"]
+    for name, table in (("header", wide(size.header, 1)), ("answer", wide(size.answer, size.t))):
+        made = {"log_k": table.step.bit_length() - 1, "factor": table.factor, "shift": table.f,
+                "thresholds": digest(table.table)}
+        yield name, made, case[name]
+
+
+CHECKS = {"lwe": (lwe_case, lwe_refused), "lwe-tables": (tables_case, None)}

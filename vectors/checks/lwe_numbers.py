@@ -8,8 +8,8 @@ from bisect import bisect_right
 
 from .primitives import ids, number, pieces, stream
 
-# Digits of the fixed-point numbers below, in bits.
-PLACES = 400
+# Bits after the point of the numbers below. The smallest probability of a table is above 2^-720.
+PLACES = 900
 
 
 class Size:
@@ -65,6 +65,10 @@ def thresholds(exponents):
     """The thresholds of a distribution with probabilities as exp(−a/b), for each exponent a/b."""
     sums = list(itertools.accumulate(exponential(*exponent) for exponent in exponents))
     return [(part << 128) // sums[-1] for part in sums[:-1]]
+
+
+def digest(table):
+    return hashlib.sha256(b"".join(a.to_bytes(16, "little") for a in table)).hexdigest()
 
 
 # The samplers of numbers.
@@ -143,7 +147,7 @@ class Wide:
                 words = struct.unpack("<320Q", source.read(2560))
                 for place, i in enumerate(part):
                     low, high = words[2 * place:2 * place + 2]
-                    a1, a2, a3 = words[128 + 3 * place:131 + 3 * place]
+                    a1, a2, a3 = words[128 + place::64]
                     u = bisect_right(self.table, high << 64 | low)
                     z, negative = a1 % self.step, a1 >> 63
                     m = z * self.t + (self.t - residues[i] if negative else residues[i])
