@@ -36,6 +36,7 @@ pub mod cpu;
 pub mod ctgrind;
 pub mod exp2;
 pub mod expand;
+pub mod gaussian;
 pub mod hamming;
 pub mod leaves;
 pub mod mask;

@@ -6,6 +6,7 @@ mod masks;
 mod matrix;
 mod owner;
 mod params;
+mod pool;
 mod sample;
 pub mod table;
 

@@ -4,17 +4,15 @@
 //! `docs/spec/lwe.md`, *Samplers*, defines every bit.
 
 use undertone_kdf::Seed;
+use undertone_kernel::gaussian::{self, BLOCK};
 use undertone_kernel::mask::{Op, Stream, Suite};
 use undertone_kernel::negacyclic::{Eight, LANES};
-use undertone_kernel::{Cpu, Wiped, cdt, ctgrind, exp2};
+use undertone_kernel::{Cpu, Wiped, cdt, ctgrind};
 
 use crate::params::Params;
 use crate::table::{MAX_STEP, Wide};
 
-/// Candidates of a block.
-const BLOCK: usize = 64;
-
-/// Words of a block: two for the half Gaussian of each candidate, then three for the rest.
+/// Words of a block of candidates: two for the half Gaussian of each, then three for the rest.
 const BLOCK_WORDS: usize = 5 * BLOCK;
 
 /// The key stream of a seed, as words.
@@ -54,38 +52,33 @@ fn bytes(words: &[u64], out: &mut [u8]) {
 /// A source of numbers from `D_{Z, σ, −ρ/t}`.
 pub(crate) struct Gaussian<'a> {
     wide: &'a Wide,
-    t: u64,
     words: Words,
 }
 
 /// A block of candidates. Each array is alone in its vector, which is wiped.
 struct Candidates {
     words: Wiped<[u64; BLOCK_WORDS]>,
+    rest: Wiped<[[u64; BLOCK]; 3]>,
     randoms: Wiped<[u8; 16 * BLOCK]>,
     steps: Wiped<[u8; BLOCK]>,
-    /// Where x is −log₂ of the probability that a candidate is accepted: its fraction, 2 to the
-    /// power of minus the fraction, its integer part; and the numbers.
-    columns: Wiped<[[u64; BLOCK]; 4]>,
+    numbers: Wiped<[u64; BLOCK]>,
 }
 
 impl Candidates {
     fn new() -> Self {
         Self {
             words: vec![[0; BLOCK_WORDS]].into(),
+            rest: vec![[[0; BLOCK]; 3]].into(),
             randoms: vec![[0; 16 * BLOCK]].into(),
             steps: vec![[0; BLOCK]].into(),
-            columns: vec![[[0; BLOCK]; 4]].into(),
+            numbers: vec![[0; BLOCK]].into(),
         }
-    }
-
-    fn numbers(&mut self) -> &mut [u64; BLOCK] {
-        &mut self.columns[0][3]
     }
 }
 
 impl<'a> Gaussian<'a> {
-    pub(crate) fn new(wide: &'a Wide, t: u64, words: Words) -> Self {
-        Self { wide, t, words }
+    pub(crate) fn new(wide: &'a Wide, words: Words) -> Self {
+        Self { wide, words }
     }
 
     /// Overwrites `numbers`, each ρ, with g from `D_{Z, σ, −ρ/t}` in two's complement. Then
@@ -94,84 +87,61 @@ impl<'a> Gaussian<'a> {
     /// Each pass has a candidate for every number that has none accepted yet.
     pub(crate) fn replace(&mut self, cpu: Cpu, numbers: &mut [u64]) {
         let mut block = Candidates::new();
-        let mut pending: Vec<u32> = (0..numbers.len() as u32).collect();
+        let mut pending: Vec<u32> = Vec::new();
+        // The first pass is for all numbers, in place.
+        for (number, numbers) in numbers.chunks_mut(BLOCK).enumerate() {
+            let of = &mut block.numbers[0];
+            of.fill(0);
+            of[..numbers.len()].copy_from_slice(numbers);
+            let accepted = self.draw(cpu, &mut block);
+            numbers.copy_from_slice(&block.numbers[0][..numbers.len()]);
+            let first = (number * BLOCK) as u32;
+            pending.extend(rejected(accepted, numbers.len()).map(|i| first + i));
+        }
         while !pending.is_empty() {
-            let mut kept = 0;
-            for first in (0..pending.len()).step_by(BLOCK) {
-                let places = first..pending.len().min(first + BLOCK);
-                for (number, place) in block.numbers().iter_mut().zip(&pending[places.clone()]) {
-                    *number = numbers[*place as usize];
+            let mut next = Vec::new();
+            for places in pending.chunks(BLOCK) {
+                block.numbers[0].fill(0);
+                for (to, place) in block.numbers[0].iter_mut().zip(places) {
+                    *to = numbers[*place as usize];
                 }
-                // A square is below (128·K·t)².
-                let accepted = if (self.t << (self.wide.log_k + 7)) >> 32 == 0 {
-                    self.draw::<true>(cpu, &mut block)
-                } else {
-                    self.draw::<false>(cpu, &mut block)
-                };
-                for (i, at) in places.enumerate() {
-                    let place = pending[at];
-                    numbers[place as usize] = block.numbers()[i];
-                    pending[kept] = place;
-                    kept += 1 - accepted[i] as usize;
+                let accepted = self.draw(cpu, &mut block);
+                for (from, place) in block.numbers[0].iter().zip(places) {
+                    numbers[*place as usize] = *from;
                 }
+                next.extend(rejected(accepted, places.len()).map(|i| places[i as usize]));
             }
-            pending.truncate(kept);
+            pending = next;
         }
     }
 
-    /// Draws a candidate for each ρ in `numbers`. Those that are accepted replace it. Returns 1 for
-    /// each of them, else 0. `SMALL` states that squares are below 2⁶⁴.
-    fn draw<const SMALL: bool>(&mut self, cpu: Cpu, block: &mut Candidates) -> [u64; BLOCK] {
-        let words = &mut block.words[0];
+    /// Draws a candidate for each ρ of the block. Those that are accepted replace it. Returns which
+    /// are, one bit for each.
+    fn draw(&mut self, cpu: Cpu, block: &mut Candidates) -> u64 {
+        let (words, rest) = (&mut block.words[0], &mut block.rest[0]);
         let (randoms, steps) = (&mut block.randoms[0], &mut block.steps[0]);
-        let [fractions, powers, wholes, numbers] = &mut block.columns[0];
         self.words.fill(words);
         bytes(&words[..2 * BLOCK], randoms);
+        for (rest, words) in rest.iter_mut().zip(words[2 * BLOCK..].chunks_exact(BLOCK)) {
+            rest.copy_from_slice(words);
+        }
         cdt::sample(cpu, &self.wide.table, &[0], randoms, steps);
-        let rest = words[2 * BLOCK..].as_chunks::<3>().0;
-        let Wide { log_k, shift, .. } = *self.wide;
-        let factor = u128::from(self.wide.factor);
-        for (i, [z, ..]) in rest.iter().enumerate() {
-            // All ones for a negative number.
-            let sign = (*z as i64 >> 63) as u64;
-            let z = z & ((1 << log_k) - 1);
-            let high = u64::from(steps[i]) << log_k;
-            // |t·g + ρ| = K·t·u + z·t + (ρ, or t − ρ).
-            let rho = (numbers[i] ^ sign).wrapping_sub(sign);
-            let rest = z * self.t + rho.wrapping_add(self.t & sign);
-            // x = square·log₂(e)/(2·(tσ)²), 64 bits after the point.
-            let sum = rest + 2 * high * self.t;
-            let x = if SMALL {
-                (u128::from(rest * sum) * factor) >> (shift - 64)
-            } else {
-                let square = u128::from(rest) * u128::from(sum);
-                let below = u128::from(square as u64) * factor;
-                let above = (square >> 64) * factor;
-                if shift < 128 {
-                    (above << (128 - shift)) + (below >> (shift - 64))
-                } else {
-                    (above + (below >> 64)) >> (shift - 128)
-                }
-            };
-            fractions[i] = x as u64;
-            wholes[i] = (x >> 64) as u64;
-        }
-        exp2::powers(cpu, fractions, powers);
-        let mut accepted = [0; BLOCK];
-        for (i, [z, first, second]) in rest.iter().enumerate() {
-            let likely = *first < powers[i];
-            let rare = second & ((1 << wholes[i].min(63)) - 1) == 0;
-            accepted[i] = u64::from(likely) & u64::from(rare);
-            let sign = (*z as i64 >> 63) as u64;
-            let magnitude = (z & ((1 << log_k) - 1)) + (u64::from(steps[i]) << log_k);
-            // −(z + K·u) − 1 for a negative number.
-            let mask = accepted[i].wrapping_neg();
-            numbers[i] = ((magnitude ^ sign) & mask) | (numbers[i] & !mask);
-        }
+        let numbers = &mut block.numbers[0];
+        let accepted = gaussian::accept(cpu, &self.wide.scale, steps, rest, numbers);
         // What is accepted is no secret: it does not depend on the numbers that are.
-        ctgrind::public(&accepted);
+        ctgrind::public(&[accepted]);
         accepted
     }
+}
+
+/// The places among the first `count` whose bit is 0.
+fn rejected(accepted: u64, count: usize) -> impl Iterator<Item = u32> {
+    let mut left = !accepted & (u64::MAX >> (BLOCK - count));
+    std::iter::from_fn(move || {
+        let place = left.trailing_zeros();
+        left &= left.wrapping_sub(1);
+        (place < u64::BITS).then_some(place)
+    })
 }
 
 /// Writes `w = x + t·w′` for the bits of a row, where w′ comes from `D_{Z, σ/t, −x/t}`, to lane

@@ -73,6 +73,7 @@
 //! | [`mod@sum`] | secure sums: words, rows with owners, weighted means |
 //! | [`setup`] | identities, roster, pair channels, group seed |
 //! | [`ot`] | oblivious transfer |
+//! | [`lwe`] | inner products from module learning with errors |
 //! | [`paillier`] | Paillier's cryptosystem |
 //! | [`kdf`] | seeds and the keys derived from them |
 //! | [`party`] | how protocols run: parties, endpoints, frames, ledger |
@@ -97,6 +98,7 @@ pub mod simulate;
 pub use undertone_hamming as hamming;
 pub use undertone_kdf as kdf;
 pub use undertone_kernel as kernel;
+pub use undertone_lwe as lwe;
 pub use undertone_ot as ot;
 pub use undertone_paillier as paillier;
 pub use undertone_party as party;

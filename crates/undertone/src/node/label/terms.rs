@@ -102,7 +102,7 @@ impl Terms {
     /// Most rows of another client in `job`.
     pub fn peer_rows(&self, job: &Job) -> Option<usize> {
         let quarter = match job.params.backend {
-            Backend::Shade | Backend::Phe => Some(job.params.bits / 4),
+            Backend::Lwe | Backend::Shade | Backend::Phe => Some(job.params.bits / 4),
             _ => None,
         };
         self.max_peer_rows.or(quarter)
