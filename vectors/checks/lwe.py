@@ -309,7 +309,7 @@ def tables_case(case):
     for name in ("t", "tau"):
         yield name, getattr(size, name), case[name]
     yield "-Q modulo t", -size.modulus % size.t, case["minus_q"]
-    yield "masked rows", [digest(coset(size.length, bit)) for bit in (0, 1)], case["rows"]
+    yield "masked rows", [digest(coset(size, bit)) for bit in (0, 1)], case["rows"]
     for name, table in (("header", wide(size.header, 1)), ("answer", wide(size.answer, size.t))):
         made = {"log_k": table.step.bit_length() - 1, "factor": table.factor, "shift": table.f,
                 "thresholds": digest(table.table)}

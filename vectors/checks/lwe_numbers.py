@@ -22,10 +22,6 @@ class Size:
         self.tau = pow(self.t, -1, self.modulus)
         self.width, self.columns = (self.t - 1).bit_length(), min(8192, 2**25 // length)
 
-    def coset(self, bit):
-        """The thresholds of a number of a masked row for a bit of the code."""
-        return thresholds([((self.t * u + bit)**2, 2 * self.masked**2) for u in range(-64, 65)])
-
 
 SIZES = {numbers[0]: Size(*numbers) for numbers in (
     (1024, 32, 1792, 2355, 2048, 397056, 20, 16),
@@ -74,7 +70,7 @@ def digest(table):
 # The samplers of numbers.
 
 class Source:
-    """The stream of a seed. It is made anew, twice as long, when it ends."""
+    """The stream of a seed, made anew and longer when it ends."""
 
     def __init__(self, suite, seed, expected=4096):
         self.suite, self.seed, self.expected, self.at, self.data = suite, seed, expected, 0, b""
@@ -101,15 +97,16 @@ def bit_differences(source, n, length):
             [e[4 * l] + e[4 * l + 1] - e[4 * l + 2] - e[4 * l + 3] for l in range(length)])
 
 
+@functools.cache
+def coset(size, bit):
+    """The thresholds of a number of a masked row for a bit of the code."""
+    return thresholds([((size.t * u + bit)**2, 2 * size.masked**2) for u in range(-64, 65)])
+
+
 def masked_row(source, code, size):
-    tables = [coset(size.length, bit) for bit in (0, 1)]
+    tables = [coset(size, bit) for bit in (0, 1)]
     return [x + size.t * (bisect_right(tables[x], a) - 64)
             for x, a in zip(code, source.numbers(len(code)), strict=True)]
-
-
-@functools.cache
-def coset(length, bit):
-    return SIZES[length].coset(bit)
 
 
 FACTORIALS = [2**64 - 1 if m < 2 else 2**64 // math.factorial(m) for m in range(14)]
