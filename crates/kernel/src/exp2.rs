@@ -88,4 +88,21 @@ mod tests {
             assert!(found.abs_diff(due) < 16, "{fraction}: {found}, {due}");
         }
     }
+
+    /// Computed by an independent program.
+    #[test]
+    fn powers_are_the_known_answers() {
+        for (fraction, due) in [
+            (0, 0xffff_ffff_ffff_fffc),
+            (1, 0xffff_ffff_ffff_fffc),
+            (1 << 62, 0xd744_fcca_d69d_6af4),
+            (1 << 63, 0xb504_f333_f9de_6483),
+            (u64::MAX, 0x8000_0000_0000_0003),
+        ] {
+            assert_eq!(power(fraction), due, "{fraction}");
+        }
+        let fractions = (0..10_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let sum = fractions.map(power).fold(0, u64::wrapping_add);
+        assert_eq!(sum, 0xdb42_5e9a_4f90_9ba3);
+    }
 }

@@ -195,3 +195,59 @@ pub(crate) fn binomial(words: &mut Words, out: &mut [u64]) {
             .wrapping_sub(four >> 3 & 1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sha2::{Digest, Sha256};
+
+    fn numbers(deviation: u64, t: u64) -> Vec<u64> {
+        let seed = Seed::from_bytes(std::array::from_fn(|byte| byte as u8));
+        let wide = Wide::new(deviation, t);
+        let residues = (0..2000u64).map(|i| (i * i + 7 * i) % t);
+        let residues: Vec<u64> = residues.collect();
+        let found = Cpu::all().map(|cpu| {
+            let mut numbers = residues.clone();
+            let words = Words::new(Suite::ChaCha20, &seed);
+            Gaussian::new(&wide, words).replace(cpu, &mut numbers);
+            numbers
+        });
+        found
+            .reduce(|one, other| {
+                assert_eq!(one, other);
+                other
+            })
+            .unwrap_or_default()
+    }
+
+    /// Computed by an independent program. In the first case the residue decides often: there the
+    /// deviation is small against t.
+    #[test]
+    fn wide_gaussians_are_the_known_answers() {
+        let first = numbers(128, 513);
+        let signed: Vec<i64> = first[..6].iter().map(|number| *number as i64).collect();
+        assert_eq!(signed, [-55, 75, -96, -63, -15, 77]);
+        for (numbers, due) in [
+            (
+                first,
+                "caf52c55fe3a436ec68ecf6c2f03ae6964d8ae1d371e21d3f254c9c694cdd659",
+            ),
+            (
+                numbers(397_056, 513),
+                "ff63f55388ae268e82f300789bcc66dcae77e70e2f4d189ca69f709453cabb98",
+            ),
+            (
+                numbers(2048, 1),
+                "0a96f9f0c95828a9e11865f3b5f4d40690c55c730a3486c1338002d06e38cb95",
+            ),
+        ] {
+            let bytes: Vec<u8> = numbers
+                .iter()
+                .flat_map(|number| number.to_le_bytes())
+                .collect();
+            let digest = Sha256::digest(&bytes);
+            let found: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(found, due);
+        }
+    }
+}

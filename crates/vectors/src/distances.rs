@@ -103,6 +103,8 @@ pub(crate) struct Case<'a> {
     pub(crate) bits: usize,
     pub(crate) rows: &'a [usize],
     pub(crate) leaver: Option<usize>,
+    /// Whether the codes of the last client are those of the first, inverted.
+    pub(crate) opposite: bool,
 }
 
 const SEED: [u8; 32] = [21; 32];
@@ -123,11 +125,21 @@ impl Case<'_> {
             let words = (0..rows * self.bits.div_ceil(64)).map(|_| prg.next_u64());
             BitMatrix::from_words(*rows, self.bits, words.collect())
         };
+        let mut codes: Vec<BitMatrix> = self.rows.iter().map(codes).collect();
+        if self.opposite {
+            let last = codes.len() - 1;
+            for (row, bit) in
+                (0..codes[last].rows()).flat_map(|row| (0..self.bits).map(move |bit| (row, bit)))
+            {
+                let value = !codes[0].get(row, bit);
+                codes[last].set(row, bit, value);
+            }
+        }
         DistanceSimulation {
             backend: self.backend,
             suite: self.suite,
             phe: Phe::insecure(KEY_BITS),
-            codes: self.rows.iter().map(codes).collect(),
+            codes,
             min_clients: 1,
             sink: Kept::default(),
             seed: Seed::from_bytes(SEED),
@@ -275,6 +287,7 @@ pub fn files() -> Result<Vec<File>, Error> {
         bits,
         rows,
         leaver,
+        opposite: false,
     };
     let first = case(
         "three clients, ChaCha20",

@@ -63,6 +63,7 @@ pub fn files() -> Result<Vec<File>, Error> {
         bits,
         rows,
         leaver: None,
+        opposite: false,
     };
     let first = case("two clients, AES", Suite::Aes128Ctr, 100, &[3, 2]);
     let second = case(
@@ -120,7 +121,16 @@ pub fn files() -> Result<Vec<File>, Error> {
         }),
     ];
     let bad = refusals(&first, &outside, &within)?;
-    let cases = vec![first.pair()?, second.pair()?];
+    let third = Case {
+        opposite: true,
+        ..case(
+            "opposite codes that fill the class: distances of t and more",
+            Suite::Aes128Ctr,
+            1024,
+            &[2, 2],
+        )
+    };
+    let cases = vec![first.pair()?, second.pair()?, third.pair()?];
     let mut all = crate::files("lwe", "docs/spec/lwe.md", cases, bad)?;
     let wide = |deviation: u64, t: u64| {
         let scale = table::scale(deviation, t);
