@@ -109,16 +109,33 @@ def masked_row(source, code, size):
             for x, a in zip(code, source.numbers(len(code)), strict=True)]
 
 
-FACTORIALS = [2**64 - 1 if m < 2 else 2**64 // math.factorial(m) for m in range(14)]
+@functools.cache
+def sixteenths():
+    """2^64·2^(−i/16): four square roots of powers of two."""
+    roots = [2**64 - 1]
+    for i in range(1, 16):
+        # 2^(1024 − i/16) is the sixteenth root of 2^(16384 − i).
+        root = 2**(16384 - i)
+        for _ in range(4):
+            root = math.isqrt(root)
+        roots.append(root >> 960)
+    return roots
+
+
+SERIES = [2**64 - 1, 2**64 - 1] + [2**64 // math.factorial(m) for m in (2, 3)]
+SERIES += [2**52 // math.factorial(m) for m in range(4, 11)]
 
 
 def power(x):
     """2^64·2^(−x/2^64), nearly."""
-    y = x * (ln2() >> PLACES - 62) >> 64
-    p = FACTORIALS[13]
-    for c in FACTORIALS[12::-1]:
+    y = x % 2**60 * (ln2() >> PLACES - 64) >> 64
+    p = SERIES[10]
+    for c in SERIES[9:3:-1]:
+        p = c - ((y >> 12) * p >> 52)
+    p <<= 12
+    for c in SERIES[3::-1]:
         p = c - (y * p >> 64)
-    return (p * p >> 64)**2 >> 64
+    return p * sixteenths()[x >> 60] >> 64
 
 
 class Wide:
@@ -134,17 +151,18 @@ class Wide:
 
     def accepted(self, m, u, a2, a3):
         x = m * (m + 2 * u * self.step * self.t) * self.factor >> self.f - 64
-        zeros = 2**min(x >> 64, 63) - 1
+        zeros = 2**min(x >> 64, 38) - 1
         return not a3 & zeros and a2 < power(x % 2**64)
 
     def draw(self, source, residues):
         out, missing = [None] * len(residues), list(range(len(residues)))
         while missing:
             for part in pieces(missing, 64):
-                words = struct.unpack("<320Q", source.read(2560))
+                words = struct.unpack("<256Q", source.read(2048))
                 for place, i in enumerate(part):
                     low, high = words[2 * place:2 * place + 2]
-                    a1, a2, a3 = words[128 + place::64]
+                    a1, a2 = words[128 + place::64]
+                    a3 = a1 >> 24
                     u = bisect_right(self.table, high << 64 | low)
                     z, negative = a1 % self.step, a1 >> 63
                     m = z * self.t + (self.t - residues[i] if negative else residues[i])

@@ -27,14 +27,17 @@ pub struct Scale {
     pub shift: u32,
 }
 
+/// Largest integer part of x that counts.
+const MOST: u64 = 38;
+
 /// Replaces each ρ of `numbers` by the number of its candidate, if that is accepted. Bit `i` of the
-/// result is 1 if candidate `i` is. `steps` are the u, and `words` are three random words for each
-/// candidate: first words of all, then second ones, then third ones.
+/// result is 1 if candidate `i` is. `steps` are the u, and `words` are two random words for each
+/// candidate: first words of all, then second ones.
 pub fn accept(
     cpu: Cpu,
     scale: &Scale,
     steps: &[u8; BLOCK],
-    words: &[[u64; BLOCK]; 3],
+    words: &[[u64; BLOCK]; 2],
     numbers: &mut [u64; BLOCK],
 ) -> u64 {
     match cpu.level() {
@@ -48,7 +51,7 @@ pub fn accept(
 fn portable(
     scale: &Scale,
     steps: &[u8; BLOCK],
-    [first, second, third]: &[[u64; BLOCK]; 3],
+    [first, second]: &[[u64; BLOCK]; 2],
     numbers: &mut [u64; BLOCK],
 ) -> u64 {
     let Scale {
@@ -74,9 +77,9 @@ fn portable(
         } else {
             (above + (below >> 64)) >> (shift - 128)
         };
-        let power = ((x >> 64) as u64).min(63);
+        let power = ((x >> 64) as u64).min(MOST);
         let likely = u64::from(second[i] < exp2::power(x as u64));
-        let rare = u64::from(third[i] & ((1 << power) - 1) == 0);
+        let rare = u64::from(first[i] >> 24 & ((1 << power) - 1) == 0);
         accepted |= (likely & rare) << i;
         // −(z + K·u) − 1 for a negative number.
         let mask = (likely & rare).wrapping_neg();
@@ -90,7 +93,7 @@ fn portable(
 unsafe fn avx512(
     scale: &Scale,
     steps: &[u8; BLOCK],
-    [first, second, third]: &[[u64; BLOCK]; 3],
+    [first, second]: &[[u64; BLOCK]; 2],
     numbers: &mut [u64; BLOCK],
 ) -> u64 {
     use std::arch::x86_64::*;
@@ -160,7 +163,7 @@ unsafe fn avx512(
                 limbs[limb] = _mm512_and_si512(limbs[limb], mask);
             }
             fractions[i] = bits_from(point - 64, limbs);
-            powers[i] = _mm512_min_epu64(bits_from(point, limbs), splat(63));
+            powers[i] = _mm512_min_epu64(bits_from(point, limbs), splat(MOST));
             candidates[i] = _mm512_xor_si512(_mm512_add_epi64(z, high), sign);
         }
         let likely = exp2::four(fractions);
@@ -169,7 +172,8 @@ unsafe fn avx512(
             let one = splat(1);
             let likely = _mm512_cmplt_epu64_mask(load(&eights(second, at)), likely[i]);
             let zeros = _mm512_sub_epi64(_mm512_sllv_epi64(one, powers[i]), one);
-            let both = _mm512_mask_testn_epi64_mask(likely, load(&eights(third, at)), zeros);
+            let third = _mm512_srli_epi64::<24>(load(&eights(first, at)));
+            let both = _mm512_mask_testn_epi64_mask(likely, third, zeros);
             let rho = load(&eights(numbers, at));
             let out = _mm512_mask_mov_epi64(rho, both, candidates[i]);
             // SAFETY: eight words.
