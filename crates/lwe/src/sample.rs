@@ -102,6 +102,7 @@ impl<'a> Gaussian<'a> {
                 for (number, place) in block.numbers().iter_mut().zip(&pending[places.clone()]) {
                     *number = numbers[*place as usize];
                 }
+                block.numbers()[places.len()..].fill(0);
                 // A square is below (128·K·t)².
                 let accepted = if (self.t << (self.wide.log_k + 7)) >> 32 == 0 {
                     self.draw::<true>(cpu, &mut block)
