@@ -80,7 +80,7 @@ pub(crate) struct Wide {
 
 impl Wide {
     /// For deviation `deviation`, and centres that are multiples of 1/`t`.
-    fn new(deviation: u64, t: u64) -> Self {
+    pub(crate) fn new(deviation: u64, t: u64) -> Self {
         let table = half_thresholds(deviation);
         let log_k = deviation.ilog2() - 1;
         // log₂ e = 1/ln 2, with 256 bits after the point.
