@@ -74,12 +74,11 @@ struct Small {
     n: usize,
     row_deviation: u64,
     header_deviation: u64,
-    /// For `columns` columns.
     answer_deviation: f64,
-    columns: usize,
 }
 
 impl Small {
+    /// Noise of answers for `columns` columns.
     fn new(l: usize, t: u64, n: usize, header_deviation: u64, columns: usize) -> Self {
         let row_deviation = (8f64.sqrt() * kappa(l) * t as f64).ceil() as u64;
         let keys = row_deviation as f64 * (error_norm(l, columns) + code_norm(l, t, columns));
@@ -91,7 +90,6 @@ impl Small {
             row_deviation,
             header_deviation,
             answer_deviation: keys.hypot(secrets),
-            columns,
         }
     }
 }
