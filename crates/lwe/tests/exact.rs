@@ -64,8 +64,8 @@ fn rounds(
             let keys = source.keys(&columns, &owners[*owner], rows.clone());
             // In two messages.
             let (first, second) = keys.split_at(rows.len() / 2 * params.key_len());
-            held.push(first).unwrap();
-            held.push(second).unwrap();
+            held.push(first).expect("new keys");
+            held.push(second).expect("new keys");
         }
         let mut hint = evaluator.hint(held);
         while let Some(tile) = hint.next(matrix, x) {
@@ -87,7 +87,7 @@ fn rounds(
                 let tile_rows = tile.rows.clone();
                 let opened = masks(*owner)
                     .unmask(x.columns(), tile_rows, left, rows.start, right, &packed)
-                    .unwrap();
+                    .expect("distances");
                 for (row, opened) in tile.rows.clone().zip(opened.chunks(rows.len())) {
                     out[*owner][row * y.rows()..][rows.clone()].copy_from_slice(opened);
                 }

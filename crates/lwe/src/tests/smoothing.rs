@@ -117,7 +117,8 @@ fn spread(l: usize, t: f64, kappa: f64, scale: f64, prg: &mut Prg) -> f64 {
     let columns = l + 2;
     let row = 2f64.sqrt() * kappa * t;
     let mut most = 0f64;
-    for _ in 0..8 {
+    // Sums of three dimensions are long.
+    for _ in 0..[12, 8, 2][l - 1] {
         let mut keys = Matrix::zero(l, columns);
         for entry in &mut keys.entries {
             let bits = prg.next_u64();
