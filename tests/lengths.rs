@@ -192,6 +192,8 @@ fn long_messages_have_their_predicted_lengths() {
     for (backend, bits, rows) in [
         (Backend::Sketch, 4000, [2400, 700, 5]),
         (Backend::Psm, 1500, [600, 1100, 513]),
+        (Backend::Lwe, 1000, [300, 260, 90]),
+        (Backend::Lwe, 16_384, [14, 13, 66]),
         (Backend::Shade, 1000, [300, 150, 90]),
         (Backend::Phe, 33, [30, 1030, 45]),
         (Backend::Phe, 16_500, [8, 7, 3]),

@@ -6,14 +6,14 @@ import sys
 import traceback
 
 sys.dont_write_bytecode = True
-from checks import (codes, extension, labels_refused, messages, paillier, phe, psm, rounds, scaling,
-                    schema, shade, sharing, sums)
+from checks import (codes, extension, labels_refused, lwe, messages, paillier, phe, psm, rounds,
+                    scaling, schema, shade, sharing, sums)
 
 HERE = pathlib.Path(__file__).resolve().parent
 NOT_COMPUTED = {"digest": "digests of whole transcripts, not computed again"}
 CHECKS = {}
-for module in (codes, extension, labels_refused, messages, paillier, phe, psm, rounds, scaling,
-               shade, sharing, sums):
+for module in (codes, extension, labels_refused, lwe, messages, paillier, phe, psm, rounds,
+               scaling, shade, sharing, sums):
     CHECKS |= module.CHECKS
 
 

@@ -6,6 +6,7 @@ mod coalition;
 mod collusion;
 mod columns;
 mod distances;
+mod lwe;
 mod phe;
 mod rounds;
 mod scaling;

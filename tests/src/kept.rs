@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use undertone::hamming::tiles::{Sink, Tile};
 
 /// All distances, and the number that arrived more than once.
-#[derive(Default, Debug, PartialEq)]
+#[derive(Default, Debug, Clone, PartialEq)]
 pub struct Kept {
     /// The distances by client, row, client, row. The smaller client comes first.
     pub distances: BTreeMap<[usize; 4], u16>,

@@ -241,6 +241,7 @@ fn pairs(book: &mut Book, params: &Params, shape: &Shape) {
             };
             match params.backend {
                 Backend::Shade => shade(book, params.bits, many, few),
+                Backend::Lwe => lwe(book, params.bits, many, few),
                 // With equal numbers of rows, the first client owns the key.
                 _ if mine == theirs => phe(book, params.bits, shape.modulus, many, few),
                 _ => phe(book, params.bits, shape.modulus, few, many),
@@ -249,6 +250,42 @@ fn pairs(book: &mut Book, params: &Params, shape: &Shape) {
     }
     for j in (0..shape.rows.len()).map(PartyId::client) {
         book.add(j, SERVER, phases::DISTANCES, 4 + SEAL);
+    }
+}
+
+/// Messages of a pair, provided that the key owner's rows are one block.
+fn lwe(
+    book: &mut Book,
+    bits: usize,
+    (evaluator, rows): (PartyId, usize),
+    (owner, owned): (PartyId, usize),
+) {
+    // L, q, n, h, v and the bits of a masked distance.
+    let classes = [
+        (1024, 32, 1792, 20, 16, 10),
+        (2048, 34, 1792, 21, 16, 11),
+        (4096, 36, 1792, 22, 16, 12),
+        (8192, 39, 2048, 23, 16, 13),
+        (16_384, 41, 2048, 24, 17, 14),
+    ];
+    let class = classes.into_iter().find(|class| bits <= class.0);
+    let (length, q, n, h, v, w) = class.unwrap_or_else(|| unreachable!("a class for every code"));
+    let link = |from, to| (from, to, phases::DISTANCES);
+    let key = length * q / 8;
+    book.tiles(link(owner, evaluator), owned, key, (TILE / key * key, SEAL));
+    for (from, count) in [(owner, owned), (evaluator, rows)] {
+        let seed = if from == evaluator { 32 } else { 0 };
+        let len = 4 + seed + count.div_ceil(8) + SEAL;
+        book.add(from, SERVER, phases::DISTANCES, len);
+    }
+    for first in (0..rows).step_by(64) {
+        let tile = 64.min(rows - first);
+        book.add(evaluator, owner, phases::DISTANCES, tile * n * h / 8 + SEAL);
+        let bit = usize::from(first == 0);
+        let answers = tile * (owned * v).div_ceil(8) + bit + SEAL;
+        book.add(evaluator, owner, phases::DISTANCES, answers);
+        let masked = 4 + (tile * owned * w).div_ceil(8) + SEAL;
+        book.add(owner, SERVER, phases::DISTANCES, masked);
     }
 }
 

@@ -3,7 +3,7 @@
 use undertone::kdf::Seed;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId, Phase, SessionId};
-use undertone::setup::seal::{Channel, KeyPair, SealError};
+use undertone::setup::seal::{Broadcast, Channel, KeyPair, SealError};
 
 /// Replaces the payload of `frame`.
 pub fn set_payload(frame: &mut Vec<u8>, payload: &[u8]) {
@@ -68,16 +68,31 @@ pub fn inside_shown<'a>(
         KeyPair::from_seed(&seed.derive(session, "simulated client", &[id.to_wire()]))
     };
     let (own, others) = (key(from), key(to));
-    let mut reader = Channel::agree(session, to, &others, from, own.public())?;
-    let mut writer = Channel::agree(session, from, &own, to, others.public())?;
+    let reader = Channel::agree(session, to, &others, from, own.public())?;
+    let writer = Channel::agree(session, from, &own, to, others.public())?;
+    // The seals of `lwe` for several receivers.
+    let common = seed.derive(session, "simulated group", &[]);
+    let shared = |purpose: &str, ids: &[u32]| {
+        let end = || Broadcast::new(session, &common.derive(session, purpose, ids), from);
+        Ends::Shared(end(), end())
+    };
+    let mut ends = [
+        Ends::Pair(reader, writer),
+        shared("lwe keys", &[from.to_wire()]),
+        shared("lwe headers", &[from.to_wire(), 0]),
+    ];
     let mut seen = 0;
     Ok(Network::new().intercept(move |f, t, frame| {
         if (f, t) == (from, to) && seen <= nth && frame.len() > HEADER_LEN {
-            let mut text = reader.open(&frame[HEADER_LEN..]).unwrap();
+            let opened = ends.iter_mut().find_map(|ends| {
+                let text = ends.open(&frame[HEADER_LEN..]).ok()?;
+                Some((ends, text))
+            });
+            let (ends, mut text) = opened.unwrap();
             if seen == nth {
                 change(&mut text);
             }
-            let sealed = writer.seal(&text).unwrap();
+            let sealed = ends.seal(&text).unwrap();
             if seen == nth {
                 show(&sealed);
             }
@@ -85,6 +100,28 @@ pub fn inside_shown<'a>(
             seen += 1;
         }
     }))
+}
+
+/// A receiver and a sender of the same sealed messages.
+enum Ends {
+    Pair(Channel, Channel),
+    Shared(Broadcast, Broadcast),
+}
+
+impl Ends {
+    fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
+        match self {
+            Self::Pair(reader, _) => reader.open(sealed),
+            Self::Shared(reader, _) => reader.open(sealed),
+        }
+    }
+
+    fn seal(&mut self, text: &[u8]) -> Result<Vec<u8>, SealError> {
+        match self {
+            Self::Pair(_, writer) => writer.seal(text),
+            Self::Shared(_, writer) => writer.seal(text),
+        }
+    }
 }
 
 /// Asserts that a malformed message from `culprit` in `phase` caused `aborted`.

@@ -6,6 +6,7 @@ from collections import defaultdict
 
 from .codes import code, normals, pack, unpack
 from .influence import influence, nearest, neighbours, outcome, weights
+from .lwe import Lwe
 from .messages import hello, roster, sealed
 from .phe import Phe
 from .primitives import (SERVER, SUITES, agree, derive, double, extract, ids, number, pieces,
@@ -141,6 +142,8 @@ class Run(Setup):
         arguments = self.session, self.bits, self.codes, self.distance_secrets, self.pair, 1
         if self.backend == "phe":
             return Phe(*arguments, self.case["parameters"]["key_bits"], seed)
+        if self.backend == "lwe":
+            return Lwe(*arguments, self.suite, seed)
         return Shade(*arguments, len(self.clients))
 
     def reported(self, place):
@@ -178,7 +181,7 @@ class Run(Setup):
         between = self.between()
         for place, payloads in reported.items():
             out[place, SERVER] = [(DISTANCES, "report", payload) for payload in payloads]
-        if self.backend == "shade":
+        if self.backend in ("lwe", "shade"):
             found = run.server(reported)
             extra += [("distances by sums", rows, run.distances(*link))
                       for link, rows in found.items()]

@@ -160,4 +160,4 @@ def label_refused(vectors, entry):
 
 
 CHECKS = {f"label-{name}": (label_case, label_refused)
-          for name in ("clear", "phe", "psm", "shade", "signed", "sketch", "wine")}
+          for name in ("clear", "lwe", "phe", "psm", "shade", "signed", "sketch", "wine")}

@@ -15,9 +15,9 @@ def packed(numbers, width):
 
 
 def unpacked(data, width, count):
+    """Unpacks numbers. Bits beyond the last one do not count."""
     need(len(data) == -(-count * width // 8), f"{len(data)} bytes of numbers")
-    need(number(data) >> count * width == 0, "bits beyond the last number")
-    text = f"{number(data):0{count * width}b}"
+    text = f"{number(data) % 2**(count * width):0{count * width}b}"
     return [int(text[at - width:at or None], 2) for at in range(count * width, 0, -width)]
 
 

@@ -22,7 +22,7 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"keys for client (\d+) are not signed", "has not signed|signature that does not fit"),
     (r"the signature does not fit", "signature that does not fit|not below the order"),
     (r"this client's keys and advertisement", "lacks the receiver's hello"),
-    (r"another client's, too|same key", "a key twice"),
+    (r"another client's, too|same key|a key that was there before", "a key twice"),
     (r"repeats a client", "out of order"),
     (r"number of clients is", "more clients than there is room for"),
     (r"which is outside", "is not below"),
@@ -63,6 +63,9 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"clients in ascending order", "clients in ascending order"),
     (r"its mean has no weight", "without a weight"),
     (r"arrays are not those of the round", "other arrays than the others'"),
+    (r"masking bit that is neither 0 nor 1", "a bit that is not below 2"),
+    (r"a second seed", "a second seed"),
+    (r"masked distances after the last", "masked distances after the last"),
 )]
 
 
@@ -87,6 +90,7 @@ def refused_by(entry, check, honest, changed):
 
 
 def blame(refusal, entry):
+    """Compares who refuses, when, and who is to blame, in any order."""
     yield "who refuses", refusal.party, entry["party"]
     yield "the phase", refusal.phase, entry["phase"]
-    yield "culprits", refusal.culprits, entry["culprits"]
+    yield "culprits", sorted(refusal.culprits), sorted(entry["culprits"])

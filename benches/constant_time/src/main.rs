@@ -15,8 +15,10 @@ use dudect_bencher::rand::RngExt;
 use dudect_bencher::{BenchRng, Class, CtRunner, ctbench_main};
 use undertone_kernel::aes::Permutation;
 use undertone_kernel::expand::{self, Shape};
+use undertone_kernel::mask::Suite;
 use undertone_kernel::{BitMatrix, Cpu, Prg, parts};
 use undertone_kdf::Seed;
+use undertone_lwe::{Columns, Evaluator, KeyOwner, Masks, Params, Ring};
 use undertone_ot::{Context, chosen};
 use undertone_paillier::{BigUint, Noise, Primes, SecretKey};
 use undertone_setup::seal::Channel;
@@ -196,6 +198,40 @@ fn table_look_ups(runner: &mut CtRunner, rng: &mut BenchRng) {
     });
 }
 
+/// The codes of `rows` rows, in the class 1024 of `lwe`.
+fn codes(rng: &mut BenchRng, class: Class, rows: usize) -> BitMatrix {
+    BitMatrix::from_words(rows, 1024, words(rng, class, 16 * rows))
+}
+
+fn lattice_keys(runner: &mut CtRunner, rng: &mut BenchRng) {
+    let params = Params::of(1024).unwrap();
+    let ring = Ring::new(Cpu::detect(), SESSION, params);
+    let seed = Seed::from_bytes([5; 32]);
+    let owner = KeyOwner::new(params, SESSION, Suite::Aes128Ctr, seed, 8);
+    let columns = owner.columns(&ring, 0..8);
+    let make = |rng: &mut BenchRng, class| codes(rng, class, 8);
+    compare(runner, rng, 10_000, make, |codes| owner.keys(&columns, codes, 0..8));
+}
+
+/// Masked rows, headers and answers.
+fn lattice_answers(runner: &mut CtRunner, rng: &mut BenchRng) {
+    let params = Params::of(1024).unwrap();
+    let ring = Ring::new(Cpu::detect(), SESSION, params);
+    let seed = |byte| Seed::from_bytes([byte; 32]);
+    let owner = KeyOwner::new(params, SESSION, Suite::Aes128Ctr, seed(5), 8);
+    let keys = owner.keys(&owner.columns(&ring, 0..8), &BitMatrix::zero(8, 1024), 0..8);
+    let hint = || {
+        let mut held = Columns::new(params, 8);
+        held.part(Masks::new(params, Suite::Aes128Ctr, seed(6), 8), 0);
+        held.push(&keys).unwrap();
+        Evaluator::new(params, SESSION, Suite::Aes128Ctr, seed(7)).hint(held)
+    };
+    let make = |rng: &mut BenchRng, class| (RefCell::new(hint()), codes(rng, class, 8));
+    compare(runner, rng, 2_000, make, |(hint, codes)| {
+        hint.borrow_mut().next(&ring, codes).unwrap()
+    });
+}
+
 ctbench_main!(
     a_comparison_that_leaks,
     tag_comparison,
@@ -206,5 +242,7 @@ ctbench_main!(
     sharing,
     decryption,
     exponentiation,
-    table_look_ups
+    table_look_ups,
+    lattice_keys,
+    lattice_answers
 );

@@ -11,11 +11,12 @@
 //! | [`server`] | server | [`Collected`] |
 //!
 //! With `shade` clients exchange in advance most of what their transfers need. With `phe` they
-//! exchange keys in advance. The other backends have nothing to prepare: expanding masks is faster
-//! than storing them.
+//! exchange keys in advance. With `lwe` they compute most of their keys in advance, and send
+//! nothing. The other backends have nothing to prepare: expanding masks is faster than storing
+//! them.
 //!
-//! `docs/spec/distances.md` specifies the messages, and `psm.md`, `shade.md` and `phe.md` beside it
-//! those of the backends. Comments such as `DIST-5` name checks of these documents.
+//! `docs/spec/distances.md` specifies the messages, and `psm.md`, `lwe.md`, `shade.md` and `phe.md`
+//! beside it those of the backends. Comments such as `DIST-5` name checks of these documents.
 #![forbid(unsafe_code)]
 
 mod context;
@@ -71,8 +72,9 @@ pub enum Backend {
     /// client it learns every code.
     Psm,
     /// The server gets the distances and nothing else, even together with clients, as long as all
-    /// follow the protocol, if module learning with errors is hard. Codes have at most 16,384 bits.
-    /// It costs little more than [`Psm`](Self::Psm). Nobody outside the project has reviewed it.
+    /// parties follow the protocol, if module learning with errors is hard. It costs far less than
+    /// [`Shade`](Self::Shade) and [`Phe`](Self::Phe). Codes have at most 16,384 bits. It is an
+    /// option: its composition is new, and nobody outside the project has reviewed it.
     Lwe,
     /// The server gets the distances and nothing else, even together with clients, as long as it
     /// follows the protocol.

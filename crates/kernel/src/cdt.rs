@@ -23,6 +23,8 @@ pub struct Tables {
     halves: [[[u64; THRESHOLDS]; 2]; 2],
     /// Thresholds in groups of this many are all that differ from 2¹²⁸ − 1.
     used: usize,
+    /// Whether both tables are the same.
+    same: bool,
 }
 
 impl std::fmt::Debug for Tables {
@@ -52,6 +54,7 @@ impl Tables {
         Self {
             halves,
             used: longest.unwrap_or(0),
+            same: tables[0] == tables[1],
         }
     }
 
@@ -74,7 +77,10 @@ pub fn sample(cpu: Cpu, tables: &Tables, choices: &[u64], randoms: &[u8], out: &
     let whole = match cpu.level() {
         // SAFETY: `Cpu` proves the features.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => unsafe { avx512(tables, choices, randoms, out) },
+        Level::Avx512 if tables.same => unsafe { avx512::<false>(tables, choices, randoms, out) },
+        // SAFETY: `Cpu` proves the features.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { avx512::<true>(tables, choices, randoms, out) },
         // SAFETY: `Cpu` proves the features.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { avx2(tables, choices, randoms, out) },
@@ -151,10 +157,16 @@ unsafe fn avx2(tables: &Tables, choices: &[u64], randoms: &[u8], out: &mut [u8])
     done
 }
 
-/// Returns how many samples it has taken: all but an incomplete last register.
+/// Returns how many samples it has taken: all but an incomplete last register. Without `CHOICE` it
+/// looks at the first table only.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn avx512(tables: &Tables, choices: &[u64], randoms: &[u8], out: &mut [u8]) -> usize {
+unsafe fn avx512<const CHOICE: bool>(
+    tables: &Tables,
+    choices: &[u64],
+    randoms: &[u8],
+    out: &mut [u8],
+) -> usize {
     use std::arch::x86_64::*;
     let evens = _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14);
     let odds = _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15);
@@ -197,7 +209,7 @@ unsafe fn avx512(tables: &Tables, choices: &[u64], randoms: &[u8], out: &mut [u8
         let mut counts = _mm512_slli_epi64::<3>(group);
         for at in 0..8 {
             let half = |half: usize| {
-                let [first, second] = [0, 1].map(|table| {
+                let of = |table: usize| {
                     let from = &tables.halves[table][half][16 * at..16 * at + 16];
                     // SAFETY: 16 numbers.
                     let (a, b) = unsafe {
@@ -207,8 +219,12 @@ unsafe fn avx512(tables: &Tables, choices: &[u64], randoms: &[u8], out: &mut [u8
                         )
                     };
                     _mm512_permutex2var_epi64(a, group, b)
-                });
-                _mm512_mask_blend_epi64(choice, first, second)
+                };
+                if CHOICE {
+                    _mm512_mask_blend_epi64(choice, of(0), of(1))
+                } else {
+                    of(0)
+                }
             };
             let reached = reached(half(0), half(1));
             counts = _mm512_mask_add_epi64(counts, reached, counts, one);
@@ -228,7 +244,13 @@ mod tests {
     fn every_path_is_the_definition() {
         let mut prg = Prg::new(&[5; 32]);
         let mut wide = || u128::from(prg.next_u64()) << 64 | u128::from(prg.next_u64());
-        for (first, second, samples) in [(128, 128, 1003), (27, 27, 64), (0, 1, 9), (65, 9, 100)] {
+        for (first, second, samples, same) in [
+            (128, 128, 1003, false),
+            (27, 27, 64, true),
+            (0, 1, 9, false),
+            (65, 9, 100, false),
+            (63, 63, 131, true),
+        ] {
             let mut tables = [first, second].map(|count| {
                 let mut table: Vec<u128> = (0..count).map(|_| wide()).collect();
                 // Thresholds with equal halves, so that the low half decides.
@@ -238,6 +260,9 @@ mod tests {
                 table
             });
             tables.iter_mut().for_each(|table| table.sort_unstable());
+            if same {
+                tables[1] = tables[0].clone();
+            }
             let choices: Vec<u64> = (0..samples / 64 + 1).map(|_| wide() as u64).collect();
             let randoms: Vec<u128> = (0..samples)
                 .map(|at| match at % 4 {

@@ -3,8 +3,6 @@
 //! A power is the fourth power of `e^(−y)` with `y = f·ln 2/2⁶⁶`, which comes from its Taylor
 //! series. All numbers are integers, so every path computes the same bits.
 
-use crate::cpu::{Cpu, Level};
-
 /// `⌊2⁶⁴·ln(2)/4⌋`.
 const QUARTER: u64 = 3_196_577_161_300_663_914;
 
@@ -21,38 +19,22 @@ const FACTORS: [u64; 14] = {
     out
 };
 
-/// Overwrites `out` with `2⁶⁴·2^(−f/2⁶⁴)` for each `f` of `fractions`, off by less than 16.
-///
-/// # Panics
-/// When the lengths differ.
-pub fn powers(cpu: Cpu, fractions: &[u64], out: &mut [u64]) {
-    assert_eq!(fractions.len(), out.len(), "powers");
-    let whole = match cpu.level() {
-        // SAFETY: `Cpu` proves the features.
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => unsafe { avx512(fractions, out) },
-        _ => 0,
-    };
-    for (fraction, out) in fractions[whole..].iter().zip(&mut out[whole..]) {
-        *out = power(*fraction);
-    }
-}
-
 fn high(a: u64, b: u64) -> u64 {
     ((u128::from(a) * u128::from(b)) >> 64) as u64
 }
 
-fn power(fraction: u64) -> u64 {
+/// `2⁶⁴·2^(−f/2⁶⁴)`, off by less than 16.
+pub fn power(fraction: u64) -> u64 {
     let y = high(fraction, QUARTER);
     let sum = FACTORS.iter().fold(0, |sum, factor| factor - high(y, sum));
     let square = high(sum, sum);
     high(square, square)
 }
 
-/// Returns how many powers it has computed: all but an incomplete last register.
+/// [`power`] for four registers, which hide the latency of the multiplications.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512dq")]
-unsafe fn avx512(fractions: &[u64], out: &mut [u64]) -> usize {
+#[target_feature(enable = "avx512f")]
+pub(crate) fn four(fractions: [std::arch::x86_64::__m512i; 4]) -> [std::arch::x86_64::__m512i; 4] {
     use std::arch::x86_64::*;
     let mask = _mm512_set1_epi64(0xffff_ffff);
     let high = |a: __m512i, b: __m512i| {
@@ -64,29 +46,18 @@ unsafe fn avx512(fractions: &[u64], out: &mut [u64]) -> usize {
         _mm512_add_epi64(_mm512_mul_epu32(ah, bh), carry)
     };
     let quarter = _mm512_set1_epi64(QUARTER as i64);
-    let pairs = fractions.as_chunks::<32>().0.iter();
-    for (fractions, out) in pairs.zip(out.as_chunks_mut::<32>().0) {
-        // Four registers at a time hide the latency of the multiplications.
-        let mut ys = [_mm512_setzero_si512(); 4];
-        for (y, fractions) in ys.iter_mut().zip(fractions.as_chunks::<8>().0) {
-            // SAFETY: eight words.
-            let fraction = unsafe { _mm512_loadu_si512(fractions.as_ptr().cast()) };
-            *y = high(fraction, quarter);
-        }
-        let mut sums = [_mm512_setzero_si512(); 4];
-        for factor in FACTORS {
-            let factor = _mm512_set1_epi64(factor as i64);
-            for (sum, y) in sums.iter_mut().zip(ys) {
-                *sum = _mm512_sub_epi64(factor, high(y, *sum));
-            }
-        }
-        for (sum, out) in sums.into_iter().zip(out.as_chunks_mut::<8>().0) {
-            let square = high(sum, sum);
-            // SAFETY: eight words.
-            unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), high(square, square)) };
+    let ys = fractions.map(|fraction| high(fraction, quarter));
+    let mut sums = [_mm512_setzero_si512(); 4];
+    for factor in FACTORS {
+        let factor = _mm512_set1_epi64(factor as i64);
+        for (sum, y) in sums.iter_mut().zip(ys) {
+            *sum = _mm512_sub_epi64(factor, high(y, *sum));
         }
     }
-    fractions.len() / 32 * 32
+    sums.map(|sum| {
+        let square = high(sum, sum);
+        high(square, square)
+    })
 }
 
 #[cfg(test)]
@@ -109,23 +80,29 @@ mod tests {
     }
 
     #[test]
-    fn every_path_is_the_definition() {
+    fn powers_are_close() {
         let mut prg = Prg::new(&[5; 32]);
-        let mut fractions: Vec<u64> = (0..997).map(|_| prg.next_u64()).collect();
-        fractions.extend([0, 1, u64::MAX, 1 << 63]);
-        let mut portable = vec![0; fractions.len()];
-        powers(Cpu::portable(), &fractions, &mut portable);
-        for (fraction, power) in fractions.iter().zip(&portable) {
-            let due = definition(*fraction);
-            assert!(
-                *power <= due && due - *power < 32,
-                "{fraction}: {power}, {due}"
-            );
+        let random = (0..997).map(|_| prg.next_u64());
+        for fraction in random.chain([0, 1, u64::MAX, 1 << 63]) {
+            let (found, due) = (power(fraction), definition(fraction));
+            assert!(found.abs_diff(due) < 16, "{fraction}: {found}, {due}");
         }
-        for cpu in Cpu::all() {
-            let mut out = vec![0; fractions.len()];
-            powers(cpu, &fractions, &mut out);
-            assert_eq!(out, portable, "{cpu:?}");
+    }
+
+    /// Computed by an independent program.
+    #[test]
+    fn powers_are_the_known_answers() {
+        for (fraction, due) in [
+            (0, 0xffff_ffff_ffff_fffc),
+            (1, 0xffff_ffff_ffff_fffc),
+            (1 << 62, 0xd744_fcca_d69d_6af4),
+            (1 << 63, 0xb504_f333_f9de_6483),
+            (u64::MAX, 0x8000_0000_0000_0003),
+        ] {
+            assert_eq!(power(fraction), due, "{fraction}");
         }
+        let fractions = (0..10_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let sum = fractions.map(power).fold(0, u64::wrapping_add);
+        assert_eq!(sum, 0xdb42_5e9a_4f90_9ba3);
     }
 }

@@ -12,6 +12,12 @@
 //! | [`mont`] | Montgomery arithmetic modulo M and M² | portable, AVX2, AVX-512 IFMA (2) |
 //! | [`parts`] | long messages, written part by part | portable |
 //! | [`product`] | matrix products modulo 2¹⁶ | portable, AVX2, AVX-512 VNNI |
+//! | [`product52`] | matrix products modulo 2⁵² | portable, AVX2, AVX-512 IFMA |
+//! | [`ternary`] | inner products with numbers −1, 0 and 1 | portable, AVX2, AVX-512 VNNI |
+//! | [`negacyclic`] | products of polynomials modulo X²⁵⁶ + 1 | portable, AVX-512 IFMA |
+//! | [`cdt`] | samples from tables of thresholds | portable, AVX2, AVX-512 |
+//! | [`gaussian`] | candidates for wide Gaussians | portable, AVX-512 IFMA |
+//! | [`exp2`] | powers of two with 64 bits after the point | portable, AVX-512 |
 //! | [`pack`] | numbers of w bits | portable |
 //! | [`prg`] | ChaCha20 expansion | those of the `chacha20` crate |
 //! | [`sparse`] | sparse products of many vectors | portable, AVX2, AVX-512 (2) |
@@ -36,6 +42,7 @@ pub mod cpu;
 pub mod ctgrind;
 pub mod exp2;
 pub mod expand;
+pub mod gaussian;
 pub mod hamming;
 pub mod leaves;
 pub mod mask;

@@ -1,6 +1,8 @@
 //! Numbers of `w` bits each, packed. Number i is bits `i·w` to `(i+1)·w − 1`, counted from the low
 //! bit of the first byte.
 
+use crate::product52::{COLUMNS, Panel};
+
 /// Widest number.
 pub const MAX_WIDTH: u32 = 16;
 
@@ -97,15 +99,46 @@ pub fn unpack_words(width: u32, bytes: &[u8], values: &mut [u64]) {
     let mask = u64::MAX >> (64 - width);
     for (i, value) in values.iter_mut().enumerate() {
         let bit = i * width as usize;
-        let word = match bytes[bit / 8..].first_chunk() {
-            Some(whole) => u64::from_le_bytes(*whole),
-            None => {
-                let mut last = [0; 8];
-                last[..bytes.len() - bit / 8].copy_from_slice(&bytes[bit / 8..]);
-                u64::from_le_bytes(last)
-            }
-        };
-        *value = word >> (bit % 8) & mask;
+        *value = word(bytes, bit / 8) >> (bit % 8) & mask;
+    }
+}
+
+/// Reads numbers of `width` bits into columns of a panel, from column `first` on: number `l` of
+/// `packed[c]` goes to row `l`, column `first + c`.
+///
+/// # Panics
+/// When `width` is not from 1 to [`MAX_WORD_WIDTH`], a length is not [`packed_len`] of the rows of
+/// the panel, or there are more columns than the panel has.
+pub fn unpack_columns(width: u32, packed: &[&[u8]], first: usize, panel: &mut [Panel]) {
+    assert!(
+        (1..=MAX_WORD_WIDTH).contains(&width),
+        "numbers of {width} bits"
+    );
+    assert!(first + packed.len() <= COLUMNS, "columns");
+    let due = packed_len(width, panel.len());
+    assert!(
+        packed.iter().all(|bytes| bytes.len() == due),
+        "packed bytes"
+    );
+    let mask = u64::MAX >> (64 - width);
+    for (row, out) in panel.iter_mut().enumerate() {
+        let bit = row * width as usize;
+        for (bytes, out) in packed.iter().zip(&mut out.0[first..]) {
+            *out = word(bytes, bit / 8) >> (bit % 8) & mask;
+        }
+    }
+}
+
+/// The eight bytes from `at` on, little-endian. Bytes past the end are zero.
+#[inline(always)]
+fn word(bytes: &[u8], at: usize) -> u64 {
+    match bytes[at..].first_chunk() {
+        Some(whole) => u64::from_le_bytes(*whole),
+        None => {
+            let mut last = [0; 8];
+            last[..bytes.len() - at].copy_from_slice(&bytes[at..]);
+            u64::from_le_bytes(last)
+        }
     }
 }
 
@@ -169,6 +202,13 @@ mod tests {
             unpack_words(width, &bytes[1..], &mut back);
             let mask = u64::MAX >> (64 - width);
             prop_assert!(back.iter().zip(&values).all(|(a, b)| *a == b & mask));
+            let mut panel = vec![Panel([7; COLUMNS]); values.len()];
+            unpack_columns(width, &[&bytes[1..]; 3], 5, &mut panel);
+            for (panel, value) in panel.iter().zip(&values) {
+                let due: [u64; COLUMNS] =
+                    std::array::from_fn(|c| if (5..8).contains(&c) { value & mask } else { 7 });
+                prop_assert_eq!(panel.0, due);
+            }
         }
     }
 }

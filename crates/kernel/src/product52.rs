@@ -141,6 +141,47 @@ unsafe fn avx2(rows: &[Eight], panel: &[Panel], out: &mut [Panel; LANES]) {
     }
 }
 
+/// Subtracts `amount` from the numbers whose bit of `bits` is 1, modulo 2⁶⁴: number `i` has bit
+/// `i % 64` of `bits[i / 64]`. Numbers without a bit stay. In constant time.
+pub fn subtract_where(cpu: Cpu, bits: &[u64], amount: u64, numbers: &mut [u64]) {
+    match cpu.level() {
+        // SAFETY: `Cpu` proves the features.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { subtract_where_avx512(bits, amount, numbers) },
+        _ => subtract_where_portable(bits, amount, numbers),
+    }
+}
+
+fn subtract_where_portable(bits: &[u64], amount: u64, numbers: &mut [u64]) {
+    for (numbers, word) in numbers.chunks_mut(64).zip(bits) {
+        for (bit, number) in numbers.iter_mut().enumerate() {
+            let mask = 0u64.wrapping_sub(word >> bit & 1);
+            *number = number.wrapping_sub(amount & mask);
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn subtract_where_avx512(bits: &[u64], amount: u64, numbers: &mut [u64]) {
+    use std::arch::x86_64::*;
+    let amounts = _mm512_set1_epi64(amount as i64);
+    let (whole, rest) = numbers.as_chunks_mut::<64>();
+    for (numbers, word) in whole.iter_mut().zip(bits) {
+        for (byte, numbers) in numbers.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            let mask = (word >> (8 * byte)) as u8;
+            // SAFETY: eight words.
+            unsafe {
+                let at = numbers.as_mut_ptr().cast();
+                let value = _mm512_loadu_si512(at);
+                _mm512_storeu_si512(at, _mm512_mask_sub_epi64(value, mask, value, amounts));
+            }
+        }
+    }
+    let rest_bits = bits.get(whole.len()..).unwrap_or_default();
+    subtract_where_portable(rest_bits, amount, rest);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,5 +222,28 @@ mod tests {
         }
         check(16384, 1, || i32::MIN, || MASK);
         check(16384, 1, || i32::MAX, || MASK);
+    }
+
+    #[test]
+    fn numbers_with_a_bit_are_reduced() {
+        let mut prg = Prg::new(&[5; 32]);
+        for (count, words) in [(0, 0), (1, 1), (63, 1), (200, 4), (200, 2), (256, 9)] {
+            let bits: Vec<u64> = (0..words).map(|_| prg.next_u64()).collect();
+            let numbers: Vec<u64> = (0..count).map(|_| prg.next_u64()).collect();
+            let bit = |at: usize| {
+                bits.get(at / 64)
+                    .is_some_and(|word| word >> (at % 64) & 1 == 1)
+            };
+            let due: Vec<u64> = numbers
+                .iter()
+                .enumerate()
+                .map(|(at, number)| number.wrapping_sub(if bit(at) { 77 } else { 0 }))
+                .collect();
+            for cpu in Cpu::all() {
+                let mut found = numbers.clone();
+                subtract_where(cpu, &bits, 77, &mut found);
+                assert_eq!(found, due, "{cpu:?}");
+            }
+        }
     }
 }

@@ -14,6 +14,7 @@ use undertone_party::SessionId;
 use crate::masks::Masks;
 use crate::matrix::{Matrix, Scratch};
 use crate::params::Params;
+use crate::pool::Pool;
 use crate::sample::{self, Gaussian, Words};
 use crate::table::Samplers;
 
@@ -111,14 +112,15 @@ impl Columns {
         if self.count + keys.len() / each > most {
             return Err(KeyError::TooMany { most });
         }
-        let mut values = vec![0; params.bits];
-        for key in keys.chunks_exact(each) {
+        let mut keys: Vec<&[u8]> = keys.chunks_exact(each).collect();
+        for key in &keys {
             let mut prefix = [0; PREFIX];
             prefix.copy_from_slice(&key[..PREFIX]);
             if !self.seen.insert(prefix) {
                 return Err(KeyError::Repeated);
             }
-            pack::unpack_words(params.q, key, &mut values);
+        }
+        while !keys.is_empty() {
             let (panel, column) = (self.count / COLUMNS, self.count % COLUMNS);
             if column == 0 {
                 self.panels.reserve(params.bits);
@@ -126,10 +128,12 @@ impl Columns {
                 self.panels.resize(len, Panel([0; COLUMNS]));
             }
             let panel = &mut self.panels[panel * params.bits..];
-            for (panel, value) in panel.iter_mut().zip(&values) {
-                panel.0[column] = *value;
-            }
-            self.count += 1;
+            // Up to the end of a register, so that whole cache lines are written.
+            let some = keys.len().min(LANES - column % LANES);
+            let rest = keys.split_off(some);
+            pack::unpack_columns(params.q, &keys, column, panel);
+            self.count += some;
+            keys = rest;
         }
         let part = self.parts.last_mut();
         part.expect("a part was started").columns.end = self.count;
@@ -153,6 +157,9 @@ pub struct Hint {
     columns: Columns,
     /// The first row that has not answered.
     next: usize,
+    masked: Wiped<Eight>,
+    products: Vec<Wiped<Panel>>,
+    pool: Pool<Workspace>,
 }
 
 /// The evaluator's messages for some of its rows.
@@ -167,7 +174,7 @@ pub struct Tile {
 }
 
 /// Memory of a thread that computes headers.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Workspace {
     scratch: Scratch,
     products: Wiped<Eight>,
@@ -206,6 +213,9 @@ impl Evaluator {
             seed,
             columns,
             next: 0,
+            masked: Wiped::default(),
+            products: Vec::new(),
+            pool: Pool::new(),
         }
     }
 }
@@ -216,7 +226,7 @@ impl Hint {
         Words::new(self.suite, &seed)
     }
 
-    /// Steps 2 and 3 for the next rows of `codes`: at most [`TILE_ROWS`]. `None` after the last.
+    /// Steps 3 and 4 for the next rows of `codes`: at most [`TILE_ROWS`]. `None` after the last.
     ///
     /// # Panics
     /// When a code is longer than L, or `matrix` is of another class.
@@ -229,27 +239,26 @@ impl Hint {
         self.next = rows.end;
         let bits = self.params.bits;
         let blocks = rows.len().div_ceil(LANES);
-        let mut masked = Wiped::from(vec![Eight::default(); blocks * bits]);
+        let mut masked = std::mem::take(&mut self.masked);
+        masked.resize(blocks * bits, Eight::default());
         let headers: Vec<Vec<u8>> = masked
             .par_chunks_exact_mut(bits)
             .enumerate()
-            .map_init(Workspace::default, |work, (block, masked)| {
+            .map(|(block, masked)| {
                 let first = rows.start + block * LANES;
                 let rows = first..rows.end.min(first + LANES);
                 self.mask(codes, rows.clone(), masked);
-                self.headers(matrix, work, rows, masked)
+                self.pool
+                    .with(|work| self.headers(matrix, work, rows, masked))
             })
             .collect();
-        let products: Vec<Wiped<Panel>> = self
-            .columns
-            .panels
-            .par_chunks_exact(bits)
-            .map(|panel| {
-                let mut out = Wiped::from(vec![Panel([0; COLUMNS]); blocks * LANES]);
-                product52::products(Cpu::detect(), &masked, panel, &mut out);
-                out
-            })
-            .collect();
+        let mut products = std::mem::take(&mut self.products);
+        products.resize_with(self.columns.panels.len() / bits, Wiped::default);
+        let panels = self.columns.panels.par_chunks_exact(bits);
+        panels.zip(&mut products).for_each(|(panel, out)| {
+            out.resize(blocks * LANES, Panel([0; COLUMNS]));
+            product52::products(Cpu::detect(), &masked, panel, out);
+        });
         let answers: Vec<Vec<Vec<u8>>> = rows
             .clone()
             .into_par_iter()
@@ -275,14 +284,16 @@ impl Hint {
             let rows = answers.iter();
             rows.flat_map(|parts| &parts[part]).copied().collect()
         };
+        let answers = (0..self.columns.parts.len()).map(part).collect();
+        (self.masked, self.products) = (masked, products);
         Some(Tile {
             rows,
             headers: headers.concat(),
-            answers: (0..self.columns.parts.len()).map(part).collect(),
+            answers,
         })
     }
 
-    /// Step 2: w for up to eight rows.
+    /// Step 3: w for up to eight rows.
     fn mask(&self, codes: &BitMatrix, rows: Range<usize>, masked: &mut [Eight]) {
         let table = &Samplers::of(self.params).coset;
         let mut padded = Wiped::from(vec![0; self.params.bits / 64]);
@@ -295,7 +306,7 @@ impl Hint {
         }
     }
 
-    /// Step 2: the headers of up to eight rows.
+    /// Step 3: the headers of up to eight rows.
     fn headers(
         &self,
         matrix: &dyn Matrix,
@@ -313,7 +324,7 @@ impl Hint {
         for (lane, row) in rows.enumerate() {
             let mut values = Wiped::from(vec![0; params.n]);
             let words = self.words("lwe header", &[row as u32]);
-            Gaussian::new(wide, 1, words).replace(cpu, &mut values);
+            Gaussian::new(wide, words).replace(cpu, &mut values);
             for (value, product) in values.iter_mut().zip(products.iter()) {
                 let sum = value.wrapping_add(product.0[lane]);
                 *value = sum.wrapping_add(1 << (drop - 1)) >> drop & mask;
@@ -323,7 +334,7 @@ impl Hint {
         out
     }
 
-    /// Step 3: turns the inner products of a row, of `weight` ones, with the columns of a part into
+    /// Step 4: turns the inner products of a row, of `weight` ones, with the columns of a part into
     /// answers.
     fn answers(&self, part: usize, row: usize, weight: u64, values: &mut [u64]) {
         let params = self.params;
@@ -337,7 +348,7 @@ impl Hint {
         }
         let wide = &Samplers::of(params).answer;
         let words = self.words("lwe answer", &[row as u32, part as u32]);
-        Gaussian::new(wide, params.t, words).replace(Cpu::detect(), &mut numbers);
+        Gaussian::new(wide, words).replace(Cpu::detect(), &mut numbers);
         let (drop, mask) = (params.q - params.v, (1 << params.v) - 1);
         for (value, number) in values.iter_mut().zip(numbers.iter()) {
             let sum = value.wrapping_add(*number).wrapping_add(1 << (drop - 1));

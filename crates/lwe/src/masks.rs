@@ -53,7 +53,7 @@ impl Masks {
         }
     }
 
-    /// Step 5: the distances of rows `rows` of the evaluator, whose parities are `left`, and the
+    /// Step 6: the distances of rows `rows` of the evaluator, whose parities are `left`, and the
     /// rows of the key owner from `first` on, whose parities are `right`. `masked` are the key
     /// owner's numbers modulo t, packed. `None` if one of them is not below t, or a distance is
     /// more than `bits`.

@@ -5,13 +5,14 @@ use undertone_kdf::Seed;
 use undertone_kernel::mask::Suite;
 use undertone_kernel::negacyclic::{Eight, LANES};
 use undertone_kernel::ternary::{self, Rows24, Ternary};
-use undertone_kernel::{BitMatrix, Cpu, Wiped, pack};
+use undertone_kernel::{BitMatrix, Cpu, Wiped, pack, product52};
 use undertone_party::SessionId;
 
 use std::ops::Range;
 
 use crate::matrix::{Matrix, Scratch};
 use crate::params::Params;
+use crate::pool::Pool;
 use crate::sample::{self, Words};
 
 /// The secrets of a key owner's rows.
@@ -22,6 +23,7 @@ pub struct KeyOwner {
     suite: Suite,
     seed: Seed,
     secrets: Ternary,
+    pool: Pool<Workspace>,
 }
 
 impl KeyOwner {
@@ -39,6 +41,7 @@ impl KeyOwner {
             suite,
             seed,
             secrets: Ternary::zero(rows, params.n),
+            pool: Pool::new(),
         };
         for row in 0..rows {
             let mut words = owner.words(row);
@@ -58,37 +61,50 @@ impl KeyOwner {
     /// # Panics
     /// When there are no such rows.
     pub fn columns(&self, matrix: &dyn Matrix, rows: Range<usize>) -> Wiped<u64> {
-        let (params, cpu) = (self.params, Cpu::detect());
+        let params = self.params;
         let mut out = Wiped::from(vec![0; rows.len() * params.bits]);
         out.par_chunks_mut(LANES * params.bits)
             .enumerate()
-            .for_each_init(Workspace::default, |work, (block, out)| {
-                let Workspace {
-                    scratch,
-                    secrets: s,
-                    products,
-                } = work;
+            .for_each(|(block, out)| {
                 let first = rows.start + block * LANES;
-                s.clear();
-                s.resize(params.n, Eight::default());
-                products.resize(params.bits, Eight::default());
-                for lane in 0..out.len() / params.bits {
-                    let secret = self.secrets.row(first + lane).iter();
-                    for (s, secret) in s.iter_mut().zip(secret) {
-                        s.0[lane] = i64::from(*secret as i8) as u64;
-                    }
-                }
-                matrix.column(cpu, scratch, s, products);
-                for (lane, out) in out.chunks_exact_mut(params.bits).enumerate() {
-                    let mut words = self.words(first + lane);
-                    words.seek(params.n.div_ceil(32));
-                    sample::binomial(&mut words, out);
-                    for (out, product) in out.iter_mut().zip(products.iter()) {
-                        *out = out.wrapping_add(product.0[lane]);
-                    }
-                }
+                self.pool
+                    .with(|work| self.eight_columns(matrix, work, first, out));
             });
         out
+    }
+
+    /// The columns of up to eight rows.
+    fn eight_columns(
+        &self,
+        matrix: &dyn Matrix,
+        work: &mut Workspace,
+        first: usize,
+        out: &mut [u64],
+    ) {
+        let params = self.params;
+        let Workspace {
+            scratch,
+            secrets,
+            products,
+        } = work;
+        secrets.clear();
+        secrets.resize(params.n, Eight::default());
+        products.resize(params.bits, Eight::default());
+        for lane in 0..out.len() / params.bits {
+            let row = self.secrets.row(first + lane).iter();
+            for (secrets, secret) in secrets.iter_mut().zip(row) {
+                secrets.0[lane] = i64::from(*secret as i8) as u64;
+            }
+        }
+        matrix.column(Cpu::detect(), scratch, secrets, products);
+        for (lane, out) in out.chunks_exact_mut(params.bits).enumerate() {
+            let mut words = self.words(first + lane);
+            words.seek(params.n.div_ceil(32));
+            sample::binomial(&mut words, out);
+            for (out, product) in out.iter_mut().zip(products.iter()) {
+                *out = out.wrapping_add(product.0[lane]);
+            }
+        }
     }
 
     /// Step 1: the keys of rows `rows` of `codes`, `c = A·s + e − 2τ·y` modulo Q, packed row by
@@ -107,12 +123,7 @@ impl KeyOwner {
             .map(|(at, column)| {
                 let mut key = Wiped::from(column.to_vec());
                 let row = codes.row(rows.start + at);
-                for (key, word) in key.chunks_exact_mut(64).zip(row) {
-                    for (bit, key) in key.iter_mut().enumerate() {
-                        let bit = 0u64.wrapping_sub(word >> bit & 1);
-                        *key = key.wrapping_sub(step & bit);
-                    }
-                }
+                product52::subtract_where(Cpu::detect(), row, step, &mut key);
                 let mut out = Vec::with_capacity(params.key_len() + 8);
                 pack::pack_words(params.q, &key, &mut out);
                 out
@@ -121,7 +132,7 @@ impl KeyOwner {
         packed.concat()
     }
 
-    /// Step 4: the masked distances of each row of `headers` to the rows `rows` of the owner, whose
+    /// Step 5: the masked distances of each row of `headers` to the rows `rows` of the owner, whose
     /// numbers of ones are `weights`. `answers` has an answer for each pair, row of the evaluator
     /// after row.
     ///

@@ -4,17 +4,15 @@
 //! `docs/spec/lwe.md`, *Samplers*, defines every bit.
 
 use undertone_kdf::Seed;
+use undertone_kernel::gaussian::{self, BLOCK};
 use undertone_kernel::mask::{Op, Stream, Suite};
 use undertone_kernel::negacyclic::{Eight, LANES};
-use undertone_kernel::{Cpu, Wiped, cdt, ctgrind, exp2};
+use undertone_kernel::{Cpu, Wiped, cdt, ctgrind};
 
 use crate::params::Params;
 use crate::table::{MAX_STEP, Wide};
 
-/// Candidates of a block.
-const BLOCK: usize = 64;
-
-/// Words of a block: two for the half Gaussian of each candidate, then three for the rest.
+/// Words of a block of candidates: two for the half Gaussian of each, then three for the rest.
 const BLOCK_WORDS: usize = 5 * BLOCK;
 
 /// The key stream of a seed, as words.
@@ -54,38 +52,33 @@ fn bytes(words: &[u64], out: &mut [u8]) {
 /// A source of numbers from `D_{Z, σ, −ρ/t}`.
 pub(crate) struct Gaussian<'a> {
     wide: &'a Wide,
-    t: u64,
     words: Words,
 }
 
 /// A block of candidates. Each array is alone in its vector, which is wiped.
 struct Candidates {
     words: Wiped<[u64; BLOCK_WORDS]>,
+    rest: Wiped<[[u64; BLOCK]; 3]>,
     randoms: Wiped<[u8; 16 * BLOCK]>,
     steps: Wiped<[u8; BLOCK]>,
-    /// Where x is −log₂ of the probability that a candidate is accepted: its fraction, 2 to the
-    /// power of minus the fraction, its integer part; and the numbers.
-    columns: Wiped<[[u64; BLOCK]; 4]>,
+    numbers: Wiped<[u64; BLOCK]>,
 }
 
 impl Candidates {
     fn new() -> Self {
         Self {
             words: vec![[0; BLOCK_WORDS]].into(),
+            rest: vec![[[0; BLOCK]; 3]].into(),
             randoms: vec![[0; 16 * BLOCK]].into(),
             steps: vec![[0; BLOCK]].into(),
-            columns: vec![[[0; BLOCK]; 4]].into(),
+            numbers: vec![[0; BLOCK]].into(),
         }
-    }
-
-    fn numbers(&mut self) -> &mut [u64; BLOCK] {
-        &mut self.columns[0][3]
     }
 }
 
 impl<'a> Gaussian<'a> {
-    pub(crate) fn new(wide: &'a Wide, t: u64, words: Words) -> Self {
-        Self { wide, t, words }
+    pub(crate) fn new(wide: &'a Wide, words: Words) -> Self {
+        Self { wide, words }
     }
 
     /// Overwrites `numbers`, each ρ, with g from `D_{Z, σ, −ρ/t}` in two's complement. Then
@@ -94,85 +87,61 @@ impl<'a> Gaussian<'a> {
     /// Each pass has a candidate for every number that has none accepted yet.
     pub(crate) fn replace(&mut self, cpu: Cpu, numbers: &mut [u64]) {
         let mut block = Candidates::new();
-        let mut pending: Vec<u32> = (0..numbers.len() as u32).collect();
+        let mut pending: Vec<u32> = Vec::new();
+        // The first pass is for all numbers, in place.
+        for (number, numbers) in numbers.chunks_mut(BLOCK).enumerate() {
+            let of = &mut block.numbers[0];
+            of.fill(0);
+            of[..numbers.len()].copy_from_slice(numbers);
+            let accepted = self.draw(cpu, &mut block);
+            numbers.copy_from_slice(&block.numbers[0][..numbers.len()]);
+            let first = (number * BLOCK) as u32;
+            pending.extend(rejected(accepted, numbers.len()).map(|i| first + i));
+        }
         while !pending.is_empty() {
-            let mut kept = 0;
-            for first in (0..pending.len()).step_by(BLOCK) {
-                let places = first..pending.len().min(first + BLOCK);
-                for (number, place) in block.numbers().iter_mut().zip(&pending[places.clone()]) {
-                    *number = numbers[*place as usize];
+            let mut next = Vec::new();
+            for places in pending.chunks(BLOCK) {
+                block.numbers[0].fill(0);
+                for (to, place) in block.numbers[0].iter_mut().zip(places) {
+                    *to = numbers[*place as usize];
                 }
-                block.numbers()[places.len()..].fill(0);
-                // A square is below (128·K·t)².
-                let accepted = if (self.t << (self.wide.log_k + 7)) >> 32 == 0 {
-                    self.draw::<true>(cpu, &mut block)
-                } else {
-                    self.draw::<false>(cpu, &mut block)
-                };
-                for (i, at) in places.enumerate() {
-                    let place = pending[at];
-                    numbers[place as usize] = block.numbers()[i];
-                    pending[kept] = place;
-                    kept += 1 - accepted[i] as usize;
+                let accepted = self.draw(cpu, &mut block);
+                for (from, place) in block.numbers[0].iter().zip(places) {
+                    numbers[*place as usize] = *from;
                 }
+                next.extend(rejected(accepted, places.len()).map(|i| places[i as usize]));
             }
-            pending.truncate(kept);
+            pending = next;
         }
     }
 
-    /// Draws a candidate for each ρ in `numbers`. Those that are accepted replace it. Returns 1 for
-    /// each of them, else 0. `SMALL` states that squares are below 2⁶⁴.
-    fn draw<const SMALL: bool>(&mut self, cpu: Cpu, block: &mut Candidates) -> [u64; BLOCK] {
-        let words = &mut block.words[0];
+    /// Draws a candidate for each ρ of the block. Those that are accepted replace it. Returns which
+    /// are, one bit for each.
+    fn draw(&mut self, cpu: Cpu, block: &mut Candidates) -> u64 {
+        let (words, rest) = (&mut block.words[0], &mut block.rest[0]);
         let (randoms, steps) = (&mut block.randoms[0], &mut block.steps[0]);
-        let [fractions, powers, wholes, numbers] = &mut block.columns[0];
         self.words.fill(words);
         bytes(&words[..2 * BLOCK], randoms);
+        for (rest, words) in rest.iter_mut().zip(words[2 * BLOCK..].chunks_exact(BLOCK)) {
+            rest.copy_from_slice(words);
+        }
         cdt::sample(cpu, &self.wide.table, &[0], randoms, steps);
-        let rest = words[2 * BLOCK..].as_chunks::<3>().0;
-        let Wide { log_k, shift, .. } = *self.wide;
-        let factor = u128::from(self.wide.factor);
-        for (i, [z, ..]) in rest.iter().enumerate() {
-            // All ones for a negative number.
-            let sign = (*z as i64 >> 63) as u64;
-            let z = z & ((1 << log_k) - 1);
-            let high = u64::from(steps[i]) << log_k;
-            // |t·g + ρ| = K·t·u + z·t + (ρ, or t − ρ).
-            let rho = (numbers[i] ^ sign).wrapping_sub(sign);
-            let rest = z * self.t + rho.wrapping_add(self.t & sign);
-            // x = square·log₂(e)/(2·(tσ)²), 64 bits after the point.
-            let sum = rest + 2 * high * self.t;
-            let x = if SMALL {
-                (u128::from(rest * sum) * factor) >> (shift - 64)
-            } else {
-                let square = u128::from(rest) * u128::from(sum);
-                let below = u128::from(square as u64) * factor;
-                let above = (square >> 64) * factor;
-                if shift < 128 {
-                    (above << (128 - shift)) + (below >> (shift - 64))
-                } else {
-                    (above + (below >> 64)) >> (shift - 128)
-                }
-            };
-            fractions[i] = x as u64;
-            wholes[i] = (x >> 64) as u64;
-        }
-        exp2::powers(cpu, fractions, powers);
-        let mut accepted = [0; BLOCK];
-        for (i, [z, first, second]) in rest.iter().enumerate() {
-            let likely = *first < powers[i];
-            let rare = second & ((1 << wholes[i].min(63)) - 1) == 0;
-            accepted[i] = u64::from(likely) & u64::from(rare);
-            let sign = (*z as i64 >> 63) as u64;
-            let magnitude = (z & ((1 << log_k) - 1)) + (u64::from(steps[i]) << log_k);
-            // −(z + K·u) − 1 for a negative number.
-            let mask = accepted[i].wrapping_neg();
-            numbers[i] = ((magnitude ^ sign) & mask) | (numbers[i] & !mask);
-        }
+        let numbers = &mut block.numbers[0];
+        let accepted = gaussian::accept(cpu, &self.wide.scale, steps, rest, numbers);
         // What is accepted is no secret: it does not depend on the numbers that are.
-        ctgrind::public(&accepted);
+        ctgrind::public(&[accepted]);
         accepted
     }
+}
+
+/// The places among the first `count` whose bit is 0.
+fn rejected(accepted: u64, count: usize) -> impl Iterator<Item = u32> {
+    let mut left = !accepted & (u64::MAX >> (BLOCK - count));
+    std::iter::from_fn(move || {
+        let place = left.trailing_zeros();
+        left &= left.wrapping_sub(1);
+        (place < u64::BITS).then_some(place)
+    })
 }
 
 /// Writes `w = x + t·w′` for the bits of a row, where w′ comes from `D_{Z, σ/t, −x/t}`, to lane
@@ -224,5 +193,61 @@ pub(crate) fn binomial(words: &mut Words, out: &mut [u64]) {
         *out = ((four & 1) + (four >> 1 & 1))
             .wrapping_sub(four >> 2 & 1)
             .wrapping_sub(four >> 3 & 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sha2::{Digest, Sha256};
+
+    fn numbers(deviation: u64, t: u64) -> Vec<u64> {
+        let seed = Seed::from_bytes(std::array::from_fn(|byte| byte as u8));
+        let wide = Wide::new(deviation, t);
+        let residues = (0..2000u64).map(|i| (i * i + 7 * i) % t);
+        let residues: Vec<u64> = residues.collect();
+        let found = Cpu::all().map(|cpu| {
+            let mut numbers = residues.clone();
+            let words = Words::new(Suite::ChaCha20, &seed);
+            Gaussian::new(&wide, words).replace(cpu, &mut numbers);
+            numbers
+        });
+        found
+            .reduce(|one, other| {
+                assert_eq!(one, other);
+                other
+            })
+            .unwrap_or_default()
+    }
+
+    /// Computed by an independent program. In the first case the residue decides often: there the
+    /// deviation is small against t.
+    #[test]
+    fn wide_gaussians_are_the_known_answers() {
+        let first = numbers(128, 513);
+        let signed: Vec<i64> = first[..6].iter().map(|number| *number as i64).collect();
+        assert_eq!(signed, [-55, 75, -96, -63, -15, 77]);
+        for (numbers, due) in [
+            (
+                first,
+                "caf52c55fe3a436ec68ecf6c2f03ae6964d8ae1d371e21d3f254c9c694cdd659",
+            ),
+            (
+                numbers(397_056, 513),
+                "ff63f55388ae268e82f300789bcc66dcae77e70e2f4d189ca69f709453cabb98",
+            ),
+            (
+                numbers(2048, 1),
+                "0a96f9f0c95828a9e11865f3b5f4d40690c55c730a3486c1338002d06e38cb95",
+            ),
+        ] {
+            let bytes: Vec<u8> = numbers
+                .iter()
+                .flat_map(|number| number.to_le_bytes())
+                .collect();
+            let digest = Sha256::digest(&bytes);
+            let found: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(found, due);
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use num_bigint::BigUint;
 use undertone_kernel::cdt::{THRESHOLDS, Tables};
+use undertone_kernel::gaussian::Scale;
 
 use crate::params::{CLASSES, Params};
 
@@ -64,41 +65,43 @@ fn thresholds(weights: &[BigUint]) -> Vec<u128> {
     out
 }
 
-/// A discrete Gaussian of a large deviation σ, as the half Gaussian of deviation σ/K and a
-/// remainder below K.
+/// How candidates of a wide Gaussian of `deviation` are made and accepted, for centres that are
+/// multiples of 1/`t`. σ/K is from 2 to 4.
+pub fn scale(deviation: u64, t: u64) -> Scale {
+    // log₂ e = 1/ln 2, with 256 bits after the point.
+    let log2_e = (BigUint::from(1u32) << 512) / ln2(256);
+    let double = BigUint::from(2 * (t * deviation)) * (t * deviation);
+    let shift = 63 + double.bits() as u32 - 1;
+    let scaled = |shift: u32| -> BigUint { ((&log2_e << shift) / &double) >> 256u32 };
+    let shift = match scaled(shift).bits() {
+        64 => shift,
+        65 => shift - 1,
+        _ => shift + 1,
+    };
+    let factor = u64::try_from(scaled(shift)).unwrap_or_else(|_| unreachable!("64 bits"));
+    Scale {
+        t,
+        log_k: deviation.ilog2() - 1,
+        factor,
+        shift,
+    }
+}
+
+/// A discrete Gaussian of a large deviation.
 #[derive(Debug)]
 pub(crate) struct Wide {
     /// The half Gaussian of deviation σ/K.
     pub(crate) table: Tables,
-    /// log₂ K, where σ/K is from 2 to 4.
-    pub(crate) log_k: u32,
-    /// `⌊2^shift·log₂(e)/(2·(tσ)²)⌋`, of 64 bits.
-    pub(crate) factor: u64,
-    /// At least 64.
-    pub(crate) shift: u32,
+    pub(crate) scale: Scale,
 }
 
 impl Wide {
     /// For deviation `deviation`, and centres that are multiples of 1/`t`.
     pub(crate) fn new(deviation: u64, t: u64) -> Self {
         let table = half_thresholds(deviation);
-        let log_k = deviation.ilog2() - 1;
-        // log₂ e = 1/ln 2, with 256 bits after the point.
-        let log2_e = (BigUint::from(1u32) << 512) / ln2(256);
-        let double = BigUint::from(2 * (t * deviation)) * (t * deviation);
-        let shift = 63 + double.bits() as u32 - 1;
-        let scaled = |shift: u32| -> BigUint { ((&log2_e << shift) / &double) >> 256u32 };
-        let shift = match scaled(shift).bits() {
-            64 => shift,
-            65 => shift - 1,
-            _ => shift + 1,
-        };
-        let factor = u64::try_from(scaled(shift)).unwrap_or_else(|_| unreachable!("64 bits"));
         Self {
             table: Tables::new([&table, &table]),
-            log_k,
-            factor,
-            shift,
+            scale: scale(deviation, t),
         }
     }
 }
@@ -205,9 +208,14 @@ mod tests {
                 ),
             ] {
                 let factor = std::f64::consts::LOG2_E / (2.0 * deviation * deviation);
-                let found = wide.factor as f64 / 2f64.powi(wide.shift as i32);
+                let Scale {
+                    factor: found,
+                    shift,
+                    ..
+                } = wide.scale;
+                assert!(found >> 63 == 1 && shift >= 64);
+                let found = found as f64 / 2f64.powi(shift as i32);
                 assert!((found / factor - 1.0).abs() < 1e-14);
-                assert!(wide.factor >> 63 == 1 && wide.shift >= 64);
             }
         }
     }

@@ -44,6 +44,7 @@ pub mod spec {
         psm: "../docs/spec/psm.md";
         shade: "../docs/spec/shade.md";
         phe: "../docs/spec/phe.md";
+        lwe: "../docs/spec/lwe.md";
         paillier: "../docs/spec/paillier.md";
         transfers: "../docs/spec/transfers.md";
         punctured: "../docs/spec/punctured.md";

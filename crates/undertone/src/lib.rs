@@ -29,7 +29,7 @@
 //! - [Secure sums](mod@sum) and weighted means of vectors, with clients that drop out.
 //! - [Cross-client label propagation](xclp): labels for the rows of many owners (XCLP, arXiv
 //!   2210.06434).
-//! - [Hamming distances](hamming) between all rows of all clients, by five backends that differ in
+//! - [Hamming distances](hamming) between all rows of all clients, by six backends that differ in
 //!   who learns what.
 //! - [Oblivious transfer](ot) and [Paillier](paillier) on their own.
 //! - Parties without I/O: the same code runs [in one process](simulate), in your event loop, or
@@ -73,6 +73,7 @@
 //! | [`mod@sum`] | secure sums: words, rows with owners, weighted means |
 //! | [`setup`] | identities, roster, pair channels, group seed |
 //! | [`ot`] | oblivious transfer |
+//! | [`lwe`] | inner products from module learning with errors |
 //! | [`paillier`] | Paillier's cryptosystem |
 //! | [`kdf`] | seeds and the keys derived from them |
 //! | [`party`] | how protocols run: parties, endpoints, frames, ledger |
@@ -97,6 +98,7 @@ pub mod simulate;
 pub use undertone_hamming as hamming;
 pub use undertone_kdf as kdf;
 pub use undertone_kernel as kernel;
+pub use undertone_lwe as lwe;
 pub use undertone_ot as ot;
 pub use undertone_paillier as paillier;
 pub use undertone_party as party;

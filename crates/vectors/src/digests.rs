@@ -113,6 +113,8 @@ pub fn files() -> Result<Vec<File>, Error> {
     }
     for (backend, bits) in [
         (Backend::Psm, 4096usize),
+        (Backend::Lwe, 700),
+        (Backend::Lwe, 4096),
         (Backend::Shade, 1024),
         (Backend::Shade, 4095),
         (Backend::Phe, 1000),

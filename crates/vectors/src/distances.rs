@@ -84,6 +84,8 @@ pub struct PairRun {
     bits: usize,
     /// Bits of the keys of `phe`; null for other backends.
     key_bits: Option<usize>,
+    /// The cipher of the masks, with `lwe`; null for other backends.
+    suite: Option<String>,
     clients: Vec<PairClient>,
     /// The pair secret of the two clients, for seals.
     pair_secret: Hex,
@@ -93,13 +95,16 @@ pub struct PairRun {
     distances: Vec<u16>,
 }
 
-struct Case<'a> {
-    comment: &'a str,
-    backend: Backend,
-    suite: Suite,
-    bits: usize,
-    rows: &'a [usize],
-    leaver: Option<usize>,
+/// A run of a backend.
+pub(crate) struct Case<'a> {
+    pub(crate) comment: &'a str,
+    pub(crate) backend: Backend,
+    pub(crate) suite: Suite,
+    pub(crate) bits: usize,
+    pub(crate) rows: &'a [usize],
+    pub(crate) leaver: Option<usize>,
+    /// Whether the codes of the last client are those of the first, inverted.
+    pub(crate) opposite: bool,
 }
 
 const SEED: [u8; 32] = [21; 32];
@@ -120,11 +125,21 @@ impl Case<'_> {
             let words = (0..rows * self.bits.div_ceil(64)).map(|_| prg.next_u64());
             BitMatrix::from_words(*rows, self.bits, words.collect())
         };
+        let mut codes: Vec<BitMatrix> = self.rows.iter().map(codes).collect();
+        if self.opposite {
+            let last = codes.len() - 1;
+            for (row, bit) in
+                (0..codes[last].rows()).flat_map(|row| (0..self.bits).map(move |bit| (row, bit)))
+            {
+                let value = !codes[0].get(row, bit);
+                codes[last].set(row, bit, value);
+            }
+        }
         DistanceSimulation {
             backend: self.backend,
             suite: self.suite,
             phe: Phe::insecure(KEY_BITS),
-            codes: self.rows.iter().map(codes).collect(),
+            codes,
             min_clients: 1,
             sink: Kept::default(),
             seed: Seed::from_bytes(SEED),
@@ -188,7 +203,7 @@ impl Case<'_> {
         })
     }
 
-    fn pair(&self) -> Result<PairRun, Error> {
+    pub(crate) fn pair(&self) -> Result<PairRun, Error> {
         let simulation = self.simulation();
         let codes = simulation.codes.clone();
         let mut messages = Vec::new();
@@ -219,6 +234,7 @@ impl Case<'_> {
             seed: hex(seed.derive(session, "simulated group", &[]).expose()),
             bits: self.bits,
             key_bits: (self.backend == Backend::Phe).then_some(KEY_BITS),
+            suite: (self.backend == Backend::Lwe).then(|| self.suite.to_string()),
             clients,
             pair_secret: agreed(PartyId::client(0), PartyId::client(1))?,
             messages,
@@ -229,9 +245,13 @@ impl Case<'_> {
 
 /// A false message: a comment, the message, and the change of its payload or of the text inside its
 /// seal.
-type Bad = (&'static str, (PartyId, PartyId, usize), Change);
+pub(crate) type Bad = (&'static str, (PartyId, PartyId, usize), Change);
 
-fn refusals(case: &Case<'_>, outside: &[Bad], within: &[Bad]) -> Result<Vec<Refused>, Error> {
+pub(crate) fn refusals(
+    case: &Case<'_>,
+    outside: &[Bad],
+    within: &[Bad],
+) -> Result<Vec<Refused>, Error> {
     let mut all = Vec::new();
     for (comment, link, change) in outside {
         all.push(refused(comment, 0, *link, *change, |network| {
@@ -267,6 +287,7 @@ pub fn files() -> Result<Vec<File>, Error> {
         bits,
         rows,
         leaver,
+        opposite: false,
     };
     let first = case(
         "three clients, ChaCha20",

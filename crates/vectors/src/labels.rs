@@ -356,6 +356,7 @@ pub fn files() -> Result<Vec<File>, Error> {
             Backend::Clear => "label-clear",
             Backend::Sketch => "label-sketch",
             Backend::Psm => "label-psm",
+            Backend::Lwe => "label-lwe",
             Backend::Shade => "label-shade",
             _ => "label-phe",
         };

@@ -6,6 +6,7 @@ pub mod channels;
 pub mod digests;
 pub mod distances;
 pub mod labels;
+pub mod lwe;
 pub mod paillier;
 pub mod primitives;
 pub mod refused;
@@ -235,6 +236,7 @@ pub fn make() -> Result<Vec<File>, Error> {
     all.extend(transfers::files()?);
     all.extend(paillier::files()?);
     all.extend(distances::files()?);
+    all.extend(lwe::files()?);
     all.extend(labels::files()?);
     all.extend(scaling::files()?);
     all.extend(digests::files()?);

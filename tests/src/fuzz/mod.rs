@@ -14,7 +14,7 @@ pub mod payloads;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     ("csv", files::csv),
     ("npz", files::npz),
     ("settings", files::settings),
@@ -27,6 +27,7 @@ pub const TARGETS: [Target; 13] = [
     ("rounds", payloads::rounds),
     ("transfers", payloads::transfers),
     ("shade", payloads::shade),
+    ("lwe", payloads::lwe),
     ("phe", payloads::phe),
 ];
 

@@ -213,6 +213,20 @@ pub fn shade(bytes: &[u8]) {
     let _ = distances(backend, [9, 5]).run_over(network);
 }
 
+/// `lwe`. The input replaces a payload, or the text inside a seal.
+pub fn lwe(bytes: &[u8]) {
+    let [which, payload @ ..] = bytes else {
+        return;
+    };
+    let (from, to) = of_two(*which);
+    let link = (from, to, usize::from(which >> 3 & 3));
+    let network = match which & 4 {
+        0 => inside([1; 32], link, |text| *text = payload.to_vec()).expect("keys of a simulation"),
+        _ => replacing((from, to), link.2, payload),
+    };
+    let _ = distances(Backend::Lwe, [9, 5]).run_over(network);
+}
+
 /// `phe`. The input replaces the text inside the seal of a message, or is read as a modulus and as
 /// slots.
 pub fn phe(bytes: &[u8]) {

@@ -48,9 +48,13 @@ pub(super) fn describe(params: &Params, most_rows: usize) -> String {
         text += "note: --malicious-server protects keys and sums; shade does not protect codes \
                  from such a server, which can change offers and read them\n";
     }
+    if params.backend == Backend::Lwe && params.trust == Trust::MaliciousServer {
+        text += "note: --malicious-server protects keys and sums; lwe does not protect codes from \
+                 such a server if it colludes with a client\n";
+    }
     // Distances to L/2 known codes determine a code. A client with that many rows and the server
     // together know these distances.
-    let collusion = matches!(params.backend, Backend::Shade | Backend::Phe);
+    let collusion = matches!(params.backend, Backend::Lwe | Backend::Shade | Backend::Phe);
     if collusion && most_rows > params.bits / 4 {
         text += &format!(
             "note: a client has {most_rows} rows, more than L/4 = {}; \

@@ -202,7 +202,7 @@ impl Own {
         Ok(())
     }
 
-    /// Step 4: a key owner decrypts the answers of one evaluator.
+    /// Step 5: a key owner decrypts the answers of one evaluator.
     async fn decrypt(
         &self,
         shared: &Shared,
@@ -280,7 +280,7 @@ impl Own {
         Ok(())
     }
 
-    /// Steps 2 and 3: an evaluator answers the keys of all its key owners, round by round.
+    /// Steps 2 to 4: an evaluator answers the keys of all its key owners, round by round.
     async fn evaluate(
         &self,
         shared: &Shared,

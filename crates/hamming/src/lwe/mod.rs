@@ -16,8 +16,8 @@
 //!    two clients share, fix the rest.
 //!
 //! The server learns h. The key owner learns nothing, although it knows s and e: the noise of
-//! answers drowns what they tell of w. A pair of clients and the server together learn no more of
-//! a third client than h.
+//! answers drowns what they tell of w. Any clients and the server together learn no more of the
+//! others' rows than h, as long as all follow the protocol.
 //!
 //! Keys go to all evaluators and headers to all key owners of a *round*: key owners whose columns
 //! together are few enough for one masked row. Each round has new masked rows.

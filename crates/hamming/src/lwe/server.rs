@@ -185,7 +185,7 @@ impl<S: Sink> Meeting<S> {
         Ok(())
     }
 
-    /// Step 5: the distances of a message.
+    /// Step 6: the distances of a message.
     fn unmask(&mut self, masked: &[u8]) -> Result<(), Abort> {
         let (Some(masks), Some(right)) = (&self.masks, &self.right) else {
             return Err(Abort::Internal("no masks".into()));
@@ -196,9 +196,10 @@ impl<S: Sink> Meeting<S> {
         let distances = masks.unmask(self.bits, rows.clone(), left, columns.start, right, masked);
         // LWE-13
         let Some(distances) = distances else {
+            let both = [self.owner.id, self.evaluator.id];
             return Err(Abort::Contradicted {
-                first: self.owner.id,
-                second: self.evaluator.id,
+                first: both[0].min(both[1]),
+                second: both[0].max(both[1]),
                 fault: format!("their numbers give a distance above {} bits", self.bits),
             });
         };

@@ -40,7 +40,7 @@ impl Client {
             min_clients,
             ..
         } = ctx;
-        super::super::check_bits(codes.columns())?;
+        super::super::check_bits(super::super::Backend::Psm, codes.columns())?;
         if !clients.contains(&(me, codes.rows())) {
             return Err(Abort::Misuse(format!(
                 "{me} is not on the roster with {} rows",

@@ -22,7 +22,8 @@ use undertone_kernel::ctgrind::{is_watched, public, secret};
 use undertone_kernel::expand::{self, Shape};
 use undertone_kernel::leaves::Leaves;
 use undertone_kernel::mask::{Op, Stream, Suite};
-use undertone_kernel::{BitMatrix, Cpu, Prg, parts, universal};
+use undertone_kernel::{BitMatrix, Cpu, Prg, pack, parts, universal};
+use undertone_lwe::{Columns, Evaluator, Headers, KeyOwner, Masks, Params, Ring};
 use undertone_ot::extend::{Receiver, SenderSetup};
 use undertone_ot::punctured::{self, Sums};
 use undertone_ot::{Context, Field, Security, base, chosen};
@@ -226,6 +227,35 @@ fn multi_products() {
     public(&bytes);
 }
 
+/// Keys, masked rows and answers of `lwe`, and what the key owner opens.
+fn lattices() {
+    let params = Params::of(100).unwrap();
+    let codes = |rows: usize| {
+        let words = secret_words(rows * 2);
+        BitMatrix::from_words(rows, 100, words)
+    };
+    for suite in Suite::ALL {
+        let matrix = Ring::new(Cpu::detect(), SESSION, params);
+        let owner = KeyOwner::new(params, SESSION, suite, secret_seed(12), 9);
+        let columns = owner.columns(&matrix, 0..9);
+        let keys = owner.keys(&columns, &codes(9), 0..9);
+        public(&keys);
+        let mut held = Columns::new(params, 9);
+        held.part(Masks::new(params, suite, secret_seed(13), 9), 0);
+        held.push(&keys).unwrap();
+        let mut hint = Evaluator::new(params, SESSION, suite, secret_seed(14)).hint(held);
+        let tile = hint.next(&matrix, &codes(5)).unwrap();
+        public(&tile.headers);
+        public(&tile.answers[0]);
+        let headers = Headers::new(params, &tile.headers);
+        let mut answers = vec![0; 5 * 9];
+        pack::unpack_words(params.v, &tile.answers[0], &mut answers);
+        let mut weights = [3; 9];
+        secret(&mut weights);
+        public(&owner.open(&headers, &answers, 0..9, &weights));
+    }
+}
+
 /// An index that depends on a secret.
 fn leak() {
     let table = black_box([1u8; 64]);
@@ -242,6 +272,7 @@ fn main() -> ExitCode {
         ("labels in trees", labels_in_trees),
         ("correlated vectors", correlated_vectors),
         ("multi-products", multi_products),
+        ("lattices", lattices),
     ];
     let checked: &[(&str, fn())] = &[("checked transfers", || transfers(Security::Malicious))];
     let parts = match std::env::args().nth(1).as_deref() {

@@ -233,7 +233,7 @@ fn costs(point: Point, ledgers: &[(PartyId, Ledger)], links: &[Link], accuracy: 
     }
     let crossings = whole.rounds()
         + match point.backend {
-            Backend::Shade | Backend::Phe => between.rounds(),
+            Backend::Lwe | Backend::Shade | Backend::Phe => between.rounds(),
             _ => 0,
         };
     let compute: f64 = phases

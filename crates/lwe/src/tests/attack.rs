@@ -52,7 +52,8 @@ struct Accuracy {
     due: f64,
 }
 
-/// The probability that a Gaussian of `deviation` around 0 is nearer to 0 than to `one`, modulo `t`.
+/// The probability that a Gaussian of `deviation` around 0 is nearer to 0 than to `one`, modulo
+/// `t`.
 fn nearer(deviation: f64, t: f64, one: f64) -> f64 {
     // From the midpoint of the long way to that of the short way.
     let (from, to) = ((one - t) / 2.0, one / 2.0);

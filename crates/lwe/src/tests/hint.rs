@@ -67,11 +67,11 @@ impl Hints {
             let ids = [row as u32];
             let stream = |purpose| words(&seed(byte), purpose, &ids);
             self.rows.draw(code, l, stream("row"), &mut secret);
-            let eta = gaussians(&self.header, 1, stream("header"), &vec![0; n]);
+            let eta = gaussians(&self.header, stream("header"), &vec![0; n]);
             secret.extend(eta.iter().map(|eta| *eta as f64));
             let mut prg = seed(byte).derive(super::SESSION, "rho", &ids).prg();
             let rhos = residues(t, keys.columns, &mut prg);
-            let g = gaussians(&self.answer, t, stream("answer"), &rhos);
+            let g = gaussians(&self.answer, stream("answer"), &rhos);
             let pairs = g.iter().zip(&rhos);
             noise.extend(pairs.map(|(g, rho)| *g as f64 + *rho as f64 / t as f64));
         }
@@ -226,7 +226,7 @@ fn the_centre_hides_residues() {
     // The hint for `residue`, with the noise for `centre`.
     let hint = |residue: u64, centre: u64, byte| -> Vec<f64> {
         let stream = words(&seed(byte), "answer", &[residue as u32]);
-        let drawn = gaussians(&wide, t, stream, &vec![centre; count]);
+        let drawn = gaussians(&wide, stream, &vec![centre; count]);
         let shift = residue as f64 / t as f64;
         drawn.iter().map(|g| *g as f64 + shift).collect()
     };
@@ -244,7 +244,7 @@ fn the_centre_hides_residues() {
     }
     // All residues together: one Gaussian.
     let rhos = residues(t, count, &mut Prg::new(&[32; 32]));
-    let drawn = gaussians(&wide, t, words(&seed(33), "answer", &[]), &rhos);
+    let drawn = gaussians(&wide, words(&seed(33), "answer", &[]), &rhos);
     let mut counts = [0; 64];
     for (g, rho) in drawn.iter().zip(&rhos) {
         let zeta = *g as f64 + *rho as f64 / t as f64;

@@ -142,9 +142,9 @@ impl Rows {
 }
 
 /// A number `g` for each residue of `residues`.
-fn gaussians(wide: &Wide, t: u64, words: Words, residues: &[u64]) -> Vec<i64> {
+fn gaussians(wide: &Wide, words: Words, residues: &[u64]) -> Vec<i64> {
     let mut numbers = residues.to_vec();
-    Gaussian::new(wide, t, words).replace(Cpu::detect(), &mut numbers);
+    Gaussian::new(wide, words).replace(Cpu::detect(), &mut numbers);
     numbers.into_iter().map(|number| number as i64).collect()
 }
 

@@ -220,7 +220,7 @@ fn terms_add_up(params: &'static Params, rows: usize, columns: usize, close: f64
         run.ring
             .row(cpu, &mut Scratch::default(), &lanes, &mut whole);
         let stream = words(&hint, "lwe header", &[row as u32]);
-        let eta = gaussians(&samplers.header, 1, stream, &vec![0; params.n]);
+        let eta = gaussians(&samplers.header, stream, &vec![0; params.n]);
         // What rounding added to each number of the header.
         let rounding: Vec<i64> = header
             .iter()
@@ -233,7 +233,7 @@ fn terms_add_up(params: &'static Params, rows: usize, columns: usize, close: f64
             .collect();
         let (rhos, masked) = run.residues(row);
         let stream = words(&hint, "lwe answer", &[row as u32, 0]);
-        let g = gaussians(&samplers.answer, t, stream, &rhos);
+        let g = gaussians(&samplers.answer, stream, &rhos);
         let noise = run.noise(header, answers, &masked);
         for column in 0..columns {
             let place = column * params.bits..(column + 1) * params.bits;
@@ -304,8 +304,8 @@ fn each_term_of_the_noise_has_its_deviation() {
         .for_each(|params| terms_add_up(params, 128, 512, 0.01));
 }
 
-/// The table in `docs/spec/lwe.md`, *Correctness*: log₂ of the deviation, limit/deviation, and −log₂
-/// of the probability of a wrong distance.
+/// The table in `docs/spec/lwe.md`, *Correctness*: log₂ of the deviation, limit/deviation, and
+/// −log₂ of the probability of a wrong distance.
 const TABLE: [(f64, f64, f64); 5] = [
     (18.7, 10.0, 71.0),
     (19.6, 10.7, 82.0),

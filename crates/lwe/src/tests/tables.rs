@@ -125,7 +125,7 @@ fn narrow(deviation: u64, t: u64, residue: u64, center: f64, samples: usize) -> 
     let rhos = vec![residue; samples];
     let most = 8 * deviation as i64;
     let mut counts = vec![0; 2 * most as usize + 1];
-    for g in gaussians(&wide, t, words(&seed(7), "narrow", &ids), &rhos) {
+    for g in gaussians(&wide, words(&seed(7), "narrow", &ids), &rhos) {
         counts[(g + most) as usize] += 1;
     }
     let due: Vec<f64> = (-most..=most)
@@ -184,7 +184,7 @@ fn wide_fit(params: &Params, samples: usize) {
             None => residues(t, samples, &mut Prg::new(&[8; 32])),
         };
         let ids = [t as u32, rhos[0] as u32];
-        let drawn = gaussians(wide, t, words(&seed(8), "wide", &ids), &rhos);
+        let drawn = gaussians(wide, words(&seed(8), "wide", &ids), &rhos);
         let scale = (t * deviation) as f64;
         let mut values = Vec::new();
         let mut counts = vec![0; 96];
@@ -235,7 +235,7 @@ fn low_bits_of_wide_gaussians_are_uniform() {
         let wide = &Samplers::of(params).answer;
         let rhos = residues(params.t, 100_000, &mut Prg::new(&[9; 32]));
         let mut counts = vec![0; 256];
-        for g in gaussians(wide, params.t, words(&seed(9), "low", &[]), &rhos) {
+        for g in gaussians(wide, words(&seed(9), "low", &[]), &rhos) {
             counts[(g & 255) as usize] += 1;
         }
         assert!(chi_square(&counts, &[1.0; 256]) < MOST);

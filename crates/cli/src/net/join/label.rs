@@ -43,8 +43,8 @@ pub(super) struct LabelOptions {
     /// clear, sketch, psm, lwe, shade, phe
     #[arg(long, value_name = "BACKEND", default_value_t = Terms::default().backend_at_least)]
     backend_at_least: Backend,
-    /// Most rows of another client to which this client agrees [default: L/4 with shade and phe, no
-    /// limit with other backends]
+    /// Most rows of another client to which this client agrees [default: L/4 with lwe, shade and
+    /// phe, no limit with other backends]
     #[arg(long, value_name = "N")]
     max_peer_rows: Option<usize>,
     /// Decline jobs that standardise features. They tell every client the mean and the deviation of

@@ -22,8 +22,8 @@ pub struct Terms {
     pub backend_at_least: Backend,
     /// Fewest clients with which the job may continue.
     pub min_clients: usize,
-    /// Most rows of another client. `None` allows a quarter of the bits with `shade` and `phe`, and
-    /// any number with the other backends.
+    /// Most rows of another client. `None` allows a quarter of the bits with `lwe`, `shade` and
+    /// `phe`, and any number with the other backends.
     pub max_peer_rows: Option<usize>,
     /// Whether to accept jobs that standardise features, which tell every client the mean and
     /// deviation of each feature over all clients.
@@ -102,7 +102,7 @@ impl Terms {
     /// Most rows of another client in `job`.
     pub fn peer_rows(&self, job: &Job) -> Option<usize> {
         let quarter = match job.params.backend {
-            Backend::Shade | Backend::Phe => Some(job.params.bits / 4),
+            Backend::Lwe | Backend::Shade | Backend::Phe => Some(job.params.bits / 4),
             _ => None,
         };
         self.max_peer_rows.or(quarter)

@@ -1,0 +1,254 @@
+//! `lwe`: numbers of rows and bits around boundaries, dropped clients at every frame, and cheaters.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use undertone::hamming::{Backend, OFFLINE, PHASE, Phe};
+use undertone::kdf::Seed;
+use undertone::kernel::{BitMatrix, Prg};
+use undertone::party::{Abort, Aborted, Network, PartyId};
+use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
+use undertone::sum::Suite;
+use undertone_tests::chooser;
+use undertone_tests::kept::Kept;
+use undertone_tests::tamper::{self, assert_cheated, assert_malformed, tampering};
+
+const SERVER: PartyId = PartyId::SERVER;
+const EVALUATOR: PartyId = PartyId::client(1);
+const OWNER: PartyId = PartyId::client(0);
+
+fn random(rows: &[usize], bits: usize) -> Vec<BitMatrix> {
+    let mut prg = Prg::new(&[5; 32]);
+    let mut client = |rows: &usize| {
+        let words = (0..rows * bits.div_ceil(64)).map(|_| prg.next_u64());
+        BitMatrix::from_words(*rows, bits, words.collect())
+    };
+    rows.iter().map(&mut client).collect()
+}
+
+fn run(
+    backend: Backend,
+    suite: Suite,
+    codes: &[BitMatrix],
+    network: Network<'_>,
+) -> Result<DistanceRun<Kept>, SimulationError> {
+    let simulation = DistanceSimulation {
+        backend,
+        suite,
+        phe: Phe::insecure(256),
+        codes: codes.to_vec(),
+        min_clients: 1,
+        sink: Kept::default(),
+        seed: Seed::from_bytes([8; 32]),
+    };
+    simulation.run_over(network)
+}
+
+/// Sizes around tiles, panels and blocks of rows, all classes, and clients without rows.
+#[test]
+fn shapes_around_boundaries_are_exact() {
+    for (rows, bits) in [
+        (vec![1, 1], 1),
+        (vec![64, 24], 1024),
+        (vec![65, 25], 1025),
+        (vec![63, 129, 23], 2048),
+        (vec![7, 8, 9, 0, 8], 4095),
+        (vec![9, 57], 4096),
+        (vec![3, 2], 8192),
+        (vec![2, 13], 16_384),
+        (vec![0, 0], 8),
+        (vec![5, 0, 5, 1], 100),
+    ] {
+        let codes = random(&rows, bits);
+        for suite in Suite::ALL {
+            let network = Network::new().choose(chooser(bits as u64));
+            let lwe = run(Backend::Lwe, suite, &codes, network).unwrap();
+            let clear = run(Backend::Clear, suite, &codes, Network::new()).unwrap();
+            assert!(
+                lwe.collected.sink == clear.collected.sink,
+                "{rows:?}, {bits} bits"
+            );
+            let offline = |(_, ledger): &(_, undertone::party::Ledger)| {
+                ledger.phase(OFFLINE).map_or(0, |cost| cost.bytes_sent)
+            };
+            assert_eq!(lwe.ledgers.iter().map(offline).sum::<u64>(), 0);
+        }
+    }
+}
+
+/// More rows than one masked row answers: several blocks of a key owner, and several rounds.
+#[test]
+#[ignore = "millions of distances of long codes"]
+fn key_owners_with_several_blocks_are_exact() {
+    let codes = random(&[2100, 2050, 30], 16_384);
+    let lwe = run(Backend::Lwe, Suite::Aes128Ctr, &codes, Network::new()).unwrap();
+    let clear = run(Backend::Clear, Suite::Aes128Ctr, &codes, Network::new()).unwrap();
+    assert!(lwe.collected.sink == clear.collected.sink);
+}
+
+/// Four clients of which one drops out after any number of frames: its distances are gone, and all
+/// others are right.
+#[test]
+fn clients_that_drop_out_at_any_frame_take_their_pairs_with_them() {
+    let codes = random(&[70, 3, 66, 2], 300);
+    let whole = run(Backend::Clear, Suite::Aes128Ctr, &codes, Network::new()).unwrap();
+    for leaver in 0..codes.len() {
+        for after in 0.. {
+            let network = Network::new()
+                .choose(chooser(after as u64))
+                .leave(PartyId::client(leaver), after);
+            let run = run(Backend::Lwe, Suite::Aes128Ctr, &codes, network).unwrap();
+            let remains = &run.collected.remains;
+            let others = (0..codes.len()).filter(|place| *place != leaver);
+            assert!(
+                others.clone().all(|place| remains[place]),
+                "{leaver}, {after}"
+            );
+            assert!(others.clone().all(|place| run.clients[place].is_ok()));
+            let mut expected = whole.collected.sink.clone();
+            expected
+                .distances
+                .retain(|pair, _| remains[pair[0]] && remains[pair[2]]);
+            assert!(run.collected.sink == expected, "{leaver}, {after}");
+            if remains[leaver] {
+                break;
+            }
+        }
+    }
+}
+
+fn aborted(network: Network<'_>) -> Aborted {
+    let codes = random(&[20, 70], 100);
+    match run(Backend::Lwe, Suite::Aes128Ctr, &codes, network) {
+        Err(SimulationError::Aborted(aborted)) => aborted,
+        Ok(run) => run.clients.into_iter().find_map(Result::err).unwrap(),
+        Err(stalled) => panic!("{stalled}"),
+    }
+}
+
+#[test]
+fn what_is_sealed_cannot_be_changed() {
+    // LWE-2: keys, headers, answers. DIST-6: seed, parities, masked distances, the end.
+    for (from, to, nth) in [
+        (OWNER, EVALUATOR, 0),
+        (EVALUATOR, OWNER, 0),
+        (EVALUATOR, OWNER, 1),
+        (EVALUATOR, OWNER, 2),
+        (EVALUATOR, OWNER, 3),
+        (EVALUATOR, SERVER, 0),
+        (OWNER, SERVER, 0),
+        (OWNER, SERVER, 1),
+        (OWNER, SERVER, 3),
+    ] {
+        for change in [
+            |m: &mut Vec<u8>| m[3] ^= 1,
+            |m: &mut Vec<u8>| m.push(0),
+            |m: &mut Vec<u8>| m.clear(),
+        ] {
+            let aborted = aborted(tampering((from, to, nth), change));
+            assert_malformed(&aborted, from, PHASE);
+        }
+    }
+}
+
+fn inside<'a>(link: (PartyId, PartyId, usize), change: impl Fn(&mut Vec<u8>) + 'a) -> Network<'a> {
+    tamper::inside([8; 32], link, change).unwrap()
+}
+
+#[test]
+fn what_is_inside_the_seals_is_checked() {
+    // LWE-3, LWE-5, LWE-6, LWE-8, LWE-10, LWE-11
+    for (from, to, nth, what) in [
+        (OWNER, EVALUATOR, 0, "keys of"),
+        (EVALUATOR, OWNER, 0, "headers of"),
+        (EVALUATOR, OWNER, 1, "answers of"),
+        (EVALUATOR, OWNER, 2, "headers of"),
+        (EVALUATOR, OWNER, 3, "answers of"),
+        (EVALUATOR, SERVER, 0, "a seed and parities of"),
+        (OWNER, SERVER, 0, "parities of"),
+        (OWNER, SERVER, 1, "masked distances of"),
+        (OWNER, SERVER, 2, "masked distances of"),
+    ] {
+        for change in [|m: &mut Vec<u8>| m.truncate(4), |m: &mut Vec<u8>| m.push(0)] {
+            let aborted = aborted(inside((from, to, nth), change));
+            assert_malformed(&aborted, from, PHASE);
+            assert!(aborted.to_string().contains(what), "{aborted}");
+        }
+    }
+    // LWE-4: two keys that are the same, and two that begin alike.
+    for len in [4096, 32] {
+        let repeat = move |m: &mut Vec<u8>| m.copy_within(..len, 5 * 4096);
+        let aborted = aborted(inside((OWNER, EVALUATOR, 0), repeat));
+        assert_cheated(&aborted, OWNER, PHASE, "a key that was there before");
+    }
+    // LWE-7
+    let bit = |m: &mut Vec<u8>| *m.last_mut().unwrap() |= 2;
+    let aborted_ = aborted(inside((EVALUATOR, OWNER, 1), bit));
+    assert_malformed(&aborted_, EVALUATOR, PHASE);
+    // LWE-9: the end is replaced by another seed.
+    let again = |m: &mut Vec<u8>| {
+        *m = OWNER.to_wire().to_le_bytes().to_vec();
+        m.resize(4 + 32 + 9, 0);
+    };
+    let aborted_ = aborted(inside((EVALUATOR, SERVER, 1), again));
+    assert_malformed(&aborted_, EVALUATOR, PHASE);
+    assert!(aborted_.to_string().contains("a second seed"), "{aborted_}");
+    // LWE-12: the end is replaced by more masked distances.
+    let more = |m: &mut Vec<u8>| {
+        *m = EVALUATOR.to_wire().to_le_bytes().to_vec();
+        m.resize(200, 0);
+    };
+    let aborted_ = aborted(inside((OWNER, SERVER, 3), more));
+    assert_malformed(&aborted_, OWNER, PHASE);
+    assert!(
+        aborted_.to_string().contains("after the last"),
+        "{aborted_}"
+    );
+    // LWE-13: numbers that are not below t; a seed of other masks.
+    let large = |m: &mut Vec<u8>| m[4..].fill(0xff);
+    let other = |m: &mut Vec<u8>| m[9] ^= 1;
+    for network in [
+        inside((OWNER, SERVER, 1), large),
+        inside((EVALUATOR, SERVER, 0), other),
+    ] {
+        let aborted_ = aborted(network);
+        let Abort::Contradicted { fault, .. } = &aborted_.cause else {
+            panic!("{aborted_}");
+        };
+        assert!(fault.contains("above 100 bits"), "{fault}");
+    }
+    // DIST-9: masked distances are missing.
+    let early = |m: &mut Vec<u8>| *m = SERVER.to_wire().to_le_bytes().to_vec();
+    let aborted_ = aborted(inside((OWNER, SERVER, 1), early));
+    assert!(
+        matches!(aborted_.cause, Abort::Contradicted { .. }),
+        "{aborted_}"
+    );
+}
+
+/// Two runs with the same seed send the same messages. With different seeds every message differs.
+#[test]
+fn a_seed_fixes_the_transcript() {
+    use undertone::party::frame::HEADER_LEN;
+    let codes = random(&[20, 30], 100);
+    let transcript = |seed: u8| {
+        let mut frames = Vec::new();
+        let simulation = DistanceSimulation {
+            backend: Backend::Lwe,
+            suite: Suite::Aes128Ctr,
+            phe: Phe::insecure(256),
+            codes: codes.clone(),
+            min_clients: 1,
+            sink: Kept::default(),
+            seed: Seed::from_bytes([seed; 32]),
+        };
+        let network =
+            Network::new().intercept(|_, _, frame| frames.push(frame[HEADER_LEN..].to_vec()));
+        simulation.run_over(network).unwrap();
+        frames
+    };
+    let (one, again, other) = (transcript(1), transcript(1), transcript(2));
+    assert_eq!(one, again);
+    assert_eq!(one.len(), other.len());
+    for (one, other) in one.iter().zip(&other) {
+        assert!(one.len() == other.len() && one != other);
+    }
+}
