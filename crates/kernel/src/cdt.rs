@@ -60,7 +60,7 @@ impl Tables {
 
     fn threshold(&self, table: usize, at: usize) -> u128 {
         let place = 16 * (at % 8) + at / 8;
-        let [high, low] = self.halves[table].map(|half| half[place]);
+        let [high, low] = [0, 1].map(|half| self.halves[table][half][place]);
         u128::from(high) << 64 | u128::from(low)
     }
 }

@@ -45,6 +45,9 @@ mod pool;
 mod sample;
 pub mod table;
 
+#[cfg(test)]
+mod tests;
+
 pub use evaluator::{Columns, Evaluator, Hint, KeyError, TILE_ROWS, Tile};
 pub use masks::{Masks, SEED};
 pub use matrix::{Dense, Matrix, Ring, Scratch};
