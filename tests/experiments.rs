@@ -1,6 +1,7 @@
 //! The accuracy of the method on real data.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use undertone::hamming::Backend;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::xclp::{Codes, Features, Labelling, Params, Rows, Variant, solo};
@@ -84,6 +85,34 @@ fn digits() {
         together > 90.0 && (50.0..72.0).contains(&alone),
         "{together}, {alone}"
     );
+}
+
+/// The backend does not matter: the server gets the same distances.
+#[test]
+fn digits_get_the_same_labels_with_lwe_as_with_psm() {
+    let data = dataset("digits").unwrap();
+    let Rows::Features(features) = &data.rows else {
+        panic!("digits holds features");
+    };
+    let rows: Vec<usize> = (0..data.labels.len()).collect();
+    let labels = |backend| {
+        let party = |part: &[usize]| {
+            let known = part
+                .iter()
+                .map(|row| data.labels[*row].filter(|_| row % 10 == 0));
+            let labelling = Labelling::new(data.classes_seen(), known.collect()).unwrap();
+            (Rows::Features(Features::select(features, part)), labelling)
+        };
+        let params = Params {
+            backend,
+            ..Params::default()
+        };
+        let run = simulation(params, rows.chunks(400).map(party).collect());
+        let clients = run.run(|_, _| {}).unwrap().clients.into_iter();
+        let classes = clients.map(|outcome| outcome.unwrap().labels.classes().to_vec());
+        classes.collect::<Vec<_>>()
+    };
+    assert_eq!(labels(Backend::Lwe), labels(Backend::Psm));
 }
 
 #[test]
