@@ -3,11 +3,12 @@ import struct
 
 from .messages import Reader
 from .pairs import LAST, OFFLINE, ONLINE, Pairs, links, packed, pair_refused, run_of, unpacked
-from .primitives import SERVER, Refused, derive, ids, need, number, pieces, unhex, xor
+from .primitives import SERVER, Refused, chacha20, derive, ids, need, number, pieces, unhex, xor
 from .transfers import (Context, Extension, base_reply, block, columns, reply_point, setup_length,
                         tmmo, whole)
 
 CHUNK = 2048
+PIECE = 2**14
 
 
 def expand(pi, keys, first, lanes):
@@ -41,6 +42,37 @@ def correlated(pi, width, first, delta, zeros, bits, choices):
     return [group_bytes(offers[i:i + 16], width) for i in range(0, len(offers), 16)], sent, got
 
 
+def product(a, b):
+    """The product of two polynomials over GF(2)."""
+    out = 0
+    while b:
+        out ^= a * (b & -b)
+        b &= b - 1
+    return out
+
+
+def modulo(a):
+    """The remainder modulo x^128 + x^7 + x^2 + x + 1."""
+    while a >> 128:
+        high = a >> 128
+        a = a & 2**128 - 1 ^ product(high, 0b10000111)
+    return a
+
+
+def digest(seed, strings):
+    """The hash of offers: NH of every piece of every string, as coefficients of a polynomial."""
+    stream = chacha20(seed, 16 + PIECE)
+    point, keys = number(stream[:16]), [number(word) for word in pieces(stream[16:], 8)]
+    out = 0
+    for piece in (piece for string in strings for piece in pieces(string, PIECE)):
+        words = [number(word) for word in pieces(piece + bytes(-len(piece) % 16), 8)]
+        masked = [m ^ k for m, k in zip(words, keys)]
+        for a, b in zip(masked[::2], masked[1::2]):
+            out ^= product(a, b)
+        out = modulo(product(out, point))
+    return out.to_bytes(16, "little")
+
+
 class Pair:
     """The messages of sender and receiver, to each other and to the server."""
 
@@ -70,7 +102,7 @@ class Pair:
         pi, done = self.made.context.permutation("vectors", 0), self.ahead
         each = max(1, 2**21 // (2 * self.width * self.lanes))
         self.requests, self.offers, self.sums = [], [], ([], [])
-        for tile in self.tiles:
+        for count, tile in enumerate(self.tiles):
             needed = -(-tile.stop * self.bits // CHUNK)
             request = b"".join(self.corrections[done:needed])
             done, groups, sums = max(done, needed), [], ([], [])
@@ -87,15 +119,32 @@ class Pair:
                 groups += parts
                 sums[0].extend(s - ones for s, ones in zip(sent, self.ones))
                 sums[1].extend(got)
-            self.requests.append(request)
-            self.offers += [b"".join(groups[n:n + each]) for n in range(0, len(groups), each)]
+            context = ids(self.receiver, self.sender, count)
+            seed = derive(self.run.secrets[self.receiver], self.run.session, "hash of offers",
+                          context)
+            self.requests.append(request + seed)
+            # The messages of a tile: its offers, and their digest.
+            self.offers.append(([b"".join(groups[n:n + each]) for n in range(0, len(groups), each)],
+                                digest(seed, groups)))
             for side, numbers, other in zip(self.sums, sums, (self.receiver, self.sender)):
                 side.append(ids(other) + packed(numbers, self.width))
 
     def forward(self):
         """The phase and the payload of the messages from the sender to the receiver."""
-        seal = self.run.seal(self.sender, self.receiver, 0, self.made.offer)
-        return [(OFFLINE, seal)] + [(ONLINE, offers) for offers in self.offers]
+        seal = lambda n, text: self.run.seal(self.sender, self.receiver, n, text)
+        out = [(OFFLINE, seal(0, self.made.offer))]
+        for n, (offers, hashed) in enumerate(self.offers, 1):
+            out += [(ONLINE, part) for part in offers] + [(ONLINE, seal(n, hashed))]
+        return out
+
+    def digests(self):
+        """The places of the digests among the messages from the sender to the receiver, and for
+        each the number of its seal."""
+        at, out = 0, {}
+        for n, (offers, _) in enumerate(self.offers, 1):
+            at += len(offers) + 1
+            out[at] = n
+        return out
 
     def backward(self):
         each = 2**20 // self.chunk_bytes
@@ -176,12 +225,21 @@ class Shade(Pairs):
             return
         phase, honest = self.links()[from_, to][count]
         pair = self.exchanges.get((from_, to)) or self.exchanges[to, from_]
-        plain = from_ == pair.sender and count > 0
+        digests = pair.digests()
+        plain = from_ == pair.sender and count > 0 and count not in digests
+        if plain and len(data) == len(honest):
+            # The groups of the offers are pieces of the message, so any change shows in the hash.
+            need(data == honest, "offers of another hash", to, phase, [SERVER, from_])
+            return
         try:
             if plain:
                 need(len(data) == len(honest), "offers of another length")
+            text = self.open(from_, to, digests.get(count, count), data, phase)
+            if count in digests:
+                need(len(text) == 16, f"{len(text)} bytes, 16 are due")
+                if text != pair.offers[digests[count] - 1][1]:
+                    raise Refused("another hash than the digest", to, phase, [SERVER, from_])
                 return
-            text = self.open(from_, to, count, data, phase)
             if from_ == pair.sender:
                 base_reply(pair.made.context, text, bytes(32))
                 return
@@ -190,7 +248,7 @@ class Shade(Pairs):
             if count == 0:
                 reply_point(text[:32])
         except Refused as refusal:
-            raise Refused(str(refusal), to, phase, [from_]) from None
+            raise Refused(str(refusal), to, phase, refusal.culprits or [from_]) from None
 
 
 def shade_case(case):

@@ -70,6 +70,7 @@ impl Key {
 
     /// Appends NH of each piece of `string` to `out`.
     pub fn nh(&self, string: &[u8], out: &mut Wiped<u128>) {
+        out.reserve(Self::pieces(string.len()));
         out.extend(string.chunks(PIECE).map(|piece| match self.cpu.level() {
             Level::Portable => portable(&self.lines, piece),
             // SAFETY: `Cpu` proves the features.
