@@ -73,6 +73,23 @@ def digest(seed, strings):
     return out.to_bytes(16, "little")
 
 
+class Offers:
+    """The offers of a tile: the groups of each message, and the seed of the hash key."""
+
+    def __init__(self, seed, messages):
+        self.seed, self.messages = seed, messages
+
+    def digest(self, changed=None, data=b""):
+        """The digest, also with other data in the place of one message."""
+        groups = []
+        for n, message in enumerate(self.messages):
+            for group in message:
+                if n == changed:
+                    group, data = data[:len(group)], data[len(group):]
+                groups.append(group)
+        return digest(self.seed, groups)
+
+
 class Pair:
     """The messages of sender and receiver, to each other and to the server."""
 
@@ -123,9 +140,7 @@ class Pair:
             seed = derive(self.run.secrets[self.receiver], self.run.session, "hash of offers",
                           context)
             self.requests.append(request + seed)
-            # The messages of a tile: its offers, and their digest.
-            self.offers.append(([b"".join(groups[n:n + each]) for n in range(0, len(groups), each)],
-                                digest(seed, groups)))
+            self.offers.append(Offers(seed, list(pieces(groups, each))))
             for side, numbers, other in zip(self.sums, sums, (self.receiver, self.sender)):
                 side.append(ids(other) + packed(numbers, self.width))
 
@@ -133,18 +148,18 @@ class Pair:
         """The phase and the payload of the messages from the sender to the receiver."""
         seal = lambda n, text: self.run.seal(self.sender, self.receiver, n, text)
         out = [(OFFLINE, seal(0, self.made.offer))]
-        for n, (offers, hashed) in enumerate(self.offers, 1):
-            out += [(ONLINE, part) for part in offers] + [(ONLINE, seal(n, hashed))]
+        for n, offers in enumerate(self.offers, 1):
+            out += [(ONLINE, b"".join(groups)) for groups in offers.messages]
+            out.append((ONLINE, seal(n, offers.digest())))
         return out
 
-    def digests(self):
-        """The places of the digests among the messages from the sender to the receiver, and for
-        each the number of its seal."""
-        at, out = 0, {}
-        for n, (offers, _) in enumerate(self.offers, 1):
-            at += len(offers) + 1
-            out[at] = n
-        return out
+    def offered(self, count):
+        """The offers of the tile to which message `count` of the sender belongs, the message's
+        number among those of the tile, and the number of the tile."""
+        for n, offers in enumerate(self.offers):
+            if count <= len(offers.messages) + 1:
+                return offers, count - 1, n
+            count -= len(offers.messages) + 1
 
     def backward(self):
         each = 2**20 // self.chunk_bytes
@@ -225,21 +240,11 @@ class Shade(Pairs):
             return
         phase, honest = self.links()[from_, to][count]
         pair = self.exchanges.get((from_, to)) or self.exchanges[to, from_]
-        digests = pair.digests()
-        plain = from_ == pair.sender and count > 0 and count not in digests
-        if plain and len(data) == len(honest):
-            # The groups of the offers are pieces of the message, so any change shows in the hash.
-            need(data == honest, "offers of another hash", to, phase, [SERVER, from_])
-            return
         try:
-            if plain:
-                need(len(data) == len(honest), "offers of another length")
-            text = self.open(from_, to, digests.get(count, count), data, phase)
-            if count in digests:
-                need(len(text) == 16, f"{len(text)} bytes, 16 are due")
-                if text != pair.offers[digests[count] - 1][1]:
-                    raise Refused("another hash than the digest", to, phase, [SERVER, from_])
+            if from_ == pair.sender and count > 0:
+                self.check_offers(pair, count, data, honest)
                 return
+            text = self.open(from_, to, count, data, phase)
             if from_ == pair.sender:
                 base_reply(pair.made.context, text, bytes(32))
                 return
@@ -249,6 +254,20 @@ class Shade(Pairs):
                 reply_point(text[:32])
         except Refused as refusal:
             raise Refused(str(refusal), to, phase, refusal.culprits or [from_]) from None
+
+
+    def check_offers(self, pair, count, data, honest):
+        """The receiver's check of a changed message with offers, or of their digest."""
+        offers, number, tile = pair.offered(count)
+        due = offers.digest()
+        if number < len(offers.messages):
+            need(len(data) == len(honest), "offers of another length")
+            found = offers.digest(number, data)
+        else:
+            found = self.open(pair.sender, pair.receiver, 1 + tile, data, ONLINE)
+            need(len(found) == 16, f"{len(found)} bytes, 16 are due")
+        blame = pair.receiver, ONLINE, [SERVER, pair.sender]
+        need(found == due, "another hash of the offers than the digest", *blame)
 
 
 def shade_case(case):
