@@ -3,7 +3,6 @@
 use serde::Serialize;
 use undertone::data::Dataset;
 use undertone::hamming::Backend;
-use undertone::sum::Trust;
 use undertone::xclp::Params;
 use undertone_lab::report::{PhaseCost, Spread};
 use undertone_lab::{Show, noise, scale};
@@ -44,10 +43,6 @@ pub(super) struct LabelReport {
 /// of rows of the largest client.
 pub(super) fn describe(params: &Params, most_rows: usize) -> String {
     let mut text = String::new();
-    if params.backend == Backend::Shade && params.trust == Trust::MaliciousServer {
-        text += "note: --malicious-server protects keys and sums; shade does not protect codes \
-                 from such a server, which can change offers and read them\n";
-    }
     // Distances to L/2 known codes determine a code. A client with that many rows and the server
     // together know these distances.
     let collusion = matches!(params.backend, Backend::Shade | Backend::Phe);
