@@ -286,7 +286,7 @@ impl Link<End> {
         Ok(())
     }
 
-    /// Steps 5 to 7: sends the next message of u. When the tile is complete, sends the digest and R.
+    /// Steps 5 to 7: sends the next message of u. After the last of a tile sends the digest and R.
     fn offer(&mut self, own: &mut Own, out: &mut Outbox) -> Result<(), Abort> {
         let pair = self.pair;
         let (Ready::Sender(sending), Some(tile)) = (&self.end.side, self.end.tiles.front_mut())
