@@ -286,7 +286,9 @@ fn correlated(c: &mut Criterion) {
             let mut pieces = Wiped::with_capacity(16);
             bench.iter(|| {
                 pieces.clear();
-                message.chunks(len / 8).for_each(|group| key.nh(group, &mut pieces));
+                message
+                    .chunks(len / 8)
+                    .for_each(|group| key.nh(group, &mut pieces));
                 key.fold(0, &pieces)
             });
         });

@@ -145,7 +145,9 @@ fn a_server_that_changes_offers_gets_no_sums() {
         payloads.borrow_mut().push(payload.clone());
     });
     let payloads = payloads.into_inner();
-    let digests: Vec<usize> = (0..payloads.len()).filter(|i| payloads[*i].len() == 32).collect();
+    let digests: Vec<usize> = (0..payloads.len())
+        .filter(|i| payloads[*i].len() == 32)
+        .collect();
     let [first, last] = digests[..] else {
         panic!("{} tiles", digests.len());
     };
@@ -169,7 +171,11 @@ fn a_server_that_changes_offers_gets_no_sums() {
         }
     };
     let end = |number: usize| 8 * payloads[number].len() - 1;
-    let (one, two, tail) = (flip(1, 6), flip(1, 8 * 3000), flip(first - 1, end(first - 1)));
+    let (one, two, tail) = (
+        flip(1, 6),
+        flip(1, 8 * 3000),
+        flip(first - 1, end(first - 1)),
+    );
     let (middle, repeated) = (flip(2, 123_456), put(2, 1));
     let (swap, back) = (put(1, 2), put(2, 1));
     let swapped = |at: usize, payload: &mut Vec<u8>| {

@@ -342,7 +342,9 @@ mod tests {
         let key = Key::new(Cpu::detect(), &[4; 32]);
         let hash = |strings: &[&[u8]]| {
             let mut pieces = Wiped::default();
-            strings.iter().for_each(|string| key.nh(string, &mut pieces));
+            strings
+                .iter()
+                .for_each(|string| key.nh(string, &mut pieces));
             key.fold(0, &pieces)
         };
         let (mut a, b) = (string(300, 1), string(300, 2));

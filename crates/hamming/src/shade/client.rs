@@ -241,8 +241,15 @@ impl Link<End> {
             let both = own.codes.row(row).iter().zip(random.iter());
             text.extend(both.flat_map(|(y, u)| (y ^ u).to_le_bytes()));
         }
-        let ids = [own.ctx.me.to_wire(), self.peer.to_wire(), self.end.asked as u32];
-        let seed = own.ctx.secret.derive(own.ctx.session, "hash of offers", &ids);
+        let ids = [
+            own.ctx.me.to_wire(),
+            self.peer.to_wire(),
+            self.end.asked as u32,
+        ];
+        let seed = own
+            .ctx
+            .secret
+            .derive(own.ctx.session, "hash of offers", &ids);
         text.extend(seed.expose());
         self.end.asked += 1;
         let tile = Tile::new(rows, keys, seed.expose(), &pair);

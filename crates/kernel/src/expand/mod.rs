@@ -347,7 +347,10 @@ mod tests {
             let choices = (choices.row(0), 3..count + 3);
             let each = |group: &[u8]| read.extend_from_slice(group);
             receive(&pi, shape, &keys, choices, &mut t, &message, each);
-            assert_eq!((written.into_inner().unwrap(), &read), (message.clone(), &message));
+            assert_eq!(
+                (written.into_inner().unwrap(), &read),
+                (message.clone(), &message)
+            );
             r.truncate(lanes);
             t.truncate(lanes);
             for a in 0..lanes {
