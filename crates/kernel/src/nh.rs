@@ -208,14 +208,14 @@ mod x86 {
         let (fours, rest) = piece.as_chunks::<256>();
         let (keys, _) = lines.as_chunks::<4>();
         for (four, keys) in fours.iter().zip(keys) {
-            for i in 0..4 {
-                // SAFETY: line i of four has 64 bytes, and so has the key.
+            let (lines, _) = four.as_chunks::<64>();
+            for ((sum, data), key) in sums.iter_mut().zip(lines).zip(keys) {
+                // SAFETY: data and key have 64 bytes each, and the key is aligned.
                 let x = unsafe {
-                    let key = _mm512_load_si512(keys.as_ptr().add(i).cast());
-                    let data = _mm512_loadu_si512(four.as_ptr().add(64 * i).cast());
-                    _mm512_xor_si512(key, data)
+                    let key = _mm512_load_si512(key.0.as_ptr().cast());
+                    _mm512_xor_si512(key, _mm512_loadu_si512(data.as_ptr().cast()))
                 };
-                sums[i] = _mm512_xor_si512(sums[i], _mm512_clmulepi64_epi128::<0x10>(x, x));
+                *sum = _mm512_xor_si512(*sum, _mm512_clmulepi64_epi128::<0x10>(x, x));
             }
         }
         for (bytes, line) in rest.chunks(64).zip(&lines[4 * fours.len()..]) {
@@ -265,8 +265,16 @@ mod tests {
     /// The product in the field, bit by bit: Horner's rule with a reduction at each step.
     fn field_product(a: u128, b: u128) -> u128 {
         (0..128).rev().fold(0, |sum, i| {
-            let doubled = sum << 1 ^ (sum >> 127) * 0b1000_0111;
-            doubled ^ (b >> i & 1) * a
+            let doubled = if sum >> 127 == 1 {
+                sum << 1 ^ 0b1000_0111
+            } else {
+                sum << 1
+            };
+            if b >> i & 1 == 1 {
+                doubled ^ a
+            } else {
+                doubled
+            }
         })
     }
 

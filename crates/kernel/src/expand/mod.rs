@@ -344,9 +344,9 @@ mod tests {
                     (sent, sums)
                 });
             r = sums.pop().unwrap();
-            let choices = (choices.row(0), 3..count + 3);
+            let wanted = (choices.row(0), 3..count + 3);
             let each = |group: &[u8]| read.extend_from_slice(group);
-            receive(&pi, shape, &keys, choices, &mut t, &message, each);
+            receive(&pi, shape, &keys, wanted, &mut t, &message, each);
             assert_eq!(
                 (written.into_inner().unwrap(), &read),
                 (message.clone(), &message)
