@@ -14,9 +14,9 @@
 //!
 //! The AVX2 path does the same with `vpmaddwd` and 2 × 4 blocks.
 //!
-//! Where one matrix has bits ([`bit_products`]), sums of subsets replace products (Arlazarov, Dinic,
-//! Kronrod, Faradzhev 1970, the *method of the four Russians*). For each four columns all 16 sums
-//! of the numbers of 64 rows are made once. Each row of bits then adds one of them.
+//! Where one matrix has bits ([`bit_products`]), sums of subsets replace products. This is the
+//! *method of the four Russians* (Arlazarov, Dinic, Kronrod, Faradzhev 1970). For each four columns
+//! all 16 sums of the numbers of 64 rows are made once. Each row of bits then adds one of them.
 
 use std::ops::Range;
 
