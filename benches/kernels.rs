@@ -3,8 +3,8 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use undertone::kernel::{
-    BitMatrix, Cpu, Matrix16, Prg, aes, expand, hamming, leaves, mask, normal, parts, product,
-    project, sparse, universal,
+    BitMatrix, Cpu, Matrix16, Prg, Wiped, aes, expand, hamming, leaves, mask, nh, normal, parts,
+    product, project, sparse, universal,
 };
 use undertone::ot::punctured::{self, Sums};
 
@@ -267,7 +267,8 @@ fn correlated(c: &mut Criterion) {
             parts::message(0, vec![((), len)], |(), slot| {
                 let mut sums = vec![0; lanes];
                 let (keys, offers) = ((&keys[..], 77), (&x, 0..count));
-                (expand::send(&pi, shape, keys, offers, &mut sums, slot), ())
+                let sent = expand::send(&pi, shape, keys, offers, &mut sums, slot, |_| ());
+                (sent, ())
             })
         };
         group.bench_function(BenchmarkId::new("send", &level), |bench| bench.iter(send));
@@ -275,7 +276,21 @@ fn correlated(c: &mut Criterion) {
         let mut sums = vec![0; lanes];
         group.bench_function(BenchmarkId::new("receive", &level), |bench| {
             let choices = (&[0x5555; 2][..], 0..count);
-            bench.iter(|| expand::receive(&pi, shape, &keys, choices.clone(), &mut sums, &message));
+            bench.iter(|| {
+                let choices = choices.clone();
+                expand::receive(&pi, shape, &keys, choices, &mut sums, &message, |_| ());
+            });
+        });
+        let key = nh::Key::new(cpu, &[1; 32]);
+        group.bench_function(BenchmarkId::new("hash", &level), |bench| {
+            let mut pieces = Wiped::with_capacity(16);
+            bench.iter(|| {
+                pieces.clear();
+                message
+                    .chunks(len / 8)
+                    .for_each(|group| key.nh(group, &mut pieces));
+                key.fold(0, &pieces)
+            });
         });
         let mut blocks = vec![7; count * lanes / 8];
         group.bench_function(BenchmarkId::new("floor of receive", &level), |bench| {

@@ -22,8 +22,9 @@ fn shade_pair(sender: u64, receiver: u64, bits: u64) -> [[u64; 2]; 2] {
         let rows = per_tile.min(receiver - first);
         let row = 2 * sender * (bits / 16 * w + (bits % 16 * w).div_ceil(16));
         let groups = rows * bits.div_ceil(16);
-        offers += rows * row + groups.div_ceil((1 << 21) / (2 * sender * w)) * header;
-        requests += rows * 8 * bits.div_ceil(64) + header + seal;
+        let digest = 16 + header + seal;
+        offers += rows * row + groups.div_ceil((1 << 21) / (2 * sender * w)) * header + digest;
+        requests += rows * 8 * bits.div_ceil(64) + 32 + header + seal;
         sums += 4 + (rows * sender * w).div_ceil(8) + header + seal;
     }
     let points = 128 * 64 + header + seal;

@@ -95,9 +95,11 @@ fn tampered(
 
 #[test]
 fn what_is_sealed_cannot_be_changed() {
-    // SHADE-2: points; reply and trees, corrections, a request. DIST-6: sums of both, the end.
+    // SHADE-2: points, a digest; reply and trees, corrections, a request. DIST-6: sums of both, the
+    // end.
     for (from, to, nth, phase) in [
         (SENDER, RECEIVER, 0, OFFLINE),
+        (SENDER, RECEIVER, 2, PHASE),
         (RECEIVER, SENDER, 0, OFFLINE),
         (RECEIVER, SENDER, 1, OFFLINE),
         (RECEIVER, SENDER, 2, PHASE),
@@ -136,6 +138,45 @@ fn offers_of_the_wrong_length_are_refused() {
     }
 }
 
+/// Asserts that the receiver refuses the offers of a tile, and blames the server or the sender.
+fn assert_changed(aborted: &Aborted) {
+    let Abort::Contradicted {
+        first,
+        second,
+        fault,
+    } = &aborted.cause
+    else {
+        panic!("{aborted}");
+    };
+    assert_eq!((*first, *second, aborted.phase), (SERVER, SENDER, PHASE));
+    assert!(fault.contains("offers were changed"), "{fault}");
+}
+
+// SHADE-13
+#[test]
+fn offers_and_digests_that_do_not_fit_are_refused() {
+    let aborted = tampered((SENDER, RECEIVER, 1), &|m| m[5] ^= 1).unwrap_err();
+    assert_changed(&aborted);
+    let codes = random(&[20, 30], 100);
+    // A false digest; and a request with another key than the receiver's.
+    for (link, change) in [
+        (
+            (SENDER, RECEIVER, 2),
+            (|m| m[15] ^= 0x80) as fn(&mut Vec<u8>),
+        ),
+        ((RECEIVER, SENDER, 2), |m| {
+            *m.last_mut().unwrap() ^= 1;
+        }),
+    ] {
+        let aborted = match run(Backend::Shade, &codes, inside(link, change)) {
+            Err(SimulationError::Aborted(aborted)) => aborted,
+            Ok(run) => run.clients.into_iter().find_map(Result::err).unwrap(),
+            Err(stalled) => panic!("{stalled}"),
+        };
+        assert_changed(&aborted);
+    }
+}
+
 /// A network in which `change` alters the text inside the seal of a message: the sender, the
 /// receiver and the number of `link`.
 fn inside<'a>(link: (PartyId, PartyId, usize), change: impl Fn(&mut Vec<u8>) + 'a) -> Network<'a> {
@@ -150,12 +191,13 @@ fn what_is_inside_the_seals_is_checked() {
         Ok(run) => run.clients.into_iter().find_map(Result::err).unwrap(),
         Err(stalled) => panic!("{stalled}"),
     };
-    // SHADE-3, SHADE-4, SHADE-5, SHADE-6, SHADE-9
+    // SHADE-3, SHADE-4, SHADE-5, SHADE-6, SHADE-14, SHADE-9
     for (from, to, nth, phase, what) in [
         (SENDER, RECEIVER, 0, OFFLINE, "base transfer points"),
         (RECEIVER, SENDER, 0, OFFLINE, "the setup"),
         (RECEIVER, SENDER, 1, OFFLINE, "corrections"),
         (RECEIVER, SENDER, 2, PHASE, "a request"),
+        (SENDER, RECEIVER, 2, PHASE, "a digest of"),
         (SENDER, SERVER, 0, PHASE, "sums of"),
     ] {
         for change in [|m: &mut Vec<u8>| m.truncate(8), |m: &mut Vec<u8>| m.push(0)] {

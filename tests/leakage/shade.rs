@@ -1,16 +1,19 @@
 //! `shade`: what the server sees, what a client sees, and what a server that departs from the
-//! protocol could see.
+//! protocol does not see.
+
+use std::cell::RefCell;
 
 use undertone::hamming::{Backend, Phe};
 use undertone::kdf::Seed;
-use undertone::kernel::{BitMatrix, pack};
+use undertone::kernel::{BitMatrix, Prg, pack};
 use undertone::ot::base;
 use undertone::party::frame::HEADER_LEN;
-use undertone::party::{Network, PartyId};
+use undertone::party::{Abort, Aborted, Network, PartyId};
 use undertone::setup::seal::{Channel, TAG_LEN};
-use undertone::simulate::{DistanceRun, DistanceSimulation};
+use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
 use undertone::sum::Suite;
 use undertone_tests::kept::Kept;
+use undertone_tests::tamper::set_payload;
 
 use super::distances::{SEED, SERVER, halves, party, session};
 
@@ -18,6 +21,11 @@ const ROWS: usize = 60;
 /// A multiple of the group size, so that offers have no filling.
 const BITS: usize = 4080;
 const WIDTH: u32 = 12;
+/// Bits of the codes whose offers are changed: the last group of a row has four transfers.
+const BITS_OF_OFFERS: usize = 100;
+
+const SENDER: PartyId = PartyId::client(0);
+const RECEIVER: PartyId = PartyId::client(1);
 
 fn run(codes: &[BitMatrix], network: Network<'_>) -> DistanceRun<Kept> {
     let simulation = DistanceSimulation {
@@ -85,24 +93,127 @@ fn shade_shows_the_server_distances_alone() {
     }
 }
 
-/// A limit of the semi-honest model, which docs/security.md states: offers are not sealed. A server
-/// that changes an offer sees the receiver's bit in the distance.
-#[test]
-fn a_server_that_changes_offers_reads_bits_of_codes() {
-    let codes = halves();
-    let honest = run(&codes, Network::new()).collected.sink;
-    let mut offers = 0;
+/// What a server does with the offers of the sender, client 0, to the receiver, client 1.
+type Change<'a> = &'a dyn Fn(usize, &mut Vec<u8>);
+
+/// The number of frames from the receiver to the server in a run in which `change` alters the
+/// payloads from sender to receiver, and why the receiver aborts. Payload 0 has the points of the
+/// base transfers.
+fn changed(codes: &[BitMatrix], change: Change<'_>) -> (usize, Option<Aborted>) {
+    let (mut seen, mut told) = (0, 0);
     let network = Network::new().intercept(|from, to, frame| {
-        if (from, to) == (PartyId::client(0), PartyId::client(1)) {
-            // Message 0 has the points of the base transfers. Message 1 has offers: this is the
-            // lowest bit of lane 0 of transfer 0.
-            if offers == 1 {
-                frame[HEADER_LEN] ^= 1;
-            }
-            offers += 1;
+        if (from, to) == (SENDER, RECEIVER) {
+            let mut payload = frame[HEADER_LEN..].to_vec();
+            change(seen, &mut payload);
+            set_payload(frame, &payload);
+            seen += 1;
+        } else if (from, to) == (RECEIVER, SERVER) && frame.len() > HEADER_LEN {
+            told += 1;
         }
     });
-    let changed = run(&codes, network).collected.sink;
-    let differs = honest.distances[&[0, 0, 1, 0]] != changed.distances[&[0, 0, 1, 0]];
-    assert_eq!(differs, codes[1].get(0, 0));
+    let simulation = DistanceSimulation {
+        backend: Backend::Shade,
+        suite: Suite::ChaCha20,
+        phe: Phe::insecure(256),
+        codes: codes.to_vec(),
+        min_clients: 2,
+        sink: Kept::default(),
+        seed: Seed::from_bytes(SEED),
+    };
+    match simulation.run_over(network) {
+        Ok(run) => (told, run.clients.into_iter().find_map(Result::err)),
+        Err(SimulationError::Aborted(aborted)) => (told, Some(aborted)),
+        Err(stalled) => panic!("{stalled}"),
+    }
+}
+
+/// Offers are not sealed, and a server that adds 2^(w − 1) to a number of an offer would read a bit
+/// of the receiver's code in the distance. The receiver compares the hash of all offers of a tile
+/// with the sender's digest before it sends its sums. So the server gets no sums of that tile.
+#[test]
+fn a_server_that_changes_offers_gets_no_sums() {
+    // Rows of 100 bits: offers have groups of four transfers, with filling. With 3000 lanes a tile
+    // of 174 rows has several messages.
+    let mut prg = Prg::new(&[6; 32]);
+    let mut codes = |rows: usize| {
+        let words = (0..rows * BITS_OF_OFFERS.div_ceil(64)).map(|_| prg.next_u64());
+        BitMatrix::from_words(rows, BITS_OF_OFFERS, words.collect())
+    };
+    let codes = [codes(3000), codes(200)];
+    let payloads = RefCell::new(Vec::new());
+    let honest = changed(&codes, &|_, payload| {
+        payloads.borrow_mut().push(payload.clone());
+    });
+    let payloads = payloads.into_inner();
+    let digests: Vec<usize> = (0..payloads.len())
+        .filter(|i| payloads[*i].len() == 32)
+        .collect();
+    let [first, last] = digests[..] else {
+        panic!("{} tiles", digests.len());
+    };
+    assert!(first > 3 && last == payloads.len() - 1, "{first}, {last}");
+    // The sums of two tiles, and the end.
+    assert_eq!((honest.0, honest.1.is_none()), (3, true));
+
+    let flip = |number: usize, bit: usize| {
+        move |at: usize, payload: &mut Vec<u8>| {
+            if at == number {
+                payload[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+    };
+    let put = |number: usize, other: usize| {
+        let payloads = &payloads;
+        move |at: usize, payload: &mut Vec<u8>| {
+            if at == number {
+                payload.clone_from(&payloads[other]);
+            }
+        }
+    };
+    let end = |number: usize| 8 * payloads[number].len() - 1;
+    let (one, two, tail) = (
+        flip(1, 6),
+        flip(1, 8 * 3000),
+        flip(first - 1, end(first - 1)),
+    );
+    let (middle, repeated) = (flip(2, 123_456), put(2, 1));
+    let (swap, back) = (put(1, 2), put(2, 1));
+    let swapped = |at: usize, payload: &mut Vec<u8>| {
+        swap(at, payload);
+        back(at, payload);
+    };
+    let group = |at: usize, payload: &mut Vec<u8>| {
+        // The groups of a message change places.
+        if at == 1 {
+            payload.rotate_left(2 * 3000 * 7);
+        }
+    };
+    let changes: [(&str, Change<'_>); 7] = [
+        ("the highest bit of the first number", &one),
+        ("a bit of lane 0 in the second word", &two),
+        ("a bit of the filling at the end of the tile", &tail),
+        ("a bit of the second message", &middle),
+        ("the first message again", &repeated),
+        ("two messages in the other order", &swapped),
+        ("groups in another order", &group),
+    ];
+    for (what, change) in changes {
+        let (told, aborted) = changed(&codes, change);
+        let aborted = aborted.unwrap_or_else(|| panic!("{what}: nobody aborts"));
+        assert_eq!((told, aborted.party), (0, RECEIVER), "{what}");
+        let Abort::Contradicted { first, second, .. } = aborted.cause else {
+            panic!("{what}: {aborted}");
+        };
+        assert_eq!((first, second), (SERVER, SENDER), "{what}");
+    }
+    // In the second tile: the sums of the first have left.
+    let late = flip(last - 1, 77);
+    let (told, aborted) = changed(&codes, &late);
+    assert_eq!((told, aborted.unwrap().party), (1, RECEIVER));
+    // A message that is left out, and the digest of another tile.
+    let (left_out, other) = (put(first - 1, first), put(first, last));
+    for change in [&left_out as Change<'_>, &other] {
+        let (told, aborted) = changed(&codes, change);
+        assert_eq!((told, aborted.unwrap().party), (0, RECEIVER));
+    }
 }

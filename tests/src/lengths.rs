@@ -312,7 +312,7 @@ fn shade(
     let groups_a_message = (1 << 21) / whole;
     for start in (0..rows).step_by(per_tile) {
         let rows = per_tile.min(rows - start);
-        let request = rows * 8 * bits.div_ceil(64) + SEAL;
+        let request = rows * 8 * bits.div_ceil(64) + 32 + SEAL;
         book.add(receiver, sender, phases::DISTANCES, request);
         let of_row = (0..bits.div_ceil(16)).map(|g| if g < bits / 16 { whole } else { short });
         let groups: Vec<usize> = (0..rows).flat_map(|_| of_row.clone()).collect();
@@ -320,6 +320,7 @@ fn shade(
             let len = message.iter().sum();
             book.add(sender, receiver, phases::DISTANCES, len);
         }
+        book.add(sender, receiver, phases::DISTANCES, 16 + SEAL);
         for end in [sender, receiver] {
             let len = 4 + (rows * lanes * w).div_ceil(8) + SEAL;
             book.add(end, SERVER, phases::DISTANCES, len);

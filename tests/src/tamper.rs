@@ -32,13 +32,10 @@ pub fn tampering<'a>(
 }
 
 /// A network for a simulation of distances from `seed`, in which `change` alters the text inside
-/// the seal of message `nth` from `from` to `to`. All messages up to that one must be sealed.
+/// the seal of message `nth` from `from` to `to`. Messages without a seal stay as they are.
 ///
 /// # Errors
 /// [`SealError`] when the two parties' keys, which follow from `seed`, give no shared secret.
-///
-/// # Panics
-/// When a message does not open.
 pub fn inside<'a>(
     seed: [u8; 32],
     link: (PartyId, PartyId, usize),
@@ -53,7 +50,7 @@ pub fn inside<'a>(
 /// [`SealError`] as [`inside`].
 ///
 /// # Panics
-/// As [`inside`].
+/// When a channel has sealed all the messages that it can.
 #[allow(clippy::unwrap_used)]
 pub fn inside_shown<'a>(
     seed: [u8; 32],
@@ -84,20 +81,24 @@ pub fn inside_shown<'a>(
     let mut seen = 0;
     Ok(Network::new().intercept(move |f, t, frame| {
         if (f, t) == (from, to) && seen <= nth && frame.len() > HEADER_LEN {
+            let due = seen == nth;
+            seen += 1;
             let opened = ends.iter_mut().find_map(|ends| {
                 let text = ends.open(&frame[HEADER_LEN..]).ok()?;
                 Some((ends, text))
             });
-            let (ends, mut text) = opened.unwrap();
-            if seen == nth {
+            // A message that is not sealed.
+            let Some((ends, mut text)) = opened else {
+                return;
+            };
+            if due {
                 change(&mut text);
             }
             let sealed = ends.seal(&text).unwrap();
-            if seen == nth {
+            if due {
                 show(&sealed);
             }
             set_payload(frame, &sealed);
-            seen += 1;
         }
     }))
 }

@@ -47,6 +47,7 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"what it committed to", "do not give back"),
     (r"give a distance above", "above L"),
     (r"sums are missing", "are missing"),
+    (r"offers were changed on the way", "another hash"),
     (r"with which it has no distances", "with whom there are none"),
     (r"not UTF-8", "not UTF-8"),
     (r"its name is too long", "a name or a shape is too long"),

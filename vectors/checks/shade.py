@@ -3,11 +3,12 @@ import struct
 
 from .messages import Reader
 from .pairs import LAST, OFFLINE, ONLINE, Pairs, links, packed, pair_refused, run_of, unpacked
-from .primitives import SERVER, Refused, derive, ids, need, number, pieces, unhex, xor
+from .primitives import SERVER, Refused, chacha20, derive, ids, need, number, pieces, unhex, xor
 from .transfers import (Context, Extension, base_reply, block, columns, reply_point, setup_length,
                         tmmo, whole)
 
 CHUNK = 2048
+PIECE = 2**14
 
 
 def expand(pi, keys, first, lanes):
@@ -41,6 +42,54 @@ def correlated(pi, width, first, delta, zeros, bits, choices):
     return [group_bytes(offers[i:i + 16], width) for i in range(0, len(offers), 16)], sent, got
 
 
+def product(a, b):
+    """The product of two polynomials over GF(2)."""
+    out = 0
+    while b:
+        out ^= a * (b & -b)
+        b &= b - 1
+    return out
+
+
+def modulo(a):
+    """The remainder modulo x^128 + x^7 + x^2 + x + 1."""
+    while a >> 128:
+        high = a >> 128
+        a = a & 2**128 - 1 ^ product(high, 0b10000111)
+    return a
+
+
+def digest(seed, strings):
+    """The hash of offers: NH of every piece of every string, as coefficients of a polynomial."""
+    stream = chacha20(seed, 16 + PIECE)
+    point, keys = number(stream[:16]), [number(word) for word in pieces(stream[16:], 8)]
+    out = 0
+    for piece in (piece for string in strings for piece in pieces(string, PIECE)):
+        words = [number(word) for word in pieces(piece + bytes(-len(piece) % 16), 8)]
+        masked = [m ^ k for m, k in zip(words, keys)]
+        for a, b in zip(masked[::2], masked[1::2]):
+            out ^= product(a, b)
+        out = modulo(product(out, point))
+    return out.to_bytes(16, "little")
+
+
+class Offers:
+    """The offers of a tile: the groups of each message, and the seed of the hash key."""
+
+    def __init__(self, seed, messages):
+        self.seed, self.messages = seed, messages
+
+    def digest(self, changed=None, data=b""):
+        """The digest, also with other data in the place of one message."""
+        groups = []
+        for n, message in enumerate(self.messages):
+            for group in message:
+                if n == changed:
+                    group, data = data[:len(group)], data[len(group):]
+                groups.append(group)
+        return digest(self.seed, groups)
+
+
 class Pair:
     """The messages of sender and receiver, to each other and to the server."""
 
@@ -70,7 +119,7 @@ class Pair:
         pi, done = self.made.context.permutation("vectors", 0), self.ahead
         each = max(1, 2**21 // (2 * self.width * self.lanes))
         self.requests, self.offers, self.sums = [], [], ([], [])
-        for tile in self.tiles:
+        for count, tile in enumerate(self.tiles):
             needed = -(-tile.stop * self.bits // CHUNK)
             request = b"".join(self.corrections[done:needed])
             done, groups, sums = max(done, needed), [], ([], [])
@@ -87,15 +136,30 @@ class Pair:
                 groups += parts
                 sums[0].extend(s - ones for s, ones in zip(sent, self.ones))
                 sums[1].extend(got)
-            self.requests.append(request)
-            self.offers += [b"".join(groups[n:n + each]) for n in range(0, len(groups), each)]
+            context = ids(self.receiver, self.sender, count)
+            seed = derive(self.run.secrets[self.receiver], self.run.session, "hash of offers",
+                          context)
+            self.requests.append(request + seed)
+            self.offers.append(Offers(seed, list(pieces(groups, each))))
             for side, numbers, other in zip(self.sums, sums, (self.receiver, self.sender)):
                 side.append(ids(other) + packed(numbers, self.width))
 
     def forward(self):
         """The phase and the payload of the messages from the sender to the receiver."""
-        seal = self.run.seal(self.sender, self.receiver, 0, self.made.offer)
-        return [(OFFLINE, seal)] + [(ONLINE, offers) for offers in self.offers]
+        seal = lambda n, text: self.run.seal(self.sender, self.receiver, n, text)
+        out = [(OFFLINE, seal(0, self.made.offer))]
+        for n, offers in enumerate(self.offers, 1):
+            out += [(ONLINE, b"".join(groups)) for groups in offers.messages]
+            out.append((ONLINE, seal(n, offers.digest())))
+        return out
+
+    def offered(self, count):
+        """The offers of the tile to which message `count` of the sender belongs, the message's
+        number among those of the tile, and the number of the tile."""
+        for n, offers in enumerate(self.offers):
+            if count <= len(offers.messages) + 1:
+                return offers, count - 1, n
+            count -= len(offers.messages) + 1
 
     def backward(self):
         each = 2**20 // self.chunk_bytes
@@ -176,10 +240,9 @@ class Shade(Pairs):
             return
         phase, honest = self.links()[from_, to][count]
         pair = self.exchanges.get((from_, to)) or self.exchanges[to, from_]
-        plain = from_ == pair.sender and count > 0
         try:
-            if plain:
-                need(len(data) == len(honest), "offers of another length")
+            if from_ == pair.sender and count > 0:
+                self.check_offers(pair, count, data, honest)
                 return
             text = self.open(from_, to, count, data, phase)
             if from_ == pair.sender:
@@ -190,7 +253,21 @@ class Shade(Pairs):
             if count == 0:
                 reply_point(text[:32])
         except Refused as refusal:
-            raise Refused(str(refusal), to, phase, [from_]) from None
+            raise Refused(str(refusal), to, phase, refusal.culprits or [from_]) from None
+
+
+    def check_offers(self, pair, count, data, honest):
+        """The receiver's check of a changed message with offers, or of their digest."""
+        offers, number, tile = pair.offered(count)
+        due = offers.digest()
+        if number < len(offers.messages):
+            need(len(data) == len(honest), "offers of another length")
+            found = offers.digest(number, data)
+        else:
+            found = self.open(pair.sender, pair.receiver, 1 + tile, data, ONLINE)
+            need(len(found) == 16, f"{len(found)} bytes, 16 are due")
+        blame = pair.receiver, ONLINE, [SERVER, pair.sender]
+        need(found == due, "another hash of the offers than the digest", *blame)
 
 
 def shade_case(case):

@@ -16,7 +16,7 @@ use dudect_bencher::{BenchRng, Class, CtRunner, ctbench_main};
 use undertone_kernel::aes::Permutation;
 use undertone_kernel::expand::{self, Shape};
 use undertone_kernel::mask::Suite;
-use undertone_kernel::{BitMatrix, Cpu, Prg, parts};
+use undertone_kernel::{BitMatrix, Cpu, Prg, Wiped, nh, parts};
 use undertone_kdf::Seed;
 use undertone_lwe::{Columns, Evaluator, KeyOwner, Masks, Params, Ring};
 use undertone_ot::{Context, chosen};
@@ -118,7 +118,8 @@ fn correlated_choices(runner: &mut CtRunner, rng: &mut BenchRng) {
     let make = |rng: &mut BenchRng, class| words(rng, class, 1);
     compare(runner, rng, 20_000, make, |choices| {
         let mut sums = vec![0; 64];
-        expand::receive(&pi, SHAPE, &keys, (choices, 0..64), &mut sums, &message);
+        let choices = (&choices[..], 0..64);
+        expand::receive(&pi, SHAPE, &keys, choices, &mut sums, &message, |_| ());
         sums
     });
 }
@@ -133,10 +134,27 @@ fn correlated_offers(runner: &mut CtRunner, rng: &mut BenchRng) {
             let mut sums = vec![0; 64];
             let mine = (&keys[..], 77);
             (
-                expand::send(&pi, SHAPE, mine, (bits, 0..64), &mut sums, slot),
+                expand::send(&pi, SHAPE, mine, (bits, 0..64), &mut sums, slot, |_| ()),
                 (),
             )
         })
+    });
+}
+
+/// Digests of offers: the data differ, and so do the keys.
+fn digests(runner: &mut CtRunner, rng: &mut BenchRng) {
+    let make = |rng: &mut BenchRng, class| {
+        let key = nh::Key::new(Cpu::detect(), &secret(rng, class));
+        let data: Vec<u8> = words(rng, class, 900)
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        (key, data)
+    };
+    compare(runner, rng, 2_000, make, |(key, data)| {
+        let mut pieces = Wiped::with_capacity(1);
+        key.nh(data, &mut pieces);
+        key.fold(5, &pieces)
     });
 }
 
@@ -239,6 +257,7 @@ ctbench_main!(
     chosen_messages_wanted,
     correlated_choices,
     correlated_offers,
+    digests,
     sharing,
     decryption,
     exponentiation,

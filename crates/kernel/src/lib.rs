@@ -9,6 +9,7 @@
 //! | [`transpose`] | 128 rows of bits to blocks | portable, AVX2, AVX-512 |
 //! | [`expand`] | correlated vectors over Z_{2^w} | portable, AES-NI, VAES |
 //! | [`universal`] | inner products over GF(2⁶⁴) | portable, PCLMULQDQ, VPCLMULQDQ |
+//! | [`nh`] | a hash of long messages | portable, PCLMULQDQ, VPCLMULQDQ |
 //! | [`mont`] | Montgomery arithmetic modulo M and M² | portable, AVX2, AVX-512 IFMA (2) |
 //! | [`parts`] | long messages, written part by part | portable |
 //! | [`product`] | matrix products modulo 2¹⁶ | portable, AVX2, AVX-512 VNNI |
@@ -48,6 +49,7 @@ pub mod leaves;
 pub mod mask;
 pub mod mont;
 pub mod negacyclic;
+pub mod nh;
 pub mod normal;
 pub mod pack;
 pub mod parts;

@@ -13,6 +13,10 @@
 //! ```
 //!
 //! The AVX2 path does the same with `vpmaddwd` and 2 × 4 blocks.
+//!
+//! Where one matrix has bits ([`bit_products`]), sums of subsets replace products. This is the
+//! *method of the four Russians* (Arlazarov, Dinic, Kronrod, Faradzhev 1970). For each four columns
+//! all 16 sums of the numbers of 64 rows are made once. Each row of bits then adds one of them.
 
 use std::ops::Range;
 
@@ -184,6 +188,130 @@ pub fn products(
     }
 }
 
+/// Columns whose 16 sums of subsets are made at once.
+const SUBSET: usize = 4;
+
+/// Columns of a span. Its sums of subsets, 16 KiB, stay in the first-level cache.
+const SPAN: usize = 8 * SUBSET;
+
+/// With fewer rows of bits, making the sums of subsets takes longer than products.
+const FEW_ROWS: usize = 32;
+
+/// Numbers of as many rows, side by side.
+type Side = [u16; 64];
+
+/// Writes the inner products of the rows `rows_a` of `a`, of bits, and the rows `rows_b` of `b`,
+/// modulo 2¹⁶, row after row. Its accesses to memory depend on the bits.
+///
+/// # Panics
+/// As [`products`].
+pub fn bit_products(
+    cpu: Cpu,
+    a: &BitMatrix,
+    rows_a: Range<usize>,
+    b: &Matrix16,
+    rows_b: Range<usize>,
+    out: &mut [u16],
+) {
+    assert_eq!(a.columns(), b.columns, "columns of the two matrices");
+    assert_eq!(out.len(), rows_a.len() * rows_b.len(), "products");
+    assert!(rows_a.end <= a.rows() && rows_b.end <= b.rows, "rows");
+    if rows_a.len() < FEW_ROWS {
+        let numbers = Matrix16::from_bits(a, rows_a);
+        return products(cpu, &numbers, 0..numbers.rows, b, rows_b, out);
+    }
+    let width = rows_b.len();
+    let mut sums = Wiped::from(vec![Side::BLANK; rows_a.len()]);
+    let mut panel = Wiped::from(vec![Side::BLANK; SPAN]);
+    let mut subsets = Wiped::from(vec![[Side::BLANK; 1 << SUBSET]; SPAN / SUBSET]);
+    for first in (0..width).step_by(Side::BLANK.len()) {
+        let lanes = Side::BLANK.len().min(width - first);
+        sums.fill(Side::BLANK);
+        for start in (0..b.columns).step_by(SPAN) {
+            panel.fill(Side::BLANK);
+            for lane in 0..lanes {
+                let row = &b.row(rows_b.start + first + lane)[start..];
+                panel
+                    .iter_mut()
+                    .zip(row)
+                    .for_each(|(side, value)| side[lane] = *value);
+            }
+            let (a, subsets) = ((a, rows_a.clone(), start), &mut subsets[..]);
+            match cpu.level() {
+                Level::Portable => add_span(a, &panel, subsets, &mut sums),
+                // SAFETY: `Cpu` proves the features.
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx2 => unsafe { add_span_avx2(a, &panel, subsets, &mut sums) },
+                // SAFETY: `Cpu` proves the features.
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512 => unsafe { add_span_avx512(a, &panel, subsets, &mut sums) },
+                #[cfg(not(target_arch = "x86_64"))]
+                _ => add_span(a, &panel, subsets, &mut sums),
+            }
+        }
+        for (out, sums) in out.chunks_exact_mut(width).zip(sums.iter()) {
+            out[first..first + lanes].copy_from_slice(&sums[..lanes]);
+        }
+    }
+}
+
+#[inline(always)]
+fn plus(a: &Side, b: &Side) -> Side {
+    std::array::from_fn(|i| a[i].wrapping_add(b[i]))
+}
+
+/// Adds the products of the columns from `start` on. `panel` has their numbers.
+#[inline(always)]
+fn add_span(
+    (a, rows, start): (&BitMatrix, Range<usize>, usize),
+    panel: &[Side],
+    subsets: &mut [[Side; 1 << SUBSET]],
+    sums: &mut [Side],
+) {
+    let (columns, _) = panel.as_chunks::<SUBSET>();
+    for (subsets, columns) in subsets.iter_mut().zip(columns) {
+        // Subset 0 is empty, and stays zero.
+        for (k, column) in columns.iter().enumerate() {
+            for subset in 0..1 << k {
+                subsets[1 << k | subset] = plus(&subsets[subset], column);
+            }
+        }
+    }
+    for (row, sums) in rows.zip(sums) {
+        let bits = (a.row(row)[start / 64] >> (start % 64)) as u32;
+        let mut sum = *sums;
+        for (i, subsets) in subsets.iter().enumerate() {
+            sum = plus(
+                &sum,
+                &subsets[(bits >> (SUBSET * i)) as usize % (1 << SUBSET)],
+            );
+        }
+        *sums = sum;
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn add_span_avx512(
+    a: (&BitMatrix, Range<usize>, usize),
+    panel: &[Side],
+    subsets: &mut [[Side; 1 << SUBSET]],
+    sums: &mut [Side],
+) {
+    add_span(a, panel, subsets, sums);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn add_span_avx2(
+    a: (&BitMatrix, Range<usize>, usize),
+    panel: &[Side],
+    subsets: &mut [[Side; 1 << SUBSET]],
+    sums: &mut [Side],
+) {
+    add_span(a, panel, subsets, sums);
+}
+
 /// Adds the products of one strip, in blocks of R × C. If rows run out, the last row is taken again
 /// and its products are dropped.
 #[inline(always)]
@@ -321,6 +449,27 @@ mod tests {
                 prop_assert_eq!(&out, &expected, "{:?}", cpu.level());
                 let mut part = vec![7; (rows / 2) * (others / 3)];
                 products(cpu, &a, 0..rows / 2, &b, others - others / 3..others, &mut part);
+                for (at, product) in part.iter().enumerate() {
+                    let (i, j) = (at / (others / 3), others - others / 3 + at % (others / 3));
+                    prop_assert_eq!(*product, expected[i * others + j]);
+                }
+            }
+        }
+
+        #[test]
+        fn products_of_bits_are_those_of_their_numbers(
+            rows in 0usize..2 * FEW_ROWS, others in 0usize..140, columns in 1usize..300, seed: u8,
+        ) {
+            let bits = crate::bits::tests::random(rows + 1, columns, seed);
+            let (a, b) = (Matrix16::from_bits(&bits, 1..rows + 1), random(others, columns, seed));
+            let mut expected = vec![0; rows * others];
+            products(Cpu::portable(), &a, 0..rows, &b, 0..others, &mut expected);
+            for cpu in Cpu::all() {
+                let mut out = vec![7; rows * others];
+                bit_products(cpu, &bits, 1..rows + 1, &b, 0..others, &mut out);
+                prop_assert_eq!(&out, &expected, "{:?}", cpu.level());
+                let mut part = vec![7; rows * (others / 3)];
+                bit_products(cpu, &bits, 1..rows + 1, &b, others - others / 3..others, &mut part);
                 for (at, product) in part.iter().enumerate() {
                     let (i, j) = (at / (others / 3), others - others / 3 + at % (others / 3));
                     prop_assert_eq!(*product, expected[i * others + j]);

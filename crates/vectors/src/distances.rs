@@ -338,19 +338,23 @@ pub fn files() -> Result<Vec<File>, Error> {
         backend: Backend::Shade,
         ..case("two clients", Suite::ChaCha20, 17, &[4, 2], None)
     };
-    let outside: [Bad; 4] = [
+    let outside: [Bad; 6] = [
         // SHADE-2
         ("base transfer points that do not open", (a, b, 0), |m| {
             m[0] ^= 1
         }),
         ("offers that are cut", (a, b, 1), cut), // SHADE-7
+        ("offers that are changed", (a, b, 1), |m| m[3] ^= 4), // SHADE-13
+        ("a digest that does not open", (a, b, 2), |m| m[0] ^= 1), // SHADE-2
         // SHADE-2
         ("a sealed request of another length", (b, a, 2), |m| {
             drop(m.drain(..8))
         }),
         ("sums that do not open", (b, server, 0), |m| m[5] ^= 1), // DIST-6
     ];
-    let within: [Bad; 5] = [
+    let within: [Bad; 7] = [
+        ("a false digest", (a, b, 2), |m| m[0] ^= 1), // SHADE-13
+        ("a digest that is cut", (a, b, 2), cut),     // SHADE-14
         ("trees that are cut", (b, a, 0), cut),       // SHADE-4
         ("corrections that are cut", (b, a, 1), cut), // SHADE-5
         // DIST-9

@@ -352,12 +352,13 @@ fn correlated(width: u32, lanes: usize, count: usize) -> Correlated {
     let (offers, sums) = parts::message(0, vec![((), len)], |(), slot| {
         let (mine, mut sums) = ((&zeros[..], delta), vec![0; padded]);
         (
-            expand::send(&pi, shape, mine, (&x, 0..count), &mut sums, slot),
+            expand::send(&pi, shape, mine, (&x, 0..count), &mut sums, slot, |_| ()),
             sums,
         )
     });
     let mut got = vec![0; padded];
-    expand::receive(&pi, shape, &keys, (&choices, 0..count), &mut got, &offers);
+    let wanted = (&choices[..], 0..count);
+    expand::receive(&pi, shape, &keys, wanted, &mut got, &offers, |_| ());
     let modulo = |sums: &[u16]| {
         sums[..lanes]
             .iter()

@@ -192,7 +192,7 @@ fn distances(backend: Backend, rows: [usize; 2]) -> DistanceSimulation<Discard> 
     }
 }
 
-/// `shade` and `psm`. The input replaces a payload, or the text inside a seal to the server.
+/// `shade` and `psm`. The input replaces a payload, or the text inside a seal.
 pub fn shade(bytes: &[u8]) {
     let [which, payload @ ..] = bytes else {
         return;
@@ -203,8 +203,7 @@ pub fn shade(bytes: &[u8]) {
         _ => Backend::Psm,
     };
     let network = match which & 6 {
-        // All messages to the server are sealed.
-        2 => inside([1; 32], (from, to, usize::from(which >> 4)), |text| {
+        2 | 4 => inside([1; 32], (from, to, usize::from(which >> 4)), |text| {
             *text = payload.to_vec()
         })
         .expect("keys of a simulation"),

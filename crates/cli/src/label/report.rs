@@ -44,10 +44,6 @@ pub(super) struct LabelReport {
 /// of rows of the largest client.
 pub(super) fn describe(params: &Params, most_rows: usize) -> String {
     let mut text = String::new();
-    if params.backend == Backend::Shade && params.trust == Trust::MaliciousServer {
-        text += "note: --malicious-server protects keys and sums; shade does not protect codes \
-                 from such a server, which can change offers and read them\n";
-    }
     if params.backend == Backend::Lwe && params.trust == Trust::MaliciousServer {
         text += "note: --malicious-server protects keys and sums; lwe does not protect codes from \
                  such a server if it colludes with a client\n";

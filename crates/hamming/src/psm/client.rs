@@ -9,7 +9,7 @@ use undertone_setup::roster::enough;
 use undertone_setup::seal::Channel;
 
 use super::super::{ClientContext, weight};
-use super::{Masks, SERVER, Shape, Tiles, products};
+use super::{Masks, SERVER, Shape, Tiles, bit_products, products};
 use crate::tiles::Block;
 
 /// A client and its current attempt.
@@ -174,8 +174,8 @@ impl Client {
     }
 
     /// The matrix of one side of a tile. Side 0 belongs to the client with the smaller number, side
-    /// 1 to the other. For this client's own rows it is the rows (side 0) or the masked rows (side
-    /// 1). For the other client's rows it is their mask.
+    /// 1 to the other. For this client's own rows on side 1 it is the masked rows. For the other
+    /// client's rows it is their mask.
     fn side(&mut self, side: usize, block: &Block) -> Matrix16 {
         if let Some((_, matrix)) = self.kept[side].take_if(|(kept, _)| *kept == *block) {
             return matrix;
@@ -186,16 +186,21 @@ impl Client {
             return self.masks.code_mask(id, rows, self.shape.bits);
         }
         let mut own = Matrix16::from_bits(&self.codes, rows.clone());
-        if side == 1 {
-            self.masks.add_code_mask(id, rows, &mut own);
-        }
+        self.masks.add_code_mask(id, rows, &mut own);
         own
     }
 
     /// The message with a tile of U or V.
     fn half(&mut self, left: Block, right: Block) -> Result<Payload, Abort> {
-        let (a, b) = (self.side(0, &left), self.side(1, &right));
-        let mut values = products(&a, 0..a.rows(), &b, 0..b.rows());
+        let b = self.side(1, &right);
+        let (a, mut values) = if left.client == self.me {
+            let values = bit_products(&self.codes, left.rows.clone(), &b);
+            (None, values)
+        } else {
+            let a = self.side(0, &left);
+            let values = products(&a, 0..a.rows(), &b, 0..b.rows());
+            (Some((left.clone(), a)), values)
+        };
         let width = right.rows.len();
         let columns: Wiped<u16> = if right.client == self.me {
             right
@@ -235,7 +240,7 @@ impl Client {
         let mut packed = Wiped::with_capacity(len + pack::SLACK);
         pack::pack(self.shape.width(), &values, &mut packed);
         let message = self.seal(&packed)?;
-        self.kept = [Some((left, a)), Some((right, b))];
+        self.kept = [a, Some((right, b))];
         Ok(message)
     }
 }

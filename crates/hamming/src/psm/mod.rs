@@ -25,7 +25,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 use undertone_kernel::mask::{Op, Stream, Suite};
-use undertone_kernel::{Cpu, Matrix16, Wiped, pack, product};
+use undertone_kernel::{BitMatrix, Cpu, Matrix16, Wiped, pack, product};
 use undertone_party::frame::TILE_BYTES;
 use undertone_party::{PartyId, SessionId};
 
@@ -154,6 +154,21 @@ impl Masks {
             stream.apply(row * columns + part.start, op, values);
         }
     }
+}
+
+/// All products of rows of `a`, of bits, and of `b`, on all threads. Neither may be empty.
+fn bit_products(a: &BitMatrix, left: Range<usize>, b: &Matrix16) -> Wiped<u16> {
+    let width = b.rows();
+    let mut out = Wiped::from(vec![0; left.len() * width]);
+    let part = left.len().div_ceil(rayon::current_num_threads());
+    out.par_chunks_mut(part * width)
+        .enumerate()
+        .for_each(|(index, out)| {
+            let first = left.start + index * part;
+            let rows = first..first + out.len() / width;
+            product::bit_products(Cpu::detect(), a, rows, b, 0..width, out);
+        });
+    out
 }
 
 /// All products of rows of `a` and `b`, on all threads. Neither range may be empty.

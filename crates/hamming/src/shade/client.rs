@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use rayon::prelude::*;
-use undertone_kernel::{BitMatrix, Wiped, expand, pack, parts};
+use subtle::ConstantTimeEq;
+use undertone_kernel::{BitMatrix, Cpu, Wiped, expand, nh, pack, parts};
 use undertone_party::frame::HEADER_LEN;
 use undertone_party::{Abort, Inbox, Need, Outbox, Party, PartyId, Payload, Phase, Step};
 
 use super::super::{ClientContext, PHASE, weight};
 use super::offline::{Link, Prepared, Ready};
 use super::transfers::Keys;
-use super::{FRAME_BYTES, Pair, SERVER, WINDOW};
+use super::{DIGEST_LEN, FRAME_BYTES, HASH_SEED_LEN, Pair, SERVER, WINDOW};
 
 /// A requested tile: its rows, the progress of its transfers, and the sums so far.
 struct Tile {
@@ -19,9 +20,15 @@ struct Tile {
     keys: Keys,
     /// One sum for each row and lane. A row is filled up to whole registers.
     sums: Wiped<u16>,
+    /// The key of the hash of the offers, and the hash so far.
+    hash: nh::Key,
+    digest: u128,
     /// The first transfer that is not done: the row in the tile and the bit.
     next: (usize, usize),
 }
+
+/// The results of a run: its row, its sums, and the pieces of the hash of its offers.
+type Ran = (usize, Wiped<u16>, Wiped<u128>);
 
 /// Consecutive transfers of one row of a tile.
 #[derive(Debug, Clone)]
@@ -37,16 +44,19 @@ impl std::fmt::Debug for Tile {
 }
 
 impl Tile {
-    fn new(rows: Range<usize>, keys: Keys, pair: &Pair) -> Self {
+    fn new(rows: Range<usize>, keys: Keys, seed: &[u8; HASH_SEED_LEN], pair: &Pair) -> Self {
         let sums = vec![0; rows.len() * pair.stride()].into();
         Self {
             rows,
             keys,
             sums,
+            hash: nh::Key::new(Cpu::detect(), seed),
+            digest: 0,
             next: (0, 0),
         }
     }
 
+    /// Whether all offers have been made, or have arrived.
     fn is_done(&self) -> bool {
         self.next.0 == self.rows.len()
     }
@@ -85,10 +95,11 @@ impl Tile {
         (shape, keys)
     }
 
-    /// Adds `sums`, each of some transfers of a row, to the sums of the tile.
-    fn add(&mut self, pair: &Pair, sums: Vec<(usize, Wiped<u16>)>) {
+    /// Adds the results of consecutive runs to the sums and the hash of the tile.
+    fn add(&mut self, pair: &Pair, results: Vec<Ran>) {
         let stride = pair.stride();
-        for (row, sums) in sums {
+        for (row, sums, pieces) in results {
+            self.digest = self.hash.fold(self.digest, &pieces);
             let totals = &mut self.sums[row * stride..(row + 1) * stride];
             let both = totals.iter_mut().zip(sums.iter());
             both.for_each(|(total, sum)| *total = total.wrapping_add(*sum));
@@ -199,7 +210,8 @@ impl Link<End> {
         }
     }
 
-    /// Takes the peer's next message: a request at the sender, a message of u at the receiver.
+    /// Takes the peer's next message: a request at the sender, a message of u or a digest at the
+    /// receiver.
     fn receive(&mut self, message: &[u8], own: &mut Own, out: &mut Outbox) -> Result<(), Abort> {
         match self.end.side {
             Ready::Sender(_) => self.asked(message),
@@ -229,8 +241,19 @@ impl Link<End> {
             let both = own.codes.row(row).iter().zip(random.iter());
             text.extend(both.flat_map(|(y, u)| (y ^ u).to_le_bytes()));
         }
+        let ids = [
+            own.ctx.me.to_wire(),
+            self.peer.to_wire(),
+            self.end.asked as u32,
+        ];
+        let seed = own
+            .ctx
+            .secret
+            .derive(own.ctx.session, "hash of offers", &ids);
+        text.extend(seed.expose());
         self.end.asked += 1;
-        self.end.tiles.push_back(Tile::new(rows, keys, &pair));
+        let tile = Tile::new(rows, keys, seed.expose(), &pair);
+        self.end.tiles.push_back(tile);
         out.extend([self.seal(&text)?]);
         Ok(())
     }
@@ -243,13 +266,16 @@ impl Link<End> {
         };
         let rows = pair.tile(self.end.asked);
         let corrections = sending.corrections_len(rows.len() * pair.bits);
-        let due = corrections + 8 * pair.words() * rows.len();
+        let due = corrections + pair.request_len(rows.len());
         // SHADE-6
         if text.len() != due {
             let what = format!("a request of {} bytes, {due} are due", text.len());
             return Err(Abort::Malformed { from: peer, what });
         }
-        let (corrections, changes) = text.split_at(corrections);
+        let (corrections, rest) = text.split_at(corrections);
+        let Some((changes, seed)) = rest.split_last_chunk() else {
+            return Err(Abort::Internal("a request has no seed".into()));
+        };
         sending.extend(corrections);
         let mut keys = sending.take(rows.len() * pair.bits)?;
         // Where the wanted choice is not the random one, K₀ and K₁ are exchanged.
@@ -263,11 +289,11 @@ impl Link<End> {
             }
         }
         self.end.asked += 1;
-        self.end.tiles.push_back(Tile::new(rows, keys, &pair));
+        self.end.tiles.push_back(Tile::new(rows, keys, seed, &pair));
         Ok(())
     }
 
-    /// Steps 5 and 6: sends the next message of u, and R when the tile is complete.
+    /// Steps 5 to 7: sends the next message of u. After the last of a tile sends the digest and R.
     fn offer(&mut self, own: &mut Own, out: &mut Outbox) -> Result<(), Abort> {
         let pair = self.pair;
         let (Ready::Sender(sending), Some(tile)) = (&self.end.side, self.end.tiles.front_mut())
@@ -280,20 +306,50 @@ impl Link<End> {
             (run, len)
         });
         let (pi, delta, offers, done) = (&self.pi, sending.delta(), &own.offers, &*tile);
-        let (message, sums) = parts::message(HEADER_LEN, parts.collect(), |run: Run, slot| {
+        let (message, results) = parts::message(HEADER_LEN, parts.collect(), |run: Run, slot| {
             let mut sums = Wiped::from(vec![0; pair.stride()]);
+            let mut pieces = Wiped::with_capacity(pair.pieces(run.bits.len()));
             let (shape, keys) = done.run(&run, &pair);
             let (keys, offers) = ((keys, delta), (offers, run.bits));
-            let written = expand::send(pi, shape, keys, offers, &mut sums, slot);
-            (written, (run.row, sums))
+            let each = |group: &[u8]| done.hash.nh(group, &mut pieces);
+            let written = expand::send(pi, shape, keys, offers, &mut sums, slot, each);
+            (written, (run.row, sums, pieces))
         });
-        tile.add(&pair, sums);
+        tile.add(&pair, results);
         out.push(self.peer, Payload::within(message));
+        if !tile.is_done() {
+            return Ok(());
+        }
+        let digest = tile.digest.to_le_bytes();
+        out.extend([self.seal(&digest)?]);
         self.complete(own, out)
     }
 
-    /// Steps 5 and 7: takes a message of u, and sends T when the tile is complete.
+    /// Steps 6 and 8: takes the digest of the first tile, and sends T.
+    fn digested(&mut self, sealed: &[u8], own: &mut Own, out: &mut Outbox) -> Result<(), Abort> {
+        let text = self.open(sealed)?;
+        // SHADE-14
+        let Ok(digest) = <[u8; DIGEST_LEN]>::try_from(&text[..]) else {
+            let what = format!("a digest of {} bytes, {DIGEST_LEN} are due", text.len());
+            return Err(self.malformed(what));
+        };
+        let found = self.end.tiles.front().map(|tile| tile.digest.to_le_bytes());
+        // SHADE-13
+        if !found.is_some_and(|found| found.ct_eq(&digest).into()) {
+            return Err(Abort::Contradicted {
+                first: SERVER,
+                second: self.peer,
+                fault: "offers were changed on the way, or their digest is false".into(),
+            });
+        }
+        self.complete(own, out)
+    }
+
+    /// Steps 5 and 8: takes a message of u, or the digest after the last one of a tile.
     fn offered(&mut self, message: &[u8], own: &mut Own, out: &mut Outbox) -> Result<(), Abort> {
+        if self.end.tiles.front().is_some_and(Tile::is_done) {
+            return self.digested(message, own, out);
+        }
         let pair = self.pair;
         // SHADE-8
         let Some(tile) = self.end.tiles.front_mut() else {
@@ -317,24 +373,23 @@ impl Link<End> {
         let (pi, codes, first, done) = (&self.pi, &own.codes, tile.rows.start, &*tile);
         let one = |(run, message): (Run, &[u8])| {
             let mut sums = Wiped::from(vec![0; pair.stride()]);
+            let mut pieces = Wiped::with_capacity(pair.pieces(run.bits.len()));
             let (shape, keys) = done.run(&run, &pair);
             let choices = (codes.row(first + run.row), run.bits);
-            expand::receive(pi, shape, keys, choices, &mut sums, message);
-            (run.row, sums)
+            let each = |group: &[u8]| done.hash.nh(group, &mut pieces);
+            expand::receive(pi, shape, keys, choices, &mut sums, message, each);
+            (run.row, sums, pieces)
         };
-        let sums = match rayon::current_num_threads() {
+        let results = match rayon::current_num_threads() {
             1 => parts.into_iter().map(one).collect(),
             _ => parts.into_par_iter().map(one).collect(),
         };
-        tile.add(&pair, sums);
-        self.complete(own, out)
+        tile.add(&pair, results);
+        Ok(())
     }
 
-    /// Sends the server the sums of the first tile, if it is complete.
+    /// Sends the server the sums of the first tile, which is complete.
     fn complete(&mut self, own: &mut Own, out: &mut Outbox) -> Result<(), Abort> {
-        if !self.end.tiles.front().is_some_and(Tile::is_done) {
-            return Ok(());
-        }
         let Some(tile) = self.end.tiles.pop_front() else {
             return Ok(());
         };
@@ -495,12 +550,38 @@ mod tests {
         (own, link)
     }
 
+    /// SHADE-13: the receiver sends its sums only after it has compared the hashes. Any changed bit
+    /// of the offers, those of the filling too, and any other digest give none.
+    #[test]
+    fn no_sums_leave_before_the_digest_of_the_offers_fits() {
+        let (mut own, mut link) = receiver();
+        let honest = vec![0; 3 * link.pair.message_len(link.pair.bits)];
+        link.work(&mut own, &mut Outbox::new()).unwrap();
+        let out = &mut Outbox::new();
+        link.receive(&honest, &mut own, out).unwrap();
+        assert_eq!(std::mem::take(out).into_iter().count(), 0);
+        let due = link.end.tiles[0].digest;
+        for at in 0..8 * honest.len() {
+            let (mut own, mut link) = receiver();
+            link.work(&mut own, &mut Outbox::new()).unwrap();
+            let mut offer = honest.clone();
+            offer[at / 8] ^= 1 << (at % 8);
+            let mut peer = Channel::new(SESSION, &seed(), SENDER, ME);
+            let digest = peer.seal(&due.to_le_bytes()).unwrap();
+            link.receive(&offer, &mut own, out).unwrap();
+            let abort = link.receive(&digest, &mut own, out).unwrap_err();
+            assert!(matches!(abort, Abort::Contradicted { first: SERVER, .. }));
+            assert_eq!(std::mem::take(out).into_iter().count(), 0, "bit {at}");
+        }
+    }
+
     /// SHADE-8: a sender offers a tile before the receiver requests one, and another one after the
     /// last.
     #[test]
     fn offers_of_tiles_that_were_not_requested_are_refused() {
         let (mut own, mut link) = receiver();
         let out = &mut Outbox::new();
+        let mut peer = Channel::new(SESSION, &seed(), SENDER, ME);
         let offer = vec![0; 3 * link.pair.message_len(link.pair.bits)];
         let mut assert_refused = |link: &mut Link<End>, own: &mut Own| {
             let abort = link.receive(&offer, own, out).unwrap_err();
@@ -510,6 +591,9 @@ mod tests {
         assert_refused(&mut link, &mut own);
         link.work(&mut own, &mut Outbox::new()).unwrap();
         link.receive(&offer, &mut own, &mut Outbox::new()).unwrap();
+        let digest = link.end.tiles[0].digest.to_le_bytes();
+        let digest = peer.seal(&digest).unwrap();
+        link.receive(&digest, &mut own, &mut Outbox::new()).unwrap();
         assert!(link.is_done());
         assert_refused(&mut link, &mut own);
     }

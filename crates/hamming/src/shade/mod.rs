@@ -23,7 +23,9 @@
 //! random choices into its own, and the corrections of transfers that were not made ahead. It
 //! requests up to [`WINDOW`] tiles before it completes the first. Transfers are numbered by the
 //! receiver's bits, row after row. All messages are sealed but u: u is long, and uniform to
-//! everyone who lacks one end.
+//! everyone who lacks one end. Instead the request has a fresh key of a universal hash ([`nh`]).
+//! The sender seals the hash of the tile's u, and the receiver sends the server nothing of a tile
+//! whose hash differs.
 //!
 //! If a client drops out, only its own pairs end. The server decides whether enough clients remain.
 
@@ -32,7 +34,7 @@ mod offline;
 mod server;
 mod transfers;
 
-use undertone_kernel::{expand, pack};
+use undertone_kernel::{expand, nh, pack};
 use undertone_party::frame::TILE_BYTES;
 use undertone_party::{Abort, PartyId};
 
@@ -60,6 +62,12 @@ const AHEAD_BYTES: usize = 64 << 20;
 
 /// Maximum bytes of u in a message.
 const FRAME_BYTES: usize = 2 << 20;
+
+/// Bytes of the seed of a tile's hash key.
+const HASH_SEED_LEN: usize = 32;
+
+/// Bytes of the hash of a tile's offers.
+const DIGEST_LEN: usize = 16;
 
 /// Tiles that a receiver has requested and not completed, at most.
 const WINDOW: usize = 2;
@@ -138,6 +146,11 @@ impl Pair {
         self.bits.div_ceil(64)
     }
 
+    /// Bytes of a request of a tile of `rows` rows, after the corrections.
+    fn request_len(&self, rows: usize) -> usize {
+        8 * self.words() * rows + HASH_SEED_LEN
+    }
+
     /// Sums of a row, rounded up to whole registers.
     fn stride(&self) -> usize {
         self.lanes.next_multiple_of(expand::LANES)
@@ -166,6 +179,12 @@ impl Pair {
     /// Bytes of u of `transfers` transfers of one row.
     fn message_len(&self, transfers: usize) -> usize {
         expand::message_len(self.width(), transfers, self.lanes)
+    }
+
+    /// Pieces of the hash of u of `transfers` transfers of one row.
+    fn pieces(&self, transfers: usize) -> usize {
+        let group = nh::Key::pieces(self.message_len(expand::GROUP));
+        transfers.div_ceil(expand::GROUP) * group
     }
 
     /// Blocks of the permutation that expand one key of every transfer of the pair.

@@ -75,7 +75,8 @@ impl Shape {
 }
 
 /// The sender's side: writes its message and adds to `sums`. `zeros` are the keys `K₀`. Row
-/// `rows.start + t` of `offers` has the bits x of transfer t.
+/// `rows.start + t` of `offers` has the bits x of transfer t. Each group is passed to `each` once
+/// it is written.
 ///
 /// # Panics
 /// When the numbers of rows and keys differ, or lengths do not fit the shape.
@@ -86,6 +87,7 @@ pub fn send<'a>(
     (offers, rows): (&BitMatrix, Range<usize>),
     sums: &mut [u16],
     mut message: Slot<'a>,
+    mut each: impl FnMut(&[u8]),
 ) -> Written<'a> {
     shape.check(zeros.len(), sums.len(), message.len());
     assert_eq!(zeros.len(), rows.len(), "rows of offers");
@@ -123,13 +125,16 @@ pub fn send<'a>(
             #[cfg(not(target_arch = "x86_64"))]
             _ => group.portable(pi, sums, out),
         }
+        // SAFETY: every path has written all bytes of its group.
+        each(unsafe { std::slice::from_raw_parts(out.as_ptr().cast(), out.len()) });
     }
     // SAFETY: the groups are the whole message, and every path writes all of its group.
     unsafe { message.written() }
 }
 
 /// The receiver's side: adds to `sums`, given `message`. Bit `bits.start + t` of `choices` is the
-/// choice of transfer t, counted as in a row of a [`BitMatrix`].
+/// choice of transfer t, counted as in a row of a [`BitMatrix`]. Each group is passed to `each`
+/// before it is used.
 ///
 /// # Panics
 /// When the numbers of bits and keys differ, or lengths do not fit the shape.
@@ -140,6 +145,7 @@ pub fn receive(
     (choices, bits): (&[u64], Range<usize>),
     sums: &mut [u16],
     message: &[u8],
+    mut each: impl FnMut(&[u8]),
 ) {
     shape.check(keys.len(), sums.len(), message.len());
     assert_eq!(keys.len(), bits.len(), "choices");
@@ -159,6 +165,7 @@ pub fn receive(
         }
         pi.apply(&mut group.keys);
         let message = &message[bytes];
+        each(message);
         match pi.cpu().level() {
             Level::Portable => group.portable(pi, sums, message),
             // SAFETY: `Cpu` proves the features.
@@ -296,6 +303,7 @@ mod tests {
     use crate::bits::tests::random;
     use crate::{Cpu, Prg, parts};
     use proptest::prelude::*;
+    use std::sync::Mutex;
 
     fn block(prg: &mut Prg) -> u128 {
         u128::from(prg.next_u64()) << 64 | u128::from(prg.next_u64())
@@ -327,14 +335,22 @@ mod tests {
             let pi = Permutation::new(cpu, 77);
             let (mut r, mut t) = (vec![5; padded], vec![7; padded]);
             let len = message_len(width, count, lanes);
+            let (written, mut read) = (Mutex::new(Vec::new()), Vec::new());
             let (message, mut sums) =
                 parts::message(0, vec![(r.clone(), len)], |mut sums, slot| {
                     let (keys, offers) = ((&zeros[..], delta), (&x, 2..count + 2));
-                    (send(&pi, shape, keys, offers, &mut sums, slot), sums)
+                    let each = |group: &[u8]| written.lock().unwrap().extend_from_slice(group);
+                    let sent = send(&pi, shape, keys, offers, &mut sums, slot, each);
+                    (sent, sums)
                 });
             r = sums.pop().unwrap();
-            let bits = 3..count + 3;
-            receive(&pi, shape, &keys, (choices.row(0), bits), &mut t, &message);
+            let wanted = (choices.row(0), 3..count + 3);
+            let each = |group: &[u8]| read.extend_from_slice(group);
+            receive(&pi, shape, &keys, wanted, &mut t, &message, each);
+            assert_eq!(
+                (written.into_inner().unwrap(), &read),
+                (message.clone(), &message)
+            );
             r.truncate(lanes);
             t.truncate(lanes);
             for a in 0..lanes {
@@ -377,7 +393,8 @@ mod tests {
         let (message, mut sums) = parts::message(0, vec![((), len)], |(), slot| {
             let mut sums = vec![0; LANES];
             let (keys, offers) = ((&zeros[..], delta), (&x, 0..count));
-            (send(&pi, shape, keys, offers, &mut sums, slot), sums)
+            let sent = send(&pi, shape, keys, offers, &mut sums, slot, |_| ());
+            (sent, sums)
         });
         let sums = sums.pop().unwrap();
         let one = |x: u128| {

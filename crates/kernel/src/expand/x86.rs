@@ -61,6 +61,18 @@ pub(super) fn receive_avx2(pi: &Permutation, group: &Choices, sums: &mut [u16], 
     unsafe { for_width!(receive_fast::<__m128i>(pi, group, sums, message)) }
 }
 
+/// Repeats a block for each of the transfers below `$size`, whose places are then constants.
+macro_rules! each_below {
+    ($size:expr, $first:ident in $($number:literal)*, $body:block) => {
+        $(
+            if $number < $size {
+                let $first = $number;
+                $body
+            }
+        )*
+    };
+}
+
 /// Writes a word of the message for the lanes of one register, `lanes` of which exist.
 ///
 /// # Safety
@@ -154,16 +166,12 @@ unsafe fn send_fast<R: Register, const WIDTH: u32>(
     unsafe {
         let keys = middle_keys::<R>(pi.schedule());
         let out: *mut u8 = out.as_mut_ptr().cast();
-        let mut masks = [R::splat(0); GROUP];
-        for t in 0..GROUP {
-            masks[t] = R::splat(low(place(t, WIDTH).1));
-        }
         for a in (0..lanes).step_by(R::LANES) {
             let counter = R::counter((a / 8) as u64);
             let sum: *mut u8 = sums.as_mut_ptr().add(a).cast();
             let mut total = R::load(sum);
             let mut open = R::splat(0);
-            for pair in (0..group.size).step_by(2) {
+            each_below!(group.size, pair in 0 2 4 6 8 10 12 14, {
                 let [e, f] = [&ends[pair], &ends[pair + 1]];
                 let g = expand_register(&keys, [&e[0], &e[1], &f[0], &f[1]], counter);
                 for (t, zero, not_one) in [(pair, g[0], g[1]), (pair + 1, g[2], g[3])] {
@@ -174,14 +182,14 @@ unsafe fn send_fast<R: Register, const WIDTH: u32>(
                     total = total.plus(zero);
                     let u = zero.plus(not_one).plus_two(!bits);
                     let (word, shift) = place(t, WIDTH);
-                    open = open.select(masks[t], u.left(shift));
+                    open = open.select(R::splat(low(shift)), u.left(shift));
                     if shift + WIDTH >= 16 {
                         put(open, lanes - a, out.add(2 * (word * lanes + a)));
                         // Bits of the next word. After a full word none of them are kept.
                         open = u.right(16 - shift);
                     }
                 }
-            }
+            });
             let (word, shift) = place(group.size, WIDTH);
             if shift > 0 {
                 let last = open.and(R::splat(low(shift)));

@@ -22,7 +22,7 @@ use undertone_kernel::ctgrind::{is_watched, public, secret};
 use undertone_kernel::expand::{self, Shape};
 use undertone_kernel::leaves::Leaves;
 use undertone_kernel::mask::{Op, Stream, Suite};
-use undertone_kernel::{BitMatrix, Cpu, Prg, pack, parts, universal};
+use undertone_kernel::{BitMatrix, Cpu, Prg, Wiped, nh, pack, parts, universal};
 use undertone_lwe::{Columns, Evaluator, Headers, KeyOwner, Masks, Params, Ring};
 use undertone_ot::extend::{Receiver, SenderSetup};
 use undertone_ot::punctured::{self, Sums};
@@ -186,14 +186,29 @@ fn correlated_vectors() {
         let mut sums = vec![0; lanes.next_multiple_of(expand::LANES)];
         let mine = (&keys[..], delta[0]);
         (
-            expand::send(&pi, shape, mine, (&x, 0..count), &mut sums, slot),
+            expand::send(&pi, shape, mine, (&x, 0..count), &mut sums, slot, |_| ()),
             (),
         )
     });
     public(&message);
     let choices = secret_words(1);
     let mut sums = vec![0; lanes.next_multiple_of(expand::LANES)];
-    expand::receive(&pi, shape, &keys, (&choices, 0..count), &mut sums, &message);
+    let choices = (&choices[..], 0..count);
+    expand::receive(&pi, shape, &keys, choices, &mut sums, &message, |_| ());
+}
+
+/// The hash of offers, under a secret key. The data are secret, too.
+fn digests() {
+    let mut seed = [6; 32];
+    secret(&mut seed);
+    let key = nh::Key::new(Cpu::detect(), &seed);
+    let mut data: Vec<u8> = random_words(3000).iter().map(|word| *word as u8).collect();
+    secret(&mut data);
+    let mut pieces = Wiped::with_capacity(4);
+    for len in [5, 16, 100, 3000] {
+        key.nh(&data[..len], &mut pieces);
+    }
+    black_box(key.fold(0, &pieces));
 }
 
 /// Rows are secret. Modulus and ciphertexts are public random numbers: neither making keys nor
@@ -271,6 +286,7 @@ fn main() -> ExitCode {
         ("transfers", || transfers(Security::SemiHonest)),
         ("labels in trees", labels_in_trees),
         ("correlated vectors", correlated_vectors),
+        ("digests", digests),
         ("multi-products", multi_products),
         ("lattices", lattices),
     ];

@@ -574,10 +574,12 @@ fn is_over(cause: &Abort) -> bool {
     matches!(cause, Abort::Left { who } if *who == SERVER)
 }
 
-/// The client that this one caught cheating, if any.
+/// The client that this one caught cheating, if any. If the server may be to blame instead, an
+/// honest server knows that it is not.
 fn accused(cause: &Abort) -> Option<PartyId> {
     match cause {
         Abort::Malformed { .. } | Abort::Cheated { .. } => cause.culprit(),
+        Abort::Contradicted { first, second, .. } if *first == SERVER => Some(*second),
         _ => None,
     }
     .filter(|who| *who != SERVER)
@@ -588,5 +590,24 @@ async fn ended<T>(session: &mut Option<Session<T>>) -> Ended<T> {
     match session {
         Some(session) => session.ended().await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_accuses_clients_alone() {
+        let client = PartyId::client(3);
+        let of = |first, second| Abort::Contradicted {
+            first,
+            second,
+            fault: String::new(),
+        };
+        assert_eq!(accused(&of(SERVER, client)), Some(client));
+        assert_eq!(accused(&of(client, SERVER)), None);
+        assert_eq!(accused(&Abort::cheated(client, "")), Some(client));
+        assert_eq!(accused(&Abort::cheated(SERVER, "")), None);
     }
 }
