@@ -5,6 +5,8 @@ use undertone_kernel::Prg;
 use super::linear::Matrix;
 use super::statistics::{chi_square, mean_is, normal, two_samples};
 use super::{Rows, Small, gaussians, random, residues, seed, words};
+use crate::evaluator::hide;
+use crate::params::CLASSES;
 use crate::sample;
 use crate::table::Wide;
 
@@ -221,14 +223,18 @@ fn narrow_masked_rows_show_codes() {
 /// the centre `−ρ/t` the mean tells ρ.
 #[test]
 fn the_centre_hides_residues() {
-    let (deviation, t, count) = (4, 513, 100_000);
+    let params = &CLASSES[0];
+    let (deviation, t, count) = (4, params.t, 100_000);
     let wide = Wide::new(deviation, t);
-    // The hint for `residue`, with the noise for `centre`.
+    // The hint for `residue` in answers that are made for `centre`, before rounding.
     let hint = |residue: u64, centre: u64, byte| -> Vec<f64> {
         let stream = words(&seed(byte), "answer", &[residue as u32]);
-        let drawn = gaussians(&wide, stream, &vec![centre; count]);
+        let (mut residues, mut values) = (vec![centre; count], vec![0; count]);
+        hide(params, &wide, stream, &mut residues, &mut values);
+        let message = params.tau().wrapping_mul(centre);
+        let noise = values.iter().map(|value| value.wrapping_sub(message));
         let shift = residue as f64 / t as f64;
-        drawn.iter().map(|g| *g as f64 + shift).collect()
+        noise.map(|noise| noise as i64 as f64 + shift).collect()
     };
     for residue in [0, 1, 128, 256, 385, 512] {
         let with = hint(residue, residue, 31);
