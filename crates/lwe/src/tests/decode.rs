@@ -70,7 +70,7 @@ fn residues_are_found_up_to_the_limit() {
 /// Every number of the smallest class opens to the U that is nearest.
 #[test]
 #[ignore = "all 2^20 numbers of a header of the smallest class"]
-fn every_number_opens_to_the_nearest_residue() {
+fn residues_are_found_at_length() {
     let params = &CLASSES[0];
     let (t, whole) = (params.t, 1u64 << params.h);
     // u with τ·t = 1 + u·Q.
