@@ -10,8 +10,9 @@ use crate::params::CLASSES;
 use crate::sample;
 use crate::table::Wide;
 
-/// `M = [E − (2/t)·Yᵀ; −S]` for random keys of `columns` rows, and codes `Y`, or zeros.
-pub(super) fn keys(small: &Small, columns: usize, ones: bool, byte: u8) -> Matrix {
+/// `M = [E − (2/t)·Yᵀ; −S]` for random keys of `columns` rows. The codes `Y` are random if `coded`,
+/// else zero.
+pub(super) fn keys(small: &Small, columns: usize, coded: bool, byte: u8) -> Matrix {
     let Small { l, t, n, .. } = *small;
     let mut out = Matrix::zero(columns, l + n);
     let codes = random(columns, l, &mut Prg::new(&[byte; 32]));
@@ -22,7 +23,7 @@ pub(super) fn keys(small: &Small, columns: usize, ones: bool, byte: u8) -> Matri
         let mut error = vec![0; l];
         sample::binomial(&mut words, &mut error);
         for (at, (out, error)) in row.iter_mut().zip(error).enumerate() {
-            let y = f64::from(u8::from(ones && codes.get(column, at)));
+            let y = f64::from(u8::from(coded && codes.get(column, at)));
             *out = error as i64 as f64 - 2.0 / t as f64 * y;
         }
         for (out, secret) in row[l..].iter_mut().zip(secret) {
