@@ -16,7 +16,7 @@ use crate::matrix::{Matrix, Scratch};
 use crate::params::Params;
 use crate::pool::Pool;
 use crate::sample::{self, Gaussian, Words};
-use crate::table::Samplers;
+use crate::table::{Samplers, Wide};
 
 /// Rows of the evaluator in a tile.
 pub const TILE_ROWS: usize = 64;
@@ -339,20 +339,36 @@ impl Hint {
     fn answers(&self, part: usize, row: usize, weight: u64, values: &mut [u64]) {
         let params = self.params;
         let of = &self.columns.parts[part];
-        let mut numbers = Wiped::from(vec![0; values.len()]);
-        of.masks.fill(row, of.first, &mut numbers);
-        let tau = params.tau();
-        for (value, number) in values.iter_mut().zip(numbers.iter_mut()) {
-            *number = params.modulo_t(*number + weight);
-            *value = value.wrapping_add(tau.wrapping_mul(*number));
+        let mut residues = Wiped::from(vec![0; values.len()]);
+        of.masks.fill(row, of.first, &mut residues);
+        for residue in residues.iter_mut() {
+            *residue = params.modulo_t(*residue + weight);
         }
         let wide = &Samplers::of(params).answer;
         let words = self.words("lwe answer", &[row as u32, part as u32]);
-        Gaussian::new(wide, words).replace(Cpu::detect(), &mut numbers);
+        hide(params, wide, words, &mut residues, values);
         let (drop, mask) = (params.q - params.v, (1 << params.v) - 1);
-        for (value, number) in values.iter_mut().zip(numbers.iter()) {
-            let sum = value.wrapping_add(*number).wrapping_add(1 << (drop - 1));
-            *value = sum >> drop & mask;
+        for value in values {
+            *value = value.wrapping_add(1 << (drop - 1)) >> drop & mask;
         }
+    }
+}
+
+/// Adds τρ, and noise of centre −ρ/t, to each of `values`. The ρ are `residues`, which the noise
+/// overwrites.
+pub(crate) fn hide(
+    params: &Params,
+    wide: &Wide,
+    words: Words,
+    residues: &mut [u64],
+    values: &mut [u64],
+) {
+    let tau = params.tau();
+    for (value, residue) in values.iter_mut().zip(&*residues) {
+        *value = value.wrapping_add(tau.wrapping_mul(*residue));
+    }
+    Gaussian::new(wide, words).replace(Cpu::detect(), residues);
+    for (value, noise) in values.iter_mut().zip(residues) {
+        *value = value.wrapping_add(*noise);
     }
 }

@@ -51,8 +51,8 @@ fn residues_are_found_up_to_the_limit() {
         let mut due = Vec::new();
         for residue in 0..params.t {
             let center = i128::from(params.tau().wrapping_mul(residue) & params.mask());
-            // The noise e counts from τU. As τU = multiple of Q/t + U/t, and no more than half of
-            // Q/t is allowed, U + e·t is between −Q/2 and Q/2.
+            // τU is a multiple of Q/t, plus U/t. The noise e is within the limit if U + e·t is
+            // between −Q/2 and Q/2.
             let least = -(q_modulus / 2 + i128::from(residue) - 1).div_euclid(t);
             let most = (q_modulus / 2 - i128::from(residue) - 1).div_euclid(t);
             let first = (center + least + unit - 1).div_euclid(unit);
@@ -70,7 +70,7 @@ fn residues_are_found_up_to_the_limit() {
 /// Every number of the smallest class opens to the U that is nearest.
 #[test]
 #[ignore = "all 2^20 numbers of a header of the smallest class"]
-fn every_number_opens_to_the_nearest_residue() {
+fn residues_are_found_at_length() {
     let params = &CLASSES[0];
     let (t, whole) = (params.t, 1u64 << params.h);
     // u with τ·t = 1 + u·Q.

@@ -5,11 +5,14 @@ use undertone_kernel::Prg;
 use super::linear::Matrix;
 use super::statistics::{chi_square, mean_is, normal, two_samples};
 use super::{Rows, Small, gaussians, random, residues, seed, words};
+use crate::evaluator::hide;
+use crate::params::CLASSES;
 use crate::sample;
 use crate::table::Wide;
 
-/// `M = [E − (2/t)·Yᵀ; −S]` for random keys of `columns` rows, and codes `Y`, or zeros.
-pub(super) fn keys(small: &Small, columns: usize, ones: bool, byte: u8) -> Matrix {
+/// `M = [E − (2/t)·Yᵀ; −S]` for random keys of `columns` rows. The codes `Y` are random if `coded`,
+/// else zero.
+pub(super) fn keys(small: &Small, columns: usize, coded: bool, byte: u8) -> Matrix {
     let Small { l, t, n, .. } = *small;
     let mut out = Matrix::zero(columns, l + n);
     let codes = random(columns, l, &mut Prg::new(&[byte; 32]));
@@ -20,7 +23,7 @@ pub(super) fn keys(small: &Small, columns: usize, ones: bool, byte: u8) -> Matri
         let mut error = vec![0; l];
         sample::binomial(&mut words, &mut error);
         for (at, (out, error)) in row.iter_mut().zip(error).enumerate() {
-            let y = f64::from(u8::from(ones && codes.get(column, at)));
+            let y = f64::from(u8::from(coded && codes.get(column, at)));
             *out = error as i64 as f64 - 2.0 / t as f64 * y;
         }
         for (out, secret) in row[l..].iter_mut().zip(secret) {
@@ -221,14 +224,18 @@ fn narrow_masked_rows_show_codes() {
 /// the centre `−ρ/t` the mean tells ρ.
 #[test]
 fn the_centre_hides_residues() {
-    let (deviation, t, count) = (4, 513, 100_000);
+    let params = &CLASSES[0];
+    let (deviation, t, count) = (4, params.t, 100_000);
     let wide = Wide::new(deviation, t);
-    // The hint for `residue`, with the noise for `centre`.
+    // The hint for `residue` in answers that are made for `centre`, before rounding.
     let hint = |residue: u64, centre: u64, byte| -> Vec<f64> {
         let stream = words(&seed(byte), "answer", &[residue as u32]);
-        let drawn = gaussians(&wide, stream, &vec![centre; count]);
+        let (mut residues, mut values) = (vec![centre; count], vec![0; count]);
+        hide(params, &wide, stream, &mut residues, &mut values);
+        let message = params.tau().wrapping_mul(centre);
+        let noise = values.iter().map(|value| value.wrapping_sub(message));
         let shift = residue as f64 / t as f64;
-        drawn.iter().map(|g| *g as f64 + shift).collect()
+        noise.map(|noise| noise as i64 as f64 + shift).collect()
     };
     for residue in [0, 1, 128, 256, 385, 512] {
         let with = hint(residue, residue, 31);

@@ -298,7 +298,7 @@ fn noise_is_the_sum_of_its_terms() {
 
 #[test]
 #[ignore = "65,536 answers of each class, with all products written out"]
-fn each_term_of_the_noise_has_its_deviation() {
+fn noise_is_the_sum_of_its_terms_at_length() {
     CLASSES
         .iter()
         .for_each(|params| terms_add_up(params, 128, 512, 0.01));

@@ -110,7 +110,7 @@ fn norms_of_keys_are_below_their_bounds() {
 
 #[test]
 #[ignore = "as many columns as a masked row answers, 2^25 numbers in larger classes"]
-fn norms_of_keys_are_below_their_bounds_at_full_size() {
+fn norms_of_keys_are_below_their_bounds_at_length() {
     for params in &CLASSES {
         norms_are_below(params, params.max_columns(), 5);
     }

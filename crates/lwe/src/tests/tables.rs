@@ -45,7 +45,7 @@ fn steps_fit(params: &Params, samples: usize) {
 #[test]
 fn masked_rows_are_gaussian() {
     CLASSES.iter().for_each(|params| steps_fit(params, 200_000));
-    // The test tells a wrong deviation: that of the next class.
+    // The test fails for a deviation that is 2 % larger.
     let counts = steps(&CLASSES[0], 0, 200_000);
     let wrong = |u: i64| (-(u as f64 * 513.0 / (1.02 * 2355.0)).powi(2) / 2.0).exp();
     let due: Vec<f64> = (-MAX_STEP..=MAX_STEP).map(wrong).collect();
