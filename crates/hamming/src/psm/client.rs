@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
 use undertone_kernel::mask::Op;
 use undertone_kernel::{BitMatrix, Matrix16, Wiped, pack};
 use undertone_party::{Abort, Io, PartyId, Payload, Reader};
@@ -9,7 +10,7 @@ use undertone_setup::roster::enough;
 use undertone_setup::seal::Channel;
 
 use super::super::{ClientContext, weight};
-use super::{Masks, SERVER, Shape, Tiles, bit_products, products};
+use super::{Masks, SERVER, Shape, Tiles, bit_products, joined, packed, part, products};
 use crate::tiles::Block;
 
 /// A client and its current attempt.
@@ -166,10 +167,18 @@ impl Client {
         let mut masked = Matrix16::from_bits(&self.codes, rows.clone());
         let me = self.shape.clients[self.me].0;
         self.masks.add_code_mask(me, rows.clone(), &mut masked);
-        let mut packed = Wiped::with_capacity(rows.len() * self.shape.row_len() + pack::SLACK);
-        for row in 0..masked.rows() {
-            pack::pack(self.shape.width(), masked.row(row), &mut packed);
-        }
+        let (width, row_len) = (self.shape.width(), self.shape.row_len());
+        let part = part(masked.rows());
+        let firsts = (0..masked.rows()).into_par_iter().step_by(part);
+        let packed = firsts.map(|first| {
+            let rows = first..masked.rows().min(first + part);
+            let mut packed = Wiped::with_capacity(rows.len() * row_len + pack::SLACK);
+            for row in rows {
+                pack::pack(width, masked.row(row), &mut packed);
+            }
+            packed
+        });
+        let packed = joined(packed.collect());
         self.seal(&packed)
     }
 
@@ -236,9 +245,7 @@ impl Client {
         let tile = (&left.rows, &right.rows);
         self.masks
             .distance_mask((j, k), columns, tile, op, &mut values);
-        let len = pack::packed_len(self.shape.width(), values.len());
-        let mut packed = Wiped::with_capacity(len + pack::SLACK);
-        pack::pack(self.shape.width(), &values, &mut packed);
+        let packed = packed(self.shape.width(), width, &values);
         let message = self.seal(&packed)?;
         self.kept = [a, Some((right, b))];
         Ok(message)

@@ -125,10 +125,16 @@ impl Masks {
         let ids = [self.attempt, client.to_wire()];
         let seed = self.seed.derive(self.session, "code mask", &ids);
         let columns = to.columns();
-        let mut stream = Stream::new(self.suite, seed.expose());
-        for (row, values) in rows.zip(to.rows_mut()) {
-            stream.apply(row * columns, Op::Add, values);
-        }
+        let mut all: Vec<&mut [u16]> = to.rows_mut().collect();
+        let part = part(all.len());
+        all.par_chunks_mut(part)
+            .enumerate()
+            .for_each(|(index, some)| {
+                let mut stream = Stream::new(self.suite, seed.expose());
+                for (row, values) in (rows.start + index * part..).zip(some) {
+                    stream.apply(row * columns, Op::Add, values);
+                }
+            });
     }
 
     fn code_mask(&self, client: PartyId, rows: Range<usize>, bits: usize) -> Matrix16 {
@@ -148,12 +154,49 @@ impl Masks {
     ) {
         let ids = [self.attempt, j.to_wire(), k.to_wire()];
         let seed = self.seed.derive(self.session, "distance mask", &ids);
-        let mut stream = Stream::new(self.suite, seed.expose());
-        let (rows, part) = tile;
-        for (row, values) in rows.clone().zip(values.chunks_exact_mut(part.len())) {
-            stream.apply(row * columns + part.start, op, values);
-        }
+        let (rows, right) = tile;
+        let part = part(rows.len());
+        let parts = values.par_chunks_mut(part * right.len()).enumerate();
+        parts.for_each(|(index, values)| {
+            let mut stream = Stream::new(self.suite, seed.expose());
+            let values = values.chunks_exact_mut(right.len());
+            for (row, values) in (rows.start + index * part..).zip(values) {
+                stream.apply(row * columns + right.start, op, values);
+            }
+        });
     }
+}
+
+/// Rows of a part of a tile, so that there is at most one for each thread. A multiple of eight:
+/// parts are whole bytes when they are packed.
+fn part(rows: usize) -> usize {
+    let threads = rayon::current_num_threads();
+    rows.div_ceil(threads).next_multiple_of(8).max(8)
+}
+
+/// Packs rows of `columns` numbers as one, on all threads.
+fn packed(width: u32, columns: usize, values: &[u16]) -> Wiped<u8> {
+    let rows = values.len() / columns;
+    let parts: Vec<Wiped<u8>> = values
+        .par_chunks(part(rows) * columns)
+        .map(|values| {
+            let len = pack::packed_len(width, values.len());
+            let mut packed = Wiped::with_capacity(len + pack::SLACK);
+            pack::pack(width, values, &mut packed);
+            packed
+        })
+        .collect();
+    joined(parts)
+}
+
+/// The parts one after another.
+fn joined(mut parts: Vec<Wiped<u8>>) -> Wiped<u8> {
+    if let [_] = parts[..] {
+        return parts.remove(0);
+    }
+    let mut out = Wiped::with_capacity(parts.iter().map(|part| part.len()).sum());
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+    out
 }
 
 /// All products of rows of `a`, of bits, and of `b`, on all threads. Neither may be empty.

@@ -1,12 +1,13 @@
 //! The server's side of `psm`.
 
+use rayon::prelude::*;
 use undertone_kernel::{Matrix16, pack};
 use undertone_party::{Abort, Io, PartyId, Payload};
 use undertone_setup::roster::enough;
 use undertone_setup::seal::Channel;
 
 use super::super::{Collected, ServerContext};
-use super::{Shape, Tiles, products};
+use super::{Shape, Tiles, part, products};
 use crate::tiles::{Block, Sink, Tile};
 
 /// The server and its current attempt.
@@ -14,9 +15,10 @@ pub(in super::super) struct Server<S> {
     shape: Shape,
     min_clients: usize,
     channels: Vec<Channel>,
-    /// The sink without any distance of `psm`. Each attempt starts from a fork of it.
+    /// The sink without any distance of `psm`. Each attempt starts from forks of it, one for each
+    /// thread.
     empty: S,
-    sink: S,
+    sinks: Vec<S>,
     /// The participants of this attempt, and those that have not dropped out.
     set: Vec<bool>,
     there: Vec<bool>,
@@ -29,7 +31,7 @@ impl<S: Sink> Server<S> {
         Self {
             min_clients: ctx.min_clients,
             channels: ctx.channels,
-            sink: sink.fork(),
+            sinks: Vec::new(),
             empty: sink,
             there: set.clone(),
             set,
@@ -62,7 +64,9 @@ impl<S: Sink> Server<S> {
             // Step 4: if no client dropped out, send the same participants and finish.
             if self.there == self.set {
                 io.send_all(self.participants());
-                self.empty.join(self.sink);
+                for sink in self.sinks {
+                    self.empty.join(sink);
+                }
                 return Ok(Collected {
                     sink: self.empty,
                     remains: self.there,
@@ -84,7 +88,8 @@ impl<S: Sink> Server<S> {
     /// Starts an attempt with the remaining clients.
     fn start(&mut self) {
         self.set.clone_from(&self.there);
-        self.sink = self.empty.fork();
+        let threads = 0..rayon::current_num_threads();
+        self.sinks = threads.map(|_| self.empty.fork()).collect();
         let zero = || Matrix16::zero(0, self.shape.bits);
         self.codes = self.shape.clients.iter().map(|_| zero()).collect();
     }
@@ -162,10 +167,9 @@ impl<S: Sink> Server<S> {
         let rows = self.shape.clients[place].1;
         let rows = self.shape.window(self.codes[place].rows(), rows).len();
         if let Some(bytes) = self.open(place, message, rows * len)? {
-            let values = self.codes[place].append(rows);
-            for (values, bytes) in values.zip(bytes.chunks_exact(len)) {
-                pack::unpack(width, bytes, values);
-            }
+            let values: Vec<&mut [u16]> = self.codes[place].append(rows).collect();
+            let rows = values.into_par_iter().zip(bytes.par_chunks_exact(len));
+            rows.for_each(|(values, bytes)| pack::unpack(width, bytes, values));
         }
         Ok(())
     }
@@ -174,13 +178,22 @@ impl<S: Sink> Server<S> {
         let (width, bits) = (self.shape.width(), self.shape.bits);
         let (a, b) = (&self.codes[left.client], &self.codes[right.client]);
         let mut values = products(a, left.rows.clone(), b, right.rows.clone());
-        let (mut us, mut vs) = (vec![0; values.len()], vec![0; values.len()]);
-        pack::unpack(width, u, &mut us);
-        pack::unpack(width, v, &mut vs);
+        let columns = right.rows.len();
+        let part = part(left.rows.len());
+        // A part is whole bytes.
+        let bytes = pack::packed_len(width, part * columns);
         let mask = u16::MAX >> (16 - width);
-        for ((value, u), v) in values.iter_mut().zip(us).zip(vs) {
-            *value = u.wrapping_add(v).wrapping_sub(value.wrapping_mul(2)) & mask;
-        }
+        values
+            .par_chunks_mut(part * columns)
+            .zip(u.par_chunks(bytes).zip(v.par_chunks(bytes)))
+            .for_each(|(values, (u, v))| {
+                let (mut us, mut vs) = (vec![0; values.len()], vec![0; values.len()]);
+                pack::unpack(width, u, &mut us);
+                pack::unpack(width, v, &mut vs);
+                for ((value, u), v) in values.iter_mut().zip(us).zip(vs) {
+                    *value = u.wrapping_add(v).wrapping_sub(value.wrapping_mul(2)) & mask;
+                }
+            });
         // PSM-8
         if values.iter().any(|distance| usize::from(*distance) > bits) {
             let other = self.shape.clients[right.client].0;
@@ -190,11 +203,23 @@ impl<S: Sink> Server<S> {
                 fault: format!("their halves give a distance above {bits} bits"),
             });
         }
-        self.sink.tile(&Tile {
-            left,
-            right,
-            distances: &values,
-        });
+        let rows = left.rows.len().div_ceil(self.sinks.len());
+        let parts = values.par_chunks(rows * columns).enumerate();
+        self.sinks
+            .par_iter_mut()
+            .zip(parts)
+            .for_each(|(sink, (index, distances))| {
+                let first = left.rows.start + index * rows;
+                let left = Block {
+                    client: left.client,
+                    rows: first..first + distances.len() / columns,
+                };
+                sink.tile(&Tile {
+                    left: &left,
+                    right,
+                    distances,
+                });
+            });
         Ok(())
     }
 }
