@@ -18,7 +18,8 @@ fn facts(run: &Run, backend: Backend) -> impl PartialEq + std::fmt::Debug + use<
                 cost.bytes_sent,
                 cost.bytes_received,
                 cost.messages,
-                (!matches!(backend, Backend::Shade | Backend::Phe)).then(|| cost.rounds()),
+                (!matches!(backend, Backend::Lwe | Backend::Shade | Backend::Phe))
+                    .then(|| cost.rounds()),
             )
         };
         ledger.phases().map(cost).collect()
