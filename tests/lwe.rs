@@ -84,6 +84,21 @@ fn key_owners_with_several_blocks_are_exact() {
     assert!(lwe.collected.sink == clear.collected.sink);
 }
 
+/// More keys and answers than fit the links between three clients, which send them to each other.
+#[test]
+fn clients_never_wait_for_each_other_in_a_circle() {
+    let codes = random(&[210, 205, 200], 16_384);
+    let clear = run(Backend::Clear, Suite::Aes128Ctr, &codes, Network::new()).unwrap();
+    for order in [None, Some(1)] {
+        let mut network = Network::new();
+        if let Some(order) = order {
+            network = network.choose(chooser(order));
+        }
+        let lwe = run(Backend::Lwe, Suite::Aes128Ctr, &codes, network).unwrap();
+        assert!(lwe.collected.sink == clear.collected.sink);
+    }
+}
+
 /// Four clients of which one drops out after any number of frames: its distances are gone, and all
 /// others are right.
 #[test]
@@ -126,13 +141,16 @@ fn aborted(network: Network<'_>) -> Aborted {
 
 #[test]
 fn what_is_sealed_cannot_be_changed() {
-    // LWE-2: keys, headers, answers. DIST-6: seed, parities, masked distances, the end.
+    // LWE-2: keys and a question; a question, headers, answers. DIST-6: seed, parities, masked
+    // distances, the end.
     for (from, to, nth) in [
         (OWNER, EVALUATOR, 0),
+        (OWNER, EVALUATOR, 1),
         (EVALUATOR, OWNER, 0),
         (EVALUATOR, OWNER, 1),
         (EVALUATOR, OWNER, 2),
         (EVALUATOR, OWNER, 3),
+        (EVALUATOR, OWNER, 4),
         (EVALUATOR, SERVER, 0),
         (OWNER, SERVER, 0),
         (OWNER, SERVER, 1),
@@ -158,10 +176,10 @@ fn what_is_inside_the_seals_is_checked() {
     // LWE-3, LWE-5, LWE-6, LWE-8, LWE-10, LWE-11
     for (from, to, nth, what) in [
         (OWNER, EVALUATOR, 0, "keys of"),
-        (EVALUATOR, OWNER, 0, "headers of"),
-        (EVALUATOR, OWNER, 1, "answers of"),
-        (EVALUATOR, OWNER, 2, "headers of"),
-        (EVALUATOR, OWNER, 3, "answers of"),
+        (EVALUATOR, OWNER, 1, "headers of"),
+        (EVALUATOR, OWNER, 2, "answers of"),
+        (EVALUATOR, OWNER, 3, "headers of"),
+        (EVALUATOR, OWNER, 4, "answers of"),
         (EVALUATOR, SERVER, 0, "a seed and parities of"),
         (OWNER, SERVER, 0, "parities of"),
         (OWNER, SERVER, 1, "masked distances of"),
@@ -179,9 +197,15 @@ fn what_is_inside_the_seals_is_checked() {
         let aborted = aborted(inside((OWNER, EVALUATOR, 0), repeat));
         assert_cheated(&aborted, OWNER, PHASE, "a key that was there before");
     }
+    // LWE-14
+    for (from, to, nth) in [(EVALUATOR, OWNER, 0), (OWNER, EVALUATOR, 1)] {
+        let aborted = aborted(inside((from, to, nth), |m| m.push(0)));
+        assert_malformed(&aborted, from, PHASE);
+        assert!(aborted.to_string().contains("a question of"), "{aborted}");
+    }
     // LWE-7
     let bit = |m: &mut Vec<u8>| *m.last_mut().unwrap() |= 2;
-    let aborted_ = aborted(inside((EVALUATOR, OWNER, 1), bit));
+    let aborted_ = aborted(inside((EVALUATOR, OWNER, 2), bit));
     assert_malformed(&aborted_, EVALUATOR, PHASE);
     // LWE-9: the end is replaced by another seed.
     let again = |m: &mut Vec<u8>| {

@@ -63,8 +63,9 @@ fn opened(codes: &[BitMatrix]) -> (Opened, Kept) {
     };
     let mut to_server = [EVALUATOR, OWNER].map(|from| channel(from, SERVER));
     let mut answers = channel(EVALUATOR, OWNER);
-    let mut keys = shared("lwe keys", OWNER, &[1]);
-    let mut headers = shared("lwe headers", EVALUATOR, &[0, 0]);
+    let keys = shared("lwe keys", OWNER, &[1]);
+    let headers = shared("lwe headers", EVALUATOR, &[0, 0]);
+    let mut messages = 0;
     let mut seen = Opened::default();
     let mut parts = 0;
     let network = Network::new().intercept(|from, to, frame| {
@@ -89,11 +90,15 @@ fn opened(codes: &[BitMatrix]) -> (Opened, Kept) {
                 }
             }
         } else if from == OWNER {
-            seen.keys.extend(keys.open(payload).unwrap());
+            if let Ok(text) = keys.open(messages, payload) {
+                messages += 1;
+                seen.keys.extend(text);
+            }
         } else if let Ok(text) = answers.open(payload) {
-            seen.answers.extend(&text[..text.len() - 1]);
+            // Questions are empty. The last byte is the bit.
+            seen.answers.extend(&text[..text.len().saturating_sub(1)]);
         } else {
-            seen.headers.extend(headers.open(payload).unwrap());
+            seen.headers.extend(headers.open(0, payload).unwrap());
         }
     });
     let kept = run(codes, SEED, network).collected.sink;

@@ -273,6 +273,10 @@ fn lwe(
     let link = |from, to| (from, to, phases::DISTANCES);
     let key = length * q / 8;
     book.tiles(link(owner, evaluator), owned, key, (TILE / key * key, SEAL));
+    // A question for each message of keys, and one for each tile.
+    for _ in 0..owned.div_ceil(TILE / key) {
+        book.add(evaluator, owner, phases::DISTANCES, SEAL);
+    }
     for (from, count) in [(owner, owned), (evaluator, rows)] {
         let seed = if from == evaluator { 32 } else { 0 };
         let len = 4 + seed + count.div_ceil(8) + SEAL;
@@ -280,6 +284,7 @@ fn lwe(
     }
     for first in (0..rows).step_by(64) {
         let tile = 64.min(rows - first);
+        book.add(owner, evaluator, phases::DISTANCES, SEAL);
         book.add(evaluator, owner, phases::DISTANCES, tile * n * h / 8 + SEAL);
         let bit = usize::from(first == 0);
         let answers = tile * (owned * v).div_ceil(8) + bit + SEAL;

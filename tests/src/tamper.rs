@@ -70,8 +70,8 @@ pub fn inside_shown<'a>(
     // The seals of `lwe` for several receivers.
     let common = seed.derive(session, "simulated group", &[]);
     let shared = |purpose: &str, ids: &[u32]| {
-        let end = || Broadcast::new(session, &common.derive(session, purpose, ids), from);
-        Ends::Shared(end(), end())
+        let secret = common.derive(session, purpose, ids);
+        Ends::Shared(Broadcast::new(session, &secret, from), 0)
     };
     let mut ends = [
         Ends::Pair(reader, writer),
@@ -106,21 +106,25 @@ pub fn inside_shown<'a>(
 /// A receiver and a sender of the same sealed messages.
 enum Ends {
     Pair(Channel, Channel),
-    Shared(Broadcast, Broadcast),
+    /// And the number of the next message.
+    Shared(Broadcast, u64),
 }
 
 impl Ends {
     fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
         match self {
             Self::Pair(reader, _) => reader.open(sealed),
-            Self::Shared(reader, _) => reader.open(sealed),
+            Self::Shared(both, next) => both.open(*next, sealed),
         }
     }
 
     fn seal(&mut self, text: &[u8]) -> Result<Vec<u8>, SealError> {
         match self {
             Self::Pair(_, writer) => writer.seal(text),
-            Self::Shared(_, writer) => writer.seal(text),
+            Self::Shared(both, next) => {
+                *next += 1;
+                both.seal(*next - 1, text)
+            }
         }
     }
 }

@@ -128,12 +128,26 @@ class Lwe(Pairs):
         """The messages between clients by link, and the masked distances of each pair by message,
         as their owner finds them."""
         size, out, found = self.size, {}, {}
+        numbers = {}
+
+        def tell(kind, from_, to, text, place=None):
+            """A message under the seal of a pair."""
+            count = numbers[from_, to] = numbers.get((from_, to), self.first - 1) + 1
+            out[from_, to].append(Message(kind, self.pair(from_, to), (from_, to), count, text,
+                                          place))
+
         for evaluator, owner in self.pairs():
-            out[owner, evaluator] = list(self.key_messages(owner))
+            out[owner, evaluator] = []
             out[evaluator, owner], found[evaluator, owner] = [], []
         for evaluator in {pair[0] for pair in self.pairs()}:
-            answered = dict.fromkeys(range(len(self.codes)), 0)
+            answered, asked = set(), dict.fromkeys(range(len(self.codes)), 0)
             for d, blocks in enumerate(self.rounds(evaluator)):
+                for owner, _ in blocks:
+                    for message in self.key_messages(owner):
+                        if message.place == asked[owner]:
+                            tell("question", evaluator, owner, b"")
+                            out[owner, evaluator].append(message)
+                    asked[owner] += 1
                 secret = self.derive(self.seed, "lwe headers", evaluator, d)
                 for count, tile in enumerate(self.tiles(evaluator)):
                     headers = [self.row(evaluator, d, i)[1] for i in tile]
@@ -143,20 +157,18 @@ class Lwe(Pairs):
                         out[evaluator, owner].append(message)
                     for c, (owner, block) in enumerate(blocks):
                         rows = [self.answers(evaluator, d, i, c, owner, block) for i in tile]
-                        first = not answered[owner]
+                        first = owner not in answered
                         text = b"".join(packed(row, size.v) for row in rows)
                         text += bytes([self.bit(evaluator, owner)] * first)
-                        message = Message("answers", self.pair(evaluator, owner),
-                                          (evaluator, owner), self.first + answered[owner], text,
-                                          first)
-                        out[evaluator, owner].append(message)
-                        answered[owner] += 1
-                        numbers = [
+                        tell("answers", evaluator, owner, text, first)
+                        tell("question", owner, evaluator, b"")
+                        answered.add(owner)
+                        masked = [
                             self.masked_distance(header, v, self.keys(owner)[r][0],
                                                  self.codes[owner][r])
                             for header, row in zip(headers, rows) for r, v in zip(block, row)
                         ]
-                        found[evaluator, owner].append(numbers)
+                        found[evaluator, owner].append(masked)
         return out, found
 
     def links(self):

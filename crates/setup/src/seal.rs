@@ -157,29 +157,38 @@ impl Direction {
         }
     }
 
-    fn nonce(&self) -> Nonce {
+    fn nonce(number: u64) -> Nonce {
         let mut nonce = Nonce::default();
-        nonce[4..].copy_from_slice(&self.count.to_le_bytes());
+        nonce[4..].copy_from_slice(&number.to_le_bytes());
         nonce
     }
 
-    fn seal(&mut self, plaintext: &[u8]) -> Result<Vec<u8>, SealError> {
+    fn seal_as(&self, number: u64, plaintext: &[u8]) -> Result<Vec<u8>, SealError> {
         let payload = Payload {
             msg: plaintext,
             aad: &self.associated,
         };
-        let sealed = self.cipher.encrypt(&self.nonce(), payload);
-        self.count += 1;
+        let sealed = self.cipher.encrypt(&Self::nonce(number), payload);
         sealed.map_err(|_| SealError::Unsealed)
     }
 
-    fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
+    fn open_as(&self, number: u64, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
         let payload = Payload {
             msg: sealed,
             aad: &self.associated,
         };
-        let opened = self.cipher.decrypt(&self.nonce(), payload);
-        let opened = opened.map_err(|_| SealError::Unsealed)?;
+        let opened = self.cipher.decrypt(&Self::nonce(number), payload);
+        opened.map_err(|_| SealError::Unsealed)
+    }
+
+    fn seal(&mut self, plaintext: &[u8]) -> Result<Vec<u8>, SealError> {
+        let sealed = self.seal_as(self.count, plaintext);
+        self.count += 1;
+        sealed
+    }
+
+    fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
+        let opened = self.open_as(self.count, sealed)?;
         self.count += 1;
         Ok(opened)
     }
@@ -250,20 +259,21 @@ impl Broadcast {
         Self(Direction::new(secret, session, from, from))
     }
 
-    /// Seals the next message. Only the sender calls this.
+    /// Seals message `number`, counted from 0. A number serves one message only: sealed again, it
+    /// must be the same text.
     ///
     /// # Errors
     /// [`SealError::Unsealed`] when the message is too long for the cipher (256 GiB).
-    pub fn seal(&mut self, plaintext: &[u8]) -> Result<Vec<u8>, SealError> {
-        self.0.seal(plaintext)
+    pub fn seal(&self, number: u64, plaintext: &[u8]) -> Result<Vec<u8>, SealError> {
+        self.0.seal_as(number, plaintext)
     }
 
-    /// Opens the next message. Only receivers call this.
+    /// Opens message `number`.
     ///
     /// # Errors
     /// [`SealError::Unsealed`].
-    pub fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
-        self.0.open(sealed)
+    pub fn open(&self, number: u64, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
+        self.0.open_as(number, sealed)
     }
 }
 

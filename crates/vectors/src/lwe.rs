@@ -75,24 +75,26 @@ pub fn files() -> Result<Vec<File>, Error> {
     let cut: Change = |m| m.truncate(m.len() - 1);
     let outside: [Bad; 4] = [
         ("keys that do not open", (b, a, 0), |m| m[9] ^= 1), // LWE-2
-        ("headers that do not open", (a, b, 0), |m| m[9] ^= 1), // LWE-2
-        ("answers that do not open", (a, b, 1), |m| m[9] ^= 1), // LWE-2
+        ("headers that do not open", (a, b, 1), |m| m[9] ^= 1), // LWE-2
+        ("answers that do not open", (a, b, 2), |m| m[9] ^= 1), // LWE-2
         ("masked distances that do not open", (b, server, 1), |m| {
             m[5] ^= 1
         }), // DIST-6
     ];
-    let within: [Bad; 13] = [
-        ("keys that are cut", (b, a, 0), cut), // LWE-3
+    let within: [Bad; 15] = [
+        ("a question with a byte", (a, b, 0), |m| m.push(0)), // LWE-14
+        ("a question with two bytes", (b, a, 1), |m| m.extend([1, 0])), // LWE-14
+        ("keys that are cut", (b, a, 0), cut),                // LWE-3
         ("a key that occurs twice", (b, a, 0), |m| {
             m.copy_within(..4096, 4096)
         }), // LWE-4
-        ("headers that are cut", (a, b, 0), cut), // LWE-5
-        ("answers that are cut", (a, b, 1), cut), // LWE-6
-        ("a bit that is 2", (a, b, 1), |m| {
+        ("headers that are cut", (a, b, 1), cut),             // LWE-5
+        ("answers that are cut", (a, b, 2), cut),             // LWE-6
+        ("a bit that is 2", (a, b, 2), |m| {
             let last = m.len() - 1;
             m[last] = 2;
         }), // LWE-7
-        ("a seed that is cut", (a, server, 0), cut), // LWE-8
+        ("a seed that is cut", (a, server, 0), cut),          // LWE-8
         ("a second seed", (a, server, 1), |m| {
             m.copy_from_slice(&1u32.to_le_bytes());
             m.resize(4 + 33, 0);

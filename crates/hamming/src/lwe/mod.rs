@@ -26,7 +26,9 @@
 //! drops out, only its own pairs end. The server decides whether enough clients remain.
 
 mod client;
+mod evaluator;
 mod offline;
+mod owner;
 mod server;
 
 use std::ops::Range;
@@ -40,8 +42,14 @@ pub(super) use client::Client;
 pub(super) use offline::{Prepared, prepare};
 pub(super) use server::{Meeting, Shape};
 
-/// Bytes of key columns that a client keeps from offline to online.
+/// Bytes of key columns that a client keeps from offline to online, and of sealed keys that it keeps
+/// for the next evaluator.
 const AHEAD_BYTES: usize = 64 << 20;
+
+/// Messages of keys that an evaluator asks for ahead, and tiles that a key owner has not asked
+/// beyond. Both fit the links, so that no client ever waits for another to take its messages: three
+/// clients could wait for each other.
+const WINDOW: usize = 2;
 
 /// The parameters for codes of `bits` bits. The caller has checked them.
 fn params(bits: usize) -> Result<&'static Params, Abort> {

@@ -1,0 +1,138 @@
+//! The evaluator of `lwe` online.
+
+use std::collections::BTreeMap;
+
+use undertone_kernel::Wiped;
+use undertone_lwe::{Columns, Evaluator, KeyError, Masks};
+use undertone_party::{Abort, PartyId};
+use undertone_setup::seal::{Broadcast, Channel};
+
+use super::client::{Own, Shared, malformed, opened};
+use super::{Column, WINDOW, key_tiles, parities, rounds};
+
+/// Steps 2 to 4: answers the keys of all key owners, round by round.
+pub(super) async fn evaluate(
+    own: &Own,
+    shared: &Shared,
+    mut ends: BTreeMap<PartyId, Channel>,
+) -> Result<(), Abort> {
+    let params = own.params;
+    let rows_of = |id: PartyId| own.clients.iter().find(|client| client.0 == id);
+    let masks = |owner: PartyId| {
+        let ids = [own.me.0.to_wire(), owner.to_wire()];
+        let seed = own.secret.derive(own.session, "lwe masks", &ids);
+        let rows = rows_of(owner).map_or(0, |client| client.1);
+        Masks::new(params, own.suite, seed, rows)
+    };
+    let bit = |owner: PartyId| {
+        let seed = own
+            .secret
+            .derive(own.session, "lwe bit", &[owner.to_wire()]);
+        seed.expose()[0] & 1
+    };
+    for owner in ends.keys() {
+        let mut text = Wiped::from(masks(*owner).seed().expose().to_vec());
+        text.extend(parities(&own.weights, bit(*owner)));
+        shared.part(*owner, &text)?;
+    }
+    let seed = own.secret.derive(own.session, "lwe rows", &[]);
+    let mut evaluator = Evaluator::new(params, own.session, own.suite, seed);
+    // The seals of keys, and the numbers of the next messages under them.
+    let mut keys: BTreeMap<PartyId, (Broadcast, u64)> = ends
+        .keys()
+        .map(|id| (*id, (own.broadcast("lwe keys", *id, &[]), 0)))
+        .collect();
+    let mut parities_due: Vec<PartyId> = ends.keys().copied().collect();
+    for (number, round) in rounds(params, &own.clients, own.me).into_iter().enumerate() {
+        let count = round.iter().map(|column| column.rows.len()).sum();
+        let mut columns = Columns::new(params, count);
+        for Column { owner, rows, .. } in &round {
+            columns.part(masks(*owner), rows.start);
+            let tiles: Vec<_> = key_tiles(params, rows.clone()).collect();
+            if let Some(channel) = ends.get_mut(owner) {
+                for _ in tiles.iter().take(WINDOW) {
+                    shared.ask(*owner, channel)?;
+                }
+            }
+            for (at, tile) in tiles.iter().enumerate() {
+                let (Some(channel), Some((seal, count))) =
+                    (ends.get_mut(owner), keys.get_mut(owner))
+                else {
+                    break;
+                };
+                let Some(sealed) = shared.io.recv(*owner).await else {
+                    ends.remove(owner);
+                    break;
+                };
+                let text = opened(*owner, seal.open(*count, &sealed))?;
+                *count += 1;
+                if at + WINDOW < tiles.len() {
+                    shared.ask(*owner, channel)?;
+                }
+                let due = tile.len() * params.key_len();
+                // LWE-3
+                if text.len() != due {
+                    return Err(malformed(*owner, "keys", text.len(), due));
+                }
+                // LWE-4
+                columns
+                    .push(&text)
+                    .map_err(|error| refused(*owner, error))?;
+            }
+        }
+        let headers_seal = own.broadcast("lwe headers", own.me.0, &[number as u32]);
+        let mut hint = evaluator.hint(columns);
+        let mut sent = 0;
+        while let Some(tile) = hint.next(&own.matrix, &own.codes) {
+            if sent >= WINDOW {
+                asked(shared, &round, &mut ends).await?;
+            }
+            let headers = headers_seal.seal(sent as u64, &tile.headers);
+            sent += 1;
+            for (Column { owner, .. }, mut answers) in round.iter().zip(tile.answers) {
+                let Some(channel) = ends.get_mut(owner) else {
+                    continue;
+                };
+                shared.send(*owner, headers.clone())?;
+                if let Some(at) = parities_due.iter().position(|due| due == owner) {
+                    parities_due.swap_remove(at);
+                    answers.push(bit(*owner));
+                }
+                shared.send(*owner, channel.seal(&answers))?;
+            }
+            shared.io.pause().await;
+        }
+        // So that nothing is on its way when the next round begins.
+        for _ in 0..sent.min(WINDOW) {
+            asked(shared, &round, &mut ends).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until all key owners of a round ask for their next tile. Those that dropped out leave
+/// `ends`.
+async fn asked(
+    shared: &Shared,
+    round: &[Column],
+    ends: &mut BTreeMap<PartyId, Channel>,
+) -> Result<(), Abort> {
+    for Column { owner, .. } in round {
+        if let Some(channel) = ends.get_mut(owner)
+            && !shared.asked(*owner, channel).await?
+        {
+            ends.remove(owner);
+        }
+    }
+    Ok(())
+}
+
+fn refused(from: PartyId, error: KeyError) -> Abort {
+    match error {
+        KeyError::Repeated => Abort::cheated(from, error.to_string()),
+        _ => Abort::Malformed {
+            from,
+            what: error.to_string(),
+        },
+    }
+}
