@@ -129,7 +129,8 @@ fn lwe_shows_the_server_distances_alone_and_clients_nothing() {
             .map(|two| {
                 let number = u128::from(two[1]) << 64 | u128::from(two[0]);
                 let t = u128::from(params.t);
-                let high = (number >> 64) * t + ((number & u128::from(u64::MAX)) * t >> 64);
+                let low = (number & u128::from(u64::MAX)) * t;
+                let high = (number >> 64) * t + (low >> 64);
                 (high >> 64) as u16
             })
             .collect();

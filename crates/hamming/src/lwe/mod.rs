@@ -42,8 +42,8 @@ pub(super) use client::Client;
 pub(super) use offline::{Prepared, prepare};
 pub(super) use server::{Meeting, Shape};
 
-/// Bytes of key columns that a client keeps from offline to online, and of sealed keys that it keeps
-/// for the next evaluator.
+/// Bytes of key columns that a client keeps from offline to online, and of sealed keys that it
+/// keeps for the next evaluator.
 const AHEAD_BYTES: usize = 64 << 20;
 
 /// Messages of keys that an evaluator asks for ahead, and tiles that a key owner has not asked

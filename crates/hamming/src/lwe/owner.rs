@@ -78,8 +78,8 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Steps 1 and 5: sends one evaluator the keys of each block when it asks for them, and decrypts its
-/// answers.
+/// Steps 1 and 5: sends one evaluator the keys of each block when it asks for them, and decrypts
+/// its answers.
 pub(super) async fn serve(
     own: &Own,
     shared: &Shared,

@@ -237,9 +237,10 @@ mod tests {
                     for b in 0..DEGREE {
                         let product = m.wrapping_mul(x[i * DEGREE + b] as u64);
                         let at = &mut out[o * DEGREE + (a + b) % DEGREE];
-                        *at = match a + b < DEGREE {
-                            true => at.wrapping_add(product),
-                            false => at.wrapping_sub(product),
+                        *at = if a + b < DEGREE {
+                            at.wrapping_add(product)
+                        } else {
+                            at.wrapping_sub(product)
                         };
                     }
                 }
