@@ -52,6 +52,23 @@ fn phe_pair(owned: u64, rows: u64, bits: u64) -> [[u64; 2]; 2] {
     ]
 }
 
+/// The bytes that the evaluator and the key owner of a pair send with `lwe`, offline and online, in
+/// the class of 1024 bits. Frames and seals are included.
+fn lwe_pair(rows: u64, owned: u64) -> [[u64; 2]; 2] {
+    let frame = |payload: u64| HEADER_LEN as u64 + 16 + payload;
+    let (key, header) = (1024 * 32 / 8, 1792 * 20 / 8);
+    // The keys are one message, and so are the rows of the evaluator.
+    assert!(owned <= (1 << 20) / key && rows <= 64);
+    let seed = frame(4 + 32 + rows.div_ceil(8));
+    let answers = frame(rows * header) + frame(rows * 2 * owned + 1);
+    let parities = frame(4 + owned.div_ceil(8));
+    let masked = frame(4 + (rows * owned * 10).div_ceil(8));
+    [
+        [0, frame(0) + seed + answers],
+        [0, frame(owned * key) + frame(0) + parities + masked],
+    ]
+}
+
 #[test]
 fn bytes_are_the_formulae() {
     let rows_of = [40, 25, 60, 1, 0];
@@ -68,7 +85,7 @@ fn bytes_are_the_formulae() {
         let labelled: Vec<usize> = clients.iter().map(|(_, l)| l.labelled().count()).collect();
         let unlabelled: usize = rows_of.iter().sum::<usize>() - labelled.iter().sum::<usize>();
         let run = simulation(params, clients).run(|_, _| {}).unwrap();
-        let between_clients = matches!(backend, Backend::Shade | Backend::Phe);
+        let between_clients = matches!(backend, Backend::Lwe | Backend::Shade | Backend::Phe);
         let mut up = 0;
         let mut down = 0;
         for (client, rows) in rows_of.iter().enumerate() {
@@ -116,18 +133,22 @@ fn bytes_are_the_formulae() {
                     };
                     masked + rows_of.iter().enumerate().map(other).sum::<u64>()
                 }
-                Backend::Shade | Backend::Phe => {
+                Backend::Lwe | Backend::Shade | Backend::Phe => {
                     let (mut offline, mut online) = (0, frames(1, 4 + 16));
                     for (other, columns) in rows_of.iter().enumerate() {
                         if other != client && rows * columns > 0 {
-                            // The sender has more rows, the owner has fewer. With equal numbers
-                            // of rows, the first client is the sender, or the owner.
+                            // The sender and the evaluator of `lwe` have more rows, the owner of
+                            // `phe` has fewer. With equal numbers of rows, the first client is
+                            // the sender, the evaluator of `lwe`, or the owner of `phe`.
                             let first = match backend {
-                                Backend::Shade => (*rows, other) > (*columns, client),
+                                Backend::Lwe | Backend::Shade => {
+                                    (*rows, other) > (*columns, client)
+                                }
                                 _ => (*rows, client) < (*columns, other),
                             };
                             let (s, r) = (*rows.max(columns) as u64, *rows.min(columns) as u64);
                             let ends = match backend {
+                                Backend::Lwe => lwe_pair(s, r),
                                 Backend::Shade => shade_pair(s, r, bits as u64),
                                 _ => phe_pair(r, s, bits as u64),
                             };

@@ -1,9 +1,12 @@
 //! `lwe`: numbers of rows and bits around boundaries, dropped clients at every frame, and cheaters.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use std::sync::Arc;
+
+use undertone::hamming::tiles::{Block, Sink, Tile};
 use undertone::hamming::{Backend, OFFLINE, PHASE, Phe};
 use undertone::kdf::Seed;
-use undertone::kernel::{BitMatrix, Prg};
+use undertone::kernel::{BitMatrix, Cpu, Prg, hamming};
 use undertone::party::{Abort, Aborted, Network, PartyId};
 use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
 use undertone::sum::Suite;
@@ -82,6 +85,68 @@ fn key_owners_with_several_blocks_are_exact() {
     let lwe = run(Backend::Lwe, Suite::Aes128Ctr, &codes, Network::new()).unwrap();
     let clear = run(Backend::Clear, Suite::Aes128Ctr, &codes, Network::new()).unwrap();
     assert!(lwe.collected.sink == clear.collected.sink);
+}
+
+/// Counts distances, and those that differ from a popcount.
+struct Compare {
+    codes: Arc<Vec<BitMatrix>>,
+    count: usize,
+    wrong: usize,
+}
+
+impl Compare {
+    fn new(codes: Arc<Vec<BitMatrix>>) -> Self {
+        Self {
+            codes,
+            count: 0,
+            wrong: 0,
+        }
+    }
+}
+
+impl Sink for Compare {
+    fn fork(&self) -> Self {
+        Self::new(self.codes.clone())
+    }
+
+    fn join(&mut self, other: Self) {
+        self.count += other.count;
+        self.wrong += other.wrong;
+    }
+
+    fn tile(&mut self, tile: &Tile<'_>) {
+        let mut due = vec![0; tile.distances.len()];
+        let side = |block: &Block| (&self.codes[block.client], block.rows.clone());
+        let ((a, rows), (b, columns)) = (side(tile.left), side(tile.right));
+        hamming::distances(Cpu::detect(), a, rows, b, columns, &mut due);
+        self.count += due.len();
+        let pairs = due.iter().zip(tile.distances);
+        self.wrong += pairs.filter(|(due, distance)| due != distance).count();
+    }
+}
+
+/// A quarter of a billion for each of four lengths.
+#[test]
+#[ignore = "minutes"]
+fn of_a_billion_distances_none_is_wrong() {
+    for bits in [256, 1024, 2048, 4096] {
+        let codes = Arc::new(random(&[15_812, 15_812], bits));
+        let simulation = DistanceSimulation {
+            backend: Backend::Lwe,
+            suite: Suite::Aes128Ctr,
+            phe: Phe::insecure(256),
+            codes: codes.to_vec(),
+            min_clients: 1,
+            sink: Compare::new(codes),
+            seed: Seed::from_bytes([9; 32]),
+        };
+        let sink = simulation.run_over(Network::new()).unwrap().collected.sink;
+        assert_eq!(
+            (sink.count, sink.wrong),
+            (15_812 * 15_812, 0),
+            "{bits} bits"
+        );
+    }
 }
 
 /// More keys and answers than fit the links between three clients, which send them to each other.
@@ -246,6 +311,17 @@ fn what_is_inside_the_seals_is_checked() {
         matches!(aborted_.cause, Abort::Contradicted { .. }),
         "{aborted_}"
     );
+}
+
+/// The server takes no more masked distances than it may hold, and waits for nobody in vain.
+// DIST-9
+#[test]
+fn an_evaluator_that_ends_without_a_seed_is_caught() {
+    let codes = random(&[2, 1100], 100);
+    let early = |m: &mut Vec<u8>| *m = SERVER.to_wire().to_le_bytes().to_vec();
+    let network = inside((EVALUATOR, SERVER, 0), early);
+    let error = run(Backend::Lwe, Suite::Aes128Ctr, &codes, network).unwrap_err();
+    assert!(error.to_string().contains("sums are missing"), "{error}");
 }
 
 /// Two runs with the same seed send the same messages. With different seeds every message differs.

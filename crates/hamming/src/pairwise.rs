@@ -66,8 +66,9 @@ pub(super) trait Meeting<S>: Sized + Send + 'static {
     /// The two clients of the pair, if parts are missing.
     fn missing(&self) -> Option<[PartyId; 2]>;
 
-    /// The index of the client that the server does not listen to until its peer has sent a part.
-    fn waits_for_the_other(&self) -> Option<usize> {
+    /// The index of the client whose next part is due before any other of the pair. `None` if parts
+    /// of both may come.
+    fn waits_for(&self) -> Option<usize> {
         None
     }
 
@@ -175,9 +176,18 @@ impl<S: Sink, M: Meeting<S>> Lobby<S, M> {
             if of.is_empty() {
                 return self.finish();
             }
-            let meetings = self.meetings.values();
-            for place in meetings.filter_map(Meeting::waits_for_the_other) {
-                of.retain(|id| *id != self.clients[place].0);
+            // Only these, so that a client that withholds a part is the one that is waited for.
+            let mut awaited = Vec::new();
+            for meeting in self.meetings.values() {
+                if let Some(place) = meeting.waits_for() {
+                    if self.states[place] == State::Done {
+                        return Err(incomplete(meeting));
+                    }
+                    awaited.push(self.clients[place].0);
+                }
+            }
+            if !awaited.is_empty() {
+                of = awaited;
             }
             let Some((from, message)) = io.recv_any(&of).await else {
                 continue;
@@ -195,13 +205,8 @@ impl<S: Sink, M: Meeting<S>> Lobby<S, M> {
     fn finish(self) -> Result<Collected<S>, Abort> {
         let mut sink = self.sink;
         for meeting in self.meetings.into_values() {
-            // DIST-9
-            if let Some([first, second]) = meeting.missing() {
-                return Err(Abort::Contradicted {
-                    first,
-                    second,
-                    fault: "sums are missing, although both clients sent the end".into(),
-                });
+            if meeting.missing().is_some() {
+                return Err(incomplete(&meeting));
             }
             sink.join(meeting.into_sink());
         }
@@ -209,5 +214,17 @@ impl<S: Sink, M: Meeting<S>> Lobby<S, M> {
             sink,
             remains: self.states.iter().map(|s| *s == State::Done).collect(),
         })
+    }
+}
+
+/// DIST-9: parts of a meeting are missing.
+fn incomplete<S, M: Meeting<S>>(meeting: &M) -> Abort {
+    let Some([first, second]) = meeting.missing() else {
+        return Abort::Internal("no part of a pair is missing".into());
+    };
+    Abort::Contradicted {
+        first,
+        second,
+        fault: "sums are missing, although both clients sent the end".into(),
     }
 }

@@ -1,6 +1,6 @@
 //! The evaluator: it masks its rows, and answers key columns with masked inner products.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ops::Range;
 
 use rayon::prelude::*;
@@ -44,7 +44,10 @@ pub enum KeyError {
     },
     /// A key occurs twice. A second answer to it would tell more about a row than the first.
     #[error("a key that was there before")]
-    Repeated,
+    Repeated {
+        /// The number of the part in which it was, in the order of [`Columns::part`].
+        part: usize,
+    },
 }
 
 /// The key columns that are answered under the same masked rows, of all key owners together.
@@ -53,7 +56,8 @@ pub struct Columns {
     count: usize,
     /// The columns of panel `p` are entries `p·L` to `(p + 1)·L − 1`.
     panels: Wiped<Panel>,
-    seen: HashSet<[u8; PREFIX]>,
+    /// The part of each key.
+    seen: HashMap<[u8; PREFIX], usize>,
     parts: Vec<Part>,
 }
 
@@ -80,7 +84,7 @@ impl Columns {
             params,
             count: 0,
             panels: Wiped::with_capacity(capacity.div_ceil(COLUMNS) * params.bits),
-            seen: HashSet::with_capacity(capacity),
+            seen: HashMap::with_capacity(capacity),
             parts: Vec::new(),
         }
     }
@@ -116,8 +120,9 @@ impl Columns {
         for key in &keys {
             let mut prefix = [0; PREFIX];
             prefix.copy_from_slice(&key[..PREFIX]);
-            if !self.seen.insert(prefix) {
-                return Err(KeyError::Repeated);
+            let own = self.parts.len() - 1;
+            if let Some(part) = self.seen.insert(prefix, own) {
+                return Err(KeyError::Repeated { part });
             }
         }
         while !keys.is_empty() {

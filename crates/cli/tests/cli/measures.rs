@@ -124,18 +124,24 @@ fn transfers_run() {
 }
 
 #[test]
-fn shade_says_where_it_does_not_hold() {
-    let shade = |more: &[&str]| {
-        let mut arguments = vec!["label", "--backend", "shade", "--runs", "1"];
+fn backends_say_where_they_do_not_hold() {
+    let run = |backend: &str, more: &[&str]| {
+        let mut arguments = vec!["label", "--backend", backend, "--runs", "1"];
         let wine = data("wine");
         arguments.extend([&wine[..]].iter().chain(more));
         let output = undertone(&arguments);
         assert!(output.status.success());
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    assert!(shade(&["--bits", "64"]).contains("more than L/4 = 16"));
-    assert!(shade(&["--malicious-server"]).contains("shade does not"));
-    assert!(!shade(&[]).contains("note:"));
+    for backend in ["shade", "lwe"] {
+        assert!(run(backend, &["--bits", "64"]).contains("more than L/4 = 16"));
+        assert!(!run(backend, &[]).contains("note:"));
+    }
+    assert!(!run("shade", &["--malicious-server"]).contains("note:"));
+    assert!(run("lwe", &["--malicious-server"]).contains("lwe does not protect codes"));
+    let wine = data("wine");
+    let arguments = ["label", &wine, "--backend", "lwe", "--bits", "16385"];
+    assert_fails(&arguments, 2, "1 to 16384 with lwe");
 }
 
 #[test]

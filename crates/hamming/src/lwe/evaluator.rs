@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use undertone_kernel::Wiped;
-use undertone_lwe::{Columns, Evaluator, KeyError, Masks};
+use undertone_lwe::{Columns, Evaluator, KeyError, Masks, SEED};
 use undertone_party::{Abort, PartyId};
 use undertone_setup::seal::{Broadcast, Channel};
 
@@ -31,8 +31,9 @@ pub(super) async fn evaluate(
         seed.expose()[0] & 1
     };
     for owner in ends.keys() {
-        let mut text = Wiped::from(masks(*owner).seed().expose().to_vec());
-        text.extend(parities(&own.weights, bit(*owner)));
+        let mut text = Wiped::with_capacity(SEED + own.weights.len().div_ceil(8));
+        text.extend_from_slice(masks(*owner).seed().expose());
+        text.extend_from_slice(&parities(&own.weights, bit(*owner)));
         shared.part(*owner, &text)?;
     }
     let seed = own.secret.derive(own.session, "lwe rows", &[]);
@@ -77,13 +78,15 @@ pub(super) async fn evaluate(
                 // LWE-4
                 columns
                     .push(&text)
-                    .map_err(|error| refused(*owner, error))?;
+                    .map_err(|error| refused(*owner, &round, &error))?;
             }
         }
         let headers_seal = own.broadcast("lwe headers", own.me.0, &[number as u32]);
         let mut hint = evaluator.hint(columns);
         let mut sent = 0;
-        while let Some(tile) = hint.next(&own.matrix, &own.codes) {
+        while round.iter().any(|column| ends.contains_key(&column.owner))
+            && let Some(tile) = hint.next(&own.matrix, &own.codes)
+        {
             if sent >= WINDOW {
                 asked(shared, &round, &mut ends).await?;
             }
@@ -127,12 +130,19 @@ async fn asked(
     Ok(())
 }
 
-fn refused(from: PartyId, error: KeyError) -> Abort {
-    match error {
-        KeyError::Repeated => Abort::cheated(from, error.to_string()),
-        _ => Abort::Malformed {
-            from,
-            what: error.to_string(),
+/// The abort for keys of `from` that a round refuses.
+fn refused(from: PartyId, round: &[Column], error: &KeyError) -> Abort {
+    let fault = error.to_string();
+    let KeyError::Repeated { part } = error else {
+        return Abort::Malformed { from, what: fault };
+    };
+    match round.get(*part).map(|column| column.owner) {
+        // Either may have copied the other's key.
+        Some(other) if other != from => Abort::Contradicted {
+            first: from.min(other),
+            second: from.max(other),
+            fault,
         },
+        _ => Abort::cheated(from, fault),
     }
 }

@@ -67,12 +67,13 @@ impl<'a> Keys<'a> {
         let columns = ahead.unwrap_or_else(|| self.owner.columns(&own.matrix, rows.clone()));
         let keys = self.owner.keys(&columns, &own.codes, rows);
         let sealed = self.seal.seal(number as u64, &keys)?;
-        // The first evaluators to ask come in the same order for every message.
-        let first = kept.sealed.len() <= number;
-        if first && self.evaluators > 1 && kept.bytes + sealed.len() <= AHEAD_BYTES {
-            kept.bytes += sealed.len();
+        // Only the first evaluator that asks has the message kept for the others.
+        if kept.sealed.len() <= number {
             kept.sealed.resize_with(number + 1, || None);
-            kept.sealed[number] = Some((sealed.clone(), self.evaluators - 1));
+            if self.evaluators > 1 && kept.bytes + sealed.len() <= AHEAD_BYTES {
+                kept.bytes += sealed.len();
+                kept.sealed[number] = Some((sealed.clone(), self.evaluators - 1));
+            }
         }
         Ok(sealed)
     }

@@ -117,9 +117,9 @@ impl<S: Sink> pairwise::Meeting<S> for Meeting<S> {
     }
 
     /// The seed is the evaluator's first message and depends on no other message.
-    fn waits_for_the_other(&self) -> Option<usize> {
+    fn waits_for(&self) -> Option<usize> {
         let full = self.masks.is_none() && self.waiting.len() >= MOST_WAITING;
-        full.then_some(self.owner.place)
+        full.then_some(self.evaluator.place)
     }
 
     fn into_sink(self) -> S {

@@ -96,9 +96,9 @@ impl<S: Sink> pairwise::Meeting<S> for Meeting<S> {
     }
 
     /// The seed is the evaluator's first message and depends on no other message.
-    fn waits_for_the_other(&self) -> Option<usize> {
+    fn waits_for(&self) -> Option<usize> {
         let full = self.seed.is_none() && self.waiting.len() >= MOST_WAITING;
-        full.then_some(self.owner.place)
+        full.then_some(self.evaluator.place)
     }
 
     fn into_sink(self) -> S {
@@ -235,10 +235,10 @@ mod tests {
         let mut meeting = meeting();
         meeting.take(0, vec![0xff; 16]).unwrap();
         for _ in 0..MOST_WAITING {
-            assert_eq!(meeting.waits_for_the_other(), None);
+            assert_eq!(meeting.waits_for(), None);
             meeting.take(0, vec![0; 16 * 1001]).unwrap();
         }
-        assert_eq!(meeting.waits_for_the_other(), Some(0));
+        assert_eq!(meeting.waits_for(), Some(1));
         assert!(meeting.missing().is_some());
     }
 

@@ -30,23 +30,29 @@ fn repeated_keys_are_refused() {
     };
     let mut columns = start();
     columns.push(&some).unwrap();
-    assert_eq!(columns.push(&some[each..2 * each]), Err(KeyError::Repeated));
+    assert_eq!(
+        columns.push(&some[each..2 * each]),
+        Err(KeyError::Repeated { part: 0 })
+    );
 
     let mut columns = start();
     let twice = [&some[..], &some[..each]].concat();
-    assert_eq!(columns.push(&twice), Err(KeyError::Repeated));
+    assert_eq!(columns.push(&twice), Err(KeyError::Repeated { part: 0 }));
 
     let mut columns = start();
     columns.push(&some).unwrap();
     columns.part(masks(params, 2), 5);
-    assert_eq!(columns.push(&some[2 * each..]), Err(KeyError::Repeated));
+    assert_eq!(
+        columns.push(&some[2 * each..]),
+        Err(KeyError::Repeated { part: 0 })
+    );
 
     // The first 32 bytes alone count.
     let mut columns = start();
     columns.push(&some[..each]).unwrap();
     let mut like = some[..each].to_vec();
     like[32] ^= 1;
-    assert_eq!(columns.push(&like), Err(KeyError::Repeated));
+    assert_eq!(columns.push(&like), Err(KeyError::Repeated { part: 0 }));
     like[31] ^= 1;
     assert_eq!(columns.push(&like), Ok(()));
     assert_eq!(columns.count(), 2);
