@@ -6,7 +6,7 @@
 //! distribution `D_{ℤ, σ, −ρ/t}`. `docs/spec/lwe.md`, *Wide Gaussians*, defines every bit.
 //!
 //! All numbers are integers, and time depends on nothing. The AVX-512 path works with numbers of 52
-//! bits (IFMA), and computes powers of two as [`exp2`](crate::exp2) does.
+//! bits (IFMA), and computes powers of two as [`exp2`] does.
 
 use crate::cpu::{Cpu, Level};
 use crate::exp2;
