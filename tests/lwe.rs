@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use undertone::hamming::tiles::{Block, Sink, Tile};
 use undertone::hamming::{Backend, OFFLINE, PHASE, Phe};
-use undertone::kdf::Seed;
+use undertone::kdf::{Seed, simulated};
 use undertone::kernel::{BitMatrix, Cpu, Prg, hamming};
+use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId};
+use undertone::setup::seal::Broadcast;
 use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
 use undertone::sum::Suite;
 use undertone_tests::chooser;
 use undertone_tests::kept::Kept;
-use undertone_tests::tamper::{self, assert_cheated, assert_malformed, tampering};
+use undertone_tests::tamper::{self, assert_cheated, assert_malformed, set_payload, tampering};
 
 const SERVER: PartyId = PartyId::SERVER;
 const EVALUATOR: PartyId = PartyId::client(1);
@@ -313,6 +315,49 @@ fn what_is_inside_the_seals_is_checked() {
     );
 }
 
+/// Either owner may have copied the key from the other.
+// LWE-4
+#[test]
+fn a_key_of_another_client_is_refused() {
+    let seed = Seed::from_bytes([8; 32]);
+    let session = simulated::session(&seed);
+    let common = seed.derive(session, "simulated group", &[]);
+    let [evaluator, one, two] = [0, 1, 2].map(PartyId::client);
+    let seal = |owner: PartyId| {
+        let secret = common.derive(session, "lwe keys", &[owner.to_wire()]);
+        Broadcast::new(session, &secret, owner)
+    };
+    let mut copied = None;
+    let network = Network::new().intercept(|from, to, frame| {
+        if to != evaluator || frame.len() <= HEADER_LEN + 4096 {
+            return;
+        }
+        if from == one {
+            copied = seal(one).open(0, &frame[HEADER_LEN..]).ok();
+        } else if from == two
+            && let Some(keys) = &copied
+        {
+            set_payload(frame, &seal(two).seal(0, keys).unwrap());
+        }
+    });
+    let run = run(
+        Backend::Lwe,
+        Suite::Aes128Ctr,
+        &random(&[9, 5, 5], 100),
+        network,
+    );
+    let aborted = run
+        .unwrap()
+        .clients
+        .into_iter()
+        .find_map(Result::err)
+        .unwrap();
+    let Abort::Contradicted { first, second, .. } = aborted.cause else {
+        panic!("{aborted}");
+    };
+    assert_eq!((aborted.party, first, second), (evaluator, one, two));
+}
+
 /// The server takes no more masked distances than it may hold, and waits for nobody in vain.
 // DIST-9
 #[test]
@@ -327,7 +372,6 @@ fn an_evaluator_that_ends_without_a_seed_is_caught() {
 /// Two runs with the same seed send the same messages. With different seeds every message differs.
 #[test]
 fn a_seed_fixes_the_transcript() {
-    use undertone::party::frame::HEADER_LEN;
     let codes = random(&[20, 30], 100);
     let transcript = |seed: u8| {
         let mut frames = Vec::new();
