@@ -183,7 +183,7 @@ fn a_rebuilt_key_opens_the_rows_of_a_leaver_only_without_row_masks() {
 
     // The naive construction: edge masks on all words.
     let naive = |owner: usize| {
-        let mut words = clients[owner].words.to_vec();
+        let mut words = clients[owner].words.ready().to_vec();
         let mut own = adversary.stream(&secret(owner, "self mask seed"), "self mask", owner, owner);
         own.apply(0, Op::Add, &mut words);
         for other in (0..ROWS.len()).filter(|other| *other != owner) {

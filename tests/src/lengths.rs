@@ -104,8 +104,6 @@ pub fn of_round(job: &rounds::Job, shape: &RoundShape) -> Lengths {
             book.add(SERVER, me, sum::UNMASK, set + signed * p);
         }
         book.add(me, SERVER, sum::UNMASK, 32 + 33 * others);
-        // The client owns no rows of the sum: an empty message.
-        book.add(SERVER, me, sum::UNMASK, 0);
         mean(&mut book, me, rounds::RESULT, p);
     }
     for list in book.0.values_mut() {

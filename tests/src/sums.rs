@@ -50,9 +50,9 @@ pub fn simulation<W: Word>(rules: Rules, clients: Vec<Input<W>>) -> SumSimulatio
 
 /// The clear sum of the words of the contributors `who`.
 pub fn clear<W: Word>(clients: &[Input<W>], who: &[PartyId]) -> Vec<W> {
-    let mut sum = vec![W::default(); clients[0].words.len()];
+    let mut sum = vec![W::default(); clients[0].words.ready().len()];
     for place in who.iter().filter_map(|id| id.index()) {
-        for (to, word) in sum.iter_mut().zip(clients[place].words.iter()) {
+        for (to, word) in sum.iter_mut().zip(clients[place].words.ready()) {
             *to = to.plus(*word);
         }
     }

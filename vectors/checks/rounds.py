@@ -236,10 +236,10 @@ def session_refused(vectors, entry):
     place = entry["to"] if entry["from"] == SERVER else entry["from"]
     client = case["clients"][place]
     if entry["from"] == SERVER:
-        # The four messages of the secure sum come before the mean.
+        # The three messages of the secure sum come before the mean.
         names = [
             "opening", *(f"last_mean {at}" for at in range(len(client["last_mean"]))),
-            "layout_received", *("the sum's",) * 4,
+            "layout_received", *("the sum's",) * 3,
             *(f"mean {at}" for at in range(len(client["mean"])))
         ]
     else:

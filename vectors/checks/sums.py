@@ -174,7 +174,10 @@ class Sum:
         return self.sum()[self.length - self.shared:]
 
     def result(self, place):
-        """The sum of a client's rows, less what it adds itself; then the shared words."""
+        """The sum of a client's rows, less what it adds itself; then the shared words. None if
+        there are no such words."""
+        if not self.blocks[place] and not (self.everybody and self.shared):
+            return None
         total, mine = self.sum(), self.joint(place)
         rows = {at: total[at] - mine[at] for at in self.blocks[place]}
         for other in self.sharers(place):
@@ -197,7 +200,8 @@ class Sum:
                (UNMASKING, bits(self.contributors))]
         if self.malicious:
             out.append((UNMASKING, self.signatures_received(place)))
-        return out + [(UNMASKING, self.result(place))]
+        result = self.result(place)
+        return out if result is None else out + [(UNMASKING, result)]
 
     # The checks of the parties.
 
@@ -345,8 +349,10 @@ def sum_case(case):
             "answer": run.answer, "result": run.result}
     for place, client in enumerate(case["clients"]):
         for field, make in made.items():
-            if client.get(field) is not None:
-                yield f"client {place}, {field}", make(place).hex(), client[field]
+            due = make(place) if client.get(field) is not None or field == "result" else None
+            if field == "result" and client.get("answer") is None:
+                due = None
+            yield f"client {place}, {field}", due and due.hex(), client.get(field)
     yield "total", run.packed(run.total()).hex(), case["total"]
     contributors = [place for place in run.places if run.contributors[place]]
     yield "contributors", contributors, case["contributors"]

@@ -109,6 +109,20 @@ impl<P: Party> Endpoint<P> {
         self.phase
     }
 
+    /// The phase of the next step, or `None` when the party has ended or aborted. A caller that has
+    /// to give the party something by then can stop polling.
+    pub fn next_phase(&self) -> Option<Phase> {
+        match &self.state {
+            State::Running { party, .. } => Some(party.phase()),
+            _ => None,
+        }
+    }
+
+    /// Whether [`poll`](Self::poll) gives a frame before it takes another step.
+    pub fn is_sending(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
     /// The costs so far.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger

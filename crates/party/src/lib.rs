@@ -8,6 +8,7 @@
 //! | [`codec`] | bounded reading and writing of payloads |
 //! | [`ledger`] | bytes, messages, rounds and compute, per phase |
 //! | [`script`] | [`Script`]: a party written as straight-line `async` code |
+//! | [`courier`] | [`Courier`]: an endpoint over a carrier that moves bundles of frames |
 //! | [`memory`] | a network inside one process: any delivery order, dropped clients, tampering |
 //!
 //! A protocol is a type that implements [`Party`]. The same type runs in memory for tests and
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod codec;
+pub mod courier;
 pub mod endpoint;
 pub mod frame;
 pub mod ledger;
@@ -24,6 +26,7 @@ pub mod party;
 pub mod script;
 
 pub use codec::{DecodeError, Reader, Writer};
+pub use courier::{Courier, CourierError, Status};
 pub use endpoint::{Endpoint, Poll, Push};
 pub use frame::{FrameError, Header, Limits, Payload, SessionId};
 pub use ledger::{Cost, Ledger};

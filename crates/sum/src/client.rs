@@ -10,7 +10,7 @@ use undertone_kernel::mask;
 use undertone_party::{Abort, Io, PartyId, Payload, Reader, Script};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::input::{Answered, Input};
+use super::input::{Answered, Input, Words};
 use super::messages::{
     Answer, Answers, DEALT_LEN, Dealing, Incoming, Relayed, SHARE_LEN, Share, Signatures, tile,
 };
@@ -52,7 +52,7 @@ struct Job<W: Word> {
     mine: Entry<2>,
     credentials: Option<Credentials>,
     secrets: Secrets,
-    /// The matrix, then the shared words; later the joint words.
+    /// The matrix, then the shared words; later the joint words. Empty until step 3.
     words: Zeroizing<Vec<W>>,
     /// Set before the first masked word leaves.
     sent: Option<Arc<AtomicBool>>,
@@ -92,7 +92,8 @@ type Dealt = [Share; 2];
 ///
 /// # Errors
 /// [`Abort::Misuse`] when words, rows and rules do not fit, or when the rules name a malicious
-/// server and there are no credentials.
+/// server and there are no credentials. The script aborts with it when words that come late do not
+/// fit.
 pub fn client<W: Word>(
     rules: Rules,
     me: PartyId,
@@ -108,10 +109,12 @@ pub fn client<W: Word>(
     } = input.into();
     rules.check()?;
     let shape = rules.shape;
-    if words.len() != shape.words() || own.start > own.end || own.end > shape.rows {
+    if let Words::Ready(words) = &words {
+        fits(words, &rules)?;
+    }
+    if own.start > own.end || own.end > shape.rows {
         return Err(Abort::Misuse(format!(
-            "an input of {} words with own rows {own:?} does not fit {shape:?}",
-            words.len(),
+            "own rows {own:?} do not fit {shape:?}"
         )));
     }
     if rules.trust == Trust::MaliciousServer && credentials.is_none() {
@@ -143,14 +146,18 @@ pub fn client<W: Word>(
         mine,
         credentials,
         secrets,
-        words,
+        words: Zeroizing::default(),
         sent,
         answered,
     });
-    Ok(Script::new(KEYS, |io| contribute(io, job)))
+    Ok(Script::new(KEYS, |io| contribute(io, job, words)))
 }
 
-async fn contribute<W: Word>(io: Io, mut job: Box<Job<W>>) -> Result<Sums<W>, Abort> {
+async fn contribute<W: Word>(
+    io: Io,
+    mut job: Box<Job<W>>,
+    words: Words<W>,
+) -> Result<Sums<W>, Abort> {
     let rules = job.rules;
 
     // docs/spec/sums.md, steps 1a and 1c: the keys of all clients.
@@ -174,9 +181,14 @@ async fn contribute<W: Word>(io: Io, mut job: Box<Job<W>>) -> Result<Sums<W>, Ab
 
     // Step 3: the masked words. Rows of clients that did not share are left out.
     let context = Context::new::<W>(rules, &table, sharing);
-    job.join(&table, &context);
     let pads = job.pads(&context, &table, me, &neighbours);
     io.phase(UPLOAD).await;
+    job.words = match words {
+        Words::Ready(words) => words,
+        Words::Late(give) => give()?,
+    };
+    fits(&job.words, &rules)?;
+    job.join(&table, &context);
     // SUM-13.
     if let Some(sent) = &job.sent
         && sent.swap(true, Ordering::SeqCst)
@@ -220,7 +232,7 @@ async fn contribute<W: Word>(io: Io, mut job: Box<Job<W>>) -> Result<Sums<W>, Ab
     };
     let len = context.blocks[me].len() + shared;
     let mut result = Incoming::default();
-    while !result.is_whole(len) {
+    while len > 0 && !result.is_whole(len) {
         result.take::<W>(SERVER, io.require(SERVER).await?, len)?;
     }
     neighbours.retain(|neighbour| set.has(neighbour.place));
@@ -511,6 +523,17 @@ impl<W: Word> Job<W> {
         }
         (came, shared)
     }
+}
+
+fn fits<W>(words: &[W], rules: &Rules) -> Result<(), Abort> {
+    let shape = rules.shape;
+    if words.len() == shape.words() {
+        return Ok(());
+    }
+    Err(Abort::Misuse(format!(
+        "an input of {} words does not fit {shape:?}",
+        words.len()
+    )))
 }
 
 fn answer(own_share: &Share, neighbours: &[Neighbour], dealt: Vec<Dealt>, set: &Set) -> Vec<u8> {

@@ -46,11 +46,34 @@ impl Answered {
     }
 }
 
+type Give<W> = dyn Fn() -> Result<Zeroizing<Vec<W>>, Abort> + Send + Sync;
+
+/// The words that a client contributes: the matrix, row after row, then the shared words.
+#[derive(Clone)]
+pub enum Words<W: Word> {
+    /// Words that exist when the sum begins.
+    Ready(Zeroizing<Vec<W>>),
+    /// Words that are made in the first step of phase [`UPLOAD`](crate::UPLOAD), when all secrets
+    /// are shared. A client that trains a model trains then. If it fails, it is dropped like any
+    /// other client, and the sum goes on without it.
+    Late(Arc<Give<W>>),
+}
+
+impl<W: Word> Words<W> {
+    /// The words, if they are ready. Otherwise there are none.
+    pub fn ready(&self) -> &[W] {
+        match self {
+            Self::Ready(words) => words,
+            Self::Late(_) => &[],
+        }
+    }
+}
+
 /// A client's input to a sum.
 #[derive(Clone)]
 pub struct Input<W: Word> {
-    /// The matrix, row after row, then the shared words.
-    pub words: Zeroizing<Vec<W>>,
+    /// The words.
+    pub words: Words<W>,
     /// The client's own rows of the matrix.
     pub own: Range<usize>,
     /// With credentials the client signs its keys and checks all signatures.
@@ -73,11 +96,21 @@ impl<W: Word> Input<W> {
     /// the shared words.
     pub fn with_rows(words: Vec<W>, own: Range<usize>) -> Self {
         Self {
-            words: Zeroizing::new(words),
+            words: Words::Ready(Zeroizing::new(words)),
             own,
             credentials: None,
             sent: None,
             answered: Answered::default(),
+        }
+    }
+
+    /// The input of a plain sum whose words `give` returns when they are due. See [`Words::Late`].
+    pub fn late(
+        give: impl Fn() -> Result<Zeroizing<Vec<W>>, Abort> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            words: Words::Late(Arc::new(give)),
+            ..Self::plain(Vec::new())
         }
     }
 
@@ -99,6 +132,9 @@ impl<W: Word> From<Vec<W>> for Input<W> {
 
 impl<W: Word> fmt::Debug for Input<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Input({} words, rows {:?})", self.words.len(), self.own)
+        match &self.words {
+            Words::Ready(words) => write!(f, "Input({} words, rows {:?})", words.len(), self.own),
+            Words::Late(_) => write!(f, "Input(late words, rows {:?})", self.own),
+        }
     }
 }

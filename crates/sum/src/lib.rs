@@ -69,7 +69,7 @@ use sha2::{Digest, Sha256};
 use undertone_party::{Abort, PartyId, Phase, Reader, SessionId, Writer};
 
 pub use client::{Sums, client};
-pub use input::{Answered, Input};
+pub use input::{Answered, Input, Words};
 pub use server::{Owners, Total, server, server_with};
 pub use undertone_kernel::mask::Suite;
 pub use wiring::{Degree, Target, Trust, Wiring};

@@ -236,14 +236,11 @@ impl<W: Word> Adding<W> {
         for place in self.contributors.places() {
             let len = self.result_len(place);
             let mut sent = 0;
-            loop {
+            while sent < len {
                 io.pause().await;
                 let next = tile::<W>(sent, len);
                 sent = next.end;
                 io.send(self.table.ids[place], self.result(place, next));
-                if sent == len {
-                    break;
-                }
             }
         }
         io.pause().await;

@@ -81,6 +81,7 @@
 //! | `node` | server and clients on a network: feature `net` |
 //! | [`phases`] | the phases of all protocols in one table |
 //! | [`simulate`] | all parties of a run in one process |
+//! | [`replay`] | parties that live from one message to the next, with a journal |
 //! | `data` | data sets from `.npz` and `.csv` files: feature `files` |
 #![forbid(unsafe_code)]
 
@@ -92,6 +93,7 @@ pub mod docs;
 #[cfg(feature = "net")]
 pub mod node;
 pub mod phases;
+pub mod replay;
 pub mod rounds;
 pub mod simulate;
 

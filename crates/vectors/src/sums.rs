@@ -198,7 +198,7 @@ fn run<W: Word>(case: &Case<'_>) -> Result<RowSums, Error> {
                 .expose()),
             first_row: client.own.start,
             rows: client.own.len(),
-            words: words_hex(&client.words),
+            words: words_hex(client.words.ready()),
             hello: None,
             shares: None,
             shares_received: None,

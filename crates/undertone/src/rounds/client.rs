@@ -311,7 +311,7 @@ impl<S: Source> Client<S> {
             ..
         } = *place;
         let input = sum::Input {
-            words,
+            words: sum::Words::Ready(words),
             sent: Some(sent),
             ..sum::Input::plain(Vec::new()).with_credentials(credentials)
         };
