@@ -388,7 +388,9 @@ fn influence_and_labels(book: &mut Book, params: &Params, shape: &Shape) {
         }
         book.add(me, SERVER, sum::UNMASK, 32 + 33 * others);
         let back = shape.classes * own + shared;
-        book.tiles((SERVER, me, sum::UNMASK), back, 4, (TILE, 0));
+        if back > 0 {
+            book.tiles((SERVER, me, sum::UNMASK), back, 4, (TILE, 0));
+        }
     }
 }
 

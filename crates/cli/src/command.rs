@@ -1,6 +1,6 @@
 //! The command line: parses arguments, runs a command, returns its exit code.
 
-use std::process::ExitCode;
+use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use undertone_lab::{Failure, Show, bench, costs, interrupt, ot, output, sum};
@@ -171,15 +171,24 @@ impl Command {
     }
 }
 
-pub(crate) fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+/// Runs the command with `arguments`, the name of the program first. Returns the exit code. A
+/// process runs at most one command that names a number of threads.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Standard error may be closed. The exit code still tells.
+            let _ = error.print();
+            return u8::try_from(error.exit_code()).unwrap_or(2);
+        }
+    };
     let ended = run(arguments.command);
     interrupt::clear();
     match ended {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(failure) => {
             eprintln!("undertone: {}", failure.message);
-            ExitCode::from(failure.code)
+            failure.code
         }
     }
 }

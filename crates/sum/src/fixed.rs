@@ -109,6 +109,12 @@ enum Beyond {
     Clipped,
 }
 
+impl From<bool> for Beyond {
+    fn from(clip: bool) -> Self {
+        if clip { Self::Clipped } else { Self::Refused }
+    }
+}
+
 /// One pass over values. It checks, weights, scales and rounds each value.
 struct Pass {
     bound: f64,
@@ -120,6 +126,7 @@ struct Pass {
 impl Pass {
     /// Appends the words of `values`. Returns the number of clipped values.
     fn run<T: Real, W: Word>(&self, values: &[T], words: &mut Vec<W>) -> Result<usize, FixedError> {
+        let first = words.len();
         let mut clipped = 0;
         for (index, value) in values.iter().enumerate() {
             let mut value: f64 = (*value).into();
@@ -127,7 +134,7 @@ impl Pass {
             if value.is_nan() || value.abs() > self.bound {
                 if value.is_nan() || self.beyond == Beyond::Refused {
                     return Err(FixedError::OutOfRange {
-                        index,
+                        index: first + index,
                         value,
                         bound: self.bound,
                     });
@@ -235,15 +242,29 @@ impl<W: Word> Fixed<W> {
         2f64.powi(self.fraction)
     }
 
-    fn encode_with<T: Real>(&self, values: &[T], beyond: Beyond) -> Result<Clipped<W>, FixedError> {
-        let mut words = Zeroizing::new(Vec::with_capacity(values.len()));
+    /// Appends the words of `values` to `words`. Values beyond the bound are clipped, or refused.
+    /// Returns how many were clipped.
+    ///
+    /// # Errors
+    /// [`FixedError::OutOfRange`], with an index that counts what `words` held before.
+    pub fn append<T: Real>(
+        &self,
+        values: &[T],
+        clip: bool,
+        words: &mut Vec<W>,
+    ) -> Result<usize, FixedError> {
         let pass = Pass {
             bound: self.bound,
-            beyond,
+            beyond: Beyond::from(clip),
             weight: 1.0,
             scale: self.scale(),
         };
-        let clipped = pass.run(values, &mut words)?;
+        pass.run(values, words)
+    }
+
+    fn encode_with<T: Real>(&self, values: &[T], clip: bool) -> Result<Clipped<W>, FixedError> {
+        let mut words = Zeroizing::new(Vec::with_capacity(values.len()));
+        let clipped = self.append(values, clip, &mut words)?;
         let words = std::mem::take(&mut *words);
         Ok(Clipped { words, clipped })
     }
@@ -253,7 +274,7 @@ impl<W: Word> Fixed<W> {
     /// # Errors
     /// [`FixedError::OutOfRange`], which names the first value that is beyond the bound or NaN.
     pub fn encode<T: Real>(&self, values: &[T]) -> Result<Vec<W>, FixedError> {
-        let encoded = self.encode_with(values, Beyond::Refused)?;
+        let encoded = self.encode_with(values, false)?;
         Ok(encoded.words)
     }
 
@@ -262,7 +283,7 @@ impl<W: Word> Fixed<W> {
     /// # Errors
     /// [`FixedError::OutOfRange`], which names the first value that is NaN.
     pub fn encode_clipped<T: Real>(&self, values: &[T]) -> Result<Clipped<W>, FixedError> {
-        self.encode_with(values, Beyond::Clipped)
+        self.encode_with(values, true)
     }
 
     /// The values of a sum of words.
@@ -309,26 +330,52 @@ impl<W: Word> WeightedMean<W> {
         values + 1
     }
 
-    fn encode_with<T: Real>(
-        &self,
-        values: &[T],
-        weight: f64,
-        beyond: Beyond,
-    ) -> Result<Clipped<W>, FixedError> {
+    /// The word of a client's weight, which comes after the words of its values.
+    ///
+    /// # Errors
+    /// [`FixedError::Weight`].
+    pub fn weight(&self, weight: f64) -> Result<W, FixedError> {
         // SUM-33.
         let most = self.weights.bound;
         if !(0.0..=most).contains(&weight) {
             return Err(FixedError::Weight { weight, most });
         }
-        let mut words = Zeroizing::new(Vec::with_capacity(Self::words(values.len())));
+        Ok(word(weight * self.weights.scale()))
+    }
+
+    /// Appends the words of `values` with `weight` to `words`: each value times the weight. Values
+    /// beyond the bound are clipped, or refused. Returns how many were clipped. A client's words
+    /// are those of all its values, then the word of its [`weight`](Self::weight).
+    ///
+    /// # Errors
+    /// [`FixedError::Weight`], or [`FixedError::OutOfRange`], with an index that counts what `words`
+    /// held before.
+    pub fn append<T: Real>(
+        &self,
+        values: &[T],
+        weight: f64,
+        clip: bool,
+        words: &mut Vec<W>,
+    ) -> Result<usize, FixedError> {
+        self.weight(weight)?;
         let pass = Pass {
             bound: self.bound,
-            beyond,
+            beyond: Beyond::from(clip),
             weight,
             scale: self.products.scale(),
         };
-        let clipped = pass.run(values, &mut words)?;
-        words.push(word(weight * self.weights.scale()));
+        pass.run(values, words)
+    }
+
+    fn encode_with<T: Real>(
+        &self,
+        values: &[T],
+        weight: f64,
+        clip: bool,
+    ) -> Result<Clipped<W>, FixedError> {
+        let mut words = Zeroizing::new(Vec::with_capacity(Self::words(values.len())));
+        let clipped = self.append(values, weight, clip, &mut words)?;
+        words.push(self.weight(weight)?);
         let words = std::mem::take(&mut *words);
         Ok(Clipped { words, clipped })
     }
@@ -339,7 +386,7 @@ impl<W: Word> WeightedMean<W> {
     /// [`FixedError::Weight`], or [`FixedError::OutOfRange`], which names the first value that is
     /// beyond the bound or NaN.
     pub fn encode<T: Real>(&self, values: &[T], weight: f64) -> Result<Vec<W>, FixedError> {
-        let encoded = self.encode_with(values, weight, Beyond::Refused)?;
+        let encoded = self.encode_with(values, weight, false)?;
         Ok(encoded.words)
     }
 
@@ -354,7 +401,7 @@ impl<W: Word> WeightedMean<W> {
         values: &[T],
         weight: f64,
     ) -> Result<Clipped<W>, FixedError> {
-        self.encode_with(values, weight, Beyond::Clipped)
+        self.encode_with(values, weight, true)
     }
 
     /// The mean and the total weight. `None` when the total weight is not above 0.

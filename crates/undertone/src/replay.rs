@@ -321,6 +321,11 @@ impl<P: Party> Replay<P> {
         &mut self.courier
     }
 
+    /// The courier of the party, which stays in memory from here on.
+    pub fn into_courier(self) -> Courier<P> {
+        self.courier
+    }
+
     /// Takes the next message. Where the courier is held, calls `input` and releases it. Returns
     /// the reply when the step is noted.
     ///

@@ -25,6 +25,10 @@ impl Warnings {
         }
     }
 
+    pub(super) fn into_texts(self) -> Vec<String> {
+        self.0
+    }
+
     /// Warns if others may read the private key in the file `path`.
     fn check_mode(&mut self, path: &Path) {
         #[cfg(unix)]

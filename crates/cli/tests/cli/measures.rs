@@ -67,7 +67,7 @@ fn sums_run() {
     assert_eq!(object["exact"], true);
     assert_eq!(
         (&object["neighbours"], &object["rounds"]),
-        (&20.into(), &10.into())
+        (&20.into(), &9.into())
     );
     // At most eight bytes an entry and 20 kB more.
     assert!(object["upload_bytes_per_client"].as_f64().unwrap() < 40.0 * 8.0 + 20e3);

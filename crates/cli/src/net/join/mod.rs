@@ -3,7 +3,7 @@
 mod label;
 mod sum;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use undertone::node::client::{Config, JoinError, Joined};
@@ -129,6 +129,30 @@ impl Link {
         }
         .with_roster(roster))
     }
+}
+
+/// The configuration of a client that reaches `server`, `HOST:PORT`, with the files in the folder
+/// `keys`: `ca.pem`, `roster.toml`, `client.key` and perhaps `client.pem`. Also returns warnings
+/// about these files.
+///
+/// # Errors
+/// Which file cannot be used, and why.
+pub fn client_config(
+    server: &str,
+    keys: &Path,
+    server_name: Option<String>,
+) -> Result<(Config, Vec<String>), String> {
+    let link = Link {
+        server: server.parse()?,
+        keys: keys.to_owned(),
+        server_name,
+        retry: 60.0,
+        patience: 900.0,
+        insecure_seed: None,
+    };
+    let mut warnings = Warnings::default();
+    let config = link.config(&mut warnings);
+    Ok((config.map_err(|failure| failure.message)?, warnings.into_texts()))
 }
 
 impl Join {

@@ -1,0 +1,14 @@
+//! The `undertone` command as a library, so that the Python module can run it.
+#![forbid(unsafe_code)]
+
+mod command;
+mod deal;
+mod examples;
+mod files;
+mod label;
+mod net;
+mod options;
+mod paillier;
+
+pub use command::main;
+pub use net::client_config;

@@ -1,0 +1,108 @@
+"""Secure computation over data that may not leave its owners.
+
+================================  ==============================================================
+:func:`label`                     labels the rows of all clients, all parties in this process
+:func:`join`, :func:`join_sum`    takes part in a job on a network
+:func:`serve`                     runs the jobs of a roster on a network
+:class:`SumClient`,               a secure sum or weighted mean of arrays, without I/O: you move
+:class:`SumServer`                the frames
+:class:`LabelClient`,             label propagation, without I/O
+:class:`LabelServer`
+:func:`run`                       moves frames between parties in this process
+:func:`distances`, :func:`ot`,    the primitives, for measurements and lessons
+:func:`paillier`
+:mod:`undertone.flower`           secure means and label propagation on Flower
+================================  ==============================================================
+
+Who learns what is in the project's SECURITY.md. The software is young and not audited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path as _FilePath
+
+from . import _engine
+from ._costs import SERVER, Cost
+from ._engine import AbortedError, RefusedError, UndertoneError, __version__, generate_key, public_key
+from ._label import LabelClient, LabelReport, LabelRun, Labels, LabelServer, label
+from ._net import Joined, join, join_sum, serve
+from ._party import Party, Path, pack, session_id, unpack
+from ._primitives import Ciphertexts, Distances, PaillierKey, Transfers, distances, ot, paillier
+from ._sum import SumClient, SumResult, SumServer
+
+__all__ = [
+    "SERVER",
+    "AbortedError",
+    "Ciphertexts",
+    "Cost",
+    "Distances",
+    "Joined",
+    "LabelClient",
+    "LabelReport",
+    "LabelRun",
+    "LabelServer",
+    "Labels",
+    "PaillierKey",
+    "Party",
+    "RefusedError",
+    "SumClient",
+    "SumResult",
+    "SumServer",
+    "Transfers",
+    "UndertoneError",
+    "__version__",
+    "distances",
+    "generate_key",
+    "join",
+    "join_sum",
+    "label",
+    "ot",
+    "pack",
+    "paillier",
+    "public_key",
+    "read_roster",
+    "run",
+    "serve",
+    "session_id",
+    "unpack",
+]
+
+
+def read_roster(path: Path) -> dict[str, bytes | None]:
+    """The clients of a roster file (TOML), in order: name and public key (None without one).
+
+    The position of a client is its number in sessions of all these clients.
+    """
+    return dict(_engine.read_roster(_FilePath(path).read_text(encoding="utf-8")))
+
+
+def run(server: Party, clients: Sequence[Party]) -> None:
+    """Moves frames between parties in this process until none has anything to send.
+
+    Returns when all have ended, or when clients of a sum wait for values
+    (:attr:`SumClient.needs_values`). Raises :class:`AbortedError` when the server aborts. A client
+    that aborts is dropped.
+    """
+    parties: dict[int, Party] = {client.id: client for client in clients}
+    parties[SERVER] = server
+    moved, left = True, set(parties)
+    while moved:
+        moved = False
+        for who in sorted(left):
+            while True:
+                try:
+                    frames = parties[who].poll()
+                except AbortedError:
+                    if who == SERVER:
+                        raise
+                    left.discard(who)
+                    for other in left:
+                        parties[other].gone(who)
+                    break
+                if not frames:
+                    break
+                moved = True
+                for to, frame in frames:
+                    if to in left:
+                        parties[to].push(who, frame)

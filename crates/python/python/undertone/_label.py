@@ -1,0 +1,270 @@
+"""Cross-client label propagation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _engine
+from ._costs import Cost, of_parties
+from ._party import Party, as_float, credentials
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What a client takes home."""
+
+    labels: NDArray[np.int64]
+    """A class for each row, int64 of shape [rows]; -1 where no label reaches the row."""
+    confidences: NDArray[np.float64]
+    """From 0 to 1 for each row, float64 of shape [rows]; 1 where the client brought the label."""
+    scores: NDArray[np.float64]
+    """Scores of the rows without a label, float64 of shape [unlabelled rows, classes]."""
+
+
+@dataclass(frozen=True)
+class LabelReport:
+    """What the server learns."""
+
+    clients: list[int]
+    """The clients whose rows are in the graph."""
+    contributors: list[int]
+    """The clients whose labels are in the scores."""
+    method: str
+    """How scores were solved for: factored or iterated."""
+    neighbours: NDArray[np.int64]
+    """The neighbours of each row, int64 of shape [rows of all clients, k]. -1 where there are
+    fewer. Rows are numbered in the order of the clients."""
+    distances: NDArray[np.int64]
+    """The distances to them, in bits, with the same shape."""
+
+
+class LabelRun(list[NDArray[np.int64]]):
+    """The labels of each client's rows, and everything else about the run.
+
+    It is a list with an int64 array of shape [rows] for each client.
+    """
+
+    def __init__(
+        self, clients: list[Labels], report: LabelReport, costs: dict[int, list[Cost]]
+    ) -> None:
+        super().__init__(client.labels for client in clients)
+        self.clients = clients
+        """Labels, confidences and scores of each client."""
+        self.report = report
+        """What the server has learned."""
+        self.costs = costs
+        """What each party spent, phase by phase; -1 is the server."""
+
+    @property
+    def confidences(self) -> list[NDArray[np.float64]]:
+        """The confidences of each client's labels, float64 of shape [rows]."""
+        return [client.confidences for client in self.clients]
+
+
+def _rules(
+    clients: int,
+    bits: int,
+    neighbours: int,
+    alpha: float,
+    variant: str,
+    backend: str,
+    min_clients: int,
+    malicious_server: bool,
+    suite: str,
+) -> dict[str, Any]:
+    if clients < min_clients:
+        raise ValueError(
+            f"{clients} clients, at least {min_clients} are needed. With two clients each learns "
+            "the other's part of every sum; pass min_clients=2 if that is acceptable"
+        )
+    return {
+        "bits": bits,
+        "neighbours": neighbours,
+        "alpha": float(alpha),
+        "variant": variant,
+        "backend": backend,
+        "min_clients": min_clients,
+        "malicious_server": malicious_server,
+        "suite": suite,
+    }
+
+
+def as_labels(labels: Any) -> NDArray[np.int64]:
+    array = np.asarray(labels)
+    if array.dtype.kind not in "iu":
+        raise TypeError(
+            f"labels are of {array.dtype}; integers are needed, -1 where there is no label"
+        )
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def label(
+    features: Sequence[NDArray[Any]],
+    labels: Sequence[NDArray[Any]],
+    *,
+    backend: str = "psm",
+    neighbours: int = 10,
+    alpha: float = 0.99,
+    bits: int = 4096,
+    variant: str = "balanced",
+    classes: int | None = None,
+    label_epsilon: float | None = None,
+    standardise: bool = False,
+    min_clients: int = 3,
+    malicious_server: bool = False,
+    suite: str = "aes128ctr",
+    seed: bytes | int | None = None,
+    progress: Callable[[str], object] | None = None,
+) -> LabelRun:
+    """Labels the rows of all clients, with all parties in this process and the real messages.
+
+    ``features`` has a float array of shape [rows, features] for each client, ``labels`` an integer
+    array of shape [rows] with -1 where there is no label. Features must be on one scale;
+    ``standardise`` brings them to one by a secure sum.
+
+    ``backend`` is the protocol that brings distances to the server: clear, sketch, psm, lwe, shade
+    or phe. ``bits`` is the length of codes, ``neighbours`` the number of neighbours of a row,
+    ``alpha`` the part of a score that comes from neighbours, ``classes`` their number (default: the
+    largest label and one). ``label_epsilon`` puts noise on labels. ``seed`` (32 bytes, or a number)
+    fixes everything random; it is for tests.
+
+    ``progress`` is called now and then with a text. An exception in it, or Ctrl-C, ends the run.
+
+    >>> import numpy as np, undertone
+    >>> rng = np.random.default_rng(0)
+    >>> truth = [np.arange(30) % 2 for client in range(3)]
+    >>> rows = [rng.normal(size=(30, 5)) + 9 * (y[:, None] - 0.5) for y in truth]
+    >>> known = [np.where(np.arange(30) < 4, y, -1) for y in truth]
+    >>> found = undertone.label(rows, known, bits=1024)
+    >>> float(np.mean(np.concatenate(found) == np.concatenate(truth)))
+    1.0
+    """
+    if len(features) != len(labels):
+        raise ValueError(f"features of {len(features)} clients, labels of {len(labels)}")
+    rules = _rules(
+        len(features), bits, neighbours, alpha, variant, backend, min_clients, malicious_server,
+        suite,
+    )
+    known = [as_labels(one) for one in labels]
+    if classes is None:
+        classes = max(2, 1 + max((int(one.max()) for one in known if one.size), default=-1))
+    if isinstance(seed, int):
+        seed = seed.to_bytes(8, "little") + bytes(24)
+    each, learned, spent = _engine.label(
+        rules,
+        [as_float(one) for one in features],
+        known,
+        classes,
+        label_epsilon,
+        standardise,
+        seed,
+        progress,
+    )
+    clients = [Labels(*one) for one in each]
+    return LabelRun(clients, LabelReport(*learned), of_parties(spent))
+
+
+class LabelClient(Party):
+    """A client of label propagation, which does no I/O.
+
+    ``session`` is 32 bytes that the server chose afresh. See :func:`label` for the other arguments.
+    All parties need the same ones. ``noise`` is ``(epsilon, secret)``: noise on labels, drawn from a
+    secret of 32 bytes that the client keeps for all its jobs. ``max_peer_rows`` is the largest
+    number of rows of another client to which this one agrees.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        features: NDArray[Any],
+        labels: NDArray[Any],
+        *,
+        session: bytes,
+        clients: int,
+        classes: int,
+        backend: str = "psm",
+        neighbours: int = 10,
+        alpha: float = 0.99,
+        bits: int = 4096,
+        variant: str = "balanced",
+        min_clients: int = 3,
+        malicious_server: bool = False,
+        suite: str = "aes128ctr",
+        noise: tuple[float, bytes] | None = None,
+        max_peer_rows: int | None = None,
+        key: str | None = None,
+        public_keys: list[bytes] | None = None,
+        seed: bytes | None = None,
+    ) -> None:
+        if not 0 <= index < clients:
+            raise ValueError(f"client {index} of {clients}; clients are numbered from 0")
+        self._party = _engine.label_client(
+            _rules(
+                clients, bits, neighbours, alpha, variant, backend, min_clients,
+                malicious_server, suite,
+            ),
+            session,
+            index,
+            as_float(features),
+            as_labels(labels),
+            classes,
+            credentials(key, public_keys),
+            noise,
+            max_peer_rows,
+            seed,
+        )
+
+    def replay(self, journal: Any, past: Sequence[bytes], message: bytes) -> bytes:
+        """Runs this new party again over the bundles ``past``, then takes ``message``.
+
+        See :meth:`SumClient.replay`.
+        """
+
+        def none() -> tuple[list[NDArray[Any]], float]:
+            return [], 0.0
+
+        return self._party.replay(journal, [bytes(one) for one in past], bytes(message), none)
+
+    def result(self) -> Labels | None:
+        """The labels of this client's rows, once; None before the protocol has ended."""
+        result = self._party.result()
+        return None if result is None else Labels(*result)
+
+
+class LabelServer(Party):
+    """The server of label propagation. See :class:`LabelClient` for the arguments."""
+
+    def __init__(
+        self,
+        *,
+        session: bytes,
+        clients: int,
+        backend: str = "psm",
+        neighbours: int = 10,
+        alpha: float = 0.99,
+        bits: int = 4096,
+        variant: str = "balanced",
+        min_clients: int = 3,
+        malicious_server: bool = False,
+        suite: str = "aes128ctr",
+        seed: bytes | None = None,
+    ) -> None:
+        self._party = _engine.label_server(
+            _rules(
+                clients, bits, neighbours, alpha, variant, backend, min_clients,
+                malicious_server, suite,
+            ),
+            session,
+            clients,
+            seed,
+        )
+
+    def result(self) -> LabelReport | None:
+        """What the server has learned, once; None before the protocol has ended."""
+        result = self._party.result()
+        return None if result is None else LabelReport(*result)

@@ -1,0 +1,171 @@
+"""Clients and servers on a network: gRPC over TLS."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+from numpy.typing import NDArray
+
+from . import _engine
+from ._costs import Cost, of_phases
+from ._label import Labels, as_labels
+from ._party import Path, as_float
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What a job gave and cost a client."""
+
+    labels: Labels | None
+    """With label propagation: the labels of this client's rows."""
+    mean: dict[str, NDArray[Any]] | None
+    """With sums: the last mean."""
+    sessions: int
+    """The number of sessions that the client began."""
+    returned: int
+    """How often it returned after it lost its connection."""
+    seconds: float
+    """Time of the last session."""
+    costs: list[Cost]
+    """What the client spent, phase by phase."""
+
+
+def _link(
+    server: str, keys: Path, server_name: str | None, retry: float, patience: float
+) -> dict[str, Any]:
+    return {
+        "server": server,
+        "keys": keys,
+        "server_name": server_name,
+        "retry": float(retry),
+        "patience": float(patience),
+    }
+
+
+def join(
+    server: str,
+    keys: Path = ".",
+    *,
+    features: NDArray[Any],
+    labels: NDArray[Any],
+    classes: int | None = None,
+    max_bits: int = 16384,
+    max_neighbours: int = 64,
+    any_alpha: bool = False,
+    backend_at_least: str = "psm",
+    max_peer_rows: int | None = None,
+    standardise: bool = True,
+    min_clients: int = 3,
+    semi_honest: bool = False,
+    noise: tuple[float, bytes] | None = None,
+    server_name: str | None = None,
+    retry: float = 60.0,
+    patience: float = 900.0,
+    progress: Callable[[str], object] | None = None,
+) -> Joined:
+    """Takes part in a job of label propagation, as ``undertone join`` does.
+
+    ``server`` is ``HOST:PORT``. The folder ``keys`` has ca.pem, roster.toml and client.key, as
+    ``undertone keys`` makes them. ``features`` and ``labels`` are this client's, as for
+    :func:`undertone.label`; they stay here. The other arguments are what this client agrees to;
+    ``undertone join --help`` explains them.
+
+    Returns when the job ends. ``progress`` is called with the name of each phase.
+
+    Raises :class:`RefusedError` when client or server declines, :class:`AbortedError` when the job
+    fails, :class:`UndertoneError` when the server cannot be reached.
+    """
+    terms = {
+        "max_bits": max_bits,
+        "max_neighbours": max_neighbours,
+        "any_alpha": any_alpha,
+        "backend_at_least": backend_at_least,
+        "min_clients": min_clients,
+        "max_peer_rows": max_peer_rows,
+        "standardise": standardise,
+        "semi_honest": semi_honest,
+    }
+    link = _link(server, keys, server_name, retry, patience)
+    found, (sessions, returned, seconds, costs) = _engine.join_label(
+        link, terms, as_float(features), as_labels(labels), classes, noise, progress
+    )
+    return Joined(Labels(*found), None, sessions, returned, seconds, of_phases(costs))
+
+
+def join_sum(
+    server: str,
+    keys: Path = ".",
+    *,
+    contribute: Callable[
+        [int, int, dict[str, NDArray[Any]] | None], tuple[dict[str, NDArray[Any]], float]
+    ],
+    mean: Callable[[int, dict[str, NDArray[Any]], float, list[int]], object] | None = None,
+    max_rounds: int = 1000,
+    min_clients: int = 3,
+    semi_honest: bool = False,
+    server_name: str | None = None,
+    retry: float = 60.0,
+    patience: float = 900.0,
+    progress: Callable[[str], object] | None = None,
+) -> Joined:
+    """Takes part in a job of rounds of sums or weighted means, as ``undertone join`` does.
+
+    In each round ``contribute(round, attempt, last_mean)`` returns this client's arrays, float32 or
+    float64 by name, and their weight. It may take long: a model is trained here. If ``attempt`` is
+    above 1, an earlier upload of this round was lost, and it must return other values: the same
+    values in two sums could be told from their difference. ``mean(round, arrays, weight,
+    contributors)`` receives each mean. If either raises, this client leaves the job.
+
+    The other arguments and the exceptions are those of :func:`join`.
+    """
+    link = _link(server, keys, server_name, retry, patience)
+    last, (sessions, returned, seconds, costs) = _engine.join_sum(
+        link, contribute, mean, max_rounds, min_clients, semi_honest, progress
+    )
+    return Joined(None, last, sessions, returned, seconds, of_phases(costs))
+
+
+def serve(
+    roster: Path,
+    *,
+    job: Path | None = None,
+    listen: str = "127.0.0.1:7431",
+    jobs: int | None = 1,
+    status: str | None = None,
+    wait: float | None = None,
+    quiet: bool = True,
+    options: list[str] | None = None,
+) -> list[dict[str, Any]]:
+    """Runs a server for the clients of a roster, as ``undertone serve`` does.
+
+    server.pem, server.key and job.toml are read from the roster's folder. ``jobs`` is the number of
+    jobs to run, ``status`` the address of a status page, ``wait`` seconds after which a job starts
+    with the clients that are there. ``options`` are further options of the command.
+
+    Returns the report of each job. Raises :class:`UndertoneError` with the exit code of the command
+    when it fails; the reason is on standard error. A server runs once in a process: it takes over
+    the signals.
+    """
+    with tempfile.TemporaryDirectory() as reports:
+        command = ["undertone", "serve", "--roster", str(roster), "--listen", listen]
+        command += ["--reports", reports]
+        if job is not None:
+            command += ["--job", str(job)]
+        if jobs is not None:
+            command += ["--jobs", str(jobs)]
+        if status is not None:
+            command += ["--status", status]
+        if wait is not None:
+            command += ["--wait", str(wait)]
+        if quiet:
+            command += ["--quiet"]
+        code = _engine.main(command + list(options or []))
+        if code:
+            raise _engine.UndertoneError(f"undertone serve ended with exit code {code}")
+        files = sorted(FilePath(reports).glob("job-*.json"))
+        return [json.loads(file.read_text()) for file in files]

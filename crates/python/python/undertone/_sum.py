@@ -1,0 +1,206 @@
+"""Secure sums and weighted means of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _engine
+from ._party import Party, Path, as_float, credentials
+
+Arrays = NDArray[Any] | Sequence[NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class SumResult:
+    """What the server of a sum learns."""
+
+    values: NDArray[np.float64]
+    """The weighted mean, or the sum: float64 of shape [size]."""
+    weight: float
+    """The total weight of the contributors. For a sum, their number."""
+    contributors: list[int]
+    """The clients whose values are in it."""
+    suspects: list[int]
+    """Clients that revealed a false share of a secret, or were dealt one. The values are right."""
+
+
+def _rules(
+    session: bytes,
+    clients: int,
+    size: int,
+    bound: float,
+    max_weight: float,
+    mean: bool,
+    clip: bool,
+    bits: int,
+    min_clients: int,
+    malicious_server: bool,
+    suite: str,
+) -> dict[str, Any]:
+    return {
+        "session": session,
+        "clients": clients,
+        "size": size,
+        "bound": float(bound),
+        "max_weight": float(max_weight),
+        "mean": mean,
+        "clip": clip,
+        "bits": bits,
+        "min_clients": min_clients,
+        "malicious_server": malicious_server,
+        "suite": suite,
+    }
+
+
+def _listed(arrays: Arrays) -> list[NDArray[Any]]:
+    if isinstance(arrays, (list, tuple)):
+        return [as_float(array) for array in arrays]
+    return [as_float(np.asarray(arrays))]
+
+
+class SumClient(Party):
+    """A client of a secure sum or weighted mean.
+
+    The server learns the mean over all contributors and their total weight. It learns no single
+    client's values or weight, also if it colludes with a tenth of the clients (at least one).
+
+    ``session`` is 32 bytes that the server chose afresh. All parties need the same ``clients``
+    (their number), ``size`` (values of each client), ``bound`` (largest magnitude of a value),
+    ``max_weight``, ``mean`` (otherwise the sum), ``bits`` of a word (32 halves the bytes, 64 is
+    more precise), ``min_clients``, ``malicious_server`` and ``suite``. With ``clip`` values beyond
+    the bound are moved to it and counted. Otherwise they are refused.
+
+    The values are due late, at the upload, when :attr:`needs_values` is true. A client that trains
+    a model trains then. ``values`` given here are used at once.
+
+    With ``malicious_server`` the sum withstands a server that lies about who dropped out. It needs
+    ``key``, this client's private key (PEM), and ``public_keys`` of all clients, in order.
+
+    ``seed`` (32 bytes) fixes all secrets. It serves one session only. Leave it out, except in tests
+    and with :meth:`replay`.
+
+    >>> import numpy as np, undertone
+    >>> session = undertone.session_id(None)
+    >>> rules = dict(session=session, clients=3, size=2, bound=8.0, max_weight=100.0)
+    >>> server = undertone.SumServer(**rules)
+    >>> clients = [undertone.SumClient(index, **rules) for index in range(3)]
+    >>> undertone.run(server, clients)  # until values are due
+    >>> for weight, client in enumerate(clients, start=1):
+    ...     clipped = client.contribute(np.array([0.5, weight], np.float32), weight)
+    >>> undertone.run(server, clients)
+    >>> result = server.result()
+    >>> result.values.round(6).tolist(), result.weight, result.contributors
+    ([0.5, 2.333333], 6.0, [0, 1, 2])
+    """
+
+    def __init__(
+        self,
+        index: int,
+        *,
+        session: bytes,
+        clients: int,
+        size: int,
+        bound: float,
+        max_weight: float = 1.0,
+        mean: bool = True,
+        clip: bool = False,
+        bits: int = 64,
+        min_clients: int = 3,
+        malicious_server: bool = False,
+        suite: str = "aes128ctr",
+        values: Arrays | None = None,
+        weight: float = 1.0,
+        key: str | None = None,
+        public_keys: list[bytes] | None = None,
+        seed: bytes | None = None,
+    ) -> None:
+        rules = _rules(
+            session, clients, size, bound, max_weight, mean, clip, bits, min_clients,
+            malicious_server, suite,
+        )
+        self._party = _engine.sum_client(rules, index, credentials(key, public_keys), seed)
+        self.clipped = 0
+        """Number of values that were clipped."""
+        if values is not None:
+            self.contribute(values, weight)
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether the protocol waits for :meth:`contribute`."""
+        return self._party.status == "held"
+
+    def contribute(self, values: Arrays, weight: float = 1.0) -> int:
+        """Gives the values: one array, or a list of arrays, with ``size`` values in all.
+
+        float32 and float64 arrays are read where they are. Returns how many values were clipped.
+        Raises ``ValueError`` for values beyond the bound (without ``clip``), for NaN, and for
+        another number of values; then other values can be given.
+        """
+        self.clipped = self._party.contribute(_listed(values), float(weight))
+        return self.clipped
+
+    def replay(
+        self,
+        journal: Path,
+        past: Sequence[bytes],
+        message: bytes,
+        values: Callable[[], tuple[Arrays, float]],
+    ) -> bytes:
+        """Runs this new party again over the bundles ``past``, then takes ``message``.
+
+        For frameworks that start a new process for each message. The caller keeps the seed and the
+        bundles. ``journal`` is a folder on disk in which each step is noted before its reply is
+        returned. ``values`` is called when values are due, and returns arrays and weight.
+
+        Raises :class:`RefusedError` when the session would be rewound: when a step was taken before
+        with another message or another reply, or when the journal is lost.
+        """
+
+        def given() -> tuple[Arrays, float]:
+            arrays, weight = values()
+            return _listed(arrays), float(weight)
+
+        return self._party.replay(journal, [bytes(one) for one in past], bytes(message), given)
+
+    def result(self) -> list[int] | None:
+        """The contributors, once the sum is done. The values are for the server only."""
+        contributors: list[int] | None = self._party.result()
+        return contributors
+
+
+class SumServer(Party):
+    """The server of a secure sum or weighted mean. See :class:`SumClient` for the arguments."""
+
+    def __init__(
+        self,
+        *,
+        session: bytes,
+        clients: int,
+        size: int,
+        bound: float,
+        max_weight: float = 1.0,
+        mean: bool = True,
+        clip: bool = False,
+        bits: int = 64,
+        min_clients: int = 3,
+        malicious_server: bool = False,
+        suite: str = "aes128ctr",
+    ) -> None:
+        rules = _rules(
+            session, clients, size, bound, max_weight, mean, clip, bits, min_clients,
+            malicious_server, suite,
+        )
+        self._party = _engine.sum_server(rules)
+
+    def result(self) -> SumResult | None:
+        """The mean or the sum, once; None before the protocol has ended.
+
+        Raises ``ValueError`` when all weights are 0.
+        """
+        result = self._party.result()
+        return None if result is None else SumResult(*result)

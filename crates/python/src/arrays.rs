@@ -1,0 +1,120 @@
+//! NumPy arrays.
+
+use numpy::{Element, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use undertone::xclp::{Features, Labelling, Rows};
+
+use crate::drive::Values;
+use crate::errors::value;
+
+enum Borrowed<'py> {
+    Single(PyReadonlyArrayDyn<'py, f32>),
+    Double(PyReadonlyArrayDyn<'py, f64>),
+}
+
+fn contiguous<'a, T: Element>(array: &'a PyReadonlyArrayDyn<'_, T>) -> PyResult<&'a [T]> {
+    array.as_slice().map_err(|_| {
+        PyValueError::new_err("the array is not C-contiguous; pass numpy.ascontiguousarray(array)")
+    })
+}
+
+/// Borrows one array, or a list or tuple of arrays, of float32 or float64, and gives their values
+/// to `work` without a copy and without the interpreter.
+pub(crate) fn with_values<T: Send>(
+    py: Python<'_>,
+    arrays: &Bound<'_, PyAny>,
+    work: impl FnOnce(&[Values<'_>]) -> PyResult<T> + Send,
+) -> PyResult<T> {
+    let each: Vec<Bound<'_, PyAny>> = if let Ok(list) = arrays.cast::<PyList>() {
+        list.iter().collect()
+    } else if let Ok(tuple) = arrays.cast::<PyTuple>() {
+        tuple.iter().collect()
+    } else {
+        vec![arrays.clone()]
+    };
+    let mut borrowed = Vec::with_capacity(each.len());
+    for (index, array) in each.iter().enumerate() {
+        borrowed.push(if let Ok(array) = array.cast::<PyArrayDyn<f32>>() {
+            Borrowed::Single(array.try_readonly().map_err(value)?)
+        } else if let Ok(array) = array.cast::<PyArrayDyn<f64>>() {
+            Borrowed::Double(array.try_readonly().map_err(value)?)
+        } else {
+            return Err(PyTypeError::new_err(format!(
+                "array {index} is {}; float32 or float64 arrays of numpy are needed",
+                describe(array)
+            )));
+        });
+    }
+    let values: Vec<Values<'_>> = borrowed
+        .iter()
+        .map(|array| {
+            Ok(match array {
+                Borrowed::Single(array) => Values::Single(contiguous(array)?),
+                Borrowed::Double(array) => Values::Double(contiguous(array)?),
+            })
+        })
+        .collect::<PyResult<_>>()?;
+    py.detach(|| work(&values))
+}
+
+fn describe(object: &Bound<'_, PyAny>) -> String {
+    let kind = object.get_type().name().map(|name| name.to_string());
+    let kind = kind.unwrap_or_else(|_| "something else".into());
+    match object.getattr("dtype") {
+        Ok(dtype) => format!("{kind} of {dtype}"),
+        Err(_) => kind,
+    }
+}
+
+/// The rows of a client: float32 or float64 features of shape [n, d].
+pub(crate) fn rows(features: &Bound<'_, PyAny>) -> PyResult<Rows> {
+    let (shape, values): (Vec<usize>, Vec<f64>) =
+        if let Ok(array) = features.cast::<PyArrayDyn<f64>>() {
+            let array = array.try_readonly().map_err(value)?;
+            (array.shape().to_vec(), contiguous(&array)?.to_vec())
+        } else if let Ok(array) = features.cast::<PyArrayDyn<f32>>() {
+            let array = array.try_readonly().map_err(value)?;
+            let wide = contiguous(&array)?.iter().map(|v| f64::from(*v));
+            (array.shape().to_vec(), wide.collect())
+        } else {
+            return Err(PyTypeError::new_err(format!(
+                "features are {}; a float32 or float64 array of numpy is needed",
+                describe(features)
+            )));
+        };
+    let [_, dim] = shape[..] else {
+        return Err(PyValueError::new_err(format!(
+            "features have shape {shape:?}; [rows, features] is needed"
+        )));
+    };
+    Features::new(dim, values).map(Rows::Features).map_err(value)
+}
+
+/// Labels: int64 of shape [n], -1 where there is none.
+pub(crate) fn labels(labels: &Bound<'_, PyAny>) -> PyResult<Vec<Option<u16>>> {
+    let array = labels.cast::<PyArrayDyn<i64>>().map_err(|_| {
+        PyTypeError::new_err(format!(
+            "labels are {}; an int64 array of numpy is needed, -1 where there is no label",
+            describe(labels)
+        ))
+    })?;
+    let array = array.try_readonly().map_err(value)?;
+    if array.ndim() != 1 {
+        return Err(PyValueError::new_err("labels must have shape [rows]"));
+    }
+    let label = |(row, label): (usize, &i64)| match label {
+        -1 => Ok(None),
+        0..=0xfffe => Ok(Some(*label as u16)),
+        _ => Err(PyValueError::new_err(format!(
+            "the label of row {row} is {label}; it must be -1 or a class from 0 to 65534"
+        ))),
+    };
+    contiguous(&array)?.iter().enumerate().map(label).collect()
+}
+
+/// The labelling of rows into `classes` classes.
+pub(crate) fn labelling(classes: usize, labels: Vec<Option<u16>>) -> PyResult<Labelling> {
+    Labelling::new(classes, labels).map_err(value)
+}

@@ -1,0 +1,451 @@
+//! A party of any protocol as a Python object.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+use undertone::party::{
+    Abort, Aborted, Courier, CourierError, Ledger, Limits, Party, PartyId, Phase, SessionId, Status,
+};
+use undertone::replay::{Journal, Replay, ReplayError};
+
+use crate::errors;
+
+/// Turns the output of a party into a Python object.
+pub(crate) type Convert<T> = Box<dyn Fn(Python<'_>, T) -> PyResult<Py<PyAny>> + Send>;
+
+/// Where a client puts the values that its party takes at the upload.
+pub(crate) trait Give: Send {
+    /// Encodes `arrays`. Returns the number of values that were clipped.
+    fn values(&self, arrays: &[Values<'_>], weight: f64) -> Result<usize, Abort>;
+    /// Zeros, for a party that runs again to a later step.
+    fn stand_in(&self);
+}
+
+/// Borrowed values.
+#[derive(Clone, Copy)]
+pub(crate) enum Values<'a> {
+    Single(&'a [f32]),
+    Double(&'a [f64]),
+}
+
+impl Values<'_> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Single(values) => values.len(),
+            Self::Double(values) => values.len(),
+        }
+    }
+}
+
+/// What a message of another framework asks of a party that lives from one message to the next.
+pub(crate) struct Again<'a> {
+    pub(crate) journal: PathBuf,
+    pub(crate) session: SessionId,
+    pub(crate) past: Vec<Vec<u8>>,
+    pub(crate) message: &'a [u8],
+}
+
+/// A courier of any party.
+pub(crate) trait Drive: Send {
+    fn push(&mut self, from: PartyId, frame: Vec<u8>) -> Result<(), CourierError>;
+    fn gone(&mut self, who: PartyId);
+    fn abandon(&mut self);
+    fn poll(
+        &mut self,
+        most: usize,
+        send: &mut dyn FnMut(PartyId, Vec<u8>),
+    ) -> Result<Status, Aborted>;
+    fn exchange(&mut self, bundle: &[u8], out: &mut Vec<u8>) -> Result<Status, CourierError>;
+    fn release(&mut self);
+    /// Runs the party again and takes one step. It is new.
+    fn again(
+        &mut self,
+        again: Again<'_>,
+        give: Option<&dyn Give>,
+        input: &mut dyn FnMut() -> PyResult<()>,
+    ) -> PyResult<(Vec<u8>, Status)>;
+    fn is_done(&self) -> bool;
+    fn waits_for(&self) -> Vec<PartyId>;
+    fn phase(&self) -> Phase;
+    fn ledger(&self) -> Option<&Ledger>;
+    fn result(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>>;
+}
+
+/// A courier, and what becomes of its party's output.
+pub(crate) struct Driven<P: Party> {
+    /// None while it runs again.
+    courier: Option<Courier<P>>,
+    convert: Convert<P::Output>,
+}
+
+impl<P: Party> Driven<P> {
+    fn courier(&mut self) -> Result<&mut Courier<P>, Aborted> {
+        self.courier.as_mut().ok_or_else(lost)
+    }
+}
+
+/// The error of a party whose last run failed.
+fn lost() -> Aborted {
+    Aborted {
+        party: PartyId::SERVER,
+        phase: Phase { id: 0, name: "none" },
+        cause: Abort::Misuse("this party has failed before; make a new one".into()),
+    }
+}
+
+impl<P: Party + Send> Drive for Driven<P>
+where
+    P::Output: Send,
+{
+    fn push(&mut self, from: PartyId, frame: Vec<u8>) -> Result<(), CourierError> {
+        self.courier()?.push(from, frame)
+    }
+
+    fn gone(&mut self, who: PartyId) {
+        if let Some(courier) = &mut self.courier {
+            courier.gone(who);
+        }
+    }
+
+    fn abandon(&mut self) {
+        if let Some(courier) = &mut self.courier {
+            courier.abandon(Abort::Misuse("the caller abandons the protocol".into()));
+        }
+    }
+
+    fn poll(
+        &mut self,
+        most: usize,
+        send: &mut dyn FnMut(PartyId, Vec<u8>),
+    ) -> Result<Status, Aborted> {
+        self.courier()?.poll(most, send)
+    }
+
+    fn exchange(&mut self, bundle: &[u8], out: &mut Vec<u8>) -> Result<Status, CourierError> {
+        self.courier()?.exchange(bundle, out)
+    }
+
+    fn release(&mut self) {
+        if let Some(courier) = &mut self.courier {
+            courier.release();
+        }
+    }
+
+    fn again(
+        &mut self,
+        again: Again<'_>,
+        give: Option<&dyn Give>,
+        input: &mut dyn FnMut() -> PyResult<()>,
+    ) -> PyResult<(Vec<u8>, Status)> {
+        let courier = self.courier.take().ok_or_else(|| errors::aborted(&lost()))?;
+        let journal = Journal::new(&again.journal, again.session, courier.id());
+        let stand_in = || {
+            if let Some(give) = give {
+                give.stand_in();
+            }
+        };
+        let replay = Replay::new(courier, journal, &again.past, stand_in);
+        let mut replay = replay.map_err(errors::replay)?;
+        let stepped = replay.step(again.message, || input().map_err(Stopped::Python));
+        let stepped = stepped.map_err(|stopped| match stopped {
+            Stopped::Python(error) => error,
+            Stopped::Replay(error) => errors::replay(error),
+        })?;
+        self.courier = Some(replay.into_courier());
+        Ok(stepped)
+    }
+
+    fn is_done(&self) -> bool {
+        self.courier.as_ref().is_some_and(Courier::is_done)
+    }
+
+    fn waits_for(&self) -> Vec<PartyId> {
+        self.courier.as_ref().map(Courier::waits_for).unwrap_or_default()
+    }
+
+    fn phase(&self) -> Phase {
+        let none = Phase { id: 0, name: "none" };
+        self.courier.as_ref().map_or(none, Courier::phase)
+    }
+
+    fn ledger(&self) -> Option<&Ledger> {
+        self.courier.as_ref().and_then(Courier::ledger)
+    }
+
+    fn result(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let output = self.courier.as_mut().and_then(Courier::output);
+        output.map(|output| (self.convert)(py, output)).transpose()
+    }
+}
+
+/// Why a step of a party that runs again was not taken.
+enum Stopped {
+    Python(PyErr),
+    Replay(ReplayError),
+}
+
+impl From<ReplayError> for Stopped {
+    fn from(error: ReplayError) -> Self {
+        Self::Replay(error)
+    }
+}
+
+/// The status of a party in Python.
+fn name(status: Status) -> &'static str {
+    match status {
+        Status::Sending => "sending",
+        Status::Waiting => "waiting",
+        Status::Held => "held",
+        Status::Done => "done",
+    }
+}
+
+struct Inner {
+    drive: Box<dyn Drive>,
+    status: Status,
+    /// The first error. The party cannot continue after it.
+    failed: Option<String>,
+}
+
+/// A party of a protocol, which does no I/O.
+#[pyclass(frozen, module = "undertone._engine", name = "Party")]
+pub(crate) struct PyParty {
+    inner: Mutex<Inner>,
+    give: Option<Arc<dyn Give + Sync>>,
+    id: PartyId,
+    session: SessionId,
+}
+
+impl PyParty {
+    /// The party `party` as `id` in `session`. With `give` it is held at `hold`, until it has its
+    /// values.
+    pub(crate) fn new<P: Party + Send + 'static>(
+        (id, session): (PartyId, SessionId),
+        party: P,
+        give: Option<(Phase, Arc<dyn Give + Sync>)>,
+        max_early: usize,
+        convert: Convert<P::Output>,
+    ) -> Self
+    where
+        P::Output: Send + 'static,
+    {
+        let courier = Courier::new(id, session, Limits::default(), party).keeping(max_early);
+        let courier = match &give {
+            Some((phase, _)) => courier.hold_at(*phase),
+            None => courier,
+        };
+        let drive = Box::new(Driven {
+            courier: Some(courier),
+            convert,
+        });
+        Self {
+            inner: Mutex::new(Inner {
+                drive,
+                status: Status::Sending,
+                failed: None,
+            }),
+            give: give.map(|(_, give)| give),
+            id,
+            session,
+        }
+    }
+
+    /// Works on the party without the interpreter.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Inner) -> PyResult<T> + Send,
+    ) -> PyResult<T> {
+        py.detach(|| {
+            let mut inner = self
+                .inner
+                .lock()
+                .map_err(|_| PyRuntimeError::new_err("an earlier call panicked: this is a bug"))?;
+            work(&mut inner)
+        })
+    }
+}
+
+impl Inner {
+    /// Notes a failure of the party.
+    fn note<T>(&mut self, result: PyResult<T>) -> PyResult<T> {
+        if let Err(error) = &result {
+            self.failed.get_or_insert_with(|| error.to_string());
+        }
+        result
+    }
+}
+
+#[pymethods]
+impl PyParty {
+    /// Takes a frame of `sender`.
+    fn push(&self, py: Python<'_>, sender: i64, frame: &[u8]) -> PyResult<()> {
+        let from = errors::party(sender)?;
+        self.with(py, |inner| {
+            inner.drive.push(from, frame.to_vec()).map_err(errors::courier)
+        })
+    }
+
+    /// Says that `who` has dropped out.
+    fn gone(&self, py: Python<'_>, who: i64) -> PyResult<()> {
+        let who = errors::party(who)?;
+        self.with(py, |inner| {
+            inner.drive.gone(who);
+            Ok(())
+        })
+    }
+
+    /// Abandons the protocol.
+    fn abandon(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |inner| {
+            inner.drive.abandon();
+            Ok(())
+        })
+    }
+
+    /// Frames that are due, as (receiver, frame), about `most` bytes of them.
+    fn poll<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyList>> {
+        let frames = self.with(py, |inner| {
+            let mut frames = Vec::new();
+            let mut send = |to, frame| frames.push((to, frame));
+            let polled = inner.drive.poll(most, &mut send);
+            inner.status = inner.note(polled.map_err(|error| errors::aborted(&error)))?;
+            Ok(frames)
+        });
+        let list = PyList::empty(py);
+        for (to, frame) in frames? {
+            let to = errors::number(to).into_pyobject(py)?.into_any();
+            list.append(PyTuple::new(py, [to, PyBytes::new(py, &frame).into_any()])?)?;
+        }
+        Ok(list)
+    }
+
+    /// Takes a bundle of frames. Returns the bundle of all frames that are due.
+    fn exchange<'py>(&self, py: Python<'py>, bundle: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+        let out = self.with(py, |inner| {
+            let mut out = Vec::new();
+            let status = inner.drive.exchange(bundle, &mut out);
+            inner.status = inner.note(status.map_err(errors::courier))?;
+            Ok(out)
+        })?;
+        Ok(PyBytes::new(py, &out))
+    }
+
+    /// Gives the values that are due at the upload. Returns how many were clipped.
+    fn contribute(&self, py: Python<'_>, arrays: &Bound<'_, PyAny>, weight: f64) -> PyResult<usize> {
+        let give = self.give.as_ref();
+        let give = give.ok_or_else(|| PyValueError::new_err("this party takes no values"))?;
+        let clipped = crate::arrays::with_values(py, arrays, |values| {
+            give.values(values, weight).map_err(errors::misuse)
+        })?;
+        self.with(py, |inner| {
+            inner.drive.release();
+            Ok(())
+        })?;
+        Ok(clipped)
+    }
+
+    /// Runs this new party again over the messages `past`, and takes `message`. `values` returns
+    /// arrays and weight when they are due. Returns the reply.
+    fn replay<'py>(
+        &self,
+        py: Python<'py>,
+        journal: PathBuf,
+        past: Vec<Vec<u8>>,
+        message: &[u8],
+        values: Py<PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let again = Again {
+            journal,
+            session: self.session,
+            past,
+            message,
+        };
+        let give = self.give.as_deref();
+        let mut input = || {
+            Python::attach(|py| {
+                let give = give.ok_or_else(|| PyValueError::new_err("no values are taken"))?;
+                let given = values.call0(py)?;
+                let (arrays, weight): (Bound<'_, PyAny>, f64) = given.extract(py)?;
+                crate::arrays::with_values(py, &arrays, |values| {
+                    give.values(values, weight).map_err(errors::misuse)
+                })?;
+                Ok(())
+            })
+        };
+        let reply = self.with(py, |inner| {
+            let give = give.map(|give| give as &dyn Give);
+            let stepped = inner.drive.again(again, give, &mut input);
+            let (reply, status) = inner.note(stepped)?;
+            inner.status = status;
+            Ok(reply)
+        })?;
+        Ok(PyBytes::new(py, &reply))
+    }
+
+    /// sending, waiting, held or done.
+    #[getter]
+    fn status(&self, py: Python<'_>) -> PyResult<&'static str> {
+        self.with(py, |inner| Ok(name(inner.status)))
+    }
+
+    #[getter]
+    fn done(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |inner| Ok(inner.drive.is_done()))
+    }
+
+    #[getter]
+    fn failed(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.with(py, |inner| Ok(inner.failed.clone()))
+    }
+
+    #[getter]
+    fn waits_for(&self, py: Python<'_>) -> PyResult<Vec<i64>> {
+        self.with(py, |inner| {
+            let waits = inner.drive.waits_for();
+            Ok(waits.into_iter().map(errors::number).collect())
+        })
+    }
+
+    #[getter]
+    fn phase(&self, py: Python<'_>) -> PyResult<&'static str> {
+        self.with(py, |inner| Ok(inner.drive.phase().name))
+    }
+
+    #[getter]
+    fn id(&self) -> i64 {
+        errors::number(self.id)
+    }
+
+    /// For each phase: name, bytes sent, bytes received, messages, rounds, seconds.
+    fn costs(&self, py: Python<'_>) -> PyResult<Vec<Cost>> {
+        self.with(py, |inner| Ok(inner.drive.ledger().map(costs).unwrap_or_default()))
+    }
+
+    /// The result, once.
+    fn result(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.drive.result(py)
+    }
+}
+
+/// Name, bytes sent, bytes received, messages, rounds, seconds.
+pub(crate) type Cost = (&'static str, u64, u64, u64, usize, f64);
+
+/// The costs of each phase.
+pub(crate) fn costs(ledger: &Ledger) -> Vec<Cost> {
+    let cost = |(phase, cost): (Phase, &undertone::party::Cost)| {
+        (
+            phase.name,
+            cost.bytes_sent,
+            cost.bytes_received,
+            cost.messages,
+            cost.rounds(),
+            cost.compute.as_secs_f64(),
+        )
+    };
+    ledger.phases().map(cost).collect()
+}

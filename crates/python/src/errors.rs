@@ -1,0 +1,87 @@
+//! Rust errors as Python exceptions.
+
+use std::fmt::Display;
+
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyValueError};
+use pyo3::prelude::*;
+use undertone::party::{Abort, Aborted, CourierError, PartyId};
+use undertone::replay::ReplayError;
+use undertone::simulate::SimulationError;
+
+create_exception!(
+    undertone,
+    UndertoneError,
+    PyException,
+    "The base of Undertone's exceptions."
+);
+create_exception!(
+    undertone,
+    AbortedError,
+    UndertoneError,
+    "A protocol ended without a result. `party`, `phase` and `culprit` say where and through whom: \
+     numbers of clients, -1 for the server, None if nobody is to blame."
+);
+create_exception!(
+    undertone,
+    RefusedError,
+    UndertoneError,
+    "What is asked for would break a promise to this party, such as one seed for two transcripts."
+);
+
+/// The number of a party in Python: -1 for the server.
+pub(crate) fn number(id: PartyId) -> i64 {
+    id.index().map_or(-1, |index| index as i64)
+}
+
+/// The inverse of [`number`].
+pub(crate) fn party(number: i64) -> PyResult<PartyId> {
+    match number {
+        -1 => Ok(PartyId::SERVER),
+        0..=0xffff_fffe => Ok(PartyId::client(number as usize)),
+        _ => Err(PyValueError::new_err(format!(
+            "{number} is no party; clients are numbered from 0, and -1 is the server"
+        ))),
+    }
+}
+
+pub(crate) fn value(error: impl Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// An argument that a party refuses.
+pub(crate) fn misuse(error: Abort) -> PyErr {
+    value(error)
+}
+
+pub(crate) fn aborted(error: &Aborted) -> PyErr {
+    Python::attach(|py| {
+        let raised = AbortedError::new_err(error.to_string());
+        let object = raised.value(py);
+        let _ = object.setattr("party", number(error.party));
+        let _ = object.setattr("phase", error.phase.name);
+        let _ = object.setattr("culprit", error.cause.culprit().map(number));
+        raised
+    })
+}
+
+pub(crate) fn courier(error: CourierError) -> PyErr {
+    match error {
+        CourierError::Aborted(error) => aborted(&error),
+        other => value(other),
+    }
+}
+
+pub(crate) fn replay(error: ReplayError) -> PyErr {
+    match error {
+        ReplayError::Party(error) => courier(error),
+        other => RefusedError::new_err(other.to_string()),
+    }
+}
+
+pub(crate) fn simulation(error: SimulationError) -> PyErr {
+    match error {
+        SimulationError::Aborted(error) => aborted(&error),
+        other => UndertoneError::new_err(other.to_string()),
+    }
+}

@@ -1,0 +1,49 @@
+//! Progress, and Ctrl-C, while Rust works.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+
+/// Carries an exception out of a callback that cannot return one.
+struct Raised(PyErr);
+
+/// The shortest time between two looks at the interpreter.
+const EVERY: Duration = Duration::from_millis(50);
+
+/// Runs `work` without the interpreter. `work` gets a function that it calls now and then, with a
+/// message that says what it does. This function handles signals, and passes the message to
+/// `progress`. An exception of either ends the work.
+pub(crate) fn run<T: Send>(
+    py: Python<'_>,
+    progress: Option<Py<PyAny>>,
+    work: impl FnOnce(&mut dyn FnMut(&dyn Fn() -> String)) -> PyResult<T> + Send,
+) -> PyResult<T> {
+    let work = || {
+        let mut last = Instant::now();
+        let mut tell = |message: &dyn Fn() -> String| {
+            if last.elapsed() < EVERY {
+                return;
+            }
+            last = Instant::now();
+            let told = Python::attach(|py| {
+                py.check_signals()?;
+                match &progress {
+                    Some(progress) => progress.call1(py, (message(),)).map(drop),
+                    None => Ok(()),
+                }
+            });
+            if let Err(error) = told {
+                resume_unwind(Box::new(Raised(error)));
+            }
+        };
+        work(&mut tell)
+    };
+    py.detach(|| match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(result) => result,
+        Err(panic) => match panic.downcast::<Raised>() {
+            Ok(raised) => Err(raised.0),
+            Err(panic) => resume_unwind(panic),
+        },
+    })
+}

@@ -1,0 +1,205 @@
+//! Label propagation: all parties in one process, or one party.
+
+use numpy::ndarray::Array2;
+use numpy::{IntoPyArray, PyArray1, PyArray2};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use undertone::kdf::Seed;
+use undertone::party::{Ledger, PartyId, SessionId};
+use undertone::simulate::{Simulation, standardise};
+use undertone::xclp::{self, Input, LabelNoise, Labelling, Outcome, Report, Rows};
+
+use crate::arrays;
+use crate::drive::{Cost, PyParty, costs};
+use crate::errors::{misuse, number, simulation, value};
+use crate::interrupt;
+use crate::options::{self, Keys, LabelRules};
+
+/// Labels int64 of shape [n], confidences float64 of shape [n], and scores float64 of shape
+/// [unlabelled rows, classes].
+type Labelled<'py> = (
+    Bound<'py, PyArray1<i64>>,
+    Bound<'py, PyArray1<f64>>,
+    Bound<'py, PyArray2<f64>>,
+);
+
+pub(crate) fn labelled(py: Python<'_>, outcome: Outcome) -> PyResult<Labelled<'_>> {
+    let classes = outcome.labels.classes().iter();
+    let classes: Vec<i64> = classes.map(|class| class.map_or(-1, i64::from)).collect();
+    let shape = (outcome.scores.rows(), outcome.scores.classes());
+    let scores = outcome.scores.iter().flatten().copied().collect();
+    Ok((
+        classes.into_pyarray(py),
+        outcome.labels.confidences().to_vec().into_pyarray(py),
+        Array2::from_shape_vec(shape, scores).map_err(value)?.into_pyarray(py),
+    ))
+}
+
+/// What the server has learned: clients, contributors, how scores were solved for, and of each row
+/// its neighbours: their numbers (int64, -1 where there are fewer) and distances (int64).
+type Learned<'py> = (
+    Vec<i64>,
+    Vec<i64>,
+    String,
+    Bound<'py, PyArray2<i64>>,
+    Bound<'py, PyArray2<i64>>,
+);
+
+fn learned<'py>(py: Python<'py>, report: &Report) -> Learned<'py> {
+    let near = &report.distances;
+    let shape = (near.rows(), near.k());
+    let mut ids = Array2::from_elem(shape, -1_i64);
+    let mut distances = Array2::from_elem(shape, -1_i64);
+    for row in 0..near.rows() {
+        for (place, (distance, id)) in near.nearest(row).enumerate() {
+            ids[(row, place)] = id as i64;
+            distances[(row, place)] = distance.into();
+        }
+    }
+    let numbers = |who: &[PartyId]| who.iter().copied().map(number).collect();
+    (
+        numbers(&report.clients),
+        numbers(&report.contributors),
+        format!("{:?}", report.method).to_lowercase(),
+        ids.into_pyarray(py),
+        distances.into_pyarray(py),
+    )
+}
+
+/// The costs of a party: its number and its phases.
+type PartyCosts = (i64, Vec<Cost>);
+
+fn spent(ledgers: &[(PartyId, Ledger)]) -> Vec<PartyCosts> {
+    let each = ledgers.iter();
+    each.map(|(id, ledger)| (number(*id), costs(ledger))).collect()
+}
+
+/// The labels of all rows of all clients, with all parties in this process.
+#[pyfunction]
+#[pyo3(signature = (rules, features, labels, classes, label_epsilon, scale, seed, progress))]
+#[allow(clippy::too_many_arguments)]
+#[allow(clippy::type_complexity)]
+pub(crate) fn label<'py>(
+    py: Python<'py>,
+    rules: LabelRules,
+    features: Vec<Bound<'py, PyAny>>,
+    labels: Vec<Bound<'py, PyAny>>,
+    classes: usize,
+    label_epsilon: Option<f64>,
+    scale: bool,
+    seed: Option<[u8; 32]>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(Vec<Labelled<'py>>, Learned<'py>, Vec<PartyCosts>)> {
+    let params = rules.params()?;
+    let mut clients = Vec::with_capacity(features.len());
+    for (features, labels) in features.iter().zip(&labels) {
+        let labelling = arrays::labelling(classes, arrays::labels(labels)?)?;
+        clients.push((arrays::rows(features)?, labelling));
+    }
+    let seed = options::seed(seed)?;
+    let run = interrupt::run(py, progress, |tell| {
+        let mut spent_before = Vec::new();
+        if scale {
+            let seed = Seed::derive(&seed, SessionId([0; 32]), "scaling", &[]);
+            spent_before = standardise(params, &mut clients, seed).map_err(simulation)?;
+        }
+        let run = Simulation {
+            params,
+            clients,
+            seed,
+        };
+        let observer = |who: PartyId, phase: undertone::party::Phase| {
+            tell(&|| format!("{phase}, {who}"));
+        };
+        let run = match label_epsilon {
+            None => run.run(observer),
+            Some(epsilon) => run.run_with_label_noise(epsilon, observer),
+        };
+        let mut run = run.map_err(simulation)?;
+        for ((_, ledger), (_, before)) in run.ledgers.iter_mut().zip(&spent_before) {
+            ledger.add(before);
+        }
+        Ok(run)
+    })?;
+    let mut all = Vec::with_capacity(run.clients.len());
+    for outcome in run.clients {
+        let outcome = outcome.map_err(|error| crate::errors::aborted(&error))?;
+        all.push(labelled(py, outcome)?);
+    }
+    Ok((all, learned(py, &run.report), spent(&run.ledgers)))
+}
+
+fn noisy(
+    noise: Option<(f64, [u8; 32])>,
+    rows: &Rows,
+    labelling: &Labelling,
+) -> PyResult<Option<Labelling>> {
+    let Some((epsilon, secret)) = noise else {
+        return Ok(None);
+    };
+    let noise = LabelNoise::new(epsilon, Seed::from_bytes(secret)).map_err(value)?;
+    noise.apply(rows, labelling).map(Some).map_err(value)
+}
+
+/// The client `index` of label propagation.
+#[pyfunction]
+#[pyo3(signature = (
+    rules, session, index, features, labels, classes, credentials, noise, max_peer_rows, seed
+))]
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn label_client(
+    rules: LabelRules,
+    session: [u8; 32],
+    index: usize,
+    features: &Bound<'_, PyAny>,
+    labels: &Bound<'_, PyAny>,
+    classes: usize,
+    credentials: Option<Keys>,
+    noise: Option<(f64, [u8; 32])>,
+    max_peer_rows: Option<usize>,
+    seed: Option<[u8; 32]>,
+) -> PyResult<PyParty> {
+    let (me, session) = (PartyId::client(index), SessionId(session));
+    let rows = arrays::rows(features)?;
+    let own = arrays::labelling(classes, arrays::labels(labels)?)?;
+    let noisy = noisy(noise, &rows, &own)?;
+    let credentials = credentials.map(|keys| keys.credentials(me)).transpose()?;
+    let brought = noisy.unwrap_or_else(|| own.clone());
+    let input = Input {
+        credentials,
+        max_peer_rows,
+        ..Input::new(rows, brought)
+    };
+    let seed = options::seed(seed)?;
+    let party = xclp::client(me, session, rules.params()?, input, seed).map_err(misuse)?;
+    let convert = move |py: Python<'_>, mut outcome: Outcome| {
+        outcome.labels.restore(&own);
+        Ok(labelled(py, outcome)?.into_pyobject(py)?.into_any().unbind())
+    };
+    Ok(PyParty::new((me, session), party, None, MAX_EARLY, Box::new(convert)))
+}
+
+/// Most bytes of a sender that are kept before their turn.
+const MAX_EARLY: usize = 1 << 30;
+
+/// The server of label propagation.
+#[pyfunction]
+#[pyo3(signature = (rules, session, clients, seed))]
+pub(crate) fn label_server(
+    rules: LabelRules,
+    session: [u8; 32],
+    clients: usize,
+    seed: Option<[u8; 32]>,
+) -> PyResult<PyParty> {
+    if clients > 1 << 16 {
+        return Err(PyValueError::new_err("at most 65536 clients"));
+    }
+    let (ids, session) = ((0..clients).map(PartyId::client).collect(), SessionId(session));
+    let seed = options::seed(seed)?;
+    let party = xclp::server(session, rules.params()?, ids, seed).map_err(misuse)?;
+    let convert = |py: Python<'_>, report: Report| {
+        Ok(learned(py, &report).into_pyobject(py)?.into_any().unbind())
+    };
+    let place = (PartyId::SERVER, session);
+    Ok(PyParty::new(place, party, None, MAX_EARLY, Box::new(convert)))
+}

@@ -1,0 +1,42 @@
+//! The Rust half of the Python module `undertone`: parties, and functions that run all parties in
+//! one process. The Python half, in `python/undertone`, has the types and the documentation.
+#![forbid(unsafe_code)]
+
+mod arrays;
+mod drive;
+mod errors;
+mod interrupt;
+mod keys;
+mod label;
+mod net;
+mod options;
+mod primitives;
+mod sum;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = m.py();
+    m.add("UndertoneError", py.get_type::<errors::UndertoneError>())?;
+    m.add("AbortedError", py.get_type::<errors::AbortedError>())?;
+    m.add("RefusedError", py.get_type::<errors::RefusedError>())?;
+    m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    m.add_class::<drive::PyParty>()?;
+    m.add_class::<primitives::Paillier>()?;
+    m.add_class::<primitives::Encrypted>()?;
+    m.add_function(wrap_pyfunction!(keys::generate_key, m)?)?;
+    m.add_function(wrap_pyfunction!(keys::public_key, m)?)?;
+    m.add_function(wrap_pyfunction!(keys::read_roster, m)?)?;
+    m.add_function(wrap_pyfunction!(label::label, m)?)?;
+    m.add_function(wrap_pyfunction!(label::label_client, m)?)?;
+    m.add_function(wrap_pyfunction!(label::label_server, m)?)?;
+    m.add_function(wrap_pyfunction!(net::join_label, m)?)?;
+    m.add_function(wrap_pyfunction!(net::join_sum, m)?)?;
+    m.add_function(wrap_pyfunction!(net::main, m)?)?;
+    m.add_function(wrap_pyfunction!(primitives::distances, m)?)?;
+    m.add_function(wrap_pyfunction!(primitives::ot, m)?)?;
+    m.add_function(wrap_pyfunction!(sum::sum_client, m)?)?;
+    m.add_function(wrap_pyfunction!(sum::sum_server, m)?)?;
+    Ok(())
+}

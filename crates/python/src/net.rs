@@ -1,0 +1,305 @@
+//! The client and the server on a network, and the command line.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use numpy::{IntoPyArray, PyArrayDyn, PyArrayMethods};
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use undertone::arrays::{Arrays, Values};
+use undertone::kdf::Seed;
+use undertone::node::client::{self, JoinError, Joined};
+use undertone::node::label::{Owner, Terms};
+use undertone::node::sum::Contributor;
+use undertone::node::Participant;
+use undertone::rounds::{Contribution, Mean, Round, Source};
+use undertone::rounds;
+use undertone::xclp::LabelNoise;
+
+use crate::arrays;
+use crate::drive::{Cost, costs};
+use crate::errors::{self, AbortedError, UndertoneError, value};
+use crate::options;
+
+/// How a client reaches its server.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Link {
+    server: String,
+    keys: PathBuf,
+    server_name: Option<String>,
+    retry: f64,
+    patience: f64,
+}
+
+fn seconds(name: &str, seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds).map_err(|error| value(format!("{name}: {error}")))
+}
+
+/// Takes part in a job. Signals of the process end it.
+fn join<P: Participant + Send>(
+    py: Python<'_>,
+    link: &Link,
+    progress: Option<Py<PyAny>>,
+    participant: &mut P,
+) -> PyResult<Joined> {
+    let found = undertone_cli::client_config(&link.server, &link.keys, link.server_name.clone());
+    let (mut config, warnings) = found.map_err(value)?;
+    for warning in warnings {
+        let kind = py.get_type::<pyo3::exceptions::PyUserWarning>();
+        PyErr::warn(py, &kind, &std::ffi::CString::new(warning).map_err(value)?, 2)?;
+    }
+    config.retry = seconds("retry", link.retry)?;
+    config.patience = seconds("patience", link.patience)?;
+    if let Some(progress) = progress {
+        config.observer = Some(Arc::new(move |phase| {
+            Python::attach(|py| {
+                if let Err(error) = progress.call1(py, (phase.name,)) {
+                    error.write_unraisable(py, Some(progress.bind(py)));
+                }
+            });
+        }));
+    }
+    py.detach(|| {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .map_err(value)?;
+        let mut raised = None;
+        let joined = runtime.block_on(async {
+            let stop = async {
+                loop {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    if let Err(error) = Python::attach(|py| py.check_signals()) {
+                        return error;
+                    }
+                }
+            };
+            let (told, stopped) = tokio::sync::oneshot::channel();
+            let raised = &mut raised;
+            let watch = async {
+                *raised = Some(stop.await);
+                let _ = told.send(());
+                std::future::pending::<()>().await;
+            };
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            tokio::select! {
+                joined = client::join(&config, participant, stopped) => joined,
+                () = watch => Err(JoinError::Stopped),
+            }
+        });
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        joined.map_err(|error| match (raised, error) {
+            (Some(raised), _) => raised,
+            (None, JoinError::Stopped) => PyKeyboardInterrupt::new_err(()),
+            (None, error) => failure(&error),
+        })
+    })
+}
+
+fn failure(error: &JoinError) -> PyErr {
+    match error {
+        JoinError::Config(_) => value(error),
+        JoinError::Refused(_) | JoinError::Declined(_) | JoinError::Untrusted { .. } => {
+            errors::RefusedError::new_err(error.to_string())
+        }
+        JoinError::Unreachable { .. } => UndertoneError::new_err(error.to_string()),
+        _ => AbortedError::new_err(error.to_string()),
+    }
+}
+
+/// Sessions, returns, seconds, and the costs of each phase.
+type Spent = (u32, u32, f64, Vec<Cost>);
+
+fn spent(joined: &Joined) -> Spent {
+    let seconds = joined.time.as_secs_f64();
+    (joined.sessions, joined.returned, seconds, costs(&joined.ledger))
+}
+
+/// What a client agrees to.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct LabelTerms {
+    max_bits: usize,
+    max_neighbours: usize,
+    any_alpha: bool,
+    backend_at_least: String,
+    min_clients: usize,
+    max_peer_rows: Option<usize>,
+    standardise: bool,
+    semi_honest: bool,
+}
+
+impl LabelTerms {
+    fn terms(&self) -> PyResult<Terms> {
+        let usual = Terms::default();
+        Ok(Terms {
+            max_bits: self.max_bits,
+            max_neighbours: self.max_neighbours,
+            alpha: if self.any_alpha {
+                f64::MIN..=f64::MAX
+            } else {
+                usual.alpha
+            },
+            backend_at_least: options::backend(&self.backend_at_least)?,
+            min_clients: self.min_clients,
+            max_peer_rows: self.max_peer_rows,
+            standardise: self.standardise,
+            malicious_server: self.semi_honest.then_some(false),
+        })
+    }
+}
+
+/// Takes part in a job of label propagation. Returns labels, confidences, scores and costs.
+#[pyfunction]
+#[pyo3(signature = (link, terms, features, labels, classes, noise, progress))]
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn join_label(
+    py: Python<'_>,
+    link: Link,
+    terms: LabelTerms,
+    features: &Bound<'_, PyAny>,
+    labels: &Bound<'_, PyAny>,
+    classes: Option<usize>,
+    noise: Option<(f64, [u8; 32])>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(Py<PyAny>, Spent)> {
+    let rows = arrays::rows(features)?;
+    let labels = arrays::labels(labels)?;
+    let seen = labels.iter().flatten().max().map_or(0, |label| usize::from(*label) + 1);
+    let labelling = arrays::labelling(classes.unwrap_or(seen.max(2)), labels)?;
+    let mut owner = Owner::new(rows, labelling, terms.terms()?);
+    match noise {
+        Some(_) if classes.is_none() => {
+            return Err(value(
+                "with noise on labels, classes must be given: their number must follow neither \
+                 from the labels nor from the job",
+            ));
+        }
+        Some((epsilon, secret)) => {
+            let noise = LabelNoise::new(epsilon, Seed::from_bytes(secret)).map_err(value)?;
+            owner = owner.with_label_noise(noise);
+        }
+        None if classes.is_none() => owner = owner.with_classes_of_the_job(),
+        None => {}
+    }
+    let joined = join(py, &link, progress, &mut owner)?;
+    let outcome = owner.into_outcome();
+    let outcome = outcome.ok_or_else(|| AbortedError::new_err("the job ended without labels"))?;
+    let labelled = crate::label::labelled(py, outcome)?;
+    Ok((labelled.into_pyobject(py)?.into_any().unbind(), spent(&joined)))
+}
+
+/// A Python function that gives a client's arrays for each round.
+struct Function {
+    contribute: Py<PyAny>,
+    mean: Option<Py<PyAny>>,
+    last: Arc<Mutex<Option<Arc<Mean>>>>,
+}
+
+fn to_dict<'py>(py: Python<'py>, arrays: &Arrays) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for array in arrays.iter() {
+        let values = match array.values() {
+            Values::Single(values) => values.to_vec().into_pyarray(py).into_any(),
+            Values::Double(values) => values.to_vec().into_pyarray(py).into_any(),
+        };
+        let shaped = values.call_method1("reshape", (array.shape().to_vec(),))?;
+        dict.set_item(array.name(), shaped)?;
+    }
+    Ok(dict)
+}
+
+fn from_dict(dict: &Bound<'_, PyDict>) -> PyResult<Arrays> {
+    let mut arrays = Arrays::new();
+    for (name, array) in dict.iter() {
+        let name: String = name.extract()?;
+        let shape: Vec<usize> = array.getattr("shape")?.extract()?;
+        let pushed = if let Ok(array) = array.cast::<PyArrayDyn<f32>>() {
+            let array = array.try_readonly().map_err(value)?;
+            arrays.push(name, shape, array.as_slice()?.to_vec())
+        } else if let Ok(array) = array.cast::<PyArrayDyn<f64>>() {
+            let array = array.try_readonly().map_err(value)?;
+            arrays.push(name, shape, array.as_slice()?.to_vec())
+        } else {
+            return Err(value(format!(
+                "array {name}: a float32 or float64 array of numpy is needed"
+            )));
+        };
+        pushed.map_err(value)?;
+    }
+    Ok(arrays)
+}
+
+impl Source for Function {
+    fn contribute(&mut self, round: &Round) -> Result<Contribution, String> {
+        let asked = Python::attach(|py| {
+            let mean = round.mean.as_ref().map(|mean| to_dict(py, &mean.arrays)).transpose()?;
+            let given = self.contribute.call1(py, (round.number, round.attempt, mean))?;
+            let (arrays, weight): (Bound<'_, PyDict>, f64) = given.extract(py)?;
+            let arrays = from_dict(&arrays)?;
+            Ok::<_, PyErr>(Contribution { arrays, weight })
+        });
+        // Peers are told that this client leaves, and not why.
+        asked.map_err(|error| format!("the function contribute failed: {error}"))
+    }
+
+    fn mean(&mut self, mean: &Arc<Mean>) -> Result<(), String> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some(Arc::clone(mean));
+        drop(last);
+        let Some(function) = &self.mean else {
+            return Ok(());
+        };
+        let told = Python::attach(|py| {
+            let who = mean.contributors.iter().copied().map(errors::number);
+            let who: Vec<i64> = who.collect();
+            let arrays = to_dict(py, &mean.arrays)?;
+            function.call1(py, (mean.round, arrays, mean.weight, who)).map(drop)
+        });
+        told.map_err(|error: PyErr| format!("the function mean failed: {error}"))
+    }
+}
+
+/// Takes part in a job of rounds of sums or means. Returns the last mean and the costs.
+#[pyfunction]
+#[pyo3(signature = (link, contribute, mean, max_rounds, min_clients, semi_honest, progress))]
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn join_sum(
+    py: Python<'_>,
+    link: Link,
+    contribute: Py<PyAny>,
+    mean: Option<Py<PyAny>>,
+    max_rounds: u32,
+    min_clients: usize,
+    semi_honest: bool,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(Option<Py<PyAny>>, Spent)> {
+    let terms = rounds::Terms {
+        max_rounds,
+        min_clients,
+        malicious_server: semi_honest.then_some(false),
+    };
+    let last = Arc::default();
+    let source = Function {
+        contribute,
+        mean,
+        last: Arc::clone(&last),
+    };
+    let mut contributor = Contributor::new(source, terms);
+    let joined = join(py, &link, progress, &mut contributor)?;
+    let last = last.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let last = last.map(|mean| to_dict(py, &mean.arrays)).transpose()?;
+    Ok((last.map(|last| last.into_any().unbind()), spent(&joined)))
+}
+
+/// Runs the command line. Returns the exit code.
+#[pyfunction]
+pub(crate) fn main(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
+    py.detach(|| undertone_cli::main(arguments))
+}

@@ -1,0 +1,96 @@
+//! Arguments that several functions share.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use undertone::hamming::{Backend, Phe};
+use undertone::kdf::Seed;
+use undertone::party::PartyId;
+use undertone::setup::identity::{Credentials, Identity, Pins};
+use undertone::sum::Trust;
+use undertone::xclp::Params;
+
+use crate::errors::value;
+
+/// The server that sums withstand.
+pub(crate) fn trust(malicious_server: bool) -> Trust {
+    if malicious_server {
+        Trust::MaliciousServer
+    } else {
+        Trust::SemiHonest
+    }
+}
+
+/// The given seed, or one from the operating system.
+pub(crate) fn seed(seed: Option<[u8; 32]>) -> PyResult<Seed> {
+    match seed {
+        Some(seed) => Ok(Seed::from_bytes(seed)),
+        None => Seed::from_os().map_err(value),
+    }
+}
+
+pub(crate) fn below(index: usize, clients: usize) -> PyResult<usize> {
+    if index < clients {
+        return Ok(index);
+    }
+    Err(PyValueError::new_err(format!(
+        "client {index} of {clients}; clients are numbered from 0"
+    )))
+}
+
+/// A client's private key (PEM) and the public keys of all clients, in order.
+#[derive(FromPyObject)]
+pub(crate) struct Keys(String, Vec<[u8; 32]>);
+
+impl Keys {
+    pub(crate) fn credentials(&self, me: PartyId) -> PyResult<Credentials> {
+        let identity = Identity::from_pem(&self.0).map_err(value)?;
+        let own = me.index().and_then(|index| self.1.get(index));
+        if own != Some(&identity.public()) {
+            return Err(PyValueError::new_err(format!(
+                "the private key of {me} does not belong to its public key"
+            )));
+        }
+        let pins = self.1.iter().enumerate();
+        let pins = Pins::new(pins.map(|(index, key)| (PartyId::client(index), *key)));
+        Ok(Credentials {
+            identity,
+            pins: pins.map_err(|error| value(error.to_string()))?,
+        })
+    }
+}
+
+/// The parameters of label propagation.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct LabelRules {
+    bits: usize,
+    neighbours: usize,
+    alpha: f64,
+    variant: String,
+    backend: String,
+    min_clients: usize,
+    malicious_server: bool,
+    suite: String,
+}
+
+impl LabelRules {
+    pub(crate) fn params(&self) -> PyResult<Params> {
+        let params = Params {
+            bits: self.bits,
+            neighbours: self.neighbours,
+            alpha: self.alpha,
+            variant: self.variant.parse().map_err(value)?,
+            backend: backend(&self.backend)?,
+            phe: Phe::default(),
+            min_clients: self.min_clients,
+            trust: trust(self.malicious_server),
+            suite: self.suite.parse().map_err(value)?,
+        };
+        params.check().map_err(value)?;
+        Ok(params)
+    }
+}
+
+pub(crate) fn backend(name: &str) -> PyResult<Backend> {
+    name.parse().map_err(value)
+}

@@ -1,0 +1,227 @@
+//! Secure sums and weighted means.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use numpy::IntoPyArray;
+use pyo3::prelude::*;
+use undertone::kdf::Seed;
+use undertone::party::{Abort, PartyId, SessionId};
+use undertone::setup::identity::Credentials;
+use undertone::sum::fixed::{Fixed, WeightedMean};
+use undertone::sum::{self, Input, Rules, Sums, Total, UPLOAD, Word};
+use zeroize::Zeroizing;
+
+use crate::drive::{Give, PyParty, Values};
+use crate::errors::{misuse, number, value};
+use crate::options;
+
+/// How values become words.
+#[derive(Clone, Copy)]
+enum Coder<W> {
+    Mean(WeightedMean<W>),
+    Sum(Fixed<W>),
+}
+
+/// What all parties of a sum agree on.
+#[derive(Clone, Copy)]
+struct Job<W> {
+    coder: Coder<W>,
+    rules: Rules,
+    /// Number of values.
+    values: usize,
+    clip: bool,
+}
+
+impl<W: Word> Job<W> {
+    fn words(&self) -> usize {
+        self.values + usize::from(matches!(self.coder, Coder::Mean(_)))
+    }
+
+    /// The words of `arrays`, and the number of clipped values.
+    fn encode(
+        &self,
+        arrays: &[Values<'_>],
+        weight: f64,
+    ) -> Result<(Zeroizing<Vec<W>>, usize), Abort> {
+        let have: usize = arrays.iter().map(Values::len).sum();
+        if have != self.values {
+            return Err(Abort::Misuse(format!(
+                "{have} values, the sum is of {}",
+                self.values
+            )));
+        }
+        let mut words = Zeroizing::new(Vec::with_capacity(self.words()));
+        let mut clipped = 0;
+        for array in arrays {
+            clipped += match (self.coder, array) {
+                (Coder::Mean(mean), Values::Single(values)) => {
+                    mean.append(values, weight, self.clip, &mut words)
+                }
+                (Coder::Mean(mean), Values::Double(values)) => {
+                    mean.append(values, weight, self.clip, &mut words)
+                }
+                (Coder::Sum(sum), Values::Single(values)) => {
+                    sum.append(values, self.clip, &mut words)
+                }
+                (Coder::Sum(sum), Values::Double(values)) => {
+                    sum.append(values, self.clip, &mut words)
+                }
+            }?;
+        }
+        if let Coder::Mean(mean) = self.coder {
+            words.push(mean.weight(weight)?);
+        }
+        Ok((words, clipped))
+    }
+}
+
+/// The place of a client's words until the upload.
+struct Slot<W: Word> {
+    job: Job<W>,
+    words: Arc<Mutex<Option<Zeroizing<Vec<W>>>>>,
+}
+
+impl<W: Word> Slot<W> {
+    fn put(&self, words: Zeroizing<Vec<W>>) {
+        *self.words.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
+    }
+}
+
+impl<W: Word> Give for Slot<W> {
+    fn values(&self, arrays: &[Values<'_>], weight: f64) -> Result<usize, Abort> {
+        let (words, clipped) = self.job.encode(arrays, weight)?;
+        self.put(words);
+        Ok(clipped)
+    }
+
+    fn stand_in(&self) {
+        self.put(Zeroizing::new(vec![W::default(); self.job.words()]));
+    }
+}
+
+/// The arguments that all parties of a sum share.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct SumRules {
+    session: [u8; 32],
+    clients: usize,
+    size: usize,
+    bound: f64,
+    max_weight: f64,
+    mean: bool,
+    clip: bool,
+    bits: u32,
+    min_clients: usize,
+    malicious_server: bool,
+    suite: String,
+}
+
+impl SumRules {
+    fn job<W: Word>(&self) -> PyResult<Job<W>> {
+        let coder = if self.mean {
+            Coder::Mean(
+                WeightedMean::new(self.bound, self.max_weight, self.clients).map_err(value)?,
+            )
+        } else {
+            Coder::Sum(Fixed::for_range(self.bound, self.clients).map_err(value)?)
+        };
+        let words = self.size.checked_add(usize::from(self.mean));
+        let words = words.ok_or_else(|| value("size is too large"))?;
+        let rules = Rules {
+            min_clients: self.min_clients,
+            trust: options::trust(self.malicious_server),
+            suite: self.suite.parse().map_err(value)?,
+            ..Rules::plain(SessionId(self.session), words)
+        };
+        Ok(Job {
+            coder,
+            rules,
+            values: self.size,
+            clip: self.clip,
+        })
+    }
+}
+
+fn start<W: Word>(
+    rules: &SumRules,
+    me: PartyId,
+    credentials: Option<Credentials>,
+    seed: Seed,
+) -> PyResult<PyParty> {
+    let job = rules.job::<W>()?;
+    let words = Arc::new(Mutex::new(None));
+    let slot = Arc::clone(&words);
+    let take = move || {
+        let taken = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        taken.ok_or_else(|| Abort::Misuse("the values are used once".into()))
+    };
+    let input = Input::late(take).with_credentials(credentials);
+    let party = sum::client::<W>(job.rules, me, input, seed).map_err(misuse)?;
+    let give = Arc::new(Slot { job, words });
+    let convert = |py: Python<'_>, sums: Sums<W>| contributors(py, &sums.contributors);
+    // Only the server sends a client much, and waits for replies.
+    let most = 1 << 26;
+    let place = (me, job.rules.session);
+    Ok(PyParty::new(place, party, Some((UPLOAD, give)), most, Box::new(convert)))
+}
+
+fn contributors(py: Python<'_>, who: &[PartyId]) -> PyResult<Py<PyAny>> {
+    let who: Vec<i64> = who.iter().copied().map(number).collect();
+    Ok(who.into_pyobject(py)?.unbind())
+}
+
+/// The client `index` of a sum.
+#[pyfunction]
+#[pyo3(signature = (rules, index, credentials, seed))]
+pub(crate) fn sum_client(
+    rules: SumRules,
+    index: usize,
+    credentials: Option<options::Keys>,
+    seed: Option<[u8; 32]>,
+) -> PyResult<PyParty> {
+    let me = PartyId::client(options::below(index, rules.clients)?);
+    let credentials = credentials.map(|keys| keys.credentials(me)).transpose()?;
+    let seed = options::seed(seed)?;
+    match rules.bits {
+        32 => start::<u32>(&rules, me, credentials, seed),
+        64 => start::<u64>(&rules, me, credentials, seed),
+        bits => Err(value(format!("bits is {bits}; it must be 32 or 64"))),
+    }
+}
+
+fn serve<W: Word>(rules: &SumRules) -> PyResult<PyParty> {
+    let job = rules.job::<W>()?;
+    let invited: Vec<PartyId> = (0..rules.clients).map(PartyId::client).collect();
+    let party = sum::server::<W>(job.rules, invited).map_err(misuse)?;
+    let convert = move |py: Python<'_>, total: Total<W>| {
+        let (values, weight) = match job.coder {
+            Coder::Mean(mean) => match mean.decode(&total.shared) {
+                Some(mean) => (mean.values, mean.weight),
+                None => {
+                    return Err(value("no client has a weight above 0, so there is no mean"));
+                }
+            },
+            Coder::Sum(sum) => (sum.decode(&total.shared), total.contributors.len() as f64),
+        };
+        let values = values.into_pyarray(py);
+        let who = contributors(py, &total.contributors)?;
+        let suspects = contributors(py, &total.suspects)?;
+        Ok((values, weight, who, suspects).into_pyobject(py)?.into_any().unbind())
+    };
+    // All uploads may come at once, each with the frames around it.
+    let words = rules.size.saturating_add(1).saturating_mul(W::BYTES);
+    let most = words.saturating_add(words / 1024).saturating_add(1 << 20);
+    let place = (PartyId::SERVER, job.rules.session);
+    Ok(PyParty::new(place, party, None, most, Box::new(convert)))
+}
+
+/// The server of a sum.
+#[pyfunction]
+pub(crate) fn sum_server(rules: SumRules) -> PyResult<PyParty> {
+    match rules.bits {
+        32 => serve::<u32>(&rules),
+        64 => serve::<u64>(&rules),
+        bits => Err(value(format!("bits is {bits}; it must be 32 or 64"))),
+    }
+}
+
