@@ -28,8 +28,8 @@ const OPENING: usize = 0;
 const LAST_HEADER: usize = 1;
 const LAST_WORDS: usize = 2;
 const LAYOUT: usize = 3;
-const HEADER: usize = 8;
-const WORDS: usize = 9;
+const HEADER: usize = 7;
+const WORDS: usize = 8;
 
 fn kit() -> Means {
     Means {

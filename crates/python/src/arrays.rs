@@ -4,7 +4,8 @@ use numpy::{Element, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedAr
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
-use undertone::xclp::{Features, Labelling, Rows};
+use undertone::kernel::BitMatrix;
+use undertone::xclp::{Codes, Features, Labelling, Rows};
 
 use crate::drive::Values;
 use crate::errors::value;
@@ -68,8 +69,13 @@ fn describe(object: &Bound<'_, PyAny>) -> String {
     }
 }
 
-/// The rows of a client: float32 or float64 features of shape [n, d].
-pub(crate) fn rows(features: &Bound<'_, PyAny>) -> PyResult<Rows> {
+/// The rows of a client: float32 or float64 features of shape [n, d], or codes of `bits` bits,
+/// uint8 of shape [n, ⌈bits/8⌉] in the order of `numpy.packbits`.
+pub(crate) fn rows(features: &Bound<'_, PyAny>, bits: usize) -> PyResult<Rows> {
+    if let Ok(array) = features.cast::<PyArrayDyn<u8>>() {
+        let array = array.try_readonly().map_err(value)?;
+        return codes(array.shape(), contiguous(&array)?, bits).map(Rows::Codes);
+    }
     let (shape, values): (Vec<usize>, Vec<f64>) =
         if let Ok(array) = features.cast::<PyArrayDyn<f64>>() {
             let array = array.try_readonly().map_err(value)?;
@@ -80,7 +86,7 @@ pub(crate) fn rows(features: &Bound<'_, PyAny>) -> PyResult<Rows> {
             (array.shape().to_vec(), wide.collect())
         } else {
             return Err(PyTypeError::new_err(format!(
-                "features are {}; a float32 or float64 array of numpy is needed",
+                "features are {}; a float32 or float64 array of numpy is needed, or codes of uint8",
                 describe(features)
             )));
         };
@@ -89,7 +95,24 @@ pub(crate) fn rows(features: &Bound<'_, PyAny>) -> PyResult<Rows> {
             "features have shape {shape:?}; [rows, features] is needed"
         )));
     };
-    Features::new(dim, values).map(Rows::Features).map_err(value)
+    Features::new(dim, values)
+        .map(Rows::Features)
+        .map_err(value)
+}
+
+fn codes(shape: &[usize], bytes: &[u8], bits: usize) -> PyResult<Codes> {
+    let [rows, width] = shape[..] else {
+        return Err(PyValueError::new_err(format!(
+            "codes have shape {shape:?}; [rows, bytes] is needed"
+        )));
+    };
+    if bits == 0 || width != bits.div_ceil(8) {
+        return Err(PyValueError::new_err(format!(
+            "codes have {width} bytes a row, {bits} bits need {}",
+            bits.div_ceil(8)
+        )));
+    }
+    Ok(Codes::from_bits(BitMatrix::from_packed(rows, bits, bytes)))
 }
 
 /// Labels: int64 of shape [n], -1 where there is none.

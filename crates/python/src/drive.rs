@@ -91,7 +91,10 @@ impl<P: Party> Driven<P> {
 fn lost() -> Aborted {
     Aborted {
         party: PartyId::SERVER,
-        phase: Phase { id: 0, name: "none" },
+        phase: Phase {
+            id: 0,
+            name: "none",
+        },
         cause: Abort::Misuse("this party has failed before; make a new one".into()),
     }
 }
@@ -140,7 +143,10 @@ where
         give: Option<&dyn Give>,
         input: &mut dyn FnMut() -> PyResult<()>,
     ) -> PyResult<(Vec<u8>, Status)> {
-        let courier = self.courier.take().ok_or_else(|| errors::aborted(&lost()))?;
+        let courier = self
+            .courier
+            .take()
+            .ok_or_else(|| errors::aborted(&lost()))?;
         let journal = Journal::new(&again.journal, again.session, courier.id());
         let stand_in = || {
             if let Some(give) = give {
@@ -163,11 +169,17 @@ where
     }
 
     fn waits_for(&self) -> Vec<PartyId> {
-        self.courier.as_ref().map(Courier::waits_for).unwrap_or_default()
+        self.courier
+            .as_ref()
+            .map(Courier::waits_for)
+            .unwrap_or_default()
     }
 
     fn phase(&self) -> Phase {
-        let none = Phase { id: 0, name: "none" };
+        let none = Phase {
+            id: 0,
+            name: "none",
+        };
         self.courier.as_ref().map_or(none, Courier::phase)
     }
 
@@ -285,7 +297,10 @@ impl PyParty {
     fn push(&self, py: Python<'_>, sender: i64, frame: &[u8]) -> PyResult<()> {
         let from = errors::party(sender)?;
         self.with(py, |inner| {
-            inner.drive.push(from, frame.to_vec()).map_err(errors::courier)
+            inner
+                .drive
+                .push(from, frame.to_vec())
+                .map_err(errors::courier)
         })
     }
 
@@ -335,7 +350,12 @@ impl PyParty {
     }
 
     /// Gives the values that are due at the upload. Returns how many were clipped.
-    fn contribute(&self, py: Python<'_>, arrays: &Bound<'_, PyAny>, weight: f64) -> PyResult<usize> {
+    fn contribute(
+        &self,
+        py: Python<'_>,
+        arrays: &Bound<'_, PyAny>,
+        weight: f64,
+    ) -> PyResult<usize> {
         let give = self.give.as_ref();
         let give = give.ok_or_else(|| PyValueError::new_err("this party takes no values"))?;
         let clipped = crate::arrays::with_values(py, arrays, |values| {
@@ -422,7 +442,9 @@ impl PyParty {
 
     /// For each phase: name, bytes sent, bytes received, messages, rounds, seconds.
     fn costs(&self, py: Python<'_>) -> PyResult<Vec<Cost>> {
-        self.with(py, |inner| Ok(inner.drive.ledger().map(costs).unwrap_or_default()))
+        self.with(py, |inner| {
+            Ok(inner.drive.ledger().map(costs).unwrap_or_default())
+        })
     }
 
     /// The result, once.

@@ -25,5 +25,7 @@ pub(crate) fn public_key(pem: &str) -> PyResult<[u8; 32]> {
 pub(crate) fn read_roster(text: &str) -> PyResult<Vec<(String, Option<[u8; 32]>)>> {
     let roster = Roster::parse(text).map_err(value)?;
     let entries = roster.entries().iter();
-    Ok(entries.map(|entry| (entry.name.clone(), entry.key)).collect())
+    Ok(entries
+        .map(|entry| (entry.name.clone(), entry.key))
+        .collect())
 }

@@ -31,7 +31,9 @@ pub(crate) fn labelled(py: Python<'_>, outcome: Outcome) -> PyResult<Labelled<'_
     Ok((
         classes.into_pyarray(py),
         outcome.labels.confidences().to_vec().into_pyarray(py),
-        Array2::from_shape_vec(shape, scores).map_err(value)?.into_pyarray(py),
+        Array2::from_shape_vec(shape, scores)
+            .map_err(value)?
+            .into_pyarray(py),
     ))
 }
 
@@ -71,7 +73,8 @@ type PartyCosts = (i64, Vec<Cost>);
 
 fn spent(ledgers: &[(PartyId, Ledger)]) -> Vec<PartyCosts> {
     let each = ledgers.iter();
-    each.map(|(id, ledger)| (number(*id), costs(ledger))).collect()
+    each.map(|(id, ledger)| (number(*id), costs(ledger)))
+        .collect()
 }
 
 /// The labels of all rows of all clients, with all parties in this process.
@@ -94,7 +97,7 @@ pub(crate) fn label<'py>(
     let mut clients = Vec::with_capacity(features.len());
     for (features, labels) in features.iter().zip(&labels) {
         let labelling = arrays::labelling(classes, arrays::labels(labels)?)?;
-        clients.push((arrays::rows(features)?, labelling));
+        clients.push((arrays::rows(features, params.bits)?, labelling));
     }
     let seed = options::seed(seed)?;
     let run = interrupt::run(py, progress, |tell| {
@@ -160,7 +163,8 @@ pub(crate) fn label_client(
     seed: Option<[u8; 32]>,
 ) -> PyResult<PyParty> {
     let (me, session) = (PartyId::client(index), SessionId(session));
-    let rows = arrays::rows(features)?;
+    let params = rules.params()?;
+    let rows = arrays::rows(features, params.bits)?;
     let own = arrays::labelling(classes, arrays::labels(labels)?)?;
     let noisy = noisy(noise, &rows, &own)?;
     let credentials = credentials.map(|keys| keys.credentials(me)).transpose()?;
@@ -171,12 +175,21 @@ pub(crate) fn label_client(
         ..Input::new(rows, brought)
     };
     let seed = options::seed(seed)?;
-    let party = xclp::client(me, session, rules.params()?, input, seed).map_err(misuse)?;
+    let party = xclp::client(me, session, params, input, seed).map_err(misuse)?;
     let convert = move |py: Python<'_>, mut outcome: Outcome| {
         outcome.labels.restore(&own);
-        Ok(labelled(py, outcome)?.into_pyobject(py)?.into_any().unbind())
+        Ok(labelled(py, outcome)?
+            .into_pyobject(py)?
+            .into_any()
+            .unbind())
     };
-    Ok(PyParty::new((me, session), party, None, MAX_EARLY, Box::new(convert)))
+    Ok(PyParty::new(
+        (me, session),
+        party,
+        None,
+        MAX_EARLY,
+        Box::new(convert),
+    ))
 }
 
 /// Most bytes of a sender that are kept before their turn.
@@ -194,12 +207,21 @@ pub(crate) fn label_server(
     if clients > 1 << 16 {
         return Err(PyValueError::new_err("at most 65536 clients"));
     }
-    let (ids, session) = ((0..clients).map(PartyId::client).collect(), SessionId(session));
+    let (ids, session) = (
+        (0..clients).map(PartyId::client).collect(),
+        SessionId(session),
+    );
     let seed = options::seed(seed)?;
     let party = xclp::server(session, rules.params()?, ids, seed).map_err(misuse)?;
     let convert = |py: Python<'_>, report: Report| {
         Ok(learned(py, &report).into_pyobject(py)?.into_any().unbind())
     };
     let place = (PartyId::SERVER, session);
-    Ok(PyParty::new(place, party, None, MAX_EARLY, Box::new(convert)))
+    Ok(PyParty::new(
+        place,
+        party,
+        None,
+        MAX_EARLY,
+        Box::new(convert),
+    ))
 }

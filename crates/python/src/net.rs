@@ -10,12 +10,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use undertone::arrays::{Arrays, Values};
 use undertone::kdf::Seed;
+use undertone::node::Participant;
 use undertone::node::client::{self, JoinError, Joined};
 use undertone::node::label::{Owner, Terms};
 use undertone::node::sum::Contributor;
-use undertone::node::Participant;
-use undertone::rounds::{Contribution, Mean, Round, Source};
 use undertone::rounds;
+use undertone::rounds::{Contribution, Mean, Round, Source};
 use undertone::xclp::LabelNoise;
 
 use crate::arrays;
@@ -49,7 +49,12 @@ fn join<P: Participant + Send>(
     let (mut config, warnings) = found.map_err(value)?;
     for warning in warnings {
         let kind = py.get_type::<pyo3::exceptions::PyUserWarning>();
-        PyErr::warn(py, &kind, &std::ffi::CString::new(warning).map_err(value)?, 2)?;
+        PyErr::warn(
+            py,
+            &kind,
+            &std::ffi::CString::new(warning).map_err(value)?,
+            2,
+        )?;
     }
     config.retry = seconds("retry", link.retry)?;
     config.patience = seconds("patience", link.patience)?;
@@ -118,7 +123,12 @@ type Spent = (u32, u32, f64, Vec<Cost>);
 
 fn spent(joined: &Joined) -> Spent {
     let seconds = joined.time.as_secs_f64();
-    (joined.sessions, joined.returned, seconds, costs(&joined.ledger))
+    (
+        joined.sessions,
+        joined.returned,
+        seconds,
+        costs(&joined.ledger),
+    )
 }
 
 /// What a client agrees to.
@@ -157,7 +167,7 @@ impl LabelTerms {
 
 /// Takes part in a job of label propagation. Returns labels, confidences, scores and costs.
 #[pyfunction]
-#[pyo3(signature = (link, terms, features, labels, classes, noise, progress))]
+#[pyo3(signature = (link, terms, features, labels, bits, classes, noise, progress))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn join_label(
     py: Python<'_>,
@@ -165,13 +175,18 @@ pub(crate) fn join_label(
     terms: LabelTerms,
     features: &Bound<'_, PyAny>,
     labels: &Bound<'_, PyAny>,
+    bits: Option<usize>,
     classes: Option<usize>,
     noise: Option<(f64, [u8; 32])>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Py<PyAny>, Spent)> {
-    let rows = arrays::rows(features)?;
+    let rows = arrays::rows(features, bits.unwrap_or(0))?;
     let labels = arrays::labels(labels)?;
-    let seen = labels.iter().flatten().max().map_or(0, |label| usize::from(*label) + 1);
+    let seen = labels
+        .iter()
+        .flatten()
+        .max()
+        .map_or(0, |label| usize::from(*label) + 1);
     let labelling = arrays::labelling(classes.unwrap_or(seen.max(2)), labels)?;
     let mut owner = Owner::new(rows, labelling, terms.terms()?);
     match noise {
@@ -192,7 +207,10 @@ pub(crate) fn join_label(
     let outcome = owner.into_outcome();
     let outcome = outcome.ok_or_else(|| AbortedError::new_err("the job ended without labels"))?;
     let labelled = crate::label::labelled(py, outcome)?;
-    Ok((labelled.into_pyobject(py)?.into_any().unbind(), spent(&joined)))
+    Ok((
+        labelled.into_pyobject(py)?.into_any().unbind(),
+        spent(&joined),
+    ))
 }
 
 /// A Python function that gives a client's arrays for each round.
@@ -239,8 +257,14 @@ fn from_dict(dict: &Bound<'_, PyDict>) -> PyResult<Arrays> {
 impl Source for Function {
     fn contribute(&mut self, round: &Round) -> Result<Contribution, String> {
         let asked = Python::attach(|py| {
-            let mean = round.mean.as_ref().map(|mean| to_dict(py, &mean.arrays)).transpose()?;
-            let given = self.contribute.call1(py, (round.number, round.attempt, mean))?;
+            let mean = round
+                .mean
+                .as_ref()
+                .map(|mean| to_dict(py, &mean.arrays))
+                .transpose()?;
+            let given = self
+                .contribute
+                .call1(py, (round.number, round.attempt, mean))?;
             let (arrays, weight): (Bound<'_, PyDict>, f64) = given.extract(py)?;
             let arrays = from_dict(&arrays)?;
             Ok::<_, PyErr>(Contribution { arrays, weight })
@@ -260,7 +284,9 @@ impl Source for Function {
             let who = mean.contributors.iter().copied().map(errors::number);
             let who: Vec<i64> = who.collect();
             let arrays = to_dict(py, &mean.arrays)?;
-            function.call1(py, (mean.round, arrays, mean.weight, who)).map(drop)
+            function
+                .call1(py, (mean.round, arrays, mean.weight, who))
+                .map(drop)
         });
         told.map_err(|error: PyErr| format!("the function mean failed: {error}"))
     }

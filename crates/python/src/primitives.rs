@@ -60,7 +60,8 @@ type Spent = Vec<(i64, Vec<Cost>)>;
 
 fn spent(ledgers: &[(PartyId, Ledger)]) -> Spent {
     let each = ledgers.iter();
-    each.map(|(id, ledger)| (number(*id), costs(ledger))).collect()
+    each.map(|(id, ledger)| (number(*id), costs(ledger)))
+        .collect()
 }
 
 /// The distances between the codes of the rows of two clients, uint16 of shape [rows of a, rows of
@@ -79,19 +80,22 @@ pub(crate) fn distances<'py>(
     let backend = options::backend(backend)?;
     let most = backend.max_bits();
     if !(1..=most).contains(&bits) {
-        return Err(value(format!("bits is {bits}; it must be 1 to {most} with {backend}")));
+        return Err(value(format!(
+            "bits is {bits}; it must be 1 to {most} with {backend}"
+        )));
     }
     let suite: Suite = suite.parse().map_err(value)?;
     let seed = options::seed(seed)?;
-    let rows = [arrays::rows(a)?, arrays::rows(b)?];
+    let rows = [arrays::rows(a, bits)?, arrays::rows(b, bits)?];
     let shape = (rows[0].len(), rows[1].len());
     let (values, ledgers) = interrupt::run(py, None, |tell| {
         let hashes = seed.derive(SessionId([0; 32]), "codes", &[]);
         let mut codes = Vec::with_capacity(2);
-        for rows in &rows {
-            if let Rows::Features(features) = rows {
-                codes.push(Codes::hash(features, &hashes, bits).into_bits());
-            }
+        for rows in rows {
+            codes.push(match rows {
+                Rows::Features(features) => Codes::hash(&features, &hashes, bits).into_bits(),
+                Rows::Codes(codes) => codes.into_bits(),
+            });
         }
         let values = Arc::new(Mutex::new(vec![0; shape.0 * shape.1]));
         let run = DistanceSimulation {
@@ -186,7 +190,9 @@ fn transfers(
             bits[at / 64] |= u64::from(*wanted) << (at % 64);
         }
         let pairs = messages[32 * range.start..32 * range.end].chunks_exact(32);
-        let pairs: Vec<[u128; 2]> = pairs.map(|pair| [block(&pair[..16]), block(&pair[16..])]).collect();
+        let pairs: Vec<[u128; 2]> = pairs
+            .map(|pair| [block(&pair[..16]), block(&pair[16..])])
+            .collect();
         let asked = chosen::choose(&bits, &random);
         let keys = [&sent[0][range.clone()], &sent[1][range.clone()]];
         let offered = chosen::offer(&asked, keys, &pairs).map_err(value)?;
@@ -196,17 +202,18 @@ fn transfers(
     Ok((out, ledgers))
 }
 
-/// A key of Paillier's cryptosystem.
+/// A key of Paillier's cryptosystem. Boxed: Python aligns objects to 16 bytes, and the fast paths
+/// need 64.
 #[pyclass(frozen, module = "undertone._engine")]
 pub(crate) struct Paillier {
-    secret: SecretKey,
-    table: NoiseTable,
+    secret: Box<SecretKey>,
+    table: Box<NoiseTable>,
 }
 
 /// Numbers that are encrypted under one key.
 #[pyclass(frozen, module = "undertone._engine")]
 pub(crate) struct Encrypted {
-    ciphertexts: Ciphertexts,
+    ciphertexts: Box<Ciphertexts>,
 }
 
 #[pymethods]
@@ -223,7 +230,9 @@ impl Encrypted {
     }
 
     fn add(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
-        self.with(py, |key, sum| key.add(sum, &other.ciphertexts).map_err(value))
+        self.with(py, |key, sum| {
+            key.add(sum, &other.ciphertexts).map_err(value)
+        })
     }
 
     fn add_plain(&self, py: Python<'_>, numbers: Vec<BigUint>) -> PyResult<Self> {
@@ -260,6 +269,7 @@ impl Paillier {
             let mut prg = options::seed(None)?.prg();
             let secret = SecretKey::generate(bits, Primes::default(), &mut prg).map_err(value)?;
             let table = secret.public().noise_table(&mut prg);
+            let (secret, table) = (Box::new(secret), Box::new(table));
             Ok(Self { secret, table })
         })
     }
@@ -274,7 +284,7 @@ impl Paillier {
             let mut prg = options::seed(None)?.prg();
             let noise = Noise::Short(&self.table);
             let encrypted = self.secret.public().encrypt(&numbers, noise, &mut prg);
-            let ciphertexts = encrypted.map_err(value)?;
+            let ciphertexts = Box::new(encrypted.map_err(value)?);
             Ok(Encrypted { ciphertexts })
         })
     }
@@ -284,7 +294,7 @@ impl Paillier {
     }
 
     fn decode(&self, bytes: &[u8]) -> PyResult<Encrypted> {
-        let ciphertexts = self.secret.public().decode(bytes).map_err(value)?;
+        let ciphertexts = Box::new(self.secret.public().decode(bytes).map_err(value)?);
         Ok(Encrypted { ciphertexts })
     }
 }

@@ -162,7 +162,13 @@ fn start<W: Word>(
     // Only the server sends a client much, and waits for replies.
     let most = 1 << 26;
     let place = (me, job.rules.session);
-    Ok(PyParty::new(place, party, Some((UPLOAD, give)), most, Box::new(convert)))
+    Ok(PyParty::new(
+        place,
+        party,
+        Some((UPLOAD, give)),
+        most,
+        Box::new(convert),
+    ))
 }
 
 fn contributors(py: Python<'_>, who: &[PartyId]) -> PyResult<Py<PyAny>> {
@@ -206,7 +212,10 @@ fn serve<W: Word>(rules: &SumRules) -> PyResult<PyParty> {
         let values = values.into_pyarray(py);
         let who = contributors(py, &total.contributors)?;
         let suspects = contributors(py, &total.suspects)?;
-        Ok((values, weight, who, suspects).into_pyobject(py)?.into_any().unbind())
+        Ok((values, weight, who, suspects)
+            .into_pyobject(py)?
+            .into_any()
+            .unbind())
     };
     // All uploads may come at once, each with the frames around it.
     let words = rules.size.saturating_add(1).saturating_mul(W::BYTES);
@@ -224,4 +233,3 @@ pub(crate) fn sum_server(rules: SumRules) -> PyResult<PyParty> {
         bits => Err(value(format!("bits is {bits}; it must be 32 or 64"))),
     }
 }
-

@@ -90,9 +90,7 @@ pub enum ReplayError {
         taken: usize,
     },
     /// A step would have another outcome than the noted one.
-    #[error(
-        "step {step} was taken before with another {what}: a seed serves one transcript only"
-    )]
+    #[error("step {step} was taken before with another {what}: a seed serves one transcript only")]
     Differs {
         /// The step, from 0.
         step: usize,

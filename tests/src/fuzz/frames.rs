@@ -3,7 +3,7 @@
 use undertone::kdf::Seed;
 use undertone::node::flow::Links;
 use undertone::party::frame::HEADER_LEN;
-use undertone::party::{Endpoint, Limits, Party, PartyId, Poll, Push, SessionId};
+use undertone::party::{Courier, Endpoint, Limits, Party, PartyId, Poll, Push, SessionId, courier};
 use undertone::sum::{self, Rules};
 use undertone::xclp::{self, Params};
 
@@ -110,6 +110,35 @@ fn headed(from: PartyId, to: PartyId, number: u32, chunk: &[u8]) -> Vec<u8> {
     frame[24..28].copy_from_slice(&(payload.len() as u32).to_le_bytes());
     frame.extend_from_slice(payload);
     frame
+}
+
+/// Hands bundles to the courier of a client of a sum. Each chunk is a bundle; its first two bytes
+/// are its length. Whatever a courier keeps is within its bound.
+pub fn bundles(bytes: &[u8]) {
+    let rows = [2, 1, 1];
+    let (rules, me) = (sum_rules(&rows), PartyId::client(1));
+    let own = sums::contributions::<u64>(&rules, &rows, 1).remove(1);
+    let client = sum::client(rules, me, own, Seed::from_bytes([1; 32]));
+    let client = client.expect("words that fit");
+    let mut courier = Courier::new(me, SESSION, Limits::default(), client).keeping(1 << 12);
+    let mut rest = bytes;
+    while let [low, high, tail @ ..] = rest {
+        let len = usize::from(u16::from_le_bytes([*low, *high]));
+        let (bundle, tail) = tail.split_at(tail.len().min(len));
+        rest = tail;
+        let mut out = Vec::new();
+        let taken = courier.exchange(bundle, &mut out);
+        assert!(taken.is_ok() || !courier.is_done() || courier::entries(bundle).is_err());
+        courier::entries(&out).expect("a courier writes what it reads");
+        let Ok(entries) = courier::entries(bundle) else {
+            continue;
+        };
+        let mut again = Vec::new();
+        for entry in entries {
+            courier::append(&mut again, entry);
+        }
+        assert_eq!(again, bundle);
+    }
 }
 
 /// Drives the links of a networked party. The first byte of a chunk gives the event, the second the

@@ -14,13 +14,14 @@ pub mod payloads;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 15] = [
     ("csv", files::csv),
     ("npz", files::npz),
     ("settings", files::settings),
     ("offers", files::offers),
     ("keys", files::keys),
     ("frames", frames::frames),
+    ("bundles", frames::bundles),
     ("links", frames::links),
     ("labels", payloads::labels),
     ("sums", payloads::sums),

@@ -19,8 +19,8 @@ use undertone::node::{Randomness, Roster, roster};
 use undertone_lab::{Failure, Show, seed};
 use zeroize::Zeroizing;
 
-pub use join::client_config;
 pub(crate) use join::Join;
+pub use join::client_config;
 pub(crate) use keys::MakeKeys;
 pub(crate) use serve::Serve;
 pub(crate) use status::Status;

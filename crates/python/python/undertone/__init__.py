@@ -1,6 +1,7 @@
 """Secure computation over data that may not leave its owners.
 
 ================================  ==============================================================
+:func:`experiment`                what joining would gain, on one labelled file
 :func:`label`                     labels the rows of all clients, all parties in this process
 :func:`join`, :func:`join_sum`    takes part in a job on a network
 :func:`serve`                     runs the jobs of a roster on a network
@@ -23,6 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path as _FilePath
 
 from . import _engine
+from ._command import Experiment, experiment
 from ._costs import SERVER, Cost
 from ._engine import AbortedError, RefusedError, UndertoneError, __version__, generate_key, public_key
 from ._label import LabelClient, LabelReport, LabelRun, Labels, LabelServer, label
@@ -37,6 +39,7 @@ __all__ = [
     "Ciphertexts",
     "Cost",
     "Distances",
+    "Experiment",
     "Joined",
     "LabelClient",
     "LabelReport",
@@ -53,6 +56,7 @@ __all__ = [
     "UndertoneError",
     "__version__",
     "distances",
+    "experiment",
     "generate_key",
     "join",
     "join_sum",

@@ -110,6 +110,7 @@ def join_label(
     terms: dict[str, Any],
     features: NDArray[Any],
     labels: NDArray[np.int64],
+    bits: int | None,
     classes: int | None,
     noise: tuple[float, bytes] | None,
     progress: Callable[[str], object] | None,

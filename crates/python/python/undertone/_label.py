@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from . import _engine
 from ._costs import Cost, of_parties
-from ._party import Party, as_float, credentials
+from ._party import Party, as_rows, credentials
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class LabelReport:
     contributors: list[int]
     """The clients whose labels are in the scores."""
     method: str
-    """How scores were solved for: factored or iterated."""
+    """How scores were solved for: cholesky or iterative."""
     neighbours: NDArray[np.int64]
     """The neighbours of each row, int64 of shape [rows of all clients, k]. -1 where there are
     fewer. Rows are numbered in the order of the clients."""
@@ -125,7 +125,8 @@ def label(
 
     ``features`` has a float array of shape [rows, features] for each client, ``labels`` an integer
     array of shape [rows] with -1 where there is no label. Features must be on one scale;
-    ``standardise`` brings them to one by a secure sum.
+    ``standardise`` brings them to one by a secure sum. In place of features, codes can be given:
+    uint8 of shape [rows, bits / 8], as ``numpy.packbits`` makes them.
 
     ``backend`` is the protocol that brings distances to the server: clear, sketch, psm, lwe, shade
     or phe. ``bits`` is the length of codes, ``neighbours`` the number of neighbours of a row,
@@ -157,7 +158,7 @@ def label(
         seed = seed.to_bytes(8, "little") + bytes(24)
     each, learned, spent = _engine.label(
         rules,
-        [as_float(one) for one in features],
+        [as_rows(one) for one in features],
         known,
         classes,
         label_epsilon,
@@ -210,7 +211,7 @@ class LabelClient(Party):
             ),
             session,
             index,
-            as_float(features),
+            as_rows(features),
             as_labels(labels),
             classes,
             credentials(key, public_keys),

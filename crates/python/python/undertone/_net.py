@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from . import _engine
 from ._costs import Cost, of_phases
 from ._label import Labels, as_labels
-from ._party import Path, as_float
+from ._party import Path, as_rows
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ def join(
     *,
     features: NDArray[Any],
     labels: NDArray[Any],
+    bits: int | None = None,
     classes: int | None = None,
     max_bits: int = 16384,
     max_neighbours: int = 64,
@@ -72,7 +75,7 @@ def join(
 
     ``server`` is ``HOST:PORT``. The folder ``keys`` has ca.pem, roster.toml and client.key, as
     ``undertone keys`` makes them. ``features`` and ``labels`` are this client's, as for
-    :func:`undertone.label`; they stay here. The other arguments are what this client agrees to;
+    :func:`undertone.label`; they stay here. ``bits`` is the length of codes, if codes are given. The other arguments are what this client agrees to;
     ``undertone join --help`` explains them.
 
     Returns when the job ends. ``progress`` is called with the name of each phase.
@@ -92,7 +95,7 @@ def join(
     }
     link = _link(server, keys, server_name, retry, patience)
     found, (sessions, returned, seconds, costs) = _engine.join_label(
-        link, terms, as_float(features), as_labels(labels), classes, noise, progress
+        link, terms, as_rows(features), as_labels(labels), bits, classes, noise, progress
     )
     return Joined(Labels(*found), None, sessions, returned, seconds, of_phases(costs))
 
@@ -147,13 +150,12 @@ def serve(
     jobs to run, ``status`` the address of a status page, ``wait`` seconds after which a job starts
     with the clients that are there. ``options`` are further options of the command.
 
-    Returns the report of each job. Raises :class:`UndertoneError` with the exit code of the command
-    when it fails; the reason is on standard error. A server runs once in a process: it takes over
-    the signals.
+    The server runs in a process of its own, and Ctrl-C ends it. Its log goes to standard error.
+    Returns the report of each job. Raises :class:`UndertoneError` when the command fails.
     """
     with tempfile.TemporaryDirectory() as reports:
-        command = ["undertone", "serve", "--roster", str(roster), "--listen", listen]
-        command += ["--reports", reports]
+        command = [sys.executable, "-m", "undertone", "serve", "--roster", str(roster)]
+        command += ["--listen", listen, "--reports", reports]
         if job is not None:
             command += ["--job", str(job)]
         if jobs is not None:
@@ -164,8 +166,9 @@ def serve(
             command += ["--wait", str(wait)]
         if quiet:
             command += ["--quiet"]
-        code = _engine.main(command + list(options or []))
-        if code:
-            raise _engine.UndertoneError(f"undertone serve ended with exit code {code}")
+        command += options or []
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+        if done.returncode:
+            raise _engine.UndertoneError(f"undertone serve ended with code {done.returncode}")
         files = sorted(FilePath(reports).glob("job-*.json"))
         return [json.loads(file.read_text()) for file in files]

@@ -146,8 +146,16 @@ def credentials(
 def as_float(array: NDArray[Any]) -> NDArray[Any]:
     """A C-contiguous array of float32 or float64. It is copied only if it is not one."""
     array = np.asarray(array)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"an array of {array.dtype}; numbers are needed")
     kind = np.float32 if array.dtype in (np.float16, np.float32) else np.float64
     return np.ascontiguousarray(array, dtype=kind)
+
+
+def as_rows(array: NDArray[Any]) -> NDArray[Any]:
+    """Features as floats, or codes (uint8) as they are."""
+    array = np.asarray(array)
+    return np.ascontiguousarray(array) if array.dtype == np.uint8 else as_float(array)
 
 
 Path = str | PathLike[str]

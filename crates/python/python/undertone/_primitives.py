@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from . import _engine
 from ._costs import Cost, of_parties
-from ._party import as_float
+from ._party import as_rows
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def distances(
     >>> abs(float(found.angles[0, 1]) - np.pi / 2) < 0.3
     True
     """
-    hamming, costs = _engine.distances(as_float(a), as_float(b), bits, backend, suite, seed)
+    hamming, costs = _engine.distances(as_rows(a), as_rows(b), bits, backend, suite, seed)
     return Distances(hamming, bits, of_parties(costs))
 
 

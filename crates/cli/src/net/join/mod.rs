@@ -152,7 +152,10 @@ pub fn client_config(
     };
     let mut warnings = Warnings::default();
     let config = link.config(&mut warnings);
-    Ok((config.map_err(|failure| failure.message)?, warnings.into_texts()))
+    Ok((
+        config.map_err(|failure| failure.message)?,
+        warnings.into_texts(),
+    ))
 }
 
 impl Join {

@@ -1,0 +1,270 @@
+"""Secure sums and means."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import clear_mean, sum_parties
+
+import undertone
+from undertone import SERVER
+
+
+def models(clients: int, size: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(7)
+    return [rng.uniform(-1, 1, size).astype(np.float32) for _ in range(clients)]
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_the_mean_is_that_of_the_clear(bits: int, kind: type) -> None:
+    arrays = [one.astype(kind) for one in models(5, 1000)]
+    weights = [100.0, 250.0, 50.0, 1.5, 600.0]
+    server, clients = sum_parties(5, 1000, bits=bits)
+    for client, array, weight in zip(clients, arrays, weights, strict=True):
+        assert client.contribute(array, weight) == 0
+    undertone.run(server, clients)
+    result = server.result()
+    assert result is not None
+    error = np.abs(result.values - clear_mean(arrays, weights)).max()
+    assert error < (1e-6 if bits == 32 else 1e-12)
+    assert abs(result.weight - sum(weights)) < 1e-3
+    assert result.contributors == [0, 1, 2, 3, 4]
+    assert [client.result() for client in clients] == [[0, 1, 2, 3, 4]] * 5
+    assert server.result() is None
+
+
+def test_a_list_of_arrays_is_one_input() -> None:
+    server, clients = sum_parties(3, 10)
+    for client in clients:
+        weights = [np.ones((2, 3), np.float32), np.full(4, 2.0)]
+        client.contribute(weights, 5)
+    undertone.run(server, clients)
+    result = server.result()
+    assert result is not None and result.values.tolist() == [1.0] * 6 + [2.0] * 4
+
+
+def test_a_plain_sum() -> None:
+    server, clients = sum_parties(3, 2, mean=False)
+    for client in clients:
+        client.contribute(np.array([1.0, -2.5]))
+    undertone.run(server, clients)
+    result = server.result()
+    assert result is not None
+    assert result.values.tolist() == [3.0, -7.5] and result.weight == 3.0
+
+
+def test_values_are_due_at_the_upload_and_whoever_fails_then_is_missing() -> None:
+    server, clients = sum_parties(4, 3)
+    undertone.run(server, clients)
+    assert all(client.needs_values for client in clients)
+    assert not server.done and server.waits_for == [0]
+    for client in clients[:3]:
+        client.contribute(np.full(3, client.id, np.float32), 10)
+    server.gone(3)
+    undertone.run(server, clients[:3])
+    result = server.result()
+    assert result is not None
+    assert result.contributors == [0, 1, 2] and result.values.tolist() == [1.0] * 3
+
+
+def test_frames_may_come_in_any_order() -> None:
+    order = random.Random(3)
+    server, clients = sum_parties(5, 300_000, bits=32)
+    for client, array in zip(clients, models(5, 300_000), strict=True):
+        client.contribute(array, 2)
+    parties = {SERVER: server, **{client.id: client for client in clients}}
+    under_way: list[tuple[int, int, bytes]] = []
+    while not server.done:
+        for who, party in parties.items():
+            under_way += [(who, to, frame) for to, frame in party.poll()]  # type: ignore[attr-defined]
+        order.shuffle(under_way)
+        for _ in range(max(1, len(under_way) // 2)):
+            who, to, frame = under_way.pop()
+            parties[to].push(who, frame)  # type: ignore[attr-defined]
+    result = server.result()
+    assert result is not None and len(result.contributors) == 5
+
+
+def test_values_beyond_the_bound_are_refused_or_clipped_and_counted() -> None:
+    _, clients = sum_parties(3, 2)
+    with pytest.raises(ValueError, match=r"value 1 is 9; it must be from -8 to 8"):
+        clients[0].contribute(np.array([1.0, 9.0]))
+    with pytest.raises(ValueError, match="3 values, the sum is of 2"):
+        clients[0].contribute(np.zeros(3))
+    with pytest.raises(ValueError, match="the weight is 2000"):
+        clients[0].contribute(np.zeros(2), 2000)
+    with pytest.raises(TypeError, match="numbers are needed"):
+        clients[0].contribute(np.array(["a", "b"]))
+    assert clients[0].contribute(np.zeros(2)) == 0
+    _, clients = sum_parties(3, 2, clip=True)
+    assert clients[0].contribute(np.array([-99.0, np.inf])) == 2
+    assert clients[0].clipped == 2
+    with pytest.raises(ValueError, match="NaN"):
+        clients[1].contribute(np.array([np.nan, 0]))
+
+
+def test_arguments_that_cannot_be() -> None:
+    with pytest.raises(ValueError, match="bits is 16"):
+        sum_parties(3, 2, bits=16)
+    with pytest.raises(ValueError, match="does not fit words"):
+        sum_parties(3, 2, bits=32, bound=1e9, max_weight=1e9)
+    with pytest.raises(ValueError, match="client 3 of 3"):
+        undertone.SumClient(3, session=bytes(32), clients=3, size=1, bound=1.0)
+    with pytest.raises((TypeError, ValueError)):
+        undertone.SumClient(0, session=bytes(31), clients=3, size=1, bound=1.0)
+    with pytest.raises(ValueError, match="credentials"):
+        undertone.SumClient(
+            0, session=bytes(32), clients=3, size=1, bound=1.0, malicious_server=True
+        )
+    _, clients = sum_parties(3, 2)
+    with pytest.raises(ValueError, match="-2 is no party"):
+        clients[0].push(-2, b"")
+    with pytest.raises(ValueError, match="frame"):
+        clients[0].push(-1, b"not a frame")
+
+
+def test_a_server_that_lies_is_caught_and_named() -> None:
+    server, clients = sum_parties(3, 2)
+    victim = clients[1]
+    for client in clients:
+        for _, frame in client.poll():
+            server.push(client.id, frame)
+    with pytest.raises(undertone.AbortedError) as caught:
+        for to, frame in server.poll():
+            if to == victim.id:
+                changed = bytearray(frame)
+                changed[-1] ^= 1
+                victim.push(SERVER, bytes(changed))
+                victim.poll()
+                victim.poll()
+    assert caught.value.party == 1 and caught.value.culprit == SERVER
+    assert caught.value.phase == "sum keys" and "roster" in str(caught.value)
+
+
+def test_signed_keys_and_a_server_that_may_lie() -> None:
+    keys = [undertone.generate_key() for _ in range(3)]
+    public = [undertone.public_key(key) for key in keys]
+    rules = {
+        "session": undertone.session_id(None),
+        "clients": 3,
+        "size": 1,
+        "bound": 1.0,
+        "malicious_server": True,
+    }
+    server = undertone.SumServer(**rules)  # type: ignore[arg-type]
+    clients = [
+        undertone.SumClient(i, key=keys[i], public_keys=public, **rules)  # type: ignore[arg-type]
+        for i in range(3)
+    ]
+    for client in clients:
+        client.contribute(np.array([0.5]))
+    undertone.run(server, clients)
+    result = server.result()
+    assert result is not None and result.values.tolist() == [0.5]
+    with pytest.raises(ValueError, match="private key of client 0"):
+        undertone.SumClient(0, key=keys[1], public_keys=public, **rules)  # type: ignore[arg-type]
+
+
+def test_too_few_clients_end_the_sum() -> None:
+    server, clients = sum_parties(4, 1)
+    undertone.run(server, clients)
+    server.gone(0)
+    server.gone(1)
+    for client in clients[2:]:
+        client.contribute(np.zeros(1))
+    with pytest.raises(undertone.AbortedError, match="too few clients: 2 left, 3 needed"):
+        undertone.run(server, clients[2:])
+
+
+def test_the_same_seed_gives_the_same_frames() -> None:
+    def first(seed: bytes) -> list[tuple[int, bytes]]:
+        rules = {"session": bytes(32), "clients": 3, "size": 1, "bound": 1.0, "seed": seed}
+        return undertone.SumClient(0, **rules).poll()  # type: ignore[arg-type]
+
+    assert first(bytes(32)) == first(bytes(32)) != first(b"1" * 32)
+
+
+def test_frames_hide_values() -> None:
+    array = np.full(50_000, 1.25, np.float32)
+    server, clients = sum_parties(3, 50_000, bits=32, bound=2.0, max_weight=1.0)
+    seen = b""
+    for client in clients:
+        client.contribute(array, 1)
+    while not server.done:
+        for client in clients:
+            for _, frame in client.poll():
+                seen += frame
+                server.push(client.id, frame)
+        for to, frame in server.poll():
+            clients[to].push(SERVER, frame)
+    # Equal values would compress; masked words do not.
+    import zlib
+
+    assert len(zlib.compress(seen)) > 0.99 * len(seen)
+
+
+def test_the_interpreter_is_free_while_rust_computes() -> None:
+    server, clients = sum_parties(3, 4_000_000)
+    for client in clients:
+        client.contribute(np.zeros(4_000_000, np.float32), 1)
+    ticks, stop = 0, False
+
+    def tick() -> None:
+        nonlocal ticks
+        while not stop:
+            ticks += 1
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    undertone.run(server, clients)
+    stop = True
+    thread.join()
+    assert ticks > 10
+
+
+MEMORY = """
+import resource, sys
+import numpy as np, undertone
+
+size = 95 * 2**20 // 4
+array = np.ones(size, np.float32)
+rules = dict(session=bytes(32), clients=3, size=size, bound=2.0, bits=32)
+server = undertone.SumServer(**{**rules, "size": size})
+client = undertone.SumClient(0, **rules)
+others = [undertone.SumClient(i, **rules) for i in (1, 2)]
+undertone.run(server, [client, *others])
+client.contribute(array, 1.0)
+sent = 0
+while frames := client.poll():
+    sent += sum(len(frame) for _, frame in frames)
+assert sent > 95 * 2**20
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def test_float32_is_encoded_without_copies(tmp_path: Path) -> None:
+    # The server's own sum is not allocated before the first upload.
+    run = [sys.executable, "-c", MEMORY]
+    done = subprocess.run(run, capture_output=True, text=True, check=True, cwd=tmp_path)
+    # The array, its words, and the frames of one poll; the server's sum of as many words.
+    assert int(done.stdout) <= 250 + 96, done.stdout
+
+
+def test_costs_are_counted() -> None:
+    server, clients = sum_parties(3, 1000, bits=32)
+    for client in clients:
+        client.contribute(np.zeros(1000))
+    undertone.run(server, clients)
+    spent = {cost.phase: cost for cost in clients[0].costs}
+    assert list(spent) == ["sum keys", "sum shares", "masked words", "unmasking"]
+    assert 4 * 1001 <= spent["masked words"].bytes_sent <= 4 * 1001 + 64
+    assert "client 0" in repr(clients[0]) and "server" in repr(server)
