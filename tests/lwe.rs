@@ -1,14 +1,16 @@
 //! `lwe`: numbers of rows and bits around boundaries, dropped clients at every frame, and cheaters.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use undertone::hamming::tiles::{Block, Sink, Tile};
-use undertone::hamming::{Backend, OFFLINE, PHASE, Phe};
+use undertone::hamming::{self, Backend, ClientContext, OFFLINE, PHASE, Phe, ServerContext};
 use undertone::kdf::{Seed, simulated};
-use undertone::kernel::{BitMatrix, Cpu, Prg, hamming};
+use undertone::kernel::{self, BitMatrix, Cpu, Prg};
 use undertone::party::frame::HEADER_LEN;
-use undertone::party::{Abort, Aborted, Network, PartyId};
+use undertone::party::{Abort, Aborted, Endpoint, Limits, Network, Node, Party, PartyId, Script};
+use undertone::setup::fixed::FixedGroup;
 use undertone::setup::seal::Broadcast;
 use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
 use undertone::sum::Suite;
@@ -120,7 +122,7 @@ impl Sink for Compare {
         let mut due = vec![0; tile.distances.len()];
         let side = |block: &Block| (&self.codes[block.client], block.rows.clone());
         let ((a, rows), (b, columns)) = (side(tile.left), side(tile.right));
-        hamming::distances(Cpu::detect(), a, rows, b, columns, &mut due);
+        kernel::hamming::distances(Cpu::detect(), a, rows, b, columns, &mut due);
         self.count += due.len();
         let pairs = due.iter().zip(tile.distances);
         self.wrong += pairs.filter(|(due, distance)| due != distance).count();
@@ -151,18 +153,175 @@ fn of_a_billion_distances_none_is_wrong() {
     }
 }
 
-/// More keys and answers than fit the links between three clients, which send them to each other.
+/// More keys and answers than fit the links between clients, which send them to each other: equal
+/// evaluators, and evaluators that have few tiles while others have many.
 #[test]
 fn clients_never_wait_for_each_other_in_a_circle() {
-    let codes = random(&[210, 205, 200], 16_384);
-    let clear = run(Backend::Clear, Suite::Aes128Ctr, &codes, Network::new()).unwrap();
-    for order in [None, Some(1)] {
-        let mut network = Network::new();
-        if let Some(order) = order {
-            network = network.choose(chooser(order));
+    for rows in [&[210, 205, 200][..], &[20, 300, 40, 70, 70]] {
+        let codes = random(rows, 16_384);
+        let clear = run(Backend::Clear, Suite::Aes128Ctr, &codes, Network::new()).unwrap();
+        for order in [None, Some(1)] {
+            let mut network = Network::new();
+            if let Some(order) = order {
+                network = network.choose(chooser(order));
+            }
+            let lwe = run(Backend::Lwe, Suite::Aes128Ctr, &codes, network).unwrap();
+            assert!(lwe.collected.sink == clear.collected.sink);
         }
-        let lwe = run(Backend::Lwe, Suite::Aes128Ctr, &codes, network).unwrap();
-        assert!(lwe.collected.sink == clear.collected.sink);
+    }
+}
+
+/// The other evaluators wait for one that has not asked for keys yet. It drops out, and they get
+/// the keys. So do those whose key owner drops out.
+#[test]
+fn who_drops_out_holds_up_no_other_evaluator() {
+    let codes = random(&[26, 40, 30, 33], 16_384);
+    let whole = run(Backend::Clear, Suite::Aes128Ctr, &codes, Network::new()).unwrap();
+    for leaver in 0..codes.len() {
+        for after in [3, 7, 8, 9, 12, 16, 20, 25] {
+            let network = Network::new().leave(PartyId::client(leaver), after);
+            let run = run(Backend::Lwe, Suite::Aes128Ctr, &codes, network).unwrap();
+            let remains = &run.collected.remains;
+            for place in (0..codes.len()).filter(|place| *place != leaver) {
+                assert!(
+                    run.clients[place].is_ok() && remains[place],
+                    "{leaver}, {after}"
+                );
+            }
+            let mut expected = whole.collected.sink.clone();
+            expected
+                .distances
+                .retain(|pair, _| remains[pair[0]] && remains[pair[2]]);
+            assert!(run.collected.sink == expected, "{leaver}, {after}");
+        }
+    }
+}
+
+/// The clients and the server of a run.
+fn endpoints(codes: &[BitMatrix]) -> (Vec<Endpoint<impl Party + use<>>>, Endpoint<impl Party>) {
+    let seed = Seed::from_bytes([8; 32]);
+    let session = simulated::session(&seed);
+    let (suite, phe, min_clients) = (Suite::Aes128Ctr, Phe::insecure(256), 1);
+    let rows = codes.iter().enumerate();
+    let roster: Vec<_> = rows
+        .map(|(place, codes)| (PartyId::client(place), codes.rows()))
+        .collect();
+    let ids: Vec<PartyId> = roster.iter().map(|(id, _)| *id).collect();
+    let group = FixedGroup::new(session, &ids, &seed).unwrap();
+    let ends = ids.into_iter().zip(group.clients).zip(codes);
+    let clients = ends.map(|((me, ends), codes)| {
+        let context = ClientContext {
+            session,
+            me,
+            clients: roster.clone(),
+            seed: seed.derive(session, "simulated group", &[]),
+            secret: simulated::party(&seed, session, me),
+            suite,
+            phe,
+            server: ends.server,
+            channels: ends.others,
+            min_clients,
+        };
+        let preparation = hamming::prepare(Backend::Lwe, codes.columns(), context).unwrap();
+        let codes = codes.clone();
+        let party = Script::new(OFFLINE, |io| async move {
+            let prepared = io.run(preparation).await?;
+            io.run(hamming::client(codes, prepared)?).await
+        });
+        Endpoint::new(me, session, Limits::default(), party)
+    });
+    let clients = clients.collect();
+    let context = ServerContext {
+        backend: Backend::Lwe,
+        bits: codes[0].columns(),
+        clients: roster.clone(),
+        channels: group.server,
+        suite,
+        min_clients,
+        phe,
+    };
+    let server = hamming::server(context, Kept::default()).unwrap();
+    let server = Endpoint::new(SERVER, session, Limits::default(), server);
+    (clients, server)
+}
+
+/// A client falls silent at any time. All others wait in the end: each for a client, and so on,
+/// down to the silent one, whatever that one says. So the server blames it.
+// NET-23
+#[test]
+fn who_falls_silent_is_at_the_end_of_all_waiting() {
+    let codes = random(&[26, 40, 30, 33], 16_384);
+    for silent in (0..codes.len()).map(PartyId::client) {
+        for after in 0.. {
+            let mut sent = 0;
+            let mut network = Network::new()
+                .choose(chooser(after))
+                .intercept(|from, _, frame| {
+                    sent += u64::from(from == silent);
+                    if from == silent && sent > after {
+                        frame.clear();
+                    }
+                });
+            let (mut clients, mut server) = endpoints(&codes);
+            let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
+            nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
+            // It stalls, unless all was sent.
+            let _ = network.run(&mut nodes);
+            drop(network);
+            for start in &clients {
+                let mut path = vec![start.id()];
+                while let Some(last) = path.last().filter(|last| **last != silent) {
+                    let last = &clients[last.index().unwrap()];
+                    let Some(next) = last.waits_for().first().copied() else {
+                        assert_eq!(path.len(), 1, "{silent}, {after}: {path:?}");
+                        break;
+                    };
+                    assert!(!path.contains(&next), "{silent}, {after}: {path:?}, {next}");
+                    path.push(next);
+                }
+            }
+            if sent <= after {
+                break;
+            }
+        }
+    }
+}
+
+/// Keys and headers reach all their receivers one right after another, and count once.
+#[test]
+fn keys_and_headers_count_once() {
+    let codes = random(&[9, 70, 5, 8], 100);
+    let mut last: Option<(PartyId, Vec<u8>)> = None;
+    let mut spared = BTreeMap::new();
+    let mut sent = BTreeMap::new();
+    let network = Network::new().intercept(|from, to, frame| {
+        if let Some((before, payload)) = &last
+            && *before == from
+            && payload[..] == frame[HEADER_LEN..]
+        {
+            assert!(from != SERVER && to != SERVER);
+            *spared.entry(from).or_insert(0) += payload.len() as u64;
+        }
+        *sent.entry(from).or_insert(0) += frame.len() as u64;
+        last = Some((from, frame[HEADER_LEN..].to_vec()));
+    });
+    let run = run(Backend::Lwe, Suite::Aes128Ctr, &codes, network).unwrap();
+    // Client 1 evaluates for three, 0 for two, 3 for one.
+    let (key, header, seal) = (1024 * 32 / 8, 1792 * 20 / 8, 16);
+    let due = |more: u64, bytes: u64| more * (bytes + seal);
+    let headers = [9, 64 + 6, 0, 8].map(|rows| rows * header);
+    let expected = [
+        due(1, headers[0]),
+        2 * (headers[1] + 2 * seal),
+        due(2, 5 * key),
+        due(1, 8 * key),
+    ];
+    for (place, expected) in expected.into_iter().enumerate() {
+        let id = PartyId::client(place);
+        assert_eq!(spared[&id], expected, "{id}");
+        let (_, ledger) = &run.ledgers[place + 1];
+        let counted: u64 = ledger.phases().map(|(_, cost)| cost.bytes_sent).sum();
+        assert_eq!(counted, sent[&id] - expected, "{id}");
     }
 }
 

@@ -30,7 +30,7 @@ use undertone::node::testing::{
     UndertoneClient, drive, reach,
 };
 use undertone::node::{Certificate, Seat};
-use undertone::party::frame::Kind;
+use undertone::party::frame::{HEADER_LEN, Kind};
 use undertone::party::{Endpoint, Header, Limits, PartyId, Phase, SessionId};
 use undertone::setup::identity::{Credentials, Identity};
 use undertone_tests::network::{self, Kit, Labels, Means, Task};
@@ -258,6 +258,8 @@ macro_rules! tests {
                 who_declines_is_let_go);
             tests!(@each members, $kit;
                 bad_frames_are_refused,
+                headers_without_their_payload_are_refused,
+                a_payload_is_gone_with_its_stream,
                 a_frame_that_is_too_long_ends_the_connection,
                 a_cheater_is_left_out_of_the_next_session,
                 who_sends_more_than_the_window_is_refused,

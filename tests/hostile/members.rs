@@ -47,6 +47,107 @@ pub(super) async fn bad_frames_are_refused<K: Kit>(kit: K) {
     world.unharmed(honest, 1).await;
 }
 
+/// NET-31: headers without the payload that belongs to them. The server refuses each and relays
+/// nothing.
+pub(super) async fn headers_without_their_payload_are_refused<K: Kit>(kit: K) {
+    let world = World::start(&kit).await;
+    let honest = world.honest(2..kit.clients());
+    let config = world.client(1);
+    let witness = tokio::spawn(async move { Raw::enter(&config).await });
+    let (raw, session) = Raw::enter(&world.client(0)).await;
+    let (mut witness, _) = witness.await.unwrap();
+    let to = |to: PartyId, seq: u32, payload: &[u8]| {
+        let header = Header {
+            to,
+            seq,
+            ..header(&kit, session, 0)
+        };
+        header.frame(payload)
+    };
+    let (one, two) = (PartyId::client(1), PartyId::client(2));
+    let alone = |frame: Vec<u8>| ClientSays::Header(frame[..HEADER_LEN].to_vec().into());
+    let whole = |frame: Vec<u8>| ClientSays::Frame(frame.into());
+    let posing = Header {
+        from: one,
+        to: two,
+        ..header(&kit, session, 0)
+    };
+    let said = [
+        // Nothing came before.
+        (alone(to(one, 0, b"keys")), true),
+        (whole(to(one, 0, b"keys")), false),
+        // Another length, the server, a whole frame, half a header, another sender, oneself.
+        (alone(to(two, 0, b"key")), true),
+        (alone(to(two, 0, &[0; 1 << 20])), true),
+        (alone(to(SERVER, 0, b"keys")), true),
+        (ClientSays::Header(to(two, 0, b"keys").into()), true),
+        (ClientSays::Header(b"UT".to_vec().into()), true),
+        (alone(posing.frame(b"keys")), true),
+        (alone(to(PartyId::client(0), 0, b"keys")), true),
+        // Its turn has not come, so it is dropped.
+        (alone(to(one, 7, b"keys")), false),
+        (alone(to(one, 1, b"keys")), false),
+        // A frame that is refused leaves nothing.
+        (whole(b"UT".to_vec()), true),
+        (alone(to(one, 2, b"keys")), true),
+    ];
+    let bad = said.iter().filter(|(_, bad)| *bad).count() as u64;
+    for (what, _) in said {
+        raw.say(what);
+    }
+    world.until(|status| status.refused.frames >= bad).await;
+    assert_eq!(world.refused().2, bad);
+    let mut taken = Vec::new();
+    while taken.len() < 2 {
+        if let Some(ServerSays::Frame(frame)) = witness.hear().await
+            && frame[8] == 0
+        {
+            taken.push(frame);
+        }
+    }
+    assert_eq!(taken, [to(one, 0, b"keys"), to(one, 1, b"keys")]);
+    let status = world.watch.status();
+    let came = 3 * HEADER_LEN as u64 + 4;
+    assert_eq!(
+        (status.clients[0].bytes_received, status.spared_bytes),
+        (came, 4)
+    );
+    drop((honest, raw));
+}
+
+/// NET-31: a stream keeps payloads, a client does not. After a return the first frame is whole.
+pub(super) async fn a_payload_is_gone_with_its_stream<K: Kit>(kit: K) {
+    let (world, honest, raw, session) = intruded(&kit).await;
+    let config = world.client(0);
+    let to = |seq: u32| {
+        let header = Header {
+            to: PartyId::client(1),
+            seq,
+            ..header(&kit, session, 0)
+        };
+        header.frame(b"keys")
+    };
+    raw.say(ClientSays::Frame(to(0).into()));
+    world
+        .until(|status| status.clients[0].bytes_received > 0)
+        .await;
+    drop(raw);
+    let mut raw = Raw::connect(&config).await;
+    let nonce = raw.challenge().await;
+    raw.say(ClientSays::Hello(Hello {
+        resume: Some(testing::Resume {
+            session: session.0.to_vec().into(),
+            taken: Vec::new(),
+        }),
+        ..raw.hello(&config, nonce)
+    }));
+    while !matches!(raw.hear().await, Some(ServerSays::Resumed(_))) {}
+    raw.say(ClientSays::Header(to(1)[..HEADER_LEN].to_vec().into()));
+    world.until(|status| status.refused.frames == 1).await;
+    assert_eq!(world.watch.status().spared_bytes, 0);
+    drop((honest, raw));
+}
+
 /// NET-18
 pub(super) async fn a_frame_that_is_too_long_ends_the_connection<K: Kit>(kit: K) {
     let (world, honest, mut raw, session) = intruded(&kit).await;

@@ -9,6 +9,7 @@ use undertone::hamming::Backend;
 use undertone::node::client::{JoinError, Joined};
 use undertone::node::server;
 use undertone::party::Phase;
+use undertone::xclp::phases;
 use undertone_tests::network::{
     Harm, Kit, Labels, Means, Proxy, Task, World, client_config, server_config,
 };
@@ -135,6 +136,36 @@ async fn who_is_cut_off_returns_and_goes_on<K: Kit>(kit: K) {
         let report = &world.ended().await.unwrap()[0];
         assert_eq!(report.results["contributors"], kit.clients());
     }
+}
+
+/// A client that loses its connection again and again, while it uploads headers for payloads that
+/// only its last connection carried.
+// NET-31
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_cut_off_sends_payloads_again() {
+    let kit = Labels {
+        backend: Backend::Lwe,
+        rows: vec![45, 45, 44, 50],
+    };
+    let whole = kit.possible(VICTIM).pop().unwrap();
+    let cut = |proxy: &Proxy| {
+        let proxy = proxy.clone();
+        std::thread::spawn(move || {
+            for pause in [0, 2, 110, 3, 120, 5, 130] {
+                std::thread::sleep(Duration::from_millis(pause));
+                proxy.cut();
+            }
+        });
+    };
+    let (world, tasks, proxy, _) = harmed(&kit, phases::DISTANCES, 3, patient, cut).await;
+    for (index, task) in tasks.into_iter().enumerate() {
+        let (outcome, joined) = home(task).await.unwrap();
+        assert_eq!(Some(&outcome), whole[index].as_ref());
+        assert_eq!(joined.sessions, 1);
+    }
+    assert!(proxy.connections() > 1);
+    let report = &world.ended().await.unwrap()[0];
+    assert!(report.spared_bytes > 0 && report.results["contributors"] == kit.clients());
 }
 
 /// NET-17
@@ -294,5 +325,6 @@ macro_rules! tests {
 tests! {
     label_by_psm: Labels::small(Backend::Psm);
     label_by_shade: Labels::small(Backend::Shade);
+    label_by_lwe: Labels::small(Backend::Lwe);
     sum: Means::small();
 }

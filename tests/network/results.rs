@@ -9,6 +9,7 @@ use undertone::kernel::Prg;
 use undertone::node::Randomness;
 use undertone::node::client::{self, JoinError, Joined};
 use undertone::node::label::{self, Job, Label, Owner, Terms};
+use undertone::node::status::JobReport;
 use undertone::simulate::Simulation;
 use undertone::sum::Trust;
 use undertone::xclp::{Features, Labelling, Outcome, Rows, phases};
@@ -31,8 +32,9 @@ fn spawn(
     tokio::spawn(async move { label::join(&config, rows, labelling, terms, never).await })
 }
 
-/// Runs these clients over the network and in one process, and compares outcomes and costs.
-async fn compare(job: Job, clients: Vec<(Rows, Labelling)>) {
+/// Runs these clients over the network and in one process, and compares outcomes and costs. Returns
+/// the server's report.
+async fn compare(job: Job, clients: Vec<(Rows, Labelling)>) -> JobReport {
     let seed = [7; 32];
     let trust = job.params.trust;
     let simulation = Simulation {
@@ -80,7 +82,10 @@ async fn compare(job: Job, clients: Vec<(Rows, Labelling)>) {
     let contributors = expected.report.contributors.len();
     assert_eq!(reports[0].results["contributors"], contributors);
     let sent: u64 = of_clients.phases().map(|(_, cost)| cost.bytes_sent).sum();
-    assert_eq!(reports[0].bytes_received + reports[0].relayed_bytes, sent);
+    let report = reports[0].clone();
+    let came = report.bytes_received + report.relayed_bytes - report.spared_bytes;
+    assert_eq!(came, sent);
+    report
 }
 
 /// In the setup a client learns the other clients' numbers of rows. If one has more rows than it
@@ -130,6 +135,24 @@ async fn every_backend() {
         let clients = random_clients(&[12, 7, 9], 200, 3).unwrap();
         compare(Labels::job(backend, 200, 3), clients).await;
     }
+}
+
+/// A client uploads its keys once for all evaluators, and its headers once for all key owners.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_goes_to_many_clients_is_uploaded_once() {
+    let rows = [70, 40, 65, 50, 60];
+    let clients = random_clients(&rows, 1000, 3).unwrap();
+    let report = compare(Labels::job(Backend::Lwe, 1000, 3), clients).await;
+    let (key, header, seal) = (1024 * 32 / 8, 1792 * 20 / 8, 16);
+    // In the order of their rows, each is key owner to those before and evaluates for those after.
+    let [keys, headers] = [60 + 2 * 50 + 3 * 40, 3 * 70 + 2 * 65 + 60];
+    let seals = 1 + 2 + 3 + 2 * 3 + 2 * 2 + 1;
+    let spared = keys * key + headers * header + seals * seal;
+    assert_eq!(report.spared_bytes, spared);
+    // Sockets carry little besides.
+    let whole = report.bytes_received + report.relayed_bytes;
+    assert!(report.socket_received < whole - spared * 9 / 10);
+    assert!(report.socket_sent > report.bytes_sent + report.relayed_bytes);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -42,6 +42,9 @@ pub enum Violation {
     /// More bytes arrived than the window allows.
     #[error("a frame exceeds the window: too many bytes came before the receiver took any")]
     Overrun,
+    /// A header came alone, and there is no payload for it.
+    #[error("a header without a payload: {0}")]
+    Bare(&'static str),
     /// A frame was acknowledged before it was sent.
     #[error("frame {0} was acknowledged before it was sent")]
     Unsent(u32),

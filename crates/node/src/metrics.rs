@@ -41,6 +41,7 @@ pub(crate) struct Metrics {
     phase_seconds: Family<ByPhase, Counter<f64, AtomicU64>>,
     job_seconds: Histogram,
     pub(crate) relayed: Counter,
+    pub(crate) spared: Counter,
     pub(crate) returned: Counter,
     logged: Mutex<BTreeMap<&'static str, Logged>>,
 }
@@ -90,6 +91,12 @@ impl Metrics {
             "Frame bytes from client to client",
             relayed.clone(),
         );
+        let spared = Counter::default();
+        registry.register(
+            "spared_bytes",
+            "Bytes of these that came once for several clients",
+            spared.clone(),
+        );
         let returned = Counter::default();
         registry.register(
             "returned",
@@ -105,6 +112,7 @@ impl Metrics {
             phase_seconds,
             job_seconds,
             relayed,
+            spared,
             returned,
             logged: Mutex::new(BTreeMap::new()),
         }

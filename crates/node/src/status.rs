@@ -40,8 +40,11 @@ pub struct Status {
     pub waits_for: Vec<String>,
     /// The clients of the roster, in order.
     pub clients: Vec<ClientStatus>,
-    /// Frame bytes from client to client in this session.
+    /// Frame bytes from client to client in this session, as they went out.
     pub relayed_bytes: u64,
+    /// Bytes of these that did not come in: clients sent a payload once for several clients.
+    #[serde(default)]
+    pub spared_bytes: u64,
     /// The server's sockets.
     pub socket: Socket,
     /// What the server has refused since it started.
@@ -138,8 +141,11 @@ pub struct JobReport {
     pub bytes_received: u64,
     /// Frame bytes the server sent, without those it relayed.
     pub bytes_sent: u64,
-    /// Frame bytes from client to client.
+    /// Frame bytes from client to client, as they went out.
     pub relayed_bytes: u64,
+    /// Bytes of these that did not come in: clients sent a payload once for several clients.
+    #[serde(default)]
+    pub spared_bytes: u64,
     /// Bytes the server's sockets received in this time.
     pub socket_received: u64,
     /// Bytes the server's sockets sent in this time.
@@ -282,6 +288,7 @@ mod tests {
             waits_for: Vec::new(),
             clients: clients.map(|(index, state)| client(index, state)).collect(),
             relayed_bytes: 0,
+            spared_bytes: 0,
             socket: Socket {
                 bytes_received: 0,
                 bytes_sent: 0,
@@ -310,6 +317,7 @@ mod tests {
             bytes_received: 0,
             bytes_sent: 0,
             relayed_bytes: 0,
+            spared_bytes: 0,
             socket_received: 0,
             socket_sent: 0,
             phases: Vec::new(),

@@ -4,6 +4,9 @@
 //! arriving ones to [`push`](Endpoint::push). Frames may arrive in any order. The endpoint consumes
 //! them in the order in which they were sent, so the run is the same. It hands back frames that are
 //! too far ahead: they wait in the caller's queue, and the link stops.
+//!
+//! Frames of [`Outbox::push_all`](crate::Outbox::push_all) come one right after another. A caller
+//! may send their payload once if something on the way makes whole frames again. It need not.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -238,8 +241,8 @@ impl<P: Party> Endpoint<P> {
         }
     }
 
-    /// The parties whose messages the next step needs and does not have. With [`Need::Any`] one of
-    /// them is enough.
+    /// The parties whose messages the next step needs and does not have, in the order in which the
+    /// party names them. With [`Need::Any`] one of them is enough.
     pub fn waits_for(&self) -> Vec<PartyId> {
         let State::Running { need, .. } = &self.state else {
             return Vec::new();
@@ -277,11 +280,9 @@ impl<P: Party> Endpoint<P> {
             }
             // In turn, so that a peer that sends much does not delay the others.
             Need::Any { of, busy } => {
-                let turn = of.iter().position(|who| Some(*who) > self.served);
-                let (before, after) = of.split_at(turn.unwrap_or(0));
-                let mut in_turn = after.iter().chain(before);
-                match in_turn.find(|who| self.ready(**who)) {
-                    Some(first) => Some(vec![*first]),
+                let ready = of.iter().copied().filter(|who| self.ready(*who));
+                match ready.min_by_key(|who| (Some(*who) <= self.served, *who)) {
+                    Some(first) => Some(vec![first]),
                     None => busy.then(Vec::new),
                 }
             }
@@ -312,8 +313,17 @@ impl<P: Party> Endpoint<P> {
                 "a message of {len} bytes, the limit is {max}"
             )));
         }
-        for (to, payload) in out {
-            self.send(to, Kind::Message, payload);
+        let mut before = PartyId::SERVER;
+        for (to, payload, is_repeat) in out.marked() {
+            // The server relays these frames, and has the payload of the one before.
+            let relayed = ![self.me, before, to].contains(&PartyId::SERVER);
+            let spared = if is_repeat && relayed {
+                payload.len()
+            } else {
+                0
+            };
+            self.send(to, Kind::Message, payload, spared);
+            before = to;
         }
         self.state = state;
         Ok(())
@@ -353,7 +363,8 @@ impl<P: Party> Endpoint<P> {
         Ok(Arrival::Message(payload))
     }
 
-    fn send(&mut self, to: PartyId, kind: Kind, payload: impl Into<Payload>) {
+    /// Queues a frame. The ledger does not count `spared` bytes of the payload.
+    fn send(&mut self, to: PartyId, kind: Kind, payload: impl Into<Payload>, spared: usize) {
         let link = self.links.entry(to).or_default();
         let seq = link.next_out;
         link.next_out += 1;
@@ -369,7 +380,7 @@ impl<P: Party> Endpoint<P> {
             session: self.session,
         }
         .frame(payload);
-        self.ledger.sent(self.phase, frame.len(), depth);
+        self.ledger.sent(self.phase, frame.len() - spared, depth);
         self.outgoing.push_back((to, frame));
     }
 
@@ -381,7 +392,7 @@ impl<P: Party> Endpoint<P> {
             .map(|(who, _)| *who)
             .collect();
         for who in peers {
-            self.send(who, Kind::Abort, Vec::new());
+            self.send(who, Kind::Abort, Vec::new(), 0);
         }
         for link in self.links.values_mut() {
             link.early.clear();

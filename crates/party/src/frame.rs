@@ -231,7 +231,17 @@ impl Header {
     /// # Errors
     /// A [`FrameError`] that says what is wrong with the frame.
     pub fn parse(frame: &[u8], limits: &Limits) -> Result<Self, FrameError> {
-        let mut r = Reader::new(frame);
+        let (header, payload) = frame.split_at(frame.len().min(HEADER_LEN));
+        Self::parse_apart(header, payload.len(), limits)
+    }
+
+    /// Reads `header`, whose payload of `have` bytes is elsewhere, and checks the payload's length.
+    /// Bytes after the first [`HEADER_LEN`] are not read.
+    ///
+    /// # Errors
+    /// A [`FrameError`] that says what is wrong with the frame.
+    pub fn parse_apart(header: &[u8], have: usize, limits: &Limits) -> Result<Self, FrameError> {
+        let mut r = Reader::new(header);
         // FRAME-1
         let magic = r.array::<2>("magic")?;
         let version = r.u8("version")?;
@@ -251,7 +261,6 @@ impl Header {
         let depth = r.u32("depth")?;
         let announced = r.u64("length")?;
         let session = SessionId(r.array("session")?);
-        let have = r.remaining();
         // FRAME-2
         if have > limits.max_payload {
             return Err(FrameError::TooLong {

@@ -8,7 +8,8 @@ use crate::party::Phase;
 /// The costs of one party in one phase.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Frame bytes sent.
+    /// Frame bytes sent. A payload that goes to several clients at once counts once
+    /// ([`Outbox::push_all`](crate::Outbox::push_all)).
     pub bytes_sent: u64,
     /// Frame bytes consumed.
     pub bytes_received: u64,

@@ -133,7 +133,7 @@ pub enum Need {
     /// One message from any of these, whichever comes first. For many independent pairs. A dropped
     /// party must not be named again.
     Any {
-        /// The parties.
+        /// The parties. [`Endpoint::waits_for`](crate::Endpoint::waits_for) keeps their order.
         of: Vec<PartyId>,
         /// Whether the step follows at once, with an empty inbox, when no message is there.
         busy: bool,
@@ -244,6 +244,8 @@ impl IntoIterator for Inbox {
 #[must_use = "the messages must be sent"]
 pub struct Outbox {
     messages: Vec<(PartyId, Payload)>,
+    /// The places of messages with the payload of the message before, ascending.
+    repeats: Vec<usize>,
 }
 
 impl Outbox {
@@ -262,6 +264,32 @@ impl Outbox {
     /// Adds a message.
     pub fn push(&mut self, whom: PartyId, payload: impl Into<Payload>) {
         self.messages.push((whom, payload.into()));
+    }
+
+    /// Adds one message for each party of `to`, one right after another. From client to client a
+    /// carrier need take the payload only once: the ledger counts it once, and for each further
+    /// client a header.
+    pub fn push_all(&mut self, to: &[PartyId], payload: impl Into<Payload>) {
+        let first = self.messages.len();
+        let payloads = std::iter::repeat_n(payload.into(), to.len());
+        self.messages.extend(to.iter().copied().zip(payloads));
+        self.repeats.extend(first + 1..self.messages.len());
+    }
+
+    /// Adds the messages of `other`.
+    pub(crate) fn append(&mut self, other: Self) {
+        let first = self.messages.len();
+        let repeats = other.repeats.into_iter();
+        self.repeats.extend(repeats.map(|place| first + place));
+        self.messages.extend(other.messages);
+    }
+
+    /// The messages, and whether each has the payload of the message before.
+    pub(crate) fn marked(self) -> impl Iterator<Item = (PartyId, Payload, bool)> {
+        let mut repeats = self.repeats.into_iter().peekable();
+        let messages = self.messages.into_iter().enumerate();
+        messages
+            .map(move |(place, (to, payload))| (to, payload, repeats.next_if_eq(&place).is_some()))
     }
 
     /// The number of messages.

@@ -576,3 +576,46 @@ fn headers_are_read_to_their_bounds() {
     let loud = Header::parse(&abort.frame(&[1]), &LIMITS);
     assert_eq!(loud, Err(FrameError::LoudAbort));
 }
+
+/// Sends the same byte to clients 1 to 3, twice to client 1, and to the server between them.
+struct Same(PartyId);
+
+impl Party for Same {
+    type Output = ();
+
+    fn phase(&self) -> Phase {
+        PHASE
+    }
+
+    fn step(self, _: Inbox) -> Result<Step<Self>, Abort> {
+        let [one, two, three] = [1, 2, 3].map(PartyId::client);
+        let mut out = Outbox::to(one, &[5]);
+        if self.0 == SERVER {
+            out.push_all(&[one, two, three], &[5]);
+        } else {
+            out.push_all(&[one, two, SERVER, three, two], &[5]);
+        }
+        Ok(Step::done(out, ()))
+    }
+}
+
+/// From client to client a payload that is sent to all counts once, unless the server is between.
+/// A message that was sent by itself counts whole.
+#[test]
+fn a_payload_for_many_clients_counts_once() {
+    for (me, frames, payloads) in [(PartyId::client(0), 6, 4), (SERVER, 4, 4)] {
+        let mut endpoint = Endpoint::new(me, SESSION, LIMITS, Same(me));
+        let mut sent = 0;
+        while let Ok(polled @ (Poll::Send(..) | Poll::Busy)) = endpoint.poll() {
+            if let Poll::Send(to, frame) = polled {
+                assert_eq!(Header::parse(&frame, &LIMITS).unwrap().to, to);
+                assert_eq!(frame[HEADER_LEN..], [5]);
+                sent += 1;
+            }
+        }
+        let ((), ledger) = endpoint.finish().unwrap();
+        let cost = ledger.phase(PHASE).unwrap();
+        assert_eq!((sent, cost.messages), (frames, frames));
+        assert_eq!(cost.bytes_sent, frames * HEADER_LEN as u64 + payloads);
+    }
+}

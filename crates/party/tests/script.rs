@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
 
 use undertone_party::script::try_join_all;
 use undertone_party::{
@@ -295,4 +298,61 @@ fn scripts_and_hand_written_parties_mix() {
         assert_eq!(ledger.phase(SECOND).unwrap().rounds(), 2);
         assert!(ledger.phase(FIRST).unwrap().rounds() == 0);
     }
+}
+
+/// The second future waits for a message and then wakes the first, which sends in the same step.
+#[test]
+fn a_future_may_wake_one_before_it() {
+    let script = Script::new(FIRST, |io| async move {
+        let woken: Mutex<(bool, Option<Waker>)> = Mutex::default();
+        let waits = poll_fn(|cx| {
+            let mut woken = woken.lock().unwrap();
+            woken.1 = Some(cx.waker().clone());
+            if woken.0 {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        });
+        type Task<'a> = Pin<Box<dyn Future<Output = Result<(), Abort>> + Send + 'a>>;
+        let first: Task<'_> = Box::pin(async {
+            waits.await;
+            io.send(client(1), &[1]);
+            Ok(())
+        });
+        let second: Task<'_> = Box::pin(async {
+            io.require(client(2)).await?;
+            let mut woken = woken.lock().unwrap();
+            woken.0 = true;
+            woken.1.take().unwrap().wake();
+            Ok(())
+        });
+        try_join_all([first, second]).await
+    });
+    let (_, need, script) = go_on(script.step(Inbox::default()).unwrap());
+    assert_eq!(need, Need::All(vec![client(2)]));
+    let Step::Done { out, .. } = script.step(inbox([(2, Some(1))])).unwrap() else {
+        panic!("the first future has not gone on");
+    };
+    assert_eq!(out.len(), 1);
+}
+
+/// A peer that several futures wait for has the lowest of their ranks.
+#[test]
+fn peers_are_named_in_the_order_of_their_ranks() {
+    let script = Script::new(FIRST, |io| async move {
+        let wait = |index: usize, rank: u8| {
+            let message = io.recv_ranked(client(index), rank);
+            async move { Ok(message.await.is_some()) }
+        };
+        try_join_all([wait(1, 2), wait(4, 0), wait(3, 1), wait(0, 2), wait(3, 2)]).await
+    });
+    let (_, need, script) = go_on(script.step(Inbox::default()).unwrap());
+    let of = |of: &[usize]| Need::Any {
+        of: of.iter().map(|index| client(*index)).collect(),
+        busy: false,
+    };
+    assert_eq!(need, of(&[4, 3, 0, 1]));
+    let (_, need, _) = go_on(script.step(inbox([(3, Some(1))])).unwrap());
+    assert_eq!(need, of(&[4, 0, 1, 3]));
 }

@@ -80,8 +80,13 @@ impl Shared {
     }
 
     /// Waits until `peer` asks for the next message or tile. Returns whether it is still there.
-    pub(super) async fn asked(&self, peer: PartyId, channel: &mut Channel) -> Result<bool, Abort> {
-        let Some(sealed) = self.io.recv(peer).await else {
+    pub(super) async fn asked(
+        &self,
+        peer: PartyId,
+        rank: u8,
+        channel: &mut Channel,
+    ) -> Result<bool, Abort> {
+        let Some(sealed) = self.io.recv_ranked(peer, rank).await else {
             return Ok(false);
         };
         let text = opened(peer, channel.open(&sealed))?;
@@ -100,6 +105,17 @@ impl Shared {
     ) -> Result<(), Abort> {
         let sealed = sealed.map_err(|error| Abort::Internal(error.to_string()))?;
         self.io.send(peer, sealed);
+        Ok(())
+    }
+
+    /// Sends each of `peers` the same sealed message, one right after another.
+    pub(super) fn send_to_all(
+        &self,
+        peers: &[PartyId],
+        sealed: Result<Vec<u8>, SealError>,
+    ) -> Result<(), Abort> {
+        let sealed = sealed.map_err(|error| Abort::Internal(error.to_string()))?;
+        self.io.send_to_all(peers, sealed);
         Ok(())
     }
 }
@@ -172,8 +188,8 @@ impl Client {
             channel.ok_or_else(|| Abort::Internal(format!("no channel to {id}")))
         };
         let keys = own.owner.as_ref().map(|owner| {
-            let seal = own.broadcast("lwe keys", own.me.0, &[]);
-            Keys::new(owner, ahead, seal, evaluators.len())
+            let evaluators = evaluators.iter().map(|(id, _)| *id);
+            Keys::new(&own, owner, ahead, evaluators)
         });
         let mut tasks: Vec<Task<'_>> = Vec::new();
         if let Some(keys) = &keys {

@@ -8,7 +8,7 @@ use undertone_party::{Abort, PartyId};
 use undertone_setup::seal::{Broadcast, Channel};
 
 use super::client::{Own, Shared, malformed, opened};
-use super::{Column, WINDOW, key_tiles, parities, rounds};
+use super::{Column, WINDOW, key_tiles, parities, rank, rounds};
 
 /// Steps 2 to 4: answers the keys of all key owners, round by round.
 pub(super) async fn evaluate(
@@ -61,7 +61,7 @@ pub(super) async fn evaluate(
                 else {
                     break;
                 };
-                let Some(sealed) = shared.io.recv(*owner).await else {
+                let Some(sealed) = shared.io.recv_ranked(*owner, rank::OWNER).await else {
                     ends.remove(owner);
                     break;
                 };
@@ -90,13 +90,14 @@ pub(super) async fn evaluate(
             if sent >= WINDOW {
                 asked(shared, &round, &mut ends).await?;
             }
-            let headers = headers_seal.seal(sent as u64, &tile.headers);
+            let owners = round.iter().map(|column| column.owner);
+            let owners: Vec<PartyId> = owners.filter(|owner| ends.contains_key(owner)).collect();
+            shared.send_to_all(&owners, headers_seal.seal(sent as u64, &tile.headers))?;
             sent += 1;
             for (Column { owner, .. }, mut answers) in round.iter().zip(tile.answers) {
                 let Some(channel) = ends.get_mut(owner) else {
                     continue;
                 };
-                shared.send(*owner, headers.clone())?;
                 if let Some(at) = parities_due.iter().position(|due| due == owner) {
                     parities_due.swap_remove(at);
                     answers.push(bit(*owner));
@@ -122,7 +123,7 @@ async fn asked(
 ) -> Result<(), Abort> {
     for Column { owner, .. } in round {
         if let Some(channel) = ends.get_mut(owner)
-            && !shared.asked(*owner, channel).await?
+            && !shared.asked(*owner, rank::OWNER, channel).await?
         {
             ends.remove(owner);
         }

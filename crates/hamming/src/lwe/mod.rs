@@ -42,14 +42,22 @@ pub(super) use client::Client;
 pub(super) use offline::{Prepared, prepare};
 pub(super) use server::{Meeting, Shape};
 
-/// Bytes of key columns that a client keeps from offline to online, and of sealed keys that it
-/// keeps for the next evaluator.
+/// Bytes of key columns that a client keeps from offline to online.
 const AHEAD_BYTES: usize = 64 << 20;
 
 /// Messages of keys that an evaluator asks for ahead, and tiles that a key owner has not asked
 /// beyond. Both fit the links, so that no client ever waits for another to take its messages: three
 /// clients could wait for each other.
 const WINDOW: usize = 2;
+
+/// In which order a client names the clients that it waits for: those that owe it a question for
+/// its own keys, then its key owners, then evaluators that have all its keys. `docs/spec/lwe.md`
+/// has the reason.
+mod rank {
+    pub(super) const QUESTION: u8 = 0;
+    pub(super) const OWNER: u8 = 1;
+    pub(super) const EVALUATOR: u8 = 2;
+}
 
 /// The parameters for codes of `bits` bits. The caller has checked them.
 fn params(bits: usize) -> Result<&'static Params, Abort> {
@@ -117,6 +125,12 @@ fn key_tiles(params: &Params, block: Range<usize>) -> impl Iterator<Item = Range
     let most = (TILE_BYTES / params.key_len()).max(1);
     let first = block.clone().step_by(most);
     first.map(move |first| first..block.end.min(first + most))
+}
+
+/// The rows of all messages of keys of a key owner with `rows` rows.
+fn key_messages(params: &Params, rows: usize) -> impl Iterator<Item = Range<usize>> {
+    let blocks = 0..rows.div_ceil(params.max_columns());
+    blocks.flat_map(move |number| key_tiles(params, block(params, rows, number)))
 }
 
 /// A block of a key owner in a round.

@@ -5,7 +5,7 @@ use undertone_lwe::{KeyOwner, Params, Ring};
 use undertone_party::{Abort, Io};
 
 use super::super::ClientContext;
-use super::{AHEAD_BYTES, block, evaluates, key_tiles, params};
+use super::{AHEAD_BYTES, evaluates, key_messages, params};
 
 /// A client that has prepared.
 #[derive(Debug)]
@@ -36,8 +36,7 @@ pub(in super::super) async fn prepare(
     let mut ahead = Vec::new();
     if let Some(owner) = &owner {
         let mut room = AHEAD_BYTES / (8 * params.bits);
-        let blocks = 0..own.1.div_ceil(params.max_columns());
-        for rows in blocks.flat_map(|number| key_tiles(params, block(params, own.1, number))) {
+        for rows in key_messages(params, own.1) {
             if rows.len() > room {
                 break;
             }

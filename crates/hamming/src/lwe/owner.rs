@@ -1,87 +1,133 @@
 //! The key owner of `lwe` online.
 
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use undertone_kernel::{Wiped, pack};
 use undertone_lwe::{Headers, KeyOwner};
 use undertone_party::{Abort, PartyId};
-use undertone_setup::seal::{Broadcast, Channel, SealError};
+use undertone_setup::seal::{Broadcast, Channel};
 
 use super::client::{Own, Shared, malformed, opened};
-use super::{AHEAD_BYTES, Column, Pair, key_tiles, parities, rounds};
+use super::{Column, Pair, WINDOW, key_messages, key_tiles, parities, rank, rounds};
 
-/// The messages of keys. All evaluators get the same.
+/// The messages of keys. All evaluators get the same, at the same time.
 pub(super) struct Keys<'a> {
     owner: &'a KeyOwner,
     seal: Broadcast,
-    evaluators: usize,
-    kept: Mutex<Kept>,
+    /// The rows of each message.
+    messages: Vec<Range<usize>>,
+    state: Mutex<State>,
 }
 
-/// What is kept of messages of keys.
-struct Kept {
+struct State {
     /// The columns of the first messages.
-    columns: Vec<Option<Wiped<u64>>>,
-    /// Sealed messages, and how many evaluators still need them. [`AHEAD_BYTES`] at most.
-    sealed: Vec<Option<(Vec<u8>, usize)>>,
-    bytes: usize,
+    ahead: VecDeque<Wiped<u64>>,
+    /// How many messages each evaluator has asked for. Those that dropped out are not among them.
+    asked: BTreeMap<PartyId, usize>,
+    /// The number of the next message.
+    next: usize,
+    /// Tasks that wait until the next message is sent.
+    waiting: Vec<Waker>,
 }
 
 impl<'a> Keys<'a> {
     pub(super) fn new(
+        own: &Own,
         owner: &'a KeyOwner,
         ahead: Vec<Wiped<u64>>,
-        seal: Broadcast,
-        evaluators: usize,
+        evaluators: impl Iterator<Item = PartyId>,
     ) -> Self {
         Self {
             owner,
-            seal,
-            evaluators,
-            kept: Mutex::new(Kept {
-                columns: ahead.into_iter().map(Some).collect(),
-                sealed: Vec::new(),
-                bytes: 0,
+            seal: own.broadcast("lwe keys", own.me.0, &[]),
+            messages: key_messages(own.params, own.me.1).collect(),
+            state: Mutex::new(State {
+                ahead: ahead.into(),
+                asked: evaluators.map(|id| (id, 0)).collect(),
+                next: 0,
+                waiting: Vec::new(),
             }),
         }
     }
 
-    /// Message `number`, with the keys of `rows`. It is computed again if it was not kept: the same
-    /// bytes.
-    fn message(&self, own: &Own, number: usize, rows: Range<usize>) -> Result<Vec<u8>, SealError> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = kept.sealed.get_mut(number)
-            && let Some((sealed, left)) = place
+    /// `evaluator` asks for one more message.
+    fn asked(&self, own: &Own, shared: &Shared, evaluator: PartyId) -> Result<(), Abort> {
+        let mut state = self.lock();
+        if let Some(asked) = state.asked.get_mut(&evaluator) {
+            *asked += 1;
+        }
+        self.send(own, shared, &mut state)
+    }
+
+    /// `evaluator` needs no further message: it has all, or has dropped out.
+    fn leaves(&self, own: &Own, shared: &Shared, evaluator: PartyId) -> Result<(), Abort> {
+        let mut state = self.lock();
+        state.asked.remove(&evaluator);
+        self.send(own, shared, &mut state)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends the messages that all evaluators have asked for.
+    fn send(&self, own: &Own, shared: &Shared, state: &mut State) -> Result<(), Abort> {
+        while let Some(rows) = self.messages.get(state.next)
+            && let Some(least) = state.asked.values().min()
+            && *least > state.next
         {
-            *left -= 1;
-            if *left > 0 {
-                return Ok(sealed.clone());
-            }
-            let sealed = std::mem::take(sealed);
-            *place = None;
-            kept.bytes -= sealed.len();
-            return Ok(sealed);
+            let ahead = state.ahead.pop_front();
+            let columns = ahead.unwrap_or_else(|| self.owner.columns(&own.matrix, rows.clone()));
+            let keys = self.owner.keys(&columns, &own.codes, rows.clone());
+            let sealed = self.seal.seal(state.next as u64, &keys);
+            let evaluators: Vec<PartyId> = state.asked.keys().copied().collect();
+            shared.send_to_all(&evaluators, sealed)?;
+            state.next += 1;
+            state.waiting.drain(..).for_each(Waker::wake);
         }
-        let ahead = kept.columns.get_mut(number).and_then(Option::take);
-        let columns = ahead.unwrap_or_else(|| self.owner.columns(&own.matrix, rows.clone()));
-        let keys = self.owner.keys(&columns, &own.codes, rows);
-        let sealed = self.seal.seal(number as u64, &keys)?;
-        // Only the first evaluator that asks has the message kept for the others.
-        if kept.sealed.len() <= number {
-            kept.sealed.resize_with(number + 1, || None);
-            if self.evaluators > 1 && kept.bytes + sealed.len() <= AHEAD_BYTES {
-                kept.bytes += sealed.len();
-                kept.sealed[number] = Some((sealed.clone(), self.evaluators - 1));
+        Ok(())
+    }
+
+    /// Waits until `evaluator` has fewer than `most` questions without an answer. Until then it
+    /// owes nothing, and this client does not say that it waits for it.
+    async fn answered(&self, evaluator: PartyId, most: usize) {
+        let poll = |cx: &mut Context<'_>| {
+            let mut state = self.lock();
+            let asked = state.asked.get(&evaluator);
+            if asked.is_none_or(|asked| *asked < state.next + most) {
+                return Poll::Ready(());
             }
-        }
-        Ok(sealed)
+            state.waiting.push(cx.waker().clone());
+            Poll::Pending
+        };
+        poll_fn(poll).await;
+    }
+
+    /// Whether `evaluator` has asked for all messages.
+    fn has_all(&self, evaluator: PartyId) -> bool {
+        let asked = self.lock().asked.get(&evaluator).copied();
+        asked == Some(self.messages.len())
     }
 }
 
-/// Steps 1 and 5: sends one evaluator the keys of each block when it asks for them, and decrypts
-/// its answers.
+/// Steps 1 and 5: notes the questions of one evaluator for keys, and decrypts its answers.
 pub(super) async fn serve(
+    own: &Own,
+    shared: &Shared,
+    keys: &Keys<'_>,
+    evaluator: (PartyId, usize),
+    channel: Channel,
+) -> Result<(), Abort> {
+    answer(own, shared, keys, evaluator, channel).await?;
+    keys.leaves(own, shared, evaluator.0)
+}
+
+/// Ends early if the evaluator drops out.
+async fn answer(
     own: &Own,
     shared: &Shared,
     keys: &Keys<'_>,
@@ -95,7 +141,6 @@ pub(super) async fn serve(
         owned: own.me.1,
     };
     let mut parities_due = true;
-    let mut sent = 0;
     for (number, round) in rounds(params, &own.clients, evaluator)
         .into_iter()
         .enumerate()
@@ -104,16 +149,22 @@ pub(super) async fn serve(
         let Some(Column { rows, .. }) = mine else {
             continue;
         };
-        for rows in key_tiles(params, rows.clone()) {
-            if !shared.asked(from, &mut channel).await? {
+        for _ in key_tiles(params, rows.clone()) {
+            keys.answered(from, WINDOW).await;
+            if !shared.asked(from, rank::QUESTION, &mut channel).await? {
                 return Ok(());
             }
-            shared.send(from, keys.message(own, sent, rows))?;
-            sent += 1;
+            keys.asked(own, shared, from)?;
         }
+        keys.answered(from, 1).await;
+        let rank = if keys.has_all(from) {
+            rank::EVALUATOR
+        } else {
+            rank::QUESTION
+        };
         let headers_seal = own.broadcast("lwe headers", from, &[number as u32]);
         for (at, tile) in pair.tiles().enumerate() {
-            let Some(sealed) = shared.io.recv(from).await else {
+            let Some(sealed) = shared.io.recv_ranked(from, rank).await else {
                 return Ok(());
             };
             let headers = opened(from, headers_seal.open(at as u64, &sealed))?;
@@ -122,7 +173,7 @@ pub(super) async fn serve(
             if headers.len() != due {
                 return Err(malformed(from, "headers", headers.len(), due));
             }
-            let Some(sealed) = shared.io.recv(from).await else {
+            let Some(sealed) = shared.io.recv_ranked(from, rank).await else {
                 return Ok(());
             };
             let mut answers = opened(from, channel.open(&sealed))?;

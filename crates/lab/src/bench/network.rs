@@ -319,7 +319,8 @@ impl Network {
         }
         bar.finish_and_clear();
         let last = last.ok_or_else(|| broken("nothing was run"))?;
-        let frame_bytes = last.bytes_received + last.bytes_sent + 2 * last.relayed_bytes;
+        let came = last.bytes_received + last.relayed_bytes - last.spared_bytes;
+        let frame_bytes = came + last.bytes_sent + last.relayed_bytes;
         let socket = last.socket_received + last.socket_sent;
         let (one_process, network) = (median(one_process), median(network));
         let report = Report {

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tonic::codegen::Bytes;
 use undertone_party::{Abort, Aborted, Endpoint, Header, Ledger, Party, PartyId, SessionId};
 
-use super::line::{ClientLine, Shared};
+use super::line::{ClientLine, Shared, Stream};
 use super::{JoinError, Observer, START};
 use crate::drive::{Ended, Event, drive, limits};
 use crate::flow::Links;
@@ -81,7 +81,7 @@ impl<T> Session<T> {
             session: id.0.to_vec().into(),
             declined: String::new(),
         })));
-        *lock(&shared.outlet) = Some(sender.clone());
+        *lock(&shared.stream) = Some(Stream::new(sender.clone()));
         let mut line = ClientLine {
             shared: Arc::clone(&shared),
             observer,
@@ -134,12 +134,12 @@ impl<T> Session<T> {
 
     /// The client has lost its connection.
     pub(super) fn detach(&self) {
-        *lock(&self.shared.outlet) = None;
+        *lock(&self.shared.stream) = None;
     }
 
     /// The client has returned over a new connection.
     pub(super) fn reattach(&mut self, sender: &UnboundedSender<FromClient>) {
-        *lock(&self.shared.outlet) = Some(sender.clone());
+        *lock(&self.shared.stream) = Some(Stream::new(sender.clone()));
         self.returned += 1;
         self.tell(Event::Reconnected);
     }

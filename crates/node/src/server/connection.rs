@@ -12,6 +12,7 @@ use undertone_party::PartyId;
 use super::hello::{Greeted, greet};
 use super::lobby::Lobby;
 use super::session::{Session, State};
+use super::upload::Kept;
 use super::{Caller, lock};
 use crate::flow::Violation;
 use crate::wire::{self, ClientSays, FromClient, FromServer, Notice, Refusal, ServerSays};
@@ -96,6 +97,8 @@ struct Connection {
     sender: Sender,
     /// The session that the client says it is in.
     session: Option<Arc<Session>>,
+    /// The payload that the next header may name.
+    kept: Kept,
     /// The number of its messages that were refused.
     refused: u32,
 }
@@ -117,6 +120,7 @@ pub(super) async fn converse(
         lobby,
         sender,
         session,
+        kept: Kept::default(),
         refused: 0,
     };
     let ending = connection.listen(&mut stream).await;
@@ -173,6 +177,7 @@ impl Connection {
                 // NET-20
                 let current = lock(&self.lobby.state).session.clone();
                 let id = wire::session(&ready.session);
+                self.kept = Kept::default();
                 self.session = current.filter(|session| Some(session.id) == id && session.has(who));
                 if self.session.is_none() {
                     self.refused += 1;
@@ -205,7 +210,14 @@ impl Connection {
             }
             // NET-21
             ClientSays::Hello(_) => self.refused += 1,
-            ClientSays::Frame(frame) => self.pass(|session| session.frame(who, frame)),
+            ClientSays::Frame(frame) => {
+                let upload = self.kept.frame(frame);
+                self.pass(|session| session.frame(who, upload));
+            }
+            ClientSays::Header(header) => {
+                let upload = self.kept.header(header);
+                self.pass(|session| session.frame(who, upload?));
+            }
             ClientSays::Taken(taken) => {
                 let peer = PartyId::from_wire(taken.peer);
                 self.pass(|session| session.taken(who, peer, taken.next));

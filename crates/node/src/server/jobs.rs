@@ -41,6 +41,7 @@ struct Running {
     times: BTreeMap<u8, Duration>,
     /// Frame bytes from client to client.
     relayed: u64,
+    spared: u64,
 }
 
 impl Running {
@@ -56,6 +57,7 @@ impl Running {
             ledger: Ledger::default(),
             times: BTreeMap::new(),
             relayed: 0,
+            spared: 0,
         }
     }
 
@@ -69,6 +71,7 @@ impl Running {
             *self.times.entry(phase).or_default() += time;
         }
         self.relayed += ended.session.relayed();
+        self.spared += ended.session.spared();
     }
 }
 
@@ -414,6 +417,7 @@ fn report<A: Application>(
         bytes_received: received,
         bytes_sent: sent,
         relayed_bytes: running.relayed,
+        spared_bytes: running.spared,
         socket_received: lobby.traffic.received() - running.received,
         socket_sent: lobby.traffic.sent() - running.sent,
         phases: phase_statuses(phases, &running.ledger, &running.times, now, state),

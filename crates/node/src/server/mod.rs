@@ -10,6 +10,7 @@ mod lobby;
 mod passing;
 mod session;
 mod show;
+pub(crate) mod upload;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};

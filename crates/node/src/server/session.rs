@@ -110,6 +110,8 @@ struct Table {
     members: BTreeMap<PartyId, Member>,
     /// Frame bytes from client to client.
     relayed: u64,
+    /// Payload bytes of these that came once for several clients, without the first time.
+    spared: u64,
     /// The links from the first party to the second.
     links: BTreeMap<(PartyId, PartyId), Passing>,
     /// When a frame or a new acknowledgement last passed, or a client last returned or left.
@@ -173,6 +175,7 @@ impl Session {
                 closed: false,
                 members: members.collect(),
                 relayed: 0,
+                spared: 0,
                 links: BTreeMap::new(),
                 active: now,
             }),
@@ -374,6 +377,11 @@ impl Session {
     /// Frame bytes from client to client.
     pub(super) fn relayed(&self) -> u64 {
         lock(&self.table).relayed
+    }
+
+    /// Payload bytes of the frames from client to client that did not come again.
+    pub(super) fn spared(&self) -> u64 {
+        lock(&self.table).spared
     }
 
     /// The costs of the server's party so far.

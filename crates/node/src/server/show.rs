@@ -117,6 +117,7 @@ impl Lobby {
                 .map_or_else(Vec::new, |s| names(&s.waits_for)),
             clients,
             relayed_bytes: session.as_ref().map_or(0, |session| session.relayed()),
+            spared_bytes: session.as_ref().map_or(0, |session| session.spared()),
             socket: Socket {
                 bytes_received: self.traffic.received(),
                 bytes_sent: self.traffic.sent(),

@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use tonic::codegen::Bytes;
 use undertone_party::{FrameError, Header, PartyId};
 
 use super::{SERVER, Session, State, Table};
 use crate::drive::{Event, Line, Standing};
 use crate::flow::{Item, Violation};
 use crate::server::lock;
+use crate::server::upload::Upload;
 use crate::wire::{self, ServerSays};
 
 impl Session {
     /// Passes a frame from `from` to the server's party or to another client.
-    pub(in crate::server) fn frame(&self, from: PartyId, frame: Bytes) -> Result<(), Violation> {
+    pub(in crate::server) fn frame(&self, from: PartyId, upload: Upload) -> Result<(), Violation> {
         // NET-11
-        let header = Header::parse(&frame, &self.limits)?;
+        let header = upload.header(&self.limits)?;
         if header.session != self.id {
             return Err(FrameError::Session.into());
         }
@@ -40,8 +40,8 @@ impl Session {
         if sender.state != State::In {
             return Ok(());
         }
-        let len = frame.len();
-        sender.received += len as u64;
+        let (len, spared) = (upload.len(), upload.spared());
+        sender.received += (len - spared) as u64;
         let to = header.to;
         if to != SERVER && !table.members.contains_key(&to) {
             return Err(misled);
@@ -54,12 +54,15 @@ impl Session {
         table.touch();
         if to == SERVER {
             drop(table);
+            let frame = upload.whole();
             self.tell(Event::Frame { from, frame });
             return Ok(());
         }
         table.relayed += len as u64;
+        table.spared += spared as u64;
         self.metrics.relayed.inc_by(len as u64);
-        table.put(from, to, Item::Frame(frame));
+        self.metrics.spared.inc_by(spared as u64);
+        table.put(from, to, Item::Frame(upload.whole()));
         Ok(())
     }
 
