@@ -164,39 +164,46 @@ fn transfers(
 ) -> PyResult<(Vec<u8>, [Ledger; 2])> {
     let run = TransferSimulation {
         field: Field::new(2).ok_or_else(|| value("no field of 2 bits"))?,
-        security: match malicious {
-            true => Security::Malicious,
-            false => Security::SemiHonest,
+        security: if malicious {
+            Security::Malicious
+        } else {
+            Security::SemiHonest
         },
         count: wanted.len() as u64,
         seed,
     };
-    let mut sent = [Vec::new(), Vec::new()];
-    // Batches begin at a new word each.
-    let (mut received, mut batches) = (Vec::new(), Vec::new());
+    // Each batch gives its keys from the first on. Choices of a batch begin at a new word.
+    let (mut sent, mut received) = (Vec::new(), Vec::new());
     let ledgers = run.run(
-        |batch| batch.random(&mut sent),
         |batch| {
-            let before = received.len();
-            batch.random(&mut received);
-            batches.push((before..received.len(), batch.choices()));
+            let mut keys = [Vec::new(), Vec::new()];
+            batch.random(&mut keys);
+            sent.push(keys);
+        },
+        |batch| {
+            let mut keys = Vec::new();
+            batch.random(&mut keys);
+            received.push((keys, batch.choices()));
         },
     );
     let ledgers = ledgers.map_err(|error| errors::aborted(&error))?;
     let mut out = Vec::with_capacity(16 * wanted.len());
-    for (range, random) in batches {
-        let mut bits = vec![0_u64; range.len().div_ceil(64)];
-        for (at, wanted) in wanted[range.clone()].iter().enumerate() {
-            bits[at / 64] |= u64::from(*wanted) << (at % 64);
+    let (mut messages, mut wanted) = (messages, wanted);
+    for ([zeros, ones], (keys, random)) in sent.iter().zip(&received) {
+        let (these, left) = messages.split_at(32 * keys.len());
+        let (chosen, rest) = wanted.split_at(keys.len());
+        (messages, wanted) = (left, rest);
+        let mut bits = vec![0_u64; keys.len().div_ceil(64)];
+        for (at, one) in chosen.iter().enumerate() {
+            bits[at / 64] |= u64::from(*one) << (at % 64);
         }
-        let pairs = messages[32 * range.start..32 * range.end].chunks_exact(32);
+        let pairs = these.chunks_exact(32);
         let pairs: Vec<[u128; 2]> = pairs
             .map(|pair| [block(&pair[..16]), block(&pair[16..])])
             .collect();
-        let asked = chosen::choose(&bits, &random);
-        let keys = [&sent[0][range.clone()], &sent[1][range.clone()]];
-        let offered = chosen::offer(&asked, keys, &pairs).map_err(value)?;
-        let opened = chosen::open(&bits, &received[range], &offered).map_err(value)?;
+        let asked = chosen::choose(&bits, random);
+        let offered = chosen::offer(&asked, [zeros, ones], &pairs).map_err(value)?;
+        let opened = chosen::open(&bits, keys, &offered).map_err(value)?;
         out.extend(opened.iter().flat_map(|message| message.to_le_bytes()));
     }
     Ok((out, ledgers))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -45,7 +47,7 @@ class Network:
         )
         self.process = subprocess.Popen(
             [sys.executable, "-c", serve, str(self.keys / "roster.toml"), port],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )
 
     def folders(self) -> list[Path]:
@@ -70,6 +72,10 @@ class Network:
         for thread in threads:
             thread.join(120)
         return results
+
+    def kill(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate(timeout=20)
 
     def end(self) -> str:
         out, errors = self.process.communicate(timeout=60)
@@ -132,8 +138,7 @@ def test_a_client_that_raises_leaves_and_a_client_that_declines_says_why(tmp_pat
         return undertone.join_sum(server, keys, contribute=contribute, min_clients=4)
 
     joined = network.all(join)
-    network.process.kill()
-    network.process.communicate()
+    network.kill()
     assert all(isinstance(one, undertone.RefusedError) for one in joined), joined
     assert "this client asks for 4" in str(joined[0])
 

@@ -28,7 +28,7 @@ class Distances:
     @property
     def angles(self) -> NDArray[np.float64]:
         """Estimated angles between rows in radians, float64 with the same shape."""
-        return self.hamming * (np.pi / self.bits)
+        return np.asarray(self.hamming * (np.pi / self.bits), np.float64)
 
 
 def distances(
