@@ -1,6 +1,8 @@
 //! Parties that live from one message to the next: a replay gives the same bytes, and nothing can
 //! be rewound.
 
+#![allow(missing_docs, clippy::unwrap_used)]
+
 use std::path::Path;
 
 use undertone::kdf::Seed;
@@ -50,9 +52,12 @@ fn step(
     replay.step(message, || Ok(()))
 }
 
+/// A message and its reply.
+type Exchange = (Vec<u8>, Vec<u8>);
+
 /// The messages to and replies of all clients of a sum, over messages that each start a new
 /// process. Client 3 fails when it should upload.
-fn whole(folder: &Path) -> (Vec<Vec<(Vec<u8>, Vec<u8>)>>, Vec<u64>) {
+fn whole(folder: &Path) -> (Vec<Vec<Exchange>>, Vec<u64>) {
     let ids = (0..CLIENTS).map(PartyId::client).collect::<Vec<_>>();
     let party = sum::server::<u64>(rules(), ids).unwrap();
     let mut server = Courier::new(PartyId::SERVER, SESSION, Limits::default(), party);
@@ -282,4 +287,34 @@ fn a_client_whose_values_fail_has_noted_nothing() {
     });
     assert!(failed.is_err());
     assert!(Replay::new(client(3, 3, 0), journal(folder.path(), 3), &past, || ()).is_ok());
+}
+
+/// What the journal prevents. A client without one is rewound to its upload: the difference of its
+/// two uploads is the difference of its values, with no mask on it.
+#[test]
+fn a_client_without_a_journal_gives_away_the_difference_of_its_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, _) = whole(folder.path());
+    let past: Vec<Vec<u8>> = log[0].iter().map(|(message, _)| message.clone()).collect();
+    let upload = |word: u64| -> Vec<u64> {
+        let forgotten = tempfile::tempdir().unwrap();
+        let mut reply = Vec::new();
+        for last in 0..3 {
+            let new = client(0, 0, if last == 2 { word } else { 0 });
+            reply = step(forgotten.path(), new, &past[..last], &past[last])
+                .unwrap()
+                .0;
+        }
+        let [Entry::Frame(_, frame)] = courier::entries(&reply).unwrap()[..] else {
+            panic!("one tile of words");
+        };
+        let words = frame[undertone::party::frame::HEADER_LEN..].chunks_exact(8);
+        words
+            .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+            .collect()
+    };
+    let (first, second) = (upload(1000), upload(7));
+    assert!(first.iter().all(|word| *word > 1 << 32), "{first:?}");
+    let difference = first.iter().zip(&second).map(|(a, b)| a.wrapping_sub(*b));
+    assert_eq!(difference.collect::<Vec<_>>(), [993; 3]);
 }

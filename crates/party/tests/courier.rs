@@ -1,4 +1,5 @@
 //! Couriers: parties whose frames travel in bundles.
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use undertone_party::courier::{self, Entry};
 use undertone_party::{

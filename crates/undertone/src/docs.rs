@@ -18,6 +18,7 @@ macro_rules! pages {
 pages! {
     guide: "../docs/guide.md";
     networking: "../docs/networking.md";
+    python: "../docs/python.md";
     security: "../docs/security.md";
     benchmarks: "../docs/benchmarks.md";
     decisions: "../docs/decisions.md";

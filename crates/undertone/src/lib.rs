@@ -107,8 +107,3 @@ pub use undertone_party as party;
 pub use undertone_setup as setup;
 pub use undertone_sum as sum;
 pub use undertone_xclp as xclp;
-
-/// The README's program compiles and runs.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
