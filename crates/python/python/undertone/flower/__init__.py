@@ -1,0 +1,38 @@
+"""Secure means and label propagation on `Flower <https://flower.ai>`_.
+
+================================  ==============================================================
+:class:`SecureGrid`               for the ServerApp: strategies see only the secure mean
+:func:`secure`                    for the ClientApp: updates leave only inside a secure mean
+:func:`label`                     for the ServerApp: labels the rows of all nodes
+:func:`labelled`                  for the ClientApp: brings features and labels, takes labels home
+================================  ==============================================================
+
+A user changes two lines::
+
+    app = ClientApp(mods=[secure(clip=4.0, max_weight=1000.0)])             # client_app.py
+    grid = SecureGrid(grid, clip=4.0, max_weight=1000.0, strategy=strategy)  # server_app.py
+
+Each side states the rules. A client refuses a server with other rules, and a server that asks for
+an update in the clear.
+
+Flower starts a new process for each message. So a client keeps its seed and the frames that came in
+``context.state``, and runs its party again for each message. Each step is noted in a journal on
+disk before its reply leaves.
+"""
+
+from ._client import CLIPPED, TrainingError, secure
+from ._grid import Round, SecureGrid
+from ._label import LabelRound, label, labelled
+from ._wire import Exchange
+
+__all__ = [
+    "CLIPPED",
+    "Exchange",
+    "LabelRound",
+    "Round",
+    "SecureGrid",
+    "TrainingError",
+    "label",
+    "labelled",
+    "secure",
+]

@@ -1,0 +1,504 @@
+"""Label propagation on Flower."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from logging import ERROR, WARNING, getLogger
+from pathlib import Path as FilePath
+from typing import Any
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import ConfigRecordValues as Value
+from flwr.clientapp.typing import ClientAppCallable
+from flwr.serverapp import Grid
+from numpy.typing import NDArray
+
+from .._costs import SERVER
+from .._engine import RefusedError, UndertoneError
+from .._label import LabelClient, LabelReport, Labels, LabelServer
+from .._net import join
+from .._party import Path, pack, session_id, unpack
+from . import _state, _wire
+from ._grid import read
+from ._wire import Exchange, Terms
+
+STATE = "undertone.label"
+BACKENDS = ("clear", "sketch", "psm", "lwe", "shade", "phe")
+"""All backends, least private first."""
+
+_log = getLogger("undertone")
+
+Data = Callable[[Context], tuple[NDArray[Any], NDArray[Any]]]
+
+
+@dataclass
+class LabelRound:
+    """What the ServerApp has learned, and what it cost."""
+
+    report: LabelReport | None
+    """What the server has learned; None with ``channel="grpc"``, where :attr:`job` has it."""
+    nodes: list[int]
+    """The node id of each client, by its number in the report. With ``channel="grpc"``: the nodes
+    that have their labels."""
+    dropped: dict[int, str]
+    """Why the other nodes dropped out, by node id."""
+    exchanges: list[Exchange] = field(default_factory=list)
+    """Seconds and bytes of each message."""
+    job: dict[str, Any] | None = None
+    """With ``channel="grpc"``: the report of ``undertone serve``."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the whole run."""
+        return sum(exchange.seconds for exchange in self.exchanges)
+
+
+def labelled(
+    data: Data,
+    receive: Callable[[Labels, Context], object],
+    *,
+    backend_at_least: str = "psm",
+    min_clients: int = 3,
+    max_bits: int = 16384,
+    max_neighbours: int = 64,
+    any_alpha: bool = False,
+    max_peer_rows: int | None = None,
+    malicious_server: bool = False,
+    noise: Callable[[Context], tuple[float, bytes]] | None = None,
+    key: Path | None = None,
+    roster: Path | None = None,
+    keys: Path | Callable[[Context], Path] | None = None,
+    journal: Path | None = None,
+) -> ClientAppCallable:
+    """A query handler for the ClientApp that labels this node's rows.
+
+    Register it under the action ``undertone``::
+
+        app.query("undertone")(labelled(load, save))
+
+    ``data(context)`` returns features, float of shape [rows, features], and labels, integers of
+    shape [rows] with -1 where there is none. It must return the same for every message of a run.
+    ``receive(labels, context)`` gets the :class:`undertone.Labels` of the rows. Neither features
+    nor labels leave the node in the clear.
+
+    The other arguments are what this client agrees to; see :func:`undertone.join`. ``noise``
+    returns epsilon and a secret of 32 bytes that the client keeps. ``key`` and ``roster`` are for
+    ``malicious_server``; ``keys`` is the folder with ca.pem, roster.toml and client.key for
+    ``channel="grpc"``, a path or a function of the context. The node config entries
+    ``undertone-key``, ``undertone-roster``, ``undertone-keys`` and ``undertone-journal`` come
+    first.
+    """
+    if backend_at_least not in BACKENDS:
+        raise ValueError(f"backend_at_least is {backend_at_least!r}, not one of {BACKENDS}")
+
+    def check(terms: Terms) -> None:
+        backend, alpha = terms.text("backend"), terms.real("alpha")
+        if backend not in BACKENDS:
+            raise RefusedError(f"the server asks for backend {backend!r}, not one of {BACKENDS}")
+        if BACKENDS.index(backend) < BACKENDS.index(backend_at_least):
+            raise RefusedError(
+                f"the server asks for backend {backend}, this client for at least "
+                f"{backend_at_least} (backend_at_least)"
+            )
+        if terms.number("bits") > max_bits:
+            raise RefusedError(
+                f"the server asks for codes of {terms.number('bits')} bits, this client allows at "
+                f"most {max_bits} (max_bits)"
+            )
+        if terms.number("neighbours") > max_neighbours:
+            raise RefusedError(
+                f"the server asks for {terms.number('neighbours')} neighbours, this client allows "
+                f"at most {max_neighbours} (max_neighbours)"
+            )
+        if not any_alpha and not 0.5 <= alpha <= 0.9999:
+            raise RefusedError(
+                f"the server asks for alpha {alpha}, this client allows 0.5 to 0.9999 (any_alpha)"
+            )
+        if min(terms.number("clients"), terms.number("min-clients")) < min_clients:
+            raise RefusedError(
+                f"the server may label with {terms.number('min-clients')} clients, this client "
+                f"asks for {min_clients} (min_clients)"
+            )
+        if malicious_server and not terms.flag("malicious-server"):
+            raise RefusedError("the server does not withstand a lying server (malicious_server)")
+
+    def replayed(message: Message, context: Context, terms: Terms) -> Message:
+        check(terms)
+        kept = _state.Kept.load(context, STATE, terms)
+        clients, index, signing = terms.number("clients"), terms.number("index"), None
+        if terms.flag("malicious-server"):
+            signing = _state.identity(context, key, roster)
+            index = signing.index
+            if clients != len(signing.public_keys):
+                raise RefusedError(
+                    f"the server's roster has {clients} clients, this node's "
+                    f"{len(signing.public_keys)}; all parties need the same roster.toml"
+                )
+        backend, rows = terms.text("backend"), max_peer_rows
+        if rows is None and BACKENDS.index(backend) >= BACKENDS.index("lwe"):
+            rows = terms.number("bits") // 4
+        features, labels = _data(data, context)
+        party = LabelClient(
+            index,
+            features,
+            labels,
+            session=kept.session,
+            clients=clients,
+            classes=terms.number("classes"),
+            backend=backend,
+            neighbours=terms.number("neighbours"),
+            alpha=terms.real("alpha"),
+            bits=terms.number("bits"),
+            variant=terms.text("variant"),
+            min_clients=terms.number("min-clients"),
+            malicious_server=terms.flag("malicious-server"),
+            suite=terms.text("suite"),
+            noise=None if noise is None else noise(context),
+            max_peer_rows=rows,
+            key=None if signing is None else signing.key,
+            public_keys=None if signing is None else signing.public_keys,
+            seed=kept.seed,
+        )
+        folder = _state.journal(context, journal, "label")
+        if terms.number("step") == 0:
+            _state.clean(folder, kept.session)
+        bundle = _wire.carried(message.content)
+        reply = party.replay(folder, kept.past, bundle)
+        if party.done:
+            found = party.result()
+            if found is not None:
+                receive(found, context)
+            kept.forget(terms)
+        else:
+            kept.save(terms, bundle)
+        said = ConfigRecord({"index": index, "done": party.done})
+        return Message(_wire.carry(RecordDict({_wire.TERMS: said}), reply), reply_to=message)
+
+    def joined(message: Message, context: Context, terms: Terms) -> Message:
+        folder = context.node_config.get("undertone-keys") or keys
+        if callable(folder):
+            folder = folder(context)
+        if not folder:
+            raise RefusedError(
+                "channel='grpc' needs the folder with ca.pem, roster.toml and client.key: start "
+                "the SuperNode with --node-config 'undertone-keys=\"FOLDER\"'"
+            )
+        features, labels = _data(data, context)
+        found = join(
+            terms.text("server"),
+            str(folder),
+            features=features,
+            labels=labels,
+            classes=terms.number("classes"),
+            max_bits=max_bits,
+            max_neighbours=max_neighbours,
+            any_alpha=any_alpha,
+            backend_at_least=backend_at_least,
+            max_peer_rows=max_peer_rows,
+            min_clients=min_clients,
+            noise=None if noise is None else noise(context),
+            server_name=terms.text("server-name") or None,
+            patience=terms.real("patience"),
+        )
+        if found.labels is not None:
+            receive(found.labels, context)
+        said = ConfigRecord({"done": True})
+        return Message(RecordDict({_wire.TERMS: said}), reply_to=message)
+
+    def handler(message: Message, context: Context) -> Message:
+        terms = Terms(message.content, "the query is not Undertone's; it has no terms")
+        kind = terms.text("kind")
+        if kind == "label":
+            return replayed(message, context, terms)
+        if kind == "label by grpc":
+            return joined(message, context, terms)
+        raise RefusedError(f"the server asks for {kind!r}; this client labels rows")
+
+    return handler
+
+
+def _data(data: Data, context: Context) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The rows. Flower sends the text of exceptions to the server, so theirs stays here."""
+    try:
+        return data(context)
+    except Exception:
+        _log.log(ERROR, "loading the rows failed; this node drops out", exc_info=True)
+        raise RuntimeError("loading the rows failed; the node's log has the reason") from None
+
+
+def label(
+    grid: Grid,
+    *,
+    classes: int,
+    channel: str = "replay",
+    backend: str = "psm",
+    neighbours: int = 10,
+    alpha: float = 0.99,
+    bits: int = 4096,
+    variant: str = "balanced",
+    min_clients: int = 3,
+    malicious_server: bool = False,
+    suite: str = "aes128ctr",
+    nodes: Iterable[int] | None = None,
+    roster: Path | None = None,
+    listen: str = "127.0.0.1:7431",
+    address: str | None = None,
+    server_name: str | None = None,
+    timeout: float = 600.0,
+    poll: float = 0.25,
+) -> LabelRound:
+    """Labels the rows of all nodes, from the ServerApp. The clients need :func:`labelled`.
+
+    ``classes`` is their number. ``nodes`` are the node ids of the clients; all by default. The
+    parameters of label propagation are those of :func:`undertone.label`. ``timeout`` is in seconds,
+    for each message. ``poll`` is the number of seconds between questions to the SuperLink.
+
+    ``channel`` says how frames travel:
+
+    - ``"replay"``: in Flower's messages, as many as it takes. Each client runs its party again for
+      each message. Frames between clients travel through the server, sealed by the protocol.
+      ``malicious_server`` needs ``roster``, as for :class:`SecureGrid`.
+    - ``"grpc"``: on Undertone's own connection, within one message of Flower. This host runs
+      ``undertone serve`` with ``roster``, whose folder has server.pem and server.key, at
+      ``listen``. Clients connect to ``address`` (default: ``listen``), whose certificate has
+      ``server_name``.
+
+    Raises :class:`undertone.AbortedError` when label propagation fails, and
+    :class:`undertone.RefusedError` when no client takes part.
+    """
+    ids = sorted(grid.get_node_ids() if nodes is None else nodes)
+    params: dict[str, Value] = {
+        "classes": classes,
+        "backend": backend,
+        "neighbours": neighbours,
+        "alpha": float(alpha),
+        "bits": bits,
+        "variant": variant,
+        "min-clients": min_clients,
+        "malicious-server": malicious_server,
+        "suite": suite,
+    }
+    if channel == "grpc":
+        if roster is None:
+            raise ValueError("channel='grpc' needs roster, the path of roster.toml")
+        return _by_grpc(
+            grid, ids, params, roster, listen, address or listen, server_name, timeout, poll
+        )
+    if channel != "replay":
+        raise ValueError(f"channel is {channel!r}; it is 'replay' or 'grpc'")
+    if malicious_server and roster is None:
+        raise ValueError("malicious_server=True needs roster, the path of roster.toml")
+    places = None if not malicious_server or roster is None else len(read(roster))
+    return _Relay(grid, ids, params, places, timeout, poll).run()
+
+
+class _Relay:
+    """Moves frames between server and clients in Flower's messages."""
+
+    def __init__(
+        self,
+        grid: Grid,
+        ids: list[int],
+        params: dict[str, Value],
+        places: int | None,
+        timeout: float,
+        poll: float,
+    ) -> None:
+        self.grid, self.params, self.timeout, self.poll = grid, params, timeout, poll
+        self.roster = places is not None
+        self.clients = len(ids) if places is None else places
+        self.nodes = dict(enumerate(ids))
+        self.session = session_id(None)
+        self.server = LabelServer(
+            session=self.session,
+            clients=self.clients,
+            backend=str(params["backend"]),
+            neighbours=int(str(params["neighbours"])),
+            alpha=float(str(params["alpha"])),
+            bits=int(str(params["bits"])),
+            variant=str(params["variant"]),
+            min_clients=int(str(params["min-clients"])),
+            malicious_server=bool(params["malicious-server"]),
+            suite=str(params["suite"]),
+        )
+        self.steps = dict.fromkeys(self.nodes, 0)
+        self.frames: dict[int, list[tuple[int, bytes]]] = {index: [] for index in self.nodes}
+        self.gone: dict[int, list[int]] = {index: [] for index in self.nodes}
+        self.done: set[int] = set()
+        self.found = LabelRound(None, ids, {})
+
+    def _drop(self, index: int, reason: str) -> None:
+        """Tells all others that a client has dropped out."""
+        if index in self.nodes:
+            node = self.nodes.pop(index)
+            self.found.dropped[node] = reason
+            _log.log(WARNING, "node %d drops out: %s", node, reason)
+        self.server.gone(index)
+        for other in self.nodes:
+            self.gone[other].append(index)
+
+    def _seat(self, replies: _wire.Replies) -> None:
+        """Moves the clients to the places on the roster that they name."""
+        seated: dict[int, int] = {}
+        contents = {}
+        for index, content in replies.contents.items():
+            place = _wire.place_of(content, range(self.clients))
+            if place is None or place in seated:
+                self.found.dropped[self.nodes[index]] = "named no free place on the roster"
+            else:
+                seated[place], contents[place] = self.nodes[index], content
+        for index, error in replies.errors.items():
+            self.found.dropped[self.nodes[index]] = error
+        replies.contents, replies.errors, self.nodes = contents, {}, seated
+        self.steps = dict.fromkeys(seated, 1)
+        self.frames = {index: [] for index in seated}
+        self.gone = {index: [] for index in seated}
+        for absent in set(range(self.clients)) - set(seated):
+            self._drop(absent, "")
+
+    def _message(self, index: int) -> Message:
+        entries: dict[str, Value] = {
+            "kind": "label",
+            "session": self.session,
+            "clients": self.clients,
+            **self.params,
+        }
+        step = self.steps[index]
+        content = RecordDict(
+            {_wire.TERMS: _wire.terms(entries, step, -1 if self.roster else index)}
+        )
+        bundle = pack(self.frames[index], gone=self.gone[index])
+        self.frames[index], self.gone[index] = [], []
+        self.steps[index] += 1
+        return Message(
+            _wire.carry(content, bundle), self.nodes[index], f"query.{_wire.ACTION}"
+        )
+
+    def run(self) -> LabelRound:
+        first = True
+        while True:
+            due = [
+                index
+                for index in self.nodes
+                if index not in self.done
+                and (first or self.frames[index] or self.gone[index])
+            ]
+            if not due:
+                break
+            messages = {index: self._message(index) for index in due}
+            name = f"message {len(self.found.exchanges) + 1}"
+            replies, exchange = _wire.ask(self.grid, messages, name, self.timeout, self.poll)
+            self.found.exchanges.append(exchange)
+            if first and not replies.contents:
+                reasons = "; ".join(sorted(set(replies.errors.values()))[:3])
+                raise RefusedError(f"no client takes part: {reasons}")
+            if first and self.roster:
+                self._seat(replies)
+            first = False
+            for index, content in sorted(replies.contents.items()):
+                try:
+                    self._take(index, content)
+                except ValueError as error:
+                    replies.errors[index] = str(error)
+            for index, reason in sorted(replies.errors.items()):
+                self._drop(index, reason)
+            while frames := self.server.poll():
+                for to, frame in frames:
+                    if to in self.nodes:
+                        self.frames[to].append((SERVER, frame))
+        self.found.report = self.server.result()
+        if self.found.report is None:
+            waits = ", ".join(str(who) for who in self.server.waits_for)
+            raise UndertoneError(
+                f"label propagation stands still in phase {self.server.phase}; the server waits "
+                f"for clients {waits}"
+            )
+        return self.found
+
+    def _take(self, index: int, content: RecordDict) -> None:
+        """Moves the frames of a reply to their receivers."""
+        frames, gone = unpack(_wire.carried(content))
+        if gone:
+            raise ValueError("its reply speaks for other clients")
+        for to, frame in frames:
+            if to == SERVER:
+                self.server.push(index, frame)
+            elif to in self.nodes and to != index:
+                self.frames[to].append((index, frame))
+        said = content.config_records.get(_wire.TERMS) if _wire.TERMS in content else None
+        if said is not None and said.get("done") is True:
+            self.done.add(index)
+
+
+def _by_grpc(
+    grid: Grid,
+    ids: list[int],
+    params: dict[str, Value],
+    roster: Path,
+    listen: str,
+    address: str,
+    server_name: str | None,
+    timeout: float,
+    poll: float,
+) -> LabelRound:
+    """Runs ``undertone serve`` beside one message of Flower."""
+    entries: dict[str, Value] = {
+        "kind": "label by grpc",
+        "server": address,
+        "server-name": server_name or "",
+        "patience": float(timeout),
+        "classes": params["classes"],
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        job, log = FilePath(folder) / "job.toml", FilePath(folder) / "log"
+        lines = ['application = "label"']
+        for name in ("classes", "backend", "neighbours", "alpha", "bits", "variant", "suite"):
+            lines.append(f"{name} = {json.dumps(params[name])}")
+        lines.append(f"min_clients = {json.dumps(params['min-clients'])}")
+        if params["malicious-server"]:
+            lines.append("malicious_server = true")
+        job.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        command = [
+            sys.executable, "-m", "undertone", "serve", "--roster", str(roster), "--job", str(job),
+            "--listen", listen, "--jobs", "1", "--reports", folder,
+            "--wait", str(max(1, int(timeout / 2))),
+        ]  # fmt: skip
+        with open(log, "wb") as errors:
+            serving = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+            try:
+                time.sleep(0.3)
+                messages = {
+                    index: Message(
+                        RecordDict({_wire.TERMS: _wire.terms(entries, 0, -1)}),
+                        node,
+                        f"query.{_wire.ACTION}",
+                    )
+                    for index, node in enumerate(ids)
+                    if serving.poll() is None
+                }
+                replies, exchange = _wire.ask(grid, messages, "job", timeout, poll)
+                code = serving.wait(timeout=5.0) if replies.contents else serving.poll()
+            except subprocess.TimeoutExpired:
+                code = None
+            finally:
+                if serving.poll() is None:
+                    serving.terminate()
+                    serving.wait()
+        reports = sorted(FilePath(folder).glob("job-*.json"))
+        dropped = {ids[index]: error for index, error in replies.errors.items()}
+        if not replies.contents:
+            reasons = "; ".join(sorted(set(dropped.values()))[:3])
+            last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-3:]
+            raise UndertoneError(
+                f"no client has its labels ({reasons or 'none was asked'}); undertone serve ended "
+                f"with {code}: {' '.join(last)}"
+            )
+        report = json.loads(reports[-1].read_text(encoding="utf-8")) if reports else None
+    took_part = [ids[index] for index in sorted(replies.contents)]
+    return LabelRound(None, took_part, dropped, [exchange], report)

@@ -1,0 +1,193 @@
+"""What travels between ServerApp and ClientApp."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import ConfigRecordValues as Value
+from flwr.serverapp import Grid
+
+from .._engine import RefusedError
+
+VERSION = 1
+TERMS = "undertone"
+"""Name of the ConfigRecord with the terms of a session and the number of the message."""
+FRAMES = "undertone.frames"
+"""Name of the ArrayRecord with a bundle of frames."""
+ACTION = "undertone"
+"""The action of query messages that label rows."""
+TRAINS = 2
+"""The message, from 0, in which clients train and upload."""
+
+
+def carry(content: RecordDict, bundle: bytes) -> RecordDict:
+    """Puts a bundle of frames into a message's content.
+
+    Flower moves arrays in chunks and in parallel, but a ConfigRecord in one piece.
+    """
+    if bundle:
+        array = Array(dtype="uint8", shape=(len(bundle),), stype="undertone.frames", data=bundle)
+        content[FRAMES] = ArrayRecord({"bundle": array})
+    return content
+
+
+def carried(content: RecordDict) -> bytes:
+    """The bundle of frames in a message's content."""
+    if FRAMES not in content:
+        return b""
+    record = content.array_records.get(FRAMES)
+    if record is None or list(record) != ["bundle"]:
+        raise ValueError(f"the record {FRAMES} holds no bundle")
+    return bytes(record["bundle"].data)
+
+
+def without_ours(content: RecordDict) -> RecordDict:
+    """The records that are not Undertone's. The records themselves are shared."""
+    ours = (TERMS, FRAMES)
+    return RecordDict({name: record for name, record in content.items() if name not in ours})
+
+
+def size_of(content: RecordDict) -> int:
+    """Bytes of all arrays in a message's content."""
+    records = content.array_records.values()
+    return sum(len(array.data) for record in records for array in record.values())
+
+
+class Terms:
+    """The terms of a message, as a client reads them. A missing or odd entry is a refusal."""
+
+    def __init__(self, content: RecordDict, what: str) -> None:
+        record = content.config_records.get(TERMS) if TERMS in content else None
+        if record is None:
+            raise RefusedError(what)
+        self._record: Mapping[str, Value] = record
+        version = self.number("version")
+        if version != VERSION:
+            raise RefusedError(
+                f"the server speaks version {version} of this exchange, this client version "
+                f"{VERSION}; install the same undertone on both sides"
+            )
+
+    def _odd(self, name: str, kind: str) -> RefusedError:
+        return RefusedError(f"the server's terms have no {kind} {name!r}")
+
+    def number(self, name: str) -> int:
+        value = self._record.get(name)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self._odd(name, "integer")
+        return value
+
+    def real(self, name: str) -> float:
+        value = self._record.get(name)
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise self._odd(name, "number")
+        return float(value)
+
+    def flag(self, name: str) -> bool:
+        value = self._record.get(name)
+        if not isinstance(value, bool):
+            raise self._odd(name, "boolean")
+        return value
+
+    def text(self, name: str) -> str:
+        value = self._record.get(name)
+        if not isinstance(value, str):
+            raise self._odd(name, "string")
+        return value
+
+    def session(self) -> bytes:
+        value = self._record.get("session")
+        if not isinstance(value, bytes) or len(value) != 32:
+            raise self._odd("session", "id of 32 bytes")
+        return value
+
+    def texts(self, name: str) -> list[str]:
+        value = self._record.get(name)
+        if not isinstance(value, list):
+            raise self._odd(name, "list")
+        return [str(one) for one in value]
+
+    def frozen(self) -> str:
+        """All entries that must not change within a session."""
+        entries = {
+            name: value.hex() if isinstance(value, bytes) else value
+            for name, value in self._record.items()
+            if name != "step"
+        }
+        return json.dumps(entries, sort_keys=True, default=str)
+
+
+@dataclass
+class Exchange:
+    """One message to every client of a session, and the replies."""
+
+    name: str
+    seconds: float = 0.0
+    """From the first message to the last reply."""
+    sent: int = 0
+    """Bytes of arrays that the server sent: frames and, where clients train, the model."""
+    received: int = 0
+    """Bytes of arrays that the server received."""
+
+
+@dataclass
+class Replies:
+    """The replies to the messages of one exchange, by client."""
+
+    contents: dict[int, RecordDict] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
+    """Why the others did not reply."""
+
+
+def ask(
+    grid: Grid, messages: dict[int, Message], name: str, timeout: float | None, poll: float
+) -> tuple[Replies, Exchange]:
+    """Sends a message to each client and waits for the replies.
+
+    ``poll`` is the number of seconds between questions to the SuperLink. Flower's own
+    ``send_and_receive`` asks every three seconds.
+    """
+    exchange, replies, begun = Exchange(name), Replies(), time.monotonic()
+    exchange.sent = sum(size_of(message.content) for message in messages.values())
+    nodes = {index: message.metadata.dst_node_id for index, message in messages.items()}
+    accepted = set(grid.push_messages(list(messages.values())))
+    waiting: dict[str, int] = {}
+    for index, message in messages.items():
+        if message.metadata.message_id in accepted:
+            waiting[message.metadata.message_id] = index
+        else:
+            replies.errors[index] = "Flower did not accept the message"
+    while waiting and (timeout is None or time.monotonic() - begun < timeout):
+        for reply in grid.pull_messages(list(waiting)):
+            client = waiting.pop(reply.metadata.reply_to_message_id, None)
+            if client is None:
+                continue
+            if reply.has_error():
+                replies.errors[client] = reply.error.reason or f"error {reply.error.code}"
+            elif reply.metadata.src_node_id != nodes[client]:
+                replies.errors[client] = f"node {reply.metadata.src_node_id} replied in its place"
+            else:
+                replies.contents[client] = reply.content
+                exchange.received += size_of(reply.content)
+        if waiting:
+            time.sleep(poll)
+    for index in waiting.values():
+        replies.errors[index] = f"no reply within {timeout} seconds"
+    exchange.seconds = time.monotonic() - begun
+    return replies, exchange
+
+
+def terms(entries: dict[str, Value], step: int, index: int) -> ConfigRecord:
+    """The terms of one message to one client. Index -1: the client knows its place itself."""
+    return ConfigRecord({"version": VERSION, **entries, "step": step, "index": index})
+
+
+def place_of(content: RecordDict, clients: Iterable[int]) -> int | None:
+    """The place on the roster that a client names in its first reply."""
+    record = content.config_records.get(TERMS) if TERMS in content else None
+    place = None if record is None else record.get("index")
+    return place if isinstance(place, int) and place in clients else None

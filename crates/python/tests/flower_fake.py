@@ -1,0 +1,126 @@
+"""A grid in this process, which calls the handlers of a ClientApp with persistent contexts."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.app.message.message import make_message
+from flwr.app.user_config import UserConfig
+from flwr.clientapp import ClientApp
+from flwr.proto.node_pb2 import NodeInfo
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run
+from flwr.supercore.task_identity import TaskIdentity
+
+RUN = 7
+
+
+def copied(message: Message) -> Message:
+    """The message as another process would receive it."""
+    content = message.content if message.has_content() else None
+    return make_message(
+        metadata=copy.deepcopy(message.metadata),
+        content=None if content is None else copy.deepcopy(content),
+        error=message.error if message.has_error() else None,
+    )
+
+
+@dataclass
+class FakeGrid(Grid):
+    """Nodes 100, 101, … Each message is handled when it is pushed.
+
+    ``before`` sees each message before its client does. It may change it, or raise: then the
+    client fails.
+    """
+
+    app: ClientApp
+    nodes: int
+    folder: Path
+    config: dict[str, Any] = field(default_factory=dict)
+    before: Callable[[int, Message], object] | None = None
+    after: Callable[[int, Message], Message] | None = None
+
+    def __post_init__(self) -> None:
+        TaskIdentity.run_id, TaskIdentity.node_id = RUN, 1
+        TaskIdentity._task_id = 1
+        self.contexts = {100 + index: self._context(index) for index in range(self.nodes)}
+        self.sent: list[Message] = []
+        self.replies: list[Message] = []
+        self._waiting: dict[str, Message] = {}
+        self._numbers = count(1)
+
+    def _context(self, index: int) -> Context:
+        config: UserConfig = {
+            "partition-id": index,
+            "undertone-journal": str(self.folder / f"node-{index}"),
+            **{
+                name: value[index] if isinstance(value, list) else value
+                for name, value in self.config.items()
+            },
+        }
+        return Context(RUN, 100 + index, config, RecordDict(), {})
+
+    def handle(self, message: Message) -> Message:
+        """What the node replies to a message. Its context changes only if it succeeds."""
+        node = message.metadata.dst_node_id
+        context = copy.deepcopy(self.contexts[node])
+        try:
+            if self.before is not None:
+                self.before(node - 100, message)
+            reply = self.app(copied(message), context)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            return Message(Error(code=2, reason=reason), reply_to=message)
+        self.contexts[node] = context
+        return reply
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        ids = []
+        for message in messages:
+            number = str(next(self._numbers))
+            message.metadata.__dict__["_message_id"] = number
+            self.sent.append(copied(message))
+            reply = self.handle(message)
+            if self.after is not None:
+                reply = self.after(message.metadata.dst_node_id - 100, reply)
+            self.replies.append(copied(reply))
+            self._waiting[number] = reply
+            ids.append(number)
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        return [self._waiting.pop(one) for one in list(message_ids) if one in self._waiting]
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        return list(self.pull_messages(self.push_messages(messages)))
+
+    def get_node_ids(self) -> Iterable[int]:
+        return list(self.contexts)
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        return [NodeInfo(node_id=node) for node in self.contexts]
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        return Message(content, dst_node_id, message_type, group_id=group_id, ttl=ttl)
+
+    def set_run(self, run: Run) -> None:
+        raise NotImplementedError
+
+    @property
+    def run(self) -> Run:
+        raise NotImplementedError
