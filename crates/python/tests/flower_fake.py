@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -18,7 +19,7 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
-RUN = 7
+RUN, FIRST = 7, 100
 
 
 def copied(message: Message) -> Message:
@@ -36,7 +37,7 @@ class FakeGrid(Grid):
     """Nodes 100, 101, … Each message is handled when it is pushed.
 
     ``before`` sees each message before its client does. It may change it, or raise: then the
-    client fails.
+    client fails. ``after`` may change the reply. With ``parallel`` nodes work at the same time.
     """
 
     app: ClientApp
@@ -45,11 +46,12 @@ class FakeGrid(Grid):
     config: dict[str, Any] = field(default_factory=dict)
     before: Callable[[int, Message], object] | None = None
     after: Callable[[int, Message], Message] | None = None
+    parallel: bool = False
 
     def __post_init__(self) -> None:
         TaskIdentity.run_id, TaskIdentity.node_id = RUN, 1
         TaskIdentity._task_id = 1
-        self.contexts = {100 + index: self._context(index) for index in range(self.nodes)}
+        self.contexts = {FIRST + index: self._context(index) for index in range(self.nodes)}
         self.sent: list[Message] = []
         self.replies: list[Message] = []
         self._waiting: dict[str, Message] = {}
@@ -64,7 +66,7 @@ class FakeGrid(Grid):
                 for name, value in self.config.items()
             },
         }
-        return Context(RUN, 100 + index, config, RecordDict(), {})
+        return Context(RUN, FIRST + index, config, RecordDict(), {})
 
     def handle(self, message: Message) -> Message:
         """What the node replies to a message. Its context changes only if it succeeds."""
@@ -72,7 +74,7 @@ class FakeGrid(Grid):
         context = copy.deepcopy(self.contexts[node])
         try:
             if self.before is not None:
-                self.before(node - 100, message)
+                self.before(node - FIRST, message)
             reply = self.app(copied(message), context)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
@@ -81,18 +83,18 @@ class FakeGrid(Grid):
         return reply
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        ids = []
+        messages = list(messages)
         for message in messages:
-            number = str(next(self._numbers))
-            message.metadata.__dict__["_message_id"] = number
+            message.metadata.__dict__["_message_id"] = str(next(self._numbers))
             self.sent.append(copied(message))
-            reply = self.handle(message)
+        with ThreadPoolExecutor(len(messages) if self.parallel else 1) as pool:
+            replies = list(pool.map(self.handle, messages))
+        for message, reply in zip(messages, replies, strict=True):
             if self.after is not None:
-                reply = self.after(message.metadata.dst_node_id - 100, reply)
+                reply = self.after(message.metadata.dst_node_id - FIRST, reply)
             self.replies.append(copied(reply))
-            self._waiting[number] = reply
-            ids.append(number)
-        return ids
+            self._waiting[message.metadata.message_id] = reply
+        return [message.metadata.message_id for message in messages]
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         return [self._waiting.pop(one) for one in list(message_ids) if one in self._waiting]

@@ -240,7 +240,8 @@ def _train(
     if clipped:
         _log.log(WARNING, "%d of %d values were clipped to %g", clipped, size, agreed.clip)
     if CLIPPED in metrics:
-        measured[metrics.index(CLIPPED)] = float(clipped > 0)
+        # At most the clip. The server scales it back.
+        measured[metrics.index(CLIPPED)] = min(1.0, agreed.clip) * (clipped > 0)
     arrays.append(measured)
     have = sum(array.size for array in arrays)
     if have != size:

@@ -22,7 +22,7 @@ from .._engine import AbortedError, RefusedError, UndertoneError
 from .._party import Path, pack, unpack
 from .._sum import SumServer
 from . import _wire
-from ._client import summable
+from ._client import CLIPPED, summable
 from ._wire import TRAINS, Exchange
 
 _log = getLogger("undertone")
@@ -413,6 +413,8 @@ class _Mean:
             arrays[name] = Array(np.asarray(np.rint(part) if kind.kind in "iu" else part, kind))
             at += size
         this.metrics = dict(zip(self.grid._metrics, values[at:].tolist(), strict=True))
+        if CLIPPED in this.metrics:
+            this.metrics[CLIPPED] /= min(1.0, self.grid._clip)
         weight = int(this.weight) if this.weight.is_integer() else this.weight
         content = RecordDict(
             {

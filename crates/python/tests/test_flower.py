@@ -1,0 +1,577 @@
+"""Secure means and label propagation on Flower."""
+
+from __future__ import annotations
+
+import copy
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+from flower_fake import FIRST, FakeGrid
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import strategy as strategies
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedProx, Krum, Strategy
+from numpy.typing import NDArray
+
+import undertone
+from undertone.flower import CLIPPED, LabelRound, SecureGrid, label, labelled, secure
+from undertone.flower._wire import FRAMES, TERMS
+
+RULES: dict[str, Any] = {"clip": 2.0, "max_weight": 400.0}
+WEIGHTS = [300, 400, 250, 350, 380]
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def initial() -> ArrayRecord:
+    return ArrayRecord(
+        {"w": Array(np.zeros((20, 10), np.float32)), "b": Array(np.zeros((), np.float32))}
+    )
+
+
+def update(index: int, name: str, array: NDArray[Any]) -> NDArray[np.float32]:
+    """What client ``index`` trains. It depends on nothing else."""
+    rng = np.random.default_rng([index, *name.encode()])
+    return np.asarray(0.9 * array + rng.uniform(-0.3, 0.3, array.shape), np.float32)
+
+
+def train(message: Message, context: Context) -> Message:
+    index = int(context.node_config["partition-id"])
+    assert TERMS not in message.content and FRAMES not in message.content
+    arrays = {
+        name: Array(update(index, name, array.numpy()))
+        for name, array in message.content.array_records["arrays"].items()
+    }
+    metrics = MetricRecord(
+        {"loss": 0.1 * index, "secret": 7.0, "num-examples": WEIGHTS[index]}
+    )
+    return Message(
+        RecordDict({"arrays": ArrayRecord(arrays), "metrics": metrics}), reply_to=message
+    )
+
+
+def evaluate(message: Message, context: Context) -> Message:
+    metrics = MetricRecord({"accuracy": 0.5, "num-examples": 1})
+    return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+
+def client(*, plain: bool = False, trainer: Any = train, **terms: Any) -> ClientApp:
+    app = ClientApp(mods=[] if plain else [secure(**{**RULES, **terms})])
+    app.train()(trainer)
+    app.evaluate()(evaluate)
+    app.query()(evaluate)
+    return app
+
+
+def averaging(kind: type[Any] = FedAvg, **options: Any) -> Any:
+    return kind(fraction_evaluate=0.0, **options)
+
+
+def start(
+    grid: FakeGrid, kind: Strategy | None = None, rounds: int = 1, **rules: Any
+) -> tuple[SecureGrid, dict[str, NDArray[Any]]]:
+    kind = averaging() if kind is None else kind
+    secured = SecureGrid(grid, **{**RULES, "strategy": kind, "poll": 0.0, **rules})
+    result = kind.start(grid=secured, initial_arrays=initial(), num_rounds=rounds)
+    return secured, {name: array.numpy() for name, array in result.arrays.items()}
+
+
+def mean_of(indices: list[int], name: str = "w") -> NDArray[Any]:
+    """The weighted mean of what the clients train in the first round."""
+    start = initial()[name].numpy()
+    weights = [WEIGHTS[index] for index in indices]
+    updates = np.array([update(index, name, start) for index in indices], np.float64)
+    mean: NDArray[Any] = np.average(updates, axis=0, weights=weights)
+    return mean
+
+
+# Means
+
+
+@pytest.mark.parametrize("kind", [FedAvg, FedAvgM, FedAdam, FedProx])
+def test_strategies_give_what_they_give_in_the_clear(kind: type[Any], tmp_path: Path) -> None:
+    options = {"proximal_mu": 0.1} if kind is FedProx else {}
+    plain = averaging(kind, **options).start(
+        grid=FakeGrid(client(plain=True), 5, tmp_path), initial_arrays=initial(), num_rounds=3
+    )
+    grid = FakeGrid(client(metrics=["loss"]), 5, tmp_path)
+    secured, arrays = start(grid, averaging(kind, **options), rounds=3, metrics=["loss"])
+    for name, array in plain.arrays.items():
+        assert arrays[name].dtype == array.numpy().dtype
+        assert arrays[name].shape == array.numpy().shape
+        np.testing.assert_allclose(arrays[name], array.numpy(), rtol=0, atol=1e-6)
+    assert len(secured.rounds) == 3
+    for this in secured.rounds:
+        assert sorted(this.contributors) == [100, 101, 102, 103, 104]
+        assert this.weight == sum(WEIGHTS)
+        assert this.metrics["loss"] == pytest.approx(0.20654762, abs=1e-6)
+        names = [exchange.name for exchange in this.exchanges]
+        assert names == ["keys", "shares", "train and upload", "unmask"]
+        assert not this.dropped and not this.suspects and this.failed is None
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_the_strategy_sees_one_reply_with_the_total_weight(bits: int, tmp_path: Path) -> None:
+    grid = FakeGrid(client(bits=bits), 5, tmp_path)
+    secured = SecureGrid(grid, **RULES, bits=bits, poll=0.0)
+    asked = list(averaging().configure_train(1, initial(), ConfigRecord(), secured))
+    (reply,) = secured.send_and_receive(asked)
+    assert reply.content["metrics"] == MetricRecord({"num-examples": sum(WEIGHTS)})
+    mean = reply.content.array_records["arrays"]["w"].numpy()
+    assert mean.dtype == np.float32 and mean.shape == (20, 10)
+    np.testing.assert_allclose(mean, mean_of([0, 1, 2, 3, 4]), rtol=0, atol=1e-6)
+
+
+def test_integers_are_rounded(tmp_path: Path) -> None:
+    def counting(message: Message, context: Context) -> Message:
+        record = ArrayRecord({"n": Array(np.array([3, 4], np.int64))})
+        metrics = MetricRecord({"num-examples": 1})
+        return Message(RecordDict({"arrays": record, "metrics": metrics}), reply_to=message)
+
+    app = client(trainer=counting, clip=8.0)
+    kind = averaging()
+    secured = SecureGrid(FakeGrid(app, 3, tmp_path), clip=8.0, max_weight=400.0, poll=0.0)
+    record = ArrayRecord({"n": Array(np.zeros(2, np.int64))})
+    (reply,) = secured.send_and_receive(
+        list(kind.configure_train(1, record, ConfigRecord(), secured))
+    )
+    mean = reply.content.array_records["arrays"]["n"].numpy()
+    assert mean.dtype == np.int64 and mean.tolist() == [3, 4]
+
+
+def test_a_client_that_fails_in_training_leaves_the_mean_of_the_others(tmp_path: Path) -> None:
+    def failing(message: Message, context: Context) -> Message:
+        if context.node_config["partition-id"] == 2:
+            raise RuntimeError("patient 4711 has no age")
+        return train(message, context)
+
+    grid = FakeGrid(client(trainer=failing), 5, tmp_path)
+    secured, arrays = start(grid)
+    np.testing.assert_allclose(arrays["w"], mean_of([0, 1, 3, 4]), rtol=0, atol=1e-6)
+    (this,) = secured.rounds
+    assert sorted(this.contributors) == [100, 101, 103, 104]
+    assert list(this.dropped) == [102] and "training failed" in this.dropped[102]
+    # Flower sends the text of exceptions to the server.
+    assert not any("4711" in reply.error.reason for reply in grid.replies if reply.has_error())
+
+
+@pytest.mark.parametrize("step", [0, 1, 2, 3])
+def test_a_client_can_drop_out_in_any_message(step: int, tmp_path: Path) -> None:
+    def fail(index: int, message: Message) -> None:
+        if index == 1 and message.content.config_records[TERMS]["step"] == step:
+            raise RuntimeError("gone")
+
+    grid = FakeGrid(client(), 5, tmp_path, before=fail)
+    secured, arrays = start(grid)
+    others = [0, 1, 2, 3, 4] if step == 3 else [0, 2, 3, 4]
+    np.testing.assert_allclose(arrays["w"], mean_of(others), rtol=0, atol=1e-6)
+    assert sorted(secured.rounds[0].contributors) == [FIRST + index for index in others]
+    assert secured.rounds[0].dropped.keys() == {101}
+
+
+def test_too_few_clients_are_a_round_without_a_mean(tmp_path: Path) -> None:
+    def fail(index: int, message: Message) -> None:
+        if index < 3 and message.content.config_records[TERMS]["step"] == 2:
+            raise RuntimeError("gone")
+
+    secured, arrays = start(FakeGrid(client(), 5, tmp_path, before=fail))
+    assert not arrays
+    assert "too few clients" in str(secured.rounds[0].failed)
+
+
+def test_clipping_is_counted_if_both_sides_ask_for_it(tmp_path: Path) -> None:
+    terms = {"clip": 0.25, "metrics": [CLIPPED]}
+    secured, arrays = start(FakeGrid(client(**terms), 5, tmp_path), **terms)
+    assert secured.rounds[0].metrics[CLIPPED] == pytest.approx(1.0, abs=1e-4)
+    assert np.abs(arrays["w"]).max() <= 0.25 + 1e-6
+
+
+def test_the_server_sees_no_update_and_no_weight(tmp_path: Path) -> None:
+    grid = FakeGrid(client(), 5, tmp_path)
+    start(grid)
+    updates = [update(index, "w", initial()["w"].numpy()) for index in range(5)]
+    rows = [one[0].tobytes() for one in updates]
+    rows += [one[0].astype(np.float64).tobytes() for one in updates]
+    for reply in grid.replies:
+        assert set(reply.content) <= {TERMS, FRAMES}
+        assert list(reply.content.config_records[TERMS]) == ["index"]
+        for array in reply.content.array_records[FRAMES].values():
+            assert not any(row in array.data for row in rows)
+
+
+# Refusals
+
+
+def refusal(grid: FakeGrid, **rules: Any) -> str:
+    with pytest.raises(undertone.RefusedError, match="no client takes part") as refused:
+        start(grid, **rules)
+    return str(refused.value)
+
+
+def test_a_server_that_asks_for_a_plain_update_is_refused(tmp_path: Path) -> None:
+    grid = FakeGrid(client(), 5, tmp_path)
+    result = averaging().start(grid=grid, initial_arrays=initial(), num_rounds=1)
+    assert not result.arrays
+    assert all("in the clear" in reply.error.reason for reply in grid.replies)
+
+
+@pytest.mark.parametrize(
+    ("rules", "reason"),
+    [
+        ({"clip": 4.0}, "clip 4.0"),
+        ({"max_weight": 1000.0}, "max_weight 1000.0"),
+        ({"bits": 64}, "bits 64"),
+        ({"suite": "chacha20"}, "suite"),
+        ({"min_clients": 2}, "min_clients"),
+        ({"metrics": ["secret"]}, "the metric 'secret'"),
+    ],
+)
+def test_other_rules_are_refused(rules: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    assert reason in refusal(FakeGrid(client(), 5, tmp_path), **rules)
+
+
+def test_a_grid_with_too_few_clients_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(undertone.RefusedError, match="2 clients, 3 at least"):
+        start(FakeGrid(client(), 2, tmp_path), averaging(min_train_nodes=2))
+
+
+@pytest.mark.parametrize("category", ["evaluate", "query"])
+def test_evaluation_is_refused_unless_it_may_be_in_the_clear(
+    category: str, tmp_path: Path
+) -> None:
+    def replies(**terms: Any) -> list[Message]:
+        grid = FakeGrid(client(**terms), 3, tmp_path)
+        secured = SecureGrid(grid, **RULES)
+        asked = [Message(RecordDict(), node, category) for node in secured.get_node_ids()]
+        return list(secured.send_and_receive(asked))
+
+    assert all("in the clear" in reply.error.reason for reply in replies())
+    assert all(reply.has_content() for reply in replies(evaluate="clear"))
+
+
+def test_training_messages_are_not_pushed_past_the_mean(tmp_path: Path) -> None:
+    secured = SecureGrid(FakeGrid(client(), 3, tmp_path), **RULES)
+    with pytest.raises(undertone.RefusedError, match="send_and_receive"):
+        secured.push_messages([Message(RecordDict({"arrays": initial()}), 100, "train")])
+
+
+SINGLE = [
+    name
+    for name in strategies.__all__
+    if name not in ("Result", "Strategy", "FedAvg", "FedAvgM", "FedAdam", "FedAdagrad", "FedYogi")
+    and name != "FedProx"
+]
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_strategies_that_need_single_updates_are_refused_by_name(name: str) -> None:
+    kind = getattr(strategies, name)
+    one = kind.__new__(kind)
+    with pytest.raises(undertone.RefusedError, match=f"{name} does not work over SecureGrid: it"):
+        SecureGrid.check(one)
+
+
+def test_a_strategy_that_extends_a_refused_one_is_refused(tmp_path: Path) -> None:
+    class Mine(Krum):
+        pass
+
+    with pytest.raises(undertone.RefusedError, match="Mine does not work"):
+        SecureGrid(FakeGrid(client(), 3, tmp_path), **RULES, strategy=Mine())
+
+
+def test_grid_and_strategy_have_one_weight(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="weighted by 'rows'"):
+        SecureGrid(
+            FakeGrid(client(), 3, tmp_path), **RULES, strategy=FedAvg(weighted_by_key="rows")
+        )
+
+
+# Replay
+
+
+class Recorded:
+    """A round, with the messages to node 100 and its contexts before each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.grid = FakeGrid(client(), 5, folder)
+        self.messages: list[Message] = []
+        self.contexts: list[Context] = []
+        self.grid.before = self._keep
+        start(self.grid)
+        self.grid.before = None
+        self.replies = [one for one in self.grid.replies if one.metadata.src_node_id == FIRST]
+        self.journal = folder / "node-0"
+
+    def _keep(self, index: int, message: Message) -> None:
+        if index == 0:
+            self.messages.append(copy.deepcopy(message))
+            self.contexts.append(copy.deepcopy(self.grid.contexts[FIRST]))
+
+    def again(self, step: int, message: Message | None = None) -> Message:
+        """Message ``step`` comes again, as if the node had not stored its state."""
+        self.grid.contexts[FIRST] = copy.deepcopy(self.contexts[step])
+        return self.grid.handle(self.messages[step] if message is None else message)
+
+
+def bundle(message: Message) -> bytes:
+    data: bytes = message.content.array_records[FRAMES]["bundle"].data
+    return data
+
+
+def with_bundle(message: Message, data: bytes) -> Message:
+    changed = copy.deepcopy(message)
+    changed.content.array_records[FRAMES]["bundle"].data = data
+    return changed
+
+
+def test_after_a_crash_between_note_and_reply_the_reply_is_the_same(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path)
+    assert bundle(recorded.again(3)) == bundle(recorded.replies[3])
+
+
+def test_a_session_is_not_rewound(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path)
+    for step in (1, 2):
+        assert "go back to step" in recorded.again(step).error.reason
+    # Another set of contributors would make the client reveal both shares of a secret.
+    other = with_bundle(recorded.messages[3], bundle(recorded.messages[3])[:-1] + b"\0")
+    assert "another message" in recorded.again(3, other).error.reason
+
+
+def test_a_first_message_with_a_new_seed_is_refused(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path)
+    assert "RefusedError" in recorded.again(0).error.reason
+
+
+@pytest.mark.parametrize("step", [0, 1, 2, 3])
+def test_a_message_is_taken_once(step: int, tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path)
+    assert "each message once" in recorded.grid.handle(recorded.messages[step]).error.reason
+
+
+def test_a_message_is_not_skipped(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path)
+    skipped = recorded.again(1, recorded.messages[2])
+    assert "message 2 of a session where message 1 is due" in skipped.error.reason
+
+
+def test_terms_do_not_change_within_a_session(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path)
+    changed = copy.deepcopy(recorded.messages[3])
+    changed.content.config_records[TERMS]["index"] = 1
+    assert "changed the terms" in recorded.again(3, changed).error.reason
+
+
+def test_without_its_journal_a_session_is_refused(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path)
+    shutil.rmtree(recorded.journal)
+    assert "lost or old" in recorded.again(3).error.reason
+
+
+def test_journals_of_older_sessions_are_deleted(tmp_path: Path) -> None:
+    start(FakeGrid(client(), 5, tmp_path), rounds=3)
+    for node in range(5):
+        (run,) = (tmp_path / f"node-{node}").glob("node-*/run-*")
+        assert len(list(run.iterdir())) == 1
+
+
+def test_the_state_holds_no_update(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path)
+    state = recorded.grid.contexts[FIRST].state
+    row = update(0, "w", initial()["w"].numpy())[0].tobytes()
+    held = [array.data for one in state.array_records.values() for array in one.values()]
+    assert held and not any(row in data for data in held)
+
+
+# Pinned identities
+
+
+@pytest.fixture
+def pinned(tmp_path: Path) -> dict[str, Any]:
+    """Keys of five clients and their roster. Node i has place 4 − i."""
+    keys, lines = [], []
+    for index in range(5):
+        pem = undertone.generate_key()
+        file = tmp_path / f"client-{index}.key"
+        file.write_text(pem)
+        keys.append(str(file))
+        public = undertone.public_key(pem).hex()
+        lines.append(f'[[client]]\nname = "c{index}"\nkey = "{public}"\n')
+    roster = tmp_path / "roster.toml"
+    roster.write_text("\n".join(lines))
+    return {"undertone-key": keys[::-1], "undertone-roster": str(roster)}
+
+
+def test_clients_with_keys_withstand_a_lying_server(
+    pinned: dict[str, Any], tmp_path: Path
+) -> None:
+    grid = FakeGrid(client(malicious_server=True), 5, tmp_path, config=pinned)
+    rules = {"malicious_server": True, "roster": pinned["undertone-roster"]}
+    secured, arrays = start(grid, rounds=2, **rules)
+    assert secured.rounds[1].failed is None
+    assert sorted(secured.rounds[1].contributors) == [100, 101, 102, 103, 104]
+    names = [exchange.name for exchange in secured.rounds[0].exchanges]
+    assert names == ["keys", "shares", "train and upload", "signatures", "unmask"]
+
+
+def test_an_absent_client_of_the_roster_is_dropped(pinned: dict[str, Any], tmp_path: Path) -> None:
+    grid = FakeGrid(client(malicious_server=True), 4, tmp_path, config=pinned)
+    rules = {"malicious_server": True, "roster": pinned["undertone-roster"]}
+    secured, arrays = start(grid, **rules)
+    np.testing.assert_allclose(arrays["w"], mean_of([0, 1, 2, 3]), rtol=0, atol=1e-6)
+
+
+def test_a_node_with_another_key_takes_no_part(pinned: dict[str, Any], tmp_path: Path) -> None:
+    stranger = tmp_path / "stranger.key"
+    stranger.write_text(undertone.generate_key())
+    pinned["undertone-key"][2] = str(stranger)
+    grid = FakeGrid(client(malicious_server=True), 5, tmp_path, config=pinned)
+    rules = {"malicious_server": True, "roster": pinned["undertone-roster"]}
+    secured, arrays = start(grid, **rules)
+    np.testing.assert_allclose(arrays["w"], mean_of([0, 1, 3, 4]), rtol=0, atol=1e-6)
+    assert "no client has the public key" in secured.rounds[0].dropped[102]
+
+
+def test_without_a_key_a_client_that_insists_takes_no_part(
+    pinned: dict[str, Any], tmp_path: Path
+) -> None:
+    grid = FakeGrid(client(malicious_server=True), 5, tmp_path)
+    rules = {"malicious_server": True, "roster": pinned["undertone-roster"]}
+    assert "needs this node's key" in refusal(grid, **rules)
+    assert "malicious_server False" in refusal(grid)
+
+
+# Label propagation
+
+
+class Rows:
+    """Two far apart classes on five clients. One label in five is known."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(0)
+        self.truth = [np.arange(30) % 2 for _ in range(5)]
+        self.features = [
+            rng.normal(size=(30, 5)) + 9 * (truth[:, None] - 0.5) for truth in self.truth
+        ]
+        self.found: dict[int, undertone.Labels] = {}
+
+    def load(self, context: Context) -> tuple[NDArray[Any], NDArray[Any]]:
+        index = int(context.node_config["partition-id"])
+        known = np.where(np.arange(30) < 6, self.truth[index], -1)
+        return self.features[index], known
+
+    def save(self, labels: undertone.Labels, context: Context) -> None:
+        self.found[int(context.node_config["partition-id"])] = labels
+
+    def app(self, **terms: Any) -> ClientApp:
+        app = ClientApp(mods=[secure(**RULES)])
+        app.query("undertone")(labelled(self.load, self.save, **terms))
+        return app
+
+    def check(self, clients: list[int]) -> None:
+        assert sorted(self.found) == clients
+        for index in clients:
+            assert self.found[index].labels.tolist() == self.truth[index].tolist()
+
+
+def propagate(grid: FakeGrid, **options: Any) -> LabelRound:
+    return label(grid, **{"classes": 2, "bits": 1024, "poll": 0.0, **options})
+
+
+@pytest.mark.parametrize("backend", ["psm", "lwe"])
+def test_labels_by_replay(backend: str, tmp_path: Path) -> None:
+    rows = Rows()
+    grid = FakeGrid(rows.app(), 5, tmp_path)
+    found = propagate(grid, backend=backend, bits=2048)
+    rows.check([0, 1, 2, 3, 4])
+    assert found.report is not None and found.report.clients == [0, 1, 2, 3, 4]
+    assert found.nodes == [100, 101, 102, 103, 104] and not found.dropped
+    for reply in grid.replies:
+        assert set(reply.content) <= {TERMS, FRAMES}
+    # The seed of a session that has ended is forgotten.
+    for context in grid.contexts.values():
+        assert context.state.config_records["undertone.label"]["seed"] == b""
+
+
+def test_labels_by_replay_twice(tmp_path: Path) -> None:
+    rows = Rows()
+    grid = FakeGrid(rows.app(), 5, tmp_path)
+    propagate(grid)
+    rows.found.clear()
+    propagate(grid)
+    rows.check([0, 1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("step", [0, 1, 3, 6])
+def test_a_client_that_fails_while_labelling_is_dropped(step: int, tmp_path: Path) -> None:
+    def fail(index: int, message: Message) -> None:
+        if index == 3 and message.content.config_records[TERMS]["step"] == step:
+            raise RuntimeError("gone")
+
+    rows = Rows()
+    found = propagate(FakeGrid(rows.app(), 5, tmp_path, before=fail))
+    rows.check([0, 1, 2, 4])
+    assert list(found.dropped) == [103]
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"backend": "clear"}, "for at least psm"),
+        ({"bits": 32768}, "codes of 32768 bits"),
+        ({"neighbours": 100}, "100 neighbours"),
+        ({"alpha": 0.2}, "alpha 0.2"),
+        ({"min_clients": 2}, "asks for 3"),
+    ],
+)
+def test_a_client_labels_on_its_own_terms(
+    asked: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(undertone.RefusedError, match=reason):
+        propagate(FakeGrid(Rows().app(), 5, tmp_path), **asked)
+
+
+def test_labels_by_replay_with_keys(pinned: dict[str, Any], tmp_path: Path) -> None:
+    rows = Rows()
+    grid = FakeGrid(rows.app(malicious_server=True), 5, tmp_path, config=pinned)
+    found = propagate(grid, malicious_server=True, roster=pinned["undertone-roster"])
+    rows.check([0, 1, 2, 3, 4])
+    assert not found.dropped
+
+
+def test_labels_by_grpc(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    command = [sys.executable, "-m", "undertone", "keys", "--out", str(keys)]
+    subprocess.run(command, check=True, capture_output=True)
+    rows = Rows()
+    folders = {"undertone-keys": [str(keys / f"client-{index}") for index in range(5)]}
+    grid = FakeGrid(rows.app(), 5, tmp_path, config=folders, parallel=True)
+    listen = f"127.0.0.1:{free_port()}"
+    found = propagate(
+        grid,
+        channel="grpc",
+        roster=keys / "roster.toml",
+        listen=listen,
+        address=listen.replace("127.0.0.1", "localhost"),
+        timeout=60.0,
+    )
+    rows.check([0, 1, 2, 3, 4])
+    assert len(found.exchanges) == 1 and not found.dropped
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
