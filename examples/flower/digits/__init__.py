@@ -1,0 +1,1 @@
+"""Secure federated averaging and label propagation on digits."""

@@ -1,0 +1,77 @@
+"""What the server runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Array, ArrayRecord, Context, MetricRecord
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+from digits import task
+from undertone.flower import SecureGrid, label
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    config = context.run_config
+    mode, learned = str(config["mode"]), dict[str, Any]()
+    strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=5, min_available_nodes=5)
+    secured = SecureGrid(
+        grid,
+        clip=4.0,
+        max_weight=400.0,
+        metrics=["loss", "label-accuracy"],
+        strategy=strategy,
+    )
+    _, test = task.load(str(config["data"]))
+
+    def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord:
+        model = {name: array.numpy() for name, array in arrays.items()}
+        return MetricRecord({"accuracy": task.accuracy(model, test)})
+
+    if mode in ("label", "both"):
+        wait_for(grid, 5)
+        found = label(grid, classes=task.CLASSES, backend=str(config["backend"]))
+        learned["label"] = {
+            "clients": len(found.nodes) - len(found.dropped),
+            "messages": len(found.exchanges),
+            "seconds": round(found.seconds, 2),
+        }
+    if mode in ("train", "both"):
+        result = strategy.start(
+            grid=secured,
+            initial_arrays=ArrayRecord(
+                {name: Array(array) for name, array in task.new_model().items()}
+            ),
+            num_rounds=int(config["rounds"]),
+            evaluate_fn=evaluate,
+        )
+        tested = result.evaluate_metrics_serverapp
+        learned["rounds"] = [
+            {
+                "contributors": len(this.contributors),
+                "examples": this.weight,
+                "metrics": this.metrics,
+                "seconds": [round(exchange.seconds, 2) for exchange in this.exchanges],
+                "bytes": [exchange.sent + exchange.received for exchange in this.exchanges],
+                "failed": this.failed,
+            }
+            for this in secured.rounds
+        ]
+        learned["accuracy"] = [tested[number]["accuracy"] for number in sorted(tested)]
+    print(json.dumps(learned, indent=2))
+    if config["report"]:
+        Path(str(config["report"])).write_text(json.dumps(learned), encoding="utf-8")
+
+
+def wait_for(grid: Grid, nodes: int) -> None:
+    """Waits until so many nodes are connected."""
+    import time
+
+    while len(list(grid.get_node_ids())) < nodes:
+        time.sleep(1.0)

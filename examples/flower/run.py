@@ -1,0 +1,128 @@
+"""Runs the app on this machine, in a simulation or with one SuperLink and five SuperNodes.
+
+    python run.py                      # simulation
+    python run.py --deploy             # six processes on loopback
+    python run.py --deploy --mode label --backend lwe
+
+It leaves ~/.flwr alone: Flower's files go to a temporary folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+APP = Path(__file__).resolve().parent
+CLIENTS = 5
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def running(command: list[str], env: dict[str, str], log: Path) -> Iterator[None]:
+    """A process that ends with the block. It has its own session, to end its children too."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command, env=env, stdout=file, stderr=file, start_new_session=True
+        )
+        try:
+            yield
+        finally:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=10)
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def connect(port: int, seconds: float = 60.0) -> None:
+    """Waits until something listens on a port."""
+    end = time.monotonic() + seconds
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+            return
+        if time.monotonic() > end:
+            raise SystemExit(f"nothing listens on port {port}")
+        time.sleep(0.2)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--deploy", action="store_true", help="SuperLink and SuperNodes")
+    parser.add_argument("--mode", choices=["train", "label", "both"], default="both")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--backend", default="psm")
+    parser.add_argument("--data", default="", help="path of digits.npz")
+    parser.add_argument("--fails", type=int, default=-1, help="client that fails in round 2")
+    parser.add_argument("--timeout", type=float, default=600.0, help="seconds for the run")
+    options = parser.parse_args()
+
+    with contextlib.ExitStack() as stack:
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+        )
+        report, port = folder / "report.json", free_port()
+        home = folder / "flwr"
+        home.mkdir()
+        (home / "config.toml").write_text(
+            '[superlink]\ndefault = "here"\n\n[superlink.here]\n'
+            f'address = "127.0.0.1:{port}"\ninsecure = true\n'
+        )
+        env = {
+            **os.environ,
+            "FLWR_HOME": str(home),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "XDG_STATE_HOME": str(folder / "state"),
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        }
+        link = ["flower-superlink", "--insecure", "--port", str(port)]
+        link += ["--disable-runtime-dependency-installation"]
+        link += [] if options.deploy else ["--simulation"]
+        stack.enter_context(running(link, env, folder / "superlink.log"))
+        connect(port)
+        for index in range(CLIENTS if options.deploy else 0):
+            node = ["flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{port}"]
+            node += ["--port", str(free_port()), "--node-config"]
+            node += [f"partition-id={index} num-partitions={CLIENTS}"]
+            log = folder / f"supernode-{index}.log"
+            stack.enter_context(running(node, {**env, "FLWR_HOME": f"{home}-{index}"}, log))
+        config = {"mode": options.mode, "rounds": options.rounds, "backend": options.backend}
+        config |= {"data": options.data and str(Path(options.data).resolve())}
+        config |= {"report": str(report), "fails": options.fails}
+        pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
+        app = folder / "app"
+        shutil.copytree(APP, app, ignore=shutil.ignore_patterns("__pycache__"))
+        begun = time.monotonic()
+        start = ["flwr", "run", str(app), "-c", pairs]
+        if not options.deploy:
+            start += ["--federation-config", f"num-supernodes={CLIENTS}"]
+        subprocess.run(start, env=env, check=True)
+        while not report.exists():
+            if time.monotonic() - begun > options.timeout:
+                for log in sorted(folder.glob("*.log")):
+                    print(f"--- {log.name}", log.read_text(errors="replace")[-3000:], sep="\n")
+                raise SystemExit(f"no result within {options.timeout:g} seconds")
+            time.sleep(0.5)
+        time.sleep(0.2)
+        print(report.read_text())
+        print(f"{time.monotonic() - begun:.1f} seconds", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
