@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-import os
+import json
 import shutil
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -575,3 +573,33 @@ def free_port() -> int:
         one.bind(("127.0.0.1", 0))
         port: int = one.getsockname()[1]
         return port
+
+
+# Flower's own engines
+
+
+def run_example(*options: str) -> dict[str, Any]:
+    """What the example's ServerApp has learned."""
+    command = [sys.executable, str(ROOT / "examples/flower/run.py"), *options]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    assert run.returncode == 0, run.stdout + run.stderr
+    learned: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    return learned
+
+
+@pytest.mark.slow
+def test_the_example_in_a_simulation() -> None:
+    learned = run_example("--rounds", "3", "--fails", "2", "--timeout", "180")
+    assert learned["label"]["clients"] == 5
+    assert [this["contributors"] for this in learned["rounds"]] == [5, 4, 5]
+    assert [len(this["seconds"]) for this in learned["rounds"]] == [4, 4, 4]
+    assert learned["rounds"][0]["metrics"]["label-accuracy"] > 0.93
+    assert learned["accuracy"][-1] > 0.9
+
+
+@pytest.mark.deployment
+def test_the_example_with_superlink_and_supernodes() -> None:
+    options = ["--deploy", "--mode", "train", "--rounds", "2", "--fails", "3"]
+    learned = run_example(*options, "--timeout", "180")
+    assert [this["contributors"] for this in learned["rounds"]] == [5, 4]
+    assert learned["accuracy"][-1] > 0.9
