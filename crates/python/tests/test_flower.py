@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from flower_fake import FIRST, FakeGrid
+from flower_fake import FIRST, FakeGrid, copied
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import strategy as strategies
@@ -94,6 +94,11 @@ def mean_of(indices: list[int], name: str = "w") -> NDArray[Any]:
     return mean
 
 
+def why(reply: Message) -> str:
+    """Why a node did not do what it was asked."""
+    return str(reply.error.reason)
+
+
 # Means
 
 
@@ -161,7 +166,7 @@ def test_a_client_that_fails_in_training_leaves_the_mean_of_the_others(tmp_path:
     assert sorted(this.contributors) == [100, 101, 103, 104]
     assert list(this.dropped) == [102] and "training failed" in this.dropped[102]
     # Flower sends the text of exceptions to the server.
-    assert not any("4711" in reply.error.reason for reply in grid.replies if reply.has_error())
+    assert not any("4711" in why(reply) for reply in grid.replies if reply.has_error())
 
 
 @pytest.mark.parametrize("step", [0, 1, 2, 3])
@@ -189,7 +194,7 @@ def test_too_few_clients_are_a_round_without_a_mean(tmp_path: Path) -> None:
 
 
 def test_clipping_is_counted_if_both_sides_ask_for_it(tmp_path: Path) -> None:
-    terms = {"clip": 0.25, "metrics": [CLIPPED]}
+    terms: dict[str, Any] = {"clip": 0.25, "metrics": [CLIPPED]}
     secured, arrays = start(FakeGrid(client(**terms), 5, tmp_path), **terms)
     assert secured.rounds[0].metrics[CLIPPED] == pytest.approx(1.0, abs=1e-4)
     assert np.abs(arrays["w"]).max() <= 0.25 + 1e-6
@@ -221,7 +226,7 @@ def test_a_server_that_asks_for_a_plain_update_is_refused(tmp_path: Path) -> Non
     grid = FakeGrid(client(), 5, tmp_path)
     result = averaging().start(grid=grid, initial_arrays=initial(), num_rounds=1)
     assert not result.arrays
-    assert all("in the clear" in reply.error.reason for reply in grid.replies)
+    assert all("in the clear" in why(reply) for reply in grid.replies)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +259,7 @@ def test_evaluation_is_refused_unless_it_may_be_in_the_clear(
         asked = [Message(RecordDict(), node, category) for node in secured.get_node_ids()]
         return list(secured.send_and_receive(asked))
 
-    assert all("in the clear" in reply.error.reason for reply in replies())
+    assert all("in the clear" in why(reply) for reply in replies())
     assert all(reply.has_content() for reply in replies(evaluate="clear"))
 
 
@@ -295,6 +300,24 @@ def test_grid_and_strategy_have_one_weight(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.parametrize("repeats", [False, True])
+def test_an_update_is_uploaded_once(repeats: bool, tmp_path: Path) -> None:
+    def same(message: Message, context: Context) -> Message:
+        for name, array in initial().items():
+            message.content.array_records["arrays"][name] = array
+        return train(message, context)
+
+    grid = FakeGrid(client(trainer=same, repeats=repeats), 5, tmp_path)
+    secured, _ = start(grid, rounds=2)
+    first, second = secured.rounds
+    assert len(first.contributors) == 5
+    if repeats:
+        assert second.failed is None
+    else:
+        assert all("the same update before" in reason for reason in second.dropped.values())
+        assert len(second.dropped) == 5
+
+
 # Replay
 
 
@@ -333,48 +356,65 @@ def with_bundle(message: Message, data: bytes) -> Message:
     return changed
 
 
-def test_after_a_crash_between_note_and_reply_the_reply_is_the_same(tmp_path: Path) -> None:
-    recorded = Recorded(tmp_path)
-    assert bundle(recorded.again(3)) == bundle(recorded.replies[3])
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_after_a_crash_between_note_and_reply_the_reply_is_the_same(
+    step: int, tmp_path: Path
+) -> None:
+    grid = FakeGrid(client(), 5, tmp_path)
+    lost: list[Message] = []
+
+    def crash(index: int, message: Message) -> None:
+        if index == 0 and message.content.config_records[TERMS]["step"] == step and not lost:
+            lost.append(message)
+            kept = copy.deepcopy(grid.contexts[FIRST])
+            lost[0] = copied(grid.handle(message))
+            grid.contexts[FIRST] = kept
+
+    grid.before = crash
+    secured, _ = start(grid)
+    assert len(secured.rounds[0].contributors) == 5
+    sent = [one for one in grid.replies if one.metadata.src_node_id == FIRST]
+    assert bundle(lost[0]) == bundle(sent[step])
 
 
 def test_a_session_is_not_rewound(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path)
     for step in (1, 2):
-        assert "go back to step" in recorded.again(step).error.reason
+        assert "go back to step" in why(recorded.again(step))
     # Another set of contributors would make the client reveal both shares of a secret.
     other = with_bundle(recorded.messages[3], bundle(recorded.messages[3])[:-1] + b"\0")
-    assert "another message" in recorded.again(3, other).error.reason
+    assert "another message" in why(recorded.again(3, other))
 
 
 def test_a_first_message_with_a_new_seed_is_refused(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path)
-    assert "RefusedError" in recorded.again(0).error.reason
+    assert "RefusedError" in why(recorded.again(0))
 
 
 @pytest.mark.parametrize("step", [0, 1, 2, 3])
 def test_a_message_is_taken_once(step: int, tmp_path: Path) -> None:
     recorded = Recorded(tmp_path)
-    assert "each message once" in recorded.grid.handle(recorded.messages[step]).error.reason
+    assert "each message once" in why(recorded.grid.handle(recorded.messages[step]))
 
 
 def test_a_message_is_not_skipped(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path)
     skipped = recorded.again(1, recorded.messages[2])
-    assert "message 2 of a session where message 1 is due" in skipped.error.reason
+    assert "message 2 of a session where message 1 is due" in why(skipped)
 
 
 def test_terms_do_not_change_within_a_session(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path)
     changed = copy.deepcopy(recorded.messages[3])
-    changed.content.config_records[TERMS]["index"] = 1
-    assert "changed the terms" in recorded.again(3, changed).error.reason
+    terms = changed.content.config_records[TERMS]
+    terms["index"] = (int(str(terms["index"])) + 1) % 5
+    assert "changed the terms" in why(recorded.again(3, changed))
 
 
 def test_without_its_journal_a_session_is_refused(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path)
     shutil.rmtree(recorded.journal)
-    assert "lost or old" in recorded.again(3).error.reason
+    assert "lost or old" in why(recorded.again(3))
 
 
 def test_journals_of_older_sessions_are_deleted(tmp_path: Path) -> None:

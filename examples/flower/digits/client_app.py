@@ -35,7 +35,7 @@ def train(message: Message, context: Context) -> Message:
     used = task.Rows(rows.features[reached], classes[reached])
     model = task.train(model, used)
     picked = task.scores(model, used.features)[np.arange(len(used.classes)), used.classes]
-    metrics: dict[str, int | float] = {
+    metrics: dict[str, int | float | list[int] | list[float]] = {
         "num-examples": len(used.classes),
         "loss": float(-np.log(picked + 1e-9).mean()),
         "label-accuracy": float(np.mean(classes == rows.classes)),

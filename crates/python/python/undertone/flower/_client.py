@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from logging import ERROR, WARNING, getLogger
@@ -18,7 +19,7 @@ from .._sum import SumClient
 from . import _state, _wire
 from ._wire import TRAINS, Terms
 
-STATE = "undertone.sum"
+STATE, UPLOADED = "undertone.sum", "undertone.uploaded"
 CLIPPED = "undertone-clipped"
 """A metric that the mod adds by itself: 1 if some value was clipped, else 0."""
 
@@ -42,6 +43,7 @@ class _Agreed:
     bits: int
     malicious_server: bool
     suite: str
+    repeats: bool
     key: Path | None
     roster: Path | None
     journal: Path | None
@@ -87,6 +89,7 @@ def secure(
     malicious_server: bool = False,
     suite: str = "aes128ctr",
     evaluate: str = "refuse",
+    repeats: bool = False,
     key: Path | None = None,
     roster: Path | None = None,
     journal: Path | None = None,
@@ -113,6 +116,10 @@ def secure(
                                   out. Needs ``key`` and ``roster``.
     ``evaluate``                  ``"refuse"``: evaluation and queries are refused, because their
                                   replies are in the clear. ``"clear"``: they are passed on.
+    ``repeats``                   True: the same update may be in several means. By default a client
+                                  refuses to upload exactly what it has uploaded before in this
+                                  run: if one mean has another contributor more, their difference
+                                  is that contributor's update.
     ``key``, ``roster``           paths of this node's ``client.key`` and of ``roster.toml``. The
                                   node config entries ``undertone-key`` and ``undertone-roster``
                                   come first.
@@ -136,6 +143,7 @@ def secure(
         bits,
         malicious_server,
         suite,
+        repeats,
         key,
         roster,
         journal,
@@ -196,10 +204,25 @@ def _take(
         seed=kept.seed,
     )
 
+    before = _uploaded(context)
+
     def values() -> tuple[Sequence[NDArray[Any]], float]:
         if step != TRAINS:
             raise RefusedError(f"values are due in message {TRAINS}, this is message {step}")
-        return _train(agreed, message, context, call_next, terms.number("size"), metrics)
+        arrays, weight = _train(
+            agreed, message, context, call_next, terms.number("size"), metrics
+        )
+        digest = hashlib.sha256(np.float64(weight).tobytes())
+        for array in arrays:
+            digest.update(np.ascontiguousarray(array).data)
+        if not agreed.repeats and digest.digest() in before:
+            raise RefusedError(
+                "this client has uploaded exactly the same update before; two means of the same "
+                "updates can show one of them. Train in another random order, or write "
+                "secure(..., repeats=True)"
+            )
+        before.append(digest.digest())
+        return arrays, weight
 
     folder = _state.journal(context, agreed.journal, "sum")
     if step == 0:
@@ -207,8 +230,16 @@ def _take(
     bundle = _wire.carried(message.content)
     reply = party.replay(folder, kept.past, bundle, values)
     kept.save(terms, bundle)
+    context.state[UPLOADED] = ConfigRecord({"digests": before})
     content = RecordDict({_wire.TERMS: ConfigRecord({"index": index})})
     return Message(_wire.carry(content, reply), reply_to=message)
+
+
+def _uploaded(context: Context) -> list[bytes]:
+    """Digests of what this node has uploaded in this run."""
+    record = context.state.config_records.get(UPLOADED) if UPLOADED in context.state else None
+    digests = [] if record is None else record["digests"]
+    return [one for one in digests if isinstance(one, bytes)] if isinstance(digests, list) else []
 
 
 def _train(
