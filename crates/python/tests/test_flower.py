@@ -580,6 +580,24 @@ def test_a_client_labels_on_its_own_terms(
         propagate(FakeGrid(Rows().app(), 5, tmp_path), **asked)
 
 
+def test_a_client_states_its_classes(tmp_path: Path) -> None:
+    with pytest.raises(undertone.RefusedError, match="3 classes, this client has 2"):
+        propagate(FakeGrid(Rows().app(classes=2), 5, tmp_path), classes=3)
+    with pytest.raises(ValueError, match="noise needs classes"):
+        labelled(Rows().load, Rows().save, noise=lambda context: (1.0, bytes(32)))
+
+
+def test_why_loading_fails_stays_on_the_node(tmp_path: Path) -> None:
+    def load(context: Context) -> tuple[NDArray[Any], NDArray[Any]]:
+        raise RuntimeError("patient 4711 has no age")
+
+    app = ClientApp(mods=[secure(**RULES)])
+    app.query("undertone")(labelled(load, Rows().save))
+    with pytest.raises(undertone.RefusedError, match="loading the rows failed") as refused:
+        propagate(FakeGrid(app, 5, tmp_path))
+    assert "4711" not in str(refused.value)
+
+
 def test_labels_by_replay_with_keys(pinned: dict[str, Any], tmp_path: Path) -> None:
     rows = Rows()
     grid = FakeGrid(rows.app(malicious_server=True), 5, tmp_path, config=pinned)

@@ -6,11 +6,10 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from logging import ERROR, WARNING, getLogger
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
-from flwr.clientapp.typing import ClientAppCallable, Mod
 from numpy.typing import NDArray
 
 from .._engine import RefusedError
@@ -18,6 +17,9 @@ from .._party import Path
 from .._sum import SumClient
 from . import _state, _wire
 from ._wire import TRAINS, Terms
+
+if TYPE_CHECKING:
+    from flwr.clientapp.typing import ClientAppCallable, Mod
 
 STATE, UPLOADED = "undertone.sum", "undertone.uploaded"
 CLIPPED = "undertone-clipped"
@@ -295,8 +297,8 @@ def summable(name: str, array: Array) -> None:
     kind = np.dtype(array.dtype)
     if kind.kind not in "fiu" or kind == np.uint8:
         raise ValueError(
-            f"array {name!r} is of {array.dtype}; a secure mean takes arrays of numbers (float16 to "
-            "float64, integers of 16 bits or more)"
+            f"array {name!r} is of {array.dtype}; a secure mean takes numbers: float16 to float64, "
+            "integers of 16 bits or more"
         )
 
 

@@ -6,15 +6,12 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from logging import INFO, WARNING, getLogger
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
-from flwr.app import ConfigRecordValues as Value
-from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
-from flwr.supercore.run import Run
 
 from .. import _engine
 from .._costs import SERVER
@@ -24,6 +21,11 @@ from .._sum import SumServer
 from . import _wire
 from ._client import CLIPPED, summable
 from ._wire import TRAINS, Exchange
+
+if TYPE_CHECKING:
+    from flwr.app import ConfigRecordValues as Value
+    from flwr.proto.node_pb2 import NodeInfo
+    from flwr.supercore.run import Run
 
 _log = getLogger("undertone")
 _NAMES = ("keys", "shares", "train and upload")
@@ -87,8 +89,8 @@ class SecureGrid(Grid):
             secured = SecureGrid(grid, clip=4.0, max_weight=1000.0, strategy=strategy)
             strategy.start(grid=secured, initial_arrays=arrays, num_rounds=10)
 
-    The strategy sees one reply: the weighted mean, with the total weight as ``weighted_by``. FedAvg,
-    FedAvgM, FedAdam, FedAdagrad, FedYogi and FedProx work unchanged. Name the strategy as
+    The strategy sees one reply: the weighted mean, with the total weight as ``weighted_by``.
+    FedAvg, FedAvgM, FedAdam, FedAdagrad, FedYogi and FedProx work unchanged. Name the strategy as
     ``strategy``, or call :meth:`check`: strategies that need single updates are refused by name.
     A grid cannot see its strategy otherwise, and those would take the mean for the only update.
 
@@ -167,8 +169,8 @@ class SecureGrid(Grid):
     def check(strategy: Strategy) -> None:
         """Raises :class:`undertone.RefusedError` for a strategy that needs single updates.
 
-        Strategies that it does not know, and that extend none that it refuses, are let through. They
-        work if they need only the mean.
+        Other strategies that extend none of these are let through. They work if they need only the
+        mean.
         """
         for kind in type(strategy).__mro__:
             reason = _REFUSED.get(kind.__name__)

@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from logging import ERROR, WARNING, getLogger
 from pathlib import Path as FilePath
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
-from flwr.app import ConfigRecordValues as Value
-from flwr.clientapp.typing import ClientAppCallable
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
@@ -27,6 +25,10 @@ from .._party import Path, pack, session_id, unpack
 from . import _state, _wire
 from ._grid import read
 from ._wire import Exchange, Terms
+
+if TYPE_CHECKING:
+    from flwr.app import ConfigRecordValues as Value
+    from flwr.clientapp.typing import ClientAppCallable
 
 STATE = "undertone.label"
 BACKENDS = ("clear", "sketch", "psm", "lwe", "shade", "phe")
@@ -70,6 +72,7 @@ def labelled(
     any_alpha: bool = False,
     max_peer_rows: int | None = None,
     malicious_server: bool = False,
+    classes: int | None = None,
     noise: Callable[[Context], tuple[float, bytes]] | None = None,
     key: Path | None = None,
     roster: Path | None = None,
@@ -87,8 +90,9 @@ def labelled(
     ``receive(labels, context)`` gets the :class:`undertone.Labels` of the rows. Neither features
     nor labels leave the node in the clear.
 
-    The other arguments are what this client agrees to; see :func:`undertone.join`. ``noise``
-    returns epsilon and a secret of 32 bytes that the client keeps. ``key`` and ``roster`` are for
+    The other arguments are what this client agrees to; see :func:`undertone.join`. ``classes`` is
+    the number of classes; by default the server's counts. ``noise`` returns epsilon and a secret of
+    32 bytes that the client keeps; it needs ``classes``. ``key`` and ``roster`` are for
     ``malicious_server``; ``keys`` is the folder with ca.pem, roster.toml and client.key for
     ``channel="grpc"``, a path or a function of the context. The node config entries
     ``undertone-key``, ``undertone-roster``, ``undertone-keys`` and ``undertone-journal`` come
@@ -96,8 +100,19 @@ def labelled(
     """
     if backend_at_least not in BACKENDS:
         raise ValueError(f"backend_at_least is {backend_at_least!r}, not one of {BACKENDS}")
+    if noise is not None and classes is None:
+        raise ValueError(
+            "noise needs classes: their number must follow neither from the labels nor from the "
+            "server"
+        )
+
+    def check_classes(terms: Terms) -> None:
+        asked = terms.number("classes")
+        if asked < 2 or asked != (asked if classes is None else classes):
+            raise RefusedError(f"the server asks for {asked} classes, this client has {classes}")
 
     def check(terms: Terms) -> None:
+        check_classes(terms)
         backend, alpha = terms.text("backend"), terms.real("alpha")
         if backend not in BACKENDS:
             raise RefusedError(f"the server asks for backend {backend!r}, not one of {BACKENDS}")
@@ -143,7 +158,7 @@ def labelled(
         backend, rows = terms.text("backend"), max_peer_rows
         if rows is None and BACKENDS.index(backend) >= BACKENDS.index("lwe"):
             rows = terms.number("bits") // 4
-        features, labels = _data(data, context)
+        features, labels = _own(lambda: data(context), "loading the rows")
         party = LabelClient(
             index,
             features,
@@ -173,7 +188,7 @@ def labelled(
         if party.done:
             found = party.result()
             if found is not None:
-                receive(found, context)
+                _own(lambda: receive(found, context), "keeping the labels")
             kept.forget(terms)
         else:
             kept.save(terms, bundle)
@@ -189,7 +204,8 @@ def labelled(
                 "channel='grpc' needs the folder with ca.pem, roster.toml and client.key: start "
                 "the SuperNode with --node-config 'undertone-keys=\"FOLDER\"'"
             )
-        features, labels = _data(data, context)
+        check_classes(terms)
+        features, labels = _own(lambda: data(context), "loading the rows")
         found = join(
             terms.text("server"),
             str(folder),
@@ -206,8 +222,9 @@ def labelled(
             server_name=terms.text("server-name") or None,
             patience=terms.real("patience"),
         )
-        if found.labels is not None:
-            receive(found.labels, context)
+        brought = found.labels
+        if brought is not None:
+            _own(lambda: receive(brought, context), "keeping the labels")
         said = ConfigRecord({"done": True})
         return Message(RecordDict({_wire.TERMS: said}), reply_to=message)
 
@@ -223,13 +240,17 @@ def labelled(
     return handler
 
 
-def _data(data: Data, context: Context) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The rows. Flower sends the text of exceptions to the server, so theirs stays here."""
+T = TypeVar("T")
+
+
+def _own(function: Callable[[], T], what: str) -> T:
+    """Calls a function of the owner. Flower sends the text of exceptions to the server, so theirs
+    stays here."""
     try:
-        return data(context)
+        return function()
     except Exception:
-        _log.log(ERROR, "loading the rows failed; this node drops out", exc_info=True)
-        raise RuntimeError("loading the rows failed; the node's log has the reason") from None
+        _log.log(ERROR, "%s failed; this node drops out", what, exc_info=True)
+        raise RuntimeError(f"{what} failed; the log of the node has the reason") from None
 
 
 def label(

@@ -6,12 +6,15 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
-from flwr.app import ConfigRecordValues as Value
 from flwr.serverapp import Grid
 
 from .._engine import RefusedError
+
+if TYPE_CHECKING:
+    from flwr.app import ConfigRecordValues as Value
 
 VERSION = 1
 TERMS = "undertone"
