@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -540,6 +541,33 @@ def test_labels_by_replay(backend: str, tmp_path: Path) -> None:
     # The seed of a session that has ended is forgotten.
     for context in grid.contexts.values():
         assert context.state.config_records["undertone.label"]["seed"] == b""
+
+
+def test_labels_by_replay_are_as_good_as_in_one_process(
+    digits: Callable[..., Any], tmp_path: Path
+) -> None:
+    rows, known, truth = digits(5, 0.1, 0)
+    found: dict[int, undertone.Labels] = {}
+
+    def load(context: Context) -> tuple[NDArray[Any], NDArray[Any]]:
+        index = int(context.node_config["partition-id"])
+        return rows[index], known[index]
+
+    def save(labels: undertone.Labels, context: Context) -> None:
+        found[int(context.node_config["partition-id"])] = labels
+
+    app = ClientApp(mods=[secure(**RULES)])
+    app.query("undertone")(labelled(load, save))
+    propagate(FakeGrid(app, 5, tmp_path), classes=10, bits=4096)
+    here = undertone.label(rows, known)
+
+    def right(labels: list[NDArray[Any]]) -> float:
+        hidden = [y[k < 0] == t[k < 0] for y, k, t in zip(labels, known, truth, strict=True)]
+        return float(np.mean(np.concatenate(hidden)))
+
+    there = right([found[index].labels for index in range(5)])
+    assert there > 0.93
+    assert there == pytest.approx(right(list(here)), abs=0.02)
 
 
 def test_labels_by_replay_twice(tmp_path: Path) -> None:
