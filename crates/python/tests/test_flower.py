@@ -264,6 +264,22 @@ def test_evaluation_is_refused_unless_it_may_be_in_the_clear(
     assert all(reply.has_content() for reply in replies(evaluate="clear"))
 
 
+def test_strategies_of_the_old_api_are_refused(tmp_path: Path) -> None:
+    secured = SecureGrid(FakeGrid(client(), 3, tmp_path), **RULES)
+    record = RecordDict({"fitins.parameters": initial(), "fitins.config": ConfigRecord()})
+    with pytest.raises(undertone.RefusedError, match="flwr.serverapp.strategy"):
+        secured.send_and_receive([Message(record, 100 + node, "train") for node in range(3)])
+
+
+def test_bytes_have_no_mean(tmp_path: Path) -> None:
+    secured = SecureGrid(FakeGrid(client(), 3, tmp_path), **RULES)
+    record = ArrayRecord({"trees": Array(np.zeros(9, np.uint8))})
+    with pytest.raises(ValueError, match="'trees' is of uint8"):
+        secured.send_and_receive(
+            list(averaging().configure_train(1, record, ConfigRecord(), secured))
+        )
+
+
 def test_training_messages_are_not_pushed_past_the_mean(tmp_path: Path) -> None:
     secured = SecureGrid(FakeGrid(client(), 3, tmp_path), **RULES)
     with pytest.raises(undertone.RefusedError, match="send_and_receive"):
@@ -652,6 +668,16 @@ def test_labels_by_grpc(tmp_path: Path) -> None:
     )
     rows.check([0, 1, 2, 3, 4])
     assert len(found.exchanges) == 1 and not found.dropped
+
+
+def test_a_client_connects_to_its_own_server_only(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    command = [sys.executable, "-m", "undertone", "keys", "--out", str(keys)]
+    subprocess.run(command, check=True, capture_output=True)
+    grid = FakeGrid(Rows().app(keys=keys, server="example.org:7431"), 3, tmp_path)
+    listen = f"127.0.0.1:{free_port()}"
+    with pytest.raises(undertone.UndertoneError, match="connects to example.org:7431 only"):
+        propagate(grid, channel="grpc", roster=keys / "roster.toml", listen=listen)
 
 
 def free_port() -> int:

@@ -58,7 +58,8 @@ class Round:
     contributors: list[int] = field(default_factory=list)
     """The node ids of the clients whose updates are in the mean."""
     dropped: dict[int, str] = field(default_factory=dict)
-    """Why each other node that was asked is not in it, by node id."""
+    """Why nodes stopped replying, by node id. A node that stopped after its upload is a
+    contributor, too."""
     suspects: list[int] = field(default_factory=list)
     """Nodes that revealed a false share of a secret, or were dealt one. The mean is right."""
     weight: float = 0.0
@@ -158,6 +159,13 @@ class SecureGrid(Grid):
         """One entry for each training round."""
         if strategy is not None:
             self.check(strategy)
+            if getattr(strategy, "fraction_evaluate", 0.0) > 0.0:
+                _log.log(
+                    WARNING,
+                    "the strategy evaluates on clients. Their replies are in the clear, and clients "
+                    "refuse unless they have secure(evaluate='clear'). Use fraction_evaluate=0.0 "
+                    "and an evaluate_fn",
+                )
             key = getattr(strategy, "weighted_by_key", weighted_by)
             if key != weighted_by:
                 raise ValueError(
@@ -191,9 +199,10 @@ class SecureGrid(Grid):
         if not all(training):
             raise ValueError("send training messages apart from others")
         this = Round()
+        mean = _Mean(self, messages, this)
         self.rounds.append(this)
         try:
-            return [_Mean(self, messages, this).run(timeout)]
+            return [mean.run(timeout)]
         except RefusedError as error:
             this.failed = str(error)
             raise
@@ -257,6 +266,11 @@ class _Mean:
         records = list(messages[0].content.array_records.values())
         if len(records) != 1:
             raise ValueError(f"a training message has {len(records)} ArrayRecords; it needs one")
+        if any(name.startswith("fitins.") for name in messages[0].content):
+            raise RefusedError(
+                "strategies of flwr.server.strategy do not work over SecureGrid; use "
+                "flwr.serverapp.strategy"
+            )
         self.like = records[0]
         self.record = next(iter(messages[0].content.array_records))
         for name, array in self.like.items():

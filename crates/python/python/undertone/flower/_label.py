@@ -77,6 +77,8 @@ def labelled(
     key: Path | None = None,
     roster: Path | None = None,
     keys: Path | Callable[[Context], Path] | None = None,
+    server: str | None = None,
+    server_name: str | None = None,
     journal: Path | None = None,
 ) -> ClientAppCallable:
     """A query handler for the ClientApp that labels this node's rows.
@@ -94,7 +96,10 @@ def labelled(
     the number of classes; by default the server's counts. ``noise`` returns epsilon and a secret of
     32 bytes that the client keeps; it needs ``classes``. ``key`` and ``roster`` are for
     ``malicious_server``; ``keys`` is the folder with ca.pem, roster.toml and client.key for
-    ``channel="grpc"``, a path or a function of the context. The node config entries
+    ``channel="grpc"``, a path or a function of the context. ``server`` is then the only
+    ``HOST:PORT`` to which this client connects; by default the ServerApp names it, and ca.pem
+    decides.
+    ``server_name`` is the name in its certificate, if it is not the host. The node config entries
     ``undertone-key``, ``undertone-roster``, ``undertone-keys`` and ``undertone-journal`` come
     first.
     """
@@ -205,9 +210,14 @@ def labelled(
                 "the SuperNode with --node-config 'undertone-keys=\"FOLDER\"'"
             )
         check_classes(terms)
+        address = terms.text("server")
+        if server is not None and address != server:
+            raise RefusedError(
+                f"the ServerApp asks to connect to {address}, this client connects to {server} only"
+            )
         features, labels = _own(lambda: data(context), "loading the rows")
         found = join(
-            terms.text("server"),
+            address,
             str(folder),
             features=features,
             labels=labels,
@@ -219,7 +229,7 @@ def labelled(
             max_peer_rows=max_peer_rows,
             min_clients=min_clients,
             noise=None if noise is None else noise(context),
-            server_name=terms.text("server-name") or None,
+            server_name=server_name,
             patience=terms.real("patience"),
         )
         brought = found.labels
@@ -270,7 +280,6 @@ def label(
     roster: Path | None = None,
     listen: str = "127.0.0.1:7431",
     address: str | None = None,
-    server_name: str | None = None,
     timeout: float = 600.0,
     poll: float = 0.25,
 ) -> LabelRound:
@@ -287,8 +296,8 @@ def label(
       ``malicious_server`` needs ``roster``, as for :class:`SecureGrid`.
     - ``"grpc"``: on Undertone's own connection, within one message of Flower. This host runs
       ``undertone serve`` with ``roster``, whose folder has server.pem and server.key, at
-      ``listen``. Clients connect to ``address`` (default: ``listen``), whose certificate has
-      ``server_name``.
+      ``listen``. Clients connect to ``address`` (default: ``listen``). They check its certificate
+      against their ca.pem.
 
     Raises :class:`undertone.AbortedError` when label propagation fails, and
     :class:`undertone.RefusedError` when no client takes part.
@@ -309,7 +318,7 @@ def label(
         if roster is None:
             raise ValueError("channel='grpc' needs roster, the path of roster.toml")
         return _by_grpc(
-            grid, ids, params, roster, listen, address or listen, server_name, timeout, poll
+            grid, ids, params, roster, listen, address or listen, timeout, poll
         )
     if channel != "replay":
         raise ValueError(f"channel is {channel!r}; it is 'replay' or 'grpc'")
@@ -464,7 +473,6 @@ def _by_grpc(
     roster: Path,
     listen: str,
     address: str,
-    server_name: str | None,
     timeout: float,
     poll: float,
 ) -> LabelRound:
@@ -472,7 +480,6 @@ def _by_grpc(
     entries: dict[str, Value] = {
         "kind": "label by grpc",
         "server": address,
-        "server-name": server_name or "",
         "patience": float(timeout),
         "classes": params["classes"],
     }
