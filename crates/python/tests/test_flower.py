@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +182,28 @@ def test_a_client_can_drop_out_in_any_message(step: int, tmp_path: Path) -> None
     np.testing.assert_allclose(arrays["w"], mean_of(others), rtol=0, atol=1e-6)
     assert sorted(secured.rounds[0].contributors) == [FIRST + index for index in others]
     assert secured.rounds[0].dropped.keys() == {101}
+
+
+def test_a_silent_client_is_dropped_after_the_timeout(tmp_path: Path) -> None:
+    class Silent(FakeGrid):
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            replies = super().pull_messages(message_ids)
+            return [one for one in replies if one.metadata.src_node_id != 104]
+
+    secured, arrays = start(Silent(client(), 5, tmp_path), setup_timeout=0.2)
+    np.testing.assert_allclose(arrays["w"], mean_of([0, 1, 2, 3]), rtol=0, atol=1e-6)
+    assert secured.rounds[0].dropped == {104: "no reply within 0.2 seconds"}
+
+
+def test_a_node_does_not_speak_for_another(tmp_path: Path) -> None:
+    def forge(index: int, reply: Message) -> Message:
+        if index == 4:
+            reply.metadata.__dict__["_src_node_id"] = FIRST
+        return reply
+
+    secured, arrays = start(FakeGrid(client(), 5, tmp_path, after=forge))
+    np.testing.assert_allclose(arrays["w"], mean_of([0, 1, 2, 3]), rtol=0, atol=1e-6)
+    assert secured.rounds[0].dropped == {104: "node 100 replied in its place"}
 
 
 def test_too_few_clients_are_a_round_without_a_mean(tmp_path: Path) -> None:

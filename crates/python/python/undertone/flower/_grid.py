@@ -162,9 +162,9 @@ class SecureGrid(Grid):
             if getattr(strategy, "fraction_evaluate", 0.0) > 0.0:
                 _log.log(
                     WARNING,
-                    "the strategy evaluates on clients. Their replies are in the clear, and clients "
-                    "refuse unless they have secure(evaluate='clear'). Use fraction_evaluate=0.0 "
-                    "and an evaluate_fn",
+                    "the strategy evaluates on clients. Their replies are in the clear, and "
+                    "clients refuse unless they have secure(evaluate='clear'). Use "
+                    "fraction_evaluate=0.0 and an evaluate_fn",
                 )
             key = getattr(strategy, "weighted_by_key", weighted_by)
             if key != weighted_by:
