@@ -81,7 +81,8 @@ def test_frames_may_come_in_any_order() -> None:
     server, clients = sum_parties(5, 300_000, bits=32)
     for client, array in zip(clients, models(5, 300_000), strict=True):
         client.contribute(array, 2)
-    parties: dict[int, undertone.Party] = {SERVER: server, **{client.id: client for client in clients}}
+    parties: dict[int, undertone.Party] = {client.id: client for client in clients}
+    parties[SERVER] = server
     under_way: list[tuple[int, int, bytes]] = []
     while not server.done:
         for who, party in parties.items():

@@ -348,7 +348,7 @@ impl<W: Word> WeightedMean<W> {
     /// are those of all its values, then the word of its [`weight`](Self::weight).
     ///
     /// # Errors
-    /// [`FixedError::Weight`], or [`FixedError::OutOfRange`], with an index that counts what `words`
+    /// [`FixedError::Weight`], or [`FixedError::OutOfRange`] with an index that counts what `words`
     /// held before.
     pub fn append<T: Real>(
         &self,

@@ -1,9 +1,9 @@
 //! Parties that live from one message to the next.
 //!
 //! Some frameworks start a new process for every message. A party cannot stay in memory there, and
-//! its secrets should not be written to a disk step by step. A [`Replay`] keeps the party's seed and
-//! the bundles that came, and runs the party again from its start for every message. A seed fixes
-//! the transcript, so the party arrives at the same state.
+//! its secrets should not be written to a disk step by step. With a [`Replay`], the caller keeps
+//! the party's seed and the bundles that came, and the party is run again from its start for every
+//! message. A seed fixes the transcript, so the party arrives at the same state.
 //!
 //! What must never happen is a *rewind*: the same seed with two different transcripts. In a secure
 //! sum a client could then reveal both shares of a secret, for two sets of contributors. It could
@@ -14,7 +14,7 @@
 //!   in and out.
 //! - A step that is noted already gives the noted reply again, bit by bit, or is refused. This
 //!   happens when the process dies between note and reply and the message comes again.
-//! - If the journal is lost, or is older or newer than what the caller kept, the session is refused.
+//! - If the journal is lost, or older or newer than what the caller kept, the session is refused.
 //!
 //! The journal holds digests, and nothing secret. A whole machine that is restored from a backup,
 //! journal included, is not recognised.
@@ -42,7 +42,8 @@
 //! // It comes again: the same reply.
 //! assert_eq!(Replay::new(party()?, journal(), NONE, || ())?.step(&[], none)?.0, reply);
 //! // With another seed the reply would differ, so it is refused.
-//! let other = sum::client::<u64>(Rules::plain(session, 2), me, vec![1, 2], Seed::from_bytes([4; 32]))?;
+//! let seed = Seed::from_bytes([4; 32]);
+//! let other = sum::client::<u64>(Rules::plain(session, 2), me, vec![1, 2], seed)?;
 //! let other = Courier::new(me, session, Limits::default(), other);
 //! assert!(Replay::new(other, journal(), NONE, || ())?.step(&[], none).is_err());
 //! # std::fs::remove_dir_all(folder)?;

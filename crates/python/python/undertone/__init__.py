@@ -26,7 +26,14 @@ from pathlib import Path as _FilePath
 from . import _engine
 from ._command import Experiment, experiment
 from ._costs import SERVER, Cost
-from ._engine import AbortedError, RefusedError, UndertoneError, __version__, generate_key, public_key
+from ._engine import (
+    AbortedError,
+    RefusedError,
+    UndertoneError,
+    __version__,
+    generate_key,
+    public_key,
+)
 from ._label import LabelClient, LabelReport, LabelRun, Labels, LabelServer, label
 from ._net import Joined, join, join_sum, serve
 from ._party import Party, Path, pack, session_id, unpack

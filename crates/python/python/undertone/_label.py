@@ -174,8 +174,8 @@ class LabelClient(Party):
     """A client of label propagation, which does no I/O.
 
     ``session`` is 32 bytes that the server chose afresh. See :func:`label` for the other arguments.
-    All parties need the same ones. ``noise`` is ``(epsilon, secret)``: noise on labels, drawn from a
-    secret of 32 bytes that the client keeps for all its jobs. ``max_peer_rows`` is the largest
+    All parties need the same ones. ``noise`` is ``(epsilon, secret)``: noise on labels, drawn from
+    a secret of 32 bytes that the client keeps for all its jobs. ``max_peer_rows`` is the largest
     number of rows of another client to which this one agrees.
     """
 

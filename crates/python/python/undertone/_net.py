@@ -75,7 +75,8 @@ def join(
 
     ``server`` is ``HOST:PORT``. The folder ``keys`` has ca.pem, roster.toml and client.key, as
     ``undertone keys`` makes them. ``features`` and ``labels`` are this client's, as for
-    :func:`undertone.label`; they stay here. ``bits`` is the length of codes, if codes are given. The other arguments are what this client agrees to;
+    :func:`undertone.label`; they stay here. ``bits`` is the length of codes, if codes are
+    given. The other arguments are what this client agrees to;
     ``undertone join --help`` explains them.
 
     Returns when the job ends. ``progress`` is called with the name of each phase.
