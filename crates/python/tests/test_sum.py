@@ -234,7 +234,6 @@ def test_the_interpreter_is_free_while_rust_computes() -> None:
 
 
 MEMORY = """
-import resource, sys
 import numpy as np, undertone
 
 size = 95 * 2**20 // 4
@@ -249,16 +248,18 @@ sent = 0
 while frames := client.poll():
     sent += sum(len(frame) for _, frame in frames)
 assert sent > 95 * 2**20
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+# The peak of this program alone: getrusage counts the parent before exec, too.
+peak = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
+print(int(peak[0].split()[1]) // 1024)
 """
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_float32_is_encoded_without_copies(tmp_path: Path) -> None:
-    # The server's own sum is not allocated before the first upload.
     run = [sys.executable, "-c", MEMORY]
     done = subprocess.run(run, capture_output=True, text=True, check=True, cwd=tmp_path)
-    # The array, its words, and the frames of one poll; the server's sum of as many words.
-    assert int(done.stdout) <= 250 + 96, done.stdout
+    # The array, its words, the frames of one poll, and the interpreter.
+    assert int(done.stdout) <= 250, done.stdout
 
 
 def test_costs_are_counted() -> None:

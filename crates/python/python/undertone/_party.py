@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from . import _engine
 from ._costs import Cost, of_phases
 
-BYTES_PER_POLL = 16 << 20
+BYTES_PER_POLL = 4 << 20
 
 
 def session_id(session: bytes | None) -> bytes:

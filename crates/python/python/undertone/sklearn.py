@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import (
     check_array,
     check_consistent_length,
@@ -91,7 +92,10 @@ class FederatedLabelPropagation(BaseEstimator):  # type: ignore[misc]
         rows = check_array(X, dtype=[np.float64, np.float32])
         known = check_array(y, ensure_2d=False, dtype=None)
         check_consistent_length(rows, known)
+        if known.dtype.kind == "f" and (known == np.rint(known)).all():
+            known = known.astype(np.int64)
         if known.dtype.kind not in "iu":
+            type_of_target(known, raise_unknown=True)
             raise ValueError("y must have integers, and -1 where there is no label")
         random = check_random_state(self.random_state)
         if clients is None:
