@@ -8,7 +8,7 @@ use std::path::Path;
 use undertone::kdf::Seed;
 use undertone::party::courier::{self, Entry};
 use undertone::party::{Abort, Courier, Limits, PartyId, Script, SessionId, Status};
-use undertone::replay::{Journal, Replay, ReplayError};
+use undertone::replay::{Journal, Replay, ReplayError, keep_only};
 use undertone::sum::{self, Input, Rules, Sums, UPLOAD};
 use zeroize::Zeroizing;
 
@@ -243,7 +243,11 @@ fn a_lost_or_foreign_journal_is_refused() {
 fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
     let mut files = Vec::new();
     for session in std::fs::read_dir(folder).unwrap() {
-        for file in std::fs::read_dir(session.unwrap().path()).unwrap() {
+        let session = session.unwrap().path();
+        if !session.is_dir() {
+            continue;
+        }
+        for file in std::fs::read_dir(session).unwrap() {
             files.push(file.unwrap().path());
         }
     }
@@ -286,6 +290,7 @@ fn a_client_whose_values_fail_has_noted_nothing() {
         )))
     });
     assert!(failed.is_err());
+    drop(replay);
     assert!(Replay::new(client(3, 3, 0), journal(folder.path(), 3), &past, || ()).is_ok());
 }
 
@@ -317,4 +322,46 @@ fn a_client_without_a_journal_gives_away_the_difference_of_its_values() {
     assert!(first.iter().all(|word| *word > 1 << 32), "{first:?}");
     let difference = first.iter().zip(&second).map(|(a, b)| a.wrapping_sub(*b));
     assert_eq!(difference.collect::<Vec<_>>(), [993; 3]);
+}
+
+/// A slow step, and meanwhile a message of another session that has old journals deleted: the slow
+/// step finds no journal to note itself in, whatever else has been noted by then.
+#[test]
+fn a_step_that_outlives_its_journal_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, _) = whole(folder.path());
+    let past: Vec<Vec<u8>> = log[0].iter().map(|(message, _)| message.clone()).collect();
+    let folder = tempfile::tempdir().unwrap();
+    for last in 0..2 {
+        step(folder.path(), client(0, 0, 0), &past[..last], &past[last]).unwrap();
+    }
+    let (begun, training) = std::sync::mpsc::channel();
+    let order = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        let (path, past, order) = (folder.path(), &past, &order);
+        let slow = scope.spawn(move || {
+            let journal = journal(path, 0);
+            let mut replay = Replay::new(client(0, 0, 1), journal, &past[..2], || ()).unwrap();
+            let taken = replay.step(&past[2], || {
+                begun.send(()).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(200));
+                order.lock().unwrap().push("trained");
+                Ok::<(), ReplayError>(())
+            });
+            taken.unwrap()
+        });
+        training.recv().unwrap();
+        // It waits for the slow step, which it cannot pull the journal away from.
+        keep_only(path, SessionId([1; 32])).unwrap();
+        order.lock().unwrap().push("deleted");
+        slow.join().unwrap();
+    });
+    assert_eq!(*order.lock().unwrap(), ["trained", "deleted"]);
+    // The same step once more, with other values, from a process that knew the session.
+    let again = step(folder.path(), client(0, 0, 2), &past[..2], &past[2]);
+    assert!(matches!(again, Err(ReplayError::Lost { .. })), "{again:?}");
+    // Nor does it help to begin the session again, with another seed.
+    step(folder.path(), client(0, 9, 0), &[], &past[0]).unwrap();
+    let again = step(folder.path(), client(0, 0, 2), &past[..2], &past[2]);
+    assert!(matches!(again, Err(ReplayError::Lost { .. })), "{again:?}");
 }

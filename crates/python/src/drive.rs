@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -14,7 +15,10 @@ use undertone::replay::{Journal, Replay, ReplayError};
 use crate::errors;
 
 /// Turns the output of a party into a Python object.
-pub(crate) type Convert<T> = Box<dyn Fn(Python<'_>, T) -> PyResult<Py<PyAny>> + Send>;
+pub(crate) type Convert<T> = Arc<dyn Fn(Python<'_>, T) -> PyResult<Py<PyAny>> + Send + Sync>;
+
+/// Makes the Python object of an output that has left its party.
+type Converted = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 
 /// Where a client puts the values that its party takes at the upload.
 pub(crate) trait Give: Send {
@@ -71,7 +75,7 @@ pub(crate) trait Drive: Send {
     fn waits_for(&self) -> Vec<PartyId>;
     fn phase(&self) -> Phase;
     fn ledger(&self) -> Option<&Ledger>;
-    fn result(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>>;
+    fn result(&mut self) -> Option<Converted>;
 }
 
 /// A courier, and what becomes of its party's output.
@@ -101,7 +105,7 @@ fn lost() -> Aborted {
 
 impl<P: Party + Send> Drive for Driven<P>
 where
-    P::Output: Send,
+    P::Output: Send + 'static,
 {
     fn push(&mut self, from: PartyId, frame: Vec<u8>) -> Result<(), CourierError> {
         self.courier()?.push(from, frame)
@@ -187,9 +191,10 @@ where
         self.courier.as_ref().and_then(Courier::ledger)
     }
 
-    fn result(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let output = self.courier.as_mut().and_then(Courier::output);
-        output.map(|output| (self.convert)(py, output)).transpose()
+    fn result(&mut self) -> Option<Converted> {
+        let output = self.courier.as_mut().and_then(Courier::output)?;
+        let convert = Arc::clone(&self.convert);
+        Some(Box::new(move |py| convert(py, output)))
     }
 }
 
@@ -220,6 +225,8 @@ struct Inner {
     status: Status,
     /// The first error. The party cannot continue after it.
     failed: Option<String>,
+    /// The party has taken a step that is in a journal. It takes no others.
+    is_replayed: bool,
 }
 
 /// A party of a protocol, which does no I/O.
@@ -227,6 +234,8 @@ struct Inner {
 pub(crate) struct PyParty {
     inner: Mutex<Inner>,
     give: Option<Arc<dyn Give + Sync>>,
+    /// The thread that runs a callback of this party.
+    calling: Mutex<Option<ThreadId>>,
     id: PartyId,
     session: SessionId,
 }
@@ -258,7 +267,9 @@ impl PyParty {
                 drive,
                 status: Status::Sending,
                 failed: None,
+                is_replayed: false,
             }),
+            calling: Mutex::new(None),
             give: give.map(|(_, give)| give),
             id,
             session,
@@ -272,6 +283,12 @@ impl PyParty {
         work: impl FnOnce(&mut Inner) -> PyResult<T> + Send,
     ) -> PyResult<T> {
         py.detach(|| {
+            let calling = *self.calling.lock().unwrap_or_else(PoisonError::into_inner);
+            if calling == Some(std::thread::current().id()) {
+                return Err(PyRuntimeError::new_err(
+                    "values() must not use the party that calls it",
+                ));
+            }
             let mut inner = self
                 .inner
                 .lock()
@@ -282,6 +299,16 @@ impl PyParty {
 }
 
 impl Inner {
+    /// Refuses steps that no journal would have.
+    fn may_step(&self) -> PyResult<()> {
+        if self.is_replayed {
+            return Err(PyValueError::new_err(
+                "this party has been replayed; its next step takes a new party and replay()",
+            ));
+        }
+        Ok(())
+    }
+
     /// Notes a failure of the party.
     fn note<T>(&mut self, result: PyResult<T>) -> PyResult<T> {
         if let Err(error) = &result {
@@ -297,10 +324,9 @@ impl PyParty {
     fn push(&self, py: Python<'_>, sender: i64, frame: &[u8]) -> PyResult<()> {
         let from = errors::party(sender)?;
         self.with(py, |inner| {
-            inner
-                .drive
-                .push(from, frame.to_vec())
-                .map_err(errors::courier)
+            inner.may_step()?;
+            let pushed = inner.drive.push(from, frame.to_vec());
+            pushed.map_err(errors::courier)
         })
     }
 
@@ -324,6 +350,7 @@ impl PyParty {
     /// Frames that are due, as (receiver, frame), about `most` bytes of them.
     fn poll<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyList>> {
         let frames = self.with(py, |inner| {
+            inner.may_step()?;
             let mut frames = Vec::new();
             let mut send = |to, frame| frames.push((to, frame));
             let polled = inner.drive.poll(most, &mut send);
@@ -341,6 +368,7 @@ impl PyParty {
     /// Takes a bundle of frames. Returns the bundle of all frames that are due.
     fn exchange<'py>(&self, py: Python<'py>, bundle: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
         let out = self.with(py, |inner| {
+            inner.may_step()?;
             let mut out = Vec::new();
             let status = inner.drive.exchange(bundle, &mut out);
             inner.status = inner.note(status.map_err(errors::courier))?;
@@ -388,7 +416,11 @@ impl PyParty {
         let mut input = || {
             Python::attach(|py| {
                 let give = give.ok_or_else(|| PyValueError::new_err("no values are taken"))?;
-                let given = values.call0(py)?;
+                let calling = || self.calling.lock().unwrap_or_else(PoisonError::into_inner);
+                *calling() = Some(std::thread::current().id());
+                let given = values.call0(py);
+                *calling() = None;
+                let given = given?;
                 let (arrays, weight): (Bound<'_, PyAny>, f64) = given.extract(py)?;
                 crate::arrays::with_values(py, &arrays, |values| {
                     give.values(values, weight).map_err(errors::misuse)
@@ -397,6 +429,8 @@ impl PyParty {
             })
         };
         let reply = self.with(py, |inner| {
+            inner.may_step()?;
+            inner.is_replayed = true;
             let give = give.map(|give| give as &dyn Give);
             let stepped = inner.drive.again(again, give, &mut input);
             let (reply, status) = inner.note(stepped)?;
@@ -449,8 +483,8 @@ impl PyParty {
 
     /// The result, once.
     fn result(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.drive.result(py)
+        let converted = self.with(py, |inner| Ok(inner.drive.result()))?;
+        converted.map(|convert| convert(py)).transpose()
     }
 }
 

@@ -1,11 +1,21 @@
-//! Keys and rosters.
+//! Keys, rosters and journals.
+
+use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use undertone::node::Roster;
+use undertone::party::SessionId;
+use undertone::replay;
 use undertone::setup::identity::Identity;
 
-use crate::errors::value;
+use crate::errors::{self, value};
 use crate::options;
+
+/// Deletes the journals in `folder` of all sessions but `session`.
+#[pyfunction]
+pub(crate) fn keep_journal(py: Python<'_>, folder: PathBuf, session: [u8; 32]) -> PyResult<()> {
+    py.detach(|| replay::keep_only(&folder, SessionId(session)).map_err(errors::replay))
+}
 
 /// A new private key, as PEM.
 #[pyfunction]

@@ -1,8 +1,9 @@
 //! Label propagation: all parties in one process, or one party.
 
+use std::sync::Arc;
+
 use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use undertone::kdf::Seed;
 use undertone::party::{Ledger, PartyId, SessionId};
@@ -147,13 +148,15 @@ fn noisy(
 /// The client `index` of label propagation.
 #[pyfunction]
 #[pyo3(signature = (
-    rules, session, index, features, labels, classes, credentials, noise, max_peer_rows, seed
+    rules, session, index, clients, features, labels, classes, credentials, noise, max_peer_rows,
+    seed
 ))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn label_client(
     rules: LabelRules,
     session: [u8; 32],
     index: usize,
+    clients: usize,
     features: &Bound<'_, PyAny>,
     labels: &Bound<'_, PyAny>,
     classes: usize,
@@ -162,7 +165,7 @@ pub(crate) fn label_client(
     max_peer_rows: Option<usize>,
     seed: Option<[u8; 32]>,
 ) -> PyResult<PyParty> {
-    let (me, session) = (PartyId::client(index), SessionId(session));
+    let (me, session) = (options::client(index, clients)?, SessionId(session));
     let params = rules.params()?;
     let rows = arrays::rows(features, params.bits)?;
     let own = arrays::labelling(classes, arrays::labels(labels)?)?;
@@ -188,7 +191,7 @@ pub(crate) fn label_client(
         party,
         None,
         MAX_EARLY,
-        Box::new(convert),
+        Arc::new(convert),
     ))
 }
 
@@ -204,13 +207,7 @@ pub(crate) fn label_server(
     clients: usize,
     seed: Option<[u8; 32]>,
 ) -> PyResult<PyParty> {
-    if clients > 1 << 16 {
-        return Err(PyValueError::new_err("at most 65536 clients"));
-    }
-    let (ids, session) = (
-        (0..clients).map(PartyId::client).collect(),
-        SessionId(session),
-    );
+    let (ids, session) = (options::all(clients)?, SessionId(session));
     let seed = options::seed(seed)?;
     let party = xclp::server(session, rules.params()?, ids, seed).map_err(misuse)?;
     let convert = |py: Python<'_>, report: Report| {
@@ -222,6 +219,6 @@ pub(crate) fn label_server(
         party,
         None,
         MAX_EARLY,
-        Box::new(convert),
+        Arc::new(convert),
     ))
 }

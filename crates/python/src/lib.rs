@@ -26,6 +26,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<primitives::Paillier>()?;
     m.add_class::<primitives::Encrypted>()?;
     m.add_function(wrap_pyfunction!(keys::generate_key, m)?)?;
+    m.add_function(wrap_pyfunction!(keys::keep_journal, m)?)?;
     m.add_function(wrap_pyfunction!(keys::public_key, m)?)?;
     m.add_function(wrap_pyfunction!(keys::read_roster, m)?)?;
     m.add_function(wrap_pyfunction!(label::label, m)?)?;

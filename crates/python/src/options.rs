@@ -28,13 +28,27 @@ pub(crate) fn seed(seed: Option<[u8; 32]>) -> PyResult<Seed> {
     }
 }
 
-pub(crate) fn below(index: usize, clients: usize) -> PyResult<usize> {
-    if index < clients {
-        return Ok(index);
+/// Most clients of a session.
+const MAX_CLIENTS: usize = 1 << 16;
+
+/// The clients of a session.
+pub(crate) fn all(clients: usize) -> PyResult<Vec<PartyId>> {
+    if clients > MAX_CLIENTS {
+        return Err(PyValueError::new_err(format!(
+            "{clients} clients; at most {MAX_CLIENTS} are allowed"
+        )));
     }
-    Err(PyValueError::new_err(format!(
-        "client {index} of {clients}; clients are numbered from 0"
-    )))
+    Ok((0..clients).map(PartyId::client).collect())
+}
+
+/// Client `index` of `clients`.
+pub(crate) fn client(index: usize, clients: usize) -> PyResult<PartyId> {
+    let ids = all(clients)?;
+    ids.get(index).copied().ok_or_else(|| {
+        PyValueError::new_err(format!(
+            "client {index} of {clients}; clients are numbered from 0"
+        ))
+    })
 }
 
 /// A client's private key (PEM) and the public keys of all clients, in order.

@@ -167,7 +167,7 @@ fn start<W: Word>(
         party,
         Some((UPLOAD, give)),
         most,
-        Box::new(convert),
+        Arc::new(convert),
     ))
 }
 
@@ -185,7 +185,7 @@ pub(crate) fn sum_client(
     credentials: Option<options::Keys>,
     seed: Option<[u8; 32]>,
 ) -> PyResult<PyParty> {
-    let me = PartyId::client(options::below(index, rules.clients)?);
+    let me = options::client(index, rules.clients)?;
     let credentials = credentials.map(|keys| keys.credentials(me)).transpose()?;
     let seed = options::seed(seed)?;
     match rules.bits {
@@ -197,7 +197,7 @@ pub(crate) fn sum_client(
 
 fn serve<W: Word>(rules: &SumRules) -> PyResult<PyParty> {
     let job = rules.job::<W>()?;
-    let invited: Vec<PartyId> = (0..rules.clients).map(PartyId::client).collect();
+    let invited = options::all(rules.clients)?;
     let party = sum::server::<W>(job.rules, invited).map_err(misuse)?;
     let convert = move |py: Python<'_>, total: Total<W>| {
         let (values, weight) = match job.coder {
@@ -221,7 +221,7 @@ fn serve<W: Word>(rules: &SumRules) -> PyResult<PyParty> {
     let words = rules.size.saturating_add(1).saturating_mul(W::BYTES);
     let most = words.saturating_add(words / 1024).saturating_add(1 << 20);
     let place = (PartyId::SERVER, job.rules.session);
-    Ok(PyParty::new(place, party, None, most, Box::new(convert)))
+    Ok(PyParty::new(place, party, None, most, Arc::new(convert)))
 }
 
 /// The server of a sum.

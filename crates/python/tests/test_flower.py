@@ -357,6 +357,20 @@ def test_an_update_is_uploaded_once(repeats: bool, tmp_path: Path) -> None:
         assert len(second.dropped) == 5
 
 
+def test_an_update_is_known_again_under_other_metrics(tmp_path: Path) -> None:
+    def same(message: Message, context: Context) -> Message:
+        for name, array in initial().items():
+            message.content.array_records["arrays"][name] = array
+        return train(message, context)
+
+    grid = FakeGrid(client(trainer=same, metrics=["loss"]), 5, tmp_path)
+    assert len(start(grid)[0].rounds[0].contributors) == 5
+    again = start(grid, metrics=["loss"])[0].rounds[0]
+    assert len(again.dropped) == 5
+    with pytest.raises(undertone.RefusedError, match="names a metric twice"):
+        start(grid, metrics=["loss", "loss"])
+
+
 # Replay
 
 
@@ -465,10 +479,19 @@ def test_journals_of_older_sessions_are_deleted(tmp_path: Path) -> None:
 
 def test_the_state_holds_no_update(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path)
-    state = recorded.grid.contexts[FIRST].state
+    state = recorded.contexts[3].state
     row = update(0, "w", initial()["w"].numpy())[0].tobytes()
     held = [array.data for one in state.array_records.values() for array in one.values()]
     assert held and not any(row in data for data in held)
+
+
+def test_the_seed_is_forgotten_with_the_last_message(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path)
+    before = recorded.contexts[3].state.config_records["undertone.sum"]["seed"]
+    assert isinstance(before, bytes) and len(before) == 32
+    state = recorded.grid.contexts[FIRST].state
+    assert state.config_records["undertone.sum"]["seed"] == b""
+    assert not any(one for one in state.array_records.values())
 
 
 # Pinned identities
@@ -662,6 +685,20 @@ def test_why_loading_fails_stays_on_the_node(tmp_path: Path) -> None:
     with pytest.raises(undertone.RefusedError, match="loading the rows failed") as refused:
         propagate(FakeGrid(app, 5, tmp_path))
     assert "4711" not in str(refused.value)
+
+
+@pytest.mark.parametrize("label_of_row", [5, 70_001, -2])
+def test_labels_that_do_not_fit_stay_on_the_node(label_of_row: int, tmp_path: Path) -> None:
+    def load(context: Context) -> tuple[NDArray[Any], NDArray[Any]]:
+        features, known = Rows().load(context)
+        return features, np.where(known >= 0, label_of_row, known)
+
+    app = ClientApp(mods=[secure(**RULES)])
+    app.query("undertone")(labelled(load, Rows().save))
+    with pytest.raises(undertone.RefusedError) as refused:
+        propagate(FakeGrid(app, 5, tmp_path))
+    assert "reading rows and labels failed" in str(refused.value)
+    assert str(label_of_row) not in str(refused.value)
 
 
 def test_labels_by_replay_with_keys(pinned: dict[str, Any], tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +100,42 @@ def test_a_client_that_fails_in_training_can_try_again(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="training failed"):
         step(journal, 0, past[:2], past[2])
     assert step(journal, 0, past[:2], past[2], 0.5) == log[2][1]
+
+
+def upload(journal: Path, values: Callable[[undertone.SumClient], Any]) -> undertone.SumClient:
+    """A client in its third step, in which it calls ``values`` with itself."""
+    past = [message for message, _ in whole(journal / "a")[0]]
+    for last in range(2):
+        step(journal / "b", 0, past[:last], past[last])
+    client = undertone.SumClient(0, seed=bytes(32), **RULES)
+    client.replay(journal / "b", past[:2], past[2], lambda: (values(client), 1.0))
+    return client
+
+
+def test_values_must_not_use_their_own_party(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="must not use the party that calls it"):
+        upload(tmp_path, lambda client: client.phase)
+
+
+def test_another_thread_may_ask_for_the_result_meanwhile(tmp_path: Path) -> None:
+    threads: list[threading.Thread] = []
+
+    def values(client: undertone.SumClient) -> Any:
+        threads.append(threading.Thread(target=client.result))
+        threads[0].start()
+        time.sleep(0.2)
+        return np.zeros(4, np.float32)
+
+    upload(tmp_path, values)
+    threads[0].join(10)
+    assert not threads[0].is_alive()
+
+
+def test_a_replayed_party_takes_no_step_without_the_journal(tmp_path: Path) -> None:
+    client = upload(tmp_path, lambda client: np.zeros(4, np.float32))
+    for call in (client.poll, lambda: client.push(SERVER, b""), lambda: client.exchange(b"")):
+        with pytest.raises(ValueError, match="has been replayed"):
+            call()
 
 
 def test_label_propagation_by_replay(tmp_path: Path) -> None:

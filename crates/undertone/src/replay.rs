@@ -14,6 +14,8 @@
 //!   in and out.
 //! - A step that is noted already gives the noted reply again, bit by bit, or is refused. This
 //!   happens when the process dies between note and reply and the message comes again.
+//! - Steps of one client are taken one after another: a lock is held from reading the journal to
+//!   the note.
 //! - If the journal is lost, or older or newer than what the caller kept, the session is refused.
 //!
 //! The journal holds digests, and nothing secret. A whole machine that is restored from a backup,
@@ -136,18 +138,59 @@ impl Note {
 }
 
 /// The steps that a party of a session has taken, on disk: a folder with one small file a step.
+///
+/// The folder above holds the journals of one client, and a lock: its steps are taken one after
+/// another, whichever process takes them, each from reading the journal to the note.
 #[derive(Debug, Clone)]
 pub struct Journal {
+    above: PathBuf,
     folder: PathBuf,
 }
 
+/// Takes the lock of a client's journals. It is held until the file is dropped.
+fn locked(above: &Path) -> Result<File, ReplayError> {
+    fs::create_dir_all(above).map_err(Journal::error(above))?;
+    let path = above.join("lock");
+    let mut options = OpenOptions::new();
+    let file = options.create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(Journal::error(&path))?;
+    file.lock().map_err(Journal::error(&path))?;
+    Ok(file)
+}
+
+/// The name of a session in names of folders.
+fn name(session: SessionId) -> String {
+    session.0.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Deletes the journals in `above` of all sessions but `session`. The caller has forgotten, or is
+/// about to forget, the seeds of these sessions: whoever still has one is refused.
+///
+/// # Errors
+/// [`ReplayError::Io`].
+pub fn keep_only(above: &Path, session: SessionId) -> Result<(), ReplayError> {
+    let _lock = locked(above)?;
+    let failed = Journal::error(above);
+    for entry in fs::read_dir(above).map_err(&failed)? {
+        let entry = entry.map_err(&failed)?;
+        let is_kept = entry
+            .file_name()
+            .to_string_lossy()
+            .starts_with(&name(session));
+        if !is_kept && entry.file_type().map_err(&failed)?.is_dir() {
+            fs::remove_dir_all(entry.path()).map_err(&failed)?;
+        }
+    }
+    Ok(())
+}
+
 impl Journal {
-    /// The journal of party `me` in `session`, in a folder of its own below `folder`. Nothing is
+    /// The journal of party `me` in `session`, in a folder of its own below `above`. Nothing is
     /// written before the first step.
-    pub fn new(folder: &Path, session: SessionId, me: PartyId) -> Self {
-        let session: String = session.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    pub fn new(above: &Path, session: SessionId, me: PartyId) -> Self {
         Self {
-            folder: folder.join(format!("{session}-{}", me.to_wire())),
+            folder: above.join(format!("{}-{}", name(session), me.to_wire())),
+            above: above.to_owned(),
         }
     }
 
@@ -189,7 +232,9 @@ impl Journal {
     fn write(&self, step: usize, note: &Note) -> Result<Option<Note>, ReplayError> {
         let path = self.path(step);
         let failed = Self::error(&path);
-        fs::create_dir_all(&self.folder).map_err(&failed)?;
+        if step == 0 {
+            fs::create_dir_all(&self.folder).map_err(&failed)?;
+        }
         let draft = self.folder.join(format!("draft-{step}-{}", unique()));
         let written = (|| {
             let mut file = OpenOptions::new()
@@ -232,6 +277,7 @@ impl Journal {
     /// # Errors
     /// [`ReplayError::Io`].
     pub fn delete(self) -> Result<(), ReplayError> {
+        let _lock = locked(&self.above)?;
         match fs::remove_dir_all(&self.folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(Self::error(&self.folder)(error))
@@ -256,6 +302,8 @@ pub struct Replay<P: Party> {
     taken: usize,
     /// What the next step must be: it was noted, but the caller has not kept it.
     noted: Option<Note>,
+    /// Held until the step is noted.
+    _lock: File,
 }
 
 impl<P: Party> Replay<P> {
@@ -266,6 +314,9 @@ impl<P: Party> Replay<P> {
     /// released. The input that it gives may be another one than the real one was, if later steps
     /// do not depend on it: the reply of that step is not compared with its note.
     ///
+    /// Waits until no other `Replay` uses the folder of the journal. This one holds it until it is
+    /// dropped.
+    ///
     /// # Errors
     /// [`ReplayError::Lost`], [`ReplayError::Rewound`], [`ReplayError::Differs`],
     /// [`ReplayError::Io`] and [`ReplayError::Party`].
@@ -275,6 +326,7 @@ impl<P: Party> Replay<P> {
         past: &[impl AsRef<[u8]>],
         mut stand_in: impl FnMut(),
     ) -> Result<Self, ReplayError> {
+        let lock = locked(&journal.above)?;
         let (noted, taken) = (journal.len()?, past.len());
         let folder = || journal.folder.clone();
         if noted < taken {
@@ -312,6 +364,7 @@ impl<P: Party> Replay<P> {
             courier,
             journal,
             taken,
+            _lock: lock,
         })
     }
 

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 __version__: str
 
+def keep_journal(folder: str | PathLike[str], session: bytes) -> None: ...
+
 class UndertoneError(Exception): ...
 
 class AbortedError(UndertoneError):
@@ -88,6 +90,7 @@ def label_client(
     rules: dict[str, Any],
     session: bytes,
     index: int,
+    clients: int,
     features: NDArray[Any],
     labels: NDArray[np.int64],
     classes: int,

@@ -100,6 +100,8 @@ def as_labels(labels: Any) -> NDArray[np.int64]:
         raise TypeError(
             f"labels are of {array.dtype}; integers are needed, -1 where there is no label"
         )
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise ValueError("a label is above 2**63 - 1")
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
@@ -154,8 +156,8 @@ def label(
     known = [as_labels(one) for one in labels]
     if classes is None:
         classes = max(2, 1 + max((int(one.max()) for one in known if one.size), default=-1))
-    if isinstance(seed, int):
-        seed = seed.to_bytes(8, "little") + bytes(24)
+    if isinstance(seed, (int, np.integer)):
+        seed = int(seed).to_bytes(8, "little") + bytes(24)
     each, learned, spent = _engine.label(
         rules,
         [as_rows(one) for one in features],
@@ -202,8 +204,6 @@ class LabelClient(Party):
         public_keys: list[bytes] | None = None,
         seed: bytes | None = None,
     ) -> None:
-        if not 0 <= index < clients:
-            raise ValueError(f"client {index} of {clients}; clients are numbered from 0")
         self._party = _engine.label_client(
             _rules(
                 clients, bits, neighbours, alpha, variant, backend, min_clients,
@@ -211,6 +211,7 @@ class LabelClient(Party):
             ),
             session,
             index,
+            clients,
             as_rows(features),
             as_labels(labels),
             classes,

@@ -86,6 +86,10 @@ def ot(
     >>> undertone.ot(pairs, np.array([0, 1, 0])).messages[:, 0].tolist()
     [0, 48, 64]
     """
+    if np.asarray(messages).dtype != np.uint8:
+        raise TypeError(f"messages are of {np.asarray(messages).dtype}; uint8 is needed")
+    if not np.isin(choices, (0, 1)).all():
+        raise ValueError("choices must be 0 or 1")
     chosen, costs = _engine.ot(
         np.ascontiguousarray(messages, dtype=np.uint8),
         np.ascontiguousarray(choices, dtype=np.bool_),

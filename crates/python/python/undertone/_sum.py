@@ -137,7 +137,8 @@ class SumClient(Party):
     def contribute(self, values: Arrays, weight: float = 1.0) -> int:
         """Gives the values: one array, or a list of arrays, with ``size`` values in all.
 
-        float32 and float64 arrays are read where they are. Returns how many values were clipped.
+        float32 and float64 arrays are read where they are, without the interpreter lock: no other
+        thread may change them meanwhile. Returns how many values were clipped.
         Raises ``ValueError`` for values beyond the bound (without ``clip``), for NaN, and for
         another number of values; then other values can be given.
         """
@@ -168,7 +169,8 @@ class SumClient(Party):
         return self._party.replay(journal, [bytes(one) for one in past], bytes(message), given)
 
     def result(self) -> list[int] | None:
-        """The contributors, once the sum is done. The values are for the server only."""
+        """The contributors that the server named, once this client has done its part. The values
+        are for the server only, and only the server knows whether the sum succeeded."""
         contributors: list[int] | None = self._party.result()
         return contributors
 

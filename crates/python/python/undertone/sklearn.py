@@ -1,4 +1,4 @@
-"""An estimator with scikit-learn's conventions (needs ``pip install undertone[sklearn]``)."""
+"""An estimator with scikit-learn's conventions (needs scikit-learn)."""
 
 from __future__ import annotations
 

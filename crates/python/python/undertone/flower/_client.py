@@ -52,6 +52,8 @@ class _Agreed:
 
     def check(self, terms: Terms) -> None:
         """Raises :class:`undertone.RefusedError` for other rules than the client's own."""
+        if len(set(terms.texts("metrics"))) != len(terms.texts("metrics")):
+            raise RefusedError("the server names a metric twice")
         same: list[tuple[str, object, object]] = [
             ("clip", terms.real("clip"), self.clip),
             ("max_weight", terms.real("max-weight"), self.max_weight),
@@ -116,8 +118,9 @@ def secure(
     ``bits``                      of a word, 32 or 64. 32 halves the bytes.
     ``malicious_server``          True: the means stay private if the server lies about who dropped
                                   out. Needs ``key`` and ``roster``.
-    ``evaluate``                  ``"refuse"``: evaluation and queries are refused, because their
-                                  replies are in the clear. ``"clear"``: they are passed on.
+    ``evaluate``                  ``"refuse"``: evaluation, queries and whatever is not training are
+                                  refused, because their replies are in the clear. ``"clear"``: they
+                                  are passed on.
     ``repeats``                   True: the same update may be in several means. By default a client
                                   refuses to upload exactly what it has uploaded before in this
                                   run: if one mean has another contributor more, their difference
@@ -129,6 +132,9 @@ def secure(
                                   ``undertone-journal`` comes first. The default is
                                   ``undertone/journal`` in the user's state folder.
     ============================  ==================================================================
+
+    The mod protects all messages only where it is given to the ClientApp. As
+    ``@app.train(mods=[secure(...)])`` it sees no evaluation and no query.
 
     What a client must never do is to take part in one session twice with one seed, for two sets of
     contributors. So each message is noted in the journal before its reply leaves. Without its
@@ -157,7 +163,7 @@ def secure(
             return _take(agreed, message, context, call_next)
         if category == "query" and action == _wire.ACTION:
             return call_next(message, context)
-        if category in ("evaluate", "query") and evaluate != "clear":
+        if evaluate != "clear":
             raise RefusedError(
                 f"replies to {category!r} messages are in the clear; this client refuses them. "
                 "Evaluate on the server, or write secure(..., evaluate='clear')"
@@ -214,16 +220,18 @@ def _take(
         arrays, weight = _train(
             agreed, message, context, call_next, terms.number("size"), metrics
         )
-        digest = hashlib.sha256(np.float64(weight).tobytes())
-        for array in arrays:
-            digest.update(np.ascontiguousarray(array).data)
-        if not agreed.repeats and digest.digest() in before:
+        # Whatever the order in which the server names arrays, and without metrics.
+        hashes = [
+            hashlib.sha256(np.ascontiguousarray(array).data).digest() for array in arrays[:-1]
+        ]
+        update = hashlib.sha256(b"".join([np.float64(weight).tobytes(), *sorted(hashes)]))
+        if not agreed.repeats and update.digest() in before:
             raise RefusedError(
                 "this client has uploaded exactly the same update before; two means of the same "
                 "updates can show one of them. Train in another random order, or write "
                 "secure(..., repeats=True)"
             )
-        before.append(digest.digest())
+        before.append(update.digest())
         return arrays, weight
 
     folder = _state.journal(context, agreed.journal, "sum")
@@ -231,7 +239,10 @@ def _take(
         _state.clean(folder, kept.session)
     bundle = _wire.carried(message.content)
     reply = party.replay(folder, kept.past, bundle, values)
-    kept.save(terms, bundle)
+    if party.done:
+        kept.forget(terms)
+    else:
+        kept.save(terms, bundle)
     context.state[UPLOADED] = ConfigRecord({"digests": before})
     content = RecordDict({_wire.TERMS: ConfigRecord({"index": index})})
     return Message(_wire.carry(content, reply), reply_to=message)

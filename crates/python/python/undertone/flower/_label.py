@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from logging import ERROR, WARNING, getLogger
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid
@@ -79,6 +79,7 @@ def labelled(
     keys: Path | Callable[[Context], Path] | None = None,
     server: str | None = None,
     server_name: str | None = None,
+    patience: float = 900.0,
     journal: Path | None = None,
 ) -> ClientAppCallable:
     """A query handler for the ClientApp that labels this node's rows.
@@ -99,7 +100,8 @@ def labelled(
     ``channel="grpc"``, a path or a function of the context. ``server`` is then the only
     ``HOST:PORT`` to which this client connects; by default the ServerApp names it, and ca.pem
     decides.
-    ``server_name`` is the name in its certificate, if it is not the host. The node config entries
+    ``server_name`` is the name in its certificate, if it is not the host. ``patience`` is the
+    longest time in seconds without any progress. The node config entries
     ``undertone-key``, ``undertone-roster``, ``undertone-keys`` and ``undertone-journal`` come
     first.
     """
@@ -163,8 +165,8 @@ def labelled(
         backend, rows = terms.text("backend"), max_peer_rows
         if rows is None and BACKENDS.index(backend) >= BACKENDS.index("lwe"):
             rows = terms.number("bits") // 4
-        features, labels = _own(lambda: data(context), "loading the rows")
-        party = LabelClient(
+        features, labels = _state.own(lambda: data(context), "loading the rows")
+        party = _state.own(lambda: LabelClient(
             index,
             features,
             labels,
@@ -184,7 +186,7 @@ def labelled(
             key=None if signing is None else signing.key,
             public_keys=None if signing is None else signing.public_keys,
             seed=kept.seed,
-        )
+        ), "reading rows and labels")
         folder = _state.journal(context, journal, "label")
         if terms.number("step") == 0:
             _state.clean(folder, kept.session)
@@ -193,7 +195,7 @@ def labelled(
         if party.done:
             found = party.result()
             if found is not None:
-                _own(lambda: receive(found, context), "keeping the labels")
+                _state.own(lambda: receive(found, context), "keeping the labels")
             kept.forget(terms)
         else:
             kept.save(terms, bundle)
@@ -203,7 +205,8 @@ def labelled(
     def joined(message: Message, context: Context, terms: Terms) -> Message:
         folder = context.node_config.get("undertone-keys") or keys
         if callable(folder):
-            folder = folder(context)
+            function = folder
+            folder = _state.own(lambda: function(context), "finding the keys")
         if not folder:
             raise RefusedError(
                 "channel='grpc' needs the folder with ca.pem, roster.toml and client.key: start "
@@ -215,8 +218,8 @@ def labelled(
             raise RefusedError(
                 f"the ServerApp asks to connect to {address}, this client connects to {server} only"
             )
-        features, labels = _own(lambda: data(context), "loading the rows")
-        found = join(
+        features, labels = _state.own(lambda: data(context), "loading the rows")
+        found = _state.own(lambda: join(
             address,
             str(folder),
             features=features,
@@ -230,11 +233,11 @@ def labelled(
             min_clients=min_clients,
             noise=None if noise is None else noise(context),
             server_name=server_name,
-            patience=terms.real("patience"),
-        )
+            patience=min(terms.real("patience"), patience),
+        ), "joining the job")
         brought = found.labels
         if brought is not None:
-            _own(lambda: receive(brought, context), "keeping the labels")
+            _state.own(lambda: receive(brought, context), "keeping the labels")
         said = ConfigRecord({"done": True})
         return Message(RecordDict({_wire.TERMS: said}), reply_to=message)
 
@@ -248,19 +251,6 @@ def labelled(
         raise RefusedError(f"the server asks for {kind!r}; this client labels rows")
 
     return handler
-
-
-T = TypeVar("T")
-
-
-def _own(function: Callable[[], T], what: str) -> T:
-    """Calls a function of the owner. Flower sends the text of exceptions to the server, so theirs
-    stays here."""
-    try:
-        return function()
-    except Exception:
-        _log.log(ERROR, "%s failed; this node drops out", what, exc_info=True)
-        raise RuntimeError(f"{what} failed; the log of the node has the reason") from None
 
 
 def label(

@@ -8,8 +8,11 @@ import os
 import secrets
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from logging import ERROR, getLogger
 from pathlib import Path as FilePath
+from typing import TypeVar
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context
 
@@ -17,6 +20,8 @@ from .. import _engine
 from .._engine import RefusedError
 from .._party import Path
 from ._wire import Terms
+
+_log = getLogger("undertone")
 
 KEEP_JOURNALS = 30 * 24 * 3600.0
 """Seconds after which the journals of other runs are deleted."""
@@ -120,15 +125,27 @@ def journal(context: Context, given: Path | None, kind: str) -> FilePath:
 
 def clean(folder: FilePath, session: bytes) -> None:
     """Deletes the journals of other sessions. A session without its journal is refused, so this
-    can only end sessions."""
-    with contextlib.suppress(OSError):
-        for old in folder.iterdir():
-            if not old.name.startswith(session.hex()):
-                shutil.rmtree(old, ignore_errors=True)
+    can only end sessions. It waits until no other process takes a step."""
+    _engine.keep_journal(folder, session)
     with contextlib.suppress(OSError):
         for run in folder.parent.iterdir():
             if run != folder and time.time() - run.stat().st_mtime > KEEP_JOURNALS:
                 shutil.rmtree(run, ignore_errors=True)
+
+
+T = TypeVar("T")
+
+
+def own(function: Callable[[], T], what: str) -> T:
+    """Calls a function of the owner, or reads the owner's files and data. Flower sends the text of
+    exceptions to the server, so theirs stays here."""
+    try:
+        return function()
+    except RefusedError:
+        raise
+    except Exception:
+        _log.log(ERROR, "%s failed; this node drops out", what, exc_info=True)
+        raise RuntimeError(f"{what} failed; the log of the node has the reason") from None
 
 
 @dataclass(frozen=True)
@@ -155,14 +172,18 @@ def identity(context: Context, key: Path | None, roster: Path | None) -> Identit
             "malicious_server=True needs this node's key and the roster: start the SuperNode with "
             "--node-config 'undertone-key=\"client.key\" undertone-roster=\"roster.toml\"'"
         )
+    return own(lambda: _read_identity(key, roster), "reading key and roster")
+
+
+def _read_identity(key: str, roster: str) -> Identity:
     pem = FilePath(key).expanduser().read_text(encoding="utf-8")
     clients = _engine.read_roster(FilePath(roster).expanduser().read_text(encoding="utf-8"))
     public = []
     for name, one in clients:
         if one is None:
-            raise RefusedError(f"{roster}: client {name!r} has no public key")
+            raise ValueError(f"{roster}: client {name!r} has no public key")
         public.append(one)
     mine = _engine.public_key(pem)
     if mine not in public:
-        raise RefusedError(f"{roster}: no client has the public key of {key}")
+        raise ValueError(f"{roster}: no client has the public key of {key}")
     return Identity(public.index(mine), pem, public)
