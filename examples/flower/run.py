@@ -63,6 +63,53 @@ def connect(port: int, seconds: float = 60.0) -> None:
         time.sleep(0.2)
 
 
+@contextlib.contextmanager
+def superlink(folder: Path, nodes: int) -> Iterator[dict[str, str]]:
+    """A SuperLink and SuperNodes as processes; without SuperNodes, a SuperLink for simulations.
+
+    Yields the environment for `flwr run`. Logs and Flower's files go to the folder.
+    """
+    port, home = free_port(), folder / "flwr"
+    home.mkdir()
+    (home / "config.toml").write_text(
+        '[superlink]\ndefault = "here"\n\n[superlink.here]\n'
+        f'address = "127.0.0.1:{port}"\ninsecure = true\n'
+    )
+    env = {
+        **os.environ,
+        "FLWR_HOME": str(home),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "XDG_STATE_HOME": str(folder / "state"),
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+    }
+    link = ["flower-superlink", "--insecure", "--port", str(port)]
+    link += ["--disable-runtime-dependency-installation"]
+    link += [] if nodes else ["--simulation"]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(running(link, env, folder / "superlink.log"))
+        connect(port)
+        for index in range(nodes):
+            node = ["flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{port}"]
+            node += ["--port", str(free_port()), "--node-config"]
+            node += [f"partition-id={index} num-partitions={nodes}"]
+            log = folder / f"supernode-{index}.log"
+            stack.enter_context(running(node, {**env, "FLWR_HOME": f"{home}-{index}"}, log))
+        yield env
+
+
+def run(command: list[str], env: dict[str, str], report: Path, timeout: float) -> None:
+    """Runs `flwr run`, and waits until the ServerApp has written its report."""
+    begun = time.monotonic()
+    subprocess.run(command, env=env, check=True)
+    while not report.exists():
+        if time.monotonic() - begun > timeout:
+            for log in sorted(report.parent.glob("*.log")):
+                print(f"--- {log.name}", log.read_text(errors="replace")[-3000:], sep="\n")
+            raise SystemExit(f"no result within {timeout:g} seconds")
+        time.sleep(0.5)
+    time.sleep(0.2)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--deploy", action="store_true", help="SuperLink and SuperNodes")
@@ -78,31 +125,8 @@ def main() -> None:
         folder = Path(
             stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
         )
-        report, port = folder / "report.json", free_port()
-        home = folder / "flwr"
-        home.mkdir()
-        (home / "config.toml").write_text(
-            '[superlink]\ndefault = "here"\n\n[superlink.here]\n'
-            f'address = "127.0.0.1:{port}"\ninsecure = true\n'
-        )
-        env = {
-            **os.environ,
-            "FLWR_HOME": str(home),
-            "FLWR_TELEMETRY_ENABLED": "0",
-            "XDG_STATE_HOME": str(folder / "state"),
-            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-        }
-        link = ["flower-superlink", "--insecure", "--port", str(port)]
-        link += ["--disable-runtime-dependency-installation"]
-        link += [] if options.deploy else ["--simulation"]
-        stack.enter_context(running(link, env, folder / "superlink.log"))
-        connect(port)
-        for index in range(CLIENTS if options.deploy else 0):
-            node = ["flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{port}"]
-            node += ["--port", str(free_port()), "--node-config"]
-            node += [f"partition-id={index} num-partitions={CLIENTS}"]
-            log = folder / f"supernode-{index}.log"
-            stack.enter_context(running(node, {**env, "FLWR_HOME": f"{home}-{index}"}, log))
+        report = folder / "report.json"
+        env = stack.enter_context(superlink(folder, CLIENTS if options.deploy else 0))
         config = {"mode": options.mode, "rounds": options.rounds, "backend": options.backend}
         config |= {"data": options.data and str(Path(options.data).resolve())}
         config |= {"report": str(report), "fails": options.fails}
@@ -113,14 +137,7 @@ def main() -> None:
         start = ["flwr", "run", str(app), "-c", pairs]
         if not options.deploy:
             start += ["--federation-config", f"num-supernodes={CLIENTS}"]
-        subprocess.run(start, env=env, check=True)
-        while not report.exists():
-            if time.monotonic() - begun > options.timeout:
-                for log in sorted(folder.glob("*.log")):
-                    print(f"--- {log.name}", log.read_text(errors="replace")[-3000:], sep="\n")
-                raise SystemExit(f"no result within {options.timeout:g} seconds")
-            time.sleep(0.5)
-        time.sleep(0.2)
+        run(start, env, report, options.timeout)
         print(report.read_text())
         print(f"{time.monotonic() - begun:.1f} seconds", file=sys.stderr)
 
