@@ -474,7 +474,7 @@ def test_journals_of_older_sessions_are_deleted(tmp_path: Path) -> None:
     start(FakeGrid(client(), 5, tmp_path), rounds=3)
     for node in range(5):
         (run,) = (tmp_path / f"node-{node}").glob("node-*/run-*")
-        assert len(list(run.iterdir())) == 1
+        assert len([one for one in run.iterdir() if one.is_dir()]) == 1
 
 
 def test_the_state_holds_no_update(tmp_path: Path) -> None:
@@ -540,7 +540,7 @@ def test_a_node_with_another_key_takes_no_part(pinned: dict[str, Any], tmp_path:
     rules = {"malicious_server": True, "roster": pinned["undertone-roster"]}
     secured, arrays = start(grid, **rules)
     np.testing.assert_allclose(arrays["w"], mean_of([0, 1, 3, 4]), rtol=0, atol=1e-6)
-    assert "no client has the public key" in secured.rounds[0].dropped[102]
+    assert "reading key and roster failed" in secured.rounds[0].dropped[102]
 
 
 def test_without_a_key_a_client_that_insists_takes_no_part(

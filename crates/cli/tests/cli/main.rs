@@ -69,7 +69,7 @@ fn timeless(text: &str) -> Vec<String> {
         let mut words: Vec<&str> = Vec::new();
         for word in line.split_whitespace() {
             match word {
-                "ms" => drop(words.pop()),
+                "ms" | "s" => drop(words.pop()),
                 _ => words.push(word),
             }
         }
