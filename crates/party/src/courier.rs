@@ -5,7 +5,8 @@
 //! that are due. It keeps frames that come before their turn, up to a bound for each sender.
 //!
 //! A *bundle* is a sequence of entries. The *peer* is the sender of the frame where a party
-//! receives the bundle, and the receiver where it makes the bundle.
+//! receives the bundle, and the receiver where it makes the bundle. `docs/spec/conventions.md`
+//! specifies it.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -113,6 +114,7 @@ pub enum Entry<'a> {
 /// # Errors
 /// [`DecodeError`] when the bundle is cut short. Nothing is allocated on the word of a length.
 pub fn entries(bundle: &[u8]) -> Result<Vec<Entry<'_>>, DecodeError> {
+    // FRAME-12
     let mut r = Reader::new(bundle);
     let mut entries = Vec::new();
     while r.remaining() > 0 {
@@ -226,6 +228,7 @@ impl<P: Party> Courier<P> {
             Push::Full(frame) => {
                 let early = self.early.entry(from).or_default();
                 let (bytes, most) = (early.bytes + frame.len(), self.max_early);
+                // FRAME-13
                 if bytes > most {
                     return Err(CourierError::TooMuch { from, bytes, most });
                 }

@@ -76,6 +76,7 @@ fn more_frames_than_an_endpoint_keeps_come_at_once_and_in_any_order() {
     }
 }
 
+// FRAME-13.
 #[test]
 fn what_comes_before_its_turn_is_bounded() {
     let mut client = courier(ME, collector(100)).keeping(1000);
@@ -147,6 +148,7 @@ fn dropped_peers_and_aborts_are_told() {
     assert!(!client.is_done() && client.output().is_none());
 }
 
+// FRAME-12.
 #[test]
 fn bundles_that_are_cut_short_are_refused_before_anything_is_taken() {
     let mut bundle = Vec::new();

@@ -8,6 +8,7 @@ use undertone::party::PartyId;
 use undertone::setup::identity::{Credentials, Identity, Pins};
 use undertone::sum::Trust;
 use undertone::xclp::Params;
+use zeroize::Zeroize;
 
 use crate::errors::value;
 
@@ -54,6 +55,12 @@ pub(crate) fn client(index: usize, clients: usize) -> PyResult<PartyId> {
 /// A client's private key (PEM) and the public keys of all clients, in order.
 #[derive(FromPyObject)]
 pub(crate) struct Keys(String, Vec<[u8; 32]>);
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
 
 impl Keys {
     pub(crate) fn credentials(&self, me: PartyId) -> PyResult<Credentials> {

@@ -371,6 +371,21 @@ def test_an_update_is_known_again_under_other_metrics(tmp_path: Path) -> None:
         start(grid, metrics=["loss", "loss"])
 
 
+def test_an_update_that_is_not_a_number_says_nothing_of_it(tmp_path: Path) -> None:
+    def diverges(message: Message, context: Context) -> Message:
+        reply = train(message, context)
+        if int(context.node_config["partition-id"]) == 1:
+            broken = reply.content.array_records["arrays"]["w"].numpy().copy()
+            broken[7, 3] = np.nan
+            reply.content.array_records["arrays"]["w"] = Array(broken)
+        return reply
+
+    secured, _ = start(FakeGrid(client(trainer=diverges), 5, tmp_path))
+    assert len(secured.rounds[0].contributors) == 4
+    assert "no usable update" in secured.rounds[0].dropped[FIRST + 1]
+    assert "73" not in secured.rounds[0].dropped[FIRST + 1]
+
+
 # Replay
 
 

@@ -279,6 +279,9 @@ def _train(
         raise TrainingError("training failed; the log of the node has the reason")
     arrays = _values(sent, _only_arrays(trained.content, "the reply of the train function"))
     weight, measured = _metrics(agreed, trained.content, metrics)
+    if np.isnan(measured).any() or any(np.isnan(array).any() for array in arrays):
+        _log.log(ERROR, "training gave values that are not numbers; this node drops out")
+        raise TrainingError("training gave no usable update; the log of the node has the reason")
     clipped = sum(int(np.count_nonzero(np.abs(array) > agreed.clip)) for array in arrays)
     clipped += int(np.count_nonzero(np.abs(measured) > agreed.clip))
     if clipped:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from .._costs import SERVER
 from .._engine import RefusedError, UndertoneError
 from .._label import LabelClient, LabelReport, Labels, LabelServer
-from .._net import join
+from .._net import Joined, join
 from .._party import Path, pack, session_id, unpack
 from . import _state, _wire
 from ._grid import read
@@ -166,32 +166,36 @@ def labelled(
         if rows is None and BACKENDS.index(backend) >= BACKENDS.index("lwe"):
             rows = terms.number("bits") // 4
         features, labels = _state.own(lambda: data(context), "loading the rows")
-        party = _state.own(lambda: LabelClient(
-            index,
-            features,
-            labels,
-            session=kept.session,
-            clients=clients,
-            classes=terms.number("classes"),
-            backend=backend,
-            neighbours=terms.number("neighbours"),
-            alpha=terms.real("alpha"),
-            bits=terms.number("bits"),
-            variant=terms.text("variant"),
-            min_clients=terms.number("min-clients"),
-            malicious_server=terms.flag("malicious-server"),
-            suite=terms.text("suite"),
-            noise=None if noise is None else noise(context),
-            max_peer_rows=rows,
-            key=None if signing is None else signing.key,
-            public_keys=None if signing is None else signing.public_keys,
-            seed=kept.seed,
-        ), "reading rows and labels")
+
+        def made() -> LabelClient:
+            return LabelClient(
+                index,
+                features,
+                labels,
+                session=kept.session,
+                clients=clients,
+                classes=terms.number("classes"),
+                backend=backend,
+                neighbours=terms.number("neighbours"),
+                alpha=terms.real("alpha"),
+                bits=terms.number("bits"),
+                variant=terms.text("variant"),
+                min_clients=terms.number("min-clients"),
+                malicious_server=terms.flag("malicious-server"),
+                suite=terms.text("suite"),
+                noise=None if noise is None else noise(context),
+                max_peer_rows=rows,
+                key=None if signing is None else signing.key,
+                public_keys=None if signing is None else signing.public_keys,
+                seed=kept.seed,
+            )
+
+        party = _state.own(made, "reading rows and labels")
         folder = _state.journal(context, journal, "label")
         if terms.number("step") == 0:
             _state.clean(folder, kept.session)
         bundle = _wire.carried(message.content)
-        reply = party.replay(folder, kept.past, bundle)
+        reply = _state.own(lambda: party.replay(folder, kept.past, bundle), "the protocol")
         if party.done:
             found = party.result()
             if found is not None:
@@ -219,22 +223,26 @@ def labelled(
                 f"the ServerApp asks to connect to {address}, this client connects to {server} only"
             )
         features, labels = _state.own(lambda: data(context), "loading the rows")
-        found = _state.own(lambda: join(
-            address,
-            str(folder),
-            features=features,
-            labels=labels,
-            classes=terms.number("classes"),
-            max_bits=max_bits,
-            max_neighbours=max_neighbours,
-            any_alpha=any_alpha,
-            backend_at_least=backend_at_least,
-            max_peer_rows=max_peer_rows,
-            min_clients=min_clients,
-            noise=None if noise is None else noise(context),
-            server_name=server_name,
-            patience=min(terms.real("patience"), patience),
-        ), "joining the job")
+
+        def gained() -> Joined:
+            return join(
+                address,
+                str(folder),
+                features=features,
+                labels=labels,
+                classes=terms.number("classes"),
+                max_bits=max_bits,
+                max_neighbours=max_neighbours,
+                any_alpha=any_alpha,
+                backend_at_least=backend_at_least,
+                max_peer_rows=max_peer_rows,
+                min_clients=min_clients,
+                noise=None if noise is None else noise(context),
+                server_name=server_name,
+                patience=min(terms.real("patience"), patience),
+            )
+
+        found = _state.own(gained, "joining the job")
         brought = found.labels
         if brought is not None:
             _state.own(lambda: receive(brought, context), "keeping the labels")
