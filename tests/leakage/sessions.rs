@@ -63,7 +63,7 @@ fn session(
 
 fn refused(tried: &Tried) -> bool {
     // SUM-25.
-    let told = "a sum of other clients was unmasked before";
+    let told = "this client allows for one set of contributors";
     matches!(tried, Some(aborted) if aborted.to_string().contains(told))
 }
 

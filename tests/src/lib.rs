@@ -11,6 +11,7 @@ pub mod rounds;
 pub mod scaling;
 pub mod sums;
 pub mod tamper;
+pub mod training;
 
 use std::path::{Path, PathBuf};
 

@@ -20,6 +20,11 @@ use super::Word;
 pub struct Answered(Arc<Mutex<Option<Vec<PartyId>>>>);
 
 impl Answered {
+    /// Memory that allows for sums of these contributors only, in ascending order.
+    pub fn only(contributors: Vec<PartyId>) -> Self {
+        Self(Arc::new(Mutex::new(Some(contributors))))
+    }
+
     /// Checks that the client may help to unmask a sum of these contributors (SUM-25).
     ///
     /// # Errors
@@ -27,8 +32,8 @@ impl Answered {
     pub fn check(&self, contributors: &[PartyId]) -> Result<(), Abort> {
         match &*self.earlier() {
             Some(earlier) if earlier != contributors => Err(Abort::Misuse(
-                "a sum of other clients was unmasked before: the difference of the two sums could \
-                 reveal one client's values"
+                "this client allows for one set of contributors, and these are others: the \
+                 difference of two sums could reveal one client's values"
                     .into(),
             )),
             _ => Ok(()),

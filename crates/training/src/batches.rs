@@ -4,6 +4,7 @@
 use undertone_kernel::Prg;
 
 use crate::model::{Examples, Schedule, Target};
+use crate::random::shuffled;
 
 /// Batches of targets, labels first. An epoch is one pass over the rows with pseudo-labels, or over
 /// the labels if there are none of the former. The other kind is repeated as often as needed, in a
@@ -88,12 +89,7 @@ impl<'a> Deck<'a> {
     }
 
     fn shuffle(&mut self, rng: &mut Prg) {
-        self.order = (0..self.all.len()).collect();
-        for last in (1..self.order.len()).rev() {
-            // The bias of the remainder is below 2⁻³² for less than 2³² rows.
-            let other = (rng.next_u64() % (last as u64 + 1)) as usize;
-            self.order.swap(last, other);
-        }
+        self.order = shuffled((0..self.all.len()).collect(), rng);
     }
 
     /// Draws `count`, or as many as are left.

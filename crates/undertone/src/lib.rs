@@ -68,7 +68,8 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`xclp`] | the application: client and server as parties |
+//! | [`xclp`] | label propagation: client and server as parties |
+//! | [`training`] | federated averaging with propagated labels |
 //! | [`hamming`] | distances between the rows of all clients, with several backends |
 //! | [`mod@sum`] | secure sums: words, rows with owners, weighted means |
 //! | [`setup`] | identities, roster, pair channels, group seed |
@@ -106,4 +107,5 @@ pub use undertone_paillier as paillier;
 pub use undertone_party as party;
 pub use undertone_setup as setup;
 pub use undertone_sum as sum;
+pub use undertone_training as training;
 pub use undertone_xclp as xclp;

@@ -10,7 +10,7 @@ use undertone_xclp::phases as xclp;
 use crate::rounds;
 
 /// All phases, in the order of their numbers.
-pub const ALL: [Phase; 16] = [
+pub const ALL: [Phase; 18] = [
     xclp::SETUP,
     xclp::OFFLINE,
     xclp::CODES,
@@ -27,4 +27,6 @@ pub const ALL: [Phase; 16] = [
     rounds::ROUND,
     rounds::CONTRIBUTION,
     rounds::RESULT,
+    undertone_training::MODEL,
+    undertone_training::UPDATE,
 ];

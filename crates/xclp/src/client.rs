@@ -73,6 +73,8 @@ pub struct Input {
     /// refuses sessions with other clients: the difference of two results would tell of the labels
     /// that one client brought.
     pub answered: Answered,
+    /// The number of labelled rows of each class over all clients, for [`Variant::Counted`] alone.
+    pub class_counts: Option<Vec<u32>>,
 }
 
 impl Input {
@@ -84,6 +86,7 @@ impl Input {
             credentials: None,
             max_peer_rows: None,
             answered: Answered::default(),
+            class_counts: None,
         }
     }
 
@@ -99,6 +102,15 @@ impl Input {
         if rows > MAX_ROWS {
             return Err(Abort::Misuse(format!(
                 "{rows} rows; a client may bring at most {MAX_ROWS}"
+            )));
+        }
+        let counts = self.class_counts.as_ref().map(Vec::len);
+        let due = (params.variant == Variant::Counted).then_some(self.labelling.classes());
+        if counts != due {
+            return Err(Abort::Misuse(format!(
+                "class counts: {} instead of {}; they are for the variant that counts once",
+                counts.unwrap_or(0),
+                due.unwrap_or(0)
             )));
         }
         if params.trust == Trust::MaliciousServer && self.credentials.is_none() {
@@ -139,6 +151,7 @@ pub fn client(
         credentials,
         max_peer_rows,
         answered,
+        class_counts,
     } = input;
     let ad = Advertisement::new(rows.len(), dim, labelling.classes(), &params)
         .with_names(labelling.names());
@@ -155,6 +168,7 @@ pub fn client(
         credentials,
         max_peer_rows,
         answered,
+        class_counts,
         seed: later,
     });
     Ok(Script::new(phases::SETUP, |io| run(io, job, setup, rows)))
@@ -171,6 +185,7 @@ struct Job {
     /// Most rows that another client may bring.
     max_peer_rows: Option<usize>,
     answered: Answered,
+    class_counts: Option<Vec<u32>>,
     /// The randomness of everything after the setup.
     seed: Seed,
 }
@@ -254,7 +269,7 @@ impl Job {
             .prg();
         let classes = match self.params.variant {
             Variant::Balanced => self.labelling.classes(),
-            Variant::Paper => 0,
+            Variant::Counted | Variant::Paper => 0,
         };
         (0..classes).map(move |_| prg.next_u64() as u32)
     }
@@ -286,6 +301,9 @@ impl Job {
         let own = Wiped::from(sums.own);
         let values = own.iter().map(|word| fixed::decode(*word)).collect();
         let mut scores = Scores::new(self.labelling.classes(), values);
+        if let Some(counts) = &self.class_counts {
+            scores.balance(counts);
+        }
         if self.params.variant == Variant::Balanced {
             let mut counts = Wiped::from(sums.shared);
             for client in sums.contributors {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use sha2::{Digest, Sha256};
 use undertone_hamming::{Backend, MAX_BITS, Phe};
 use undertone_party::{SessionId, Writer};
 use undertone_sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
@@ -16,6 +17,10 @@ pub enum Variant {
     /// The weight is `cos³`. A class's scores are divided by its number of labelled rows, over all
     /// clients.
     Balanced,
+    /// As [`Balanced`](Self::Balanced), by class counts that every client brings
+    /// ([`Input::class_counts`](crate::Input::class_counts)). For many runs over the same labels:
+    /// their counts are added up once.
+    Counted,
     /// The weight is `cos`, and scores are not scaled: as published.
     Paper,
 }
@@ -29,7 +34,7 @@ impl Variant {
         }
         let cos = (std::f64::consts::PI * f64::from(distance) / bits as f64).cos();
         match self {
-            Self::Balanced => cos * cos * cos,
+            Self::Balanced | Self::Counted => cos * cos * cos,
             Self::Paper => cos,
         }
     }
@@ -39,6 +44,7 @@ impl fmt::Display for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Balanced => "balanced",
+            Self::Counted => "balanced, counted once",
             Self::Paper => "paper",
         })
     }
@@ -139,7 +145,7 @@ impl Params {
                 width: classes,
                 shared: match self.variant {
                     Variant::Balanced => classes,
-                    Variant::Paper => 0,
+                    Variant::Counted | Variant::Paper => 0,
                 },
             },
             audience: Audience::Everybody,
@@ -150,6 +156,13 @@ impl Params {
         }
     }
 
+    /// A digest of all parameters. Applications that run this one compare it.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut w = Writer::default();
+        self.write(&mut w);
+        Sha256::digest(w.finish()).into()
+    }
+
     /// Writes the bytes by which parties compare their parameters.
     pub(crate) fn write(&self, w: &mut Writer) {
         w.u16(self.bits as u16);
@@ -158,6 +171,7 @@ impl Params {
         w.u8(match self.variant {
             Variant::Balanced => 0,
             Variant::Paper => 1,
+            Variant::Counted => 2,
         });
         let backend = self.backend.to_string();
         w.u8(backend.len() as u8);

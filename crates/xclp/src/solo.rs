@@ -65,7 +65,7 @@ pub fn scores(influence: &Influence, labelling: &Labelling, variant: Variant) ->
         }
     }
     let mut scores = Scores::new(classes, values);
-    if variant == Variant::Balanced {
+    if variant != Variant::Paper {
         scores.balance(&labelling.counts());
     }
     scores

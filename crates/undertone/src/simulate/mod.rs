@@ -6,6 +6,7 @@ mod label;
 mod rounds;
 mod scaling;
 mod sum;
+mod training;
 pub mod transfers;
 
 use undertone_kdf::Seed;
@@ -22,6 +23,7 @@ pub use label::{Run, Simulation};
 pub use rounds::{RoundRun, RoundSimulation};
 pub use scaling::{ScalingRun, ScalingSimulation, standardise};
 pub use sum::{SumRun, SumSimulation};
+pub use training::{TrainingRun, TrainingSimulation};
 pub use transfers::TransferSimulation;
 
 /// Why there is no result.

@@ -241,11 +241,10 @@ impl Participant for Owner {
             (rows, false, _) => rows.clone(),
         };
         let input = xclp::Input {
-            rows,
-            labelling: self.brought()?,
             credentials,
             max_peer_rows,
             answered: self.answered.clone(),
+            ..xclp::Input::new(rows, self.brought()?)
         };
         let client = xclp::client(seat.me, seat.id, job.params, input, seat.seed)?;
         Ok(Script::new(phases::SETUP, |io| async move {

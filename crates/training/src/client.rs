@@ -1,0 +1,546 @@
+//! A client's side of a job.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use undertone_kdf::Seed;
+use undertone_kernel::Wiped;
+use undertone_party::{Abort, Io, PartyId, Script, SessionId};
+use undertone_setup::group::{self, Secrecy};
+use undertone_setup::identity::Credentials;
+use undertone_sum::{self as sum, Answered, Audience, Rules, Shape, Wiring};
+use undertone_xclp::{self as xclp, Variant};
+use zeroize::Zeroizing;
+
+use crate::data::Data;
+use crate::groups::{Counted, are_whole, deal};
+use crate::job::{Job, PseudoLabels, Sampling};
+use crate::memory::{Census, Memory};
+use crate::messages::{Advertisement, Kind, Opening, digest, receive_model, write_groups};
+use crate::model::{Examples, Model, ModelError, Schedule, Target};
+use crate::pseudo::{self, Directed};
+use crate::{MODEL, UPDATE};
+
+const SERVER: PartyId = PartyId::SERVER;
+
+/// The number of the sum of class counts among the sums of a session.
+pub(crate) const COUNTS: u32 = 0;
+
+/// The number of the sum of updates. Label propagation has the sum before it.
+pub(crate) const UPDATES: u32 = 1;
+
+/// Keeps a client's memory, so that it outlives the process.
+pub type Keep = Box<dyn FnMut(&Memory) -> Result<(), String> + Send>;
+
+/// A client of a job: its model, its data, and its memory between sessions.
+#[derive(Debug, Clone)]
+pub struct Client(Arc<Shared>);
+
+/// The state that the parties of a client's sessions share. A party of an earlier session may still
+/// run when the next one begins.
+#[derive(Debug)]
+struct Shared {
+    desk: Mutex<Desk>,
+    /// The number of parties created. Only the last one may use the desk.
+    parties: AtomicU64,
+}
+
+struct Desk {
+    model: Box<dyn Model>,
+    data: Arc<Data>,
+    memory: Option<Memory>,
+    keep: Keep,
+}
+
+impl fmt::Debug for Desk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Desk")
+            .field("data", &self.data)
+            .field("memory", &self.memory)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A client's place in a session.
+#[derive(Debug)]
+pub struct Place {
+    /// The session.
+    pub session: SessionId,
+    /// The client.
+    pub me: PartyId,
+    /// The client's randomness.
+    pub seed: Seed,
+    /// With credentials the client signs its keys and checks all signatures.
+    pub credentials: Option<Credentials>,
+    /// Most rows that another client may bring to label propagation.
+    pub max_peer_rows: Option<usize>,
+}
+
+/// The result of a session for a client.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// The job has begun.
+    Counted,
+    /// A round is finished.
+    Trained(Trained),
+    /// The job is over. The client has the final model.
+    Over(Vec<f32>),
+}
+
+/// What a client did in a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Trained {
+    /// The number of the round.
+    pub number: u32,
+    /// The number of rows with a pseudo-label.
+    pub pseudo: usize,
+    /// The number of changes that were clipped.
+    pub clipped: usize,
+    /// Whether the update had values that are no numbers. The client then contributed no change: to
+    /// leave the round would tell the server.
+    pub diverged: bool,
+}
+
+/// A client's update, ready to be added up.
+struct Update {
+    words: Zeroizing<Vec<u32>>,
+    trained: Trained,
+}
+
+impl Client {
+    /// A client with this model and these data. `memory` is what `keep` kept in an earlier process.
+    pub fn new(model: Box<dyn Model>, data: Data, memory: Option<Memory>, keep: Keep) -> Self {
+        let desk = Desk {
+            model,
+            data: Arc::new(data),
+            memory,
+            keep,
+        };
+        Self(Arc::new(Shared {
+            desk: Mutex::new(desk),
+            parties: AtomicU64::new(0),
+        }))
+    }
+
+    /// The last round in which the client began to take part, if the job has begun.
+    pub fn last(&self) -> Option<u32> {
+        lock(&self.0.desk).memory.as_ref().map(Memory::last)
+    }
+
+    /// Uses the model. Waits while a session uses it.
+    pub fn with_model<T>(&self, use_it: impl FnOnce(&mut dyn Model) -> T) -> T {
+        use_it(&mut *lock(&self.0.desk).model)
+    }
+
+    /// The client's party in a session of `job`. Parties of earlier sessions can do nothing more.
+    ///
+    /// # Errors
+    /// [`Abort::Misuse`] when the job is impossible, or the client's data or model do not fit it.
+    pub fn party(&self, job: Job, place: Place) -> Result<Script<'static, Step>, Abort> {
+        job.check().map_err(Abort::Misuse)?;
+        let party = self.0.parties.fetch_add(1, Ordering::SeqCst) + 1;
+        let desk = self.desk(party)?;
+        let fits = [
+            ("features", desk.data.rows().dim, job.features),
+            ("classes", desk.data.labelling().classes(), job.classes),
+            (
+                "model parameters",
+                desk.model.params().len(),
+                job.parameters,
+            ),
+        ];
+        for (what, have, due) in fits {
+            if have != due {
+                return Err(Abort::Misuse(format!("{what}: {have}, the job has {due}")));
+            }
+        }
+        drop(desk);
+        // Boxed: a future that moves leaves no copies of the secrets behind.
+        let session = Box::new(Session {
+            client: self.clone(),
+            party,
+            job,
+            place,
+        });
+        Ok(Script::new(MODEL, move |io| session.run(io)))
+    }
+
+    /// The desk, for party number `party`.
+    fn desk(&self, party: u64) -> Result<MutexGuard<'_, Desk>, Abort> {
+        let desk = lock(&self.0.desk);
+        if self.0.parties.load(Ordering::SeqCst) == party {
+            Ok(desk)
+        } else {
+            Err(Abort::Misuse("another session has begun".into()))
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn broken(error: ModelError) -> Abort {
+    Abort::Misuse(error.to_string())
+}
+
+/// One session of a client.
+struct Session {
+    client: Client,
+    party: u64,
+    job: Job,
+    place: Place,
+}
+
+impl Session {
+    fn desk(&self) -> Result<MutexGuard<'_, Desk>, Abort> {
+        self.client.desk(self.party)
+    }
+
+    async fn run(self: Box<Self>, io: Io) -> Result<Step, Abort> {
+        // docs/spec/training.md, step 1: what the session is for.
+        let opening = Opening::read(&io.require(SERVER).await?);
+        let opening = opening.map_err(Abort::malformed(SERVER))?; // TRAIN-1
+        // TRAIN-2.
+        if opening.members.binary_search(&self.place.me).is_err() {
+            let fault = "its set of members leaves this client out";
+            return Err(Abort::cheated(SERVER, fault));
+        }
+        match opening.kind {
+            Kind::Census => self.census(io).await,
+            Kind::Round => self.round(io, opening).await,
+            Kind::Over => {
+                let model = receive_model(&io, self.job.parameters).await?;
+                self.desk()?.model.set_params(&model).map_err(broken)?;
+                Ok(Step::Over(model))
+            }
+        }
+    }
+
+    async fn census(&self, io: Io) -> Result<Step, Abort> {
+        let Place { session, me, .. } = self.place;
+        let (job, min_clients) = (&self.job, self.job.propagation.min_clients);
+        // TRAIN-7: with other groups the same client would be in sums over other sets.
+        if self.desk()?.memory.is_some() {
+            return Err(Abort::Misuse(
+                "this client has taken part in another job with these data; if it shall begin a \
+                 new one, give it a new memory"
+                    .into(),
+            ));
+        }
+
+        // Step 3: the clients, and a seed that the server does not know.
+        let data = Arc::clone(&self.desk()?.data);
+        let ad = Advertisement {
+            rows: data.rows().len() as u32,
+            labelled: data.labelling().labelled().count() as u32,
+            job: job.digest(),
+        };
+        let rules = group::Rules {
+            session,
+            secrecy: Secrecy::Sealed,
+            min_clients,
+        };
+        let derive = |purpose| self.place.seed.derive(session, purpose, &[me.to_wire()]);
+        let credentials = self.place.credentials.clone();
+        let setup = group::client(rules, me, ad.write(), credentials, derive("census"))?;
+        let group = io.run(setup).await?;
+        let counted =
+            |member: &group::Member| Advertisement::counted(member.id, &member.advertisement, job);
+        let mut clients: Vec<Counted> = group
+            .members
+            .iter()
+            .map(counted)
+            .collect::<Result<_, _>>()?;
+
+        // Step 4: the sum of class counts, under pads that all clients know.
+        let rules = count_rules(job, session);
+        let classes = counted_classes(job);
+        let mut words = Zeroizing::new(vec![1u32]);
+        let counts = Zeroizing::new(data.brought().counts());
+        let pads = |who| count_pads(&group.seed, session, who, classes);
+        words.extend(
+            counts
+                .iter()
+                .zip(pads(me))
+                .map(|(count, pad)| count.wrapping_add(pad)),
+        );
+        let input = sum::Input {
+            words: sum::Words::Ready(words),
+            ..sum::Input::plain(Vec::new()).with_credentials(self.place.credentials.clone())
+        };
+        let sums = io
+            .run(sum::client(rules, me, input, derive("census sum"))?)
+            .await?;
+        clients.retain(|client| sums.contributors.contains(&client.id));
+        let shared = Wiped::from(sums.shared);
+        let mut counts = Wiped::from(shared[1..].to_vec());
+        for who in &sums.contributors {
+            for (count, pad) in counts.iter_mut().zip(pads(*who)) {
+                *count = count.wrapping_sub(pad);
+            }
+        }
+
+        // Step 5: the groups, the same for all clients.
+        io.phase(MODEL).await;
+        let groups = match job.sampling {
+            Sampling::Groups(least) => deal(&clients, least, session, &group.seed),
+            Sampling::Free => Vec::new(),
+        };
+        io.send(SERVER, write_groups(&groups));
+        let mut desk = self.desk()?;
+        let memory = Memory {
+            census: Census {
+                session,
+                clients,
+                groups,
+            },
+            counts,
+            last: 0,
+        };
+        (desk.keep)(&memory).map_err(Abort::Misuse)?;
+        desk.memory = Some(memory);
+        Ok(Step::Counted)
+    }
+
+    /// Notes that the client takes part in this round (TRAIN-9 to TRAIN-11). Returns what it
+    /// remembers.
+    fn begin(&self, opening: &Opening) -> Result<Memory, Abort> {
+        let cheated = |fault: &str| Err(Abort::cheated(SERVER, fault));
+        let mut desk = self.desk()?;
+        let desk = &mut *desk;
+        let Some(memory) = desk.memory.as_mut() else {
+            return Err(Abort::Misuse(
+                "this client was not there when the job began, or its memory is lost; it can join \
+                 the next job"
+                    .into(),
+            ));
+        };
+        // TRAIN-9.
+        if memory.census.session != opening.census {
+            return cheated("it names another job than this client's");
+        }
+        // TRAIN-10: a round is run once. Two sums of one round that differ by a client would reveal
+        // that client's update.
+        if opening.number <= memory.last || opening.number > self.job.last() {
+            return cheated("it starts a round that is over, or that the job does not have");
+        }
+        // TRAIN-11.
+        let members = &opening.members;
+        let census = &memory.census;
+        let is_client = |id: &PartyId| census.clients.iter().any(|client| client.id == *id);
+        let is_allowed = match self.job.sampling {
+            Sampling::Groups(_) => are_whole(members, &census.groups),
+            Sampling::Free => members.iter().all(is_client),
+        };
+        if !is_allowed {
+            return cheated("its set of members is not made of whole groups of the job's clients");
+        }
+        let mut now = memory.clone();
+        now.last = opening.number;
+        (desk.keep)(&now).map_err(Abort::Misuse)?;
+        *memory = now.clone();
+        Ok(now)
+    }
+
+    async fn round(&self, io: Io, opening: Opening) -> Result<Step, Abort> {
+        let memory = self.begin(&opening)?;
+        let Opening {
+            number, members, ..
+        } = opening;
+        let (job, me) = (&self.job, self.place.me);
+
+        // Step 6: the model.
+        let model = receive_model(&io, job.parameters).await?;
+        let data = Arc::clone(&self.desk()?.data);
+        self.desk()?.model.set_params(&model).map_err(broken)?;
+        let context = job.context(
+            self.place.session,
+            memory.census.session,
+            number,
+            &digest(&model),
+            &members,
+        );
+        let derive = |purpose| self.place.seed.derive(context, purpose, &[me.to_wire()]);
+        let whole = || match job.sampling {
+            Sampling::Groups(_) => Answered::only(members.clone()),
+            Sampling::Free => Answered::default(),
+        };
+        let needed = job.needed(members.len());
+
+        // Steps 7 to 9: pseudo-labels.
+        let own = data.labelling();
+        let source = job.pseudo_in(number);
+        let pseudo: Vec<Target> = match source {
+            PseudoLabels::None => Vec::new(),
+            PseudoLabels::Network => {
+                let probabilities = self.desk()?.model.predict(data.rows()).map_err(broken)?;
+                pseudo::predicted(&probabilities, own)?
+            }
+            PseudoLabels::Local | PseudoLabels::Joint => {
+                let embeddings = self.desk()?.model.embed(data.rows()).map_err(broken)?;
+                let brought = match source {
+                    PseudoLabels::Local => own,
+                    _ => data.brought(),
+                };
+                let mut directed = Directed::new(&embeddings, brought)?;
+                drop(embeddings);
+                let params = job.propagation(needed);
+                if source == PseudoLabels::Local {
+                    directed.propagate(&params, &derive("projection"), own)?
+                } else {
+                    let Some(features) = directed.features.take() else {
+                        return Err(Abort::Misuse("the model gives no embedding".into()));
+                    };
+                    let rows = xclp::Rows::Features(features);
+                    let input = xclp::Input {
+                        credentials: self.place.credentials.clone(),
+                        max_peer_rows: self.place.max_peer_rows,
+                        answered: whole(),
+                        class_counts: (params.variant == Variant::Counted)
+                            .then(|| memory.counts.to_vec()),
+                        ..xclp::Input::new(rows, directed.labelling.clone())
+                    };
+                    let propagation =
+                        xclp::client(me, context, params, input, derive("propagation"))?;
+                    let outcome = io.run(propagation).await?;
+                    directed.targets(&outcome.labels, own)
+                }
+            }
+        };
+
+        // Step 10: the update.
+        io.phase(UPDATE).await;
+        let schedule = self.schedule(&memory, number, derive("update"));
+        let Update { words, trained } = self.update(&model, &data, &pseudo, schedule, &members)?;
+        drop((model, pseudo));
+        io.send(SERVER, &[]);
+
+        // Step 11: the sum of all updates.
+        let rules = update_rules(job, context, needed);
+        let input = sum::Input {
+            words: sum::Words::Ready(words),
+            answered: whole(),
+            ..sum::Input::plain(Vec::new()).with_credentials(self.place.credentials.clone())
+        };
+        io.run(sum::client(rules, me, input, derive("sum"))?)
+            .await?;
+        Ok(Step::Trained(Trained { number, ..trained }))
+    }
+
+    fn schedule(&self, memory: &Memory, number: u32, seed: Seed) -> Schedule {
+        let (job, census) = (&self.job, &memory.census);
+        let own = census
+            .clients
+            .iter()
+            .find(|client| client.id == self.place.me);
+        let labelled = own.map_or(0, |client| client.labelled as usize).min(50);
+        let holders = census.clients.iter().filter(|client| client.labelled > 0);
+        let (holders, labels) = holders.fold((0, 0), |(holders, labels), client| {
+            (holders + 1, labels + u64::from(client.labelled))
+        });
+        // A client without labels takes twice the mean number of labels (arXiv 2210.06434, A.2).
+        let mean = (labels as f64 / f64::from(holders.max(1u32))).round() as usize;
+        Schedule {
+            epochs: job.epochs as usize,
+            labelled,
+            pseudo: match labelled {
+                0 => (2 * mean).clamp(1, 100),
+                labelled => labelled,
+            },
+            learning_rate: job.learning_rate_in(number, labelled),
+            weight_decay: job.weight_decay,
+            consistency: job.consistency_in(number),
+            seed,
+        }
+    }
+
+    /// Trains, and encodes the change of each parameter.
+    fn update(
+        &self,
+        model: &[f32],
+        data: &Data,
+        pseudo: &[Target],
+        schedule: Schedule,
+        members: &[PartyId],
+    ) -> Result<Update, Abort> {
+        let labelled = pseudo::labelled(data.labelling());
+        let examples = Examples {
+            rows: data.rows(),
+            labelled: &labelled,
+            pseudo,
+        };
+        let mut trained = Trained {
+            number: 0,
+            pseudo: pseudo.len(),
+            clipped: 0,
+            diverged: false,
+        };
+        let mut change = Wiped::from(vec![0f32; model.len()]);
+        if !labelled.is_empty() || !pseudo.is_empty() {
+            let mut desk = self.desk()?;
+            desk.model.update(&examples, &schedule).map_err(broken)?;
+            let after = Wiped::from(desk.model.params());
+            drop(desk);
+            if after.len() != model.len() {
+                return Err(Abort::Misuse("the model changed its size".into()));
+            }
+            trained.diverged = after.iter().any(|value| !value.is_finite());
+            if !trained.diverged {
+                let pairs = after.iter().zip(model);
+                let changes = pairs.map(|(after, before)| after - before);
+                change.iter_mut().zip(changes).for_each(|(to, by)| *to = by);
+            }
+        }
+        let mut words = Zeroizing::new(Vec::with_capacity(change.len()));
+        let fixed = self.job.fixed(members.len())?;
+        trained.clipped = fixed.append(&change, true, &mut words)?;
+        Ok(Update { words, trained })
+    }
+}
+
+/// The rules of the sum of class counts: the number of clients, then a word for each class.
+pub(crate) fn count_rules(job: &Job, session: SessionId) -> Rules {
+    Rules {
+        round: COUNTS,
+        shape: Shape::plain(1 + counted_classes(job)),
+        audience: Audience::Everybody,
+        ..update_rules(job, session, job.propagation.min_clients)
+    }
+}
+
+/// The number of class counts that the census adds up.
+pub(crate) fn counted_classes(job: &Job) -> usize {
+    match (job.pseudo, job.propagation.variant) {
+        (PseudoLabels::Joint, Variant::Balanced) => job.classes,
+        _ => 0,
+    }
+}
+
+/// The rules of the sum of updates.
+pub(crate) fn update_rules(job: &Job, session: SessionId, min_clients: usize) -> Rules {
+    Rules {
+        session,
+        round: UPDATES,
+        shape: Shape::plain(job.parameters),
+        audience: Audience::Server,
+        min_clients,
+        trust: job.propagation.trust,
+        wiring: Wiring::default(),
+        suite: job.propagation.suite,
+    }
+}
+
+/// The pads that hide a client's class counts from the server.
+fn count_pads(
+    seed: &Seed,
+    session: SessionId,
+    who: PartyId,
+    classes: usize,
+) -> impl Iterator<Item = u32> + use<> {
+    let mut prg = seed
+        .derive(session, "training counts", &[who.to_wire()])
+        .prg();
+    (0..classes).map(move |_| prg.next_u64() as u32)
+}

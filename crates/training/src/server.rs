@@ -1,0 +1,264 @@
+//! The server's side of a job.
+
+use std::fmt;
+
+use undertone_kdf::Seed;
+use undertone_kernel::Prg;
+use undertone_party::{Abort, Io, PartyId, Script, SessionId};
+use undertone_setup::group::{self, Secrecy};
+use undertone_setup::roster::enough;
+use undertone_sum as sum;
+use undertone_xclp as xclp;
+
+use crate::client::{count_rules, update_rules};
+use crate::groups::{Counted, draw};
+use crate::job::{Job, PseudoLabels, Sampling};
+use crate::memory::{Census, State, Taken};
+use crate::messages::{Advertisement, Kind, Opening, digest, read_groups, send_model};
+use crate::{MODEL, UPDATE};
+
+/// The result of a session for the server.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Report {
+    /// The job has begun.
+    Counted(Census),
+    /// A round is finished.
+    Trained(Round),
+    /// All clients have the final model.
+    Over,
+}
+
+/// A finished round.
+#[derive(Clone, PartialEq)]
+pub struct Round {
+    /// The round, and the clients whose updates are in the model.
+    pub taken: Taken,
+    /// The new model.
+    pub model: Vec<f32>,
+}
+
+impl fmt::Debug for Round {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Round")
+            .field("taken", &self.taken)
+            .finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// The clients of the next session, of those that are `present`, in ascending order: all of
+    /// them for the census and for the end of the job, a sample for a round. None when no whole
+    /// group is present, or too few clients are.
+    pub fn members(&self, job: &Job, present: &[PartyId], prg: &mut Prg) -> Vec<PartyId> {
+        match &self.census {
+            Some(census) if !self.is_over(job) => {
+                let drawn = draw(job, &census.clients, &census.groups, present, prg);
+                match job.sampling {
+                    Sampling::Free if drawn.len() < job.propagation.min_clients => Vec::new(),
+                    _ => drawn,
+                }
+            }
+            _ => present.to_vec(),
+        }
+    }
+
+    /// Begins the next session. The server must keep the state before it sends anything: a round
+    /// that has begun never begins again, with whatever clients.
+    pub fn begin(&mut self, job: &Job) {
+        if self.census.is_some() && !self.is_over(job) {
+            self.begun += 1;
+        }
+    }
+
+    /// Takes the result of a session.
+    pub fn take(&mut self, report: &Report) {
+        match report {
+            Report::Counted(census) => self.census = Some(census.clone()),
+            Report::Trained(round) => {
+                self.taken.push(round.taken.clone());
+                self.model.clone_from(&round.model);
+            }
+            Report::Over => {}
+        }
+    }
+}
+
+/// The server of one session.
+#[derive(Debug)]
+pub struct Server {
+    /// The parameters of the job.
+    pub job: Job,
+    /// The session.
+    pub session: SessionId,
+    /// The clients of the session, in ascending order.
+    pub members: Vec<PartyId>,
+    /// The server's randomness.
+    pub seed: Seed,
+}
+
+impl Server {
+    /// The server's party in the session that has [begun](State::begin). `is_over` says whether all
+    /// rounds were over before it began.
+    ///
+    /// # Errors
+    /// [`Abort::Misuse`] when the job or its state is impossible.
+    pub fn party(self, state: &State, is_over: bool) -> Result<Script<'static, Report>, Abort> {
+        let job = self.job;
+        job.check().map_err(Abort::Misuse)?;
+        let model = state.model.clone();
+        if model.len() != job.parameters || !model.iter().all(|value| value.is_finite()) {
+            return Err(Abort::Misuse(format!(
+                "the model must have {} finite parameters",
+                job.parameters
+            )));
+        }
+        let census = state.census.clone();
+        let opening = Opening {
+            kind: match census {
+                None => Kind::Census,
+                Some(_) if is_over => Kind::Over,
+                Some(_) => Kind::Round,
+            },
+            census: census
+                .as_ref()
+                .map_or(SessionId([0; 32]), |census| census.session),
+            number: state.begun,
+            members: self.members.clone(),
+        };
+        let this = Box::new(self);
+        Ok(Script::new(MODEL, move |io| async move {
+            // docs/spec/training.md, step 1: what the session is for.
+            io.send_to_all(&this.members, opening.write());
+            match census {
+                None => this.census(io).await.map(Report::Counted),
+                Some(_) if is_over => {
+                    send_model(&io, &this.members, &model).await;
+                    Ok(Report::Over)
+                }
+                Some(census) => {
+                    let round = this.round(io, census, opening.number, model);
+                    round.await.map(Report::Trained)
+                }
+            }
+        }))
+    }
+
+    async fn census(&self, io: Io) -> Result<Census, Abort> {
+        let Self { job, session, .. } = self;
+        let min_clients = job.propagation.min_clients;
+
+        // Step 3: the clients, and their seed.
+        let rules = group::Rules {
+            session: *session,
+            secrecy: Secrecy::Sealed,
+            min_clients,
+        };
+        let seed = self.seed.derive(*session, "census", &[]);
+        let admitted = io
+            .run(group::server(rules, self.members.clone(), seed)?)
+            .await?;
+        let counted =
+            |member: &group::Member| Advertisement::counted(member.id, &member.advertisement, job);
+        let mut clients: Vec<Counted> = admitted
+            .members
+            .iter()
+            .map(counted)
+            .collect::<Result<_, _>>()?;
+        let ids: Vec<PartyId> = clients.iter().map(|client| client.id).collect();
+
+        // Step 4: the sum of class counts, which the server sees under pads.
+        let rules = count_rules(job, *session);
+        let total = io.run(sum::server::<u32>(rules, ids)?).await?;
+        clients.retain(|client| total.contributors.contains(&client.id));
+
+        // Step 5: the groups, in which all clients agree.
+        io.phase(MODEL).await;
+        let mut agreed: Option<(PartyId, Vec<Vec<PartyId>>)> = None;
+        for (who, message) in io.recv_all(&total.contributors).await {
+            let Some(message) = message else { continue };
+            let groups = read_groups(&message).map_err(Abort::malformed(who))?; // TRAIN-8
+            match &agreed {
+                None => agreed = Some((who, groups)),
+                // TRAIN-12.
+                Some((first, known)) if *known != groups => {
+                    return Err(Abort::Misuse(format!(
+                        "{who} and {first} name different groups; one of them departs from the \
+                         protocol"
+                    )));
+                }
+                Some(_) => {}
+            }
+        }
+        let Some((_, groups)) = agreed else {
+            return Err(Abort::TooFew {
+                left: 0,
+                need: min_clients,
+            });
+        };
+        Ok(Census {
+            session: *session,
+            clients,
+            groups,
+        })
+    }
+
+    async fn round(
+        &self,
+        io: Io,
+        census: Census,
+        number: u32,
+        model: Vec<f32>,
+    ) -> Result<Round, Abort> {
+        let (job, mut members) = (&self.job, self.members.clone());
+        let needed = job.needed(members.len());
+        enough(members.len(), needed.max(job.propagation.min_clients))?;
+
+        // Step 6: the model.
+        let of = digest(&model);
+        let context = job.context(self.session, census.session, number, &of, &members);
+        send_model(&io, &members, &model).await;
+
+        // Steps 7 to 9: pseudo-labels.
+        if job.pseudo_in(number) == PseudoLabels::Joint {
+            let params = job.propagation(needed);
+            let seed = self.seed.derive(context, "propagation", &[]);
+            let propagation = xclp::server(context, params, members.clone(), seed)?;
+            members = io.run(propagation).await?.contributors;
+        }
+
+        // Step 10: the clients train.
+        io.phase(UPDATE).await;
+        let mut trained = Vec::with_capacity(members.len());
+        for (who, message) in io.recv_all(&members).await {
+            let Some(message) = message else { continue };
+            // TRAIN-13.
+            if !message.is_empty() {
+                let what = "a message that is not empty after its update".into();
+                return Err(Abort::Malformed { from: who, what });
+            }
+            trained.push(who);
+        }
+        enough(trained.len(), needed)?;
+
+        // Step 11: the sum of all updates. Step 12: the new model.
+        let rules = update_rules(job, context, needed);
+        let total = io.run(sum::server::<u32>(rules, trained)?).await?;
+        let contributors = total.contributors;
+        // Updates without any examples are zeros, and do not count.
+        let count = match job.pseudo_in(number) {
+            PseudoLabels::None => census.labelled(&contributors).count(),
+            _ => contributors.len(),
+        };
+        let change = job.fixed(self.members.len())?.decode(&total.shared);
+        let add = |(before, change): (&f32, f64)| {
+            (f64::from(*before) + change / count.max(1) as f64) as f32
+        };
+        Ok(Round {
+            model: model.iter().zip(change).map(add).collect(),
+            taken: Taken {
+                number,
+                contributors,
+            },
+        })
+    }
+}

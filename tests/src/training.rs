@@ -1,0 +1,224 @@
+//! A small model without a framework, and clients with generated rows.
+
+use undertone::kdf::Seed;
+use undertone::kernel::Prg;
+use undertone::simulate::TrainingSimulation;
+use undertone::training::{
+    Client, Data, Embeddings, Examples, Job, Model, ModelError, Rows, Schedule,
+};
+use undertone::xclp::{Labelling, Params};
+
+/// Values in the hidden layer, which is the embedding.
+pub const HIDDEN: usize = 6;
+
+/// Features of the generated rows.
+pub const FEATURES: usize = 4;
+
+/// Classes of the generated rows.
+pub const CLASSES: usize = 3;
+
+/// Parameters of the model.
+pub const PARAMETERS: usize = HIDDEN * (FEATURES + 1) + CLASSES * (HIDDEN + 1);
+
+/// A network with one hidden layer: `tanh`, then softmax.
+#[derive(Debug, Clone)]
+pub struct Small {
+    /// Weights and biases of the first layer, row by row, then those of the second.
+    params: Vec<f32>,
+}
+
+impl Small {
+    /// A model with small random parameters.
+    pub fn new(seed: u8) -> Self {
+        let mut prg = Prg::new(&[seed; 32]);
+        let value = |_| (prg.next_u64() >> 40) as f32 / (1 << 24) as f32 - 0.5;
+        Self {
+            params: (0..PARAMETERS).map(value).collect(),
+        }
+    }
+
+    fn layer(weights: &[f32], input: &[f32]) -> Vec<f32> {
+        let row = |row: &[f32]| {
+            let (bias, weights) = (row[input.len()], &row[..input.len()]);
+            bias + weights.iter().zip(input).map(|(w, x)| w * x).sum::<f32>()
+        };
+        weights.chunks_exact(input.len() + 1).map(row).collect()
+    }
+
+    fn hidden(&self, row: &[f32]) -> Vec<f32> {
+        let first = &self.params[..HIDDEN * (FEATURES + 1)];
+        let hidden = Self::layer(first, row);
+        hidden.into_iter().map(f32::tanh).collect()
+    }
+
+    fn probabilities(&self, hidden: &[f32]) -> Vec<f32> {
+        let logits = Self::layer(&self.params[HIDDEN * (FEATURES + 1)..], hidden);
+        let most = logits.iter().copied().fold(f32::MIN, f32::max);
+        let powers: Vec<f32> = logits.iter().map(|logit| (logit - most).exp()).collect();
+        let total: f32 = powers.iter().sum();
+        powers.into_iter().map(|power| power / total).collect()
+    }
+
+    fn fits(rows: &Rows<'_>) -> Result<(), ModelError> {
+        if rows.dim == FEATURES {
+            return Ok(());
+        }
+        Err(ModelError(format!(
+            "rows of {} features, {FEATURES} are due",
+            rows.dim
+        )))
+    }
+}
+
+impl Model for Small {
+    fn params(&self) -> Vec<f32> {
+        self.params.clone()
+    }
+
+    fn set_params(&mut self, params: &[f32]) -> Result<(), ModelError> {
+        if params.len() != PARAMETERS {
+            return Err(ModelError(format!("{} parameters", params.len())));
+        }
+        self.params = params.to_vec();
+        Ok(())
+    }
+
+    fn embed(&mut self, rows: Rows<'_>) -> Result<Embeddings, ModelError> {
+        Self::fits(&rows)?;
+        let values = (0..rows.len()).flat_map(|row| self.hidden(rows.row(row)));
+        Ok(Embeddings {
+            dim: HIDDEN,
+            values: values.collect(),
+        })
+    }
+
+    fn predict(&mut self, rows: Rows<'_>) -> Result<Vec<f32>, ModelError> {
+        Self::fits(&rows)?;
+        let predict = |row| self.probabilities(&self.hidden(rows.row(row)));
+        Ok((0..rows.len()).flat_map(predict).collect())
+    }
+
+    fn update(&mut self, examples: &Examples<'_>, schedule: &Schedule) -> Result<(), ModelError> {
+        Self::fits(&examples.rows)?;
+        for batch in schedule.batches(examples) {
+            let mut gradient = vec![0f32; PARAMETERS];
+            for target in &batch {
+                let row = examples.rows.row(target.row);
+                let hidden = self.hidden(row);
+                let mut of_logits = self.probabilities(&hidden);
+                of_logits[usize::from(target.class)] -= 1.0;
+                let weight = target.weight / batch.len() as f32;
+                let (first, second) = gradient.split_at_mut(HIDDEN * (FEATURES + 1));
+                let layer = &self.params[HIDDEN * (FEATURES + 1)..];
+                let mut of_hidden = [0f32; HIDDEN];
+                for (class, of_logit) in of_logits.iter().enumerate() {
+                    let at = class * (HIDDEN + 1);
+                    for (unit, value) in hidden.iter().enumerate() {
+                        second[at + unit] += weight * of_logit * value;
+                        of_hidden[unit] += of_logit * layer[at + unit];
+                    }
+                    second[at + HIDDEN] += weight * of_logit;
+                }
+                for (unit, value) in hidden.iter().enumerate() {
+                    let slope = weight * of_hidden[unit] * (1.0 - value * value);
+                    let at = unit * (FEATURES + 1);
+                    for (feature, x) in row.iter().enumerate() {
+                        first[at + feature] += slope * x;
+                    }
+                    first[at + FEATURES] += slope;
+                }
+            }
+            for (value, slope) in self.params.iter_mut().zip(gradient) {
+                *value -= schedule.learning_rate * (slope + schedule.weight_decay * *value);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rows around one centre for each class, and their classes. `rows` rows from `seed`.
+pub fn cloud(rows: usize, seed: u8) -> (Vec<f32>, Vec<u16>) {
+    let mut prg = Prg::new(&[seed; 32]);
+    let mut unit = || (prg.next_u64() >> 40) as f32 / (1 << 24) as f32 - 0.5;
+    let mut values = Vec::new();
+    let mut classes = Vec::new();
+    for row in 0..rows {
+        let class = row % CLASSES;
+        for feature in 0..FEATURES {
+            let centre = if feature == class { 1.0 } else { -0.2 };
+            values.push(centre + 0.9 * unit());
+        }
+        classes.push(class as u16);
+    }
+    (values, classes)
+}
+
+/// The data of one client: `rows` rows, the first `labelled` with labels.
+///
+/// # Panics
+/// Never.
+pub fn data(rows: usize, labelled: usize, seed: u8) -> Data {
+    let (values, classes) = cloud(rows, seed);
+    let labels = classes.iter().enumerate();
+    let labels = labels.map(|(row, class)| (row < labelled).then_some(*class));
+    let labelling = Labelling::new(CLASSES, labels.collect()).expect("classes are below 3");
+    Data::new(FEATURES, values, labelling).expect("values are finite")
+}
+
+/// A client that keeps its memory nowhere.
+pub fn client(data: Data) -> Client {
+    Client::new(Box::new(Small::new(0)), data, None, Box::new(|_| Ok(())))
+}
+
+/// A small job for these clients.
+pub fn job() -> Job {
+    Job {
+        label_rounds: 2,
+        rounds: 4,
+        sampled: 5,
+        epochs: 4,
+        learning_rate: Some(0.5),
+        features: FEATURES,
+        classes: CLASSES,
+        parameters: PARAMETERS,
+        propagation: Params {
+            bits: 256,
+            neighbours: 5,
+            alpha: 0.9,
+            ..Params::default()
+        },
+        ..Job::default()
+    }
+}
+
+/// A simulation of `job` with `clients` clients of 24 rows, every second one with six labels.
+///
+/// # Panics
+/// When the job is impossible.
+pub fn simulation(job: Job, clients: usize) -> TrainingSimulation {
+    let client = |place: usize| client(data(24, 6 * (1 - place % 2), place as u8));
+    let clients = (0..clients).map(client).collect();
+    let model = Small::new(0).params();
+    TrainingSimulation::new(job, clients, model, Seed::from_bytes([9; 32])).expect("a possible job")
+}
+
+/// The share of generated rows whose class the model predicts.
+///
+/// # Panics
+/// When the parameters are not those of [`Small`].
+pub fn accuracy(params: &[f32]) -> f64 {
+    let mut model = Small::new(0);
+    model.set_params(params).expect("parameters of the model");
+    let (values, classes) = cloud(300, 200);
+    let rows = Rows {
+        dim: FEATURES,
+        values: &values,
+    };
+    let probabilities = model.predict(rows).expect("rows fit");
+    let right = probabilities.chunks_exact(CLASSES).zip(&classes);
+    let right = right.filter(|(p, class)| {
+        let best = (0..CLASSES).max_by(|a, b| p[*a].total_cmp(&p[*b]));
+        best == Some(usize::from(**class))
+    });
+    right.count() as f64 / classes.len() as f64
+}
