@@ -18,6 +18,9 @@ pub enum Split {
     /// Each class in random proportions from a symmetric Dirichlet distribution. Clients differ
     /// more as the parameter shrinks.
     Dirichlet(f64),
+    /// Each class is cut into equal shards, four shards for each client in all, and each client
+    /// gets four of them at random: rows of four classes at most (arXiv 2210.06434, §5).
+    Shards,
 }
 
 impl fmt::Display for Split {
@@ -25,6 +28,7 @@ impl fmt::Display for Split {
         match self {
             Self::Iid => f.write_str("iid"),
             Self::Dirichlet(concentration) => write!(f, "dirichlet:{concentration}"),
+            Self::Shards => f.write_str("shards"),
         }
     }
 }
@@ -36,11 +40,15 @@ impl FromStr for Split {
         if text == "iid" {
             return Ok(Self::Iid);
         }
+        if text == "shards" {
+            return Ok(Self::Shards);
+        }
         let parameter = text.strip_prefix("dirichlet:").and_then(|p| p.parse().ok());
         match parameter {
             Some(p) if (1e-6..=1e6).contains(&p) => Ok(Self::Dirichlet(p)),
             _ => Err(
-                "expected iid, or dirichlet:A with A from 1e-6 to 1e6, as in dirichlet:0.3".into(),
+                "expected iid, shards, or dirichlet:A with A from 1e-6 to 1e6, as in dirichlet:0.3"
+                    .into(),
             ),
         }
     }
@@ -81,7 +89,34 @@ pub fn deal(
                 .map(|_| by_class(labels, clients, gamma, rng))
                 .find(|parts| parts.iter().all(|part| !part.is_empty()))
         }
+        Split::Shards => (0..ATTEMPTS)
+            .map(|_| by_shards(labels, clients, rng))
+            .find(|parts| parts.iter().all(|part| !part.is_empty())),
     }
+}
+
+/// Shards of a client.
+const SHARDS: usize = 4;
+
+fn by_shards(labels: &[u16], clients: usize, rng: &mut ChaCha20Rng) -> Vec<Vec<usize>> {
+    let classes = 1 + usize::from(labels.iter().max().copied().unwrap_or(0));
+    let total = SHARDS * clients;
+    let mut shards: Vec<Vec<usize>> = Vec::with_capacity(total);
+    for class in 0..classes {
+        let of = |row: &usize| usize::from(labels[*row]) == class;
+        let mut rows: Vec<usize> = (0..labels.len()).filter(of).collect();
+        rows.shuffle(rng);
+        // The shards are spread evenly over the classes.
+        let count = (class + 1) * total / classes - class * total / classes;
+        shards.extend(cut(&rows, &vec![1.0; count.max(1)]));
+    }
+    shards.shuffle(rng);
+    let mut out = vec![Vec::new(); clients];
+    for (place, shard) in shards.into_iter().enumerate() {
+        out[place % clients].extend(shard);
+    }
+    out.iter_mut().for_each(|part| part.shuffle(rng));
+    out
 }
 
 fn by_class(
@@ -142,7 +177,7 @@ mod tests {
     #[test]
     fn every_row_goes_to_one_client() {
         let labels: Vec<u16> = (0..997).map(|row| (row % 7) as u16).collect();
-        for split in [Split::Iid, Split::Dirichlet(0.3), Split::Dirichlet(100.0)] {
+        for split in [Split::Iid, Split::Shards, Split::Dirichlet(0.3), Split::Dirichlet(100.0)] {
             let mut rng = ChaCha20Rng::from_seed([1; 32]);
             let parts = deal(split, &labels, 6, &mut rng).unwrap();
             assert_eq!(parts.len(), 6);
@@ -170,6 +205,20 @@ mod tests {
         };
         assert!(largest_share(0.1) > 0.6);
         assert!(largest_share(1000.0) < 0.25);
+    }
+
+    #[test]
+    fn shards_are_of_four_classes() {
+        let labels: Vec<u16> = (0..1000).map(|row| (row % 10) as u16).collect();
+        let mut rng = ChaCha20Rng::from_seed([4; 32]);
+        let parts = deal(Split::Shards, &labels, 10, &mut rng).unwrap();
+        for part in &parts {
+            let mut classes: Vec<u16> = part.iter().map(|row| labels[*row]).collect();
+            classes.sort_unstable();
+            classes.dedup();
+            assert!((1..=4).contains(&classes.len()));
+            assert_eq!(part.len(), 100);
+        }
     }
 
     #[test]

@@ -244,9 +244,10 @@ impl Server {
         let rules = update_rules(job, context, needed);
         let total = io.run(sum::server::<u32>(rules, trained)?).await?;
         let contributors = total.contributors;
-        // Updates without any examples are zeros, and do not count.
+        // Clients without any label have no examples in these rounds. Their updates are zeros, and
+        // do not count.
         let count = match job.pseudo_in(number) {
-            PseudoLabels::None => census.labelled(&contributors).count(),
+            PseudoLabels::None | PseudoLabels::Local => census.labelled(&contributors).count(),
             _ => contributors.len(),
         };
         let change = job.fixed(self.members.len())?.decode(&total.shared);
