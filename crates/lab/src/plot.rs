@@ -12,12 +12,12 @@ use crate::report::Spread;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn Error>>;
 
-const INK: RGBColor = RGBColor(34, 34, 34);
-const FAINT: RGBColor = RGBColor(221, 221, 221);
+pub(crate) const INK: RGBColor = RGBColor(34, 34, 34);
+pub(crate) const FAINT: RGBColor = RGBColor(221, 221, 221);
 const WRONG: RGBColor = RGBColor(200, 0, 0);
-const FONT: &str = "sans-serif";
+pub(crate) const FONT: &str = "sans-serif";
 /// Colours that colour-blind readers can tell apart (Okabe and Ito, 2008).
-const COLOURS: [RGBColor; 8] = [
+pub(crate) const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
     RGBColor(0, 158, 115),

@@ -1,0 +1,286 @@
+//! The arguments of `train` and their checks.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use undertone::hamming::Backend;
+use undertone::training::{Job, Sampling};
+use undertone::xclp::Params;
+
+use super::arm::Arm;
+use super::deal::Table;
+use crate::classes::Classes;
+use crate::keys::Keys;
+use crate::masks::Masks;
+use crate::report::bytes;
+use crate::split::Split;
+use crate::{Failure, noise};
+
+/// The network that is trained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Two convolutions and two layers, for square images.
+    Conv,
+    /// One hidden layer.
+    Mlp,
+}
+
+impl FromStr for Shape {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "conv" => Ok(Self::Conv),
+            "mlp" => Ok(Self::Mlp),
+            _ => Err("expected conv or mlp".into()),
+        }
+    }
+}
+
+/// Train a model.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub struct Train {
+    /// A data set in which every row has a label (.npz or CSV)
+    pub(super) file: PathBuf,
+    /// Number of clients to which the rows are dealt
+    #[arg(long, value_name = "P", default_value_t = 10)]
+    pub(super) clients: usize,
+    /// How the rows are dealt: iid (at random), shards (four classes for each client at most), or
+    /// dirichlet:A (each class in random proportions)
+    #[arg(long, default_value = "iid")]
+    pub(super) split: Split,
+    /// Number of rows that keep their label, in all
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(super) labelled: usize,
+    /// Number of clients that have labels [default: all]
+    #[arg(long, value_name = "P")]
+    pub(super) labelled_clients: Option<usize>,
+    /// Fraction of the rows with which models are tested. No client has them
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.2)]
+    pub(super) test: f64,
+    /// Number of clients in a round, as far as whole groups allow
+    #[arg(long, value_name = "P", default_value_t = 5)]
+    pub(super) sampled: usize,
+    /// Fewest clients in a fixed group, 5 or more. A round takes whole groups, so that many rounds
+    /// reveal sums over groups only
+    #[arg(long, value_name = "P", default_value_t = 5, conflicts_with = "free_sampling")]
+    pub(super) groups: usize,
+    /// Draw the clients of each round freely, as published. Over many rounds the server can then
+    /// compute each client's updates
+    #[arg(long)]
+    pub(super) free_sampling: bool,
+    /// Rounds on labels alone, from which every arm starts
+    #[arg(long, value_name = "R", default_value_t = 50)]
+    pub(super) label_rounds: u32,
+    /// Rounds after these
+    #[arg(long, value_name = "R", default_value_t = 100)]
+    pub(super) rounds: u32,
+    /// Passes over a client's rows in one round
+    #[arg(long, value_name = "E", default_value_t = 5)]
+    pub(super) epochs: u32,
+    /// First learning rate [default: 0.1, or 0.3 where a client has 50 labels]
+    #[arg(long, value_name = "RATE")]
+    pub(super) learning_rate: Option<f32>,
+    /// Largest weight of the consistency loss of mean teachers
+    #[arg(long, value_name = "W", default_value_t = 1.0)]
+    pub(super) consistency: f32,
+    /// The network: conv (square images) or mlp (tables) [default: conv for a square number of
+    /// features from 64 on]
+    #[arg(long)]
+    pub(super) model: Option<Shape>,
+    /// Divide all features by this number [default: the largest magnitude in FILE]
+    #[arg(long, value_name = "S")]
+    pub(super) scale: Option<f64>,
+    /// Sources of labels for unlabelled rows, to be compared: labels (none), network (the model's
+    /// predictions), local (label propagation in each client), xclp (across clients), paper (the
+    /// same as published, alpha 0.99); each also with +mt, a mean teacher
+    #[arg(
+        long,
+        value_name = "ARM,…",
+        value_delimiter = ',',
+        default_value = "labels,network,local,xclp,xclp+mt"
+    )]
+    pub(super) arms: Vec<Arm>,
+    /// Length L of a code in bits
+    #[arg(long, value_name = "L", default_value_t = 4096)]
+    pub(super) bits: usize,
+    /// Number k of neighbours of a row
+    #[arg(long, value_name = "K", default_value_t = 10)]
+    pub(super) neighbours: usize,
+    /// Part of a score that comes from neighbours, from 0.001 to 0.9999
+    #[arg(long, default_value_t = 0.9)]
+    pub(super) alpha: f64,
+    /// Protocol by which distances reach the server: psm, lwe, shade, phe, sketch or clear
+    #[arg(long, default_value = "psm")]
+    pub(super) backend: Backend,
+    /// Randomise the labels that clients bring to label propagation, once for all rounds. Epsilon E
+    /// is from 0.001 to 20 [default: no noise]
+    #[arg(long, value_name = "E", value_parser = noise::epsilon, allow_negative_numbers = true)]
+    pub(super) label_epsilon: Option<f64>,
+    /// Number of seeds; every arm is run with each
+    #[arg(long, value_name = "R", default_value_t = 3)]
+    pub(super) seeds: u32,
+    /// The first seed, from which everything random follows
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) seed: u64,
+    /// Number of classes, or their names in order, as in benign,malignant [default: what the file
+    /// states, or else the labels that occur]
+    #[arg(long, value_name = "C")]
+    pub(super) classes: Option<Classes>,
+    #[command(flatten)]
+    pub(super) masks: Masks,
+    #[command(flatten)]
+    pub(super) keys: Keys,
+    /// Run a job even if its rounds move more than 64 GiB in all
+    #[arg(long)]
+    pub(super) allow_traffic: bool,
+    /// File for a picture of the learning curves (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub(super) plot: Option<PathBuf>,
+    /// File for the JSON object that --json prints
+    #[arg(long, value_name = "FILE")]
+    pub(super) report: Option<PathBuf>,
+    /// File for the final model of the first arm and seed (.safetensors)
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: Option<PathBuf>,
+}
+
+/// Most bytes of a job that is not asked for with --allow-traffic.
+const MOST_BYTES: f64 = (64u64 << 30) as f64;
+
+impl Train {
+    /// The job of `arm` for a model of `parameters` parameters.
+    pub(super) fn job(
+        &self,
+        table: &Table,
+        arm: Arm,
+        parameters: usize,
+    ) -> Result<Job, Failure> {
+        let job = Job {
+            label_rounds: self.label_rounds,
+            rounds: self.rounds,
+            pseudo: arm.pseudo(),
+            propagation: Params {
+                bits: self.bits,
+                neighbours: self.neighbours,
+                alpha: arm.alpha(self.alpha),
+                variant: arm.variant(),
+                backend: self.backend,
+                phe: self.keys.phe(self.backend)?,
+                min_clients: 3,
+                trust: self.masks.trust(),
+                suite: self.masks.suite,
+            },
+            sampled: self.sampled,
+            sampling: if self.free_sampling {
+                Sampling::Free
+            } else {
+                Sampling::Groups(self.groups)
+            },
+            epochs: self.epochs,
+            learning_rate: self.learning_rate,
+            consistency: if arm.teacher { self.consistency } else { 0.0 },
+            label_epsilon: self.label_epsilon,
+            features: table.features,
+            classes: table.classes,
+            parameters,
+            ..Job::default()
+        };
+        job.check().map_err(Failure::usage)?;
+        Ok(job)
+    }
+
+    /// Refuses what no job can do.
+    pub(super) fn check(&self, rows: usize) -> Result<(), Failure> {
+        let refuse = |what: String| Err(Failure::usage(what));
+        if !(0.01..=0.9).contains(&self.test) {
+            return refuse(format!("--test {}; it must be from 0.01 to 0.9", self.test));
+        }
+        if self.clients < 3 {
+            return refuse(format!("--clients {}; three or more are needed", self.clients));
+        }
+        let holders = self.labelled_clients.unwrap_or(self.clients);
+        if !(1..=self.clients).contains(&holders) {
+            return refuse(format!(
+                "--labelled-clients {holders}; it must be from 1 to {}",
+                self.clients
+            ));
+        }
+        if self.labelled < holders || self.labelled >= rows {
+            return refuse(format!(
+                "--labelled {}; it must be from {holders}, one for each client with labels, to \
+                 {}",
+                self.labelled,
+                rows - 1
+            ));
+        }
+        if self.arms.is_empty() || self.seeds == 0 {
+            return refuse("--arms and --seeds: one is the least".into());
+        }
+        if self.arms.iter().enumerate().any(|(place, arm)| self.arms[..place].contains(arm)) {
+            return refuse("--arms: an arm is named twice".into());
+        }
+        // The bytes of a distance, from the table of the backends.
+        let per_distance = match self.backend {
+            Backend::Shade => 1.63 * self.bits as f64,
+            Backend::Phe => 45.0,
+            Backend::Lwe => 50.0,
+            _ => 30.0,
+        };
+        let per_client = rows as f64 / self.clients as f64;
+        let pairs = (self.sampled * (self.sampled - 1) / 2) as f64 * per_client * per_client;
+        let total = per_distance * pairs * f64::from(self.rounds) * f64::from(self.seeds);
+        if total > MOST_BYTES && !self.allow_traffic {
+            return refuse(format!(
+                "{} would move about {} in {} rounds; choose another backend or fewer rounds, or \
+                 pass --allow-traffic",
+                self.backend,
+                bytes(total as u64),
+                self.rounds
+            ));
+        }
+        Ok(())
+    }
+
+    pub(super) fn introduction(&self, table: &Table) -> String {
+        let holders = self.labelled_clients.unwrap_or(self.clients);
+        let members = if self.free_sampling {
+            format!(
+                "{} clients a round, drawn freely: over many rounds the server can compute each \
+                 client's updates",
+                self.sampled
+            )
+        } else {
+            format!(
+                "about {} clients a round, in fixed groups of at least {}: the server sees sums \
+                 over groups",
+                self.sampled, self.groups
+            )
+        };
+        format!(
+            "{}: {} rows for training, {} for tests, {} features, {} classes\n\
+             {} clients ({}), {} labels at {holders} clients, {} seeds from {}\n\
+             {}, {} parameters; {} + {} rounds of {} epochs\n{members}\n\
+             backend {}: the server also learns each model, and\n  {}\n",
+            self.file.display(),
+            table.training.len(),
+            table.testing.len(),
+            table.features,
+            table.classes,
+            self.clients,
+            self.split,
+            self.labelled,
+            self.seeds,
+            self.seed,
+            table.describe_model(),
+            table.parameters(false),
+            self.label_rounds,
+            self.rounds,
+            self.epochs,
+            self.backend,
+            self.backend.server_learns(),
+        )
+    }
+}
