@@ -12,7 +12,7 @@ use crate::{deal, examples, label, net, paillier};
 #[command(
     name = "undertone",
     version,
-    about = "Label propagation over data that may not leave its owners",
+    about = "Label rows, train models and add up arrays that may not leave their owners",
     after_help = examples::ALL
 )]
 struct Arguments {
@@ -29,6 +29,15 @@ enum Command {
         common: Common,
         #[command(flatten)]
         label: Box<label::Label>,
+    },
+    /// Train a model on one labelled FILE that is dealt to clients, and compare sources of labels
+    #[cfg(feature = "train")]
+    #[command(after_help = examples::TRAIN)]
+    Train {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        train: Box<undertone_lab::train::Train>,
     },
     /// Run one secure sum of random words, with all clients in one process
     #[command(after_help = examples::SUM)]
@@ -153,6 +162,8 @@ impl Command {
             | Self::Paillier { common, .. }
             | Self::Bench { common, .. }
             | Self::Costs { common, .. } => *common,
+            #[cfg(feature = "train")]
+            Self::Train { common, .. } => *common,
             Self::Deal { quiet, .. } | Self::Keys { quiet, .. } => (*quiet).into(),
             Self::Status { json, .. } => (*json).into(),
             Self::Completions { .. } => Common::default(),
@@ -220,6 +231,8 @@ fn run(command: Command) -> Result<(), Failure> {
 fn dispatch(command: Command, show: Show) -> Result<(), Failure> {
     match command {
         Command::Label { label, .. } => label.run(show),
+        #[cfg(feature = "train")]
+        Command::Train { train, .. } => train.run(show),
         Command::Sum { sum, .. } => sum.run(show),
         Command::Deal { deal, .. } => deal.run(show),
         Command::Keys { keys, .. } => keys.run(show),

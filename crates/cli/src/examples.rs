@@ -5,6 +5,7 @@ pub(crate) const ALL: &str = "\
 Examples:
   undertone label data/digits.npz
   undertone label --client a.npz --client b.npz --client c.npz
+  undertone train data/digits.npz --arms labels,xclp
   undertone sum --clients 100 --entries 1000000 --drop 0.1
 
 `undertone COMMAND --help` shows the options and examples of a command.
@@ -27,6 +28,14 @@ Examples:
   undertone label data/digits.npz
   undertone label data/digits.npz --clients 8 --split dirichlet:0.3 --labelled 0.05
   undertone label --client a.npz --client b.npz --client c.npz --out labels";
+
+/// Of `train`.
+#[cfg(feature = "train")]
+pub(crate) const TRAIN: &str = "\
+Examples:
+  undertone train data/digits.npz
+  undertone train data/digits.npz --labelled 50 --arms labels,xclp,xclp+mt --plot curves.svg
+  undertone train data/digits.npz --clients 20 --split shards --rounds 200 --backend lwe --json";
 
 /// Of `sum`.
 pub(crate) const SUM: &str = "\

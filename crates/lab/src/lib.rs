@@ -16,6 +16,7 @@
 //! | [`input`], [`output`] | all | reads data sets; writes files whole or not at all |
 //! | [`interrupt`] | all | removes temporary files and child processes after a signal |
 //! | [`plot`] | `label` | draws accuracy, and rows by class |
+//! | `train` | `train` | compares sources of labels for a model that clients train |
 //! | [`report`] | all | cost tables |
 #![forbid(unsafe_code)]
 #![allow(missing_docs)] // The help texts of the command are the documentation of its arguments.
@@ -42,6 +43,8 @@ pub mod runs;
 pub mod scale;
 pub mod split;
 pub mod sum;
+#[cfg(feature = "train")]
+pub mod train;
 
 pub use failure::Failure;
 use undertone::kdf::Seed;

@@ -111,6 +111,15 @@ impl Pins {
         Ok(Self { keys })
     }
 
+    /// The pins of `clients` alone.
+    #[must_use]
+    pub fn only(&self, clients: &[PartyId]) -> Self {
+        let keys = self.keys.iter().filter(|(who, _)| clients.contains(who));
+        Self {
+            keys: keys.map(|(who, key)| (*who, *key)).collect(),
+        }
+    }
+
     /// The number of pinned clients.
     pub fn len(&self) -> usize {
         self.keys.len()

@@ -10,19 +10,24 @@ use undertone_party::{Abort, Io, PartyId, Script, SessionId};
 use undertone_setup::group::{self, Secrecy};
 use undertone_setup::identity::Credentials;
 use undertone_sum::{self as sum, Answered, Audience, Rules, Shape, Wiring};
-use undertone_xclp::{self as xclp, Variant};
+use undertone_xclp as xclp;
+use undertone_xclp::input::names_digest;
 use zeroize::Zeroizing;
 
 use crate::data::Data;
 use crate::groups::{Counted, are_whole, deal};
 use crate::job::{Job, PseudoLabels, Sampling};
 use crate::memory::{Census, Memory};
-use crate::messages::{Advertisement, Kind, Opening, digest, receive_model, write_groups};
+use crate::messages::{
+    Advertisement, Kind, Opening, digest, receive_model, same_names, write_groups,
+};
 use crate::model::{Examples, Model, ModelError, Schedule, Target};
 use crate::pseudo::{self, Directed};
 use crate::{MODEL, UPDATE};
 
 const SERVER: PartyId = PartyId::SERVER;
+
+const OTHER_JOB: &str = "it names another job than this client's";
 
 /// The number of the sum of class counts among the sums of a session.
 pub(crate) const COUNTS: u32 = 0;
@@ -211,6 +216,16 @@ impl Session {
             Kind::Census => self.census(io).await,
             Kind::Round => self.round(io, opening).await,
             Kind::Over => {
+                // TRAIN-9.
+                let census = self
+                    .desk()?
+                    .memory
+                    .as_ref()
+                    .map(|memory| memory.census.session);
+                if census.is_some_and(|census| census != opening.census) {
+                    return Err(Abort::cheated(SERVER, OTHER_JOB));
+                }
+                // Step 13: the final model.
                 let model = receive_model(&io, self.job.parameters).await?;
                 self.desk()?.model.set_params(&model).map_err(broken)?;
                 Ok(Step::Over(model))
@@ -221,8 +236,9 @@ impl Session {
     async fn census(&self, io: Io) -> Result<Step, Abort> {
         let Place { session, me, .. } = self.place;
         let (job, min_clients) = (&self.job, self.job.propagation.min_clients);
-        // TRAIN-7: with other groups the same client would be in sums over other sets.
-        if self.desk()?.memory.is_some() {
+        let earlier = self.desk()?.memory.clone();
+        // TRAIN-7: after a round with other groups this client would be in sums over other sets.
+        if earlier.as_ref().is_some_and(|memory| memory.last > 0) {
             return Err(Abort::Misuse(
                 "this client has taken part in another job with these data; if it shall begin a \
                  new one, give it a new memory"
@@ -236,6 +252,7 @@ impl Session {
             rows: data.rows().len() as u32,
             labelled: data.labelling().labelled().count() as u32,
             job: job.digest(),
+            names: names_digest(data.labelling().names()),
         };
         let rules = group::Rules {
             session,
@@ -248,37 +265,35 @@ impl Session {
         let group = io.run(setup).await?;
         let counted =
             |member: &group::Member| Advertisement::counted(member.id, &member.advertisement, job);
-        let mut clients: Vec<Counted> = group
+        let clients: Vec<Counted> = group
             .members
             .iter()
             .map(counted)
             .collect::<Result<_, _>>()?;
+        same_names(&group.members)?;
 
-        // Step 4: the sum of class counts, under pads that all clients know.
-        let rules = count_rules(job, session);
-        let classes = counted_classes(job);
-        let mut words = Zeroizing::new(vec![1u32]);
-        let counts = Zeroizing::new(data.brought().counts());
-        let pads = |who| count_pads(&group.seed, session, who, classes);
-        words.extend(
-            counts
-                .iter()
-                .zip(pads(me))
-                .map(|(count, pad)| count.wrapping_add(pad)),
-        );
-        let input = sum::Input {
-            words: sum::Words::Ready(words),
-            ..sum::Input::plain(Vec::new()).with_credentials(self.place.credentials.clone())
-        };
-        let sums = io
-            .run(sum::client(rules, me, input, derive("census sum"))?)
-            .await?;
-        clients.retain(|client| sums.contributors.contains(&client.id));
-        let shared = Wiped::from(sums.shared);
-        let mut counts = Wiped::from(shared[1..].to_vec());
-        for who in &sums.contributors {
-            for (count, pad) in counts.iter_mut().zip(pads(*who)) {
-                *count = count.wrapping_sub(pad);
+        // Step 4, for free sampling: the sum of class counts, under pads that all clients know.
+        let ids: Vec<PartyId> = clients.iter().map(|client| client.id).collect();
+        let mut counts = Wiped::default();
+        if job.counts_once() {
+            let rules = count_rules(job, session, clients.len());
+            let own = Zeroizing::new(data.brought().counts());
+            let pads = |who| count_pads(&group.seed, session, who, job.classes);
+            let padded = own.iter().zip(pads(me));
+            let words = padded.map(|(count, pad)| count.wrapping_add(pad)).collect();
+            let before = earlier.map(|memory| memory.census.ids());
+            let input = sum::Input {
+                words: sum::Words::Ready(Zeroizing::new(words)),
+                // The difference of two counts would tell of the labels of one client.
+                answered: Answered::only(before.unwrap_or_else(|| ids.clone())),
+                ..sum::Input::plain(Vec::new()).with_credentials(self.place.credentials.clone())
+            };
+            let sum = sum::client(rules, me, input, derive("census sum"))?;
+            counts = Wiped::from(io.run(sum).await?.shared);
+            for who in &ids {
+                for (count, pad) in counts.iter_mut().zip(pads(*who)) {
+                    *count = count.wrapping_sub(pad);
+                }
             }
         }
 
@@ -304,7 +319,7 @@ impl Session {
         Ok(Step::Counted)
     }
 
-    /// Notes that the client takes part in this round (TRAIN-9 to TRAIN-11). Returns what it
+    /// Step 2: notes that the client takes part in this round (TRAIN-9 to TRAIN-11). Returns what it
     /// remembers.
     fn begin(&self, opening: &Opening) -> Result<Memory, Abort> {
         let cheated = |fault: &str| Err(Abort::cheated(SERVER, fault));
@@ -319,7 +334,7 @@ impl Session {
         };
         // TRAIN-9.
         if memory.census.session != opening.census {
-            return cheated("it names another job than this client's");
+            return cheated(OTHER_JOB);
         }
         // TRAIN-10: a round is run once. Two sums of one round that differ by a client would reveal
         // that client's update.
@@ -368,6 +383,13 @@ impl Session {
             Sampling::Free => Answered::default(),
         };
         let needed = job.needed(members.len());
+        // The signatures that count are those of the round's clients.
+        let credentials = || {
+            self.place.credentials.as_ref().map(|own| Credentials {
+                identity: own.identity.clone(),
+                pins: own.pins.only(&members),
+            })
+        };
 
         // Steps 7 to 9: pseudo-labels.
         let own = data.labelling();
@@ -384,23 +406,18 @@ impl Session {
                     PseudoLabels::Local => own,
                     _ => data.brought(),
                 };
-                let mut directed = Directed::new(&embeddings, brought)?;
+                let directed = Directed::new(&embeddings, brought)?;
                 drop(embeddings);
                 let params = job.propagation(needed);
                 if source == PseudoLabels::Local {
                     directed.propagate(&params, &derive("projection"), own)?
                 } else {
-                    let Some(features) = directed.features.take() else {
-                        return Err(Abort::Misuse("the model gives no embedding".into()));
-                    };
-                    let rows = xclp::Rows::Features(features);
                     let input = xclp::Input {
-                        credentials: self.place.credentials.clone(),
+                        credentials: credentials(),
                         max_peer_rows: self.place.max_peer_rows,
                         answered: whole(),
-                        class_counts: (params.variant == Variant::Counted)
-                            .then(|| memory.counts.to_vec()),
-                        ..xclp::Input::new(rows, directed.labelling.clone())
+                        class_counts: job.counts_once().then(|| memory.counts.to_vec()),
+                        ..directed.input()?
                     };
                     let propagation =
                         xclp::client(me, context, params, input, derive("propagation"))?;
@@ -422,7 +439,7 @@ impl Session {
         let input = sum::Input {
             words: sum::Words::Ready(words),
             answered: whole(),
-            ..sum::Input::plain(Vec::new()).with_credentials(self.place.credentials.clone())
+            ..sum::Input::plain(Vec::new()).with_credentials(credentials())
         };
         io.run(sum::client(rules, me, input, derive("sum"))?)
             .await?;
@@ -500,21 +517,13 @@ impl Session {
     }
 }
 
-/// The rules of the sum of class counts: the number of clients, then a word for each class.
-pub(crate) fn count_rules(job: &Job, session: SessionId) -> Rules {
+/// The rules of the sum of class counts over `clients` clients.
+pub(crate) fn count_rules(job: &Job, session: SessionId, clients: usize) -> Rules {
     Rules {
         round: COUNTS,
-        shape: Shape::plain(1 + counted_classes(job)),
+        shape: Shape::plain(job.classes),
         audience: Audience::Everybody,
-        ..update_rules(job, session, job.propagation.min_clients)
-    }
-}
-
-/// The number of class counts that the census adds up.
-pub(crate) fn counted_classes(job: &Job) -> usize {
-    match (job.pseudo, job.propagation.variant) {
-        (PseudoLabels::Joint, Variant::Balanced) => job.classes,
-        _ => 0,
+        ..update_rules(job, session, clients)
     }
 }
 

@@ -58,8 +58,7 @@ pub(crate) fn are_whole(members: &[PartyId], groups: &[Vec<PartyId>]) -> bool {
 }
 
 /// Draws the clients of a round of `job` from those that are `present`, in ascending order. `clients`
-/// and `groups` are those of the census. Returns none when no whole group, or too few clients, are
-/// present.
+/// and `groups` are those of the census. Returns none when no whole group with labels is present.
 pub(crate) fn draw(
     job: &Job,
     clients: &[Counted],
@@ -70,7 +69,16 @@ pub(crate) fn draw(
     let here = |id: &PartyId| present.contains(id);
     let mut drawn: Vec<PartyId> = match job.sampling {
         Sampling::Groups(_) => {
-            let whole = groups.iter().filter(|group| group.iter().all(here));
+            // A group without any label could train on nothing.
+            let has_labels = |id: &PartyId| {
+                let labelled = clients.iter().filter(|client| client.labelled > 0);
+                labelled
+                    .map(|client| client.id)
+                    .any(|labelled| labelled == *id)
+            };
+            let able =
+                |group: &&Vec<PartyId>| group.iter().all(here) && group.iter().any(has_labels);
+            let whole = groups.iter().filter(able);
             let mut drawn = Vec::new();
             for group in shuffled(whole.collect(), prg) {
                 // The group that brings the number of clients nearest to what the job asks for.
@@ -88,6 +96,9 @@ pub(crate) fn draw(
                 .filter(|client| here(&client.id))
                 .partition(|client| client.labelled > 0);
             let labelled = clients.iter().filter(|client| client.labelled > 0).count();
+            if with.is_empty() {
+                return Vec::new();
+            }
             // The share of clients with labels, as in the whole job, and one at least.
             let share = (job.sampled * labelled).div_ceil(clients.len().max(1));
             let take = |from: Vec<&Counted>, count: usize, prg: &mut Prg| -> Vec<PartyId> {
@@ -122,7 +133,7 @@ mod tests {
     proptest! {
         #[test]
         fn groups_are_stratified_and_drawn_whole(
-            count in 3usize..40, labelled in 0usize..40, sampled in 3usize..30, seed: [u8; 32],
+            count in 3usize..40, labelled in 8usize..40, sampled in 3usize..30, seed: [u8; 32],
         ) {
             let clients = clients(count, labelled.min(count));
             let seed = Seed::from_bytes(seed);

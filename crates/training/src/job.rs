@@ -160,6 +160,7 @@ impl Job {
         )?;
         if let Sampling::Groups(least) = self.sampling {
             within("groups", least, MIN_GROUP..=1 << 20)?;
+            within("min_clients", self.propagation.min_clients, 3..=least)?;
         }
         let real = |name: &str, value: f32, least: f32, most: f32| {
             if value >= least && value <= most {
@@ -199,13 +200,22 @@ impl Job {
         }
     }
 
-    /// The parameters of label propagation in a round that needs `min_clients` clients. Balanced
-    /// classes are counted once in a job.
+    /// Whether class counts are added up once, in the census. Counts of many sets of clients would
+    /// reveal those of each client. Counts of whole groups reveal no more than sums over groups, so
+    /// with groups label propagation counts in every round.
+    pub(crate) fn counts_once(&self) -> bool {
+        self.pseudo == PseudoLabels::Joint
+            && self.sampling == Sampling::Free
+            && self.propagation.variant == Variant::Balanced
+    }
+
+    /// The parameters of label propagation in a round that needs `min_clients` clients.
     pub(crate) fn propagation(&self, min_clients: usize) -> Params {
         Params {
-            variant: match self.propagation.variant {
-                Variant::Balanced => Variant::Counted,
-                other => other,
+            variant: if self.counts_once() {
+                Variant::Counted
+            } else {
+                self.propagation.variant
             },
             min_clients,
             ..self.propagation
@@ -246,6 +256,9 @@ impl Job {
     /// the second stage.
     pub(crate) fn consistency_in(&self, number: u32) -> f32 {
         let done = number.saturating_sub(self.label_rounds).min(5) as f32;
+        if done == 0.0 {
+            return 0.0;
+        }
         let rest = 1.0 - done / 5.0;
         self.consistency * (-5.0 * rest * rest).exp()
     }
@@ -322,11 +335,11 @@ mod tests {
         assert_eq!(job.learning_rate_in(1, 50), 0.3);
         // After 3/4 of 4/3 of the rounds there would be cos(3π/4).
         assert!(rate(12) > 0.1 * (1.0 - 0.75f32.sqrt()) / 2.0 && rate(12) < rate(11));
-        assert!(job.consistency_in(4) == 0.0 || job.consistency == 0.0);
         let job = Job {
             consistency: 2.0,
             ..job
         };
+        assert_eq!(job.consistency_in(4), 0.0);
         assert_eq!(job.consistency_in(9), 2.0);
         assert!(job.consistency_in(5) < 0.1);
     }

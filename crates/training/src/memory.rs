@@ -6,7 +6,7 @@ use undertone_kernel::Wiped;
 use undertone_party::{DecodeError, PartyId, Reader, SessionId, Writer};
 
 use crate::groups::Counted;
-use crate::job::Job;
+use crate::job::{Job, Sampling};
 use crate::messages::{MAX_CLIENTS, read_groups, write_groups};
 
 /// What the census found: the same for all parties.
@@ -28,6 +28,11 @@ impl Census {
     ) -> impl Iterator<Item = &'a Counted> {
         let labelled = self.clients.iter().filter(|client| client.labelled > 0);
         labelled.filter(|client| members.binary_search(&client.id).is_ok())
+    }
+
+    /// The ids of all clients.
+    pub(crate) fn ids(&self) -> Vec<PartyId> {
+        self.clients.iter().map(|client| client.id).collect()
     }
 
     fn write(&self, w: &mut Writer) {
@@ -69,7 +74,7 @@ impl Census {
 pub struct Memory {
     /// What the census found.
     pub census: Census,
-    /// The number of labelled rows of each class over all clients.
+    /// The number of labelled rows of each class over all clients. Empty with groups.
     pub(crate) counts: Wiped<u32>,
     /// The last round in which the client began to take part.
     pub(crate) last: u32,
@@ -121,12 +126,12 @@ impl Memory {
     }
 }
 
-/// A round that changed the model, or failed.
+/// A finished round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
     /// The number of the round.
     pub number: u32,
-    /// The clients whose updates are in the model. None when the round failed.
+    /// The clients whose updates are in the model.
     pub contributors: Vec<PartyId>,
 }
 
@@ -174,8 +179,12 @@ impl State {
     /// The longest encoding for `job`, in bytes.
     pub fn max_bytes(job: &Job) -> usize {
         let rounds = job.last() as usize + 1;
-        // Contributors are a sample of the clients.
-        4 * job.parameters + (64 << 20) + rounds.saturating_mul(4 * (2 + job.sampled))
+        // The last group of a round may exceed the sample, and has at most 2·least - 1 clients.
+        let most = match job.sampling {
+            Sampling::Groups(least) => job.sampled + 2 * least,
+            Sampling::Free => job.sampled,
+        };
+        4 * job.parameters + (64 << 20) + rounds.saturating_mul(4 * (2 + most))
     }
 
     /// The state in bytes.

@@ -3,6 +3,7 @@
 use sha2::{Digest, Sha256};
 use undertone_party::frame::TILE_BYTES;
 use undertone_party::{Abort, DecodeError, Io, PartyId, Payload, Reader, SessionId, Writer};
+use undertone_setup::group::Member;
 
 use crate::groups::Counted;
 use crate::job::{Job, MAX_PARAMETERS};
@@ -110,6 +111,8 @@ pub(crate) struct Advertisement {
     pub(crate) rows: u32,
     pub(crate) labelled: u32,
     pub(crate) job: [u8; 32],
+    /// The digest of the names of its classes.
+    pub(crate) names: [u8; 16],
 }
 
 impl Advertisement {
@@ -118,6 +121,7 @@ impl Advertisement {
         w.u32(self.rows);
         w.u32(self.labelled);
         w.raw(&self.job);
+        w.raw(&self.names);
         w.finish()
     }
 
@@ -128,6 +132,7 @@ impl Advertisement {
             rows: r.u32("rows")?,
             labelled: r.u32("labelled rows")?,
             job: r.array("digest of the job")?,
+            names: r.array("names of the classes")?,
         };
         r.finish()?;
         if ad.labelled > ad.rows {
@@ -152,6 +157,23 @@ impl Advertisement {
             labelled: ad.labelled,
         })
     }
+}
+
+/// TRAIN-14: all clients name their classes alike. The first of two that do not is not to blame.
+pub(crate) fn same_names(members: &[Member]) -> Result<(), Abort> {
+    let mut first: Option<(PartyId, [u8; 16])> = None;
+    for member in members {
+        let ad = Advertisement::read(&member.advertisement);
+        let names = ad.map_err(Abort::malformed(member.id))?.names;
+        let (one, known) = *first.get_or_insert((member.id, names));
+        if names != known {
+            return Err(Abort::Misuse(format!(
+                "the classes of {} have other names than those of {one}; state them with --classes",
+                member.id
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The groups of a job, one after the other.
@@ -276,6 +298,7 @@ mod tests {
             rows: 3,
             labelled: 4,
             job: [0; 32],
+            names: [0; 16],
         };
         assert!(Advertisement::read(&ad.write()).is_err());
     }

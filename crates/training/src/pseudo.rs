@@ -2,19 +2,21 @@
 
 use undertone_kdf::Seed;
 use undertone_party::Abort;
-use undertone_xclp::{Codes, Features, Labelling, Labels, Params, solo};
+use undertone_xclp::{self as xclp, Codes, Features, Labelling, Labels, Params, solo};
 
 use crate::model::{Embeddings, Target};
 
 /// The rows of embeddings that have a direction: all values are finite, and not all are zero. A
 /// diverging model gives others.
 pub(crate) struct Directed {
+    /// Values of an embedding.
+    dim: usize,
     /// The numbers of these rows.
-    pub(crate) rows: Vec<usize>,
+    rows: Vec<usize>,
     /// Their embeddings. None when there are no such rows.
-    pub(crate) features: Option<Features>,
+    features: Option<Features>,
     /// Their labels.
-    pub(crate) labelling: Labelling,
+    labelling: Labelling,
 }
 
 impl Directed {
@@ -45,10 +47,24 @@ impl Directed {
             Some(Features::new(*dim, kept)?)
         };
         Ok(Self {
+            dim: (*dim).max(1),
             features,
             labelling: labelling.with_labels(labels)?,
             rows,
         })
+    }
+
+    /// What the client brings to label propagation: these rows and their labels. A client without
+    /// any such row brings one without a label, and does not use the result.
+    pub(crate) fn input(&self) -> Result<xclp::Input, Abort> {
+        let (features, labelling) = match &self.features {
+            Some(features) => (features.clone(), self.labelling.clone()),
+            None => {
+                let one = Features::new(self.dim, vec![1.0; self.dim])?;
+                (one, self.labelling.with_labels(vec![None])?)
+            }
+        };
+        Ok(xclp::Input::new(xclp::Rows::Features(features), labelling))
     }
 
     /// The targets of the rows that `own` gives no label, by the `labels` of these rows.
@@ -106,8 +122,8 @@ pub(crate) fn predicted(probabilities: &[f32], own: &Labelling) -> Result<Vec<Ta
             }
         }
         let weight = 1.0 - entropy / (classes as f32).ln();
-        // NaN is no confidence.
-        (weight > 0.0).then_some(Target {
+        // A row of numbers that are none has no class.
+        (probabilities[best] > 0.0 && weight > 0.0).then_some(Target {
             row,
             class: best as u16,
             weight: weight.min(1.0),

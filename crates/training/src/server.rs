@@ -14,7 +14,7 @@ use crate::client::{count_rules, update_rules};
 use crate::groups::{Counted, draw};
 use crate::job::{Job, PseudoLabels, Sampling};
 use crate::memory::{Census, State, Taken};
-use crate::messages::{Advertisement, Kind, Opening, digest, read_groups, send_model};
+use crate::messages::{Advertisement, Kind, Opening, digest, read_groups, same_names, send_model};
 use crate::{MODEL, UPDATE};
 
 /// The result of a session for the server.
@@ -159,24 +159,28 @@ impl Server {
             .await?;
         let counted =
             |member: &group::Member| Advertisement::counted(member.id, &member.advertisement, job);
-        let mut clients: Vec<Counted> = admitted
+        let clients: Vec<Counted> = admitted
             .members
             .iter()
             .map(counted)
             .collect::<Result<_, _>>()?;
+        same_names(&admitted.members)?;
         let ids: Vec<PartyId> = clients.iter().map(|client| client.id).collect();
 
-        // Step 4: the sum of class counts, which the server sees under pads.
-        let rules = count_rules(job, *session);
-        let total = io.run(sum::server::<u32>(rules, ids)?).await?;
-        clients.retain(|client| total.contributors.contains(&client.id));
+        // Step 4, for free sampling: the sum of class counts, which the server sees under pads.
+        if job.counts_once() {
+            let rules = count_rules(job, *session, clients.len());
+            io.run(sum::server::<u32>(rules, ids.clone())?).await?;
+        }
 
         // Step 5: the groups, in which all clients agree.
         io.phase(MODEL).await;
         let mut agreed: Option<(PartyId, Vec<Vec<PartyId>>)> = None;
-        for (who, message) in io.recv_all(&total.contributors).await {
+        let mut left = 0;
+        for (who, message) in io.recv_all(&ids).await {
             let Some(message) = message else { continue };
             let groups = read_groups(&message).map_err(Abort::malformed(who))?; // TRAIN-8
+            left += 1;
             match &agreed {
                 None => agreed = Some((who, groups)),
                 // TRAIN-12.
@@ -189,12 +193,9 @@ impl Server {
                 Some(_) => {}
             }
         }
-        let Some((_, groups)) = agreed else {
-            return Err(Abort::TooFew {
-                left: 0,
-                need: min_clients,
-            });
-        };
+        // A client without memory of the census could take part in no round.
+        enough(left, ids.len())?;
+        let groups = agreed.map(|(_, groups)| groups).unwrap_or_default();
         Ok(Census {
             session: *session,
             clients,
@@ -246,13 +247,13 @@ impl Server {
         let contributors = total.contributors;
         // Clients without any label have no examples in these rounds. Their updates are zeros, and
         // do not count.
-        let count = match job.pseudo_in(number) {
+        let divisor = match job.pseudo_in(number) {
             PseudoLabels::None | PseudoLabels::Local => census.labelled(&contributors).count(),
             _ => contributors.len(),
         };
         let change = job.fixed(self.members.len())?.decode(&total.shared);
         let add = |(before, change): (&f32, f64)| {
-            (f64::from(*before) + change / count.max(1) as f64) as f32
+            (f64::from(*before) + change / divisor.max(1) as f64) as f32
         };
         Ok(Round {
             model: model.iter().zip(change).map(add).collect(),

@@ -70,6 +70,7 @@
 //! |---|---|
 //! | [`xclp`] | label propagation: client and server as parties |
 //! | [`training`] | federated averaging with propagated labels |
+//! | `nets` | models for it: feature `train` |
 //! | [`hamming`] | distances between the rows of all clients, with several backends |
 //! | [`mod@sum`] | secure sums: words, rows with owners, weighted means |
 //! | [`setup`] | identities, roster, pair channels, group seed |
@@ -102,6 +103,8 @@ pub use undertone_hamming as hamming;
 pub use undertone_kdf as kdf;
 pub use undertone_kernel as kernel;
 pub use undertone_lwe as lwe;
+#[cfg(feature = "train")]
+pub use undertone_nets as nets;
 pub use undertone_ot as ot;
 pub use undertone_paillier as paillier;
 pub use undertone_party as party;

@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
+use sha2::{Digest, Sha256};
 use undertone_kernel::Wiped;
-use undertone_party::Abort;
+use undertone_party::{Abort, Writer};
 
 /// Largest number of rows of all clients together.
 pub const MAX_ROWS: usize = 1 << 24;
@@ -209,6 +210,21 @@ pub fn check_names(names: &[String]) -> Result<(), InputError> {
         }
     }
     Ok(())
+}
+
+/// The digest by which parties compare names of classes. It is zeros where classes are numbers.
+pub fn names_digest(names: &[String]) -> [u8; 16] {
+    let mut digest = [0; 16];
+    if !names.is_empty() {
+        let mut w = Writer::default();
+        w.raw(b"undertone/v1/class names");
+        for name in names {
+            w.u8(name.len() as u8);
+            w.raw(name.as_bytes());
+        }
+        digest.copy_from_slice(&Sha256::digest(w.finish())[..16]);
+    }
+    digest
 }
 
 /// Labels under another table of classes: class `i` is the one that `names[i]` names. `own` names

@@ -3,13 +3,12 @@
 
 use std::ops::Range;
 
-use sha2::{Digest, Sha256};
 use undertone_party::frame::TILE_BYTES;
 use undertone_party::{Abort, DecodeError, PartyId, Reader, Writer};
 use undertone_setup::group::Member;
 
 use crate::distances::Distances;
-use crate::input::{Labelling, MAX_ROWS};
+use crate::input::{Labelling, MAX_ROWS, names_digest};
 use crate::params::Params;
 use crate::shares::TILE;
 
@@ -42,18 +41,8 @@ impl Advertisement {
 
     /// The same, for classes of these names.
     pub(crate) fn with_names(self, names: &[String]) -> Self {
-        let mut digest = [0; 16];
-        if !names.is_empty() {
-            let mut w = Writer::default();
-            w.raw(b"undertone/v1/class names");
-            for name in names {
-                w.u8(name.len() as u8);
-                w.raw(name.as_bytes());
-            }
-            digest.copy_from_slice(&Sha256::digest(w.finish())[..16]);
-        }
         Self {
-            names: digest,
+            names: names_digest(names),
             ..self
         }
     }

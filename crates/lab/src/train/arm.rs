@@ -11,7 +11,7 @@ const PAPER_ALPHA: f64 = 0.99;
 
 /// A source of labels, with or without a mean teacher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Arm {
+pub(super) struct Arm {
     source: Source,
     pub(super) teacher: bool,
 }

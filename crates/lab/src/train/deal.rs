@@ -39,13 +39,20 @@ impl Table {
         };
         let labels: Vec<u16> = data.labels.iter().flatten().copied().collect();
         if labels.len() != rows.rows() {
-            return Err(in_file("every row needs a label: the experiment hides them itself"));
+            return Err(in_file(
+                "every row needs a label: the experiment hides them itself",
+            ));
         }
         options.check(rows.rows())?;
-        let largest = rows.values().iter().fold(0f64, |most, value| most.max(value.abs()));
+        let largest = rows
+            .values()
+            .iter()
+            .fold(0f64, |most, value| most.max(value.abs()));
         let scale = options.scale.unwrap_or(largest);
         if !(scale.is_finite() && scale > 0.0) {
-            return Err(Failure::usage(format!("--scale {scale}; it must be above 0")));
+            return Err(Failure::usage(format!(
+                "--scale {scale}; it must be above 0"
+            )));
         }
         let values = rows.values().iter().map(|value| (value / scale) as f32);
         let mut table = Self {
@@ -82,18 +89,21 @@ impl Table {
     pub(super) fn net(&self, seed: &Seed, teacher: bool) -> Result<Net, Failure> {
         let net = Net::new(self.kind, seed).map_err(Failure::data)?;
         if teacher {
-            net.with_teacher().map_err(Failure::data)
+            Ok(net.with_teacher())
         } else {
             Ok(net)
         }
     }
 
     pub(super) fn parameters(&self, teacher: bool) -> usize {
-        self.kind.parameters() * if teacher { 2 } else { 1 }
+        self.kind.params() * if teacher { 2 } else { 1 }
     }
 
     pub(super) fn describe_model(&self) -> String {
-        self.kind.to_string()
+        match self.kind {
+            Kind::Conv { side, .. } => format!("conv for images of {side} x {side}"),
+            _ => "mlp".into(),
+        }
     }
 
     /// Per cent of the test rows that the model predicts right.
@@ -105,10 +115,18 @@ impl Table {
         };
         let probabilities = model.predict(rows).map_err(Failure::data)?;
         let decided = probabilities.chunks_exact(self.classes).map(|p| {
-            (0..p.len()).fold(0, |best, class| if p[class] > p[best] { class } else { best })
+            (0..p.len()).fold(
+                0,
+                |best, class| if p[class] > p[best] { class } else { best },
+            )
         });
-        let truth = self.testing.iter().map(|row| usize::from(self.labels[*row]));
-        let right = decided.zip(truth).filter(|(decided, truth)| decided == truth);
+        let truth = self
+            .testing
+            .iter()
+            .map(|row| usize::from(self.labels[*row]));
+        let right = decided
+            .zip(truth)
+            .filter(|(decided, truth)| decided == truth);
         Ok(100.0 * right.count() as f64 / self.testing.len() as f64)
     }
 

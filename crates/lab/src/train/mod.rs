@@ -19,7 +19,6 @@ use crate::{Failure, Show, classes, input, output};
 
 pub use options::Train;
 
-use arm::Arm;
 use deal::Table;
 use report::{ArmReport, Report};
 use trial::{Trial, Trialled};
@@ -47,7 +46,10 @@ impl Train {
             .arms
             .iter()
             .map(|arm| {
-                let own = trials.iter().zip(&done).filter(|(trial, _)| trial.arm == *arm);
+                let own = trials
+                    .iter()
+                    .zip(&done)
+                    .filter(|(trial, _)| trial.arm == *arm);
                 ArmReport::new(*arm, own.map(|(_, done)| done))
             })
             .collect();
@@ -76,11 +78,7 @@ impl Train {
 }
 
 /// Runs trials side by side, each on one thread. So results do not depend on the number of threads.
-fn run_all(
-    trials: &[Trial],
-    table: &Table,
-    bar: &ProgressBar,
-) -> Result<Vec<Trialled>, Failure> {
+fn run_all(trials: &[Trial], table: &Table, bar: &ProgressBar) -> Result<Vec<Trialled>, Failure> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<Option<Result<Trialled, Failure>>>> =
         Mutex::new(trials.iter().map(|_| None).collect());

@@ -19,10 +19,10 @@ use crate::{Failure, noise};
 
 /// The network that is trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub(super) enum Shape {
     /// Two convolutions and two layers, for square images.
     Conv,
-    /// One hidden layer.
+    /// Two hidden layers.
     Mlp,
 }
 
@@ -65,7 +65,12 @@ pub struct Train {
     pub(super) sampled: usize,
     /// Fewest clients in a fixed group, 5 or more. A round takes whole groups, so that many rounds
     /// reveal sums over groups only
-    #[arg(long, value_name = "P", default_value_t = 5, conflicts_with = "free_sampling")]
+    #[arg(
+        long,
+        value_name = "P",
+        default_value_t = 5,
+        conflicts_with = "free_sampling"
+    )]
     pub(super) groups: usize,
     /// Draw the clients of each round freely, as published. Over many rounds the server can then
     /// compute each client's updates
@@ -152,12 +157,7 @@ const MOST_BYTES: f64 = (64u64 << 30) as f64;
 
 impl Train {
     /// The job of `arm` for a model of `parameters` parameters.
-    pub(super) fn job(
-        &self,
-        table: &Table,
-        arm: Arm,
-        parameters: usize,
-    ) -> Result<Job, Failure> {
+    pub(super) fn job(&self, table: &Table, arm: Arm, parameters: usize) -> Result<Job, Failure> {
         let job = Job {
             label_rounds: self.label_rounds,
             rounds: self.rounds,
@@ -199,7 +199,10 @@ impl Train {
             return refuse(format!("--test {}; it must be from 0.01 to 0.9", self.test));
         }
         if self.clients < 3 {
-            return refuse(format!("--clients {}; three or more are needed", self.clients));
+            return refuse(format!(
+                "--clients {}; three or more are needed",
+                self.clients
+            ));
         }
         let holders = self.labelled_clients.unwrap_or(self.clients);
         if !(1..=self.clients).contains(&holders) {
@@ -219,7 +222,12 @@ impl Train {
         if self.arms.is_empty() || self.seeds == 0 {
             return refuse("--arms and --seeds: one is the least".into());
         }
-        if self.arms.iter().enumerate().any(|(place, arm)| self.arms[..place].contains(arm)) {
+        if self
+            .arms
+            .iter()
+            .enumerate()
+            .any(|(place, arm)| self.arms[..place].contains(arm))
+        {
             return refuse("--arms: an arm is named twice".into());
         }
         // The bytes of a distance, from the table of the backends.

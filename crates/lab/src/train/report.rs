@@ -121,7 +121,13 @@ impl Report {
                 bytes(arm.bytes_per_round as u64),
             ]
         };
-        let header = ["labels from", "accuracy, %", "round", "cryptography", "sent a round"];
+        let header = [
+            "labels from",
+            "accuracy, %",
+            "round",
+            "cryptography",
+            "sent a round",
+        ];
         let lines = self.arms.iter().map(line).collect();
         let mut text = table(header, lines, 4);
         text.push('\n');

@@ -31,7 +31,7 @@ pub(super) struct Trial {
 
 /// What a trial gave.
 pub(super) struct Trialled {
-    /// Accuracy on the test rows after each round, in per cent. A failed round repeats the last.
+    /// Accuracy on the test rows after each round, in per cent.
     pub(super) curve: Vec<f64>,
     /// Mean accuracy of the last rounds.
     pub(super) accuracy: f64,
@@ -76,7 +76,11 @@ impl Trial {
             let keep = Box::new(|_: &_| Ok(()));
             Ok(Client::new(Box::new(net()?), data.clone(), None, keep))
         };
-        let clients = self.clients.iter().map(client).collect::<Result<_, Failure>>()?;
+        let clients = self
+            .clients
+            .iter()
+            .map(client)
+            .collect::<Result<_, Failure>>()?;
         let mut tested = net()?;
         let model = tested.params();
         let mut simulation = TrainingSimulation::new(self.job, clients, model, derive("run"))?;
@@ -138,7 +142,7 @@ impl Trial {
     ) -> Result<(), Failure> {
         let mut net = table.net(&self.seed, self.arm.teacher)?;
         net.set_params(&trialled.model).map_err(Failure::data)?;
-        let bytes = net.to_safetensors().map_err(Failure::data)?;
+        let bytes = net.to_bytes().map_err(Failure::data)?;
         file.write(|w| w.write_all(&bytes))
     }
 }
