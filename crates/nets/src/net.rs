@@ -120,7 +120,7 @@ impl Net {
     /// Refuses rows of another length than the network's, and values that are not finite.
     fn check(&self, rows: Rows<'_>) -> Result<(), ModelError> {
         let dim = self.kind().dim();
-        if rows.dim != dim || rows.values.len() % dim != 0 {
+        if rows.dim != dim || !rows.values.len().is_multiple_of(dim) {
             return Err(ModelError(format!(
                 "rows of {} values ({} in total): the network takes rows of {dim}",
                 rows.dim,
