@@ -116,7 +116,8 @@ pub(crate) fn log_softmax(logits: &Tensor) -> Result<Tensor> {
 
 /// What a batch is trained towards.
 pub(crate) struct Goal {
-    /// `[rows, classes]`: at each row's class its weight divided by the number of rows; 0 elsewhere.
+    /// `[rows, classes]`: at each row's class its weight divided by the number of rows; elsewhere
+    /// 0.
     pub(crate) targets: Tensor,
     /// The teacher's probabilities, `[rows, classes]`, and the weight of the consistency loss.
     pub(crate) teacher: Option<(Tensor, f64)>,
