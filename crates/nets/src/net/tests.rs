@@ -17,7 +17,7 @@ const KINDS: [Kind; 2] = [
     },
 ];
 
-/// Images of ten kinds: a bright 3×3 spot, elsewhere for each class, in noise.
+/// Images of ten kinds: a bright 2×2 spot, elsewhere for each class, in noise.
 struct Spots {
     values: Vec<f32>,
     targets: Vec<Target>,
