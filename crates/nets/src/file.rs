@@ -228,7 +228,7 @@ mod tests {
         assert!(
             damaged
                 .to_string()
-                .contains("net.safetensors: model: safetensors: ")
+                .contains("net.safetensors: safetensors: ")
         );
     }
 

@@ -19,8 +19,9 @@ pub const TEACHER_DECAY: f32 = 0.97;
 /// The standard deviation of the noise that augments feature rows. It suits standardised features.
 pub const NOISE: f32 = 0.1;
 
-/// Rows that are embedded at once.
+/// The most rows that are embedded at once, and the most values: those of large images take memory.
 const CHUNK: usize = 256;
+const CHUNK_VALUES: usize = 1 << 18;
 
 /// A network of one of the [`Kind`]s, perhaps with a mean teacher. It runs on the CPU.
 ///
@@ -38,10 +39,10 @@ const CHUNK: usize = 256;
 ///
 /// # Mean teacher
 /// [`with_teacher`](Self::with_teacher) adds a teacher: a moving average of the student
-/// ([`TEACHER_DECAY`]). The loss of a batch gains a consistency loss: the mean over rows and classes
-/// of the squared difference between the student's and the teacher's probabilities, times
-/// [`Schedule::consistency`]. The two see different augmentations of the rows, and the gradient
-/// reaches the student only. [`predict`](Model::predict) asks the teacher.
+/// ([`TEACHER_DECAY`]). The loss of a batch gains a consistency loss, times
+/// [`Schedule::consistency`]: the squared difference between the student's and the teacher's
+/// probabilities, averaged over rows and classes. The two see different augmentations of the rows.
+/// The gradient reaches the student only. [`predict`](Model::predict) asks the teacher.
 /// [`embed`](Model::embed) asks the student, as other label propagation with a mean teacher does
 /// (Iscen et al. 2019).
 #[derive(Clone)]
@@ -120,7 +121,7 @@ impl Net {
     /// Refuses rows of another length than the network's, and values that are not finite.
     fn check(&self, rows: Rows<'_>) -> Result<(), ModelError> {
         let dim = self.kind().dim();
-        if rows.dim != dim || rows.values.len() % dim != 0 {
+        if rows.dim != dim || !rows.values.len().is_multiple_of(dim) {
             return Err(ModelError(format!(
                 "rows of {} values ({} in total): the network takes rows of {dim}",
                 rows.dim,
@@ -181,8 +182,9 @@ impl Net {
         mut read: impl FnMut(Outputs) -> candle_core::Result<()>,
     ) -> candle_core::Result<()> {
         let weights = Graph::tensors(&self.layers, params, false)?;
-        for start in (0..rows.len()).step_by(CHUNK) {
-            let which = start..rows.len().min(start + CHUNK);
+        let chunk = (CHUNK_VALUES / rows.dim).clamp(1, CHUNK);
+        for start in (0..rows.len()).step_by(chunk) {
+            let which = start..rows.len().min(start + chunk);
             read(self.outputs(&weights, rows, which, None)?)?;
         }
         Ok(())
