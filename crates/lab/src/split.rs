@@ -177,7 +177,12 @@ mod tests {
     #[test]
     fn every_row_goes_to_one_client() {
         let labels: Vec<u16> = (0..997).map(|row| (row % 7) as u16).collect();
-        for split in [Split::Iid, Split::Shards, Split::Dirichlet(0.3), Split::Dirichlet(100.0)] {
+        for split in [
+            Split::Iid,
+            Split::Shards,
+            Split::Dirichlet(0.3),
+            Split::Dirichlet(100.0),
+        ] {
             let mut rng = ChaCha20Rng::from_seed([1; 32]);
             let parts = deal(split, &labels, 6, &mut rng).unwrap();
             assert_eq!(parts.len(), 6);

@@ -65,6 +65,13 @@ pub trait Application: Send + 'static {
     /// The fewest clients with which the next session begins, of a roster of `roster` clients.
     fn needed(&self, roster: usize) -> usize;
 
+    /// Whether the next session can begin with the clients that are `present`, of which there are
+    /// enough. If not, the server waits for others as it waits for missing clients.
+    fn can_begin(&mut self, present: &[PartyId]) -> bool {
+        let _ = present;
+        true
+    }
+
     /// A new job begins. Resets the state of the last one.
     fn begin(&mut self) {}
 

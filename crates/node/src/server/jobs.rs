@@ -109,7 +109,13 @@ pub(super) async fn jobs<A: Application>(
         };
         let needed = application.needed(lobby.config.roster.len());
         let eligible = application.eligible();
-        if lobby.gathered(number, needed, eligible, whom).await != Gathered::Enough {
+        let gathered = {
+            let mut can_begin = |present: &[PartyId]| application.can_begin(present);
+            lobby
+                .gathered(number, needed, &mut can_begin, eligible, whom)
+                .await
+        };
+        if gathered != Gathered::Enough {
             break;
         }
         let report = run_job(lobby, application, job).await?;
@@ -154,7 +160,14 @@ async fn run_job<A: Application>(
                 let needed = application.needed(lobby.config.roster.len());
                 let number = application.session();
                 let eligible = application.eligible();
-                match lobby.gathered(number, needed, eligible, Gather::Next).await {
+                let gathered = {
+                    let mut can_begin = |present: &[PartyId]| application.can_begin(present);
+                    let next = Gather::Next;
+                    lobby
+                        .gathered(number, needed, &mut can_begin, eligible, next)
+                        .await
+                };
+                match gathered {
                     Gathered::Enough => {}
                     Gathered::TooFew(few) => {
                         break match failed {

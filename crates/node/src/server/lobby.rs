@@ -178,12 +178,19 @@ impl LobbyState {
         is_eligible && !self.expelled.contains(&who)
     }
 
-    fn gathering(&mut self, config: &Config, needed: usize, whom: Gather) -> Gathering {
+    fn gathering(
+        &mut self,
+        config: &Config,
+        needed: usize,
+        can_begin: &mut (dyn FnMut(&[PartyId]) -> bool + Send),
+        whom: Gather,
+    ) -> Gathering {
         if self.stopping {
             return Gathering::Stopping;
         }
-        let here = self.present().len();
-        let is_enough = here >= needed;
+        let present = self.present();
+        let here = present.len();
+        let is_enough = here >= needed && can_begin(&present);
         if whom == Gather::Next {
             let connected = self.slots.iter().enumerate().filter(|(index, slot)| {
                 slot.as_ref().is_some_and(|slot| slot.agreed)
@@ -290,11 +297,13 @@ impl Lobby {
         }
     }
 
-    /// Waits until at least `needed` clients wait for the session `number` of the job.
+    /// Waits until at least `needed` clients, with which a session `can_begin`, wait for the session
+    /// `number` of the job.
     pub(super) async fn gathered(
         &self,
         number: u32,
         needed: usize,
+        can_begin: &mut (dyn FnMut(&[PartyId]) -> bool + Send),
         eligible: Option<Vec<PartyId>>,
         whom: Gather,
     ) -> Gathered {
@@ -310,14 +319,18 @@ impl Lobby {
             let changed = self.changed.notified();
             {
                 let mut state = lock(&self.state);
-                match state.gathering(&self.config, needed, whom) {
+                match state.gathering(&self.config, needed, can_begin, whom) {
                     Gathering::Ready => return Gathered::Enough,
                     Gathering::Stopping => return Gathered::Stopping,
                     Gathering::TooFew { here } if whom == Gather::Next => {
                         let missing = state.missing(&self.config.roster);
+                        let why = if here < needed {
+                            format!("{here} wait, {needed} are needed")
+                        } else {
+                            format!("{here} wait, but none can begin without others")
+                        };
                         return Gathered::TooFew(format!(
-                            "too few clients for another session: {here} wait, {needed} are \
-                             needed; missing: {missing}"
+                            "too few clients for another session: {why}; missing: {missing}"
                         ));
                     }
                     Gathering::TooFew { here } if !warned => {

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | [`label`] | label propagation over the rows of all clients |
 //! | [`mod@sum`] | secure sums or weighted means of the clients' arrays, round after round |
+//! | [`train`] | a model, trained round after round with propagated labels |
 //!
 //! The rest is [`undertone_node`]: it moves messages, enforces deadlines, and knows no application.
 //! It runs every type that implements [`Application`] and [`Participant`].
 
 pub mod label;
 pub mod sum;
+pub mod train;
 
 pub use undertone_node::*;

@@ -20,7 +20,6 @@ pub struct TrainingSimulation {
     seed: Seed,
     /// The randomness of the server's draws.
     draws: Prg,
-    sessions: u32,
 }
 
 /// The results of a session.
@@ -60,7 +59,6 @@ impl TrainingSimulation {
             state: State::new(model),
             draws: seed.derive(first, "training draws", &[]).prg(),
             seed,
-            sessions: 0,
         })
     }
 
@@ -72,6 +70,23 @@ impl TrainingSimulation {
     /// The clients, in the order of their ids.
     pub fn clients(&self) -> &[Client] {
         &self.clients
+    }
+
+    /// The id of the next session: that of a job on a network with this seed.
+    fn session(&self) -> SessionId {
+        let first = session(&self.seed);
+        match self.state.census {
+            None => first,
+            Some(_) => {
+                let ids = [1, self.state.begun + 1];
+                SessionId(*self.seed.derive(first, "later session", &ids).expose())
+            }
+        }
+    }
+
+    /// Skips the next round, as a server does that was killed in it.
+    pub fn skip(&mut self) {
+        self.state.begin(&self.job);
     }
 
     /// The clients of the next session if all are present.
@@ -90,11 +105,7 @@ impl TrainingSimulation {
         network: Network<'_>,
         members: Vec<PartyId>,
     ) -> Result<TrainingRun, SimulationError> {
-        let id = self
-            .seed
-            .derive(session(&self.seed), "training", &[self.sessions]);
-        let id = SessionId(*id.expose());
-        self.sessions += 1;
+        let id = self.session();
         let is_over = self.state.is_over(&self.job);
         self.state.begin(&self.job);
         let server = Server {

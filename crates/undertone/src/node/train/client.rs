@@ -1,0 +1,228 @@
+//! The client's half of the application.
+
+use std::fmt;
+
+use undertone_node::{Application, Facts, Next, Participant, Seat, Unwilling};
+use undertone_party::Party;
+use undertone_setup::identity::Credentials;
+use undertone_training::{Client, Data, Keep, Memory, Model, Place, PseudoLabels, Sampling, Step};
+use undertone_xclp::Params;
+
+use super::{Job, Train};
+use crate::node::label::{self, check_trust};
+
+/// What a client agrees to, whatever the server asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Terms {
+    /// Terms of label propagation, and of the sums.
+    pub label: label::Terms,
+    /// Fewest clients of a group. `None` accepts jobs without groups, in which the server can
+    /// compute this client's updates from many rounds.
+    pub groups: Option<usize>,
+    /// Most rounds. Every round shows the server more of the embeddings.
+    pub max_rounds: u32,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            label: label::Terms::default(),
+            groups: Some(undertone_training::job::MIN_GROUP),
+            max_rounds: 1000,
+        }
+    }
+}
+
+impl Terms {
+    /// Checks a job.
+    fn check(&self, job: &Job, signed: bool) -> Result<(), String> {
+        let training = &job.training;
+        match (self.groups, training.sampling) {
+            (None, _) => {}
+            (Some(least), Sampling::Groups(groups)) if groups >= least => {}
+            (Some(least), Sampling::Groups(groups)) => {
+                return Err(format!(
+                    "the job has groups of {groups} clients, this client asks for {least} \
+                     (--groups-at-least)"
+                ));
+            }
+            (Some(_), Sampling::Free) => {
+                return Err(
+                    "the job draws clients freely: over many rounds the server could compute this \
+                     client's updates (--allow-free-sampling accepts this)"
+                        .into(),
+                );
+            }
+        }
+        if training.last() > self.max_rounds {
+            return Err(format!(
+                "the job has {} rounds, this client agrees to {} (--max-rounds)",
+                training.last(),
+                self.max_rounds
+            ));
+        }
+        let params = training.propagation;
+        if training.pseudo == PseudoLabels::Joint {
+            return self.label.check(&propagation(params), signed);
+        }
+        if params.min_clients < self.label.min_clients {
+            return Err(format!(
+                "the job may go on with {} clients, this client asks for {} (--min-clients)",
+                params.min_clients, self.label.min_clients
+            ));
+        }
+        check_trust(params.trust, self.label.malicious_server, signed)
+    }
+
+    /// Most rows of another client in label propagation with these parameters.
+    fn max_peer_rows(&self, params: Params) -> Option<usize> {
+        self.label.peer_rows(&propagation(params))
+    }
+}
+
+/// The label propagation of a job as a job of its own.
+fn propagation(params: Params) -> label::Job {
+    label::Job {
+        params,
+        ..label::Job::default()
+    }
+}
+
+/// What a client brings to a job, made when it has agreed to it.
+pub struct Made {
+    /// The model. Its parameters are those of the server in each round.
+    pub model: Box<dyn Model>,
+    /// Rows, divided by the job's scale, and labels.
+    pub data: Data,
+}
+
+impl fmt::Debug for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Made")
+            .field("data", &self.data)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes the model and the data for a job.
+type Make = Box<dyn FnMut(&Job) -> Result<Made, String> + Send>;
+
+/// A callback for the result of each session.
+type OnStep = Box<dyn FnMut(&Step) -> Result<(), String> + Send>;
+
+/// The client's half: its data, its model and its terms.
+pub struct Trainee {
+    terms: Terms,
+    make: Make,
+    /// What an earlier process remembers, and where this one keeps it. Until the job is known.
+    memory: Option<(Option<Memory>, Keep)>,
+    job: Option<(Job, Client)>,
+    on_step: Option<OnStep>,
+}
+
+impl fmt::Debug for Trainee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trainee")
+            .field("terms", &self.terms)
+            .field("job", &self.job)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Trainee {
+    /// A client with these `terms`. `make` makes the model and the data when the client has agreed
+    /// to a job. `memory` is what `keep` kept in an earlier process.
+    pub fn new(
+        terms: Terms,
+        make: impl FnMut(&Job) -> Result<Made, String> + Send + 'static,
+        memory: Option<Memory>,
+        keep: Keep,
+    ) -> Self {
+        Self {
+            terms,
+            make: Box::new(make),
+            memory: Some((memory, keep)),
+            job: None,
+            on_step: None,
+        }
+    }
+
+    /// Calls `on_step` with the result of each session. If it fails, the client leaves the job.
+    #[must_use]
+    pub fn on_step(
+        self,
+        on_step: impl FnMut(&Step) -> Result<(), String> + Send + 'static,
+    ) -> Self {
+        Self {
+            on_step: Some(Box::new(on_step)),
+            ..self
+        }
+    }
+
+    /// The client, once it has agreed to a job.
+    pub fn client(&self) -> Option<&Client> {
+        self.job.as_ref().map(|(_, client)| client)
+    }
+}
+
+impl Participant for Trainee {
+    const NAME: &'static str = Train::NAME;
+
+    type Output = Step;
+
+    fn describe(&self, job: &[u8]) -> Result<Facts, String> {
+        let job = Job::from_offer(job).map_err(|error| error.to_string())?;
+        Ok(job.facts())
+    }
+
+    fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), String> {
+        let job = Job::from_offer(job).map_err(|error| error.to_string())?;
+        self.terms.check(&job, signed)?;
+        match &self.job {
+            Some((own, _)) if *own == job => Ok(()),
+            Some(_) => Err("the server offers another job than the client agreed to".into()),
+            None => {
+                let Made { model, data } = (self.make)(&job)?;
+                let (memory, keep) = self.memory.take().ok_or("this client's memory is in use")?;
+                self.job = Some((job, Client::new(model, data, memory, keep)));
+                Ok(())
+            }
+        }
+    }
+
+    fn client(
+        &mut self,
+        seat: Seat,
+        credentials: Option<Credentials>,
+    ) -> Result<impl Party<Output = Step> + 'static + use<>, Unwilling> {
+        let Some((job, client)) = &self.job else {
+            return Err(Unwilling::Skips("it has not agreed to the job".into()));
+        };
+        let place = Place {
+            session: seat.id,
+            me: seat.me,
+            seed: seat.seed,
+            credentials,
+            max_peer_rows: self.terms.max_peer_rows(job.training.propagation),
+        };
+        Ok(client.party(job.training, place)?)
+    }
+
+    /// The client itself takes part in each round once.
+    fn may_repeat(&self) -> bool {
+        true
+    }
+
+    fn ended(&mut self, output: Step) -> Next {
+        if let Some(on_step) = &mut self.on_step
+            && let Err(why) = on_step(&output)
+        {
+            tracing::error!("{why}");
+            return Next::Done;
+        }
+        match output {
+            Step::Over(_) => Next::Done,
+            Step::Counted | Step::Trained(_) => Next::Again,
+        }
+    }
+}
