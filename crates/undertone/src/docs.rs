@@ -53,6 +53,7 @@ pub mod spec {
         rounds: "../docs/spec/rounds.md";
         labels: "../docs/spec/labels.md";
         label_noise: "../docs/spec/label-noise.md";
+        training: "../docs/spec/training.md";
         lengths: "../docs/spec/lengths.md";
         scaling: "../docs/spec/scaling.md";
     }
