@@ -104,12 +104,13 @@ pub(super) fn application(
         if let Some(accuracy) = accuracy {
             facts.insert("accuracy".to_owned(), accuracy.into());
         }
+        let ids = progress.contributors.iter().map(ToString::to_string);
         tracing::info!(
             round = progress.number,
             of = progress.rounds,
-            contributors = progress.contributors,
+            clients = ids.collect::<Vec<_>>().join(", "),
             accuracy,
-            "round"
+            "trained"
         );
         if let Some(path) = &model
             && let Err(failure) = write(&net, path)
