@@ -80,6 +80,7 @@ impl Training {
             "--retry",
             "120",
             "--allow-free-sampling",
+            "--semi-honest",
         ];
         self.trial.spawn(log, &arguments)
     }

@@ -48,7 +48,7 @@ impl Table {
             .values()
             .iter()
             .fold(0f64, |most, value| most.max(value.abs()));
-        let scale = options.scale.unwrap_or(largest);
+        let scale = options.scale.unwrap_or(largest / 8.0);
         if !(scale.is_finite() && scale > 0.0) {
             return Err(Failure::usage(format!(
                 "--scale {scale}; it must be above 0"
