@@ -77,10 +77,10 @@ pub struct Train {
     #[arg(long)]
     pub(super) free_sampling: bool,
     /// Rounds on labels alone, from which every arm starts
-    #[arg(long, value_name = "R", default_value_t = 50)]
+    #[arg(long, value_name = "R", default_value_t = 100)]
     pub(super) label_rounds: u32,
     /// Rounds after these
-    #[arg(long, value_name = "R", default_value_t = 100)]
+    #[arg(long, value_name = "R", default_value_t = 50)]
     pub(super) rounds: u32,
     /// Passes over a client's rows in one round
     #[arg(long, value_name = "E", default_value_t = 5)]
