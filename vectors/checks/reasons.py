@@ -67,6 +67,8 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"masking bit that is neither 0 nor 1", "a bit that is not below 2"),
     (r"a second seed", "a second seed"),
     (r"masked distances after the last", "masked distances after the last"),
+    (r"kind of the session", "is not below 3"),
+    (r"name different groups", "name other groups"),
 )]
 
 

@@ -9,7 +9,7 @@ from .labels import SETUP, Setup, depth_differences, frame_differences, paramete
 from .labels_refused import SetupChecks
 from .messages import Reader
 from .primitives import (SERVER, Refused, Stream, derive, double, hexed, ids, need, number, pieces,
-                         stream, unhex)
+                         round_away, stream, unhex)
 from .reasons import blame, refused_by
 from .sharing import encode, fraction_bits, signed
 from .sums import UNMASKING, Sum
@@ -104,7 +104,7 @@ class Job:
         """Labelled rows of a batch, and rows with pseudo-labels."""
         own = min(50, len(self.labelled[client]))
         counts = [len(labelled) for labelled in self.labelled if labelled]
-        twice = 2 * math.floor(sum(counts) / max(1, len(counts)) + 0.5)
+        twice = 2 * round_away(sum(counts) / max(1, len(counts)))
         return own, own or min(max(twice, 1), 100)
 
     def rate_in(self, round_, labelled):
@@ -120,7 +120,8 @@ class Job:
         if round_ <= self.label_rounds:
             return 0.0
         rest = single(1 - single(min(5, round_ - self.label_rounds) / 5))
-        return single(self.consistency * single(math.exp(single(-5 * single(rest * rest)))))
+        power = single(single(-5 * rest) * rest)
+        return single(self.consistency * single(math.exp(power)))
 
     def sum(self, session, round_, seeds, words, min_clients, everybody, members):
         return Sum(session, round_, self.suite, 4, 0, (0, len(words[0])), seeds,
@@ -340,12 +341,15 @@ class Training:
                 theta = round_.after()
             self.models.append(theta)
 
-    def memory(self, client, before=None):
-        """A client's memory before a session, or at the end."""
-        rounds = [session.begun for session in self.sessions[1:before]
+    def last(self, client, before=None):
+        """The last round of a client before a session, or at the end."""
+        rounds = [session.begun for session in self.sessions[:before]
                   if session.kind == ROUND and client in session.members]
-        return self.census.kept() + ids(max(rounds, default=0), len(self.census.counts),
-                                        *self.census.counts)
+        return max(rounds, default=0)
+
+    def memory(self, client):
+        counts = self.census.counts
+        return self.census.kept() + ids(self.last(client), len(counts), *counts)
 
     def state(self):
         out = b"\1" + self.census.kept() + ids(len(self.rounds), len(self.rounds))
@@ -389,9 +393,10 @@ def read_clients(reader):
 class Checks(SetupChecks):
     """The checks of one session of a job."""
 
-    def __init__(self, job, session):
-        self.job, self.session = job, session
-        super().__init__(session.setup if session.kind == CENSUS else None)
+    def __init__(self, run, at):
+        self.job, self.session = run.job, run.sessions[at]
+        self.last = lambda client: run.last(client, at)
+        super().__init__(run.census.setup)
 
     def check_opening(self, me, data):
         """The client's check, TRAIN-1, TRAIN-2, TRAIN-9 to TRAIN-11. A client that refuses drops
@@ -404,11 +409,9 @@ class Checks(SetupChecks):
             reader.end()
             need(me in members, "the receiver is not in the set")
             if kind != CENSUS:
-                need(session.census, "the receiver has no memory")
                 need(census == session.census.session, "another census than that of the memory")
             if kind == ROUND:
-                # The client has been asked for each of the rounds before at most once.
-                need(session.begun <= round_ <= self.job.last, "a round that is not due")
+                need(self.last(me) < round_ <= self.job.last, "a round that is not due")
                 need(self.job.are_whole(members, session.census.groups), "no whole groups")
         except Refused as refusal:
             left, due = len(session.members) - 1, self.job.needed(session.members)
@@ -456,11 +459,11 @@ class Checks(SetupChecks):
 def training_refused(vectors, entry):
     """A refused message in a session in which nobody drops out."""
     run = Training(vectors["cases"][entry["case"]])
-    session, link = run.sessions[entry["session"]], (entry["from"], entry["to"])
-    _, kind, honest = session.links()[link][entry["number"]]
+    link = entry["from"], entry["to"]
+    _, kind, honest = run.sessions[entry["session"]].links()[link][entry["number"]]
     changed = unhex(entry["payload"])
     yield "one payload for another", changed != honest, True
-    refusal = refused_by(entry, Checks(run.job, session).check, (*link, kind, honest),
+    refusal = refused_by(entry, Checks(run, entry["session"]).check, (*link, kind, honest),
                          (*link, kind, changed))
     yield from blame(refusal, entry)
 
