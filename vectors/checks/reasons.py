@@ -73,8 +73,10 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
 
 
 def same_reason(held, made):
-    """Whether the reasons are the same, including the numbers of bytes if both give two."""
-    counts = [sorted(re.findall(r"\d+", text)) for text in (held, made) if "are due" in text]
+    """Whether the reasons are the same, including the numbers of bytes, or of clients, if both give
+    two."""
+    numbered = [text for text in (held, made) if re.search("are due|name .* groups", text)]
+    counts = [sorted(re.findall(r"\d+", text)) for text in numbered]
     if len(counts) == 2 and counts[0] != counts[1]:
         return False
     return next((bool(other.search(made)) for one, other in REASONS if one.search(held)), False)
