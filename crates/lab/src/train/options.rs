@@ -89,7 +89,7 @@ pub struct Train {
     #[arg(long, value_name = "RATE")]
     pub(super) learning_rate: Option<f32>,
     /// Largest weight of the consistency loss of mean teachers
-    #[arg(long, value_name = "W", default_value_t = 1.0)]
+    #[arg(long, value_name = "W", default_value_t = 20.0)]
     pub(super) consistency: f32,
     /// The network: conv (square images) or mlp (tables) [default: conv for a square number of
     /// features from 64 on]
