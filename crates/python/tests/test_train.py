@@ -27,7 +27,7 @@ class Softmax:
     """Multinomial logistic regression. Its embeddings are the rows."""
 
     def __init__(self, features: int = FEATURES, classes: int = CLASSES) -> None:
-        self.weights = np.zeros((features + 1, classes), np.float32)
+        self.weights: Array = np.zeros((features + 1, classes), np.float32)
         self.batches: list[tuple[list[int], list[float]]] = []
 
     def params(self) -> Array:
@@ -53,7 +53,7 @@ class Softmax:
             slope *= weights[:, None] / len(rows)
             gradient = np.vstack([batch.T @ slope, slope.sum(axis=0)])
             gradient += schedule.weight_decay * self.weights
-            self.weights = self.weights - schedule.learning_rate * gradient
+            self.weights = np.asarray(self.weights - schedule.learning_rate * gradient, "f")
 
 
 @pytest.fixture(scope="session")
@@ -129,7 +129,7 @@ def test_the_sum_is_the_mean_of_the_clients_updates(dealt: Callable[..., Dealt])
                 slope *= np.array(weights, np.float32)[:, None] / len(rows)
                 gradient = np.vstack([batch.T @ slope, slope.sum(axis=0)])
                 gradient += 2e-4 * again.weights
-                again.weights = again.weights - 0.1 * gradient
+                again.weights = np.asarray(again.weights - 0.1 * gradient, "f")
             updates.append(again.params())
         params = np.mean(updates, axis=0)
     np.testing.assert_allclose(run.params, params, atol=1e-5)
@@ -152,6 +152,7 @@ def test_every_source(source: str, free: bool, dealt: Callable[..., Dealt]) -> N
 def test_other_options(dealt: Callable[..., Dealt]) -> None:
     clients, _ = dealt()
     plain = undertone.train(Softmax(), clients, backend="clear", **FAST)
+    options: dict[str, Any]
     for options in ({"backend": "psm"}, {"backend": "lwe"}, {"malicious_server": True}):
         other = undertone.train(Softmax(), clients, **FAST | {"backend": "clear"} | options)
         assert (plain.params == other.params).all(), options
@@ -295,7 +296,7 @@ def test_arguments_that_cannot_be(dealt: Callable[..., Dealt]) -> None:
         TrainServer(job, on_state=bytes)
     with pytest.raises(ValueError, match="memory: "):
         TrainClient(
-            job, Softmax(1, 4), clients[0][0], clients[0][1], on_memory=bytes, memory=b"?"
+            0, job, Softmax(1, 4), clients[0][0], clients[0][1], on_memory=bytes, memory=b"?"
         )
 
 
@@ -374,13 +375,13 @@ class Own:
             self.memories[index] = memory
 
         return TrainClient(
-            self.job, model or Softmax(), *self.data[index], on_memory=keep,
+            index, self.job, model or Softmax(), *self.data[index], on_memory=keep,
             memory=self.memories.get(index),
         )
 
     def run(self, server: TrainServer, present: list[int]) -> tuple[Any, list[Any]]:
         party = server.session(present)
-        clients = [self.client(one).session(one, party.session) for one in party.members]
+        clients = [self.client(one).session(party.session) for one in party.members]
         undertone.run(party, clients)
         return party.result(), [client.result() for client in clients]
 
@@ -421,7 +422,7 @@ def test_a_round_runs_once(dealt: Callable[..., Dealt]) -> None:
     own.states.append(old)  # a server that goes back
     server = own.server()
     party = server.session(everybody)
-    clients = [own.client(one).session(one, party.session) for one in everybody]
+    clients = [own.client(one).session(party.session) for one in everybody]
     with pytest.raises(undertone.AbortedError):
         undertone.run(party, clients)
     # The round is over all the same.
@@ -429,7 +430,7 @@ def test_a_round_runs_once(dealt: Callable[..., Dealt]) -> None:
     # A client that has forgotten takes part in no round.
     lost = own.memories.pop(3)
     party = own.server().session(everybody)
-    forgetful = own.client(3).session(3, party.session)
+    forgetful = own.client(3).session(party.session)
     party.poll()
     with pytest.raises(ValueError, match="no session can begin"):
         own.server().session([0, 1, 2, 4])
@@ -446,8 +447,8 @@ def test_exceptions_leave_through_the_party(dealt: Callable[..., Dealt]) -> None
             raise LookupError("a secret of the owner")
 
     party = own.server().session(everybody)
-    clients = [own.client(one).session(one, party.session) for one in everybody[1:]]
-    broken = own.client(0, Failing()).session(0, party.session)
+    clients = [own.client(one).session(party.session) for one in everybody[1:]]
+    broken = own.client(0, Failing()).session(party.session)
     with pytest.raises((LookupError, undertone.AbortedError)) as caught:
         undertone.run(party, [broken, *clients])
     # What peers were told.
@@ -458,9 +459,9 @@ def test_exceptions_leave_through_the_party(dealt: Callable[..., Dealt]) -> None
 
     party = own.server().session(everybody)
     client = TrainClient(
-        own.job, Softmax(), *own.data[0], on_memory=forget, memory=own.memories[0]
+        0, own.job, Softmax(), *own.data[0], on_memory=forget, memory=own.memories[0]
     )
-    client_party = client.session(0, party.session)
+    client_party = client.session(party.session)
     for to, frame in party.poll():
         if to == 0:
             client_party.push(SERVER, frame)
@@ -480,7 +481,7 @@ def test_a_model_must_not_use_its_own_party(dealt: Callable[..., Dealt]) -> None
             parties[0].poll()
 
     party = own.server().session(everybody)
-    parties.append(own.client(0, Curious()).session(0, party.session))
+    parties.append(own.client(0, Curious()).session(party.session))
     for to, frame in party.poll():
         if to == 0:
             parties[0].push(SERVER, frame)
@@ -550,8 +551,10 @@ def test_a_mean_teacher_learns(dealt: Callable[..., Dealt]) -> None:
     from undertone.torch import TorchModel
 
     clients, test = dealt()
-    noise = {"augment": lambda x, generator: x + 0.05 * x.new_ones(x.shape)}
-    model = TorchModel(conv(), embed="2", shape=(1, 8, 8), teacher=True, **noise)
+    model = TorchModel(
+        conv(), embed="2", shape=(1, 8, 8), teacher=True,
+        augment=lambda x, generator: x + 0.05 * x.new_ones(x.shape),
+    )
     run = undertone.train(model, clients, test=test, **FAST | {"rounds": 8}, consistency=2.0)
     half = len(run.params) // 2
     assert (run.params[:half] != run.params[half:]).any() and np.isfinite(run.params).all()

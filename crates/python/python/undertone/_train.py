@@ -525,7 +525,8 @@ class TrainClient:
     clients get the final model. A client need not be in all rounds. :meth:`session` makes its
     party for one of them.
 
-    ``model`` has the methods of :class:`Model`. ``features`` and ``labels`` are as for
+    ``index`` is the client's number. It must be the same in all sessions of a job: groups are sets
+    of numbers. ``model`` has the methods of :class:`Model`. ``features`` and ``labels`` are as for
     :func:`train`. ``on_memory`` receives the client's memory as bytes, and must keep it where it
     survives a crash before it returns: a client that forgets which rounds it has been in can be
     asked for one twice, with other clients. ``memory`` is what an earlier process kept. ``noise``
@@ -538,6 +539,7 @@ class TrainClient:
 
     def __init__(
         self,
+        index: int,
         job: TrainJob,
         model: Model,
         features: NDArray[Any],
@@ -547,6 +549,7 @@ class TrainClient:
         memory: bytes | None = None,
         noise: tuple[float, bytes] | None = None,
     ) -> None:
+        self.index = index
         self.job = job
         self.model = model
         self._client = _engine.TrainClient(
@@ -562,7 +565,6 @@ class TrainClient:
 
     def session(
         self,
-        index: int,
         session: bytes,
         *,
         max_peer_rows: int | None = None,
@@ -572,14 +574,13 @@ class TrainClient:
     ) -> TrainClientSession:
         """The client's party in a session. Parties of earlier sessions can do nothing more.
 
-        ``index`` is the client's number, the same in all sessions. ``session`` is the id that the
-        server chose. With ``malicious_server`` it needs ``key`` and ``public_keys``, as
+        ``session`` is the id that the server chose. With ``malicious_server`` it needs ``key`` and ``public_keys``, as
         :class:`SumClient` does. ``max_peer_rows`` is the largest number of rows of another client
         to which this one agrees.
         """
         return TrainClientSession(
             self._client.party(
-                index, session, credentials(key, public_keys), max_peer_rows, seed
+                self.index, session, credentials(key, public_keys), max_peer_rows, seed
             )
         )
 

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ._train import Examples, Schedule
 
 TEACHER_DECAY = 0.97
 """The decay of a mean teacher in each step: its new parameters are 0.97 of its own and 0.03 of the
 student's."""
-
-Tensor = torch.Tensor
 
 
 class TorchModel:
@@ -118,7 +117,8 @@ class TorchModel:
 
     def _embedded(self, rows: Tensor) -> Tensor:
         if not isinstance(self._layer, str):
-            return self._layer(self.module, rows)
+            embedded: Tensor = self._layer(self.module, rows)
+            return embedded
         kept: list[Tensor] = []
 
         def keep(module: torch.nn.Module, inputs: Any, output: Tensor) -> None:
@@ -153,10 +153,11 @@ class TorchModel:
         )
 
         def inputs(numbers: Tensor) -> Tensor:
-            batch = rows[numbers]
+            batch: Tensor = rows[numbers]
             if self._augment is not None:
                 batch = self._augment(batch, generator)
-            return batch.to(self._device)
+            moved: Tensor = batch.to(self._device)
+            return moved
 
         self.module.train()
         for each, classes, weights in schedule.batches(examples):
@@ -173,7 +174,7 @@ class TorchModel:
                 difference = (logits.softmax(dim=1) - goal).square().mean()
                 loss = loss + schedule.consistency * difference
             optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
             if self.teacher is not None:
                 with torch.no_grad():
