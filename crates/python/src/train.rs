@@ -1,10 +1,10 @@
 //! Training with propagated labels: all parties in one process, or one party.
 
-use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -568,7 +568,7 @@ impl TrainClient {
             return Err(error);
         }
         let party = party.map_err(errors::misuse)?;
-        let convert = |py: Python<'_>, step: Step| any(py, did(py, step));
+        let convert = |py: Python<'_>, step: Step| did(py, step).into_py_any(py);
         let party = PyParty::new((me, session), party, None, MAX_EARLY, Arc::new(convert));
         Ok(party.with_callbacks(self.raised.clone()))
     }
@@ -576,16 +576,6 @@ impl TrainClient {
 
 /// Most bytes of a sender that are kept before their turn.
 const MAX_EARLY: usize = 1 << 30;
-
-fn any<'py>(
-    py: Python<'py>,
-    object: impl IntoPyObject<'py, Error: Display>,
-) -> PyResult<Py<PyAny>> {
-    match object.into_pyobject(py) {
-        Ok(object) => Ok(object.into_any().unbind()),
-        Err(error) => Err(value(error)),
-    }
-}
 
 fn client(index: i64) -> PyResult<PartyId> {
     if index < 0 {
@@ -661,7 +651,7 @@ impl TrainServer {
         let shared = Arc::clone(&self.state);
         let convert = move |py: Python<'_>, report: Report| {
             lock(&shared).take(&report);
-            any(py, gave(&report))
+            gave(&report).into_py_any(py)
         };
         let place = (PartyId::SERVER, session);
         Ok(PyParty::new(

@@ -574,9 +574,9 @@ class TrainClient:
     ) -> TrainClientSession:
         """The client's party in a session. Parties of earlier sessions can do nothing more.
 
-        ``session`` is the id that the server chose. With ``malicious_server`` it needs ``key`` and ``public_keys``, as
-        :class:`SumClient` does. ``max_peer_rows`` is the largest number of rows of another client
-        to which this one agrees.
+        ``session`` is the id that the server chose. With ``malicious_server`` it needs ``key`` and
+        ``public_keys``, as :class:`SumClient` does. ``max_peer_rows`` is the largest number of rows
+        of another client to which this one agrees.
         """
         return TrainClientSession(
             self._client.party(
