@@ -2,7 +2,7 @@
 
 The same network is trained twice from the same start: on the labels alone, and with labels for all
 other rows from label propagation across the owners (XCLP). All parties run in this process with
-the real messages; the backend `clear` keeps the run short, and the labels are those of `psm`.
+the real messages. The backend `clear` keeps the run short; the server sees more than with `psm`.
 
     pip install '.[torch]'
     python examples/python/training.py data/digits.npz
