@@ -19,7 +19,7 @@ from torch import nn
 import undertone
 from undertone.torch import TorchModel
 
-CLIENTS, LABELS, TESTS = 10, 100, 360
+CLIENTS, TESTS = 10, 360
 
 
 class Net(nn.Module):
@@ -50,13 +50,13 @@ def shift(images, generator):
     return padded[number, down[:, :, None], right[:, None, :]][:, None]
 
 
-def deal(rows, labels, rng):
+def deal(rows, labels, count, rng):
     """The test rows, and the rows and known labels of each client."""
     order = rng.permutation(len(labels))
     tests, training = order[:TESTS], order[TESTS:]
     known = np.full(len(labels), -1)
     for digit in range(10):
-        of_digit = training[labels[training] == digit][: LABELS // 10]
+        of_digit = training[labels[training] == digit][: count // 10]
         known[of_digit] = digit
     clients = [(rows[part], known[part]) for part in np.array_split(training, CLIENTS)]
     return (rows[tests], labels[tests]), clients
@@ -65,7 +65,9 @@ def deal(rows, labels, rng):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", help="digits.npz")
-    parser.add_argument("--rounds", type=int, default=12, help="rounds with pseudo-labels")
+    parser.add_argument("--label-rounds", type=int, default=60, help="rounds on labels alone")
+    parser.add_argument("--rounds", type=int, default=20, help="rounds after these")
+    parser.add_argument("--labels", type=int, default=50, help="labels of all clients together")
     parser.add_argument("--backend", default="clear")
     parser.add_argument("--teacher", action="store_true", help="with a mean teacher")
     parser.add_argument("--seed", type=int, default=0)
@@ -73,8 +75,9 @@ def main():
 
     with np.load(options.file) as file:
         rows, labels = file["features"].astype(np.float32) / 16, file["labels"].astype(int)
-    test, clients = deal(rows, labels, np.random.default_rng(options.seed))
+    test, clients = deal(rows, labels, options.labels, np.random.default_rng(options.seed))
     torch.manual_seed(options.seed)
+    torch.set_num_threads(1)  # the network is small
     first = TorchModel(
         Net(), embed="embedding", shape=(1, 8, 8), augment=shift, teacher=options.teacher
     )
@@ -84,7 +87,7 @@ def main():
             clients,
             test=test,
             labels_from=source,
-            label_rounds=options.rounds // 2,
+            label_rounds=options.label_rounds,
             rounds=options.rounds,
             backend=options.backend,
             seed=options.seed,

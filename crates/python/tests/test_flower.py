@@ -767,6 +767,13 @@ def test_the_example_in_a_simulation() -> None:
     assert learned["accuracy"][-1] > 0.9
 
 
+@pytest.mark.slow
+def test_training_with_propagated_labels_in_a_simulation() -> None:
+    learned = run_example("--mode", "propagate", "--rounds", "3", "--timeout", "180")
+    assert learned["rounds"] == [5, 5, 5] and len(learned["messages"]) == 6
+    assert learned["accuracy"][-1] > max(0.7, learned["accuracy"][0])
+
+
 @pytest.mark.deployment
 def test_the_example_with_superlink_and_supernodes() -> None:
     options = ["--deploy", "--mode", "train", "--rounds", "2", "--fails", "3"]
