@@ -20,6 +20,7 @@ from test_train import Softmax
 import undertone
 from undertone import Examples, Schedule, TrainJob
 from undertone.flower import TrainRun, secure, train, trained
+from undertone.flower._train import _Memory
 from undertone.flower._wire import FRAMES, TERMS
 
 FEATURES, CLASSES = 6, 3
@@ -171,6 +172,27 @@ def test_a_round_is_not_repeated_on_a_node(tmp_path: Path) -> None:
         start(grid, checkpoint=file, attempts=1)
     reasons = [str(reply.error.reason) for reply in grid.replies[replies:] if reply.has_error()]
     assert any("the server's number for this node is" in reason for reason in reasons)
+
+
+def test_of_two_sessions_at_the_same_time_one_begins(tmp_path: Path) -> None:
+    file = tmp_path / "memory.json"
+    census = _Memory(file, bytes(32), 4, False)
+    census.keep(b"counted")
+    first, second = (_Memory(file, bytes([number]) * 32, 4, False) for number in (1, 2))
+    assert first.before == second.before == b"counted"
+    first.keep(b"round 1")
+    with pytest.raises(undertone.RefusedError, match="another session has begun"):
+        second.keep(b"round 1, too")
+    # The same session again, from the memory before it.
+    again = _Memory(file, bytes([1]) * 32, 4, False)
+    assert again.before == b"counted"
+    again.keep(b"round 1")
+    with pytest.raises(undertone.RefusedError):
+        again.keep(b"round 2")
+    assert _Memory(file, bytes([3]) * 32, 4, False).before == b"round 1"
+    assert _Memory(file, bytes([3]) * 32, 4, True).before is None
+    with pytest.raises(undertone.RefusedError, match="it was 4 in this job"):
+        _Memory(file, bytes([3]) * 32, 5, False)
 
 
 def test_a_lost_memory(tmp_path: Path) -> None:
