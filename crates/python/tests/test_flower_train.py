@@ -35,6 +35,12 @@ class Counting(Softmax):
         super().update(examples, schedule)
 
 
+def frames_of(message: Message) -> bytes:
+    if not message.has_content() or FRAMES not in message.content:
+        return b""
+    return message.content.array_records[FRAMES]["bundle"].data
+
+
 class Owners:
     """Rows of clients, and the models that they take home."""
 
@@ -228,7 +234,9 @@ def test_terms(terms: dict[str, Any], rules: dict[str, Any], why: str, tmp_path:
         start(FakeGrid(Owners().app(**terms), 5, tmp_path), rules)
 
 
-def test_why_training_fails_stays_on_the_node(tmp_path: Path) -> None:
+def test_why_training_fails_stays_on_the_node(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     class Failing(Softmax):
         def update(self, examples: Examples, schedule: Schedule) -> None:
             raise RuntimeError("patient 4711 has no age")
@@ -242,6 +250,8 @@ def test_why_training_fails_stays_on_the_node(tmp_path: Path) -> None:
         start(grid, attempts=1)
     errors = [str(reply.error.reason) for reply in grid.replies if reply.has_error()]
     assert errors and not any("4711" in error for error in errors)
+    assert all(b"4711" not in frames_of(reply) for reply in grid.replies)
+    assert "4711" in caplog.text
 
 
 def test_a_job_with_keys(pinned: dict[str, Any], tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_every_source(source: str, free: bool, dealt: Callable[..., Dealt]) -> N
 
 def test_other_options(dealt: Callable[..., Dealt]) -> None:
     clients, _ = dealt()
-    plain = undertone.train(Softmax(), clients, backend="clear", **FAST)
+    plain = undertone.train(Softmax, clients, backend="clear", **FAST)
     options: dict[str, Any]
     for options in ({"backend": "psm"}, {"backend": "lwe"}, {"malicious_server": True}):
         other = undertone.train(Softmax(), clients, **FAST | {"backend": "clear"} | options)
@@ -573,8 +573,9 @@ def test_a_mean_teacher_learns(dealt: Callable[..., Dealt]) -> None:
 def test_the_example_runs() -> None:
     pytest.importorskip("torch")
     script = ROOT / "examples" / "python" / "training.py"
+    command = [sys.executable, str(script), str(ROOT / "data" / "digits.npz")]
     done = subprocess.run(
-        [sys.executable, str(script), str(ROOT / "data" / "digits.npz"), "--rounds", "2"],
+        [*command, "--rounds", "2", "--label-rounds", "2"],
         capture_output=True, text=True, timeout=300, check=True,
     )  # fmt: skip
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["labels", "xclp"]

@@ -398,13 +398,11 @@ def train(
         seen = [*known, *([] if tested is None else [tested[1]])]
         classes = max(2, 1 + max((int(one.max()) for one in seen if one.size), default=-1))
     own: Any
-    if hasattr(model, "params"):
-        own = model
-        each: list[Any] = [copy.deepcopy(model) for _ in clients]
-    elif callable(model):
-        own, each = model(), [model() for _ in clients]
+    if callable(model) and (isinstance(model, type) or not hasattr(model, "params")):
+        own = model()
+        each: list[Any] = [model() for _ in clients]
     else:
-        own, each = model, []
+        own, each = model, [copy.deepcopy(model) for _ in clients]
     shown = _adapted(own)
     first = shown.params()
     job = TrainJob(

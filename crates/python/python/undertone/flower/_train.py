@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import time
@@ -26,6 +25,11 @@ from ._grid import read
 from ._label import BACKENDS, Data
 from ._relay import Relay
 from ._wire import Exchange, Terms
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from flwr.app import ConfigRecordValues as Value
@@ -162,7 +166,8 @@ class _Memory:
 def _locked(path: FilePath) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
@@ -175,11 +180,12 @@ def _write(path: FilePath, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(draft, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    if os.name == "posix":
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def trained(
