@@ -416,6 +416,35 @@ def test_parties_without_io(dealt: Callable[..., Dealt]) -> None:
     assert (server.params != 0).any()
 
 
+def test_parties_with_keys_and_noise(dealt: Callable[..., Dealt]) -> None:
+    own = Own(dealt()[0], malicious_server=True)
+    keys = [undertone.generate_key() for _ in range(5)]
+    public = [undertone.public_key(key) for key in keys]
+    server = own.server()
+    clients = [
+        TrainClient(
+            one, own.job, Softmax(), *own.data[one], on_memory=bytes, noise=(2.0, bytes([one]) * 32)
+        )
+        for one in range(5)
+    ]
+    kinds = []
+    while kinds[-1:] != ["over"]:
+        party = server.session(range(5))
+        parties = [
+            one.session(party.session, key=key, public_keys=public)
+            for one, key in zip(clients, keys, strict=True)
+        ]
+        undertone.run(party, parties)
+        report = party.result()
+        assert report is not None and party.costs and repr(party).startswith("<TrainServerSession")
+        kinds.append(report.kind)
+    assert kinds == ["census", "round", "round", "round", "over"]
+    with pytest.raises(ValueError, match="does not belong to its public key"):
+        clients[0].session(bytes(32), key=keys[1], public_keys=public)
+    with pytest.raises(ValueError, match="needs key and public_keys"):
+        clients[0].session(bytes(32))
+
+
 def test_a_round_runs_once(dealt: Callable[..., Dealt]) -> None:
     own = Own(dealt()[0])
     everybody = list(range(5))

@@ -576,10 +576,11 @@ class TrainClient:
         ``public_keys``, as :class:`SumClient` does. ``max_peer_rows`` is the largest number of rows
         of another client to which this one agrees.
         """
+        signing = credentials(key, public_keys)
+        if self.job.malicious_server and signing is None:
+            raise ValueError("a job with malicious_server=True needs key and public_keys")
         return TrainClientSession(
-            self._client.party(
-                self.index, session, credentials(key, public_keys), max_peer_rows, seed
-            )
+            self._client.party(self.index, session, signing, max_peer_rows, seed)
         )
 
 
