@@ -427,7 +427,7 @@ def test_parties_with_keys_and_noise(dealt: Callable[..., Dealt]) -> None:
         )
         for one in range(5)
     ]
-    kinds = []
+    kinds: list[str] = []
     while kinds[-1:] != ["over"]:
         party = server.session(range(5))
         parties = [
