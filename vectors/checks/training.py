@@ -349,7 +349,7 @@ class Training:
 
     def memory(self, client):
         counts = self.census.counts
-        return self.census.kept() + ids(self.last(client), len(counts), *counts)
+        return self.census.kept() + ids(client, self.last(client), len(counts), *counts)
 
     def state(self):
         out = b"\1" + self.census.kept() + ids(len(self.rounds), len(self.rounds))

@@ -9,7 +9,7 @@ use undertone_kernel::Wiped;
 use undertone_party::{Abort, Io, PartyId, Script, SessionId};
 use undertone_setup::group::{self, Secrecy};
 use undertone_setup::identity::Credentials;
-use undertone_sum::{self as sum, Answered, Audience, Rules, Shape, Wiring};
+use undertone_sum::{self as sum, Answered, Audience, Rules, Shape, Trust, Wiring};
 use undertone_xclp as xclp;
 use undertone_xclp::input::names_digest;
 use zeroize::Zeroizing;
@@ -27,7 +27,7 @@ use crate::{MODEL, UPDATE};
 
 const SERVER: PartyId = PartyId::SERVER;
 
-const OTHER_JOB: &str = "it names another job than this client's";
+const OTHER_JOB: &str = "it names another job than this client's, or gives it another number";
 
 /// The number of the sum of class counts among the sums of a session.
 pub(crate) const COUNTS: u32 = 0;
@@ -144,6 +144,11 @@ impl Client {
     /// [`Abort::Misuse`] when the job is impossible, or the client's data or model do not fit it.
     pub fn party(&self, job: Job, place: Place) -> Result<Script<'static, Step>, Abort> {
         job.check().map_err(Abort::Misuse)?;
+        if job.propagation.trust == Trust::MaliciousServer && place.credentials.is_none() {
+            return Err(Abort::Misuse(
+                "a job against a malicious server needs clients with credentials".into(),
+            ));
+        }
         let party = self.0.parties.fetch_add(1, Ordering::SeqCst) + 1;
         let desk = self.desk(party)?;
         let fits = [
@@ -311,6 +316,7 @@ impl Session {
                 clients,
                 groups,
             },
+            me,
             counts,
             last: 0,
         };
@@ -333,7 +339,7 @@ impl Session {
             ));
         };
         // TRAIN-9.
-        if memory.census.session != opening.census {
+        if memory.census.session != opening.census || memory.me != self.place.me {
             return cheated(OTHER_JOB);
         }
         // TRAIN-10: a round is run once. Two sums of one round that differ by a client would reveal

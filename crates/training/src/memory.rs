@@ -74,6 +74,8 @@ impl Census {
 pub struct Memory {
     /// What the census found.
     pub census: Census,
+    /// The client that remembers.
+    pub(crate) me: PartyId,
     /// The number of labelled rows of each class over all clients. Empty with groups.
     pub(crate) counts: Wiped<u32>,
     /// The last round in which the client began to take part.
@@ -96,6 +98,7 @@ impl Memory {
     pub fn write(&self) -> Vec<u8> {
         let mut w = Writer::default();
         self.census.write(&mut w);
+        w.u32(self.me.to_wire());
         w.u32(self.last);
         w.u32(self.counts.len() as u32);
         for count in self.counts.iter() {
@@ -111,6 +114,7 @@ impl Memory {
     pub fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let census = Census::read(&mut r)?;
+        let me = PartyId::from_wire(r.u32("client")?);
         let last = r.u32("last round")?;
         let classes = r.index((1 << 16) + 1, "number of classes")?;
         let mut counts = Wiped::with_capacity(classes.min(r.remaining() / 4));
@@ -120,6 +124,7 @@ impl Memory {
         r.finish()?;
         Ok(Self {
             census,
+            me,
             counts,
             last,
         })
@@ -282,6 +287,7 @@ mod tests {
         };
         let memory = Memory {
             census: census.clone(),
+            me: ids[1],
             counts: vec![7, 0].into(),
             last: 3,
         };
