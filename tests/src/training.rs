@@ -159,6 +159,49 @@ pub fn cloud(rows: usize, seed: u8) -> (Vec<f32>, Vec<u16>) {
     (values, classes)
 }
 
+/// A model whose embeddings are the rows, and whose update hardly depends on anything: it adds the
+/// same to every parameter in every round, and a little noise.
+#[derive(Debug, Clone)]
+pub struct Steady {
+    /// All parameters.
+    pub params: Vec<f32>,
+    /// What an update adds.
+    pub change: Vec<f32>,
+    /// The largest noise.
+    pub noise: f32,
+}
+
+impl Model for Steady {
+    fn params(&self) -> Vec<f32> {
+        self.params.clone()
+    }
+
+    fn set_params(&mut self, params: &[f32]) -> Result<(), ModelError> {
+        self.params = params.to_vec();
+        Ok(())
+    }
+
+    fn embed(&mut self, rows: Rows<'_>) -> Result<Embeddings, ModelError> {
+        Ok(Embeddings {
+            dim: rows.dim,
+            values: rows.values.to_vec(),
+        })
+    }
+
+    fn predict(&mut self, _: Rows<'_>) -> Result<Vec<f32>, ModelError> {
+        Err(ModelError("it predicts nothing".into()))
+    }
+
+    fn update(&mut self, _: &Examples<'_>, schedule: &Schedule) -> Result<(), ModelError> {
+        let mut prg = schedule.seed.prg();
+        for (value, change) in self.params.iter_mut().zip(&self.change) {
+            let unit = (prg.next_u64() >> 40) as f32 / (1 << 23) as f32 - 1.0;
+            *value += change + self.noise * unit;
+        }
+        Ok(())
+    }
+}
+
 /// The data of one client: `rows` rows, the first `labelled` with labels.
 ///
 /// # Panics
@@ -270,10 +313,15 @@ impl World {
     /// A job of `clients` clients of 24 rows, every second one with six labels.
     pub fn new(job: Job, clients: usize) -> Self {
         let one = |place: usize| client(data(24, 6 * (1 - place % 2), place as u8));
+        Self::of(job, (0..clients).map(one).collect(), Small::new(0).params())
+    }
+
+    /// A job of these clients, from the model `first` on.
+    pub fn of(job: Job, clients: Vec<Client>, first: Vec<f32>) -> Self {
         Self {
             job,
-            clients: (0..clients).map(one).collect(),
-            state: State::new(Small::new(0).params()),
+            clients,
+            state: State::new(first),
             sessions: 0,
         }
     }
