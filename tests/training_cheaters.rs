@@ -150,7 +150,7 @@ fn advertising(session: SessionId, ad: Vec<u8>) -> Script<'static, Step> {
         let seed = Seed::from_bytes([77; 32]);
         io.run(group::client(rules, CHEAT, ad, None, seed)?).await?;
         io.phase(MODEL).await;
-        io.send(SERVER, [0; 4]);
+        io.send(SERVER, vec![0; 4]);
         Ok(Step::Counted)
     })
 }
@@ -504,7 +504,7 @@ fn a_second_census_counts_the_same_clients() {
 }
 
 /// What a lying server tells a client: an opening and a model.
-type Tell = Box<dyn Fn(PartyId) -> (Vec<u8>, Vec<f32>) + Send>;
+type Tell = Box<dyn Fn(PartyId) -> (Vec<u8>, Vec<f32>) + Send + Sync>;
 
 /// Begins a round as `tell` says, and lets the clients train.
 async fn begin(io: &undertone::party::Io, members: &[PartyId], tell: &Tell) {
