@@ -74,10 +74,10 @@ fn what_the_server_sees_of_updates_is_their_sum() {
             clip: 16.0,
             ..job()
         };
-        // Changes are multiples of a step of the fixed point.
+        // Changes and their mean, 0.5, are exact in the fixed point and in singles.
         let (x, y) = ((3.0, 1), (-1.5, 2));
         let clients = |pair: [(f32, u8); 2]| -> Vec<Client> {
-            let others = [(0.25, 3), (-0.5, 4), (1.0, 5)];
+            let others = [(0.25, 3), (-0.5, 4), (1.25, 5)];
             let all = pair.into_iter().chain(others);
             let client = |(change, seed)| steady(seed, vec![change; PARAMETERS], 0.0);
             all.map(client).collect()
