@@ -224,7 +224,7 @@ fn any_order_gives_the_same_job() {
         };
         let (straight, steps) = whole(None);
         assert_eq!(straight.taken.len(), 3);
-        for order in 0..4 {
+        for order in 0..2 {
             let (shuffled, others) = whole(Some(order));
             assert!(straight == shuffled, "{job:?}");
             assert_eq!(steps, others);
