@@ -202,6 +202,11 @@ impl Model for Steady {
     }
 }
 
+/// The parameters of the first model of these jobs.
+pub fn first() -> Vec<f32> {
+    Small::new(0).params()
+}
+
 /// The data of one client: `rows` rows, the first `labelled` with labels.
 ///
 /// # Panics
@@ -313,7 +318,7 @@ impl World {
     /// A job of `clients` clients of 24 rows, every second one with six labels.
     pub fn new(job: Job, clients: usize) -> Self {
         let one = |place: usize| client(data(24, 6 * (1 - place % 2), place as u8));
-        Self::of(job, (0..clients).map(one).collect(), Small::new(0).params())
+        Self::of(job, (0..clients).map(one).collect(), first())
     }
 
     /// A job of these clients, from the model `first` on.
