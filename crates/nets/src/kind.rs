@@ -43,6 +43,31 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The kind that a job names: `conv` or `mlp`, for rows of `features` values.
+    ///
+    /// # Errors
+    /// [`ModelError`] for other names, for images that are not square, and for sizes as in
+    /// [`Net::new`](crate::Net::new).
+    pub fn named(name: &str, features: usize, classes: usize) -> Result<Self, ModelError> {
+        let side = features.isqrt();
+        let kind = match name {
+            "mlp" => Self::Mlp { features, classes },
+            "conv" if side * side == features => Self::Conv { side, classes },
+            "conv" => {
+                return Err(ModelError(format!(
+                    "conv is for square images; {features} features are none"
+                )));
+            }
+            _ => {
+                return Err(ModelError(format!(
+                    "unknown kind {name:?}; there are conv and mlp"
+                )));
+            }
+        };
+        kind.check()?;
+        Ok(kind)
+    }
+
     /// The number of values in a row.
     pub fn dim(self) -> usize {
         match self {

@@ -13,6 +13,7 @@ pub mod refused;
 pub mod rounds;
 pub mod scaling;
 pub mod sums;
+pub mod training;
 pub mod transfers;
 
 use std::borrow::Cow;
@@ -239,6 +240,7 @@ pub fn make() -> Result<Vec<File>, Error> {
     all.extend(lwe::files()?);
     all.extend(labels::files()?);
     all.extend(scaling::files()?);
+    all.extend(training::files()?);
     all.extend(digests::files()?);
     Ok(all)
 }

@@ -6,6 +6,8 @@ mod join;
 mod keys;
 mod serve;
 mod status;
+#[cfg(feature = "train")]
+mod training;
 
 use std::io::IsTerminal;
 use std::path::Path;

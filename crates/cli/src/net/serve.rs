@@ -11,10 +11,17 @@ use undertone::node::label::{self, Label};
 use undertone::node::server::{self, Server};
 use undertone::node::status::JobReport;
 use undertone::node::sum::{Mean, Sum};
+#[cfg(feature = "train")]
+use undertone::node::train;
+use undertone::node::train::Train;
 use undertone::node::{Application, Deadlines, Facts, ServeError, admin, deadlines};
+#[cfg(feature = "train")]
+use undertone::party::{PartyId, SessionId};
 
 use super::address::overlap;
 use super::credentials::{Key, Warnings, authorities};
+#[cfg(feature = "train")]
+use super::training;
 use super::{Log, block_on, log, randomness, read_roster, seconds, seconds_above_zero, text};
 use undertone_lab::output::{self, Output};
 use undertone_lab::report::bytes;
@@ -63,13 +70,21 @@ pub(crate) struct Serve {
     /// Time in seconds that a running job gets to finish after the server receives a signal to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     drain: f64,
-    /// Only for sums: file that keeps the last mean. A server that is killed and started again with
-    /// the same file continues after the last finished round
+    /// Only for sums and training: file that keeps the state of the job. A server that is killed and
+    /// started again with the same file continues after the last finished round
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
     /// Only for sums: folder for the mean of each round, mean-ROUND.npz
     #[arg(long, value_name = "DIR")]
     means: Option<PathBuf>,
+    /// Only for training: file for the model, written after each round (.safetensors)
+    #[cfg(feature = "train")]
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+    /// Only for training: rows with labels, to test the model of each round with (.npz or CSV)
+    #[cfg(feature = "train")]
+    #[arg(long, value_name = "FILE")]
+    test: Option<PathBuf>,
     /// Folder for the cost report of each job (JSON)
     #[arg(long, value_name = "DIR")]
     reports: Option<PathBuf>,
@@ -170,11 +185,10 @@ impl Serve {
         let job = self.job()?;
         let name = deadlines::application(&job.text).map_err(|error| job.unusable(error))?;
         let (clients, signed) = (config.roster.len(), config.roster.is_signed());
-        match name.as_deref().unwrap_or(Label::NAME) {
+        let name = name.as_deref().unwrap_or(Label::NAME);
+        self.check_options(name)?;
+        match name {
             Label::NAME => {
-                if self.checkpoint.is_some() || self.means.is_some() {
-                    return Err(Failure::usage("--checkpoint and --means are only for sums"));
-                }
                 let parsed = label::Job::parse(&job.text, signed);
                 let label = Label::new(parsed.map_err(|error| job.unusable(error))?);
                 self.serve(config, &job, label, &warnings, show)
@@ -196,12 +210,47 @@ impl Serve {
                 }
                 self.serve(config, &job, sum, &warnings, show)
             }
+            #[cfg(feature = "train")]
+            Train::NAME => {
+                let parsed = train::Job::parse(&job.text, signed, training::parameters);
+                let parsed = parsed.map_err(|error| job.unusable(error))?;
+                let seed = randomness(self.insecure_seed)
+                    .party(SessionId([0; 32]), PartyId::SERVER)
+                    .map_err(|error| Failure::new(71, format!("randomness: {error}")))?;
+                let (model, test) = (self.model.clone(), self.test.as_deref());
+                let mut train = training::application(parsed, &seed, model, test)?;
+                if let Some(path) = &self.checkpoint {
+                    train = train.with_checkpoint(path).map_err(Failure::data)?;
+                }
+                self.serve(config, &job, train, &warnings, show)
+            }
             other => Err(job.unusable(format!(
-                "application is {other:?}; it must be {:?} or {:?}",
+                "application is {other:?}; it must be {:?}, {:?} or {:?}",
                 Label::NAME,
-                Sum::NAME
+                Sum::NAME,
+                Train::NAME,
             ))),
         }
+    }
+
+    /// Refuses options that are for another application than `name`.
+    fn check_options(&self, name: &str) -> Result<(), Failure> {
+        let only = |options: &str, of: &str| {
+            Err(Failure::usage(format!(
+                "{options}: only for {of}; the job is {name:?}"
+            )))
+        };
+        if self.checkpoint.is_some() && name == Label::NAME {
+            return only("--checkpoint", "sums and training");
+        }
+        if self.means.is_some() && name != Sum::NAME {
+            return only("--means", "sums");
+        }
+        #[cfg(feature = "train")]
+        if (self.model.is_some() || self.test.is_some()) && name != Train::NAME {
+            return only("--model and --test", "training");
+        }
+        Ok(())
     }
 
     fn serve<A: Application>(

@@ -22,6 +22,8 @@ mod measures;
 mod network;
 mod page;
 mod rounds;
+#[cfg(feature = "train")]
+mod training;
 
 fn undertone(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_undertone"))

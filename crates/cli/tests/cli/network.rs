@@ -48,11 +48,17 @@ pub(crate) const LONG: Duration = Duration::from_secs(300);
 
 impl Trial {
     pub(crate) fn new(dataset: &str, job: &str) -> Self {
+        Self::with_clients(CLIENTS, dataset, job)
+    }
+
+    pub(crate) fn with_clients(clients: usize, dataset: &str, job: &str) -> Self {
+        let clients = clients.to_string();
         let folder = TempDir::new().unwrap();
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-        let dealt = undertone(&["deal", &data(dataset), "--out", &path("data")]);
+        let (data, files) = (data(dataset), path("data"));
+        let dealt = undertone(&["deal", &data, "--out", &files, "--clients", &clients]);
         assert!(dealt.status.success());
-        let made = undertone(&["keys", "--out", &path("keys")]);
+        let made = undertone(&["keys", "--out", &path("keys"), "--clients", &clients]);
         assert!(made.status.success());
         std::fs::write(folder.path().join("keys/job.toml"), job).unwrap();
         Self {

@@ -36,3 +36,8 @@ pub(super) const SUMS: &str = "\
 Examples:
   undertone bench sums
   undertone bench sums --clients 1000 --entries 10000 --drop 0.1 --malicious-server";
+
+pub(super) const ROUND: &str = "\
+Examples:
+  undertone bench round
+  undertone bench round --backend lwe --words 100000 --repeat 3";

@@ -8,6 +8,7 @@ mod network;
 mod ot;
 pub mod paillier;
 mod pipeline;
+mod round;
 mod sums;
 
 use clap::Subcommand;
@@ -35,6 +36,10 @@ pub enum Bench {
     /// Compare a job run as processes over TLS with the same job in one process
     #[command(after_help = examples::NETWORK)]
     Network(network::Network),
+    /// Measure a round of training without the training, against the same round with placeholders
+    /// in the place of cryptography
+    #[command(after_help = examples::ROUND)]
+    Round(round::Round),
     /// Measure a secure sum: processor time of each side, bytes, speed of masks
     #[command(after_help = examples::SUMS)]
     Sums(sums::Sums),
@@ -50,6 +55,7 @@ impl Bench {
             Self::Network(network) => network.run(show),
             Self::Ot(ot) => ot.run(show),
             Self::Paillier(paillier) => paillier.run(show),
+            Self::Round(round) => round.run(show),
             Self::Sums(sums) => sums.run(show),
         }
     }

@@ -48,7 +48,7 @@ impl Table {
             .values()
             .iter()
             .fold(0f64, |most, value| most.max(value.abs()));
-        let scale = options.scale.unwrap_or(largest);
+        let scale = options.scale.unwrap_or(largest / 8.0);
         if !(scale.is_finite() && scale > 0.0) {
             return Err(Failure::usage(format!(
                 "--scale {scale}; it must be above 0"
@@ -164,19 +164,13 @@ impl Table {
 
 fn kind(asked: Option<Shape>, features: usize, classes: usize) -> Result<Kind, Failure> {
     let side = features.isqrt();
-    let is_square = side * side == features;
-    let shape = asked.unwrap_or(if is_square && side >= 8 {
-        Shape::Conv
-    } else {
-        Shape::Mlp
-    });
-    match shape {
-        Shape::Mlp => Ok(Kind::Mlp { features, classes }),
-        Shape::Conv if is_square => Ok(Kind::Conv { side, classes }),
-        Shape::Conv => Err(Failure::usage(format!(
-            "--model conv is for square images; {features} features are none"
-        ))),
-    }
+    let name = match asked {
+        Some(Shape::Conv) => "conv",
+        Some(Shape::Mlp) => "mlp",
+        None if side >= 8 && side * side == features => "conv",
+        None => "mlp",
+    };
+    Kind::named(name, features, classes).map_err(Failure::usage)
 }
 
 /// Chooses the rows that keep their label: as many of each class, and as many of each client that

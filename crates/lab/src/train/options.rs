@@ -95,7 +95,7 @@ pub struct Train {
     /// features from 64 on]
     #[arg(long)]
     pub(super) model: Option<Shape>,
-    /// Divide all features by this number [default: the largest magnitude in FILE]
+    /// Divide all features by this number [default: an eighth of the largest magnitude in FILE]
     #[arg(long, value_name = "S")]
     pub(super) scale: Option<f64>,
     /// Sources of labels for unlabelled rows, to be compared: labels (none), network (the model's

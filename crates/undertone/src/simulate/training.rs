@@ -73,7 +73,7 @@ impl TrainingSimulation {
     }
 
     /// The id of the next session: that of a job on a network with this seed.
-    fn session(&self) -> SessionId {
+    pub fn session(&self) -> SessionId {
         let first = session(&self.seed);
         match self.state.census {
             None => first,

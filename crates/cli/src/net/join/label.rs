@@ -88,9 +88,9 @@ struct Report {
 }
 
 /// What the data file holds.
-struct Input {
-    rows: Rows,
-    labelling: Labelling,
+pub(super) struct Input {
+    pub(super) rows: Rows,
+    pub(super) labelling: Labelling,
     /// The names of the features, if the file has them.
     columns: Vec<String>,
     /// Whether the file or `--classes` states the number of classes.
@@ -98,7 +98,7 @@ struct Input {
 }
 
 impl Input {
-    fn load(join: &Join) -> Result<Self, Failure> {
+    pub(super) fn load(join: &Join) -> Result<Self, Failure> {
         let options = &join.label;
         let mut data = input::load(&join.data, files::kind(options.codes))?;
         let unusable = |why: &dyn Display| Failure::in_file(&join.data, why);
@@ -129,7 +129,7 @@ impl Input {
     }
 }
 
-fn terms(join: &Join) -> Terms {
+pub(super) fn terms(join: &Join) -> Terms {
     let options = &join.label;
     let usual = Terms::default();
     Terms {
@@ -149,7 +149,7 @@ fn terms(join: &Join) -> Terms {
 }
 
 /// The noise that `--label-epsilon` asks for.
-fn label_noise(join: &Join, input: &Input) -> Result<Option<LabelNoise>, Failure> {
+pub(super) fn label_noise(join: &Join, input: &Input) -> Result<Option<LabelNoise>, Failure> {
     let options = &join.label;
     let Some(epsilon) = options.label_epsilon else {
         return Ok(None);

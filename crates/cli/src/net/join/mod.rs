@@ -2,6 +2,8 @@
 
 mod label;
 mod sum;
+#[cfg(feature = "train")]
+mod train;
 
 use std::path::{Path, PathBuf};
 
@@ -23,16 +25,16 @@ pub(crate) struct Join {
     #[command(flatten)]
     link: Link,
     /// Kind of job to take part in [default: sum if --weight or --each is given or --out is an .npz
-    /// file, label otherwise]
+    /// file, train if --out is a .safetensors file, label otherwise]
     #[arg(long, value_name = "NAME")]
     application: Option<Application>,
-    /// File with this client's data. For label: rows, where label -1 means unlabelled (.npz or
-    /// CSV). For sum: arrays (.npz); a name with {round} stands for a file for each round, and the
+    /// File with this client's data. For label and train: rows, where label -1 means unlabelled
+    /// (.npz or CSV). For sum: arrays (.npz); a name with {round} stands for a file for each round, and the
     /// command waits for each file
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
-    /// File for the result. For label: labels (CSV). For sum: the mean (.npz); a name with {round}
-    /// stands for a file for each round
+    /// File for the result. For label: labels (CSV). For train: the model (.safetensors). For sum:
+    /// the mean (.npz); a name with {round} stands for a file for each round
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Fewest clients to which this client agrees. With two clients each learns the other's part of
@@ -47,10 +49,17 @@ pub(crate) struct Join {
     /// error, warn, info or debug
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log: Log,
+    /// Most rounds to which this client agrees [default: 1000; for a sum 1 if all rounds would read
+    /// the same file]
+    #[arg(long, value_name = "N")]
+    max_rounds: Option<u32>,
     #[command(flatten)]
     label: label::LabelOptions,
     #[command(flatten)]
     sum: sum::SumOptions,
+    #[cfg(feature = "train")]
+    #[command(flatten)]
+    train: train::TrainOptions,
 }
 
 /// The applications.
@@ -60,6 +69,9 @@ enum Application {
     Label,
     /// Secure sums and weighted means
     Sum,
+    /// Training
+    #[cfg(feature = "train")]
+    Train,
 }
 
 /// How to reach the server.
@@ -160,14 +172,17 @@ pub fn client_config(
 
 impl Join {
     fn application(&self) -> Application {
-        let is_npz = |path: &PathBuf| path.extension().is_some_and(|end| end == "npz");
-        self.application.unwrap_or(
-            if self.sum.weight.is_some() || self.sum.each.is_some() || is_npz(&self.out) {
-                Application::Sum
-            } else {
-                Application::Label
-            },
-        )
+        if let Some(application) = self.application {
+            return application;
+        }
+        let ends = self.out.extension().and_then(|end| end.to_str());
+        match ends {
+            _ if self.sum.is_given() => Application::Sum,
+            Some("npz") => Application::Sum,
+            #[cfg(feature = "train")]
+            Some("safetensors") => Application::Train,
+            _ => Application::Label,
+        }
     }
 
     /// Whether to require sums that are safe from a server that cheats.
@@ -185,13 +200,18 @@ impl Join {
         let mut warnings = Warnings::default();
         let config = self.link.config(&mut warnings)?;
         match self.application() {
-            Application::Label if self.sum.is_given() => Err(Failure::usage(
-                "--weight, --each and --max-rounds are only for sums",
-            )),
+            Application::Label if self.max_rounds.is_some() => {
+                Err(Failure::usage("--max-rounds is for sums and training"))
+            }
+            application if application != Application::Sum && self.sum.is_given() => {
+                Err(Failure::usage("--weight and --each are only for sums"))
+            }
             Application::Label => label::run(&self, &config, &warnings, show),
             Application::Sum if self.label.label_epsilon.is_some() => Err(Failure::usage(
-                "--label-epsilon is only for label propagation",
+                "--label-epsilon is only for label propagation and training",
             )),
+            #[cfg(feature = "train")]
+            Application::Train => train::run(&self, &config, &warnings, show),
             Application::Sum => sum::run(&self, &config, &warnings, show),
         }
     }

@@ -35,16 +35,12 @@ pub(super) struct SumOptions {
     /// with the last mean, if there is one
     #[arg(long, value_name = "COMMAND")]
     pub(super) each: Option<String>,
-    /// Most rounds to which this client agrees [default: 1 if all rounds would read the same file,
-    /// 1000 otherwise]
-    #[arg(long, value_name = "N")]
-    max_rounds: Option<u32>,
 }
 
 impl SumOptions {
     /// Whether any of them is given.
     pub(super) fn is_given(&self) -> bool {
-        self.weight.is_some() || self.each.is_some() || self.max_rounds.is_some()
+        self.weight.is_some() || self.each.is_some()
     }
 }
 
@@ -218,7 +214,7 @@ pub(super) fn run(
         Terms::default().max_rounds
     };
     let terms = Terms {
-        max_rounds: options.max_rounds.unwrap_or(usual),
+        max_rounds: join.max_rounds.unwrap_or(usual),
         min_clients: join.min_clients,
         malicious_server: join.insists(),
     };

@@ -22,8 +22,8 @@ pub struct Progress<'a> {
     pub number: u32,
     /// The number of rounds of the job.
     pub rounds: u32,
-    /// The number of clients whose updates are in the model.
-    pub contributors: usize,
+    /// The clients whose updates are in the model.
+    pub contributors: &'a [PartyId],
     /// The parameters of the model.
     pub model: &'a [f32],
 }
@@ -133,13 +133,16 @@ impl Train {
                 let progress = Progress {
                     number: round.taken.number,
                     rounds: self.job.training.last(),
-                    contributors: round.taken.contributors.len(),
+                    contributors: &round.taken.contributors,
                     model: &round.model,
                 };
                 self.results.extend([
                     ("round".to_owned(), progress.number.into()),
                     ("rounds_finished".to_owned(), self.state.taken.len().into()),
-                    ("contributors".to_owned(), progress.contributors.into()),
+                    (
+                        "contributors".to_owned(),
+                        progress.contributors.len().into(),
+                    ),
                 ]);
                 if let Some(on_round) = &mut self.on_round {
                     self.results.extend(on_round(&progress));

@@ -1,0 +1,231 @@
+//! `undertone join`, training.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::Args;
+use serde::Serialize;
+use undertone::kdf::Seed;
+use undertone::node::client::{Config, join};
+use undertone::node::train::{Job, Made, Terms, Trainee};
+use undertone::training::{Data, Memory, Model, Step};
+use undertone::xclp::{LabelNoise, Labelling, Rows};
+
+use super::super::block_on;
+use super::super::credentials::Warnings;
+use super::super::training::{kind, net};
+use super::label::{self, Input};
+use super::{Join, failure, phases};
+use undertone_lab::output::{self, Output};
+use undertone_lab::report::PhaseCost;
+use undertone_lab::{Failure, Show, interrupt};
+
+/// Longest memory file in bytes.
+const MAX_MEMORY: u64 = 256 << 20;
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Training")]
+pub(super) struct TrainOptions {
+    /// File in which this client remembers the job: its groups, and the rounds in which it took
+    /// part. A client that comes back needs the same file. One file serves one job [default: OUT
+    /// with .memory appended]
+    #[arg(long, value_name = "FILE")]
+    memory: Option<PathBuf>,
+    /// Fewest clients of a group to which this client agrees. The server learns sums over groups
+    #[arg(long, value_name = "P", default_value_t = 5)]
+    groups_at_least: usize,
+    /// Agree to jobs that draw clients freely. Over many rounds the server can then compute this
+    /// client's updates
+    #[arg(long)]
+    allow_free_sampling: bool,
+}
+
+/// The JSON object of `join`.
+#[derive(Debug, Serialize)]
+struct Report {
+    rows: usize,
+    labelled_rows: usize,
+    model: String,
+    parameters: usize,
+    /// Rounds in which this client took part.
+    rounds: u32,
+    /// Rows with a pseudo-label in the last of these rounds.
+    pseudo_labels: usize,
+    /// Changes of parameters that were clipped, over all rounds.
+    clipped: usize,
+    /// Rounds in which the update diverged and was left out.
+    diverged: u32,
+    sessions: u32,
+    connections_lost: u32,
+    seconds: f64,
+    socket_received: u64,
+    socket_sent: u64,
+    phases: Vec<PhaseCost>,
+}
+
+/// What happened so far.
+#[derive(Debug, Default)]
+struct Progress {
+    job: Option<Job>,
+    rounds: u32,
+    pseudo: usize,
+    clipped: usize,
+    diverged: u32,
+    model: Option<Vec<f32>>,
+}
+
+fn read_memory(path: &Path) -> Result<Option<Memory>, Failure> {
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Failure::in_file(path, error)),
+        Ok(about) if about.len() > MAX_MEMORY => {
+            return Err(Failure::in_file(path, "it is too long for a memory"));
+        }
+        Ok(_) => {}
+    }
+    let bytes = std::fs::read(path).map_err(|error| Failure::in_file(path, error))?;
+    let memory = Memory::read(&bytes);
+    memory
+        .map(Some)
+        .map_err(|error| Failure::in_file(path, format!("it is no memory of a job: {error}")))
+}
+
+fn keep(path: &Path, memory: &Memory) -> Result<(), String> {
+    let write = || Output::create_own(path)?.write(|w| w.write_all(&memory.write()));
+    write().map_err(|failure: Failure| failure.message)
+}
+
+/// The client's data for a job.
+fn data(input: &Input, noise: Option<&LabelNoise>, job: &Job) -> Result<Data, String> {
+    let Rows::Features(features) = &input.rows else {
+        return Err("training needs features, not codes".into());
+    };
+    let own = &input.labelling;
+    let labelling = if own.names().is_empty() {
+        Labelling::new(job.spec.classes, own.labels().to_vec())
+    } else {
+        Ok(own.clone())
+    };
+    let labelling = labelling.map_err(|error| error.to_string())?;
+    let values = features.values().iter();
+    let values = values.map(|value| (value / job.scale) as f32).collect();
+    let data = Data::new(features.dim(), values, labelling).map_err(|error| error.to_string())?;
+    match noise {
+        None => Ok(data),
+        Some(noise) => data.with_noise(noise).map_err(|error| error.to_string()),
+    }
+}
+
+pub(super) fn run(
+    options: &Join,
+    config: &Config,
+    warnings: &Warnings,
+    show: Show,
+) -> Result<(), Failure> {
+    let input = Input::load(options)?;
+    let labelled = input.labelling.labelled().count();
+    let rows = input.labelling.rows();
+    let out = Output::create_own(&options.out)?;
+    let usual = || {
+        let mut name = options.out.clone().into_os_string();
+        name.push(".memory");
+        PathBuf::from(name)
+    };
+    let path = options.train.memory.clone().unwrap_or_else(usual);
+    for other in [&options.data, &path] {
+        if out.is(other) {
+            return Err(Failure::usage(format!(
+                "{} is an input; name another file",
+                options.out.display()
+            )));
+        }
+    }
+    let memory = read_memory(&path)?;
+    options.log(warnings, show);
+    let noise = label::label_noise(options, &input)?;
+    let terms = Terms {
+        label: label::terms(options),
+        groups: (!options.train.allow_free_sampling).then_some(options.train.groups_at_least),
+        max_rounds: options.max_rounds.unwrap_or(Terms::default().max_rounds),
+    };
+    let progress = Arc::new(Mutex::new(Progress::default()));
+    let (told, noted) = (Arc::clone(&progress), Arc::clone(&progress));
+    let make = move |job: &Job| {
+        let kind = kind(&job.spec)?;
+        // The server's parameters replace these in each round.
+        let any = Seed::from_bytes([0; 32]);
+        let net = net(kind, &any, job.spec.mean_teacher)?;
+        told.lock().unwrap_or_else(PoisonError::into_inner).job = Some(job.clone());
+        Ok(Made {
+            model: Box::new(net),
+            data: data(&input, noise.as_ref(), job)?,
+        })
+    };
+    let on_step = move |step: &Step| {
+        let mut progress = noted.lock().unwrap_or_else(PoisonError::into_inner);
+        match step {
+            Step::Counted => tracing::info!("the job has begun"),
+            Step::Trained(trained) => {
+                progress.rounds += 1;
+                progress.pseudo = trained.pseudo;
+                progress.clipped += trained.clipped;
+                progress.diverged += u32::from(trained.diverged);
+                tracing::info!(
+                    round = trained.number,
+                    pseudo_labels = trained.pseudo,
+                    "trained"
+                );
+                if trained.diverged {
+                    tracing::warn!(
+                        round = trained.number,
+                        "the update diverged and is left out"
+                    );
+                }
+                if trained.clipped > 0 {
+                    tracing::warn!(values = trained.clipped, "changes were clipped");
+                }
+            }
+            Step::Over(model) => progress.model = Some(model.clone()),
+        }
+        Ok(())
+    };
+    let keep = Box::new(move |memory: &Memory| keep(&path, memory));
+    let mut trainee = Trainee::new(terms, make, memory, keep).on_step(on_step);
+    let joined = block_on(async {
+        let joined = join(config, &mut trainee, interrupt::requested()).await;
+        joined.map_err(failure)
+    })?;
+    let progress = std::mem::take(&mut *progress.lock().unwrap_or_else(PoisonError::into_inner));
+    let (Some(job), Some(model)) = (progress.job, progress.model) else {
+        return Err(Failure::aborted("the job ended without a model"));
+    };
+    let kind = kind(&job.spec).map_err(Failure::data)?;
+    let any = Seed::from_bytes([0; 32]);
+    let mut net = net(kind, &any, job.spec.mean_teacher).map_err(Failure::data)?;
+    net.set_params(&model).map_err(Failure::data)?;
+    let bytes = net.to_bytes().map_err(Failure::data)?;
+    out.write(|w| w.write_all(&bytes))?;
+    let report = Report {
+        rows,
+        labelled_rows: labelled,
+        model: job.spec.model,
+        parameters: model.len(),
+        rounds: progress.rounds,
+        pseudo_labels: progress.pseudo,
+        clipped: progress.clipped,
+        diverged: progress.diverged,
+        sessions: joined.sessions,
+        connections_lost: joined.returned,
+        seconds: joined.time.as_secs_f64(),
+        socket_received: joined.socket.0,
+        socket_sent: joined.socket.1,
+        phases: phases(&joined),
+    };
+    output::print_report(show, &report, || {
+        format!(
+            "took part in {} rounds; the model is written to {}\n",
+            report.rounds,
+            options.out.display()
+        )
+    })
+}

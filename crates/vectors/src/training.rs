@@ -1,0 +1,471 @@
+//! Training: whole jobs of a model that does what the file says, with every frame, and the numbers
+//! that follow from a job.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use undertone::kdf::{Seed, simulated};
+use undertone::party::{Aborted, Network, PartyId};
+use undertone::simulate::{SimulationError, TrainingRun, TrainingSimulation};
+use undertone::sum::Trust;
+use undertone::training::{
+    Client, Data, Embeddings, Examples, Job, Memory, Model, ModelError, PseudoLabels, Report, Rows,
+    Sampling, Schedule,
+};
+use undertone::xclp::{Labelling, Params};
+
+use crate::labels::{Parameters, RunFrame};
+use crate::refused::{Change, refused};
+use crate::{Double, Error, File, Hex, double, hex};
+
+/// The parameters of a job.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct TrainingJob {
+    label_rounds: u32,
+    rounds: u32,
+    source: String,
+    propagation: Parameters,
+    sampled: usize,
+    /// Fewest clients of a group; 0 with free sampling.
+    groups: usize,
+    epochs: u32,
+    /// Null for the automatic one.
+    learning_rate: Option<Double>,
+    weight_decay: Double,
+    consistency: Double,
+    clip: Double,
+    /// Null without noise.
+    label_epsilon: Option<Double>,
+    features: usize,
+    classes: usize,
+    parameters: usize,
+    digest: Hex,
+}
+
+/// A client's data, and its model. The embedding of a row is the row.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct TrainingClient {
+    /// Its Ed25519 secret key, if it signs.
+    identity: Option<Hex>,
+    /// For each row its class, or null.
+    labels: Vec<Option<u16>>,
+    /// The class that the model predicts for each row, with certainty.
+    predictions: Vec<u16>,
+    /// What an update adds to each parameter: singles, in their encoding on the wire.
+    change: Hex,
+}
+
+/// What a client's update was told.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Update {
+    client: u32,
+    learning_rate: Double,
+    consistency: Double,
+    /// The rows of each batch, those with labels first.
+    batches: Vec<Vec<usize>>,
+}
+
+/// A session.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct TrainingSession {
+    session: Hex,
+    server_seed: Hex,
+    /// The clients of the session.
+    members: Vec<u32>,
+    /// The randomness of each of them.
+    seeds: Vec<Hex>,
+    /// All frames, in the order in which they were sent.
+    frames: Vec<RunFrame>,
+    /// In rounds: what the update of each client was told, in the order of clients.
+    updates: Vec<Update>,
+    /// The model after the session.
+    model: Hex,
+}
+
+/// A whole job.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct TrainingCase {
+    comment: String,
+    job: TrainingJob,
+    clients: Vec<TrainingClient>,
+    /// The first model: singles, in their encoding on the wire.
+    model: Hex,
+    sessions: Vec<TrainingSession>,
+    groups: Vec<Vec<u32>>,
+    /// The memory of client 0 at the end.
+    memory: Hex,
+    /// The state of the server at the end.
+    state: Hex,
+}
+
+const SEED: [u8; 32] = [61; 32];
+const FEATURES: usize = 2;
+const CLASSES: usize = 3;
+const PARAMETERS: usize = 7;
+const ROWS: usize = 6;
+
+/// A model that does what the file says.
+struct Told {
+    client: usize,
+    params: Vec<f32>,
+    updates: Arc<Mutex<Vec<Update>>>,
+}
+
+fn change(client: usize) -> Vec<f32> {
+    let value = |at: usize| ((client * 7 + at * 3) % 11) as f32 / 8.0 - 0.625;
+    let mut change: Vec<f32> = (0..PARAMETERS).map(value).collect();
+    if client == 1 {
+        // Beyond the range, and finer than the fixed point.
+        (change[0], change[1]) = (-5.0, 1e-9);
+    }
+    change
+}
+
+fn prediction(client: usize, row: usize) -> u16 {
+    ((client + row) % CLASSES) as u16
+}
+
+fn labels(client: usize) -> Vec<Option<u16>> {
+    let label =
+        |row: usize| (client.is_multiple_of(2) && row < 2).then_some(((client + row) % 3) as u16);
+    (0..ROWS).map(label).collect()
+}
+
+fn singles(values: &[f32]) -> Hex {
+    let bytes: Vec<u8> = values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
+    hex(&bytes)
+}
+
+impl Model for Told {
+    fn params(&self) -> Vec<f32> {
+        self.params.clone()
+    }
+
+    fn set_params(&mut self, params: &[f32]) -> Result<(), ModelError> {
+        self.params = params.to_vec();
+        Ok(())
+    }
+
+    fn embed(&mut self, rows: Rows<'_>) -> Result<Embeddings, ModelError> {
+        Ok(Embeddings {
+            dim: rows.dim,
+            values: rows.values.to_vec(),
+        })
+    }
+
+    fn predict(&mut self, rows: Rows<'_>) -> Result<Vec<f32>, ModelError> {
+        let certain = |row: usize| {
+            let class = usize::from(prediction(self.client, row));
+            (0..CLASSES).map(move |other| if other == class { 1.0 } else { 0.0 })
+        };
+        Ok((0..rows.len()).flat_map(certain).collect())
+    }
+
+    fn update(&mut self, examples: &Examples<'_>, schedule: &Schedule) -> Result<(), ModelError> {
+        let batches = schedule.batches(examples);
+        let rows = |batch: Vec<undertone::training::Target>| {
+            batch.iter().map(|target| target.row).collect()
+        };
+        let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
+        updates.push(Update {
+            client: self.client as u32,
+            learning_rate: double(schedule.learning_rate.into()),
+            consistency: double(schedule.consistency.into()),
+            batches: batches.map(rows).collect(),
+        });
+        for (value, change) in self.params.iter_mut().zip(change(self.client)) {
+            *value += change;
+        }
+        Ok(())
+    }
+}
+
+struct Case {
+    comment: &'static str,
+    job: Job,
+    clients: usize,
+    /// The sessions to run.
+    sessions: usize,
+}
+
+/// A job that runs.
+struct Running {
+    simulation: TrainingSimulation,
+    updates: Arc<Mutex<Vec<Update>>>,
+    memory: Arc<Mutex<Option<Memory>>>,
+}
+
+impl Case {
+    fn start(&self) -> Result<Running, Error> {
+        let updates = Arc::<Mutex<Vec<Update>>>::default();
+        let memory = Arc::<Mutex<Option<Memory>>>::default();
+        let client = |client: usize| {
+            let value = |at: usize| ((client * 5 + at * 3) % 7) as f32 - 3.5;
+            let rows = (0..ROWS * FEATURES).map(value).collect();
+            let data = Data::new(FEATURES, rows, Labelling::new(CLASSES, labels(client))?)?;
+            let told = Told {
+                client,
+                params: vec![0.0; PARAMETERS],
+                updates: Arc::clone(&updates),
+            };
+            let memory = Arc::clone(&memory);
+            let keep = Box::new(move |kept: &Memory| {
+                if client == 0 {
+                    let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+                    *memory = Some(kept.clone());
+                }
+                Ok(())
+            });
+            Ok(Client::new(Box::new(told), data, None, keep))
+        };
+        let clients = (0..self.clients)
+            .map(client)
+            .collect::<Result<_, Error>>()?;
+        let seed = Seed::from_bytes(SEED);
+        let simulation = TrainingSimulation::new(self.job, clients, model(), seed)?;
+        Ok(Running {
+            simulation,
+            updates,
+            memory,
+        })
+    }
+
+    fn case(&self) -> Result<TrainingCase, Error> {
+        let mut running = self.start()?;
+        let seed = Seed::from_bytes(SEED);
+        let first = simulated::session(&seed);
+        let mut sessions = Vec::new();
+        for number in 0..self.sessions {
+            let members = running.simulation.members();
+            let session = running.simulation.session();
+            let frames = Mutex::new(Vec::new());
+            let network = Network::new().intercept(|_, _, frame| {
+                if let Ok(mut frames) = frames.lock() {
+                    frames.push(RunFrame::new(frame, true));
+                }
+            });
+            let run = running.simulation.run_over(network, members.clone())?;
+            let is_due = matches!(
+                (&run.report, number),
+                (Report::Counted(_), 0) | (Report::Trained(_) | Report::Over, 1..)
+            );
+            if !is_due {
+                return Err(Error::Missing("the session"));
+            }
+            let frames = frames.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let seed_of = |id| hex(simulated::party(&seed, session, id).expose());
+            let mut updates = running
+                .updates
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            updates.sort_by_key(|update| update.client);
+            sessions.push(TrainingSession {
+                session: hex(&session.0),
+                server_seed: seed_of(PartyId::SERVER),
+                members: members.iter().map(|id| id.to_wire()).collect(),
+                seeds: members.iter().map(|id| seed_of(*id)).collect(),
+                frames: frames.into_iter().collect::<Result<_, _>>()?,
+                updates: std::mem::take(&mut *updates),
+                model: singles(&running.simulation.state().model),
+            });
+        }
+        let client = |client: usize| {
+            let ids = [client as u32];
+            let identity = seed.derive(first, "simulated identity", &ids);
+            let signs = self.job.propagation.trust == Trust::MaliciousServer;
+            TrainingClient {
+                identity: signs.then(|| hex(identity.expose())),
+                labels: labels(client),
+                predictions: (0..ROWS).map(|row| prediction(client, row)).collect(),
+                change: singles(&change(client)),
+            }
+        };
+        let state = running.simulation.state();
+        let census = state.census.as_ref().ok_or(Error::Missing("the census"))?;
+        let wire = |group: &Vec<PartyId>| group.iter().map(|id| id.to_wire()).collect();
+        let memory = running
+            .memory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let memory = memory.as_ref().ok_or(Error::Missing("the memory"))?;
+        Ok(TrainingCase {
+            comment: self.comment.into(),
+            job: described(&self.job),
+            clients: (0..self.clients).map(client).collect(),
+            model: singles(&model()),
+            sessions,
+            groups: census.groups.iter().map(wire).collect(),
+            memory: hex(&memory.write()),
+            state: hex(&state.write()),
+        })
+    }
+
+    /// The first party that aborts when session `number` runs over `network`.
+    fn refusal(&self, number: usize, network: Network<'_>) -> Result<Option<Aborted>, Error> {
+        let mut running = self.start()?;
+        for _ in 0..number {
+            let members = running.simulation.members();
+            running.simulation.run_over(Network::new(), members)?;
+        }
+        let members = running.simulation.members();
+        match running.simulation.run_over(network, members) {
+            Err(SimulationError::Aborted(aborted)) => Ok(Some(aborted)),
+            Err(error) => Err(error.into()),
+            Ok(TrainingRun { clients, .. }) => {
+                Ok(clients.into_iter().find_map(|(_, step)| step.err()))
+            }
+        }
+    }
+}
+
+fn model() -> Vec<f32> {
+    (0..PARAMETERS).map(|at| at as f32 / 4.0 - 1.0).collect()
+}
+
+fn described(job: &Job) -> TrainingJob {
+    TrainingJob {
+        label_rounds: job.label_rounds,
+        rounds: job.rounds,
+        source: job.pseudo.to_string(),
+        propagation: Parameters::new(&job.propagation, CLASSES, &[]),
+        sampled: job.sampled,
+        groups: match job.sampling {
+            Sampling::Groups(least) => least,
+            Sampling::Free => 0,
+        },
+        epochs: job.epochs,
+        learning_rate: job.learning_rate.map(|rate| double(rate.into())),
+        weight_decay: double(job.weight_decay.into()),
+        consistency: double(job.consistency.into()),
+        clip: double(job.clip.into()),
+        label_epsilon: job.label_epsilon.map(double),
+        features: job.features,
+        classes: job.classes,
+        parameters: job.parameters,
+        digest: hex(&job.digest()),
+    }
+}
+
+/// The files of this operation.
+///
+/// # Errors
+/// Never.
+pub fn files() -> Result<Vec<File>, Error> {
+    let job = Job {
+        label_rounds: 1,
+        rounds: 2,
+        pseudo: PseudoLabels::Network,
+        sampled: 5,
+        epochs: 2,
+        consistency: 2.0,
+        features: FEATURES,
+        classes: CLASSES,
+        parameters: PARAMETERS,
+        ..Job::default()
+    };
+    let cases = [
+        Case {
+            comment: "eleven clients in two groups: census, three rounds, the end",
+            job,
+            clients: 11,
+            sessions: 5,
+        },
+        Case {
+            comment: "free sampling with class counts; a server that may lie; census, one round",
+            job: Job {
+                pseudo: PseudoLabels::Joint,
+                sampling: Sampling::Free,
+                sampled: 3,
+                learning_rate: Some(0.25),
+                label_epsilon: Some(3.0),
+                propagation: Params {
+                    trust: Trust::MaliciousServer,
+                    ..Params::default()
+                },
+                ..job
+            },
+            clients: 5,
+            sessions: 2,
+        },
+    ];
+    let made: Result<Vec<TrainingCase>, Error> = cases.iter().map(Case::case).collect();
+    let (server, client) = (PartyId::SERVER, PartyId::client(2));
+    let cut: Change = |m| m.truncate(m.len() - 1);
+    // The case, the session, whether from the client, the number of the frame, the change.
+    let bad: [(&str, usize, usize, bool, usize, Change); 9] = [
+        // TRAIN-1.
+        ("an opening that is cut", 0, 0, false, 0, cut),
+        ("an opening of a fourth kind", 0, 0, false, 0, |m| m[0] = 3),
+        // TRAIN-2.
+        ("an opening without the client", 0, 0, false, 0, |m| {
+            m[37] -= 1;
+            m.drain(41 + 8..41 + 12);
+        }),
+        // TRAIN-5.
+        ("more labels than rows", 0, 0, true, 0, |m| m[38 + 4] = 7),
+        // TRAIN-6.
+        ("another job", 0, 0, true, 0, |m| m[38 + 8] ^= 1),
+        // TRAIN-8.
+        ("groups that are cut", 0, 0, true, 2, cut),
+        // TRAIN-12.
+        ("other groups", 0, 0, true, 2, |m| {
+            let last = m.len() - 4;
+            m[last] = 200;
+        }),
+        // TRAIN-9.
+        ("another census", 1, 1, false, 0, |m| m[1] ^= 1),
+        // TRAIN-10.
+        ("a round that the job does not have", 1, 1, false, 0, |m| {
+            m[33] = 9
+        }),
+    ];
+    let mut refusals = Vec::new();
+    for (comment, case, session, up, nth, change) in bad {
+        // The client of the second case's round is its first one.
+        let who = if case == 0 {
+            client
+        } else {
+            first(&cases[case])?
+        };
+        let link = if up {
+            (who, server, nth)
+        } else {
+            (server, who, nth)
+        };
+        let refused = refused(comment, case, link, change, |network| {
+            cases[case].refusal(session, network)
+        });
+        refusals.push(InSession {
+            session,
+            refused: refused?,
+        });
+    }
+    crate::files("training", "docs/spec/training.md", made?, refusals)
+}
+
+/// A refused message in one session of a case.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct InSession {
+    /// The session, from 0.
+    session: usize,
+    #[serde(flatten)]
+    refused: crate::refused::Refused,
+}
+
+/// The first client of the first round of a case.
+fn first(case: &Case) -> Result<PartyId, Error> {
+    let mut running = case.start()?;
+    let members = running.simulation.members();
+    running.simulation.run_over(Network::new(), members)?;
+    let members = running.simulation.members();
+    members.first().copied().ok_or(Error::Missing("a client"))
+}
