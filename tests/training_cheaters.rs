@@ -9,7 +9,9 @@ use undertone::kdf::Seed;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId, Script, SessionId};
 use undertone::setup::group::{self, Secrecy};
-use undertone::sum::{self, KEYS, Rules, SHARES, UNMASK, UPLOAD};
+use undertone::setup::identity::{Credentials, Identity, Pins};
+use undertone::sum::fixed::Fixed;
+use undertone::sum::{self, KEYS, Rules, SHARES, Trust, UNMASK, UPLOAD};
 use undertone::training::{
     Client, Data, Job, MODEL, Memory, PseudoLabels, Report, Sampling, State, Step, UPDATE,
 };
@@ -765,6 +767,104 @@ fn a_sum_with_a_puppet_in_the_place_of_a_client_of_the_group() {
         let expected = "this client allows for one set of contributors";
         assert!(aborted.to_string().contains(expected), "{aborted}");
         assert_eq!(aborted.phase, UNMASK);
+    }
+}
+
+/// The server takes the place of all clients of a group but the victim, under their numbers. Without
+/// credentials nothing prevents that: it has the victim's update. Clients with pins refuse the keys
+/// (SETUP-10).
+#[test]
+fn a_server_that_replaces_keys_is_stopped_by_pins_only() {
+    for has_pins in [false, true] {
+        let mut job = Job {
+            pseudo: PseudoLabels::None,
+            ..job()
+        };
+        let ids: Vec<PartyId> = (0..5).map(PartyId::client).collect();
+        let identity = |place: u8| Identity::from_seed(&Seed::from_bytes([100 + place; 32]));
+        let pins = ids
+            .iter()
+            .zip(0..)
+            .map(|(id, place)| (*id, identity(place).public()));
+        let pins = Pins::new(pins).unwrap();
+        let own = |place| Credentials {
+            identity: identity(place),
+            pins: pins.clone(),
+        };
+        if has_pins {
+            job.propagation.trust = Trust::MaliciousServer;
+        }
+        let mut world = World::new(job, 5);
+        if has_pins {
+            world.credentials = (0..5).map(own).collect();
+        }
+        world.clients[1] = client(data(24, 6, 1));
+        let all = world.all();
+        assert!(world.run(Network::new(), &all).server.is_ok());
+
+        let session = world.session();
+        let census = world.state.census.as_ref().unwrap().session;
+        let model = world.state.model.clone();
+        let context = context(&job, [session, census], 1, &model, &all);
+        let rules = Rules {
+            round: 1,
+            min_clients: 5,
+            trust: job.propagation.trust,
+            ..Rules::plain(context, PARAMETERS)
+        };
+        let puppet = |who: PartyId| {
+            // Identities of its own, and pins to match them.
+            let forged = |place: u8| Identity::from_seed(&Seed::from_bytes([200 + place; 32]));
+            let publics = ids.iter().zip(0..).map(|(id, place)| {
+                let identity = if *id == VICTIM {
+                    identity(place)
+                } else {
+                    forged(place)
+                };
+                (*id, identity.public())
+            });
+            let credentials = has_pins.then(|| Credentials {
+                identity: forged(who.to_wire() as u8),
+                pins: Pins::new(publics).unwrap(),
+            });
+            let input = sum::Input::plain(vec![0u32; PARAMETERS]).with_credentials(credentials);
+            let seed = Seed::from_bytes([60 + who.to_wire() as u8; 32]);
+            let party = sum::client(rules, who, input, seed).unwrap();
+            Script::new(KEYS, move |io| async move {
+                io.run(party).await?;
+                Ok(Step::Counted)
+            })
+        };
+        let party = |who: &PartyId| match *who {
+            VICTIM => (VICTIM, world.party(session, VICTIM)),
+            other => (other, puppet(other)),
+        };
+        let clients = all.iter().map(party).collect();
+        let told = opening(1, census, 1, &all);
+        let before = model.clone();
+        let tell = move |_| (told.clone(), model.clone());
+        let stolen = Arc::<Mutex<Vec<u32>>>::default();
+        let found = Arc::clone(&stolen);
+        let tell: Tell = Box::new(tell);
+        let server = Script::new(MODEL, move |io| async move {
+            begin(&io, &[VICTIM], &tell).await;
+            let total = io.run(sum::server::<u32>(rules, all)?).await?;
+            *found.lock().unwrap() = total.shared.to_vec();
+            Err(Abort::Misuse("the sum is open".into()))
+        });
+        let run = drive(Network::new(), session, server, clients);
+        if has_pins {
+            assert!(stolen.lock().unwrap().is_empty());
+            let expected = "are not signed with the identity pinned";
+            assert!(run.error(VICTIM).to_string().contains(expected));
+        } else {
+            let fixed = Fixed::<u32>::for_range(job.clip.into(), 5).unwrap();
+            let stolen = fixed.decode(&stolen.lock().unwrap());
+            let after = world.clients[1].with_model(|model| model.params());
+            for ((stolen, after), before) in stolen.iter().zip(after).zip(before) {
+                assert!((stolen - f64::from(after - before)).abs() < 1e-6);
+            }
+        }
     }
 }
 

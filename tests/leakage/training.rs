@@ -310,6 +310,39 @@ fn sums_over_many_rounds_give_each_update_without_groups_and_group_means_with_th
     }
 }
 
+/// Before its first round a job may be begun again, and each census deals other groups. A server that
+/// knows four of ten clients well has them in one group with a fifth after about 126 censuses: that
+/// client's update is then alone among four known ones. Only the clients' terms bound the number of
+/// sessions.
+#[test]
+fn censuses_can_be_repeated_until_the_groups_suit_the_server() {
+    let job = Job {
+        pseudo: PseudoLabels::None,
+        ..job()
+    };
+    let mut world = World::new(job, 10);
+    // All have labels: groups are stratified by who has some.
+    world.clients = (0..10)
+        .map(|seed| steady(seed, vec![0.0; job.parameters], 0.0))
+        .collect();
+    let all = world.all();
+    let due: Vec<PartyId> = (0..5).map(PartyId::client).collect();
+    let mut censuses = 0;
+    loop {
+        world.state.census = None;
+        assert!(world.run(Network::new(), &all).server.is_ok());
+        censuses += 1;
+        if world.groups().contains(&due) {
+            break;
+        }
+        assert!(censuses < 1000, "{censuses}");
+    }
+    println!("the groups suit after {censuses} censuses");
+    assert!(censuses > 1);
+    let round = trained(world.run(Network::new(), &due).server.unwrap());
+    assert_eq!(round.taken.contributors, due);
+}
+
 /// Two sums of the same model, with and without a client, give that client's update up to the
 /// rounding of the model. So a client answers once for a number (TRAIN-10).
 #[test]

@@ -7,6 +7,7 @@ use undertone::kernel::Prg;
 use undertone::party::{
     Aborted, Endpoint, Ledger, Limits, Network, Node, PartyId, Script, SessionId,
 };
+use undertone::setup::identity::Credentials;
 use undertone::simulate::TrainingSimulation;
 use undertone::training::{
     Client, Data, Embeddings, Examples, Job, Model, ModelError, Place, Report, Rows, Schedule,
@@ -286,8 +287,10 @@ pub struct World {
     pub clients: Vec<Client>,
     /// The server's state.
     pub state: State,
+    /// The identity of each client and the pins of all, or none.
+    pub credentials: Vec<Credentials>,
     /// The number of sessions so far.
-    sessions: u8,
+    sessions: u16,
 }
 
 /// The outcome of a session for each party.
@@ -327,6 +330,7 @@ impl World {
             job,
             clients,
             state: State::new(first),
+            credentials: Vec::new(),
             sessions: 0,
         }
     }
@@ -368,7 +372,10 @@ impl World {
     /// The id of a new session.
     pub fn session(&mut self) -> SessionId {
         self.sessions += 1;
-        SessionId([self.sessions; 32])
+        let [low, high] = self.sessions.to_le_bytes();
+        let mut id = [low; 32];
+        id[31] ^= high;
+        SessionId(id)
     }
 
     /// Client `who` as a party of `session`.
@@ -376,14 +383,15 @@ impl World {
     /// # Panics
     /// When there is no such client, or it does not fit the job.
     pub fn party(&self, session: SessionId, who: PartyId) -> Script<'static, Step> {
+        let index = who.index().expect("a client");
         let place = Place {
             session,
             me: who,
             seed: seed(who),
-            credentials: None,
+            credentials: self.credentials.get(index).cloned(),
             max_peer_rows: None,
         };
-        let client = &self.clients[who.index().expect("a client")];
+        let client = &self.clients[index];
         client.party(self.job, place).expect("a client that fits")
     }
 
