@@ -113,8 +113,10 @@ fn a_round_of_a_group_that_a_client_leaves() {
             } else {
                 assert_eq!(contributors(&run), Some(group.clone()), "{frames} frames");
             }
-            let run = world.run(Network::new(), &other);
-            assert_eq!(contributors(&run), Some(other.clone()));
+            if frames % 5 == 0 {
+                let run = world.run(Network::new(), &other);
+                assert_eq!(contributors(&run), Some(other.clone()));
+            }
         }
         // The client that came and went takes part again.
         let run = world.run(Network::new(), &group);
