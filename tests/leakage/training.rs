@@ -1,5 +1,5 @@
 //! What the server learns from the updates of a training job: in a round, and over many rounds.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use undertone::kdf::Seed;
@@ -11,7 +11,7 @@ use undertone::sum::{UNMASK, UPLOAD};
 use undertone::training::{
     Client, Data, Job, Memory, PseudoLabels, Report, Round, Sampling, State,
 };
-use undertone::xclp::{Features, LabelNoise, Labelling, Rows};
+use undertone::xclp::{Features, LabelNoise, Labelling, Rows, phases};
 use undertone_tests::training::{CLASSES, FEATURES, Steady, World, cloud, data, job};
 
 const SERVER: PartyId = PartyId::SERVER;
@@ -136,6 +136,50 @@ fn what_the_server_sees_of_updates_is_their_sum() {
         let fresh = own[0].iter().zip(&own[1]).filter(|(a, b)| a == b).count();
         assert!(fresh <= 1, "{fresh} equal words");
     }
+}
+
+/// A client changes all its labels, and trains on them with label propagation. In a whole job the
+/// server receives the same messages, bit by bit, but for those in which labels are masked: the
+/// client's choices of transfers, and its scores and class counts under the masks of the sum.
+#[test]
+fn labels_are_in_masked_messages_only() {
+    let job = Job {
+        label_rounds: 1,
+        rounds: 2,
+        ..job()
+    };
+    let clients = |shift: u16| -> Vec<Client> {
+        let client = |place: u8| {
+            let (values, classes) = cloud(12, place);
+            let shift = if place == 0 { shift } else { 0 };
+            let label =
+                |(row, class): (usize, &u16)| (row < 6).then_some((class + shift) % CLASSES as u16);
+            let labels = classes.iter().enumerate().map(label).collect();
+            let labelling = Labelling::new(CLASSES, labels).unwrap();
+            let model = Steady {
+                params: vec![0.0; job.parameters],
+                change: vec![0.25; job.parameters],
+                noise: 0.0,
+            };
+            let data = Data::new(FEATURES, values, labelling).unwrap();
+            Client::new(Box::new(model), data, None, Box::new(|_| Ok(())))
+        };
+        (0..5).map(client).collect()
+    };
+    let (seen, state) = watch(job, clients(0));
+    let (other, last) = watch(job, clients(1));
+    assert!(state == last);
+    assert_eq!(seen.len(), other.len());
+    let mut differ = BTreeSet::new();
+    for (a, b) in seen.iter().zip(&other) {
+        assert_eq!((a.0, a.1, a.2, a.3.len()), (b.0, b.1, b.2, b.3.len()));
+        if a.1 == SERVER && a.3 != b.3 {
+            differ.insert((a.0, a.2));
+        }
+    }
+    let first = PartyId::client(0);
+    let due = [(first, phases::OFFLINE.id), (first, UPLOAD.id)];
+    assert_eq!(differ, BTreeSet::from(due));
 }
 
 /// Clients whose updates differ by about one in each parameter, and change little.
@@ -421,7 +465,7 @@ fn the_server_sees_no_class_counts_of_a_census() {
     assert!(!results.contains(&6), "{results:?}");
     let high = results.iter().filter(|word| **word >> 31 == 1).count();
     assert!((6..=30).contains(&high), "{high} of {}", results.len());
-    let distinct: std::collections::BTreeSet<u32> = results.iter().copied().collect();
+    let distinct: BTreeSet<u32> = results.iter().copied().collect();
     assert_eq!(distinct.len(), results.len());
 }
 
