@@ -4,7 +4,6 @@
 
 use std::sync::{Arc, Mutex};
 
-use sha2::{Digest, Sha256};
 use undertone::kdf::Seed;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId, Script, SessionId};
@@ -18,7 +17,8 @@ use undertone::training::{
 use undertone::xclp::{Labelling, phases};
 use undertone_tests::tamper::{assert_cheated, assert_malformed, set_payload, tampering};
 use undertone_tests::training::{
-    CLASSES, FEATURES, PARAMETERS, Session, Small, World, client, cloud, data, drive, job, opening,
+    CLASSES, FEATURES, PARAMETERS, Session, Small, World, client, cloud, context, data, drive, job,
+    opening,
 };
 
 const SERVER: PartyId = PartyId::SERVER;
@@ -660,32 +660,6 @@ fn different_models_end_label_propagation() {
     assert!(!sent.iter().any(is_late), "{sent:?}");
 }
 
-/// The context of a round, from docs/spec/training.md.
-fn context(
-    job: &Job,
-    [session, census]: [SessionId; 2],
-    number: u32,
-    model: &[f32],
-    members: &[PartyId],
-) -> SessionId {
-    let mut of_model = Sha256::new();
-    of_model.update(b"undertone/v1/model");
-    model
-        .iter()
-        .for_each(|value| of_model.update(value.to_le_bytes()));
-    let mut digest = Sha256::new();
-    digest.update(b"undertone/v1/training round");
-    digest.update(session.0);
-    digest.update(job.digest());
-    digest.update(census.0);
-    digest.update(number.to_le_bytes());
-    digest.update(of_model.finalize());
-    members
-        .iter()
-        .for_each(|id| digest.update(id.to_wire().to_le_bytes()));
-    SessionId(digest.finalize().into())
-}
-
 /// A server that begins a round as `tell` says, and then adds up the updates of `summed`.
 fn summer(
     rules: Rules,
@@ -770,9 +744,9 @@ fn a_sum_with_a_puppet_in_the_place_of_a_client_of_the_group() {
     }
 }
 
-/// The server takes the place of all clients of a group but the victim, under their numbers. Without
-/// credentials nothing prevents that: it has the victim's update. Clients with pins refuse the keys
-/// (SETUP-10).
+/// The server takes the place of all clients of a group but the victim, under their numbers.
+/// Without credentials nothing prevents that: it has the victim's update. Clients with pins refuse
+/// the keys (SETUP-10).
 #[test]
 fn a_server_that_replaces_keys_is_stopped_by_pins_only() {
     for has_pins in [false, true] {

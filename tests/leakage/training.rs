@@ -2,17 +2,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
+use sha2::{Digest, Sha256};
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
-use undertone::kernel::mask::from_bytes;
+use undertone::kernel::mask::{Op, Stream, from_bytes};
 use undertone::party::frame::HEADER_LEN;
-use undertone::party::{Network, PartyId};
-use undertone::sum::{UNMASK, UPLOAD};
+use undertone::party::{Network, PartyId, SessionId};
+use undertone::setup::seal::KeyPair;
+use undertone::sum::fixed::Fixed;
+use undertone::sum::{KEYS, SHARES, Suite, UNMASK, UPLOAD};
 use undertone::training::{
     Client, Data, Job, Memory, PseudoLabels, Report, Round, Sampling, State,
 };
 use undertone::xclp::{Features, LabelNoise, Labelling, Rows, phases};
-use undertone_tests::training::{CLASSES, FEATURES, Steady, World, cloud, data, job};
+use undertone_tests::training::{CLASSES, FEATURES, Steady, World, cloud, context, data, job};
 
 const SERVER: PartyId = PartyId::SERVER;
 
@@ -136,6 +139,98 @@ fn what_the_server_sees_of_updates_is_their_sum() {
         let fresh = own[0].iter().zip(&own[1]).filter(|(a, b)| a == b).count();
         assert!(fresh <= 1, "{fresh} equal words");
     }
+}
+
+/// The server and one client take their masks off a masked update, by masks that are implemented here
+/// from docs/spec/sums.md and docs/spec/training.md. What is left is uniform. Only all masks give the
+/// update: they are bound to the context of the round.
+#[test]
+fn a_masked_update_is_uniform_to_the_server_with_a_client() {
+    const PARAMETERS: usize = 4000;
+    let job = Job {
+        label_rounds: 0,
+        pseudo: PseudoLabels::None,
+        parameters: PARAMETERS,
+        ..job()
+    };
+    let clients = (0..5).map(|seed| steady(seed, vec![0.5; PARAMETERS], 0.0));
+    let mut world = World::of(job, clients.collect(), vec![0.0; PARAMETERS]);
+    let all = world.all();
+    assert!(world.run(Network::new(), &all).server.is_ok());
+    let census = world.state.census.as_ref().unwrap().session;
+    let model = world.state.model.clone();
+    let mut seen = Seen::new();
+    let network = Network::new().intercept(|from, to, frame| {
+        seen.push((from, to, frame[4], frame[HEADER_LEN..].to_vec()));
+    });
+    assert!(world.run(network, &all).server.is_ok());
+    // The second session of this world.
+    let session = SessionId([2; 32]);
+    let context = context(&job, [session, census], 1, &model, &all);
+    let first = |from: PartyId, to: PartyId, phase: u8| {
+        let found = seen
+            .iter()
+            .find(|entry| (entry.0, entry.1, entry.2) == (from, to, phase));
+        &found.unwrap().3[..]
+    };
+    let mut roster = Sha256::new();
+    roster.update(b"undertone/v1/roster");
+    roster.update(context.0);
+    roster.update(1u32.to_le_bytes());
+    roster.update(first(SERVER, all[0], KEYS.id));
+    let mut transcript = Sha256::new();
+    transcript.update(roster.finalize());
+    transcript.update(&first(SERVER, all[0], SHARES.id)[..1]);
+    let transcript: [u8; 32] = transcript.finalize().into();
+
+    let secret = |place: u32, purpose: &str| {
+        let own = Seed::from_bytes([place as u8; 32]).derive(context, "sum", &[place]);
+        own.derive(context, purpose, &[place, 1])
+    };
+    let take = |words: &mut [u32], secret: &Seed, purpose: &str, ends: [u32; 2], op: Op| {
+        let mut bound = transcript.to_vec();
+        for id in [ends[0], ends[1], 1] {
+            bound.extend(id.to_le_bytes());
+        }
+        bound.extend([Suite::Aes128Ctr.to_wire(), 4]);
+        bound.extend((PARAMETERS as u64).to_le_bytes());
+        let key = secret.expand(context, purpose, &bound);
+        Stream::new(Suite::Aes128Ctr, key.expose()).apply(0, op, words);
+    };
+    let edge = |words: &mut [u32], other: u32| {
+        let public = KeyPair::from_seed(&secret(0, "mask key")).public();
+        let key = KeyPair::from_seed(&secret(other, "mask key"));
+        let shared = key.agree(context, "mask pair", public).unwrap();
+        take(words, &shared, "edge mask", [0, other], Op::Subtract);
+    };
+    let uniform = |words: &[u32], what: &str| {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        crate::assert_uniform(&bytes, what);
+    };
+    let mut words: Vec<u32> = from_bytes(first(all[0], SERVER, UPLOAD.id)).collect();
+    assert_eq!(words.len(), PARAMETERS);
+    uniform(&words, "a masked update");
+    take(
+        &mut words,
+        &secret(0, "self mask seed"),
+        "self mask",
+        [0, 0],
+        Op::Subtract,
+    );
+    uniform(&words, "without its self mask");
+    for corrupt in 1..5 {
+        let mut alone = words.clone();
+        edge(&mut alone, corrupt);
+        uniform(&alone, "without the mask of a client");
+    }
+    for other in 1..5 {
+        edge(&mut words, other);
+        if other < 4 {
+            uniform(&words, "without the masks of some clients");
+        }
+    }
+    let fixed = Fixed::<u32>::for_range(job.clip.into(), 5).unwrap();
+    assert!(fixed.decode(&words).iter().all(|change| *change == 0.5));
 }
 
 /// A client changes all its labels, and trains on them with label propagation. In a whole job the
@@ -354,9 +449,10 @@ fn sums_over_many_rounds_give_each_update_without_groups_and_group_means_with_th
     }
 }
 
-/// Before its first round a job may be begun again, and each census deals other groups. A server that
-/// knows four of ten clients well has them in one group after about 21 censuses: the update of the
-/// fifth is then alone among four known ones. Only the clients' terms bound the number of sessions.
+/// Before its first round a job may be begun again, and each census deals other groups. A server
+/// that knows four of ten clients well has them in one group after about 21 censuses: the update of
+/// the fifth is then alone among four known ones. Only the clients' terms bound the number of
+/// sessions.
 #[test]
 fn censuses_can_be_repeated_until_the_groups_suit_the_server() {
     let job = Job {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use sha2::{Digest, Sha256};
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::party::{
@@ -479,4 +480,30 @@ pub fn opening(kind: u8, census: SessionId, number: u32, clients: &[PartyId]) ->
     bytes.extend((clients.len() as u32).to_le_bytes());
     bytes.extend(clients.iter().flat_map(|id| id.to_wire().to_le_bytes()));
     bytes
+}
+
+/// The context of a round, by `docs/spec/training.md`, from its session and that of the census.
+pub fn context(
+    job: &Job,
+    [session, census]: [SessionId; 2],
+    number: u32,
+    model: &[f32],
+    members: &[PartyId],
+) -> SessionId {
+    let mut of_model = Sha256::new();
+    of_model.update(b"undertone/v1/model");
+    model
+        .iter()
+        .for_each(|value| of_model.update(value.to_le_bytes()));
+    let mut digest = Sha256::new();
+    digest.update(b"undertone/v1/training round");
+    digest.update(session.0);
+    digest.update(job.digest());
+    digest.update(census.0);
+    digest.update(number.to_le_bytes());
+    digest.update(of_model.finalize());
+    members
+        .iter()
+        .for_each(|id| digest.update(id.to_wire().to_le_bytes()));
+    SessionId(digest.finalize().into())
 }
