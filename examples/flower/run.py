@@ -113,7 +113,8 @@ def run(command: list[str], env: dict[str, str], report: Path, timeout: float) -
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--deploy", action="store_true", help="SuperLink and SuperNodes")
-    parser.add_argument("--mode", choices=["train", "label", "both"], default="both")
+    modes = ["train", "label", "both", "propagate"]
+    parser.add_argument("--mode", choices=modes, default="both")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--backend", default="psm")
     parser.add_argument("--data", default="", help="path of digits.npz")

@@ -26,6 +26,17 @@ def tiles(entries):
     return [b"".join(part) for part in pieces(entries, each)] or [b""]
 
 
+def parameters(case):
+    """The advertisement of label propagation, from the bits of a code on."""
+    text = case["backend"].encode()
+    out = struct.pack("<HIdB", case["bits"], case["neighbours"], double(case["alpha"]),
+                      ["balanced", "paper"].index(case["variant"]))
+    out += bytes([len(text)]) + text
+    out += ids(case["key_bits"]) if case["backend"] == "phe" else b""
+    return out + ids(case["min_clients"]) + bytes(
+        [case["malicious_server"], SUITES.index(case["suite"])])
+
+
 class Setup:
     """The setup of a session, with `rows` rows of each client."""
 
@@ -54,17 +65,14 @@ class Setup:
         return derive(seed, self.session, purpose, ids(*numbers))
 
     def hello(self, place):
-        client, text = self.clients[place], self.backend.encode()
+        return hello(self.session, "sign setup", place, public(self.secrets[place]),
+                     self.advertisement(place), self.identities[place])
+
+    def advertisement(self, place):
+        client = self.clients[place]
         features = len(client["features"][0]) if client.get("features") else 0
-        advertisement = ids(self.sizes[place], features, self.classes)
-        advertisement += self.names_digest()
-        advertisement += struct.pack("<HIdB", self.bits, self.k, self.alpha,
-                                     ["balanced", "paper"].index(self.variant))
-        key_bits = ids(self.case["parameters"]["key_bits"]) if self.backend == "phe" else b""
-        advertisement += bytes([len(text)]) + text + key_bits + ids(self.min_clients)
-        advertisement += bytes([self.malicious_server, SUITES.index(self.suite)])
-        return hello(self.session, "sign setup", place, public(self.secrets[place]), advertisement,
-                     self.identities[place])
+        return (ids(self.sizes[place], features, self.classes) + self.names_digest() +
+                parameters(self.case["parameters"]))
 
     def names_digest(self):
         names = [name.encode() for name in self.case["parameters"].get("class_names") or []]
@@ -111,9 +119,7 @@ class Run(Setup):
             for purpose in ("sums", "distances", "influence"))
         self.trees = [self.trees_of(place, self.derive(server, "influence"), seed)
                       for place, seed in enumerate(influence_seeds)]
-        self.frames = defaultdict(list)
-        for frame in case["frames"]:
-            self.frames[frame["from"], frame["to"]].append(frame)
+        self.frames = by_link(case["frames"])
         self.graph = neighbours([number(pack(row)) for rows in self.codes for row in rows], self.k)
 
     # Codes and distances.
@@ -360,14 +366,37 @@ class Run(Setup):
         return (held, held) if near else (made, held)
 
 
-def depth_differences(frames):
+def by_link(frames):
+    out = defaultdict(list)
+    for frame in frames:
+        out[frame["from"], frame["to"]].append(frame)
+    return out
+
+
+def frame_differences(frames, due):
+    """Compares all frames with the messages that are due by link: phase, kind and payload."""
+    frames = by_link(frames)
+    yield "links", set(frames), set(due)
+    for link, messages in due.items():
+        what, sent = f"from {link[0]} to {link[1]}: ", frames[link]
+        yield what + "numbers", [frame["number"] for frame in sent], list(range(len(messages)))
+        for frame, (phase, kind, payload) in zip(sent, messages):
+            name = f"{what}{kind}, number {frame['number']}, "
+            yield name + "phase", frame["phase"], phase
+            yield name + "length", frame["length"], len(payload)
+            yield name + "digest", frame["sha256"], hashlib.sha256(payload).hexdigest()
+            if frame.get("payload") is not None:
+                yield name + "payload", frame["payload"], payload.hex()
+
+
+def depth_differences(frames, loose=(OFFLINE, DISTANCES, INFLUENCE)):
     """A depth is one more than that of a frame that the sender had received. In phases in lockstep
-    it is the deepest such frame, in others any of them."""
+    it is the deepest such frame, in `loose` ones any of them."""
     got, last = defaultdict(set), defaultdict(int)
     for at, frame in enumerate(frames):
         depth, sender = frame["depth"], frame["from"]
         allowed = {1, *(d + 1 for d in got[sender])}
-        if frame["phase"] not in (OFFLINE, DISTANCES, INFLUENCE):
+        if frame["phase"] not in loose:
             allowed = {max(allowed)}
         yield f"depth of frame {at}", depth in allowed and depth >= last[sender], True
         last[sender] = depth
@@ -382,15 +411,5 @@ def label_case(case):
     yield from run.column_differences()
     due, extra = run.links()
     yield from extra
-    yield "links", set(run.frames), set(due)
-    for link, messages in due.items():
-        what, frames = f"from {link[0]} to {link[1]}: ", run.frames[link]
-        yield what + "numbers", [frame["number"] for frame in frames], list(range(len(messages)))
-        for frame, (phase, kind, payload) in zip(frames, messages):
-            name = f"{what}{kind}, number {frame['number']}, "
-            yield name + "phase", frame["phase"], phase
-            yield name + "length", frame["length"], len(payload)
-            yield name + "digest", frame["sha256"], hashlib.sha256(payload).hexdigest()
-            if frame.get("payload") is not None:
-                yield name + "payload", frame["payload"], payload.hex()
+    yield from frame_differences(case["frames"], due)
     yield from depth_differences(case["frames"])

@@ -27,7 +27,10 @@ class SetupChecks:
             [data if other == place else mine for other, mine in enumerate(run.hellos)])
         for other in run.everybody:
             self.check_roster(other, changed)
-        same = advertisement[4:] == hello_alone(run.hellos[place], 1)[1][4:]
+        self.check_advertisement(place, advertisement)
+
+    def check_advertisement(self, place, advertisement):
+        same = advertisement[4:] == self.run.advertisement(place)[4:]
         need(same and number(advertisement[:4]) <= 2**24, "other parameters", SERVER, SETUP,
              [place])
 

@@ -101,8 +101,10 @@ def hello_alone(data, keys):
     return out
 
 
-def roster(hellos):
-    return ids(len(hellos)) + b"".join(ids(number_) + data for number_, data in enumerate(hellos))
+def roster(hellos, clients=None):
+    """The roster of these clients, in default 0, 1, …"""
+    entries = zip(clients or range(len(hellos)), hellos, strict=True)
+    return ids(len(hellos)) + b"".join(ids(client) + data for client, data in entries)
 
 
 def read_roster(reader, keys):

@@ -67,12 +67,18 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"masking bit that is neither 0 nor 1", "a bit that is not below 2"),
     (r"a second seed", "a second seed"),
     (r"masked distances after the last", "masked distances after the last"),
+    (r"kind of the session", "is not below 3"),
+    (r"names another job", "another census"),
+    (r"starts a round that is over", "a round that is not due"),
+    (r"name different groups", "name other groups"),
 )]
 
 
 def same_reason(held, made):
-    """Whether the reasons are the same, including the numbers of bytes if both give two."""
-    counts = [sorted(re.findall(r"\d+", text)) for text in (held, made) if "are due" in text]
+    """Whether the reasons are the same, including the numbers of bytes, or of clients, if both give
+    two."""
+    numbered = [text for text in (held, made) if re.search("are due|name .* groups", text)]
+    counts = [sorted(re.findall(r"\d+", text)) for text in numbered]
     if len(counts) == 2 and counts[0] != counts[1]:
         return False
     return next((bool(other.search(made)) for one, other in REASONS if one.search(held)), False)

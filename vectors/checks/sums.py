@@ -14,12 +14,13 @@ KEYS, SHARES, MASKED, UNMASKING = 7, 8, 9, 10
 
 
 class Sum:
-    """A sum of clients 0, 1, … `seeds`, `rows` (first, count) and `words` are theirs, by place.
-    `server` holds the words that the server adds to the rows before it hands them out."""
+    """A sum of the clients `numbers`, in default 0, 1, … `seeds`, `rows` (first, count) and `words`
+    are theirs, by place. `server` holds the words that the server adds to the rows before it hands
+    them out. The checks of the parties are those of a sum of clients 0, 1, …"""
 
     def __init__(self, session, round_, suite, size, width, shape, seeds, rows, words, min_clients,
                  everybody=True, malicious=False, wiring=None, identities=None, sharing=None,
-                 contributors=None, server=None):
+                 contributors=None, server=None, numbers=None):
         self.session, self.round, self.suite = session, round_, suite
         self.size, self.width = size, width
         self.all_rows, self.shared = shape
@@ -28,14 +29,15 @@ class Sum:
         self.server = server or [0] * (self.all_rows * width)
         self.wiring, self.identities = wiring, identities or [None] * len(seeds)
         self.places = range(len(seeds))
+        self.numbers = numbers or list(self.places)
         self.neighbours, self.threshold = wiring or degree(len(seeds), malicious)[1:3]
         self.sharing = sharing or [True] * len(seeds)
         self.contributors = contributors or self.sharing
         names = ("sealing key", "mask key", "self mask seed", "polynomial")
-        self.secrets = [{name: derive(seed, session, name, ids(place, round_)) for name in names}
-                        for place, seed in enumerate(seeds)]
+        self.secrets = [{name: derive(seed, session, name, ids(client, round_)) for name in names}
+                        for client, seed in zip(self.numbers, seeds, strict=True)]
         self.hellos = [self.hello(place) for place in self.places]
-        self.roster = roster(self.hellos)
+        self.roster = roster(self.hellos, self.numbers)
         self.digest = hashlib.sha256(b"undertone/v1/roster" + session + ids(round_) +
                                      self.roster).digest()
         self.graph = graph(len(seeds), self.neighbours, extract(session, "graph", self.digest))
@@ -60,7 +62,7 @@ class Sum:
     def hello(self, place):
         keys = public(self.secrets[place]["sealing key"]) + public(self.secrets[place]["mask key"])
         advertisement = self.rules() + struct.pack("<QQ", *self.rows[place])
-        return hello(self.session, "sign sum keys", place, keys, advertisement,
+        return hello(self.session, "sign sum keys", self.numbers[place], keys, advertisement,
                      self.identities[place])
 
     def pair(self, a, b, name, purpose):
@@ -82,11 +84,12 @@ class Sum:
                       self.digest)
 
     def sealed(self, dealer, holder):
-        share = self.dealt(dealer)[holder]
-        return sealed(self.session, self.seal_key(dealer, holder), dealer, holder, 0, share)
+        key, share = self.seal_key(dealer, holder), self.dealt(dealer)[holder]
+        return sealed(self.session, key, self.numbers[dealer], self.numbers[holder], 0, share)
 
     def commitment(self, dealer, seed):
-        return derive(seed, self.session, "self mask commitment", ids(dealer, self.round))
+        context = ids(self.numbers[dealer], self.round)
+        return derive(seed, self.session, "self mask commitment", context)
 
     def shares(self, place):
         sent = b"".join(self.sealed(place, other) for other in self.graph[place])
@@ -101,7 +104,7 @@ class Sum:
             self.sealed(other, place) for other in self.sharers(place))
 
     def stream(self, secret, purpose, low, high, count):
-        context = self.transcript + ids(low, high, self.round)
+        context = self.transcript + ids(self.numbers[low], self.numbers[high], self.round)
         context += bytes([SUITES.index(self.suite), self.size])
         seed = derive(secret, self.session, purpose, context + struct.pack("<Q", self.length))
         return map(number, pieces(stream(self.suite, seed, count * self.size), self.size))

@@ -220,6 +220,38 @@ fn name(status: Status) -> &'static str {
     }
 }
 
+/// The first exception of the functions and objects that a party calls. It leaves through the call
+/// of the party; peers are told only that the party failed.
+#[derive(Clone, Default)]
+pub(crate) struct Raised(Arc<Mutex<Option<PyErr>>>);
+
+impl Raised {
+    pub(crate) fn put(&self, error: PyErr) {
+        let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert(error);
+    }
+
+    pub(crate) fn take(&self) -> Option<PyErr> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Notes which thread works on a party, so that callbacks do not wait for themselves.
+struct Working<'a>(&'a Mutex<Option<ThreadId>>);
+
+impl<'a> Working<'a> {
+    fn new(thread: &'a Mutex<Option<ThreadId>>) -> Self {
+        *thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current().id());
+        Self(thread)
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
 struct Inner {
     drive: Box<dyn Drive>,
     status: Status,
@@ -234,8 +266,10 @@ struct Inner {
 pub(crate) struct PyParty {
     inner: Mutex<Inner>,
     give: Option<Arc<dyn Give + Sync>>,
-    /// The thread that runs a callback of this party.
-    calling: Mutex<Option<ThreadId>>,
+    /// The thread that works on this party. It may be in a callback.
+    working: Mutex<Option<ThreadId>>,
+    /// What the callbacks raise.
+    raised: Raised,
     id: PartyId,
     session: SessionId,
 }
@@ -269,11 +303,17 @@ impl PyParty {
                 failed: None,
                 is_replayed: false,
             }),
-            calling: Mutex::new(None),
+            working: Mutex::new(None),
+            raised: Raised::default(),
             give: give.map(|(_, give)| give),
             id,
             session,
         }
+    }
+
+    /// The same party, which calls functions and objects that put what they raise into `raised`.
+    pub(crate) fn with_callbacks(self, raised: Raised) -> Self {
+        Self { raised, ..self }
     }
 
     /// Works on the party without the interpreter.
@@ -283,17 +323,23 @@ impl PyParty {
         work: impl FnOnce(&mut Inner) -> PyResult<T> + Send,
     ) -> PyResult<T> {
         py.detach(|| {
-            let calling = *self.calling.lock().unwrap_or_else(PoisonError::into_inner);
-            if calling == Some(std::thread::current().id()) {
+            let working = *self.working.lock().unwrap_or_else(PoisonError::into_inner);
+            if working == Some(std::thread::current().id()) {
                 return Err(PyRuntimeError::new_err(
-                    "values() must not use the party that calls it",
+                    "a callback must not use the party that calls it",
                 ));
             }
             let mut inner = self
                 .inner
                 .lock()
                 .map_err(|_| PyRuntimeError::new_err("an earlier call panicked: this is a bug"))?;
-            work(&mut inner)
+            let _working = Working::new(&self.working);
+            let worked = work(&mut inner);
+            // A callback's exception says more than the abort that follows from it.
+            match worked {
+                Err(error) => Err(self.raised.take().unwrap_or(error)),
+                worked => worked,
+            }
         })
     }
 }
@@ -416,11 +462,7 @@ impl PyParty {
         let mut input = || {
             Python::attach(|py| {
                 let give = give.ok_or_else(|| PyValueError::new_err("no values are taken"))?;
-                let calling = || self.calling.lock().unwrap_or_else(PoisonError::into_inner);
-                *calling() = Some(std::thread::current().id());
-                let given = values.call0(py);
-                *calling() = None;
-                let given = given?;
+                let given = values.call0(py)?;
                 let (arrays, weight): (Bound<'_, PyAny>, f64) = given.extract(py)?;
                 crate::arrays::with_values(py, &arrays, |values| {
                     give.values(values, weight).map_err(errors::misuse)

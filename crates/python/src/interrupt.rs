@@ -8,6 +8,11 @@ use pyo3::prelude::*;
 /// Carries an exception out of a callback that cannot return one.
 struct Raised(PyErr);
 
+/// Ends the work of [`run`] with an exception.
+pub(crate) fn raise(error: PyErr) -> ! {
+    resume_unwind(Box::new(Raised(error)))
+}
+
 /// The shortest time between two looks at the interpreter.
 const EVERY: Duration = Duration::from_millis(50);
 
@@ -34,7 +39,7 @@ pub(crate) fn run<T: Send>(
                 }
             });
             if let Err(error) = told {
-                resume_unwind(Box::new(Raised(error)));
+                raise(error);
             }
         };
         work(&mut tell)

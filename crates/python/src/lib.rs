@@ -12,6 +12,7 @@ mod net;
 mod options;
 mod primitives;
 mod sum;
+mod train;
 
 use pyo3::prelude::*;
 
@@ -23,6 +24,10 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("RefusedError", py.get_type::<errors::RefusedError>())?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<drive::PyParty>()?;
+    m.add_class::<train::Batches>()?;
+    m.add_class::<train::TrainClient>()?;
+    m.add_class::<train::TrainServer>()?;
+    m.add_class::<train::Training>()?;
     m.add_class::<primitives::Paillier>()?;
     m.add_class::<primitives::Encrypted>()?;
     m.add_function(wrap_pyfunction!(keys::generate_key, m)?)?;
@@ -39,5 +44,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(primitives::ot, m)?)?;
     m.add_function(wrap_pyfunction!(sum::sum_client, m)?)?;
     m.add_function(wrap_pyfunction!(sum::sum_server, m)?)?;
+    m.add_function(wrap_pyfunction!(train::batches, m)?)?;
+    m.add_function(wrap_pyfunction!(train::train_digest, m)?)?;
     Ok(())
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,3 +72,19 @@ def clear_mean(
     """The weighted mean in the clear."""
     total = sum(np.asarray(a, np.float64) * w for a, w in zip(arrays, weights, strict=True))
     return np.asarray(total / sum(weights), np.float64)
+
+
+@pytest.fixture
+def pinned(tmp_path: Path) -> dict[str, Any]:
+    """Keys of five clients and their roster. Node i has place 4 − i."""
+    keys, lines = [], []
+    for index in range(5):
+        pem = undertone.generate_key()
+        file = tmp_path / f"client-{index}.key"
+        file.write_text(pem)
+        keys.append(str(file))
+        public = undertone.public_key(pem).hex()
+        lines.append(f'[[client]]\nname = "c{index}"\nkey = "{public}"\n')
+    roster = tmp_path / "roster.toml"
+    roster.write_text("\n".join(lines))
+    return {"undertone-key": keys[::-1], "undertone-roster": str(roster)}

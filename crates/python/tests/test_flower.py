@@ -512,22 +512,6 @@ def test_the_seed_is_forgotten_with_the_last_message(tmp_path: Path) -> None:
 # Pinned identities
 
 
-@pytest.fixture
-def pinned(tmp_path: Path) -> dict[str, Any]:
-    """Keys of five clients and their roster. Node i has place 4 − i."""
-    keys, lines = [], []
-    for index in range(5):
-        pem = undertone.generate_key()
-        file = tmp_path / f"client-{index}.key"
-        file.write_text(pem)
-        keys.append(str(file))
-        public = undertone.public_key(pem).hex()
-        lines.append(f'[[client]]\nname = "c{index}"\nkey = "{public}"\n')
-    roster = tmp_path / "roster.toml"
-    roster.write_text("\n".join(lines))
-    return {"undertone-key": keys[::-1], "undertone-roster": str(roster)}
-
-
 def test_clients_with_keys_withstand_a_lying_server(
     pinned: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -781,6 +765,13 @@ def test_the_example_in_a_simulation() -> None:
     assert [len(this["seconds"]) for this in learned["rounds"]] == [4, 4, 4]
     assert learned["rounds"][0]["metrics"]["label-accuracy"] > 0.93
     assert learned["accuracy"][-1] > 0.9
+
+
+@pytest.mark.slow
+def test_training_with_propagated_labels_in_a_simulation() -> None:
+    learned = run_example("--mode", "propagate", "--rounds", "3", "--timeout", "180")
+    assert learned["rounds"] == [5, 5, 5] and len(learned["messages"]) == 6
+    assert learned["accuracy"][-1] > max(0.7, learned["accuracy"][0])
 
 
 @pytest.mark.deployment

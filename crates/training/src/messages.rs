@@ -217,10 +217,11 @@ pub(crate) fn digest(model: &[f32]) -> [u8; 32] {
 }
 
 fn to_bytes(values: &[f32]) -> Vec<u8> {
-    values
-        .iter()
-        .flat_map(|value| value.to_le_bytes())
-        .collect()
+    let mut bytes = vec![0; size_of_val(values)];
+    for (to, value) in bytes.chunks_exact_mut(size_of::<f32>()).zip(values) {
+        to.copy_from_slice(&value.to_le_bytes());
+    }
+    bytes
 }
 
 /// Sends a model to all of `to`, in tiles.

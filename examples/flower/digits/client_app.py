@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from digits import task
 from undertone import Labels
-from undertone.flower import labelled, secure
+from undertone.flower import labelled, secure, trained
 
 # The client's own terms. They are in its code: the server chooses the run config.
 app = ClientApp(mods=[secure(clip=4.0, max_weight=400.0, metrics=["loss", "label-accuracy"])])
@@ -62,3 +62,6 @@ def save(labels: Labels, context: Context) -> None:
 
 
 app.query("undertone")(labelled(load, save))
+
+# Mode propagate: a job of training with propagated labels.
+app.query("undertone_train")(trained(lambda context: task.Model(), load))

@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from flwr.app import Array, ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
+from numpy.typing import NDArray
 
+import undertone.flower
 from digits import task
 from undertone.flower import SecureGrid, label
 
@@ -64,6 +67,27 @@ def main(grid: Grid, context: Context) -> None:
             for this in secured.rounds
         ]
         learned["accuracy"] = [tested[number]["accuracy"] for number in sorted(tested)]
+    if mode == "propagate":
+        wait_for(grid, 5)
+        model, accuracies = task.Model(), list[float]()
+
+        def on_round(number: int, params: NDArray[np.float32]) -> None:
+            model.set_params(params)
+            accuracies.append(task.accuracy(model.arrays, test))
+
+        job = undertone.TrainJob(
+            features=64,
+            classes=task.CLASSES,
+            parameters=model.params().size,
+            label_rounds=1,
+            rounds=int(config["rounds"]) - 1,
+            backend=str(config["backend"]),
+        )
+        run = undertone.flower.train(grid, job, model.params(), on_round=on_round)
+        learned["rounds"] = [len(contributors) for _, contributors in run.rounds]
+        learned["messages"] = [len(session) for session in run.sessions]
+        learned["seconds"] = round(run.seconds, 2)
+        learned["accuracy"] = accuracies
     print(json.dumps(learned, indent=2))
     if config["report"]:
         Path(str(config["report"])).write_text(json.dumps(learned), encoding="utf-8")

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from undertone import Examples, Schedule
+
 CLASSES = 10
 Arrays = dict[str, NDArray[np.float32]]
 
@@ -79,3 +81,34 @@ def train(model: Arrays, rows: Rows, epochs: int = 20, rate: float = 1.0) -> Arr
 
 def accuracy(model: Arrays, rows: Rows) -> float:
     return float(np.mean(scores(model, rows.features).argmax(axis=1) == rows.classes))
+
+
+class Model:
+    """The same regression, as training with propagated labels calls it. Its embeddings are the
+    rows."""
+
+    def __init__(self) -> None:
+        self.arrays = new_model()
+
+    def params(self) -> NDArray[np.float32]:
+        return np.concatenate([array.ravel() for array in self.arrays.values()])
+
+    def set_params(self, params: NDArray[np.float32]) -> None:
+        weights, bias = np.split(params, [64 * CLASSES])
+        self.arrays = {"weights": weights.reshape(64, CLASSES), "bias": bias}
+
+    def embed(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        return rows
+
+    def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        return scores(self.arrays, rows)
+
+    def update(self, examples: Examples, schedule: Schedule) -> None:
+        weights, bias = self.arrays["weights"].copy(), self.arrays["bias"].copy()
+        self.arrays = {"weights": weights, "bias": bias}
+        for rows, classes, weight in schedule.batches(examples):
+            batch = examples.rows[rows]
+            error = scores(self.arrays, batch) - np.eye(CLASSES, dtype=np.float32)[classes]
+            error *= np.float32(schedule.learning_rate) * weight[:, None] / np.float32(len(rows))
+            weights -= batch.T @ error
+            bias -= error.sum(axis=0)

@@ -9,7 +9,7 @@ use serde::Serialize;
 use undertone::hamming::Backend;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
-use undertone::party::{Ledger, Network, PartyId};
+use undertone::party::{Ledger, Network};
 use undertone::simulate::TrainingSimulation;
 use undertone::training::{
     Client, Data, Embeddings, Examples, Job, Model, ModelError, Report, Rows, Schedule, Target,
@@ -52,6 +52,12 @@ pub struct Round {
 }
 
 #[derive(Debug, Serialize)]
+struct PhaseSeconds {
+    phase: &'static str,
+    seconds: f64,
+}
+
+#[derive(Debug, Serialize)]
 struct RoundReport {
     clients: usize,
     rows: usize,
@@ -70,6 +76,9 @@ struct RoundReport {
     /// The difference.
     cryptography_seconds: f64,
     share_of_cryptography: f64,
+    /// Seconds of all parties in each phase, of the last repetition. Label propagation and updates
+    /// share the phases of sums.
+    phases: Vec<PhaseSeconds>,
     /// Bytes that all parties send.
     bytes: u64,
     /// Per cent of the rows that label propagation labels right; the same for the placeholder.
@@ -175,13 +184,13 @@ impl Round {
             .map(|client| changes(client, self.words))
             .collect();
         let (mut times, mut placeholders) = (Vec::new(), Vec::new());
-        let (mut right, mut sent, mut exact, mut clear_right) = (0, 0, true, 0);
+        let (mut right, mut exact, mut clear_right) = (0, true, 0);
+        let mut ledger = Ledger::default();
         for _ in 0..self.repeat {
             let before = simulation.state().model.clone();
             let run = simulation.run_over(Network::new(), members.clone())?;
-            let cost = total(&together(&run.ledgers));
-            times.push(milliseconds(cost.compute) / 1e3);
-            sent = sum_sent(&run.ledgers);
+            ledger = together(&run.ledgers);
+            times.push(milliseconds(total(&ledger).compute) / 1e3);
             let is_right = |(client, targets): (usize, Vec<Target>)| {
                 let class = |row: usize| truth[client * self.rows + row];
                 targets
@@ -224,7 +233,14 @@ impl Round {
             placeholder_seconds: placeholder,
             cryptography_seconds: round - placeholder,
             share_of_cryptography: (round - placeholder) / round,
-            bytes: sent,
+            phases: ledger
+                .phases()
+                .map(|(phase, cost)| PhaseSeconds {
+                    phase: phase.name,
+                    seconds: milliseconds(cost.compute) / 1e3,
+                })
+                .collect(),
+            bytes: total(&ledger).bytes_sent,
             accuracy: 100.0 * right as f64 / hidden,
             placeholder_accuracy: 100.0 * clear_right as f64 / hidden,
             exact,
@@ -292,10 +308,6 @@ impl Round {
         let right = hidden.filter(|row| labels.classes()[*row] == Some(truth[*row]));
         Ok((time, right.count(), mean))
     }
-}
-
-fn sum_sent(ledgers: &[(PartyId, Ledger)]) -> u64 {
-    total(&together(ledgers)).bytes_sent
 }
 
 fn text(report: &RoundReport) -> String {

@@ -77,10 +77,10 @@ pub struct Train {
     #[arg(long)]
     pub(super) free_sampling: bool,
     /// Rounds on labels alone, from which every arm starts
-    #[arg(long, value_name = "R", default_value_t = 50)]
+    #[arg(long, value_name = "R", default_value_t = 100)]
     pub(super) label_rounds: u32,
     /// Rounds after these
-    #[arg(long, value_name = "R", default_value_t = 100)]
+    #[arg(long, value_name = "R", default_value_t = 50)]
     pub(super) rounds: u32,
     /// Passes over a client's rows in one round
     #[arg(long, value_name = "E", default_value_t = 5)]
@@ -89,7 +89,7 @@ pub struct Train {
     #[arg(long, value_name = "RATE")]
     pub(super) learning_rate: Option<f32>,
     /// Largest weight of the consistency loss of mean teachers
-    #[arg(long, value_name = "W", default_value_t = 1.0)]
+    #[arg(long, value_name = "W", default_value_t = 20.0)]
     pub(super) consistency: f32,
     /// The network: conv (square images) or mlp (tables) [default: conv for a square number of
     /// features from 64 on]

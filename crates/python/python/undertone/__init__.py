@@ -3,15 +3,19 @@
 ================================  ==============================================================
 :func:`experiment`                what joining would gain, on one labelled file
 :func:`label`                     labels the rows of all clients, all parties in this process
+:func:`train`                     trains a model with many clients, all parties in this process
 :func:`join`, :func:`join_sum`    takes part in a job on a network
 :func:`serve`                     runs the jobs of a roster on a network
 :class:`SumClient`,               a secure sum or weighted mean of arrays, without I/O: you move
 :class:`SumServer`                the frames
 :class:`LabelClient`,             label propagation, without I/O
 :class:`LabelServer`
+:class:`TrainClient`,             a training job, without I/O
+:class:`TrainServer`
 :func:`run`                       moves frames between parties in this process
 :func:`distances`, :func:`ot`,    the primitives, for measurements and lessons
 :func:`paillier`
+:mod:`undertone.torch`            PyTorch modules as models for training
 :mod:`undertone.flower`           secure means and label propagation on Flower
 ================================  ==============================================================
 
@@ -39,6 +43,22 @@ from ._net import Joined, join, join_sum, serve
 from ._party import Party, Path, pack, session_id, unpack
 from ._primitives import Ciphertexts, Distances, PaillierKey, Transfers, distances, ot, paillier
 from ._sum import SumClient, SumResult, SumServer
+from ._train import (
+    Examples,
+    Model,
+    Schedule,
+    Targets,
+    TrainClient,
+    TrainClientSession,
+    TrainJob,
+    TrainReport,
+    TrainResult,
+    TrainRound,
+    TrainServer,
+    TrainServerSession,
+    TrainStep,
+    train,
+)
 
 __all__ = [
     "SERVER",
@@ -46,6 +66,7 @@ __all__ = [
     "Ciphertexts",
     "Cost",
     "Distances",
+    "Examples",
     "Experiment",
     "Joined",
     "LabelClient",
@@ -53,12 +74,24 @@ __all__ = [
     "LabelRun",
     "LabelServer",
     "Labels",
+    "Model",
     "PaillierKey",
     "Party",
     "RefusedError",
+    "Schedule",
     "SumClient",
     "SumResult",
     "SumServer",
+    "Targets",
+    "TrainClient",
+    "TrainClientSession",
+    "TrainJob",
+    "TrainReport",
+    "TrainResult",
+    "TrainRound",
+    "TrainServer",
+    "TrainServerSession",
+    "TrainStep",
     "Transfers",
     "UndertoneError",
     "__version__",
@@ -76,6 +109,7 @@ __all__ = [
     "run",
     "serve",
     "session_id",
+    "train",
     "unpack",
 ]
 

@@ -1,10 +1,12 @@
-"""Secure means and label propagation on `Flower <https://flower.ai>`_.
+"""Secure means, label propagation and training on `Flower <https://flower.ai>`_.
 
 ================================  ==============================================================
 :class:`SecureGrid`               for the ServerApp: strategies see only the secure mean
 :func:`secure`                    for the ClientApp: updates leave only inside a secure mean
 :func:`label`                     for the ServerApp: labels the rows of all nodes
 :func:`labelled`                  for the ClientApp: brings features and labels, takes labels home
+:func:`train`                     for the ServerApp: trains a model with propagated labels
+:func:`trained`                   for the ClientApp: brings the model, features and labels
 ================================  ==============================================================
 
 A user changes two lines::
@@ -23,6 +25,7 @@ disk before its reply leaves.
 from ._client import CLIPPED, TrainingError, secure
 from ._grid import Round, SecureGrid
 from ._label import LabelRound, label, labelled
+from ._train import TrainRun, train, trained
 from ._wire import Exchange
 
 __all__ = [
@@ -31,8 +34,11 @@ __all__ = [
     "LabelRound",
     "Round",
     "SecureGrid",
+    "TrainRun",
     "TrainingError",
     "label",
     "labelled",
     "secure",
+    "train",
+    "trained",
 ]

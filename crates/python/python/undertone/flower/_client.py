@@ -161,7 +161,7 @@ def secure(
         category, _, action = message.metadata.message_type.partition(".")
         if category == "train":
             return _take(agreed, message, context, call_next)
-        if category == "query" and action == _wire.ACTION:
+        if category == "query" and action in (_wire.ACTION, _wire.TRAIN):
             return call_next(message, context)
         if evaluate != "clear":
             raise RefusedError(

@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from logging import ERROR, WARNING, getLogger
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,13 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from .._costs import SERVER
 from .._engine import RefusedError, UndertoneError
 from .._label import LabelClient, LabelReport, Labels, LabelServer
 from .._net import Joined, join
-from .._party import Path, pack, session_id, unpack
+from .._party import Path, session_id
 from . import _state, _wire
 from ._grid import read
+from ._relay import Relay
 from ._wire import Exchange, Terms
 
 if TYPE_CHECKING:
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 STATE = "undertone.label"
 BACKENDS = ("clear", "sketch", "psm", "lwe", "shade", "phe")
 """All backends, least private first."""
-
-_log = getLogger("undertone")
 
 Data = Callable[[Context], tuple[NDArray[Any], NDArray[Any]]]
 
@@ -323,145 +320,33 @@ def label(
     if malicious_server and roster is None:
         raise ValueError("malicious_server=True needs roster, the path of roster.toml")
     places = None if not malicious_server or roster is None else len(read(roster))
-    return _Relay(grid, ids, params, places, timeout, poll).run()
-
-
-class _Relay:
-    """Moves frames between server and clients in Flower's messages."""
-
-    def __init__(
-        self,
-        grid: Grid,
-        ids: list[int],
-        params: dict[str, Value],
-        places: int | None,
-        timeout: float,
-        poll: float,
-    ) -> None:
-        self.grid, self.params, self.timeout, self.poll = grid, params, timeout, poll
-        self.roster = places is not None
-        self.clients = len(ids) if places is None else places
-        self.nodes = dict(enumerate(ids))
-        self.session = session_id(None)
-        self.server = LabelServer(
-            session=self.session,
-            clients=self.clients,
-            backend=str(params["backend"]),
-            neighbours=int(str(params["neighbours"])),
-            alpha=float(str(params["alpha"])),
-            bits=int(str(params["bits"])),
-            variant=str(params["variant"]),
-            min_clients=int(str(params["min-clients"])),
-            malicious_server=bool(params["malicious-server"]),
-            suite=str(params["suite"]),
-        )
-        self.steps = dict.fromkeys(self.nodes, 0)
-        self.frames: dict[int, list[tuple[int, bytes]]] = {index: [] for index in self.nodes}
-        self.gone: dict[int, list[int]] = {index: [] for index in self.nodes}
-        self.done: set[int] = set()
-        self.found = LabelRound(None, ids, {})
-
-    def _drop(self, index: int, reason: str) -> None:
-        """Tells all others that a client has dropped out."""
-        if index in self.nodes:
-            node = self.nodes.pop(index)
-            self.found.dropped[node] = reason
-            _log.log(WARNING, "node %d drops out: %s", node, reason)
-        self.server.gone(index)
-        for other in self.nodes:
-            self.gone[other].append(index)
-
-    def _seat(self, replies: _wire.Replies) -> None:
-        """Moves the clients to the places on the roster that they name."""
-        seated: dict[int, int] = {}
-        contents = {}
-        for index, content in replies.contents.items():
-            place = _wire.place_of(content, range(self.clients))
-            if place is None or place in seated:
-                self.found.dropped[self.nodes[index]] = "named no free place on the roster"
-            else:
-                seated[place], contents[place] = self.nodes[index], content
-        for index, error in replies.errors.items():
-            self.found.dropped[self.nodes[index]] = error
-        replies.contents, replies.errors, self.nodes = contents, {}, seated
-        self.steps = dict.fromkeys(seated, 1)
-        self.frames = {index: [] for index in seated}
-        self.gone = {index: [] for index in seated}
-        for absent in set(range(self.clients)) - set(seated):
-            self._drop(absent, "")
-
-    def _message(self, index: int) -> Message:
-        entries: dict[str, Value] = {
-            "kind": "label",
-            "session": self.session,
-            "clients": self.clients,
-            **self.params,
-        }
-        step = self.steps[index]
-        content = RecordDict(
-            {_wire.TERMS: _wire.terms(entries, step, -1 if self.roster else index)}
-        )
-        bundle = pack(self.frames[index], gone=self.gone[index])
-        self.frames[index], self.gone[index] = [], []
-        self.steps[index] += 1
-        return Message(
-            _wire.carry(content, bundle), self.nodes[index], f"query.{_wire.ACTION}"
-        )
-
-    def run(self) -> LabelRound:
-        first = True
-        while True:
-            due = [
-                index
-                for index in self.nodes
-                if index not in self.done
-                and (first or self.frames[index] or self.gone[index])
-            ]
-            if not due:
-                break
-            messages = {index: self._message(index) for index in due}
-            name = f"message {len(self.found.exchanges) + 1}"
-            replies, exchange = _wire.ask(self.grid, messages, name, self.timeout, self.poll)
-            self.found.exchanges.append(exchange)
-            if first and not replies.contents:
-                reasons = "; ".join(sorted(set(replies.errors.values()))[:3])
-                raise RefusedError(f"no client takes part: {reasons}")
-            if first and self.roster:
-                self._seat(replies)
-            first = False
-            for index, content in sorted(replies.contents.items()):
-                try:
-                    self._take(index, content)
-                except ValueError as error:
-                    replies.errors[index] = str(error)
-            for index, reason in sorted(replies.errors.items()):
-                self._drop(index, reason)
-            while frames := self.server.poll():
-                for to, frame in frames:
-                    if to in self.nodes:
-                        self.frames[to].append((SERVER, frame))
-        self.found.report = self.server.result()
-        if self.found.report is None:
-            waits = ", ".join(str(who) for who in self.server.waits_for)
-            raise UndertoneError(
-                f"label propagation stands still in phase {self.server.phase}; the server waits "
-                f"for clients {waits}"
-            )
-        return self.found
-
-    def _take(self, index: int, content: RecordDict) -> None:
-        """Moves the frames of a reply to their receivers."""
-        frames, gone = unpack(_wire.carried(content))
-        if gone:
-            raise ValueError("its reply speaks for other clients")
-        for to, frame in frames:
-            if to == SERVER:
-                self.server.push(index, frame)
-            elif to in self.nodes and to != index:
-                self.frames[to].append((index, frame))
-        said = content.config_records.get(_wire.TERMS) if _wire.TERMS in content else None
-        if said is not None and said.get("done") is True:
-            self.done.add(index)
+    session, clients = session_id(None), len(ids) if places is None else places
+    server = LabelServer(
+        session=session,
+        clients=clients,
+        backend=backend,
+        neighbours=neighbours,
+        alpha=float(alpha),
+        bits=bits,
+        variant=variant,
+        min_clients=min_clients,
+        malicious_server=malicious_server,
+        suite=suite,
+    )
+    entries: dict[str, Value] = {
+        "kind": "label",
+        "session": session,
+        "clients": clients,
+        **params,
+    }
+    relay = Relay(
+        grid, dict(enumerate(ids)), entries, server, _wire.ACTION, places, timeout, poll
+    )
+    relay.run()
+    report = server.result()
+    if report is None:
+        raise relay.stuck("label propagation")
+    return LabelRound(report, ids, relay.dropped, relay.exchanges)
 
 
 def _by_grpc(

@@ -159,7 +159,16 @@ class Identity:
     @property
     def digest(self) -> str:
         """A fingerprint of the roster."""
-        return hashlib.sha256(b"".join(self.public_keys)).hexdigest()
+        return _fingerprint(self.public_keys)
+
+
+def _fingerprint(public_keys: list[bytes]) -> str:
+    return hashlib.sha256(b"".join(public_keys)).hexdigest()
+
+
+def fingerprint(roster: str) -> str:
+    """A fingerprint of a roster (TOML): that of :class:`Identity` for its clients."""
+    return _fingerprint([key or b"" for _, key in _engine.read_roster(roster)])
 
 
 def identity(context: Context, key: Path | None, roster: Path | None) -> Identity:

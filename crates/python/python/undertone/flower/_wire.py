@@ -23,6 +23,8 @@ FRAMES = "undertone.frames"
 """Name of the ArrayRecord with a bundle of frames."""
 ACTION = "undertone"
 """The action of query messages that label rows."""
+TRAIN = "undertone_train"
+"""The action of query messages that train a model with propagated labels."""
 TRAINS = 2
 """The message, from 0, in which clients train and upload."""
 

@@ -80,7 +80,7 @@ impl Default for File {
         Self {
             parameters: None,
             malicious_server: None,
-            consistency: 1.0,
+            consistency: 20.0,
             ..Self::of(&job)
         }
     }

@@ -16,7 +16,7 @@
 //! scale = 1.0              # all features are divided by this
 //! labels_from = "xclp"     # labels, network, local, xclp
 //! mean_teacher = false
-//! consistency = 1.0        # largest weight of the consistency loss of a mean teacher
+//! consistency = 20.0       # largest weight of the consistency loss of a mean teacher
 //! label_rounds = 20        # rounds on labels alone
 //! rounds = 100             # rounds after these
 //! epochs = 5

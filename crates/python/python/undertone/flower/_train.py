@@ -1,0 +1,564 @@
+"""Training with propagated labels on Flower."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, fields
+from logging import INFO, WARNING, getLogger
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.serverapp import Grid
+from numpy.typing import ArrayLike, NDArray
+
+from .._engine import RefusedError, UndertoneError
+from .._party import Path
+from .._train import Examples, Model, Schedule, TrainClient, TrainJob, TrainServer, TrainStep
+from . import _state, _wire
+from ._grid import read
+from ._label import BACKENDS, Data
+from ._relay import Relay
+from ._wire import Exchange, Terms
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from flwr.app import ConfigRecordValues as Value
+    from flwr.clientapp.typing import ClientAppCallable
+
+STATE = "undertone.train"
+CACHE = "undertone.train.cache"
+
+_log = getLogger("undertone")
+
+
+def _entries(job: TrainJob) -> dict[str, Value]:
+    """A job as entries of a ConfigRecord. -1: the learning rate is automatic."""
+    entries: dict[str, Value] = {}
+    for one in fields(job):
+        value = getattr(job, one.name)
+        if one.name == "learning_rate" and value is None:
+            value = -1.0
+        entries[one.name.replace("_", "-")] = value
+    return entries
+
+
+def _job(terms: Terms) -> TrainJob:
+    """The inverse of :func:`_entries`."""
+    readers: dict[str, Callable[[str], Any]] = {
+        "int": terms.number, "float": terms.real, "str": terms.text, "bool": terms.flag,
+        "float | None": terms.real,
+    }  # fmt: skip
+    values = {
+        one.name: readers[str(one.type)](one.name.replace("_", "-")) for one in fields(TrainJob)
+    }
+    if values["learning_rate"] == -1.0:
+        values["learning_rate"] = None
+    try:
+        return TrainJob(**values)
+    except (ValueError, OverflowError) as error:
+        raise RefusedError(f"the server's job is impossible: {error}") from None
+
+
+class _Cached:
+    """A model whose work in one session is done once, although its party runs again for each
+    message. ``cache`` has the results so far. The model is made when it is first needed."""
+
+    def __init__(
+        self, make: Callable[[], Model], parameters: int, cache: dict[str, NDArray[np.float32]]
+    ) -> None:
+        self._make = make
+        self._made: Model | None = None
+        self._params = np.zeros(parameters, np.float32)
+        self.cache = cache
+
+    def model(self) -> Model:
+        """The caller's model, with the last parameters."""
+        if self._made is None:
+            self._made = self._make()
+        self._made.set_params(self._params.copy())
+        return self._made
+
+    def params(self) -> NDArray[np.float32]:
+        return self._params
+
+    def set_params(self, params: NDArray[np.float32]) -> None:
+        self._params = params
+
+    def _once(self, name: str, work: Callable[[], Any]) -> NDArray[np.float32]:
+        if name not in self.cache:
+            self.cache[name] = np.ascontiguousarray(work(), np.float32)
+        return self.cache[name]
+
+    def embed(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        return self._once("embeddings", lambda: self.model().embed(rows))
+
+    def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        return self._once("predictions", lambda: self.model().predict(rows))
+
+    def update(self, examples: Examples, schedule: Schedule) -> None:
+        def updated() -> NDArray[np.float32]:
+            model = self.model()
+            model.update(examples, schedule)
+            return np.array(model.params(), np.float32)
+
+        self._params = self._once("params", updated)
+
+
+class _Memory:
+    """A client's memory of a job, in a file: before its last session, and after it.
+
+    A party runs again for each message of a session, each time from the memory before it.
+    """
+
+    def __init__(self, path: FilePath, session: bytes, index: int, anew: bool) -> None:
+        self._path, self._session, self._index = path, session.hex(), index
+        self._found = self._read()
+        text: str | None = None
+        if self._found is not None:
+            is_same = self._found["session"] == self._session
+            text = self._found["before" if is_same else "after"]
+            if anew and not is_same:
+                text = None
+            elif self._found["index"] != index:
+                raise RefusedError(
+                    f"the server's number for this node is {index}, it was {self._found['index']} "
+                    "in this job: with another number it would be in other groups"
+                )
+        self.before = None if text is None else bytes.fromhex(text)
+
+    def _read(self) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        return found
+
+    def keep(self, memory: bytes) -> None:
+        """Keeps the memory after the session, durably."""
+        entry = {
+            "session": self._session,
+            "index": self._index,
+            "before": None if self.before is None else self.before.hex(),
+            "after": memory.hex(),
+        }
+        if self._found == entry:
+            return
+        with _locked(self._path.with_suffix(".lock")):
+            if self._read() != self._found or (
+                self._found is not None and self._found["session"] == self._session
+            ):
+                raise RefusedError("another session has begun on this node")
+            _write(self._path, json.dumps(entry).encode())
+        self._found = entry
+
+
+@contextlib.contextmanager
+def _locked(path: FilePath) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "wb") as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _write(path: FilePath, content: bytes) -> None:
+    """Replaces a file, durably."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+    if os.name == "posix":
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def trained(
+    model: Callable[[Context], Model],
+    data: Data,
+    receive: Callable[[Any, Context], object] | None = None,
+    *,
+    groups_at_least: int = 5,
+    allow_free_sampling: bool = False,
+    max_rounds: int = 1000,
+    backend_at_least: str = "psm",
+    min_clients: int = 3,
+    max_bits: int = 16384,
+    max_neighbours: int = 64,
+    any_alpha: bool = False,
+    max_peer_rows: int | None = None,
+    malicious_server: bool = False,
+    new_jobs: bool = False,
+    noise: Callable[[Context], tuple[float, bytes]] | None = None,
+    key: Path | None = None,
+    roster: Path | None = None,
+    journal: Path | None = None,
+) -> ClientAppCallable:
+    """A query handler for the ClientApp that takes part in training with propagated labels.
+
+    Register it under the action ``undertone_train``::
+
+        app.query("undertone_train")(trained(make, load, save))
+
+    ``model(context)`` returns a new :class:`undertone.Model`. ``data(context)`` returns features,
+    float of shape [rows, features] and on one scale, and labels, integers of shape [rows] with -1
+    where there is none. It must return the same for every message. ``receive(model, context)`` gets
+    the final model. Rows, labels and this node's updates do not leave the node in the clear.
+
+    The other arguments are what this client agrees to:
+
+    ============================  ==================================================================
+    ``groups_at_least``           fewest clients of a fixed group
+    ``allow_free_sampling``       True: jobs without groups are fine. Over many rounds the server
+                                  can then compute this client's updates.
+    ``max_rounds``                most rounds; every round shows the server more of the embeddings
+    ``new_jobs``                  True: this node may begin a new job with the same data after it
+                                  has been in rounds of another one. Each job has other groups, and
+                                  shows other sums of this node's updates.
+    ``noise``                     returns epsilon and a secret of 32 bytes that the client keeps
+    ============================  ==================================================================
+
+    See :func:`labelled` for the rest. The client's memory of its job, the file
+    ``train-memory.json``, lies beside its journals. A node without it takes part in no round.
+    """
+    if backend_at_least not in BACKENDS:
+        raise ValueError(f"backend_at_least is {backend_at_least!r}, not one of {BACKENDS}")
+
+    def check(job: TrainJob) -> None:
+        if job.free_sampling and not allow_free_sampling:
+            raise RefusedError(
+                "the job draws clients freely: over many rounds the server could compute this "
+                "client's updates (allow_free_sampling accepts this)"
+            )
+        if not job.free_sampling and job.groups < groups_at_least:
+            raise RefusedError(
+                f"the job has groups of {job.groups} clients, this client asks for "
+                f"{groups_at_least} (groups_at_least)"
+            )
+        if job.label_rounds + job.rounds > max_rounds:
+            raise RefusedError(
+                f"the job has {job.label_rounds + job.rounds} rounds, this client agrees to "
+                f"{max_rounds} (max_rounds)"
+            )
+        if job.min_clients < min_clients:
+            raise RefusedError(
+                f"a round may have {job.min_clients} clients, this client asks for {min_clients} "
+                "(min_clients)"
+            )
+        if malicious_server and not job.malicious_server:
+            raise RefusedError("the server does not withstand a lying server (malicious_server)")
+        if job.labels_from != "xclp":
+            return
+        if BACKENDS.index(job.backend) < BACKENDS.index(backend_at_least):
+            raise RefusedError(
+                f"the server asks for backend {job.backend}, this client for at least "
+                f"{backend_at_least} (backend_at_least)"
+            )
+        if job.bits > max_bits or job.neighbours > max_neighbours:
+            raise RefusedError(
+                f"the server asks for codes of {job.bits} bits and {job.neighbours} neighbours, "
+                f"this client allows at most {max_bits} and {max_neighbours} (max_bits, "
+                "max_neighbours)"
+            )
+        if not any_alpha and not 0.5 <= job.alpha <= 0.9999:
+            raise RefusedError(
+                f"the server asks for alpha {job.alpha}, this client allows 0.5 to 0.9999 "
+                "(any_alpha)"
+            )
+
+    def handler(message: Message, context: Context) -> Message:
+        terms = Terms(message.content, "the query is not Undertone's; it has no terms")
+        kind = terms.text("kind")
+        if kind not in ("train hello", "train"):
+            raise RefusedError(f"the server asks for {kind!r}; this client trains")
+        job = _job(terms)
+        check(job)
+        index, signing = terms.number("index"), None
+        if job.malicious_server:
+            signing = _state.identity(context, key, roster)
+            index = signing.index
+            if terms.text("roster") != signing.digest:
+                raise RefusedError("all parties need the same roster.toml")
+        if kind == "train hello":
+            said = ConfigRecord({"index": index})
+            return Message(RecordDict({_wire.TERMS: said}), reply_to=message)
+        if index != terms.number("index"):
+            raise RefusedError("the server's number for this node is not its place on the roster")
+
+        kept = _state.Kept.load(context, STATE, terms)
+        folder = _state.journal(context, journal, "train")
+        if terms.number("step") == 0:
+            _state.clean(folder, kept.session)
+        file = folder.parent / "train-memory.json"
+        memory = _state.own(
+            lambda: _Memory(file, kept.session, index, new_jobs and terms.flag("census")),
+            "reading the memory of the job",
+        )
+        features, labels = _state.own(lambda: data(context), "loading the rows")
+        cached = _Cached(lambda: model(context), job.parameters, _cache(context, kept.session))
+        rows = max_peer_rows
+        if rows is None and BACKENDS.index(job.backend) >= BACKENDS.index("lwe"):
+            rows = job.bits // 4
+
+        def made() -> Any:
+            client = TrainClient(
+                index,
+                job,
+                cached,
+                features,
+                labels,
+                on_memory=memory.keep,
+                memory=memory.before,
+                noise=None if noise is None else noise(context),
+            )
+            return client.session(
+                kept.session,
+                max_peer_rows=rows,
+                key=None if signing is None else signing.key,
+                public_keys=None if signing is None else signing.public_keys,
+                seed=kept.seed,
+            )
+
+        party = _state.own(made, "reading rows and labels")
+        bundle = _wire.carried(message.content)
+        reply = _state.own(lambda: party.replay(folder, kept.past, bundle), "the protocol")
+        if party.done:
+            step: TrainStep | None = party.result()
+            if step is not None:
+                _tell(step)
+                if step.params is not None and receive is not None:
+                    take = receive
+                    _state.own(lambda: take(cached.model(), context), "keeping the model")
+            kept.forget(terms)
+            cached.cache.clear()
+        else:
+            kept.save(terms, bundle)
+        record = ArrayRecord({name: Array(array) for name, array in cached.cache.items()})
+        context.state[CACHE] = record
+        context.state[f"{CACHE}.of"] = ConfigRecord({"session": kept.session})
+        said = ConfigRecord({"index": index, "done": party.done})
+        return Message(_wire.carry(RecordDict({_wire.TERMS: said}), reply), reply_to=message)
+
+    return handler
+
+
+def _cache(context: Context, session: bytes) -> dict[str, NDArray[np.float32]]:
+    """What the model has given in this session."""
+    if f"{CACHE}.of" not in context.state:
+        return {}
+    if context.state.config_records[f"{CACHE}.of"].get("session") != session:
+        return {}
+    record = context.state.array_records[CACHE]
+    return {name: np.asarray(array.numpy(), np.float32) for name, array in record.items()}
+
+
+def _tell(step: TrainStep) -> None:
+    if step.diverged:
+        _log.log(
+            WARNING,
+            "round %d: the update has values that are no numbers; this node contributed no change",
+            step.number,
+        )
+    elif step.clipped:
+        _log.log(WARNING, "round %d: %d changes were clipped", step.number, step.clipped)
+    elif step.kind == "round":
+        _log.log(INFO, "round %d: %d pseudo-labels", step.number, step.pseudo)
+
+
+@dataclass
+class TrainRun:
+    """What the ServerApp has learned, and what it cost."""
+
+    params: NDArray[np.float32]
+    """The parameters of the final model."""
+    rounds: list[tuple[int, list[int]]]
+    """The rounds that are finished: number, and the node ids of the contributors."""
+    groups: list[list[int]]
+    """The fixed groups, by node id."""
+    dropped: dict[int, str] = field(default_factory=dict)
+    """The last reason why a node dropped out of a session, by node id."""
+    sessions: list[list[Exchange]] = field(default_factory=list)
+    """Seconds and bytes of each message of each session: the census, the rounds, the end."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of all messages."""
+        return sum(exchange.seconds for session in self.sessions for exchange in session)
+
+
+class _Checkpoint:
+    """The server's state in a file, with the node of each client."""
+
+    def __init__(self, path: Path | None, job: TrainJob) -> None:
+        self._path = None if path is None else FilePath(path)
+        self._job = job.digest.hex()
+        self.nodes: dict[int, int] = {}
+        self.state: bytes | None = None
+        if self._path is not None and self._path.exists():
+            head, _, state = self._path.read_bytes().partition(b"\n")
+            found = json.loads(head)
+            if found["job"] != self._job:
+                raise ValueError(f"{self._path} is the checkpoint of another job")
+            self.nodes = {int(index): node for index, node in found["nodes"].items()}
+            self.state = state
+
+    def save(self, state: bytes) -> None:
+        if self._path is not None:
+            head = {"job": self._job, "nodes": self.nodes}
+            _write(self._path, json.dumps(head).encode() + b"\n" + state)
+
+    def remove(self) -> None:
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def train(
+    grid: Grid,
+    job: TrainJob,
+    params: ArrayLike,
+    *,
+    nodes: Iterable[int] | None = None,
+    roster: Path | None = None,
+    checkpoint: Path | None = None,
+    on_round: Callable[[int, NDArray[np.float32]], object] | None = None,
+    attempts: int = 5,
+    wait: float = 600.0,
+    timeout: float = 3600.0,
+    poll: float = 0.25,
+) -> TrainRun:
+    """Trains a model with propagated labels, from the ServerApp. The clients need :func:`trained`.
+
+    ``params`` are those of the first model. ``nodes`` are the node ids of the clients; all by
+    default. A round takes whole groups: a group that lacks a node sits out. ``on_round(round,
+    params)`` is called after each round; evaluate the model there, on rows that the server has.
+
+    ``checkpoint`` is a file in which the server keeps its state. A ServerApp that is started again
+    continues from it; it is removed at the end. ``malicious_server`` needs ``roster``. After
+    ``attempts`` sessions that failed one after the other the error is raised. ``wait`` is the
+    longest time in seconds for a whole group to be present, ``timeout`` that for each message: one
+    of them is answered after training. ``poll`` is the number of seconds between questions to the
+    SuperLink.
+    """
+    if job.malicious_server and roster is None:
+        raise ValueError("malicious_server=True needs roster, the path of roster.toml")
+    entries = _entries(job)
+    entries["roster"] = _digest(roster) if job.malicious_server and roster is not None else ""
+    kept = _Checkpoint(checkpoint, job)
+    places = None if not job.malicious_server or roster is None else len(read(roster))
+    run = TrainRun(np.asarray(params, np.float32), [], [])
+    ids = sorted(grid.get_node_ids() if nodes is None else nodes)
+    if places is not None or not kept.nodes:
+        kept.nodes = _hello(grid, ids, entries, places, timeout, poll, run)
+    server = TrainServer(job, params=params, state=kept.state, on_state=kept.save)
+
+    failed = 0
+    while True:
+        party = server.session(_present(grid, server, kept.nodes, wait, poll))
+        session: dict[str, Value] = {
+            "kind": "train",
+            "session": party.session,
+            "census": server.clients is None,
+            **entries,
+        }
+        members = {index: kept.nodes[index] for index in party.members}
+        relay = Relay(grid, members, session, party, _wire.TRAIN, None, timeout, poll)
+        try:
+            relay.run()
+            report = party.result()
+            if report is None:
+                raise relay.stuck("training")
+        except UndertoneError as error:
+            failed += 1
+            if failed == attempts or (server.clients is None and isinstance(error, RefusedError)):
+                raise
+            _log.log(WARNING, "a session of training failed: %s", error)
+            continue
+        finally:
+            run.sessions.append(relay.exchanges)
+            run.dropped.update(relay.dropped)
+        failed = 0
+        if report.kind == "round" and on_round is not None:
+            on_round(report.number, server.params)
+        if report.kind == "over":
+            break
+    kept.remove()
+    run.params = server.params
+    run.rounds = [
+        (number, [kept.nodes[index] for index in who]) for number, who in server.rounds
+    ]
+    run.groups = [[kept.nodes[index] for index in group] for group in server.groups]
+    return run
+
+
+def _digest(roster: Path) -> str:
+    """The fingerprint of a roster, as :class:`_state.Identity` has it."""
+    return _state.fingerprint(FilePath(roster).read_text(encoding="utf-8"))
+
+
+def _hello(
+    grid: Grid,
+    ids: list[int],
+    entries: dict[str, Value],
+    places: int | None,
+    timeout: float,
+    poll: float,
+    run: TrainRun,
+) -> dict[int, int]:
+    """Asks all nodes whether they agree to the job. Returns the node of each client."""
+    messages = {}
+    for index, node in enumerate(ids):
+        terms = _wire.terms({"kind": "train hello", **entries}, 0, -1)
+        messages[index] = Message(
+            RecordDict({_wire.TERMS: terms}), node, f"query.{_wire.TRAIN}"
+        )
+    replies, exchange = _wire.ask(grid, messages, "hello", timeout, poll)
+    run.sessions.append([exchange])
+    for index, error in replies.errors.items():
+        run.dropped[ids[index]] = error
+    if not replies.contents:
+        reasons = "; ".join(sorted(set(replies.errors.values()))[:3])
+        raise RefusedError(f"no client takes part: {reasons or 'none was asked'}")
+    if places is None:
+        return {place: ids[index] for place, index in enumerate(sorted(replies.contents))}
+    nodes: dict[int, int] = {}
+    for index, content in sorted(replies.contents.items()):
+        place = _wire.place_of(content, range(places))
+        if place is None or place in nodes:
+            run.dropped[ids[index]] = "named no free place on the roster"
+        else:
+            nodes[place] = ids[index]
+    return nodes
+
+
+def _present(
+    grid: Grid, server: TrainServer, nodes: dict[int, int], wait: float, poll: float
+) -> list[int]:
+    """The clients that could take part, once a session can begin."""
+    begun = time.monotonic()
+    while True:
+        here = set(grid.get_node_ids())
+        present = sorted(index for index, node in nodes.items() if node in here)
+        is_known = server.clients is None or any(one in present for one in server.clients)
+        if server.over or (is_known and len(server.members(present)) >= server.job.min_clients):
+            return present
+        if time.monotonic() - begun >= wait:
+            raise UndertoneError(
+                f"no session could begin for {wait:g} seconds: {len(present)} of {len(nodes)} "
+                "nodes are present, and a round needs all nodes of a group"
+            )
+        time.sleep(max(poll, 0.01))
