@@ -4,14 +4,21 @@
 
 use proptest::prelude::*;
 use undertone::hamming::{Backend, Phe};
+use undertone::kdf::Seed;
+use undertone::party::Ledger;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId};
 use undertone::rounds::Job;
+use undertone::simulate::TrainingSimulation;
 use undertone::sum::Trust;
+use undertone::training::{Client, PseudoLabels, Report, Sampling, Step};
 use undertone::xclp::{Features, Params, Variant};
-use undertone_tests::lengths::{Lengths, RoundShape, Shape, lengths, of_round, of_scaling};
+use undertone_tests::lengths::{
+    Lengths, RoundShape, Shape, Training, lengths, of_round, of_scaling, of_training,
+};
 use undertone_tests::network::Means;
 use undertone_tests::rounds::{learnt, members, run};
+use undertone_tests::training::{self, Steady, data};
 use undertone_tests::{random_clients, scaling, simulation};
 
 fn measured(params: Params, rows: &[usize]) -> (Shape, Lengths) {
@@ -102,21 +109,26 @@ fn hold_round(kit: &Means, job: Job, away: Option<usize>) {
     };
     let due = of_round(&job, &shape);
     assert_eq!(sent, due, "{job:?}, {shape:?}");
-    // The ledgers show the same bytes.
-    let bytes = |of: &dyn Fn(PartyId, PartyId, u8) -> bool| -> u64 {
-        let links = due
-            .iter()
-            .filter(|((from, to, phase), _)| of(*from, *to, *phase));
+    hold_ledgers(&due, &second.ledgers);
+}
+
+/// The ledgers show the same messages and bytes.
+fn hold_ledgers(due: &Lengths, ledgers: &[(PartyId, Ledger)]) {
+    let of = |which: &dyn Fn(PartyId, PartyId, u8) -> bool| -> (u64, u64) {
+        let links = due.iter();
+        let links = links.filter(|((from, to, phase), _)| which(*from, *to, *phase));
         let lens = links.flat_map(|(_, list)| list);
-        lens.map(|len| (HEADER_LEN + len) as u64).sum()
+        lens.fold((0, 0), |(messages, bytes), len| {
+            (messages + 1, bytes + (HEADER_LEN + len) as u64)
+        })
     };
-    for (id, ledger) in &second.ledgers {
+    for (id, ledger) in ledgers {
         for (phase, cost) in ledger.phases() {
-            let sent = bytes(&|from, _, of| from == *id && of == phase.id);
-            assert_eq!(cost.bytes_sent, sent, "{id}, {phase}");
+            let sent = of(&|from, _, of| from == *id && of == phase.id);
+            assert_eq!((cost.messages, cost.bytes_sent), sent, "{id}, {phase}");
         }
         let received: u64 = ledger.phases().map(|(_, cost)| cost.bytes_received).sum();
-        assert_eq!(received, bytes(&|_, to, _| to == *id), "{id}");
+        assert_eq!(received, of(&|_, to, _| to == *id).1, "{id}");
     }
 }
 
@@ -207,4 +219,110 @@ fn long_messages_have_their_predicted_lengths() {
         };
         hold(params, &rows);
     }
+}
+
+/// Compares all sessions of a training job with their predictions. `rows` are those of each client,
+/// and its labelled rows.
+fn hold_training(job: undertone::training::Job, clients: Vec<Client>, rows: &[(usize, usize)]) {
+    let first = vec![0.01; job.parameters];
+    let seed = Seed::from_bytes([4; 32]);
+    let mut simulation = TrainingSimulation::new(job, clients, first, seed).unwrap();
+    for session in 0..job.last() + 2 {
+        let members = simulation.members();
+        let mut sent = Lengths::new();
+        let network = Network::new().intercept(|from, to, frame| {
+            let list = sent.entry((from, to, frame[4])).or_default();
+            list.push(frame.len() - HEADER_LEN);
+        });
+        let run = simulation.run_over(network, members.clone()).unwrap();
+        assert!(run.clients.iter().all(|(_, step)| step.is_ok()));
+        for list in sent.values_mut() {
+            list.sort_unstable();
+        }
+        let kind = match (&run.report, session) {
+            (Report::Counted(census), 0) => Training::Census(census.groups.len()),
+            (Report::Trained(round), _) => Training::Round(round.taken.number),
+            (Report::Over, _) => Training::Over,
+            other => panic!("{other:?}"),
+        };
+        let own: Vec<_> = members
+            .iter()
+            .map(|who| rows[who.index().unwrap()])
+            .collect();
+        let due = of_training(&job, kind, &members, &own);
+        assert_eq!(sent, due, "{kind:?} of {job:?}");
+        hold_ledgers(&due, &run.ledgers);
+        if let Some((_, Ok(Step::Over(model)))) = run.clients.first() {
+            assert_eq!(model.len(), job.parameters);
+        }
+    }
+}
+
+#[test]
+fn every_message_of_a_training_job_has_its_predicted_length() {
+    let sources = [
+        PseudoLabels::None,
+        PseudoLabels::Network,
+        PseudoLabels::Local,
+        PseudoLabels::Joint,
+    ];
+    let arms = [
+        (3, Sampling::Free),
+        (7, Sampling::Groups(5)),
+        (11, Sampling::Groups(5)),
+    ];
+    for (clients, sampling) in arms {
+        for pseudo in sources {
+            for (trust, variant) in [
+                (Trust::SemiHonest, Variant::Balanced),
+                (Trust::MaliciousServer, Variant::Paper),
+                (Trust::MaliciousServer, Variant::Balanced),
+            ] {
+                let mut job = undertone::training::Job {
+                    label_rounds: 1,
+                    rounds: 1,
+                    pseudo,
+                    sampling,
+                    ..training::job()
+                };
+                job.propagation.trust = trust;
+                job.propagation.variant = variant;
+                let rows: Vec<(usize, usize)> = (0..clients)
+                    .map(|place| (8 + place % 4, 3 * (1 - place % 2)))
+                    .collect();
+                let client = |(place, (rows, labelled)): (usize, &(usize, usize))| {
+                    training::client(data(*rows, *labelled, place as u8))
+                };
+                let clients = rows.iter().enumerate().map(client).collect();
+                hold_training(job, clients, &rows);
+            }
+        }
+    }
+}
+
+/// A model whose parameters take two messages.
+#[test]
+fn long_models_have_their_predicted_lengths() {
+    let parameters = (1 << 18) + 1;
+    let job = undertone::training::Job {
+        label_rounds: 0,
+        rounds: 1,
+        pseudo: PseudoLabels::None,
+        parameters,
+        ..training::job()
+    };
+    let client = |place| {
+        let model = Steady {
+            params: vec![0.0; parameters],
+            change: vec![0.01; parameters],
+            noise: 0.0,
+        };
+        Client::new(
+            Box::new(model),
+            data(8, 3, place),
+            None,
+            Box::new(|_| Ok(())),
+        )
+    };
+    hold_training(job, (0..5).map(client).collect(), &[(8, 3); 5]);
 }

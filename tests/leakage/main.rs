@@ -6,6 +6,7 @@ mod coalition;
 mod collusion;
 mod columns;
 mod distances;
+mod inputs;
 mod lwe;
 mod phe;
 mod rounds;
@@ -13,6 +14,7 @@ mod scaling;
 mod sessions;
 mod shade;
 mod sums;
+mod training;
 
 /// Checks that bytes are uniform. χ² with 255 degrees of freedom is above 377 or below 158 with
 /// probability 10⁻⁶.

@@ -1,5 +1,5 @@
-//! The length of every message of label propagation, of means and deviations and of rounds, from
-//! public shapes alone. The formulae are those of `docs/spec/lengths.md`.
+//! The length of every message of label propagation, of means and deviations, of rounds and of
+//! training, from public shapes alone. The formulae are those of `docs/spec/lengths.md`.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +7,7 @@ use undertone::hamming::Backend;
 use undertone::party::{PartyId, Phase};
 use undertone::rounds;
 use undertone::sum::{self, Trust};
+use undertone::training::{self, PseudoLabels, Sampling};
 use undertone::xclp::{Params, Variant, phases};
 
 /// Sorted payload lengths for each sender, receiver and phase.
@@ -137,6 +138,100 @@ pub fn of_scaling(params: &Params, clients: usize, dim: usize) -> Lengths {
         list.sort_unstable();
     }
     book.0
+}
+
+/// A session of a training job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Training {
+    /// The census, with this number of groups.
+    Census(usize),
+    /// The round of this number.
+    Round(u32),
+    /// The end of the job.
+    Over,
+}
+
+/// Predicts a session of a training job with fewer than 50 clients, from which none drops out.
+/// `rows` are those of each client, and its labelled rows.
+pub fn of_training(
+    job: &training::Job,
+    session: Training,
+    members: &[PartyId],
+    rows: &[(usize, usize)],
+) -> Lengths {
+    let mut book = Book::default();
+    let (p, params) = (members.len(), &job.propagation);
+    let is_joint = |number| number > job.label_rounds && job.pseudo == PseudoLabels::Joint;
+    let is_free = job.sampling == Sampling::Free;
+    let counts_once = job.pseudo == PseudoLabels::Joint && params.variant == Variant::Balanced;
+    let model = |book: &mut Book, me: PartyId| {
+        let link = (SERVER, me, training::MODEL);
+        book.tiles(link, job.parameters, 4, (TILE, 0));
+    };
+    if let Training::Round(number) = session
+        && is_joint(number)
+    {
+        let variant = match params.variant {
+            Variant::Balanced if is_free => Variant::Counted,
+            other => other,
+        };
+        let shape = Shape {
+            rows: rows.to_vec(),
+            classes: job.classes,
+            modulus: params.phe.key_bits() / 8,
+        };
+        // Clients are numbered by their places.
+        let name = |who: PartyId| who.index().map_or(who, |place| members[place]);
+        for ((from, to, phase), list) in lengths(&Params { variant, ..*params }, &shape) {
+            book.0.insert((name(from), name(to), phase), list);
+        }
+    }
+    for me in members.iter().copied() {
+        book.add(SERVER, me, training::MODEL, 41 + 4 * p);
+        match session {
+            Training::Census(groups) => {
+                let hello = 32 + 1 + 56 + 1 + signature(params.trust);
+                let sealed = (p - 1) * (32 + SEAL);
+                book.add(me, SERVER, phases::SETUP, hello);
+                book.add(SERVER, me, phases::SETUP, 32 + 4 + p * (4 + hello));
+                book.add(me, SERVER, phases::SETUP, sealed);
+                book.add(SERVER, me, phases::SETUP, p + sealed);
+                if counts_once && is_free {
+                    shared_sum(&mut book, params.trust, p, me, job.classes);
+                    book.add(SERVER, me, sum::UNMASK, 4 * job.classes);
+                }
+                let named = if is_free { 0 } else { p };
+                book.add(me, SERVER, training::MODEL, 4 + 4 * groups + 4 * named);
+            }
+            Training::Round(_) => {
+                model(&mut book, me);
+                book.add(me, SERVER, training::UPDATE, 0);
+                shared_sum(&mut book, params.trust, p, me, job.parameters);
+            }
+            Training::Over => model(&mut book, me),
+        }
+    }
+    for list in book.0.values_mut() {
+        list.sort_unstable();
+    }
+    book.0
+}
+
+/// The messages of client `me` in a sum of `words` shared words of 32 bits, without the result.
+fn shared_sum(book: &mut Book, trust: Trust, p: usize, me: PartyId, words: usize) {
+    let (set, others, signed) = (p.div_ceil(8), p - 1, signature(trust));
+    let hello = 64 + 1 + 32 + 1 + signed;
+    book.add(me, SERVER, sum::KEYS, hello);
+    book.add(SERVER, me, sum::KEYS, 4 + p * (4 + hello));
+    book.add(me, SERVER, sum::SHARES, 80 * others + 32);
+    book.add(SERVER, me, sum::SHARES, set + 80 * others);
+    book.tiles((me, SERVER, sum::UPLOAD), words, 4, (TILE, 0));
+    book.add(SERVER, me, sum::UNMASK, set);
+    if signed > 0 {
+        book.add(me, SERVER, sum::UNMASK, signed);
+        book.add(SERVER, me, sum::UNMASK, set + signed * p);
+    }
+    book.add(me, SERVER, sum::UNMASK, 32 + 33 * others);
 }
 
 /// Predicts a run of label propagation.

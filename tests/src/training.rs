@@ -1,10 +1,18 @@
 //! A small model without a framework, and clients with generated rows.
 
+use std::collections::BTreeMap;
+
+use sha2::{Digest, Sha256};
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
+use undertone::party::{
+    Aborted, Endpoint, Ledger, Limits, Network, Node, PartyId, Script, SessionId,
+};
+use undertone::setup::identity::Credentials;
 use undertone::simulate::TrainingSimulation;
 use undertone::training::{
-    Client, Data, Embeddings, Examples, Job, Model, ModelError, Rows, Schedule,
+    Client, Data, Embeddings, Examples, Job, Model, ModelError, Place, Report, Rows, Schedule,
+    Server, State, Step,
 };
 use undertone::xclp::{Labelling, Params};
 
@@ -153,6 +161,54 @@ pub fn cloud(rows: usize, seed: u8) -> (Vec<f32>, Vec<u16>) {
     (values, classes)
 }
 
+/// A model whose embeddings are the rows, and whose update hardly depends on anything: it adds the
+/// same to every parameter in every round, and a little noise.
+#[derive(Debug, Clone)]
+pub struct Steady {
+    /// All parameters.
+    pub params: Vec<f32>,
+    /// What an update adds.
+    pub change: Vec<f32>,
+    /// The largest noise.
+    pub noise: f32,
+}
+
+impl Model for Steady {
+    fn params(&self) -> Vec<f32> {
+        self.params.clone()
+    }
+
+    fn set_params(&mut self, params: &[f32]) -> Result<(), ModelError> {
+        self.params = params.to_vec();
+        Ok(())
+    }
+
+    fn embed(&mut self, rows: Rows<'_>) -> Result<Embeddings, ModelError> {
+        Ok(Embeddings {
+            dim: rows.dim,
+            values: rows.values.to_vec(),
+        })
+    }
+
+    fn predict(&mut self, _: Rows<'_>) -> Result<Vec<f32>, ModelError> {
+        Err(ModelError("it predicts nothing".into()))
+    }
+
+    fn update(&mut self, _: &Examples<'_>, schedule: &Schedule) -> Result<(), ModelError> {
+        let mut prg = schedule.seed.prg();
+        for (value, change) in self.params.iter_mut().zip(&self.change) {
+            let unit = (prg.next_u64() >> 40) as f32 / (1 << 23) as f32 - 1.0;
+            *value += change + self.noise * unit;
+        }
+        Ok(())
+    }
+}
+
+/// The parameters of the first model of these jobs.
+pub fn first() -> Vec<f32> {
+    Small::new(0).params()
+}
+
 /// The data of one client: `rows` rows, the first `labelled` with labels.
 ///
 /// # Panics
@@ -221,4 +277,233 @@ pub fn accuracy(params: &[f32]) -> f64 {
         best == Some(usize::from(**class))
     });
     right.count() as f64 / classes.len() as f64
+}
+
+/// A job whose sessions end with the outcome of every party, even if the server aborts.
+#[derive(Debug)]
+pub struct World {
+    /// The job.
+    pub job: Job,
+    /// The clients, in the order of their ids.
+    pub clients: Vec<Client>,
+    /// The server's state.
+    pub state: State,
+    /// The identity of each client and the pins of all, or none.
+    pub credentials: Vec<Credentials>,
+    /// The number of sessions so far.
+    sessions: u16,
+}
+
+/// The outcome of a session for each party.
+#[derive(Debug)]
+pub struct Session {
+    /// For the server.
+    pub server: Result<Report, Aborted>,
+    /// For the clients.
+    pub clients: BTreeMap<PartyId, Result<Step, Aborted>>,
+    /// What each party spent.
+    pub ledgers: BTreeMap<PartyId, Ledger>,
+}
+
+impl Session {
+    /// The error of client `who`.
+    ///
+    /// # Panics
+    /// When it has none.
+    pub fn error(&self, who: PartyId) -> &Aborted {
+        match &self.clients[&who] {
+            Ok(step) => panic!("{who}: {step:?}"),
+            Err(aborted) => aborted,
+        }
+    }
+}
+
+impl World {
+    /// A job of `clients` clients of 24 rows, every second one with six labels.
+    pub fn new(job: Job, clients: usize) -> Self {
+        let one = |place: usize| client(data(24, 6 * (1 - place % 2), place as u8));
+        Self::of(job, (0..clients).map(one).collect(), first())
+    }
+
+    /// A job of these clients, from the model `first` on.
+    pub fn of(job: Job, clients: Vec<Client>, first: Vec<f32>) -> Self {
+        Self {
+            job,
+            clients,
+            state: State::new(first),
+            credentials: Vec::new(),
+            sessions: 0,
+        }
+    }
+
+    /// The same after its census.
+    ///
+    /// # Panics
+    /// When the census fails.
+    pub fn begun(job: Job, clients: usize) -> Self {
+        let mut world = Self::new(job, clients);
+        let all = world.all();
+        let census = world.run(Network::new(), &all);
+        assert!(census.server.is_ok(), "{census:?}");
+        world
+    }
+
+    /// All clients.
+    pub fn all(&self) -> Vec<PartyId> {
+        (0..self.clients.len()).map(PartyId::client).collect()
+    }
+
+    /// The groups of the job.
+    ///
+    /// # Panics
+    /// Before the census.
+    pub fn groups(&self) -> &[Vec<PartyId>] {
+        &self.state.census.as_ref().expect("a census").groups
+    }
+
+    /// The group of client `who`.
+    ///
+    /// # Panics
+    /// When it has none.
+    pub fn group_of(&self, who: PartyId) -> Vec<PartyId> {
+        let group = self.groups().iter().find(|group| group.contains(&who));
+        group.expect("a group").clone()
+    }
+
+    /// The id of a new session.
+    pub fn session(&mut self) -> SessionId {
+        self.sessions += 1;
+        let [low, high] = self.sessions.to_le_bytes();
+        let mut id = [low; 32];
+        id[31] ^= high;
+        SessionId(id)
+    }
+
+    /// Client `who` as a party of `session`.
+    ///
+    /// # Panics
+    /// When there is no such client, or it does not fit the job.
+    pub fn party(&self, session: SessionId, who: PartyId) -> Script<'static, Step> {
+        let index = who.index().expect("a client");
+        let place = Place {
+            session,
+            me: who,
+            seed: seed(who),
+            credentials: self.credentials.get(index).cloned(),
+            max_peer_rows: None,
+        };
+        let client = &self.clients[index];
+        client.party(self.job, place).expect("a client that fits")
+    }
+
+    /// The server as a party of `session`, in the session that comes next.
+    ///
+    /// # Panics
+    /// When the state does not fit the job.
+    pub fn server(&mut self, session: SessionId, members: &[PartyId]) -> Script<'static, Report> {
+        let is_over = self.state.is_over(&self.job);
+        self.state.begin(&self.job);
+        let server = Server {
+            job: self.job,
+            session,
+            members: members.to_vec(),
+            seed: seed(PartyId::SERVER),
+        };
+        server.party(&self.state, is_over).expect("a possible job")
+    }
+
+    /// Runs the next session with `members`.
+    pub fn run(&mut self, network: Network<'_>, members: &[PartyId]) -> Session {
+        self.run_with(network, members, |_, _| None)
+    }
+
+    /// Runs the next session with `members`. `other` may give a client another party.
+    pub fn run_with(
+        &mut self,
+        network: Network<'_>,
+        members: &[PartyId],
+        other: impl Fn(SessionId, PartyId) -> Option<Script<'static, Step>>,
+    ) -> Session {
+        let session = self.session();
+        let server = self.server(session, members);
+        let party = |who: &PartyId| {
+            let party = other(session, *who).unwrap_or_else(|| self.party(session, *who));
+            (*who, party)
+        };
+        let run = drive(
+            network,
+            session,
+            server,
+            members.iter().map(party).collect(),
+        );
+        if let Ok(report) = &run.server {
+            self.state.take(report);
+        }
+        run
+    }
+}
+
+fn seed(who: PartyId) -> Seed {
+    Seed::from_bytes([who.to_wire() as u8; 32])
+}
+
+/// Drives these parties until none can continue.
+pub fn drive(
+    mut network: Network<'_>,
+    session: SessionId,
+    server: Script<'static, Report>,
+    clients: Vec<(PartyId, Script<'static, Step>)>,
+) -> Session {
+    let limits = Limits::default;
+    let mut server = Endpoint::new(PartyId::SERVER, session, limits(), server);
+    let client = |(id, party)| Endpoint::new(id, session, limits(), party);
+    let mut clients: Vec<_> = clients.into_iter().map(client).collect();
+    let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
+    nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
+    // Parties that wait forever have an error.
+    let _ = network.run(&mut nodes);
+    let mut ledgers = BTreeMap::from([(PartyId::SERVER, server.ledger().clone())]);
+    ledgers.extend(clients.iter().map(|c| (c.id(), c.ledger().clone())));
+    let outcome = |client: Endpoint<_>| (client.id(), client.finish().map(|(step, _)| step));
+    Session {
+        server: server.finish().map(|(report, _)| report),
+        clients: clients.into_iter().map(outcome).collect(),
+        ledgers,
+    }
+}
+
+/// The server's first message of a session, by `docs/spec/training.md`.
+pub fn opening(kind: u8, census: SessionId, number: u32, clients: &[PartyId]) -> Vec<u8> {
+    let mut bytes = vec![kind];
+    bytes.extend(census.0);
+    bytes.extend(number.to_le_bytes());
+    bytes.extend((clients.len() as u32).to_le_bytes());
+    bytes.extend(clients.iter().flat_map(|id| id.to_wire().to_le_bytes()));
+    bytes
+}
+
+/// The context of a round, by `docs/spec/training.md`, from its session and that of the census.
+pub fn context(
+    job: &Job,
+    [session, census]: [SessionId; 2],
+    number: u32,
+    model: &[f32],
+    members: &[PartyId],
+) -> SessionId {
+    let mut of_model = Sha256::new();
+    of_model.update(b"undertone/v1/model");
+    model
+        .iter()
+        .for_each(|value| of_model.update(value.to_le_bytes()));
+    let mut digest = Sha256::new();
+    digest.update(b"undertone/v1/training round");
+    digest.update(session.0);
+    digest.update(job.digest());
+    digest.update(census.0);
+    digest.update(number.to_le_bytes());
+    digest.update(of_model.finalize());
+    members
+        .iter()
+        .for_each(|id| digest.update(id.to_wire().to_le_bytes()));
+    SessionId(digest.finalize().into())
 }

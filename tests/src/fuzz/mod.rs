@@ -9,12 +9,13 @@
 pub mod files;
 pub mod frames;
 pub mod payloads;
+pub mod training;
 
 /// The name and the body of a target.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 16] = [
     ("csv", files::csv),
     ("npz", files::npz),
     ("settings", files::settings),
@@ -26,6 +27,7 @@ pub const TARGETS: [Target; 15] = [
     ("labels", payloads::labels),
     ("sums", payloads::sums),
     ("rounds", payloads::rounds),
+    ("training", training::training),
     ("transfers", payloads::transfers),
     ("shade", payloads::shade),
     ("lwe", payloads::lwe),

@@ -21,7 +21,11 @@ use crate::tamper::{inside, set_payload};
 use crate::{random_clients, rounds, simulation, sums};
 
 /// A network in which `payload` replaces the payload of message `nth` of a link.
-fn replacing<'a>((from, to): (PartyId, PartyId), nth: usize, payload: &'a [u8]) -> Network<'a> {
+pub(super) fn replacing<'a>(
+    (from, to): (PartyId, PartyId),
+    nth: usize,
+    payload: &'a [u8],
+) -> Network<'a> {
     let mut left = nth;
     Network::new().intercept(move |f, t, frame| {
         if (f, t) == (from, to) {
@@ -34,7 +38,7 @@ fn replacing<'a>((from, to): (PartyId, PartyId), nth: usize, payload: &'a [u8]) 
 }
 
 /// A link between client 1 and the server, in either direction.
-fn with_server(which: u8) -> (PartyId, PartyId) {
+pub(super) fn with_server(which: u8) -> (PartyId, PartyId) {
     let cheat = PartyId::client(1);
     match which & 1 {
         0 => (cheat, PartyId::SERVER),
