@@ -296,17 +296,38 @@ fn groups_that_cannot_be() {
     ] {
         assert_malformed(&run(change), CHEAT, MODEL);
     }
-    // TRAIN-12: no groups, and a client that is left out.
+    // TRAIN-15: no groups, and a client that is left out.
     let out = |m: &mut Vec<u8>| {
         m.truncate(8 + 4 * 5);
         m[0] = 1;
     };
     for change in [(|m| *m = vec![0; 4]) as fn(&mut Vec<u8>), out] {
         let aborted = run(change);
-        assert_eq!((aborted.cause.culprit(), aborted.phase), (None, MODEL));
-        let expected = "client 2 and client 0 name different groups";
+        assert_eq!(
+            (aborted.cause.culprit(), aborted.phase),
+            (Some(CHEAT), MODEL)
+        );
+        let expected = "its groups are not those of the job's clients";
         assert!(aborted.to_string().contains(expected), "{aborted}");
     }
+    // TRAIN-12: two clients change places. Each group has five clients, and its ids ascend.
+    let swapped = |m: &mut Vec<u8>| {
+        let id = |m: &[u8], at: usize| u32::from_le_bytes([m[at], m[at + 1], m[at + 2], m[at + 3]]);
+        let mut groups = [8, 32].map(|start| [0, 1, 2, 3, 4].map(|place| id(m, start + 4 * place)));
+        let [first, second] = &mut groups;
+        std::mem::swap(&mut first[2], &mut second[2]);
+        for (start, mut group) in [8, 32].into_iter().zip(groups) {
+            group.sort_unstable();
+            for (place, id) in group.into_iter().enumerate() {
+                let at = start + 4 * place;
+                m[at..at + 4].copy_from_slice(&id.to_le_bytes());
+            }
+        }
+    };
+    let aborted = run(swapped);
+    assert_eq!((aborted.cause.culprit(), aborted.phase), (None, MODEL));
+    let expected = "client 2 and client 0 name different groups";
+    assert!(aborted.to_string().contains(expected), "{aborted}");
 }
 
 // TRAIN-13.

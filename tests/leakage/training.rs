@@ -473,11 +473,10 @@ fn sums_over_many_rounds_give_each_update_without_groups_and_group_means_with_th
 }
 
 /// Before its first round a job may be begun again, and each census deals other groups. A server
-/// that knows four of ten clients well has them in one group after about 21 censuses: the update of
-/// the fifth is then alone among four known ones. Only the clients' terms bound the number of
-/// sessions.
+/// that colludes with four of ten clients could repeat it until they are in one group, with one
+/// other client: one census in 21 deals so. A client takes part in three (TRAIN-7).
 #[test]
-fn censuses_can_be_repeated_until_the_groups_suit_the_server() {
+fn a_server_cannot_repeat_the_census_until_the_groups_suit_it() {
     let job = Job {
         pseudo: PseudoLabels::None,
         ..job()
@@ -488,22 +487,16 @@ fn censuses_can_be_repeated_until_the_groups_suit_the_server() {
         .map(|seed| steady(seed, vec![0.0; job.parameters], 0.0))
         .collect();
     let all = world.all();
-    let known = &all[..4];
-    let mut censuses = 0;
-    let group = loop {
+    let mut dealt = Vec::new();
+    for _ in 0..3 {
         world.state.census = None;
         assert!(world.run(Network::new(), &all).server.is_ok());
-        censuses += 1;
-        let group = world.group_of(known[0]);
-        if known.iter().all(|who| group.contains(who)) {
-            break group;
-        }
-        assert!(censuses < 300, "{censuses}");
-    };
-    println!("the groups suit after {censuses} censuses");
-    assert!(censuses > 1);
-    let round = trained(world.run(Network::new(), &group).server.unwrap());
-    assert_eq!(round.taken.contributors, group);
+        dealt.push(world.group_of(all[0]));
+    }
+    dealt.dedup();
+    assert!(dealt.len() > 1, "{dealt:?}");
+    world.state.census = None;
+    assert!(world.run(Network::new(), &all).server.is_err());
 }
 
 /// Two sums of the same model, with and without a client, give that client's update up to the

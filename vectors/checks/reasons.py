@@ -68,6 +68,7 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"a second seed", "a second seed"),
     (r"masked distances after the last", "masked distances after the last"),
     (r"kind of the session", "is not below 3"),
+    (r"groups are not those", "groups of other clients"),
     (r"names another job", "another census"),
     (r"starts a round that is over", "a round that is not due"),
     (r"name different groups", "name other groups"),

@@ -349,7 +349,7 @@ class Training:
 
     def memory(self, client):
         counts = self.census.counts
-        return self.census.kept() + ids(client, self.last(client), len(counts), *counts)
+        return self.census.kept() + ids(client, 1, self.last(client), len(counts), *counts)
 
     def state(self):
         out = b"\1" + self.census.kept() + ids(len(self.rounds), len(self.rounds))
@@ -434,7 +434,7 @@ class Checks(SetupChecks):
         need(names == self.run.names_digest(), "other names of classes", SERVER, SETUP)
 
     def check_groups(self, place, data):
-        """TRAIN-8, TRAIN-12. The server compares with the first client's groups."""
+        """TRAIN-8, TRAIN-12, TRAIN-15. The server compares with the first client's groups."""
         try:
             reader = Reader(data)
             groups = [read_clients(reader)
@@ -442,6 +442,8 @@ class Checks(SetupChecks):
             reader.end()
             every = sum(groups, [])
             need(len(set(every)) == len(every), "a client is in two groups")
+            due = sorted(self.session.members) if self.job.groups else []
+            need(sorted(every) == due, "groups of other clients")
         except Refused as refusal:
             raise Refused(str(refusal), SERVER, MODEL, [place]) from None
         first = self.session.members[0]

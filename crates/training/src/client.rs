@@ -35,6 +35,9 @@ pub(crate) const COUNTS: u32 = 0;
 /// The number of the sum of updates. Label propagation has the sum before it.
 pub(crate) const UPDATES: u32 = 1;
 
+/// Most censuses in which a client takes part with one memory.
+const MAX_CENSUSES: u32 = 3;
+
 /// Keeps a client's memory, so that it outlives the process.
 pub type Keep = Box<dyn FnMut(&Memory) -> Result<(), String> + Send>;
 
@@ -242,11 +245,13 @@ impl Session {
         let Place { session, me, .. } = self.place;
         let (job, min_clients) = (&self.job, self.job.propagation.min_clients);
         let earlier = self.desk()?.memory.clone();
-        // TRAIN-7: after a round with other groups this client would be in sums over other sets.
-        if earlier.as_ref().is_some_and(|memory| memory.last > 0) {
+        // TRAIN-7: after a round with other groups this client would be in sums over other sets. A
+        // server that repeats censuses could look for groups of its own clients.
+        let censuses = earlier.as_ref().map_or(0, |memory| memory.censuses);
+        if censuses >= MAX_CENSUSES || earlier.as_ref().is_some_and(|memory| memory.last > 0) {
             return Err(Abort::Misuse(
-                "this client has taken part in another job with these data; if it shall begin a \
-                 new one, give it a new memory"
+                "this client has taken part in another job with these data, or in too many \
+                 censuses; if it shall begin a new job, give it a new memory"
                     .into(),
             ));
         }
@@ -317,6 +322,7 @@ impl Session {
                 groups,
             },
             me,
+            censuses: censuses + 1,
             counts,
             last: 0,
         };
@@ -325,8 +331,8 @@ impl Session {
         Ok(Step::Counted)
     }
 
-    /// Step 2: notes that the client takes part in this round (TRAIN-9 to TRAIN-11). Returns what it
-    /// remembers.
+    /// Step 2: notes that the client takes part in this round (TRAIN-9 to TRAIN-11). Returns what
+    /// it remembers.
     fn begin(&self, opening: &Opening) -> Result<Memory, Abort> {
         let cheated = |fault: &str| Err(Abort::cheated(SERVER, fault));
         let mut desk = self.desk()?;

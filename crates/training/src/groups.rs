@@ -57,8 +57,9 @@ pub(crate) fn are_whole(members: &[PartyId], groups: &[Vec<PartyId>]) -> bool {
     covered == members.len() && !members.is_empty()
 }
 
-/// Draws the clients of a round of `job` from those that are `present`, in ascending order. `clients`
-/// and `groups` are those of the census. Returns none when no whole group with labels is present.
+/// Draws the clients of a round of `job` from those that are `present`, in ascending order.
+/// `clients` and `groups` are those of the census. Returns none when no whole group with labels is
+/// present.
 pub(crate) fn draw(
     job: &Job,
     clients: &[Counted],
@@ -154,7 +155,8 @@ mod tests {
             let drawn = draw(&job, &clients, &groups, &all, &mut seed.prg());
             prop_assert!(are_whole(&drawn, &groups));
             // A group that lacks a client sits out.
-            let present: Vec<PartyId> = all.iter().copied().filter(|id| *id != groups[0][0]).collect();
+            let stays = |id: &&PartyId| **id != groups[0][0];
+            let present: Vec<PartyId> = all.iter().filter(stays).copied().collect();
             let drawn = draw(&job, &clients, &groups, &present, &mut seed.prg());
             prop_assert!(drawn.iter().all(|id| !groups[0].contains(id)));
             prop_assert_eq!(drawn.is_empty(), groups.len() == 1);

@@ -76,6 +76,8 @@ pub struct Memory {
     pub census: Census,
     /// The client that remembers.
     pub(crate) me: PartyId,
+    /// The number of censuses in which the client took part, with this memory.
+    pub(crate) censuses: u32,
     /// The number of labelled rows of each class over all clients. Empty with groups.
     pub(crate) counts: Wiped<u32>,
     /// The last round in which the client began to take part.
@@ -99,6 +101,7 @@ impl Memory {
         let mut w = Writer::default();
         self.census.write(&mut w);
         w.u32(self.me.to_wire());
+        w.u32(self.censuses);
         w.u32(self.last);
         w.u32(self.counts.len() as u32);
         for count in self.counts.iter() {
@@ -115,6 +118,7 @@ impl Memory {
         let mut r = Reader::new(bytes);
         let census = Census::read(&mut r)?;
         let me = PartyId::from_wire(r.u32("client")?);
+        let censuses = r.u32("number of censuses")?;
         let last = r.u32("last round")?;
         let classes = r.index((1 << 16) + 1, "number of classes")?;
         let mut counts = Wiped::with_capacity(classes.min(r.remaining() / 4));
@@ -125,6 +129,7 @@ impl Memory {
         Ok(Self {
             census,
             me,
+            censuses,
             counts,
             last,
         })
@@ -288,6 +293,7 @@ mod tests {
         let memory = Memory {
             census: census.clone(),
             me: ids[1],
+            censuses: 1,
             counts: vec![7, 0].into(),
             last: 3,
         };

@@ -96,6 +96,19 @@ pub struct Server {
     pub seed: Seed,
 }
 
+/// Whether each of the `clients`, in ascending order, is in one group; with free sampling there are
+/// no groups.
+fn is_dealt(groups: &[Vec<PartyId>], clients: &[PartyId], job: &Job) -> bool {
+    match job.sampling {
+        Sampling::Free => groups.is_empty(),
+        Sampling::Groups(_) => {
+            let mut all = groups.concat();
+            all.sort_unstable();
+            all == clients
+        }
+    }
+}
+
 impl Server {
     /// The server's party in the session that has [begun](State::begin). `is_over` says whether all
     /// rounds were over before it began.
@@ -180,6 +193,11 @@ impl Server {
         for (who, message) in io.recv_all(&ids).await {
             let Some(message) = message else { continue };
             let groups = read_groups(&message).map_err(Abort::malformed(who))?; // TRAIN-8
+            // TRAIN-15.
+            if !is_dealt(&groups, &ids, job) {
+                let fault = "its groups are not those of the job's clients";
+                return Err(Abort::cheated(who, fault));
+            }
             left += 1;
             match &agreed {
                 None => agreed = Some((who, groups)),

@@ -401,7 +401,7 @@ pub fn files() -> Result<Vec<File>, Error> {
     let (server, client) = (PartyId::SERVER, PartyId::client(2));
     let cut: Change = |m| m.truncate(m.len() - 1);
     // The case, the session, whether from the client, the number of the frame, the change.
-    let bad: [(&str, usize, usize, bool, usize, Change); 7] = [
+    let bad: [(&str, usize, usize, bool, usize, Change); 8] = [
         // TRAIN-1.
         ("an opening that is cut", 0, 0, false, 0, cut),
         ("an opening of a fourth kind", 0, 0, false, 0, |m| m[0] = 3),
@@ -412,8 +412,10 @@ pub fn files() -> Result<Vec<File>, Error> {
         }),
         // TRAIN-8.
         ("groups that are cut", 0, 0, true, 2, cut),
-        // TRAIN-12.
-        ("other groups", 0, 0, true, 2, |m| {
+        // TRAIN-12: two clients change places.
+        ("other groups", 0, 0, true, 2, |m| (m[12], m[32]) = (2, 1)),
+        // TRAIN-15.
+        ("groups with another client", 0, 0, true, 2, |m| {
             let last = m.len() - 4;
             m[last] = 200;
         }),

@@ -1,5 +1,5 @@
-//! `undertone train`: trains a model on one labelled data set that is dealt to clients, with several
-//! sources of labels, and compares how accurate the models become.
+//! `undertone train`: trains a model on one labelled data set that is dealt to clients, with
+//! several sources of labels, and compares how accurate the models become.
 
 mod arm;
 mod curves;

@@ -297,8 +297,8 @@ impl Lobby {
         }
     }
 
-    /// Waits until at least `needed` clients, with which a session `can_begin`, wait for the session
-    /// `number` of the job.
+    /// Waits until at least `needed` clients, with which a session `can_begin`, wait for the
+    /// session `number` of the job.
     pub(super) async fn gathered(
         &self,
         number: u32,

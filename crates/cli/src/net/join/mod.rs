@@ -29,8 +29,8 @@ pub(crate) struct Join {
     #[arg(long, value_name = "NAME")]
     application: Option<Application>,
     /// File with this client's data. For label and train: rows, where label -1 means unlabelled
-    /// (.npz or CSV). For sum: arrays (.npz); a name with {round} stands for a file for each round, and the
-    /// command waits for each file
+    /// (.npz or CSV). For sum: arrays (.npz); a name with {round} stands for a file for each round,
+    /// and the command waits for each file
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
     /// File for the result. For label: labels (CSV). For train: the model (.safetensors). For sum:
