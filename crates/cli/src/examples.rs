@@ -5,7 +5,6 @@ pub(crate) const ALL: &str = "\
 Examples:
   undertone label data/digits.npz
   undertone label --client a.npz --client b.npz --client c.npz
-  undertone train data/digits.npz --arms labels,xclp
   undertone sum --clients 100 --entries 1000000 --drop 0.1
 
 `undertone COMMAND --help` shows the options and examples of a command.
