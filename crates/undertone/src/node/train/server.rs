@@ -116,11 +116,10 @@ impl Train {
         })
     }
 
-    /// Takes the report of a session. Returns whether the job is over.
-    fn take(&mut self, report: &Report) -> bool {
-        self.state.take(report);
+    /// Tells of the report of a session, once its state is kept.
+    fn announce(&mut self, report: &Report) {
         match report {
-            Report::Over => return true,
+            Report::Over => {}
             Report::Counted(census) => {
                 let labelled = census.clients.iter().filter(|client| client.labelled > 0);
                 self.results.extend([
@@ -149,7 +148,6 @@ impl Train {
                 }
             }
         }
-        false
     }
 }
 
@@ -243,28 +241,28 @@ impl Application for Train {
     }
 
     fn ended(&mut self, session: Result<Report, &Aborted>) -> Next {
-        let saved = match session {
-            Ok(report) => {
-                self.failed = 0;
-                let is_over = self.take(&report);
-                if is_over {
-                    if let Some(checkpoint) = &self.checkpoint
-                        && let Err(error) = checkpoint.remove()
-                    {
-                        tracing::warn!("{error}");
-                    }
-                    return Next::Done;
-                }
-                self.save()
-            }
-            Err(_) => {
-                self.failed += 1;
-                Ok(())
-            }
+        let Ok(report) = session else {
+            self.failed += 1;
+            return if self.failed < ATTEMPTS {
+                Next::Again
+            } else {
+                Next::Done
+            };
         };
-        if saved.is_err() || self.failed == ATTEMPTS {
+        self.failed = 0;
+        self.state.take(&report);
+        if report == Report::Over {
+            if let Some(checkpoint) = &self.checkpoint
+                && let Err(error) = checkpoint.remove()
+            {
+                tracing::warn!("{error}");
+            }
             return Next::Done;
         }
+        if self.save().is_err() {
+            return Next::Done;
+        }
+        self.announce(&report);
         Next::Again
     }
 
