@@ -25,6 +25,7 @@
 //! | [`mask`] | key streams added to words | portable, AVX2, AVX-512 (3) |
 //! | [`normal`] | standard normals from a PRG | portable (2) |
 //! | [`project`] | signs of a Gaussian projection | portable, AVX2, AVX-512 (2) |
+//! | [`rows`] | a view of feature rows | portable |
 //! | [`wipe`] | vectors that are wiped on drop | portable |
 //!
 //! 1. By the `aes` crate.
@@ -57,6 +58,7 @@ pub mod prg;
 pub mod product;
 pub mod product52;
 pub mod project;
+pub mod rows;
 #[cfg(target_arch = "x86_64")]
 mod simd;
 pub mod sparse;
