@@ -1,6 +1,63 @@
-//! Co-training by hard labels (FedCT, arXiv 2310.05696), with votes that nobody sees.
+//! Co-training by hard labels (FedCT; Abourayya et al., arXiv 2310.05696), with votes that nobody
+//! sees.
+//!
+//! Every client fits a learner on its own rows, and labels rows that are public. All labels of a
+//! row are votes. The clients get the *consensus* as labels for the public rows, and fit again on
+//! both. This is an *exchange*, and it is a session. Exchanges go on until the consensus repeats.
+//!
+//! | votes | who sees what | how |
+//! |---|---|---|
+//! | [`Clear`](Votes::Clear) | the server: all votes | as published |
+//! | [`Counts`](Votes::Counts) | the server: how many votes each class has | a secure sum |
+//! | [`Winners`](Votes::Winners) | all: the consensus, and nothing else | sums and circuits |
+//!
+//! With [`Votes::Winners`] the public rows are dealt to *slices*, and each slice to a client, its
+//! *helper*. The clients take masks off their votes that the helper knows and the server does not,
+//! and add them up. The server then has the votes less the masks, the helper the masks. A garbled
+//! circuit adds both, and tells the server the winner of each row. The specification is
+//! `docs/spec/cotraining.md`.
 #![forbid(unsafe_code)]
 
+pub mod ballots;
+mod client;
+mod data;
+pub mod job;
 pub mod learner;
+mod memory;
+mod messages;
+mod noise;
+mod server;
+mod slices;
 
-pub use learner::{Learner, LearnerError};
+use undertone_party::Phase;
+
+pub use ballots::Labels;
+pub use client::{Client, Place, Step};
+pub use data::{Data, DataError, Public};
+pub use job::{Consensus, Job, Votes};
+pub use learner::{Learner, LearnerError, Rows};
+pub use memory::{Keep, Memory};
+pub use noise::Noise;
+pub use server::{Exchange, Report, Server, State};
+
+/// The consensus, from the server to the clients.
+pub const CONSENSUS: Phase = Phase {
+    id: 20,
+    name: "consensus",
+};
+
+/// The clients learn and vote.
+pub const VOTES: Phase = Phase {
+    id: 21,
+    name: "votes",
+};
+
+/// Slices and their helpers.
+pub const SLICES: Phase = Phase {
+    id: 22,
+    name: "slices",
+};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

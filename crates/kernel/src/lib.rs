@@ -5,6 +5,7 @@
 //! | [`bits`] | packed bit matrices, transpose | portable |
 //! | [`hamming`] | XOR-popcount distance tiles | portable, AVX2, AVX-512 VPOPCNTDQ |
 //! | [`aes`] | a fixed-key permutation, hashes of blocks | portable (1), AES-NI, VAES |
+//! | [`gates`] | garbled AND gates | portable (1), AES-NI, VAES |
 //! | [`leaves`] | AES streams of the leaves of trees, summed | portable, AES-NI, VAES |
 //! | [`transpose`] | 128 rows of bits to blocks | portable, AVX2, AVX-512 |
 //! | [`expand`] | correlated vectors over Z_{2^w} | portable, AES-NI, VAES |
@@ -44,6 +45,7 @@ pub mod cpu;
 pub mod ctgrind;
 pub mod exp2;
 pub mod expand;
+pub mod gates;
 pub mod gaussian;
 pub mod hamming;
 pub mod leaves;

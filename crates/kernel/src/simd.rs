@@ -79,6 +79,21 @@ pub(crate) trait Register: Copy {
     fn right_with(self, by: u32, next: Self) -> Self;
     /// The bits of `self` where `mask` has ones, those of `other` elsewhere.
     fn select(self, mask: Self, other: Self) -> Self;
+    /// All ones in the blocks whose lowest bit is set, zeros in the others.
+    fn lowest(self) -> Self;
+
+    /// Writes the first block of `pair[0]`, the first block of `pair[1]`, the second blocks, and so
+    /// on: twice [`BYTES`](Self::BYTES).
+    ///
+    /// # Safety
+    /// The bytes may be written.
+    unsafe fn store_pairs(pair: [Self; 2], to: *mut u8);
+
+    /// Reads what [`store_pairs`](Self::store_pairs) writes.
+    ///
+    /// # Safety
+    /// The processor has the instructions, and the bytes may be read.
+    unsafe fn load_pairs(from: *const u8) -> [Self; 2];
 }
 
 impl Register for __m128i {
@@ -206,6 +221,27 @@ impl Register for __m128i {
         // SAFETY: as above.
         unsafe { _mm_or_si128(_mm_and_si128(mask, self), _mm_andnot_si128(mask, other)) }
     }
+
+    #[inline(always)]
+    fn lowest(self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm_srai_epi32::<31>(_mm_slli_epi32::<31>(_mm_shuffle_epi32::<0>(self))) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_pairs(pair: [Self; 2], to: *mut u8) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            pair[0].store(to);
+            pair[1].store(to.add(Self::BYTES));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_pairs(from: *const u8) -> [Self; 2] {
+        // SAFETY: as the caller promises.
+        unsafe { [Self::load(from), Self::load(from.add(Self::BYTES))] }
+    }
 }
 
 impl Register for __m512i {
@@ -321,6 +357,40 @@ impl Register for __m512i {
     fn select(self, mask: Self, other: Self) -> Self {
         // SAFETY: as above.
         unsafe { _mm512_ternarylogic_epi64::<0xca>(mask, self, other) }
+    }
+
+    #[inline(always)]
+    fn lowest(self) -> Self {
+        // SAFETY: as above.
+        unsafe {
+            let lowest = _mm512_shuffle_epi32::<0>(self);
+            _mm512_srai_epi32::<31>(_mm512_slli_epi32::<31>(lowest))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_pairs([a, b]: [Self; 2], to: *mut u8) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let low = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
+            let high = _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4);
+            _mm512_permutex2var_epi64(a, low, b).store(to);
+            _mm512_permutex2var_epi64(a, high, b).store(to.add(Self::BYTES));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_pairs(from: *const u8) -> [Self; 2] {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let [low, high] = [Self::load(from), Self::load(from.add(Self::BYTES))];
+            let first = _mm512_set_epi64(13, 12, 9, 8, 5, 4, 1, 0);
+            let second = _mm512_set_epi64(15, 14, 11, 10, 7, 6, 3, 2);
+            [
+                _mm512_permutex2var_epi64(low, first, high),
+                _mm512_permutex2var_epi64(low, second, high),
+            ]
+        }
     }
 }
 

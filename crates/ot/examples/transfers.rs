@@ -17,7 +17,7 @@
 use undertone_kdf::Seed;
 use undertone_ot::extend::{ReceiverBatch, SenderBatch};
 use undertone_ot::party::{BASE, Rules, receiver, sender};
-use undertone_ot::{Context, Field, OtError, Security, chosen};
+use undertone_ot::{Context, Delta, Field, OtError, Security, chosen};
 use undertone_party::{Abort, Endpoint, Io, Limits, Network, PartyId, Phase, Script, SessionId};
 use zeroize::Zeroizing;
 
@@ -82,6 +82,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         context: Context::new(session, "a thousand messages", SENDER, RECEIVER),
         field: Field::new(4).ok_or("f is 1 to 8")?,
         security: Security::Malicious,
+        delta: Delta::Any,
         count: COUNT as u64,
     };
 

@@ -86,6 +86,15 @@ pub enum Security {
     Malicious,
 }
 
+/// The kind of Δ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delta {
+    /// 128 random bits.
+    Any,
+    /// The lowest bit is 1, the others are random. Labels of garbled circuits need it.
+    Odd,
+}
+
 /// The transfers of one session, purpose, sender and receiver. No key, hash or stream serves two
 /// contexts.
 #[derive(Debug, Clone, PartialEq, Eq)]

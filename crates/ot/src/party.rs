@@ -18,7 +18,7 @@ use undertone_kernel::Cpu;
 use undertone_party::{Abort, Io, PartyId, Phase, Script};
 
 use super::extend::{self, CHALLENGE_LEN, ReceiverBatch, SenderBatch, SenderSetup};
-use super::{Context, Field, OtError, Security};
+use super::{Context, Delta, Field, OtError, Security};
 
 /// Base transfers and trees.
 pub const BASE: Phase = Phase {
@@ -44,6 +44,8 @@ pub struct Rules {
     pub field: Field,
     /// What the receiver may do.
     pub security: Security,
+    /// The kind of Δ.
+    pub delta: Delta,
     /// Number of transfers.
     pub count: u64,
 }
@@ -77,10 +79,23 @@ pub fn sender<'a, S>(rules: Rules, peer: PartyId, seed: Seed, sink: S) -> Script
 where
     S: FnMut(&SenderBatch) + Send + 'a,
 {
-    Script::new(BASE, move |io| send(io, rules, peer, seed, sink))
+    Script::new(BASE, move |io| async move {
+        send(&io, EXTENSION, rules, peer, seed, sink).await
+    })
 }
 
-async fn send<S>(io: Io, rules: Rules, peer: PartyId, seed: Seed, mut sink: S) -> Result<S, Abort>
+/// [`sender`] inside another script. It enters the phase `extension` after the base transfers.
+///
+/// # Errors
+/// As the script: `peer` has dropped out or is to blame, or there are too many transfers.
+pub async fn send<S>(
+    io: &Io,
+    extension: Phase,
+    rules: Rules,
+    peer: PartyId,
+    seed: Seed,
+    mut sink: S,
+) -> Result<S, Abort>
 where
     S: FnMut(&SenderBatch) + Send,
 {
@@ -88,7 +103,7 @@ where
     let blame = OtError::blame(peer);
 
     // Step 1: the points.
-    let (setup, offer) = SenderSetup::new(rules.context.clone(), seed);
+    let (setup, offer) = SenderSetup::with(rules.context.clone(), rules.delta, seed);
     io.send(peer, offer);
 
     // Steps 4 and 5: the receiver's reply and trees.
@@ -99,7 +114,7 @@ where
     drop(message);
 
     // Steps 7, 8 and 10: corrections, and against a malicious receiver a challenge and a proof.
-    io.phase(EXTENSION).await;
+    io.phase(extension).await;
     let mut left = rules.count;
     let mut open = VecDeque::new();
     while left > 0 || !open.is_empty() {
@@ -128,11 +143,18 @@ pub fn receiver<'a, S>(rules: Rules, peer: PartyId, seed: Seed, sink: S) -> Scri
 where
     S: FnMut(&ReceiverBatch) + Send + 'a,
 {
-    Script::new(BASE, move |io| receive(io, rules, peer, seed, sink))
+    Script::new(BASE, move |io| async move {
+        receive(&io, EXTENSION, rules, peer, seed, sink).await
+    })
 }
 
-async fn receive<S>(
-    io: Io,
+/// [`receiver`] inside another script. It enters the phase `extension` after the base transfers.
+///
+/// # Errors
+/// As [`send`].
+pub async fn receive<S>(
+    io: &Io,
+    extension: Phase,
     rules: Rules,
     peer: PartyId,
     seed: Seed,
@@ -154,7 +176,7 @@ where
     drop(offer);
 
     // Steps 6 and 9: corrections of a batch, then the proof of the previous batch.
-    io.phase(EXTENSION).await;
+    io.phase(extension).await;
     let mut left = rules.count;
     let mut open = VecDeque::new();
     loop {
@@ -200,6 +222,7 @@ mod tests {
                 context: Context::new(SessionId([1; 32]), "test", a, b),
                 field: Field::new(4).unwrap(),
                 security: Security::Malicious,
+                delta: Delta::Any,
                 count,
             };
             let seed = || Seed::from_bytes([1; 32]);

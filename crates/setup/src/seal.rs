@@ -198,6 +198,7 @@ impl Direction {
 pub struct Channel {
     outward: Direction,
     inward: Direction,
+    exporter: Seed,
 }
 
 impl Channel {
@@ -221,7 +222,13 @@ impl Channel {
         Self {
             outward: Direction::new(secret, session, me, peer),
             inward: Direction::new(secret, session, peer, me),
+            exporter: secret.derive(session, "exporter", &[]),
         }
+    }
+
+    /// A secret of both ends for `purpose` and `ids`. It tells nothing about the channel's keys.
+    pub fn export(&self, session: SessionId, purpose: &str, ids: &[u32]) -> Seed {
+        self.exporter.derive(session, purpose, ids)
     }
 
     /// Seals the next message to the peer.

@@ -333,6 +333,11 @@ impl SenderBatch {
         }
     }
 
+    /// Δ.
+    pub fn delta(&self) -> u128 {
+        *self.delta
+    }
+
     /// Fills `zeros` with `K₀` of every transfer; `K₁` is `K₀ ⊕ Δ`.
     pub fn correlated(&self, zeros: &mut Vec<u128>) {
         self.shape.keys(self.chunks.iter(), zeros);

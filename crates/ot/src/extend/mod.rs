@@ -30,7 +30,7 @@ use undertone_kernel::{Cpu, Prg, transpose};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::tree::{self, Seeds};
-use super::{Context, Field, KAPPA, OtError, Security, base};
+use super::{Context, Delta, Field, KAPPA, OtError, Security, base};
 use undertone_kdf::Seed;
 
 pub use batch::{
@@ -149,8 +149,16 @@ impl SenderSetup {
     /// Draws Δ and chooses in the base transfers (step 1). Also returns the sender's message, of
     /// [`base::OFFER_LEN`] bytes. `seed` is all of its randomness, challenges included.
     pub fn new(context: Context, seed: Seed) -> (Self, Vec<u8>) {
+        Self::with(context, Delta::Any, seed)
+    }
+
+    /// As [`new`](Self::new), with a Δ of this kind.
+    pub fn with(context: Context, kind: Delta, seed: Seed) -> (Self, Vec<u8>) {
         let mut prg = context.derive(&seed, "delta").prg();
-        let delta = u128::from(prg.next_u64()) | u128::from(prg.next_u64()) << 64;
+        let mut delta = u128::from(prg.next_u64()) | u128::from(prg.next_u64()) << 64;
+        if kind == Delta::Odd {
+            delta |= 1;
+        }
         let challenges = Box::new(context.derive(&seed, "transfer challenge").prg());
         let (base, offer) = base::choose(context.clone(), !delta, seed);
         let delta = Zeroizing::new(delta);

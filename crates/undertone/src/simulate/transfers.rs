@@ -3,7 +3,7 @@
 use undertone_kdf::Seed;
 use undertone_ot::extend::{ReceiverBatch, SenderBatch};
 use undertone_ot::party::{Rules, receiver, sender};
-use undertone_ot::{Context, Field, Security};
+use undertone_ot::{Context, Delta, Field, Security};
 use undertone_party::{Aborted, Endpoint, Ledger, Limits, PartyId, Script, SessionId};
 
 use super::{duplex, party_seed, session};
@@ -43,6 +43,7 @@ impl TransferSimulation {
             context: Context::new(session, "transfers", SENDER, RECEIVER),
             field: self.field,
             security: self.security,
+            delta: Delta::Any,
             count: self.count,
         };
         let seed = |id| party_seed(&self.seed, session, id);

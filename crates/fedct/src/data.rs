@@ -1,0 +1,193 @@
+//! The rows of a job: public ones, and a client's own.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+use undertone_kernel::Wiped;
+
+use crate::learner::Rows;
+
+/// Why rows are refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// The number of values is no multiple of the row length, or there are no rows.
+    #[error("{values} values do not make rows of {dim}")]
+    Shape {
+        /// The number of values.
+        values: usize,
+        /// The number of values in a row.
+        dim: usize,
+    },
+    /// A value is not finite.
+    #[error("row {row}, column {column}: the value is not finite")]
+    NotFinite {
+        /// The row, from 0.
+        row: usize,
+        /// The column, from 0.
+        column: usize,
+    },
+    /// The numbers of rows and of labels differ.
+    #[error("{rows} rows have {labels} labels; give a label for each row")]
+    Labels {
+        /// The number of rows.
+        rows: usize,
+        /// The number of labels.
+        labels: usize,
+    },
+    /// A label is no class.
+    #[error("row {row}: label {label}, but there are {classes} classes, counted from 0")]
+    Class {
+        /// The row, from 0.
+        row: usize,
+        /// Its label.
+        label: u16,
+        /// The number of classes.
+        classes: usize,
+    },
+}
+
+fn check(dim: usize, values: &[f32]) -> Result<(), DataError> {
+    if dim == 0 || !values.len().is_multiple_of(dim) {
+        return Err(DataError::Shape {
+            values: values.len(),
+            dim,
+        });
+    }
+    match values.iter().position(|value| !value.is_finite()) {
+        Some(at) => Err(DataError::NotFinite {
+            row: at / dim,
+            column: at % dim,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// The public rows, without labels. All clients have the same.
+#[derive(Clone)]
+pub struct Public {
+    dim: usize,
+    values: Vec<f32>,
+    digest: [u8; 32],
+}
+
+impl fmt::Debug for Public {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Public({:?})", self.rows())
+    }
+}
+
+impl Public {
+    /// Rows of `dim` values each.
+    ///
+    /// # Errors
+    /// [`DataError`]: what is wrong, and where.
+    pub fn new(dim: usize, values: Vec<f32>) -> Result<Self, DataError> {
+        check(dim, &values)?;
+        let mut digest = Sha256::new()
+            .chain_update(b"undertone/v1/public rows")
+            .chain_update((dim as u64).to_le_bytes())
+            .chain_update((values.len() as u64).to_le_bytes());
+        for value in &values {
+            digest.update(value.to_le_bytes());
+        }
+        Ok(Self {
+            dim,
+            values,
+            digest: digest.finalize().into(),
+        })
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> Rows<'_> {
+        Rows {
+            dim: self.dim,
+            values: &self.values,
+        }
+    }
+
+    /// The digest of the rows, in their order.
+    pub fn digest(&self) -> [u8; 32] {
+        self.digest
+    }
+}
+
+/// A client's own rows, all with labels. Wiped when dropped.
+#[derive(Clone)]
+pub struct Data {
+    dim: usize,
+    values: Wiped<f32>,
+    labels: Wiped<u16>,
+}
+
+impl fmt::Debug for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Data({:?})", self.rows())
+    }
+}
+
+impl Data {
+    /// Rows of `dim` values each, and the class of each.
+    ///
+    /// # Errors
+    /// [`DataError`]: what is wrong, and where.
+    pub fn new(
+        dim: usize,
+        values: Vec<f32>,
+        labels: Vec<u16>,
+        classes: usize,
+    ) -> Result<Self, DataError> {
+        let (values, labels) = (Wiped::from(values), Wiped::from(labels));
+        check(dim, &values)?;
+        if values.len() / dim != labels.len() {
+            return Err(DataError::Labels {
+                rows: values.len() / dim,
+                labels: labels.len(),
+            });
+        }
+        let wrong = labels
+            .iter()
+            .position(|label| usize::from(*label) >= classes);
+        if let Some(row) = wrong {
+            return Err(DataError::Class {
+                row,
+                label: labels[row],
+                classes,
+            });
+        }
+        Ok(Self {
+            dim,
+            values,
+            labels,
+        })
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> Rows<'_> {
+        Rows {
+            dim: self.dim,
+            values: &self.values,
+        }
+    }
+
+    /// The class of each row.
+    pub fn labels(&self) -> &[u16] {
+        &self.labels
+    }
+
+    /// These rows, then the public rows that have a label.
+    pub(crate) fn with(&self, public: &Public, labels: &[Option<u16>]) -> (Wiped<f32>, Wiped<u16>) {
+        let labelled = labels.iter().flatten().count();
+        let mut values = Wiped::with_capacity(self.values.len() + labelled * self.dim);
+        let mut classes = Wiped::with_capacity(self.labels.len() + labelled);
+        values.extend_from_slice(&self.values);
+        classes.extend_from_slice(&self.labels);
+        for (row, label) in labels.iter().enumerate() {
+            if let Some(label) = label {
+                values.extend_from_slice(public.rows().row(row));
+                classes.push(*label);
+            }
+        }
+        (values, classes)
+    }
+}

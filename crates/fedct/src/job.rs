@@ -1,0 +1,279 @@
+//! The parameters of a job.
+
+use std::fmt;
+use std::str::FromStr;
+
+use sha2::{Digest, Sha256};
+use undertone_kdf::Seed;
+use undertone_party::{PartyId, SessionId, Writer};
+use undertone_sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
+
+use crate::ballots::Layout;
+use crate::noise::Noise;
+
+/// Most classes.
+pub const MAX_CLASSES: usize = 1 << 10;
+
+/// Most public rows.
+pub const MAX_ROWS: usize = 1 << 24;
+
+/// Most clients of a job. Counters of votes have at most 16 bits.
+pub const MAX_CLIENTS: usize = (1 << 16) - 1;
+
+/// Which rows have a consensus.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Consensus {
+    /// All. The consensus is the class with the most votes; of several the lowest.
+    Majority,
+    /// Those in which the class with the most votes has this share of the contributors' votes, in
+    /// millionths.
+    Qualified(u32),
+}
+
+/// The unit of the quorum in [`Consensus::Qualified`].
+pub const MILLION: u32 = 1_000_000;
+
+impl Consensus {
+    /// A quorum from above 0 to 1.
+    pub fn qualified(quorum: f64) -> Option<Self> {
+        let millionths = (quorum * f64::from(MILLION)).round();
+        (1.0..=f64::from(MILLION))
+            .contains(&millionths)
+            .then_some(Self::Qualified(millionths as u32))
+    }
+
+    /// The votes that a class needs of `contributors`, under this noise. 0 for a majority.
+    pub fn needed(self, contributors: usize, noise: Noise, classes: usize) -> usize {
+        let Self::Qualified(quorum) = self else {
+            return 0;
+        };
+        let exact = (contributors * quorum as usize).div_ceil(MILLION as usize);
+        match noise.rates(classes) {
+            None => exact,
+            // docs/spec/cotraining.md, *Noise*: the number of noisy votes to be expected.
+            Some((kept, turned)) => {
+                let share = f64::from(quorum) / f64::from(MILLION);
+                let all = contributors as f64;
+                let votes = share * all * (kept - turned) + all * turned;
+                (votes - 1e-9).ceil().max(0.0) as usize
+            }
+        }
+    }
+}
+
+impl fmt::Display for Consensus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Majority => f.write_str("majority"),
+            Self::Qualified(quorum) => {
+                write!(f, "qualified:{}", f64::from(*quorum) / f64::from(MILLION))
+            }
+        }
+    }
+}
+
+impl FromStr for Consensus {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let quorum = match text.split_once(':') {
+            None if text == "majority" => return Ok(Self::Majority),
+            Some(("qualified", quorum)) => quorum.parse().ok(),
+            _ => None,
+        };
+        quorum
+            .and_then(Self::qualified)
+            .ok_or_else(|| "it must be 'majority', or 'qualified:Q' with Q from 0 to 1".into())
+    }
+}
+
+/// Who sees what of the votes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Votes {
+    /// The server sees every client's votes.
+    Clear,
+    /// The server sees how many votes each class has in each row.
+    Counts,
+    /// Nobody sees more than the consensus.
+    Winners,
+}
+
+impl Votes {
+    /// All, by name.
+    pub const ALL: [Self; 3] = [Self::Clear, Self::Counts, Self::Winners];
+
+    /// The name in job files and on command lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Clear => "clear",
+            Self::Counts => "counts",
+            Self::Winners => "winners",
+        }
+    }
+}
+
+impl fmt::Display for Votes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Votes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|votes| votes.name() == text)
+            .ok_or_else(|| "it must be 'clear', 'counts' or 'winners'".into())
+    }
+}
+
+/// What all parties of a job agree on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// The number of public rows.
+    pub rows: usize,
+    /// The number of values in a row.
+    pub features: usize,
+    /// The number of classes.
+    pub classes: usize,
+    /// The digest of the public rows ([`Public`](crate::Public)).
+    pub public: [u8; 32],
+    /// Which rows have a consensus.
+    pub consensus: Consensus,
+    /// Who sees what of the votes.
+    pub votes: Votes,
+    /// The noise that clients put on their votes.
+    pub noise: Noise,
+    /// Most exchanges. Exchanges that fail count.
+    pub exchanges: u32,
+    /// Fewest clients.
+    pub min_clients: usize,
+    /// The server that sums withstand.
+    pub trust: Trust,
+    /// The cipher of the masks.
+    pub suite: Suite,
+}
+
+impl Job {
+    /// A job with these public rows, and the defaults: majority, winners, no noise, ten exchanges,
+    /// at least three clients.
+    pub fn new(rows: usize, features: usize, classes: usize, public: [u8; 32]) -> Self {
+        Self {
+            rows,
+            features,
+            classes,
+            public,
+            consensus: Consensus::Majority,
+            votes: Votes::Winners,
+            noise: Noise::None,
+            exchanges: 10,
+            min_clients: 3,
+            trust: Trust::SemiHonest,
+            suite: Suite::Aes128Ctr,
+        }
+    }
+
+    /// Checks that the job is possible.
+    ///
+    /// # Errors
+    /// What is wrong, and what to do.
+    pub fn check(&self) -> Result<(), String> {
+        let within = |what: &str, have: usize, least: usize, most: usize| {
+            if (least..=most).contains(&have) {
+                return Ok(());
+            }
+            Err(format!(
+                "{what}: {have}, but it must be from {least} to {most}"
+            ))
+        };
+        within("public rows", self.rows, 1, MAX_ROWS)?;
+        within("features", self.features, 1, 1 << 20)?;
+        within("classes", self.classes, 2, MAX_CLASSES)?;
+        within("exchanges", self.exchanges as usize, 1, 1000)?;
+        within("min_clients", self.min_clients, 2, MAX_CLIENTS)?;
+        self.noise.check()?;
+        if let Consensus::Qualified(quorum) = self.consensus
+            && !(1..=MILLION).contains(&quorum)
+        {
+            return Err("the quorum must be above 0 and at most 1".into());
+        }
+        Ok(())
+    }
+
+    /// Whether a row with a consensus of `contributors` tells everybody every vote in it.
+    pub fn needs_all(&self, contributors: usize) -> bool {
+        self.noise == Noise::None
+            && matches!(self.consensus, Consensus::Qualified(_))
+            && self
+                .consensus
+                .needed(contributors, self.noise, self.classes)
+                == contributors
+    }
+
+    /// How the votes of `clients` clients are counted.
+    pub fn layout(&self, clients: usize) -> Layout {
+        Layout::new(self.rows, self.classes, clients)
+    }
+
+    /// The digest by which parties compare their jobs.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut w = Writer::default();
+        w.raw(b"undertone/v1/co-training job");
+        for number in [self.rows, self.features, self.classes] {
+            w.u64(number as u64);
+        }
+        w.raw(&self.public);
+        w.u32(match self.consensus {
+            Consensus::Majority => 0,
+            Consensus::Qualified(quorum) => quorum,
+        });
+        w.u8(self.votes as u8);
+        let (kind, epsilon, sensitivity) = match self.noise {
+            Noise::None => (0, 0.0, 0.0),
+            Noise::Krr { epsilon } => (1, epsilon, 0.0),
+            Noise::Xor {
+                epsilon,
+                sensitivity,
+            } => (2, epsilon, sensitivity),
+        };
+        w.u8(kind);
+        w.f64s(&[epsilon, sensitivity]);
+        w.u32(self.exchanges);
+        w.u64(self.min_clients as u64);
+        w.u8((self.trust == Trust::MaliciousServer).into());
+        w.u8(self.suite.to_wire());
+        Sha256::digest(w.finish()).into()
+    }
+
+    /// The session of the protocols inside an exchange. It binds them to the job and to what the
+    /// server opened the exchange with: if the server tells clients different things, their keys
+    /// differ.
+    pub(crate) fn context(&self, session: SessionId, opening: &[u8]) -> SessionId {
+        let hash = Sha256::new()
+            .chain_update(b"undertone/v1/co-training exchange")
+            .chain_update(session.0)
+            .chain_update(self.digest())
+            .chain_update(opening);
+        SessionId(hash.finalize().into())
+    }
+
+    /// The rules of sum number `round` of an exchange.
+    pub(crate) fn sum(&self, session: SessionId, round: u32, words: usize) -> Rules {
+        Rules {
+            session,
+            round,
+            shape: Shape::plain(words),
+            audience: Audience::Server,
+            min_clients: self.min_clients,
+            trust: self.trust,
+            wiring: Wiring::default(),
+            suite: self.suite,
+        }
+    }
+}
+
+/// Randomness of `seed` for a client's `purpose` in an exchange.
+pub(crate) fn derive(seed: &Seed, context: SessionId, purpose: &str, me: PartyId) -> Seed {
+    seed.derive(context, purpose, &[me.to_wire()])
+}

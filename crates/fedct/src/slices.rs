@@ -1,0 +1,91 @@
+//! Slices of the public rows, and the masks that hide a slice's votes from the server.
+
+use undertone_kdf::Seed;
+use undertone_kernel::Wiped;
+use undertone_ot::{Context, Field};
+use undertone_party::{PartyId, SessionId};
+
+use crate::ballots::Layout;
+use crate::messages::Plan;
+
+const SERVER: PartyId = PartyId::SERVER;
+
+/// f of the transfers: corrections of 3.9 bytes for each input bit of the server.
+const FIELD: usize = 4;
+
+/// Which blocks a slice has: block j is in slice j mod the number of slices.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slices {
+    pub(crate) layout: Layout,
+    pub(crate) count: usize,
+}
+
+impl Slices {
+    /// A slice for each of `clients` clients, or for each block if there are fewer.
+    pub(crate) fn new(layout: Layout, clients: usize) -> Self {
+        Self {
+            layout,
+            count: clients.min(layout.blocks()),
+        }
+    }
+
+    /// The blocks of a slice.
+    pub(crate) fn blocks(&self, slice: usize) -> impl Iterator<Item = usize> + use<> {
+        (slice..self.layout.blocks()).step_by(self.count)
+    }
+
+    /// The number of words of a slice.
+    pub(crate) fn words(&self, slice: usize) -> usize {
+        self.blocks(slice).count() * self.layout.block_words()
+    }
+
+    /// The words of the slices of a plan, one slice after the other, from all words.
+    pub(crate) fn gather(&self, plan: &Plan, words: &[u64]) -> Wiped<u64> {
+        let mut gathered = Wiped::with_capacity(self.len(plan));
+        for (slice, _) in &plan.0 {
+            for block in self.blocks(*slice as usize) {
+                let width = self.layout.block_words();
+                gathered.extend_from_slice(&words[block * width..(block + 1) * width]);
+            }
+        }
+        gathered
+    }
+
+    /// The number of words of the slices of a plan.
+    pub(crate) fn len(&self, plan: &Plan) -> usize {
+        let slices = plan.0.iter();
+        slices.map(|(slice, _)| self.words(*slice as usize)).sum()
+    }
+
+    /// The words of each slice of a plan in what [`gather`](Self::gather) returns.
+    pub(crate) fn split<'a>(
+        &self,
+        plan: &'a Plan,
+        words: &'a [u64],
+    ) -> impl Iterator<Item = (usize, PartyId, &'a [u64])> {
+        let this = *self;
+        let mut rest = words;
+        plan.0.iter().map(move |(slice, helper)| {
+            let (head, tail) = rest.split_at(this.words(*slice as usize));
+            rest = tail;
+            (*slice as usize, *helper, head)
+        })
+    }
+
+    /// The mask of a client's words of one slice.
+    pub(crate) fn mask(&self, slice: usize, seed: &Seed) -> impl Iterator<Item = u64> + use<> {
+        let mut prg = seed.prg();
+        (0..self.words(slice)).map(move |_| prg.next_u64())
+    }
+}
+
+/// The context of a slice's garbled circuits in attempt `attempt`.
+pub(crate) fn context(session: SessionId, attempt: u32, slice: usize, helper: PartyId) -> Context {
+    let purpose = format!("slice {slice} attempt {attempt}");
+    Context::new(session, &purpose, helper, SERVER)
+}
+
+/// f of the transfers.
+pub(crate) fn field() -> Field {
+    Field::new(FIELD).unwrap_or_else(|| unreachable!("f is from 1 to 8"))
+}
