@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod as_written;
+pub mod cotraining;
 pub mod fuzz;
 pub mod kept;
 pub mod lengths;

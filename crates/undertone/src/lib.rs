@@ -31,7 +31,9 @@
 //!   2210.06434).
 //! - [Hamming distances](hamming) between all rows of all clients, by six backends that differ in
 //!   who learns what.
-//! - [Oblivious transfer](ot) and [Paillier](paillier) on their own.
+//! - [Co-training](fedct) by votes on public rows, of which nobody sees more than the winners
+//!   (FedCT, arXiv 2310.05696).
+//! - [Oblivious transfer](ot), [garbled circuits](garble) and [Paillier](paillier) on their own.
 //! - Parties without I/O: the same code runs [in one process](simulate), in your event loop, or
 //!   with feature `net` as processes over gRPC and TLS 1.3 (`node`).
 //! - Every message is specified, has known answers, and is priced.
@@ -71,10 +73,12 @@
 //! | [`xclp`] | label propagation: client and server as parties |
 //! | [`training`] | federated averaging with propagated labels |
 //! | `nets` | models for it: feature `train` |
+//! | [`fedct`] | co-training by votes on public rows |
 //! | [`hamming`] | distances between the rows of all clients, with several backends |
 //! | [`mod@sum`] | secure sums: words, rows with owners, weighted means |
 //! | [`setup`] | identities, roster, pair channels, group seed |
 //! | [`ot`] | oblivious transfer |
+//! | [`garble`] | garbled circuits |
 //! | [`lwe`] | inner products from module learning with errors |
 //! | [`paillier`] | Paillier's cryptosystem |
 //! | [`kdf`] | seeds and the keys derived from them |
@@ -99,6 +103,8 @@ pub mod replay;
 pub mod rounds;
 pub mod simulate;
 
+pub use undertone_fedct as fedct;
+pub use undertone_garble as garble;
 pub use undertone_hamming as hamming;
 pub use undertone_kdf as kdf;
 pub use undertone_kernel as kernel;

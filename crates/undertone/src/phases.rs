@@ -10,7 +10,7 @@ use undertone_xclp::phases as xclp;
 use crate::rounds;
 
 /// All phases, in the order of their numbers.
-pub const ALL: [Phase; 18] = [
+pub const ALL: [Phase; 22] = [
     xclp::SETUP,
     xclp::OFFLINE,
     xclp::CODES,
@@ -29,4 +29,8 @@ pub const ALL: [Phase; 18] = [
     rounds::RESULT,
     undertone_training::MODEL,
     undertone_training::UPDATE,
+    undertone_garble::GARBLING,
+    undertone_fedct::CONSENSUS,
+    undertone_fedct::VOTES,
+    undertone_fedct::SLICES,
 ];

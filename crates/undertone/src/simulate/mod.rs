@@ -1,7 +1,9 @@
 //! All parties of a run in one process, exchanging the real messages.
 
+mod cotraining;
 mod distances;
 mod duplex;
+pub mod garble;
 mod label;
 mod rounds;
 mod scaling;
@@ -18,7 +20,9 @@ use undertone_setup::identity::{Credentials, Identity, NotAKey, Pins};
 use undertone_kdf::simulated::party as party_seed;
 pub(crate) use undertone_kdf::simulated::session;
 
+pub use cotraining::{CotrainingRun, CotrainingSimulation};
 pub use distances::{DistanceRun, DistanceSimulation};
+pub use garble::GarbleSimulation;
 pub use label::{Run, Simulation};
 pub use rounds::{RoundRun, RoundSimulation};
 pub use scaling::{ScalingRun, ScalingSimulation, standardise};
