@@ -16,6 +16,11 @@ Examples:
   undertone bench distances --backend shade --clients 3 --rows 200
   undertone bench distances --backend phe --key-bits 2048 --rows 100 --repeat 1";
 
+pub(super) const GARBLE: &str = "\
+Examples:
+  undertone bench garble
+  undertone bench garble --rows 100000 --needed 0 --field 8";
+
 pub(super) const OT: &str = "\
 Examples:
   undertone bench ot

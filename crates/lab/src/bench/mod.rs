@@ -2,6 +2,7 @@
 
 mod distances;
 mod examples;
+mod garble;
 mod label_privacy;
 mod link;
 mod network;
@@ -30,6 +31,9 @@ pub enum Bench {
     /// Measure oblivious transfers: millions a second, bytes, base transfers
     #[command(after_help = examples::OT)]
     Ot(ot::Ot),
+    /// Measure garbled circuits: AND gates a second against AES, bytes, the whole protocol
+    #[command(after_help = examples::GARBLE)]
+    Garble(garble::Garble),
     /// Measure Paillier's cryptosystem: operations a second; every result is checked
     #[command(after_help = examples::PAILLIER)]
     Paillier(paillier::Paillier),
@@ -53,6 +57,7 @@ impl Bench {
             Self::LabelPrivacy(privacy) => privacy.run(show),
             Self::Distances(distances) => distances.run(show),
             Self::Network(network) => network.run(show),
+            Self::Garble(garble) => garble.run(show),
             Self::Ot(ot) => ot.run(show),
             Self::Paillier(paillier) => paillier.run(show),
             Self::Round(round) => round.run(show),
