@@ -12,7 +12,7 @@ pub(crate) struct Boosted(Vec<GradientBooster>);
 
 impl Boosted {
     pub(crate) fn fit(task: Task<'_>) -> Result<Self, LearnerError> {
-        let values = columns(task.rows);
+        let values = columns(task.rows, 0..task.rows.dim);
         let rows = Matrix::new(&values, task.rows.len(), task.rows.dim);
         let places = if task.classes == 2 {
             1..2
@@ -49,7 +49,7 @@ fn booster() -> GradientBooster {
 
 impl Model for Boosted {
     fn predict(&self, rows: Rows<'_>) -> Result<Vec<u16>, LearnerError> {
-        let values = columns(rows);
+        let values = columns(rows, 0..rows.dim);
         let rows = Matrix::new(&values, rows.len(), rows.dim);
         let scores: Vec<Vec<f64>> = self.0.iter().map(|one| one.predict(&rows, false)).collect();
         Ok(match &scores[..] {

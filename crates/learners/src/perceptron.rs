@@ -92,7 +92,14 @@ impl Scale {
             let variance = values().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
             // A constant column is only shifted: its deviation is rounding.
             let constant = variance.sqrt() <= 1e-6 * mean.abs() || variance == 0.0;
-            (mean, if constant { 1.0 } else { variance.sqrt().recip() })
+            (
+                mean,
+                if constant {
+                    1.0
+                } else {
+                    variance.sqrt().recip()
+                },
+            )
         };
         Self((0..rows.dim).map(column).collect())
     }

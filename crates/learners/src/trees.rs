@@ -10,31 +10,54 @@ use smartcore::tree::decision_tree_classifier::{
 };
 use undertone_fedct::learner::{LearnerError, Rows};
 use undertone_kdf::Seed;
+use undertone_kernel::Prg;
 
 use crate::classifier::{Model, Task, refused};
 
 type Matrix = DenseMatrix<f64>;
 type Labels = Vec<u16>;
 
-pub(crate) struct Tree(DecisionTreeClassifier<f64, u16, Matrix, Labels>);
+pub(crate) struct Tree {
+    tree: DecisionTreeClassifier<f64, u16, Matrix, Labels>,
+    /// The columns in the order in which the tree sees them.
+    order: Vec<usize>,
+}
 
 impl Tree {
+    /// Of splits that are equally good the tree takes the one of the column that it sees first. So
+    /// that clients' trees differ, it sees the columns in a random order, as scikit-learn's does.
     pub(crate) fn fit(task: Task<'_>, seed: &Seed) -> Result<Self, LearnerError> {
-        let parameters = DecisionTreeClassifierParameters {
-            seed: Some(seed.prg().next_u64()),
-            ..Default::default()
-        };
-        let rows = matrix(task.rows, true)?;
-        DecisionTreeClassifier::fit(&rows, &task.labels.to_vec(), parameters)
-            .map(Self)
-            .map_err(failed)
+        let order = shuffled(task.rows.dim, &mut seed.prg());
+        let rows = matrix(task.rows, &order)?;
+        let parameters = DecisionTreeClassifierParameters::default();
+        let tree = DecisionTreeClassifier::fit(&rows, &task.labels.to_vec(), parameters);
+        Ok(Self {
+            tree: tree.map_err(failed)?,
+            order,
+        })
     }
 }
 
 impl Model for Tree {
     fn predict(&self, rows: Rows<'_>) -> Result<Vec<u16>, LearnerError> {
-        self.0.predict(&matrix(rows, false)?).map_err(failed)
+        self.tree
+            .predict(&matrix(rows, &self.order)?)
+            .map_err(failed)
     }
+}
+
+fn in_order(rows: Rows<'_>) -> Result<Matrix, LearnerError> {
+    let order: Vec<usize> = (0..rows.dim).collect();
+    matrix(rows, &order)
+}
+
+/// The numbers below `count` in a random order. The bias is below `count` / 2⁶⁴.
+fn shuffled(count: usize, prg: &mut Prg) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    for last in (1..count).rev() {
+        order.swap(last, (prg.next_u64() % (last as u64 + 1)) as usize);
+    }
+    order
 }
 
 pub(crate) struct Forest(RandomForestClassifier<f64, u16, Matrix, Labels>);
@@ -50,7 +73,7 @@ impl Forest {
             seed: seed.prg().next_u64(),
             ..Default::default()
         };
-        let rows = matrix(task.rows, true)?;
+        let rows = in_order(task.rows)?;
         RandomForestClassifier::fit(&rows, &task.labels.to_vec(), parameters)
             .map(Self)
             .map_err(failed)
@@ -59,28 +82,24 @@ impl Forest {
 
 impl Model for Forest {
     fn predict(&self, rows: Rows<'_>) -> Result<Vec<u16>, LearnerError> {
-        self.0.predict(&matrix(rows, false)?).map_err(failed)
+        self.0.predict(&in_order(rows)?).map_err(failed)
     }
 }
 
-/// The rows as a matrix of smartcore, stored by columns or by rows. In `f64` the midpoint of two
-/// different values lies between them.
-pub(crate) fn matrix(rows: Rows<'_>, by_columns: bool) -> Result<Matrix, LearnerError> {
-    let values = if by_columns {
-        columns(rows)
-    } else {
-        rows.values.iter().copied().map(f64::from).collect()
-    };
-    DenseMatrix::new(rows.len(), rows.dim, values, by_columns).map_err(failed)
+/// These columns of the rows, as a matrix of smartcore. In `f64` the midpoint of two different
+/// values lies between them.
+fn matrix(rows: Rows<'_>, order: &[usize]) -> Result<Matrix, LearnerError> {
+    let values = columns(rows, order.iter().copied());
+    DenseMatrix::new(rows.len(), rows.dim, values, true).map_err(failed)
 }
 
-/// The values, column by column.
-pub(crate) fn columns(rows: Rows<'_>) -> Vec<f64> {
-    (0..rows.dim)
+/// The values of these columns, one after the other.
+pub(crate) fn columns(rows: Rows<'_>, order: impl Iterator<Item = usize>) -> Vec<f64> {
+    order
         .flat_map(|column| (0..rows.len()).map(move |row| f64::from(rows.row(row)[column])))
         .collect()
 }
 
-pub(crate) fn failed(error: Failed) -> LearnerError {
+fn failed(error: Failed) -> LearnerError {
     refused(format!("smartcore: {error}"))
 }

@@ -246,6 +246,9 @@ fn seed(number: usize) -> Seed {
 
 fn near(name: &str, got: [f64; 6], want: &[f64], tolerance: f64) {
     println!("{name}: {got:.3?}, reference {want:?}");
+    if std::env::var_os("REPORT").is_some() {
+        return;
+    }
     for (got, want) in got.iter().zip(want) {
         assert!(
             (got - want).abs() <= tolerance,
@@ -282,15 +285,16 @@ fn breast_cancer(kind: Kind, seeds: usize) -> [f64; 6] {
 #[test]
 #[ignore = "slow"]
 fn breast_cancer_agrees() {
-    let references: [(Kind, &[f64]); 5] = [
-        (Kind::Tree, &[0.883, 0.918, 0.890, 0.916]),
-        (Kind::Logistic, &[0.930, 0.941, 0.950, 0.962]),
-        (Kind::Forest, &[0.918, 0.932, 0.918, 0.946]),
-        (Kind::Boosted, &[]),
-        (Kind::Mlp, &[]),
+    // With scikit-learn, too, means over 20 seeds differ by up to 0.02 between splits.
+    let references: [(Kind, usize, &[f64]); 5] = [
+        (Kind::Tree, 100, &[0.883, 0.918, 0.890, 0.916]),
+        (Kind::Logistic, 100, &[0.930, 0.941, 0.950, 0.962]),
+        (Kind::Forest, 20, &[0.918, 0.932, 0.918, 0.946]),
+        (Kind::Boosted, 20, &[]),
+        (Kind::Mlp, 20, &[]),
     ];
-    for (kind, want) in references {
-        near(kind.name(), breast_cancer(kind, 20), want, 0.02);
+    for (kind, seeds, want) in references {
+        near(kind.name(), breast_cancer(kind, seeds), want, 0.02);
     }
 }
 
