@@ -1,5 +1,6 @@
 //! A decision tree and a random forest, by smartcore.
 
+use rayon::prelude::*;
 use smartcore::ensemble::random_forest_classifier::{
     RandomForestClassifier, RandomForestClassifierParameters,
 };
@@ -12,7 +13,7 @@ use undertone_fedct::learner::{LearnerError, Rows};
 use undertone_kdf::Seed;
 use undertone_kernel::Prg;
 
-use crate::classifier::{Model, Task, refused};
+use crate::classifier::{Model, Task, largest, refused};
 
 type Matrix = DenseMatrix<f64>;
 type Labels = Vec<u16>;
@@ -43,6 +44,68 @@ impl Model for Tree {
         self.tree
             .predict(&matrix(rows, &self.order)?)
             .map_err(failed)
+    }
+}
+
+fn in_order(rows: Rows<'_>) -> Result<Matrix, LearnerError> {
+    let order: Vec<usize> = (0..rows.dim).collect();
+    matrix(rows, &order)
+}
+
+/// The numbers below `count` in a random order. The bias is below `count` / 2⁶⁴.
+fn shuffled(count: usize, prg: &mut Prg) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    for last in (1..count).rev() {
+        order.swap(last, (prg.next_u64() % (last as u64 + 1)) as usize);
+    }
+    order
+}
+
+/// Forests of one tree each, so that threads share the work.
+pub(crate) struct Forest {
+    trees: Vec<RandomForestClassifier<f64, u16, Matrix, Labels>>,
+    classes: usize,
+}
+
+impl Forest {
+    pub(crate) fn fit(task: Task<'_>, trees: u16, seed: &Seed) -> Result<Self, LearnerError> {
+        if trees == 0 {
+            return Err(refused("a forest needs a tree at least".into()));
+        }
+        let rows = in_order(task.rows)?;
+        let labels = task.labels.to_vec();
+        let mut prg = seed.prg();
+        let seeds: Vec<u64> = (0..trees).map(|_| prg.next_u64()).collect();
+        let fit = |seed| {
+            let parameters = RandomForestClassifierParameters {
+                n_trees: 1,
+                m: Some(task.rows.dim.isqrt()),
+                seed,
+                ..Default::default()
+            };
+            RandomForestClassifier::fit(&rows, &labels, parameters).map_err(failed)
+        };
+        Ok(Self {
+            trees: seeds.into_par_iter().map(fit).collect::<Result<_, _>>()?,
+            classes: task.classes,
+        })
+    }
+}
+
+impl Model for Forest {
+    fn predict(&self, rows: Rows<'_>) -> Result<Vec<u16>, LearnerError> {
+        let matrix = in_order(rows)?;
+        let mut votes = vec![0u32; rows.len() * self.classes];
+        for tree in &self.trees {
+            let places = tree.predict(&matrix).map_err(failed)?;
+            for (votes, place) in votes.chunks_mut(self.classes).zip(places) {
+                votes[usize::from(place)] += 1;
+            }
+        }
+        Ok(votes
+            .chunks(self.classes)
+            .map(|votes| largest(votes.iter().copied().map(f64::from)))
+            .collect())
     }
 }
 

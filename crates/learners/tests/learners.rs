@@ -101,6 +101,24 @@ fn the_same_seed_gives_the_same_predictions() {
 }
 
 #[test]
+fn threads_change_nothing() {
+    let (train, _) = clouds(80, 2, 6);
+    let mut prg = seed(8).prg();
+    let labels: Vec<u16> = (0..80).map(|_| (prg.next_u64() % 3) as u16).collect();
+    for kind in Kind::ALL {
+        let predict = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+            pool.build().unwrap().install(|| {
+                let mut learner = kind.learner(3, &seed(1));
+                learner.fit(rows(4, &train), &labels).unwrap();
+                learner.predict(rows(4, &train)).unwrap()
+            })
+        };
+        assert_eq!(predict(1), predict(4), "{kind:?}");
+    }
+}
+
+#[test]
 fn odd_rows_are_learned() {
     let (mut wide, labels) = clouds(30, 2, 9);
     for row in wide.chunks_mut(4) {
