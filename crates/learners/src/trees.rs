@@ -47,20 +47,6 @@ impl Model for Tree {
     }
 }
 
-fn in_order(rows: Rows<'_>) -> Result<Matrix, LearnerError> {
-    let order: Vec<usize> = (0..rows.dim).collect();
-    matrix(rows, &order)
-}
-
-/// The numbers below `count` in a random order. The bias is below `count` / 2⁶⁴.
-fn shuffled(count: usize, prg: &mut Prg) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..count).collect();
-    for last in (1..count).rev() {
-        order.swap(last, (prg.next_u64() % (last as u64 + 1)) as usize);
-    }
-    order
-}
-
 /// Forests of one tree each, so that threads share the work.
 pub(crate) struct Forest {
     trees: Vec<RandomForestClassifier<f64, u16, Matrix, Labels>>,
@@ -121,32 +107,6 @@ fn shuffled(count: usize, prg: &mut Prg) -> Vec<usize> {
         order.swap(last, (prg.next_u64() % (last as u64 + 1)) as usize);
     }
     order
-}
-
-pub(crate) struct Forest(RandomForestClassifier<f64, u16, Matrix, Labels>);
-
-impl Forest {
-    pub(crate) fn fit(task: Task<'_>, trees: u16, seed: &Seed) -> Result<Self, LearnerError> {
-        if trees == 0 {
-            return Err(refused("a forest needs a tree at least".into()));
-        }
-        let parameters = RandomForestClassifierParameters {
-            n_trees: trees,
-            m: Some(task.rows.dim.isqrt()),
-            seed: seed.prg().next_u64(),
-            ..Default::default()
-        };
-        let rows = in_order(task.rows)?;
-        RandomForestClassifier::fit(&rows, &task.labels.to_vec(), parameters)
-            .map(Self)
-            .map_err(failed)
-    }
-}
-
-impl Model for Forest {
-    fn predict(&self, rows: Rows<'_>) -> Result<Vec<u16>, LearnerError> {
-        self.0.predict(&in_order(rows)?).map_err(failed)
-    }
 }
 
 /// These columns of the rows, as a matrix of smartcore. In `f64` the midpoint of two different
