@@ -1,8 +1,8 @@
 //! Logistic regression: its loss, minimised by smartcore's L-BFGS.
 //!
 //! smartcore's own logistic regression is not used. It iterates to the last bit of a sum over all
-//! rows (20 s for 1400 rows of 64 values and ten classes), and its line search panics where
-//! rounding keeps it from descending.
+//! rows (20 s for 1400 rows of 64 values and ten classes), and its line search panics when it
+//! finds no descent.
 
 use smartcore::optimization::first_order::FirstOrderOptimizer;
 use smartcore::optimization::first_order::lbfgs::LBFGS;
