@@ -39,6 +39,15 @@ enum Command {
         #[command(flatten)]
         train: Box<undertone_lab::train::Train>,
     },
+    /// Co-train learners on one labelled FILE: clients vote on rows that are public
+    #[cfg(feature = "train")]
+    #[command(after_help = examples::COTRAIN)]
+    Cotrain {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        cotrain: Box<undertone_lab::cotrain::Cotrain>,
+    },
     /// Run one secure sum of random words, with all clients in one process
     #[command(after_help = examples::SUM)]
     Sum {
@@ -163,7 +172,7 @@ impl Command {
             | Self::Bench { common, .. }
             | Self::Costs { common, .. } => *common,
             #[cfg(feature = "train")]
-            Self::Train { common, .. } => *common,
+            Self::Train { common, .. } | Self::Cotrain { common, .. } => *common,
             Self::Deal { quiet, .. } | Self::Keys { quiet, .. } => (*quiet).into(),
             Self::Status { json, .. } => (*json).into(),
             Self::Completions { .. } => Common::default(),
@@ -233,6 +242,8 @@ fn dispatch(command: Command, show: Show) -> Result<(), Failure> {
         Command::Label { label, .. } => label.run(show),
         #[cfg(feature = "train")]
         Command::Train { train, .. } => train.run(show),
+        #[cfg(feature = "train")]
+        Command::Cotrain { cotrain, .. } => cotrain.run(show),
         Command::Sum { sum, .. } => sum.run(show),
         Command::Deal { deal, .. } => deal.run(show),
         Command::Keys { keys, .. } => keys.run(show),

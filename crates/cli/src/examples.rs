@@ -36,6 +36,14 @@ Examples:
   undertone train data/digits.npz --labelled 50 --arms labels,xclp,xclp+mt --plot curves.svg
   undertone train data/digits.npz --clients 20 --split shards --rounds 200 --backend lwe --json";
 
+/// Of `cotrain`.
+#[cfg(feature = "train")]
+pub(crate) const COTRAIN: &str = "\
+Examples:
+  undertone cotrain data/breast_cancer.npz
+  undertone cotrain data/breast_cancer.npz --learners tree,forest,logistic --plot accuracy.svg
+  undertone cotrain data/digits.npz --clients 10 --split dirichlet:0.3 --noise krr:2 --json";
+
 /// Of `sum`.
 pub(crate) const SUM: &str = "\
 Examples:

@@ -305,10 +305,10 @@ impl Session {
         opening: &Opening,
     ) -> Result<Labels, Abort> {
         let (job, me) = (&self.job, self.place.me);
+        io.phase(VOTES).await;
         let ballots = self.vote(context, opening.labels.as_ref())?;
 
         // Step 3: clear votes, or word that the client has voted.
-        io.phase(VOTES).await;
         match job.votes {
             Votes::Clear => io.send(SERVER, self.clear(&ballots)),
             _ => io.send(SERVER, &[]),

@@ -26,6 +26,8 @@ pub mod bench;
 pub mod classes;
 mod clouds;
 pub mod costs;
+#[cfg(feature = "train")]
+pub mod cotrain;
 pub mod experiment;
 mod failure;
 pub mod input;
@@ -45,6 +47,8 @@ pub mod split;
 pub mod sum;
 #[cfg(feature = "train")]
 pub mod train;
+#[cfg(feature = "train")]
+mod trials;
 
 pub use failure::Failure;
 use undertone::kdf::Seed;

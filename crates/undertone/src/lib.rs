@@ -74,6 +74,7 @@
 //! | [`training`] | federated averaging with propagated labels |
 //! | `nets` | models for it: feature `train` |
 //! | [`fedct`] | co-training by votes on public rows |
+//! | `learners` | learners for it: feature `train` |
 //! | [`hamming`] | distances between the rows of all clients, with several backends |
 //! | [`mod@sum`] | secure sums: words, rows with owners, weighted means |
 //! | [`setup`] | identities, roster, pair channels, group seed |
@@ -108,6 +109,8 @@ pub use undertone_garble as garble;
 pub use undertone_hamming as hamming;
 pub use undertone_kdf as kdf;
 pub use undertone_kernel as kernel;
+#[cfg(feature = "train")]
+pub use undertone_learners as learners;
 pub use undertone_lwe as lwe;
 #[cfg(feature = "train")]
 pub use undertone_nets as nets;

@@ -8,20 +8,17 @@ mod options;
 mod report;
 mod trial;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-
-use indicatif::ProgressBar;
 use undertone::data::Kind;
 
 use crate::output::Output;
+use crate::trials::run_all;
 use crate::{Failure, Show, classes, input, output};
 
 pub use options::Train;
 
 use deal::Table;
 use report::{ArmReport, Report};
-use trial::{Trial, Trialled};
+use trial::Trial;
 
 impl Train {
     /// Runs every arm with every seed, and reports.
@@ -39,7 +36,7 @@ impl Train {
         }
         let steps: u64 = trials.iter().map(Trial::sessions).sum();
         let bar = output::progress(steps, show);
-        let done = run_all(&trials, &table, &bar)?;
+        let done = run_all(&trials, |trial| trial.run(&table, &bar))?;
         bar.finish_and_clear();
 
         let arms: Vec<ArmReport> = self
@@ -75,41 +72,4 @@ impl Train {
         }
         Ok(trials)
     }
-}
-
-/// Runs trials side by side, each on one thread. So results do not depend on the number of threads.
-fn run_all(trials: &[Trial], table: &Table, bar: &ProgressBar) -> Result<Vec<Trialled>, Failure> {
-    let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<Option<Result<Trialled, Failure>>>> =
-        Mutex::new(trials.iter().map(|_| None).collect());
-    let work = || -> Result<(), Failure> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(1)
-            .build()
-            .map_err(|error| Failure::new(71, format!("a thread: {error}")))?;
-        loop {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            let Some(trial) = trials.get(place) else {
-                return Ok(());
-            };
-            let result = pool.install(|| trial.run(table, bar));
-            if result.is_err() {
-                // The others need not begin.
-                next.store(trials.len(), Ordering::Relaxed);
-            }
-            done.lock().unwrap_or_else(PoisonError::into_inner)[place] = Some(result);
-        }
-    };
-    let workers = rayon::current_num_threads().min(trials.len());
-    let worked: Result<Vec<()>, Failure> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        let ended = threads.into_iter().map(|thread| {
-            let panicked = |_| Err(Failure::new(70, "a thread panicked"));
-            thread.join().unwrap_or_else(panicked)
-        });
-        ended.collect()
-    });
-    worked?;
-    let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.into_iter().flatten().collect()
 }

@@ -1,0 +1,179 @@
+//! The rows of an experiment: those for tests, the public ones, and those of each client.
+
+use std::sync::Arc;
+
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
+use rand::seq::SliceRandom;
+use undertone::data::Dataset;
+use undertone::fedct::{Data, Public, Rows};
+use undertone::kdf::Seed;
+use undertone::party::SessionId;
+use undertone::xclp::Rows as Loaded;
+
+use super::options::Cotrain;
+use crate::{Failure, split};
+
+/// A labelled data set.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// All values, row by row.
+    values: Vec<f64>,
+    pub(super) labels: Vec<u16>,
+    pub(super) features: usize,
+    pub(super) classes: usize,
+    /// The numbers of test rows, public rows and private rows.
+    pub(super) sizes: [usize; 3],
+}
+
+/// The rows of one run, standardised by the public rows' means and deviations.
+pub(super) struct Dealt {
+    pub(super) public: Arc<Public>,
+    /// The classes of the public rows, which nobody is told.
+    pub(super) truth: Vec<u16>,
+    pub(super) clients: Vec<Data>,
+    /// All clients' rows together.
+    pub(super) pooled: Data,
+    tests: Vec<f32>,
+    test_labels: Vec<u16>,
+    features: usize,
+}
+
+impl Dealt {
+    /// The test rows.
+    pub(super) fn tests(&self) -> Rows<'_> {
+        Rows {
+            dim: self.features,
+            values: &self.tests,
+        }
+    }
+
+    /// The share of the test rows whose class is predicted.
+    pub(super) fn accuracy(&self, predicted: &[u16]) -> f64 {
+        share(predicted, &self.test_labels)
+    }
+}
+
+/// The share of equal elements.
+fn share(predicted: &[u16], truth: &[u16]) -> f64 {
+    let pairs = predicted.iter().zip(truth);
+    pairs.filter(|(a, b)| a == b).count() as f64 / truth.len().max(1) as f64
+}
+
+impl Table {
+    pub(super) fn new(options: &Cotrain, data: Dataset) -> Result<Self, Failure> {
+        let in_file = |what: &str| Failure::in_file(&options.file, what);
+        let classes = data.classes.unwrap_or_else(|| data.classes_seen());
+        let Loaded::Features(rows) = &data.rows else {
+            return Err(in_file("features are needed, not codes"));
+        };
+        let labels: Vec<u16> = data.labels.iter().flatten().copied().collect();
+        if labels.len() != rows.rows() {
+            return Err(in_file(
+                "every row needs a label: the experiment hides them itself",
+            ));
+        }
+        options.check()?;
+        Ok(Self {
+            sizes: options.sizes(labels.len())?,
+            values: rows.values().to_vec(),
+            labels,
+            features: rows.dim(),
+            classes,
+        })
+    }
+
+    fn row(&self, row: usize) -> &[f64] {
+        &self.values[row * self.features..(row + 1) * self.features]
+    }
+
+    /// Mean and deviation of each feature over `rows`. A constant feature has deviation 1.
+    fn scaler(&self, rows: &[usize]) -> Vec<(f64, f64)> {
+        let count = rows.len() as f64;
+        let of = |feature: usize| {
+            let values = || rows.iter().map(|row| self.row(*row)[feature]);
+            let mean = values().sum::<f64>() / count;
+            let squares: f64 = values().map(|value| (value - mean).powi(2)).sum();
+            let deviation = (squares / count).sqrt();
+            (mean, if deviation > 0.0 { deviation } else { 1.0 })
+        };
+        (0..self.features).map(of).collect()
+    }
+
+    fn select(&self, rows: &[usize], scaler: &[(f64, f64)]) -> (Vec<f32>, Vec<u16>) {
+        let scaled = |row: &usize| {
+            let values = self.row(*row).iter().zip(scaler);
+            values.map(|(value, (mean, deviation))| ((value - mean) / deviation) as f32)
+        };
+        let values = rows.iter().flat_map(scaled).collect();
+        (values, rows.iter().map(|row| self.labels[*row]).collect())
+    }
+
+    /// Deals the rows for one run. Everything random follows from `seed`. Test rows and private
+    /// rows have their share of every class.
+    pub(super) fn deal(&self, options: &Cotrain, seed: &Seed) -> Result<Dealt, Failure> {
+        let seed = seed.derive(SessionId([0; 32]), "co-training rows", &[]);
+        let mut rng = ChaCha20Rng::from_seed(*seed.expose());
+        let [test, _, private] = self.sizes;
+        let all: Vec<usize> = (0..self.labels.len()).collect();
+        let (tests, rest) = self.stratified(all, test, &mut rng);
+        let (private, public) = self.stratified(rest, private, &mut rng);
+        let labels: Vec<u16> = private.iter().map(|row| self.labels[*row]).collect();
+        let parts = split::deal(options.split, &labels, options.clients, &mut rng);
+        let parts = parts.ok_or_else(|| {
+            Failure::data(format!(
+                "{} rows cannot be dealt out to {} clients ({}) so that each has a row",
+                labels.len(),
+                options.clients,
+                options.split
+            ))
+        })?;
+        let scaler = self.scaler(&public);
+        let data = |rows: &[usize]| {
+            let (values, labels) = self.select(rows, &scaler);
+            Data::new(self.features, values, labels, self.classes).map_err(Failure::data)
+        };
+        let own = |part: &Vec<usize>| {
+            let rows: Vec<usize> = part.iter().map(|row| private[*row]).collect();
+            data(&rows)
+        };
+        let (values, truth) = self.select(&public, &scaler);
+        let public = Public::new(self.features, values).map_err(Failure::data)?;
+        let (tests, test_labels) = self.select(&tests, &scaler);
+        Ok(Dealt {
+            public: Arc::new(public),
+            truth,
+            clients: parts.iter().map(own).collect::<Result<_, _>>()?,
+            pooled: data(&private)?,
+            tests,
+            test_labels,
+            features: self.features,
+        })
+    }
+
+    /// Takes `count` of `rows` at random, of each class its share, and returns them and the rest,
+    /// both in random order.
+    fn stratified(
+        &self,
+        mut rows: Vec<usize>,
+        count: usize,
+        rng: &mut ChaCha20Rng,
+    ) -> (Vec<usize>, Vec<usize>) {
+        rows.shuffle(rng);
+        // Sorted by class, every place of a regular grid: each class gives its share, rounded.
+        rows.sort_by_key(|row| self.labels[*row]);
+        let total = rows.len();
+        let is_taken = |place: usize| (place + 1) * count / total > place * count / total;
+        let (mut taken, mut rest) = (Vec::with_capacity(count), Vec::new());
+        for (place, row) in rows.into_iter().enumerate() {
+            if is_taken(place) {
+                taken.push(row);
+            } else {
+                rest.push(row);
+            }
+        }
+        taken.shuffle(rng);
+        rest.shuffle(rng);
+        (taken, rest)
+    }
+}

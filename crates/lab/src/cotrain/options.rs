@@ -1,0 +1,180 @@
+//! The arguments of `cotrain` and their checks.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use undertone::fedct::{Consensus, Job, Noise, Votes};
+use undertone::learners::{Kind, TREES};
+
+use super::deal::Table;
+use crate::Failure;
+use crate::classes::Classes;
+use crate::masks::Masks;
+use crate::split::Split;
+
+/// Parses the name of a learner.
+pub(super) fn learner(name: &str) -> Result<Kind, String> {
+    Kind::named(name).ok_or_else(|| {
+        let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        format!("expected one of {}", names.join(", "))
+    })
+}
+
+/// Co-train learners.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub struct Cotrain {
+    /// A data set in which every row has a label (.npz or CSV)
+    pub(super) file: PathBuf,
+    /// Number of clients to which the private rows are dealt
+    #[arg(long, value_name = "P", default_value_t = 5)]
+    pub(super) clients: usize,
+    /// How the private rows are dealt: iid (at random), shards (four classes for each client at
+    /// most), or dirichlet:A (each class in random proportions)
+    #[arg(long, default_value = "iid")]
+    pub(super) split: Split,
+    /// Number of public rows, without labels [default: 65 per cent of the rows]
+    #[arg(long, value_name = "N")]
+    pub(super) public: Option<usize>,
+    /// Number of rows with which the clients are tested. Nobody learns from them [default: 20 per
+    /// cent of the rows]
+    #[arg(long, value_name = "N")]
+    pub(super) test: Option<usize>,
+    /// The clients' learners, in turn: tree, forest, boosted, logistic or mlp
+    #[arg(
+        long,
+        value_name = "LEARNER,…",
+        value_delimiter = ',',
+        default_value = "forest",
+        value_parser = learner
+    )]
+    pub(super) learners: Vec<Kind>,
+    /// Number of trees of a forest
+    #[arg(long, value_name = "N", default_value_t = TREES)]
+    pub(super) trees: u16,
+    /// Which public rows get a label: majority (all), or qualified:Q (where a class has the share Q
+    /// of the votes)
+    #[arg(long, default_value = "majority")]
+    pub(super) consensus: Consensus,
+    /// What the server sees of the votes: clear (all), counts, or winners (the consensus alone)
+    #[arg(long, default_value = "winners")]
+    pub(super) votes: Votes,
+    /// Noise on every vote: none, krr:EPSILON (randomised response), or xor:EPSILON:SENSITIVITY
+    /// (flips bits of the one-hot vote)
+    #[arg(long, default_value = "none")]
+    pub(super) noise: Noise,
+    /// Most exchanges; they end before if the consensus repeats
+    #[arg(long, value_name = "T", default_value_t = 10)]
+    pub(super) exchanges: u32,
+    /// Number of runs, each with rows dealt anew
+    #[arg(long, value_name = "R", default_value_t = 5)]
+    pub(super) runs: u32,
+    /// The first seed, from which everything random follows
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) seed: u64,
+    /// Number of classes, or their names in order, as in benign,malignant [default: what the file
+    /// states, or else the labels that occur]
+    #[arg(long, value_name = "C")]
+    pub(super) classes: Option<Classes>,
+    #[command(flatten)]
+    pub(super) masks: Masks,
+    /// File for a picture of accuracies by exchange (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub(super) plot: Option<PathBuf>,
+    /// File for the JSON object that --json prints
+    #[arg(long, value_name = "FILE")]
+    pub(super) report: Option<PathBuf>,
+}
+
+impl Cotrain {
+    /// The numbers of test rows, public rows and private rows of a file with `rows` rows.
+    pub(super) fn sizes(&self, rows: usize) -> Result<[usize; 3], Failure> {
+        let share = |per_cent: usize| (rows * per_cent + 50) / 100;
+        let test = self.test.unwrap_or(share(20));
+        let public = self.public.unwrap_or(share(65));
+        let left = rows
+            .checked_sub(test)
+            .and_then(|rows| rows.checked_sub(public));
+        let refuse = |what: String| Err(Failure::usage(what));
+        match left {
+            _ if test == 0 => refuse("--test 0; at least one row is needed".into()),
+            _ if public == 0 => refuse("--public 0; at least one row is needed".into()),
+            Some(private) if private >= self.clients => Ok([test, public, private]),
+            _ => refuse(format!(
+                "--test {test} and --public {public} leave too few of {rows} rows for {} clients",
+                self.clients
+            )),
+        }
+    }
+
+    /// Refuses what no job can do.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let refuse = |what: &str| Err(Failure::usage(what));
+        if self.clients < 3 {
+            return refuse("--clients: three or more are needed");
+        }
+        if self.runs == 0 || self.trees == 0 {
+            return refuse("--runs and --trees: one is the least");
+        }
+        Ok(())
+    }
+
+    pub(super) fn job(&self, table: &Table, public: [u8; 32]) -> Result<Job, Failure> {
+        let job = Job {
+            consensus: self.consensus,
+            votes: self.votes,
+            noise: self.noise,
+            exchanges: self.exchanges,
+            trust: self.masks.trust(),
+            suite: self.masks.suite,
+            ..Job::new(table.sizes[1], table.features, table.classes, public)
+        };
+        job.check().map_err(Failure::usage)?;
+        Ok(job)
+    }
+
+    pub(super) fn introduction(&self, table: &Table, job: &Job) -> String {
+        let [test, public, private] = table.sizes;
+        let learners: Vec<&str> = self.learners.iter().map(|kind| kind.name()).collect();
+        let mut text = format!(
+            "{}: {public} public rows, {private} private rows, {test} for tests, {} features, {} \
+             classes\n{} clients ({}), learners {}, consensus {}, noise {}; {} runs from seed {}\n\
+             votes {}: {}\n",
+            self.file.display(),
+            table.features,
+            table.classes,
+            self.clients,
+            self.split,
+            learners.join(", "),
+            self.consensus,
+            self.noise,
+            self.runs,
+            self.seed,
+            self.votes,
+            match self.votes {
+                Votes::Clear => "the server sees every client's votes",
+                Votes::Counts => {
+                    "the server sees how many votes each class has: everybody's where all agree"
+                }
+                Votes::Winners => {
+                    "nobody sees more than the consensus; the server and a helper together see \
+                     the counts of the helper's slice"
+                }
+            },
+        );
+        if job.needs_all(self.clients) {
+            text += "note: this quorum is all clients: each row with a consensus tells every \
+                     vote; on a network clients refuse it\n";
+        }
+        if let Some(epsilon) = self.noise.per_vote() {
+            let bound = self.noise.per_record(public, self.exchanges);
+            text += &format!(
+                "epsilon of a vote in one exchange: {:.3}; of a private row in the whole job: {:.0} \
+                 at most\n",
+                epsilon,
+                bound.unwrap_or(f64::INFINITY),
+            );
+        }
+        text
+    }
+}
