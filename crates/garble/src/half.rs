@@ -249,8 +249,11 @@ impl Garbler {
             };
             let inputs = [&flipped[0][..size], &flipped[1][..size]];
             gates::garble(pi, delta, gate, inputs, and.output, &mut tables[..size]);
-            for block in tables[..count].as_flattened() {
-                message.extend(block.to_le_bytes());
+            let start = message.len();
+            message.resize(start + TABLE_LEN * count, 0);
+            let (bytes, _) = message[start..].as_chunks_mut::<16>();
+            for (to, block) in bytes.iter_mut().zip(tables[..count].as_flattened()) {
+                *to = block.to_le_bytes();
             }
         });
         let decoding = runner.lowest(count, true);
