@@ -13,7 +13,10 @@ use crate::masks::Masks;
 use crate::split::Split;
 
 /// Parses the name of a learner.
-pub(super) fn learner(name: &str) -> Result<Kind, String> {
+///
+/// # Errors
+/// The names that there are.
+pub fn learner(name: &str) -> Result<Kind, String> {
     Kind::named(name).ok_or_else(|| {
         let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
         format!("expected one of {}", names.join(", "))
