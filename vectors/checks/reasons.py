@@ -72,6 +72,7 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"names another job", "another census"),
     (r"starts a round that is over", "a round that is not due"),
     (r"name different groups", "name other groups"),
+    (r"instances or its audience is another", "another circuit"),
 )]
 
 
