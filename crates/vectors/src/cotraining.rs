@@ -307,8 +307,8 @@ const OWN: usize = 3;
 const LONGEST: usize = 300;
 
 fn vote(client: usize, exchange: usize, row: usize, classes: usize) -> u16 {
-    let differs = (3 * client + 5 * row + exchange.min(1)).is_multiple_of(4);
-    let class = row + if differs { 1 + client } else { 0 };
+    let mixed = 31 * client + 17 * row + 7 * exchange.min(1) + 5 * client * row;
+    let class = row + [0, 0, 0, 1, 1, 2, client, 3][mixed % 8];
     (class % classes) as u16
 }
 
