@@ -1,6 +1,7 @@
 """Co-training: layouts of votes, quorums, noise, whole jobs with every frame, and the refusals. See
 docs/spec/cotraining.md."""
 import hashlib
+import itertools
 import math
 import struct
 
@@ -360,7 +361,7 @@ class Exchange(Session):
         self.slice_count = min(len(self.members), job.layout.blocks)
         present, ready = self.members, []
         plan = list(zip(range(self.slice_count), present))
-        for attempt in range(len(self.members)):
+        for attempt in itertools.count():
             self.plans.append(plan)
             for client in present:
                 self.back(client, SLICES, "plan",
@@ -451,8 +452,20 @@ class Cotraining:
         return b"UTCO\1\1" + self.job.digest + ids(self.begun)
 
 
+RUNS = {}
+
+
+def run_of(case):
+    """The run of a case, kept by its identity."""
+    held, run = RUNS.get(id(case), (None, None))
+    if held is not case:
+        run = Cotraining(case)
+        RUNS[id(case)] = case, run
+    return run
+
+
 def cotraining_case(case):
-    run = Cotraining(case)
+    run = run_of(case)
     job = run.job
     yield "digest of the public rows", job.public.hex(), case["job"]["public"]
     yield "digest of the job", job.digest.hex(), case["job"]["digest"]
@@ -530,6 +543,12 @@ class Checks(SetupChecks):
         except Refused as refusal:
             raise Refused(str(refusal), SERVER, VOTES, [client]) from None
 
+    def check_contributors(self, me, data):
+        """FEDCT-8 of the first sum: its contributors are in, according to an admission."""
+        there = [client for client, flag in zip(self.session.members, data) if flag]
+        need(set(self.session.contributors) <= set(there), "contributors that were not in", me,
+             UNMASKING, [SERVER])
+
     def check_plan(self, me, nth, data):
         """FEDCT-6, FEDCT-7."""
         session = self.session
@@ -575,17 +594,9 @@ class Checks(SetupChecks):
                   "ready": self.check_ready, "consensus": self.check_consensus}
         if kind in checks:
             return checks[kind](client, data)
-        return self.check_setup(from_, to, kind, data)
-
-
-RUNS = {}
-
-
-def run_of(case):
-    """The run of a case, which may be that of the last entry."""
-    if RUNS.get("case") is not case:
-        RUNS.update(case=case, run=Cotraining(case))
-    return RUNS["run"]
+        self.check_setup(from_, to, kind, data)
+        if kind == "contributions" and to != SERVER:
+            self.check_contributors(client, data)
 
 
 def cotraining_refused(vectors, entry):

@@ -80,6 +80,7 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"starts an exchange that is over", "an exchange that is not due"),
     (r"slices: they are not in ascending order", "slices out of order"),
     (r"its plan names a slice", "a plan of other slices or helpers"),
+    (r"set of contributors has grown", "contributors that were not in"),
     (r"is all of them", "quorum is all of them"),
 )]
 

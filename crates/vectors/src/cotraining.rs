@@ -623,7 +623,7 @@ fn jobs() -> [Case; 6] {
                 Job {
                     noise: xor,
                     suite: Suite::ChaCha20,
-                    ..job(3, 35, Votes::Winners)
+                    ..job(2, 35, Votes::Winners)
                 },
                 3,
                 1,
@@ -636,7 +636,7 @@ fn refusals(cases: &[Case]) -> Result<Vec<InSession>, Error> {
     let cut: Change = |m| m.truncate(m.len() - 1);
     let more: Change = |m| m.push(1);
     // The case, the session, whether from client 1, the number of the frame, the change.
-    let bad: [(&str, usize, usize, bool, usize, Change); 26] = [
+    let bad: [(&str, usize, usize, bool, usize, Change); 27] = [
         // FEDCT-1.
         ("an opening that is cut", 0, 0, false, 0, cut),
         ("an opening of a third kind", 0, 0, false, 0, |m| m[0] = 2),
@@ -678,6 +678,18 @@ fn refusals(cases: &[Case]) -> Result<Vec<InSession>, Error> {
                     .iter()
                     .flat_map(|n: &u32| n.to_le_bytes())
                     .collect();
+            },
+        ),
+        // FEDCT-8.
+        (
+            "a setup that leaves a contributor out",
+            5,
+            0,
+            false,
+            2,
+            |m| {
+                m[2] = 0;
+                m.truncate(m.len() - 48);
             },
         ),
         // FEDCT-9.
