@@ -168,12 +168,6 @@ class Circuit:
 
 # The circuits of the vectors.
 
-def operands(built):
-    """The bits of each number: whether they are the garbler's, and the first one."""
-    width = built["width"]
-    return [(at % 2 == 0, at // 2 * width) for at in range(built["count"])]
-
-
 @functools.cache
 def built_circuit(operation, width, count, k):
     c = Builder(width * -(-count // 2), width * (count // 2))
@@ -234,7 +228,8 @@ def circuit_case(case):
     yield "digest", made.digest.hex(), case["digest"]
     both = zip(*input_bits(built, case["numbers"]))
     yield "results", [made.run(*own) for own in both], case["results"]
-    yield "results by arithmetic", [computed(built, own) for own in case["numbers"]], case["results"]
+    due = [computed(built, own) for own in case["numbers"]]
+    yield "results by arithmetic", due, case["results"]
 
 
 # Half-gates. The labels of a wire in all instances of a tile are one number, 128 bits each.

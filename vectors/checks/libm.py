@@ -1,4 +1,4 @@
-"""Logarithm, exponential, sine and cosine with the same bits as fdlibm, and as musl's port of it."""
+"""Logarithm, exponential, sine and cosine with the same bits as fdlibm and its port in musl."""
 import math
 import struct
 
@@ -102,7 +102,9 @@ def exp(x):
         return 1.0 + x
     k, low = 0, 0.0
     if high(size) > 0x3FD62E42:
-        k = int(INVERSE_LN2 * x + (-0.5 if sign else 0.5)) if high(size) >= 0x3FF0A2B2 else 1 - 2 * sign
+        k = 1 - 2 * sign
+        if high(size) >= 0x3FF0A2B2:
+            k = int(INVERSE_LN2 * x + 0.5 * k)
         x, low = x - k * LN2_HIGH, k * LN2_LOW
     upper, x = x, x - low
     z = x * x

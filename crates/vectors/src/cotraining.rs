@@ -1,4 +1,4 @@
-//! Co-training: layouts of votes, quorums, noise, and whole jobs of a learner that votes as the file
+//! Co-training: layouts of votes, quorums, noise, and whole jobs of learners that vote as the file
 //! says, with every frame.
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Garbled circuits: built circuits, garbled tiles with all labels, and whole runs with every frame.
+//! Garbled circuits: built circuits, garbled tiles with all labels, whole runs with every frame.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -168,8 +168,8 @@ fn built_circuit(built: Built) -> BuiltCircuit {
     }
 }
 
-/// Garbled tiles, with labels instead of transfers. The garbler is client 0, the evaluator client 1,
-/// and the context has the purpose `test`.
+/// Garbled tiles, with labels instead of transfers. The garbler is client 0, the evaluator is
+/// client 1, and the context has the purpose `test`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct GarbledTiles {
@@ -189,8 +189,8 @@ pub struct GarbledTiles {
     labels: Vec<Hex>,
     /// For each wire the labels that the evaluator holds; empty if there are many.
     held: Vec<Hex>,
-    /// The message of each tile: for each AND gate the tables of all instances, then the decoding if
-    /// the evaluator learns the outputs.
+    /// The message of each tile: for each AND gate the tables of all instances, then the decoding
+    /// if the evaluator learns the outputs.
     messages: Vec<Hex>,
     /// For each instance what turns the evaluator's colours into outputs.
     decoding: Vec<u64>,
@@ -386,6 +386,9 @@ struct Case {
 const SEED: [u8; 32] = [74; 32];
 const FIELD: usize = 4;
 
+/// Sender, receiver, and number of a frame.
+type Link = (PartyId, PartyId, usize);
+
 /// The outputs of garbler and evaluator, or the aborts.
 type Ended = [Result<Vec<u64>, Aborted>; 2];
 
@@ -514,7 +517,7 @@ pub fn files() -> Result<Vec<File>, Error> {
             longest: 600,
         },
         Case {
-            comment: "outputs for both; more than 1024 gates, so tiles of 8; two batches of transfers",
+            comment: "outputs for both; over 1024 gates, so tiles of 8; transfers of two chunks",
             built: Built::new("argmax", 16, 34),
             instances: 9,
             audience: Audience::Both,
@@ -524,7 +527,7 @@ pub fn files() -> Result<Vec<File>, Error> {
     let runs = cases.iter().map(Case::run).collect::<Result<_, _>>()?;
     let (a, b) = (GARBLER, EVALUATOR);
     let cut: Change = |m| m.truncate(m.len() - 1);
-    let bad: [(&str, usize, (PartyId, PartyId, usize), Change); 9] = [
+    let bad: [(&str, usize, Link, Change); 9] = [
         ("trees that are cut", 0, (b, a, 0), cut),      // OT-3
         ("a challenge that is cut", 0, (a, b, 1), cut), // OT-8
         // OT-10
