@@ -307,12 +307,12 @@ class Exchange(Session):
         """Whether the client sends its next message, or that so many messages later."""
         return client != self.dropped or len(self.out[client, SERVER]) + ahead < self.limit
 
-    def sum(self, round_, members, words, seeds):
+    def sum(self, round_, members, words, seeds, context=None):
         job = self.job
         identities = [job.identities[client] for client in members]
         sharing = [self.is_sent(client, 1) for client in members]
         contributing = [self.is_sent(client, 2) for client in members]
-        return Sum(self.context, round_, job.suite, 8, 0, (0, len(words[0])), seeds,
+        return Sum(context or self.context, round_, job.suite, 8, 0, (0, len(words[0])), seeds,
                    [(0, 0)] * len(members), words, job.min_clients, False, job.malicious, None,
                    identities, sharing, contributing, numbers=members)
 
@@ -364,8 +364,7 @@ class Exchange(Session):
         for attempt in itertools.count():
             self.plans.append(plan)
             for client in present:
-                self.back(client, SLICES, "plan",
-                          ids(len(plan)) + b"".join(ids(*entry) for entry in plan))
+                self.back(client, SLICES, "plan", self.plan_message(plan))
             if not plan:
                 break
             total, contributors = self.masked_sum(plan, attempt, present, words)
@@ -387,6 +386,10 @@ class Exchange(Session):
                 labels[row] = label
         self.finish(labels, present)
 
+    @staticmethod
+    def plan_message(plan):
+        return ids(len(plan)) + b"".join(ids(*entry) for entry in plan)
+
     def masked_sum(self, plan, attempt, present, words):
         """The words of each slice that the server gets, and who contributes."""
         own = []
@@ -396,7 +399,9 @@ class Exchange(Session):
                                            self.mask(client, helper, slice_, attempt), strict=True)]
             own.append([(word - mask) % 2**64 for word, mask in pairs])
         seeds = [self.derive(client, "vote sum", client, attempt) for client in present]
-        made = self.sum(attempt, present, own, seeds)
+        made = self.sum(attempt, present, own, seeds, hashlib.sha256(
+            b"undertone/v1/co-training plan" + self.context + ids(attempt) +
+            self.plan_message(plan)).digest())
         self.exchange_sum(made, present)
         total, out = [word % 2**64 for word in made.total()], {}
         for slice_, _ in plan:
@@ -565,7 +570,8 @@ class Checks(SetupChecks):
                 if before is not None:
                     able = able and before.get(slice_) not in (None, helper, me)
                 need(able, "a plan of other slices or helpers")
-            need(nth or len(plan) == session.slice_count, "a plan of other slices or helpers")
+            need(nth or plan == list(zip(range(session.slice_count), session.members)),
+                 "a plan of other slices or helpers")
         except Refused as refusal:
             raise Refused(str(refusal), me, SLICES, [SERVER]) from None
 
@@ -578,9 +584,10 @@ class Checks(SetupChecks):
         job = self.job
         width = index_bits(job.classes + 1)
         due = -(-job.rows * width // 8)
-        fits = len(data) == due and max(unpacked(data, width, job.rows)) <= job.classes
-        need(fits, f"a consensus of {len(data)} bytes with labels of {job.classes} classes, {due} "
-             "are due", me, CONSENSUS, [SERVER])
+        need(len(data) == due, f"a consensus of {len(data)} bytes, {due} are due", me, CONSENSUS,
+             [SERVER])
+        need(max(unpacked(data, width, job.rows)) <= job.classes,
+             "a consensus with a label that is no class", me, CONSENSUS, [SERVER])
 
     def check(self, from_, to, nth, kind, data):
         client = min(from_, to)

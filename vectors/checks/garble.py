@@ -159,7 +159,7 @@ class Circuit:
         return sum(bit(*output) << i for i, output in enumerate(self.outputs))
 
     def tiles(self, instances):
-        size = 8 if self.ands > 1024 else 32
+        size = 32 if self.ands <= 1024 else 8 if self.ands <= 8192 else 1
         return [range(at, min(instances, at + size)) for at in range(0, instances, size)]
 
     def tile_length(self, count, decoded):

@@ -75,6 +75,7 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"instances or its audience is another", "another circuit"),
     (r"it must be 0 or 1", "is not below 2"),
     (r"a label is no class", "a label that is no class"),
+    (r"a label that is no class", "a label that is no class"),
     (r"a vote for class", "a vote for class"),
     (r"a message that is not empty", "a message that is not empty"),
     (r"starts an exchange that is over", "an exchange that is not due"),

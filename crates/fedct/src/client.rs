@@ -115,6 +115,14 @@ impl Client {
         }))
     }
 
+    /// Checks that the client's rows and the public rows fit a job.
+    ///
+    /// # Errors
+    /// What differs, and what to do.
+    pub fn check(&self, job: &Job) -> Result<(), String> {
+        lock(&self.0.desk).fits(job)
+    }
+
     /// The number of the last exchange in which the client voted.
     pub fn last(&self) -> u32 {
         lock(&self.0.desk).memory.last
