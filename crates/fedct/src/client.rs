@@ -468,8 +468,9 @@ impl Session {
         Ok(())
     }
 
-    /// FEDCT-7: the first plan has all slices. A later one has slices whose helper has dropped out,
-    /// with other helpers; this client has not.
+    /// FEDCT-7: in the first plan each slice has the client of its place. Otherwise the server could
+    /// give all slices to a client that colludes with it. A later plan has slices whose helper has
+    /// dropped out, with other helpers; this client has not.
     fn check_plan(
         &self,
         plan: &Plan,
@@ -477,15 +478,15 @@ impl Session {
         slices: usize,
         voters: &[PartyId],
     ) -> Result<(), Abort> {
-        let is_voter = |helper: &PartyId| voters.binary_search(helper).is_ok();
-        let is_possible = plan.0.iter().all(|(slice, helper)| {
-            is_voter(helper)
-                && before.is_none_or(|before| {
-                    let earlier = before.helper(*slice as usize);
-                    earlier.is_some_and(|earlier| earlier != *helper && earlier != self.place.me)
-                })
-        });
-        if !is_possible || before.is_none() && plan.0.len() != slices {
+        let is_possible = match before {
+            None => *plan == Plan::first(voters, slices),
+            Some(before) => plan.0.iter().all(|(slice, helper)| {
+                let earlier = before.helper(*slice as usize);
+                voters.binary_search(helper).is_ok()
+                    && earlier.is_some_and(|earlier| earlier != *helper && earlier != self.place.me)
+            }),
+        };
+        if !is_possible {
             return cheated("its plan names a slice that has a helper, or a helper that is none");
         }
         Ok(())

@@ -265,12 +265,7 @@ impl Server {
 
         // Step 5: sums of masked votes, until every slice has a helper that is still there.
         let slices = Slices::new(job.layout(self.members.len()), present.len());
-        let mut plan = Plan(
-            (0..)
-                .zip(present.iter().copied())
-                .take(slices.count)
-                .collect(),
-        );
+        let mut plan = Plan::first(&present, slices.count);
         let mut contributors = Vec::new();
         let mut ready: BTreeMap<PartyId, Vec<Slice>> = BTreeMap::new();
         for attempt in 0.. {
