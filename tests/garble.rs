@@ -429,7 +429,11 @@ fn false_tables_change_outputs_and_nothing_else() {
         // Decoding bits.
         |nth, m| *m.last_mut().unwrap() ^= u8::from(nth >= TILE),
         // The seed of the active labels.
-        |nth, m| m[OPENING_LEN - 1] ^= u8::from(nth == OPENING),
+        |nth, m| {
+            if nth == OPENING {
+                m[OPENING_LEN - 1] ^= 1;
+            }
+        },
     ];
     for audience in AUDIENCES {
         let (honest, ends) = sent_by_evaluator(&circuit, &inputs, audience, |_, _| ());
