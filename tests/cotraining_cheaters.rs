@@ -12,7 +12,7 @@ use undertone::kdf::Seed;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId, Phase, Script, SessionId};
 use undertone::setup::group::{self, Secrecy};
-use undertone::sum::{self, KEYS, Rules, SHARES, Trust, UNMASK, UPLOAD};
+use undertone::sum::{self, KEYS, SHARES, Trust, UNMASK, UPLOAD};
 use undertone_tests::cotraining::{Session, Voter, World, context, drive, opening, plan, votes};
 use undertone_tests::tamper::{assert_cheated, assert_malformed, set_payload};
 
@@ -435,36 +435,6 @@ fn later_plans_that_cannot_be() {
     for slices in [vec![(0, CHEAT)], vec![(3, CHEAT), (4, CHEAT)]] {
         let aborted = run(2, plan(&slices));
         assert_cheated(&aborted, SERVER, SLICES, PLAN);
-    }
-}
-
-/// What a server of `winners` does up to the setup, and the clients that are in.
-async fn begin(
-    io: &undertone::party::Io,
-    session: SessionId,
-    members: &[PartyId],
-    opening: Vec<u8>,
-) -> Result<(), Abort> {
-    io.send_to_all(members, opening);
-    io.phase(VOTES).await;
-    io.recv_all(members).await;
-    let rules = group::Rules {
-        session,
-        secrecy: Secrecy::Sealed,
-        min_clients: 2,
-    };
-    let seed = Seed::from_bytes([78; 32]);
-    io.run(group::server(rules, members.to_vec(), seed)?)
-        .await?;
-    io.phase(SLICES).await;
-    Ok(())
-}
-
-/// The rules of an attempt.
-fn rules(session: SessionId, attempt: u32, words: usize) -> Rules {
-    Rules {
-        round: attempt,
-        ..Rules::plain(session, words)
     }
 }
 

@@ -8,15 +8,17 @@ use sha2::{Digest, Sha256};
 use undertone::fedct::ballots::write_labels;
 use undertone::fedct::{
     Client, Consensus, Data, Job, Labels, Learner, LearnerError, Memory, Place, Public, Report,
-    Rows, Server, State, Step,
+    Rows, SLICES, Server, State, Step, VOTES,
 };
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::party::{
-    Aborted, Endpoint, Ledger, Limits, Network, Node, PartyId, Script, SessionId,
+    Abort, Aborted, Endpoint, Io, Ledger, Limits, Network, Node, PartyId, Script, SessionId,
 };
+use undertone::setup::group::{self, Secrecy};
 use undertone::setup::identity::{Credentials, Identity, Pins};
 use undertone::simulate::{CotrainingRun, CotrainingSimulation, SimulationError};
+use undertone::sum::Rules as SumRules;
 
 /// Features of the generated rows.
 pub const FEATURES: usize = 3;
@@ -477,4 +479,37 @@ pub fn votes(
         }
     }
     votes
+}
+
+/// What a server of `winners` does before the first plan. All members stay.
+///
+/// # Errors
+/// As the setup.
+pub async fn begin(
+    io: &Io,
+    session: SessionId,
+    members: &[PartyId],
+    opening: Vec<u8>,
+) -> Result<(), Abort> {
+    io.send_to_all(members, opening);
+    io.phase(VOTES).await;
+    io.recv_all(members).await;
+    let rules = group::Rules {
+        session,
+        secrecy: Secrecy::Sealed,
+        min_clients: 2,
+    };
+    let seed = Seed::from_bytes([78; 32]);
+    io.run(group::server(rules, members.to_vec(), seed)?)
+        .await?;
+    io.phase(SLICES).await;
+    Ok(())
+}
+
+/// The rules of the sum of an attempt, with at least three clients.
+pub fn rules(session: SessionId, attempt: u32, words: usize) -> SumRules {
+    SumRules {
+        round: attempt,
+        ..SumRules::plain(session, words)
+    }
 }
