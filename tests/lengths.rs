@@ -3,18 +3,25 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
+use undertone::fedct::{self, Consensus, Noise, Votes};
+use undertone::garble::{Audience, Builder};
 use undertone::hamming::{Backend, Phe};
 use undertone::kdf::Seed;
+use undertone::kernel::BitMatrix;
+use undertone::ot::Field;
 use undertone::party::Ledger;
 use undertone::party::frame::HEADER_LEN;
-use undertone::party::{Network, PartyId};
+use undertone::party::{Network, Node, PartyId};
 use undertone::rounds::Job;
-use undertone::simulate::TrainingSimulation;
+use undertone::simulate::garble::{EVALUATOR, GARBLER};
+use undertone::simulate::{GarbleSimulation, TrainingSimulation};
 use undertone::sum::Trust;
 use undertone::training::{Client, PseudoLabels, Report, Sampling, Step};
 use undertone::xclp::{Features, Params, Variant};
+use undertone_tests::cotraining::{World, votes};
 use undertone_tests::lengths::{
-    Lengths, RoundShape, Shape, Training, lengths, of_round, of_scaling, of_training,
+    Cotraining, Lengths, RoundShape, Shape, Training, lengths, of_cotraining, of_garbling,
+    of_round, of_scaling, of_training,
 };
 use undertone_tests::network::Means;
 use undertone_tests::rounds::{learnt, members, run};
@@ -325,4 +332,126 @@ fn long_models_have_their_predicted_lengths() {
         )
     };
     hold_training(job, (0..5).map(client).collect(), &[(8, 3); 5]);
+}
+
+/// Garbled circuits around tiles and batches, for all audiences.
+#[test]
+fn every_message_of_garbled_circuits_has_its_predicted_length() {
+    for (inputs, ands, instances) in [(3, 5, 1), (7, 20, 33), (64, 64, 256), (1, 1025, 17)] {
+        for audience in [Audience::Evaluator, Audience::Garbler, Audience::Both] {
+            let mut builder = Builder::new(1, inputs);
+            let mut bit = builder.evaluator(0);
+            for i in 0..ands {
+                let other = match i % 2 {
+                    0 => builder.garbler(0),
+                    _ => builder.evaluator(i % inputs),
+                };
+                let flipped = builder.xor(bit, other);
+                bit = builder.and(flipped, !other);
+                bit = builder.xor(bit, other);
+            }
+            let circuit = std::sync::Arc::new(builder.finish(&[bit, !bit, bit]));
+            let simulation = GarbleSimulation {
+                circuit: std::sync::Arc::clone(&circuit),
+                garbler: BitMatrix::zero(instances, 1),
+                evaluator: BitMatrix::zero(instances, inputs),
+                audience,
+                field: Field::new(4).unwrap(),
+                seed: Seed::from_bytes([3; 32]),
+            };
+            let mut sent = Lengths::new();
+            let mut network = Network::new().intercept(|from, to, frame| {
+                let list = sent.entry((from, to, frame[4])).or_default();
+                list.push(frame.len() - HEADER_LEN);
+            });
+            let [mut garbler, mut evaluator] = simulation.parties();
+            let nodes: &mut [&mut dyn Node] = &mut [&mut garbler, &mut evaluator];
+            network.run(nodes).unwrap();
+            drop(network);
+            for list in sent.values_mut() {
+                list.sort_unstable();
+            }
+            let due = of_garbling(&circuit, instances, audience, [GARBLER, EVALUATOR]);
+            assert_eq!(sent, due, "{instances} instances, {audience:?}");
+            let ledgers = [
+                (GARBLER, garbler.finish().unwrap().1),
+                (EVALUATOR, evaluator.finish().unwrap().1),
+            ];
+            hold_ledgers(&due, &ledgers);
+        }
+    }
+}
+
+/// Compares sessions of a co-training job with their predictions: two exchanges and the end.
+fn hold_cotraining(
+    (rows, classes, clients): (usize, usize, usize),
+    change: impl Fn(&mut fedct::Job),
+) {
+    let mut world = World::voting(&votes(rows, classes, clients, 0.7, 4), classes, |job| {
+        job.exchanges = 2;
+        change(job);
+    });
+    if world.job.trust == Trust::MaliciousServer {
+        world = world.pinned();
+    }
+    let all = world.all();
+    for session in [Cotraining::Exchange, Cotraining::Exchange, Cotraining::Over] {
+        let has_labels = world.state.labels.is_some();
+        let mut sent = Lengths::new();
+        let network = Network::new().intercept(|from, to, frame| {
+            let list = sent.entry((from, to, frame[4])).or_default();
+            list.push(frame.len() - HEADER_LEN);
+        });
+        let run = world.run(network, &all);
+        assert!(run.server.is_ok() && run.clients.values().all(Result::is_ok));
+        for list in sent.values_mut() {
+            list.sort_unstable();
+        }
+        let due = of_cotraining(&world.job, session, clients, has_labels);
+        assert_eq!(
+            sent, due,
+            "{session:?} of {:?}, {clients} clients",
+            world.job
+        );
+        hold_ledgers(&due, &run.ledgers.into_iter().collect::<Vec<_>>());
+    }
+}
+
+/// Rows of several to a word and of several words; fewer blocks than clients; votes and noise of
+/// all kinds.
+#[test]
+fn every_message_of_a_cotraining_job_has_its_predicted_length() {
+    let xor = Noise::Xor {
+        epsilon: 2.0,
+        sensitivity: 1.0,
+    };
+    for shape in [(1, 2, 3), (41, 3, 4), (23, 30, 5), (9, 7, 8), (5, 300, 3)] {
+        for votes in Votes::ALL {
+            for (trust, noise, consensus) in [
+                (Trust::SemiHonest, Noise::None, Consensus::Majority),
+                (Trust::MaliciousServer, xor, Consensus::Qualified(600_000)),
+                (
+                    Trust::SemiHonest,
+                    Noise::Krr { epsilon: 1.0 },
+                    Consensus::Qualified(900_000),
+                ),
+            ] {
+                hold_cotraining(shape, |job| {
+                    job.votes = votes;
+                    job.trust = trust;
+                    job.noise = noise;
+                    job.consensus = consensus;
+                });
+            }
+        }
+    }
+}
+
+/// Words of two messages, transfers of several batches, circuits in tiles of eight instances.
+#[test]
+fn long_messages_of_cotraining_have_their_predicted_lengths() {
+    let kind = |votes| move |job: &mut fedct::Job| job.votes = votes;
+    hold_cotraining((400_000, 10, 3), kind(Votes::Counts));
+    hold_cotraining((2600, 10, 3), kind(Votes::Winners));
+    hold_cotraining((30, 1024, 3), kind(Votes::Winners));
 }

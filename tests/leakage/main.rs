@@ -5,6 +5,7 @@
 mod coalition;
 mod collusion;
 mod columns;
+mod cotraining;
 mod distances;
 mod inputs;
 mod lwe;

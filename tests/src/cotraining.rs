@@ -1,14 +1,24 @@
-//! A learner without a library, and clients with generated rows.
+//! Learners without a library, clients with generated rows or given votes, and messages by
+//! `docs/spec/cotraining.md`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use sha2::{Digest, Sha256};
+use undertone::fedct::ballots::write_labels;
 use undertone::fedct::{
-    Client, Data, Job, Labels, Learner, LearnerError, Memory, Public, Report, Rows,
+    Client, Consensus, Data, Job, Labels, Learner, LearnerError, Memory, Place, Public, Report,
+    Rows, SLICES, Server, State, Step, VOTES,
 };
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
-use undertone::party::Network;
+use undertone::party::{
+    Abort, Aborted, Endpoint, Io, Ledger, Limits, Network, Node, PartyId, Script, SessionId,
+};
+use undertone::setup::group::{self, Secrecy};
+use undertone::setup::identity::{Credentials, Identity, Pins};
 use undertone::simulate::{CotrainingRun, CotrainingSimulation, SimulationError};
+use undertone::sum::Rules as SumRules;
 
 /// Features of the generated rows.
 pub const FEATURES: usize = 3;
@@ -117,5 +127,389 @@ pub fn labels(run: &CotrainingRun) -> Labels {
     match &run.report {
         Report::Voted(_, labels) => labels.clone(),
         Report::Over => panic!("the job is over"),
+    }
+}
+
+/// Votes as it was told, whatever it learns.
+#[derive(Debug, Clone)]
+pub struct Voter(pub Vec<u16>);
+
+impl Learner for Voter {
+    fn fit(&mut self, _: Rows<'_>, _: &[u16]) -> Result<(), LearnerError> {
+        Ok(())
+    }
+
+    fn predict(&self, _: Rows<'_>) -> Result<Vec<u16>, LearnerError> {
+        Ok(self.0.clone())
+    }
+}
+
+/// Predicts the class of the nearest row that it learned: it memorises its rows.
+#[derive(Debug, Default)]
+pub struct Memoriser {
+    dim: usize,
+    values: Vec<f32>,
+    labels: Vec<u16>,
+}
+
+impl Learner for Memoriser {
+    fn fit(&mut self, rows: Rows<'_>, labels: &[u16]) -> Result<(), LearnerError> {
+        self.dim = rows.dim;
+        self.values = rows.values.to_vec();
+        self.labels = labels.to_vec();
+        Ok(())
+    }
+
+    fn predict(&self, rows: Rows<'_>) -> Result<Vec<u16>, LearnerError> {
+        let predict = |row: usize| {
+            let known = self.values.chunks_exact(self.dim).zip(&self.labels);
+            let by = |known: &[f32]| squared(known, rows.row(row));
+            let nearest = known.min_by(|a, b| by(a.0).total_cmp(&by(b.0)));
+            let nothing = || LearnerError("it has learned nothing".into());
+            nearest.map(|(_, class)| *class).ok_or_else(nothing)
+        };
+        (0..rows.len()).map(predict).collect()
+    }
+}
+
+/// The squared distance of two rows.
+pub fn squared(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
+}
+
+/// A client that keeps its memory nowhere.
+pub fn client(learner: impl Learner + 'static, data: Data, public: &Arc<Public>) -> Client {
+    let keep = Box::new(|_: &Memory| Ok(()));
+    let learner = Box::new(learner);
+    Client::new(learner, data, Arc::clone(public), Memory::default(), keep)
+}
+
+/// A job whose sessions end with the outcome of every party, even if the server aborts.
+#[derive(Debug)]
+pub struct World {
+    /// The job.
+    pub job: Job,
+    /// The clients, in the order of their ids.
+    pub clients: Vec<Client>,
+    /// The server's state.
+    pub state: State,
+    /// The identity of each client and the pins of all, or none.
+    pub credentials: Vec<Credentials>,
+    /// Whether clients allow for consensuses that tell all votes.
+    pub allow_unanimous: bool,
+    /// The first byte of all seeds.
+    pub seed: u8,
+    /// The number of sessions so far.
+    sessions: u16,
+}
+
+/// The outcome of a session for each party.
+#[derive(Debug)]
+pub struct Session {
+    /// For the server.
+    pub server: Result<Report, Aborted>,
+    /// For the clients.
+    pub clients: BTreeMap<PartyId, Result<Step, Aborted>>,
+    /// What each party spent.
+    pub ledgers: BTreeMap<PartyId, Ledger>,
+}
+
+impl Session {
+    /// The error of client `who`.
+    ///
+    /// # Panics
+    /// When it has none.
+    pub fn error(&self, who: PartyId) -> &Aborted {
+        match &self.clients[&who] {
+            Ok(step) => panic!("{who}: {step:?}"),
+            Err(aborted) => aborted,
+        }
+    }
+
+    /// The consensus of the exchange, which the server and all these clients have.
+    ///
+    /// # Panics
+    /// When one of them has none, or another.
+    pub fn labels(&self, clients: &[PartyId]) -> &Labels {
+        let Ok(Report::Voted(_, labels)) = &self.server else {
+            panic!("{:?}", self.server);
+        };
+        for who in clients {
+            match &self.clients[who] {
+                Ok(Step::Voted { labels: told, .. }) => assert_eq!(told, labels, "{who}"),
+                other => panic!("{who}: {other:?}"),
+            }
+        }
+        labels
+    }
+}
+
+impl World {
+    /// A job of these clients.
+    pub fn of(job: Job, clients: Vec<Client>) -> Self {
+        Self {
+            job,
+            clients,
+            state: State::default(),
+            credentials: Vec::new(),
+            allow_unanimous: false,
+            seed: 1,
+            sessions: 0,
+        }
+    }
+
+    /// A job of clients that have these votes in every exchange. `change` alters the job.
+    ///
+    /// # Panics
+    /// When there are no votes.
+    pub fn voting(votes: &[Vec<u16>], classes: usize, change: impl FnOnce(&mut Job)) -> Self {
+        let rows = votes[0].len();
+        let values = (0..rows).map(|row| row as f32).collect();
+        let public = Public::new(1, values).expect("finite values");
+        let public = Arc::new(public);
+        let mut job = Job::new(rows, 1, classes, public.digest());
+        change(&mut job);
+        let one = |votes: &Vec<u16>| {
+            let data = Data::new(1, vec![0.0], vec![0], classes).expect("a row");
+            client(Voter(votes.clone()), data, &public)
+        };
+        Self::of(job, votes.iter().map(one).collect())
+    }
+
+    /// The same, with an identity for every client, which pins those of the others.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn pinned(mut self) -> Self {
+        let identity =
+            |who: &PartyId| Identity::from_seed(&Seed::from_bytes([100 + who.to_wire() as u8; 32]));
+        let all = self.all();
+        let pins = Pins::new(all.iter().map(|who| (*who, identity(who).public())));
+        let pins = pins.expect("keys");
+        let own = |who| Credentials {
+            identity: identity(who),
+            pins: pins.clone(),
+        };
+        self.credentials = all.iter().map(own).collect();
+        self
+    }
+
+    /// All clients.
+    pub fn all(&self) -> Vec<PartyId> {
+        (0..self.clients.len()).map(PartyId::client).collect()
+    }
+
+    /// The id of a new session.
+    pub fn session(&mut self) -> SessionId {
+        self.sessions += 1;
+        let [low, high] = self.sessions.to_le_bytes();
+        let mut id = [low; 32];
+        id[31] ^= high;
+        SessionId(id)
+    }
+
+    /// The seed of a party in all sessions.
+    pub fn seed(&self, who: PartyId) -> Seed {
+        let mut seed = [who.to_wire() as u8; 32];
+        seed[0] = self.seed;
+        Seed::from_bytes(seed)
+    }
+
+    /// Client `who` as a party of `session`.
+    ///
+    /// # Panics
+    /// When there is no such client, or it does not fit the job.
+    pub fn party(&self, session: SessionId, who: PartyId) -> Script<'static, Step> {
+        let index = who.index().expect("a client");
+        let place = Place {
+            session,
+            me: who,
+            seed: self.seed(who),
+            credentials: self.credentials.get(index).cloned(),
+            allow_unanimous: self.allow_unanimous,
+        };
+        let party = self.clients[index].party(self.job.clone(), place);
+        party.expect("a client that fits")
+    }
+
+    /// The server as a party of `session`, in the session that comes next.
+    ///
+    /// # Panics
+    /// When the job is impossible.
+    pub fn server(&mut self, session: SessionId, members: &[PartyId]) -> Script<'static, Report> {
+        let is_over = self.state.is_over(&self.job);
+        self.state.begin(&self.job);
+        let server = Server {
+            job: self.job.clone(),
+            session,
+            members: members.to_vec(),
+            seed: self.seed(PartyId::SERVER),
+        };
+        server.party(&self.state, is_over).expect("a possible job")
+    }
+
+    /// Runs the next session with `members`.
+    pub fn run(&mut self, network: Network<'_>, members: &[PartyId]) -> Session {
+        let session = self.session();
+        let server = self.server(session, members);
+        let party = |who: &PartyId| (*who, self.party(session, *who));
+        let clients = members.iter().map(party).collect();
+        let run = drive(network, session, server, clients);
+        if let Ok(report) = &run.server {
+            self.state.take(report);
+        }
+        run
+    }
+
+    /// The first message of the next session, by the specification.
+    pub fn opening(&self, members: &[PartyId]) -> Vec<u8> {
+        let labels = self.state.labels.as_ref();
+        opening(0, self.state.begun + 1, members, labels, self.job.classes)
+    }
+
+    /// The slice of each row if `clients` clients are in, and as many are members.
+    pub fn slices(&self, members: usize, clients: usize) -> Vec<usize> {
+        let bits = (usize::BITS - members.leading_zeros()) as usize;
+        let block = (64 / bits / self.job.classes).max(1);
+        let blocks = self.job.rows.div_ceil(block);
+        let rows = 0..self.job.rows;
+        rows.map(|row| row / block % clients.min(blocks)).collect()
+    }
+}
+
+/// Drives these parties until none can continue.
+pub fn drive(
+    mut network: Network<'_>,
+    session: SessionId,
+    server: Script<'static, Report>,
+    clients: Vec<(PartyId, Script<'static, Step>)>,
+) -> Session {
+    let limits = Limits::default;
+    let mut server = Endpoint::new(PartyId::SERVER, session, limits(), server);
+    let client = |(id, party)| Endpoint::new(id, session, limits(), party);
+    let mut clients: Vec<_> = clients.into_iter().map(client).collect();
+    let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
+    nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
+    // Parties that wait forever have an error.
+    let _ = network.run(&mut nodes);
+    let mut ledgers = BTreeMap::from([(PartyId::SERVER, server.ledger().clone())]);
+    ledgers.extend(clients.iter().map(|c| (c.id(), c.ledger().clone())));
+    let outcome = |client: Endpoint<_>| (client.id(), client.finish().map(|(step, _)| step));
+    Session {
+        server: server.finish().map(|(report, _)| report),
+        clients: clients.into_iter().map(outcome).collect(),
+        ledgers,
+    }
+}
+
+/// `Opening`, by `docs/spec/cotraining.md`.
+pub fn opening(
+    kind: u8,
+    number: u32,
+    members: &[PartyId],
+    labels: Option<&Labels>,
+    classes: usize,
+) -> Vec<u8> {
+    let mut bytes = vec![kind];
+    bytes.extend(number.to_le_bytes());
+    bytes.extend((members.len() as u32).to_le_bytes());
+    bytes.extend(members.iter().flat_map(|id| id.to_wire().to_le_bytes()));
+    bytes.push(labels.is_some().into());
+    bytes.extend(
+        labels
+            .map(|labels| write_labels(labels, classes))
+            .unwrap_or_default(),
+    );
+    bytes
+}
+
+/// `Plan`, by `docs/spec/cotraining.md`.
+pub fn plan(slices: &[(u32, PartyId)]) -> Vec<u8> {
+    let mut bytes = (slices.len() as u32).to_le_bytes().to_vec();
+    for (slice, helper) in slices {
+        bytes.extend(slice.to_le_bytes());
+        bytes.extend(helper.to_wire().to_le_bytes());
+    }
+    bytes
+}
+
+/// The context of an exchange, by `docs/spec/cotraining.md`.
+pub fn context(job: &Job, session: SessionId, opening: &[u8]) -> SessionId {
+    let mut digest = Sha256::new();
+    digest.update(b"undertone/v1/co-training exchange");
+    digest.update(session.0);
+    digest.update(job.digest());
+    digest.update(opening);
+    SessionId(digest.finalize().into())
+}
+
+/// The label of a row with these votes, counted in the clear. Without noise.
+pub fn label(job: &Job, votes: &[u16]) -> Option<u16> {
+    let count = |class: u16| votes.iter().filter(|vote| **vote == class).count();
+    let classes = (0..job.classes as u16).rev();
+    let best = classes.max_by_key(|class| count(*class))?;
+    let quorum = match job.consensus {
+        Consensus::Majority => 0,
+        Consensus::Qualified(millionths) => millionths as usize,
+    };
+    (count(best) * 1_000_000 >= quorum * votes.len()).then_some(best)
+}
+
+/// Random votes of `clients` clients, which agree on a class with probability `agreement`.
+pub fn votes(
+    rows: usize,
+    classes: usize,
+    clients: usize,
+    agreement: f64,
+    seed: u8,
+) -> Vec<Vec<u16>> {
+    let mut prg = Prg::new(&[seed; 32]);
+    let mut below = |most: usize| (prg.next_u64() % most as u64) as usize;
+    let mut votes = vec![Vec::with_capacity(rows); clients];
+    for _ in 0..rows {
+        let common = below(classes) as u16;
+        for votes in &mut votes {
+            let agrees = (below(1 << 20) as f64) < agreement * f64::from(1 << 20);
+            votes.push(if agrees {
+                common
+            } else {
+                below(classes) as u16
+            });
+        }
+    }
+    votes
+}
+
+/// What a server of `winners` does before the first plan. All members stay.
+///
+/// # Errors
+/// As the setup.
+pub async fn begin(
+    io: &Io,
+    session: SessionId,
+    members: &[PartyId],
+    opening: Vec<u8>,
+) -> Result<(), Abort> {
+    io.send_to_all(members, opening);
+    io.phase(VOTES).await;
+    io.recv_all(members).await;
+    let rules = group::Rules {
+        session,
+        secrecy: Secrecy::Sealed,
+        min_clients: 2,
+    };
+    let seed = Seed::from_bytes([78; 32]);
+    io.run(group::server(rules, members.to_vec(), seed)?)
+        .await?;
+    io.phase(SLICES).await;
+    Ok(())
+}
+
+/// The rules of the sum of an attempt, with at least three clients.
+pub fn rules(session: SessionId, attempt: u32, words: usize) -> SumRules {
+    SumRules {
+        round: attempt,
+        ..SumRules::plain(session, words)
     }
 }

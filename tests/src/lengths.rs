@@ -1,8 +1,10 @@
-//! The length of every message of label propagation, of means and deviations, of rounds and of
-//! training, from public shapes alone. The formulae are those of `docs/spec/lengths.md`.
+//! The length of every message of label propagation, of means and deviations, of rounds, of training
+//! and of co-training, from public shapes alone. The formulae are those of `docs/spec/lengths.md`.
 
 use std::collections::BTreeMap;
 
+use undertone::fedct::{self, Noise, Votes};
+use undertone::garble::{Audience, Circuit, GARBLING};
 use undertone::hamming::Backend;
 use undertone::party::{PartyId, Phase};
 use undertone::rounds;
@@ -215,6 +217,136 @@ pub fn of_training(
         list.sort_unstable();
     }
     book.0
+}
+
+/// Predicts the garbled circuits of `instances` instances with transfers of f = 4.
+pub fn of_garbling(
+    circuit: &Circuit,
+    instances: usize,
+    audience: Audience,
+    [garbler, evaluator]: [PartyId; 2],
+) -> Lengths {
+    let mut book = Book::default();
+    garbling(
+        &mut book,
+        circuit,
+        instances,
+        audience,
+        [garbler, evaluator],
+    );
+    for list in book.0.values_mut() {
+        list.sort_unstable();
+    }
+    book.0
+}
+
+fn garbling(
+    book: &mut Book,
+    circuit: &Circuit,
+    instances: usize,
+    audience: Audience,
+    [garbler, evaluator]: [PartyId; 2],
+) {
+    let mut to = |from, to, len| book.add(from, to, GARBLING, len);
+    let (transfers, outputs) = (
+        instances * circuit.evaluator_inputs(),
+        circuit.outputs().len(),
+    );
+    // Points, a reply with trees, corrections with challenges and proofs, changes.
+    to(garbler, evaluator, 128 * 64);
+    to(evaluator, garbler, 32 + 32 * (3 * 32 + 64));
+    let most = 8 * 2048 - 64;
+    for start in (0..transfers).step_by(most) {
+        let words = most.min(transfers - start).div_ceil(64) + 1;
+        to(evaluator, garbler, 31 * 8 * words);
+        to(garbler, evaluator, 8);
+        to(evaluator, garbler, 40);
+    }
+    to(evaluator, garbler, 8 * transfers.div_ceil(64));
+    to(garbler, evaluator, 16 + 32);
+    let size = if circuit.ands() > 1024 { 8 } else { 32 };
+    for start in (0..instances).step_by(size) {
+        let count = size.min(instances - start);
+        let decoding = match audience {
+            Audience::Garbler => 0,
+            _ => (outputs * count).div_ceil(8),
+        };
+        to(garbler, evaluator, 32 * circuit.ands() * count + decoding);
+    }
+    if audience != Audience::Evaluator {
+        to(evaluator, garbler, (outputs * instances).div_ceil(8));
+    }
+}
+
+/// A session of a co-training job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cotraining {
+    /// An exchange.
+    Exchange,
+    /// The end of the job.
+    Over,
+}
+
+/// Predicts a session of a co-training job with `m` clients, fewer than 50, from which none drops
+/// out. `has_labels` says whether an exchange has succeeded before.
+pub fn of_cotraining(job: &fedct::Job, session: Cotraining, m: usize, has_labels: bool) -> Lengths {
+    let mut book = Book::default();
+    let bits = |values: usize| values.next_power_of_two().ilog2() as usize;
+    let labels = (job.rows * bits(job.classes + 1)).div_ceil(8);
+    // Counters of a word, rows and words of a block.
+    let counters = 64 / bits(m + 1);
+    let (rows, words) = (
+        (counters / job.classes).max(1),
+        job.classes.div_ceil(counters),
+    );
+    let blocks = job.rows.div_ceil(rows);
+    let slices = m.min(blocks);
+    let needed = job.consensus.needed(m, job.noise, job.classes);
+    for (j, me) in (0..m).map(PartyId::client).enumerate() {
+        let opening = 10 + 4 * m + if has_labels { labels } else { 0 };
+        book.add(SERVER, me, fedct::CONSENSUS, opening);
+        if session == Cotraining::Over {
+            continue;
+        }
+        let voted = match (job.votes, job.noise) {
+            (Votes::Clear, Noise::Xor { .. }) => job.rows * job.classes,
+            (Votes::Clear, _) => job.rows * bits(job.classes),
+            _ => 0,
+        };
+        book.add(me, SERVER, fedct::VOTES, voted.div_ceil(8));
+        if job.votes != Votes::Clear {
+            sum_of_longs(&mut book, job.trust, m, me, blocks * words);
+        }
+        if job.votes == Votes::Winners {
+            let (hello, sealed) = (34 + signature(job.trust), (m - 1) * (32 + SEAL));
+            book.add(me, SERVER, phases::SETUP, hello);
+            book.add(SERVER, me, phases::SETUP, 32 + 4 + m * (4 + hello));
+            book.add(me, SERVER, phases::SETUP, sealed);
+            book.add(SERVER, me, phases::SETUP, m + sealed);
+            book.add(SERVER, me, fedct::SLICES, 4 + 8 * slices);
+            book.add(SERVER, me, fedct::SLICES, 4);
+            book.add(me, SERVER, fedct::SLICES, 0);
+            if j < slices {
+                let instances = (j..blocks).step_by(slices).count();
+                let circuit = job.layout(m).circuit(needed);
+                let parties = [me, SERVER];
+                garbling(&mut book, &circuit, instances, Audience::Evaluator, parties);
+            }
+        }
+        book.add(SERVER, me, fedct::CONSENSUS, labels);
+    }
+    for list in book.0.values_mut() {
+        list.sort_unstable();
+    }
+    book.0
+}
+
+/// The messages of client `me` in a sum of `words` shared words of 64 bits, without the result.
+fn sum_of_longs(book: &mut Book, trust: Trust, p: usize, me: PartyId, words: usize) {
+    shared_sum(book, trust, p, me, 0);
+    let link = (me, SERVER, sum::UPLOAD);
+    book.0.remove(&(me, SERVER, sum::UPLOAD.id));
+    book.tiles(link, words, 8, (TILE, 0));
 }
 
 /// The messages of client `me` in a sum of `words` shared words of 32 bits, without the result.
