@@ -239,7 +239,8 @@ impl Session {
     async fn run(self: Box<Self>, io: Io) -> Result<Step, Abort> {
         // docs/spec/cotraining.md, step 1: what the session is for.
         let message = io.require(SERVER).await?;
-        let opening = Opening::read(&message, &self.job).map_err(Abort::malformed(SERVER))?; // FEDCT-1
+        // FEDCT-1.
+        let opening = Opening::read(&message, &self.job).map_err(Abort::malformed(SERVER))?;
         // FEDCT-2.
         if opening.members.binary_search(&self.place.me).is_err() {
             return cheated("its set of members leaves this client out");
@@ -440,7 +441,8 @@ impl Session {
         for attempt in 0.. {
             io.phase(SLICES).await;
             let message = io.require(SERVER).await?;
-            let plan = Plan::read(&message, slices.count).map_err(Abort::malformed(SERVER))?; // FEDCT-6
+            // FEDCT-6.
+            let plan = Plan::read(&message, slices.count).map_err(Abort::malformed(SERVER))?;
             // A helper that is replaced has dropped out: it votes no more, and helps no more.
             if let Some(before) = &before {
                 let replaced = plan
@@ -520,7 +522,8 @@ impl Session {
     }
 
     /// FEDCT-7: slice i of the first plan is that of voter i. A later plan has slices of the plan
-    /// before it, with other helpers that still vote. This client is not replaced while it is there.
+    /// before it, with other helpers that still vote. This client is not replaced while it is
+    /// there.
     fn check_plan(
         &self,
         plan: &Plan,

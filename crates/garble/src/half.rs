@@ -40,8 +40,8 @@ pub fn tiles(circuit: &Circuit, instances: usize) -> impl Iterator<Item = Range<
         .map(move |start| start..instances.min(start + size))
 }
 
-/// Bytes of the message for a tile of `count` instances. `decoded` says whether the evaluator learns
-/// the outputs.
+/// Bytes of the message for a tile of `count` instances. `decoded` says whether the evaluator
+/// learns the outputs.
 pub fn tile_len(circuit: &Circuit, count: usize, decoded: bool) -> usize {
     let outputs = if decoded { circuit.outputs().len() } else { 0 };
     TABLE_LEN * circuit.ands() * count + (outputs * count).div_ceil(8)
@@ -189,8 +189,8 @@ impl std::fmt::Debug for Garbled {
 
 impl Garbler {
     /// The garbler of `circuit` under `delta`, the Δ of the transfers, whose lowest bit is 1.
-    /// `active` is a fresh seed that the evaluator gets: the labels of the garbler's inputs that the
-    /// evaluator uses.
+    /// `active` is a fresh seed that the evaluator gets: the labels of the garbler's inputs that
+    /// the evaluator uses.
     ///
     /// # Panics
     /// When the lowest bit of `delta` is 0.

@@ -14,9 +14,9 @@
 //!
 //! **Who learns what.** If the outputs are for the evaluator, it learns them and nothing else; the
 //! garbler learns nothing. This holds for parties that follow the protocol. The transfers are
-//! checked, so an evaluator that deviates gets one label of each input, of its choice. A garbler that
-//! deviates can make the outputs wrong, or garble another circuit: then the outputs may tell more
-//! than they should, to whoever learns them. The evaluator never aborts because of what tables
+//! checked, so an evaluator that deviates gets one label of each input, of its choice. A garbler
+//! that deviates can make the outputs wrong, or garble another circuit: then the outputs may tell
+//! more than they should, to whoever learns them. The evaluator never aborts because of what tables
 //! contain. An abort that depends on its inputs would tell the garbler about them.
 #![forbid(unsafe_code)]
 

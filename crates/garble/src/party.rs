@@ -141,9 +141,9 @@ impl Rules {
     }
 }
 
-/// The garbler's side with `peer`, in one phase. Row r of `inputs` has the garbler's bits of instance r. The
-/// output has the outputs of each instance as the bits of a word if they are for the garbler, and
-/// is empty otherwise. `seed` is its randomness.
+/// The garbler's side with `peer`, in one phase. Row r of `inputs` has the garbler's bits of
+/// instance r. The output has the outputs of each instance as the bits of a word if they are for
+/// the garbler, and is empty otherwise. `seed` is its randomness.
 pub fn garbler(
     rules: Rules,
     peer: PartyId,

@@ -1,8 +1,8 @@
 //! AND gates of garbled circuits: half-gates (Zahur, Rosulek, Evans, *Two Halves Make a Whole*,
 //! EUROCRYPT 2015, figure 2), for many instances of one circuit at once.
 //!
-//! A wire has the labels W₀ and W₁ = W₀ ⊕ Δ, and the lowest bit of Δ is 1. With
-//! H = [TMMO](crate::aes), p the lowest bit of a label W₀, and tweaks j and k = j + 2³², the garbler
+//! A wire has the labels W₀ and W₁ = W₀ ⊕ Δ, and the lowest bit of Δ is 1. With H =
+//! [TMMO](crate::aes), p the lowest bit of a label W₀, and tweaks j and k = j + 2³², the garbler
 //! computes, from the labels A₀ and B₀ of the inputs:
 //!
 //! - `T_G = H(A₀, j) ⊕ H(A₁, j) ⊕ p_b·Δ`

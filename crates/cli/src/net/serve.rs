@@ -71,8 +71,8 @@ pub(crate) struct Serve {
     /// Time in seconds that a running job gets to finish after the server receives a signal to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     drain: f64,
-    /// Only for sums, training and co-training: file that keeps the state of the job. A server that is killed
-    /// and started again with the same file continues after the last finished round
+    /// Only for sums, training and co-training: file that keeps the state of the job. A server that
+    /// is killed and started again with the same file continues after the last finished round
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
     /// Only for sums: folder for the mean of each round, mean-ROUND.npz

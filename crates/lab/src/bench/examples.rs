@@ -42,6 +42,11 @@ Examples:
   undertone bench sums
   undertone bench sums --clients 1000 --entries 10000 --drop 0.1 --malicious-server";
 
+pub(super) const VOTES: &str = "\
+Examples:
+  undertone bench votes
+  undertone bench votes --rows 100000 --clients 10 --consensus majority --repeat 1";
+
 pub(super) const ROUND: &str = "\
 Examples:
   undertone bench round

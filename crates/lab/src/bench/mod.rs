@@ -11,6 +11,7 @@ pub mod paillier;
 mod pipeline;
 mod round;
 mod sums;
+mod votes;
 
 use clap::Subcommand;
 
@@ -47,6 +48,9 @@ pub enum Bench {
     /// Measure a secure sum: processor time of each side, bytes, speed of masks
     #[command(after_help = examples::SUMS)]
     Sums(sums::Sums),
+    /// Measure an exchange of co-training without the learning, for each kind of votes
+    #[command(after_help = examples::VOTES)]
+    Votes(votes::BenchVotes),
 }
 
 impl Bench {
@@ -62,6 +66,7 @@ impl Bench {
             Self::Paillier(paillier) => paillier.run(show),
             Self::Round(round) => round.run(show),
             Self::Sums(sums) => sums.run(show),
+            Self::Votes(votes) => votes.run(show),
         }
     }
 }

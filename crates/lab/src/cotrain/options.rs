@@ -32,8 +32,8 @@ pub struct Cotrain {
     /// Number of clients to which the private rows are dealt
     #[arg(long, value_name = "P", default_value_t = 5)]
     pub(super) clients: usize,
-    /// How the private rows are dealt: iid (to each its share of every class), shards (four classes for each client at
-    /// most), or dirichlet:A (each class in random proportions)
+    /// How the private rows are dealt: iid (to each its share of every class), shards (four classes
+    /// for each client at most), or dirichlet:A (each class in random proportions)
     #[arg(long, default_value = "iid")]
     pub(super) split: Split,
     /// Number of public rows, without labels [default: 65 per cent of the rows]
@@ -172,8 +172,8 @@ impl Cotrain {
         if let Some(epsilon) = self.noise.per_vote() {
             let bound = self.noise.per_record(public, self.exchanges);
             text += &format!(
-                "epsilon of a vote in one exchange: {:.3}; of a private row in the whole job: {:.0} \
-                 at most\n",
+                "epsilon of a vote in one exchange: {:.3}; of a private row in the whole job: \
+                 {:.0} at most\n",
                 epsilon,
                 bound.unwrap_or(f64::INFINITY),
             );

@@ -32,9 +32,9 @@ pub(crate) struct Join {
     /// file, train if --out is a .safetensors file, cotrain if --public is given, label otherwise]
     #[arg(long, value_name = "NAME")]
     application: Option<Application>,
-    /// File with this client's data. For label, train and cotrain: rows, where label -1 means unlabelled
-    /// (.npz or CSV). For sum: arrays (.npz); a name with {round} stands for a file for each round,
-    /// and the command waits for each file
+    /// File with this client's data. For label, train and cotrain: rows, where label -1 means
+    /// unlabelled (.npz or CSV). For sum: arrays (.npz); a name with {round} stands for a file for
+    /// each round, and the command waits for each file
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
     /// File for the result. For label and cotrain: labels (CSV). For train: the model
