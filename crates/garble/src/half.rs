@@ -19,19 +19,21 @@ use crate::circuit::{Circuit, Gate, Output};
 /// Most instances of a tile.
 pub const TILE: usize = 32;
 
-/// Circuits with more AND gates have tiles of [`gates::INSTANCES`] instances, so that no message is
-/// larger than 16 MiB.
+/// Circuits with more AND gates have tiles of [`gates::INSTANCES`] instances, or of as many as have
+/// [`MOST_TABLES`] garbled gates.
 const LARGE: usize = 1 << 10;
+
+/// Most garbled gates of a tile of a large circuit, so that its message fits a frame of 4 MiB.
+const MOST_TABLES: usize = 130_000;
 
 /// Bytes of a garbled gate.
 pub const TABLE_LEN: usize = 32;
 
 /// The instances of a tile of `circuit`.
 pub fn tile(circuit: &Circuit) -> usize {
-    if circuit.ands() > LARGE {
-        gates::INSTANCES
-    } else {
-        TILE
+    match circuit.ands() {
+        0..=LARGE => TILE,
+        ands => gates::INSTANCES.min(MOST_TABLES / ands).max(1),
     }
 }
 
