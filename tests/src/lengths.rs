@@ -264,7 +264,10 @@ fn garbling(
     }
     to(evaluator, garbler, 8 * transfers.div_ceil(64));
     to(garbler, evaluator, 16 + 32);
-    let size = if circuit.ands() > 1024 { 8 } else { 32 };
+    let size = match circuit.ands() {
+        0..=1024 => 32,
+        ands => 8.min(130_000 / ands),
+    };
     for start in (0..instances).step_by(size) {
         let count = size.min(instances - start);
         let decoding = match audience {
