@@ -266,7 +266,8 @@ fn garbling(
     to(garbler, evaluator, 16 + 32);
     let size = match circuit.ands() {
         0..=1024 => 32,
-        ands => 8.min(130_000 / ands),
+        1025..=8192 => 8,
+        _ => 1,
     };
     for start in (0..instances).step_by(size) {
         let count = size.min(instances - start);

@@ -74,7 +74,7 @@ pub fn inside_shown<'a>(
         Ends::Shared(Broadcast::new(session, &secret, from), 0)
     };
     let mut ends = [
-        Ends::Pair(reader, writer),
+        Ends::Pair(Box::new([reader, writer])),
         shared("lwe keys", &[from.to_wire()]),
         shared("lwe headers", &[from.to_wire(), 0]),
     ];
@@ -105,7 +105,7 @@ pub fn inside_shown<'a>(
 
 /// A receiver and a sender of the same sealed messages.
 enum Ends {
-    Pair(Channel, Channel),
+    Pair(Box<[Channel; 2]>),
     /// And the number of the next message.
     Shared(Broadcast, u64),
 }
@@ -113,14 +113,14 @@ enum Ends {
 impl Ends {
     fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
         match self {
-            Self::Pair(reader, _) => reader.open(sealed),
+            Self::Pair(both) => both[0].open(sealed),
             Self::Shared(both, next) => both.open(*next, sealed),
         }
     }
 
     fn seal(&mut self, text: &[u8]) -> Result<Vec<u8>, SealError> {
         match self {
-            Self::Pair(_, writer) => writer.seal(text),
+            Self::Pair(both) => both[1].seal(text),
             Self::Shared(both, next) => {
                 *next += 1;
                 both.seal(*next - 1, text)

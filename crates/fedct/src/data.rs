@@ -106,9 +106,50 @@ impl Public {
         }
     }
 
+    /// The same rows as the feature columns of a file, standardised by their own means and
+    /// deviations. Also returns these, for clients' own rows.
+    ///
+    /// # Errors
+    /// [`DataError`]: what is wrong, and where.
+    pub fn standardised(dim: usize, values: &[f64]) -> Result<(Self, Scaler), DataError> {
+        let scaler = Scaler::of(dim, values);
+        Ok((Self::new(dim, scaler.apply(values))?, scaler))
+    }
+
     /// The digest of the rows, in their order.
     pub fn digest(&self) -> [u8; 32] {
         self.digest
+    }
+}
+
+/// The mean and the deviation of each feature. All parties compute the same bits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scaler(Vec<(f64, f64)>);
+
+impl Scaler {
+    /// Of rows of `dim` values each. A feature that does not vary has deviation 1.
+    pub fn of(dim: usize, values: &[f64]) -> Self {
+        let count = (values.len() / dim.max(1)).max(1) as f64;
+        let of = |feature: usize| {
+            let values = || values.iter().skip(feature).step_by(dim);
+            let mean = values().sum::<f64>() / count;
+            let squares: f64 = values().map(|value| (value - mean) * (value - mean)).sum();
+            let deviation = (squares / count).sqrt();
+            (mean, if deviation > 0.0 { deviation } else { 1.0 })
+        };
+        Self((0..dim).map(of).collect())
+    }
+
+    /// Rows in units of the deviations, with the means at 0.
+    pub fn apply(&self, values: &[f64]) -> Vec<f32> {
+        let rows = values.chunks(self.0.len().max(1));
+        let row = |row: &[f64]| -> Vec<f32> {
+            let pairs = row.iter().zip(&self.0);
+            pairs
+                .map(|(value, (mean, deviation))| ((value - mean) / deviation) as f32)
+                .collect()
+        };
+        rows.flat_map(row).collect()
     }
 }
 

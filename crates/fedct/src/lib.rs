@@ -33,7 +33,7 @@ use undertone_party::Phase;
 
 pub use ballots::Labels;
 pub use client::{Client, Place, Step};
-pub use data::{Data, DataError, Public};
+pub use data::{Data, DataError, Public, Scaler};
 pub use job::{Consensus, Job, Votes};
 pub use learner::{Learner, LearnerError, Rows};
 pub use memory::{Keep, Memory};
@@ -56,6 +56,22 @@ pub const VOTES: Phase = Phase {
 pub const SLICES: Phase = Phase {
     id: 22,
     name: "slices",
+};
+
+/// The phases of a session, in order.
+pub const PHASES: [Phase; 9] = {
+    let sum = undertone_sum::PHASES;
+    [
+        CONSENSUS,
+        VOTES,
+        undertone_setup::group::PHASE,
+        SLICES,
+        sum[0],
+        sum[1],
+        sum[2],
+        sum[3],
+        undertone_garble::GARBLING,
+    ]
 };
 
 #[cfg(doctest)]

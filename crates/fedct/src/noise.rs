@@ -31,8 +31,8 @@ pub enum Noise {
     },
 }
 
-/// Largest ε of a bit or a vote: beyond it no vote ever changes.
-const MAX_EPSILON: f64 = 40.0;
+/// Largest ε of a bit or a vote. A little beyond it, probabilities round to 1.
+const MAX_EPSILON: f64 = 32.0;
 
 impl Noise {
     /// Checks the parameters.
@@ -116,7 +116,7 @@ impl Noise {
                 (Self::Krr { .. }, Some((kept, _))) => {
                     let (keep, other) = (prg.next_u64(), prg.next_u64());
                     let others = classes as u64 - 1;
-                    let step = 1 + (u128::from(other) * u128::from(others) >> 64) as usize;
+                    let step = 1 + ((u128::from(other) * u128::from(others)) >> 64) as usize;
                     let is_kept = keep < threshold(kept);
                     let class = (vote + if is_kept { 0 } else { step }) % classes;
                     ballots.set(row, class, true);

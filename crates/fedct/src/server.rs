@@ -8,14 +8,14 @@ use undertone_kdf::Seed;
 use undertone_kernel::BitMatrix;
 use undertone_kernel::pack::{packed_len, unpack};
 use undertone_party::script::try_join_all;
-use undertone_party::{Abort, Io, PartyId, Script, SessionId};
+use undertone_party::{Abort, DecodeError, Io, PartyId, Reader, Script, SessionId, Writer};
 use undertone_setup::group::{self, Secrecy};
 use undertone_setup::roster::enough;
 use undertone_sum as sum;
 use zeroize::Zeroizing;
 
-use crate::ballots::{Labels, write_labels};
-use crate::job::{Job, Votes};
+use crate::ballots::{Labels, labels_len, read_labels, write_labels};
+use crate::job::{Job, MAX_CLIENTS, Votes};
 use crate::messages::{Kind, Opening, Plan};
 use crate::noise::Noise;
 use crate::slices::{self, Slices};
@@ -59,6 +59,73 @@ pub struct State {
 }
 
 impl State {
+    /// The state in bytes, for a checkpoint.
+    pub fn write(&self, job: &Job) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.u32(self.begun);
+        w.u8(self.settled.into());
+        w.u8(self.labels.is_some().into());
+        if let Some(labels) = &self.labels {
+            w.raw(&write_labels(labels, job.classes));
+        }
+        w.u32(self.exchanges.len() as u32);
+        for exchange in &self.exchanges {
+            w.u32(exchange.number);
+            w.u64(exchange.covered as u64);
+            w.u64(exchange.lost as u64);
+            w.u32(exchange.contributors.len() as u32);
+            for who in &exchange.contributors {
+                w.u32(who.to_wire());
+            }
+        }
+        w.finish()
+    }
+
+    /// Most bytes of a state of `job`.
+    pub fn max_bytes(job: &Job) -> usize {
+        10 + labels_len(job.rows, job.classes) + job.exchanges as usize * (24 + 4 * MAX_CLIENTS)
+    }
+
+    /// Reads what [`write`](Self::write) wrote for `job`.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes.
+    pub fn read(bytes: &[u8], job: &Job) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(bytes);
+        let invalid = |what| DecodeError::Invalid {
+            what,
+            why: "it is not of this job",
+        };
+        let mut state = Self {
+            begun: r.u32("exchanges begun")?,
+            settled: r.u8("whether the consensus has repeated")? == 1,
+            ..Self::default()
+        };
+        if r.u8("whether there is a consensus")? == 1 {
+            let bytes = r.raw(labels_len(job.rows, job.classes), "consensus")?;
+            let labels = read_labels(bytes, job.rows, job.classes);
+            state.labels = Some(labels.ok_or_else(|| invalid("consensus"))?);
+        }
+        let count = r.index(job.exchanges as usize + 1, "number of exchanges")?;
+        for _ in 0..count {
+            let (number, covered) = (r.u32("number of the exchange")?, r.u64("covered rows")?);
+            let lost = r.u64("lost rows")?;
+            let clients = r.index(MAX_CLIENTS + 1, "number of contributors")?;
+            let mut contributors = Vec::new();
+            for _ in 0..clients {
+                contributors.push(PartyId::from_wire(r.u32("contributor")?));
+            }
+            state.exchanges.push(Exchange {
+                number,
+                contributors,
+                covered: covered as usize,
+                lost: lost as usize,
+            });
+        }
+        r.finish()?;
+        Ok(state)
+    }
+
     /// Whether no exchange is left: the consensus has repeated, or the job allows no more.
     pub fn is_over(&self, job: &Job) -> bool {
         self.settled || self.begun >= job.exchanges
@@ -274,7 +341,7 @@ impl Server {
             if plan.0.is_empty() {
                 break;
             }
-            let rules = job.sum(context, attempt, slices.len(&plan));
+            let rules = job.sum(plan.context(context, attempt), attempt, slices.len(&plan));
             let total = io.run(sum::server::<u64>(rules, present)?).await?;
             let needed = self.needed(&total.contributors);
 

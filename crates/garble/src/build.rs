@@ -166,18 +166,24 @@ impl Builder {
     /// a + b modulo 2^w. w − 1 ANDs.
     ///
     /// # Panics
-    /// When the widths differ. The same holds for the other operations on numbers.
+    /// When the widths differ.
     pub fn add(&mut self, a: &[Bit], b: &[Bit]) -> Number {
         self.add_with(a, b, Bit::constant(false))
     }
 
     /// a − b modulo 2^w. w − 1 ANDs.
+    ///
+    /// # Panics
+    /// When the widths differ.
     pub fn subtract(&mut self, a: &[Bit], b: &[Bit]) -> Number {
         let inverse: Number = b.iter().map(|bit| !*bit).collect();
         self.add_with(a, &inverse, Bit::constant(true))
     }
 
     /// Whether a < b, of numbers without sign. w ANDs.
+    ///
+    /// # Panics
+    /// When the widths differ.
     pub fn less(&mut self, a: &[Bit], b: &[Bit]) -> Bit {
         assert_eq!(a.len(), b.len(), "widths of compared numbers");
         let mut less = Bit::constant(false);
@@ -188,6 +194,9 @@ impl Builder {
     }
 
     /// Whether a = b. w − 1 ANDs.
+    ///
+    /// # Panics
+    /// When the widths differ.
     pub fn equal(&mut self, a: &[Bit], b: &[Bit]) -> Bit {
         assert_eq!(a.len(), b.len(), "widths of compared numbers");
         let mut equal = Bit::constant(true);
@@ -199,6 +208,9 @@ impl Builder {
     }
 
     /// a if `choice` is set, otherwise b. w ANDs.
+    ///
+    /// # Panics
+    /// When the widths differ.
     pub fn select(&mut self, choice: Bit, a: &[Bit], b: &[Bit]) -> Number {
         assert_eq!(a.len(), b.len(), "widths of alternatives");
         let pairs = a.iter().zip(b);
@@ -212,12 +224,18 @@ impl Builder {
     }
 
     /// The greater of both numbers. 2w ANDs.
+    ///
+    /// # Panics
+    /// When the widths differ.
     pub fn max(&mut self, a: &[Bit], b: &[Bit]) -> Number {
         let less = self.less(a, b);
         self.select(less, b, a)
     }
 
     /// The smaller of both numbers. 2w ANDs.
+    ///
+    /// # Panics
+    /// When the widths differ.
     pub fn min(&mut self, a: &[Bit], b: &[Bit]) -> Number {
         let less = self.less(b, a);
         self.select(less, b, a)

@@ -19,21 +19,16 @@ use crate::circuit::{Circuit, Gate, Output};
 /// Most instances of a tile.
 pub const TILE: usize = 32;
 
-/// Circuits with more AND gates have tiles of [`gates::INSTANCES`] instances, or of as many as have
-/// [`MOST_TABLES`] garbled gates.
-const LARGE: usize = 1 << 10;
-
-/// Most garbled gates of a tile of a large circuit, so that its message fits a frame of 4 MiB.
-const MOST_TABLES: usize = 130_000;
-
 /// Bytes of a garbled gate.
 pub const TABLE_LEN: usize = 32;
 
-/// The instances of a tile of `circuit`.
+/// The instances of a tile of `circuit`. Large circuits have fewer, so that the tables of a tile
+/// have at most 2 MiB.
 pub fn tile(circuit: &Circuit) -> usize {
     match circuit.ands() {
-        0..=LARGE => TILE,
-        ands => gates::INSTANCES.min(MOST_TABLES / ands).max(1),
+        0..=1024 => TILE,
+        1025..=8192 => gates::INSTANCES,
+        _ => 1,
     }
 }
 
@@ -251,8 +246,11 @@ impl Garbler {
             };
             let inputs = [&flipped[0][..size], &flipped[1][..size]];
             gates::garble(pi, delta, gate, inputs, and.output, &mut tables[..size]);
-            for block in tables[..count].as_flattened() {
-                message.extend(block.to_le_bytes());
+            let start = message.len();
+            message.resize(start + TABLE_LEN * count, 0);
+            let (bytes, _) = message[start..].as_chunks_mut::<16>();
+            for (to, block) in bytes.iter_mut().zip(tables[..count].as_flattened()) {
+                *to = block.to_le_bytes();
             }
         });
         let decoding = runner.lowest(count, true);

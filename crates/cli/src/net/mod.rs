@@ -1,6 +1,8 @@
 //! The commands that use the network.
 
 mod address;
+#[cfg(feature = "train")]
+mod cotraining;
 mod credentials;
 mod join;
 mod keys;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tokio::net::TcpListener;
 use undertone::data::arrays_to_npz;
+use undertone::node::cotrain::Cotrain;
 use undertone::node::label::{self, Label};
 use undertone::node::server::{self, Server};
 use undertone::node::status::JobReport;
@@ -20,9 +21,9 @@ use undertone::party::{PartyId, SessionId};
 
 use super::address::overlap;
 use super::credentials::{Key, Warnings, authorities};
-#[cfg(feature = "train")]
-use super::training;
 use super::{Log, block_on, log, randomness, read_roster, seconds, seconds_above_zero, text};
+#[cfg(feature = "train")]
+use super::{cotraining, training};
 use undertone_lab::output::{self, Output};
 use undertone_lab::report::bytes;
 use undertone_lab::{Failure, Show, interrupt};
@@ -70,7 +71,7 @@ pub(crate) struct Serve {
     /// Time in seconds that a running job gets to finish after the server receives a signal to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     drain: f64,
-    /// Only for sums and training: file that keeps the state of the job. A server that is killed
+    /// Only for sums, training and co-training: file that keeps the state of the job. A server that is killed
     /// and started again with the same file continues after the last finished round
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
@@ -85,6 +86,15 @@ pub(crate) struct Serve {
     #[cfg(feature = "train")]
     #[arg(long, value_name = "FILE")]
     test: Option<PathBuf>,
+    /// Only for co-training: file with the public rows (.npz or CSV). Their digest goes into the
+    /// offer
+    #[cfg(feature = "train")]
+    #[arg(long, value_name = "FILE")]
+    public: Option<PathBuf>,
+    /// Only for co-training: file for the consensus, written after each exchange (CSV)
+    #[cfg(feature = "train")]
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
     /// Folder for the cost report of each job (JSON)
     #[arg(long, value_name = "DIR")]
     reports: Option<PathBuf>,
@@ -224,11 +234,22 @@ impl Serve {
                 }
                 self.serve(config, &job, train, &warnings, show)
             }
+            #[cfg(feature = "train")]
+            Cotrain::NAME => {
+                let parsed = cotraining::parse(&job.text, signed, self.public.as_deref());
+                let parsed = parsed.map_err(|error| job.unusable(error))?;
+                let mut cotrain = cotraining::application(parsed, self.labels.clone())?;
+                if let Some(path) = &self.checkpoint {
+                    cotrain = cotrain.with_checkpoint(path).map_err(Failure::data)?;
+                }
+                self.serve(config, &job, cotrain, &warnings, show)
+            }
             other => Err(job.unusable(format!(
-                "application is {other:?}; it must be {:?}, {:?} or {:?}",
+                "application is {other:?}; it must be {:?}, {:?}, {:?} or {:?}",
                 Label::NAME,
                 Sum::NAME,
                 Train::NAME,
+                Cotrain::NAME,
             ))),
         }
     }
@@ -241,7 +262,7 @@ impl Serve {
             )))
         };
         if self.checkpoint.is_some() && name == Label::NAME {
-            return only("--checkpoint", "sums and training");
+            return only("--checkpoint", "sums, training and co-training");
         }
         if self.means.is_some() && name != Sum::NAME {
             return only("--means", "sums");
@@ -249,6 +270,10 @@ impl Serve {
         #[cfg(feature = "train")]
         if (self.model.is_some() || self.test.is_some()) && name != Train::NAME {
             return only("--model and --test", "training");
+        }
+        #[cfg(feature = "train")]
+        if (self.public.is_some() || self.labels.is_some()) && name != Cotrain::NAME {
+            return only("--public and --labels", "co-training");
         }
         Ok(())
     }

@@ -12,7 +12,8 @@ use undertone::party::SessionId;
 use undertone::xclp::Rows as Loaded;
 
 use super::options::Cotrain;
-use crate::{Failure, split};
+use crate::Failure;
+use crate::split::{self, Split};
 
 /// A labelled data set.
 #[derive(Debug)]
@@ -83,29 +84,9 @@ impl Table {
         })
     }
 
-    fn row(&self, row: usize) -> &[f64] {
-        &self.values[row * self.features..(row + 1) * self.features]
-    }
-
-    /// Mean and deviation of each feature over `rows`. A constant feature has deviation 1.
-    fn scaler(&self, rows: &[usize]) -> Vec<(f64, f64)> {
-        let count = rows.len() as f64;
-        let of = |feature: usize| {
-            let values = || rows.iter().map(|row| self.row(*row)[feature]);
-            let mean = values().sum::<f64>() / count;
-            let squares: f64 = values().map(|value| (value - mean).powi(2)).sum();
-            let deviation = (squares / count).sqrt();
-            (mean, if deviation > 0.0 { deviation } else { 1.0 })
-        };
-        (0..self.features).map(of).collect()
-    }
-
-    fn select(&self, rows: &[usize], scaler: &[(f64, f64)]) -> (Vec<f32>, Vec<u16>) {
-        let scaled = |row: &usize| {
-            let values = self.row(*row).iter().zip(scaler);
-            values.map(|(value, (mean, deviation))| ((value - mean) / deviation) as f32)
-        };
-        let values = rows.iter().flat_map(scaled).collect();
+    fn select(&self, rows: &[usize]) -> (Vec<f64>, Vec<u16>) {
+        let row = |row: &usize| &self.values[row * self.features..(row + 1) * self.features];
+        let values = rows.iter().flat_map(row).copied().collect();
         (values, rows.iter().map(|row| self.labels[*row]).collect())
     }
 
@@ -117,9 +98,17 @@ impl Table {
         let [test, _, private] = self.sizes;
         let all: Vec<usize> = (0..self.labels.len()).collect();
         let (tests, rest) = self.stratified(all, test, &mut rng);
-        let (private, public) = self.stratified(rest, private, &mut rng);
+        let (mut private, public) = self.stratified(rest, private, &mut rng);
+        private.sort_by_key(|row| self.labels[*row]);
         let labels: Vec<u16> = private.iter().map(|row| self.labels[*row]).collect();
-        let parts = split::deal(options.split, &labels, options.clients, &mut rng);
+        let parts = match options.split {
+            // Each client gets its share of each class.
+            Split::Iid => {
+                let part = |client| (client..private.len()).step_by(options.clients).collect();
+                Some((0..options.clients).map(part).collect::<Vec<Vec<usize>>>())
+            }
+            split => split::deal(split, &labels, options.clients, &mut rng),
+        };
         let parts = parts.ok_or_else(|| {
             Failure::data(format!(
                 "{} rows cannot be dealt out to {} clients ({}) so that each has a row",
@@ -128,24 +117,25 @@ impl Table {
                 options.split
             ))
         })?;
-        let scaler = self.scaler(&public);
+        let (values, truth) = self.select(&public);
+        let public = Public::standardised(self.features, &values);
+        let (public, scaler) = public.map_err(Failure::data)?;
         let data = |rows: &[usize]| {
-            let (values, labels) = self.select(rows, &scaler);
+            let (values, labels) = self.select(rows);
+            let values = scaler.apply(&values);
             Data::new(self.features, values, labels, self.classes).map_err(Failure::data)
         };
         let own = |part: &Vec<usize>| {
             let rows: Vec<usize> = part.iter().map(|row| private[*row]).collect();
             data(&rows)
         };
-        let (values, truth) = self.select(&public, &scaler);
-        let public = Public::new(self.features, values).map_err(Failure::data)?;
-        let (tests, test_labels) = self.select(&tests, &scaler);
+        let (tests, test_labels) = self.select(&tests);
         Ok(Dealt {
             public: Arc::new(public),
             truth,
             clients: parts.iter().map(own).collect::<Result<_, _>>()?,
             pooled: data(&private)?,
-            tests,
+            tests: scaler.apply(&tests),
             test_labels,
             features: self.features,
         })

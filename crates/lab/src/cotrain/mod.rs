@@ -12,7 +12,7 @@ use crate::output::Output;
 use crate::trials::run_all;
 use crate::{Failure, Show, classes, input, output};
 
-pub use options::Cotrain;
+pub use options::{Cotrain, learner};
 
 use deal::Table;
 use report::Report;

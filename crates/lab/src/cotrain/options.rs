@@ -13,7 +13,10 @@ use crate::masks::Masks;
 use crate::split::Split;
 
 /// Parses the name of a learner.
-pub(super) fn learner(name: &str) -> Result<Kind, String> {
+///
+/// # Errors
+/// The names that there are.
+pub fn learner(name: &str) -> Result<Kind, String> {
     Kind::named(name).ok_or_else(|| {
         let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
         format!("expected one of {}", names.join(", "))
@@ -29,7 +32,7 @@ pub struct Cotrain {
     /// Number of clients to which the private rows are dealt
     #[arg(long, value_name = "P", default_value_t = 5)]
     pub(super) clients: usize,
-    /// How the private rows are dealt: iid (at random), shards (four classes for each client at
+    /// How the private rows are dealt: iid (to each its share of every class), shards (four classes for each client at
     /// most), or dirichlet:A (each class in random proportions)
     #[arg(long, default_value = "iid")]
     pub(super) split: Split,

@@ -2,6 +2,7 @@
 //!
 //! | module | a job of this application |
 //! |---|---|
+//! | [`cotrain`] | learners that vote on public rows, exchange after exchange |
 //! | [`label`] | label propagation over the rows of all clients |
 //! | [`mod@sum`] | secure sums or weighted means of the clients' arrays, round after round |
 //! | [`train`] | a model, trained round after round with propagated labels |
@@ -9,6 +10,7 @@
 //! The rest is [`undertone_node`]: it moves messages, enforces deadlines, and knows no application.
 //! It runs every type that implements [`Application`] and [`Participant`].
 
+pub mod cotrain;
 pub mod label;
 pub mod sum;
 pub mod train;

@@ -1,6 +1,10 @@
 //! `undertone join`.
 
+#[cfg(feature = "train")]
+mod cotrain;
 mod label;
+#[cfg(feature = "train")]
+mod memory;
 mod sum;
 #[cfg(feature = "train")]
 mod train;
@@ -25,15 +29,16 @@ pub(crate) struct Join {
     #[command(flatten)]
     link: Link,
     /// Kind of job to take part in [default: sum if --weight or --each is given or --out is an .npz
-    /// file, train if --out is a .safetensors file, label otherwise]
+    /// file, train if --out is a .safetensors file, cotrain if --public is given, label otherwise]
     #[arg(long, value_name = "NAME")]
     application: Option<Application>,
-    /// File with this client's data. For label and train: rows, where label -1 means unlabelled
+    /// File with this client's data. For label, train and cotrain: rows, where label -1 means unlabelled
     /// (.npz or CSV). For sum: arrays (.npz); a name with {round} stands for a file for each round,
     /// and the command waits for each file
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
-    /// File for the result. For label: labels (CSV). For train: the model (.safetensors). For sum:
+    /// File for the result. For label and cotrain: labels (CSV). For train: the model
+    /// (.safetensors). For sum:
     /// the mean (.npz); a name with {round} stands for a file for each round
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
@@ -60,6 +65,9 @@ pub(crate) struct Join {
     #[cfg(feature = "train")]
     #[command(flatten)]
     train: train::TrainOptions,
+    #[cfg(feature = "train")]
+    #[command(flatten)]
+    cotrain: cotrain::CotrainOptions,
 }
 
 /// The applications.
@@ -72,6 +80,9 @@ enum Application {
     /// Training
     #[cfg(feature = "train")]
     Train,
+    /// Co-training
+    #[cfg(feature = "train")]
+    Cotrain,
 }
 
 /// How to reach the server.
@@ -180,6 +191,8 @@ impl Join {
             _ if self.sum.is_given() => Application::Sum,
             Some("npz") => Application::Sum,
             #[cfg(feature = "train")]
+            _ if self.cotrain.public.is_some() => Application::Cotrain,
+            #[cfg(feature = "train")]
             Some("safetensors") => Application::Train,
             _ => Application::Label,
         }
@@ -200,9 +213,9 @@ impl Join {
         let mut warnings = Warnings::default();
         let config = self.link.config(&mut warnings)?;
         match self.application() {
-            Application::Label if self.max_rounds.is_some() => {
-                Err(Failure::usage("--max-rounds is for sums and training"))
-            }
+            Application::Label if self.max_rounds.is_some() => Err(Failure::usage(
+                "--max-rounds is for sums, training and co-training",
+            )),
             application if application != Application::Sum && self.sum.is_given() => {
                 Err(Failure::usage("--weight and --each are only for sums"))
             }
@@ -212,6 +225,12 @@ impl Join {
             )),
             #[cfg(feature = "train")]
             Application::Train => train::run(&self, &config, &warnings, show),
+            #[cfg(feature = "train")]
+            Application::Cotrain if self.label.label_epsilon.is_some() => Err(Failure::usage(
+                "--label-epsilon is not for co-training; its noise is on votes",
+            )),
+            #[cfg(feature = "train")]
+            Application::Cotrain => cotrain::run(&self, &config, &warnings, show),
             Application::Sum => sum::run(&self, &config, &warnings, show),
         }
     }

@@ -1,6 +1,6 @@
 //! `undertone join`, training.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
@@ -15,7 +15,7 @@ use super::super::block_on;
 use super::super::credentials::Warnings;
 use super::super::training::{kind, net};
 use super::label::{self, Input};
-use super::{Join, failure, phases};
+use super::{Join, failure, memory, phases};
 use undertone_lab::output::{self, Output};
 use undertone_lab::report::PhaseCost;
 use undertone_lab::{Failure, Show, interrupt};
@@ -30,7 +30,7 @@ pub(super) struct TrainOptions {
     /// part. A client that comes back needs the same file. One file serves one job [default: OUT
     /// with .memory appended]
     #[arg(long, value_name = "FILE")]
-    memory: Option<PathBuf>,
+    pub(super) memory: Option<PathBuf>,
     /// Fewest clients of a group to which this client agrees. The server learns sums over groups
     #[arg(long, value_name = "P", default_value_t = 5)]
     groups_at_least: usize,
@@ -74,27 +74,6 @@ struct Progress {
     model: Option<Vec<f32>>,
 }
 
-fn read_memory(path: &Path) -> Result<Option<Memory>, Failure> {
-    match std::fs::metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Failure::in_file(path, error)),
-        Ok(about) if about.len() > MAX_MEMORY => {
-            return Err(Failure::in_file(path, "it is too long for a memory"));
-        }
-        Ok(_) => {}
-    }
-    let bytes = std::fs::read(path).map_err(|error| Failure::in_file(path, error))?;
-    let memory = Memory::read(&bytes);
-    memory
-        .map(Some)
-        .map_err(|error| Failure::in_file(path, format!("it is no memory of a job: {error}")))
-}
-
-fn keep(path: &Path, memory: &Memory) -> Result<(), String> {
-    let write = || Output::create_own(path)?.write(|w| w.write_all(&memory.write()));
-    write().map_err(|failure: Failure| failure.message)
-}
-
 /// The client's data for a job.
 fn data(input: &Input, noise: Option<&LabelNoise>, job: &Job) -> Result<Data, String> {
     let Rows::Features(features) = &input.rows else {
@@ -126,12 +105,7 @@ pub(super) fn run(
     let labelled = input.labelling.labelled().count();
     let rows = input.labelling.rows();
     let out = Output::create_own(&options.out)?;
-    let usual = || {
-        let mut name = options.out.clone().into_os_string();
-        name.push(".memory");
-        PathBuf::from(name)
-    };
-    let path = options.train.memory.clone().unwrap_or_else(usual);
+    let path = options.memory();
     for other in [&options.data, &path] {
         if out.is(other) {
             return Err(Failure::usage(format!(
@@ -140,7 +114,10 @@ pub(super) fn run(
             )));
         }
     }
-    let memory = read_memory(&path)?;
+    let memory = memory::read(&path, MAX_MEMORY)?.map(|bytes| Memory::read(&bytes));
+    let memory = memory
+        .transpose()
+        .map_err(|error| Failure::in_file(&path, format!("it is no memory of a job: {error}")))?;
     options.log(warnings, show);
     let noise = label::label_noise(options, &input)?;
     let terms = Terms {
@@ -189,7 +166,7 @@ pub(super) fn run(
         }
         Ok(())
     };
-    let keep = Box::new(move |memory: &Memory| keep(&path, memory));
+    let keep = Box::new(move |memory: &Memory| memory::keep(&path, &memory.write()));
     let mut trainee = Trainee::new(terms, make, memory, keep).on_step(on_step);
     let joined = block_on(async {
         let joined = join(config, &mut trainee, interrupt::requested()).await;

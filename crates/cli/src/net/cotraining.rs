@@ -1,0 +1,103 @@
+//! What server and clients of a co-training job share, and the server's half.
+
+use std::path::{Path, PathBuf};
+
+use undertone::data::Kind;
+use undertone::fedct::{Labels, Public, Scaler};
+use undertone::node::Facts;
+use undertone::node::cotrain::{Cotrain, Job};
+use undertone::xclp::{Features, Rows};
+use undertone_lab::output::Output;
+use undertone_lab::{Failure, input};
+
+/// The feature rows of a file. Labels in it do not count.
+pub(super) fn features(path: &Path) -> Result<Features, Failure> {
+    let data = input::load(path, Kind::Features)?;
+    match data.rows {
+        Rows::Features(features) => Ok(features),
+        Rows::Codes(_) => Err(Failure::in_file(path, "features are needed, not codes")),
+    }
+}
+
+/// The public rows as a job prepares them, and what prepares other rows in the same way.
+pub(super) fn public(
+    features: &Features,
+    standardise: bool,
+) -> Result<(Public, Option<Scaler>), String> {
+    let (dim, values) = (features.dim(), features.values());
+    let made = if standardise {
+        Public::standardised(dim, values).map(|(public, scaler)| (public, Some(scaler)))
+    } else {
+        let values = values.iter().map(|value| *value as f32).collect();
+        Public::new(dim, values).map(|public| (public, None))
+    };
+    made.map_err(|error| error.to_string())
+}
+
+/// Rows, prepared as the public ones.
+pub(super) fn prepare(features: &Features, scaler: Option<&Scaler>) -> Vec<f32> {
+    match scaler {
+        Some(scaler) => scaler.apply(features.values()),
+        None => features
+            .values()
+            .iter()
+            .map(|value| *value as f32)
+            .collect(),
+    }
+}
+
+/// Labels as CSV: the number of each row, from 0, and its label, -1 for none.
+pub(super) fn write_labels(file: Output, labels: &Labels) -> Result<(), Failure> {
+    let mut text = String::from("row,label\n");
+    for (row, label) in labels.iter().enumerate() {
+        let label = label.map_or(-1, i64::from);
+        text += &format!("{row},{label}\n");
+    }
+    file.write(|w| w.write_all(text.as_bytes()))
+}
+
+/// Reads a job file, with the public rows of the file `public` if there is one.
+pub(super) fn parse(
+    text: &str,
+    signed: bool,
+    file: Option<&Path>,
+) -> Result<Job, undertone::node::JobError> {
+    Job::parse(text, signed, |standardise| {
+        let path = file.ok_or(
+            "the job file does not state the digest of the public rows; name the rows with \
+             --public",
+        )?;
+        let features = features(path).map_err(|failure| failure.message)?;
+        Ok(public(&features, standardise)?.0)
+    })
+}
+
+/// The server's half of `job`. It writes each consensus to the file `labels`.
+pub(super) fn application(job: Job, labels: Option<PathBuf>) -> Result<Cotrain, Failure> {
+    if let Some(path) = &labels {
+        Output::create(path)?;
+    }
+    Ok(Cotrain::new(job).on_exchange(move |progress| {
+        let exchange = progress.exchange;
+        let ids = exchange.contributors.iter().map(ToString::to_string);
+        tracing::info!(
+            exchange = exchange.number,
+            clients = ids.collect::<Vec<_>>().join(", "),
+            covered = exchange.covered,
+            "voted"
+        );
+        if exchange.lost > 0 {
+            tracing::warn!(
+                rows = exchange.lost,
+                "helpers dropped out; their rows have no consensus in this exchange"
+            );
+        }
+        if let Some(path) = &labels {
+            let written = Output::create(path).and_then(|file| write_labels(file, progress.labels));
+            if let Err(failure) = written {
+                tracing::error!("{}", failure.message);
+            }
+        }
+        Facts::new()
+    }))
+}

@@ -1,0 +1,254 @@
+//! `undertone join`, co-training.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::Args;
+use serde::Serialize;
+use undertone::fedct::{Data, Labels, Memory, Rows, Step, Votes};
+use undertone::learners::{Classifier, Kind, TREES};
+use undertone::node::client::{Config, join};
+use undertone::node::cotrain::{Cotrainee, Job, Made, Terms};
+use undertone::party::{PartyId, SessionId};
+use undertone::xclp::{Features, Rows as Loaded};
+
+use super::super::cotraining::{features, prepare, public, write_labels};
+use super::super::credentials::Warnings;
+use super::super::{block_on, randomness};
+use super::label::Input;
+use super::{Join, failure, memory, phases};
+use undertone_lab::output::{self, Output};
+use undertone_lab::report::PhaseCost;
+use undertone_lab::{Failure, Show, interrupt};
+
+/// Longest memory file in bytes.
+const MAX_MEMORY: u64 = 1 << 10;
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Co-training")]
+pub(super) struct CotrainOptions {
+    /// File with the public rows, the same for all clients (.npz or CSV). Labels in it do not count
+    #[arg(long, value_name = "FILE")]
+    pub(super) public: Option<PathBuf>,
+    /// What this client trains: tree, forest, boosted, logistic or mlp
+    #[arg(
+        long,
+        value_name = "LEARNER",
+        default_value = "forest",
+        value_parser = undertone_lab::cotrain::learner
+    )]
+    learner: Kind,
+    /// Number of trees of a forest
+    #[arg(long, value_name = "N", default_value_t = TREES)]
+    trees: u16,
+    /// File with rows that the final learner labels. OUT has their labels, instead of those of the
+    /// public rows
+    #[arg(long, value_name = "FILE")]
+    predict: Option<PathBuf>,
+    /// The most that the server may see of the votes: winners, counts or clear
+    #[arg(long, value_name = "VOTES", default_value = "winners")]
+    allow_votes: Votes,
+    /// Agree also to quorums of all clients, where a consensus tells every vote
+    #[arg(long)]
+    allow_unanimous: bool,
+    /// Agree only to jobs with noise on votes, of this epsilon for one vote over the whole job
+    #[arg(long, value_name = "E")]
+    max_epsilon: Option<f64>,
+}
+
+/// The JSON object of `join`.
+#[derive(Debug, Serialize)]
+struct Report {
+    rows: usize,
+    public_rows: usize,
+    learner: &'static str,
+    /// Exchanges in which this client voted.
+    exchanges: u32,
+    /// Public rows with a consensus at the end.
+    covered: usize,
+    /// Rows that the learner labelled.
+    labelled: usize,
+    sessions: u32,
+    connections_lost: u32,
+    seconds: f64,
+    socket_received: u64,
+    socket_sent: u64,
+    phases: Vec<PhaseCost>,
+}
+
+/// What happened so far.
+#[derive(Debug, Default)]
+struct Progress {
+    exchanges: u32,
+    consensus: Option<Labels>,
+    is_over: bool,
+}
+
+/// The rows of a client, all with labels.
+struct Own {
+    features: Features,
+    labels: Vec<u16>,
+}
+
+impl Own {
+    fn load(options: &Join) -> Result<Self, Failure> {
+        let unusable = |what: &str| Failure::in_file(&options.data, what);
+        let input = Input::load(options)?;
+        let Loaded::Features(features) = input.rows else {
+            return Err(unusable("co-training needs features, not codes"));
+        };
+        let labels = input.labelling.labels();
+        let labelled: Vec<usize> = (0..labels.len())
+            .filter(|row| labels[*row].is_some())
+            .collect();
+        if labelled.is_empty() {
+            return Err(unusable(
+                "no row has a label; co-training learns from labels",
+            ));
+        }
+        let dim = features.dim();
+        let row = |row: &usize| &features.values()[row * dim..(row + 1) * dim];
+        let values = labelled.iter().flat_map(row).copied().collect();
+        Ok(Self {
+            features: Features::new(dim, values).map_err(|error| unusable(&error.to_string()))?,
+            labels: labels.iter().flatten().copied().collect(),
+        })
+    }
+}
+
+pub(super) fn run(
+    options: &Join,
+    config: &Config,
+    warnings: &Warnings,
+    show: Show,
+) -> Result<(), Failure> {
+    let own = Own::load(options)?;
+    let rows = own.labels.len();
+    let mine = &options.cotrain;
+    let Some(shared) = &mine.public else {
+        return Err(Failure::usage(
+            "co-training needs the public rows: --public FILE",
+        ));
+    };
+    let public_rows = features(shared)?;
+    let (count, dim) = (public_rows.rows(), public_rows.dim());
+    let predict = mine.predict.as_deref().map(features).transpose()?;
+    let out = Output::create_own(&options.out)?;
+    let path = options.memory();
+    for other in [
+        Some(&options.data),
+        Some(shared),
+        mine.predict.as_ref(),
+        Some(&path),
+    ] {
+        if other.is_some_and(|other| out.is(other)) {
+            return Err(Failure::usage(format!(
+                "{} is an input; name another file",
+                options.out.display()
+            )));
+        }
+    }
+    let memory = memory::read(&path, MAX_MEMORY)?.map(|bytes| Memory::read(&bytes));
+    let memory = memory
+        .transpose()
+        .map_err(|error| Failure::in_file(&path, format!("it is no memory of a job: {error}")))?;
+    let memory = memory.unwrap_or_default();
+    options.log(warnings, show);
+    let terms = Terms {
+        min_clients: options.min_clients,
+        malicious_server: options.insists(),
+        votes: mine.allow_votes,
+        allow_unanimous: mine.allow_unanimous,
+        max_exchanges: options.max_rounds.unwrap_or(Terms::default().max_exchanges),
+        max_epsilon: mine.max_epsilon,
+    };
+    let seed = randomness(options.link.insecure_seed)
+        .party(SessionId([0; 32]), PartyId::client(0))
+        .map_err(|error| Failure::new(71, format!("randomness: {error}")))?;
+    // The final learner labels these rows.
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let (told, kind, trees) = (Arc::clone(&asked), mine.learner, mine.trees);
+    let make = move |job: &Job| {
+        let (public, scaler) = public(&public_rows, job.standardise)?;
+        let values = prepare(&own.features, scaler.as_ref());
+        let classes = job.cotraining.classes;
+        let data = Data::new(own.features.dim(), values, own.labels.clone(), classes);
+        let data = data.map_err(|error| error.to_string())?;
+        if let Some(rows) = &predict
+            && rows.dim() != public_rows.dim()
+        {
+            return Err(format!(
+                "the rows of --predict have {} features, the public ones {}",
+                rows.dim(),
+                public_rows.dim()
+            ));
+        }
+        let rows = predict.as_ref().unwrap_or(&public_rows);
+        *told.lock().unwrap_or_else(PoisonError::into_inner) = prepare(rows, scaler.as_ref());
+        Ok(Made {
+            learner: Box::new(Classifier::new(kind, classes, &seed).with_trees(trees)),
+            data,
+            public: Arc::new(public),
+        })
+    };
+    let progress = Arc::new(Mutex::new(Progress::default()));
+    let noted = Arc::clone(&progress);
+    let on_step = move |step: &Step| {
+        let mut progress = noted.lock().unwrap_or_else(PoisonError::into_inner);
+        match step {
+            Step::Voted { number, labels } => {
+                progress.exchanges += 1;
+                let covered = labels.iter().flatten().count();
+                tracing::info!(exchange = number, covered, "voted");
+            }
+            Step::Over(labels) => {
+                progress.consensus.clone_from(labels);
+                progress.is_over = true;
+            }
+        }
+        Ok(())
+    };
+    let keep = Box::new(move |memory: &Memory| memory::keep(&path, &memory.write()));
+    let mut trainee = Cotrainee::new(terms, make, memory, keep).on_step(on_step);
+    let joined = block_on(async {
+        let joined = join(config, &mut trainee, interrupt::requested()).await;
+        joined.map_err(failure)
+    })?;
+    let progress = std::mem::take(&mut *progress.lock().unwrap_or_else(PoisonError::into_inner));
+    let client = trainee.client().filter(|_| progress.is_over);
+    let client = client.ok_or_else(|| Failure::aborted("the job ended without a consensus"))?;
+    let values = std::mem::take(&mut *asked.lock().unwrap_or_else(PoisonError::into_inner));
+    let asked = Rows {
+        dim,
+        values: &values,
+    };
+    let predicted = client.with_learner(|learner| learner.predict(asked));
+    let predicted = predicted.map_err(Failure::data)?;
+    let labels: Labels = predicted.into_iter().map(Some).collect();
+    let labelled = labels.len();
+    write_labels(out, &labels)?;
+    let consensus = progress.consensus.unwrap_or_default();
+    let report = Report {
+        rows,
+        public_rows: count,
+        learner: mine.learner.name(),
+        exchanges: progress.exchanges,
+        covered: consensus.iter().flatten().count(),
+        labelled,
+        sessions: joined.sessions,
+        connections_lost: joined.returned,
+        seconds: joined.time.as_secs_f64(),
+        socket_received: joined.socket.0,
+        socket_sent: joined.socket.1,
+        phases: phases(&joined),
+    };
+    output::print_report(show, &report, || {
+        format!(
+            "voted in {} exchanges; {} of {count} public rows have a consensus; the learner \
+             labelled {labelled} rows, written to {}\n",
+            report.exchanges,
+            report.covered,
+            options.out.display()
+        )
+    })
+}
