@@ -1,10 +1,14 @@
 //! The ledger agrees with `docs/spec/lengths.md`.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use undertone::fedct::{CONSENSUS, Consensus, Job, SLICES, VOTES, Votes};
+use undertone::garble::GARBLING;
 use undertone::hamming::{Backend, Phe};
 use undertone::party::frame::HEADER_LEN;
+use undertone::party::{Network, PartyId};
 use undertone::sum;
 use undertone::xclp::{Params, phases};
+use undertone_tests::cotraining::{World, votes};
 use undertone_tests::{random_clients, simulation};
 
 /// The bytes that the sender and the receiver of a pair send with `shade`, offline and online, to
@@ -257,5 +261,67 @@ fn bytes_are_the_formulae() {
                 3
             ]
         );
+    }
+}
+
+/// The ledger of an exchange of five clients with 1000 public rows of ten classes. There are two
+/// rows in a word, so 500 blocks, and 100 for each helper.
+#[test]
+fn bytes_of_an_exchange_are_the_formulae() {
+    const ROWS: usize = 1000;
+    let frames = |messages: usize, payload: usize| (messages * HEADER_LEN + payload) as u64;
+    for (kind, consensus, ands) in [
+        (Votes::Clear, Consensus::Majority, 0),
+        (Votes::Counts, Consensus::Majority, 0),
+        (Votes::Winners, Consensus::Majority, 175),
+        (Votes::Winners, Consensus::Qualified(600_000), 193),
+    ] {
+        let mut world = World::voting(&votes(ROWS, 10, 5, 0.7, 1), 10, |job: &mut Job| {
+            job.votes = kind;
+            job.consensus = consensus;
+        });
+        let all = world.all();
+        let run = world.run(Network::new(), &all);
+        run.labels(&all);
+        let (mut up, mut down) = (0, 0);
+        for who in &all {
+            let ledger = &run.ledgers[who];
+            let sent = |phase| ledger.phase(phase).map_or(0, |cost| cost.bytes_sent);
+            let received = |phase| ledger.phase(phase).map_or(0, |cost| cost.bytes_received);
+            let labels = ROWS / 2;
+            assert_eq!(received(CONSENSUS), frames(2, 10 + 4 * 5 + labels));
+            let voted = if kind == Votes::Clear { labels } else { 0 };
+            assert_eq!((sent(CONSENSUS), sent(VOTES)), (0, frames(1, voted)));
+            let words = if kind == Votes::Clear {
+                0
+            } else {
+                8 * ROWS / 2
+            };
+            let masked = if words > 0 { frames(1, words) } else { 0 };
+            assert_eq!(sent(sum::UPLOAD), masked);
+            if kind == Votes::Winners {
+                assert_eq!(sent(phases::SETUP), frames(2, 34 + 48 * 4));
+                assert_eq!(sent(SLICES), frames(1, 0));
+                assert_eq!(received(SLICES), frames(2, 4 + 8 * 5 + 4));
+                // 100 instances of 60 input bits of the server: one batch, four tiles, and labels
+                // of two rows in four bits each.
+                let layout = world.job.layout(5);
+                let needed = consensus.needed(5, world.job.noise, 10);
+                assert_eq!(layout.circuit(needed).ands(), ands);
+                let tables = 32 * ands * 100 + 100;
+                assert_eq!(sent(GARBLING), frames(7, 8192 + 8 + 48 + tables));
+                let corrections = 248 * (6000_usize.div_ceil(64) + 1);
+                let evaluator = 5152 + corrections + 40 + 8 * 6000_usize.div_ceil(64);
+                assert_eq!(received(GARBLING), frames(4, evaluator));
+            }
+            let all = || ledger.phases().map(|(_, cost)| cost);
+            up += all().map(|cost| cost.bytes_sent).sum::<u64>();
+            down += all().map(|cost| cost.bytes_received).sum::<u64>();
+        }
+        let server = &run.ledgers[&PartyId::SERVER];
+        let phases = || server.phases().map(|(_, cost)| cost);
+        let came: u64 = phases().map(|cost| cost.bytes_received).sum();
+        let went: u64 = phases().map(|cost| cost.bytes_sent).sum();
+        assert_eq!((came, went), (up, down), "{kind}, {consensus}");
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use undertone::garble::party::OPENING_LEN;
+use undertone::garble::party::{MAX_ANDS, OPENING_LEN};
 use undertone::garble::{Audience, Bit, Builder, Circuit, GARBLING, half};
 use undertone::kdf::Seed;
 use undertone::kernel::{BitMatrix, Prg};
@@ -131,7 +131,11 @@ fn due(circuit: &Circuit, instances: usize, audience: Audience) -> [(u64, u64); 
         evaluator.push(extend::corrections_len(field, security, count));
         evaluator.push(PROOF_LEN);
     }
-    let size = if circuit.ands() > 1024 { 8 } else { 32 };
+    let size = match circuit.ands() {
+        0..=1024 => 32,
+        1025..=8192 => 8,
+        _ => 1,
+    };
     let outputs = circuit.outputs().len();
     for first in (0..instances).step_by(size) {
         let count = size.min(instances - first);
@@ -576,4 +580,19 @@ fn impossible_rules_are_refused() {
     let empty = "needs an instance";
     refused(BitMatrix::zero(0, 6), BitMatrix::zero(0, 6), empty);
     assert_eq!(half::tile(&circuit), 32);
+}
+
+/// The largest circuits: every message fits a frame.
+#[test]
+fn the_largest_circuits_fit_frames() {
+    for ands in [8192, 8193, 17_000, MAX_ANDS] {
+        for instances in [1, 9] {
+            hold(&chain(ands), instances, Audience::Both);
+        }
+    }
+    let beyond = chain(MAX_ANDS + 1);
+    let inputs = inputs(&beyond, 1, 1);
+    let ends = run(&beyond, &inputs, Audience::Both, Network::new());
+    let error = ends[0].as_ref().unwrap_err().to_string();
+    assert!(error.contains("AND gates"), "{error}");
 }

@@ -454,4 +454,5 @@ fn long_messages_of_cotraining_have_their_predicted_lengths() {
     hold_cotraining((400_000, 10, 3), kind(Votes::Counts));
     hold_cotraining((2600, 10, 3), kind(Votes::Winners));
     hold_cotraining((30, 1024, 3), kind(Votes::Winners));
+    hold_cotraining((30, 1024, 32), kind(Votes::Winners));
 }

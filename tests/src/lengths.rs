@@ -265,7 +265,11 @@ fn garbling(
     }
     to(evaluator, garbler, 8 * transfers.div_ceil(64));
     to(garbler, evaluator, 16 + 32);
-    let size = if circuit.ands() > 1024 { 8 } else { 32 };
+    let size = match circuit.ands() {
+        0..=1024 => 32,
+        1025..=8192 => 8,
+        _ => 1,
+    };
     for start in (0..instances).step_by(size) {
         let count = size.min(instances - start);
         let decoding = match audience {

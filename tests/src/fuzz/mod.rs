@@ -6,6 +6,7 @@
     reason = "a fuzz target reports a finding by a panic"
 )]
 
+pub mod cotraining;
 pub mod files;
 pub mod frames;
 pub mod payloads;
@@ -15,7 +16,7 @@ pub mod training;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 18] = [
     ("csv", files::csv),
     ("npz", files::npz),
     ("settings", files::settings),
@@ -28,6 +29,8 @@ pub const TARGETS: [Target; 16] = [
     ("sums", payloads::sums),
     ("rounds", payloads::rounds),
     ("training", training::training),
+    ("garble", cotraining::garble),
+    ("cotraining", cotraining::cotraining),
     ("transfers", payloads::transfers),
     ("shade", payloads::shade),
     ("lwe", payloads::lwe),
