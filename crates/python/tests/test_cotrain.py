@@ -255,13 +255,14 @@ def test_arguments_that_cannot_be(dealt: Deal) -> None:
             public=np.where(np.arange(150 * 64).reshape(150, 64) == 194, np.nan, public))
     refused(r"public rows are of float64 with shape \(64,\)", public=public[0])
     refused("client 1: features are of .*U", data=[data[0], (np.full((2, 2), "x"), y), data[2]])
-    refused("labels are of float64; integers are needed", TypeError, data=[(x, y * 1.0)] * 3)
+    refused("client 0: labels are of float64 with shape .40,.; integers of shape",
+            data=[(x, y * 1.0)] * 3)
     refused("client 2: row 0: label 10", data=[*data[:2], (x, y + 10)], classes=10)
     refused("client 2: row 7 has no label; leave out",
             data=[*data[:2], (x, np.where(np.arange(40) == 7, -1, y))])
     refused("client 2: 40 rows have 39 labels", data=[*data[:2], (x, y[:-1])])
-    refused("features of the client's rows: 63", undertone.AbortedError,
-            data=[(x[:, 1:], y)] * 3)
+    refused("client 2: rows of 63 features, but public rows of 64",
+            data=[*data[:2], (x[:, 1:], y)])
     with pytest.raises(ValueError, match="length 32"):
         CotrainJob(rows=5, features=2, classes=3, public=b"?")
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from . import _engine
 from ._costs import Cost, of_parties
-from ._label import as_labels
 from ._party import Party, credentials, session_id
 from ._train import Seed, as_seed
 
@@ -103,6 +102,18 @@ def _matrix(rows: Any, what: str) -> NDArray[np.float32]:
             "features] are needed"
         )
     return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def _classes(labels: Any, what: str) -> NDArray[np.int64]:
+    array = np.asarray(labels)
+    if array.dtype.kind not in "iu" or array.ndim != 1:
+        raise ValueError(
+            f"{what} are of {array.dtype} with shape {array.shape}; integers of shape [rows] are "
+            "needed"
+        )
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"{what}: one is above 2**63 - 1")
+    return np.ascontiguousarray(array, dtype=np.int64)
 
 
 def public_digest(public: Any) -> bytes:
@@ -277,8 +288,14 @@ def cotrain(
     if len(data) < min_clients:
         raise ValueError(f"{len(data)} clients, at least {min_clients} are needed")
     features = [_matrix(rows, f"client {one}: features") for one, (rows, _) in enumerate(data)]
-    labels = [as_labels(labels) for _, labels in data]
+    labels = [_classes(known, f"client {one}: labels") for one, (_, known) in enumerate(data)]
     shared = _matrix(public, "public rows")
+    for one, rows in enumerate(features):
+        if rows.shape[1] != shared.shape[1]:
+            raise ValueError(
+                f"client {one}: rows of {rows.shape[1]} features, but public rows of "
+                f"{shared.shape[1]}"
+            )
     if classes is None:
         largest = max((int(one.max()) for one in labels if one.size), default=-1)
         classes = max(2, 1 + largest)
@@ -382,7 +399,7 @@ class CotrainClient:
             asdict(job),
             _Adapter(self.learner, job.classes, index),
             _matrix(features, "features"),
-            as_labels(labels),
+            _classes(labels, "labels"),
             _matrix(public, "public rows"),
             allow_unanimous,
             memory,
