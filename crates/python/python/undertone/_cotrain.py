@@ -124,7 +124,7 @@ def public_digest(public: Any) -> bytes:
 
     >>> import undertone
     >>> undertone.public_digest([[1.0, 2.0], [3.0, 4.0]]).hex()[:16]
-    '3f0d0b2f2f6f2f6f'
+    'bdc20cf59fd59074'
     """
     return _engine.public_digest(_matrix(public, "public rows"))
 
