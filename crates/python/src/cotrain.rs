@@ -268,9 +268,10 @@ impl Cotraining {
             ));
         }
         let simulation = CotrainingSimulation::new(job, clients, seed).map_err(simulation)?;
-        let simulation = match allow_unanimous {
-            true => simulation.allow_unanimous(),
-            false => simulation,
+        let simulation = if allow_unanimous {
+            simulation.allow_unanimous()
+        } else {
+            simulation
         };
         Ok(Self {
             inner: Mutex::new(Inner {

@@ -257,13 +257,14 @@ def test_arguments_that_cannot_be(dealt: Deal) -> None:
     refused("client 1: features are of .*U", data=[data[0], (np.full((2, 2), "x"), y), data[2]])
     refused("client 0: labels are of float64 with shape .40,.; integers of shape",
             data=[(x, y * 1.0)] * 3)
-    refused("client 2: row 0: label 15, but there are 10", data=[*data[:2], (x, y + 10)], classes=10)
+    refused("client 2: row 0: label 15, but there are 10",
+            data=[*data[:2], (x, y + 10)], classes=10)
     refused("client 2: row 7 has no label; leave out",
             data=[*data[:2], (x, np.where(np.arange(40) == 7, -1, y))])
     refused("client 2: 40 rows have 39 labels", data=[*data[:2], (x, y[:-1])])
     refused("client 2: rows of 63 features, but public rows of 64",
             data=[*data[:2], (x[:, 1:], y)])
-    with pytest.raises(ValueError, match="length 32"):
+    with pytest.raises(ValueError, match="public has 1 bytes"):
         CotrainJob(rows=5, features=2, classes=3, public=b"?")
 
 

@@ -169,6 +169,8 @@ class CotrainJob:
     suite: str = "aes128ctr"
 
     def __post_init__(self) -> None:
+        if len(self.public) != 32:
+            raise ValueError(f"public has {len(self.public)} bytes; public_digest() returns 32")
         _engine.cotrain_digest(asdict(self))
 
     @property
