@@ -37,23 +37,16 @@ def parameters(case):
         [case["malicious_server"], SUITES.index(case["suite"])])
 
 
-class Setup:
-    """The setup of a session, with `rows` rows of each client."""
+class Group:
+    """The setup of a session, with nothing advertised."""
 
-    def __init__(self, case, rows, sealed_):
-        self.case, self.clients, self.sizes, self.is_sealed = case, case["clients"], rows, sealed_
-        for name in ("backend", "bits", "classes", "variant", "min_clients", "malicious_server",
-                     "suite"):
-            setattr(self, name, case["parameters"][name])
-        self.alpha, self.k = double(case["parameters"]["alpha"]), case["parameters"]["neighbours"]
-        self.session = unhex(case["session"])
-        self.seeds = [unhex(client["seed"]) for client in self.clients]
-        self.everybody = range(len(self.clients))
-        self.identities = [unhex(client.get("identity") or "") or None for client in self.clients]
+    def __init__(self, session, seeds, server, identities, sealed_, min_clients):
+        self.session, self.seeds, self.identities = session, seeds, identities
+        self.is_sealed, self.min_clients = sealed_, min_clients
+        self.everybody = range(len(seeds))
         self.secrets = [
             self.derive(seed, "key pair", place) for place, seed in enumerate(self.seeds)
         ]
-        server = unhex(case["server_seed"])
         self.secrets.append(self.derive(server, "key pair", SERVER))
         self.hellos = [self.hello(place) for place in self.everybody]
         self.contributions = [
@@ -61,25 +54,15 @@ class Setup:
         ]
         self.group = extract(self.session, "group seed", b"".join(self.contributions))
 
+    def advertisement(self, place):
+        return b""
+
     def derive(self, seed, purpose, *numbers):
         return derive(seed, self.session, purpose, ids(*numbers))
 
     def hello(self, place):
         return hello(self.session, "sign setup", place, public(self.secrets[place]),
                      self.advertisement(place), self.identities[place])
-
-    def advertisement(self, place):
-        client = self.clients[place]
-        features = len(client["features"][0]) if client.get("features") else 0
-        return (ids(self.sizes[place], features, self.classes) + self.names_digest() +
-                parameters(self.case["parameters"]))
-
-    def names_digest(self):
-        names = [name.encode() for name in self.case["parameters"].get("class_names") or []]
-        if not names:
-            return bytes(16)
-        text = b"".join(bytes([len(name)]) + name for name in names)
-        return hashlib.sha256(b"undertone/v1/class names" + text).digest()[:16]
 
     def roster(self, hellos=None):
         return public(self.secrets[-1]) + roster(hellos or self.hellos)
@@ -98,10 +81,37 @@ class Setup:
 
     def admission(self, place):
         received = [self.contribution(other, place) for other in self.others(place)]
-        return bytes([1] * len(self.clients)) + b"".join(received)
+        return bytes([1] * len(self.seeds)) + b"".join(received)
 
     def others(self, me):
         return [other for other in self.everybody if other != me]
+
+
+class Setup(Group):
+    """The setup of label propagation, with `rows` rows of each client."""
+
+    def __init__(self, case, rows, sealed_):
+        self.case, self.clients, self.sizes = case, case["clients"], rows
+        for name in ("backend", "bits", "classes", "variant", "malicious_server", "suite"):
+            setattr(self, name, case["parameters"][name])
+        self.alpha, self.k = double(case["parameters"]["alpha"]), case["parameters"]["neighbours"]
+        super().__init__(unhex(case["session"]), [unhex(client["seed"]) for client in self.clients],
+                         unhex(case["server_seed"]),
+                         [unhex(client.get("identity") or "") or None for client in self.clients],
+                         sealed_, case["parameters"]["min_clients"])
+
+    def advertisement(self, place):
+        client = self.clients[place]
+        features = len(client["features"][0]) if client.get("features") else 0
+        return (ids(self.sizes[place], features, self.classes) + self.names_digest() +
+                parameters(self.case["parameters"]))
+
+    def names_digest(self):
+        names = [name.encode() for name in self.case["parameters"].get("class_names") or []]
+        if not names:
+            return bytes(16)
+        text = b"".join(bytes([len(name)]) + name for name in names)
+        return hashlib.sha256(b"undertone/v1/class names" + text).digest()[:16]
 
 
 class Run(Setup):

@@ -1,8 +1,11 @@
-"""Logarithm, sine and cosine with the same bits as fdlibm, and as musl's port of it."""
+"""Logarithm, exponential, sine and cosine with the same bits as fdlibm and its port in musl."""
 import math
 import struct
 
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+INVERSE_LN2 = 1.44269504088896338700
+EXP = (1.66666666666666019037e-01, -2.77777777770155933842e-03, 6.61375632143793436117e-05,
+       -1.65339022054652515390e-06, 4.13813679705723846039e-08)
 LOG_ODD = (6.666666666666735130e-01, 2.857142874366239149e-01, 1.818357216161805012e-01,
            1.479819860511658591e-01)
 LOG_EVEN = (3.999999999940941908e-01, 2.222219843214978396e-01, 1.531383769920937332e-01)
@@ -90,3 +93,20 @@ def normals(words):
         c, s = cos_sin(2 * math.pi * v)
         out += [radius * c, radius * s]
     return out
+
+
+def exp(x):
+    """The exponential function, of numbers whose result is normal."""
+    size, sign = abs(x), x < 0
+    if high(size) <= 0x3E300000:
+        return 1.0 + x
+    k, low = 0, 0.0
+    if high(size) > 0x3FD62E42:
+        k = 1 - 2 * sign
+        if high(size) >= 0x3FF0A2B2:
+            k = int(INVERSE_LN2 * x + 0.5 * k)
+        x, low = x - k * LN2_HIGH, k * LN2_LOW
+    upper, x = x, x - low
+    z = x * x
+    c = x - z * (EXP[0] + z * (EXP[1] + z * (EXP[2] + z * (EXP[3] + z * EXP[4]))))
+    return math.ldexp(1.0 + (x * c / (2.0 - c) - low + upper), k)

@@ -147,29 +147,36 @@ def round_keys(keys):
     return out
 
 
+@functools.lru_cache(64)
+def schedule(keys, count):
+    """The round keys for `count` blocks, all bytes of a position side by side."""
+    repeats = count if len(keys) == 16 else 1
+    return [number(b"".join([part * repeats for part in key])) for key in round_keys(keys)]
+
+
+# For each row of the mixing matrix, the position that a position gets its byte from.
+TURNED = [[(at + 4 * (at % 4)) % 16 for at in (i - i % 4 + (i + by) % 4 for i in range(16))]
+          for by in range(4)]
+
+
 def aes128(keys, blocks):
     """Encrypts every block under the key at its place, or all blocks under one key."""
     count = len(blocks) // 16
-    schedule = round_keys(keys)
-    if len(keys) == 16:
-        ones = number(b"\1" * count)
-        schedule = [[part[0] * ones for part in key] for key in schedule]
-    else:
-        schedule = [[number(part) for part in key] for key in schedule]
-    state = [number(blocks[i::16]) ^ schedule[0][i] for i in range(16)]
-    for turn in range(1, 11):
-        rows = [state[(i + 4 * (i % 4)) % 16].to_bytes(count, "little") for i in range(16)]
-        one, two, three = ([number(row.translate(box)) for row in rows]
-                           for box in (SBOX, SBOX2, SBOX3))
-        if turn < 10:
-            at = lambda i, by: i - i % 4 + (i + by) % 4
-            state = [two[i] ^ three[at(i, 1)] ^ one[at(i, 2)] ^ one[at(i, 3)] for i in range(16)]
-        else:
-            state = one
-        state = [a ^ b for a, b in zip(state, schedule[turn])]
+    if not count:
+        return b""
+    kept = schedule if count <= 2**12 else schedule.__wrapped__
+    first, *others, last = kept(keys, count)
+    lanes = lambda state: pieces(state.to_bytes(16 * count, "little"), count)
+    turned = lambda parts, by, box: number(
+        b"".join([parts[at] for at in TURNED[by]]).translate(box))
+    state = number(b"".join([blocks[i::16] for i in range(16)])) ^ first
+    for key in others:
+        parts = lanes(state)
+        state = turned(parts, 0, SBOX2) ^ turned(parts, 1, SBOX3) ^ turned(parts, 2, SBOX)
+        state ^= turned(parts, 3, SBOX) ^ key
     out = bytearray(16 * count)
-    for i, lanes in enumerate(state):
-        out[i::16] = lanes.to_bytes(count, "little")
+    for i, part in enumerate(lanes(turned(lanes(state), 0, SBOX) ^ last)):
+        out[i::16] = part
     return bytes(out)
 
 

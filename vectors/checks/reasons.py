@@ -67,11 +67,22 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"masking bit that is neither 0 nor 1", "a bit that is not below 2"),
     (r"a second seed", "a second seed"),
     (r"masked distances after the last", "masked distances after the last"),
-    (r"kind of the session", "is not below 3"),
+    (r"kind of the session", "is not below [23]"),
     (r"groups are not those", "groups of other clients"),
     (r"names another job", "another census"),
     (r"starts a round that is over", "a round that is not due"),
     (r"name different groups", "name other groups"),
+    (r"instances or its audience is another", "another circuit"),
+    (r"it must be 0 or 1", "is not below 2"),
+    (r"a label is no class", "a label that is no class"),
+    (r"a label that is no class", "a label that is no class"),
+    (r"a vote for class", "a vote for class"),
+    (r"a message that is not empty", "a message that is not empty"),
+    (r"starts an exchange that is over", "an exchange that is not due"),
+    (r"slices: they are not in ascending order", "slices out of order"),
+    (r"its plan names a slice", "a plan of other slices or helpers"),
+    (r"set of contributors has grown", "contributors that were not in"),
+    (r"is all of them", "quorum is all of them"),
 )]
 
 

@@ -49,6 +49,9 @@ def universal(point, words):
     return out
 
 
+CHUNK_WORDS = 32
+
+
 class Context:
     def __init__(self, session, purpose, sender, receiver):
         self.session = session
@@ -238,13 +241,13 @@ Batch = namedtuple("Batch", "corrections challenge proof choices chosen ws zeros
 
 
 class Extension:
-    """Both sides of an extension, from both seeds."""
+    """Both sides of an extension, from both seeds. An `odd` Δ has 1 as its lowest bit."""
 
-    def __init__(self, session, purpose, sender, receiver, seeds, f, malicious):
+    def __init__(self, session, purpose, sender, receiver, seeds, f, malicious, odd=False):
         self.context = Context(session, purpose, sender, receiver)
         self.challenges = self.context.derive(seeds[0], "transfer challenge")
         self.f, self.malicious = f, malicious
-        self.delta = self.context.delta(seeds[0])
+        self.delta = self.context.delta(seeds[0]) | odd
         self.choices = ~self.delta & 2**128 - 1
         self.offer = base_offer(self.context, self.choices, seeds[0])
         self.keys, reply = base_reply(self.context, self.offer, seeds[1])
@@ -280,22 +283,27 @@ class Extension:
         return rows
 
     def batch(self, count):
-        """Both sides of the next batch, of at most one chunk."""
+        """Both sides of the next batch, chunk by chunk."""
         words, first = batch_words(count, self.malicious), self.transfers
-        if words > 32:
-            raise ValueError("a batch of more than a chunk")
-        (us, vs), kept = self.rows(64 * words), 2**(64 * words) - 1
-        corrections = b"".join(((u ^ us[0]) & kept).to_bytes(8 * words, "little") for u in us[1:])
-        ws, challenge, given = self.sender_rows(64 * words, self.setup[32:], corrections,
-                                                self.chunk - 1), b"", b""
+        corrections, challenge, given, choices = b"", b"", b"", 0
+        vs, ws = [0] * 128, [0] * 128
+        for at in range(0, words, CHUNK_WORDS):
+            bits, number_ = 64 * min(CHUNK_WORDS, words - at), self.chunk
+            us, mine = self.rows(bits)
+            kept = 2**bits - 1
+            part = b"".join(((u ^ us[0]) & kept).to_bytes(bits // 8, "little") for u in us[1:])
+            theirs = self.sender_rows(bits, self.setup[32:], part, number_)
+            for all_, rows in ((vs, mine), (ws, theirs)):
+                all_[:] = [row | (new & kept) << 64 * at for row, new in zip(all_, rows)]
+            corrections, choices = corrections + part, choices | (us[0] & kept) << 64 * at
         if self.malicious:
             challenge = self.challenge(self.batches)
-            given = proof(number(challenge), us[0], vs, first, words)
+            given = proof(number(challenge), choices, vs, first, words)
             check_proof(number(challenge), self.delta, ws, given, first, words)
         self.transfers, self.batches = first + count, self.batches + 1
         chosen, zeros = (b"".join(map(block, columns(rows, count))) for rows in (vs, ws))
         ones = xor(zeros, block(self.delta) * count)
-        return Batch(corrections, challenge, given, us[0] & 2**count - 1, chosen, ws, zeros, ones)
+        return Batch(corrections, challenge, given, choices & 2**count - 1, chosen, ws, zeros, ones)
 
     def randomise(self, keys, first):
         if self.malicious:

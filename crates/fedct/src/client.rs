@@ -48,6 +48,8 @@ struct Desk {
     public: Arc<Public>,
     memory: Memory,
     keep: Keep,
+    /// The last two exchanges whose consensus the client has, and the consensus.
+    known: Vec<(u32, Labels)>,
 }
 
 impl fmt::Debug for Desk {
@@ -105,11 +107,20 @@ impl Client {
             public,
             memory,
             keep,
+            known: Vec::new(),
         };
         Self(Arc::new(Shared {
             desk: Mutex::new(desk),
             parties: AtomicU64::new(0),
         }))
+    }
+
+    /// Checks that the client's rows and the public rows fit a job.
+    ///
+    /// # Errors
+    /// What differs, and what to do.
+    pub fn check(&self, job: &Job) -> Result<(), String> {
+        lock(&self.0.desk).fits(job)
     }
 
     /// The number of the last exchange in which the client voted.
@@ -233,6 +244,7 @@ impl Session {
         if opening.members.binary_search(&self.place.me).is_err() {
             return cheated("its set of members leaves this client out");
         }
+        self.check_labels(&opening)?;
         let labels = opening.labels.as_ref();
         match opening.kind {
             Kind::Exchange => {
@@ -240,6 +252,11 @@ impl Session {
                 let context = self.job.context(self.place.session, &message);
                 drop(message);
                 let labels = self.exchange(&io, context, &opening).await?;
+                let mut desk = self.desk()?;
+                let oldest = desk.known.len().saturating_sub(1);
+                desk.known.drain(..oldest);
+                desk.known.push((opening.number, labels.clone()));
+                drop(desk);
                 Ok(Step::Voted {
                     number: opening.number,
                     labels,
@@ -253,9 +270,29 @@ impl Session {
         }
     }
 
+    /// FEDCT-11: a client that has the consensus of the exchange before this one gets it again. A
+    /// server that was killed may have lost it, and continues from the one before.
+    fn check_labels(&self, opening: &Opening) -> Result<(), Abort> {
+        let desk = self.desk()?;
+        let before = match opening.kind {
+            Kind::Exchange => opening.number.saturating_sub(1),
+            Kind::Over => opening.number,
+        };
+        let has_it = desk
+            .known
+            .last()
+            .is_some_and(|(number, _)| *number == before);
+        let mut known = desk.known.iter().map(|(_, labels)| Some(labels));
+        let is_first = desk.known.len() == 1 && opening.labels.is_none();
+        if has_it && !is_first && !known.any(|labels| labels == opening.labels.as_ref()) {
+            return cheated("its consensus is not that of the last exchange");
+        }
+        Ok(())
+    }
+
     /// Refuses a quorum that makes a consensus tell all votes (FEDCT-12).
     fn check_quorum(&self, contributors: usize) -> Result<(), Abort> {
-        if self.job.needs_all(contributors) && !self.place.allow_unanimous {
+        if !self.place.allow_unanimous && self.job.needs_all(contributors) {
             return Err(Abort::Misuse(format!(
                 "{} of {contributors} clients is all of them: every row with a consensus would \
                  tell everybody's vote; lower the quorum, or allow it",
@@ -267,7 +304,13 @@ impl Session {
 
     /// Notes that the client votes in this exchange.
     fn begin(&self, opening: &Opening) -> Result<(), Abort> {
-        self.check_quorum(opening.members.len())?;
+        let members = opening.members.len();
+        // With clear votes and counts the contributors are known too late to refuse.
+        let fewest = match self.job.votes {
+            Votes::Clear | Votes::Counts => self.job.min_clients.min(members),
+            Votes::Winners => members,
+        };
+        (fewest..=members).try_for_each(|contributors| self.check_quorum(contributors))?;
         let mut desk = self.desk()?;
         let desk = &mut *desk;
         let mut now = desk.memory.clone();
@@ -337,15 +380,14 @@ impl Session {
         io.phase(CONSENSUS).await;
         let message = io.require(SERVER).await?;
         // FEDCT-10.
-        read_labels(&message, job.rows, job.classes).ok_or_else(|| Abort::Malformed {
-            from: SERVER,
-            what: format!(
-                "a consensus of {} bytes with labels of {} classes; {} bytes are due",
-                message.len(),
-                job.classes,
-                labels_len(job.rows, job.classes)
-            ),
-        })
+        let malformed = |what| Abort::Malformed { from: SERVER, what };
+        let due = labels_len(job.rows, job.classes);
+        if message.len() != due {
+            let what = format!("a consensus of {} bytes, {due} are due", message.len());
+            return Err(malformed(what));
+        }
+        let labels = read_labels(&message, job.rows, job.classes);
+        labels.ok_or_else(|| malformed("a consensus with a label that is no class".into()))
     }
 
     fn clear(&self, ballots: &BitMatrix) -> Vec<u8> {
@@ -399,6 +441,15 @@ impl Session {
             io.phase(SLICES).await;
             let message = io.require(SERVER).await?;
             let plan = Plan::read(&message, slices.count).map_err(Abort::malformed(SERVER))?; // FEDCT-6
+            // A helper that is replaced has dropped out: it votes no more, and helps no more.
+            if let Some(before) = &before {
+                let replaced = plan
+                    .0
+                    .iter()
+                    .map(|(slice, _)| before.helper(*slice as usize));
+                let replaced: Vec<PartyId> = replaced.flatten().collect();
+                voters.retain(|who| !replaced.contains(who));
+            }
             self.check_plan(&plan, before.as_ref(), slices.count, &voters)?;
             if plan.0.is_empty() {
                 break;
@@ -409,7 +460,7 @@ impl Session {
                 words: sum::Words::Ready(Zeroizing::new(words.into_inner())),
                 ..sum::Input::plain(Vec::new()).with_credentials(self.place.credentials.clone())
             };
-            let rules = job.sum(context, attempt, slices.len(&plan));
+            let rules = job.sum(plan.context(context, attempt), attempt, slices.len(&plan));
             let seed = own.derive(context, "vote sum", &[me.to_wire(), attempt]);
             let sums = io.run(sum::client(rules, me, input, seed)?).await?;
             // FEDCT-8: the same votes are summed over the same or fewer clients.
@@ -468,8 +519,8 @@ impl Session {
         Ok(())
     }
 
-    /// FEDCT-7: the first plan has all slices. A later one has slices whose helper has dropped out,
-    /// with other helpers; this client has not.
+    /// FEDCT-7: slice i of the first plan is that of voter i. A later plan has slices of the plan
+    /// before it, with other helpers that still vote. This client is not replaced while it is there.
     fn check_plan(
         &self,
         plan: &Plan,
@@ -477,15 +528,15 @@ impl Session {
         slices: usize,
         voters: &[PartyId],
     ) -> Result<(), Abort> {
-        let is_voter = |helper: &PartyId| voters.binary_search(helper).is_ok();
-        let is_possible = plan.0.iter().all(|(slice, helper)| {
-            is_voter(helper)
-                && before.is_none_or(|before| {
-                    let earlier = before.helper(*slice as usize);
-                    earlier.is_some_and(|earlier| earlier != *helper && earlier != self.place.me)
-                })
-        });
-        if !is_possible || before.is_none() && plan.0.len() != slices {
+        let is_possible = match before {
+            None => *plan == Plan::first(voters, slices),
+            Some(before) => plan.0.iter().all(|(slice, helper)| {
+                let earlier = before.helper(*slice as usize);
+                voters.binary_search(helper).is_ok()
+                    && earlier.is_some_and(|earlier| earlier != *helper && earlier != self.place.me)
+            }),
+        };
+        if !is_possible {
             return cheated("its plan names a slice that has a helper, or a helper that is none");
         }
         Ok(())

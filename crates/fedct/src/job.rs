@@ -4,11 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use sha2::{Digest, Sha256};
+use undertone_garble::index_bits;
 use undertone_kdf::Seed;
 use undertone_party::{PartyId, SessionId, Writer};
 use undertone_sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
 
-use crate::ballots::Layout;
+use crate::ballots::{Layout, labels_len};
 use crate::noise::Noise;
 
 /// Most classes.
@@ -16,6 +17,9 @@ pub const MAX_CLASSES: usize = 1 << 10;
 
 /// Most public rows.
 pub const MAX_ROWS: usize = 1 << 24;
+
+/// Longest message of a job, with room for what else a frame holds.
+const MAX_MESSAGE: usize = 3 << 20;
 
 /// Most clients of a job. Counters of votes have at most 16 bits.
 pub const MAX_CLIENTS: usize = (1 << 16) - 1;
@@ -193,6 +197,24 @@ impl Job {
         within("exchanges", self.exchanges as usize, 1, 1000)?;
         within("min_clients", self.min_clients, 2, MAX_CLIENTS)?;
         self.noise.check()?;
+        // The largest messages: a consensus, clear votes, and the changes of a slice's circuits.
+        let clear = match self.noise {
+            Noise::Xor { .. } => self.rows * self.classes / 8,
+            _ => 0,
+        };
+        let input = self.rows * self.classes * index_bits(self.min_clients + 1) / 8;
+        let longest = match self.votes {
+            Votes::Clear => labels_len(self.rows, self.classes).max(clear),
+            Votes::Counts => labels_len(self.rows, self.classes),
+            Votes::Winners => labels_len(self.rows, self.classes).max(input / self.min_clients),
+        };
+        if longest > MAX_MESSAGE {
+            return Err(format!(
+                "{} public rows of {} classes would need messages of {longest} bytes, and \
+                 {MAX_MESSAGE} are allowed; use fewer rows",
+                self.rows, self.classes
+            ));
+        }
         if let Consensus::Qualified(quorum) = self.consensus
             && !(1..=MILLION).contains(&quorum)
         {

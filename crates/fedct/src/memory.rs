@@ -47,7 +47,16 @@ impl Memory {
                 why: "it is no memory of a co-training job",
             });
         }
-        let has_job = r.u8("whether there is a job")? == 1;
+        let has_job = match r.u8("whether there is a job")? {
+            0 => false,
+            1 => true,
+            _ => {
+                return Err(DecodeError::Invalid {
+                    what: "whether there is a job",
+                    why: "it must be 0 or 1",
+                });
+            }
+        };
         let job = r.array("digest of the job")?;
         let memory = Self {
             job: has_job.then_some(job),

@@ -1,6 +1,7 @@
 //! The messages of a job, other than those of sums and garbled circuits.
 
-use undertone_party::{DecodeError, PartyId, Reader, Writer};
+use sha2::{Digest, Sha256};
+use undertone_party::{DecodeError, PartyId, Reader, SessionId, Writer};
 
 use crate::ballots::{Labels, labels_len, read_labels, write_labels};
 use crate::job::{Job, MAX_CLIENTS};
@@ -92,6 +93,22 @@ impl Opening {
 pub(crate) struct Plan(pub(crate) Vec<(u32, PartyId)>);
 
 impl Plan {
+    /// The first plan: slice i is that of voter i.
+    pub(crate) fn first(voters: &[PartyId], slices: usize) -> Self {
+        Self((0..).zip(voters.iter().copied()).take(slices).collect())
+    }
+
+    /// The session of the sum of this plan. Clients that are told different plans have different
+    /// ones, and do not add up the votes of different rows.
+    pub(crate) fn context(&self, context: SessionId, attempt: u32) -> SessionId {
+        let hash = Sha256::new()
+            .chain_update(b"undertone/v1/co-training plan")
+            .chain_update(context.0)
+            .chain_update(attempt.to_le_bytes())
+            .chain_update(self.write());
+        SessionId(hash.finalize().into())
+    }
+
     pub(crate) fn write(&self) -> Vec<u8> {
         let mut w = Writer::default();
         w.u32(self.0.len() as u32);

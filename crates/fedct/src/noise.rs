@@ -31,8 +31,8 @@ pub enum Noise {
     },
 }
 
-/// Largest ε of a bit or a vote: beyond it no vote ever changes.
-const MAX_EPSILON: f64 = 40.0;
+/// Largest ε of a bit or a vote. A little beyond it, probabilities round to 1.
+const MAX_EPSILON: f64 = 32.0;
 
 impl Noise {
     /// Checks the parameters.

@@ -332,12 +332,7 @@ impl Server {
 
         // Step 5: sums of masked votes, until every slice has a helper that is still there.
         let slices = Slices::new(job.layout(self.members.len()), present.len());
-        let mut plan = Plan(
-            (0..)
-                .zip(present.iter().copied())
-                .take(slices.count)
-                .collect(),
-        );
+        let mut plan = Plan::first(&present, slices.count);
         let mut contributors = Vec::new();
         let mut ready: BTreeMap<PartyId, Vec<Slice>> = BTreeMap::new();
         for attempt in 0.. {
@@ -346,7 +341,7 @@ impl Server {
             if plan.0.is_empty() {
                 break;
             }
-            let rules = job.sum(context, attempt, slices.len(&plan));
+            let rules = job.sum(plan.context(context, attempt), attempt, slices.len(&plan));
             let total = io.run(sum::server::<u64>(rules, present)?).await?;
             let needed = self.needed(&total.contributors);
 

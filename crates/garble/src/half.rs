@@ -19,19 +19,16 @@ use crate::circuit::{Circuit, Gate, Output};
 /// Most instances of a tile.
 pub const TILE: usize = 32;
 
-/// Circuits with more AND gates have tiles of [`gates::INSTANCES`] instances, so that no message is
-/// larger than 16 MiB.
-const LARGE: usize = 1 << 10;
-
 /// Bytes of a garbled gate.
 pub const TABLE_LEN: usize = 32;
 
-/// The instances of a tile of `circuit`.
+/// The instances of a tile of `circuit`. Large circuits have fewer, so that the tables of a tile
+/// have at most 2 MiB.
 pub fn tile(circuit: &Circuit) -> usize {
-    if circuit.ands() > LARGE {
-        gates::INSTANCES
-    } else {
-        TILE
+    match circuit.ands() {
+        0..=1024 => TILE,
+        1025..=8192 => gates::INSTANCES,
+        _ => 1,
     }
 }
 

@@ -34,8 +34,11 @@ pub const GARBLING: Phase = Phase {
 /// Most AND gates of a circuit that travels.
 pub const MAX_ANDS: usize = 1 << 16;
 
-/// Most instances of a circuit.
-pub const MAX_INSTANCES: usize = 1 << 31;
+/// Most AND gates of a run. It has two hashes for each, and TMMO withstands 2^40 keys.
+pub const MAX_GATES: usize = 1 << 38;
+
+/// Most bytes of the evaluator's input bits, and of output bits: each travels in one message.
+pub const MAX_BITS_LEN: usize = 3 << 20;
 
 const SEED_LEN: usize = 32;
 
@@ -82,10 +85,22 @@ impl Rules {
     /// Checks that they are possible, and that there are `inputs` of `columns` bits.
     fn check(&self, inputs: &BitMatrix, columns: usize) -> Result<(), Abort> {
         let (ands, instances) = (self.circuit.ands(), self.instances);
-        if ands > MAX_ANDS || instances > MAX_INSTANCES {
+        let inputs_len = instances
+            .saturating_mul(self.circuit.evaluator_inputs())
+            .div_ceil(8);
+        let outputs_len = instances
+            .saturating_mul(self.circuit.outputs().len())
+            .div_ceil(8);
+        if ands > MAX_ANDS || ands.saturating_mul(instances) > MAX_GATES {
             return Err(Abort::Misuse(format!(
-                "{instances} instances of {ands} AND gates; at most 2^31 instances of 2^16 gates \
+                "{instances} instances of {ands} AND gates; at most 2^38 gates, 2^16 an instance, \
                  are possible"
+            )));
+        }
+        if inputs_len.max(outputs_len) > MAX_BITS_LEN {
+            return Err(Abort::Misuse(format!(
+                "{instances} instances have inputs of {inputs_len} bytes and outputs of \
+                 {outputs_len}; {MAX_BITS_LEN} are possible: run fewer at a time"
             )));
         }
         if instances == 0 || self.circuit.evaluator_inputs() == 0 {

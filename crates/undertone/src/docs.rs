@@ -49,11 +49,13 @@ pub mod spec {
         paillier: "../docs/spec/paillier.md";
         transfers: "../docs/spec/transfers.md";
         punctured: "../docs/spec/punctured.md";
+        garble: "../docs/spec/garble.md";
         sums: "../docs/spec/sums.md";
         rounds: "../docs/spec/rounds.md";
         labels: "../docs/spec/labels.md";
         label_noise: "../docs/spec/label-noise.md";
         training: "../docs/spec/training.md";
+        cotraining: "../docs/spec/cotraining.md";
         lengths: "../docs/spec/lengths.md";
         scaling: "../docs/spec/scaling.md";
     }

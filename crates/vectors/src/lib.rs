@@ -3,8 +3,10 @@
 #![forbid(unsafe_code)]
 
 pub mod channels;
+pub mod cotraining;
 pub mod digests;
 pub mod distances;
+pub mod garble;
 pub mod labels;
 pub mod lwe;
 pub mod paillier;
@@ -241,6 +243,8 @@ pub fn make() -> Result<Vec<File>, Error> {
     all.extend(labels::files()?);
     all.extend(scaling::files()?);
     all.extend(training::files()?);
+    all.extend(garble::files()?);
+    all.extend(cotraining::files()?);
     all.extend(digests::files()?);
     Ok(all)
 }

@@ -7,10 +7,11 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
+use undertone::fedct::Public;
 use undertone::node::label::Job;
 use undertone::node::sum::Sum;
-use undertone::node::train;
 use undertone::node::{Roster, deadlines};
+use undertone::node::{cotrain, train};
 use undertone_tests::root;
 
 use super::network::free_port;
@@ -131,6 +132,11 @@ fn job_files_and_rosters_are_valid() {
         let application = deadlines::application(&block).unwrap();
         if application.as_deref() == Some("train") {
             train::Job::parse(&block, true, |_| Ok(1)).unwrap();
+            continue;
+        }
+        if application.as_deref() == Some("cotrain") {
+            let public = |_| Public::new(1, vec![1.0]).map_err(|error| error.to_string());
+            cotrain::Job::parse(&block, true, public).unwrap();
             continue;
         }
         if application.as_deref() == Some("sum") {

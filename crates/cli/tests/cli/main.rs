@@ -10,6 +10,8 @@ use undertone_tests::{reference, root};
 
 mod arguments;
 mod costs;
+#[cfg(feature = "train")]
+mod cotraining;
 mod credentials;
 mod deploy;
 #[cfg(target_os = "linux")]

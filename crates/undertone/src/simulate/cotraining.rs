@@ -96,6 +96,23 @@ impl CotrainingSimulation {
         (0..self.clients.len()).map(PartyId::client).collect()
     }
 
+    /// Skips the next exchange, as a server does that was killed in it.
+    pub fn skip(&mut self) {
+        self.state.begin(&self.job);
+    }
+
+    /// Ends the job: all `members` get the last consensus.
+    ///
+    /// # Errors
+    /// As [`run_over`](Self::run_over).
+    pub fn finish(
+        &mut self,
+        network: Network<'_>,
+        members: Vec<PartyId>,
+    ) -> Result<CotrainingRun, SimulationError> {
+        self.session_over(network, members, true)
+    }
+
     /// Runs the next session with `members`: an exchange, or the end of the job.
     ///
     /// # Errors
@@ -105,8 +122,17 @@ impl CotrainingSimulation {
         network: Network<'_>,
         members: Vec<PartyId>,
     ) -> Result<CotrainingRun, SimulationError> {
-        let id = self.session();
         let is_over = self.state.is_over(&self.job);
+        self.session_over(network, members, is_over)
+    }
+
+    fn session_over(
+        &mut self,
+        network: Network<'_>,
+        members: Vec<PartyId>,
+        is_over: bool,
+    ) -> Result<CotrainingRun, SimulationError> {
+        let id = self.session();
         self.state.begin(&self.job);
         let server = Server {
             job: self.job.clone(),

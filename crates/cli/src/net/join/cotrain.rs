@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::Args;
 use serde::Serialize;
 use undertone::fedct::{Data, Labels, Memory, Rows, Step, Votes};
-use undertone::kdf::Seed;
 use undertone::learners::{Classifier, Kind, TREES};
 use undertone::node::client::{Config, join};
 use undertone::node::cotrain::{Cotrainee, Job, Made, Terms};
+use undertone::party::{PartyId, SessionId};
 use undertone::xclp::{Features, Rows as Loaded};
 
-use super::super::block_on;
 use super::super::cotraining::{features, prepare, public, write_labels};
 use super::super::credentials::Warnings;
+use super::super::{block_on, randomness};
 use super::label::Input;
 use super::{Join, failure, memory, phases};
 use undertone_lab::output::{self, Output};
@@ -162,6 +162,9 @@ pub(super) fn run(
         max_exchanges: options.max_rounds.unwrap_or(Terms::default().max_exchanges),
         max_epsilon: mine.max_epsilon,
     };
+    let seed = randomness(options.link.insecure_seed)
+        .party(SessionId([0; 32]), PartyId::client(0))
+        .map_err(|error| Failure::new(71, format!("randomness: {error}")))?;
     // The final learner labels these rows.
     let asked = Arc::new(Mutex::new(Vec::new()));
     let (told, kind, trees) = (Arc::clone(&asked), mine.learner, mine.trees);
@@ -182,7 +185,6 @@ pub(super) fn run(
         }
         let rows = predict.as_ref().unwrap_or(&public_rows);
         *told.lock().unwrap_or_else(PoisonError::into_inner) = prepare(rows, scaler.as_ref());
-        let seed = Seed::from_os().map_err(|error| error.to_string())?;
         Ok(Made {
             learner: Box::new(Classifier::new(kind, classes, &seed).with_trees(trees)),
             data,

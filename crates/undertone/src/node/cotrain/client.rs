@@ -181,6 +181,7 @@ impl Participant for Cotrainee {
                 let made = (self.make)(&job)?;
                 let (memory, keep) = self.memory.take().ok_or("this client's memory is in use")?;
                 let client = Client::new(made.learner, made.data, made.public, memory, keep);
+                client.check(&job.cotraining)?;
                 self.job = Some((job, client));
                 Ok(())
             }
