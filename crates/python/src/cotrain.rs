@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use undertone::fedct::{
     self, Client, Data, Exchange, Labels, Learner, LearnerError, Memory, Place, Public, Report,
-    Rows, State, Step,
+    Rows, State, Step, Votes,
 };
 use undertone::party::{Ledger, Network, PartyId, Phase, SessionId};
 use undertone::simulate::CotrainingSimulation;
@@ -236,12 +236,19 @@ impl Cotraining {
         seed: Option<[u8; 32]>,
     ) -> PyResult<Self> {
         let (job, seed) = (job(rules)?, options::seed(seed)?);
-        if job.needs_all(learners.len()) && !allow_unanimous {
+        // The clients refuse it, too. Here all of them have the reason at once.
+        let count = learners.len();
+        let fewest = match job.votes {
+            Votes::Clear | Votes::Counts => job.min_clients.min(count),
+            Votes::Winners => count,
+        };
+        let all = (fewest..=count).find(|contributors| job.needs_all(*contributors));
+        if let Some(contributors) = all.filter(|_| !allow_unanimous) {
             return Err(value(format!(
-                "{} of {} clients is all of them: every row with a consensus would tell \
-                 everybody's vote; lower the quorum, or pass allow_unanimous=True",
-                job.consensus,
-                learners.len()
+                "{} of {contributors} clients is all of them: every row with a consensus would \
+                 tell everybody's vote; lower the quorum, raise min_clients, or pass \
+                 allow_unanimous=True",
+                job.consensus
             )));
         }
         let shared = Arc::new(public(shared)?);
@@ -383,6 +390,7 @@ impl CotrainClient {
         };
         let (learner, memory) = (Box::new(learner), memory.unwrap_or_default());
         let client = Client::new(learner, data, shared, memory, Box::new(keep));
+        client.check(&job).map_err(value)?;
         Ok(Self {
             client,
             job,

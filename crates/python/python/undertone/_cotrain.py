@@ -149,7 +149,8 @@ class CotrainJob:
                                   vote is 2E/S)
     ``exchanges``                 most exchanges, up to 1000; those that fail count
     ``min_clients``               fewest clients of an exchange
-    ``malicious_server``          withstands a server that lies about who dropped out
+    ``malicious_server``          withstands a server that lies about keys and about who dropped
+                                  out, but not one that departs from the protocol elsewhere
     ``suite``                     cipher of the masks
     ============================  ==================================================================
 
@@ -261,12 +262,13 @@ def cotrain(
 
     With ``consensus="qualified:Q"`` and no noise, a Q that needs the votes of all clients makes
     each row with a consensus tell every client's vote. This is refused unless
-    ``allow_unanimous=True``.
+    ``allow_unanimous=True``. If votes are clear or counts, it concerns every number of clients from
+    ``min_clients`` on.
 
-    With ``votes="winners"`` the server and the clients learn the consensus of each exchange, and
-    nothing else. The server together with a client learns how many votes each class has in that
-    client's part of the public rows. What a learner predicts can tell about the rows that it
-    learned from; ``noise`` bounds this.
+    If all follow the protocol, and votes are winners, the server and the clients learn the
+    consensus of each exchange, and nothing else. The server together with a client learns how many
+    votes each class has in that client's part of the public rows. What a learner predicts tells
+    about the rows that it learned from. ``noise`` bounds what one vote tells.
 
     Raises ``ValueError`` or ``TypeError`` for arguments that cannot be, and for predictions that
     are no classes. An exception of a learner or of ``progress`` ends the run, as does Ctrl-C.
@@ -379,6 +381,8 @@ class CotrainClient:
 
     Check the job before you take part: its votes, its consensus and its noise decide what others
     learn.
+
+    Raises ``ValueError`` if the client's rows or the public rows do not fit the job.
     """
 
     def __init__(
@@ -425,8 +429,6 @@ class CotrainClient:
 
         ``session`` is the id that the server chose. With ``malicious_server`` it needs ``key`` and
         ``public_keys``, as :class:`SumClient` does.
-
-        Raises ``ValueError`` if the client's rows or the public rows do not fit the job.
         """
         signing = credentials(key, public_keys)
         if self.job.malicious_server and signing is None:
