@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod arrays;
+mod cotrain;
 mod drive;
 mod errors;
 mod interrupt;
@@ -24,12 +25,18 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("RefusedError", py.get_type::<errors::RefusedError>())?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<drive::PyParty>()?;
+    m.add_class::<cotrain::CotrainClient>()?;
+    m.add_class::<cotrain::CotrainServer>()?;
+    m.add_class::<cotrain::Cotraining>()?;
     m.add_class::<train::Batches>()?;
     m.add_class::<train::TrainClient>()?;
     m.add_class::<train::TrainServer>()?;
     m.add_class::<train::Training>()?;
     m.add_class::<primitives::Paillier>()?;
     m.add_class::<primitives::Encrypted>()?;
+    m.add_function(wrap_pyfunction!(cotrain::cotrain_digest, m)?)?;
+    m.add_function(wrap_pyfunction!(cotrain::cotrain_epsilon, m)?)?;
+    m.add_function(wrap_pyfunction!(cotrain::public_digest, m)?)?;
     m.add_function(wrap_pyfunction!(keys::generate_key, m)?)?;
     m.add_function(wrap_pyfunction!(keys::keep_journal, m)?)?;
     m.add_function(wrap_pyfunction!(keys::public_key, m)?)?;

@@ -92,7 +92,10 @@ impl PyModel {
     }
 }
 
-fn matrix<'py>(py: Python<'py>, rows: Rows<'_>) -> PyResult<Bound<'py, numpy::PyArray2<f32>>> {
+pub(crate) fn matrix<'py>(
+    py: Python<'py>,
+    rows: Rows<'_>,
+) -> PyResult<Bound<'py, numpy::PyArray2<f32>>> {
     let matrix = Array2::from_shape_vec((rows.len(), rows.dim), rows.values.to_vec());
     Ok(matrix.map_err(value)?.into_pyarray(py))
 }
@@ -281,11 +284,11 @@ fn data(
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn numbers(who: &[PartyId]) -> Vec<i64> {
+pub(crate) fn numbers(who: &[PartyId]) -> Vec<i64> {
     who.iter().copied().map(number).collect()
 }
 
@@ -427,17 +430,7 @@ impl Training {
                 return Err(error);
             }
             let run = run.map_err(simulation)?;
-            if inner.ledgers.is_empty() {
-                inner.ledgers.clone_from(&run.ledgers);
-            } else {
-                for (who, ledger) in &run.ledgers {
-                    let known = inner.ledgers.iter_mut().find(|(id, _)| id == who);
-                    match known {
-                        Some((_, total)) => total.add(ledger),
-                        None => inner.ledgers.push((*who, ledger.clone())),
-                    }
-                }
-            }
+            add_ledgers(&mut inner.ledgers, &run.ledgers);
             Ok(run)
         })?;
         let mut steps = Vec::with_capacity(run.clients.len());
@@ -476,8 +469,18 @@ impl Training {
     }
 }
 
+/// Adds what parties spent in a session to what they have spent before.
+pub(crate) fn add_ledgers(total: &mut Vec<(PartyId, Ledger)>, session: &[(PartyId, Ledger)]) {
+    for (who, ledger) in session {
+        match total.iter_mut().find(|(id, _)| id == who) {
+            Some((_, total)) => total.add(ledger),
+            None => total.push((*who, ledger.clone())),
+        }
+    }
+}
+
 /// The same exception, with the client in its text.
-fn of_client(py: Python<'_>, place: usize, error: PyErr) -> PyErr {
+pub(crate) fn of_client(py: Python<'_>, place: usize, error: PyErr) -> PyErr {
     let text = format!("client {place}: {}", error.value(py));
     PyErr::from_type(error.get_type(py), text)
 }
@@ -575,9 +578,9 @@ impl TrainClient {
 }
 
 /// Most bytes of a sender that are kept before their turn.
-const MAX_EARLY: usize = 1 << 30;
+pub(crate) const MAX_EARLY: usize = 1 << 30;
 
-fn client(index: i64) -> PyResult<PartyId> {
+pub(crate) fn client(index: i64) -> PyResult<PartyId> {
     if index < 0 {
         return Err(value(format!(
             "client {index}; clients are numbered from 0"

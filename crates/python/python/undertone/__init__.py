@@ -4,6 +4,8 @@
 :func:`experiment`                what joining would gain, on one labelled file
 :func:`label`                     labels the rows of all clients, all parties in this process
 :func:`train`                     trains a model with many clients, all parties in this process
+:func:`cotrain`                   co-trains classifiers of any kind by votes on public rows, all
+                                  parties in this process
 :func:`join`, :func:`join_sum`    takes part in a job on a network
 :func:`serve`                     runs the jobs of a roster on a network
 :class:`SumClient`,               a secure sum or weighted mean of arrays, without I/O: you move
@@ -12,6 +14,8 @@
 :class:`LabelServer`
 :class:`TrainClient`,             a training job, without I/O
 :class:`TrainServer`
+:class:`CotrainClient`,           a co-training job, without I/O
+:class:`CotrainServer`
 :func:`run`                       moves frames between parties in this process
 :func:`distances`, :func:`ot`,    the primitives, for measurements and lessons
 :func:`paillier`
@@ -30,6 +34,20 @@ from pathlib import Path as _FilePath
 from . import _engine
 from ._command import Experiment, experiment
 from ._costs import SERVER, Cost
+from ._cotrain import (
+    CotrainClient,
+    CotrainClientSession,
+    Cotrained,
+    CotrainExchange,
+    CotrainJob,
+    CotrainReport,
+    CotrainServer,
+    CotrainServerSession,
+    CotrainStep,
+    Learner,
+    cotrain,
+    public_digest,
+)
 from ._engine import (
     AbortedError,
     RefusedError,
@@ -65,6 +83,15 @@ __all__ = [
     "AbortedError",
     "Ciphertexts",
     "Cost",
+    "CotrainClient",
+    "CotrainClientSession",
+    "CotrainExchange",
+    "CotrainJob",
+    "CotrainReport",
+    "CotrainServer",
+    "CotrainServerSession",
+    "CotrainStep",
+    "Cotrained",
     "Distances",
     "Examples",
     "Experiment",
@@ -74,6 +101,7 @@ __all__ = [
     "LabelRun",
     "LabelServer",
     "Labels",
+    "Learner",
     "Model",
     "PaillierKey",
     "Party",
@@ -95,6 +123,7 @@ __all__ = [
     "Transfers",
     "UndertoneError",
     "__version__",
+    "cotrain",
     "distances",
     "experiment",
     "generate_key",
@@ -104,6 +133,7 @@ __all__ = [
     "ot",
     "pack",
     "paillier",
+    "public_digest",
     "public_key",
     "read_roster",
     "run",

@@ -309,7 +309,8 @@ def as_matrix(features: Any) -> NDArray[np.float32]:
     return np.ascontiguousarray(array, dtype=np.float32)
 
 
-def _as_seed(seed: Seed) -> bytes | None:
+def as_seed(seed: Seed) -> bytes | None:
+    """A seed as the engine takes it."""
     if isinstance(seed, (int, np.integer)):
         return int(seed).to_bytes(8, "little") + bytes(24)
     return seed
@@ -431,7 +432,7 @@ def train(
     )
     run = _engine.Training(
         job._rules(), label_epsilon, [_adapted(one) for one in each], features, known, first,
-        _as_seed(seed),
+        as_seed(seed),
     )
     done: list[TrainRound] = []
     while True:

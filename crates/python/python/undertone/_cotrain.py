@@ -1,0 +1,549 @@
+"""Co-training by votes on public rows."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _engine
+from ._costs import Cost, of_parties
+from ._party import Party, credentials, session_id
+from ._train import Seed, as_seed
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """A classifier that can be co-trained. Any object with these methods will do.
+
+    Classifiers of scikit-learn are learners as they are.
+    """
+
+    def fit(self, X: NDArray[np.float32], y: NDArray[np.int64], /) -> object:
+        """Forgets what it learned, and learns from ``X``, float32 of shape [rows, features], and
+        ``y``, int64 of shape [rows]: classes, counted from 0. Classes may be missing."""
+        ...
+
+    def predict(self, X: NDArray[np.float32], /) -> Any:
+        """The class of each row of ``X``: an array of any integer type, of shape [rows]."""
+        ...
+
+
+class _Adapter:
+    """A learner as the engine calls it."""
+
+    def __init__(self, learner: Learner, classes: int, client: int) -> None:
+        self.learner = learner
+        self._classes = classes
+        self._client = client
+
+    def fit(self, rows: NDArray[np.float32], labels: NDArray[np.int64]) -> None:
+        self.learner.fit(rows, labels)
+
+    def predict(self, rows: NDArray[np.float32]) -> NDArray[np.int64]:
+        found = np.asarray(self.learner.predict(rows))
+        what = f"client {self._client}: predict() of {type(self.learner).__name__} returned"
+        if found.dtype.kind not in "iu":
+            raise TypeError(f"{what} {found.dtype}; class numbers, which are integers, are needed")
+        if found.shape != (len(rows),):
+            raise ValueError(f"{what} shape {found.shape}; ({len(rows)},) is needed")
+        wrong = np.flatnonzero((found < 0) | (found >= self._classes))
+        if wrong.size:
+            raise ValueError(
+                f"{what} {found[wrong[0]]} for row {wrong[0]}; there are {self._classes} classes, "
+                "counted from 0"
+            )
+        return np.ascontiguousarray(found, dtype=np.int64)
+
+
+def _is_learner(learner: object) -> bool:
+    methods = (getattr(learner, name, None) for name in ("fit", "predict"))
+    return not isinstance(learner, type) and all(map(callable, methods))
+
+
+def _learner(client: int, given: Any) -> Any:
+    """The learner that is given, or a new one of the function that is given."""
+    learner = given() if not _is_learner(given) and callable(given) else given
+    for name in ("fit", "predict"):
+        if not callable(getattr(learner, name, None)):
+            raise TypeError(
+                f"client {client}: {type(learner).__name__} is no learner: it has no method "
+                f"{name}()"
+            )
+    return learner
+
+
+def _learners(given: Any, count: int) -> list[Any]:
+    if not isinstance(given, (list, tuple)):
+        given = [copy.deepcopy(given) if _is_learner(given) else given for _ in range(count)]
+    if len(given) != count:
+        raise ValueError(f"{len(given)} learners for {count} clients; give one for each, or one")
+    learners = [_learner(client, one) for client, one in enumerate(given)]
+    owners: dict[int, int] = {}
+    for client, learner in enumerate(learners):
+        other = owners.setdefault(id(learner), client)
+        if other != client:
+            raise ValueError(
+                f"clients {other} and {client} have the same learner; give each its own, or give "
+                "one alone, and each client gets a copy"
+            )
+    return learners
+
+
+def _matrix(rows: Any, what: str) -> NDArray[np.float32]:
+    array = np.asarray(rows)
+    if array.dtype.kind not in "fiub" or array.ndim != 2:
+        raise ValueError(
+            f"{what} are of {array.dtype} with shape {array.shape}; numbers of shape [rows, "
+            "features] are needed"
+        )
+    return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def _classes(labels: Any, what: str) -> NDArray[np.int64]:
+    array = np.asarray(labels)
+    if array.dtype.kind not in "iu" or array.ndim != 1:
+        raise ValueError(
+            f"{what} are of {array.dtype} with shape {array.shape}; integers of shape [rows] are "
+            "needed"
+        )
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"{what}: one is above 2**63 - 1")
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def public_digest(public: Any) -> bytes:
+    """32 bytes, by which parties compare their public rows.
+
+    ``public`` are numbers of shape [rows, features]. The digest is that of the rows as float32, in
+    their order. Raises ``ValueError`` for another shape, or if a value is not finite.
+
+    >>> import undertone
+    >>> undertone.public_digest([[1.0, 2.0], [3.0, 4.0]]).hex()[:16]
+    'bdc20cf59fd59074'
+    """
+    return _engine.public_digest(_matrix(public, "public rows"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CotrainJob:
+    """The parameters of a co-training job. All parties need the same ones.
+
+    ============================  ==================================================================
+    ``rows``                      number of public rows
+    ``features``                  features of a row
+    ``classes``                   number of classes, up to 1024
+    ``public``                    digest of the public rows: :func:`public_digest`
+    ``consensus``                 ``"majority"``: each public row gets the class with the most votes
+                                  (ties go to the lower class). ``"qualified:Q"``: only rows in
+                                  which that class has the share Q of the votes, 0 < Q <= 1
+    ``votes``                     what the server sees: ``"winners"`` (the consensus and nothing
+                                  else), ``"counts"`` (how many votes each class has), ``"clear"``
+                                  (every client's votes)
+    ``noise``                     None, ``"krr:E"`` (randomised response; epsilon of a vote is E),
+                                  or ``"xor:E:S"`` (flips bits of the one-hot vote; epsilon of a
+                                  vote is 2E/S)
+    ``exchanges``                 most exchanges, up to 1000; those that fail count
+    ``min_clients``               fewest clients of an exchange
+    ``malicious_server``          withstands a server that lies about keys and about who dropped
+                                  out, but not one that departs from the protocol elsewhere
+    ``suite``                     cipher of the masks
+    ============================  ==================================================================
+
+    Raises ``ValueError`` if the job is impossible.
+    """
+
+    rows: int
+    features: int
+    classes: int
+    public: bytes
+    consensus: str = "majority"
+    votes: str = "winners"
+    noise: str | None = None
+    exchanges: int = 10
+    min_clients: int = 3
+    malicious_server: bool = False
+    suite: str = "aes128ctr"
+
+    def __post_init__(self) -> None:
+        if len(self.public) != 32:
+            raise ValueError(f"public has {len(self.public)} bytes; public_digest() returns 32")
+        _engine.cotrain_digest(asdict(self))
+
+    @property
+    def digest(self) -> bytes:
+        """32 bytes, by which parties compare their jobs."""
+        return _engine.cotrain_digest(asdict(self))
+
+    @property
+    def vote_epsilon(self) -> float | None:
+        """Epsilon of one vote in one exchange; None without noise.
+
+        One training row can change a client's votes for all public rows in all exchanges. The
+        epsilon of a training row is therefore only bounded by this number times ``rows`` times
+        ``exchanges``.
+        """
+        return _engine.cotrain_epsilon(asdict(self))
+
+
+@dataclass(frozen=True)
+class CotrainExchange:
+    """An exchange that is finished."""
+
+    number: int
+    """The exchange, from 1."""
+    contributors: list[int]
+    """The clients whose votes were counted. With ``votes="winners"`` fewer may be counted in the
+    part of the rows whose helper dropped out."""
+    covered: int
+    """The number of public rows with a consensus."""
+    lost: int
+    """The number of public rows without a consensus because their helper dropped out late."""
+
+
+@dataclass(frozen=True)
+class Cotrained:
+    """A co-training job that is over."""
+
+    labels: NDArray[np.int64]
+    """The last consensus: the class of each public row, int64 of shape [rows], -1 for none."""
+    exchanges: list[CotrainExchange]
+    """All exchanges."""
+    learners: list[Any]
+    """The learners, in the order of the clients. Each is fitted on its client's rows and on the
+    public rows with a consensus."""
+    costs: dict[int, list[Cost]]
+    """What each party spent, phase by phase; -1 is the server."""
+    settled: bool
+    """Whether the consensus repeated. Otherwise the exchanges were used up."""
+
+
+def cotrain(
+    data: Sequence[tuple[Any, Any]],
+    public: Any,
+    learners: Any,
+    *,
+    classes: int | None = None,
+    consensus: str = "majority",
+    votes: str = "winners",
+    noise: str | None = None,
+    exchanges: int = 10,
+    min_clients: int = 3,
+    malicious_server: bool = False,
+    suite: str = "aes128ctr",
+    allow_unanimous: bool = False,
+    seed: Seed = None,
+    progress: Callable[[str], object] | None = None,
+) -> Cotrained:
+    """Co-trains the learners of many clients: FedCT, with votes that nobody sees.
+
+    All parties run in this process, with the real messages. Each client fits its learner on its own
+    rows, and predicts a class for each public row: a vote. The votes make a consensus, and the
+    clients fit again on their own rows and on the public rows with the consensus as labels. This is
+    an exchange. Exchanges go on until the consensus repeats. Learners may be of different kinds,
+    and no parameters travel.
+
+    ``data`` has ``(X, y)`` for each client: numbers of shape [rows, features], and classes,
+    integers of shape [rows], counted from 0. Every row needs a label. ``public`` are rows without
+    labels, of shape [rows, features]. Rows are used as they are, as float32: features must be on
+    one scale, the same for all clients and for the public rows.
+
+    ``learners`` is a list with a learner for each client (:class:`Learner`), or functions that
+    return one. These objects are fitted. If it is one learner, each client gets a copy of it; if it
+    is one function, it is called for each client. Each ``fit`` must forget the fit before.
+
+    ``classes`` is the number of classes (default: the largest label of all clients and one).
+    :class:`CotrainJob` explains the other arguments. ``seed`` (32 bytes, or a number) fixes what
+    the engine draws; it is for tests.
+
+    With ``consensus="qualified:Q"`` and no noise, a Q that needs the votes of all clients makes
+    each row with a consensus tell every client's vote. This is refused unless
+    ``allow_unanimous=True``. If votes are clear or counts, it concerns every number of clients from
+    ``min_clients`` on.
+
+    If all follow the protocol, and votes are winners, the server and the clients learn the
+    consensus of each exchange, and nothing else. The server together with a client learns how many
+    votes each class has in that client's part of the public rows. What a learner predicts tells
+    about the rows that it learned from. ``noise`` bounds what one vote tells.
+
+    Raises ``ValueError`` or ``TypeError`` for arguments that cannot be, and for predictions that
+    are no classes. An exception of a learner or of ``progress`` ends the run, as does Ctrl-C.
+
+    >>> import numpy as np, undertone
+    >>> class Nearest:  # the mean of each class
+    ...     def fit(self, X, y):
+    ...         self.known = np.unique(y)
+    ...         self.means = np.array([X[y == kind].mean(axis=0) for kind in self.known])
+    ...     def predict(self, X):
+    ...         apart = ((X[:, None] - self.means) ** 2).sum(axis=2)
+    ...         return self.known[apart.argmin(axis=1)]
+    >>> rng = np.random.default_rng(0)
+    >>> def rows(y): return rng.normal(size=(len(y), 3)) + 3 * y[:, None]
+    >>> truth = np.arange(60) % 2
+    >>> data = [(rows(truth[:8]), truth[:8]) for client in range(3)]
+    >>> run = undertone.cotrain(data, rows(truth), Nearest())
+    >>> float(np.mean(run.labels == truth)) > 0.9, run.exchanges[0].contributors, run.settled
+    (True, [0, 1, 2], True)
+    """
+    if len(data) < min_clients:
+        raise ValueError(f"{len(data)} clients, at least {min_clients} are needed")
+    features = [_matrix(rows, f"client {one}: features") for one, (rows, _) in enumerate(data)]
+    labels = [_classes(known, f"client {one}: labels") for one, (_, known) in enumerate(data)]
+    shared = _matrix(public, "public rows")
+    for one, rows in enumerate(features):
+        if rows.shape[1] != shared.shape[1]:
+            raise ValueError(
+                f"client {one}: rows of {rows.shape[1]} features, but public rows of "
+                f"{shared.shape[1]}"
+            )
+    if classes is None:
+        largest = max((int(one.max()) for one in labels if one.size), default=-1)
+        classes = max(2, 1 + largest)
+    job = CotrainJob(
+        rows=shared.shape[0],
+        features=shared.shape[1],
+        classes=classes,
+        public=_engine.public_digest(shared),
+        consensus=consensus,
+        votes=votes,
+        noise=noise,
+        exchanges=exchanges,
+        min_clients=min_clients,
+        malicious_server=malicious_server,
+        suite=suite,
+    )
+    each = _learners(learners, len(data))
+    adapted = [_Adapter(learner, classes, client) for client, learner in enumerate(each)]
+    run = _engine.Cotraining(
+        asdict(job), adapted, features, labels, shared, allow_unanimous, as_seed(seed)
+    )
+    while not run.step(progress):
+        pass
+    found = run.labels()
+    assert found is not None, "a job has one exchange at least"
+    return Cotrained(
+        found,
+        [CotrainExchange(*one) for one in run.exchanges],
+        each,
+        of_parties(run.costs()),
+        run.settled,
+    )
+
+
+@dataclass(frozen=True)
+class CotrainStep:
+    """What a client did in a session."""
+
+    kind: str
+    """``"exchange"``: an exchange is finished. ``"over"``: the job is over, and the learner is
+    fitted on the client's rows and on the last consensus."""
+    number: int
+    """The exchange, from 1; 0 when the job is over."""
+    labels: NDArray[np.int64] | None
+    """The consensus, int64 of shape [rows], -1 for none. None if the job is over and no exchange
+    succeeded."""
+
+
+class CotrainClientSession(Party):
+    """A client in one session of a job. It does no I/O: see :class:`Party`.
+
+    An exception of the learner, or of ``on_memory``, leaves through :meth:`poll` or
+    :meth:`exchange`. Peers are told that the client failed, and not why.
+    """
+
+    def __init__(self, party: _engine.Party) -> None:
+        self._party = party
+
+    def result(self) -> CotrainStep | None:
+        """What the client did, once; None before the session has ended."""
+        result = self._party.result()
+        return None if result is None else CotrainStep(*result)
+
+
+class CotrainClient:
+    """A client of a co-training job, for a transport of your own.
+
+    A job is a sequence of sessions: one for each exchange, then one in which all clients get the
+    last consensus. A client need not be in all exchanges. :meth:`session` makes its party for one
+    of them.
+
+    ``index`` is the client's number. It must be the same in all sessions of a job. ``learner`` has
+    the methods of :class:`Learner`. ``features`` and ``labels`` are the client's rows, and
+    ``public`` the public rows, all as for :func:`cotrain`. ``on_memory`` receives the client's
+    memory as bytes, and must keep it where it survives a crash before it returns: a client that
+    forgets in which exchanges it voted can be asked to vote twice in one, with other noise.
+    ``memory`` is what an earlier process kept. ``allow_unanimous`` agrees to exchanges in which a
+    consensus needs the votes of all clients, and so tells them.
+
+    Check the job before you take part: its votes, its consensus and its noise decide what others
+    learn.
+
+    Raises ``ValueError`` if the client's rows or the public rows do not fit the job.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        job: CotrainJob,
+        learner: Learner,
+        features: Any,
+        labels: Any,
+        public: Any,
+        *,
+        on_memory: Callable[[bytes], object],
+        memory: bytes | None = None,
+        allow_unanimous: bool = False,
+    ) -> None:
+        self.index = index
+        self.job = job
+        self.learner = _learner(index, learner)
+        self._client = _engine.CotrainClient(
+            asdict(job),
+            _Adapter(self.learner, job.classes, index),
+            _matrix(features, "features"),
+            _classes(labels, "labels"),
+            _matrix(public, "public rows"),
+            allow_unanimous,
+            memory,
+            on_memory,
+        )
+
+    @property
+    def last(self) -> int:
+        """The last exchange in which this client began to vote; 0 before the first."""
+        return self._client.last
+
+    def session(
+        self,
+        session: bytes,
+        *,
+        key: str | None = None,
+        public_keys: list[bytes] | None = None,
+        seed: bytes | None = None,
+    ) -> CotrainClientSession:
+        """The client's party in a session. Parties of earlier sessions can do nothing more.
+
+        ``session`` is the id that the server chose. With ``malicious_server`` it needs ``key`` and
+        ``public_keys``, as :class:`SumClient` does.
+        """
+        signing = credentials(key, public_keys)
+        if self.job.malicious_server and signing is None:
+            raise ValueError("a job with malicious_server=True needs key and public_keys")
+        return CotrainClientSession(self._client.party(self.index, session, signing, seed))
+
+
+@dataclass(frozen=True)
+class CotrainReport:
+    """What a session gave the server."""
+
+    kind: str
+    """``"exchange"`` or ``"over"``."""
+    exchange: CotrainExchange | None
+    """The exchange; None when the job is over."""
+    labels: NDArray[np.int64] | None
+    """Its consensus, int64 of shape [rows], -1 for none; None when the job is over."""
+
+
+class CotrainServerSession(Party):
+    """The server in one session of a job. It does no I/O: see :class:`Party`."""
+
+    def __init__(
+        self, server: CotrainServer, party: _engine.Party, session: bytes, members: list[int]
+    ) -> None:
+        self._server = server
+        self._party = party
+        self.session = session
+        """The id of the session."""
+        self.members = members
+        """The clients of the session."""
+
+    def result(self) -> CotrainReport | None:
+        """What the session gave, once; None before it has ended. The server then has the new
+        consensus, and its state is kept."""
+        result = self._party.result()
+        if result is None:
+            return None
+        self._server._keep()
+        kind, exchange, labels = result
+        return CotrainReport(kind, exchange and CotrainExchange(*exchange), labels)
+
+
+class CotrainServer:
+    """The server of a co-training job, for a transport of your own.
+
+    It has no rows; the job has the digest of the public ones. It begins a new job, or continues
+    from the ``state`` that an earlier process kept. ``on_state`` receives the state as bytes, and
+    must keep it where it survives a crash before it returns: an exchange never begins twice.
+
+    ::
+
+        server = CotrainServer(job, on_state=save)
+        while not finished:
+            party = server.session(present=channel.clients())
+            ...                       # move frames between party and the clients party.members
+            report = party.result()   # the new consensus is in server.labels
+            finished = report.kind == "over"
+
+    An exchange that fails is over; the next session has the next number.
+    """
+
+    def __init__(
+        self,
+        job: CotrainJob,
+        *,
+        state: bytes | None = None,
+        on_state: Callable[[bytes], object],
+    ) -> None:
+        self.job = job
+        self._on_state = on_state
+        self._server = _engine.CotrainServer(asdict(job), state)
+
+    def _keep(self) -> None:
+        self._on_state(self.state)
+
+    @property
+    def state(self) -> bytes:
+        """The state."""
+        return self._server.state()
+
+    @property
+    def labels(self) -> NDArray[np.int64] | None:
+        """The last consensus, int64 of shape [rows], -1 for none; None before the first."""
+        return self._server.labels()
+
+    @property
+    def begun(self) -> int:
+        """The last exchange begun."""
+        return self._server.begun
+
+    @property
+    def over(self) -> bool:
+        """Whether no exchange is left: the consensus has repeated, or the exchanges are used up.
+        The next session brings all clients the last consensus."""
+        return self._server.over
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last two consensuses are the same."""
+        return self._server.settled
+
+    @property
+    def exchanges(self) -> list[CotrainExchange]:
+        """The exchanges that are finished."""
+        return [CotrainExchange(*one) for one in self._server.exchanges]
+
+    def session(
+        self, present: Sequence[int], *, session: bytes | None = None, seed: bytes | None = None
+    ) -> CotrainServerSession:
+        """Begins the next session with the clients ``present``, and keeps the state.
+
+        Raises ``ValueError`` if these are too few for an exchange.
+        """
+        session = session_id(session)
+        members, party = self._server.begin(list(present), session, seed)
+        self._keep()
+        return CotrainServerSession(self, party, session, members)

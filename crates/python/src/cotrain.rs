@@ -1,0 +1,528 @@
+//! Co-training: all parties in one process, or one party.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use undertone::fedct::{
+    self, Client, Data, Exchange, Labels, Learner, LearnerError, Memory, Place, Public, Report,
+    Rows, State, Step, Votes,
+};
+use undertone::party::{Ledger, Network, PartyId, Phase, SessionId};
+use undertone::simulate::CotrainingSimulation;
+
+use crate::arrays;
+use crate::drive::{Cost, PyParty, Raised, costs};
+use crate::errors::{self, number, simulation, value};
+use crate::interrupt;
+use crate::options::{self, Keys};
+use crate::train::{MAX_EARLY, add_ledgers, client, lock, matrix, numbers, of_client};
+
+/// The parameters of a job.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct CotrainRules {
+    rows: usize,
+    features: usize,
+    classes: usize,
+    public: [u8; 32],
+    consensus: String,
+    votes: String,
+    noise: Option<String>,
+    exchanges: u32,
+    min_clients: usize,
+    malicious_server: bool,
+    suite: String,
+}
+
+fn job(rules: &Bound<'_, PyAny>) -> PyResult<fedct::Job> {
+    let rules: CotrainRules = rules.extract()?;
+    let named = |what: &str, text: &str, why: String| value(format!("{what} is '{text}'; {why}"));
+    let (consensus, votes) = (&rules.consensus, &rules.votes);
+    let noise = rules.noise.as_deref().unwrap_or("none");
+    let job = fedct::Job {
+        consensus: consensus
+            .parse()
+            .map_err(|why| named("consensus", consensus, why))?,
+        votes: votes.parse().map_err(|why| named("votes", votes, why))?,
+        noise: noise.parse().map_err(|why| named("noise", noise, why))?,
+        exchanges: rules.exchanges,
+        min_clients: rules.min_clients,
+        trust: options::trust(rules.malicious_server),
+        suite: rules.suite.parse().map_err(value)?,
+        ..fedct::Job::new(rules.rows, rules.features, rules.classes, rules.public)
+    };
+    job.check().map_err(value)?;
+    Ok(job)
+}
+
+/// The digest of a job's parameters, by which parties compare them.
+#[pyfunction]
+pub(crate) fn cotrain_digest(rules: &Bound<'_, PyAny>) -> PyResult<[u8; 32]> {
+    Ok(job(rules)?.digest())
+}
+
+/// ε of one vote in one exchange.
+#[pyfunction]
+pub(crate) fn cotrain_epsilon(rules: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+    Ok(job(rules)?.noise.per_vote())
+}
+
+/// The digest of public rows.
+#[pyfunction]
+pub(crate) fn public_digest(rows: &Bound<'_, PyAny>) -> PyResult<[u8; 32]> {
+    Ok(public(rows)?.digest())
+}
+
+fn public(rows: &Bound<'_, PyAny>) -> PyResult<Public> {
+    let rows: PyReadonlyArray2<'_, f32> = rows.extract()?;
+    let public = Public::new(rows.as_array().ncols(), rows.as_slice()?.to_vec());
+    public.map_err(|error| value(format!("public rows: {error}")))
+}
+
+/// A client's rows and labels.
+fn data(
+    job: &fedct::Job,
+    features: &Bound<'_, PyAny>,
+    labels: &Bound<'_, PyAny>,
+) -> PyResult<Data> {
+    let rows: PyReadonlyArray2<'_, f32> = features.extract()?;
+    let labels = arrays::labels(labels)?;
+    if let Some(row) = labels.iter().position(Option::is_none) {
+        return Err(value(format!(
+            "row {row} has no label; leave out rows without a label"
+        )));
+    }
+    let data = Data::new(
+        rows.as_array().ncols(),
+        rows.as_slice()?.to_vec(),
+        labels.into_iter().flatten().collect(),
+        job.classes,
+    );
+    data.map_err(value)
+}
+
+/// A learner in Python: the object that `_cotrain.py` puts around the caller's.
+struct PyLearner {
+    learner: Py<PyAny>,
+    raised: Raised,
+}
+
+impl PyLearner {
+    /// Calls the learner. Its exception stays in this process: peers learn only that it failed.
+    fn call<T>(
+        &self,
+        work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>,
+    ) -> Result<T, LearnerError> {
+        let called = Python::attach(|py| work(self.learner.bind(py)));
+        called.map_err(|error| {
+            self.raised.put(error);
+            LearnerError("it raised an exception".into())
+        })
+    }
+}
+
+impl Learner for PyLearner {
+    fn fit(&mut self, rows: Rows<'_>, labels: &[u16]) -> Result<(), LearnerError> {
+        self.call(|learner| {
+            let py = learner.py();
+            let labels: Vec<i64> = labels.iter().copied().map(i64::from).collect();
+            let arguments = (matrix(py, rows)?, labels.into_pyarray(py));
+            learner.call_method1("fit", arguments).map(drop)
+        })
+    }
+
+    fn predict(&self, rows: Rows<'_>) -> Result<Vec<u16>, LearnerError> {
+        self.call(|learner| {
+            let rows = matrix(learner.py(), rows)?;
+            let classes: PyReadonlyArray1<'_, i64> =
+                learner.call_method1("predict", (rows,))?.extract()?;
+            // The object in Python has checked that these are classes.
+            let classes = classes.as_array();
+            let classes: Result<_, _> = classes.iter().map(|class| u16::try_from(*class)).collect();
+            classes.map_err(value)
+        })
+    }
+}
+
+/// Labels as an array, -1 for none.
+fn array<'py>(py: Python<'py>, labels: &[Option<u16>]) -> Bound<'py, PyArray1<i64>> {
+    let labels = labels.iter().map(|label| label.map_or(-1, i64::from));
+    labels.collect::<Vec<_>>().into_pyarray(py)
+}
+
+/// A finished exchange: its number, its contributors, and the numbers of covered and of lost rows.
+type Finished = (u32, Vec<i64>, usize, usize);
+
+fn finished(exchange: &Exchange) -> Finished {
+    (
+        exchange.number,
+        numbers(&exchange.contributors),
+        exchange.covered,
+        exchange.lost,
+    )
+}
+
+/// What a client did in a session: its kind, the number of the exchange, and the consensus.
+type Did<'py> = (&'static str, u32, Option<Bound<'py, PyArray1<i64>>>);
+
+fn did(py: Python<'_>, step: Step) -> Did<'_> {
+    match step {
+        Step::Voted { number, labels } => ("exchange", number, Some(array(py, &labels))),
+        Step::Over(labels) => ("over", 0, labels.map(|labels| array(py, &labels))),
+    }
+}
+
+/// What a session gave the server: its kind, the exchange, and the consensus.
+type Gave<'py> = (
+    &'static str,
+    Option<Finished>,
+    Option<Bound<'py, PyArray1<i64>>>,
+);
+
+fn gave<'py>(py: Python<'py>, report: &Report) -> Gave<'py> {
+    match report {
+        Report::Voted(exchange, labels) => (
+            "exchange",
+            Some(finished(exchange)),
+            Some(array(py, labels)),
+        ),
+        Report::Over => ("over", None, None),
+    }
+}
+
+fn consensus<'py>(py: Python<'py>, state: &State) -> Option<Bound<'py, PyArray1<i64>>> {
+    let labels: Option<&Labels> = state.labels.as_ref();
+    labels.map(|labels| array(py, labels))
+}
+
+/// All parties of a job in this process, between two sessions.
+#[pyclass(frozen, module = "undertone._engine")]
+pub(crate) struct Cotraining {
+    inner: Mutex<Inner>,
+    raised: Raised,
+}
+
+struct Inner {
+    simulation: CotrainingSimulation,
+    ledgers: Vec<(PartyId, Ledger)>,
+}
+
+impl Cotraining {
+    /// The job, if no session runs.
+    fn inner(&self) -> PyResult<MutexGuard<'_, Inner>> {
+        self.inner.try_lock().map_err(|_| {
+            PyRuntimeError::new_err("a session of this job runs, or has ended in the middle")
+        })
+    }
+}
+
+#[pymethods]
+impl Cotraining {
+    /// The job of clients with these `learners`.
+    #[new]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        rules: &Bound<'_, PyAny>,
+        learners: Vec<Py<PyAny>>,
+        features: Vec<Bound<'_, PyAny>>,
+        labels: Vec<Bound<'_, PyAny>>,
+        shared: &Bound<'_, PyAny>,
+        allow_unanimous: bool,
+        seed: Option<[u8; 32]>,
+    ) -> PyResult<Self> {
+        let (job, seed) = (job(rules)?, options::seed(seed)?);
+        // The clients refuse it, too. Here all of them have the reason at once.
+        let count = learners.len();
+        let fewest = match job.votes {
+            Votes::Clear | Votes::Counts => job.min_clients.min(count),
+            Votes::Winners => count,
+        };
+        let all = (fewest..=count).find(|contributors| job.needs_all(*contributors));
+        if let Some(contributors) = all.filter(|_| !allow_unanimous) {
+            return Err(value(format!(
+                "{} of {contributors} clients is all of them: every row with a consensus would \
+                 tell everybody's vote; lower the quorum, raise min_clients, or pass \
+                 allow_unanimous=True",
+                job.consensus
+            )));
+        }
+        let shared = Arc::new(public(shared)?);
+        let raised = Raised::default();
+        let mut clients = Vec::with_capacity(learners.len());
+        for (place, learner) in learners.into_iter().enumerate() {
+            let (Some(features), Some(labels)) = (features.get(place), labels.get(place)) else {
+                return Err(value("each client needs a learner, features and labels"));
+            };
+            let data = data(&job, features, labels);
+            let data = data.map_err(|error| of_client(py, place, error))?;
+            let learner = PyLearner {
+                learner,
+                raised: raised.clone(),
+            };
+            let keep = Box::new(|_: &_| Ok(()));
+            let (learner, memory) = (Box::new(learner), Memory::default());
+            clients.push(Client::new(
+                learner,
+                data,
+                Arc::clone(&shared),
+                memory,
+                keep,
+            ));
+        }
+        let simulation = CotrainingSimulation::new(job, clients, seed).map_err(simulation)?;
+        let simulation = if allow_unanimous {
+            simulation.allow_unanimous()
+        } else {
+            simulation
+        };
+        Ok(Self {
+            inner: Mutex::new(Inner {
+                simulation,
+                ledgers: Vec::new(),
+            }),
+            raised,
+        })
+    }
+
+    /// Runs the next session. Returns whether the job is over.
+    fn step(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
+        let run = interrupt::run(py, progress, |tell| {
+            let mut inner = self.inner()?;
+            let members = inner.simulation.members();
+            let observer = |who: PartyId, phase: Phase| {
+                // The other clients would learn on, for nothing.
+                if let Some(error) = self.raised.take() {
+                    interrupt::raise(error);
+                }
+                tell(&|| format!("{phase}, {who}"));
+            };
+            let network = Network::new().observe(observer);
+            let run = inner.simulation.run_over(network, members);
+            if let Some(error) = self.raised.take() {
+                return Err(error);
+            }
+            let run = run.map_err(simulation)?;
+            add_ledgers(&mut inner.ledgers, &run.ledgers);
+            Ok(run)
+        })?;
+        for (_, step) in run.clients {
+            step.map_err(|error| errors::aborted(&error))?;
+        }
+        Ok(run.report == Report::Over)
+    }
+
+    /// The last consensus.
+    fn labels<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyArray1<i64>>>> {
+        Ok(consensus(py, self.inner()?.simulation.state()))
+    }
+
+    /// Whether the last two consensuses are the same.
+    #[getter]
+    fn settled(&self) -> PyResult<bool> {
+        Ok(self.inner()?.simulation.state().settled)
+    }
+
+    /// The exchanges that are finished.
+    #[getter]
+    fn exchanges(&self) -> PyResult<Vec<Finished>> {
+        let inner = self.inner()?;
+        let exchanges = &inner.simulation.state().exchanges;
+        Ok(exchanges.iter().map(finished).collect())
+    }
+
+    /// What each party has spent so far.
+    fn costs(&self) -> PyResult<Vec<(i64, Vec<Cost>)>> {
+        let inner = self.inner()?;
+        let each = inner.ledgers.iter();
+        Ok(each
+            .map(|(id, ledger)| (number(*id), costs(ledger)))
+            .collect())
+    }
+}
+
+/// A client of a job, between two sessions.
+#[pyclass(frozen, module = "undertone._engine")]
+pub(crate) struct CotrainClient {
+    client: Client,
+    job: fedct::Job,
+    allow_unanimous: bool,
+    raised: Raised,
+}
+
+#[pymethods]
+impl CotrainClient {
+    /// `keep` takes the memory, in bytes, whenever it has changed.
+    #[new]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        rules: &Bound<'_, PyAny>,
+        learner: Py<PyAny>,
+        features: &Bound<'_, PyAny>,
+        labels: &Bound<'_, PyAny>,
+        shared: &Bound<'_, PyAny>,
+        allow_unanimous: bool,
+        memory: Option<&[u8]>,
+        keep: Py<PyAny>,
+    ) -> PyResult<Self> {
+        let job = job(rules)?;
+        let (data, shared) = (data(&job, features, labels)?, Arc::new(public(shared)?));
+        let memory = memory.map(Memory::read).transpose();
+        let memory = memory.map_err(|error| value(format!("memory: {error}")))?;
+        let raised = Raised::default();
+        let learner = PyLearner {
+            learner,
+            raised: raised.clone(),
+        };
+        let failed = raised.clone();
+        let keep = move |memory: &Memory| {
+            let bytes = memory.write();
+            let kept = Python::attach(|py| keep.call1(py, (PyBytes::new(py, &bytes),)).map(drop));
+            kept.map_err(|error| {
+                failed.put(error);
+                // The server receives this text.
+                "the memory cannot be kept".to_owned()
+            })
+        };
+        let (learner, memory) = (Box::new(learner), memory.unwrap_or_default());
+        let client = Client::new(learner, data, shared, memory, Box::new(keep));
+        client.check(&job).map_err(value)?;
+        Ok(Self {
+            client,
+            job,
+            allow_unanimous,
+            raised,
+        })
+    }
+
+    /// The last exchange in which the client voted; 0 before the first.
+    #[getter]
+    fn last(&self, py: Python<'_>) -> u32 {
+        py.detach(|| self.client.last())
+    }
+
+    /// The client's party in a session.
+    fn party(
+        &self,
+        py: Python<'_>,
+        index: i64,
+        session: [u8; 32],
+        credentials: Option<Keys>,
+        seed: Option<[u8; 32]>,
+    ) -> PyResult<PyParty> {
+        let (me, session) = (client(index)?, SessionId(session));
+        let place = Place {
+            session,
+            me,
+            seed: options::seed(seed)?,
+            credentials: credentials.map(|keys| keys.credentials(me)).transpose()?,
+            allow_unanimous: self.allow_unanimous,
+        };
+        let party = py.detach(|| self.client.party(self.job.clone(), place));
+        let party = party.map_err(errors::misuse)?;
+        let convert = |py: Python<'_>, step: Step| did(py, step).into_py_any(py);
+        let party = PyParty::new((me, session), party, None, MAX_EARLY, Arc::new(convert));
+        Ok(party.with_callbacks(self.raised.clone()))
+    }
+}
+
+/// The server of a job, between two sessions.
+#[pyclass(frozen, module = "undertone._engine")]
+pub(crate) struct CotrainServer {
+    job: fedct::Job,
+    state: Arc<Mutex<State>>,
+}
+
+#[pymethods]
+impl CotrainServer {
+    /// A new job, or the one whose state is given.
+    #[new]
+    fn new(rules: &Bound<'_, PyAny>, state: Option<&[u8]>) -> PyResult<Self> {
+        let job = job(rules)?;
+        let state = state.map(|state| State::read(state, &job)).transpose();
+        let state = state.map_err(|why| value(format!("state: {why}")))?;
+        Ok(Self {
+            job,
+            state: Arc::new(Mutex::new(state.unwrap_or_default())),
+        })
+    }
+
+    /// Begins the next session, of these clients. The caller keeps the state before it sends
+    /// anything. Returns the clients in order, and the party.
+    fn begin(
+        &self,
+        members: Vec<i64>,
+        session: [u8; 32],
+        seed: Option<[u8; 32]>,
+    ) -> PyResult<(Vec<i64>, PyParty)> {
+        let mut members: Vec<PartyId> = members.into_iter().map(client).collect::<PyResult<_>>()?;
+        members.sort_unstable();
+        members.dedup();
+        let session = SessionId(session);
+        let mut state = lock(&self.state);
+        let is_over = state.is_over(&self.job);
+        if !is_over && members.len() < self.job.min_clients {
+            return Err(value(format!(
+                "no session can begin with clients {:?}: {} are needed",
+                numbers(&members),
+                self.job.min_clients
+            )));
+        }
+        let server = fedct::Server {
+            job: self.job.clone(),
+            session,
+            members: members.clone(),
+            seed: options::seed(seed)?,
+        };
+        state.begin(&self.job);
+        let party = server.party(&state, is_over).map_err(errors::misuse)?;
+        drop(state);
+        let shared = Arc::clone(&self.state);
+        let convert = move |py: Python<'_>, report: Report| {
+            lock(&shared).take(&report);
+            gave(py, &report).into_py_any(py)
+        };
+        let place = (PartyId::SERVER, session);
+        let party = PyParty::new(place, party, None, MAX_EARLY, Arc::new(convert));
+        Ok((numbers(&members), party))
+    }
+
+    /// The state in bytes.
+    fn state<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let bytes = py.detach(|| lock(&self.state).write(&self.job));
+        PyBytes::new(py, &bytes)
+    }
+
+    /// The last consensus.
+    fn labels<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<i64>>> {
+        consensus(py, &lock(&self.state))
+    }
+
+    /// The last exchange begun.
+    #[getter]
+    fn begun(&self) -> u32 {
+        lock(&self.state).begun
+    }
+
+    /// Whether no exchange is left. Clients may still wait for the last consensus.
+    #[getter]
+    fn over(&self) -> bool {
+        lock(&self.state).is_over(&self.job)
+    }
+
+    /// Whether the last two consensuses are the same.
+    #[getter]
+    fn settled(&self) -> bool {
+        lock(&self.state).settled
+    }
+
+    /// The exchanges that are finished.
+    #[getter]
+    fn exchanges(&self) -> Vec<Finished> {
+        lock(&self.state).exchanges.iter().map(finished).collect()
+    }
+}
