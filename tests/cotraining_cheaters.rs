@@ -337,11 +337,14 @@ fn public_rows_of_another_job() {
     }
 }
 
+/// The slices of a plan, each with its helper.
+type Slices = Vec<(u32, PartyId)>;
+
 // FEDCT-6.
 #[test]
 fn plans_that_do_not_decode() {
-    let five: Vec<(u32, PartyId)> = (0..5).map(|i| (i, PartyId::client(i as usize))).collect();
-    let with = |change: &dyn Fn(&mut Vec<(u32, PartyId)>)| {
+    let five: Slices = (0..5).map(|i| (i, PartyId::client(i as usize))).collect();
+    let with = |change: fn(&mut Slices)| {
         let mut slices = five.clone();
         change(&mut slices);
         plan(&slices)
@@ -351,11 +354,11 @@ fn plans_that_do_not_decode() {
         vec![0xff; 4],
         plan(&five)[..40].to_vec(),
         [&plan(&five)[..], &[0]].concat(),
-        with(&|slices| slices[4].0 = 5),
-        with(&|slices| slices[4].0 = u32::MAX),
-        with(&|slices| slices[3].0 = 4),
-        with(&|slices| slices.swap(1, 2)),
-        with(&|slices| slices.push((5, VICTIM))),
+        with(|slices| slices[4].0 = 5),
+        with(|slices| slices[4].0 = u32::MAX),
+        with(|slices| slices[3].0 = 4),
+        with(|slices| slices.swap(1, 2)),
+        with(|slices| slices.push((5, VICTIM))),
     ] {
         let replace = |m: &mut Vec<u8>| m.clone_from(&message);
         let aborted = server_cheats(&mut world(Votes::Winners), FIRST_PLAN, replace);
@@ -781,7 +784,8 @@ fn helpers_that_garble_wrongly() {
 fn a_server_that_evaluates_wrongly_gets_no_table() {
     let trees = "the trees of seeds are inconsistent";
     let corrections = "the corrections of two parts of Δ have different choices";
-    let cheats: [(usize, fn(&mut Vec<u8>), Option<&str>); 6] = [
+    type Cheat = (usize, fn(&mut Vec<u8>), Option<&'static str>);
+    let cheats: [Cheat; 6] = [
         (0, |m| *m.last_mut().unwrap() ^= 1, Some(trees)),
         (0, Vec::clear, None),
         (1, |m| m[40] ^= 1, Some(corrections)),
