@@ -13,7 +13,9 @@ use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId, Phase, Script, SessionId};
 use undertone::setup::group::{self, Secrecy};
 use undertone::sum::{self, KEYS, SHARES, Trust, UNMASK, UPLOAD};
-use undertone_tests::cotraining::{Session, Voter, World, context, drive, opening, plan, votes};
+use undertone_tests::cotraining::{
+    Session, Voter, World, begin, context, drive, opening, plan, rules, votes,
+};
 use undertone_tests::tamper::{assert_cheated, assert_malformed, set_payload};
 
 const SERVER: PartyId = PartyId::SERVER;
@@ -335,11 +337,14 @@ fn public_rows_of_another_job() {
     }
 }
 
+/// The slices of a plan, each with its helper.
+type Slices = Vec<(u32, PartyId)>;
+
 // FEDCT-6.
 #[test]
 fn plans_that_do_not_decode() {
-    let five: Vec<(u32, PartyId)> = (0..5).map(|i| (i, PartyId::client(i as usize))).collect();
-    let with = |change: &dyn Fn(&mut Vec<(u32, PartyId)>)| {
+    let five: Slices = (0..5).map(|i| (i, PartyId::client(i as usize))).collect();
+    let with = |change: fn(&mut Slices)| {
         let mut slices = five.clone();
         change(&mut slices);
         plan(&slices)
@@ -349,11 +354,11 @@ fn plans_that_do_not_decode() {
         vec![0xff; 4],
         plan(&five)[..40].to_vec(),
         [&plan(&five)[..], &[0]].concat(),
-        with(&|slices| slices[4].0 = 5),
-        with(&|slices| slices[4].0 = u32::MAX),
-        with(&|slices| slices[3].0 = 4),
-        with(&|slices| slices.swap(1, 2)),
-        with(&|slices| slices.push((5, VICTIM))),
+        with(|slices| slices[4].0 = 5),
+        with(|slices| slices[4].0 = u32::MAX),
+        with(|slices| slices[3].0 = 4),
+        with(|slices| slices.swap(1, 2)),
+        with(|slices| slices.push((5, VICTIM))),
     ] {
         let replace = |m: &mut Vec<u8>| m.clone_from(&message);
         let aborted = server_cheats(&mut world(Votes::Winners), FIRST_PLAN, replace);
@@ -448,20 +453,27 @@ fn a_second_sum_with_more_contributors() {
     let opening = world.opening(&all);
     let context = context(&world.job, session, &opening);
     // 40 rows of 9 classes and 5 clients: 3 bits a counter, 2 rows a word, 4 words a slice.
-    let first: Vec<(u32, PartyId)> = (0..5).zip(all.iter().copied()).collect();
-    let second = vec![(4, PartyId::client(0))];
+    let slices: Vec<(u32, PartyId)> = (0..5).zip(all.iter().copied()).collect();
+    let (first, second) = (plan(&slices), plan(&[(4, PartyId::client(0))]));
+    let of_puppet = rules(context, 1, 4, &second);
     let members = all.clone();
     let server = Script::new(CONSENSUS, move |io| async move {
         begin(&io, context, &members, opening).await?;
-        io.send_to_all(&members, plan(&first));
+        io.send_to_all(&members, first.clone());
         let four = members[..4].to_vec();
-        io.run(sum::server::<u64>(rules(context, 0, 20), four.clone())?)
-            .await?;
+        io.run(sum::server::<u64>(
+            rules(context, 0, 20, &first),
+            four.clone(),
+        )?)
+        .await?;
         io.phase(SLICES).await;
         io.recv_all(&four).await;
-        io.send_to_all(&members, plan(&second));
-        io.run(sum::server::<u64>(rules(context, 1, 4), members.clone())?)
-            .await?;
+        io.send_to_all(&members, second.clone());
+        io.run(sum::server::<u64>(
+            rules(context, 1, 4, &second),
+            members.clone(),
+        )?)
+        .await?;
         io.phase(SLICES).await;
         let ready = io.recv_all(&members).await;
         let ready = ready.iter().filter(|(_, message)| message.is_some());
@@ -490,8 +502,7 @@ fn a_second_sum_with_more_contributors() {
         io.require(SERVER).await?;
         let input = sum::Input::plain(vec![0u64; 4]);
         let seed = Seed::from_bytes([76; 32]);
-        io.run(sum::client(rules(context, 1, 4), puppet, input, seed)?)
-            .await?;
+        io.run(sum::client(of_puppet, puppet, input, seed)?).await?;
         Ok(Step::Over(None))
     });
     let mut clients: Vec<_> = all[..4]
@@ -521,6 +532,53 @@ fn consensuses_that_cannot_be() {
             let aborted = server_cheats(&mut world(kind), RESULT, change);
             assert_malformed(&aborted, SERVER, CONSENSUS);
         }
+    }
+}
+
+/// FEDCT-11: a client that has the last consensus gets it again, or the one before. A server could
+/// otherwise choose from what clients learn.
+#[test]
+fn a_consensus_that_is_not_the_last_one() {
+    let expected = "its consensus is not that of the last exchange";
+    for kind in Votes::ALL {
+        let second = || {
+            let mut world = world(kind);
+            let all = world.all();
+            assert!(world.run(Network::new(), &all).server.is_ok());
+            world.state.settled = false;
+            world
+        };
+        let lies: [fn(&mut World); 2] = [
+            |world| {
+                let labels = world.state.labels.as_mut().unwrap();
+                labels[3] = match labels[3] {
+                    Some(0) => Some(1),
+                    _ => Some(0),
+                };
+            },
+            |world| world.state.labels.as_mut().unwrap()[5] = None,
+        ];
+        for lie in lies {
+            for is_over in [false, true] {
+                let mut world = second();
+                lie(&mut world);
+                world.state.settled = is_over;
+                let all = world.all();
+                let run = world.run(Network::new(), &all);
+                for who in &all {
+                    assert_cheated(run.error(*who), SERVER, CONSENSUS, expected);
+                }
+            }
+        }
+        // A server that has lost the first consensus, and clients that were not there.
+        let mut world = second();
+        let all = world.all();
+        world.state.labels = None;
+        assert!(world.run(Network::new(), &all).server.is_ok());
+        world.state.settled = false;
+        world.state.labels = None;
+        let run = world.run(Network::new(), &all);
+        assert_cheated(run.error(VICTIM), SERVER, CONSENSUS, expected);
     }
 }
 
@@ -627,10 +685,13 @@ fn clients_that_are_told_different_things() {
             let run = world.run(network, &all);
             assert_eq!(late, 0, "lie {number}, {kind}");
             let aborted = run.error(VICTIM);
-            assert!(
-                aborted.phase == KEYS || aborted.phase == group::PHASE,
-                "{aborted}"
-            );
+            // FEDCT-11: clients that have the last consensus see the first lie by themselves.
+            let due = match (number, kind) {
+                (0, Votes::Winners) => CONSENSUS,
+                (_, Votes::Winners) => group::PHASE,
+                _ => KEYS,
+            };
+            assert_eq!(aborted.phase, due, "{aborted}");
         }
     }
 }
@@ -723,7 +784,8 @@ fn helpers_that_garble_wrongly() {
 fn a_server_that_evaluates_wrongly_gets_no_table() {
     let trees = "the trees of seeds are inconsistent";
     let corrections = "the corrections of two parts of Δ have different choices";
-    let cheats: [(usize, fn(&mut Vec<u8>), Option<&str>); 6] = [
+    type Cheat = (usize, fn(&mut Vec<u8>), Option<&'static str>);
+    let cheats: [Cheat; 6] = [
         (0, |m| *m.last_mut().unwrap() ^= 1, Some(trees)),
         (0, Vec::clear, None),
         (1, |m| m[40] ^= 1, Some(corrections)),

@@ -25,11 +25,14 @@ fn given() -> Vec<Vec<u16>> {
 }
 
 fn world(kind: Votes, consensus: Consensus) -> World {
-    World::voting(&given(), CLASSES, |job| {
+    let mut world = World::voting(&given(), CLASSES, |job| {
         job.votes = kind;
         job.consensus = consensus;
         job.min_clients = 2;
-    })
+    });
+    // With clear votes and counts two contributors would be a quorum of all.
+    world.allow_unanimous = true;
+    world
 }
 
 /// The consensus of rows whose votes `contributors` have given: all clients that are not in the

@@ -268,16 +268,17 @@ fn summed(world: &mut World, others: Vec<(PartyId, Script<'static, Step>)>) -> (
     let keeper = Arc::clone(&kept);
     let members = all.clone();
     let server = Script::new(CONSENSUS, move |io| async move {
-        let rules = rules(id, 0, layout.words());
-        if kind == Votes::Winners {
+        let rules = if kind == Votes::Winners {
             begin(&io, id, &members, opening).await?;
             let slices: Vec<_> = (0..).zip(members.iter().copied()).collect();
             io.send_to_all(&members, plan(&slices));
+            rules(id, 0, layout.words(), &plan(&slices))
         } else {
             io.send_to_all(&members, opening);
             io.phase(VOTES).await;
             io.recv_all(&members).await;
-        }
+            sum::Rules::plain(id, layout.words())
+        };
         let total = io.run(sum::server::<u64>(rules, members)?).await?;
         *keeper.lock().unwrap() = total.shared;
         Err::<Report, _>(Abort::Misuse("it has seen enough".into()))
@@ -448,11 +449,11 @@ fn puppet(world: &mut World, me: PartyId) -> (Script<'static, Step>, Masks) {
             keeper.lock().unwrap().insert(*voter, seed);
         }
         io.phase(SLICES).await;
-        io.require(SERVER).await?;
+        let plan = io.require(SERVER).await?;
+        let rules = rules(id, 0, words, &plan);
         let input = sum::Input::plain(vec![0u64; words]);
         let seed = Seed::from_bytes([76; 32]);
-        io.run(sum::client(rules(id, 0, words), me, input, seed)?)
-            .await?;
+        io.run(sum::client(rules, me, input, seed)?).await?;
         Ok(Step::Over(None))
     });
     (party, masks)

@@ -506,10 +506,16 @@ pub async fn begin(
     Ok(())
 }
 
-/// The rules of the sum of an attempt, with at least three clients.
-pub fn rules(session: SessionId, attempt: u32, words: usize) -> SumRules {
+/// The rules of the sum of an attempt with this `Plan`, with at least three clients, by
+/// `docs/spec/cotraining.md`.
+pub fn rules(context: SessionId, attempt: u32, words: usize, plan: &[u8]) -> SumRules {
+    let mut digest = Sha256::new();
+    digest.update(b"undertone/v1/co-training plan");
+    digest.update(context.0);
+    digest.update(attempt.to_le_bytes());
+    digest.update(plan);
     SumRules {
         round: attempt,
-        ..SumRules::plain(session, words)
+        ..SumRules::plain(SessionId(digest.finalize().into()), words)
     }
 }

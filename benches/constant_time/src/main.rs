@@ -10,9 +10,11 @@
 
 use std::cell::RefCell;
 use std::hint::black_box;
+use std::sync::Arc;
 
 use dudect_bencher::rand::RngExt;
 use dudect_bencher::{BenchRng, Class, CtRunner, ctbench_main};
+use undertone_garble::{Builder, Circuit, half};
 use undertone_kernel::aes::Permutation;
 use undertone_kernel::expand::{self, Shape};
 use undertone_kernel::mask::Suite;
@@ -250,6 +252,53 @@ fn lattice_answers(runner: &mut CtRunner, rng: &mut BenchRng) {
     });
 }
 
+const INSTANCES: usize = 32;
+
+/// The greater of two numbers of 16 bits.
+fn circuit() -> Arc<Circuit> {
+    let mut builder = Builder::new(16, 16);
+    let mine: Vec<_> = (0..16).map(|i| builder.garbler(i)).collect();
+    let theirs: Vec<_> = (0..16).map(|i| builder.evaluator(i)).collect();
+    let outputs = builder.max(&mine, &theirs);
+    Arc::new(builder.finish(&outputs))
+}
+
+fn of_two() -> Context {
+    Context::new(SESSION, "test", PartyId::client(0), PartyId::client(1))
+}
+
+/// The garbler's bits.
+fn garbling(runner: &mut CtRunner, rng: &mut BenchRng) {
+    let (circuit, context, active) = (circuit(), of_two(), Seed::from_bytes([5; 32]));
+    let labels: Vec<u128> = (0..16 * INSTANCES as u128).map(|i| i << 70 | i).collect();
+    let make = |rng: &mut BenchRng, class| {
+        let bits = words(rng, class, INSTANCES).iter().map(|word| word >> 48).collect();
+        let garbler = half::Garbler::new(Arc::clone(&circuit), &context, 77, &active);
+        (RefCell::new(garbler), BitMatrix::from_words(INSTANCES, 16, bits))
+    };
+    compare(runner, rng, 2_000, make, |(garbler, bits)| {
+        let mut garbler = garbler.borrow_mut();
+        garbler.tile(bits, 0..INSTANCES, &labels, true).message
+    });
+}
+
+/// The evaluator's labels, whose colours choose from tables.
+fn evaluating(runner: &mut CtRunner, rng: &mut BenchRng) {
+    let (circuit, context, active) = (circuit(), of_two(), Seed::from_bytes([5; 32]));
+    let message = vec![9; half::tile_len(&circuit, INSTANCES, true)];
+    let make = |rng: &mut BenchRng, class| {
+        let labels: Vec<u128> = (0..16 * INSTANCES)
+            .map(|_| u128::from_le_bytes(secret(rng, class)))
+            .collect();
+        let evaluator = half::Evaluator::new(Arc::clone(&circuit), &context, &active);
+        (RefCell::new(evaluator), labels)
+    };
+    compare(runner, rng, 2_000, make, |(evaluator, labels)| {
+        let tile = evaluator.borrow_mut().tile(INSTANCES, labels, &message, true);
+        tile.unwrap().outputs.unwrap()[0]
+    });
+}
+
 ctbench_main!(
     a_comparison_that_leaks,
     tag_comparison,
@@ -263,5 +312,7 @@ ctbench_main!(
     exponentiation,
     table_look_ups,
     lattice_keys,
-    lattice_answers
+    lattice_answers,
+    garbling,
+    evaluating
 );

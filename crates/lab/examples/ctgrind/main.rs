@@ -15,7 +15,9 @@
 
 use std::hint::black_box;
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use undertone::garble::{Builder, half};
 use undertone_kdf::Seed;
 use undertone_kernel::aes::Permutation;
 use undertone_kernel::ctgrind::{is_watched, public, secret};
@@ -271,6 +273,40 @@ fn lattices() {
     }
 }
 
+/// Garbled circuits: the garbler's bits, its labels and Δ, and the labels of the evaluator.
+fn garbled_circuits() {
+    const INSTANCES: usize = 9;
+    let mut builder = Builder::new(3, 3);
+    let mine = [0, 1, 2].map(|i| builder.garbler(i));
+    let theirs = [0, 1, 2].map(|i| builder.evaluator(i));
+    let mut outputs = builder.add(&mine, &theirs);
+    outputs.push(!builder.less(&mine, &theirs));
+    outputs.extend(builder.argmax(&[mine.into(), theirs.into()]).1);
+    let circuit = Arc::new(builder.finish(&outputs));
+    let active = Seed::from_bytes([15; 32]);
+    let bits = random_words(INSTANCES)
+        .iter()
+        .map(|word| word >> 61)
+        .collect();
+    let mut bits = BitMatrix::from_words(INSTANCES, 3, bits).into_words();
+    secret(&mut bits);
+    let bits = BitMatrix::from_words(INSTANCES, 3, bits);
+    let mut labels: Vec<u128> = (1..=3 * INSTANCES as u128)
+        .map(|i| i << 64 | i * i)
+        .collect();
+    secret(&mut labels);
+    let mut delta = [0x0123_4567_89ab_cdef_0123_4567_89ab_cdef_u128];
+    secret(&mut delta);
+    // The lowest bit is known to be set.
+    let delta = delta[0] | 1;
+    let mut garbler = half::Garbler::new(Arc::clone(&circuit), &context(), delta, &active);
+    let tile = garbler.tile(&bits, 0..INSTANCES, &labels, true);
+    public(&tile.message);
+    let mut evaluator = half::Evaluator::new(circuit, &context(), &active);
+    let tile = evaluator.tile(INSTANCES, &labels, &tile.message, true);
+    black_box(tile.unwrap().outputs);
+}
+
 /// An index that depends on a secret.
 fn leak() {
     let table = black_box([1u8; 64]);
@@ -289,6 +325,7 @@ fn main() -> ExitCode {
         ("digests", digests),
         ("multi-products", multi_products),
         ("lattices", lattices),
+        ("garbled circuits", garbled_circuits),
     ];
     let checked: &[(&str, fn())] = &[("checked transfers", || transfers(Security::Malicious))];
     let parts = match std::env::args().nth(1).as_deref() {
