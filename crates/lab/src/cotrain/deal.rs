@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
+use rand::RngExt;
 use rand::seq::SliceRandom;
 use undertone::data::Dataset;
 use undertone::fedct::{Data, Public, Rows};
@@ -12,8 +13,7 @@ use undertone::party::SessionId;
 use undertone::xclp::Rows as Loaded;
 
 use super::options::Cotrain;
-use crate::Failure;
-use crate::split::{self, Split};
+use crate::{Failure, split};
 
 /// A labelled data set.
 #[derive(Debug)]
@@ -52,6 +52,30 @@ impl Dealt {
     /// The share of the test rows whose class is predicted.
     pub(super) fn accuracy(&self, predicted: &[u16]) -> f64 {
         share(predicted, &self.test_labels)
+    }
+}
+
+/// Moves rows at random from clients that have more than half an equal share to those that have
+/// less, the poorest first, until all have that half. Nobody learns from a row or two.
+fn top_up(mut parts: Vec<Vec<usize>>, rng: &mut ChaCha20Rng) -> Vec<Vec<usize>> {
+    let least = parts.iter().map(Vec::len).sum::<usize>() / parts.len() / 2;
+    loop {
+        let poorest = (0..parts.len()).min_by_key(|client| parts[*client].len());
+        let Some(poorest) = poorest.filter(|client| parts[*client].len() < least) else {
+            return parts;
+        };
+        let surplus = |part: &Vec<usize>| part.len().saturating_sub(least);
+        let mut drawn = rng.random_range(0..parts.iter().map(surplus).sum::<usize>());
+        let richer = parts.iter().position(|part| {
+            let is_here = drawn < surplus(part);
+            drawn = drawn.saturating_sub(surplus(part));
+            is_here
+        });
+        if let Some(richer) = richer {
+            let at = rng.random_range(0..parts[richer].len());
+            let row = parts[richer].swap_remove(at);
+            parts[poorest].push(row);
+        }
     }
 }
 
@@ -101,14 +125,7 @@ impl Table {
         let (mut private, public) = self.stratified(rest, private, &mut rng);
         private.sort_by_key(|row| self.labels[*row]);
         let labels: Vec<u16> = private.iter().map(|row| self.labels[*row]).collect();
-        let parts = match options.split {
-            // Each client gets its share of each class.
-            Split::Iid => {
-                let part = |client| (client..private.len()).step_by(options.clients).collect();
-                Some((0..options.clients).map(part).collect::<Vec<Vec<usize>>>())
-            }
-            split => split::deal(split, &labels, options.clients, &mut rng),
-        };
+        let parts = split::deal(options.split, &labels, options.clients, &mut rng);
         let parts = parts.ok_or_else(|| {
             Failure::data(format!(
                 "{} rows cannot be dealt out to {} clients ({}) so that each has a row",
@@ -125,6 +142,7 @@ impl Table {
             let values = scaler.apply(&values);
             Data::new(self.features, values, labels, self.classes).map_err(Failure::data)
         };
+        let parts = top_up(parts, &mut rng);
         let own = |part: &Vec<usize>| {
             let rows: Vec<usize> = part.iter().map(|row| private[*row]).collect();
             data(&rows)

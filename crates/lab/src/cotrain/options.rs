@@ -32,8 +32,9 @@ pub struct Cotrain {
     /// Number of clients to which the private rows are dealt
     #[arg(long, value_name = "P", default_value_t = 5)]
     pub(super) clients: usize,
-    /// How the private rows are dealt: iid (to each its share of every class), shards (four classes
-    /// for each client at most), or dirichlet:A (each class in random proportions)
+    /// How the private rows are dealt: iid (at random), shards (four classes for each client at
+    /// most), or dirichlet:A (each class in random proportions). Clients with less than half an
+    /// equal share get rows from the others
     #[arg(long, default_value = "iid")]
     pub(super) split: Split,
     /// Number of public rows, without labels [default: 65 per cent of the rows]
