@@ -1,5 +1,6 @@
-//! The length of every message of label propagation, of means and deviations, of rounds, of training
-//! and of co-training, from public shapes alone. The formulae are those of `docs/spec/lengths.md`.
+//! The length of every message of label propagation, of means and deviations, of rounds, of
+//! training and of co-training, from public shapes alone. The formulae are those of
+//! `docs/spec/lengths.md`.
 
 use std::collections::BTreeMap;
 
