@@ -270,7 +270,7 @@ fn of_two() -> Context {
 /// The garbler's bits.
 fn garbling(runner: &mut CtRunner, rng: &mut BenchRng) {
     let (circuit, context, active) = (circuit(), of_two(), Seed::from_bytes([5; 32]));
-    let labels: Vec<u128> = (0..16 * INSTANCES as u128).map(|i| i << 70 | i).collect();
+    let labels: Vec<u128> = (0..16 * INSTANCES as u128).map(|i| (i << 70) | i).collect();
     let make = |rng: &mut BenchRng, class| {
         let bits = words(rng, class, INSTANCES).iter().map(|word| word >> 48).collect();
         let garbler = half::Garbler::new(Arc::clone(&circuit), &context, 77, &active);

@@ -292,7 +292,7 @@ fn garbled_circuits() {
     secret(&mut bits);
     let bits = BitMatrix::from_words(INSTANCES, 3, bits);
     let mut labels: Vec<u128> = (1..=3 * INSTANCES as u128)
-        .map(|i| i << 64 | i * i)
+        .map(|i| (i << 64) | (i * i))
         .collect();
     secret(&mut labels);
     let mut delta = [0x0123_4567_89ab_cdef_0123_4567_89ab_cdef_u128];
