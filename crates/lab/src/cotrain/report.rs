@@ -169,7 +169,7 @@ impl Report {
             percent(self.pseudo_label_accuracy)
         );
         text += &format!(
-            "an exchange: {} in all, {} of it circuits; {} from a client besides circuits; \
+            "an exchange: {} in all, {} of it circuits; {} from a client besides circuits\n\
              {:.3} s of computation by all parties, without learning\n\
              (a round of plain federated averaging of {PARAMETERS} parameters: {})\n",
             bytes(self.bytes_per_exchange as u64),
