@@ -373,7 +373,7 @@ mod tests {
                 garble(&pi, delta, gate, [&a, &b], &mut c, &mut tables);
                 for (x, y) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
                     let label = |zeros: &[u128], bit: u128| -> Vec<u128> {
-                        zeros.iter().map(|zero| zero ^ bit * delta).collect()
+                        zeros.iter().map(|zero| zero ^ (bit * delta)).collect()
                     };
                     let mut out = vec![0; count];
                     let inputs = [label(&a, x), label(&b, y)];
@@ -402,9 +402,9 @@ mod tests {
                 let (pa, pb) = (a[r] & 1, b[r] & 1);
                 let [a0, a1] = [hash(a[r], 0, r), hash(a[r] ^ delta, 0, r)];
                 let [b0, b1] = [hash(b[r], 1, r), hash(b[r] ^ delta, 1, r)];
-                let garbler = a0 ^ a1 ^ pb * delta;
+                let garbler = a0 ^ a1 ^ (pb * delta);
                 let evaluator = b0 ^ b1 ^ a[r];
-                let c = a0 ^ pa * garbler ^ b0 ^ pb * (evaluator ^ a[r]);
+                let c = a0 ^ (pa * garbler) ^ b0 ^ (pb * (evaluator ^ a[r]));
                 (c, [garbler, evaluator])
             };
             let (due, due_tables): (Vec<u128>, Vec<Table>) = (0..16).map(one).unzip();
