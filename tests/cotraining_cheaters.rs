@@ -10,9 +10,9 @@ use undertone::fedct::{
 use undertone::garble::GARBLING;
 use undertone::kdf::Seed;
 use undertone::party::frame::HEADER_LEN;
-use undertone::party::{Abort, Aborted, Network, PartyId, Phase, Script, SessionId};
+use undertone::party::{Abort, Aborted, Io, Network, PartyId, Phase, Script, SessionId};
 use undertone::setup::group::{self, Secrecy};
-use undertone::sum::{self, KEYS, SHARES, Trust, UNMASK, UPLOAD};
+use undertone::sum::{self, KEYS, Rules, SHARES, Trust, UNMASK, UPLOAD};
 use undertone_tests::cotraining::{
     Session, Voter, World, begin, context, drive, opening, plan, rules, votes,
 };
@@ -273,7 +273,7 @@ fn a_memory_outlives_its_client() {
     let run_again = run(|_| (), client(memory(), true));
     assert_cheated(run_again.error(VICTIM), SERVER, CONSENSUS, OVER);
     let other = run(|job| job.exchanges = 9, client(memory(), true));
-    assert_cheated(other.error(VICTIM), SERVER, CONSENSUS, OVER);
+    assert!(misuse(&other, VICTIM).contains("memory is of another job"));
     // Nothing is sent if the memory cannot be kept.
     let failed = run(|_| (), client(Memory::default(), false));
     let Abort::Misuse(what) = &failed.error(VICTIM).cause else {
@@ -480,23 +480,7 @@ fn a_second_sum_with_more_contributors() {
         Err::<Report, _>(Abort::Misuse(format!("{} are ready", ready.count())))
     });
     let other = Script::new(CONSENSUS, move |io| async move {
-        io.require(SERVER).await?;
-        io.phase(VOTES).await;
-        io.send(SERVER, &[]);
-        let rules_of_group = group::Rules {
-            session: context,
-            secrecy: Secrecy::Sealed,
-            min_clients: 2,
-        };
-        let seed = Seed::from_bytes([77; 32]);
-        io.run(group::client(
-            rules_of_group,
-            puppet,
-            Vec::new(),
-            None,
-            seed,
-        )?)
-        .await?;
+        join_setup(&io, context, puppet).await?;
         io.phase(SLICES).await;
         io.require(SERVER).await?;
         io.require(SERVER).await?;
@@ -516,6 +500,90 @@ fn a_second_sum_with_more_contributors() {
         assert_cheated(run.error(*who), SERVER, UNMASK, expected);
     }
     assert!(run.server.is_err());
+}
+
+/// The puppet of a server in the setup of an exchange.
+async fn join_setup(io: &Io, context: SessionId, puppet: PartyId) -> Result<(), Abort> {
+    io.require(SERVER).await?;
+    io.phase(VOTES).await;
+    io.send(SERVER, &[]);
+    let rules = group::Rules {
+        session: context,
+        secrecy: Secrecy::Sealed,
+        min_clients: 2,
+    };
+    let seed = Seed::from_bytes([77; 32]);
+    let setup = group::client(rules, puppet, Vec::new(), None, seed)?;
+    io.run(setup).await?;
+    Ok(())
+}
+
+/// FEDCT-13: a fifth client votes, and the opening named four. Counters are too small for it.
+#[test]
+fn voters_that_the_opening_did_not_name() {
+    let puppet = PartyId::client(4);
+    let expected = "a client votes that its opening did not name";
+    for kind in [Votes::Winners, Votes::Counts] {
+        let mut world = world(kind);
+        let (all, session) = (world.all(), world.session());
+        let opening = world.opening(&all[..4]);
+        let context = context(&world.job, session, &opening);
+        let words = world.job.layout(4).words();
+        let of_counts = Rules::plain(context, words);
+        let members = all.clone();
+        let server = Script::new(CONSENSUS, move |io| async move {
+            if kind == Votes::Winners {
+                begin(&io, context, &members, opening).await?;
+            } else {
+                io.send_to_all(&members, opening);
+                io.phase(VOTES).await;
+                io.recv_all(&members).await;
+                let total = sum::server::<u64>(of_counts, members.clone())?;
+                io.run(total).await?;
+            }
+            io.phase(SLICES).await;
+            io.recv_all(&members).await;
+            Err::<Report, _>(Abort::Misuse("over".into()))
+        });
+        let other = Script::new(CONSENSUS, move |io| async move {
+            if kind == Votes::Winners {
+                join_setup(&io, context, puppet).await?;
+            } else {
+                io.require(SERVER).await?;
+                io.phase(VOTES).await;
+                io.send(SERVER, &[]);
+                let input = sum::Input::plain(vec![0u64; words]);
+                let seed = Seed::from_bytes([76; 32]);
+                io.run(sum::client(of_counts, puppet, input, seed)?).await?;
+            }
+            Ok(Step::Over(None))
+        });
+        let mut clients: Vec<_> = all[..4]
+            .iter()
+            .map(|who| (*who, world.party(session, *who)))
+            .collect();
+        clients.push((puppet, other));
+        let run = drive(Network::new(), session, server, clients);
+        let phase = if kind == Votes::Winners {
+            group::PHASE
+        } else {
+            UNMASK
+        };
+        for who in &all[..4] {
+            assert_cheated(run.error(*who), SERVER, phase, expected);
+        }
+    }
+}
+
+/// An opening with fewer clients than the job allows.
+#[test]
+fn openings_with_too_few_clients() {
+    let two = |m: &mut Vec<u8>| set_members(m, &[PartyId::client(0), VICTIM]);
+    let aborted = server_cheats(&mut world(Votes::Winners), OPENING, two);
+    assert!(
+        matches!(aborted.cause, Abort::TooFew { left: 2, need: 3 }),
+        "{aborted}"
+    );
 }
 
 /// FEDCT-10.

@@ -27,6 +27,7 @@ mod memory;
 mod messages;
 mod noise;
 mod server;
+mod session;
 mod slices;
 
 use undertone_party::Phase;

@@ -17,12 +17,17 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// Whether it is of `job`, or of none.
+    pub(crate) fn is_of(&self, job: &Job) -> bool {
+        self.job.is_none_or(|digest| digest == job.digest())
+    }
+
     /// Notes exchange `number` of `job`. Returns whether the client may vote in it.
     pub(crate) fn takes(&mut self, job: &Job, number: u32) -> bool {
-        let digest = *self.job.get_or_insert_with(|| job.digest());
         let is_next = number > self.last && number <= job.exchanges;
+        self.job = Some(job.digest());
         self.last = self.last.max(number);
-        is_next && digest == job.digest()
+        is_next
     }
 
     /// As bytes.
