@@ -57,6 +57,14 @@ fn the_report_holds_every_backend_and_loads_nothing() {
         }
     }
     assert_eq!(report["published"].as_array().unwrap().len(), 2);
+    let votes = &report["votes"];
+    assert_eq!(votes["exact"], true);
+    let kinds = votes["votes"].as_array().unwrap();
+    assert_eq!(kinds.len(), 3);
+    for kind in kinds {
+        let circuits = kind["circuit_bytes"].as_u64().unwrap();
+        assert_eq!(circuits > 0, kind["votes"] == "winners", "{kind}");
+    }
     let lines = fs::read_to_string(path("report.csv"))
         .unwrap()
         .lines()

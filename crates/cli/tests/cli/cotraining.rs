@@ -216,3 +216,57 @@ fn terms_and_files_that_do_not_fit_are_refused() {
     assert_ne!(code, Some(0), "{text}");
     assert!(text.contains("public rows"), "{text}");
 }
+
+/// Winners give the accuracies of clear votes, and learners gain from the votes of others.
+#[test]
+fn the_experiment_compares_clients_alone_with_co_trained_ones() {
+    let folder = TempDir::new().unwrap();
+    let plot = folder.path().join("accuracy.svg");
+    let file = data("breast_cancer");
+    let run = |more: &[&str]| {
+        let sizes = ["--public", "370", "--test", "114", "--runs", "2", "--json"];
+        let learners = ["--learners", "tree,forest,logistic", "--trees", "10"];
+        let arguments = [&["cotrain", &file][..], &sizes, &learners, more].concat();
+        json(&undertone(&arguments))
+    };
+    let winners = run(&["--plot", plot.to_str().unwrap()]);
+    let number = |report: &Value, name: &str| report[name].as_f64().unwrap();
+    let (local, together) = (
+        number(&winners, "local_mean"),
+        number(&winners, "fedct_mean"),
+    );
+    assert!((0.75..together).contains(&local), "{winners}");
+    assert!((0.85..1.0).contains(&together), "{winners}");
+    assert_eq!(number(&winners, "covered"), 1.0);
+    assert!(
+        number(&winners, "pseudo_label_accuracy") > 0.85,
+        "{winners}"
+    );
+    assert!(number(&winners, "circuit_bytes_per_exchange") > 0.0);
+    assert_eq!(winners["learners"].as_array().unwrap().len(), 3);
+    let picture = std::fs::read_to_string(&plot).unwrap();
+    assert!(picture.starts_with("<svg"));
+    let clear = run(&["--votes", "clear"]);
+    for name in ["fedct_mean", "exchanges", "pseudo_label_accuracy", "curve"] {
+        assert_eq!(winners[name], clear[name], "{name}");
+    }
+    let noisy = run(&["--noise", "krr:0.1", "--exchanges", "2"]);
+    assert!(number(&noisy, "pseudo_label_accuracy") < 0.75, "{noisy}");
+    let quorum = run(&["--consensus", "qualified:0.9", "--exchanges", "2"]);
+    assert!(number(&quorum, "covered") < 1.0, "{quorum}");
+}
+
+#[test]
+fn benchmarks_of_circuits_and_votes_are_exact() {
+    let garble = [
+        "bench", "garble", "--rows", "200", "--repeat", "1", "--json",
+    ];
+    let report = json(&undertone(&garble));
+    assert_eq!(report["exact"], true);
+    assert_eq!(report["ands_per_row"], 96.5);
+    assert_eq!(report["bytes_per_and"], 32.0);
+    let votes = ["bench", "votes", "--rows", "200", "--repeat", "1", "--json"];
+    let report = json(&undertone(&votes));
+    assert_eq!(report["exact"], true);
+    assert_eq!(report["votes"].as_array().unwrap().len(), 3);
+}

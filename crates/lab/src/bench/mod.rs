@@ -11,7 +11,7 @@ pub mod paillier;
 mod pipeline;
 mod round;
 mod sums;
-mod votes;
+pub(crate) mod votes;
 
 use clap::Subcommand;
 

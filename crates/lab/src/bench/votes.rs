@@ -24,46 +24,47 @@ use crate::{Failure, Show, output};
 pub struct BenchVotes {
     /// Number of public rows
     #[arg(long, default_value_t = 10_000)]
-    rows: usize,
+    pub(crate) rows: usize,
     /// Number of classes
     #[arg(long, default_value_t = 10)]
-    classes: usize,
+    pub(crate) classes: usize,
     /// Number of clients
     #[arg(long, default_value_t = 5)]
-    clients: usize,
+    pub(crate) clients: usize,
     /// Which public rows get a label: majority, or qualified:Q
     #[arg(long, default_value = "qualified:0.8")]
-    consensus: Consensus,
+    pub(crate) consensus: Consensus,
     /// Number of repetitions; the report shows medians
     #[arg(long, default_value_t = 5)]
-    repeat: usize,
+    pub(crate) repeat: usize,
 }
 
 /// The cost of one exchange.
 #[derive(Debug, Serialize)]
-struct Line {
-    votes: &'static str,
+pub(crate) struct Line {
+    pub(crate) votes: &'static str,
     /// Seconds of computation of all parties.
-    compute_s: f64,
+    pub(crate) compute_s: f64,
     /// Seconds of computation of the server.
     server_s: f64,
     /// Bytes that all parties send.
-    bytes: u64,
+    pub(crate) bytes: u64,
     /// Bytes of garbled circuits of all parties, transfers included.
-    circuit_bytes: u64,
+    pub(crate) circuit_bytes: u64,
     /// Bytes that a client sends besides circuits: the most of all clients.
-    client_bytes: u64,
+    pub(crate) client_bytes: u64,
 }
 
+/// The cost of an exchange for each kind of votes.
 #[derive(Debug, Serialize)]
-struct VotesReport {
-    rows: usize,
-    classes: usize,
-    clients: usize,
-    consensus: String,
+pub(crate) struct VotesReport {
+    pub(crate) rows: usize,
+    pub(crate) classes: usize,
+    pub(crate) clients: usize,
+    pub(crate) consensus: String,
     threads: usize,
     simd: String,
-    votes: Vec<Line>,
+    pub(crate) votes: Vec<Line>,
     peak_memory_mib: Option<f64>,
     /// Whether all kinds of votes give the same labels.
     exact: bool,
@@ -150,6 +151,38 @@ impl BenchVotes {
         Ok((line, labels))
     }
 
+    /// Runs exchanges, and calls `each` after every one.
+    pub(crate) fn measure(&self, mut each: impl FnMut()) -> Result<VotesReport, Failure> {
+        let (mut lines, mut found) = (Vec::new(), Vec::new());
+        for votes in Votes::ALL {
+            let mut rounds = Vec::with_capacity(self.repeat);
+            for round in 0..self.repeat {
+                let (line, labels) = self.exchange(votes, round as u8)?;
+                rounds.push(line);
+                found.push(labels);
+                each();
+            }
+            let of = |what: fn(&Line) -> f64| median(rounds.iter().map(what).collect());
+            let (compute_s, server_s) = (of(|line| line.compute_s), of(|line| line.server_s));
+            lines.extend(rounds.pop().map(|last| Line {
+                compute_s,
+                server_s,
+                ..last
+            }));
+        }
+        Ok(VotesReport {
+            rows: self.rows,
+            classes: self.classes,
+            clients: self.clients,
+            consensus: self.consensus.to_string(),
+            threads: rayon::current_num_threads(),
+            simd: simd(),
+            votes: lines,
+            peak_memory_mib: peak_memory_mib(),
+            exact: found.windows(2).all(|pair| pair[0] == pair[1]),
+        })
+    }
+
     pub fn run(self, show: Show) -> Result<(), Failure> {
         if !super::REPEATS.contains(&self.repeat) {
             return Err(Failure::usage("--repeat must be from 1 to 1000"));
@@ -161,35 +194,8 @@ impl BenchVotes {
             .check()
             .map_err(Failure::usage)?;
         let bar = output::progress((self.repeat * Votes::ALL.len()) as u64, show);
-        let (mut lines, mut found) = (Vec::new(), Vec::new());
-        for votes in Votes::ALL {
-            let mut rounds = Vec::with_capacity(self.repeat);
-            for round in 0..self.repeat {
-                let (line, labels) = self.exchange(votes, round as u8)?;
-                rounds.push(line);
-                found.push(labels);
-                bar.inc(1);
-            }
-            let of = |what: fn(&Line) -> f64| median(rounds.iter().map(what).collect());
-            let (compute_s, server_s) = (of(|line| line.compute_s), of(|line| line.server_s));
-            lines.extend(rounds.pop().map(|last| Line {
-                compute_s,
-                server_s,
-                ..last
-            }));
-        }
+        let report = self.measure(|| bar.inc(1))?;
         bar.finish_and_clear();
-        let report = VotesReport {
-            rows: self.rows,
-            classes: self.classes,
-            clients: self.clients,
-            consensus: self.consensus.to_string(),
-            threads: rayon::current_num_threads(),
-            simd: simd(),
-            votes: lines,
-            peak_memory_mib: peak_memory_mib(),
-            exact: found.windows(2).all(|pair| pair[0] == pair[1]),
-        };
         output::print_report(show, &report, || report.text(self.repeat, show.quiet))
     }
 }
@@ -209,6 +215,13 @@ impl VotesReport {
                 threads(self.threads)
             );
         }
+        text += &self.table();
+        text += "\n  1: besides circuits\n";
+        text + &closing(self.peak_memory_mib, "all labels", self.exact)
+    }
+
+    /// A line for each kind of votes.
+    pub(crate) fn table(&self) -> String {
         let line = |line: &Line| {
             [
                 line.votes.to_owned(),
@@ -227,8 +240,6 @@ impl VotesReport {
             "circuits",
             "all bytes",
         ];
-        text += &table(header, self.votes.iter().map(line).collect(), 5);
-        text += "\n  1: besides circuits\n";
-        text + &closing(self.peak_memory_mib, "all labels", self.exact)
+        table(header, self.votes.iter().map(line).collect(), 5)
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
+use undertone::fedct::Consensus;
 use undertone::hamming::Backend;
 use undertone::paillier;
 use undertone::sum::Suite;
@@ -20,6 +21,7 @@ use undertone::sum::Suite;
 use self::measure::{Measured, Point};
 use self::published::Published;
 use self::repeat::{REPETITION, Repetition};
+use crate::bench::votes::{BenchVotes, VotesReport};
 use crate::machine::{processor, simd};
 use crate::output::{self, Output};
 use crate::{Failure, Show};
@@ -83,6 +85,8 @@ struct Report {
     base: Point,
     runs: Vec<Measured>,
     published: Vec<Published>,
+    /// An exchange of co-training, for each kind of votes.
+    votes: VotesReport,
 }
 
 /// The sizes to run. Each series varies one of them and keeps the others at `base`.
@@ -168,6 +172,13 @@ impl Costs {
         let html = Output::create(&self.out)?;
         let grid = Grid::of(self.quick);
         let runs = self.measure(&grid, show)?;
+        let votes = BenchVotes {
+            rows: if self.quick { 500 } else { 10_000 },
+            classes: 10,
+            clients: 5,
+            consensus: Consensus::Majority,
+            repeat: if self.quick { 1 } else { 5 },
+        };
         let report = Report {
             version: env!("CARGO_PKG_VERSION"),
             command: self.command(),
@@ -178,6 +189,7 @@ impl Costs {
             base: grid.base,
             runs,
             published: published::all(&grid.base, grid.rows, grid.bits)?,
+            votes: votes.measure(|| ())?,
         };
         let picture = charts::main_picture(&report)?;
         let page = page::page(&report)?;

@@ -11,6 +11,7 @@ use super::repeat::REPETITION;
 use super::units::{Quantity, Unit};
 use super::{Link, Report};
 use crate::Failure;
+use crate::bench::votes::{Line, VotesReport};
 use crate::report;
 
 /// Fill decimal places that a number does not have. They are as wide as a digit and a point.
@@ -202,6 +203,37 @@ fn over_links(report: &Report) -> String {
 }
 
 /// A table of the published protocols at the base point, and how they are counted.
+/// Co-training by kind of votes.
+fn votes(report: &VotesReport) -> String {
+    let lines = || report.votes.iter();
+    let learns = |line: &Line| {
+        let learns = match line.votes {
+            "clear" => "every client's votes",
+            "counts" => "how many votes each class has",
+            _ => "the winners",
+        };
+        learns.to_owned()
+    };
+    let sent = |of: fn(&Line) -> u64| lines().map(move |line| of(line) as f64);
+    let columns = [
+        Column::names("votes", lines().map(|line| line.votes.to_owned())),
+        Column::words("the server learns", lines().map(learns)),
+        Column::numbers(
+            "computing time",
+            Quantity::Time,
+            lines().map(|line| line.compute_s),
+        ),
+        Column::numbers(
+            "a client sends besides circuits",
+            Quantity::Bytes,
+            sent(|line| line.client_bytes),
+        ),
+        Column::numbers("circuits", Quantity::Bytes, sent(|line| line.circuit_bytes)),
+        Column::numbers("sent", Quantity::Bytes, sent(|line| line.bytes)),
+    ];
+    table("Co-training", &columns)
+}
+
 fn against_published(report: &Report) -> String {
     let base = &report.base;
     let mut rows = Vec::new();
@@ -379,6 +411,9 @@ pub(super) fn page(report: &Report) -> Result<String, Failure> {
          measured. A line ends early where the next run would take longer than \
          <code>--longest</code> allows.</p>\n\
          {}\
+         <h2>Co-training</h2>\n\
+         <p>An exchange of {} clients that vote on {} public rows of {} classes, without the \
+         learning. All kinds of votes give the same labels.</p>\n{}\
          <h2>Protocols as published</h2>\n\
          <p>What the published protocols would cost for the job above, at the speed of our \
          transfers and ciphertexts.</p>\n{}\
@@ -388,6 +423,10 @@ pub(super) fn page(report: &Report) -> Result<String, Failure> {
          this page have the costs of each phase.</p>\n\
          </body></html>\n",
         figure(&charts::shares(report)?),
+        report.votes.clients,
+        report.votes.rows,
+        report.votes.classes,
+        votes(&report.votes),
         against_published(report),
         every_run(report)
     );
@@ -408,6 +447,15 @@ pub(super) fn summary(report: &Report, out: &Path, quiet: bool) -> String {
             report.simd
         );
         text += &summary_table(report);
+        let votes = &report.votes;
+        text += &format!(
+            "\nco-training: {} clients vote on {} public rows of {} classes\n{}\n  1: besides \
+             circuits\n",
+            votes.clients,
+            votes.rows,
+            votes.classes,
+            votes.table()
+        );
     }
     text + &format!("{} sizes: {}\n", report.runs.len(), out.display())
 }
