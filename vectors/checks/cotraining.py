@@ -525,6 +525,7 @@ class Checks(SetupChecks):
             reader.end()
             need(me in members, "the receiver is not in the set")
             if kind == EXCHANGE:
+                need(len(members) >= job.min_clients, "too few clients", me, CONSENSUS, [])
                 self.check_quorum(me, len(members), CONSENSUS)
                 need(self.session.begun - 1 < round_ <= job.exchanges,
                      "an exchange that is not due")

@@ -71,7 +71,6 @@ impl Session {
         if opening.members.binary_search(&self.place.me).is_err() {
             return cheated("its set of members leaves this client out");
         }
-        enough(opening.members.len(), self.job.min_clients)?;
         self.check_labels(&opening)?;
         let labels = opening.labels.as_ref();
         match opening.kind {
@@ -133,6 +132,7 @@ impl Session {
     /// Notes that the client votes in this exchange.
     fn begin(&self, opening: &Opening) -> Result<(), Abort> {
         let members = opening.members.len();
+        enough(members, self.job.min_clients)?;
         // With clear votes and counts the contributors are known too late to refuse.
         let fewest = match self.job.votes {
             Votes::Clear | Votes::Counts => self.job.min_clients.min(members),

@@ -699,7 +699,7 @@ fn refusals(cases: &[Case]) -> Result<Vec<InSession>, Error> {
         ("a consensus beyond the classes", 3, 0, false, 12, |m| {
             m[0] |= 7
         }),
-        // FEDCT-12.
+        // Step 1b.
         ("an exchange of one client", 3, 0, false, 0, |m| {
             m[5] = 1;
             m.drain(17..21);
