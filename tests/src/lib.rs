@@ -7,6 +7,7 @@ pub mod fuzz;
 pub mod kept;
 pub mod lengths;
 pub mod network;
+pub mod pairwise;
 pub mod reference;
 pub mod rounds;
 pub mod scaling;

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use undertone_kdf::Seed;
 use undertone_kernel::{BitMatrix, Wiped};
 use undertone_ot::extend::{ReceiverBatch, SenderBatch};
-use undertone_ot::party as transfers;
+use undertone_ot::party::{self as transfers, Receiving, Sending};
 use undertone_ot::{Context, Delta, Field, Security};
 use undertone_party::{Abort, Io, PartyId, Phase, Script};
 use zeroize::Zeroizing;
@@ -167,7 +167,28 @@ pub async fn garble(
     seed: Seed,
 ) -> Result<Zeroizing<Vec<u64>>, Abort> {
     rules.check(&inputs, rules.circuit.garbler_inputs())?;
-    let session = rules.context.session;
+    let label_seed = seed.derive(rules.context.session, "label transfers", &[peer.to_wire()]);
+    let mut sending = Sending::begin(io, rules.transfers(), peer, label_seed).await?;
+    io.phase(GARBLING).await;
+    garble_over(io, rules, &mut sending, inputs, seed).await
+}
+
+/// [`garble`] over transfers that exist already, in the phase of the script. Their rules must ask
+/// for [`Security::Malicious`] and [`Delta::Odd`]. The contexts of the runs over the same transfers
+/// and their seeds must differ. `rules.field` is not used.
+///
+/// # Errors
+/// As [`garble`].
+pub async fn garble_over(
+    io: &Io,
+    rules: Rules,
+    transfers: &mut Sending,
+    inputs: BitMatrix,
+    seed: Seed,
+) -> Result<Zeroizing<Vec<u64>>, Abort> {
+    rules.check(&inputs, rules.circuit.garbler_inputs())?;
+    check_transfers(transfers.rules())?;
+    let (session, peer) = (rules.context.session, transfers.peer());
     let blame = GarbleError::blame(peer);
     let width = rules.circuit.evaluator_inputs();
     let active = seed.derive(session, "active labels", &[peer.to_wire()]);
@@ -181,8 +202,8 @@ pub async fn garble(
         zeros.extend_from_slice(&keys);
         *delta = batch.delta();
     };
-    let seed = seed.derive(session, "label transfers", &[peer.to_wire()]);
-    let _ = transfers::send(io, GARBLING, rules.transfers(), peer, seed, take).await?;
+    let count = rules.transfers().count;
+    transfers.make(io, count, take).await?;
     drop(Wiped::from(keys));
 
     // Step 2: the evaluator's changes exchange the labels of 0 and 1.
@@ -253,6 +274,24 @@ pub async fn evaluate(
     seed: Seed,
 ) -> Result<Zeroizing<Vec<u64>>, Abort> {
     rules.check(&inputs, rules.circuit.evaluator_inputs())?;
+    let mut receiving = Receiving::begin(io, rules.transfers(), peer, seed).await?;
+    io.phase(GARBLING).await;
+    evaluate_over(io, rules, &mut receiving, inputs).await
+}
+
+/// [`evaluate`] over transfers that exist already: see [`garble_over`].
+///
+/// # Errors
+/// As [`garble`].
+pub async fn evaluate_over(
+    io: &Io,
+    rules: Rules,
+    transfers: &mut Receiving,
+    inputs: BitMatrix,
+) -> Result<Zeroizing<Vec<u64>>, Abort> {
+    rules.check(&inputs, rules.circuit.evaluator_inputs())?;
+    check_transfers(transfers.rules())?;
+    let peer = transfers.peer();
     let blame = GarbleError::blame(peer);
     let (instances, width) = (rules.instances, inputs.columns());
     let wanted = flat(&inputs);
@@ -267,7 +306,8 @@ pub async fn evaluate(
         labels.extend_from_slice(&keys);
         random.extend_from_slice(&batch.choices());
     };
-    let _ = transfers::receive(io, GARBLING, rules.transfers(), peer, seed, take).await?;
+    let count = rules.transfers().count;
+    transfers.make(io, count, take).await?;
     drop(Wiped::from(keys));
 
     // Step 2: its own bits in place of the random ones.
@@ -310,6 +350,16 @@ pub async fn evaluate(
         io.send(peer, message);
     }
     Ok(outputs)
+}
+
+/// Labels need a Δ whose lowest bit is 1, and transfers that are checked.
+fn check_transfers(rules: &transfers::Rules) -> Result<(), Abort> {
+    if rules.security == Security::Malicious && rules.delta == Delta::Odd {
+        return Ok(());
+    }
+    Err(Abort::Misuse(
+        "garbled circuits need checked transfers with an odd Δ".into(),
+    ))
 }
 
 /// All bits of a matrix, row after row, 64 to a word.

@@ -17,7 +17,7 @@ use undertone_kdf::Seed;
 use undertone_kernel::Cpu;
 use undertone_party::{Abort, Io, PartyId, Phase, Script};
 
-use super::extend::{self, CHALLENGE_LEN, ReceiverBatch, SenderBatch, SenderSetup};
+use super::extend::{self, CHALLENGE_LEN, ReceiverBatch, Sender, SenderBatch, SenderSetup};
 use super::{Context, Delta, Field, OtError, Security};
 
 /// Base transfers and trees.
@@ -46,7 +46,7 @@ pub struct Rules {
     pub security: Security,
     /// The kind of Δ.
     pub delta: Delta,
-    /// Number of transfers.
+    /// Number of transfers. If they are made in portions: the most that may be made.
     pub count: u64,
 }
 
@@ -63,6 +63,17 @@ impl Rules {
                 self.count
             )));
         }
+        Ok(())
+    }
+
+    /// Takes `count` transfers off those that are left.
+    fn take(&mut self, count: u64) -> Result<(), Abort> {
+        self.count = self.count.checked_sub(count).ok_or_else(|| {
+            Abort::Misuse(format!(
+                "{count} transfers of an extension that has {} left",
+                self.count
+            ))
+        })?;
         Ok(())
     }
 
@@ -99,42 +110,88 @@ pub async fn send<S>(
 where
     S: FnMut(&SenderBatch) + Send,
 {
-    rules.check()?;
-    let blame = OtError::blame(peer);
-
-    // Step 1: the points.
-    let (setup, offer) = SenderSetup::with(rules.context.clone(), rules.delta, seed);
-    io.send(peer, offer);
-
-    // Steps 4 and 5: the receiver's reply and trees.
-    let message = io.require(peer).await?;
-    let (field, security) = (rules.field, rules.security);
-    let sender = setup.finish(Cpu::detect(), field, security, &message);
-    let mut sender = Box::new(sender.map_err(&blame)?);
-    drop(message);
-
-    // Steps 7, 8 and 10: corrections, and against a malicious receiver a challenge and a proof.
+    let count = rules.count;
+    let mut sending = Sending::begin(io, rules, peer, seed).await?;
     io.phase(extension).await;
-    let mut left = rules.count;
-    let mut open = VecDeque::new();
-    while left > 0 || !open.is_empty() {
-        let message = io.require(peer).await?;
-        if left > 0 && open.len() < OPEN {
-            let count = rules.next(left);
-            let batch = sender.batch(count, &message).map_err(&blame)?;
-            left -= count as u64;
-            match security {
-                Security::SemiHonest => sink(&batch.accept().map_err(&blame)?),
-                Security::Malicious => {
-                    io.send(peer, &batch.challenge());
-                    open.push_back(batch);
-                }
-            }
-        } else if let Some(batch) = open.pop_front() {
-            sink(&batch.check(&message).map_err(&blame)?);
-        }
-    }
+    sending.make(io, count, &mut sink).await?;
     Ok(sink)
+}
+
+/// The sender of an extension that makes its transfers in portions, inside another script.
+#[derive(Debug)]
+pub struct Sending {
+    sender: Box<Sender>,
+    rules: Rules,
+    peer: PartyId,
+}
+
+impl Sending {
+    /// The base transfers and trees with `peer`, in the phase of the script.
+    ///
+    /// # Errors
+    /// As [`send`].
+    pub async fn begin(io: &Io, rules: Rules, peer: PartyId, seed: Seed) -> Result<Self, Abort> {
+        rules.check()?;
+
+        // Step 1: the points.
+        let (setup, offer) = SenderSetup::with(rules.context.clone(), rules.delta, seed);
+        io.send(peer, offer);
+
+        // Steps 4 and 5: the receiver's reply and trees.
+        let message = io.require(peer).await?;
+        let sender = setup.finish(Cpu::detect(), rules.field, rules.security, &message);
+        Ok(Self {
+            sender: Box::new(sender.map_err(OtError::blame(peer))?),
+            rules,
+            peer,
+        })
+    }
+
+    /// The peer.
+    pub fn peer(&self) -> PartyId {
+        self.peer
+    }
+
+    /// What both parties agree on. `count` is the number of transfers that are left.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Makes the next `count` transfers. Every checked batch goes to `sink`.
+    ///
+    /// # Errors
+    /// As [`send`]; [`Abort::Misuse`] when more are made than the rules allow for.
+    pub async fn make(
+        &mut self,
+        io: &Io,
+        count: u64,
+        mut sink: impl FnMut(&SenderBatch) + Send,
+    ) -> Result<(), Abort> {
+        self.rules.take(count)?;
+        let (peer, blame) = (self.peer, OtError::blame(self.peer));
+
+        // Steps 7, 8 and 10: corrections, and against a malicious receiver a challenge and a proof.
+        let mut left = count;
+        let mut open = VecDeque::new();
+        while left > 0 || !open.is_empty() {
+            let message = io.require(peer).await?;
+            if left > 0 && open.len() < OPEN {
+                let count = self.rules.next(left);
+                let batch = self.sender.batch(count, &message).map_err(&blame)?;
+                left -= count as u64;
+                match self.rules.security {
+                    Security::SemiHonest => sink(&batch.accept().map_err(&blame)?),
+                    Security::Malicious => {
+                        io.send(peer, &batch.challenge());
+                        open.push_back(batch);
+                    }
+                }
+            } else if let Some(batch) = open.pop_front() {
+                sink(&batch.check(&message).map_err(&blame)?);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The receiver's side with `peer`. It passes every batch to `sink`, which is its output. `seed` is
@@ -163,48 +220,95 @@ pub async fn receive<S>(
 where
     S: FnMut(&ReceiverBatch) + Send,
 {
-    rules.check()?;
-    let blame = OtError::blame(peer);
-
-    // Steps 2 and 3: the reply to the points, and the trees.
-    let offer = io.require(peer).await?;
-    let mode = (rules.field, rules.security);
-    let made = extend::Receiver::new(Cpu::detect(), &rules.context, mode, &offer, seed);
-    let (receiver, message) = made.map_err(&blame)?;
-    let mut receiver = Box::new(receiver);
-    io.send(peer, message);
-    drop(offer);
-
-    // Steps 6 and 9: corrections of a batch, then the proof of the previous batch.
+    let count = rules.count;
+    let mut receiving = Receiving::begin(io, rules, peer, seed).await?;
     io.phase(extension).await;
-    let mut left = rules.count;
-    let mut open = VecDeque::new();
-    loop {
-        if left > 0 && open.len() < OPEN {
-            let count = rules.next(left);
-            let (batch, corrections) = receiver.batch(count);
-            left -= count as u64;
-            io.send(peer, corrections);
-            match rules.security {
-                Security::SemiHonest => sink(&batch.accept().map_err(&blame)?),
-                Security::Malicious => open.push_back(batch),
+    receiving.make(io, count, &mut sink).await?;
+    Ok(sink)
+}
+
+/// The receiver of an extension that makes its transfers in portions, inside another script.
+#[derive(Debug)]
+pub struct Receiving {
+    receiver: Box<extend::Receiver>,
+    rules: Rules,
+    peer: PartyId,
+}
+
+impl Receiving {
+    /// The base transfers and trees with `peer`, in the phase of the script.
+    ///
+    /// # Errors
+    /// As [`send`].
+    pub async fn begin(io: &Io, rules: Rules, peer: PartyId, seed: Seed) -> Result<Self, Abort> {
+        rules.check()?;
+
+        // Steps 2 and 3: the reply to the points, and the trees.
+        let offer = io.require(peer).await?;
+        let mode = (rules.field, rules.security);
+        let made = extend::Receiver::new(Cpu::detect(), &rules.context, mode, &offer, seed);
+        let (receiver, message) = made.map_err(OtError::blame(peer))?;
+        io.send(peer, message);
+        Ok(Self {
+            receiver: Box::new(receiver),
+            rules,
+            peer,
+        })
+    }
+
+    /// The peer.
+    pub fn peer(&self) -> PartyId {
+        self.peer
+    }
+
+    /// What both parties agree on. `count` is the number of transfers that are left.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Makes the next `count` transfers. Every batch goes to `sink`.
+    ///
+    /// # Errors
+    /// As [`Sending::make`].
+    pub async fn make(
+        &mut self,
+        io: &Io,
+        count: u64,
+        mut sink: impl FnMut(&ReceiverBatch) + Send,
+    ) -> Result<(), Abort> {
+        self.rules.take(count)?;
+        let (peer, blame) = (self.peer, OtError::blame(self.peer));
+
+        // Steps 6 and 9: corrections of a batch, then the proof of the previous batch.
+        let mut left = count;
+        let mut open = VecDeque::new();
+        loop {
+            if left > 0 && open.len() < OPEN {
+                let count = self.rules.next(left);
+                let (batch, corrections) = self.receiver.batch(count);
+                left -= count as u64;
+                io.send(peer, corrections);
+                match self.rules.security {
+                    Security::SemiHonest => sink(&batch.accept().map_err(&blame)?),
+                    Security::Malicious => open.push_back(batch),
+                }
+                io.pause().await;
+            } else if let Some(batch) = open.pop_front() {
+                let message = io.require(peer).await?;
+                // OT-8
+                let challenge = <[u8; CHALLENGE_LEN]>::try_from(&message[..]).map_err(|_| {
+                    blame(OtError::Length {
+                        what: "a challenge",
+                        have: message.len(),
+                        due: CHALLENGE_LEN,
+                    })
+                })?;
+                let (batch, proof) = batch.prove(challenge);
+                io.send(peer, proof);
+                sink(&batch);
+            } else {
+                return Ok(());
             }
-            io.pause().await;
-        } else if let Some(batch) = open.pop_front() {
-            let message = io.require(peer).await?;
-            // OT-8
-            let challenge = <[u8; CHALLENGE_LEN]>::try_from(&message[..]).map_err(|_| {
-                blame(OtError::Length {
-                    what: "a challenge",
-                    have: message.len(),
-                    due: CHALLENGE_LEN,
-                })
-            })?;
-            let (batch, proof) = batch.prove(challenge);
-            io.send(peer, proof);
-            sink(&batch);
-        } else {
-            return Ok(sink);
         }
     }
 }

@@ -18,6 +18,7 @@ pub mod group;
 pub mod identity;
 pub mod roster;
 pub mod seal;
+pub mod sealed;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -75,6 +75,7 @@
 //! | `nets` | models for it: feature `train` |
 //! | [`fedct`] | co-training by votes on public rows |
 //! | `learners` | learners for it: feature `train` |
+//! | [`pssl`] | edges between pairs of clients, and propagation over them |
 //! | [`hamming`] | distances between the rows of all clients, with several backends |
 //! | [`mod@sum`] | secure sums: words, rows with owners, weighted means |
 //! | [`setup`] | identities, roster, pair channels, group seed |
@@ -117,6 +118,7 @@ pub use undertone_nets as nets;
 pub use undertone_ot as ot;
 pub use undertone_paillier as paillier;
 pub use undertone_party as party;
+pub use undertone_pssl as pssl;
 pub use undertone_setup as setup;
 pub use undertone_sum as sum;
 pub use undertone_training as training;

@@ -10,7 +10,7 @@ use undertone_xclp::phases as xclp;
 use crate::rounds;
 
 /// All phases, in the order of their numbers.
-pub const ALL: [Phase; 22] = [
+pub const ALL: [Phase; 24] = [
     xclp::SETUP,
     xclp::OFFLINE,
     xclp::CODES,
@@ -33,4 +33,6 @@ pub const ALL: [Phase; 22] = [
     undertone_fedct::CONSENSUS,
     undertone_fedct::VOTES,
     undertone_fedct::SLICES,
+    undertone_pssl::EDGES,
+    undertone_pssl::SLOTS,
 ];

@@ -1,0 +1,133 @@
+//! The circuits of a pair: the closest cluster, and which edges are accepted.
+
+use undertone_garble::{Builder, Circuit, Number, index_bits};
+use undertone_kernel::BitMatrix;
+
+use crate::job::{Job, Reveal};
+
+/// Adds the words of both parties modulo 2^w: squared distances.
+fn squares(builder: &mut Builder, count: usize, width: usize) -> Vec<Number> {
+    (0..count)
+        .map(|i| {
+            let bits = i * width..(i + 1) * width;
+            let own: Number = bits.clone().map(|bit| builder.garbler(bit)).collect();
+            let other: Number = bits.map(|bit| builder.evaluator(bit)).collect();
+            builder.add(&own, &other)
+        })
+        .collect()
+}
+
+/// From L words of each party: the index of the least squared distance, the first of several.
+pub(crate) fn closest(job: &Job) -> Circuit {
+    let (count, width) = (job.clusters, job.width() as usize);
+    let mut builder = Builder::new(count * width, count * width);
+    let squares = squares(&mut builder, count, width);
+    let (index, _) = builder.argmin(&squares);
+    builder.finish(&index[..index_bits(count)])
+}
+
+/// From a word of each party, and a bit that says whether its row is real: whether the rows get an
+/// edge, and what the edge tells about its length, or zeros.
+pub(crate) fn accept(job: &Job) -> Circuit {
+    let (width, thresholds) = (job.width() as usize, job.thresholds());
+    let mut builder = Builder::new(width + 1, width + 1);
+    let square = squares(&mut builder, 1, width).swap_remove(0);
+    let below = |builder: &mut Builder, least: u64| {
+        let least = builder.number(least, width);
+        builder.less(&square, &least)
+    };
+    let mut accept = {
+        let (own, other) = (builder.garbler(width), builder.evaluator(width));
+        builder.and(own, other)
+    };
+    let most = builder.number(thresholds.most, width);
+    let (low, high) = (
+        below(&mut builder, thresholds.least),
+        builder.less(&most, &square),
+    );
+    accept = builder.and(accept, !low);
+    accept = builder.and(accept, !high);
+    let told: Number = match job.reveal {
+        Reveal::Accept => Vec::new(),
+        Reveal::Distance => square.clone(),
+        Reveal::Bucket => {
+            let above = thresholds.quarters.map(|least| !below(&mut builder, least));
+            // The thresholds ascend: the number of those that are not above, in two bits.
+            let odd = builder.xor(above[0], above[1]);
+            vec![builder.xor(odd, above[2]), above[1]]
+        }
+    };
+    let mut outputs = vec![accept];
+    outputs.extend(told.iter().map(|bit| builder.and(accept, *bit)));
+    builder.finish(&outputs)
+}
+
+/// What an accepted comparison tells, from the outputs of [`accept`].
+pub(crate) fn told(output: u64) -> Option<u64> {
+    (output & 1 == 1).then_some(output >> 1)
+}
+
+/// A party's input bits: `per` words of `width` bits for each instance, and a bit of `flags` if
+/// there are any.
+pub(crate) fn inputs(words: &[u64], per: usize, width: u32, flags: Option<&[bool]>) -> BitMatrix {
+    let instances = words.len() / per.max(1);
+    let width = width as usize;
+    let mut bits = BitMatrix::zero(instances, per * width + usize::from(flags.is_some()));
+    for (i, words) in words.chunks_exact(per).enumerate() {
+        for (place, word) in words.iter().enumerate() {
+            for bit in 0..width {
+                bits.set(i, place * width + bit, word >> bit & 1 == 1);
+            }
+        }
+        if let Some(flags) = flags {
+            bits.set(i, per * width, flags[i]);
+        }
+    }
+    bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bits(word: u64, width: u32, flag: bool) -> Vec<bool> {
+        let bits = (0..width).map(|bit| word >> bit & 1 == 1);
+        bits.chain([flag]).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn an_edge_is_accepted_by_its_definition(
+            square in 0u64..=64 * 16 * 16,
+            share: u64,
+            real: [bool; 2],
+            reveal in 0usize..3,
+        ) {
+            let reveal = [Reveal::Bucket, Reveal::Distance, Reveal::Accept][reveal];
+            let job = Job { reveal, ..Job::new(64, 16, 4, 70) };
+            let width = job.width();
+            let mask = (1u64 << width) - 1;
+            let share = share & mask;
+            let garbler = bits(share, width, real[0]);
+            let evaluator = bits(square.wrapping_sub(share) & mask, width, real[1]);
+            let quarter = job.thresholds().quarter(square);
+            let due = quarter.filter(|_| real == [true; 2]).map(|quarter| match reveal {
+                Reveal::Bucket => quarter,
+                Reveal::Distance => square,
+                Reveal::Accept => 0,
+            });
+            prop_assert_eq!(told(accept(&job).run(&garbler, &evaluator)), due);
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        // docs/spec/pssl.md: about 163 ANDs a comparison for 26 bits.
+        let job = Job::new(784, 255, 4, 500);
+        assert_eq!((job.width(), accept(&job).ands()), (26, 161));
+        assert_eq!(Job::new(64, 16, 4, 70).width(), 15);
+        assert_eq!(Job::new(64, 255, 4, 70).width(), 22);
+        assert_eq!(Job::new(4096, 255, 4, 70).width(), 28);
+    }
+}

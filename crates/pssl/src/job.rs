@@ -1,0 +1,346 @@
+//! What all parties of a run agree on.
+
+use sha2::{Digest, Sha256};
+use undertone_kernel::mask::Suite;
+use undertone_party::{SessionId, Writer};
+use undertone_sum::fixed::Fixed;
+use undertone_sum::{Audience, Rules, Shape, Trust, Wiring};
+
+/// Most features of a row.
+pub const MAX_FEATURES: usize = 4096;
+
+/// Most rows of a client.
+pub const MAX_ROWS: usize = 1 << 20;
+
+/// Most clients of a run.
+pub const MAX_CLIENTS: usize = 1024;
+
+/// Most clusters, classes, and edges that a cluster pair may ask for.
+pub const MAX_CLUSTERS: usize = 64;
+
+/// Most edges that a cluster pair may ask for.
+pub const MAX_ASKED: usize = 1 << 14;
+
+/// Rounds of comparisons for the edges of one direction of a pair.
+pub const ATTEMPTS: u32 = 6;
+
+/// The smallest weight of an edge. Smaller ones would vanish beside others.
+const LEAST_WEIGHT: f64 = 1.0 / (1u64 << 24) as f64;
+
+/// What both ends of an edge learn about the distance d of its rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Reveal {
+    /// In which quarter of the range from d_min to d_max it is.
+    #[default]
+    Bucket,
+    /// d².
+    Distance,
+    /// That it is in the range.
+    Accept,
+}
+
+impl Reveal {
+    /// Its name in commands and job files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bucket => "bucket",
+            Self::Distance => "distance",
+            Self::Accept => "accept",
+        }
+    }
+}
+
+impl std::fmt::Display for Reveal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for Reveal {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        [Self::Bucket, Self::Distance, Self::Accept]
+            .into_iter()
+            .find(|reveal| reveal.name() == name)
+            .ok_or_else(|| format!("'{name}' is none of bucket, distance, accept"))
+    }
+}
+
+/// A run: rows, graph, edges and propagation. Distances are in units of `scale`, the largest value
+/// of a feature.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// F, the features of a row.
+    pub features: usize,
+    /// s, the largest value of a feature.
+    pub scale: u8,
+    /// The number of classes.
+    pub classes: usize,
+    /// L, the clusters of each client.
+    pub clusters: usize,
+    /// K of the mutual K-nearest-neighbour graph of a client.
+    pub neighbours: usize,
+    /// J, the iterations of k-means.
+    pub iterations: u32,
+    /// R, the edges asked for per pair of clusters.
+    pub asked: usize,
+    /// λ: in how many edges a row may be with one other client. Only 1 is possible.
+    pub lambda: u32,
+    /// Edges join rows at this distance at least.
+    pub d_min: f64,
+    /// And at most at this one.
+    pub d_max: f64,
+    /// What an edge tells about its length.
+    pub reveal: Reveal,
+    /// ε: an edge of length d has the weight exp(−d²/ε).
+    pub epsilon: f64,
+    /// T, the rounds of propagation.
+    pub rounds: u32,
+    /// α, the share of the neighbours' scores in a row's.
+    pub alpha: f64,
+    /// Whether scores begin as the result of propagation at each client alone. Otherwise they begin
+    /// as the labels.
+    pub local_start: bool,
+    /// Whether rows with edges to one client only get a slot. Their owner then sees the scores of
+    /// single rows.
+    pub allow_single: bool,
+    /// Fewest clients.
+    pub min_clients: usize,
+    /// The server that the sums withstand.
+    pub trust: Trust,
+    /// The cipher of the sums' masks.
+    pub suite: Suite,
+}
+
+impl Job {
+    /// A run with the defaults of the paper, for rows of `features` values up to `scale`: K = 10, J
+    /// = 20, R = 0.64·`rows`/L with L = `classes`, d from 1.5 to 2.75, T = 20, α = 0.99.
+    pub fn new(features: usize, scale: u8, classes: usize, rows: usize) -> Self {
+        Self {
+            features,
+            scale,
+            classes,
+            clusters: classes,
+            neighbours: 10,
+            iterations: 20,
+            asked: asked(rows, classes),
+            lambda: 1,
+            d_min: 1.5,
+            d_max: 2.75,
+            reveal: Reveal::default(),
+            epsilon: epsilon(2.75),
+            rounds: 20,
+            alpha: 0.99,
+            local_start: false,
+            allow_single: false,
+            min_clients: 3,
+            trust: Trust::SemiHonest,
+            suite: Suite::Aes128Ctr,
+        }
+    }
+
+    /// The same run, with edges from `d_min` to `d_max` and the ε that fits.
+    #[must_use]
+    pub fn with_range(self, d_min: f64, d_max: f64) -> Self {
+        Self {
+            d_min,
+            d_max,
+            epsilon: epsilon(d_max),
+            ..self
+        }
+    }
+
+    /// Checks that the run is possible.
+    ///
+    /// # Errors
+    /// What is not possible, and what to do.
+    pub fn check(&self) -> Result<(), String> {
+        let counts = [
+            ("features", self.features, MAX_FEATURES),
+            ("classes", self.classes, MAX_CLUSTERS),
+            ("clusters", self.clusters, MAX_CLUSTERS),
+            ("neighbours", self.neighbours, MAX_ROWS),
+            ("edges asked for", self.asked, MAX_ASKED),
+            ("rounds", self.rounds as usize, 1000),
+            ("iterations", self.iterations as usize, 1000),
+        ];
+        for (what, have, most) in counts {
+            if have == 0 || have > most {
+                return Err(format!("{what}: {have}; from 1 to {most} are possible"));
+            }
+        }
+        if self.scale == 0 {
+            return Err("the scale, the largest value of a feature, must be 1 or more".into());
+        }
+        // PSSL-1.
+        if self.lambda != 1 {
+            return Err(format!(
+                "lambda is {}: a client with 9 neighbours of a row finds its class in 82 of 100 \
+                 cases, and with many whole rows; only 1 is possible",
+                self.lambda
+            ));
+        }
+        let is_range = self.d_min >= 0.0 && self.d_max > self.d_min && self.d_max.is_finite();
+        if !is_range {
+            return Err("d_min must be 0 or more, and d_max greater".into());
+        }
+        if !(self.epsilon > 0.0 && (0.0..1.0).contains(&self.alpha)) {
+            return Err("epsilon must be above 0, and alpha from 0 to below 1".into());
+        }
+        // PSSL-2.
+        if self.weight(self.d_max * self.d_max) < LEAST_WEIGHT {
+            return Err(format!(
+                "the weight of an edge of length d_max, exp(-{:.2}), is below 2^-24 and would \
+                 vanish; raise epsilon to {:.3} or more",
+                self.d_max * self.d_max / self.epsilon,
+                self.d_max * self.d_max / -libm::log(LEAST_WEIGHT)
+            ));
+        }
+        if self.min_clients < 3 || self.min_clients > MAX_CLIENTS {
+            return Err(format!(
+                "min_clients: {}; from 3 to {MAX_CLIENTS} are possible: with two clients each sees \
+                 the other's scores",
+                self.min_clients
+            ));
+        }
+        Ok(())
+    }
+
+    /// The weight of an edge with this square of its length, in units of the scale.
+    pub fn weight(&self, square: f64) -> f64 {
+        libm::exp(-square / self.epsilon)
+    }
+
+    /// w: bits of a squared distance of two rows.
+    pub(crate) fn width(&self) -> u32 {
+        let most = u64::from(self.scale).pow(2) * self.features as u64;
+        (most + 1).next_power_of_two().trailing_zeros()
+    }
+
+    /// Bits of a feature.
+    pub(crate) fn bits(&self) -> u32 {
+        (u32::from(self.scale) + 1)
+            .next_power_of_two()
+            .trailing_zeros()
+    }
+
+    /// The squared distances, as integers, that an edge may have, and the least squares of its
+    /// second to fourth quarter.
+    pub(crate) fn thresholds(&self) -> Thresholds {
+        let scale = f64::from(self.scale);
+        let most = (1u64 << self.width()) - 1;
+        let least = |d: f64| (libm::ceil(d * d * scale * scale) as u64).min(most);
+        let quarter = (self.d_max - self.d_min) / 4.0;
+        Thresholds {
+            least: least(self.d_min),
+            most: (libm::floor(self.d_max * self.d_max * scale * scale) as u64).min(most),
+            quarters: [1.0, 2.0, 3.0].map(|k| least(self.d_min + k * quarter)),
+        }
+    }
+
+    /// The weight of an accepted edge that told this: a quarter, or a squared distance.
+    pub(crate) fn weight_of(&self, told: u64) -> f64 {
+        let range = self.d_max - self.d_min;
+        let d = match self.reveal {
+            Reveal::Distance => {
+                let scale = f64::from(self.scale);
+                return self.weight(told as f64 / (scale * scale));
+            }
+            Reveal::Bucket => self.d_min + range * (told as f64 + 0.5) / 4.0,
+            Reveal::Accept => self.d_min + range / 2.0,
+        };
+        self.weight(d * d)
+    }
+
+    /// The digest by which parties compare their jobs.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut w = Writer::default();
+        w.raw(b"undertone/v1/pairwise graph");
+        for number in [
+            self.features,
+            usize::from(self.scale),
+            self.classes,
+            self.clusters,
+            self.neighbours,
+            self.iterations as usize,
+            self.asked,
+            self.rounds as usize,
+            self.min_clients,
+        ] {
+            w.u64(number as u64);
+        }
+        w.f64s(&[self.d_min, self.d_max, self.epsilon, self.alpha]);
+        for byte in [
+            self.reveal as u8,
+            self.local_start.into(),
+            self.allow_single.into(),
+            (self.trust == Trust::MaliciousServer).into(),
+            self.suite.to_wire(),
+        ] {
+            w.u8(byte);
+        }
+        Sha256::digest(w.finish()).into()
+    }
+
+    /// The session of the protocols of a run.
+    pub(crate) fn context(&self, session: SessionId) -> SessionId {
+        let hash = Sha256::new()
+            .chain_update(b"undertone/v1/pairwise graph run")
+            .chain_update(session.0)
+            .chain_update(self.digest());
+        SessionId(hash.finalize().into())
+    }
+
+    /// The rules of the sum of round `round` over all `slots`.
+    pub(crate) fn sum(&self, context: SessionId, round: u32, slots: usize) -> Rules {
+        Rules {
+            session: context,
+            round,
+            shape: Shape {
+                rows: slots,
+                width: self.classes,
+                shared: 0,
+            },
+            audience: Audience::Server,
+            min_clients: self.min_clients,
+            trust: self.trust,
+            wiring: Wiring::default(),
+            suite: self.suite,
+        }
+    }
+
+    /// The fixed point of scores. A client adds a product of a weight and a score, both at most 1,
+    /// to a slot.
+    pub(crate) fn fixed(clients: usize) -> Result<Fixed<u64>, undertone_party::Abort> {
+        Ok(Fixed::for_range(1.0, clients)?)
+    }
+}
+
+/// See [`Job::thresholds`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Thresholds {
+    pub(crate) least: u64,
+    pub(crate) most: u64,
+    pub(crate) quarters: [u64; 3],
+}
+
+impl Thresholds {
+    /// The quarter of a squared distance, or nothing beyond the range.
+    pub(crate) fn quarter(&self, square: u64) -> Option<u64> {
+        let is_within = (self.least..=self.most).contains(&square);
+        let above = self.quarters.iter().filter(|least| square >= **least);
+        is_within.then(|| above.count() as u64)
+    }
+}
+
+/// The paper's ratio of edges to rows: 0.64·rows/clusters, at least 1.
+pub fn asked(rows: usize, clusters: usize) -> usize {
+    (libm::round(0.64 * rows as f64 / clusters.max(1) as f64) as usize).max(1)
+}
+
+/// ε for which the weight of an edge of length d_max is exp(−9.45).
+pub fn epsilon(d_max: f64) -> f64 {
+    d_max * d_max / 9.45
+}

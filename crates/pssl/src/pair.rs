@@ -1,0 +1,202 @@
+//! One end of a pair of clients: which rows it compares, and the edges it gets.
+//!
+//! No cryptography here. [`link`](crate::link) compares the rows under cryptography. [`clear`]
+//! compares them in the clear, for tests and experiments.
+
+use undertone_kdf::Seed;
+use undertone_kernel::Prg;
+use undertone_party::{PartyId, SessionId};
+
+use crate::data::{Data, square};
+use crate::job::{ATTEMPTS, Job};
+use crate::local::Clusters;
+use crate::random::shuffle;
+
+/// An edge, as one of its ends has it. Both ends have their edges in the same order.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Edge {
+    /// The end's own row.
+    pub row: usize,
+    /// The edge's weight.
+    pub weight: f64,
+}
+
+/// One end of a pair.
+pub(crate) struct End<'a> {
+    job: &'a Job,
+    data: &'a Data,
+    clusters: &'a Clusters,
+    prg: Box<Prg>,
+    /// The rows that have an edge of this pair.
+    used: Vec<bool>,
+    edges: Vec<Edge>,
+}
+
+/// One direction of a pair: the clusters of this end, by place, and the edges accepted.
+pub(crate) struct Course {
+    /// The cluster of this end at each place.
+    clusters: Vec<usize>,
+    accepted: Vec<usize>,
+    attempts: u32,
+}
+
+/// A row to compare: its place, and the row unless it is a dummy.
+pub(crate) type Proposal = (usize, Option<usize>);
+
+impl<'a> End<'a> {
+    pub(crate) fn new(job: &'a Job, data: &'a Data, clusters: &'a Clusters, seed: &Seed) -> Self {
+        Self {
+            job,
+            data,
+            clusters,
+            prg: Box::new(seed.prg()),
+            used: vec![false; data.len()],
+            edges: Vec::new(),
+        }
+    }
+
+    /// The order in which this end proposes its clusters: random, and new for each pair.
+    pub(crate) fn propose(&mut self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.job.clusters).collect();
+        shuffle(&mut order, &mut self.prg);
+        order
+    }
+
+    /// Begins a direction with this end's cluster at each place.
+    pub(crate) fn course(&self, clusters: Vec<usize>) -> Course {
+        Course {
+            accepted: vec![0; clusters.len()],
+            clusters,
+            attempts: 0,
+        }
+    }
+
+    /// The rows for the next comparisons: as many for each place as edges are missing there. Empty
+    /// when the direction is over.
+    pub(crate) fn next(&mut self, course: &mut Course) -> Vec<Proposal> {
+        if course.attempts == ATTEMPTS {
+            return Vec::new();
+        }
+        course.attempts += 1;
+        let missing = |place: usize| self.job.asked - course.accepted[place];
+        let mut dealt: Vec<Vec<usize>> = vec![Vec::new(); course.clusters.len()];
+        for cluster in 0..self.job.clusters {
+            let unused = |row: &&usize| !self.used[**row];
+            let members = &self.clusters.members[cluster];
+            let mut rows: Vec<usize> = members.iter().filter(unused).copied().collect();
+            shuffle(&mut rows, &mut self.prg);
+            // Several clusters of a proposer may be closest to one: its rows are dealt to them.
+            let places = |place: &usize| course.clusters[*place] == cluster;
+            let mut places: Vec<usize> = (0..dealt.len()).filter(places).collect();
+            let mut rows = rows.into_iter();
+            while !places.is_empty() {
+                places.retain(|place| dealt[*place].len() < missing(*place));
+                for place in &places {
+                    match rows.next() {
+                        Some(row) => dealt[*place].push(row),
+                        None => break,
+                    }
+                }
+                if rows.len() == 0 {
+                    break;
+                }
+            }
+        }
+        let mut proposals = Vec::new();
+        for (place, rows) in dealt.into_iter().enumerate() {
+            let missing = missing(place);
+            let dummies = std::iter::repeat_n(None, missing - rows.len());
+            let rows = rows.into_iter().map(Some).chain(dummies);
+            proposals.extend(rows.map(|row| (place, row)));
+        }
+        proposals
+    }
+
+    /// Takes the results of comparisons: for each what the edge tells, or nothing if there is none.
+    pub(crate) fn take(
+        &mut self,
+        course: &mut Course,
+        compared: &[Proposal],
+        told: &[Option<u64>],
+    ) -> Result<(), Fault> {
+        for ((place, row), told) in compared.iter().zip(told) {
+            let Some(told) = told else { continue };
+            let row = row.ok_or(Fault)?;
+            course.accepted[*place] += 1;
+            self.used[row] = true;
+            self.edges.push(Edge {
+                row,
+                weight: self.job.weight_of(*told),
+            });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish(self) -> Vec<Edge> {
+        self.edges
+    }
+
+    pub(crate) fn job(&self) -> &'a Job {
+        self.job
+    }
+
+    pub(crate) fn centre(&self, cluster: usize) -> &'a [u8] {
+        &self.clusters.centres[cluster]
+    }
+
+    pub(crate) fn row(&self, row: usize) -> &'a [u8] {
+        self.data.row(row)
+    }
+}
+
+/// An edge of a dummy: the peer lied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fault;
+
+/// The seed of one end of a pair.
+pub(crate) fn seed(own: &Seed, context: SessionId, peer: PartyId) -> Seed {
+    own.derive(context, "pair", &[peer.to_wire()])
+}
+
+/// Both ends of a pair in the clear. The first end is that of the smaller client.
+pub(crate) fn clear(ends: [End<'_>; 2]) -> [Vec<Edge>; 2] {
+    let [mut a, mut b] = ends;
+    direction(&mut a, &mut b);
+    direction(&mut b, &mut a);
+    [a.finish(), b.finish()]
+}
+
+fn direction(proposer: &mut End<'_>, answerer: &mut End<'_>) {
+    let job = proposer.job;
+    let thresholds = job.thresholds();
+    let order = proposer.propose();
+    let closest = |cluster: &usize| {
+        let centre = proposer.centre(*cluster);
+        let squares = (0..job.clusters).map(|t| (square(centre, answerer.centre(t)), t));
+        squares.min().map_or(0, |(_, t)| t)
+    };
+    let answers: Vec<usize> = order.iter().map(closest).collect();
+    let mut courses = [proposer.course(order), answerer.course(answers)];
+    loop {
+        let [ours, theirs] = &mut courses;
+        let (mine, yours) = (proposer.next(ours), answerer.next(theirs));
+        if mine.is_empty() {
+            return;
+        }
+        let compare = |((_, a), (_, b)): (&Proposal, &Proposal)| {
+            let d2 = square(proposer.row((*a)?), answerer.row((*b)?));
+            let quarter = thresholds.quarter(d2)?;
+            Some(match job.reveal {
+                crate::Reveal::Bucket => quarter,
+                crate::Reveal::Distance => d2,
+                crate::Reveal::Accept => 0,
+            })
+        };
+        let told: Vec<Option<u64>> = mine.iter().zip(&yours).map(compare).collect();
+        let taken = [
+            proposer.take(ours, &mine, &told),
+            answerer.take(theirs, &yours, &told),
+        ];
+        debug_assert_eq!(taken, [Ok(()), Ok(())], "dummies have no edges");
+    }
+}

@@ -1,0 +1,214 @@
+//! Inner products of rows of two clients, as shares of both, by correlated transfers (Gilboa, *Two
+//! Party RSA Key Generation*, CRYPTO 1999).
+//!
+//! For bit b of value v of a row y of the receiver, the sender offers 2^b·x_v. Only 2⟨x, y⟩ modulo
+//! 2^w matters, so an offer for bit b has w − 1 − b bits. `docs/spec/pssl.md`, *Products*.
+
+use undertone_kernel::Wiped;
+use undertone_kernel::pack::{SLACK, pack_words, packed_len, unpack_words};
+use undertone_ot::chosen;
+use undertone_ot::extend::{ReceiverBatch, SenderBatch};
+use undertone_ot::party::{Receiving, Sending};
+use undertone_party::{Abort, Io};
+use zeroize::Zeroizing;
+
+use crate::job::Job;
+
+/// Most transfers of a portion. It bounds messages and memory.
+const PORTION: usize = 1 << 19;
+
+/// The sizes of products.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    features: usize,
+    /// Bits of a value.
+    bits: u32,
+    /// w − 1: bits of a product.
+    width: u32,
+}
+
+impl Shape {
+    pub(crate) fn new(job: &Job) -> Self {
+        Self {
+            features: job.features,
+            bits: job.bits().min(job.width() - 1),
+            width: job.width() - 1,
+        }
+    }
+
+    /// Transfers of a product.
+    pub(crate) fn transfers(&self) -> usize {
+        self.features * self.bits as usize
+    }
+
+    /// Bits of the offers for bit `bit` of a value.
+    fn offer_bits(&self, bit: u32) -> u32 {
+        self.width - bit
+    }
+
+    /// Bytes of the offers of a product.
+    fn offers_len(&self) -> usize {
+        let len = |bit| packed_len(self.offer_bits(bit), self.features);
+        (0..self.bits).map(len).sum()
+    }
+
+    fn mask(&self) -> u64 {
+        (1 << self.width) - 1
+    }
+
+    /// The numbers of products of the portions of `count` products.
+    fn portions(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
+        let most = (PORTION / self.transfers().max(1)).max(1);
+        (0..count)
+            .step_by(most)
+            .map(move |first| most.min(count - first))
+    }
+}
+
+/// The bits of a row that choose: bit b of value v in place b·F + v.
+fn choices(shape: &Shape, rows: &[Option<&[u8]>]) -> Zeroizing<Vec<u64>> {
+    let transfers = shape.transfers();
+    let mut words = Zeroizing::new(vec![0u64; (rows.len() * transfers).div_ceil(64)]);
+    for (index, row) in rows.iter().enumerate() {
+        let Some(row) = row else { continue };
+        for bit in 0..shape.bits {
+            let first = index * transfers + bit as usize * shape.features;
+            for (v, value) in row.iter().enumerate() {
+                let at = first + v;
+                words[at / 64] |= u64::from(value >> bit & 1) << (at % 64);
+            }
+        }
+    }
+    words
+}
+
+/// The sender's shares of the products of its `rows` with the receiver's. A dummy is a row of
+/// zeros. A share of the sender and the receiver's add up to the product modulo 2^(w − 1).
+pub(crate) async fn send(
+    io: &Io,
+    transfers: &mut Sending,
+    shape: Shape,
+    rows: &[Option<&[u8]>],
+) -> Result<Wiped<u64>, Abort> {
+    let peer = transfers.peer();
+    let mut shares = Wiped::with_capacity(rows.len());
+    let mut first = 0;
+    for count in shape.portions(rows.len()) {
+        let mut keys = [Wiped::<u32>::default(), Wiped::default()];
+        let each = shape.transfers();
+        keys.iter_mut().for_each(|keys| keys.reserve(count * each));
+        let mut both = [Vec::new(), Vec::new()];
+        let take = |batch: &SenderBatch| {
+            batch.random(&mut both);
+            for (all, batch) in keys.iter_mut().zip(&both) {
+                all.extend(batch.iter().map(|key| *key as u32));
+            }
+        };
+        transfers.make(io, (count * each) as u64, take).await?;
+        both.into_iter().for_each(|keys| drop(Wiped::from(keys)));
+
+        let changes = io.require(peer).await?;
+        let due = 8 * (count * each).div_ceil(64);
+        // PSSL-6.
+        check_len(peer, "choices", &changes, due)?;
+        let mut message = Vec::with_capacity(count * shape.offers_len() + SLACK);
+        let mut offers = Wiped::<u64>::with_capacity(shape.features);
+        for (index, row) in rows[first..first + count].iter().enumerate() {
+            let mut share = 0u64;
+            for bit in 0..shape.bits {
+                let start = index * each + bit as usize * shape.features;
+                let mask = (1u64 << shape.offer_bits(bit)) - 1;
+                offers.clear();
+                let mut sum = 0u64;
+                for v in 0..shape.features {
+                    let at = start + v;
+                    let change = 0u32.wrapping_sub((changes[at / 8] >> (at % 8) & 1).into());
+                    let differ = (keys[0][at] ^ keys[1][at]) & change;
+                    let (zero, one) = (keys[0][at] ^ differ, keys[1][at] ^ differ);
+                    let x = row.map_or(0, |row| u64::from(row[v]));
+                    let offer = u64::from(zero.wrapping_sub(one)).wrapping_add(x);
+                    offers.push(offer & mask);
+                    sum = sum.wrapping_add(u64::from(zero));
+                }
+                share = share.wrapping_sub(sum << bit);
+                pack_words(shape.offer_bits(bit), &offers, &mut message);
+            }
+            shares.push(share & shape.mask());
+        }
+        io.send(peer, message);
+        io.pause().await;
+        first += count;
+    }
+    Ok(shares)
+}
+
+/// The receiver's shares of the products of its `rows` with the sender's.
+pub(crate) async fn receive(
+    io: &Io,
+    transfers: &mut Receiving,
+    shape: Shape,
+    rows: &[Option<&[u8]>],
+) -> Result<Wiped<u64>, Abort> {
+    let peer = transfers.peer();
+    let mut shares = Wiped::with_capacity(rows.len());
+    let mut first = 0;
+    for count in shape.portions(rows.len()) {
+        let each = shape.transfers();
+        let mut keys = Wiped::<u32>::with_capacity(count * each);
+        let mut random = Zeroizing::new(Vec::with_capacity((count * each).div_ceil(64)));
+        let mut batch_keys = Vec::new();
+        let take = |batch: &ReceiverBatch| {
+            batch.random(&mut batch_keys);
+            keys.extend(batch_keys.iter().map(|key| *key as u32));
+            random.extend_from_slice(&batch.choices());
+        };
+        transfers.make(io, (count * each) as u64, take).await?;
+        drop(Wiped::from(batch_keys));
+
+        let rows = &rows[first..first + count];
+        let wanted = choices(&shape, rows);
+        io.send(peer, chosen::choose(&wanted, &random));
+        let message = io.require(peer).await?;
+        // PSSL-7.
+        check_len(peer, "offers", &message, count * shape.offers_len())?;
+        let mut rest = &message[..];
+        let mut offers = Wiped::from(vec![0u64; shape.features]);
+        for index in 0..count {
+            let mut share = 0u64;
+            for bit in 0..shape.bits {
+                let width = shape.offer_bits(bit);
+                let (packed, after) = rest.split_at(packed_len(width, shape.features));
+                rest = after;
+                unpack_words(width, packed, &mut offers);
+                let start = index * each + bit as usize * shape.features;
+                let mut sum = 0u64;
+                for (v, offer) in offers.iter().enumerate() {
+                    let at = start + v;
+                    let chosen = 0u64.wrapping_sub(wanted[at / 64] >> (at % 64) & 1);
+                    let term = u64::from(keys[at]).wrapping_add(offer & chosen);
+                    sum = sum.wrapping_add(term);
+                }
+                share = share.wrapping_add(sum << bit);
+            }
+            shares.push(share & shape.mask());
+        }
+        io.pause().await;
+        first += count;
+    }
+    Ok(shares)
+}
+
+fn check_len(
+    from: undertone_party::PartyId,
+    what: &'static str,
+    bytes: &[u8],
+    due: usize,
+) -> Result<(), Abort> {
+    if bytes.len() == due {
+        return Ok(());
+    }
+    Err(Abort::Malformed {
+        from,
+        what: format!("{what} of {} bytes, {due} are due", bytes.len()),
+    })
+}

@@ -1,0 +1,98 @@
+//! The server's script. It relays sealed messages, and adds up masked words.
+
+use undertone_kdf::Seed;
+use undertone_party::{Abort, Io, PartyId, Script, SessionId};
+use undertone_setup::group::{self, Secrecy};
+use undertone_setup::roster::enough;
+use undertone_sum as sum;
+
+use crate::SLOTS;
+use crate::job::Job;
+use crate::messages::Hello;
+
+/// What the server has at the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The clients, each with its number of rows.
+    pub clients: Vec<(PartyId, usize)>,
+    /// The clients whose scores are in the last round.
+    pub contributors: Vec<PartyId>,
+    /// Clients that revealed a false share of a secret in some round, or were dealt one.
+    pub suspects: Vec<PartyId>,
+}
+
+/// The script of the server, with the invited clients `members`. `seed` is its randomness.
+///
+/// # Errors
+/// [`Abort::Misuse`] when the job is impossible, or `members` repeats a client or names the server.
+pub fn server(
+    job: Job,
+    session: SessionId,
+    members: Vec<PartyId>,
+    seed: Seed,
+) -> Result<Script<'static, Report>, Abort> {
+    job.check().map_err(Abort::Misuse)?;
+    let members = undertone_setup::roster::invited(members)?;
+    Ok(Script::new(group::PHASE, move |io| {
+        run(io, job, session, members, seed)
+    }))
+}
+
+async fn run(
+    io: Io,
+    job: Job,
+    session: SessionId,
+    members: Vec<PartyId>,
+    seed: Seed,
+) -> Result<Report, Abort> {
+    let context = job.context(session);
+
+    // docs/spec/pssl.md, step 1: the clients' pair channels.
+    let rules = group::Rules {
+        session: context,
+        secrecy: Secrecy::Sealed,
+        min_clients: job.min_clients,
+    };
+    let group = group::server(rules, members, seed.derive(context, "group", &[]))?;
+    let group = io.run(group).await?;
+    let slots = Hello::slots(&job, &group.members)?;
+
+    // Step 8: who is ready for the sums.
+    io.phase(SLOTS).await;
+    let mut present = Vec::new();
+    let all: Vec<PartyId> = slots.keys().copied().collect();
+    for (who, message) in io.recv_all(&all).await {
+        let Some(message) = message else { continue };
+        // PSSL-13.
+        if !message.is_empty() {
+            let what = "a message that is not empty after the slots".into();
+            return Err(Abort::Malformed { from: who, what });
+        }
+        present.push(who);
+    }
+    enough(present.len(), job.min_clients)?;
+
+    // Step 9: the sums of all rounds.
+    let total = slots.values().map(|range| range.end).max().unwrap_or(0);
+    let mut suspects = Vec::new();
+    for round in 0..job.rounds {
+        let owners: Vec<_> = present
+            .iter()
+            .map(|who| (*who, slots[who].clone()))
+            .collect();
+        let rules = job.sum(context, round, total);
+        let sums = io.run(sum::server::<u64>(rules, owners)?).await?;
+        present = sums.contributors;
+        suspects.extend(sums.suspects);
+    }
+    suspects.sort_unstable();
+    suspects.dedup();
+    Ok(Report {
+        clients: slots
+            .into_iter()
+            .map(|(who, rows)| (who, rows.len()))
+            .collect(),
+        contributors: present,
+        suspects,
+    })
+}
