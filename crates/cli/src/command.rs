@@ -48,6 +48,14 @@ enum Command {
         #[command(flatten)]
         cotrain: Box<undertone_lab::cotrain::Cotrain>,
     },
+    /// Label the rows of one labelled FILE over a graph that its clients build pair by pair
+    #[command(after_help = examples::PSSL)]
+    Pssl {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        pssl: Box<undertone_lab::pssl::Pssl>,
+    },
     /// Run one secure sum of random words, with all clients in one process
     #[command(after_help = examples::SUM)]
     Sum {
@@ -164,6 +172,7 @@ impl Command {
     fn common(&self) -> Common {
         match self {
             Self::Label { common, .. }
+            | Self::Pssl { common, .. }
             | Self::Sum { common, .. }
             | Self::Serve { common, .. }
             | Self::Join { common, .. }
@@ -244,6 +253,7 @@ fn dispatch(command: Command, show: Show) -> Result<(), Failure> {
         Command::Train { train, .. } => train.run(show),
         #[cfg(feature = "train")]
         Command::Cotrain { cotrain, .. } => cotrain.run(show),
+        Command::Pssl { pssl, .. } => pssl.run(show),
         Command::Sum { sum, .. } => sum.run(show),
         Command::Deal { deal, .. } => deal.run(show),
         Command::Keys { keys, .. } => keys.run(show),

@@ -44,6 +44,13 @@ Examples:
   undertone cotrain data/breast_cancer.npz --learners tree,forest,logistic --plot accuracy.svg
   undertone cotrain data/digits.npz --clients 10 --split dirichlet:0.3 --noise krr:2 --json";
 
+/// Of `pssl`.
+pub(crate) const PSSL: &str = "\
+Examples:
+  undertone pssl data/digits.npz --classes 1,2,3,4
+  undertone pssl data/digits.npz --clients 5 --labelled 0.1 --d-min 2 --d-max 3 --plot edges.svg
+  undertone pssl data/digits.npz --classes 1,2,3,4 --reveal accept --local-start --json";
+
 /// Of `sum`.
 pub(crate) const SUM: &str = "\
 Examples:

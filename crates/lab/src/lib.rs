@@ -34,12 +34,14 @@ pub mod input;
 pub mod interrupt;
 pub mod keys;
 mod ledgers;
+mod lines;
 mod machine;
 pub mod masks;
 pub mod noise;
 pub mod ot;
 pub mod output;
 pub mod plot;
+pub mod pssl;
 pub mod report;
 pub mod runs;
 pub mod scale;
@@ -47,7 +49,6 @@ pub mod split;
 pub mod sum;
 #[cfg(feature = "train")]
 pub mod train;
-#[cfg(feature = "train")]
 mod trials;
 
 pub use failure::Failure;

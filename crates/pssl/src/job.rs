@@ -24,6 +24,12 @@ pub const MAX_ASKED: usize = 1 << 14;
 /// Rounds of comparisons for the edges of one direction of a pair.
 pub const ATTEMPTS: u32 = 6;
 
+/// Most comparisons for each edge asked for.
+pub const COMPARISONS: usize = 4;
+
+/// Bits of a transfer on the wire: corrections and a change of choice.
+pub(crate) const TRANSFER_BITS: usize = 16;
+
 /// The smallest weight of an edge. Smaller ones would vanish beside others.
 const LEAST_WEIGHT: f64 = 1.0 / (1u64 << 24) as f64;
 
@@ -206,6 +212,21 @@ impl Job {
             ));
         }
         Ok(())
+    }
+
+    /// Most comparisons of a pair of clients, in both directions together.
+    pub fn most_comparisons(&self) -> usize {
+        2 * self.clusters * COMPARISONS * self.asked
+    }
+
+    /// About how many bytes a pair of clients sends for this number of comparisons: transfers,
+    /// offers and circuits, without the few messages of fixed size.
+    pub fn pair_bytes(&self, comparisons: usize) -> usize {
+        let products = comparisons + 2 * self.clusters.pow(2);
+        let labels = comparisons * (self.width() as usize + 1);
+        products * crate::product::Shape::new(self).bytes()
+            + labels * TRANSFER_BITS / 8
+            + comparisons * 32 * crate::circuits::accept(self).ands()
     }
 
     /// The weight of an edge with this square of its length, in units of the scale.

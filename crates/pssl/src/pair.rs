@@ -8,7 +8,7 @@ use undertone_kernel::Prg;
 use undertone_party::{PartyId, SessionId};
 
 use crate::data::{Data, square};
-use crate::job::{ATTEMPTS, Job};
+use crate::job::{ATTEMPTS, COMPARISONS, Job};
 use crate::local::Clusters;
 use crate::random::shuffle;
 
@@ -37,6 +37,8 @@ pub(crate) struct Course {
     /// The cluster of this end at each place.
     clusters: Vec<usize>,
     accepted: Vec<usize>,
+    /// Comparisons at each place.
+    compared: Vec<usize>,
     attempts: u32,
 }
 
@@ -66,6 +68,7 @@ impl<'a> End<'a> {
     pub(crate) fn course(&self, clusters: Vec<usize>) -> Course {
         Course {
             accepted: vec![0; clusters.len()],
+            compared: vec![0; clusters.len()],
             clusters,
             attempts: 0,
         }
@@ -78,7 +81,10 @@ impl<'a> End<'a> {
             return Vec::new();
         }
         course.attempts += 1;
-        let missing = |place: usize| self.job.asked - course.accepted[place];
+        let missing = |place: usize| {
+            let left = COMPARISONS * self.job.asked - course.compared[place];
+            left.min(self.job.asked - course.accepted[place])
+        };
         let mut dealt: Vec<Vec<usize>> = vec![Vec::new(); course.clusters.len()];
         for cluster in 0..self.job.clusters {
             let unused = |row: &&usize| !self.used[**row];
@@ -120,6 +126,7 @@ impl<'a> End<'a> {
         told: &[Option<u64>],
     ) -> Result<(), Fault> {
         for ((place, row), told) in compared.iter().zip(told) {
+            course.compared[*place] += 1;
             let Some(told) = told else { continue };
             let row = row.ok_or(Fault)?;
             course.accepted[*place] += 1;

@@ -12,7 +12,7 @@ use undertone_ot::party::{Receiving, Sending};
 use undertone_party::{Abort, Io};
 use zeroize::Zeroizing;
 
-use crate::job::Job;
+use crate::job::{Job, TRANSFER_BITS};
 
 /// Most transfers of a portion. It bounds messages and memory.
 const PORTION: usize = 1 << 19;
@@ -50,6 +50,11 @@ impl Shape {
     fn offers_len(&self) -> usize {
         let len = |bit| packed_len(self.offer_bits(bit), self.features);
         (0..self.bits).map(len).sum()
+    }
+
+    /// Bytes of a product, without those of a portion.
+    pub(crate) fn bytes(&self) -> usize {
+        self.transfers() * TRANSFER_BITS / 8 + self.offers_len()
     }
 
     fn mask(&self) -> u64 {

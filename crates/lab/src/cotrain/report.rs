@@ -1,8 +1,5 @@
 //! What `cotrain` reports.
 
-use std::error::Error;
-
-use plotters::prelude::*;
 use serde::Serialize;
 use undertone::learners::Kind;
 
@@ -10,8 +7,8 @@ use super::deal::Table;
 use super::options::Cotrain;
 use super::trial::Trialled;
 use crate::Failure;
+use crate::lines::Lines;
 use crate::output::Output;
-use crate::plot::{COLOURS, FAINT, FONT, INK};
 use crate::report::{Spread, bytes, table};
 
 /// Parameters of the network of arXiv 2310.05696, section 4.1, for comparison.
@@ -183,61 +180,20 @@ impl Report {
 
     /// Writes the accuracies by exchange as SVG.
     pub(super) fn plot(&self, file: Output) -> Result<(), Failure> {
-        let mut svg = String::new();
-        self.draw(&mut svg)
-            .map_err(|error| Failure::data(format!("plot: {error}")))?;
-        file.write(|w| w.write_all(svg.as_bytes()))
-    }
-
-    fn draw(&self, svg: &mut String) -> Result<(), Box<dyn Error>> {
-        let area = SVGBackend::with_string(svg, (800, 520)).into_drawing_area();
-        area.fill(&WHITE)?;
-        let title = format!(
-            "{}: {} clients ({}), consensus {}",
-            self.file, self.clients, self.split, self.consensus
-        );
-        let area = area.titled(&title, (FONT, 18).into_font().color(&INK))?;
-        let last = self.curve.len().saturating_sub(1).max(1) as u32;
-        let flat = |share: f64| vec![100.0 * share; last as usize + 1];
-        let lines = [
-            ("co-trained", self.curve.iter().map(|a| 100.0 * a).collect()),
-            ("alone", flat(self.local_mean)),
-            ("one on all rows", flat(self.pooled_mean)),
-        ];
-        let values = || lines.iter().flat_map(|(_, line)| line.iter().copied());
-        let (low, high) = (values().fold(100.0, f64::min), values().fold(0.0, f64::max));
-        let mut chart = ChartBuilder::on(&area)
-            .margin(12)
-            .x_label_area_size(40)
-            .y_label_area_size(50)
-            .build_cartesian_2d(0..last, (low - 2.0).max(0.0)..(high + 2.0).min(100.0))?;
-        chart
-            .configure_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(FAINT)
-            .axis_style(INK)
-            .x_desc("exchange")
-            .y_desc("accuracy on test rows, per cent")
-            .label_style((FONT, 12, &INK))
-            .axis_desc_style((FONT, 13, &INK))
-            .draw()?;
-        for ((name, line), colour) in lines.iter().zip(COLOURS.iter().cycle()) {
-            let points = (0u32..).zip(line.iter().copied());
-            chart
-                .draw_series(LineSeries::new(points, colour.stroke_width(2)))?
-                .label(*name)
-                .legend(move |(x, y)| {
-                    PathElement::new(vec![(x, y), (x + 18, y)], colour.stroke_width(2))
-                });
-        }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
-            .background_style(WHITE.mix(0.8))
-            .border_style(FAINT)
-            .label_font((FONT, 12, &INK))
-            .draw()?;
-        area.present()?;
-        Ok(())
+        let flat = |share: f64| vec![share; self.curve.len().max(2)];
+        let lines = Lines {
+            title: format!(
+                "{}: {} clients ({}), consensus {}",
+                self.file, self.clients, self.split, self.consensus
+            ),
+            step: "exchange",
+            accuracy: "test rows",
+            lines: vec![
+                ("co-trained", self.curve.clone()),
+                ("alone", flat(self.local_mean)),
+                ("one on all rows", flat(self.pooled_mean)),
+            ],
+        };
+        lines.write(file)
     }
 }

@@ -1,0 +1,113 @@
+//! One run: all rows at one place, clients that join their graphs, and clients alone.
+
+use indicatif::ProgressBar;
+use undertone::kdf::Seed;
+use undertone::party::{Ledger, PartyId, SessionId};
+use undertone::pssl::{Data, Job, Outcome, clear, decide};
+use undertone::simulate::PairwiseSimulation;
+
+use super::deal::Table;
+use super::options::Pssl;
+use crate::{Failure, seed};
+
+/// What a run gave. Accuracies are shares of the rows without a label.
+pub(super) struct Trialled {
+    pub(super) cssl: f64,
+    pub(super) pssl: f64,
+    pub(super) lssl: f64,
+    /// Edges of a pair of clients, on average.
+    pub(super) edges: f64,
+    /// The share of edges that join rows of one class.
+    pub(super) same_class: f64,
+    pub(super) ledgers: Vec<(PartyId, Ledger)>,
+}
+
+/// One run with one seed.
+pub(super) struct Trial {
+    seed: Seed,
+}
+
+/// Right and all predictions for rows without a label.
+#[derive(Default)]
+struct Score([usize; 2]);
+
+impl Score {
+    fn add(&mut self, data: &Data, predicted: &[Option<u16>], truth: &[u16]) {
+        let rows = data.labels().iter().zip(predicted).zip(truth);
+        for ((_, predicted), truth) in rows.filter(|((label, _), _)| label.is_none()) {
+            self.0[0] += usize::from(*predicted == Some(*truth));
+            self.0[1] += 1;
+        }
+    }
+
+    fn share(&self) -> f64 {
+        self.0[0] as f64 / self.0[1].max(1) as f64
+    }
+}
+
+impl Trial {
+    pub(super) fn new(number: u64) -> Self {
+        Self { seed: seed(number) }
+    }
+
+    pub(super) fn run(
+        &self,
+        options: &Pssl,
+        table: &Table,
+        job: &Job,
+        bar: &ProgressBar,
+    ) -> Result<Trialled, Failure> {
+        let dealt = table.deal(options, &self.seed)?;
+        let classes = job.classes;
+        let alone = |data: &Data| decide(&clear::solo(job, data), classes);
+
+        let mut cssl = Score::default();
+        cssl.add(&dealt.pooled, &alone(&dealt.pooled), &dealt.truth.concat());
+        let mut lssl = Score::default();
+        for (data, truth) in dealt.clients.iter().zip(&dealt.truth) {
+            lssl.add(data, &alone(data), truth);
+        }
+
+        let run = self.seed.derive(SessionId([0; 32]), "run", &[]);
+        let run = PairwiseSimulation::new(job.clone(), dealt.clients.clone(), run).run()?;
+        let outcomes: Result<Vec<Outcome>, _> = run.clients.into_iter().collect();
+        let outcomes = outcomes.map_err(undertone::simulate::SimulationError::from)?;
+        let mut pssl = Score::default();
+        for ((data, truth), outcome) in dealt.clients.iter().zip(&dealt.truth).zip(&outcomes) {
+            pssl.add(data, &outcome.labels, truth);
+        }
+        let [same, edges] = same_class(&outcomes, &dealt.truth);
+        let pairs = outcomes.len() * (outcomes.len() - 1) / 2;
+        bar.inc(1);
+        Ok(Trialled {
+            cssl: cssl.share(),
+            pssl: pssl.share(),
+            lssl: lssl.share(),
+            edges: edges as f64 / pairs as f64,
+            same_class: same as f64 / edges.max(1) as f64,
+            ledgers: run.ledgers,
+        })
+    }
+}
+
+/// The number of edges that join rows of one class, and of all edges.
+fn same_class(outcomes: &[Outcome], truth: &[Vec<u16>]) -> [usize; 2] {
+    let mut counts = [0, 0];
+    for (a, outcome) in outcomes.iter().enumerate() {
+        for (peer, own) in &outcome.edges {
+            let Some(b) = peer.index().filter(|b| a < *b) else {
+                continue;
+            };
+            let theirs = outcomes[b]
+                .edges
+                .iter()
+                .find(|(who, _)| *who == PartyId::client(a));
+            let theirs = theirs.map_or(&[][..], |(_, edges)| edges);
+            for (own, other) in own.iter().zip(theirs) {
+                counts[0] += usize::from(truth[a][own.row] == truth[b][other.row]);
+                counts[1] += 1;
+            }
+        }
+    }
+    counts
+}
