@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
+use rand::seq::SliceRandom;
 use undertone::data::Dataset;
 use undertone::kdf::Seed;
 use undertone::party::SessionId;
@@ -107,7 +108,6 @@ impl Table {
         let seed = seed.derive(SessionId([0; 32]), "pairwise rows", &[]);
         let mut rng = ChaCha20Rng::from_seed(*seed.expose());
         let rows = self.labels.len();
-        let shown = split::reveal(rows, options.labelled, &mut rng);
         let parts = split::deal(options.split, &self.labels, options.clients, &mut rng);
         let parts = parts.ok_or_else(|| {
             Failure::data(format!(
@@ -115,6 +115,7 @@ impl Table {
                 options.clients, options.split
             ))
         })?;
+        let shown = self.reveal(&parts, options.labelled, &mut rng);
         let data = |part: &[usize]| {
             let row = |row: &usize| &self.values[row * self.features..(row + 1) * self.features];
             let values = part.iter().flat_map(row).copied().collect();
@@ -129,6 +130,36 @@ impl Table {
             truth: parts.iter().map(truth).collect(),
             pooled: data(&parts.concat())?,
         })
+    }
+}
+
+impl Table {
+    /// Which rows keep their label: of each client the share `fraction`, at least one row, and of
+    /// all clients together about that share of each class.
+    fn reveal(&self, parts: &[Vec<usize>], fraction: f64, rng: &mut ChaCha20Rng) -> Vec<bool> {
+        let counts = parts.iter().map(|part| {
+            let count = (fraction * part.len() as f64).round() as usize;
+            count.clamp(1, part.len())
+        });
+        let counts: Vec<usize> = counts.collect();
+        // Every place of a regular grid over the rows in the order of their classes.
+        let mut classes = self.labels.clone();
+        classes.sort_unstable();
+        let total: usize = counts.iter().sum();
+        let at = |place: usize| classes[(2 * place + 1) * classes.len() / (2 * total)];
+        let mut wanted: Vec<u16> = (0..total).map(at).collect();
+        wanted.shuffle(rng);
+        let mut shown = vec![false; self.labels.len()];
+        for (part, count) in parts.iter().zip(counts) {
+            let mut rows = part.clone();
+            rows.shuffle(rng);
+            for class in wanted.drain(..count) {
+                let of_class = rows.iter().rposition(|row| self.labels[*row] == class);
+                let row = rows.swap_remove(of_class.unwrap_or(rows.len() - 1));
+                shown[row] = true;
+            }
+        }
+        shown
     }
 }
 

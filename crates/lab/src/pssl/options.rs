@@ -28,7 +28,7 @@ pub struct Pssl {
     /// dirichlet:A (each class in random proportions)
     #[arg(long, default_value = "iid")]
     pub(super) split: Split,
-    /// Share of the rows that keep their label, above 0 and below 1
+    /// Share of each client's rows that keep their label, above 0 and below 1
     #[arg(long, value_name = "R", default_value_t = 0.05)]
     pub(super) labelled: f64,
     /// Least length of an edge between clients, in units of the largest value of a feature
@@ -113,7 +113,7 @@ impl Pssl {
         let bytes = |count: usize| report::bytes(count as u64);
         format!(
             "{}: {} rows of {} features from 0 to {}{}, {} classes\n\
-             {} clients ({}), {} % of the rows labelled, {} clusters, {} edges asked for per pair \
+             {} clients ({}), {} % of each one's rows labelled, {} clusters, {} edges asked for per pair \
              of clusters, from {} to {}; {} runs from seed {}\n\
              both ends of an edge learn: {}\n\
              a pair of clients sends from about {} to {} at worst; all {pairs} pairs from {} to \
