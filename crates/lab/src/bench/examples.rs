@@ -51,3 +51,8 @@ pub(super) const ROUND: &str = "\
 Examples:
   undertone bench round
   undertone bench round --backend lwe --words 100000 --repeat 3";
+
+pub(super) const PAIRS: &str = "\
+Examples:
+  undertone bench pairs
+  undertone bench pairs --rows 72 --features 64 --repeat 1";

@@ -8,6 +8,7 @@ mod link;
 mod network;
 mod ot;
 pub mod paillier;
+mod pairs;
 mod pipeline;
 mod round;
 mod sums;
@@ -35,6 +36,9 @@ pub enum Bench {
     /// Measure garbled circuits: AND gates a second against AES, bytes, the whole protocol
     #[command(after_help = examples::GARBLE)]
     Garble(garble::Garble),
+    /// Measure what a pair of clients needs for the edges between them, and propagation
+    #[command(after_help = examples::PAIRS)]
+    Pairs(pairs::Pairs),
     /// Measure Paillier's cryptosystem: operations a second; every result is checked
     #[command(after_help = examples::PAILLIER)]
     Paillier(paillier::Paillier),
@@ -63,6 +67,7 @@ impl Bench {
             Self::Network(network) => network.run(show),
             Self::Garble(garble) => garble.run(show),
             Self::Ot(ot) => ot.run(show),
+            Self::Pairs(pairs) => pairs.run(show),
             Self::Paillier(paillier) => paillier.run(show),
             Self::Round(round) => round.run(show),
             Self::Sums(sums) => sums.run(show),
