@@ -16,7 +16,10 @@ pub const FEATURES: usize = 12;
 pub const SCALE: u8 = 16;
 
 /// Rows of one of three classes around centres, every fifth with a label. The centres are far from
-/// each other, and rows of a class are from 0.3 to 1.5 scales away from each other.
+/// each other, and rows of a class are near to each other.
+///
+/// # Panics
+/// When there are no rows.
 pub fn data(client: usize, rows: usize) -> Arc<Data> {
     let session = undertone::party::SessionId([0; 32]);
     let mut prg = Seed::from_bytes([9; 32])

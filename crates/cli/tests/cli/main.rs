@@ -23,6 +23,7 @@ mod label_noise;
 mod measures;
 mod network;
 mod page;
+mod pssl;
 mod rounds;
 #[cfg(feature = "train")]
 mod training;

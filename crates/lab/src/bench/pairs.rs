@@ -67,7 +67,7 @@ impl Pairs {
         let (mut values, mut labels) = (Vec::with_capacity(self.rows * self.features), Vec::new());
         for row in 0..self.rows {
             let class = row % self.classes;
-            let noise = 40 + prg.next_u64() % 32;
+            let noise = 36 + prg.next_u64() % 20;
             let value = |centre: &u8| (u64::from(*centre) + prg.next_u64() % noise) as u8;
             values.extend(centres[class].iter().map(value));
             labels.push((row % 20 < self.classes).then_some(class as u16));
