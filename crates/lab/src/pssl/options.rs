@@ -113,8 +113,8 @@ impl Pssl {
         let bytes = |count: usize| report::bytes(count as u64);
         format!(
             "{}: {} rows of {} features from 0 to {}{}, {} classes\n\
-             {} clients ({}), {} % of each one's rows labelled, {} clusters, {} edges asked for per pair \
-             of clusters, from {} to {}; {} runs from seed {}\n\
+             {} clients ({}), {} % of the rows of each labelled, {} clusters, {} edges asked for \
+             per pair of clusters, from {} to {}; {} runs from seed {}\n\
              both ends of an edge learn: {}\n\
              a pair of clients sends from about {} to {} at worst; all {pairs} pairs from {} to \
              {}, through the server\n",
