@@ -10,8 +10,15 @@ fn same_as_clear(clients: usize, change: impl FnOnce(&mut Job)) -> usize {
     let mut edges = 0;
     for (client, outcome) in run.clients.iter().enumerate() {
         let outcome = outcome.as_ref().unwrap();
-        assert_eq!(outcome.edges, clear.edges[client], "edges of client {client}");
-        edges += outcome.edges.iter().map(|(_, edges)| edges.len()).sum::<usize>();
+        assert_eq!(
+            outcome.edges, clear.edges[client],
+            "edges of client {client}"
+        );
+        edges += outcome
+            .edges
+            .iter()
+            .map(|(_, edges)| edges.len())
+            .sum::<usize>();
         let pairs = outcome.scores.iter().zip(&clear.scores[client]);
         for (secure, clear) in pairs {
             assert!((secure - clear).abs() < 1e-9, "{secure} {clear}");
