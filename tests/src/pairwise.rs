@@ -1,10 +1,18 @@
 //! Rows of several clients for tests of pairwise graphs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use sha2::{Digest, Sha256};
 use undertone::kdf::Seed;
-use undertone::pssl::{Data, Job};
+use undertone::party::frame::HEADER_LEN;
+use undertone::party::{Aborted, Endpoint, Limits, Network, Node, PartyId, Script, SessionId};
+use undertone::pssl::{self, Data, Job, Outcome, Place, Report, clear};
+use undertone::setup::group::{self, Secrecy};
+use undertone::setup::seal::{Channel, KeyPair};
 use undertone::simulate::PairwiseSimulation;
+
+use crate::tamper::set_payload;
 
 /// Rows of each client.
 pub const ROWS: usize = 30;
@@ -51,4 +59,199 @@ pub fn simulation(clients: usize, change: impl FnOnce(&mut Job)) -> PairwiseSimu
         .map(|client| data(client, ROWS + client))
         .collect();
     PairwiseSimulation::new(job, clients, Seed::from_bytes([7; 32]))
+}
+
+/// A run in which parties may have other rules, and whose outcome every party keeps.
+#[derive(Debug)]
+pub struct World {
+    /// The job of the server, and of the clients in order.
+    pub jobs: (Job, Vec<Job>),
+    /// The rows of the clients.
+    pub clients: Vec<Arc<Data>>,
+    seed: Seed,
+}
+
+/// The outcome of a run for each party.
+#[derive(Debug)]
+pub struct Session {
+    /// For the server.
+    pub server: Result<Report, Aborted>,
+    /// For the clients.
+    pub clients: BTreeMap<PartyId, Result<Outcome, Aborted>>,
+}
+
+impl World {
+    /// The clients of [`simulation`] with the same seed.
+    pub fn new(clients: usize, change: impl FnOnce(&mut Job)) -> Self {
+        let mut job = job();
+        change(&mut job);
+        Self {
+            jobs: (job.clone(), vec![job; clients]),
+            clients: (0..clients).map(|c| data(c, ROWS + c)).collect(),
+            seed: Seed::from_bytes([7; 32]),
+        }
+    }
+
+    /// The session.
+    pub fn session(&self) -> SessionId {
+        let none = SessionId([0; 32]);
+        SessionId(*self.seed.derive(none, "simulated session", &[]).expose())
+    }
+
+    /// The session of the protocols of the run, by `docs/spec/pssl.md`.
+    pub fn context(&self) -> SessionId {
+        let hash = Sha256::new()
+            .chain_update(b"undertone/v1/pairwise graph run")
+            .chain_update(self.session().0)
+            .chain_update(self.jobs.0.digest());
+        SessionId(hash.finalize().into())
+    }
+
+    /// The ids of all clients.
+    pub fn all(&self) -> Vec<PartyId> {
+        (0..self.clients.len()).map(PartyId::client).collect()
+    }
+
+    /// The randomness of a party.
+    pub fn seed(&self, who: PartyId) -> Seed {
+        let id = [who.to_wire()];
+        self.seed.derive(self.session(), "simulated client", &id)
+    }
+
+    /// The rules of the setup.
+    pub fn group(&self) -> group::Rules {
+        group::Rules {
+            session: self.context(),
+            secrecy: Secrecy::Sealed,
+            min_clients: self.jobs.0.min_clients,
+        }
+    }
+
+    /// Client `who` by its job.
+    ///
+    /// # Panics
+    /// When the job is impossible.
+    pub fn client(&self, who: PartyId) -> Script<'static, Outcome> {
+        let at = who.index().expect("a client");
+        let place = Place {
+            session: self.session(),
+            me: who,
+            seed: self.seed(who),
+            credentials: None,
+        };
+        let data = Arc::clone(&self.clients[at]);
+        pssl::client(self.jobs.1[at].clone(), data, place).expect("a possible job")
+    }
+
+    /// The server.
+    ///
+    /// # Panics
+    /// When the job is impossible.
+    pub fn server(&self) -> Script<'static, Report> {
+        let own = self.seed(PartyId::SERVER);
+        let server = pssl::server(self.jobs.0.clone(), self.session(), self.all(), own);
+        server.expect("a possible job")
+    }
+
+    /// Runs it over `network`.
+    pub fn run(&self, network: Network<'_>) -> Session {
+        self.run_with(network, self.server(), |_| None)
+    }
+
+    /// Runs it with this server, and with other clients where `instead` has one.
+    pub fn run_with(
+        &self,
+        mut network: Network<'_>,
+        server: Script<'static, Report>,
+        instead: impl Fn(PartyId) -> Option<Script<'static, Outcome>>,
+    ) -> Session {
+        let id = self.session();
+        let mut server = Endpoint::new(PartyId::SERVER, id, Limits::default(), server);
+        let client = |who: PartyId| {
+            let party = instead(who).unwrap_or_else(|| self.client(who));
+            Endpoint::new(who, id, Limits::default(), party)
+        };
+        let mut clients: Vec<_> = self.all().into_iter().map(client).collect();
+        let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
+        nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
+        // Parties that wait forever have an error.
+        let _ = network.run(&mut nodes);
+        let outcome = |client: Endpoint<_>| (client.id(), client.finish().map(|(out, _)| out));
+        Session {
+            server: server.finish().map(|(report, _)| report),
+            clients: clients.into_iter().map(outcome).collect(),
+        }
+    }
+
+    /// The run of these clients in the clear.
+    pub fn clear(&self, clients: &[PartyId]) -> clear::Outcome {
+        let seeds: Vec<Seed> = clients.iter().map(|who| self.seed(*who)).collect();
+        let client = |(who, seed)| {
+            let who: &PartyId = who;
+            clear::Client {
+                me: *who,
+                data: &self.clients[who.index().unwrap_or_default()],
+                seed,
+            }
+        };
+        let clients: Vec<_> = clients.iter().zip(&seeds).map(client).collect();
+        clear::run(&self.jobs.0, self.session(), &clients)
+    }
+
+    /// The two ends of the channel by which `from` seals messages to `to`: one opens, one seals.
+    ///
+    /// # Panics
+    /// When there is no such channel.
+    pub fn channels(&self, from: PartyId, to: PartyId) -> [Channel; 2] {
+        let context = self.context();
+        let key = |who: PartyId| {
+            let seed = self.seed(who).derive(context, "group", &[who.to_wire()]);
+            KeyPair::from_seed(&seed.derive(context, "key pair", &[who.to_wire()]))
+        };
+        let (own, other) = (key(from), key(to));
+        let end =
+            |me, keys: &KeyPair, peer, public| Channel::agree(context, me, keys, peer, public);
+        let reader = end(to, &other, from, own.public()).expect("a channel");
+        let writer = end(from, &own, to, other.public()).expect("a channel");
+        [reader, writer]
+    }
+
+    /// A network in which `change` sees and alters the text inside the seal of each message from
+    /// `from` to `to`: its number, its phase and its text.
+    ///
+    /// # Panics
+    /// When a message of the client does not open.
+    pub fn inside<'a>(
+        &self,
+        (from, to): (PartyId, PartyId),
+        mut change: impl FnMut(usize, u8, &mut Vec<u8>) + 'a,
+    ) -> Network<'a> {
+        let [mut reader, mut writer] = self.channels(from, to);
+        // The place of the contribution for `to` among those for the others.
+        let place = to.index().unwrap_or_default();
+        let place = place - usize::from(from < to);
+        let others = self.clients.len() - 1;
+        let (mut sent, mut count) = (0, 0);
+        Network::new().intercept(move |f, t, frame| {
+            if f != from || frame[3] != 0 {
+                return;
+            }
+            if t == PartyId::SERVER {
+                sent += 1;
+                if sent == 2 {
+                    let all = &frame[HEADER_LEN..];
+                    let len = all.len() / others;
+                    let text = reader.open(&all[place * len..(place + 1) * len]);
+                    let text = text.expect("a contribution");
+                    writer.seal(&text).expect("a seal");
+                }
+            } else if t == to {
+                let mut text = reader.open(&frame[HEADER_LEN..]).expect("a message");
+                change(count, frame[4], &mut text);
+                count += 1;
+                let sealed = writer.seal(&text).expect("a seal");
+                set_payload(frame, &sealed);
+            }
+        })
+    }
 }
