@@ -9,6 +9,7 @@ mod cotraining;
 mod distances;
 mod inputs;
 mod lwe;
+mod pairwise;
 mod phe;
 mod rounds;
 mod scaling;
