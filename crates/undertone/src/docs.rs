@@ -56,6 +56,7 @@ pub mod spec {
         label_noise: "../docs/spec/label-noise.md";
         training: "../docs/spec/training.md";
         cotraining: "../docs/spec/cotraining.md";
+        pssl: "../docs/spec/pssl.md";
         lengths: "../docs/spec/lengths.md";
         scaling: "../docs/spec/scaling.md";
     }
