@@ -57,7 +57,7 @@ pub enum DataError {
         /// The index of the value.
         index: usize,
         /// The value.
-        value: f32,
+        value: f64,
     },
 }
 
@@ -173,15 +173,15 @@ impl fmt::Debug for Data {
 ///
 /// # Errors
 /// [`DataError::Quantise`].
-pub fn quantise(values: &[f32], range: f32, scale: u8) -> Result<Vec<u8>, DataError> {
-    let one = |(index, value): (usize, &f32)| {
+pub fn quantise(values: &[f64], range: f64, scale: u8) -> Result<Vec<u8>, DataError> {
+    let one = |(index, value): (usize, &f64)| {
         if !value.is_finite() || *value < 0.0 {
             return Err(DataError::Quantise {
                 index,
                 value: *value,
             });
         }
-        let steps = f64::from(*value) / f64::from(range) * f64::from(scale);
+        let steps = *value / range * f64::from(scale);
         Ok(libm::round(steps).min(f64::from(scale)) as u8)
     };
     values.iter().enumerate().map(one).collect()

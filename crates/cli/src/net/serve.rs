@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 use undertone::data::arrays_to_npz;
 use undertone::node::cotrain::Cotrain;
 use undertone::node::label::{self, Label};
+use undertone::node::pssl::{self, Pairwise};
 use undertone::node::server::{self, Server};
 use undertone::node::status::JobReport;
 use undertone::node::sum::{Mean, Sum};
@@ -203,6 +204,11 @@ impl Serve {
                 let label = Label::new(parsed.map_err(|error| job.unusable(error))?);
                 self.serve(config, &job, label, &warnings, show)
             }
+            Pairwise::NAME => {
+                let parsed = pssl::Job::parse(&job.text, signed);
+                let pairwise = Pairwise::new(parsed.map_err(|error| job.unusable(error))?);
+                self.serve(config, &job, pairwise, &warnings, show)
+            }
             Sum::NAME => {
                 let parsed = Sum::parse(&job.text, clients, signed);
                 let mut sum = parsed.map_err(|error| job.unusable(error))?;
@@ -245,8 +251,9 @@ impl Serve {
                 self.serve(config, &job, cotrain, &warnings, show)
             }
             other => Err(job.unusable(format!(
-                "application is {other:?}; it must be {:?}, {:?}, {:?} or {:?}",
+                "application is {other:?}; it must be {:?}, {:?}, {:?}, {:?} or {:?}",
                 Label::NAME,
+                Pairwise::NAME,
                 Sum::NAME,
                 Train::NAME,
                 Cotrain::NAME,
@@ -261,7 +268,7 @@ impl Serve {
                 "{options}: only for {of}; the job is {name:?}"
             )))
         };
-        if self.checkpoint.is_some() && name == Label::NAME {
+        if self.checkpoint.is_some() && [Label::NAME, Pairwise::NAME].contains(&name) {
             return only("--checkpoint", "sums, training and co-training");
         }
         if self.means.is_some() && name != Sum::NAME {

@@ -11,7 +11,7 @@ use undertone::fedct::Public;
 use undertone::node::label::Job;
 use undertone::node::sum::Sum;
 use undertone::node::{Roster, deadlines};
-use undertone::node::{cotrain, train};
+use undertone::node::{cotrain, pssl, train};
 use undertone_tests::root;
 
 use super::network::free_port;
@@ -137,6 +137,10 @@ fn job_files_and_rosters_are_valid() {
         if application.as_deref() == Some("cotrain") {
             let public = |_| Public::new(1, vec![1.0]).map_err(|error| error.to_string());
             cotrain::Job::parse(&block, true, public).unwrap();
+            continue;
+        }
+        if application.as_deref() == Some("pssl") {
+            pssl::Job::parse(&block, true).unwrap();
             continue;
         }
         if application.as_deref() == Some("sum") {

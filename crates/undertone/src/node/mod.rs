@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`cotrain`] | learners that vote on public rows, exchange after exchange |
 //! | [`label`] | label propagation over the rows of all clients |
+//! | [`pssl`] | a graph between pairs of clients, and label propagation over it |
 //! | [`mod@sum`] | secure sums or weighted means of the clients' arrays, round after round |
 //! | [`train`] | a model, trained round after round with propagated labels |
 //!
@@ -12,6 +13,7 @@
 
 pub mod cotrain;
 pub mod label;
+pub mod pssl;
 pub mod sum;
 pub mod train;
 

@@ -5,6 +5,7 @@ mod cotrain;
 mod label;
 #[cfg(feature = "train")]
 mod memory;
+mod pssl;
 mod sum;
 #[cfg(feature = "train")]
 mod train;
@@ -32,12 +33,12 @@ pub(crate) struct Join {
     /// file, train if --out is a .safetensors file, cotrain if --public is given, label otherwise]
     #[arg(long, value_name = "NAME")]
     application: Option<Application>,
-    /// File with this client's data. For label, train and cotrain: rows, where label -1 means
+    /// File with this client's data. For label, pssl, train and cotrain: rows, where label -1 means
     /// unlabelled (.npz or CSV). For sum: arrays (.npz); a name with {round} stands for a file for
     /// each round, and the command waits for each file
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
-    /// File for the result. For label and cotrain: labels (CSV). For train: the model
+    /// File for the result. For label, pssl and cotrain: labels (CSV). For train: the model
     /// (.safetensors). For sum:
     /// the mean (.npz); a name with {round} stands for a file for each round
     #[arg(long, value_name = "FILE")]
@@ -62,6 +63,8 @@ pub(crate) struct Join {
     label: label::LabelOptions,
     #[command(flatten)]
     sum: sum::SumOptions,
+    #[command(flatten)]
+    pssl: pssl::PsslOptions,
     #[cfg(feature = "train")]
     #[command(flatten)]
     train: train::TrainOptions,
@@ -75,6 +78,8 @@ pub(crate) struct Join {
 enum Application {
     /// Label propagation
     Label,
+    /// A graph between pairs of clients
+    Pssl,
     /// Secure sums and weighted means
     Sum,
     /// Training
@@ -231,6 +236,10 @@ impl Join {
             )),
             #[cfg(feature = "train")]
             Application::Cotrain => cotrain::run(&self, &config, &warnings, show),
+            Application::Pssl if self.label.label_epsilon.is_some() => Err(Failure::usage(
+                "--label-epsilon is only for label propagation and training",
+            )),
+            Application::Pssl => pssl::run(&self, &config, &warnings, show),
             Application::Sum => sum::run(&self, &config, &warnings, show),
         }
     }

@@ -1,0 +1,136 @@
+//! `undertone join`, a graph between pairs of clients.
+
+use clap::Args;
+use serde::Serialize;
+use undertone::node::client::{Config, join};
+use undertone::node::pssl::{Job, Member, Terms};
+use undertone::pssl::{Data, Reveal, quantise};
+use undertone::xclp::Rows;
+
+use super::super::block_on;
+use super::super::credentials::Warnings;
+use super::label::Input;
+use super::{Join, failure, phases};
+use crate::files;
+use undertone_lab::output::{self, Output};
+use undertone_lab::report::PhaseCost;
+use undertone_lab::{Failure, Show, interrupt};
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Graph between pairs of clients")]
+pub(super) struct PsslOptions {
+    /// The most that an edge may tell about its length: accept (nothing), bucket (its quarter of
+    /// the range) or distance
+    #[arg(long, value_name = "REVEAL", default_value_t = Terms::default().reveal)]
+    allow_reveal: Reveal,
+    /// Least distance at which this client agrees to join rows
+    #[arg(long, value_name = "D", default_value_t = Terms::default().d_min)]
+    least_d_min: f64,
+    /// Agree to jobs that show scores of single rows
+    #[arg(long)]
+    allow_single: bool,
+}
+
+/// The JSON object of `join`.
+#[derive(Debug, Serialize)]
+struct Report {
+    rows: usize,
+    labelled_rows: usize,
+    rows_without_label: usize,
+    /// Edges with each client that finished the graph.
+    edges: Vec<usize>,
+    sessions: u32,
+    connections_lost: u32,
+    seconds: f64,
+    socket_received: u64,
+    socket_sent: u64,
+    phases: Vec<PhaseCost>,
+}
+
+pub(super) fn run(
+    options: &Join,
+    config: &Config,
+    warnings: &Warnings,
+    show: Show,
+) -> Result<(), Failure> {
+    let input = Input::load(options)?;
+    let Rows::Features(features) = input.rows else {
+        return Err(Failure::in_file(
+            &options.data,
+            "pssl needs features, not codes",
+        ));
+    };
+    let names = input.labelling.names().to_vec();
+    let labels = input.labelling.labels().to_vec();
+    let (rows, labelled) = (labels.len(), labels.iter().flatten().count());
+    let out = Output::create_own(&options.out)?;
+    if out.is(&options.data) {
+        return Err(Failure::usage(format!(
+            "{} is an input; name another file",
+            options.out.display()
+        )));
+    }
+    options.log(warnings, show);
+    let mine = &options.pssl;
+    let terms = Terms {
+        min_clients: options.min_clients,
+        malicious_server: options.insists(),
+        reveal: mine.allow_reveal,
+        d_min: mine.least_d_min,
+        allow_single: mine.allow_single,
+        max_rounds: options.max_rounds.unwrap_or(Terms::default().max_rounds),
+    };
+    let make = move |job: &Job| {
+        let values = quantise(features.values(), job.range, job.pssl.scale);
+        let values = values.map_err(|error| error.to_string())?;
+        Data::new(features.dim(), values, labels.clone()).map_err(|error| error.to_string())
+    };
+    let mut member = Member::new(terms, make);
+    let joined = block_on(async {
+        let joined = join(config, &mut member, interrupt::requested()).await;
+        joined.map_err(failure)
+    })?;
+    let outcome = member.into_outcome();
+    let outcome = outcome.ok_or_else(|| Failure::aborted("the job ended without labels"))?;
+    write(out, &outcome.labels, &names)?;
+    let report = Report {
+        rows,
+        labelled_rows: labelled,
+        rows_without_label: outcome
+            .labels
+            .iter()
+            .filter(|label| label.is_none())
+            .count(),
+        edges: outcome.edges.iter().map(|(_, edges)| edges.len()).collect(),
+        sessions: joined.sessions,
+        connections_lost: joined.returned,
+        seconds: joined.time.as_secs_f64(),
+        socket_received: joined.socket.0,
+        socket_sent: joined.socket.1,
+        phases: phases(&joined),
+    };
+    output::print_report(show, &report, || {
+        format!(
+            "{} of {rows} rows have a label, {} edges; written to {}\n",
+            rows - report.rows_without_label,
+            report.edges.iter().sum::<usize>(),
+            options.out.display()
+        )
+    })
+}
+
+/// Labels as CSV: the number of each row, from 0, its label, -1 for none, and the label's name.
+fn write(file: Output, labels: &[Option<u16>], names: &[String]) -> Result<(), Failure> {
+    file.write(|w| {
+        writeln!(
+            w,
+            "row,label{}",
+            if names.is_empty() { "" } else { ",name" }
+        )?;
+        for (row, label) in labels.iter().enumerate() {
+            let label = label.map_or(-1, i64::from);
+            writeln!(w, "{row},{label}{}", files::name(names, label))?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,188 @@
+//! The client's half of the application.
+
+use std::fmt;
+use std::sync::Arc;
+
+use undertone_node::{Application, Facts, Next, Participant, Seat, Unwilling};
+use undertone_party::Party;
+use undertone_pssl::{Data, Outcome, Place, Reveal, client};
+use undertone_setup::identity::Credentials;
+
+use super::{Job, Pairwise};
+use crate::node::label::check_trust;
+
+/// What a client agrees to, whatever the server asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Terms {
+    /// Fewest clients.
+    pub min_clients: usize,
+    /// Whether sums must withstand a server that cheats. `None`: if all clients of the roster have
+    /// keys.
+    pub malicious_server: Option<bool>,
+    /// The most that an edge may tell about its length.
+    pub reveal: Reveal,
+    /// The least length that edges must have. Shorter ones tell more about rows.
+    pub d_min: f64,
+    /// Whether rows with edges to one client may have a slot: that client's scores are then seen.
+    pub allow_single: bool,
+    /// Most rounds.
+    pub max_rounds: u32,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            min_clients: 3,
+            malicious_server: None,
+            reveal: Reveal::Bucket,
+            d_min: 0.5,
+            allow_single: false,
+            max_rounds: 1000,
+        }
+    }
+}
+
+/// How much an edge tells.
+fn tells(reveal: Reveal) -> u8 {
+    match reveal {
+        Reveal::Accept => 0,
+        Reveal::Bucket => 1,
+        _ => 2,
+    }
+}
+
+impl Terms {
+    /// Checks a job.
+    fn check(&self, job: &Job, signed: bool) -> Result<(), String> {
+        let job = &job.pssl;
+        if tells(job.reveal) > tells(self.reveal) {
+            return Err(format!(
+                "edges of the job tell {}, this client allows {} (--allow-reveal)",
+                job.reveal, self.reveal
+            ));
+        }
+        if job.d_min < self.d_min {
+            return Err(format!(
+                "the job joins rows at a distance of {}, this client asks for {} (--least-d-min)",
+                job.d_min, self.d_min
+            ));
+        }
+        if job.allow_single && !self.allow_single {
+            return Err(
+                "the job shows scores of single rows; agree with --allow-single".to_owned(),
+            );
+        }
+        if job.min_clients < self.min_clients {
+            return Err(format!(
+                "the job may go on with {} clients, this client asks for {} (--min-clients)",
+                job.min_clients, self.min_clients
+            ));
+        }
+        if job.rounds > self.max_rounds {
+            return Err(format!(
+                "the job has {} rounds, this client agrees to {} (--max-rounds)",
+                job.rounds, self.max_rounds
+            ));
+        }
+        check_trust(job.trust, self.malicious_server, signed)
+    }
+}
+
+/// Makes the rows for a job.
+type Make = Box<dyn FnMut(&Job) -> Result<Data, String> + Send>;
+
+/// The client's half: its rows and its terms.
+pub struct Member {
+    terms: Terms,
+    make: Make,
+    job: Option<(Job, Arc<Data>)>,
+    /// Whether it has taken part in a session.
+    begun: bool,
+    outcome: Option<Outcome>,
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Member")
+            .field("terms", &self.terms)
+            .field("job", &self.job)
+            .field("outcome", &self.outcome)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Member {
+    /// A client with these `terms`. `make` makes its rows when it has agreed to a job.
+    pub fn new(
+        terms: Terms,
+        make: impl FnMut(&Job) -> Result<Data, String> + Send + 'static,
+    ) -> Self {
+        Self {
+            terms,
+            make: Box::new(make),
+            job: None,
+            begun: false,
+            outcome: None,
+        }
+    }
+
+    /// The result, when the job is done.
+    pub fn into_outcome(self) -> Option<Outcome> {
+        self.outcome
+    }
+}
+
+impl Participant for Member {
+    const NAME: &'static str = Pairwise::NAME;
+
+    type Output = Outcome;
+
+    fn describe(&self, job: &[u8]) -> Result<Facts, String> {
+        let job = Job::from_offer(job).map_err(|error| error.to_string())?;
+        Ok(job.facts())
+    }
+
+    fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), String> {
+        let job = Job::from_offer(job).map_err(|error| error.to_string())?;
+        self.terms.check(&job, signed)?;
+        match &self.job {
+            Some((own, _)) if *own == job => Ok(()),
+            Some(_) => Err("the server offers another job than the client agreed to".into()),
+            None => {
+                let data = (self.make)(&job)?;
+                data.check(&job.pssl).map_err(|error| error.to_string())?;
+                self.job = Some((job, Arc::new(data)));
+                Ok(())
+            }
+        }
+    }
+
+    fn client(
+        &mut self,
+        seat: Seat,
+        credentials: Option<Credentials>,
+    ) -> Result<impl Party<Output = Outcome> + 'static + use<>, Unwilling> {
+        let Some((job, data)) = &self.job else {
+            return Err(Unwilling::Skips("it has not agreed to the job".into()));
+        };
+        if std::mem::replace(&mut self.begun, true) {
+            return Err(Unwilling::Skips(
+                "its rows were in a session of this job; in another one they would get further \
+                 edges with the same clients"
+                    .into(),
+            ));
+        }
+        let place = Place {
+            session: seat.id,
+            me: seat.me,
+            seed: seat.seed,
+            credentials,
+        };
+        Ok(client(job.pssl.clone(), Arc::clone(data), place)?)
+    }
+
+    fn ended(&mut self, output: Outcome) -> Next {
+        self.outcome = Some(output);
+        Next::Done
+    }
+}
