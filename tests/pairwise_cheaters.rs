@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId, Script};
-use undertone::pssl::{Outcome, Report, SLOTS};
+use undertone::pssl::{EDGES, Outcome, Report, SLOTS};
 use undertone::setup::group::{self, PHASE};
 use undertone::sum::wiring::Wiring;
 use undertone::sum::{self, Audience, Rules, Shape, UNMASK};
@@ -298,7 +298,7 @@ fn a_set_of_contributors_that_grows() {
     let [first, second] = [0, 1].map(|round| rules(&world, round));
     let server = Script::new(PHASE, move |io| async move {
         io.run(setup).await?;
-        io.phase(SLOTS).await;
+        io.phase(EDGES).await;
         io.recv_all(&all).await;
         for part in [&owners[..3], &owners[3..]] {
             io.run(sum::server::<u64>(first, part.to_vec())?).await?;
@@ -322,15 +322,15 @@ fn a_set_of_contributors_that_grows() {
 
 /// PSSL-13: words where none are due.
 #[test]
-fn a_message_after_the_slots_that_is_not_empty() {
+fn a_message_after_the_edges_that_is_not_empty() {
     let world = world(3);
     let network = Network::new().intercept(|from, to, frame| {
-        if (from, to) == (CHEAT, SERVER) && frame[4] == SLOTS.id && frame[3] == 0 {
+        if (from, to) == (CHEAT, SERVER) && frame[4] == EDGES.id && frame[3] == 0 {
             set_payload(frame, &[0]);
         }
     });
     let run = world.run(network);
-    assert_malformed(run.server.as_ref().unwrap_err(), CHEAT, SLOTS);
+    assert_malformed(run.server.as_ref().unwrap_err(), CHEAT, EDGES);
     assert!(run.clients.values().all(Result::is_err));
 }
 

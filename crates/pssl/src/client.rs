@@ -118,6 +118,7 @@ impl Client {
 
         // Steps 3 to 7: edges with each other client.
         let pairs = self.pairs(&io, group, &clusters).await?;
+        io.send(SERVER, &[]);
 
         // Step 8: slots.
         let places = self
@@ -224,8 +225,6 @@ impl Client {
                 }
             }
         }
-        // Ready for the sums.
-        io.send(SERVER, &[]);
         Ok(Places { own, puts })
     }
 

@@ -6,7 +6,7 @@ use undertone_setup::group::{self, Secrecy};
 use undertone_setup::roster::enough;
 use undertone_sum as sum;
 
-use crate::SLOTS;
+use crate::EDGES;
 use crate::job::Job;
 use crate::messages::Hello;
 
@@ -57,15 +57,15 @@ async fn run(
     let group = io.run(group).await?;
     let slots = Hello::slots(&job, &group.members)?;
 
-    // Step 8: who is ready for the sums.
-    io.phase(SLOTS).await;
+    // Step 7: who has all its edges.
+    io.phase(EDGES).await;
     let mut present = Vec::new();
     let all: Vec<PartyId> = slots.keys().copied().collect();
     for (who, message) in io.recv_all(&all).await {
         let Some(message) = message else { continue };
         // PSSL-13.
         if !message.is_empty() {
-            let what = "a message that is not empty after the slots".into();
+            let what = "a message that is not empty after the edges".into();
             return Err(Abort::Malformed { from: who, what });
         }
         present.push(who);

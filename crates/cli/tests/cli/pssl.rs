@@ -1,6 +1,19 @@
-//! The experiment with a graph between pairs of clients.
+//! A graph between pairs of clients: the experiment, and jobs as processes.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use undertone::data::Kind;
+use undertone::kdf::Seed;
+use undertone::node::pssl::Job;
+use undertone::pssl::{Data, quantise};
+use undertone::simulate::PairwiseSimulation;
+use undertone::xclp::Rows;
+
+use super::network::{LONG, Process, Trial};
 use super::{assert_fails, data, json, undertone};
+
+const CLIENTS: usize = 4;
 
 /// The command with a few small clients, and `more`.
 fn run(more: &[&str]) -> std::process::Output {
@@ -84,4 +97,96 @@ fn what_is_not_possible_is_refused() {
     refused(&["--classes", "1,1"], 2, "twice");
     refused(&["--classes", "1,x"], 65, "no class 'x'");
     refused(&["--reveal", "all"], 2, "bucket, distance, accept");
+}
+
+const JOB: &str = "application = \"pssl\"\nfeatures = 64\nclasses = 10\nscale = 16\nasked = 8\n\
+                   clusters = 4\nrounds = 4\n";
+
+/// The labels of the same clients in one process.
+fn in_one_process(trial: &Trial) -> Vec<Vec<Option<u16>>> {
+    let text = trial.text("keys/job.toml");
+    let job = Job::parse(&text, true).unwrap();
+    let client = |client: usize| {
+        let path = trial.path(&format!("data/client-{client}.npz"));
+        let data = undertone::data::load(Path::new(&path), Kind::Features).unwrap();
+        let Rows::Features(features) = data.rows else {
+            panic!("features");
+        };
+        let values = quantise(features.values(), job.range, job.pssl.scale).unwrap();
+        Arc::new(Data::new(features.dim(), values, data.labels).unwrap())
+    };
+    let mut seed = [0; 32];
+    seed[..8].copy_from_slice(&4u64.to_le_bytes());
+    let clients = (0..CLIENTS).map(client).collect();
+    let simulation = PairwiseSimulation::new(job.pssl, clients, Seed::from_bytes(seed));
+    let run = simulation.run().unwrap();
+    run.clients
+        .into_iter()
+        .map(|client| client.unwrap().labels)
+        .collect()
+}
+
+fn labels(trial: &Trial, client: usize) -> Vec<Option<u16>> {
+    let text = trial.text(&format!("{client}.csv"));
+    let label = |line: &str| line.split(',').nth(1).unwrap().parse::<u16>().ok();
+    text.lines().skip(1).map(label).collect()
+}
+
+#[test]
+fn processes_label_as_one_does() {
+    let trial = Trial::with_clients(CLIENTS, "digits", JOB);
+    let mut server = trial.serve("serve", &["--jobs", "1"]);
+    let join = |client| trial.join(client, &["--application", "pssl"]);
+    let mut clients: Vec<Process> = (0..CLIENTS).map(join).collect();
+    trial.come_home(&mut clients);
+    assert_eq!(server.ends(LONG), Some(0), "{}", trial.text("serve.err"));
+    assert_eq!(trial.report()["results"]["contributors"], CLIENTS);
+    for (client, due) in in_one_process(&trial).into_iter().enumerate() {
+        assert_eq!(labels(&trial, client), due, "client {client}");
+        let report: serde_json::Value =
+            serde_json::from_str(&trial.text(&format!("join-{client}.out"))).unwrap();
+        assert_eq!(report["edges"].as_array().unwrap().len(), CLIENTS - 1);
+    }
+}
+
+#[test]
+fn a_client_that_is_killed_is_left_out() {
+    let trial = Trial::with_clients(
+        CLIENTS,
+        "digits",
+        &format!("{JOB}malicious_server = false\n"),
+    );
+    let mut server = trial.serve("serve", &["--jobs", "1", "--grace", "1"]);
+    let join = |client| trial.join(client, &["--application", "pssl", "--semi-honest"]);
+    let mut clients: Vec<Process> = (0..CLIENTS).map(join).collect();
+    trial.until(|status| status["phase"] == "edges");
+    drop(clients.pop());
+    trial.come_home(&mut clients);
+    assert_eq!(server.ends(LONG), Some(0), "{}", trial.text("serve.err"));
+    for client in 0..CLIENTS - 1 {
+        assert!(labels(&trial, client).iter().flatten().count() > 100);
+    }
+}
+
+#[test]
+fn terms_that_are_not_met_are_refused() {
+    let job = format!("{JOB}reveal = \"distance\"\nallow_single = true\nd_min = 0.1\n");
+    let trial = Trial::with_clients(3, "digits", &job);
+    let _server = trial.serve("serve", &[]);
+    let refused = |client: usize, more: &[&str], expected: &str| {
+        let arguments = [&["--application", "pssl"], more].concat();
+        let mut process = trial.join(client, &arguments);
+        assert_eq!(process.ends(LONG), Some(77));
+        let log = trial.text(&format!("join-{client}.err"));
+        assert!(log.contains(expected), "{log}");
+    };
+    refused(0, &[], "--allow-reveal");
+    refused(1, &["--allow-reveal", "distance"], "--least-d-min");
+    let more = ["--allow-reveal", "distance", "--least-d-min", "0"];
+    refused(2, &more, "--allow-single");
+    refused(
+        0,
+        &[&more[..], &["--allow-single", "--max-rounds", "3"]].concat(),
+        "--max-rounds",
+    );
 }
