@@ -12,6 +12,7 @@ mod label;
 mod net;
 mod options;
 mod primitives;
+mod pssl;
 mod sum;
 mod train;
 
@@ -49,6 +50,10 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(net::main, m)?)?;
     m.add_function(wrap_pyfunction!(primitives::distances, m)?)?;
     m.add_function(wrap_pyfunction!(primitives::ot, m)?)?;
+    m.add_function(wrap_pyfunction!(pssl::pssl, m)?)?;
+    m.add_function(wrap_pyfunction!(pssl::pssl_client, m)?)?;
+    m.add_function(wrap_pyfunction!(pssl::pssl_digest, m)?)?;
+    m.add_function(wrap_pyfunction!(pssl::pssl_server, m)?)?;
     m.add_function(wrap_pyfunction!(sum::sum_client, m)?)?;
     m.add_function(wrap_pyfunction!(sum::sum_server, m)?)?;
     m.add_function(wrap_pyfunction!(train::batches, m)?)?;

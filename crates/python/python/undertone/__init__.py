@@ -6,6 +6,8 @@
 :func:`train`                     trains a model with many clients, all parties in this process
 :func:`cotrain`                   co-trains classifiers of any kind by votes on public rows, all
                                   parties in this process
+:func:`pssl`                      labels the rows of all clients over a graph that they build pair
+                                  by pair, all parties in this process
 :func:`join`, :func:`join_sum`    takes part in a job on a network
 :func:`serve`                     runs the jobs of a roster on a network
 :class:`SumClient`,               a secure sum or weighted mean of arrays, without I/O: you move
@@ -16,6 +18,8 @@
 :class:`TrainServer`
 :class:`CotrainClient`,           a co-training job, without I/O
 :class:`CotrainServer`
+:class:`PsslClient`,              a graph between pairs of clients, without I/O
+:class:`PsslServer`
 :func:`run`                       moves frames between parties in this process
 :func:`distances`, :func:`ot`,    the primitives, for measurements and lessons
 :func:`paillier`
@@ -60,6 +64,16 @@ from ._label import LabelClient, LabelReport, LabelRun, Labels, LabelServer, lab
 from ._net import Joined, join, join_sum, serve
 from ._party import Party, Path, pack, session_id, unpack
 from ._primitives import Ciphertexts, Distances, PaillierKey, Transfers, distances, ot, paillier
+from ._pssl import (
+    PsslClient,
+    PsslEdges,
+    PsslJob,
+    PsslLabels,
+    PsslReport,
+    PsslRun,
+    PsslServer,
+    pssl,
+)
 from ._sum import SumClient, SumResult, SumServer
 from ._train import (
     Examples,
@@ -105,6 +119,13 @@ __all__ = [
     "Model",
     "PaillierKey",
     "Party",
+    "PsslClient",
+    "PsslEdges",
+    "PsslJob",
+    "PsslLabels",
+    "PsslReport",
+    "PsslRun",
+    "PsslServer",
     "RefusedError",
     "Schedule",
     "SumClient",
@@ -133,6 +154,7 @@ __all__ = [
     "ot",
     "pack",
     "paillier",
+    "pssl",
     "public_digest",
     "public_key",
     "read_roster",

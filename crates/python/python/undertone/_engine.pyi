@@ -238,6 +238,27 @@ def label_client(
 def label_server(
     rules: dict[str, Any], session: bytes, clients: int, seed: bytes | None
 ) -> Party: ...
+def pssl(
+    rules: dict[str, Any],
+    features: Sequence[NDArray[np.uint8]],
+    labels: Sequence[NDArray[np.int64]],
+    seed: bytes | None,
+    progress: Callable[[str], object] | None,
+) -> tuple[list[Any], Any, list[tuple[int, list[_Cost]]]]: ...
+def pssl_client(
+    rules: dict[str, Any],
+    session: bytes,
+    index: int,
+    clients: int,
+    features: NDArray[np.uint8],
+    labels: NDArray[np.int64],
+    credentials: _Credentials | None,
+    seed: bytes | None,
+) -> Party: ...
+def pssl_digest(rules: dict[str, Any]) -> bytes: ...
+def pssl_server(
+    rules: dict[str, Any], session: bytes, clients: int, seed: bytes | None
+) -> Party: ...
 def distances(
     a: NDArray[Any], b: NDArray[Any], bits: int, backend: str, suite: str, seed: bytes | None
 ) -> tuple[NDArray[np.uint16], list[tuple[int, list[_Cost]]]]: ...

@@ -1,0 +1,220 @@
+//! A graph between pairs of clients: all parties in one process, or one party.
+
+use std::sync::Arc;
+
+use numpy::ndarray::Array2;
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use undertone::party::{Network, PartyId, SessionId};
+use undertone::pssl::{Data, Job, Outcome, Place, Report, client, server};
+use undertone::simulate::PairwiseSimulation;
+
+use crate::arrays;
+use crate::drive::{Cost, PyParty, costs};
+use crate::errors::{aborted, misuse, number, simulation, value};
+use crate::interrupt;
+use crate::options::{self, Keys};
+use crate::train::{MAX_EARLY, numbers};
+
+/// The parameters of a job.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct PsslRules {
+    features: usize,
+    scale: u8,
+    classes: usize,
+    clusters: usize,
+    neighbours: usize,
+    iterations: u32,
+    asked: usize,
+    #[pyo3(item("lambda"))]
+    lambda_: u32,
+    d_min: f64,
+    d_max: f64,
+    epsilon: Option<f64>,
+    reveal: String,
+    rounds: u32,
+    alpha: f64,
+    local_start: bool,
+    allow_single: bool,
+    min_clients: usize,
+    malicious_server: bool,
+    suite: String,
+}
+
+impl PsslRules {
+    fn job(&self) -> PyResult<Job> {
+        let job = Job::new(self.features, self.scale, self.classes, 0);
+        let job = job.with_range(self.d_min, self.d_max);
+        let job = Job {
+            clusters: self.clusters,
+            neighbours: self.neighbours,
+            iterations: self.iterations,
+            asked: self.asked,
+            lambda: self.lambda_,
+            epsilon: self.epsilon.unwrap_or(job.epsilon),
+            reveal: self
+                .reveal
+                .parse()
+                .map_err(|why| value(format!("reveal: {why}")))?,
+            rounds: self.rounds,
+            alpha: self.alpha,
+            local_start: self.local_start,
+            allow_single: self.allow_single,
+            min_clients: self.min_clients,
+            trust: options::trust(self.malicious_server),
+            suite: self.suite.parse().map_err(value)?,
+            ..job
+        };
+        job.check().map_err(value)?;
+        Ok(job)
+    }
+}
+
+/// The digest of a job's parameters, by which parties compare them.
+#[pyfunction]
+pub(crate) fn pssl_digest(rules: PsslRules) -> PyResult<[u8; 32]> {
+    Ok(rules.job()?.digest())
+}
+
+fn data(features: &Bound<'_, PyAny>, labels: &Bound<'_, PyAny>) -> PyResult<Data> {
+    let rows: PyReadonlyArray2<'_, u8> = features.extract()?;
+    let labels = arrays::labels(labels)?;
+    let features = rows.as_array().ncols();
+    Data::new(features, rows.as_slice()?.to_vec(), labels).map_err(value)
+}
+
+/// What a client has: labels int64 of shape [rows], scores float64 of shape [rows, classes], for
+/// each other client its number, rows and weights of the edges, and the contributors.
+type Had<'py> = (
+    Bound<'py, PyArray1<i64>>,
+    Bound<'py, PyArray2<f64>>,
+    Vec<Edges<'py>>,
+    Vec<i64>,
+);
+
+type Edges<'py> = (i64, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>);
+
+fn had(py: Python<'_>, outcome: Outcome) -> PyResult<Had<'_>> {
+    let labels = outcome.labels.iter();
+    let labels: Vec<i64> = labels.map(|label| label.map_or(-1, i64::from)).collect();
+    let classes = outcome.scores.len() / labels.len().max(1);
+    let shape = (labels.len(), classes);
+    let scores = Array2::from_shape_vec(shape, outcome.scores).map_err(value)?;
+    let edges = outcome.edges.iter().map(|(peer, edges)| {
+        let rows: Vec<i64> = edges.iter().map(|edge| edge.row as i64).collect();
+        let weights: Vec<f64> = edges.iter().map(|edge| edge.weight).collect();
+        (
+            number(*peer),
+            rows.into_pyarray(py),
+            weights.into_pyarray(py),
+        )
+    });
+    Ok((
+        labels.into_pyarray(py),
+        scores.into_pyarray(py),
+        edges.collect(),
+        numbers(&outcome.contributors),
+    ))
+}
+
+/// What the server has: each client and its number of rows, contributors, suspects.
+type Learned = (Vec<(i64, usize)>, Vec<i64>, Vec<i64>);
+
+fn learned(report: &Report) -> Learned {
+    let clients = report
+        .clients
+        .iter()
+        .map(|(who, rows)| (number(*who), *rows));
+    (
+        clients.collect(),
+        numbers(&report.contributors),
+        numbers(&report.suspects),
+    )
+}
+
+/// What each party spent.
+type Spent = Vec<(i64, Vec<Cost>)>;
+
+/// All parties in this process.
+#[pyfunction]
+pub(crate) fn pssl<'py>(
+    py: Python<'py>,
+    rules: PsslRules,
+    features: Vec<Bound<'py, PyAny>>,
+    labels: Vec<Bound<'py, PyAny>>,
+    seed: Option<[u8; 32]>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(Vec<Had<'py>>, Learned, Spent)> {
+    let job = rules.job()?;
+    let clients = features.iter().zip(&labels);
+    let clients: PyResult<Vec<_>> = clients.map(|(x, y)| data(x, y).map(Arc::new)).collect();
+    let (clients, seed) = (clients?, options::seed(seed)?);
+    let run = interrupt::run(py, progress, |tell| {
+        let network = Network::new().observe(|who, phase| tell(&|| format!("{phase}, {who}")));
+        let run = PairwiseSimulation::new(job, clients, seed).run_over(network);
+        run.map_err(simulation)
+    })?;
+    let clients = run.clients.into_iter().map(|outcome| {
+        let outcome = outcome.map_err(|error| aborted(&error))?;
+        had(py, outcome)
+    });
+    let spent = run.ledgers.iter();
+    Ok((
+        clients.collect::<PyResult<_>>()?,
+        learned(&run.report),
+        spent
+            .map(|(id, ledger)| (number(*id), costs(ledger)))
+            .collect(),
+    ))
+}
+
+/// A client's party.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn pssl_client(
+    rules: PsslRules,
+    session: [u8; 32],
+    index: usize,
+    clients: usize,
+    features: &Bound<'_, PyAny>,
+    labels: &Bound<'_, PyAny>,
+    credentials: Option<Keys>,
+    seed: Option<[u8; 32]>,
+) -> PyResult<PyParty> {
+    let (me, session) = (options::client(index, clients)?, SessionId(session));
+    let place = Place {
+        session,
+        me,
+        seed: options::seed(seed)?,
+        credentials: credentials.map(|keys| keys.credentials(me)).transpose()?,
+    };
+    let data = Arc::new(data(features, labels)?);
+    let party = client(rules.job()?, data, place).map_err(misuse)?;
+    let convert = |py: Python<'_>, outcome: Outcome| had(py, outcome)?.into_py_any(py);
+    let convert = Arc::new(convert);
+    Ok(PyParty::new((me, session), party, None, MAX_EARLY, convert))
+}
+
+/// The server's party.
+#[pyfunction]
+pub(crate) fn pssl_server(
+    rules: PsslRules,
+    session: [u8; 32],
+    clients: usize,
+    seed: Option<[u8; 32]>,
+) -> PyResult<PyParty> {
+    let (ids, session) = (options::all(clients)?, SessionId(session));
+    let seed = options::seed(seed)?;
+    let party = server(rules.job()?, session, ids, seed).map_err(misuse)?;
+    let convert = |py: Python<'_>, report: Report| learned(&report).into_py_any(py);
+    let place = (PartyId::SERVER, session);
+    Ok(PyParty::new(
+        place,
+        party,
+        None,
+        MAX_EARLY,
+        Arc::new(convert),
+    ))
+}
