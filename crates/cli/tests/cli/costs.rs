@@ -65,6 +65,7 @@ fn the_report_holds_every_backend_and_loads_nothing() {
         let circuits = kind["circuit_bytes"].as_u64().unwrap();
         assert_eq!(circuits > 0, kind["votes"] == "winners", "{kind}");
     }
+    assert_eq!(report["pairs"]["exact"], true);
     let lines = fs::read_to_string(path("report.csv"))
         .unwrap()
         .lines()

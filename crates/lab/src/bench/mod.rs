@@ -8,7 +8,7 @@ mod link;
 mod network;
 mod ot;
 pub mod paillier;
-mod pairs;
+pub(crate) mod pairs;
 mod pipeline;
 mod round;
 mod sums;

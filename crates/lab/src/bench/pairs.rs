@@ -22,40 +22,40 @@ const CLIENTS: usize = 3;
 pub struct Pairs {
     /// Number of rows of each client
     #[arg(long, default_value_t = 500)]
-    rows: usize,
+    pub(crate) rows: usize,
     /// Number of features, from 0 to 255
     #[arg(long, default_value_t = 784)]
-    features: usize,
+    pub(crate) features: usize,
     /// Number of classes and of clusters
     #[arg(long, default_value_t = 4)]
-    classes: usize,
+    pub(crate) classes: usize,
     /// Number of repetitions; the report shows medians
     #[arg(long, default_value_t = 3)]
-    repeat: usize,
+    pub(crate) repeat: usize,
 }
 
 /// The cost of a pair of clients.
 #[derive(Debug, Serialize)]
-struct Report {
-    rows: usize,
-    features: usize,
-    classes: usize,
+pub(crate) struct PairsReport {
+    pub(crate) rows: usize,
+    pub(crate) features: usize,
+    pub(crate) classes: usize,
     /// Edges asked for per pair of clusters.
     asked: usize,
     threads: usize,
     simd: String,
     /// Edges of a pair.
-    edges_per_pair: f64,
+    pub(crate) edges_per_pair: f64,
     /// Seconds of computation of both ends.
-    compute_s: f64,
+    pub(crate) compute_s: f64,
     /// Bytes that both ends send.
-    bytes: f64,
+    pub(crate) bytes: f64,
     /// The most bytes that a pair can send, as stated before a run.
-    bytes_at_most: usize,
+    pub(crate) bytes_at_most: usize,
     /// Seconds of computation of all parties for all rounds of propagation.
-    propagation_s: f64,
+    pub(crate) propagation_s: f64,
     /// Bytes that all parties send in a round of propagation.
-    bytes_per_round: f64,
+    pub(crate) bytes_per_round: f64,
     peak_memory_mib: Option<f64>,
     /// Whether all edges are those of a run in the clear.
     exact: bool,
@@ -99,13 +99,29 @@ impl Pairs {
                 "--rows, --features and --classes: one is the least",
             ));
         }
-        let job = Job::new(self.features, 255, self.classes, self.rows);
+        let job = self.job();
         job.check().map_err(Failure::usage)?;
         let bar = output::progress(self.repeat as u64, show);
+        let report = self.measure(&job, || bar.inc(1))?;
+        bar.finish_and_clear();
+        output::print_report(show, &report, || report.text(self.repeat, show.quiet))
+    }
+
+    /// The job of clients with these rows.
+    pub(crate) fn job(&self) -> Job {
+        Job::new(self.features, 255, self.classes, self.rows)
+    }
+
+    /// Runs `job`, and calls `each` after every run.
+    pub(crate) fn measure(
+        &self,
+        job: &Job,
+        mut each: impl FnMut(),
+    ) -> Result<PairsReport, Failure> {
         let (mut pairs, mut propagation, mut sent) = (Vec::new(), Vec::new(), Vec::new());
         let (mut edges, mut rounds, mut exact) = (0, 0.0, true);
         for round in 0..self.repeat {
-            let simulation = self.simulation(&job, round as u8)?;
+            let simulation = self.simulation(job, round as u8)?;
             let run = simulation.run()?;
             exact &= is_exact(&simulation, &run);
             let all = together(&run.ledgers);
@@ -120,10 +136,9 @@ impl Pairs {
                 .flat_map(|client| &client.edges)
                 .map(|(_, edges)| edges.len())
                 .sum::<usize>();
-            bar.inc(1);
+            each();
         }
-        bar.finish_and_clear();
-        let report = Report {
+        Ok(PairsReport {
             rows: self.rows,
             features: self.features,
             classes: self.classes,
@@ -138,8 +153,7 @@ impl Pairs {
             bytes_per_round: rounds,
             peak_memory_mib: peak_memory_mib(),
             exact,
-        };
-        output::print_report(show, &report, || report.text(self.repeat, show.quiet))
+        })
     }
 }
 
@@ -150,7 +164,7 @@ fn is_exact(simulation: &PairwiseSimulation, run: &PairwiseRun) -> bool {
     clients.all(|(client, edges)| client.as_ref().is_ok_and(|client| client.edges == *edges))
 }
 
-impl Report {
+impl PairsReport {
     fn text(&self, repeat: usize, quiet: bool) -> String {
         let mut text = String::new();
         if !quiet {

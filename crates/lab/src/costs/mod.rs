@@ -1,6 +1,7 @@
 //! `undertone costs`: runs every backend over a grid of sizes in one process, and computes what
 //! each would take over slow links.
 
+mod applications;
 mod charts;
 mod measure;
 mod page;
@@ -21,6 +22,7 @@ use undertone::sum::Suite;
 use self::measure::{Measured, Point};
 use self::published::Published;
 use self::repeat::{REPETITION, Repetition};
+use crate::bench::pairs::{Pairs, PairsReport};
 use crate::bench::votes::{BenchVotes, VotesReport};
 use crate::machine::{processor, simd};
 use crate::output::{self, Output};
@@ -87,6 +89,8 @@ struct Report {
     published: Vec<Published>,
     /// An exchange of co-training, for each kind of votes.
     votes: VotesReport,
+    /// A graph between pairs of clients.
+    pairs: PairsReport,
 }
 
 /// The sizes to run. Each series varies one of them and keeps the others at `base`.
@@ -179,6 +183,12 @@ impl Costs {
             consensus: Consensus::Majority,
             repeat: if self.quick { 1 } else { 5 },
         };
+        let pairs = Pairs {
+            rows: if self.quick { 60 } else { 500 },
+            features: if self.quick { 64 } else { 784 },
+            classes: 4,
+            repeat: if self.quick { 1 } else { 3 },
+        };
         let report = Report {
             version: env!("CARGO_PKG_VERSION"),
             command: self.command(),
@@ -190,6 +200,7 @@ impl Costs {
             runs,
             published: published::all(&grid.base, grid.rows, grid.bits)?,
             votes: votes.measure(|| ())?,
+            pairs: pairs.measure(&pairs.job(), || ())?,
         };
         let picture = charts::main_picture(&report)?;
         let page = page::page(&report)?;

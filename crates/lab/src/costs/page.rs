@@ -5,13 +5,13 @@ use std::path::Path;
 
 use undertone::hamming::Backend;
 
+use super::applications::{pairs, votes};
 use super::charts::{self, Figure};
 use super::measure::{Measured, Point};
 use super::repeat::REPETITION;
 use super::units::{Quantity, Unit};
 use super::{Link, Report};
 use crate::Failure;
-use crate::bench::votes::{Line, VotesReport};
 use crate::report;
 
 /// Fill decimal places that a number does not have. They are as wide as a digit and a point.
@@ -33,7 +33,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// A column of a table.
-struct Column {
+pub(super) struct Column {
     header: String,
     cells: Vec<String>,
     class: &'static str,
@@ -41,7 +41,7 @@ struct Column {
 
 impl Column {
     /// Short words.
-    fn names(header: &str, cells: impl Iterator<Item = String>) -> Self {
+    pub(super) fn names(header: &str, cells: impl Iterator<Item = String>) -> Self {
         Self {
             header: header.into(),
             cells: cells.collect(),
@@ -50,7 +50,7 @@ impl Column {
     }
 
     /// Phrases.
-    fn words(header: &str, cells: impl Iterator<Item = String>) -> Self {
+    pub(super) fn words(header: &str, cells: impl Iterator<Item = String>) -> Self {
         Self {
             class: " class=\"words\"",
             ..Self::names(header, cells)
@@ -58,7 +58,11 @@ impl Column {
     }
 
     /// Numbers, all in the unit that suits them.
-    fn numbers(header: &str, quantity: Quantity, values: impl Iterator<Item = f64>) -> Self {
+    pub(super) fn numbers(
+        header: &str,
+        quantity: Quantity,
+        values: impl Iterator<Item = f64>,
+    ) -> Self {
         let values: Vec<f64> = values.collect();
         Self::in_unit(header, &Unit::of(quantity, &values), &values)
     }
@@ -87,7 +91,7 @@ impl Column {
 
 /// An HTML table, which scrolls by itself if it is wider than the page. Its first column names the
 /// rows.
-fn table(label: &str, columns: &[Column]) -> String {
+pub(super) fn table(label: &str, columns: &[Column]) -> String {
     let mut out = format!(
         "<div class=\"wide\" role=\"region\" aria-label=\"{}\" tabindex=\"0\"><table><thead><tr>",
         escaped(label)
@@ -203,37 +207,6 @@ fn over_links(report: &Report) -> String {
 }
 
 /// A table of the published protocols at the base point, and how they are counted.
-/// Co-training by kind of votes.
-fn votes(report: &VotesReport) -> String {
-    let lines = || report.votes.iter();
-    let learns = |line: &Line| {
-        let learns = match line.votes {
-            "clear" => "every client's votes",
-            "counts" => "how many votes each class has",
-            _ => "the winners",
-        };
-        learns.to_owned()
-    };
-    let sent = |of: fn(&Line) -> u64| lines().map(move |line| of(line) as f64);
-    let columns = [
-        Column::names("votes", lines().map(|line| line.votes.to_owned())),
-        Column::words("the server learns", lines().map(learns)),
-        Column::numbers(
-            "computing time",
-            Quantity::Time,
-            lines().map(|line| line.compute_s),
-        ),
-        Column::numbers(
-            "a client sends besides circuits",
-            Quantity::Bytes,
-            sent(|line| line.client_bytes),
-        ),
-        Column::numbers("circuits", Quantity::Bytes, sent(|line| line.circuit_bytes)),
-        Column::numbers("sent", Quantity::Bytes, sent(|line| line.bytes)),
-    ];
-    table("Co-training", &columns)
-}
-
 fn against_published(report: &Report) -> String {
     let base = &report.base;
     let mut rows = Vec::new();
@@ -414,6 +387,9 @@ pub(super) fn page(report: &Report) -> Result<String, Failure> {
          <h2>Co-training</h2>\n\
          <p>An exchange of {} clients that vote on {} public rows of {} classes, without the \
          learning. All kinds of votes give the same labels.</p>\n{}\
+         <h2>A graph between pairs</h2>\n\
+         <p>Clients with {} rows of {} features, in {} clusters: the edges of a pair, and 20 \
+         rounds of propagation with all three clients.</p>\n{}\
          <h2>Protocols as published</h2>\n\
          <p>What the published protocols would cost for the job above, at the speed of our \
          transfers and ciphertexts.</p>\n{}\
@@ -427,6 +403,10 @@ pub(super) fn page(report: &Report) -> Result<String, Failure> {
         report.votes.rows,
         report.votes.classes,
         votes(&report.votes),
+        report.pairs.rows,
+        report.pairs.features,
+        report.pairs.classes,
+        pairs(&report.pairs),
         against_published(report),
         every_run(report)
     );
@@ -455,6 +435,16 @@ pub(super) fn summary(report: &Report, out: &Path, quiet: bool) -> String {
             votes.rows,
             votes.classes,
             votes.table()
+        );
+        let pairs = &report.pairs;
+        text += &format!(
+            "\ngraph between pairs, {} rows of {} features: a pair computes {:.3} s and sends {} \
+             for {:.0} edges\n\n",
+            pairs.rows,
+            pairs.features,
+            pairs.compute_s,
+            report::bytes(pairs.bytes as u64),
+            pairs.edges_per_pair
         );
     }
     text + &format!("{} sizes: {}\n", report.runs.len(), out.display())
