@@ -41,7 +41,7 @@ fn listen(world: &mut World, phase: u8) -> (Heard, Vec<Option<u16>>) {
 
 /// The area under the curve of true and false positives: how often a member scores higher than
 /// another candidate.
-fn auc(scores: &[(f64, bool)]) -> f64 {
+pub(super) fn auc(scores: &[(f64, bool)]) -> f64 {
     let of = |is_member| scores.iter().filter(move |score| score.1 == is_member);
     let pairs = of(true).flat_map(|member| of(false).map(move |other| member.0 - other.0));
     let wins = pairs.map(|lead| {

@@ -10,6 +10,7 @@ mod distances;
 mod inputs;
 mod lwe;
 mod pairwise;
+mod pairwise_digits;
 mod phe;
 mod rounds;
 mod scaling;

@@ -115,10 +115,10 @@ fn the_server_learns_the_numbers_of_edges_and_nothing_else() {
         .for_each(|view| assert_uniform(&view.relayed, "frames between clients"));
 }
 
-type Graph = Vec<Vec<(usize, f64)>>;
+pub(super) type Graph = Vec<Vec<(usize, f64)>>;
 
 /// The mutual K-nearest-neighbour graph, by `docs/spec/pssl.md`.
-fn graph(job: &Job, data: &Data) -> Graph {
+pub(super) fn graph(job: &Job, data: &Data) -> Graph {
     let square = |a: usize, b: usize| -> u32 {
         let pairs = data.row(a).iter().zip(data.row(b));
         pairs.map(|(a, b)| u32::from(a.abs_diff(*b)).pow(2)).sum()
@@ -142,7 +142,7 @@ fn graph(job: &Job, data: &Data) -> Graph {
     (0..data.len()).map(mutual).collect()
 }
 
-fn one_hot(job: &Job, data: &Data) -> Vec<Vec<f64>> {
+pub(super) fn one_hot(job: &Job, data: &Data) -> Vec<Vec<f64>> {
     let one = |label: &Option<u16>| {
         let mut row = vec![0.0; job.classes];
         label
@@ -154,7 +154,7 @@ fn one_hot(job: &Job, data: &Data) -> Vec<Vec<f64>> {
 }
 
 /// The sum of the neighbours of `row`, and their weights.
-fn within(graph: &Graph, scores: &[Vec<f64>], row: usize) -> (Vec<f64>, f64) {
+pub(super) fn within(graph: &Graph, scores: &[Vec<f64>], row: usize) -> (Vec<f64>, f64) {
     let mut sum = vec![0.0; scores[row].len()];
     for (other, weight) in &graph[row] {
         let pairs = sum.iter_mut().zip(&scores[*other]);
@@ -187,7 +187,11 @@ fn start(job: &Job, data: &Data) -> Vec<Vec<f64>> {
 }
 
 /// The edges of each row of client `of`: the other end's client and row, and the weight.
-fn ends(clear: &clear::Outcome, of: usize, rows: usize) -> Vec<Vec<(usize, usize, f64)>> {
+pub(super) fn ends(
+    clear: &clear::Outcome,
+    of: usize,
+    rows: usize,
+) -> Vec<Vec<(usize, usize, f64)>> {
     let mut ends = vec![Vec::new(); rows];
     let me = PartyId::client(of);
     for (peer, own) in &clear.edges[of] {

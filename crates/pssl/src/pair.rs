@@ -207,3 +207,97 @@ fn direction(proposer: &mut End<'_>, answerer: &mut End<'_>) {
         debug_assert_eq!(taken, [Ok(()), Ok(())], "dummies have no edges");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job() -> Job {
+        Job {
+            asked: 5,
+            ..Job::new(1, 255, 4, 1)
+        }
+    }
+
+    /// Sixteen rows in four clusters, 0 to 9 in the first.
+    fn clusters() -> (Data, Clusters) {
+        let data = Data::new(1, vec![0; 16], vec![None; 16]).unwrap();
+        let members = vec![
+            (0..10).collect(),
+            vec![10, 11, 12],
+            vec![13, 14, 15],
+            vec![],
+        ];
+        let centres = vec![vec![0]; 4];
+        (data, Clusters { centres, members })
+    }
+
+    fn seed_of(number: u32) -> Seed {
+        let session = SessionId([0; 32]);
+        Seed::from_bytes([1; 32]).derive(session, "test", &[number])
+    }
+
+    /// Every order is as likely as any other: a client learns nothing from the places.
+    #[test]
+    fn clusters_are_proposed_in_a_random_order() {
+        const RUNS: u32 = 6000;
+        let (job, (data, clusters)) = (job(), clusters());
+        let mut counts = std::collections::BTreeMap::new();
+        for run in 0..RUNS {
+            let order = End::new(&job, &data, &clusters, &seed_of(run)).propose();
+            *counts.entry(order).or_insert(0.0) += 1.0;
+        }
+        assert_eq!(counts.len(), 24);
+        let due = f64::from(RUNS) / 24.0;
+        let chi: f64 = counts
+            .values()
+            .map(|count| (count - due).powi(2) / due)
+            .sum();
+        // 23 degrees of freedom: above 69 with probability 10⁻⁶.
+        assert!(chi < 69.0, "{chi}");
+    }
+
+    /// The number of comparisons follows from what both ends know: R, the edges accepted, and the
+    /// comparisons before. It tells nothing of the sizes of clusters.
+    #[test]
+    fn places_are_filled_up_with_dummies() {
+        let (job, (data, clusters)) = (job(), clusters());
+        let mut end = End::new(&job, &data, &clusters, &seed_of(0));
+        // Two places share cluster 1.
+        let mut course = end.course(vec![3, 1, 0, 1]);
+        let mut accepted = [0; 4];
+        for attempt in 0..ATTEMPTS {
+            let proposals = end.next(&mut course);
+            let mut rows: Vec<usize> = proposals.iter().filter_map(|(_, row)| *row).collect();
+            let count = |place: usize| proposals.iter().filter(|p| p.0 == place).count();
+            // After 4R comparisons a place is over.
+            for place in [0, 1, 3] {
+                let due = if attempt < 4 { job.asked } else { 0 };
+                assert_eq!(count(place), due, "attempt {attempt}, place {place}");
+            }
+            assert!(count(2) <= job.asked - accepted[2]);
+            let before = rows.len();
+            rows.sort_unstable();
+            rows.dedup();
+            assert_eq!(rows.len(), before, "a row is compared twice in an attempt");
+            // The first row of place 2 is accepted.
+            let mut is_taken = false;
+            let told: Vec<Option<u64>> = proposals
+                .iter()
+                .map(|(place, row)| {
+                    let takes = *place == 2 && row.is_some() && !is_taken;
+                    is_taken |= takes;
+                    takes.then_some(0)
+                })
+                .collect();
+            accepted[2] += usize::from(is_taken);
+            end.take(&mut course, &proposals, &told).unwrap();
+        }
+        let rows: Vec<usize> = end.finish().iter().map(|edge| edge.row).collect();
+        let mut once = rows.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), rows.len(), "a row has two edges");
+        assert_eq!(accepted[2], rows.len());
+    }
+}

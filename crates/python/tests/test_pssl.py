@@ -51,7 +51,8 @@ def test_parties_without_io_give_the_same() -> None:
     place: dict[str, Any] = {"session": undertone.session_id(None), "clients": 3}
     server = undertone.PsslServer(job, **place)
     clients = [
-        undertone.PsslClient(index, *pair, job, **place) for index, pair in enumerate(zip(data, known))
+        undertone.PsslClient(index, *own, job, **place)
+        for index, own in enumerate(zip(data, known))
     ]
     undertone.run(server, clients)
     report = server.result()
@@ -65,7 +66,7 @@ def test_parties_without_io_give_the_same() -> None:
 def test_what_cannot_be_is_refused() -> None:
     data, known, _ = rows(3)
     with pytest.raises(TypeError, match="uint8"):
-        undertone.pssl([one.astype(float) for one in data], known)  # type: ignore[misc]
+        undertone.pssl([one.astype(float) for one in data], known)
     with pytest.raises(ValueError, match="at least 3"):
         undertone.pssl(data[:2], known[:2])
     with pytest.raises(ValueError, match="d_max"):
