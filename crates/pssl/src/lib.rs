@@ -25,7 +25,7 @@ mod link;
 mod local;
 mod messages;
 mod pair;
-mod product;
+pub mod product;
 mod random;
 mod scores;
 mod server;
