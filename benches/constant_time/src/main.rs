@@ -23,6 +23,7 @@ use undertone_kdf::Seed;
 use undertone_lwe::{Columns, Evaluator, KeyOwner, Masks, Params, Ring};
 use undertone_ot::{Context, chosen};
 use undertone_paillier::{BigUint, Noise, Primes, SecretKey};
+use undertone_pssl::{Job, product};
 use undertone_setup::seal::Channel;
 use undertone_sum::share;
 use undertone_party::{PartyId, SessionId};
@@ -299,6 +300,41 @@ fn evaluating(runner: &mut CtRunner, rng: &mut BenchRng) {
     });
 }
 
+const FEATURES: usize = 64;
+
+fn shape() -> product::Shape {
+    product::Shape::new(&Job::new(FEATURES, 255, 4, 50))
+}
+
+/// The sender's row.
+fn product_offers(runner: &mut CtRunner, rng: &mut BenchRng) {
+    let shape = shape();
+    let total = shape.transfers();
+    let [zeros, ones] = [3u32, 5].map(|m| (0..total as u32).map(|t| t * m).collect::<Vec<_>>());
+    let changes = vec![0x5a; 8 * total.div_ceil(64)];
+    let make = |rng: &mut BenchRng, class| row(rng, class);
+    compare(runner, rng, 2_000, make, |row| {
+        product::offer(shape, [&zeros, &ones], &changes, &[Some(row)]).0
+    });
+}
+
+/// The receiver's row, whose bits choose.
+fn product_shares(runner: &mut CtRunner, rng: &mut BenchRng) {
+    let shape = shape();
+    let keys: Vec<u32> = (0..shape.transfers() as u32).collect();
+    let message = vec![9; shape.offers_len()];
+    let make = |rng: &mut BenchRng, class| row(rng, class);
+    compare(runner, rng, 2_000, make, |row| {
+        let wanted = product::choices(shape, &[Some(row)]);
+        product::take(shape, 1, &keys, &wanted, &message)[0]
+    });
+}
+
+fn row(rng: &mut BenchRng, class: Class) -> Vec<u8> {
+    let words = words(rng, class, FEATURES / 8);
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
 ctbench_main!(
     a_comparison_that_leaks,
     tag_comparison,
@@ -314,5 +350,7 @@ ctbench_main!(
     lattice_keys,
     lattice_answers,
     garbling,
-    evaluating
+    evaluating,
+    product_offers,
+    product_shares
 );

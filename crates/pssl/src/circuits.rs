@@ -1,7 +1,7 @@
 //! The circuits of a pair: the closest cluster, and which edges are accepted.
 
 use undertone_garble::{Builder, Circuit, Number, index_bits};
-use undertone_kernel::BitMatrix;
+use undertone_kernel::{BitMatrix, Wiped};
 
 use crate::job::{Job, Reveal};
 
@@ -18,7 +18,7 @@ fn squares(builder: &mut Builder, count: usize, width: usize) -> Vec<Number> {
 }
 
 /// From L words of each party: the index of the least squared distance, the first of several.
-pub(crate) fn closest(job: &Job) -> Circuit {
+pub fn closest(job: &Job) -> Circuit {
     let (count, width) = (job.clusters, job.width() as usize);
     let mut builder = Builder::new(count * width, count * width);
     let squares = squares(&mut builder, count, width);
@@ -28,7 +28,7 @@ pub(crate) fn closest(job: &Job) -> Circuit {
 
 /// From a word of each party, and a bit that says whether its row is real: whether the rows get an
 /// edge, and what the edge tells about its length, or zeros.
-pub(crate) fn accept(job: &Job) -> Circuit {
+pub fn accept(job: &Job) -> Circuit {
     let (width, thresholds) = (job.width() as usize, job.thresholds());
     let mut builder = Builder::new(width + 1, width + 1);
     let square = squares(&mut builder, 1, width).swap_remove(0);
@@ -63,27 +63,37 @@ pub(crate) fn accept(job: &Job) -> Circuit {
 }
 
 /// What an accepted comparison tells, from the outputs of [`accept`].
-pub(crate) fn told(output: u64) -> Option<u64> {
+pub fn told(output: u64) -> Option<u64> {
     (output & 1 == 1).then_some(output >> 1)
 }
 
 /// A party's input bits: `per` words of `width` bits for each instance, and a bit of `flags` if
 /// there are any.
-pub(crate) fn inputs(words: &[u64], per: usize, width: u32, flags: Option<&[bool]>) -> BitMatrix {
+///
+/// # Panics
+/// When a word has more bits, or there are fewer flags than instances.
+pub fn inputs(words: &[u64], per: usize, width: u32, flags: Option<&[bool]>) -> BitMatrix {
     let instances = words.len() / per.max(1);
-    let width = width as usize;
-    let mut bits = BitMatrix::zero(instances, per * width + usize::from(flags.is_some()));
-    for (i, words) in words.chunks_exact(per).enumerate() {
-        for (place, word) in words.iter().enumerate() {
-            for bit in 0..width {
-                bits.set(i, place * width + bit, word >> bit & 1 == 1);
-            }
+    let bits = per * width as usize;
+    let columns = bits + usize::from(flags.is_some());
+    let stride = columns.div_ceil(64);
+    // One word of slack, for the upper part of the last number of a row.
+    let mut packed = Wiped::from(vec![0u64; instances * stride + 1]);
+    let mut put = |row: usize, at: usize, word: u64| {
+        let place = row * stride + at / 64;
+        packed[place] |= word << (at % 64);
+        packed[place + 1] |= (word >> 1) >> (63 - at % 64);
+    };
+    for (row, words) in words.chunks_exact(per.max(1)).enumerate() {
+        for (number, word) in words.iter().enumerate() {
+            put(row, number * width as usize, *word);
         }
         if let Some(flags) = flags {
-            bits.set(i, per * width, flags[i]);
+            put(row, bits, flags[row].into());
         }
     }
-    bits
+    packed.truncate(instances * stride);
+    BitMatrix::from_words(instances, columns, packed.into_inner())
 }
 
 #[cfg(test)]
@@ -118,6 +128,35 @@ mod tests {
                 Reveal::Accept => 0,
             });
             prop_assert_eq!(told(accept(&job).run(&garbler, &evaluator)), due);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn inputs_are_bits(
+            width in 1u32..=28,
+            per in 1usize..6,
+            words in prop::collection::vec(any::<u64>(), 12),
+            flagged: bool,
+        ) {
+            let words: Vec<u64> = words.iter().map(|word| word & ((1 << width) - 1)).collect();
+            let instances = words.len() / per;
+            let words = &words[..instances * per];
+            let flags: Vec<bool> = (0..instances).map(|row| row % 3 == 0).collect();
+            let packed = inputs(words, per, width, flagged.then_some(&flags));
+            prop_assert_eq!(packed.rows(), instances);
+            for row in 0..instances {
+                for number in 0..per {
+                    for bit in 0..width {
+                        let column = number * width as usize + bit as usize;
+                        let due = words[row * per + number] >> bit & 1 == 1;
+                        prop_assert_eq!(packed.get(row, column), due);
+                    }
+                }
+                if flagged {
+                    prop_assert_eq!(packed.get(row, per * width as usize), flags[row]);
+                }
+            }
         }
     }
 

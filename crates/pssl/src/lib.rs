@@ -16,7 +16,7 @@
 //! `docs/spec/pssl.md`.
 #![forbid(unsafe_code)]
 
-mod circuits;
+pub mod circuits;
 pub mod clear;
 mod client;
 mod data;

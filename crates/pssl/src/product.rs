@@ -4,6 +4,8 @@
 //! For bit b of value v of a row y of the receiver, the sender offers 2^b·x_v. Only 2⟨x, y⟩ modulo
 //! 2^w matters, so an offer for bit b has w − 1 − b bits. `docs/spec/pssl.md`, *Products*.
 
+use std::hint::black_box;
+
 use undertone_kernel::Wiped;
 use undertone_kernel::pack::{SLACK, pack_words, packed_len, unpack_words};
 use undertone_ot::chosen;
@@ -144,7 +146,7 @@ pub fn take(
 ) -> Wiped<u64> {
     let each = shape.transfers();
     let mut shares = Wiped::with_capacity(count);
-    let mut offers = Wiped::from(vec![0u64; shape.features]);
+    let [mut offers, mut masks] = [(); 2].map(|()| Wiped::from(vec![0u64; shape.features]));
     let mut rest = message;
     for index in 0..count {
         let mut share = 0u64;
@@ -154,12 +156,15 @@ pub fn take(
             rest = after;
             unpack_words(width, packed, &mut offers);
             let start = index * each + bit as usize * shape.features;
-            let mut sum = 0u64;
-            for (v, offer) in offers.iter().enumerate() {
+            for (v, mask) in masks.iter_mut().enumerate() {
                 let at = start + v;
-                let chosen = 0u64.wrapping_sub(wanted[at / 64] >> (at % 64) & 1);
-                let term = u64::from(keys[at]).wrapping_add(offer & chosen);
-                sum = sum.wrapping_add(term);
+                *mask = 0u64.wrapping_sub(wanted[at / 64] >> (at % 64) & 1);
+            }
+            // Opaque: otherwise the compiler makes branches of the masks.
+            let masks = black_box(&masks[..]);
+            let mut sum = 0u64;
+            for ((offer, mask), key) in offers.iter().zip(masks).zip(&keys[start..]) {
+                sum = sum.wrapping_add(u64::from(*key).wrapping_add(offer & mask));
             }
             share = share.wrapping_add(sum << bit);
         }

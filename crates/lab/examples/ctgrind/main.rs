@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use undertone::garble::{Builder, half};
+use undertone::pssl::{self, circuits, product};
 use undertone_kdf::Seed;
 use undertone_kernel::aes::Permutation;
 use undertone_kernel::ctgrind::{is_watched, public, secret};
@@ -307,6 +308,36 @@ fn garbled_circuits() {
     black_box(tile.unwrap().outputs);
 }
 
+/// Inner products by transfers: the rows of both ends, and the keys.
+fn products() {
+    const FEATURES: usize = 21;
+    const COUNT: usize = 3;
+    let job = pssl::Job::new(FEATURES, 255, 4, 50);
+    let shape = product::Shape::new(&job);
+    let total = COUNT * shape.transfers();
+    let row = |byte: u8| {
+        let mut row = vec![byte; FEATURES];
+        secret(&mut row);
+        row
+    };
+    let rows = [7, 90, 250].map(row);
+    let rows: Vec<Option<&[u8]>> = rows.iter().map(|row| Some(&row[..])).collect();
+    let keys = |word: u32| {
+        let mut keys: Vec<u32> = (0..total as u32).map(|t| t.wrapping_mul(word)).collect();
+        secret(&mut keys);
+        keys
+    };
+    let (zeros, ones) = (keys(0x9e37_79b9), keys(0x85eb_ca6b));
+    let wanted = product::choices(shape, &rows);
+    let changes = chosen::choose(&wanted, &secret_words(wanted.len()));
+    public(&changes);
+    let (message, shares) = product::offer(shape, [&zeros, &ones], &changes, &rows);
+    public(&message);
+    black_box(shares);
+    let words = product::take(shape, COUNT, &zeros, &wanted, &message);
+    black_box(circuits::inputs(&words, 1, 25, Some(&[true; COUNT])));
+}
+
 /// An index that depends on a secret.
 fn leak() {
     let table = black_box([1u8; 64]);
@@ -326,6 +357,7 @@ fn main() -> ExitCode {
         ("multi-products", multi_products),
         ("lattices", lattices),
         ("garbled circuits", garbled_circuits),
+        ("products", products),
     ];
     let checked: &[(&str, fn())] = &[("checked transfers", || transfers(Security::Malicious))];
     let parts = match std::env::args().nth(1).as_deref() {
