@@ -7,13 +7,13 @@ import traceback
 
 sys.dont_write_bytecode = True
 from checks import (codes, cotraining, extension, garble, labels_refused, lwe, messages, paillier,
-                    phe, psm, rounds, scaling, schema, shade, sharing, sums, training)
+                    phe, psm, pssl, rounds, scaling, schema, shade, sharing, sums, training)
 
 HERE = pathlib.Path(__file__).resolve().parent
 NOT_COMPUTED = {"digest": "digests of whole transcripts, not computed again"}
 CHECKS = {}
 for module in (codes, cotraining, extension, garble, labels_refused, lwe, messages, paillier, phe,
-               psm, rounds, scaling, shade, sharing, sums, training):
+               psm, pssl, rounds, scaling, shade, sharing, sums, training):
     CHECKS |= module.CHECKS
 
 

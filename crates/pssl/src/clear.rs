@@ -6,7 +6,9 @@ use undertone_party::{PartyId, SessionId};
 use crate::data::Data;
 use crate::job::Job;
 use crate::local;
+pub use crate::local::Clusters;
 use crate::pair::{self, Edge, End};
+pub use crate::pair::{Comparison, Direction};
 use crate::scores::{Partners, Scores, alone, one_hot, propagate};
 
 /// A client of a run in the clear.
@@ -27,6 +29,11 @@ pub struct Outcome {
     pub scores: Vec<Scores>,
     /// The edges of each client to the others.
     pub edges: Vec<Vec<(PartyId, Vec<Edge>)>>,
+    /// The clusters of each client.
+    pub clusters: Vec<Clusters>,
+    /// Each pair of clients, the smaller first, and what they compare: first the smaller one
+    /// proposes.
+    pub pairs: Vec<([PartyId; 2], [Direction; 2])>,
 }
 
 /// The run of these clients, in the order of their ids: with the same seeds the same edges as under
@@ -46,10 +53,11 @@ pub fn run(job: &Job, session: SessionId, clients: &[Client<'_>]) -> Outcome {
         let seed = seed.derive(context, "orders", &[]);
         End::new(job, clients[at].data, &clusters[at], &seed)
     };
-    let mut edges = vec![Vec::new(); clients.len()];
+    let (mut edges, mut pairs) = (vec![Vec::new(); clients.len()], Vec::new());
     for a in 0..clients.len() {
         for b in a + 1..clients.len() {
-            let [of_a, of_b] = pair::clear([end(a, b), end(b, a)]);
+            let ([of_a, of_b], directions) = pair::clear([end(a, b), end(b, a)]);
+            pairs.push(([clients[a].me, clients[b].me], directions));
             edges[a].push((clients[b].me, of_a));
             edges[b].push((clients[a].me, of_b));
         }
@@ -58,7 +66,12 @@ pub fn run(job: &Job, session: SessionId, clients: &[Client<'_>]) -> Outcome {
         .iter_mut()
         .for_each(|edges| edges.sort_by_key(|(peer, _)| *peer));
     let scores = rounds(job, clients, &edges);
-    Outcome { scores, edges }
+    Outcome {
+        scores,
+        edges,
+        clusters,
+        pairs,
+    }
 }
 
 fn rounds(job: &Job, clients: &[Client<'_>], edges: &[Vec<(PartyId, Vec<Edge>)>]) -> Vec<Scores> {

@@ -235,13 +235,13 @@ impl Job {
     }
 
     /// w: bits of a squared distance of two rows.
-    pub(crate) fn width(&self) -> u32 {
+    pub fn width(&self) -> u32 {
         let most = u64::from(self.scale).pow(2) * self.features as u64;
         (most + 1).next_power_of_two().trailing_zeros()
     }
 
     /// Bits of a feature.
-    pub(crate) fn bits(&self) -> u32 {
+    pub fn bits(&self) -> u32 {
         (u32::from(self.scale) + 1)
             .next_power_of_two()
             .trailing_zeros()
@@ -249,7 +249,7 @@ impl Job {
 
     /// The squared distances, as integers, that an edge may have, and the least squares of its
     /// second to fourth quarter.
-    pub(crate) fn thresholds(&self) -> Thresholds {
+    pub fn thresholds(&self) -> Thresholds {
         let scale = f64::from(self.scale);
         let most = (1u64 << self.width()) - 1;
         let least = |d: f64| (libm::ceil(d * d * scale * scale) as u64).min(most);
@@ -262,7 +262,7 @@ impl Job {
     }
 
     /// The weight of an accepted edge that told this: a quarter, or a squared distance.
-    pub(crate) fn weight_of(&self, told: u64) -> f64 {
+    pub fn weight_of(&self, told: u64) -> f64 {
         let range = self.d_max - self.d_min;
         let d = match self.reveal {
             Reveal::Distance => {
@@ -306,7 +306,7 @@ impl Job {
     }
 
     /// The session of the protocols of a run.
-    pub(crate) fn context(&self, session: SessionId) -> SessionId {
+    pub fn context(&self, session: SessionId) -> SessionId {
         let hash = Sha256::new()
             .chain_update(b"undertone/v1/pairwise graph run")
             .chain_update(session.0)
@@ -339,12 +339,15 @@ impl Job {
     }
 }
 
-/// See [`Job::thresholds`].
+/// The squared distances of edges, as whole numbers. See [`Job::thresholds`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Thresholds {
-    pub(crate) least: u64,
-    pub(crate) most: u64,
-    pub(crate) quarters: [u64; 3],
+pub struct Thresholds {
+    /// The least square of an edge.
+    pub least: u64,
+    /// The greatest.
+    pub most: u64,
+    /// The least squares of the second to fourth quarter.
+    pub quarters: [u64; 3],
 }
 
 impl Thresholds {

@@ -36,7 +36,7 @@ pub use client::{Outcome, Place, client};
 pub use data::{Data, DataError, quantise};
 pub use job::{
     ATTEMPTS, COMPARISONS, Job, MAX_ASKED, MAX_CLIENTS, MAX_CLUSTERS, MAX_FEATURES, MAX_ROWS,
-    Reveal, asked, epsilon,
+    Reveal, Thresholds, asked, epsilon,
 };
 pub use pair::Edge;
 pub use scores::{Scores, decide};

@@ -43,11 +43,11 @@ pub(crate) fn graph(job: &Job, data: &Data) -> Graph {
 
 /// The clusters of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Clusters {
+pub struct Clusters {
     /// The centres, rounded.
-    pub(crate) centres: Vec<Vec<u8>>,
+    pub centres: Vec<Vec<u8>>,
     /// The rows of each cluster, in order.
-    pub(crate) members: Vec<Vec<usize>>,
+    pub members: Vec<Vec<usize>>,
 }
 
 /// k-means with L clusters: the best of five starts by k-means++.

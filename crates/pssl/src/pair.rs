@@ -165,15 +165,36 @@ pub(crate) fn seed(own: &Seed, context: SessionId, peer: PartyId) -> Seed {
     own.derive(context, "pair", &[peer.to_wire()])
 }
 
-/// Both ends of a pair in the clear. The first end is that of the smaller client.
-pub(crate) fn clear(ends: [End<'_>; 2]) -> [Vec<Edge>; 2] {
-    let [mut a, mut b] = ends;
-    direction(&mut a, &mut b);
-    direction(&mut b, &mut a);
-    [a.finish(), b.finish()]
+/// One direction of a pair, in the clear.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Direction {
+    /// The proposer's cluster at each place.
+    pub order: Vec<usize>,
+    /// The other end's cluster that is closest to it.
+    pub closest: Vec<usize>,
+    /// The comparisons, attempt by attempt.
+    pub attempts: Vec<Vec<Comparison>>,
 }
 
-fn direction(proposer: &mut End<'_>, answerer: &mut End<'_>) {
+/// A comparison of two rows, in the clear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Comparison {
+    /// The place.
+    pub place: usize,
+    /// The rows of the proposer and of the other end. None for dummies.
+    pub rows: [Option<usize>; 2],
+    /// What an edge tells. None if the rows get no edge.
+    pub told: Option<u64>,
+}
+
+/// Both ends of a pair in the clear, with their edges. The first end is that of the smaller client.
+pub(crate) fn clear(ends: [End<'_>; 2]) -> ([Vec<Edge>; 2], [Direction; 2]) {
+    let [mut a, mut b] = ends;
+    let directions = [direction(&mut a, &mut b), direction(&mut b, &mut a)];
+    ([a.finish(), b.finish()], directions)
+}
+
+fn direction(proposer: &mut End<'_>, answerer: &mut End<'_>) -> Direction {
     let job = proposer.job;
     let thresholds = job.thresholds();
     let order = proposer.propose();
@@ -183,12 +204,20 @@ fn direction(proposer: &mut End<'_>, answerer: &mut End<'_>) {
         squares.min().map_or(0, |(_, t)| t)
     };
     let answers: Vec<usize> = order.iter().map(closest).collect();
-    let mut courses = [proposer.course(order), answerer.course(answers)];
+    let mut courses = [
+        proposer.course(order.clone()),
+        answerer.course(answers.clone()),
+    ];
+    let mut attempts = Vec::new();
     loop {
         let [ours, theirs] = &mut courses;
         let (mine, yours) = (proposer.next(ours), answerer.next(theirs));
         if mine.is_empty() {
-            return;
+            return Direction {
+                order,
+                closest: answers,
+                attempts,
+            };
         }
         let compare = |((_, a), (_, b)): (&Proposal, &Proposal)| {
             let d2 = square(proposer.row((*a)?), answerer.row((*b)?));
@@ -200,6 +229,14 @@ fn direction(proposer: &mut End<'_>, answerer: &mut End<'_>) {
             })
         };
         let told: Vec<Option<u64>> = mine.iter().zip(&yours).map(compare).collect();
+        let compared = mine.iter().zip(&yours).zip(&told);
+        let comparison =
+            |(((place, own), (_, other)), told): ((&Proposal, &Proposal), &_)| Comparison {
+                place: *place,
+                rows: [*own, *other],
+                told: *told,
+            };
+        attempts.push(compared.map(comparison).collect());
         let taken = [
             proposer.take(ours, &mine, &told),
             answerer.take(theirs, &yours, &told),

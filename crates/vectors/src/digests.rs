@@ -94,6 +94,10 @@ pub fn files() -> Result<Vec<File>, Error> {
             Ok(())
         })?);
     }
+    all.push(record("a graph between pairs".into(), |network| {
+        undertone_tests::pairwise::simulation(4, |_| ()).run_over(network)?;
+        Ok(())
+    })?);
     for (f, security) in [1, 2, 4, 8]
         .into_iter()
         .flat_map(|f| [Security::SemiHonest, Security::Malicious].map(|security| (f, security)))

@@ -11,6 +11,7 @@ pub mod labels;
 pub mod lwe;
 pub mod paillier;
 pub mod primitives;
+pub mod pssl;
 pub mod refused;
 pub mod rounds;
 pub mod scaling;
@@ -245,6 +246,7 @@ pub fn make() -> Result<Vec<File>, Error> {
     all.extend(training::files()?);
     all.extend(garble::files()?);
     all.extend(cotraining::files()?);
+    all.extend(pssl::files()?);
     all.extend(digests::files()?);
     Ok(all)
 }
