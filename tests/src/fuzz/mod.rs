@@ -9,6 +9,7 @@
 pub mod cotraining;
 pub mod files;
 pub mod frames;
+pub mod pairwise;
 pub mod payloads;
 pub mod training;
 
@@ -16,7 +17,7 @@ pub mod training;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
     ("csv", files::csv),
     ("npz", files::npz),
     ("settings", files::settings),
@@ -31,6 +32,7 @@ pub const TARGETS: [Target; 18] = [
     ("training", training::training),
     ("garble", cotraining::garble),
     ("cotraining", cotraining::cotraining),
+    ("pairwise", pairwise::pairwise),
     ("transfers", payloads::transfers),
     ("shade", payloads::shade),
     ("lwe", payloads::lwe),
