@@ -12,6 +12,7 @@ use undertone::ot::Field;
 use undertone::party::Ledger;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, Node, PartyId};
+use undertone::pssl::{self, EDGES, Reveal};
 use undertone::rounds::Job;
 use undertone::simulate::garble::{EVALUATOR, GARBLER};
 use undertone::simulate::{GarbleSimulation, TrainingSimulation};
@@ -24,6 +25,8 @@ use undertone_tests::lengths::{
     of_round, of_scaling, of_training,
 };
 use undertone_tests::network::Means;
+use undertone_tests::pairwise;
+use undertone_tests::pairwise_lengths::of_pairwise;
 use undertone_tests::rounds::{learnt, members, run};
 use undertone_tests::training::{self, Steady, data};
 use undertone_tests::{random_clients, scaling, simulation};
@@ -455,4 +458,55 @@ fn long_messages_of_cotraining_have_their_predicted_lengths() {
     hold_cotraining((2600, 10, 3), kind(Votes::Winners));
     hold_cotraining((30, 1024, 3), kind(Votes::Winners));
     hold_cotraining((30, 1024, 32), kind(Votes::Winners));
+}
+
+/// Clusters of all kinds, one cluster, one round; slots of no edges.
+#[test]
+fn every_message_of_a_graph_between_pairs_has_its_predicted_length() {
+    let changes: [fn(&mut pssl::Job); 5] = [
+        |_| (),
+        |job| job.clusters = 1,
+        |job| (job.reveal, job.rounds) = (Reveal::Distance, 1),
+        |job| (job.reveal, job.trust) = (Reveal::Accept, Trust::MaliciousServer),
+        |job| (job.d_min, job.asked) = (0.79, 2),
+    ];
+    for change in changes {
+        let simulation = pairwise::simulation(4, |job| {
+            job.rounds = 2;
+            change(job);
+        });
+        let mut sent = Lengths::new();
+        let network = Network::new().intercept(|from, to, frame| {
+            let list = sent.entry((from, to, frame[4])).or_default();
+            list.push(frame.len() - HEADER_LEN);
+        });
+        let run = simulation.run_over(network).unwrap();
+        assert!(run.clients.iter().all(Result::is_ok));
+        for list in sent.values_mut() {
+            list.sort_unstable();
+        }
+        let rows: Vec<usize> = run.report.clients.iter().map(|(_, rows)| *rows).collect();
+        let due = of_pairwise(simulation.job(), &rows, &simulation.clear().pairs);
+        for (link, list) in &due {
+            assert_eq!(
+                sent.get(link),
+                Some(list),
+                "{link:?} of {:?}",
+                simulation.job()
+            );
+        }
+        assert_eq!(sent.len(), due.len());
+        hold_ledgers(&due, &run.ledgers);
+        // The estimate that is printed before a run.
+        let most = simulation
+            .job()
+            .pair_bytes(simulation.job().most_comparisons());
+        let fixed = 20_000 + 12 * 30_000;
+        for pair in [(0, 1), (1, 3)] {
+            let [a, b] = [pair.0, pair.1].map(PartyId::client);
+            let links = [(a, b, EDGES.id), (b, a, EDGES.id)];
+            let bytes: usize = links.iter().flat_map(|link| &due[link]).sum();
+            assert!(bytes < most + fixed, "{bytes} {most}");
+        }
+    }
 }

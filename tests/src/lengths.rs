@@ -28,20 +28,20 @@ pub struct Shape {
 }
 
 const SERVER: PartyId = PartyId::SERVER;
-const SEAL: usize = 16;
-const TILE: usize = 1 << 20;
+pub(crate) const SEAL: usize = 16;
+pub(crate) const TILE: usize = 1 << 20;
 
 #[derive(Default)]
-struct Book(Lengths);
+pub(crate) struct Book(pub(crate) Lengths);
 
 impl Book {
-    fn add(&mut self, from: PartyId, to: PartyId, phase: Phase, len: usize) {
+    pub(crate) fn add(&mut self, from: PartyId, to: PartyId, phase: Phase, len: usize) {
         self.0.entry((from, to, phase.id)).or_default().push(len);
     }
 
     /// Adds tiles of as many entries of `each` bytes as fit `tile` bytes, at least one. Each tile
     /// has `more` bytes on top.
-    fn tiles(
+    pub(crate) fn tiles(
         &mut self,
         (from, to, phase): (PartyId, PartyId, Phase),
         count: usize,
@@ -248,23 +248,62 @@ fn garbling(
     audience: Audience,
     [garbler, evaluator]: [PartyId; 2],
 ) {
-    let mut to = |from, to, len| book.add(from, to, GARBLING, len);
+    let mut all = base_transfers(4);
+    all.extend(garbling_over(4, circuit, instances, audience));
+    for (side, len) in all {
+        let (from, to) = match side {
+            Side::Sender => (garbler, evaluator),
+            Side::Receiver => (evaluator, garbler),
+        };
+        book.add(from, to, GARBLING, len);
+    }
+}
+
+/// Who sends a message of transfers. The sender of transfers is the garbler of circuits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Sender,
+    Receiver,
+}
+
+/// The points, and a reply with the trees, of transfers that are checked.
+pub(crate) fn base_transfers(f: usize) -> Vec<(Side, usize)> {
+    let parts = 128usize.div_ceil(f);
+    vec![
+        (Side::Sender, 128 * 64),
+        (Side::Receiver, 32 + parts * ((f - 1) * 32 + 64)),
+    ]
+}
+
+/// Corrections with challenges and proofs.
+pub(crate) fn checked_transfers(f: usize, count: usize) -> Vec<(Side, usize)> {
+    let (most, parts) = (8 * 2048 - 64, 128usize.div_ceil(f));
+    let batches = (0..count).step_by(most);
+    let batch = |start: usize| {
+        let words = most.min(count - start).div_ceil(64) + 1;
+        [
+            (Side::Receiver, (parts - 1) * 8 * words),
+            (Side::Sender, 8),
+            (Side::Receiver, 40),
+        ]
+    };
+    batches.flat_map(batch).collect()
+}
+
+/// The messages of a garbled circuit, without base transfers.
+pub(crate) fn garbling_over(
+    f: usize,
+    circuit: &Circuit,
+    instances: usize,
+    audience: Audience,
+) -> Vec<(Side, usize)> {
     let (transfers, outputs) = (
         instances * circuit.evaluator_inputs(),
         circuit.outputs().len(),
     );
-    // Points, a reply with trees, corrections with challenges and proofs, changes.
-    to(garbler, evaluator, 128 * 64);
-    to(evaluator, garbler, 32 + 32 * (3 * 32 + 64));
-    let most = 8 * 2048 - 64;
-    for start in (0..transfers).step_by(most) {
-        let words = most.min(transfers - start).div_ceil(64) + 1;
-        to(evaluator, garbler, 31 * 8 * words);
-        to(garbler, evaluator, 8);
-        to(evaluator, garbler, 40);
-    }
-    to(evaluator, garbler, 8 * transfers.div_ceil(64));
-    to(garbler, evaluator, 16 + 32);
+    let mut all = checked_transfers(f, transfers);
+    all.push((Side::Receiver, 8 * transfers.div_ceil(64)));
+    all.push((Side::Sender, 16 + 32));
     let size = match circuit.ands() {
         0..=1024 => 32,
         1025..=8192 => 8,
@@ -276,11 +315,12 @@ fn garbling(
             Audience::Garbler => 0,
             _ => (outputs * count).div_ceil(8),
         };
-        to(garbler, evaluator, 32 * circuit.ands() * count + decoding);
+        all.push((Side::Sender, 32 * circuit.ands() * count + decoding));
     }
     if audience != Audience::Evaluator {
-        to(evaluator, garbler, (outputs * instances).div_ceil(8));
+        all.push((Side::Receiver, (outputs * instances).div_ceil(8)));
     }
+    all
 }
 
 /// A session of a co-training job.
@@ -355,7 +395,7 @@ fn sum_of_longs(book: &mut Book, trust: Trust, p: usize, me: PartyId, words: usi
 }
 
 /// The messages of client `me` in a sum of `words` shared words of 32 bits, without the result.
-fn shared_sum(book: &mut Book, trust: Trust, p: usize, me: PartyId, words: usize) {
+pub(crate) fn shared_sum(book: &mut Book, trust: Trust, p: usize, me: PartyId, words: usize) {
     let (set, others, signed) = (p.div_ceil(8), p - 1, signature(trust));
     let hello = 64 + 1 + 32 + 1 + signed;
     book.add(me, SERVER, sum::KEYS, hello);
@@ -409,7 +449,7 @@ pub fn lengths(params: &Params, shape: &Shape) -> Lengths {
     book.0
 }
 
-fn signature(trust: Trust) -> usize {
+pub(crate) fn signature(trust: Trust) -> usize {
     match trust {
         Trust::SemiHonest => 0,
         Trust::MaliciousServer => 64,

@@ -8,6 +8,7 @@ pub mod kept;
 pub mod lengths;
 pub mod network;
 pub mod pairwise;
+pub mod pairwise_lengths;
 pub mod reference;
 pub mod rounds;
 pub mod scaling;

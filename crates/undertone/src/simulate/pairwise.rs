@@ -36,6 +36,11 @@ impl PairwiseSimulation {
         Self { job, clients, seed }
     }
 
+    /// The job.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
     /// The session.
     pub fn session(&self) -> SessionId {
         session(&self.seed)
