@@ -15,11 +15,14 @@ pub const MAX_ROWS: usize = 1 << 20;
 /// Most clients of a run.
 pub const MAX_CLIENTS: usize = 1024;
 
-/// Most clusters, classes, and edges that a cluster pair may ask for.
+/// Most clusters, and most classes.
 pub const MAX_CLUSTERS: usize = 64;
 
 /// Most edges that a cluster pair may ask for.
 pub const MAX_ASKED: usize = 1 << 14;
+
+/// Most comparisons of an attempt: clusters times edges asked for. Messages hold no more.
+pub const MAX_COMPARED: usize = 1 << 18;
 
 /// Rounds of comparisons for the edges of one direction of a pair.
 pub const ATTEMPTS: u32 = 6;
@@ -176,6 +179,14 @@ impl Job {
             if have == 0 || have > most {
                 return Err(format!("{what}: {have}; from 1 to {most} are possible"));
             }
+        }
+        let compared = self.clusters * self.asked;
+        if compared > MAX_COMPARED {
+            return Err(format!(
+                "{} clusters that ask for {} edges each are {compared} comparisons at a time; at \
+                 most {MAX_COMPARED} are possible: ask for fewer edges",
+                self.clusters, self.asked
+            ));
         }
         if self.scale == 0 {
             return Err("the scale, the largest value of a feature, must be 1 or more".into());
@@ -367,4 +378,94 @@ pub fn asked(rows: usize, clusters: usize) -> usize {
 /// ε for which the weight of an edge of length d_max is exp(−9.45).
 pub fn epsilon(d_max: f64) -> f64 {
     d_max * d_max / 9.45
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_impossible_is_refused() {
+        let job = || Job::new(64, 16, 4, 70);
+        assert_eq!(job().check(), Ok(()));
+        let refused = |change: fn(&mut Job), expected: &str| {
+            let mut job = job();
+            change(&mut job);
+            let why = job.check().unwrap_err();
+            assert!(why.contains(expected), "{why}");
+        };
+        refused(|job| job.features = 0, "features");
+        refused(|job| job.features = MAX_FEATURES + 1, "features");
+        refused(|job| job.scale = 0, "scale");
+        // PSSL-1.
+        refused(|job| job.lambda = 9, "82 of 100");
+        refused(
+            |job| (job.clusters, job.asked) = (64, MAX_ASKED),
+            "comparisons at a time",
+        );
+        refused(|job| job.d_max = f64::NAN, "d_max");
+        refused(|job| job.alpha = 1.0, "alpha");
+        refused(|job| job.min_clients = 2, "each sees");
+        // PSSL-2: with distances up to 9 and the usual epsilon all weights vanish.
+        refused(
+            |job| (job.d_min, job.d_max) = (3.0, 9.0),
+            "raise epsilon to 4.869",
+        );
+        assert_eq!(job().with_range(3.0, 9.0).check(), Ok(()));
+    }
+
+    #[test]
+    fn the_parameters_are_those_of_the_paper() {
+        // M = 500 and four clusters; epsilon is 0.8 at 2.75.
+        assert_eq!(asked(500, 4), 80);
+        assert!((epsilon(2.75) - 0.8).abs() < 1e-3);
+        let job = Job::new(784, 255, 4, 500);
+        assert_eq!(job.most_comparisons(), 2560);
+        assert!(job.pair_bytes(1350) < 60_000_000);
+        assert!(job.pair_bytes(job.most_comparisons()) < 90_000_000);
+    }
+
+    #[test]
+    fn every_parameter_is_in_the_digest() {
+        let job = || Job::new(64, 16, 4, 70);
+        let changes: [fn(&mut Job); 17] = [
+            |job| job.features = 65,
+            |job| job.scale = 17,
+            |job| job.classes = 5,
+            |job| job.clusters = 5,
+            |job| job.neighbours = 9,
+            |job| job.iterations = 19,
+            |job| job.asked = 12,
+            |job| job.d_min = 1.4,
+            |job| job.d_max = 2.8,
+            |job| job.reveal = Reveal::Accept,
+            |job| job.epsilon = 0.9,
+            |job| job.rounds = 19,
+            |job| job.alpha = 0.9,
+            |job| job.local_start = true,
+            |job| job.allow_single = true,
+            |job| job.min_clients = 4,
+            |job| job.trust = Trust::MaliciousServer,
+        ];
+        let mut digests: Vec<_> = changes
+            .iter()
+            .map(|change| {
+                let mut job = job();
+                change(&mut job);
+                job.digest()
+            })
+            .collect();
+        digests.push(job().digest());
+        digests.push(
+            Job {
+                suite: Suite::ChaCha20,
+                ..job()
+            }
+            .digest(),
+        );
+        let count = digests.len();
+        digests.sort_unstable();
+        digests.dedup();
+        assert_eq!(digests.len(), count);
+    }
 }
