@@ -35,8 +35,8 @@ use undertone_party::Phase;
 pub use client::{Outcome, Place, client};
 pub use data::{Data, DataError, quantise};
 pub use job::{
-    ATTEMPTS, COMPARISONS, Job, MAX_ASKED, MAX_CLIENTS, MAX_CLUSTERS, MAX_FEATURES, MAX_ROWS,
-    Reveal, Thresholds, asked, epsilon,
+    ATTEMPTS, COMPARISONS, Job, MAX_ASKED, MAX_CLIENTS, MAX_CLUSTERS, MAX_COMPARED, MAX_FEATURES,
+    MAX_ROWS, Reveal, Thresholds, asked, epsilon,
 };
 pub use pair::Edge;
 pub use scores::{Scores, decide};
