@@ -3,13 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
 use undertone::party::frame::HEADER_LEN;
-use undertone::party::{Abort, Aborted, Network, PartyId, Script};
+use undertone::party::{Abort, Aborted, Lockstep, Network, PartyId, Script};
 use undertone::pssl::{EDGES, Outcome, Report, SLOTS};
 use undertone::setup::group::{self, PHASE};
 use undertone::sum::wiring::Wiring;
-use undertone::sum::{self, Audience, Rules, Shape, UNMASK};
+use undertone::sum::{self, Audience, Rules, Shape, UNMASK, UPLOAD};
 use undertone_tests::pairwise::{ROWS, Session, World, job};
 use undertone_tests::tamper::{assert_cheated, assert_malformed, set_payload};
 
@@ -284,10 +285,19 @@ fn rules(world: &World, round: u32) -> Rules {
     }
 }
 
-/// PSSL-12: a server that splits the clients in one round, and joins them in the next.
+/// PSSL-12: a server that splits the clients. When one of each part has left, it joins the others.
 #[test]
 fn a_set_of_contributors_that_grows() {
-    let world = world(6);
+    let world = World::new(8, |job| job.rounds = 3);
+    let leavers = [3, 7].map(PartyId::client);
+    let sent = Arc::new(Mutex::new([0; 2]));
+    let network = Network::new().intercept(|from, _, frame| {
+        for (sent, leaver) in sent.lock().unwrap().iter_mut().zip(leavers) {
+            *sent += usize::from(from == leaver && frame[3] == 0);
+        }
+    });
+    assert!(world.run(network).server.is_ok());
+    let sent = *sent.lock().unwrap();
     let setup = group::server(world.group(), world.all(), world.seed(SERVER)).unwrap();
     let (all, mut start) = (world.all(), 0);
     let mut owners: Vec<(PartyId, Range<usize>)> = Vec::new();
@@ -295,25 +305,44 @@ fn a_set_of_contributors_that_grows() {
         owners.push((*who, start..start + data.len()));
         start += data.len();
     }
-    let [first, second] = [0, 1].map(|round| rules(&world, round));
+    let rules: Vec<Rules> = (0..4).map(|number| rules(&world, number)).collect();
     let server = Script::new(PHASE, move |io| async move {
         io.run(setup).await?;
         io.phase(EDGES).await;
         io.recv_all(&all).await;
-        for part in [&owners[..3], &owners[3..]] {
-            io.run(sum::server::<u64>(first, part.to_vec())?).await?;
+        // Three sums of each part, of which two are run.
+        let mut parts = Vec::new();
+        for part in [&owners[..4], &owners[4..]] {
+            let sums = rules[..3].iter();
+            let sums = sums.map(|rules| sum::server::<u64>(*rules, part.to_vec()));
+            let sums = sums.collect::<Result<Vec<_>, Abort>>()?;
+            parts.push(io.run(Lockstep::new(sums, UPLOAD)?).await?.into_iter());
         }
-        io.run(sum::server::<u64>(second, owners)?).await?;
+        for _ in 0..2 {
+            for part in &mut parts {
+                let sum = part.next().unwrap();
+                io.run(sum).await?;
+            }
+        }
+        let both = owners.into_iter().filter(|(who, _)| !leavers.contains(who));
+        let sum = sum::server::<u64>(rules[3], both.collect::<Vec<_>>())?;
+        let mut joint = io.run(Lockstep::new(vec![sum], UPLOAD)?).await?;
+        io.run(joint.remove(0)).await?;
         Ok(Report {
             clients: Vec::new(),
             contributors: Vec::new(),
             suspects: Vec::new(),
         })
     });
-    let run = world.run_with(Network::new(), server, |_| None);
-    for who in world.all() {
-        let Abort::Cheated { culprit, fault } = &error(&run, who).cause else {
-            panic!("{:?}", run.clients[&who]);
+    // Two frames for each of the last two sums.
+    let both = leavers.iter().zip(sent);
+    let network = both.fold(Network::new(), |network, (who, sent)| {
+        network.leave(*who, sent - 4)
+    });
+    let run = world.run_with(network, server, |_| None);
+    for who in world.all().iter().filter(|who| !leavers.contains(who)) {
+        let Abort::Cheated { culprit, fault } = &error(&run, *who).cause else {
+            panic!("{:?}, {:?}", run.clients[who], run.server);
         };
         assert_eq!(*culprit, SERVER);
         assert_eq!(fault, "its set of contributors has grown");

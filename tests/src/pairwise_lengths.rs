@@ -5,8 +5,7 @@ use undertone::garble::Audience;
 use undertone::party::PartyId;
 use undertone::pssl::clear::Direction;
 use undertone::pssl::{EDGES, Job, SLOTS, circuits};
-use undertone::sum::UNMASK;
-use undertone::sum::UPLOAD;
+use undertone::sum::{KEYS, SHARES, UNMASK, UPLOAD};
 use undertone::xclp::phases;
 
 use crate::lengths::{
@@ -76,11 +75,21 @@ pub fn of_pairwise(job: &Job, rows: &[usize], pairs: &[([PartyId; 2], [Direction
         book.add(me, SERVER, phases::SETUP, contributions);
         book.add(SERVER, me, phases::SETUP, m + contributions);
         book.add(me, SERVER, EDGES, 0);
-        for _ in 0..job.rounds {
-            shared_sum(&mut book, job.trust, m, me, 0);
-            if let Some(list) = book.0.get_mut(&(me, SERVER, UPLOAD.id)) {
-                list.pop();
+        let mut sums = Book::default();
+        shared_sum(&mut sums, job.trust, m, me, 0);
+        sums.0.remove(&(me, SERVER, UPLOAD.id));
+        for ((from, to, phase), lens) in sums.0 {
+            for len in lens {
+                if phase == KEYS.id || phase == SHARES.id {
+                    // The messages of all sums are one, each after its length.
+                    let phase = if phase == KEYS.id { KEYS } else { SHARES };
+                    book.add(from, to, phase, job.rounds as usize * (4 + len));
+                } else {
+                    (0..job.rounds).for_each(|_| book.add(from, to, UNMASK, len));
+                }
             }
+        }
+        for _ in 0..job.rounds {
             let words = (slots - own) * job.classes;
             book.tiles((me, SERVER, UPLOAD), words, 8, (TILE, 0));
             book.add(SERVER, me, UNMASK, 8 * own * job.classes);

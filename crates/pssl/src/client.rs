@@ -1,12 +1,12 @@
 //! The client's script.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use undertone_kdf::Seed;
 use undertone_party::script::try_join_all;
-use undertone_party::{Abort, Io, PartyId, Script, SessionId};
+use undertone_party::{Abort, Io, Lockstep, PartyId, Script, SessionId};
 use undertone_setup::group::{self, Group, Secrecy};
 use undertone_setup::identity::Credentials;
 use undertone_setup::seal::Channel;
@@ -134,10 +134,20 @@ impl Client {
         };
         let partners = Partners::new(self.data.len(), &pairs.edges);
         let mut contributors: Vec<PartyId> = slots.keys().copied().collect();
+        let mut ahead = Ahead::default();
         for round in 0..self.job.rounds {
-            let sums = self
-                .round(&io, round, &scores, &places, &slots, &contributors)
-                .await?;
+            if ahead.is_over(&contributors) {
+                let left = self.job.rounds - round;
+                self.prepare(&io, &mut ahead, left, &slots, contributors.len())
+                    .await?;
+            }
+            *lock(&ahead.words) = self.words(&scores, &places, &slots)?;
+            let sums = ahead.next(&io).await?;
+            // PSSL-12.
+            let is_known = |who: &PartyId| contributors.binary_search(who).is_ok();
+            if !sums.contributors.iter().all(is_known) {
+                return Err(Abort::cheated(SERVER, "its set of contributors has grown"));
+            }
             contributors = sums.contributors;
             let outside = partners.outside(&self.job, &contributors);
             let sums = places.read(&self.job, &sums.own, slots.len(), &outside)?;
@@ -242,15 +252,44 @@ impl Client {
             .collect()
     }
 
-    async fn round(
+    /// The keys of the next sums, all at once.
+    async fn prepare(
         &self,
         io: &Io,
-        round: u32,
+        ahead: &mut Ahead,
+        left: u32,
+        slots: &Slots,
+        clients: usize,
+    ) -> Result<(), Abort> {
+        let total = slots.values().map(|range| range.end).max().unwrap_or(0);
+        let me = self.place.me;
+        let sum = |number: u32| {
+            let words = Arc::clone(&ahead.words);
+            let input = sum::Input {
+                own: slots[&me].clone(),
+                ..sum::Input::late(move || Ok(std::mem::take(&mut *lock(&words))))
+                    .with_credentials(self.place.credentials.clone())
+            };
+            let rules = self.job.sum(self.context, number, total);
+            let id = [me.to_wire(), number];
+            let seed = self.place.seed.derive(self.context, "propagation", &id);
+            sum::client(rules, me, input, seed)
+        };
+        let numbers = ahead.made..ahead.made + Job::sums_at_once(clients, left);
+        ahead.made = numbers.end;
+        let sums = numbers.map(sum).collect::<Result<Vec<_>, Abort>>()?;
+        ahead.sums = io.run(Lockstep::new(sums, sum::UPLOAD)?).await?.into();
+        ahead.first = None;
+        Ok(())
+    }
+
+    /// What this client adds to the slots of its rows' neighbours.
+    fn words(
+        &self,
         scores: &[f64],
         places: &Places,
         slots: &Slots,
-        before: &[PartyId],
-    ) -> Result<sum::Sums<u64>, Abort> {
+    ) -> Result<Zeroizing<Vec<u64>>, Abort> {
         let classes = self.job.classes;
         let total = slots.values().map(|range| range.end).max().unwrap_or(0);
         let mut values = Zeroizing::new(vec![0.0f64; total * classes]);
@@ -260,24 +299,42 @@ impl Client {
             let pairs = into.iter_mut().zip(scores);
             pairs.for_each(|(sum, score)| *sum += edge.weight * score);
         }
-        let fixed = Job::fixed(slots.len())?;
-        let words = fixed.encode(&values[..]).map_err(Abort::from)?;
-        let own = slots[&self.place.me].clone();
-        let input =
-            sum::Input::with_rows(words, own).with_credentials(self.place.credentials.clone());
-        let rules = self.job.sum(self.context, round, total);
-        let id = [self.place.me.to_wire(), round];
-        let seed = self.place.seed.derive(self.context, "propagation", &id);
-        let sums = io
-            .run(sum::client(rules, self.place.me, input, seed)?)
-            .await?;
-        // PSSL-12.
-        let is_known = |who: &PartyId| before.binary_search(who).is_ok();
-        if !sums.contributors.iter().all(is_known) {
-            return Err(Abort::cheated(SERVER, "its set of contributors has grown"));
-        }
+        let words = Job::fixed(slots.len())?.encode(&values[..]);
+        Ok(Zeroizing::new(words.map_err(Abort::from)?))
+    }
+}
+
+/// Sums whose keys are made.
+#[derive(Default)]
+struct Ahead {
+    sums: VecDeque<Script<'static, sum::Sums<u64>>>,
+    /// The number of sums made so far.
+    made: u32,
+    /// The contributors of the first of these sums.
+    first: Option<Vec<PartyId>>,
+    /// The words of the next one.
+    words: Arc<Mutex<Zeroizing<Vec<u64>>>>,
+}
+
+impl Ahead {
+    /// Whether other sums are needed: there are none, or a client has dropped out since the first
+    /// of them.
+    fn is_over(&self, contributors: &[PartyId]) -> bool {
+        let changed = |first: &Vec<PartyId>| first != contributors;
+        self.sums.is_empty() || self.first.as_ref().is_some_and(changed)
+    }
+
+    async fn next(&mut self, io: &Io) -> Result<sum::Sums<u64>, Abort> {
+        let none = || Abort::Internal("a sum without keys".into());
+        let sum = self.sums.pop_front().ok_or_else(none)?;
+        let sums = io.run(sum).await?;
+        self.first.get_or_insert_with(|| sums.contributors.clone());
         Ok(sums)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The pairs that finished, in the order of the peers.

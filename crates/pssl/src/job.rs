@@ -30,6 +30,9 @@ pub const ATTEMPTS: u32 = 6;
 /// Most comparisons for each edge asked for.
 pub const COMPARISONS: usize = 4;
 
+/// About the most bytes of a message with keys or shares of several sums.
+const AHEAD_BYTES: usize = 1 << 20;
+
 /// Bits of a transfer on the wire: corrections and a change of choice.
 pub(crate) const TRANSFER_BITS: usize = 16;
 
@@ -341,6 +344,13 @@ impl Job {
             wiring: Wiring::default(),
             suite: self.suite,
         }
+    }
+
+    /// How many of the `left` sums of `clients` clients make their keys together. Their messages
+    /// have a bounded size.
+    pub(crate) fn sums_at_once(clients: usize, left: u32) -> u32 {
+        let most = AHEAD_BYTES / (256 * clients.max(1));
+        left.min(most.max(1) as u32)
     }
 
     /// The fixed point of scores. A client adds a product of a weight and a score, both at most 1,

@@ -1,7 +1,9 @@
 //! The server's script. It relays sealed messages, and adds up masked words.
 
+use std::collections::VecDeque;
+
 use undertone_kdf::Seed;
-use undertone_party::{Abort, Io, PartyId, Script, SessionId};
+use undertone_party::{Abort, Io, Lockstep, PartyId, Script, SessionId};
 use undertone_setup::group::{self, Secrecy};
 use undertone_setup::roster::enough;
 use undertone_sum as sum;
@@ -74,15 +76,36 @@ async fn run(
 
     // Step 9: the sums of all rounds.
     let total = slots.values().map(|range| range.end).max().unwrap_or(0);
-    let mut suspects = Vec::new();
+    let (mut suspects, mut made) = (Vec::new(), 0);
+    let mut ahead = VecDeque::new();
+    let mut first: Option<Vec<PartyId>> = None;
     for round in 0..job.rounds {
-        let owners: Vec<_> = present
-            .iter()
-            .map(|who| (*who, slots[who].clone()))
-            .collect();
-        let rules = job.sum(context, round, total);
-        let sums = io.run(sum::server::<u64>(rules, owners)?).await?;
+        let changed = first.as_ref().is_some_and(|first| *first != present);
+        if ahead.is_empty() || changed {
+            // Every client counts those of the last sum, or at first all of the setup.
+            let clients = if round == 0 {
+                slots.len()
+            } else {
+                present.len()
+            };
+            let numbers = made..made + Job::sums_at_once(clients, job.rounds - round);
+            made = numbers.end;
+            let owners: Vec<_> = present
+                .iter()
+                .map(|who| (*who, slots[who].clone()))
+                .collect();
+            let sum = |number| {
+                let rules = job.sum(context, number, total);
+                sum::server::<u64>(rules, owners.clone())
+            };
+            let sums = numbers.map(sum).collect::<Result<Vec<_>, Abort>>()?;
+            ahead = io.run(Lockstep::new(sums, sum::UPLOAD)?).await?.into();
+            first = None;
+        }
+        let none = || Abort::Internal("a sum without keys".into());
+        let sums = io.run(ahead.pop_front().ok_or_else(none)?).await?;
         present = sums.contributors;
+        first.get_or_insert_with(|| present.clone());
         suspects.extend(sums.suspects);
     }
     suspects.sort_unstable();

@@ -27,21 +27,28 @@ pub(super) struct Trial {
     seed: Seed,
 }
 
-/// Right and all predictions for rows without a label.
+/// Right predictions for rows without a label, and the number of these rows. A row without any
+/// score counts as a guess: 1/C is right.
 #[derive(Default)]
-struct Score([usize; 2]);
+struct Score {
+    right: f64,
+    rows: usize,
+}
 
 impl Score {
-    fn add(&mut self, data: &Data, predicted: &[Option<u16>], truth: &[u16]) {
+    fn add(&mut self, data: &Data, predicted: &[Option<u16>], truth: &[u16], classes: usize) {
         let rows = data.labels().iter().zip(predicted).zip(truth);
         for ((_, predicted), truth) in rows.filter(|((label, _), _)| label.is_none()) {
-            self.0[0] += usize::from(*predicted == Some(*truth));
-            self.0[1] += 1;
+            self.right += match predicted {
+                Some(class) => f64::from(class == truth),
+                None => 1.0 / classes as f64,
+            };
+            self.rows += 1;
         }
     }
 
     fn share(&self) -> f64 {
-        self.0[0] as f64 / self.0[1].max(1) as f64
+        self.right / self.rows.max(1) as f64
     }
 }
 
@@ -62,10 +69,15 @@ impl Trial {
         let alone = |data: &Data| decide(&clear::solo(job, data), classes);
 
         let mut cssl = Score::default();
-        cssl.add(&dealt.pooled, &alone(&dealt.pooled), &dealt.truth.concat());
+        cssl.add(
+            &dealt.pooled,
+            &alone(&dealt.pooled),
+            &dealt.truth.concat(),
+            classes,
+        );
         let mut lssl = Score::default();
         for (data, truth) in dealt.clients.iter().zip(&dealt.truth) {
-            lssl.add(data, &alone(data), truth);
+            lssl.add(data, &alone(data), truth, classes);
         }
 
         let run = self.seed.derive(SessionId([0; 32]), "run", &[]);
@@ -74,7 +86,7 @@ impl Trial {
         let outcomes = outcomes.map_err(undertone::simulate::SimulationError::from)?;
         let mut pssl = Score::default();
         for ((data, truth), outcome) in dealt.clients.iter().zip(&dealt.truth).zip(&outcomes) {
-            pssl.add(data, &outcome.labels, truth);
+            pssl.add(data, &outcome.labels, truth, classes);
         }
         let [same, edges] = same_class(&outcomes, &dealt.truth);
         let pairs = outcomes.len() * (outcomes.len() - 1) / 2;
