@@ -3,6 +3,7 @@
 
 pub mod as_written;
 pub mod cotraining;
+pub mod feature_graph;
 pub mod fuzz;
 pub mod kept;
 pub mod lengths;

@@ -22,6 +22,7 @@
 //! | [`exp2`] | powers of two with 64 bits after the point | portable, AVX-512 |
 //! | [`pack`] | numbers of w bits | portable |
 //! | [`prg`] | ChaCha20 expansion | those of the `chacha20` crate |
+//! | [`dense`] | products of dense matrices | portable, AVX2, AVX-512 (2) |
 //! | [`sparse`] | sparse products of many vectors | portable, AVX2, AVX-512 (2) |
 //! | [`mask`] | key streams added to words | portable, AVX2, AVX-512 (3) |
 //! | [`normal`] | standard normals from a PRG | portable (2) |
@@ -43,6 +44,7 @@ pub mod cdt;
 pub mod cpu;
 #[doc(hidden)]
 pub mod ctgrind;
+pub mod dense;
 pub mod exp2;
 pub mod expand;
 pub mod gates;

@@ -26,6 +26,27 @@ impl Prg {
         self.stream.next_u64()
     }
 
+    /// A number below `below`, which is not 0. The bias is below `below` / 2⁶⁴.
+    ///
+    /// # Panics
+    /// When `below` is 0.
+    pub fn below(&mut self, below: usize) -> usize {
+        (self.next_u64() % below as u64) as usize
+    }
+
+    /// A number from 0 to below 1, a multiple of 2⁻⁵³.
+    pub fn unit(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Puts `items` in a random order: each, from the last one on, changes places with one before
+    /// it or with itself.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last + 1));
+        }
+    }
+
     /// The next bytes.
     pub fn fill(&mut self, out: &mut [u8]) {
         self.stream.fill_bytes(out);
@@ -54,6 +75,20 @@ mod tests {
                 0xbd, 0x28
             ]
         );
+    }
+
+    #[test]
+    fn orders_are_uniform() {
+        let mut prg = Prg::new(&[1; 32]);
+        let mut counts = std::collections::BTreeMap::new();
+        for _ in 0..6000 {
+            let mut items = [0, 1, 2];
+            prg.shuffle(&mut items);
+            *counts.entry(items).or_insert(0) += 1;
+        }
+        assert_eq!(counts.len(), 6);
+        assert!(counts.values().all(|count| (850..1150).contains(count)));
+        assert!((0..1000).all(|_| (0.0..1.0).contains(&prg.unit())));
     }
 
     #[test]

@@ -11,7 +11,6 @@ use smartcore::tree::decision_tree_classifier::{
 };
 use undertone_fedct::learner::{LearnerError, Rows};
 use undertone_kdf::Seed;
-use undertone_kernel::Prg;
 
 use crate::classifier::{Model, Task, largest, refused};
 
@@ -28,7 +27,8 @@ impl Tree {
     /// Of splits that are equally good the tree takes the one of the column that it sees first. So
     /// that clients' trees differ, it sees the columns in a random order, as scikit-learn's does.
     pub(crate) fn fit(task: Task<'_>, seed: &Seed) -> Result<Self, LearnerError> {
-        let order = shuffled(task.rows.dim, &mut seed.prg());
+        let mut order: Vec<usize> = (0..task.rows.dim).collect();
+        seed.prg().shuffle(&mut order);
         let rows = matrix(task.rows, &order)?;
         let parameters = DecisionTreeClassifierParameters::default();
         let tree = DecisionTreeClassifier::fit(&rows, &task.labels.to_vec(), parameters);
@@ -98,15 +98,6 @@ impl Model for Forest {
 fn in_order(rows: Rows<'_>) -> Result<Matrix, LearnerError> {
     let order: Vec<usize> = (0..rows.dim).collect();
     matrix(rows, &order)
-}
-
-/// The numbers below `count` in a random order. The bias is below `count` / 2⁶⁴.
-fn shuffled(count: usize, prg: &mut Prg) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..count).collect();
-    for last in (1..count).rev() {
-        order.swap(last, (prg.next_u64() % (last as u64 + 1)) as usize);
-    }
-    order
 }
 
 /// These columns of the rows, as a matrix of smartcore. In `f64` the midpoint of two different

@@ -19,7 +19,6 @@ use crate::job::Job;
 use crate::link::{Circuits, Link};
 use crate::messages::{Hello, read_slots, write_slots};
 use crate::pair::{self, Edge, End};
-use crate::random::shuffle;
 use crate::scores::{Partners, Scores, alone, decide, one_hot, propagate};
 use crate::{EDGES, SLOTS, circuits, local};
 
@@ -246,7 +245,7 @@ impl Client {
         }
         let fewest = if self.job.allow_single { 1 } else { 2 };
         let mut order: Vec<usize> = (0..self.data.len()).collect();
-        shuffle(&mut order, &mut self.derive("slots").prg());
+        self.derive("slots").prg().shuffle(&mut order);
         let rows = order.into_iter().zip(partners);
         rows.map(|(slot, partners)| (partners >= fewest).then_some(slot))
             .collect()

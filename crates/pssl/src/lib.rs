@@ -26,7 +26,6 @@ mod local;
 mod messages;
 mod pair;
 pub mod product;
-mod random;
 mod scores;
 mod server;
 

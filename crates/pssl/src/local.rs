@@ -4,7 +4,6 @@ use undertone_kdf::Seed;
 
 use crate::data::{Data, square};
 use crate::job::Job;
-use crate::random::unit;
 
 /// Starts of k-means.
 const STARTS: u32 = 5;
@@ -54,7 +53,7 @@ pub struct Clusters {
 pub(crate) fn clusters(job: &Job, data: &Data, seed: &Seed) -> Clusters {
     let mut prg = seed.prg();
     let starts = (0..STARTS).map(|_| {
-        let mut centres = start(job, data, &mut || unit(&mut prg));
+        let mut centres = start(job, data, &mut || prg.unit());
         let mut nearest = assign(data, &centres);
         for _ in 0..job.iterations {
             move_centres(data, &nearest, &mut centres);

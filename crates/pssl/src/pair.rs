@@ -10,7 +10,6 @@ use undertone_party::{PartyId, SessionId};
 use crate::data::{Data, square};
 use crate::job::{ATTEMPTS, COMPARISONS, Job};
 use crate::local::Clusters;
-use crate::random::shuffle;
 
 /// An edge, as one of its ends has it. Both ends have their edges in the same order.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,7 +59,7 @@ impl<'a> End<'a> {
     /// The order in which this end proposes its clusters: random, and new for each pair.
     pub(crate) fn propose(&mut self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.job.clusters).collect();
-        shuffle(&mut order, &mut self.prg);
+        self.prg.shuffle(&mut order);
         order
     }
 
@@ -90,7 +89,7 @@ impl<'a> End<'a> {
             let unused = |row: &&usize| !self.used[**row];
             let members = &self.clusters.members[cluster];
             let mut rows: Vec<usize> = members.iter().filter(unused).copied().collect();
-            shuffle(&mut rows, &mut self.prg);
+            self.prg.shuffle(&mut rows);
             // Several clusters of a proposer may be closest to one: its rows are dealt to them.
             let places = |place: &usize| course.clusters[*place] == cluster;
             let mut places: Vec<usize> = (0..dealt.len()).filter(places).collect();

@@ -58,6 +58,7 @@ mod input;
 mod messages;
 mod pad;
 mod rebuild;
+pub mod series;
 mod server;
 pub mod share;
 pub mod wiring;

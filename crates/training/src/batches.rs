@@ -4,7 +4,6 @@
 use undertone_kernel::Prg;
 
 use crate::model::{Examples, Schedule, Target};
-use crate::random::shuffled;
 
 /// Batches of targets, labels first. An epoch is one pass over the rows with pseudo-labels, or over
 /// the labels if there are none of the former. The other kind is repeated as often as needed, in a
@@ -89,7 +88,8 @@ impl<'a> Deck<'a> {
     }
 
     fn shuffle(&mut self, rng: &mut Prg) {
-        self.order = shuffled((0..self.all.len()).collect(), rng);
+        self.order = (0..self.all.len()).collect();
+        rng.shuffle(&mut self.order);
     }
 
     /// Draws `count`, or as many as are left.

@@ -9,7 +9,6 @@ use undertone_kernel::Prg;
 use undertone_party::{PartyId, SessionId};
 
 use crate::job::{Job, Sampling};
-use crate::random::shuffled;
 
 /// A client of a job, as the census found it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,9 +35,12 @@ pub(crate) fn deal(
     let mut groups = vec![Vec::new(); count];
     let (with, without): (Vec<Counted>, Vec<Counted>) =
         clients.iter().partition(|client| client.labelled > 0);
-    let ids = |clients: Vec<Counted>| clients.iter().map(|client| client.id).collect();
-    let mut order: Vec<PartyId> = shuffled(ids(with), &mut prg);
-    order.extend(shuffled(ids(without), &mut prg));
+    let mut order = Vec::with_capacity(clients.len());
+    for clients in [with, without] {
+        let first = order.len();
+        order.extend(clients.iter().map(|client| client.id));
+        prg.shuffle(&mut order[first..]);
+    }
     for (place, id) in order.into_iter().enumerate() {
         groups[place % count].push(id);
     }
@@ -79,9 +81,10 @@ pub(crate) fn draw(
             };
             let able =
                 |group: &&Vec<PartyId>| group.iter().all(here) && group.iter().any(has_labels);
-            let whole = groups.iter().filter(able);
+            let mut whole: Vec<&Vec<PartyId>> = groups.iter().filter(able).collect();
+            prg.shuffle(&mut whole);
             let mut drawn = Vec::new();
-            for group in shuffled(whole.collect(), prg) {
+            for group in whole {
                 // The group that brings the number of clients nearest to what the job asks for.
                 let excess = (drawn.len() + group.len()).saturating_sub(job.sampled);
                 if !drawn.is_empty() && 2 * excess >= group.len() {
@@ -103,7 +106,8 @@ pub(crate) fn draw(
             // The share of clients with labels, as in the whole job, and one at least.
             let share = (job.sampled * labelled).div_ceil(clients.len().max(1));
             let take = |from: Vec<&Counted>, count: usize, prg: &mut Prg| -> Vec<PartyId> {
-                let mut ids = shuffled(from.iter().map(|client| client.id).collect(), prg);
+                let mut ids: Vec<PartyId> = from.iter().map(|client| client.id).collect();
+                prg.shuffle(&mut ids);
                 ids.truncate(count);
                 ids
             };

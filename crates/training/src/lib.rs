@@ -33,7 +33,6 @@ mod memory;
 mod messages;
 pub mod model;
 mod pseudo;
-mod random;
 mod server;
 
 use undertone_party::Phase;

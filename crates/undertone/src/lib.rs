@@ -75,6 +75,7 @@
 //! | `nets` | models for it: feature `train` |
 //! | [`fedct`] | co-training by votes on public rows |
 //! | `learners` | learners for it: feature `train` |
+//! | [`fedgraph`] | a graph network over clients with different features of the same rows |
 //! | [`pssl`] | edges between pairs of clients, and propagation over them |
 //! | [`hamming`] | distances between the rows of all clients, with several backends |
 //! | [`mod@sum`] | secure sums: words, rows with owners, weighted means |
@@ -106,6 +107,7 @@ pub mod rounds;
 pub mod simulate;
 
 pub use undertone_fedct as fedct;
+pub use undertone_fedgraph as fedgraph;
 pub use undertone_garble as garble;
 pub use undertone_hamming as hamming;
 pub use undertone_kdf as kdf;

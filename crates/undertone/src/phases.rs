@@ -10,7 +10,7 @@ use undertone_xclp::phases as xclp;
 use crate::rounds;
 
 /// All phases, in the order of their numbers.
-pub const ALL: [Phase; 24] = [
+pub const ALL: [Phase; 28] = [
     xclp::SETUP,
     xclp::OFFLINE,
     xclp::CODES,
@@ -35,4 +35,8 @@ pub const ALL: [Phase; 24] = [
     undertone_fedct::SLICES,
     undertone_pssl::EDGES,
     undertone_pssl::SLOTS,
+    undertone_fedgraph::FEATURES,
+    undertone_fedgraph::SOFT_VOTE,
+    undertone_fedgraph::TRAINING,
+    undertone_fedgraph::PREDICTION,
 ];

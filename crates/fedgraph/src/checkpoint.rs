@@ -1,0 +1,195 @@
+//! What a party keeps, so that a run can continue with the same clients.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+use undertone_kdf::Seed;
+use undertone_kernel::Wiped;
+use undertone_party::{DecodeError, PartyId, Reader, Writer};
+use zeroize::Zeroizing;
+
+use crate::adam::Adam;
+use crate::job::{Job, MAX_CLIENTS};
+use crate::network::Learner;
+
+const KIND: &[u8; 5] = b"UTFG\x01";
+/// Most weights of a network.
+pub(crate) const MAX_WEIGHTS: usize = 1 << 24;
+/// Most bytes of a checkpoint.
+pub const MAX_CHECKPOINT: usize = 24 * MAX_WEIGHTS + (1 << 12);
+
+/// The state of a party after a step: the clients, the secret of all clients, and the weights that
+/// the party has.
+///
+/// A checkpoint of a client has the secret that puts rows into clusters. With it and the sums of the
+/// first layer the server would learn embeddings.
+#[derive(Clone, PartialEq)]
+pub struct Checkpoint {
+    pub(crate) job: [u8; 32],
+    pub(crate) members: Vec<PartyId>,
+    seed: Zeroizing<[u8; 32]>,
+    pub(crate) step: u32,
+    pub(crate) weights: Wiped<f64>,
+    pub(crate) adam: Adam,
+}
+
+impl fmt::Debug for Checkpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Checkpoint(step {}, {} clients, ..)",
+            self.step,
+            self.members.len()
+        )
+    }
+}
+
+impl Checkpoint {
+    pub(crate) fn new(
+        job: &Job,
+        members: &[PartyId],
+        seed: &Seed,
+        (step, learner): (u32, &Learner),
+    ) -> Self {
+        Self {
+            job: job.digest(),
+            members: members.to_vec(),
+            seed: Zeroizing::new(*seed.expose()),
+            step,
+            weights: learner.flat(),
+            adam: learner.adam.clone(),
+        }
+    }
+
+    /// The number of steps taken.
+    pub fn step(&self) -> u32 {
+        self.step
+    }
+
+    /// The clients of the run.
+    pub fn members(&self) -> &[PartyId] {
+        &self.members
+    }
+
+    /// The secret from which clusters and first weights follow. A server's is its own.
+    pub fn seed(&self) -> Seed {
+        Seed::from_bytes(*self.seed)
+    }
+
+    /// The weights that the party has: W₁ W₂ W₃ b V₁ V₂ V₃ c O p, as far as the cut gives it them.
+    pub fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+
+    /// By this digest clients compare their checkpoints.
+    pub(crate) fn digest(&self) -> [u8; 16] {
+        let mut out = [0; 16];
+        out.copy_from_slice(&Sha256::digest(self.write())[..16]);
+        out
+    }
+
+    /// As bytes.
+    pub fn write(&self) -> Vec<u8> {
+        let mut w = Writer::with_capacity(128 + 24 * self.weights.len());
+        w.raw(KIND);
+        w.raw(&self.job);
+        w.u32(self.members.len() as u32);
+        for member in &self.members {
+            w.u32(member.to_wire());
+        }
+        w.raw(&*self.seed);
+        w.u32(self.step);
+        w.f64s(&self.adam.powers);
+        w.u32(self.weights.len() as u32);
+        w.f64s(&self.weights);
+        w.f64s(&self.adam.moments[0]);
+        w.f64s(&self.adam.moments[1]);
+        w.finish()
+    }
+
+    /// What [`write`](Self::write) wrote.
+    ///
+    /// # Errors
+    /// [`DecodeError`]: the bytes are no checkpoint.
+    pub fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let invalid = |what, why| Err(DecodeError::Invalid { what, why });
+        let mut r = Reader::new(bytes);
+        if r.raw(5, "kind of file")? != KIND {
+            return invalid("kind of file", "it is no checkpoint of a graph network");
+        }
+        let job = r.array("digest of the job")?;
+        let count = r.index(MAX_CLIENTS + 1, "number of clients")?;
+        let mut members = Vec::with_capacity(count);
+        for _ in 0..count {
+            members.push(PartyId::from_wire(r.u32("client")?));
+        }
+        let seed = Zeroizing::new(r.array("seed")?);
+        let step = r.u32("step")?;
+        let float = |r: &mut Reader<'_>, what| {
+            let value = f64::from_le_bytes(r.array(what)?);
+            let why = "it is not a finite number";
+            let is_finite = value.is_finite();
+            is_finite
+                .then_some(value)
+                .ok_or(DecodeError::Invalid { what, why })
+        };
+        let powers = [float(&mut r, "power")?, float(&mut r, "power")?];
+        let count = r.index(MAX_WEIGHTS + 1, "number of weights")?;
+        if r.remaining() != 24 * count {
+            return invalid("number of weights", "the file has more or fewer");
+        }
+        let mut floats = |what| -> Result<Wiped<f64>, DecodeError> {
+            let mut out = Wiped::with_capacity(count);
+            for _ in 0..count {
+                out.push(float(&mut r, what)?);
+            }
+            Ok(out)
+        };
+        let weights = floats("weight")?;
+        let moments = [floats("moment")?, floats("moment")?];
+        Ok(Self {
+            job,
+            members,
+            seed,
+            step,
+            weights,
+            adam: Adam { moments, powers },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checkpoint() -> Checkpoint {
+        let job = Job::new(3, 10, 2, 2);
+        let seed = Seed::from_bytes([3; 32]);
+        let learner = Learner::new(&job, 4, 0..2, &seed);
+        let members = [0, 1, 2].map(PartyId::client);
+        Checkpoint::new(&job, &members, &seed, (7, &learner))
+    }
+
+    #[test]
+    fn checkpoints_come_back() {
+        let checkpoint = checkpoint();
+        let bytes = checkpoint.write();
+        assert_eq!(Checkpoint::read(&bytes).unwrap(), checkpoint);
+        assert_eq!(checkpoint.weights().len(), 2 * 64 * 64);
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        let bytes = checkpoint().write();
+        for cut in [0, 4, 40, bytes.len() - 1] {
+            assert!(Checkpoint::read(&bytes[..cut]).is_err());
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert!(Checkpoint::read(&longer).is_err());
+        let mut broken = bytes;
+        let end = broken.len();
+        broken[end - 8..].copy_from_slice(&f64::NAN.to_le_bytes());
+        let error = Checkpoint::read(&broken).unwrap_err().to_string();
+        assert!(error.contains("finite"), "{error}");
+    }
+}

@@ -1,0 +1,171 @@
+//! The graph of clients: neighbours have a feature in common.
+
+use crate::matrix::Matrix;
+
+/// The tag of a feature's name. Equal names have equal tags, and the server cannot tell the name.
+pub(crate) type Tag = [u8; 8];
+
+/// The clients, in order, and who has features in common with whom.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Graph {
+    /// The neighbours of each client.
+    neighbours: Vec<Vec<usize>>,
+    /// Which clients are in the network.
+    is_in: Vec<bool>,
+    /// For each client and feature: with what share of its neighbours it has the feature in common.
+    edges: Matrix,
+}
+
+impl Graph {
+    /// The graph of clients with these features: for each client the sorted tags.
+    pub(crate) fn new(tags: &[Vec<Tag>]) -> Self {
+        let mut all: Vec<&Tag> = tags.iter().flatten().collect();
+        all.sort_unstable();
+        all.dedup();
+        let has = |client: usize, tag: &Tag| tags[client].binary_search(tag).is_ok();
+        let clients = 0..tags.len();
+        let neighbours: Vec<Vec<usize>> = clients
+            .clone()
+            .map(|m| {
+                let others = clients.clone().filter(|l| *l != m);
+                others
+                    .filter(|l| tags[m].iter().any(|tag| has(*l, tag)))
+                    .collect()
+            })
+            .collect();
+        let mut edges = Matrix::zeros(tags.len(), all.len());
+        for (m, neighbours) in neighbours.iter().enumerate() {
+            let line = &mut edges.values_mut()[m * all.len()..(m + 1) * all.len()];
+            for (share, tag) in line.iter_mut().zip(&all) {
+                let common = neighbours.iter().filter(|l| has(m, tag) && has(**l, tag));
+                *share = common.count() as f64 / neighbours.len().max(1) as f64;
+            }
+        }
+        Self {
+            is_in: vec![true; tags.len()],
+            neighbours,
+            edges,
+        }
+    }
+
+    /// The graph of the clients with two neighbours or more, which again count only such
+    /// neighbours. The others sit out: with one neighbour a client would see that neighbour's
+    /// values.
+    #[must_use]
+    pub(crate) fn with_pairs(mut self) -> Self {
+        let (mut before, clients) = (usize::MAX, self.neighbours.len());
+        loop {
+            for m in 0..clients {
+                self.is_in[m] &= self.neighbours[m].len() >= 2;
+            }
+            let count = self.members().count();
+            if count == before {
+                return self;
+            }
+            before = count;
+            let is_in = self.is_in.clone();
+            for (m, neighbours) in self.neighbours.iter_mut().enumerate() {
+                neighbours.retain(|l| is_in[m] && is_in[*l]);
+            }
+        }
+    }
+
+    /// The number of clients.
+    pub fn clients(&self) -> usize {
+        self.neighbours.len()
+    }
+
+    /// The number of different features of all clients.
+    pub fn features(&self) -> usize {
+        self.edges.columns()
+    }
+
+    /// The clients in the network.
+    pub fn members(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.is_in.len()).filter(|m| self.is_in[*m])
+    }
+
+    /// Whether a client is in the network.
+    pub fn is_in(&self, client: usize) -> bool {
+        self.is_in[client]
+    }
+
+    /// The neighbours of a client.
+    pub fn neighbours(&self, client: usize) -> &[usize] {
+        &self.neighbours[client]
+    }
+
+    /// The clients whose values go into the sums of `client`: itself and its neighbours, in order.
+    pub(crate) fn around(&self, client: usize) -> Vec<usize> {
+        let mut around = self.neighbours[client].clone();
+        if self.is_in[client] {
+            around.push(client);
+        }
+        around.sort_unstable();
+        around
+    }
+
+    /// The weight of a neighbour in the mean of `client`.
+    pub(crate) fn share(&self, client: usize) -> f64 {
+        1.0 / self.neighbours[client].len().max(1) as f64
+    }
+
+    /// The shares of features that a client has in common with its neighbours.
+    pub(crate) fn edges(&self, client: usize) -> &[f64] {
+        let features = self.features();
+        &self.edges.values()[client * features..(client + 1) * features]
+    }
+
+    /// The mean over the neighbours of `client` of `values`, one matrix for each client.
+    pub(crate) fn mean(&self, client: usize, values: &[Matrix]) -> Matrix {
+        let mut sum = Matrix::zeros(values[client].rows(), values[client].columns());
+        for other in self.neighbours(client) {
+            sum.add(self.share(client), &values[*other]);
+        }
+        sum
+    }
+
+    /// What [`mean`](Self::mean) does, transposed: the sum over clients that have `client` as a
+    /// neighbour, each with its own share.
+    pub(crate) fn spread(&self, client: usize, values: &[Matrix]) -> Matrix {
+        let mut sum = Matrix::zeros(values[client].rows(), values[client].columns());
+        for other in self.neighbours(client) {
+            sum.add(self.share(*other), &values[*other]);
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(features: &[&[u8]]) -> Graph {
+        let tags = |client: &&[u8]| client.iter().map(|name| [*name; 8]).collect();
+        Graph::new(&features.iter().map(tags).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn clients_with_a_common_feature_are_neighbours() {
+        let graph = graph(&[&[1, 2, 3], &[2, 3], &[3, 4], &[5]]);
+        assert_eq!(graph.features(), 5);
+        assert_eq!(graph.neighbours(0), [1, 2]);
+        assert_eq!(graph.neighbours(2), [0, 1]);
+        assert!(graph.neighbours(3).is_empty());
+        assert_eq!(graph.edges(0), [0.0, 0.5, 1.0, 0.0, 0.0]);
+        assert_eq!(graph.edges(3), [0.0; 5]);
+        assert_eq!(graph.around(1), [0, 1, 2]);
+    }
+
+    #[test]
+    fn clients_with_one_neighbour_sit_out_and_then_their_neighbours_may() {
+        // A triangle with a tail of two.
+        let tailed = graph(&[&[1, 2], &[1], &[1], &[2, 3], &[3]]).with_pairs();
+        assert_eq!(tailed.members().collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(tailed.neighbours(0), [1, 2]);
+        assert!(tailed.around(4).is_empty());
+        // A path has none left.
+        let path = graph(&[&[1], &[1, 2], &[2]]).with_pairs();
+        assert_eq!(path.members().count(), 0);
+    }
+}

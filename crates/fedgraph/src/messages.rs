@@ -1,0 +1,216 @@
+//! Messages.
+
+use undertone_party::frame::TILE_BYTES;
+use undertone_party::{Abort, DecodeError, Io, PartyId, Reader, Writer};
+use undertone_setup::group::Member;
+
+use crate::checkpoint::Checkpoint;
+use crate::data::MAX_COLUMNS;
+use crate::graph::Tag;
+use crate::job::Job;
+use crate::matrix::Matrix;
+
+/// Most checkpoints that a client can continue from.
+pub(crate) const MAX_SAVED: usize = 2;
+
+/// The step of a run that starts anew.
+const ANEW: u32 = u32::MAX;
+
+/// What a client says at first: the digest of its job (32), the number of its checkpoints (1), and
+/// of each its step (4) and its digest (16).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hello {
+    pub(crate) saved: Vec<(u32, [u8; 16])>,
+}
+
+impl Hello {
+    pub(crate) fn new(saved: &[Checkpoint]) -> Self {
+        let saved = saved.iter().take(MAX_SAVED);
+        Self {
+            saved: saved.map(|saved| (saved.step, saved.digest())).collect(),
+        }
+    }
+
+    pub(crate) fn write(&self, job: &Job) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.raw(&job.digest());
+        w.u8(self.saved.len() as u8);
+        for (step, digest) in &self.saved {
+            w.u32(*step);
+            w.raw(digest);
+        }
+        w.finish()
+    }
+
+    fn read(bytes: &[u8]) -> Result<([u8; 32], Self), DecodeError> {
+        let mut r = Reader::new(bytes);
+        let digest = r.array("digest of the job")?;
+        let count = r.u8("number of checkpoints")?;
+        if usize::from(count) > MAX_SAVED {
+            return Err(DecodeError::OutOfRange {
+                what: "number of checkpoints",
+                value: count.into(),
+                bound: format!("0..={MAX_SAVED}"),
+            });
+        }
+        let mut saved = Vec::new();
+        for _ in 0..count {
+            saved.push((r.u32("step")?, r.array("digest of a checkpoint")?));
+        }
+        r.finish()?;
+        Ok((digest, Self { saved }))
+    }
+
+    /// What all members said.
+    ///
+    /// # Errors
+    /// A member to blame, or clients that are missing.
+    pub(crate) fn all(job: &Job, members: &[Member]) -> Result<Vec<Self>, Abort> {
+        // FEDGRAPH-2.
+        if members.len() != job.clients {
+            return Err(Abort::TooFew {
+                left: members.len(),
+                need: job.clients,
+            });
+        }
+        let hello = |member: &Member| {
+            // FEDGRAPH-3.
+            let read = Self::read(&member.advertisement);
+            let (digest, hello) = read.map_err(Abort::malformed(member.id))?;
+            // FEDGRAPH-4.
+            if digest != job.digest() {
+                return Err(Abort::cheated(
+                    member.id,
+                    "its job differs from this party's",
+                ));
+            }
+            Ok(hello)
+        };
+        members.iter().map(hello).collect()
+    }
+
+    /// Whether all have a checkpoint with this step and digest.
+    pub(crate) fn have(all: &[Self], saved: &(u32, [u8; 16])) -> bool {
+        all.iter().all(|hello| hello.saved.contains(saved))
+    }
+}
+
+/// Where the run starts: after a step that all have, or anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Start(pub(crate) Option<u32>);
+
+impl Start {
+    pub(crate) fn write(self) -> Vec<u8> {
+        self.0.unwrap_or(ANEW).to_le_bytes().to_vec()
+    }
+
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(bytes);
+        let step = r.u32("step to start from")?;
+        r.finish()?;
+        Ok(Self((step != ANEW).then_some(step)))
+    }
+}
+
+/// What a client says about its data: the tag of all labels (16), and a sorted tag (8) for each
+/// feature. Tags come from a secret of the clients, so the server can compare them and cannot tell
+/// what they stand for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Features {
+    pub(crate) labels: [u8; 16],
+    pub(crate) tags: Vec<Tag>,
+}
+
+impl Features {
+    pub(crate) fn write(&self) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.raw(&self.labels);
+        self.tags.iter().for_each(|tag| w.raw(tag));
+        w.finish()
+    }
+
+    /// Reads what `from` said (FEDGRAPH-5).
+    pub(crate) fn read(from: PartyId, bytes: &[u8]) -> Result<Self, Abort> {
+        let read = || {
+            let mut r = Reader::new(bytes);
+            let labels = r.array("tag of the labels")?;
+            let count = r.remaining() / size_of::<Tag>();
+            if count == 0 || count > MAX_COLUMNS {
+                return Err(DecodeError::OutOfRange {
+                    what: "number of features",
+                    value: count as u64,
+                    bound: format!("1..={MAX_COLUMNS}"),
+                });
+            }
+            let mut tags = Vec::with_capacity(count);
+            for _ in 0..count {
+                tags.push(r.array("tag of a feature")?);
+            }
+            r.finish()?;
+            if !tags.is_sorted_by(|a, b| a < b) {
+                return Err(DecodeError::Invalid {
+                    what: "tags of features",
+                    why: "they must be in order, each once",
+                });
+            }
+            Ok(Self { labels, tags })
+        };
+        read().map_err(Abort::malformed(from))
+    }
+}
+
+/// Values of one message of floats.
+const TILE: usize = TILE_BYTES / 4;
+
+/// Sends matrices in single precision, tile by tile.
+pub(crate) async fn send_floats(io: &Io, to: PartyId, matrices: &[&Matrix]) {
+    let mut values = matrices.iter().flat_map(|matrix| matrix.values());
+    let mut left: usize = matrices.iter().map(|matrix| matrix.values().len()).sum();
+    while left > 0 {
+        let now = left.min(TILE);
+        let mut message = Vec::with_capacity(4 * now);
+        for value in values.by_ref().take(now) {
+            message.extend_from_slice(&(*value as f32).to_le_bytes());
+        }
+        io.send(to, message);
+        left -= now;
+        if left > 0 {
+            io.pause().await;
+        }
+    }
+}
+
+/// Receives matrices of these sizes. Their values are finite (FEDGRAPH-6).
+pub(crate) async fn recv_floats(
+    io: &Io,
+    from: PartyId,
+    sizes: &[(usize, usize)],
+) -> Result<Vec<Matrix>, Abort> {
+    let mut left: usize = sizes.iter().map(|(rows, columns)| rows * columns).sum();
+    let mut values = Vec::with_capacity(left.min(TILE));
+    while left > 0 {
+        let message = io.require(from).await?;
+        let due = 4 * left.min(TILE);
+        let malformed = |what| Abort::Malformed { from, what };
+        if message.len() != due {
+            let what = format!("{} bytes of values, {due} are due", message.len());
+            return Err(malformed(what));
+        }
+        for bytes in message.as_chunks::<4>().0 {
+            let value = f32::from_le_bytes(*bytes);
+            if !value.is_finite() {
+                return Err(malformed("a value that is not a finite number".into()));
+            }
+            values.push(f64::from(value));
+        }
+        left -= due / 4;
+    }
+    let mut out = Vec::with_capacity(sizes.len());
+    let mut values = values.into_iter();
+    for (rows, columns) in sizes {
+        let values = values.by_ref().take(rows * columns).collect();
+        let matrix = Matrix::new(*rows, *columns, values);
+        out.push(matrix.ok_or_else(|| Abort::Internal("values were counted".into()))?);
+    }
+    Ok(out)
+}
