@@ -48,6 +48,16 @@ enum Command {
         #[command(flatten)]
         cotrain: Box<undertone_lab::cotrain::Cotrain>,
     },
+    /// Deal the features of one labelled FILE to clients, and predict rows by their vote or by a
+    /// graph network over them
+    #[cfg(feature = "train")]
+    #[command(after_help = examples::FEDGRAPH)]
+    Fedgraph {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        fedgraph: Box<undertone_lab::fedgraph::FedGraph>,
+    },
     /// Label the rows of one labelled FILE over a graph that its clients build pair by pair
     #[command(after_help = examples::PSSL)]
     Pssl {
@@ -181,7 +191,9 @@ impl Command {
             | Self::Bench { common, .. }
             | Self::Costs { common, .. } => *common,
             #[cfg(feature = "train")]
-            Self::Train { common, .. } | Self::Cotrain { common, .. } => *common,
+            Self::Train { common, .. }
+            | Self::Cotrain { common, .. }
+            | Self::Fedgraph { common, .. } => *common,
             Self::Deal { quiet, .. } | Self::Keys { quiet, .. } => (*quiet).into(),
             Self::Status { json, .. } => (*json).into(),
             Self::Completions { .. } => Common::default(),
@@ -253,6 +265,8 @@ fn dispatch(command: Command, show: Show) -> Result<(), Failure> {
         Command::Train { train, .. } => train.run(show),
         #[cfg(feature = "train")]
         Command::Cotrain { cotrain, .. } => cotrain.run(show),
+        #[cfg(feature = "train")]
+        Command::Fedgraph { fedgraph, .. } => fedgraph.run(show),
         Command::Pssl { pssl, .. } => pssl.run(show),
         Command::Sum { sum, .. } => sum.run(show),
         Command::Deal { deal, .. } => deal.run(show),

@@ -44,6 +44,14 @@ Examples:
   undertone cotrain data/breast_cancer.npz --learners tree,forest,logistic --plot accuracy.svg
   undertone cotrain data/digits.npz --clients 10 --split dirichlet:0.3 --noise krr:2 --json";
 
+/// Of `fedgraph`.
+#[cfg(feature = "train")]
+pub(crate) const FEDGRAPH: &str = "\
+Examples:
+  undertone fedgraph data/digits.npz
+  undertone fedgraph data/digits.npz --clients 20 --cluster 5 --cut server --plot accuracy.svg
+  undertone fedgraph data/breast_cancer.npz --features 0.2 --clusters-only --json";
+
 /// Of `pssl`.
 pub(crate) const PSSL: &str = "\
 Examples:

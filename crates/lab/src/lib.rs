@@ -16,6 +16,7 @@
 //! | [`input`], [`output`] | all | reads data sets; writes files whole or not at all |
 //! | [`interrupt`] | all | removes temporary files and child processes after a signal |
 //! | [`plot`] | `label` | draws accuracy, and rows by class |
+//! | `fedgraph` | `fedgraph` | compares ways to predict rows with features at several clients |
 //! | `train` | `train` | compares sources of labels for a model that clients train |
 //! | [`report`] | all | cost tables |
 #![forbid(unsafe_code)]
@@ -30,6 +31,8 @@ pub mod costs;
 pub mod cotrain;
 pub mod experiment;
 mod failure;
+#[cfg(feature = "train")]
+pub mod fedgraph;
 pub mod input;
 pub mod interrupt;
 pub mod keys;
@@ -40,6 +43,7 @@ pub mod masks;
 pub mod noise;
 pub mod ot;
 pub mod output;
+mod phase_costs;
 pub mod plot;
 pub mod pssl;
 pub mod report;

@@ -2,7 +2,8 @@
 //! network for square images, and a multilayer perceptron for feature rows. Either can have a mean
 //! teacher.
 //!
-//! [`Net`] says how they train. [`Kind`] says how they are built.
+//! [`Net`] says how they train. [`Kind`] says how they are built. [`Local`] is a client's network in
+//! vertical learning.
 //!
 //! # Reproducibility
 //! The initial weights, the batches and the augmentations depend on seeds alone. On one machine the
@@ -14,10 +15,12 @@ mod augment;
 mod file;
 mod graph;
 mod kind;
+mod local;
 mod net;
 
 pub use file::FileError;
 pub use kind::{EMBEDDING, Kind};
+pub use local::{Depth, Local, LocalSettings};
 pub use net::{NOISE, Net, TEACHER_DECAY};
 
 #[cfg(doctest)]

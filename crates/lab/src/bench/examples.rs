@@ -52,6 +52,11 @@ Examples:
   undertone bench round
   undertone bench round --backend lwe --words 100000 --repeat 3";
 
+pub(super) const GRAPH: &str = "\
+Examples:
+  undertone bench graph
+  undertone bench graph --clients 5 --clusters 20 --steps 50 --json";
+
 pub(super) const PAIRS: &str = "\
 Examples:
   undertone bench pairs

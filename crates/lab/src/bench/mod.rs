@@ -3,6 +3,7 @@
 mod distances;
 mod examples;
 mod garble;
+pub(crate) mod graph;
 mod label_privacy;
 mod link;
 mod network;
@@ -36,6 +37,9 @@ pub enum Bench {
     /// Measure garbled circuits: AND gates a second against AES, bytes, the whole protocol
     #[command(after_help = examples::GARBLE)]
     Garble(garble::Garble),
+    /// Measure the training of a graph network over clients, for each cut, and sums in a series
+    #[command(after_help = examples::GRAPH)]
+    Graph(graph::BenchGraph),
     /// Measure what a pair of clients needs for the edges between them, and propagation
     #[command(after_help = examples::PAIRS)]
     Pairs(pairs::Pairs),
@@ -66,6 +70,7 @@ impl Bench {
             Self::Distances(distances) => distances.run(show),
             Self::Network(network) => network.run(show),
             Self::Garble(garble) => garble.run(show),
+            Self::Graph(graph) => graph.run(show),
             Self::Ot(ot) => ot.run(show),
             Self::Pairs(pairs) => pairs.run(show),
             Self::Paillier(paillier) => paillier.run(show),

@@ -2,6 +2,7 @@
 
 use super::page::{Column, table};
 use super::units::Quantity;
+use crate::bench::graph::{self, GraphReport};
 use crate::bench::pairs::PairsReport;
 use crate::bench::votes::{Line, VotesReport};
 
@@ -36,6 +37,37 @@ pub(super) fn pairs(report: &PairsReport) -> String {
         ),
     ];
     table("A graph between pairs", &columns)
+}
+
+/// The training of a graph network, by cut.
+pub(super) fn graph(report: &GraphReport) -> String {
+    let lines = || report.cuts.iter();
+    let learns = |line: &graph::Line| {
+        let learns = match line.cut.as_str() {
+            "embeddings" => "the embeddings of clusters",
+            "server" => "sums of the first layer",
+            _ => "nothing",
+        };
+        learns.to_owned()
+    };
+    let of = |of: fn(&graph::Line) -> f64| lines().map(of);
+    let columns = [
+        Column::names("cut", lines().map(|line| line.cut.clone())),
+        Column::words("the server learns", lines().map(learns)),
+        Column::numbers("computing time", Quantity::Time, of(|line| line.compute_s)),
+        Column::numbers(
+            "of it cryptography",
+            Quantity::Time,
+            of(|line| line.cryptography_s),
+        ),
+        Column::numbers(
+            "a client sends",
+            Quantity::Bytes,
+            of(|line| line.client_bytes as f64),
+        ),
+        Column::numbers("sent", Quantity::Bytes, of(|line| line.bytes as f64)),
+    ];
+    table("A graph network over clients", &columns)
 }
 
 /// Co-training by kind of votes.

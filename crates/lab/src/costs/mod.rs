@@ -22,6 +22,7 @@ use undertone::sum::Suite;
 use self::measure::{Measured, Point};
 use self::published::Published;
 use self::repeat::{REPETITION, Repetition};
+use crate::bench::graph::{BenchGraph, GraphReport};
 use crate::bench::pairs::{Pairs, PairsReport};
 use crate::bench::votes::{BenchVotes, VotesReport};
 use crate::machine::{processor, simd};
@@ -91,6 +92,8 @@ struct Report {
     votes: VotesReport,
     /// A graph between pairs of clients.
     pairs: PairsReport,
+    /// A graph network over clients.
+    graph: GraphReport,
 }
 
 /// The sizes to run. Each series varies one of them and keeps the others at `base`.
@@ -189,6 +192,14 @@ impl Costs {
             classes: 4,
             repeat: if self.quick { 1 } else { 3 },
         };
+        let graph = BenchGraph {
+            clients: if self.quick { 4 } else { 10 },
+            clusters: if self.quick { 10 } else { 85 },
+            width: if self.quick { 16 } else { 64 },
+            classes: 10,
+            steps: if self.quick { 5 } else { 300 },
+            repeat: 1,
+        };
         let report = Report {
             version: env!("CARGO_PKG_VERSION"),
             command: self.command(),
@@ -201,6 +212,7 @@ impl Costs {
             published: published::all(&grid.base, grid.rows, grid.bits)?,
             votes: votes.measure(|| ())?,
             pairs: pairs.measure(&pairs.job(), || ())?,
+            graph: graph.measure(|| ())?,
         };
         let picture = charts::main_picture(&report)?;
         let page = page::page(&report)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use undertone::hamming::Backend;
 
-use super::applications::{pairs, votes};
+use super::applications::{graph, pairs, votes};
 use super::charts::{self, Figure};
 use super::measure::{Measured, Point};
 use super::repeat::REPETITION;
@@ -390,6 +390,8 @@ pub(super) fn page(report: &Report) -> Result<String, Failure> {
          <h2>A graph between pairs</h2>\n\
          <p>Clients with {} rows of {} features, in {} clusters: the edges of a pair, and 20 \
          rounds of propagation with all three clients.</p>\n{}\
+         <h2>A graph network over clients</h2>\n\
+         <p>{} steps of a graph network over {} clients, {} clusters, {} units a layer.</p>\n{}\
          <h2>Protocols as published</h2>\n\
          <p>What the published protocols would cost for the job above, at the speed of our \
          transfers and ciphertexts.</p>\n{}\
@@ -407,6 +409,11 @@ pub(super) fn page(report: &Report) -> Result<String, Failure> {
         report.pairs.features,
         report.pairs.classes,
         pairs(&report.pairs),
+        report.graph.steps,
+        report.graph.clients,
+        report.graph.clusters,
+        report.graph.width,
+        graph(&report.graph),
         against_published(report),
         every_run(report)
     );
@@ -445,6 +452,13 @@ pub(super) fn summary(report: &Report, out: &Path, quiet: bool) -> String {
             pairs.compute_s,
             report::bytes(pairs.bytes as u64),
             pairs.edges_per_pair
+        );
+        let graph = &report.graph;
+        text += &format!(
+            "graph network, {} steps over {} clients\n{}\n",
+            graph.steps,
+            graph.clients,
+            graph.table()
         );
     }
     text + &format!("{} sizes: {}\n", report.runs.len(), out.display())

@@ -2,17 +2,16 @@
 
 use serde::Serialize;
 use undertone::party::{Cost, Ledger, PartyId};
-use undertone::phases;
 use undertone::pssl::{EDGES, Job};
 
 use super::deal::Table;
 use super::options::Pssl;
 use super::trial::Trialled;
 use crate::Failure;
-use crate::ledgers::together;
 use crate::lines::Lines;
 use crate::output::Output;
-use crate::report::{Spread, bytes, milliseconds, table};
+use crate::phase_costs::{self, PhaseCost};
+use crate::report::{Spread, bytes, table};
 
 /// The report of all runs. Accuracies are shares of the rows without a label.
 #[derive(Debug, Serialize)]
@@ -51,21 +50,11 @@ pub(super) struct Report {
     /// Bytes that a client sends in a round of propagation, on average.
     bytes_per_round: f64,
     /// What a run costs in each phase, on average.
-    phases: Vec<Phase>,
+    phases: Vec<PhaseCost>,
     /// Seconds of computation of all parties in a run.
     seconds: f64,
     /// The accuracies of each run: `cssl`, `pssl`, `lssl`.
     accuracies: Vec<[f64; 3]>,
-}
-
-/// The cost of a phase of a run, of all parties together.
-#[derive(Debug, Serialize)]
-struct Phase {
-    phase: &'static str,
-    bytes: f64,
-    messages: f64,
-    rounds: usize,
-    seconds: f64,
 }
 
 impl Report {
@@ -75,20 +64,7 @@ impl Report {
             Spread::of(&values)
         };
         let count = runs.len().max(1) as f64;
-        let totals: Vec<Ledger> = runs.iter().map(|run| together(&run.ledgers)).collect();
-        let phase = |phase: undertone::party::Phase| {
-            let of = |ledger: &Ledger| ledger.phase(phase).cloned();
-            let costs: Vec<Cost> = totals.iter().filter_map(of).collect();
-            let mean = |of: &dyn Fn(&Cost) -> f64| costs.iter().map(of).sum::<f64>() / count;
-            (!costs.is_empty()).then(|| Phase {
-                phase: phase.name,
-                bytes: mean(&|cost| cost.bytes_sent as f64),
-                messages: mean(&|cost| cost.messages as f64),
-                rounds: costs.iter().map(Cost::rounds).max().unwrap_or(0),
-                seconds: mean(&|cost| milliseconds(cost.compute) / 1e3),
-            })
-        };
-        let phases: Vec<Phase> = phases::ALL.into_iter().filter_map(phase).collect();
+        let phases = phase_costs::mean(runs.iter().map(|run| &run.ledgers));
         let of_phases = |names: &[&str], from_clients: bool| {
             let sent = |(who, ledger): &(PartyId, Ledger)| {
                 let of = |(phase, cost): (undertone::party::Phase, &Cost)| {
@@ -172,23 +148,7 @@ impl Report {
             self.edges_per_pair,
             100.0 * self.same_class_share
         );
-        let lines = self.phases.iter().map(|phase| {
-            [
-                phase.phase.to_owned(),
-                bytes(phase.bytes as u64),
-                format!("{:.0}", phase.messages),
-                phase.rounds.to_string(),
-                format!("{:.3} s", phase.seconds),
-            ]
-        });
-        let header = [
-            "a run, all parties",
-            "bytes",
-            "messages",
-            "rounds",
-            "computation",
-        ];
-        text += &table(header, lines.collect(), 1);
+        text += &phase_costs::text(&self.phases);
         text += &format!(
             "\na pair of clients sends {} for its edges; a client sends {} in a round of \
              propagation\n",

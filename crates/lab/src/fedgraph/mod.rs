@@ -1,0 +1,46 @@
+//! `undertone fedgraph`: deals the features of one labelled data set to clients, and compares
+//! clients alone, their soft vote, and a graph network over them.
+
+mod deal;
+mod options;
+mod report;
+mod trial;
+
+use undertone::data::Kind;
+
+use crate::output::Output;
+use crate::trials::run_all;
+use crate::{Failure, Show, input, output};
+
+pub use options::FedGraph;
+
+use deal::Table;
+use report::Report;
+use trial::Trial;
+
+impl FedGraph {
+    /// Runs all runs, and reports.
+    pub fn run(self, show: Show) -> Result<(), Failure> {
+        let data = input::load(&self.file, Kind::Features)?;
+        let table = Table::new(&self, data)?;
+        let job = self.job(&table)?;
+        let plot = self.plot.as_deref().map(Output::create).transpose()?;
+        let file = self.report.as_deref().map(Output::create).transpose()?;
+        if show.details() {
+            output::print(&self.introduction(&table, &job))?;
+        }
+        let trials: Vec<Trial> = (0..u64::from(self.runs))
+            .map(|run| Trial::new(self.seed + run))
+            .collect();
+        let bar = output::progress(trials.len() as u64, show);
+        let done = run_all(&trials, |trial| trial.run(&self, &table, &job, &bar))?;
+        bar.finish_and_clear();
+        let report = Report::new(&self, &table, &job, &done);
+        let written = [
+            plot.map_or(Ok(()), |file| report.plot(file)),
+            file.map_or(Ok(()), |file| file.json(&report)),
+        ];
+        output::print_report(show, &report, || report.text())?;
+        written.into_iter().collect()
+    }
+}

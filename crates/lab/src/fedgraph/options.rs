@@ -1,0 +1,129 @@
+//! The arguments of `fedgraph` and their checks.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use undertone::fedgraph::{Cut, Job, Predict};
+use undertone::sum::Suite;
+
+use super::deal::Table;
+use crate::Failure;
+
+/// Predict rows whose features are at several clients.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub struct FedGraph {
+    /// A data set in which every row has a label (.npz or CSV). Each feature is scaled to values
+    /// from 0 to 1
+    pub(super) file: PathBuf,
+    /// Number of clients to which the features are dealt
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(super) clients: usize,
+    /// The share of the features that each client gets, above 0 and at most 1. Several clients may
+    /// get the same feature
+    #[arg(long, value_name = "P", default_value_t = 0.1)]
+    pub(super) features: f64,
+    /// The share of the rows that are predicted, above 0 and below 1
+    #[arg(long, value_name = "R", default_value_t = 0.2)]
+    pub(super) test: f64,
+    /// Rows of a cluster
+    #[arg(long, value_name = "ROWS", default_value_t = 17)]
+    pub(super) cluster: usize,
+    /// Steps of training of the graph network
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    pub(super) steps: u32,
+    /// Units of each layer, of the clients' own networks and of the graph network
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub(super) width: usize,
+    /// Passes over the rows in the training of the clients' own networks
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(super) epochs: usize,
+    /// The hidden layer of a client's network that is its embedding, from 1 to 3 [default: by the
+    /// privacy score]
+    #[arg(long, value_name = "N")]
+    pub(super) layer: Option<usize>,
+    /// Where the graph network is cut: client (the server sees nothing), server (it sees sums of
+    /// the first layer), embeddings (it sees the embeddings of clusters)
+    #[arg(long, default_value = "client")]
+    pub(super) cut: Cut,
+    /// Leave out the graph network over single rows, which takes most of the time
+    #[arg(long)]
+    pub(super) clusters_only: bool,
+    /// Number of runs, each with features dealt anew
+    #[arg(long, value_name = "R", default_value_t = 5)]
+    pub(super) runs: u32,
+    /// The first seed, from which everything random follows
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) seed: u64,
+    /// Cipher of the masks: aes128ctr or chacha20
+    #[arg(long, default_value = "aes128ctr")]
+    pub(super) suite: Suite,
+    /// File for a picture of the accuracies of all runs (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub(super) plot: Option<PathBuf>,
+    /// File for the JSON object that --json prints
+    #[arg(long, value_name = "FILE")]
+    pub(super) report: Option<PathBuf>,
+}
+
+impl FedGraph {
+    pub(super) fn job(&self, table: &Table) -> Result<Job, Failure> {
+        let is_share = self.features > 0.0 && self.features <= 1.0;
+        if !is_share || !(self.test > 0.0 && self.test < 1.0) {
+            return Err(Failure::usage(
+                "--features must be above 0 and at most 1, --test above 0 and below 1",
+            ));
+        }
+        if self.runs == 0 || self.epochs == 0 {
+            return Err(Failure::usage("--runs and --epochs must be 1 or more"));
+        }
+        if self.layer.is_some_and(|layer| !(1..=3).contains(&layer)) {
+            return Err(Failure::usage("--layer must be 1, 2 or 3"));
+        }
+        let queries = table.queries(self.test);
+        let rows = table.labels.len() - queries;
+        let job = Job {
+            width: self.width,
+            cluster: self.cluster,
+            steps: self.steps,
+            every: self.steps.max(1),
+            cut: self.cut,
+            predict: Predict::Graph,
+            // All parties are in one process, and the rows to predict have labels.
+            reveal_embeddings: true,
+            suite: self.suite,
+            ..Job::new(self.clients, rows, queries, table.classes.len())
+        };
+        job.check().map_err(Failure::usage)?;
+        Ok(job)
+    }
+
+    pub(super) fn introduction(&self, table: &Table, job: &Job) -> String {
+        format!(
+            "{}: {} rows, {} features, {} classes; {} rows are predicted\n\
+             {} clients, each with {} % of the features; clusters of {} rows; {} steps of the graph \
+             network, cut at {}; {} runs from seed {}\n\
+             the server sees {}\n",
+            self.file.display(),
+            table.labels.len(),
+            table.dim,
+            table.classes.len(),
+            job.queries,
+            job.clients,
+            100.0 * self.features,
+            job.cluster,
+            job.steps,
+            job.cut,
+            self.runs,
+            self.seed,
+            match self.cut {
+                Cut::Client => "nothing",
+                Cut::Server => {
+                    "sums of the first layer, which tell the embeddings of clusters if it knows \
+                     the weights"
+                }
+                _ => "the embeddings of clusters",
+            },
+        )
+    }
+}

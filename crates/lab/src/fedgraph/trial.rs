@@ -1,0 +1,184 @@
+//! One run: clients alone, their soft vote, and graph networks over them.
+
+use std::sync::Arc;
+
+use indicatif::ProgressBar;
+use undertone::fedgraph::{Clustering, Inputs, Job, Matrix, clear};
+use undertone::kdf::Seed;
+use undertone::nets::{Local, LocalSettings};
+use undertone::party::{Ledger, PartyId, SessionId};
+use undertone::simulate::{GraphSimulation, SimulationError};
+use undertone::training::Rows;
+
+use super::deal::{Dealt, Table};
+use super::options::FedGraph;
+use crate::{Failure, seed};
+
+/// What a run gave. Accuracies are shares of the rows to predict.
+pub(super) struct Trialled {
+    /// The mean of the clients on their own.
+    pub(super) client: f64,
+    /// The vote of their probabilities, under masks.
+    pub(super) vote: f64,
+    /// Graph networks: over single rows, conditioned clusters (under masks), random clusters.
+    pub(super) single: Option<f64>,
+    pub(super) conditioned: f64,
+    pub(super) random: f64,
+    /// Clients in the graph network.
+    pub(super) members: usize,
+    /// The embedding's layer of each client.
+    pub(super) layers: Vec<usize>,
+    pub(super) ledgers: Vec<(PartyId, Ledger)>,
+}
+
+/// One run with one seed.
+pub(super) struct Trial {
+    seed: Seed,
+}
+
+/// The share of rows whose class has the highest value.
+fn accuracy(shares: &Matrix, truth: &[u16]) -> f64 {
+    let best = |row: &[f64]| {
+        let best = (0..row.len()).fold(
+            0,
+            |best, class| {
+                if row[class] > row[best] { class } else { best }
+            },
+        );
+        best as u16
+    };
+    let rows = shares.each_row().zip(truth);
+    let right = rows.filter(|(row, label)| best(row) == **label).count();
+    right as f64 / truth.len().max(1) as f64
+}
+
+fn matrix(rows: usize, columns: usize, values: Vec<f32>) -> Result<Matrix, Failure> {
+    let values = values.into_iter().map(f64::from).collect();
+    let matrix = Matrix::new(rows, columns, values);
+    matrix.ok_or_else(|| Failure::data("a network gave too few values"))
+}
+
+impl Trial {
+    pub(super) fn new(number: u64) -> Self {
+        Self { seed: seed(number) }
+    }
+
+    fn derive(&self, purpose: &str, client: usize) -> Seed {
+        let none = SessionId([0; 32]);
+        self.seed.derive(none, purpose, &[client as u32])
+    }
+
+    /// What client `client` brings, and the layer of its embedding.
+    fn inputs(
+        &self,
+        options: &FedGraph,
+        table: &Table,
+        (dealt, client): (&Dealt, usize),
+    ) -> Result<(Inputs, usize), Failure> {
+        let features = &dealt.features[client];
+        let [known, queries] = dealt.rows();
+        let labels = Dealt::labels(table, known);
+        let values = [known, queries].map(|rows| Dealt::values(table, rows, features));
+        let dim = features.len();
+        let rows = Rows {
+            values: &values[0],
+            dim,
+        };
+        let asked = Rows {
+            values: &values[1],
+            dim,
+        };
+        let settings = LocalSettings {
+            width: options.width,
+            epochs: options.epochs,
+            ..LocalSettings::new(table.classes.len())
+        };
+        let local = Local::fit(
+            rows,
+            &labels,
+            settings,
+            &self.derive("local network", client),
+        );
+        let local = local.map_err(Failure::data)?;
+        let layer = match options.layer {
+            Some(layer) => layer,
+            None => {
+                let depth = local.depth(rows, &self.derive("depth", client));
+                depth.map_err(Failure::data)?.chosen
+            }
+        };
+        let embeddings = |rows| local.embeddings(rows, layer).map_err(Failure::data);
+        let shares = local.probabilities(asked).map_err(Failure::data)?;
+        let inputs = Inputs {
+            columns: features.iter().map(ToString::to_string).collect(),
+            labels,
+            embeddings: matrix(known.len(), options.width, embeddings(rows)?)?,
+            probabilities: matrix(queries.len(), table.classes.len(), shares)?,
+            queries: matrix(queries.len(), options.width, embeddings(asked)?)?,
+        };
+        Ok((inputs, layer))
+    }
+
+    pub(super) fn run(
+        &self,
+        options: &FedGraph,
+        table: &Table,
+        job: &Job,
+        bar: &ProgressBar,
+    ) -> Result<Trialled, Failure> {
+        let dealt = table.deal(options, &self.seed);
+        let clients = 0..options.clients;
+        let made: Result<Vec<(Inputs, usize)>, Failure> = clients
+            .map(|client| self.inputs(options, table, (&dealt, client)))
+            .collect();
+        let (inputs, layers): (Vec<Inputs>, Vec<usize>) = made?.into_iter().unzip();
+        let truth = Dealt::labels(table, dealt.rows()[1]);
+        let alone = inputs
+            .iter()
+            .map(|own| accuracy(&own.probabilities, &truth));
+        let client = alone.sum::<f64>() / inputs.len() as f64;
+
+        let inputs: Vec<Arc<Inputs>> = inputs.into_iter().map(Arc::new).collect();
+        let run = GraphSimulation::new(job.clone(), inputs.clone(), self.derive("run", 0)).run()?;
+        let outcome = run.clients.into_iter().next();
+        let outcome = outcome.ok_or_else(|| Failure::data("no clients"))?;
+        let outcome = outcome.map_err(SimulationError::from)?;
+        let of = |shares: &Option<Matrix>| shares.as_ref().map_or(0.0, |s| accuracy(s, &truth));
+
+        let queries: Vec<Matrix> = inputs.iter().map(|own| own.queries.clone()).collect();
+        let all: Vec<&Inputs> = inputs.iter().map(Arc::as_ref).collect();
+        let clear = |job: Job, purpose: &str| {
+            let seed = |number| self.derive(purpose, number);
+            let seeds = clear::Seeds {
+                clusters: &seed(0),
+                clients: &seed(1),
+                server: &seed(2),
+            };
+            let mut network = clear::Network::new(&job, &all, &seeds);
+            for _ in 0..job.steps {
+                network.step();
+            }
+            accuracy(&network.predict(&queries), &truth)
+        };
+        let random = Job {
+            clustering: Clustering::Random,
+            ..job.clone()
+        };
+        let single = Job {
+            cluster: 1,
+            ..job.clone()
+        };
+        let trialled = Trialled {
+            client,
+            vote: of(&outcome.votes),
+            conditioned: of(&outcome.graph),
+            random: clear(random, "random clusters"),
+            single: (!options.clusters_only).then(|| clear(single, "single rows")),
+            members: outcome.clients.members().count(),
+            layers,
+            ledgers: run.ledgers,
+        };
+        bar.inc(1);
+        Ok(trialled)
+    }
+}
