@@ -1,5 +1,6 @@
 //! A client's own network for vertical learning: a perceptron on the features that the client has.
-//! Every hidden layer has the same width, and each is an embedding that the client may bring.
+//! Each hidden layer has half the units of the layer before. Each is an embedding that the client
+//! may bring. All clients bring the same layer, and usually the last.
 
 use std::fmt;
 
@@ -18,7 +19,8 @@ const RATE: f32 = 1e-3;
 const DECAYS: [f32; 2] = [0.9, 0.999];
 const EPSILON: f32 = 1e-8;
 const WEIGHT_DECAY: f32 = 1e-4;
-/// Most parameters.
+/// Most hidden layers, and most parameters.
+const MAX_LAYERS: usize = 16;
 const MAX_PARAMS: usize = 1 << 24;
 
 /// λ of the privacy score: how much a change of the embedding counts against one of the row.
@@ -36,7 +38,7 @@ const SCORED: usize = 128;
 pub struct LocalSettings {
     /// The number of classes.
     pub classes: usize,
-    /// Units of each hidden layer.
+    /// Units of the last hidden layer. Each layer before has twice those of the next.
     pub width: usize,
     /// The number of hidden layers.
     pub layers: usize,
@@ -45,21 +47,32 @@ pub struct LocalSettings {
 }
 
 impl LocalSettings {
-    /// Three layers of 64 units, 100 epochs.
+    /// Layers of 256, 128 and 64 units, 60 epochs.
     pub fn new(classes: usize) -> Self {
         Self {
             classes,
             width: 64,
             layers: 3,
-            epochs: 100,
+            epochs: 60,
         }
+    }
+
+    /// The number of units of hidden layer `layer`, from 1.
+    pub fn units(&self, layer: usize) -> usize {
+        let halvings = self.layers.saturating_sub(layer) as u32;
+        self.width
+            .saturating_mul(1usize.checked_shl(halvings).unwrap_or(usize::MAX))
     }
 
     /// Rows and columns of the weights of each layer.
     fn shapes(&self, features: usize) -> Vec<(usize, usize)> {
-        let mut shapes = vec![(features, self.width)];
-        shapes.extend((1..self.layers).map(|_| (self.width, self.width)));
-        shapes.push((self.width, self.classes));
+        let mut inputs = features;
+        let mut shapes = Vec::new();
+        for layer in 1..=self.layers.min(MAX_LAYERS) {
+            shapes.push((inputs, self.units(layer)));
+            inputs = self.units(layer);
+        }
+        shapes.push((inputs, self.classes));
         shapes
     }
 }
@@ -133,11 +146,14 @@ impl Local {
             settings.epochs,
         ];
         let shapes = settings.shapes(rows.dim);
-        let count: usize = shapes.iter().map(|(a, b)| a.saturating_mul(*b) + b).sum();
-        if sizes.contains(&0) || rows.dim == 0 || count > MAX_PARAMS {
+        let cells =
+            |(inputs, outputs): &(usize, usize)| inputs.saturating_add(1).saturating_mul(*outputs);
+        let count = shapes.iter().map(cells).fold(0, usize::saturating_add);
+        let too_many = count > MAX_PARAMS || settings.layers > MAX_LAYERS;
+        if sizes.contains(&0) || rows.dim == 0 || too_many {
             return Err(ModelError(format!(
-                "{settings:?} for rows of {} values: sizes must be above 0, and parameters at \
-                 most {MAX_PARAMS}",
+                "{settings:?} for rows of {} values: sizes must be above 0, layers at most \
+                 {MAX_LAYERS}, and parameters at most {MAX_PARAMS}",
                 rows.dim
             )));
         }
@@ -281,7 +297,8 @@ impl Local {
         shares.map_err(candle)
     }
 
-    /// The values of hidden layer `layer`, from 1, after the ReLU: rows × width.
+    /// The values of hidden layer `layer`, from 1, after the ReLU: rows ×
+    /// [units](LocalSettings::units).
     ///
     /// # Errors
     /// [`ModelError`] when there is no such layer, the rows have another length, or a value is not
@@ -428,7 +445,8 @@ mod tests {
         assert!(right.count() > 190);
         for layer in 1..=3 {
             let values = local.embeddings(rows, layer).unwrap();
-            assert_eq!(values.len(), 200 * 16);
+            assert_eq!(values.len(), 200 * settings.units(layer));
+            assert_eq!(settings.units(layer), 16 << (3 - layer));
             assert!(values.iter().all(|value| *value >= 0.0));
         }
         assert!(

@@ -66,6 +66,8 @@ fn the_report_holds_every_backend_and_loads_nothing() {
         assert_eq!(circuits > 0, kind["votes"] == "winners", "{kind}");
     }
     assert_eq!(report["pairs"]["exact"], true);
+    assert_eq!(report["graph"]["exact"], true);
+    assert_eq!(report["graph"]["cuts"].as_array().unwrap().len(), 3);
     let lines = fs::read_to_string(path("report.csv"))
         .unwrap()
         .lines()

@@ -16,6 +16,8 @@ mod credentials;
 mod deploy;
 #[cfg(target_os = "linux")]
 mod documents;
+#[cfg(feature = "train")]
+mod feature_graph;
 mod files;
 #[cfg(target_os = "linux")]
 mod interrupt;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use undertone::fedgraph::{Cut, Job, Predict};
+use undertone::nets::LocalSettings;
 use undertone::sum::Suite;
 
 use super::deal::Table;
@@ -32,16 +33,16 @@ pub struct FedGraph {
     /// Steps of training of the graph network
     #[arg(long, value_name = "N", default_value_t = 300)]
     pub(super) steps: u32,
-    /// Units of each layer, of the clients' own networks and of the graph network
+    /// Units of the last layer of the clients' own networks. The two layers before have twice and
+    /// four times as many. The graph network has as many units as the layer of the embedding
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(super) width: usize,
     /// Passes over the rows in the training of the clients' own networks
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 60)]
     pub(super) epochs: usize,
-    /// The hidden layer of a client's network that is its embedding, from 1 to 3 [default: by the
-    /// privacy score]
-    #[arg(long, value_name = "N")]
-    pub(super) layer: Option<usize>,
+    /// The hidden layer of the clients' networks that is their embedding, from 1 to 3
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(super) layer: usize,
     /// Where the graph network is cut: client (the server sees nothing), server (it sees sums of
     /// the first layer), embeddings (it sees the embeddings of clusters)
     #[arg(long, default_value = "client")]
@@ -77,13 +78,13 @@ impl FedGraph {
         if self.runs == 0 || self.epochs == 0 {
             return Err(Failure::usage("--runs and --epochs must be 1 or more"));
         }
-        if self.layer.is_some_and(|layer| !(1..=3).contains(&layer)) {
+        if !(1..=3).contains(&self.layer) {
             return Err(Failure::usage("--layer must be 1, 2 or 3"));
         }
         let queries = table.queries(self.test);
         let rows = table.labels.len() - queries;
         let job = Job {
-            width: self.width,
+            width: self.local(table).units(self.layer),
             cluster: self.cluster,
             steps: self.steps,
             every: self.steps.max(1),
@@ -96,6 +97,15 @@ impl FedGraph {
         };
         job.check().map_err(Failure::usage)?;
         Ok(job)
+    }
+
+    /// How the clients' own networks are built and trained.
+    pub(super) fn local(&self, table: &Table) -> LocalSettings {
+        LocalSettings {
+            width: self.width,
+            epochs: self.epochs,
+            ..LocalSettings::new(table.classes.len())
+        }
     }
 
     pub(super) fn introduction(&self, table: &Table, job: &Job) -> String {

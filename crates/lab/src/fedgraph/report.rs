@@ -47,8 +47,12 @@ pub(super) struct Report {
     gcn_random_sd: f64,
     /// Mean number of clients in the graph network. The others have too few neighbours.
     members: f64,
-    /// How many clients of all runs bring layer 1, 2, 3 of their network.
-    layers: [usize; 3],
+    /// The layer of the clients' networks that is their embedding.
+    layer: usize,
+    /// Mean privacy scores of layers 1, 2, 3 of the clients' networks.
+    privacy_scores: [f64; 3],
+    /// For how many clients of all runs the scores recommend layer 1, 2, 3.
+    recommended_layers: [usize; 3],
     /// Bytes that a client sends in the training of the graph network, on average.
     client_bytes_training: f64,
     /// Bytes that a client sends in the soft vote, on average.
@@ -82,9 +86,11 @@ impl Report {
             let sent: f64 = sent.map(|cost| cost.bytes_sent as f64).sum();
             sent / (runs.len().max(1) * options.clients) as f64
         };
-        let layer = |layer: usize| {
-            let all = runs.iter().flat_map(|run| &run.layers);
-            all.filter(|own| **own == layer).count()
+        let depths = || runs.iter().flat_map(|run| &run.depths);
+        let recommended = |layer: usize| depths().filter(|own| own.chosen == layer).count();
+        let score = |layer: usize| {
+            let scores: Vec<f64> = depths().map(|own| own.scores[layer]).collect();
+            Spread::of(&scores).mean
         };
         Self {
             file: options.file.display().to_string(),
@@ -112,7 +118,9 @@ impl Report {
             gcn_random: random.mean,
             gcn_random_sd: random.sd,
             members: spread(&|run| run.members as f64).mean,
-            layers: [1, 2, 3].map(layer),
+            layer: options.layer,
+            privacy_scores: [0, 1, 2].map(score),
+            recommended_layers: [1, 2, 3].map(recommended),
             client_bytes_training: sent(TRAINING),
             client_bytes_vote: sent(undertone::fedgraph::SOFT_VOTE),
             seconds: phases.iter().map(|phase| phase.seconds).sum(),
@@ -155,9 +163,9 @@ impl Report {
         ));
         let mut text = table(["rows to predict", "right, %"], lines, 1);
         text += &format!(
-            "\n{:.1} of {} clients are in the graph network; embeddings are layer 1, 2, 3 at {:?} \
-             clients\n\n",
-            self.members, self.clients, self.layers
+            "\n{:.1} of {} clients are in the graph network; embeddings are layer {} of their \
+             networks (the privacy score recommends layer 1, 2, 3 to {:?} of them)\n\n",
+            self.members, self.clients, self.layer, self.recommended_layers
         );
         text += &phase_costs::text(&self.phases);
         text += &format!(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use indicatif::ProgressBar;
 use undertone::fedgraph::{Clustering, Inputs, Job, Matrix, clear};
 use undertone::kdf::Seed;
-use undertone::nets::{Local, LocalSettings};
+use undertone::nets::{Depth, Local};
 use undertone::party::{Ledger, PartyId, SessionId};
 use undertone::simulate::{GraphSimulation, SimulationError};
 use undertone::training::Rows;
@@ -26,8 +26,8 @@ pub(super) struct Trialled {
     pub(super) random: f64,
     /// Clients in the graph network.
     pub(super) members: usize,
-    /// The embedding's layer of each client.
-    pub(super) layers: Vec<usize>,
+    /// The privacy scores of the three layers, and the recommended layer, of each client.
+    pub(super) depths: Vec<Depth>,
     pub(super) ledgers: Vec<(PartyId, Ledger)>,
 }
 
@@ -68,13 +68,13 @@ impl Trial {
         self.seed.derive(none, purpose, &[client as u32])
     }
 
-    /// What client `client` brings, and the layer of its embedding.
+    /// What client `client` brings, and the privacy scores of its layers.
     fn inputs(
         &self,
         options: &FedGraph,
         table: &Table,
         (dealt, client): (&Dealt, usize),
-    ) -> Result<(Inputs, usize), Failure> {
+    ) -> Result<(Inputs, Depth), Failure> {
         let features = &dealt.features[client];
         let [known, queries] = dealt.rows();
         let labels = Dealt::labels(table, known);
@@ -88,11 +88,7 @@ impl Trial {
             values: &values[1],
             dim,
         };
-        let settings = LocalSettings {
-            width: options.width,
-            epochs: options.epochs,
-            ..LocalSettings::new(table.classes.len())
-        };
+        let settings = options.local(table);
         let local = Local::fit(
             rows,
             &labels,
@@ -100,23 +96,19 @@ impl Trial {
             &self.derive("local network", client),
         );
         let local = local.map_err(Failure::data)?;
-        let layer = match options.layer {
-            Some(layer) => layer,
-            None => {
-                let depth = local.depth(rows, &self.derive("depth", client));
-                depth.map_err(Failure::data)?.chosen
-            }
-        };
-        let embeddings = |rows| local.embeddings(rows, layer).map_err(Failure::data);
+        let depth = local.depth(rows, &self.derive("depth", client));
+        let depth = depth.map_err(Failure::data)?;
+        let width = settings.units(options.layer);
+        let embeddings = |rows| local.embeddings(rows, options.layer).map_err(Failure::data);
         let shares = local.probabilities(asked).map_err(Failure::data)?;
         let inputs = Inputs {
             columns: features.iter().map(ToString::to_string).collect(),
             labels,
-            embeddings: matrix(known.len(), options.width, embeddings(rows)?)?,
+            embeddings: matrix(known.len(), width, embeddings(rows)?)?,
             probabilities: matrix(queries.len(), table.classes.len(), shares)?,
-            queries: matrix(queries.len(), options.width, embeddings(asked)?)?,
+            queries: matrix(queries.len(), width, embeddings(asked)?)?,
         };
-        Ok((inputs, layer))
+        Ok((inputs, depth))
     }
 
     pub(super) fn run(
@@ -128,10 +120,10 @@ impl Trial {
     ) -> Result<Trialled, Failure> {
         let dealt = table.deal(options, &self.seed);
         let clients = 0..options.clients;
-        let made: Result<Vec<(Inputs, usize)>, Failure> = clients
+        let made: Result<Vec<(Inputs, Depth)>, Failure> = clients
             .map(|client| self.inputs(options, table, (&dealt, client)))
             .collect();
-        let (inputs, layers): (Vec<Inputs>, Vec<usize>) = made?.into_iter().unzip();
+        let (inputs, depths): (Vec<Inputs>, Vec<Depth>) = made?.into_iter().unzip();
         let truth = Dealt::labels(table, dealt.rows()[1]);
         let alone = inputs
             .iter()
@@ -175,7 +167,7 @@ impl Trial {
             random: clear(random, "random clusters"),
             single: (!options.clusters_only).then(|| clear(single, "single rows")),
             members: outcome.clients.members().count(),
-            layers,
+            depths,
             ledgers: run.ledgers,
         };
         bar.inc(1);
