@@ -1,10 +1,12 @@
 //! Clients with different features of the same rows, for tests of graph networks.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use undertone::fedgraph::{Cut, Inputs, Job, Matrix, clear};
+use undertone::fedgraph::{
+    Checkpoint, Cut, Inputs, Job, Kept, Matrix, Outcome, Place, Report, clear, client, server,
+};
 use undertone::kdf::Seed;
-use undertone::party::{PartyId, SessionId};
+use undertone::party::{Aborted, Endpoint, Limits, Network, Node, PartyId, SessionId};
 use undertone::simulate::GraphSimulation;
 
 /// Rows with a label.
@@ -108,4 +110,132 @@ pub fn in_the_clear(
     };
     let embeddings = inputs.iter().map(|own| &own.embeddings).collect();
     clear::Network::over(job, graph, embeddings, &inputs[0].labels, &seeds)
+}
+
+/// A run in which parties may have other jobs, inputs and checkpoints.
+#[derive(Debug)]
+pub struct World {
+    /// The job of the server, and of the clients in order.
+    pub jobs: (Job, Vec<Job>),
+    /// What the clients bring.
+    pub inputs: Vec<Inputs>,
+    /// The clients.
+    pub ids: Vec<PartyId>,
+    /// The checkpoints of the server, then of the clients.
+    pub saved: Vec<Vec<Checkpoint>>,
+    /// From which everything random follows.
+    pub seed: [u8; 32],
+}
+
+/// The outcome of a run for each party, and what it kept.
+#[derive(Debug)]
+pub struct Session {
+    /// For the server.
+    pub server: Result<Report, Aborted>,
+    /// For the clients.
+    pub clients: Vec<Result<Outcome, Aborted>>,
+    /// The last two checkpoints of the server, then of the clients, the newest first.
+    pub saved: Vec<Vec<Checkpoint>>,
+    /// The votes that the clients kept.
+    pub votes: Vec<Option<Matrix>>,
+}
+
+impl World {
+    /// Clients with the inputs of [`inputs`].
+    pub fn new(clients: usize, cut: Cut) -> Self {
+        let job = job(clients, cut);
+        Self {
+            jobs: (job.clone(), vec![job; clients]),
+            inputs: (0..clients).map(|c| inputs(c, clients, 2.0)).collect(),
+            ids: (0..clients).map(PartyId::client).collect(),
+            saved: vec![Vec::new(); clients + 1],
+            seed: [7; 32],
+        }
+    }
+
+    /// Changes the job of all parties.
+    #[must_use]
+    pub fn with(mut self, change: impl Fn(&mut Job)) -> Self {
+        change(&mut self.jobs.0);
+        self.jobs.1.iter_mut().for_each(&change);
+        self
+    }
+
+    /// Runs it over `network`.
+    ///
+    /// # Errors
+    /// Why a party cannot be made, with the party.
+    pub fn run(
+        &self,
+        mut network: Network<'_>,
+    ) -> Result<Session, (PartyId, undertone::party::Abort)> {
+        let root = Seed::from_bytes(self.seed);
+        let id = SessionId(*root.derive(SessionId([0; 32]), "session", &[]).expose());
+        let seed = |who: PartyId| root.derive(id, "party", &[who.to_wire()]);
+        let kept: Vec<Arc<Mutex<Vec<Checkpoint>>>> =
+            self.saved.iter().map(|_| Arc::default()).collect();
+        let votes: Vec<Arc<Mutex<Option<Matrix>>>> =
+            self.ids.iter().map(|_| Arc::default()).collect();
+        let keep = |place: usize| {
+            let (kept, votes) = (
+                Arc::clone(&kept[place]),
+                votes.get(place.wrapping_sub(1)).cloned(),
+            );
+            Box::new(move |what: Kept<'_>| {
+                match (what, &votes) {
+                    (Kept::Checkpoint(checkpoint), _) => {
+                        let mut kept = kept.lock().map_err(|error| error.to_string())?;
+                        kept.insert(0, checkpoint.clone());
+                        kept.truncate(2);
+                    }
+                    (Kept::Votes(matrix), Some(votes)) => {
+                        *votes.lock().map_err(|error| error.to_string())? = Some(matrix.clone());
+                    }
+                    _ => {}
+                }
+                Ok(())
+            })
+        };
+        let own = PartyId::SERVER;
+        let saved = self.saved[0].clone();
+        let script = server(
+            self.jobs.0.clone(),
+            id,
+            self.ids.clone(),
+            seed(own),
+            saved,
+            keep(0),
+        );
+        let mut server = Endpoint::new(own, id, Limits::default(), script.map_err(|e| (own, e))?);
+        let mut clients = Vec::new();
+        for (place, me) in self.ids.iter().enumerate() {
+            let inputs = Arc::new(self.inputs[place].clone());
+            let at = Place {
+                session: id,
+                me: *me,
+                seed: seed(*me),
+                credentials: None,
+                saved: self.saved[place + 1].clone(),
+                keep: keep(place + 1),
+            };
+            let script = client(self.jobs.1[place].clone(), inputs, at).map_err(|e| (*me, e))?;
+            clients.push(Endpoint::new(*me, id, Limits::default(), script));
+        }
+        let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
+        nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
+        // Parties that wait forever have an error.
+        let _ = network.run(&mut nodes);
+        let outcome = |client: Endpoint<_>| client.finish().map(|(outcome, _)| outcome);
+        Ok(Session {
+            server: server.finish().map(|(report, _)| report),
+            clients: clients.into_iter().map(outcome).collect(),
+            saved: kept.iter().map(taken).collect(),
+            votes: votes.iter().map(taken).collect(),
+        })
+    }
+}
+
+fn taken<T: Default>(kept: &Arc<Mutex<T>>) -> T {
+    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    std::mem::take(&mut *kept)
 }

@@ -105,7 +105,9 @@ impl Inputs {
                 return Err(DataError::Shape { what, have, due });
             }
             for (row, values) in array.each_row().enumerate() {
-                let bad = values.iter().find(|value| !(value.abs() <= most));
+                let bad = values
+                    .iter()
+                    .find(|value| value.is_nan() || value.abs() > most);
                 if let Some(&value) = bad {
                     return Err(DataError::Value {
                         what,

@@ -68,10 +68,11 @@ impl Hello {
     pub(crate) fn all(job: &Job, members: &[Member]) -> Result<Vec<Self>, Abort> {
         // FEDGRAPH-2.
         if members.len() != job.clients {
-            return Err(Abort::TooFew {
-                left: members.len(),
-                need: job.clients,
-            });
+            return Err(Abort::Misuse(format!(
+                "{} clients are in, the job is for {}",
+                members.len(),
+                job.clients
+            )));
         }
         let hello = |member: &Member| {
             // FEDGRAPH-3.
@@ -213,4 +214,41 @@ pub(crate) async fn recv_floats(
         out.push(matrix.ok_or_else(|| Abort::Internal("values were counted".into()))?);
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use undertone_setup::roster::Entry;
+
+    use super::*;
+
+    /// FEDGRAPH-3.
+    #[test]
+    fn hellos_that_do_not_decode_name_their_sender() {
+        let job = Job::new(3, 10, 2, 2);
+        let saved = vec![(7, [1; 16]), (5, [2; 16])];
+        let hello = Hello { saved }.write(&job);
+        let members = |hello: Vec<u8>| {
+            let id = PartyId::client(1);
+            let member = |hello| {
+                let session = undertone_party::SessionId([0; 32]);
+                Entry::new(session, "test", id, [[9; 32]], hello, None).unwrap()
+            };
+            vec![member(hello.clone()), member(hello.clone()), member(hello)]
+        };
+        let all = Hello::all(&job, &members(hello.clone())).unwrap();
+        assert!(Hello::have(&all, &(5, [2; 16])) && !Hello::have(&all, &(5, [1; 16])));
+        let changes: [fn(&mut Vec<u8>); 4] = [
+            |hello| hello[32] = 3,
+            |hello| hello.truncate(40),
+            |hello| hello.push(0),
+            Vec::clear,
+        ];
+        for change in changes {
+            let mut hello = hello.clone();
+            change(&mut hello);
+            let abort = Hello::all(&job, &members(hello)).unwrap_err();
+            assert_eq!(abort.culprit(), Some(PartyId::client(1)));
+        }
+    }
 }
