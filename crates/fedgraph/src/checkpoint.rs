@@ -21,8 +21,8 @@ pub const MAX_CHECKPOINT: usize = 24 * MAX_WEIGHTS + (1 << 12);
 /// The state of a party after a step: the clients, the secret of all clients, and the weights that
 /// the party has.
 ///
-/// A checkpoint of a client has the secret that puts rows into clusters. With it and the sums of the
-/// first layer the server would learn embeddings.
+/// A checkpoint of a client has the secret that puts rows into clusters. With it and the sums of
+/// the first layer the server would learn embeddings.
 #[derive(Clone, PartialEq)]
 pub struct Checkpoint {
     pub(crate) job: [u8; 32],

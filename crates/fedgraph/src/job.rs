@@ -20,7 +20,11 @@ const MAX_WORDS: usize = 1 << 26;
 
 /// Declares a choice of a job, with the names of its variants.
 macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $text:literal),* $(,)? }) => {
+    (
+        $(#[$doc:meta])* $name:ident {
+            $($(#[$of:meta])* $variant:ident = $text:literal),* $(,)?
+        }
+    ) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[non_exhaustive]

@@ -2,8 +2,8 @@
 //! network for square images, and a multilayer perceptron for feature rows. Either can have a mean
 //! teacher.
 //!
-//! [`Net`] says how they train. [`Kind`] says how they are built. [`Local`] is a client's network in
-//! vertical learning.
+//! [`Net`] says how they train. [`Kind`] says how they are built. [`Local`] is a client's network
+//! in vertical learning.
 //!
 //! # Reproducibility
 //! The initial weights, the batches and the augmentations depend on seeds alone. On one machine the

@@ -47,13 +47,13 @@ pub struct LocalSettings {
 }
 
 impl LocalSettings {
-    /// Layers of 256, 128 and 64 units, 60 epochs.
+    /// Layers of 256, 128 and 64 units, 100 epochs.
     pub fn new(classes: usize) -> Self {
         Self {
             classes,
             width: 64,
             layers: 3,
-            epochs: 60,
+            epochs: 100,
         }
     }
 

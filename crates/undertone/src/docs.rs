@@ -56,7 +56,9 @@ pub mod spec {
         label_noise: "../docs/spec/label-noise.md";
         training: "../docs/spec/training.md";
         cotraining: "../docs/spec/cotraining.md";
+        fedgraph: "../docs/spec/fedgraph.md";
         pssl: "../docs/spec/pssl.md";
+        series: "../docs/spec/series.md";
         lengths: "../docs/spec/lengths.md";
         scaling: "../docs/spec/scaling.md";
     }

@@ -38,7 +38,7 @@ pub struct FedGraph {
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(super) width: usize,
     /// Passes over the rows in the training of the clients' own networks
-    #[arg(long, value_name = "N", default_value_t = 60)]
+    #[arg(long, value_name = "N", default_value_t = 100)]
     pub(super) epochs: usize,
     /// The hidden layer of the clients' networks that is their embedding, from 1 to 3
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -70,7 +70,7 @@ pub struct FedGraph {
 impl FedGraph {
     pub(super) fn job(&self, table: &Table) -> Result<Job, Failure> {
         let is_share = self.features > 0.0 && self.features <= 1.0;
-        if !is_share || !(self.test > 0.0 && self.test < 1.0) {
+        if !(is_share && self.test > 0.0 && self.test < 1.0) {
             return Err(Failure::usage(
                 "--features must be above 0 and at most 1, --test above 0 and below 1",
             ));
@@ -111,8 +111,8 @@ impl FedGraph {
     pub(super) fn introduction(&self, table: &Table, job: &Job) -> String {
         format!(
             "{}: {} rows, {} features, {} classes; {} rows are predicted\n\
-             {} clients, each with {} % of the features; clusters of {} rows; {} steps of the graph \
-             network, cut at {}; {} runs from seed {}\n\
+             {} clients, each with {} % of the features; clusters of {} rows; {} steps of the \
+             graph network, cut at {}; {} runs from seed {}\n\
              the server sees {}\n",
             self.file.display(),
             table.labels.len(),
