@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 
 use crate::adam::Adam;
 use crate::job::{Job, MAX_CLIENTS};
+use crate::messages::MAX_SAVED;
 use crate::network::Learner;
 
 const KIND: &[u8; 5] = b"UTFG\x01";
@@ -86,6 +87,40 @@ impl Checkpoint {
         let mut out = [0; 16];
         out.copy_from_slice(&Sha256::digest(self.write())[..16]);
         out
+    }
+
+    /// Several checkpoints as bytes.
+    pub fn write_all(saved: &[Self]) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.u8(saved.len() as u8);
+        for saved in saved {
+            let bytes = saved.write();
+            w.u32(bytes.len() as u32);
+            w.raw(&bytes);
+        }
+        w.finish()
+    }
+
+    /// What [`write_all`](Self::write_all) wrote: two checkpoints at most.
+    ///
+    /// # Errors
+    /// [`DecodeError`]: the bytes are no checkpoints.
+    pub fn read_all(bytes: &[u8]) -> Result<Vec<Self>, DecodeError> {
+        let mut r = Reader::new(bytes);
+        let count = usize::from(r.u8("number of checkpoints")?);
+        if count > MAX_SAVED {
+            return Err(DecodeError::Invalid {
+                what: "number of checkpoints",
+                why: "there are two at most",
+            });
+        }
+        let mut saved = Vec::with_capacity(count);
+        for _ in 0..count {
+            let len = r.u32("length of a checkpoint")? as usize;
+            saved.push(Self::read(r.raw(len, "checkpoint")?)?);
+        }
+        r.finish()?;
+        Ok(saved)
     }
 
     /// As bytes.
@@ -176,6 +211,12 @@ mod tests {
         let bytes = checkpoint.write();
         assert_eq!(Checkpoint::read(&bytes).unwrap(), checkpoint);
         assert_eq!(checkpoint.weights().len(), 2 * 64 * 64);
+        let two = [checkpoint.clone(), checkpoint.clone()];
+        let bytes = Checkpoint::write_all(&two);
+        assert_eq!(Checkpoint::read_all(&bytes).unwrap(), two);
+        let three = Checkpoint::write_all(&[two[0].clone(), two[0].clone(), checkpoint]);
+        assert!(Checkpoint::read_all(&three).is_err());
+        assert!(Checkpoint::read_all(&bytes[..bytes.len() - 1]).is_err());
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod net;
 
 pub use file::FileError;
 pub use kind::{EMBEDDING, Kind};
-pub use local::{Depth, Local, LocalSettings};
+pub use local::{Depth, Local, LocalSettings, unit_scale};
 pub use net::{NOISE, Net, TEACHER_DECAY};
 
 #[cfg(doctest)]

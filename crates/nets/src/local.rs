@@ -33,6 +33,23 @@ const ITERATIONS: usize = 50;
 /// Rows that the score looks at.
 const SCORED: usize = 128;
 
+/// Values of rows, each feature scaled to values from 0 to 1 over these rows, as a [`Local`]
+/// network takes them.
+pub fn unit_scale(values: &[f64], dim: usize) -> Vec<f32> {
+    let column = |feature: usize| values.iter().skip(feature).step_by(dim).copied();
+    let ranges: Vec<(f64, f64)> = (0..dim)
+        .map(|feature| {
+            let low = column(feature).fold(f64::INFINITY, f64::min);
+            let high = column(feature).fold(f64::NEG_INFINITY, f64::max);
+            (low, (high - low).max(f64::MIN_POSITIVE))
+        })
+        .collect();
+    let scaled = values.iter().zip(ranges.iter().cycle());
+    scaled
+        .map(|(value, (low, range))| ((value - low) / range) as f32)
+        .collect()
+}
+
 /// How a [`Local`] network is built and trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalSettings {

@@ -6,6 +6,7 @@ mod arrays;
 mod cotrain;
 mod drive;
 mod errors;
+mod fedgraph;
 mod interrupt;
 mod keys;
 mod label;
@@ -38,6 +39,10 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(cotrain::cotrain_digest, m)?)?;
     m.add_function(wrap_pyfunction!(cotrain::cotrain_epsilon, m)?)?;
     m.add_function(wrap_pyfunction!(cotrain::public_digest, m)?)?;
+    m.add_function(wrap_pyfunction!(fedgraph::fedgraph, m)?)?;
+    m.add_function(wrap_pyfunction!(fedgraph::fedgraph_client, m)?)?;
+    m.add_function(wrap_pyfunction!(fedgraph::fedgraph_digest, m)?)?;
+    m.add_function(wrap_pyfunction!(fedgraph::fedgraph_server, m)?)?;
     m.add_function(wrap_pyfunction!(keys::generate_key, m)?)?;
     m.add_function(wrap_pyfunction!(keys::keep_journal, m)?)?;
     m.add_function(wrap_pyfunction!(keys::public_key, m)?)?;

@@ -8,6 +8,8 @@ use clap::Args;
 use tokio::net::TcpListener;
 use undertone::data::arrays_to_npz;
 use undertone::node::cotrain::Cotrain;
+#[cfg(feature = "train")]
+use undertone::node::fedgraph::{self, FeatureGraph};
 use undertone::node::label::{self, Label};
 use undertone::node::pssl::{self, Pairwise};
 use undertone::node::server::{self, Server};
@@ -72,8 +74,9 @@ pub(crate) struct Serve {
     /// Time in seconds that a running job gets to finish after the server receives a signal to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     drain: f64,
-    /// Only for sums, training and co-training: file that keeps the state of the job. A server that
-    /// is killed and started again with the same file continues after the last finished round
+    /// Only for sums, training, co-training and graph networks: file that keeps the state of the
+    /// job. A server that is killed and started again with the same file continues after the last
+    /// finished round
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
     /// Only for sums: folder for the mean of each round, mean-ROUND.npz
@@ -250,8 +253,17 @@ impl Serve {
                 }
                 self.serve(config, &job, cotrain, &warnings, show)
             }
+            #[cfg(feature = "train")]
+            FeatureGraph::NAME => {
+                let parsed = fedgraph::Job::parse(&job.text, clients);
+                let mut graph = FeatureGraph::new(parsed.map_err(|error| job.unusable(error))?);
+                if let Some(path) = &self.checkpoint {
+                    graph = graph.with_checkpoint(path).map_err(Failure::data)?;
+                }
+                self.serve(config, &job, graph, &warnings, show)
+            }
             other => Err(job.unusable(format!(
-                "application is {other:?}; it must be {:?}, {:?}, {:?}, {:?} or {:?}",
+                "application is {other:?}; it must be {:?}, {:?}, \"fedgraph\", {:?}, {:?} or {:?}",
                 Label::NAME,
                 Pairwise::NAME,
                 Sum::NAME,
@@ -269,7 +281,10 @@ impl Serve {
             )))
         };
         if self.checkpoint.is_some() && [Label::NAME, Pairwise::NAME].contains(&name) {
-            return only("--checkpoint", "sums, training and co-training");
+            return only(
+                "--checkpoint",
+                "sums, training, co-training and graph networks",
+            );
         }
         if self.means.is_some() && name != Sum::NAME {
             return only("--means", "sums");

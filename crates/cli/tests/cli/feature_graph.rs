@@ -1,5 +1,9 @@
-//! A graph network over clients: the experiment and its benchmark.
+//! A graph network over clients: the experiment, its benchmark, and jobs as processes.
 
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::network::{LONG, Process, Trial};
 use super::{assert_fails, data, json, undertone};
 
 /// The command with a few small networks, and `more`.
@@ -7,7 +11,7 @@ fn run(more: &[&str]) -> std::process::Output {
     let digits = data("digits");
     let mut arguments = vec!["fedgraph", &digits, "--clients", "5", "--features", "0.2"];
     arguments.extend([
-        "--runs", "1", "--epochs", "5", "--steps", "20", "--width", "16",
+        "--runs", "1", "--epochs", "15", "--steps", "150", "--width", "16",
     ]);
     arguments.extend(more);
     undertone(&arguments)
@@ -106,4 +110,152 @@ fn what_is_not_possible_is_refused() {
     refused(&["--cluster", "0"], 2, "cluster");
     refused(&["--layer", "4"], 2, "--layer");
     refused(&["--cut", "middle"], 2, "embeddings, server, client");
+}
+
+const CLIENTS: usize = 4;
+
+fn class(row: usize) -> usize {
+    row * 5 % 3
+}
+
+/// A trial whose clients have four of eight columns each: 60 rows, the last ten without a label.
+fn trial(job: &str) -> Trial {
+    let job = format!(
+        "application = \"fedgraph\"\nrows = 50\nqueries = 10\nclasses = 3\nwidth = 8\n\
+         cluster = 10\ncheckpoint = 5\n{job}"
+    );
+    let trial = Trial::with_clients(CLIENTS, "digits", &job);
+    for client in 0..CLIENTS {
+        let columns: Vec<usize> = (0..4).map(|k| (2 * client + k) % 8).collect();
+        let mut text = String::new();
+        for column in &columns {
+            write!(text, "column {column},").unwrap();
+        }
+        text += "label\n";
+        for row in 0..60 {
+            for column in &columns {
+                let noise = (row * 31 + column * 17) % 10;
+                let centre = if column % 3 == class(row) { 20 } else { 4 };
+                write!(text, "{},", centre + noise).unwrap();
+            }
+            if row < 50 {
+                write!(text, "{}", class(row)).unwrap();
+            }
+            text += "\n";
+        }
+        std::fs::write(trial.path(&format!("data/{client}.csv")), text).unwrap();
+    }
+    trial
+}
+
+fn join(trial: &Trial, client: usize, more: &[&str]) -> Process {
+    let arguments = [&["--application", "fedgraph", "--epochs", "400"], more].concat();
+    trial.join_with(client, &format!("data/{client}.csv"), &arguments)
+}
+
+/// The labels that a client wrote.
+fn labels(trial: &Trial, client: usize) -> Vec<usize> {
+    let text = trial.text(&format!("{client}.csv"));
+    let label = |line: &str| line.split(',').nth(1).unwrap().parse().unwrap();
+    text.lines().skip(1).map(label).collect()
+}
+
+#[test]
+fn processes_vote_and_train() {
+    let trial = trial("steps = 6\npredict = \"graph\"\n");
+    let mut server = trial.serve("serve", &["--jobs", "1"]);
+    let join = |client| join(&trial, client, &["--reveal-embeddings"]);
+    let mut clients: Vec<Process> = (0..CLIENTS).map(join).collect();
+    trial.come_home(&mut clients);
+    assert_eq!(server.ends(LONG), Some(0), "{}", trial.text("serve.err"));
+    let results = &trial.report()["results"];
+    assert_eq!(results["clients"], CLIENTS);
+    assert_eq!(
+        (&results["clusters"], &results["in_network"]),
+        (&5.into(), &CLIENTS.into())
+    );
+    let all: Vec<Vec<usize>> = (0..CLIENTS).map(|client| labels(&trial, client)).collect();
+    assert!(
+        all.iter()
+            .all(|labels| *labels == all[0] && labels.len() == 60)
+    );
+    assert!((0..50).all(|row| all[0][row] == class(row)));
+    let report: serde_json::Value = serde_json::from_str(&trial.text("join-1.out")).unwrap();
+    assert_eq!(
+        (&report["by_graph"], &report["predicted_rows"]),
+        (&true.into(), &10.into())
+    );
+}
+
+#[test]
+fn a_client_that_is_killed_ends_the_job_and_all_together_continue_it() {
+    let trial = trial("steps = 250\n");
+    let checkpoint = trial.path("kept");
+    let serve = |log| {
+        let options = ["--jobs", "1", "--grace", "1", "--checkpoint", &checkpoint];
+        trial.serve(log, &options)
+    };
+    let start = || -> Vec<Process> {
+        (0..CLIENTS)
+            .map(|client| join(&trial, client, &[]))
+            .collect()
+    };
+    let mut server = serve("serve");
+    let mut clients = start();
+    let memory = trial.path("0.csv.memory");
+    let begun = std::time::Instant::now();
+    while !Path::new(&memory).exists() && begun.elapsed() < LONG {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    drop(clients.pop());
+    for (client, process) in clients.iter_mut().enumerate() {
+        assert_eq!(process.ends(LONG), Some(70));
+        let log = trial.text(&format!("join-{client}.err"));
+        assert!(log.contains("the soft vote had been taken"), "{log}");
+        // The vote is right for nearly all of the last rows.
+        let labels = labels(&trial, client);
+        assert!((50..60).filter(|row| labels[*row] == class(*row)).count() >= 8);
+    }
+    assert_ne!(server.ends(LONG), Some(0));
+    assert!(Path::new(&checkpoint).exists());
+
+    // Without the checkpoints of one of them nobody continues.
+    let aside = trial.path("aside");
+    std::fs::rename(trial.path("2.csv.memory"), &aside).unwrap();
+    let mut server = serve("serve");
+    let mut clients = start();
+    for process in &mut clients {
+        assert_ne!(process.ends(LONG), Some(0));
+    }
+    assert_ne!(server.ends(LONG), Some(0));
+    let log = trial.text("serve.err");
+    assert!(log.contains("no checkpoint is with all parties"), "{log}");
+    std::fs::rename(&aside, trial.path("2.csv.memory")).unwrap();
+
+    // All together continue.
+    let mut server = serve("serve");
+    let mut clients = start();
+    trial.come_home(&mut clients);
+    assert_eq!(server.ends(LONG), Some(0), "{}", trial.text("serve.err"));
+    assert!(Path::new(&checkpoint).exists());
+}
+
+#[test]
+fn terms_and_data_that_do_not_fit_are_refused() {
+    let trial = trial("cut = \"server\"\nsteps = 6\n");
+    let _server = trial.serve("serve", &[]);
+    let refused = |client: usize, more: &[&str], code: i32, expected: &str| {
+        let mut process = join(&trial, client, more);
+        assert_eq!(process.ends(LONG), Some(code));
+        let log = trial.text(&format!("join-{client}.err"));
+        assert!(log.contains(expected), "{log}");
+    };
+    refused(0, &[], 77, "--allow-cut");
+    refused(
+        1,
+        &["--allow-cut", "server", "--min-cluster", "11"],
+        77,
+        "--min-cluster",
+    );
+    refused(2, &["--columns", "a,b"], 65, "2 names for 4 features");
 }

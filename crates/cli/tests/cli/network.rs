@@ -109,9 +109,14 @@ impl Trial {
     }
 
     pub(crate) fn join(&self, client: usize, more: &[&str]) -> Process {
+        self.join_with(client, &format!("data/client-{client}.npz"), more)
+    }
+
+    /// A client with this data file.
+    pub(crate) fn join_with(&self, client: usize, data: &str, more: &[&str]) -> Process {
         let server = format!("localhost:{}", self.port);
         let keys = self.path(&format!("keys/client-{client}"));
-        let data = self.path(&format!("data/client-{client}.npz"));
+        let data = self.path(data);
         let out = self.path(&format!("{client}.csv"));
         let mut arguments = vec![
             "join", "--server", &server, "--keys", &keys, "--data", &data,

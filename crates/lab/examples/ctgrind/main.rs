@@ -32,8 +32,11 @@ use undertone_ot::punctured::{self, Sums};
 use undertone_ot::{Context, Field, Security, base, chosen};
 use undertone_paillier::{BigUint, PublicKey};
 use undertone_party::{PartyId, SessionId};
+use undertone_setup::group::Group;
 use undertone_setup::identity::Identity;
+use undertone_setup::roster::Entry;
 use undertone_setup::seal::{Channel, KeyPair};
+use undertone_sum::series::{Block, Layout, Number, Owner, Series};
 use undertone_sum::share;
 
 const SESSION: SessionId = SessionId([1; 32]);
@@ -338,6 +341,38 @@ fn products() {
     black_box(circuits::inputs(&words, 1, 25, Some(&[true; COUNT])));
 }
 
+/// Sums in a series: the words, and the secrets from which masks follow.
+fn series() {
+    let ids = [0, 1, 2].map(PartyId::client);
+    let member = |id| Entry::new(SESSION, "test", id, [[7; 32]], Vec::new(), None).unwrap();
+    let others = ids[1..].iter();
+    let channel = |id: &PartyId| {
+        let secret = secret_seed(id.to_wire() as u8 + 20);
+        (*id, Channel::new(SESSION, &secret, ids[0], *id))
+    };
+    let group = Group {
+        members: ids.map(member).into(),
+        seed: secret_seed(30),
+        server: Channel::new(SESSION, &secret_seed(31), ids[0], PartyId::SERVER),
+        channels: others.map(channel).collect(),
+    };
+    let mut series = Series::new(SESSION, "test", Suite::Aes128Ctr, ids[0], group).unwrap();
+    let owners = [Owner::Server, Owner::Client(ids[0]), Owner::Clients];
+    let block = |owner| Block {
+        owner,
+        words: 30,
+        contributors: ids.into(),
+    };
+    let layout = Layout::new(owners.map(block).into()).unwrap();
+    let number = Number { step: 1, kind: 1 };
+    let (masked, opening) = series
+        .mask(number, &layout, secret_words(90).into())
+        .unwrap();
+    public(&masked.words);
+    let opened = opening.open(random_words(60).into()).unwrap();
+    public(&**opened);
+}
+
 /// An index that depends on a secret.
 fn leak() {
     let table = black_box([1u8; 64]);
@@ -358,6 +393,7 @@ fn main() -> ExitCode {
         ("lattices", lattices),
         ("garbled circuits", garbled_circuits),
         ("products", products),
+        ("series", series),
     ];
     let checked: &[(&str, fn())] = &[("checked transfers", || transfers(Security::Malicious))];
     let parts = match std::env::args().nth(1).as_deref() {

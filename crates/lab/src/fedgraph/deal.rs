@@ -6,6 +6,7 @@ use rand::RngExt;
 use rand::seq::SliceRandom;
 use undertone::data::Dataset;
 use undertone::kdf::Seed;
+use undertone::nets::unit_scale;
 use undertone::party::SessionId;
 use undertone::xclp::Rows as Loaded;
 
@@ -49,21 +50,8 @@ impl Table {
         let mut classes = data.class_names;
         classes.extend((classes.len()..count).map(|class| class.to_string()));
         let dim = rows.dim();
-        let mut values: Vec<f32> = Vec::with_capacity(rows.values().len());
-        let column = |feature: usize| rows.values().iter().skip(feature).step_by(dim);
-        let ranges: Vec<(f64, f64)> = (0..dim)
-            .map(|feature| {
-                let low = column(feature).copied().fold(f64::INFINITY, f64::min);
-                let high = column(feature).copied().fold(f64::NEG_INFINITY, f64::max);
-                (low, (high - low).max(f64::MIN_POSITIVE))
-            })
-            .collect();
-        for row in rows.values().chunks_exact(dim) {
-            let scaled = row.iter().zip(&ranges);
-            values.extend(scaled.map(|(value, (low, range))| ((value - low) / range) as f32));
-        }
         Ok(Self {
-            values,
+            values: unit_scale(rows.values(), dim),
             labels,
             dim,
             classes,

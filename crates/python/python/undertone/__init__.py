@@ -8,6 +8,8 @@
                                   parties in this process
 :func:`pssl`                      labels the rows of all clients over a graph that they build pair
                                   by pair, all parties in this process
+:func:`fedgraph`                  combines clients with different features of the same rows, all
+                                  parties in this process
 :func:`join`, :func:`join_sum`    takes part in a job on a network
 :func:`serve`                     runs the jobs of a roster on a network
 :class:`SumClient`,               a secure sum or weighted mean of arrays, without I/O: you move
@@ -20,6 +22,8 @@
 :class:`CotrainServer`
 :class:`PsslClient`,              a graph between pairs of clients, without I/O
 :class:`PsslServer`
+:class:`FedGraphClient`,          a graph network over clients, without I/O
+:class:`FedGraphServer`
 :func:`run`                       moves frames between parties in this process
 :func:`distances`, :func:`ot`,    the primitives, for measurements and lessons
 :func:`paillier`
@@ -59,6 +63,15 @@ from ._engine import (
     __version__,
     generate_key,
     public_key,
+)
+from ._fedgraph import (
+    FedGraphClient,
+    FedGraphJob,
+    FedGraphOutcome,
+    FedGraphReport,
+    FedGraphRun,
+    FedGraphServer,
+    fedgraph,
 )
 from ._label import LabelClient, LabelReport, LabelRun, Labels, LabelServer, label
 from ._net import Joined, join, join_sum, serve
@@ -109,6 +122,12 @@ __all__ = [
     "Distances",
     "Examples",
     "Experiment",
+    "FedGraphClient",
+    "FedGraphJob",
+    "FedGraphOutcome",
+    "FedGraphReport",
+    "FedGraphRun",
+    "FedGraphServer",
     "Joined",
     "LabelClient",
     "LabelReport",
@@ -147,6 +166,7 @@ __all__ = [
     "cotrain",
     "distances",
     "experiment",
+    "fedgraph",
     "generate_key",
     "join",
     "join_sum",

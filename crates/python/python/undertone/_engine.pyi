@@ -259,6 +259,31 @@ def pssl_digest(rules: dict[str, Any]) -> bytes: ...
 def pssl_server(
     rules: dict[str, Any], session: bytes, clients: int, seed: bytes | None
 ) -> Party: ...
+def fedgraph(
+    rules: dict[str, Any],
+    clients: Sequence[dict[str, Any]],
+    seed: bytes | None,
+    progress: Callable[[str], object] | None,
+) -> tuple[list[Any], Any, list[tuple[int, list[_Cost]]]]: ...
+def fedgraph_client(
+    rules: dict[str, Any],
+    session: bytes,
+    index: int,
+    brought: dict[str, Any],
+    saved: bytes | None,
+    keep: Callable[[bytes], object] | None,
+    voted: Callable[[NDArray[np.float64]], object],
+    credentials: _Credentials | None,
+    seed: bytes | None,
+) -> Party: ...
+def fedgraph_digest(rules: dict[str, Any]) -> bytes: ...
+def fedgraph_server(
+    rules: dict[str, Any],
+    session: bytes,
+    saved: bytes | None,
+    keep: Callable[[bytes], object] | None,
+    seed: bytes | None,
+) -> Party: ...
 def distances(
     a: NDArray[Any], b: NDArray[Any], bits: int, backend: str, suite: str, seed: bytes | None
 ) -> tuple[NDArray[np.uint16], list[tuple[int, list[_Cost]]]]: ...

@@ -3,6 +3,7 @@
 //! | module | a job of this application |
 //! |---|---|
 //! | [`cotrain`] | learners that vote on public rows, exchange after exchange |
+//! | [`fedgraph`] | a graph network over clients with different features of the same rows |
 //! | [`label`] | label propagation over the rows of all clients |
 //! | [`pssl`] | a graph between pairs of clients, and label propagation over it |
 //! | [`mod@sum`] | secure sums or weighted means of the clients' arrays, round after round |
@@ -12,6 +13,7 @@
 //! It runs every type that implements [`Application`] and [`Participant`].
 
 pub mod cotrain;
+pub mod fedgraph;
 pub mod label;
 pub mod pssl;
 pub mod sum;

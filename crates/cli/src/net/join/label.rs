@@ -92,7 +92,7 @@ pub(super) struct Input {
     pub(super) rows: Rows,
     pub(super) labelling: Labelling,
     /// The names of the features, if the file has them.
-    columns: Vec<String>,
+    pub(super) columns: Vec<String>,
     /// Whether the file or `--classes` states the number of classes.
     classes_stated: bool,
 }

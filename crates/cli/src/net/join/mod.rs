@@ -2,6 +2,8 @@
 
 #[cfg(feature = "train")]
 mod cotrain;
+#[cfg(feature = "train")]
+mod fedgraph;
 mod label;
 #[cfg(feature = "train")]
 mod memory;
@@ -33,7 +35,7 @@ pub(crate) struct Join {
     /// file, train if --out is a .safetensors file, cotrain if --public is given, label otherwise]
     #[arg(long, value_name = "NAME")]
     application: Option<Application>,
-    /// File with this client's data. For label, pssl, train and cotrain: rows, where label -1 means
+    /// File with this client's data. For all but sum: rows, where label -1 means
     /// unlabelled (.npz or CSV). For sum: arrays (.npz); a name with {round} stands for a file for
     /// each round, and the command waits for each file
     #[arg(long, value_name = "FILE")]
@@ -71,6 +73,9 @@ pub(crate) struct Join {
     #[cfg(feature = "train")]
     #[command(flatten)]
     cotrain: cotrain::CotrainOptions,
+    #[cfg(feature = "train")]
+    #[command(flatten)]
+    fedgraph: fedgraph::FedGraphOptions,
 }
 
 /// The applications.
@@ -88,6 +93,9 @@ enum Application {
     /// Co-training
     #[cfg(feature = "train")]
     Cotrain,
+    /// A graph network over clients with different features
+    #[cfg(feature = "train")]
+    Fedgraph,
 }
 
 /// How to reach the server.
@@ -239,6 +247,12 @@ impl Join {
             Application::Pssl if self.label.label_epsilon.is_some() => Err(Failure::usage(
                 "--label-epsilon is only for label propagation and training",
             )),
+            #[cfg(feature = "train")]
+            Application::Fedgraph if self.label.label_epsilon.is_some() => Err(Failure::usage(
+                "--label-epsilon is only for label propagation and training",
+            )),
+            #[cfg(feature = "train")]
+            Application::Fedgraph => fedgraph::run(&self, &config, &warnings, show),
             Application::Pssl => pssl::run(&self, &config, &warnings, show),
             Application::Sum => sum::run(&self, &config, &warnings, show),
         }

@@ -120,7 +120,7 @@ pub(super) fn run(
 }
 
 /// Labels as CSV: the number of each row, from 0, its label, -1 for none, and the label's name.
-fn write(file: Output, labels: &[Option<u16>], names: &[String]) -> Result<(), Failure> {
+pub(super) fn write(file: Output, labels: &[Option<u16>], names: &[String]) -> Result<(), Failure> {
     file.write(|w| {
         writeln!(
             w,

@@ -1,0 +1,254 @@
+//! `undertone join`, a graph network over clients.
+
+use std::sync::Arc;
+
+use clap::Args;
+use serde::Serialize;
+use undertone::fedgraph::{Cut, Inputs, Matrix};
+use undertone::kdf::Seed;
+use undertone::nets::{Local, LocalSettings, unit_scale};
+use undertone::node::client::{Config, join};
+use undertone::node::fedgraph::{Job, Member, Terms, Train};
+use undertone::party::{PartyId, SessionId};
+use undertone::training::Rows;
+use undertone::xclp::Rows as Loaded;
+
+use super::super::credentials::Warnings;
+use super::super::{block_on, randomness};
+use super::label::Input;
+use super::{Join, failure, phases, pssl};
+use undertone_lab::output::{self, Output};
+use undertone_lab::report::PhaseCost;
+use undertone_lab::{Failure, Show, interrupt};
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Graph network over clients")]
+pub(super) struct FedGraphOptions {
+    /// The names of this client's features, as in age,weight, if the data file has none. Clients
+    /// that have a name in common are neighbours
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// The cuts of the graph network to which this client agrees. The server sees nothing with
+    /// client, sums of the first layer with server, and embeddings of clusters with embeddings
+    #[arg(long, value_name = "CUT,…", value_delimiter = ',', default_values_t = Terms::default().cuts)]
+    allow_cut: Vec<Cut>,
+    /// Fewest rows of a cluster: others see means over so many rows
+    #[arg(long, value_name = "ROWS", default_value_t = Terms::default().min_cluster)]
+    min_cluster: usize,
+    /// Agree to jobs in which the graph network predicts single rows. Others then learn about the
+    /// embeddings of single rows
+    #[arg(long)]
+    reveal_embeddings: bool,
+    /// Passes over the rows in the training of this client's own network
+    #[arg(long, value_name = "N", default_value_t = LocalSettings::new(2).epochs)]
+    epochs: usize,
+}
+
+/// The JSON object of `join`.
+#[derive(Debug, Serialize)]
+struct Report {
+    rows: usize,
+    predicted_rows: usize,
+    /// Clients in the graph network. The others have too few neighbours.
+    clients_in_network: usize,
+    /// Whether the graph network predicted the rows. Otherwise the soft vote did.
+    by_graph: bool,
+    sessions: u32,
+    connections_lost: u32,
+    seconds: f64,
+    socket_received: u64,
+    socket_sent: u64,
+    phases: Vec<PhaseCost>,
+}
+
+/// The rows of a client.
+struct Own {
+    columns: Vec<String>,
+    values: Vec<f32>,
+    dim: usize,
+    labels: Vec<Option<u16>>,
+}
+
+impl Own {
+    /// The values of the rows with a label, or of those without.
+    fn values(&self, labelled: bool) -> Vec<f32> {
+        let rows = self.values.chunks_exact(self.dim).zip(&self.labels);
+        let chosen = rows.filter(|(_, label)| label.is_some() == labelled);
+        chosen.flat_map(|(row, _)| row).copied().collect()
+    }
+
+    /// What trains this client's network for a job.
+    fn train(self: Arc<Self>, job: &Job, epochs: usize) -> Result<Train, String> {
+        let job = job.fedgraph.clone();
+        let known = self.labels.iter().flatten().count();
+        let queries = self.labels.len() - known;
+        if (known, queries) != (job.rows, job.queries) {
+            return Err(format!(
+                "{known} rows have a label and {queries} have none; the job has {} and {}",
+                job.rows, job.queries
+            ));
+        }
+        Ok(Box::new(move |seed| self.inputs(&job, epochs, seed)))
+    }
+
+    /// Trains this client's network. Returns what it brings to the job.
+    fn inputs(
+        &self,
+        job: &undertone::fedgraph::Job,
+        epochs: usize,
+        seed: &Seed,
+    ) -> Result<Inputs, String> {
+        let labels: Vec<u16> = self.labels.iter().flatten().copied().collect();
+        let queries = job.queries;
+        let settings = LocalSettings {
+            width: job.width,
+            epochs,
+            ..LocalSettings::new(job.classes)
+        };
+        let [known, asked] = [true, false].map(|labelled| self.values(labelled));
+        let rows = |values| Rows {
+            values,
+            dim: self.dim,
+        };
+        let text = |error: undertone::training::ModelError| error.0;
+        let local = Local::fit(rows(&known), &labels, settings, seed).map_err(text)?;
+        let matrix = |count: usize, columns: usize, values: Vec<f32>| {
+            let values = values.into_iter().map(f64::from).collect();
+            Matrix::new(count, columns, values).ok_or_else(|| "values were counted".to_owned())
+        };
+        let layer = settings.layers;
+        let embeddings = local.embeddings(rows(&known), layer).map_err(text)?;
+        let asked_embeddings = local.embeddings(rows(&asked), layer).map_err(text)?;
+        let shares = local.probabilities(rows(&asked)).map_err(text)?;
+        Ok(Inputs {
+            columns: self.columns.clone(),
+            embeddings: matrix(labels.len(), job.width, embeddings)?,
+            queries: matrix(queries, job.width, asked_embeddings)?,
+            probabilities: matrix(queries, job.classes, shares)?,
+            labels,
+        })
+    }
+
+    /// The labels of all rows: those that the file has, and the likeliest for the others.
+    fn labels(&self, shares: &Matrix) -> Vec<Option<u16>> {
+        let mut shares = shares.each_row();
+        let best = |row: &[f64]| {
+            let best = (0..row.len()).fold(
+                0,
+                |best, class| {
+                    if row[class] > row[best] { class } else { best }
+                },
+            );
+            best as u16
+        };
+        let label = |label: &Option<u16>| label.or_else(|| shares.next().map(best));
+        self.labels.iter().map(label).collect()
+    }
+}
+
+fn load(options: &Join) -> Result<(Own, Vec<String>), Failure> {
+    let unusable = |what: String| Failure::in_file(&options.data, what);
+    let input = Input::load(options)?;
+    let Loaded::Features(features) = input.rows else {
+        return Err(unusable("fedgraph needs features, not codes".into()));
+    };
+    let columns = match &options.fedgraph.columns[..] {
+        [] => input.columns,
+        given => given.to_vec(),
+    };
+    if columns.len() != features.dim() {
+        return Err(unusable(format!(
+            "{} names for {} features; name each with --columns, or use a CSV file with a header",
+            columns.len(),
+            features.dim()
+        )));
+    }
+    let names = input.labelling.names().to_vec();
+    let own = Own {
+        columns,
+        values: unit_scale(features.values(), features.dim()),
+        dim: features.dim(),
+        labels: input.labelling.labels().to_vec(),
+    };
+    Ok((own, names))
+}
+
+pub(super) fn run(
+    options: &Join,
+    config: &Config,
+    warnings: &Warnings,
+    show: Show,
+) -> Result<(), Failure> {
+    let (own, names) = load(options)?;
+    let own = Arc::new(own);
+    let out = Output::create_own(&options.out)?;
+    let path = options.memory();
+    if out.is(&options.data) || out.is(&path) {
+        return Err(Failure::usage(format!(
+            "{} is an input; name another file",
+            options.out.display()
+        )));
+    }
+    options.log(warnings, show);
+    let mine = &options.fedgraph;
+    let terms = Terms {
+        cuts: mine.allow_cut.clone(),
+        min_cluster: mine.min_cluster,
+        reveal_embeddings: mine.reveal_embeddings,
+        min_clients: options.min_clients,
+        max_steps: options.max_rounds.unwrap_or(Terms::default().max_steps),
+    };
+    let seed = randomness(options.link.insecure_seed)
+        .party(SessionId([0; 32]), PartyId::client(0))
+        .map_err(|error| Failure::new(71, format!("randomness: {error}")))?;
+    let (rows, epochs) = (Arc::clone(&own), mine.epochs);
+    let make = move |job: &Job| Arc::clone(&rows).train(job, epochs);
+    let mut member = Member::new(terms, seed, make).with_checkpoint(&path);
+    let joined = block_on(async {
+        let joined = join(config, &mut member, interrupt::requested()).await;
+        joined.map_err(failure)
+    });
+    let votes = member.votes();
+    let outcome = member.into_outcome();
+    let by_graph = outcome.as_ref().and_then(|outcome| outcome.graph.clone());
+    let is_by_graph = by_graph.is_some();
+    let Some(shares) = by_graph.or(votes) else {
+        joined?;
+        return Err(Failure::aborted("the job ended without predictions"));
+    };
+    let predicted = shares.rows();
+    // Votes are final, also if the training ended early.
+    pssl::write(out, &own.labels(&shares), &names)?;
+    let joined = joined.map_err(|failure| Failure {
+        message: format!(
+            "{}; the soft vote had been taken, its labels are in {}",
+            failure.message,
+            options.out.display()
+        ),
+        ..failure
+    })?;
+    let report = Report {
+        rows: own.labels.len(),
+        predicted_rows: predicted,
+        clients_in_network: outcome.map_or(0, |outcome| outcome.clients.members().count()),
+        by_graph: is_by_graph,
+        sessions: joined.sessions,
+        connections_lost: joined.returned,
+        seconds: joined.time.as_secs_f64(),
+        socket_received: joined.socket.0,
+        socket_sent: joined.socket.1,
+        phases: phases(&joined),
+    };
+    output::print_report(show, &report, || {
+        format!(
+            "{predicted} of {} rows are predicted by {}; written to {}\n",
+            report.rows,
+            if is_by_graph {
+                "the graph network"
+            } else {
+                "the soft vote"
+            },
+            options.out.display()
+        )
+    })
+}

@@ -1,0 +1,400 @@
+"""A graph network over clients with different features of the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _engine
+from ._costs import Cost, of_parties
+from ._party import Party, credentials
+from ._train import Seed, as_seed
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedGraphJob:
+    """The parameters of a graph network over clients. All parties need the same ones.
+
+    ============================  ==================================================================
+    ``clients``                   number of clients, from 3 to 256; all take part to the end
+    ``rows``                      number of rows with a label
+    ``queries``                   number of rows to predict
+    ``classes``                   number of classes, up to 1024
+    ``width``                     values of an embedding, up to 256
+    ``cluster``                   rows of a cluster: the network trains on means over so many rows
+    ``clustering``                ``"conditioned"`` (most rows of a cluster are of one class) or
+                                  ``"random"``
+    ``steps``                     steps of training; with 0 there is no graph network
+    ``rate``                      Adam's step size
+    ``cut``                       who has the graph network: ``"client"`` (the clients; the server
+                                  adds up masked words), ``"server"`` (clients have the first layer;
+                                  the server sees its sums), ``"embeddings"`` (the server, which
+                                  sees the embeddings of clusters)
+    ``predict``                   ``"vote"`` (by the mean of all clients' probabilities) or
+                                  ``"graph"`` (by the graph network, which sees single rows)
+    ``reveal_embeddings``         whether the server may see embeddings, or sums of the first layer,
+                                  of single rows: ``predict="graph"`` needs it unless ``cut`` is
+                                  ``"client"``
+    ``every``                     steps from one checkpoint to the next
+    ``suite``                     cipher of the masks
+    ============================  ==================================================================
+
+    Raises ``ValueError`` if the job is impossible.
+    """
+
+    clients: int
+    rows: int
+    queries: int
+    classes: int
+    width: int
+    cluster: int = 17
+    clustering: str = "conditioned"
+    steps: int = 300
+    rate: float = 1e-3
+    cut: str = "client"
+    predict: str = "vote"
+    reveal_embeddings: bool = False
+    every: int = 50
+    suite: str = "aes128ctr"
+
+    def __post_init__(self) -> None:
+        _engine.fedgraph_digest(asdict(self))
+
+    @property
+    def digest(self) -> bytes:
+        """32 bytes, by which parties compare their jobs."""
+        return _engine.fedgraph_digest(asdict(self))
+
+
+@dataclass(frozen=True)
+class FedGraphOutcome:
+    """What a client has at the end."""
+
+    votes: NDArray[np.float64] | None
+    """The means of all clients' class probabilities, float64 of shape [queries, classes]; None
+    without rows to predict."""
+    graph: NDArray[np.float64] | None
+    """The graph network's class probabilities, float64 of shape [queries, classes]; None unless it
+    predicts."""
+    loss: float | None
+    """The mean cross entropy before the last step, with ``cut="client"``."""
+    members: list[int]
+    """The clients in the graph network."""
+    neighbours: list[list[int]]
+    """For each client, those that have features in common with it. With ``cut="client"`` only
+    clients with two neighbours or more are in the network."""
+
+
+@dataclass(frozen=True)
+class FedGraphReport:
+    """What the server has at the end."""
+
+    clients: list[int]
+    """The clients."""
+    members: list[int]
+    """The clients in the graph network."""
+    neighbours: list[list[int]]
+    """For each client, those that have features in common with it."""
+    clusters: int
+    """The number of clusters; 0 without a graph network."""
+    loss: float | None
+    """The mean cross entropy before the last step; None with ``cut="client"``."""
+    predicted: NDArray[np.float64] | None
+    """The graph network's class probabilities, float64 of shape [queries, classes], if it predicts
+    and the server has its weights."""
+
+
+@dataclass(frozen=True)
+class FedGraphRun:
+    """Predictions, and everything else about the run."""
+
+    votes: NDArray[np.float64] | None
+    """The means of all clients' class probabilities, float64 of shape [queries, classes]; None
+    without rows to predict. All clients have them."""
+    graph: NDArray[np.float64] | None
+    """The graph network's class probabilities, float64 of shape [queries, classes]; None unless
+    ``predict="graph"``. All clients have them."""
+    loss: float | None
+    """The mean cross entropy before the last step. Clients have it with ``cut="client"``, and
+    otherwise the server. None without steps."""
+    members: list[int]
+    """The clients in the graph network."""
+    neighbours: list[list[int]]
+    """For each client, those that have features in common with it."""
+    clients: list[FedGraphOutcome]
+    """What each client has."""
+    report: FedGraphReport
+    """What the server has."""
+    costs: dict[int, list[Cost]]
+    """What each party spent, phase by phase; -1 is the server."""
+
+
+def _matrix(array: Any, what: str, shape: str) -> NDArray[np.float64]:
+    array = np.asarray(array)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{what} are of {array.dtype}; float32 or float64 is needed")
+    if array.ndim != 2:
+        raise ValueError(f"{what} have shape {array.shape}; {shape} is needed")
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def _labels(labels: Any) -> NDArray[np.int64]:
+    array = np.asarray(labels)
+    if array.dtype.kind not in "iu" or array.ndim != 1:
+        raise ValueError(
+            f"labels are of {array.dtype} with shape {array.shape}; integers of shape [rows] are "
+            "needed"
+        )
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def _columns(names: Any, what: str) -> list[str]:
+    if isinstance(names, str):
+        raise TypeError(f"{what} are one text; a list of texts is needed")
+    texts: list[str] = []
+    for place, name in enumerate(names):
+        if not isinstance(name, str):
+            raise TypeError(
+                f"{what}: the one at {place} is {type(name).__name__}; texts are needed"
+            )
+        texts.append(name)
+    return texts
+
+
+def _brought(
+    columns: Any, embeddings: Any, probabilities: Any, labels: Any, queries: Any, prefix: str = ""
+) -> dict[str, Any]:
+    """What a client brings, as the engine reads it."""
+    embeddings = _matrix(embeddings, f"{prefix}embeddings", "[rows, width]")
+    if queries is None:
+        queries = np.zeros((0, embeddings.shape[1]))
+    return {
+        "columns": _columns(columns, f"{prefix}names of features"),
+        "embeddings": embeddings,
+        "probabilities": _matrix(probabilities, f"{prefix}probabilities", "[queries, classes]"),
+        "labels": labels,
+        "queries": _matrix(
+            queries, f"{prefix}embeddings of rows to predict", "[queries, width]"
+        ),
+    }
+
+
+def _check_queries(predict: str, queries: object) -> None:
+    if predict == "graph" and queries is None:
+        raise ValueError(
+            'predict="graph" needs queries: the embeddings of the rows to predict, from each client'
+        )
+
+
+def fedgraph(
+    columns: Sequence[Sequence[str]],
+    embeddings: Sequence[Any],
+    probabilities: Sequence[Any],
+    labels: Any,
+    *,
+    queries: Sequence[Any] | None = None,
+    cluster: int = 17,
+    clustering: str = "conditioned",
+    steps: int = 300,
+    rate: float = 1e-3,
+    cut: str = "client",
+    predict: str = "vote",
+    reveal_embeddings: bool = False,
+    suite: str = "aes128ctr",
+    seed: Seed = None,
+    progress: Callable[[str], object] | None = None,
+) -> FedGraphRun:
+    """Combines clients that have different features of the same rows (FedGraph).
+
+    All parties run in this process, with the real messages. All clients know the same rows and
+    their labels. Each has a network of its own, over its own features: of any framework, because
+    only arrays come here. Rows without a label are predicted by a soft vote, the mean of all
+    clients' class probabilities, which adds up under masks. A graph network over the clients, in
+    which clients with a feature in common are neighbours, trains on their embeddings. It sees means
+    over clusters of rows. With ``predict="graph"`` it predicts too, and sees single rows.
+
+    ``columns`` has the names of the features of each client. ``embeddings`` has an array of shape
+    [rows, width] for each client: what its network makes of the rows with a label, such as the
+    activations of a hidden layer, from -64 to 64. ``probabilities`` has an array of shape [queries,
+    classes] for each client: class probabilities of the rows to predict. ``labels`` are integers of
+    shape [rows], counted from 0, the same for all clients. ``queries`` has an array of shape
+    [queries, width] for each client, the embeddings of the rows to predict; only
+    ``predict="graph"`` needs it. All clients have the rows in the same order. Arrays are float32 or
+    float64.
+
+    :class:`FedGraphJob` explains the other arguments. ``steps=0`` is the soft vote alone. ``seed``
+    (32 bytes, or a number) fixes everything random; it is for tests.
+
+    **No cut protects the embeddings themselves.** The server sees nothing of them only with
+    ``cut="client"``, and clients then see means over their neighbours. In training the means over
+    clusters are all that hides single rows.
+
+    Raises ``ValueError`` or ``TypeError`` for arguments that cannot be, and :class:`AbortedError`
+    if no graph network is possible, as when no three clients have features in common.
+
+    >>> import numpy as np, undertone
+    >>> rng = np.random.default_rng(0)
+    >>> truth = np.arange(60) % 2
+    >>> names = [["age", "dose"], ["dose", "pulse"], ["pulse", "age"]]
+    >>> hidden = [rng.random((60, 4)) + truth[:, None] for client in names]
+    >>> guesses = [rng.dirichlet([2, 1], 5) for client in names]
+    >>> run = undertone.fedgraph(names, hidden, guesses, truth, cluster=6, steps=20, rate=0.05)
+    >>> bool(np.allclose(run.votes, np.mean(guesses, axis=0))), run.loss < 0.69
+    (True, True)
+    >>> run.neighbours
+    [[1, 2], [0, 2], [0, 1]]
+    """
+    counts = {
+        "columns": len(columns),
+        "embeddings": len(embeddings),
+        "probabilities": len(probabilities),
+    }
+    if queries is not None:
+        counts["queries"] = len(queries)
+    if len(set(counts.values())) > 1:
+        each = ", ".join(f"{what} of {count}" for what, count in counts.items())
+        raise ValueError(f"{each} clients; each needs one for every client")
+    if len(columns) < 3:
+        raise ValueError(f"{len(columns)} clients, at least 3 are needed")
+    _check_queries(predict, queries)
+    known = _labels(labels)
+    clients = [
+        _brought(*own, known, None if queries is None else queries[client], f"client {client}: ")
+        for client, own in enumerate(zip(columns, embeddings, probabilities, strict=True))
+    ]
+    first = clients[0]
+    job = FedGraphJob(
+        clients=len(clients),
+        rows=len(known),
+        queries=first["probabilities"].shape[0],
+        classes=first["probabilities"].shape[1],
+        width=first["embeddings"].shape[1],
+        cluster=cluster,
+        clustering=clustering,
+        steps=steps,
+        rate=rate,
+        cut=cut,
+        predict=predict,
+        reveal_embeddings=reveal_embeddings,
+        suite=suite,
+    )
+    had, learned, spent = _engine.fedgraph(asdict(job), clients, as_seed(seed), progress)
+    outcomes, report = [_outcome(one) for one in had], _report(learned)
+    one = outcomes[0]
+    return FedGraphRun(
+        one.votes,
+        one.graph,
+        report.loss if one.loss is None else one.loss,
+        one.members,
+        one.neighbours,
+        outcomes,
+        report,
+        of_parties(spent),
+    )
+
+
+def _outcome(had: Any) -> FedGraphOutcome:
+    votes, graph, loss, (members, neighbours) = had
+    return FedGraphOutcome(votes, graph, loss, members, neighbours)
+
+
+def _report(learned: Any) -> FedGraphReport:
+    clients, (members, neighbours), clusters, loss, predicted = learned
+    return FedGraphReport(clients, members, neighbours, clusters, loss, predicted)
+
+
+def _check_keep(job: FedGraphJob, keep: object) -> None:
+    if job.steps and keep is None:
+        raise ValueError(
+            "a job with steps needs keep, a function that keeps checkpoints: a run that broke off "
+            "can only continue, and not start anew with the same rows"
+        )
+
+
+class FedGraphClient(Party):
+    """A client of a graph network over clients, which does no I/O.
+
+    ``columns``, ``embeddings``, ``probabilities``, ``labels`` and ``queries`` are the client's own
+    of what :func:`fedgraph` takes. All parties need the same ``job``. ``session`` is 32 bytes that
+    the server chose afresh.
+
+    ``keep`` receives the client's last two checkpoints as bytes, and must keep them where they
+    survive a crash before it returns. Jobs with steps need it. If a run breaks off, all parties
+    make new ones, with a new session and with what each kept as ``saved``, and continue. A client
+    that lost its checkpoints cannot: a run that started anew would tell more about the same rows,
+    and the others refuse it. Checkpoints are secret. An exception of ``keep`` leaves through
+    :meth:`poll` or :meth:`exchange`, and ends the run.
+
+    Check the job before you take part: its cut, its clusters and what predicts decide what others
+    see.
+
+    Raises ``ValueError`` if the client's arrays do not fit the job, or ``saved`` is of another one.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        columns: Sequence[str],
+        embeddings: Any,
+        probabilities: Any,
+        labels: Any,
+        job: FedGraphJob,
+        *,
+        session: bytes,
+        queries: Any = None,
+        keep: Callable[[bytes], object] | None = None,
+        saved: bytes | None = None,
+        key: str | None = None,
+        public_keys: list[bytes] | None = None,
+        seed: bytes | None = None,
+    ) -> None:
+        _check_keep(job, keep)
+        _check_queries(job.predict, queries)
+        self._votes: list[NDArray[np.float64]] = []
+        self._party = _engine.fedgraph_client(
+            asdict(job),
+            session,
+            index,
+            _brought(columns, embeddings, probabilities, _labels(labels), queries),
+            saved,
+            keep,
+            self._votes.append,
+            credentials(key, public_keys),
+            seed,
+        )
+
+    @property
+    def votes(self) -> NDArray[np.float64] | None:
+        """The means of all clients' class probabilities, float64 of shape [queries, classes], as
+        soon as they are known. They are final, also if the run ends early."""
+        return self._votes[-1] if self._votes else None
+
+    def result(self) -> FedGraphOutcome | None:
+        """What the client has, once; None before the protocol has ended."""
+        result = self._party.result()
+        return None if result is None else _outcome(result)
+
+
+class FedGraphServer(Party):
+    """The server of a graph network over clients. See :class:`FedGraphClient` for the arguments."""
+
+    def __init__(
+        self,
+        job: FedGraphJob,
+        *,
+        session: bytes,
+        keep: Callable[[bytes], object] | None = None,
+        saved: bytes | None = None,
+        seed: bytes | None = None,
+    ) -> None:
+        _check_keep(job, keep)
+        self._party = _engine.fedgraph_server(asdict(job), session, saved, keep, seed)
+
+    def result(self) -> FedGraphReport | None:
+        """What the server has, once; None before the protocol has ended."""
+        result = self._party.result()
+        return None if result is None else _report(result)

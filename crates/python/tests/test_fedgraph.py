@@ -1,0 +1,340 @@
+"""A graph network over clients with different features of the same rows."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import undertone
+from undertone import SERVER, FedGraphClient, FedGraphJob, FedGraphOutcome, FedGraphServer
+
+CLIENTS, ROWS, QUERIES, CLASSES, WIDTH = 5, 90, 12, 3, 6
+TRUTH = np.arange(ROWS, dtype=np.int64) * 7 % CLASSES
+ASKED = np.arange(QUERIES) * 5 % CLASSES
+SEED = bytes(range(32))
+TRAINING: dict[str, Any] = {"cluster": 6, "steps": 40, "rate": 0.02}
+PREDICTING: dict[str, Any] = {**TRAINING, "predict": "graph", "reveal_embeddings": True}
+CUTS = ["client", "server", "embeddings"]
+
+Floats = NDArray[np.float64]
+
+
+def arrays(clients: int = CLIENTS) -> dict[str, Any]:
+    """What clients bring. Client c has the features c, c + 1 and c + 2 of a circle."""
+    rng = np.random.default_rng(2)
+    centres = rng.random((clients, CLASSES, WIDTH))
+
+    def hidden(client: int, labels: NDArray[np.int64]) -> Floats:
+        return np.asarray(centres[client, labels] + 0.3 * rng.random((len(labels), WIDTH)))
+
+    circle = range(clients)
+    return {
+        "columns": [[f"feature {(c + k) % clients}" for k in range(3)] for c in circle],
+        "embeddings": [hidden(c, TRUTH) for c in circle],
+        "probabilities": [rng.dirichlet(np.ones(CLASSES), QUERIES) for _ in circle],
+        "labels": TRUTH,
+        "queries": [hidden(c, ASKED) for c in circle],
+    }
+
+
+def job(**changes: Any) -> FedGraphJob:
+    sizes = {
+        "clients": CLIENTS, "rows": ROWS, "queries": QUERIES, "classes": CLASSES, "width": WIDTH,
+    }
+    return FedGraphJob(**{**sizes, **PREDICTING, **changes})
+
+
+def derive(seed: bytes, purpose: str, session: bytes, ids: bytes = b"") -> bytes:
+    """HKDF: what the engine derives from the seed of a run in one process."""
+    secret = hmac.digest(bytes(32), seed, hashlib.sha256)
+    info = b"undertone/v1/" + purpose.encode() + session + ids
+    return hmac.digest(secret, info + b"\x01", hashlib.sha256)
+
+
+class Parties:
+    """The parties of a run, with seeds as in a run in one process, and what they keep."""
+
+    def __init__(
+        self,
+        rules: FedGraphJob,
+        seed: bytes = SEED,
+        saved: dict[int, bytes] | None = None,
+        keep: Callable[[int], Callable[[bytes], object]] | None = None,
+    ) -> None:
+        session = derive(seed, "simulated session", bytes(32))
+        self.kept: dict[int, list[bytes]] = {who: [] for who in range(-1, CLIENTS)}
+
+        def place(who: int) -> dict[str, Any]:
+            number = (who & 0xFFFFFFFF).to_bytes(4, "little")
+            return {
+                "session": session,
+                "seed": derive(seed, "simulated client", session, number),
+                "saved": (saved or {}).get(who),
+                "keep": keep(who) if keep else self.kept[who].append,
+            }
+
+        own = arrays()
+        self.server = FedGraphServer(rules, **place(SERVER))
+        self.clients = [
+            FedGraphClient(
+                c,
+                own["columns"][c],
+                own["embeddings"][c],
+                own["probabilities"][c],
+                TRUTH,
+                rules,
+                queries=own["queries"][c],
+                **place(c),
+            )
+            for c in range(CLIENTS)
+        ]
+
+    def run(self) -> list[FedGraphOutcome]:
+        undertone.run(self.server, self.clients)
+        outcomes = [client.result() for client in self.clients]
+        assert all(client.done and client.result() is None for client in self.clients)
+        return [one for one in outcomes if one is not None]
+
+
+def same(one: Floats | None, other: Floats | None) -> bool:
+    return one is not None and other is not None and np.array_equal(one, other)
+
+
+def right(predicted: Floats | None) -> float:
+    assert predicted is not None and predicted.shape == (QUERIES, CLASSES)
+    assert predicted.dtype == np.float64 and np.allclose(predicted.sum(axis=1), 1, atol=1e-5)
+    return float(np.mean(predicted.argmax(axis=1) == ASKED))
+
+
+def test_votes_are_the_mean() -> None:
+    own = arrays()
+    due = np.mean(own["probabilities"], axis=0)
+    for options in ({"steps": 0}, TRAINING):
+        run = undertone.fedgraph(**own, **options)
+        assert run.votes is not None and run.graph is None
+        assert np.allclose(run.votes, due, rtol=0, atol=1e-12)
+        assert all(same(one.votes, run.votes) for one in run.clients)
+        assert (run.loss is None) == (options["steps"] == 0)
+        assert run.members == run.report.members == run.report.clients == [0, 1, 2, 3, 4]
+        # Two features apart on a circle of five are neighbours.
+        assert run.neighbours == run.report.neighbours
+        assert run.neighbours == [[o for o in range(5) if o != c] for c in range(5)]
+        assert run.report.clusters == (ROWS // 6 if options["steps"] else 0)
+        assert sorted(run.costs) == [SERVER, 0, 1, 2, 3, 4]
+        phases = {cost.phase for cost in run.costs[0] if cost.bytes_sent}
+        assert {"features", "soft vote"} <= phases
+        assert ("graph network" in phases) == bool(options["steps"])
+    # Single precision does, and votes need no embeddings of the rows to predict.
+    single = [one.astype(np.float32) for one in own["probabilities"]]
+    own.update(probabilities=single, queries=None)
+    votes = undertone.fedgraph(**own, steps=0).votes
+    assert votes is not None and np.allclose(votes, due, rtol=0, atol=1e-6)
+    # Without rows to predict there are none.
+    own.update(probabilities=[np.zeros((0, CLASSES))] * CLIENTS)
+    assert undertone.fedgraph(**own, steps=0).votes is None
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_the_graph_network_predicts(cut: str) -> None:
+    run = undertone.fedgraph(**arrays(), cut=cut, seed=3, **PREDICTING)
+    assert right(run.graph) > 0.9
+    assert run.loss is not None and run.loss < 0.8 * np.log(CLASSES)  # clusters are mixed
+    assert all(same(one.graph, run.graph) for one in run.clients)
+    # Who has the weights has the loss.
+    if cut == "client":
+        assert run.report.loss is None and run.report.predicted is None
+        assert {one.loss for one in run.clients} == {run.loss}
+    else:
+        assert {one.loss for one in run.clients} == {None} and run.report.loss == run.loss
+        assert right(run.report.predicted) > 0.9
+    again = undertone.fedgraph(**arrays(), cut=cut, seed=3, **PREDICTING)
+    assert same(again.graph, run.graph)
+    # Random clusters of few rows teach the network, too.
+    options = {**PREDICTING, "clustering": "random", "cluster": 2}
+    assert right(undertone.fedgraph(**arrays(), cut=cut, **options).graph) > 0.9
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_parties_moved_by_hand_give_the_same(cut: str) -> None:
+    one = undertone.fedgraph(**arrays(), cut=cut, seed=SEED, **PREDICTING)
+    parties = Parties(job(cut=cut))
+    assert parties.clients[0].votes is None and parties.clients[3].id == 3
+    outcomes = parties.run()
+    assert len(outcomes) == CLIENTS
+    for client, outcome, due in zip(parties.clients, outcomes, one.clients, strict=True):
+        assert same(outcome.votes, due.votes) and same(client.votes, due.votes)
+        assert same(outcome.graph, due.graph)
+        assert (outcome.loss, outcome.members) == (due.loss, due.members)
+        assert outcome.neighbours == due.neighbours
+    report = parties.server.result()
+    assert report is not None and report.clusters == one.report.clusters
+    assert report.loss == one.report.loss and parties.server.result() is None
+    phases = [[cost.phase, cost.bytes_sent] for cost in parties.clients[2].costs]
+    assert phases == [[cost.phase, cost.bytes_sent] for cost in one.costs[2]]
+
+
+def latest(parties: Parties) -> dict[int, bytes]:
+    return {who: kept[-1] for who, kept in parties.kept.items()}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_checkpoint_continues(cut: str) -> None:
+    rules = job(cut=cut, every=10)
+    whole = Parties(rules).run()
+
+    # The disk of one party is full after the second checkpoint of steps.
+    kept: dict[int, list[bytes]] = {who: [] for who in range(-1, CLIENTS)}
+    unlucky = SERVER if cut == "embeddings" else 2
+
+    def keep(who: int) -> Callable[[bytes], object]:
+        def checked(saved: bytes) -> None:
+            if who == unlucky and len(kept[who]) == 3:
+                raise OSError("the disk is full")
+            kept[who].append(saved)
+
+        return checked
+
+    broken = Parties(rules, keep=keep)
+    with pytest.raises(OSError, match="the disk is full"):
+        undertone.run(broken.server, broken.clients)
+    # The votes are there.
+    assert same(broken.clients[0].votes, whole[0].votes)
+
+    # Another session continues, and reaches the same.
+    saved = {who: each[-1] for who, each in kept.items()}
+    continued = Parties(rules, bytes(32), saved)
+    for outcome, due in zip(continued.run(), whole, strict=True):
+        assert same(outcome.graph, due.graph) and outcome.loss == due.loss
+    # Those who have weights have taken twenty more steps.
+    steps = {who: len(each) for who, each in continued.kept.items()}
+    assert steps[SERVER] == 2 and steps[0] == (0 if cut == "embeddings" else 2)
+
+    # Without its checkpoint a client cannot take part, and none begins anew.
+    forgot = {who: each for who, each in saved.items() if who != 1}
+    with pytest.raises(undertone.AbortedError, match="checkpoint"):
+        undertone.run((lost := Parties(rules, bytes(32), forgot)).server, lost.clients)
+    with pytest.raises(ValueError, match="checkpoint is of another job"):
+        Parties(job(cut=cut, every=10, rate=0.5), saved=saved)
+    with pytest.raises(ValueError, match="saved: "):
+        Parties(rules, saved={0: saved[0][:-1]})
+
+
+def test_parties_that_were_one_checkpoint_apart_stay_so() -> None:
+    rules = job(every=10)
+    run = Parties(rules)
+    whole = run.run()
+    # All but one kept the last checkpoint. The others continue from the one before, which they
+    # still have when the last one is there again.
+    saved = latest(run)
+    saved[4] = run.kept[4][-2]
+    again = Parties(rules, bytes(32), saved)
+    assert same(again.run()[0].graph, whole[0].graph)
+    assert again.kept[0] == [saved[0]] and again.kept[4] == [run.kept[4][-1]]
+
+
+def test_signed_keys() -> None:
+    keys = [undertone.generate_key() for _ in range(CLIENTS)]
+    public = [undertone.public_key(key) for key in keys]
+    rules, own = job(steps=0, predict="vote"), arrays()
+    session = undertone.session_id(None)
+    server = FedGraphServer(rules, session=session)
+
+    def client(c: int, key: str) -> FedGraphClient:
+        mine = {name: own[name][c] for name in ("columns", "embeddings", "probabilities")}
+        return FedGraphClient(
+            c, **mine, labels=TRUTH, job=rules, session=session, key=key, public_keys=public
+        )
+
+    clients = [client(c, key) for c, key in enumerate(keys)]
+    undertone.run(server, clients)
+    votes = clients[1].votes
+    assert votes is not None and np.allclose(votes, np.mean(own["probabilities"], axis=0))
+    with pytest.raises(ValueError, match="private key of client 0"):
+        client(0, keys[1])
+
+
+def test_arguments_that_cannot_be() -> None:
+    def refused(match: str, error: type[Exception] = ValueError, **options: Any) -> None:
+        with pytest.raises(error, match=match):
+            undertone.fedgraph(**{**arrays(), **TRAINING, **options})
+
+    def but(what: str, client: int, change: Callable[[Any], Any]) -> dict[str, Any]:
+        each = arrays()[what]
+        each[client] = change(each[client])
+        return {what: each}
+
+    def nan(array: Floats) -> Floats:
+        array[4, 1] = np.nan
+        return array
+
+    def without_a_row(array: Floats) -> Floats:
+        return array[1:]
+
+    refused("2 clients, at least 3", **arrays(2))
+    refused("embeddings of 4, probabilities of 5", embeddings=arrays()["embeddings"][:4])
+    refused(r"client 1: embeddings: \(89, 6\), the job has \(90, 6\)",
+            **but("embeddings", 1, without_a_row))
+    refused(r"client 2: probabilities: \(11, 3\), the job has \(12, 3\)",
+            **but("probabilities", 2, without_a_row))
+    refused(r"client 3: embeddings have shape \(540,\); \[rows, width\] is needed",
+            **but("embeddings", 3, np.ravel))
+    refused("client 3: embeddings: row 4 has the value NaN", **but("embeddings", 3, nan))
+    refused("client 0: embeddings: row .* from -64 to 64", **but("embeddings", 0, lambda a: a * 99))
+    refused("client 1: embeddings are of complex128", TypeError,
+            **but("embeddings", 1, lambda a: a + 1j))
+    refused("client 4: names of features are one text", TypeError,
+            **but("columns", 4, lambda _: "age"))
+    refused("client 4: names of features: the one at 1 is int", TypeError,
+            **but("columns", 4, lambda _: ["age", 1]))
+    refused("client 0: two features have the name 'age'",
+            **but("columns", 0, lambda _: ["age", "dose", "age"]))
+    refused("client 0: 0 features", **but("columns", 0, lambda _: []))
+    refused("row 7 has no label", labels=np.where(np.arange(ROWS) == 7, -1, TRUTH))
+    refused("row 7 has label 3; the job has 3", labels=np.where(np.arange(ROWS) == 7, 3, TRUTH))
+    refused("labels are of float64", labels=TRUTH.astype(float))
+    refused("labels", labels=TRUTH[1:])
+    refused("cluster: 91; from 1 to 90", cluster=91)
+    refused("rate must be above 0", rate=0.0)
+    refused("cut: 'none' is none of embeddings, server, client", cut="none")
+    refused("clustering: 'k-means' is none of", clustering="k-means")
+    refused("predict: 'both' is none of vote, graph", predict="both")
+    refused("needs queries", predict="graph", queries=None)
+    refused(r"client 2: embeddings of rows to predict: \(11, 6\), the job has \(12, 6\)",
+            predict="graph", **but("queries", 2, without_a_row))
+    for cut in ("server", "embeddings"):
+        refused("reveal_embeddings", predict="graph", cut=cut)
+    # Nobody shares a feature.
+    alone = [[f"feature {c}"] for c in range(CLIENTS)]
+    refused("no three clients have features in common", undertone.AbortedError, columns=alone)
+    votes = undertone.fedgraph(**{**arrays(), "columns": alone}, steps=0)
+    assert votes.neighbours == [[]] * CLIENTS and votes.votes is not None
+
+    with pytest.raises(ValueError, match="needs keep"):
+        FedGraphServer(job(), session=bytes(32))
+    own = arrays()
+    with pytest.raises(ValueError, match="client 5 of 5"):
+        FedGraphClient(5, own["columns"][0], own["embeddings"][0], own["probabilities"][0], TRUTH,
+                       job(steps=0, predict="vote"), session=bytes(32))
+    assert len({job().digest, job(every=49).digest, job(cluster=7).digest}) == 3
+
+
+def test_parties_of_different_jobs_and_labels() -> None:
+    parties, other = Parties(job()), Parties(job(rate=0.5))
+    parties.clients[2] = other.clients[2]
+    with pytest.raises(undertone.AbortedError) as refused:
+        undertone.run(parties.server, parties.clients)
+    assert refused.value.party == SERVER
+
+
+def test_an_exception_of_progress_ends_the_run() -> None:
+    def stop(_: str) -> None:
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        undertone.fedgraph(**arrays(), cluster=6, steps=2000, progress=stop)
