@@ -3,10 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use undertone::fedgraph::{
-    Checkpoint, Cut, Inputs, Job, Kept, Matrix, Outcome, Place, Report, clear, client, server,
+    Checkpoint, Cut, Inputs, Job, Keep, Kept, Matrix, Outcome, Place, Report, clear, client, server,
 };
 use undertone::kdf::Seed;
-use undertone::party::{Aborted, Endpoint, Limits, Network, Node, PartyId, SessionId};
+use undertone::party::{
+    Abort, Aborted, Endpoint, Limits, Network, Node, PartyId, Script, SessionId,
+};
+use undertone::setup::group::{self, Secrecy};
 use undertone::simulate::GraphSimulation;
 
 /// Rows with a label.
@@ -140,6 +143,35 @@ pub struct Session {
     pub votes: Vec<Option<Matrix>>,
 }
 
+/// What a party keeps outside of its script.
+#[derive(Debug, Default, Clone)]
+struct Drawer {
+    saved: Arc<Mutex<Vec<Checkpoint>>>,
+    votes: Arc<Mutex<Option<Matrix>>>,
+}
+
+impl Drawer {
+    fn keep(&self) -> Keep {
+        let drawer = self.clone();
+        Box::new(move |kept| {
+            match kept {
+                Kept::Checkpoint(checkpoint) => {
+                    let mut saved = drawer.saved.lock().map_err(|error| error.to_string())?;
+                    // A run that continues from the older one keeps the other anew.
+                    saved.retain(|held| held.step() < checkpoint.step());
+                    saved.insert(0, checkpoint.clone());
+                    saved.truncate(2);
+                }
+                Kept::Votes(votes) => {
+                    let mut held = drawer.votes.lock().map_err(|error| error.to_string())?;
+                    *held = Some(votes.clone());
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
 impl World {
     /// Clients with the inputs of [`inputs`].
     pub fn new(clients: usize, cut: Cut) -> Self {
@@ -161,64 +193,91 @@ impl World {
         self
     }
 
+    /// The same parties with what they kept, in another session.
+    #[must_use]
+    pub fn again(&self, saved: Vec<Vec<Checkpoint>>, seed: u8) -> Self {
+        Self {
+            jobs: self.jobs.clone(),
+            inputs: self.inputs.clone(),
+            ids: self.ids.clone(),
+            saved,
+            seed: [seed; 32],
+        }
+    }
+
+    /// The session.
+    pub fn session(&self) -> SessionId {
+        let root = Seed::from_bytes(self.seed);
+        SessionId(*root.derive(SessionId([0; 32]), "session", &[]).expose())
+    }
+
+    /// The randomness of a party.
+    pub fn party_seed(&self, who: PartyId) -> Seed {
+        let root = Seed::from_bytes(self.seed);
+        root.derive(self.session(), "party", &[who.to_wire()])
+    }
+
+    /// The rules of the setup.
+    pub fn group(&self) -> group::Rules {
+        group::Rules {
+            session: self.jobs.0.context(self.session()),
+            secrecy: Secrecy::Sealed,
+            min_clients: self.jobs.0.clients,
+        }
+    }
+
     /// Runs it over `network`.
     ///
     /// # Errors
     /// Why a party cannot be made, with the party.
-    pub fn run(
+    pub fn run(&self, network: Network<'_>) -> Result<Session, (PartyId, Abort)> {
+        self.run_with(network, None, |_| None)
+    }
+
+    /// Runs it with this server, and with other clients where `instead` has one.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_with(
         &self,
         mut network: Network<'_>,
-    ) -> Result<Session, (PartyId, undertone::party::Abort)> {
-        let root = Seed::from_bytes(self.seed);
-        let id = SessionId(*root.derive(SessionId([0; 32]), "session", &[]).expose());
-        let seed = |who: PartyId| root.derive(id, "party", &[who.to_wire()]);
-        let kept: Vec<Arc<Mutex<Vec<Checkpoint>>>> =
-            self.saved.iter().map(|_| Arc::default()).collect();
-        let votes: Vec<Arc<Mutex<Option<Matrix>>>> =
-            self.ids.iter().map(|_| Arc::default()).collect();
-        let keep = |place: usize| {
-            let (kept, votes) = (
-                Arc::clone(&kept[place]),
-                votes.get(place.wrapping_sub(1)).cloned(),
-            );
-            Box::new(move |what: Kept<'_>| {
-                match (what, &votes) {
-                    (Kept::Checkpoint(checkpoint), _) => {
-                        let mut kept = kept.lock().map_err(|error| error.to_string())?;
-                        kept.insert(0, checkpoint.clone());
-                        kept.truncate(2);
-                    }
-                    (Kept::Votes(matrix), Some(votes)) => {
-                        *votes.lock().map_err(|error| error.to_string())? = Some(matrix.clone());
-                    }
-                    _ => {}
-                }
-                Ok(())
-            })
+        server: Option<Script<'static, Report>>,
+        instead: impl Fn(PartyId) -> Option<Script<'static, Outcome>>,
+    ) -> Result<Session, (PartyId, Abort)> {
+        let (id, own) = (self.session(), PartyId::SERVER);
+        let drawer = |saved: &Vec<Checkpoint>| Drawer {
+            saved: Arc::new(Mutex::new(saved.clone())),
+            votes: Arc::default(),
         };
-        let own = PartyId::SERVER;
-        let saved = self.saved[0].clone();
-        let script = server(
-            self.jobs.0.clone(),
-            id,
-            self.ids.clone(),
-            seed(own),
-            saved,
-            keep(0),
-        );
-        let mut server = Endpoint::new(own, id, Limits::default(), script.map_err(|e| (own, e))?);
+        let drawers: Vec<Drawer> = self.saved.iter().map(drawer).collect();
+        let script = match server {
+            Some(script) => script,
+            None => {
+                let (saved, keep) = (self.saved[0].clone(), drawers[0].keep());
+                let (job, ids) = (self.jobs.0.clone(), self.ids.clone());
+                let script = self::server(job, id, ids, self.party_seed(own), saved, keep);
+                script.map_err(|error| (own, error))?
+            }
+        };
+        let mut server = Endpoint::new(own, id, Limits::default(), script);
         let mut clients = Vec::new();
         for (place, me) in self.ids.iter().enumerate() {
             let inputs = Arc::new(self.inputs[place].clone());
             let at = Place {
                 session: id,
                 me: *me,
-                seed: seed(*me),
+                seed: self.party_seed(*me),
                 credentials: None,
                 saved: self.saved[place + 1].clone(),
-                keep: keep(place + 1),
+                keep: drawers[place + 1].keep(),
             };
-            let script = client(self.jobs.1[place].clone(), inputs, at).map_err(|e| (*me, e))?;
+            let script = match instead(*me) {
+                Some(script) => script,
+                None => {
+                    let script = client(self.jobs.1[place].clone(), inputs, at);
+                    script.map_err(|error| (*me, error))?
+                }
+            };
             clients.push(Endpoint::new(*me, id, Limits::default(), script));
         }
         let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
@@ -229,8 +288,8 @@ impl World {
         Ok(Session {
             server: server.finish().map(|(report, _)| report),
             clients: clients.into_iter().map(outcome).collect(),
-            saved: kept.iter().map(taken).collect(),
-            votes: votes.iter().map(taken).collect(),
+            saved: drawers.iter().map(|own| taken(&own.saved)).collect(),
+            votes: drawers[1..].iter().map(|own| taken(&own.votes)).collect(),
         })
     }
 }

@@ -28,7 +28,8 @@ const SERVER: PartyId = PartyId::SERVER;
 pub enum Kept<'a> {
     /// The means of all clients' class probabilities: queries × classes. They are final.
     Votes(&'a Matrix),
-    /// The state after some steps. The last two are enough.
+    /// The state after some steps. The last two are enough. It replaces those of as many steps or
+    /// more: a run that continues from the older one keeps the other anew.
     Checkpoint(&'a Checkpoint),
 }
 

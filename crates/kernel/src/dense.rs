@@ -3,6 +3,7 @@
 //! Every entry is a sum in the order of the inner index, without fused multiply-add. So the bits
 //! are the same on every path and platform. One body serves every path.
 
+use crate::Wiped;
 use crate::cpu::{Cpu, Level};
 
 /// Rows of a register tile.
@@ -91,10 +92,13 @@ pub fn add_product(cpu: Cpu, a: View<'_>, b: View<'_>, c: &mut [f64]) {
     body(a, b, c);
 }
 
+/// Copies of what is multiplied lie side by side, so that the inner loop stays in registers.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // a loop over columns is one instruction
 fn body(a: View<'_>, b: View<'_>, c: &mut [f64]) {
-    // Columns of `b`, side by side, with zeros beyond the last.
-    let mut panel = zeroize::Zeroizing::new(vec![[0.0; COLUMNS]; b.rows]);
+    // Some columns of `b` and some rows of `a`, with zeros and repetitions beyond the last.
+    let mut panel = Wiped::from(vec![[0.0; COLUMNS]; b.rows]);
+    let mut strip = Wiped::from(vec![[0.0; ROWS]; b.rows]);
     for first in (0..b.columns).step_by(COLUMNS) {
         let width = COLUMNS.min(b.columns - first);
         for (row, line) in panel.iter_mut().enumerate() {
@@ -108,23 +112,34 @@ fn body(a: View<'_>, b: View<'_>, c: &mut [f64]) {
         }
         for top in (0..a.rows).step_by(ROWS) {
             let height = ROWS.min(a.rows - top);
-            // Beyond the last row the tile computes that row again, and drops it.
-            let rows: [usize; ROWS] = std::array::from_fn(|row| top + row.min(height - 1));
-            let mut tile = [[0.0; COLUMNS]; ROWS];
-            for (tile, row) in tile.iter_mut().zip(rows) {
-                let from = row * b.columns + first;
-                tile[..width].copy_from_slice(&c[from..from + width]);
-            }
-            for (inner, line) in panel.iter().enumerate() {
-                for (tile, row) in tile.iter_mut().zip(rows) {
-                    let factor = a.at(row, inner);
-                    for (sum, value) in tile.iter_mut().zip(line) {
-                        *sum += factor * value;
-                    }
+            for (inner, line) in strip.iter_mut().enumerate() {
+                for (row, value) in line.iter_mut().enumerate() {
+                    *value = a.at(top + row.min(height - 1), inner);
                 }
             }
-            for (tile, row) in tile.iter().zip(rows).take(height) {
-                let to = row * b.columns + first;
+            let mut tile = [[0.0; COLUMNS]; ROWS];
+            for (row, tile) in tile.iter_mut().enumerate().take(height) {
+                let from = (top + row) * b.columns + first;
+                tile[..width].copy_from_slice(&c[from..from + width]);
+            }
+            // Four arrays by name stay in registers. One array of arrays does not.
+            let [mut one, mut two, mut three, mut four] = tile;
+            for (line, factors) in panel.iter().zip(strip.iter()) {
+                for column in 0..COLUMNS {
+                    one[column] += factors[0] * line[column];
+                }
+                for column in 0..COLUMNS {
+                    two[column] += factors[1] * line[column];
+                }
+                for column in 0..COLUMNS {
+                    three[column] += factors[2] * line[column];
+                }
+                for column in 0..COLUMNS {
+                    four[column] += factors[3] * line[column];
+                }
+            }
+            for (row, tile) in [one, two, three, four].iter().enumerate().take(height) {
+                let to = (top + row) * b.columns + first;
                 c[to..to + width].copy_from_slice(&tile[..width]);
             }
         }

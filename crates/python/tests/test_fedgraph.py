@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import undertone
 from undertone import SERVER, FedGraphClient, FedGraphJob, FedGraphOutcome, FedGraphServer
 
-CLIENTS, ROWS, QUERIES, CLASSES, WIDTH = 5, 90, 12, 3, 6
+CLIENTS, ROWS, QUERIES, CLASSES, WIDTH = 5, 90, 12, 3, 16
 TRUTH = np.arange(ROWS, dtype=np.int64) * 7 % CLASSES
 ASKED = np.arange(QUERIES) * 5 % CLASSES
 SEED = bytes(range(32))
@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 def arrays(clients: int = CLIENTS) -> dict[str, Any]:
     """What clients bring. Client c has the features c, c + 1 and c + 2 of a circle."""
     rng = np.random.default_rng(2)
-    centres = rng.random((clients, CLASSES, WIDTH))
+    centres = 2 * rng.random((clients, CLASSES, WIDTH))
 
     def hidden(client: int, labels: NDArray[np.int64]) -> Floats:
         return np.asarray(centres[client, labels] + 0.3 * rng.random((len(labels), WIDTH)))
@@ -157,7 +157,7 @@ def test_the_graph_network_predicts(cut: str) -> None:
     assert same(again.graph, run.graph)
     # Random clusters of few rows teach the network, too.
     options = {**PREDICTING, "clustering": "random", "cluster": 2}
-    assert right(undertone.fedgraph(**arrays(), cut=cut, **options).graph) > 0.9
+    assert right(undertone.fedgraph(**arrays(), cut=cut, seed=3, **options).graph) > 0.9
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -278,11 +278,11 @@ def test_arguments_that_cannot_be() -> None:
 
     refused("2 clients, at least 3", **arrays(2))
     refused("embeddings of 4, probabilities of 5", embeddings=arrays()["embeddings"][:4])
-    refused(r"client 1: embeddings: \(89, 6\), the job has \(90, 6\)",
+    refused(r"client 1: embeddings: \(89, 16\), the job has \(90, 16\)",
             **but("embeddings", 1, without_a_row))
     refused(r"client 2: probabilities: \(11, 3\), the job has \(12, 3\)",
             **but("probabilities", 2, without_a_row))
-    refused(r"client 3: embeddings have shape \(540,\); \[rows, width\] is needed",
+    refused(r"client 3: embeddings have shape \(1440,\); \[rows, width\] is needed",
             **but("embeddings", 3, np.ravel))
     refused("client 3: embeddings: row 4 has the value NaN", **but("embeddings", 3, nan))
     refused("client 0: embeddings: row .* from -64 to 64", **but("embeddings", 0, lambda a: a * 99))
@@ -298,14 +298,14 @@ def test_arguments_that_cannot_be() -> None:
     refused("row 7 has no label", labels=np.where(np.arange(ROWS) == 7, -1, TRUTH))
     refused("row 7 has label 3; the job has 3", labels=np.where(np.arange(ROWS) == 7, 3, TRUTH))
     refused("labels are of float64", labels=TRUTH.astype(float))
-    refused("labels", labels=TRUTH[1:])
+    refused("89 labels, but client 0 has embeddings of 90 rows", labels=TRUTH[1:])
     refused("cluster: 91; from 1 to 90", cluster=91)
     refused("rate must be above 0", rate=0.0)
     refused("cut: 'none' is none of embeddings, server, client", cut="none")
     refused("clustering: 'k-means' is none of", clustering="k-means")
     refused("predict: 'both' is none of vote, graph", predict="both")
     refused("needs queries", predict="graph", queries=None)
-    refused(r"client 2: embeddings of rows to predict: \(11, 6\), the job has \(12, 6\)",
+    refused(r"client 2: embeddings of rows to predict: \(11, 16\), the job has \(12, 16\)",
             predict="graph", **but("queries", 2, without_a_row))
     for cut in ("server", "embeddings"):
         refused("reveal_embeddings", predict="graph", cut=cut)
@@ -327,9 +327,21 @@ def test_arguments_that_cannot_be() -> None:
 def test_parties_of_different_jobs_and_labels() -> None:
     parties, other = Parties(job()), Parties(job(rate=0.5))
     parties.clients[2] = other.clients[2]
-    with pytest.raises(undertone.AbortedError) as refused:
+    with pytest.raises(undertone.AbortedError, match="client 2: its job differs"):
         undertone.run(parties.server, parties.clients)
-    assert refused.value.party == SERVER
+
+    # Two clients have other labels. Clients see it, and leave.
+    own, rules, session = arrays(), job(steps=0, predict="vote"), undertone.session_id(None)
+    server = FedGraphServer(rules, session=session)
+    clients = []
+    for c in range(CLIENTS):
+        mine = {name: own[name][c] for name in ("columns", "embeddings", "probabilities")}
+        labels = np.roll(TRUTH, c // 3)
+        clients.append(FedGraphClient(c, **mine, labels=labels, job=rules, session=session))
+    with pytest.raises(undertone.AbortedError, match="left before the protocol ended"):
+        undertone.run(server, clients)
+    with pytest.raises(undertone.AbortedError, match="labels differ"):
+        clients[3].poll()
 
 
 def test_an_exception_of_progress_ends_the_run() -> None:

@@ -11,7 +11,7 @@ use undertone::fedct::Public;
 use undertone::node::label::Job;
 use undertone::node::sum::Sum;
 use undertone::node::{Roster, deadlines};
-use undertone::node::{cotrain, pssl, train};
+use undertone::node::{cotrain, fedgraph, pssl, train};
 use undertone_tests::root;
 
 use super::network::free_port;
@@ -141,6 +141,10 @@ fn job_files_and_rosters_are_valid() {
         }
         if application.as_deref() == Some("pssl") {
             pssl::Job::parse(&block, true).unwrap();
+            continue;
+        }
+        if application.as_deref() == Some("fedgraph") {
+            fedgraph::Job::parse(&block, 5).unwrap();
             continue;
         }
         if application.as_deref() == Some("sum") {

@@ -2,6 +2,17 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Arc;
+
+use undertone::data::Kind;
+use undertone::fedgraph::{Inputs, Matrix};
+use undertone::kdf::{Seed, simulated};
+use undertone::nets::{Local, LocalSettings, unit_scale};
+use undertone::node::fedgraph::Job;
+use undertone::party::{PartyId, SessionId};
+use undertone::simulate::GraphSimulation;
+use undertone::training::Rows;
+use undertone::xclp::Rows as Loaded;
 
 use super::network::{LONG, Process, Trial};
 use super::{assert_fails, data, json, undertone};
@@ -187,6 +198,75 @@ fn processes_vote_and_train() {
     );
 }
 
+/// The votes of the same clients in one process: the class of each row to predict.
+fn in_one_process(trial: &Trial) -> Vec<usize> {
+    let job = Job::parse(&trial.text("keys/job.toml"), CLIENTS).unwrap();
+    let job = job.fedgraph;
+    let mut seed = [0; 32];
+    seed[..8].copy_from_slice(&4u64.to_le_bytes());
+    let seed = Seed::from_bytes(seed);
+    let own = simulated::party(&seed, SessionId([0; 32]), PartyId::client(0));
+    let inputs = |client: usize| {
+        let path = trial.path(&format!("data/{client}.csv"));
+        let data = undertone::data::load(Path::new(&path), Kind::Features).unwrap();
+        let Loaded::Features(features) = data.rows else {
+            panic!("features");
+        };
+        let values = unit_scale(features.values(), features.dim());
+        let dim = features.dim();
+        let (known, asked) = values.split_at(job.rows * dim);
+        let rows = |values| Rows { values, dim };
+        let settings = LocalSettings {
+            width: job.width,
+            epochs: 400,
+            ..LocalSettings::new(job.classes)
+        };
+        let labels: Vec<u16> = data.labels.into_iter().flatten().collect();
+        let local = Local::fit(rows(known), &labels, settings, &own).unwrap();
+        let matrix = |rows: usize, columns: usize, values: Vec<f32>| {
+            let values = values.into_iter().map(f64::from).collect();
+            Matrix::new(rows, columns, values).unwrap()
+        };
+        let embeddings = |part| local.embeddings(rows(part), settings.layers).unwrap();
+        let shares = local.probabilities(rows(asked)).unwrap();
+        Arc::new(Inputs {
+            columns: data.columns,
+            labels,
+            embeddings: matrix(job.rows, job.width, embeddings(known)),
+            probabilities: matrix(job.queries, job.classes, shares),
+            queries: matrix(job.queries, job.width, embeddings(asked)),
+        })
+    };
+    let clients = (0..CLIENTS).map(inputs).collect();
+    let run = GraphSimulation::new(job, clients, seed).run().unwrap();
+    let votes = run.clients[0].as_ref().unwrap().votes.clone().unwrap();
+    let best = |row: &[f64]| {
+        let classes = 0..row.len();
+        classes
+            .rev()
+            .max_by(|a, b| row[*a].total_cmp(&row[*b]))
+            .unwrap()
+    };
+    votes.each_row().map(best).collect()
+}
+
+#[test]
+fn processes_vote_as_one_does() {
+    let trial = trial("steps = 0\n");
+    let mut server = trial.serve("serve", &["--jobs", "1"]);
+    let join = |client| join(&trial, client, &[]);
+    let mut clients: Vec<Process> = (0..CLIENTS).map(join).collect();
+    trial.come_home(&mut clients);
+    assert_eq!(server.ends(LONG), Some(0), "{}", trial.text("serve.err"));
+    let due = in_one_process(&trial);
+    for client in 0..CLIENTS {
+        assert_eq!(labels(&trial, client)[50..], due, "client {client}");
+        // Without a graph network there is nothing to continue.
+        let memory = trial.path(&format!("{client}.csv.memory"));
+        assert!(!Path::new(&memory).exists());
+    }
+}
+
 #[test]
 fn a_client_that_is_killed_ends_the_job_and_all_together_continue_it() {
     let trial = trial("steps = 250\n");
@@ -202,9 +282,10 @@ fn a_client_that_is_killed_ends_the_job_and_all_together_continue_it() {
     };
     let mut server = serve("serve");
     let mut clients = start();
-    let memory = trial.path("0.csv.memory");
+    let files = (0..CLIENTS).map(|client| trial.path(&format!("{client}.csv.memory")));
+    let files: Vec<String> = files.chain([checkpoint.clone()]).collect();
     let begun = std::time::Instant::now();
-    while !Path::new(&memory).exists() && begun.elapsed() < LONG {
+    while !files.iter().all(|file| Path::new(file).exists()) && begun.elapsed() < LONG {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     drop(clients.pop());
@@ -231,6 +312,30 @@ fn a_client_that_is_killed_ends_the_job_and_all_together_continue_it() {
     let log = trial.text("serve.err");
     assert!(log.contains("no checkpoint is with all parties"), "{log}");
     std::fs::rename(&aside, trial.path("2.csv.memory")).unwrap();
+
+    // Nor does a part of the clients.
+    let rosters = (0..CLIENTS).map(|client| format!("keys/client-{client}/roster.toml"));
+    let rosters = rosters.chain(["keys/roster.toml".into()]);
+    let rosters: Vec<(String, String)> = rosters
+        .map(|name| (trial.path(&name), trial.text(&name)))
+        .collect();
+    for (path, roster) in &rosters {
+        let (part, _) = roster.rsplit_once("[[client]]").unwrap();
+        std::fs::write(path, part).unwrap();
+    }
+    assert_eq!(serve("serve").ends(LONG), Some(65));
+    let log = trial.text("serve.err");
+    assert!(log.contains("it belongs to another job"), "{log}");
+    let server = trial.serve("serve", &["--jobs", "1"]);
+    for client in 0..CLIENTS - 1 {
+        assert_eq!(join(&trial, client, &[]).ends(LONG), Some(77));
+        let log = trial.text(&format!("join-{client}.err"));
+        assert!(log.contains("its checkpoint is of another job"), "{log}");
+    }
+    drop(server);
+    for (path, roster) in &rosters {
+        std::fs::write(path, roster).unwrap();
+    }
 
     // All together continue.
     let mut server = serve("serve");

@@ -267,6 +267,10 @@ def fedgraph(
         for client, own in enumerate(zip(columns, embeddings, probabilities, strict=True))
     ]
     first = clients[0]
+    if len(known) != len(first["embeddings"]):
+        raise ValueError(
+            f"{len(known)} labels, but client 0 has embeddings of {len(first['embeddings'])} rows"
+        )
     job = FedGraphJob(
         clients=len(clients),
         rows=len(known),

@@ -30,7 +30,12 @@ pub(super) struct FedGraphOptions {
     columns: Vec<String>,
     /// The cuts of the graph network to which this client agrees. The server sees nothing with
     /// client, sums of the first layer with server, and embeddings of clusters with embeddings
-    #[arg(long, value_name = "CUT,…", value_delimiter = ',', default_values_t = Terms::default().cuts)]
+    #[arg(
+        long,
+        value_name = "CUT,…",
+        value_delimiter = ',',
+        default_values_t = Terms::default().cuts
+    )]
     allow_cut: Vec<Cut>,
     /// Fewest rows of a cluster: others see means over so many rows
     #[arg(long, value_name = "ROWS", default_value_t = Terms::default().min_cluster)]
@@ -203,7 +208,19 @@ pub(super) fn run(
         .map_err(|error| Failure::new(71, format!("randomness: {error}")))?;
     let (rows, epochs) = (Arc::clone(&own), mine.epochs);
     let make = move |job: &Job| Arc::clone(&rows).train(job, epochs);
-    let mut member = Member::new(terms, seed, make).with_checkpoint(&path);
+    // Votes are final, also if the training ends early, or this process does.
+    let (rows, target, classes) = (Arc::clone(&own), options.out.clone(), names.clone());
+    let on_votes = move |votes: &Matrix| {
+        let out = Output::create_own(&target);
+        let written = out.and_then(|out| pssl::write(out, &rows.labels(votes), &classes));
+        written.map_err(|failure| {
+            tracing::error!("{}", failure.message);
+            // Peers receive this text. It does not name the file.
+            "the votes cannot be written".to_owned()
+        })
+    };
+    let member = Member::new(terms, seed, make).with_checkpoint(&path);
+    let mut member = member.on_votes(on_votes);
     let joined = block_on(async {
         let joined = join(config, &mut member, interrupt::requested()).await;
         joined.map_err(failure)
@@ -217,7 +234,6 @@ pub(super) fn run(
         return Err(Failure::aborted("the job ended without predictions"));
     };
     let predicted = shares.rows();
-    // Votes are final, also if the training ended early.
     pssl::write(out, &own.labels(&shares), &names)?;
     let joined = joined.map_err(|failure| Failure {
         message: format!(

@@ -159,8 +159,8 @@ mod tests {
 
     #[test]
     fn offers_are_job_files() {
-        let more = "cut = \"server\"\nclustering = \"random\"\ncheckpoint = 9\nsuite = \"chacha20\"\n\
-                    predict = \"graph\"\nreveal_embeddings = true\n";
+        let more = "cut = \"server\"\nclustering = \"random\"\ncheckpoint = 9\n\
+                    suite = \"chacha20\"\npredict = \"graph\"\nreveal_embeddings = true\n";
         let job = Job::parse(&format!("{TEXT}{more}"), 4).unwrap();
         let inner = &job.fedgraph;
         assert_eq!(
