@@ -125,6 +125,7 @@ impl GraphSimulation {
                 (Kept::Votes(matrix), Some(votes)) => *lock(votes) = Some(matrix.clone()),
                 (Kept::Checkpoint(checkpoint), _) => {
                     let mut saved = lock(&saved);
+                    saved.retain(|held| held.step() < checkpoint.step());
                     saved.insert(0, checkpoint.clone());
                     saved.truncate(2);
                 }
