@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use undertone::fedct::{CONSENSUS, Consensus, Job, SLICES, VOTES, Votes};
+use undertone::fedgraph::{Cut, FEATURES, PREDICTION, Predict, SOFT_VOTE, TRAINING};
 use undertone::garble::GARBLING;
 use undertone::hamming::{Backend, Phe};
 use undertone::party::frame::HEADER_LEN;
@@ -9,6 +10,7 @@ use undertone::party::{Network, PartyId};
 use undertone::sum;
 use undertone::xclp::{Params, phases};
 use undertone_tests::cotraining::{World, votes};
+use undertone_tests::feature_graph::{self, CLASSES, QUERIES, ROWS, WIDTH};
 use undertone_tests::{random_clients, simulation};
 
 /// The bytes that the sender and the receiver of a pair send with `shade`, offline and online, to
@@ -323,5 +325,112 @@ fn bytes_of_an_exchange_are_the_formulae() {
         let came: u64 = phases().map(|cost| cost.bytes_received).sum();
         let went: u64 = phases().map(|cost| cost.bytes_sent).sum();
         assert_eq!((came, went), (up, down), "{kind}, {consensus}");
+    }
+}
+
+/// Payload bytes that a client sends and receives in a phase, and their messages and rounds.
+struct Phased {
+    sent: usize,
+    received: usize,
+    messages: [usize; 2],
+    rounds: usize,
+}
+
+/// Seven clients with three features each, on a circle: each has four neighbours.
+#[test]
+fn the_ledger_of_a_graph_network_has_the_totals() {
+    let (m, near, columns, steps) = (7, 4, 3, 3);
+    let (k, d, q, c) = (ROWS / 6, WIDTH, QUERIES, CLASSES);
+    for cut in [Cut::Embeddings, Cut::Server, Cut::Client] {
+        let simulation = feature_graph::simulation(m, cut, |job| {
+            (job.steps, job.predict, job.reveal_embeddings) = (3, Predict::Graph, true);
+        });
+        let run = simulation.run().unwrap();
+        assert_eq!((run.report.clusters, run.report.graph.features()), (k, m));
+        let features = Phased {
+            sent: (16 + 8 * columns) * 2,
+            received: 4 + (m - 1) * (16 + 8 * columns),
+            messages: [m, m],
+            rounds: 2,
+        };
+        let vote = Phased {
+            sent: 8 * q * c + 5,
+            received: 8 * q * c + 5,
+            messages: [1, 1],
+            rounds: 2,
+        };
+        let (training, prediction) = match cut {
+            Cut::Embeddings => (
+                Phased {
+                    sent: 4 * k * d,
+                    received: 0,
+                    messages: [1, 0],
+                    rounds: 1,
+                },
+                Phased {
+                    sent: 4 * q * d,
+                    received: 4 * q * c,
+                    messages: [1, 1],
+                    rounds: 2,
+                },
+            ),
+            Cut::Server => {
+                let weights = 2 * d * d;
+                (
+                    Phased {
+                        sent: steps * (4 * (1 + near) * k * d + 8 * weights + 10),
+                        received: steps * (8 * k * d + 8 * weights + 5),
+                        messages: [2 * steps; 2],
+                        rounds: 4 * steps,
+                    },
+                    Phased {
+                        sent: 4 * (1 + near) * q * d + 5,
+                        received: 4 * q * c,
+                        messages: [1, 1],
+                        rounds: 2,
+                    },
+                )
+            }
+            _ => {
+                let weights = 4 * d * d + 2 * m * d + 2 * d + d * c + c;
+                let all = 8 * k * c + 8 * weights + 20;
+                (
+                    Phased {
+                        sent: steps * (8 * near * k * d + all) + 4 * near * k * d + 5,
+                        received: steps * (8 * k * d + all) + 4 * k * d + 5,
+                        messages: [1 + 4 * steps; 2],
+                        rounds: 2 + 8 * steps,
+                    },
+                    Phased {
+                        sent: 8 * near * q * d + 8 * q * c + 15,
+                        received: 8 * q * d + 8 * q * c + 15,
+                        messages: [3, 3],
+                        rounds: 6,
+                    },
+                )
+            }
+        };
+        let phases = [
+            (FEATURES, features),
+            (SOFT_VOTE, vote),
+            (TRAINING, training),
+            (PREDICTION, prediction),
+        ];
+        // The first client also sends the number of clusters and the targets.
+        let others = run.ledgers.iter();
+        let others = others.filter(|(who, _)| who.index().is_some_and(|client| client > 0));
+        assert_eq!(others.clone().count(), m - 1);
+        for (who, ledger) in others {
+            for (phase, due) in &phases {
+                let cost = ledger.phase(*phase).unwrap();
+                let [sent, received] = due.messages.map(|messages| messages * HEADER_LEN);
+                let text = format!("{who}, {phase} of {cut}");
+                assert_eq!(cost.bytes_sent, (sent + due.sent) as u64, "{text}");
+                let bytes = (received + due.received) as u64;
+                assert_eq!(cost.bytes_received, bytes, "{text}");
+                assert_eq!(cost.messages, due.messages[0] as u64, "{text}");
+                assert_eq!(cost.rounds(), due.rounds, "{text}");
+            }
+        }
     }
 }

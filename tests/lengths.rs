@@ -4,6 +4,7 @@
 
 use proptest::prelude::*;
 use undertone::fedct::{self, Consensus, Noise, Votes};
+use undertone::fedgraph::{self, Cut, FEATURES, Predict};
 use undertone::garble::{Audience, Builder};
 use undertone::hamming::{Backend, Phe};
 use undertone::kdf::Seed;
@@ -11,15 +12,17 @@ use undertone::kernel::BitMatrix;
 use undertone::ot::Field;
 use undertone::party::Ledger;
 use undertone::party::frame::HEADER_LEN;
-use undertone::party::{Network, Node, PartyId};
+use undertone::party::{Network, Node, PartyId, Phase};
 use undertone::pssl::{self, EDGES, Reveal};
 use undertone::rounds::Job;
 use undertone::simulate::garble::{EVALUATOR, GARBLER};
-use undertone::simulate::{GarbleSimulation, TrainingSimulation};
+use undertone::simulate::{GarbleSimulation, GraphSimulation, TrainingSimulation};
 use undertone::sum::Trust;
 use undertone::training::{Client, PseudoLabels, Report, Sampling, Step};
 use undertone::xclp::{Features, Params, Variant};
 use undertone_tests::cotraining::{World, votes};
+use undertone_tests::feature_graph;
+use undertone_tests::feature_graph_lengths::{GraphShape, graph_rounds, of_feature_graph, spared};
 use undertone_tests::lengths::{
     Cotraining, Lengths, RoundShape, Shape, Training, lengths, of_cotraining, of_garbling,
     of_round, of_scaling, of_training,
@@ -124,6 +127,16 @@ fn hold_round(kit: &Means, job: Job, away: Option<usize>) {
 
 /// The ledgers show the same messages and bytes.
 fn hold_ledgers(due: &Lengths, ledgers: &[(PartyId, Ledger)]) {
+    hold_sparing(due, ledgers, |_, _| 0);
+}
+
+/// The ledgers show the same messages and bytes, less the bytes that a party spares in a phase
+/// because payloads to several clients count once.
+fn hold_sparing(
+    due: &Lengths,
+    ledgers: &[(PartyId, Ledger)],
+    spared: impl Fn(PartyId, Phase) -> u64,
+) {
     let of = |which: &dyn Fn(PartyId, PartyId, u8) -> bool| -> (u64, u64) {
         let links = due.iter();
         let links = links.filter(|((from, to, phase), _)| which(*from, *to, *phase));
@@ -135,7 +148,8 @@ fn hold_ledgers(due: &Lengths, ledgers: &[(PartyId, Ledger)]) {
     for (id, ledger) in ledgers {
         for (phase, cost) in ledger.phases() {
             let sent = of(&|from, _, of| from == *id && of == phase.id);
-            assert_eq!((cost.messages, cost.bytes_sent), sent, "{id}, {phase}");
+            let counted = (cost.messages, cost.bytes_sent + spared(*id, phase));
+            assert_eq!(counted, sent, "{id}, {phase}");
         }
         let received: u64 = ledger.phases().map(|(_, cost)| cost.bytes_received).sum();
         assert_eq!(received, of(&|_, to, _| to == *id).1, "{id}");
@@ -508,5 +522,129 @@ fn every_message_of_a_graph_between_pairs_has_its_predicted_length() {
             let bytes: usize = links.iter().flat_map(|link| &due[link]).sum();
             assert!(bytes < most + fixed, "{bytes} {most}");
         }
+    }
+}
+
+/// Compares a run of a graph network, and one that continues it, with their predictions. `columns`
+/// are the features of each client.
+fn hold_graph(cut: Cut, columns: &[&[&str]], change: impl Fn(&mut fedgraph::Job)) {
+    let clients = columns.len();
+    let mut job = feature_graph::job(clients, cut);
+    (job.steps, job.every) = (3, 2);
+    change(&mut job);
+    let inputs = columns.iter().enumerate().map(|(client, columns)| {
+        let mut inputs = feature_graph::inputs(client, clients, 2.0);
+        inputs.columns = columns.iter().map(|name| (*name).to_owned()).collect();
+        std::sync::Arc::new(inputs)
+    });
+    let mut simulation =
+        GraphSimulation::new(job.clone(), inputs.collect(), Seed::from_bytes([7; 32]));
+    // It continues after step 2, of which all have the second but last checkpoint.
+    for step in [0, 2] {
+        let who = PartyId::client(1);
+        let last = simulation.saved(who);
+        if step > 0 && last.len() == 2 {
+            simulation.replace(who, last[1..].to_vec());
+        }
+        let saved = |who| simulation.saved(who).len();
+        let counts: Vec<usize> = (0..clients).map(|c| saved(PartyId::client(c))).collect();
+        let mut sent = Lengths::new();
+        let network = Network::new().intercept(|from, to, frame| {
+            let list = sent.entry((from, to, frame[4])).or_default();
+            list.push(frame.len() - HEADER_LEN);
+        });
+        let run = simulation.run_over(network).unwrap();
+        assert!(run.clients.iter().all(Result::is_ok));
+        for list in sent.values_mut() {
+            list.sort_unstable();
+        }
+        let shape = GraphShape {
+            columns: columns.iter().map(|columns| columns.len()).collect(),
+            graph: run.report.graph.clone(),
+            clusters: run.report.clusters,
+            saved: counts,
+            step: if job.steps == 0 { 0 } else { step },
+        };
+        let due = of_feature_graph(&job, &shape);
+        for (link, list) in &due {
+            assert_eq!(sent.get(link), Some(list), "{link:?} of {job:?}, {step}");
+        }
+        assert_eq!(sent.len(), due.len(), "{job:?}");
+        hold_sparing(&due, &run.ledgers, |who, phase| spared(&shape, who, phase));
+        hold_rounds(&job, &shape, &run.ledgers);
+        simulation = simulation.again(Seed::from_bytes([8; 32]));
+    }
+}
+
+/// The ledgers show the rounds that are due.
+fn hold_rounds(job: &fedgraph::Job, shape: &GraphShape, ledgers: &[(PartyId, Ledger)]) {
+    for (who, ledger) in ledgers {
+        if who.index().is_some_and(|client| !shape.graph.is_in(client)) {
+            continue;
+        }
+        for (phase, rounds) in graph_rounds(job, shape) {
+            let have = ledger.phase(phase).map(|cost| cost.rounds());
+            assert_eq!(have, Some(rounds), "{who}, {phase} of {job:?}");
+        }
+    }
+    assert!(ledgers.iter().all(|(_, own)| own.phase(FEATURES).is_some()));
+}
+
+/// All cuts; clients with all, some and no features in common; votes alone; sums of several tiles.
+#[test]
+fn every_message_of_a_graph_network_has_its_predicted_length() {
+    let all: &[&[&str]] = &[&["a", "b"], &["a"], &["a", "c"]];
+    let some: &[&[&str]] = &[&["a"], &["a", "b"], &["a", "b", "c", "x"], &["c"], &["d"]];
+    for cut in [Cut::Embeddings, Cut::Server, Cut::Client] {
+        for columns in [all, some] {
+            hold_graph(cut, columns, |_| ());
+            hold_graph(cut, columns, |job| {
+                (job.predict, job.reveal_embeddings) = (Predict::Graph, true);
+            });
+        }
+        hold_graph(cut, all, |job| job.steps = 0);
+    }
+}
+
+/// Sums and floats of several tiles.
+#[test]
+fn long_messages_of_a_graph_network_have_their_predicted_lengths() {
+    let (width, rows, queries) = (16, 20_000, 70_000);
+    let columns = ["a", "b", "c"].map(|name| vec![name.to_owned(), "all".into()]);
+    for cut in [Cut::Embeddings, Cut::Server, Cut::Client] {
+        let mut job = feature_graph::job(3, cut);
+        (job.width, job.cluster, job.steps) = (width, 1, 1);
+        (job.rows, job.queries, job.classes) = (rows, queries, 3);
+        let inputs = |client: usize| {
+            let values = vec![0.25; rows * width];
+            let shares = vec![0.25; queries * 3];
+            std::sync::Arc::new(fedgraph::Inputs {
+                columns: columns[client].clone(),
+                labels: (0..rows).map(|row| (row % 3) as u16).collect(),
+                embeddings: fedgraph::Matrix::new(rows, width, values).unwrap(),
+                probabilities: fedgraph::Matrix::new(queries, 3, shares).unwrap(),
+                queries: fedgraph::Matrix::zeros(0, width),
+            })
+        };
+        let clients = (0..3).map(inputs).collect();
+        let simulation = GraphSimulation::new(job.clone(), clients, Seed::from_bytes([7; 32]));
+        let mut sent = Lengths::new();
+        let network = Network::new().intercept(|from, to, frame| {
+            let list = sent.entry((from, to, frame[4])).or_default();
+            list.push(frame.len() - HEADER_LEN);
+        });
+        let run = simulation.run_over(network).unwrap();
+        for list in sent.values_mut() {
+            list.sort_unstable();
+        }
+        let shape = GraphShape {
+            columns: vec![2; 3],
+            graph: run.report.graph.clone(),
+            clusters: rows,
+            saved: vec![0; 3],
+            step: 0,
+        };
+        assert_eq!(run.report.clusters, rows);
+        assert!(of_feature_graph(&job, &shape) == sent, "{cut}");
     }
 }

@@ -7,6 +7,7 @@ mod collusion;
 mod columns;
 mod cotraining;
 mod distances;
+mod feature_graph;
 mod inputs;
 mod lwe;
 mod pairwise;

@@ -4,6 +4,7 @@
 pub mod as_written;
 pub mod cotraining;
 pub mod feature_graph;
+pub mod feature_graph_lengths;
 pub mod fuzz;
 pub mod kept;
 pub mod lengths;

@@ -1,6 +1,7 @@
 //! The graph network in the clear, with all embeddings in one place: for tests and experiments.
 
 use undertone_kdf::Seed;
+use undertone_kernel::Wiped;
 
 use crate::clusters::{Clusters, clusters};
 use crate::data::Inputs;
@@ -107,8 +108,8 @@ impl Network {
         }
     }
 
-    /// Takes a step. Returns the loss before it.
-    pub fn step(&mut self) -> f64 {
+    /// The loss, and the slopes of all weights: W₁ W₂ W₃ b V₁ V₂ V₃ c O p.
+    pub fn slopes(&self) -> (f64, Wiped<f64>) {
         let stepped = self
             .head(&self.embeddings, &self.means)
             .step(&self.clusters.targets);
@@ -129,9 +130,14 @@ impl Network {
         }
         let mut slopes: Vec<Matrix> = first.into_iter().flatten().collect();
         slopes.extend(stepped.weights);
-        let slopes = network::flatten(&slopes, factor);
+        (stepped.loss, network::flatten(&slopes, factor))
+    }
+
+    /// Takes a step. Returns the loss before it.
+    pub fn step(&mut self) -> f64 {
+        let (loss, slopes) = self.slopes();
         self.learner.step(self.job.rate, &slopes);
-        stepped.loss
+        loss
     }
 
     /// The sums S of the first layer of each client, for its clusters.

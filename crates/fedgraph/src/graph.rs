@@ -3,7 +3,7 @@
 use crate::matrix::Matrix;
 
 /// The tag of a feature's name. Equal names have equal tags, and the server cannot tell the name.
-pub(crate) type Tag = [u8; 8];
+pub type Tag = [u8; 8];
 
 /// The clients, in order, and who has features in common with whom.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,7 +18,7 @@ pub struct Graph {
 
 impl Graph {
     /// The graph of clients with these features: for each client the sorted tags.
-    pub(crate) fn new(tags: &[Vec<Tag>]) -> Self {
+    pub fn new(tags: &[Vec<Tag>]) -> Self {
         let mut all: Vec<&Tag> = tags.iter().flatten().collect();
         all.sort_unstable();
         all.dedup();
@@ -52,7 +52,7 @@ impl Graph {
     /// neighbours. The others sit out: with one neighbour a client would see that neighbour's
     /// values.
     #[must_use]
-    pub(crate) fn with_pairs(mut self) -> Self {
+    pub fn with_pairs(mut self) -> Self {
         let (mut before, clients) = (usize::MAX, self.neighbours.len());
         loop {
             for m in 0..clients {
@@ -110,8 +110,9 @@ impl Graph {
         1.0 / self.neighbours[client].len().max(1) as f64
     }
 
-    /// The shares of features that a client has in common with its neighbours.
-    pub(crate) fn edges(&self, client: usize) -> &[f64] {
+    /// For each feature, in the order of tags: with what share of its neighbours a client has it in
+    /// common.
+    pub fn edges(&self, client: usize) -> &[f64] {
         let features = self.features();
         &self.edges.values()[client * features..(client + 1) * features]
     }

@@ -40,7 +40,7 @@ pub use checkpoint::{Checkpoint, MAX_CHECKPOINT};
 pub use client::{Keep, Kept, Outcome, Place, client};
 pub use clusters::{Clusters, clusters};
 pub use data::{DataError, Inputs, MAX_COLUMNS};
-pub use graph::Graph;
+pub use graph::{Graph, Tag};
 pub use job::{Clustering, Cut, Job, MAX_CLIENTS, MAX_ROWS, MAX_WIDTH, Predict};
 pub use matrix::Matrix;
 pub use network::Weights;

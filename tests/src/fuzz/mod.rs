@@ -7,6 +7,7 @@
 )]
 
 pub mod cotraining;
+pub mod feature_graph;
 pub mod files;
 pub mod frames;
 pub mod pairwise;
@@ -17,7 +18,7 @@ pub mod training;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 20] = [
     ("csv", files::csv),
     ("npz", files::npz),
     ("settings", files::settings),
@@ -33,6 +34,7 @@ pub const TARGETS: [Target; 19] = [
     ("garble", cotraining::garble),
     ("cotraining", cotraining::cotraining),
     ("pairwise", pairwise::pairwise),
+    ("feature_graph", feature_graph::feature_graph),
     ("transfers", payloads::transfers),
     ("shade", payloads::shade),
     ("lwe", payloads::lwe),

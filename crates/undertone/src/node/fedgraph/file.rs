@@ -37,10 +37,9 @@ struct File {
 
 impl Default for File {
     fn default() -> Self {
-        Self {
-            clients: None,
-            ..Self::of(&fedgraph::Job::new(0, 0, 0, 0))
-        }
+        let mut file = Self::of(&fedgraph::Job::new(0, 0, 0, 0));
+        file.clients = None;
+        file
     }
 }
 
