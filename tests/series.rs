@@ -539,5 +539,5 @@ fn masks_of_two_sums_and_of_two_setups_differ() {
     }
     // What the server sees looks uniform.
     let all = first.into_iter().chain(other);
-    all.for_each(|sent| is_uniform(sent));
+    all.for_each(is_uniform);
 }

@@ -370,7 +370,7 @@ fn series() {
         .unwrap();
     public(&masked.words);
     let opened = opening.open(random_words(60).into()).unwrap();
-    public(&**opened);
+    public(&opened);
 }
 
 /// An index that depends on a secret.
