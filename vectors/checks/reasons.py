@@ -25,6 +25,7 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"another client's, too|same key|a key that was there before", "a key twice"),
     (r"repeats a client", "out of order"),
     (r"number of clients is", "more clients than there is room for"),
+    (r"number of features is", "a number of features that"),
     (r"which is outside", "is not below"),
     (r"repeat, are out of order", "other rows, each once|nearest first|above L"),
     (r"differ from the server's", "other rules|other rows"),
@@ -83,6 +84,14 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"its plan names a slice", "a plan of other slices or helpers"),
     (r"set of contributors has grown", "contributors that were not in"),
     (r"is all of them", "quorum is all of them"),
+    (r"it sent step \d+, kind \d+", "a tile of another number"),
+    (r"its job differs", "a hello of another job"),
+    (r"it starts the run anew", "it starts anew"),
+    (r"which not all clients have", "a step that not all have"),
+    (r"in order, each once", "tags that do not ascend"),
+    (r"their labels differ", "their labels differ"),
+    (r"it has no clusters", "there are no clusters"),
+    (r"not a finite number", "a value that is not finite"),
 )]
 
 

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use undertone::fedgraph::{Cut, Job, Predict};
 use undertone::hamming::{Backend, Phe};
 use undertone::kdf::Seed;
 use undertone::kernel::{BitMatrix, Prg};
@@ -98,6 +99,19 @@ pub fn files() -> Result<Vec<File>, Error> {
         undertone_tests::pairwise::simulation(4, |_| ()).run_over(network)?;
         Ok(())
     })?);
+    for (cut, predict) in [
+        (Cut::Embeddings, Predict::Vote),
+        (Cut::Server, Predict::Vote),
+        (Cut::Client, Predict::Vote),
+        (Cut::Client, Predict::Graph),
+    ] {
+        let what = format!("a graph network, cut {cut}, predict {predict}");
+        all.push(record(what, |network| {
+            let change = |job: &mut Job| job.predict = predict;
+            undertone_tests::feature_graph::simulation(5, cut, change).run_over(network)?;
+            Ok(())
+        })?);
+    }
     for (f, security) in [1, 2, 4, 8]
         .into_iter()
         .flat_map(|f| [Security::SemiHonest, Security::Malicious].map(|security| (f, security)))

@@ -6,6 +6,7 @@ pub mod channels;
 pub mod cotraining;
 pub mod digests;
 pub mod distances;
+pub mod feature_graph;
 pub mod garble;
 pub mod labels;
 pub mod lwe;
@@ -15,6 +16,7 @@ pub mod pssl;
 pub mod refused;
 pub mod rounds;
 pub mod scaling;
+pub mod series;
 pub mod sums;
 pub mod training;
 pub mod transfers;
@@ -247,6 +249,8 @@ pub fn make() -> Result<Vec<File>, Error> {
     all.extend(garble::files()?);
     all.extend(cotraining::files()?);
     all.extend(pssl::files()?);
+    all.extend(series::files()?);
+    all.extend(feature_graph::files()?);
     all.extend(digests::files()?);
     Ok(all)
 }
