@@ -263,11 +263,25 @@ fn checkpoints_of_another_job_or_of_other_clients() {
 
 #[test]
 fn features_that_changed_since_the_checkpoint() {
-    let mut world = begun(Cut::Client);
-    world.inputs[1].columns.push("new".into());
-    let session = run(&world, Network::new());
-    let text = "the checkpoint is of clients with other features";
-    says(of_client(&session, 0), None, text);
+    // FEDGRAPH-15: one more column; as many columns of all clients as before, and other neighbours;
+    // and other labels of all clients.
+    let changes: [fn(&mut World); 3] = [
+        |world| world.inputs[1].columns.push("new".into()),
+        |world| world.inputs[1].columns[0] = "feature 0".into(),
+        |world| world.inputs.iter_mut().for_each(|own| own.labels.swap(0, 1)),
+    ];
+    for cut in [Cut::Embeddings, Cut::Server, Cut::Client] {
+        for change in changes {
+            let mut world = begun(cut);
+            change(&mut world);
+            let session = run(&world, Network::new());
+            let text = "are not those that the run began with";
+            says(of_server(&session), None, text);
+            // Each client finds it by itself, too.
+            assert!(session.clients.iter().all(Result::is_err));
+            assert!(session.votes.iter().all(Option::is_none));
+        }
+    }
 }
 
 #[test]

@@ -30,6 +30,7 @@ class Checkpoint:
         need(reader.take(5) == b"UTFG\x01", "no checkpoint")
         self.job = reader.take(32)
         self.members = [reader.number(4) for _ in range(reader.number(4))]
+        self.features = reader.take(32)
         self.seed, self.step = reader.take(32), reader.number(4)
         doubles = lambda count: list(struct.unpack(f"<{count}d", reader.take(8 * count)))
         self.powers = doubles(2)
@@ -41,10 +42,10 @@ class Checkpoint:
         return self.step, hashlib.sha256(self.data).digest()[:16]
 
 
-def checkpoint(job, members, seed, learner):
+def checkpoint(job, members, features, seed, learner):
     weights = learner.flat()
     numbers = lambda values: struct.pack(f"<{len(values)}d", *values)
-    return Checkpoint(b"UTFG\x01" + job.digest() + ids(len(members), *members) + seed +
+    return Checkpoint(b"UTFG\x01" + job.digest() + ids(len(members), *members) + features + seed +
                       ids(learner.steps) + numbers(learner.adam.powers) + ids(len(weights)) +
                       numbers(weights + learner.adam.moments[0] + learner.adam.moments[1]))
 
@@ -185,10 +186,16 @@ class Run(Group):
         self.secret = (derive(self.group, self.session, "feature graph") if self.start is None
                        else self.resumed(self.drawers[0], self.start).seed)
         tags = list(map(self.tags, self.everybody))
+        said = [self.labels_tag() + b"".join(own) for own in tags]
         for place in self.everybody:
-            message = self.labels_tag() + b"".join(tags[place])
             for other in [*self.others(place), SERVER]:
-                self.say(place, other, "features", message)
+                self.say(place, other, "features", said[place])
+        lengths = [ids(len(message)) + message for message in said]
+        self.features = hashlib.sha256(
+            b"undertone/v1/features of a graph" + b"".join(lengths)).digest()
+        if self.start is not None:
+            held = self.resumed(self.drawers[0], self.start)
+            need(held.features == self.features, "other features than at the beginning")
         self.series = Series(self.session, "feature graph", job.suite, self.members,
                              self.pair, self.group)
         self.graph = Graph(tags, "")
@@ -223,9 +230,11 @@ class Run(Group):
 
     def save(self, server=True, clients=True):
         if server:
-            self.own_drawer.keep(checkpoint(self.job, self.members, self.own_seed, self.own))
+            self.own_drawer.keep(checkpoint(self.job, self.members, self.features,
+                                             self.own_seed, self.own))
         for drawer in self.drawers if clients else ():
-            drawer.keep(checkpoint(self.job, self.members, self.secret, self.theirs))
+            drawer.keep(checkpoint(self.job, self.members, self.features, self.secret,
+                                   self.theirs))
 
     def learn(self, learner, slopes):
         """A step of the server, or of the clients."""

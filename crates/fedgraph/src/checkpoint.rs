@@ -5,7 +5,7 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 use undertone_kdf::Seed;
 use undertone_kernel::Wiped;
-use undertone_party::{DecodeError, PartyId, Reader, Writer};
+use undertone_party::{Abort, DecodeError, PartyId, Reader, Writer};
 use zeroize::Zeroizing;
 
 use crate::adam::Adam;
@@ -28,6 +28,8 @@ pub const MAX_CHECKPOINT: usize = 24 * MAX_WEIGHTS + (1 << 12);
 pub struct Checkpoint {
     pub(crate) job: [u8; 32],
     pub(crate) members: Vec<PartyId>,
+    /// The digest of what the clients said about their features and labels.
+    features: [u8; 32],
     seed: Zeroizing<[u8; 32]>,
     pub(crate) step: u32,
     pub(crate) weights: Wiped<f64>,
@@ -49,17 +51,32 @@ impl Checkpoint {
     pub(crate) fn new(
         job: &Job,
         members: &[PartyId],
+        features: [u8; 32],
         seed: &Seed,
         (step, learner): (u32, &Learner),
     ) -> Self {
         Self {
             job: job.digest(),
             members: members.to_vec(),
+            features,
             seed: Zeroizing::new(*seed.expose()),
             step,
             weights: learner.flat(),
             adam: learner.adam.clone(),
         }
+    }
+
+    /// FEDGRAPH-15: a run continues with the features and labels that it began with. Other
+    /// features make other neighbours, and a mean with and without one of them shows what it adds.
+    pub(crate) fn check_features(&self, features: [u8; 32]) -> Result<(), Abort> {
+        if self.features == features {
+            return Ok(());
+        }
+        Err(Abort::Misuse(
+            "the columns or labels of some client are not those that the run began with; it \
+             continues with the same data only"
+                .into(),
+        ))
     }
 
     /// The number of steps taken.
@@ -132,6 +149,7 @@ impl Checkpoint {
         for member in &self.members {
             w.u32(member.to_wire());
         }
+        w.raw(&self.features);
         w.raw(&*self.seed);
         w.u32(self.step);
         w.f64s(&self.adam.powers);
@@ -158,6 +176,7 @@ impl Checkpoint {
         for _ in 0..count {
             members.push(PartyId::from_wire(r.u32("client")?));
         }
+        let features = r.array("digest of the features")?;
         let seed = Zeroizing::new(r.array("seed")?);
         let step = r.u32("step")?;
         let float = |r: &mut Reader<'_>, what| {
@@ -185,6 +204,7 @@ impl Checkpoint {
         Ok(Self {
             job,
             members,
+            features,
             seed,
             step,
             weights,
@@ -202,7 +222,7 @@ mod tests {
         let seed = Seed::from_bytes([3; 32]);
         let learner = Learner::new(&job, 4, 0..2, &seed);
         let members = [0, 1, 2].map(PartyId::client);
-        Checkpoint::new(&job, &members, &seed, (7, &learner))
+        Checkpoint::new(&job, &members, [9; 32], &seed, (7, &learner))
     }
 
     #[test]

@@ -164,6 +164,8 @@ struct Training {
     /// This client's place among them.
     me: usize,
     graph: Graph,
+    /// The digest of all clients' features.
+    features: [u8; 32],
     clusters: Clusters,
     /// The means of its embeddings over clusters.
     embeddings: Matrix,
@@ -220,7 +222,12 @@ impl Client {
         };
 
         // Step 3: features in common.
-        let graph = self.features(&io, &ids, &seed).await?;
+        let features = self.features(&io, &ids, &seed).await?;
+        let digest = Features::digest(&features);
+        if let Some(saved) = &saved {
+            saved.check_features(digest)?;
+        }
+        let graph = check_features(&self.job, Features::graph(&features))?;
         let mut series = self.series(group)?;
 
         // Step 4: the soft vote.
@@ -238,7 +245,7 @@ impl Client {
 
         // Step 5: clusters, and the weights before the first step.
         io.phase(TRAINING).await;
-        let mut training = self.training(series, ids, graph, (seed, saved))?;
+        let mut training = self.training(series, ids, (graph, digest), (seed, saved))?;
         outcome.clients = training.graph.clone();
         if training.me == 0 {
             let count = training.clusters.rows.len() as u32;
@@ -296,7 +303,12 @@ impl Client {
         }
     }
 
-    async fn features(&self, io: &Io, ids: &[PartyId], seed: &Seed) -> Result<Graph, Abort> {
+    async fn features(
+        &self,
+        io: &Io,
+        ids: &[PartyId],
+        seed: &Seed,
+    ) -> Result<Vec<Features>, Abort> {
         let names = derived(&self.job, seed, "feature names");
         let tag = |name: &String| -> Tag {
             let tag = names.expand(SessionId(self.job.digest()), "feature", name.as_bytes());
@@ -322,10 +334,10 @@ impl Client {
         let others: Vec<PartyId> = ids.iter().copied().filter(|id| *id != me).collect();
         io.send_to_all(&others, message.clone());
         io.send(SERVER, message);
-        let mut tags = Vec::with_capacity(ids.len());
+        let mut all = Vec::with_capacity(ids.len());
         for id in ids {
             if *id == me {
-                tags.push(own.tags.clone());
+                all.push(own.clone());
                 continue;
             }
             let theirs = Features::read(*id, &io.require(*id).await?)?;
@@ -338,9 +350,9 @@ impl Client {
                         .into(),
                 });
             }
-            tags.push(theirs.tags);
+            all.push(theirs);
         }
-        check_features(&self.job, Graph::new(&tags))
+        Ok(all)
     }
 
     fn series(&self, group: Group) -> Result<Series, Abort> {
@@ -372,7 +384,7 @@ impl Client {
         &self,
         series: Series,
         ids: Vec<PartyId>,
-        graph: Graph,
+        (graph, features): (Graph, [u8; 32]),
         (seed, saved): (Seed, Option<Checkpoint>),
     ) -> Result<Training, Abort> {
         let job = &self.job;
@@ -388,6 +400,7 @@ impl Client {
             series,
             ids,
             graph,
+            features,
             clusters,
             seed,
             learner,
@@ -401,7 +414,13 @@ impl Client {
 
     fn save(&self, training: &Training) -> Result<(), Abort> {
         let state = (training.step, &training.learner);
-        let checkpoint = Checkpoint::new(&self.job, &training.ids, &training.seed, state);
+        let checkpoint = Checkpoint::new(
+            &self.job,
+            &training.ids,
+            training.features,
+            &training.seed,
+            state,
+        );
         self.keep.keep(Kept::Checkpoint(&checkpoint))
     }
 
@@ -685,7 +704,7 @@ pub(crate) fn resumed(
             let state = (&saved.weights[..], saved.adam.clone());
             let learner = Learner::resumed(job, features, arrays, state);
             let learner = learner.ok_or_else(|| {
-                Abort::Misuse("the checkpoint is of clients with other features".into())
+                Abort::Misuse("the checkpoint is damaged: its weights do not fit the network".into())
             })?;
             Ok((learner, saved.step))
         }

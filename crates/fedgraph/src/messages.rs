@@ -1,12 +1,13 @@
 //! Messages.
 
+use sha2::{Digest, Sha256};
 use undertone_party::frame::TILE_BYTES;
 use undertone_party::{Abort, DecodeError, Io, PartyId, Reader, Writer};
 use undertone_setup::group::Member;
 
 use crate::checkpoint::Checkpoint;
 use crate::data::MAX_COLUMNS;
-use crate::graph::Tag;
+use crate::graph::{Graph, Tag};
 use crate::job::Job;
 use crate::matrix::Matrix;
 
@@ -128,6 +129,24 @@ impl Features {
         w.raw(&self.labels);
         self.tags.iter().for_each(|tag| w.raw(tag));
         w.finish()
+    }
+
+    /// The digest of what all clients said, in order.
+    pub(crate) fn digest(all: &[Self]) -> [u8; 32] {
+        let mut digest = Sha256::new();
+        digest.update(b"undertone/v1/features of a graph");
+        for features in all {
+            let message = features.write();
+            digest.update((message.len() as u32).to_le_bytes());
+            digest.update(message);
+        }
+        digest.finalize().into()
+    }
+
+    /// The graph of clients that said this.
+    pub(crate) fn graph(all: &[Self]) -> Graph {
+        let tags: Vec<Vec<Tag>> = all.iter().map(|features| features.tags.clone()).collect();
+        Graph::new(&tags)
     }
 
     /// Reads what `from` said (FEDGRAPH-5).

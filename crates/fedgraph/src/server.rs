@@ -81,6 +81,8 @@ struct Training {
     adder: Adder,
     ids: Vec<PartyId>,
     graph: Graph,
+    /// The digest of all clients' features.
+    features: [u8; 32],
     members: Vec<usize>,
     clusters: usize,
     learner: Learner,
@@ -127,11 +129,15 @@ impl Server {
         io.send_to_all(&ids, start.write());
 
         // Step 3: features in common.
-        let mut tags = Vec::with_capacity(ids.len());
+        let mut features = Vec::with_capacity(ids.len());
         for id in &ids {
-            tags.push(Features::read(*id, &io.require(*id).await?)?.tags);
+            features.push(Features::read(*id, &io.require(*id).await?)?);
         }
-        let graph = check_features(&self.job, Graph::new(&tags))?;
+        let digest = Features::digest(&features);
+        if let Some(saved) = &saved {
+            saved.check_features(digest)?;
+        }
+        let graph = check_features(&self.job, Features::graph(&features))?;
         let mut adder = Adder::new(ids.clone());
 
         // Step 4: the soft vote.
@@ -154,7 +160,7 @@ impl Server {
 
         // Step 5: clusters, and the weights before the first step.
         io.phase(TRAINING).await;
-        let mut training = self.training(adder, ids, graph, &saved)?;
+        let mut training = self.training(adder, ids, (graph, digest), &saved)?;
         training.clusters = self.clusters(&io, &training).await?;
         let targets = self.targets(&io, &training).await?;
         if saved.is_none() {
@@ -219,7 +225,7 @@ impl Server {
         &self,
         adder: Adder,
         ids: Vec<PartyId>,
-        graph: Graph,
+        (graph, features): (Graph, [u8; 32]),
         saved: &Option<Checkpoint>,
     ) -> Result<Training, Abort> {
         let graph = for_cut(&self.job, graph)?;
@@ -234,6 +240,7 @@ impl Server {
             ids,
             members: graph.members().collect(),
             graph,
+            features,
             clusters: 0,
             learner,
             seed,
@@ -271,7 +278,13 @@ impl Server {
 
     fn save(&self, training: &Training) -> Result<(), Abort> {
         let state = (training.step, &training.learner);
-        let checkpoint = Checkpoint::new(&self.job, &training.ids, &training.seed, state);
+        let checkpoint = Checkpoint::new(
+            &self.job,
+            &training.ids,
+            training.features,
+            &training.seed,
+            state,
+        );
         self.keep.keep(Kept::Checkpoint(&checkpoint))
     }
 
