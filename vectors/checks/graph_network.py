@@ -29,8 +29,9 @@ class Job:
                    ["embeddings", "server", "client"].index(self.cut),
                    ["vote", "graph"].index(self.predict), self.reveal_embeddings,
                    SUITES.index(self.suite))
-        return hashlib.sha256(b"undertone/v1/feature graph" + struct.pack("<8Qd", *counts, self.rate)
-                              + bytes(choices)).digest()
+        numbers = struct.pack("<8Qd", *counts, self.rate)
+        text = b"undertone/v1/feature graph" + numbers + bytes(choices)
+        return hashlib.sha256(text).digest()
 
     def context(self, session):
         return hashlib.sha256(b"undertone/v1/feature graph run" + session + self.digest()).digest()

@@ -704,7 +704,9 @@ pub(crate) fn resumed(
             let state = (&saved.weights[..], saved.adam.clone());
             let learner = Learner::resumed(job, features, arrays, state);
             let learner = learner.ok_or_else(|| {
-                Abort::Misuse("the checkpoint is damaged: its weights do not fit the network".into())
+                Abort::Misuse(
+                    "the checkpoint is damaged: its weights do not fit the network".into(),
+                )
             })?;
             Ok((learner, saved.step))
         }
