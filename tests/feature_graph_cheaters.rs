@@ -268,7 +268,12 @@ fn features_that_changed_since_the_checkpoint() {
     let changes: [fn(&mut World); 3] = [
         |world| world.inputs[1].columns.push("new".into()),
         |world| world.inputs[1].columns[0] = "feature 0".into(),
-        |world| world.inputs.iter_mut().for_each(|own| own.labels.swap(0, 1)),
+        |world| {
+            world
+                .inputs
+                .iter_mut()
+                .for_each(|own| own.labels.swap(0, 1))
+        },
     ];
     for cut in [Cut::Embeddings, Cut::Server, Cut::Client] {
         for change in changes {
