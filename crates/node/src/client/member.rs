@@ -327,7 +327,7 @@ impl<'a, P: Participant> Member<'a, P> {
                     return Ok(Some(Left::Home));
                 }
             }
-            ServerSays::Over(over) => return Err(JoinError::Abandoned(wire::plain(&over.why))),
+            ServerSays::Over(over) => return self.abandoned(wire::plain(&over.why)).await,
         }
         Ok(None)
     }
@@ -362,6 +362,21 @@ impl<'a, P: Participant> Member<'a, P> {
             return Ok(false);
         };
         Ok(self.take(ended)? == Next::Done)
+    }
+
+    /// The server has ended the job. What the party itself found comes first: others may only know
+    /// that this client has left.
+    async fn abandoned(&mut self, why: String) -> Result<Option<Left>, JoinError> {
+        let ended = match &mut self.session {
+            Some(session) => session.close().await,
+            None => None,
+        };
+        if let Some(ended) = ended.filter(|ended| ended.result.as_ref().err().is_none_or(is_own))
+            && self.take(ended)? == Next::Done
+        {
+            return Ok(Some(Left::Home));
+        }
+        Err(JoinError::Abandoned(why))
     }
 
     fn hello(&self, challenge: &Challenge, exported: &[u8; 32]) -> Result<Hello, JoinError> {
@@ -572,6 +587,14 @@ fn in_public(error: &JoinError) -> String {
 /// Whether the server has ended the session.
 fn is_over(cause: &Abort) -> bool {
     matches!(cause, Abort::Left { who } if *who == SERVER)
+}
+
+/// Whether the party found out by itself why it could not go on.
+fn is_own(aborted: &Aborted) -> bool {
+    !matches!(
+        aborted.cause,
+        Abort::Left { .. } | Abort::TooFew { .. } | Abort::TooFewHolders { .. }
+    )
 }
 
 /// The client that this one caught cheating, if any. If the server may be to blame instead, an

@@ -225,9 +225,24 @@ impl<T> Session<T> {
         if !is_done {
             return None;
         }
-        self.tell(Event::Stop(Abort::Misuse("stopped".into())));
+        let ended = self.stop(Abort::Misuse("stopped".into())).await;
+        ended.filter(|ended| ended.result.is_ok())
+    }
+
+    /// Tells the party that the server has ended the session. Returns how it ended. `None` if it
+    /// does not end soon.
+    pub(super) async fn close(&mut self) -> Option<Ended<T>> {
+        self.stop(Abort::Left {
+            who: PartyId::SERVER,
+        })
+        .await
+    }
+
+    /// A party that had ended keeps its own end.
+    async fn stop(&mut self, cause: Abort) -> Option<Ended<T>> {
+        self.tell(Event::Stop(cause));
         let ended = tokio::time::timeout(HANDOVER, &mut self.done).await;
-        ended.ok()?.ok().filter(|ended| ended.result.is_ok())
+        ended.ok()?.ok()
     }
 
     /// Checks that the party has not been waiting for longer than `patience`.

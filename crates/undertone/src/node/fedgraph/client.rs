@@ -87,7 +87,7 @@ impl Terms {
 }
 
 /// Makes what a client brings, from a seed. It may take long: it runs on the session's own thread,
-/// within the deadline of the phase `setup`. Peers are told why it fails.
+/// within the deadline of the phase `setup`. Peers learn that it failed, not why.
 pub type Train = Box<dyn FnOnce(&Seed) -> Result<Inputs, String> + Send>;
 
 /// Compares the client's data with a job.
@@ -208,7 +208,7 @@ impl Member {
 
     /// Calls `on_votes` with the means of all clients' class probabilities, queries × classes, as
     /// soon as they are there. They are final, also if the job fails later. If the call fails, the
-    /// client leaves the job, and peers are told why.
+    /// client leaves the job. Peers learn that it failed, not why.
     #[must_use]
     pub fn on_votes(
         self,
