@@ -331,6 +331,19 @@ fn a_run_that_began_is_not_begun_anew() {
 }
 
 #[test]
+fn signals_that_say_something() {
+    // FEDGRAPH-16. A client sends the setup, its features and words of the vote before.
+    let world = World::new(CLIENTS, Cut::Client);
+    let session = run(
+        &world,
+        tampering((client(1), SERVER, 4), |ready| ready.push(0)),
+    );
+    says(of_server(&session), Some(client(1)), "");
+    let session = run(&world, tampering((SERVER, client(2), 4), |go| go.push(0)));
+    says(of_client(&session, 2), Some(SERVER), "");
+}
+
+#[test]
 fn clients_with_one_neighbour_only() {
     // FEDGRAPH-12: a path of features.
     let mut world = World::new(CLIENTS, Cut::Client);

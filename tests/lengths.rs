@@ -617,7 +617,7 @@ fn long_messages_of_a_graph_network_have_their_predicted_lengths() {
         (job.rows, job.queries, job.classes) = (rows, queries, 3);
         let inputs = |client: usize| {
             let values = vec![0.25; rows * width];
-            let shares = vec![0.25; queries * 3];
+            let shares = vec![1.0 / 3.0; queries * 3];
             std::sync::Arc::new(fedgraph::Inputs {
                 columns: columns[client].clone(),
                 labels: (0..rows).map(|row| (row % 3) as u16).collect(),

@@ -27,6 +27,13 @@ pub struct GraphShape {
     pub step: u32,
 }
 
+impl GraphShape {
+    /// Whether the run starts anew.
+    fn is_new(&self) -> bool {
+        self.saved.iter().all(|saved| *saved == 0)
+    }
+}
+
 /// Words of a tile.
 fn tile(each: usize) -> (usize, usize) {
     (TILE / each * each, NUMBER)
@@ -85,6 +92,10 @@ pub fn of_feature_graph(job: &Job, shape: &GraphShape) -> Lengths {
         book.words((SERVER, me, SOFT_VOTE), votes, 8);
         if job.steps == 0 {
             continue;
+        }
+        if shape.is_new() {
+            book.add(me, SERVER, TRAINING, 0);
+            book.add(SERVER, me, TRAINING, 0);
         }
         if place == 0 {
             book.add(me, SERVER, TRAINING, 4);
@@ -186,7 +197,8 @@ pub fn graph_rounds(job: &Job, shape: &GraphShape) -> Vec<(Phase, usize)> {
         all.push((SOFT_VOTE, 2));
     }
     if job.steps > 0 {
-        all.push((TRAINING, training));
+        let begin = if shape.is_new() { 2 } else { 0 };
+        all.push((TRAINING, begin + training));
         if job.predict == Predict::Graph {
             all.push((PREDICTION, prediction));
         }

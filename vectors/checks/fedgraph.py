@@ -17,7 +17,7 @@ from .sharing import encode, fraction_bits, signed
 
 FEATURES, SOFT_VOTE, TRAINING, PREDICTION = 25, 26, 27, 28
 VOTE, MEAN, FORWARD, LOGITS, BACKWARD, SLOPES = range(1, 7)
-LAST = ANEW = 2**32 - 1
+LAST = ANEW = PREPARED = 2**32 - 1
 # The size of a word and the range, for values and for logits and slopes of weights.
 VALUES, FINE, SHARES = (4, 64.0), (8, 4096.0), (8, 1.0)
 
@@ -31,7 +31,15 @@ class Checkpoint:
         self.job = reader.take(32)
         self.members = [reader.number(4) for _ in range(reader.number(4))]
         self.features = reader.take(32)
-        self.seed, self.step = reader.take(32), reader.number(4)
+        self.seed = reader.take(32)
+        place = len(data) - len(reader.data)
+        self.step = reader.number(4)
+        self.has_begun = self.step != PREPARED
+        self.entry = ids(self.step)
+        if not self.has_begun:
+            self.step = 0
+        data = data[:place] + ids(self.step) + data[place + 4:]
+        self.digest = hashlib.sha256(data).digest()[:16]
         doubles = lambda count: list(struct.unpack(f"<{count}d", reader.take(8 * count)))
         self.powers = doubles(2)
         count = reader.number(4)
@@ -39,15 +47,17 @@ class Checkpoint:
         reader.end()
 
     def key(self):
-        return self.step, hashlib.sha256(self.data).digest()[:16]
+        return self.step, self.digest
 
 
-def checkpoint(job, members, features, seed, learner):
+def checkpoint(job, members, features, seed, learner, has_begun):
     weights = learner.flat()
     numbers = lambda values: struct.pack(f"<{len(values)}d", *values)
+    steps = learner.steps if has_begun else PREPARED
+    state = weights + learner.adam.moments[0] + learner.adam.moments[1]
     return Checkpoint(b"UTFG\x01" + job.digest() + ids(len(members), *members) + features + seed +
-                      ids(learner.steps) + numbers(learner.adam.powers) + ids(len(weights)) +
-                      numbers(weights + learner.adam.moments[0] + learner.adam.moments[1]))
+                      ids(steps) + numbers(learner.adam.powers) + ids(len(weights)) +
+                      numbers(state))
 
 
 class Drawer:
@@ -96,8 +106,8 @@ class Run(Group):
     # The setup and the start.
 
     def advertisement(self, place):
-        saved = [Checkpoint.key(held) for held in self.drawers[place].saved]
-        keys = b"".join(ids(step) + digest for step, digest in saved)
+        saved = self.drawers[place].saved
+        keys = b"".join(held.entry + held.digest for held in saved)
         return self.job.digest() + bytes([len(saved)]) + keys
 
     def has_all(self, key):
@@ -109,7 +119,9 @@ class Run(Group):
 
     def starting_point(self):
         """The step in `Start`, or None."""
-        if not self.job.steps or not any(d.saved for d in [self.own_drawer, *self.drawers]):
+        has_begun = any(held.has_begun for drawer in self.drawers for held in drawer.saved)
+        if not self.job.steps or not has_begun:
+            need(all(held.step == 0 for held in self.own_drawer.saved), "clients lost checkpoints")
             return None
         if self.job.cut == "embeddings":
             need(self.common() == [0], "no common checkpoint")
@@ -231,10 +243,25 @@ class Run(Group):
     def save(self, server=True, clients=True):
         if server:
             self.own_drawer.keep(checkpoint(self.job, self.members, self.features,
-                                             self.own_seed, self.own))
+                                             self.own_seed, self.own, True))
         for drawer in self.drawers if clients else ():
-            drawer.keep(checkpoint(self.job, self.members, self.features, self.secret,
-                                   self.theirs))
+            self.save_client(drawer)
+
+    def save_client(self, drawer, has_begun=True):
+        drawer.keep(checkpoint(self.job, self.members, self.features, self.secret, self.theirs,
+                               has_begun))
+
+    def begin(self):
+        """All clients have a checkpoint before the first of them contributes."""
+        for place, drawer in zip(self.everybody, self.drawers, strict=True):
+            if self.start is None:
+                self.save_client(drawer, False)
+                self.say(place, SERVER, "ready", b"")
+                self.say(SERVER, place, "go", b"")
+            if self.start is None or not self.resumed(drawer, self.start).has_begun:
+                self.save_client(drawer)
+        if self.start is None:
+            self.save(clients=False)
 
     def learn(self, learner, slopes):
         """A step of the server, or of the clients."""
@@ -256,8 +283,7 @@ class Run(Group):
             held = self.resumed(self.own_drawer, max(steps))
         self.own_seed = held.seed if held else own_seed
         self.own = self.learner(job.of_server, own_seed, held)
-        if self.start is None:
-            self.save()
+        self.begin()
         self.say(0, SERVER, "count", ids(len(self.groups)))
         if job.cut != "client":
             self.wanted = self.say_floats(0, SERVER, [self.wanted])[0]
@@ -422,7 +448,8 @@ class Checks(SetupChecks):
         step = reader.number(4)
         reader.end()
         if step == ANEW:
-            need(not run.drawers[me].saved, "it starts anew, although there is a checkpoint")
+            need(not any(held.has_begun for held in run.drawers[me].saved),
+                 "it starts anew, although this client has begun")
             return
         held = run.resumed(run.drawers[me], step)
         need(held and run.has_all(held.key()), "a step that not all have")
@@ -455,6 +482,8 @@ class Checks(SetupChecks):
                  [to, from_])
         elif kind == "start":
             blaming(self.check_start, to, data)
+        elif kind in ("ready", "go"):
+            blaming(lambda: need(not data, f"a signal of {len(data)} bytes, it has none"))
         elif kind == "count":
             blaming(self.check_count, data)
         elif kind == "floats":

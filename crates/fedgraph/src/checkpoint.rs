@@ -14,6 +14,8 @@ use crate::messages::MAX_SAVED;
 use crate::network::Learner;
 
 const KIND: &[u8; 5] = b"UTFG\x01";
+/// The step in a checkpoint of a client that has not begun: it waits until all clients have one.
+pub(crate) const PREPARED: u32 = u32::MAX;
 /// Most weights of a network.
 pub(crate) const MAX_WEIGHTS: usize = 1 << 24;
 /// Most bytes of a checkpoint.
@@ -45,6 +47,11 @@ impl fmt::Debug for Checkpoint {
             self.members.len()
         )
     }
+}
+
+/// The number of steps taken, of the step in a checkpoint.
+pub(crate) fn steps(step: u32) -> u32 {
+    if step == PREPARED { 0 } else { step }
 }
 
 impl Checkpoint {
@@ -81,7 +88,13 @@ impl Checkpoint {
 
     /// The number of steps taken.
     pub fn step(&self) -> u32 {
-        self.step
+        steps(self.step)
+    }
+
+    /// Whether the party may have contributed to the training. A client that has not begun may
+    /// start anew.
+    pub fn is_begun(&self) -> bool {
+        self.step != PREPARED
     }
 
     /// The clients of the run.
@@ -99,10 +112,11 @@ impl Checkpoint {
         &self.weights
     }
 
-    /// By this digest clients compare their checkpoints.
+    /// By this digest clients compare their checkpoints, whether they have begun or not.
     pub(crate) fn digest(&self) -> [u8; 16] {
         let mut out = [0; 16];
-        out.copy_from_slice(&Sha256::digest(self.write())[..16]);
+        let bytes = Zeroizing::new(self.write_at(self.step()));
+        out.copy_from_slice(&Sha256::digest(&bytes[..])[..16]);
         out
     }
 
@@ -142,6 +156,10 @@ impl Checkpoint {
 
     /// As bytes.
     pub fn write(&self) -> Vec<u8> {
+        self.write_at(self.step)
+    }
+
+    fn write_at(&self, step: u32) -> Vec<u8> {
         let mut w = Writer::with_capacity(128 + 24 * self.weights.len());
         w.raw(KIND);
         w.raw(&self.job);
@@ -151,7 +169,7 @@ impl Checkpoint {
         }
         w.raw(&self.features);
         w.raw(&*self.seed);
-        w.u32(self.step);
+        w.u32(step);
         w.f64s(&self.adam.powers);
         w.u32(self.weights.len() as u32);
         w.f64s(&self.weights);

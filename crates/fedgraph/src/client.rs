@@ -10,13 +10,13 @@ use undertone_setup::identity::Credentials;
 use undertone_sum::series::{Layout, Owner, Series};
 use zeroize::Zeroizing;
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, PREPARED};
 use crate::clusters::{Clusters, clusters};
 use crate::data::Inputs;
 use crate::graph::{Graph, Tag};
 use crate::job::{Cut, Job, Predict};
 use crate::matrix::Matrix;
-use crate::messages::{Features, Hello, MAX_SAVED, Start, recv_floats, send_floats};
+use crate::messages::{Features, Hello, MAX_SAVED, Start, recv_floats, recv_signal, send_floats};
 use crate::network::{self, Learner, Node};
 use crate::words::{self, Kind, PREDICTING, Table};
 use crate::{FEATURES, PREDICTION, SOFT_VOTE, TRAINING};
@@ -245,8 +245,9 @@ impl Client {
 
         // Step 5: clusters, and the weights before the first step.
         io.phase(TRAINING).await;
-        let mut training = self.training(series, ids, (graph, digest), (seed, saved))?;
+        let mut training = self.training(series, ids, (graph, digest), (seed, &saved))?;
         outcome.clients = training.graph.clone();
+        self.begin(&io, &training, &saved).await?;
         if training.me == 0 {
             let count = training.clusters.rows.len() as u32;
             io.send(SERVER, count.to_le_bytes().to_vec());
@@ -283,7 +284,7 @@ impl Client {
         let saved = std::mem::take(&mut self.saved);
         match start.0 {
             // FEDGRAPH-10.
-            None if saved.is_empty() => Ok(None),
+            None if !saved.iter().any(Checkpoint::is_begun) => Ok(None),
             None => Err(Abort::cheated(
                 SERVER,
                 "it starts the run anew: other clusters of the same rows would tell more about \
@@ -291,9 +292,8 @@ impl Client {
             )),
             Some(step) => {
                 // FEDGRAPH-11.
-                let saved = saved.into_iter().find(|saved| saved.step == step);
-                let is_common =
-                    |saved: &Checkpoint| Hello::have(hellos, &(saved.step, saved.digest()));
+                let saved = saved.into_iter().find(|saved| saved.step() == step);
+                let is_common = |saved: &Checkpoint| Hello::have(hellos, &(step, saved.digest()));
                 saved.filter(is_common).map(Some).ok_or_else(|| {
                     let fault =
                         format!("it continues after step {step}, which not all clients have");
@@ -385,16 +385,15 @@ impl Client {
         series: Series,
         ids: Vec<PartyId>,
         (graph, features): (Graph, [u8; 32]),
-        (seed, saved): (Seed, Option<Checkpoint>),
+        (seed, saved): (Seed, &Option<Checkpoint>),
     ) -> Result<Training, Abort> {
         let job = &self.job;
         let graph = for_cut(job, graph)?;
         let clusters = clusters(job, &self.inputs.labels, &derived(job, &seed, "clusters"));
         let arrays = network::of_clients(job.cut);
-        let (learner, step) =
-            resumed(job, &graph, arrays, &derived(job, &seed, "weights"), &saved)?;
+        let (learner, step) = resumed(job, &graph, arrays, &derived(job, &seed, "weights"), saved)?;
         let me = ids.iter().position(|id| *id == self.me);
-        let training = Training {
+        Ok(Training {
             embeddings: self.inputs.embeddings.means(&clusters.rows),
             me: me.ok_or_else(|| Abort::Internal("the roster was checked".into()))?,
             series,
@@ -405,15 +404,32 @@ impl Client {
             seed,
             learner,
             step,
-        };
-        if saved.is_none() {
-            self.save(&training)?;
-        }
-        Ok(training)
+        })
     }
 
-    fn save(&self, training: &Training) -> Result<(), Abort> {
-        let state = (training.step, &training.learner);
+    /// Nobody contributes before all clients have a checkpoint, so that a run never stands where
+    /// some must not start anew and others cannot continue. This client then notes that it may
+    /// contribute.
+    async fn begin(
+        &self,
+        io: &Io,
+        training: &Training,
+        saved: &Option<Checkpoint>,
+    ) -> Result<(), Abort> {
+        match saved {
+            Some(saved) if saved.is_begun() => return Ok(()),
+            Some(_) => {}
+            None => {
+                self.save(training, PREPARED)?;
+                io.send(SERVER, Vec::new());
+                recv_signal(io, SERVER).await?;
+            }
+        }
+        self.save(training, training.step)
+    }
+
+    fn save(&self, training: &Training, step: u32) -> Result<(), Abort> {
+        let state = (step, &training.learner);
         let checkpoint = Checkpoint::new(
             &self.job,
             &training.ids,
@@ -429,7 +445,7 @@ impl Client {
         training.learner.step(self.job.rate, slopes);
         training.step += 1;
         if is_saved(&self.job, training.step) {
-            self.save(training)?;
+            self.save(training, training.step)?;
         }
         Ok(())
     }
@@ -708,7 +724,7 @@ pub(crate) fn resumed(
                     "the checkpoint is damaged: its weights do not fit the network".into(),
                 )
             })?;
-            Ok((learner, saved.step))
+            Ok((learner, saved.step()))
         }
     }
 }

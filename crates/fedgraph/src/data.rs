@@ -22,8 +22,8 @@ pub enum DataError {
         /// Those of the job.
         due: (usize, usize),
     },
-    /// A value is not finite, or beyond the range of the sums.
-    #[error("{what}: row {row} has the value {value}; from -{most} to {most} are possible")]
+    /// A value is not finite, or beyond its range.
+    #[error("{what}: row {row} has the value {value}; from {least} to {most} are possible")]
     Value {
         /// The array.
         what: &'static str,
@@ -31,8 +31,18 @@ pub enum DataError {
         row: usize,
         /// The value.
         value: f64,
-        /// The largest magnitude.
+        /// The least possible value.
+        least: f64,
+        /// The largest possible value.
         most: f64,
+    },
+    /// Class probabilities do not add up to 1.
+    #[error("probabilities: those of row {row} add up to {sum}, not to 1")]
+    Sum {
+        /// The row.
+        row: usize,
+        /// What they add up to.
+        sum: f64,
     },
     /// A label is no class of the job.
     #[error("row {row} has label {label}; the job has {classes} classes")]
@@ -51,6 +61,8 @@ pub enum DataError {
 
 /// Largest magnitude of a value of an embedding.
 pub(crate) const MOST: f64 = 64.0;
+/// Class probabilities add up to 1 but for so much: they may come from single precision, or text.
+const SLACK: f64 = 1e-3;
 
 /// What a client brings: labels that all have, and what its own network says.
 #[derive(Clone, PartialEq)]
@@ -61,7 +73,8 @@ pub struct Inputs {
     pub labels: Vec<u16>,
     /// The embedding of each row: rows × width, from −64 to 64.
     pub embeddings: Matrix,
-    /// The class probabilities of each row to predict: queries × classes.
+    /// The class probabilities of each row to predict: queries × classes. Each row adds up to 1,
+    /// but for a thousandth.
     pub probabilities: Matrix,
     /// The embedding of each row to predict: queries × width. Only the graph network uses it.
     pub queries: Matrix,
@@ -85,37 +98,46 @@ impl Inputs {
             crate::Predict::Vote => self.queries.rows(),
         };
         let arrays = [
-            ("embeddings", &self.embeddings, (job.rows, job.width), MOST),
+            (
+                "embeddings",
+                &self.embeddings,
+                (job.rows, job.width),
+                -MOST..=MOST,
+            ),
             (
                 "probabilities",
                 &self.probabilities,
                 (job.queries, job.classes),
-                1.0,
+                0.0..=1.0,
             ),
             (
                 "embeddings of rows to predict",
                 &self.queries,
                 (queries, job.width),
-                MOST,
+                -MOST..=MOST,
             ),
         ];
-        for (what, array, due, most) in arrays {
+        for (what, array, due, range) in arrays {
             let have = (array.rows(), array.columns());
             if have != due {
                 return Err(DataError::Shape { what, have, due });
             }
             for (row, values) in array.each_row().enumerate() {
-                let bad = values
-                    .iter()
-                    .find(|value| value.is_nan() || value.abs() > most);
-                if let Some(&value) = bad {
+                if let Some(&value) = values.iter().find(|value| !range.contains(value)) {
                     return Err(DataError::Value {
                         what,
                         row,
                         value,
-                        most,
+                        least: *range.start(),
+                        most: *range.end(),
                     });
                 }
+            }
+        }
+        for (row, shares) in self.probabilities.each_row().enumerate() {
+            let sum: f64 = shares.iter().sum();
+            if (sum - 1.0).abs() > SLACK {
+                return Err(DataError::Sum { row, sum });
             }
         }
         if self.labels.len() != job.rows {
@@ -147,6 +169,81 @@ impl Inputs {
                 pair[0]
             ))),
             None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inputs() -> (Job, Inputs) {
+        let job = Job {
+            width: 1,
+            ..Job::new(3, 2, 2, 2)
+        };
+        let matrix =
+            |rows, columns, values: &[f64]| Matrix::new(rows, columns, values.to_vec()).unwrap();
+        let inputs = Inputs {
+            columns: vec!["a".into(), "b".into()],
+            labels: vec![0, 1],
+            embeddings: matrix(2, 1, &[64.0, -64.0]),
+            probabilities: matrix(2, 2, &[0.25, 0.75, 1.0, 0.0]),
+            queries: matrix(0, 1, &[]),
+        };
+        (job, inputs)
+    }
+
+    #[test]
+    fn inputs_that_do_not_fit_say_where() {
+        let (job, right) = inputs();
+        assert_eq!(right.check(&job), Ok(()));
+        let matrix = |values: [f64; 4]| Matrix::new(2, 2, values.to_vec()).unwrap();
+        let cases: [(fn(&mut Inputs), &str); 5] = [
+            (
+                |own| own.labels[1] = 2,
+                "row 1 has label 2; the job has 2 classes",
+            ),
+            (
+                |own| own.columns[1] = "a".into(),
+                "two features have the name 'a'",
+            ),
+            (
+                |own| own.columns.clear(),
+                "0 features; a client has from 1 to 4096",
+            ),
+            (
+                |own| own.embeddings = Matrix::zeros(2, 2),
+                "embeddings: (2, 2), the job has (2, 1) (rows, columns)",
+            ),
+            (
+                |own| own.embeddings = Matrix::new(2, 1, vec![0.0, 65.0]).unwrap(),
+                "embeddings: row 1 has the value 65; from -64 to 64 are possible",
+            ),
+        ];
+        for (change, text) in cases {
+            let mut inputs = right.clone();
+            change(&mut inputs);
+            assert_eq!(inputs.check(&job).unwrap_err().to_string(), text);
+        }
+        for (values, text) in [
+            (
+                [0.5, 0.5, -0.1, 1.1],
+                "row 1 has the value -0.1; from 0 to 1 are possible",
+            ),
+            ([0.5, 0.5, f64::NAN, 1.0], "row 1 has the value NaN"),
+            (
+                [0.5, 0.4, 0.5, 0.5],
+                "those of row 0 add up to 0.9, not to 1",
+            ),
+        ] {
+            let mut inputs = right.clone();
+            inputs.probabilities = matrix(values);
+            let why = inputs.check(&job).unwrap_err().to_string();
+            assert!(
+                why.starts_with("probabilities: ") && why.contains(text),
+                "{why}"
+            );
         }
     }
 }

@@ -5,7 +5,7 @@ use undertone_party::frame::TILE_BYTES;
 use undertone_party::{Abort, DecodeError, Io, PartyId, Reader, Writer};
 use undertone_setup::group::Member;
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, PREPARED, steps};
 use crate::data::MAX_COLUMNS;
 use crate::graph::{Graph, Tag};
 use crate::job::Job;
@@ -91,9 +91,22 @@ impl Hello {
         members.iter().map(hello).collect()
     }
 
-    /// Whether all have a checkpoint with this step and digest.
-    pub(crate) fn have(all: &[Self], saved: &(u32, [u8; 16])) -> bool {
-        all.iter().all(|hello| hello.saved.contains(saved))
+    /// Whether all have a checkpoint with this digest, after so many steps.
+    pub(crate) fn have(all: &[Self], (due, digest): &(u32, [u8; 16])) -> bool {
+        let is_due = |(step, own): &(u32, [u8; 16])| (steps(*step), own) == (*due, digest);
+        all.iter().all(|hello| hello.saved.iter().any(is_due))
+    }
+
+    /// Whether the client may have contributed to the training.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.saved.iter().any(|(step, _)| *step != PREPARED)
+    }
+
+    /// Its checkpoints: how many steps were taken, and the digest.
+    pub(crate) fn saved(&self) -> impl Iterator<Item = (u32, [u8; 16])> {
+        self.saved
+            .iter()
+            .map(|(step, digest)| (steps(*step), *digest))
     }
 }
 
@@ -112,6 +125,14 @@ impl Start {
         r.finish()?;
         Ok(Self((step != ANEW).then_some(step)))
     }
+}
+
+/// FEDGRAPH-16: the message of a client that has its first checkpoint, and the server's when all
+/// have one, are empty.
+pub(crate) async fn recv_signal(io: &Io, from: PartyId) -> Result<(), Abort> {
+    let message = io.require(from).await?;
+    let end = Reader::new(&message).finish();
+    end.map_err(Abort::malformed(from))
 }
 
 /// What a client says about its data: the tag of all labels (16), and a sorted tag (8) for each

@@ -14,7 +14,7 @@ use crate::client::{
 use crate::graph::Graph;
 use crate::job::{Cut, Job, Predict};
 use crate::matrix::Matrix;
-use crate::messages::{Features, Hello, Start, recv_floats, send_floats};
+use crate::messages::{Features, Hello, Start, recv_floats, recv_signal, send_floats};
 use crate::network::{self, Head, Learner, Node};
 use crate::words::{self, Kind, PREDICTING, Table};
 use crate::{FEATURES, PREDICTION, SOFT_VOTE, TRAINING};
@@ -161,11 +161,15 @@ impl Server {
         // Step 5: clusters, and the weights before the first step.
         io.phase(TRAINING).await;
         let mut training = self.training(adder, ids, (graph, digest), &saved)?;
+        if saved.is_none() {
+            for id in &training.ids {
+                recv_signal(&io, *id).await?;
+            }
+            self.save(&training)?;
+            io.send_to_all(&training.ids, Vec::new());
+        }
         training.clusters = self.clusters(&io, &training).await?;
         let targets = self.targets(&io, &training).await?;
-        if saved.is_none() {
-            self.save(&training)?;
-        }
 
         // Steps 6 to 10.
         match self.job.cut {
@@ -188,27 +192,27 @@ impl Server {
         Ok(report)
     }
 
-    /// The latest checkpoint that all have, or none if nobody has one, and what clients are told.
+    /// The latest checkpoint that all have, or none if nobody has begun, and what clients are told.
     fn start(
         &mut self,
         ids: &[PartyId],
         hellos: &[Hello],
     ) -> Result<(Option<Checkpoint>, Start), Abort> {
         let saved = std::mem::take(&mut self.saved);
-        let is_new = saved.is_empty() && hellos.iter().all(|hello| hello.saved.is_empty());
-        if is_new || self.job.steps == 0 {
+        let has_begun =
+            hellos.iter().any(Hello::has_begun) || saved.iter().any(|saved| saved.step() > 0);
+        if !has_begun || self.job.steps == 0 {
             return Ok((None, Start(None)));
         }
-        let first = hellos.first().map(|hello| &hello.saved[..]);
-        let theirs = first.unwrap_or_default().iter();
+        let theirs = hellos.first().into_iter().flat_map(Hello::saved);
         let common: Vec<u32> = theirs
             .filter(|theirs| Hello::have(hellos, theirs))
-            .map(|(step, _)| *step)
+            .map(|(step, _)| step)
             .collect();
         // With the cut `embeddings` clients take no steps: their checkpoint is that of the start.
         let of_clients = |saved: &Checkpoint| match self.job.cut {
             Cut::Embeddings => 0,
-            _ => saved.step,
+            _ => saved.step(),
         };
         let common = |saved: &Checkpoint| common.contains(&of_clients(saved));
         let latest = saved

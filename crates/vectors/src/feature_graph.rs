@@ -455,7 +455,17 @@ impl Case {
         comment: &'static str,
         keep: impl Fn(PartyId, &Checkpoint) -> bool,
     ) -> Result<Self, Error> {
-        let mut saved = self.run_over(Network::new())?.saved;
+        self.after(comment, Network::new(), keep)
+    }
+
+    /// The same, of a run over `network`.
+    fn after(
+        &self,
+        comment: &'static str,
+        network: Network<'_>,
+        keep: impl Fn(PartyId, &Checkpoint) -> bool,
+    ) -> Result<Self, Error> {
+        let mut saved = self.run_over(network)?.saved;
         for (place, saved) in saved.iter_mut().enumerate() {
             let party = place.checked_sub(1).map_or(SERVER, PartyId::client);
             saved.retain(|saved| keep(party, saved));
@@ -576,6 +586,19 @@ fn cases() -> Result<Vec<Case>, Error> {
     let embeddings_again = embeddings.again("cut embeddings, after step 2", |party, saved| {
         party != SERVER || saved.step() == 2
     })?;
+    // The server's frames to each of four clients before it says that all have a checkpoint: two of
+    // the setup, the start, and the sum of the votes.
+    let before = 4 * 4;
+    let begun_in_part = server.after(
+        "cut server, anew and broken off when two clients had begun",
+        Network::new().leave(SERVER, before + 2),
+        |_, _| true,
+    )?;
+    let not_begun = client.after(
+        "cut client, anew and broken off before a client began",
+        Network::new().leave(SERVER, before),
+        |party, _| party != PartyId::client(2),
+    )?;
     Ok(vec![
         client.with_payloads(),
         server.with_payloads(),
@@ -587,6 +610,8 @@ fn cases() -> Result<Vec<Case>, Error> {
         client_again,
         server_again,
         embeddings_again,
+        begun_in_part,
+        not_begun,
     ])
 }
 
@@ -597,7 +622,7 @@ fn refusals(cases: &[Case]) -> Result<Vec<Refused>, Error> {
     let [zero, one, two] = [0, 1, 2].map(PartyId::client);
     let cut: Change = |m| m.truncate(m.len() - 1);
     // The case, the link, the number of the frame, the change.
-    let bad: [(&str, usize, Link, usize, Change); 20] = [
+    let bad: [(&str, usize, Link, usize, Change); 23] = [
         // FEDGRAPH-3.
         ("a hello with three checkpoints", 0, (SERVER, two), 0, |m| {
             m[HELLO + 32] = 3
@@ -630,26 +655,39 @@ fn refusals(cases: &[Case]) -> Result<Vec<Refused>, Error> {
         }),
         ("a start that is cut", 7, (SERVER, one), 2, cut),
         // FEDGRAPH-14.
-        ("no clusters", 0, (zero, SERVER), 4, |m| m[0] = 0),
-        ("more clusters than rows allow", 0, (zero, SERVER), 4, |m| {
+        ("no clusters", 0, (zero, SERVER), 5, |m| m[0] = 0),
+        ("more clusters than rows allow", 0, (zero, SERVER), 5, |m| {
             m[0] = 7
         }),
-        ("a count that is cut", 1, (zero, SERVER), 4, cut),
+        ("a count that is cut", 1, (zero, SERVER), 5, cut),
         // FEDGRAPH-6.
-        ("targets that are cut", 1, (zero, SERVER), 5, cut),
-        ("a target that is not finite", 1, (zero, SERVER), 5, |m| {
+        ("targets that are cut", 1, (zero, SERVER), 6, cut),
+        ("a target that is not finite", 1, (zero, SERVER), 6, |m| {
             m[..4].copy_from_slice(&f32::NAN.to_le_bytes())
         }),
-        ("an infinite slope", 1, (SERVER, two), 4, |m| {
+        ("an infinite slope", 1, (SERVER, two), 5, |m| {
             m[4..8].copy_from_slice(&f32::INFINITY.to_le_bytes())
         }),
-        ("slopes that are cut", 1, (SERVER, two), 4, |m| {
+        ("slopes that are cut", 1, (SERVER, two), 5, |m| {
             m.truncate(8)
         }),
         // SERIES-2.
-        ("words of another step", 0, (two, SERVER), 5, |m| m[0] ^= 1),
+        ("words of another step", 0, (two, SERVER), 6, |m| m[0] ^= 1),
         // SERIES-3.
-        ("sums that are cut", 0, (SERVER, one), 5, cut),
+        ("sums that are cut", 0, (SERVER, one), 6, cut),
+        // FEDGRAPH-16.
+        ("a ready that is not empty", 0, (one, SERVER), 4, |m| {
+            m.push(0)
+        }),
+        ("a go that is not empty", 0, (SERVER, one), 4, |m| m.push(0)),
+        // FEDGRAPH-10: of a client that has begun.
+        (
+            "a run in part begun that starts anew",
+            10,
+            (SERVER, one),
+            2,
+            |m| m.fill(255),
+        ),
     ];
     let refusal = |(comment, case, (from, to), nth, change): (&str, usize, Link, _, Change)| {
         let case_of: &Case = &cases[case];
