@@ -3,7 +3,7 @@
 
 use undertone::fedgraph::{Cut, Matrix, Outcome, Predict};
 use undertone::party::frame::HEADER_LEN;
-use undertone::party::{Abort, Network, PartyId, Script};
+use undertone::party::{Abort, Aborted, Network, PartyId, Script};
 use undertone::setup::group;
 use undertone_tests::feature_graph::{CLASSES, QUERIES, ROWS, Session, WIDTH, World};
 use undertone_tests::tamper::{set_payload, tampering};
@@ -328,6 +328,40 @@ fn a_run_that_began_is_not_begun_anew() {
     world.saved[3].clear();
     let session = run(&world, Network::new());
     says(of_server(&session), None, "clients without one: client 2");
+}
+
+#[test]
+fn networks_that_are_too_small_for_a_client() {
+    // FEDGRAPH-17: two triangles, and six clients in one network.
+    let text = "features in common join this client with 2 others, and it asks for a network of 4";
+    let mut world = World::new(6, Cut::Client);
+    world.min_network = 4;
+    assert!(run(&world, Network::new()).server.is_ok());
+    for (place, inputs) in world.inputs.iter_mut().enumerate() {
+        inputs.columns = vec![format!("of {}", place / 3)];
+    }
+    let session = run(&world, Network::new());
+    says(of_client(&session, 0), None, text);
+    assert!(session.votes.iter().all(Option::is_some));
+    assert!(session.saved.iter().all(Vec::is_empty));
+    world.min_network = 3;
+    assert!(run(&world, Network::new()).server.is_ok());
+    // Other cuts, and clients that sit out, do not ask.
+    world.min_network = 7;
+    for (place, inputs) in world.inputs.iter_mut().enumerate().skip(3) {
+        inputs.columns = vec![format!("of {place} alone")];
+    }
+    let session = run(&world, Network::new());
+    says(of_client(&session, 0), None, "with 2 others");
+    let left = |client: &Aborted| matches!(client.cause, Abort::Left { .. });
+    assert!(
+        session.clients[3..]
+            .iter()
+            .all(|own| own.as_ref().is_err_and(left))
+    );
+    let mut world = World::new(3, Cut::Server);
+    world.min_network = 7;
+    assert!(run(&world, Network::new()).server.is_ok());
 }
 
 #[test]

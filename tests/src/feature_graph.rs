@@ -126,6 +126,8 @@ pub struct World {
     pub ids: Vec<PartyId>,
     /// The checkpoints of the server, then of the clients.
     pub saved: Vec<Vec<Checkpoint>>,
+    /// Fewest clients that a client asks for in its network.
+    pub min_network: usize,
     /// From which everything random follows.
     pub seed: [u8; 32],
 }
@@ -181,6 +183,7 @@ impl World {
             inputs: (0..clients).map(|c| inputs(c, clients, 2.0)).collect(),
             ids: (0..clients).map(PartyId::client).collect(),
             saved: vec![Vec::new(); clients + 1],
+            min_network: 0,
             seed: [7; 32],
         }
     }
@@ -201,6 +204,7 @@ impl World {
             inputs: self.inputs.clone(),
             ids: self.ids.clone(),
             saved,
+            min_network: self.min_network,
             seed: [seed; 32],
         }
     }
@@ -269,6 +273,7 @@ impl World {
                 seed: self.party_seed(*me),
                 credentials: None,
                 saved: self.saved[place + 1].clone(),
+                min_network: self.min_network,
                 keep: drawers[place + 1].keep(),
             };
             let script = match instead(*me) {

@@ -50,6 +50,11 @@ impl Keeper {
     }
 }
 
+/// Fewest clients that the network of a client should have with the cut `client`. Three clients
+/// compute all embeddings of each other from what they see in a few steps, and four some of them.
+/// Nothing is proved about five (docs/security.md).
+pub const MIN_NETWORK: usize = 5;
+
 /// A client's place in a session.
 pub struct Place {
     /// The session.
@@ -62,6 +67,9 @@ pub struct Place {
     pub credentials: Option<Credentials>,
     /// The last checkpoints of this job, two at most. None: the client has not taken part yet.
     pub saved: Vec<Checkpoint>,
+    /// Fewest clients, this one included, that neighbours join with this client in the network of
+    /// the cut `client`. See [`MIN_NETWORK`]. The votes are kept before this is checked.
+    pub min_network: usize,
     /// Keeps votes and checkpoints.
     pub keep: Keep,
 }
@@ -113,6 +121,7 @@ pub fn client(
         seed: place.seed,
         credentials: place.credentials,
         saved: place.saved,
+        min_network: place.min_network,
         keep: Keeper::new(place.keep),
     });
     Ok(Script::new(group::PHASE, move |io| client.run(io)))
@@ -154,6 +163,7 @@ struct Client {
     seed: Seed,
     credentials: Option<Credentials>,
     saved: Vec<Checkpoint>,
+    min_network: usize,
     keep: Keeper,
 }
 
@@ -389,13 +399,15 @@ impl Client {
     ) -> Result<Training, Abort> {
         let job = &self.job;
         let graph = for_cut(job, graph)?;
+        let me = ids.iter().position(|id| *id == self.me);
+        let me = me.ok_or_else(|| Abort::Internal("the roster was checked".into()))?;
+        self.check_network(&graph, me)?;
         let clusters = clusters(job, &self.inputs.labels, &derived(job, &seed, "clusters"));
         let arrays = network::of_clients(job.cut);
         let (learner, step) = resumed(job, &graph, arrays, &derived(job, &seed, "weights"), saved)?;
-        let me = ids.iter().position(|id| *id == self.me);
         Ok(Training {
             embeddings: self.inputs.embeddings.means(&clusters.rows),
-            me: me.ok_or_else(|| Abort::Internal("the roster was checked".into()))?,
+            me,
             series,
             ids,
             graph,
@@ -405,6 +417,20 @@ impl Client {
             learner,
             step,
         })
+    }
+
+    /// FEDGRAPH-17: few clients compute each other's embeddings.
+    fn check_network(&self, graph: &Graph, me: usize) -> Result<(), Abort> {
+        let joined = graph.joined(me);
+        if self.job.cut != Cut::Client || !graph.is_in(me) || joined >= self.min_network {
+            return Ok(());
+        }
+        Err(Abort::Misuse(format!(
+            "features in common join this client with {} others, and it asks for a network of {} \
+             clients: fewer learn each other's embeddings",
+            joined - 1,
+            self.min_network
+        )))
     }
 
     /// Nobody contributes before all clients have a checkpoint, so that a run never stands where

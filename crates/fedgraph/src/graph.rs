@@ -95,6 +95,21 @@ impl Graph {
         &self.neighbours[client]
     }
 
+    /// The number of clients of the network that neighbours join with `client`, itself included.
+    pub fn joined(&self, client: usize) -> usize {
+        let mut is_joined = vec![false; self.neighbours.len()];
+        let mut next = vec![client];
+        is_joined[client] = true;
+        while let Some(one) = next.pop() {
+            for other in &self.neighbours[one] {
+                if !std::mem::replace(&mut is_joined[*other], true) {
+                    next.push(*other);
+                }
+            }
+        }
+        is_joined.into_iter().filter(|joined| *joined).count()
+    }
+
     /// The clients whose values go into the sums of `client`: itself and its neighbours, in order.
     pub(crate) fn around(&self, client: usize) -> Vec<usize> {
         let mut around = self.neighbours[client].clone();
@@ -165,6 +180,10 @@ mod tests {
         assert_eq!(tailed.members().collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(tailed.neighbours(0), [1, 2]);
         assert!(tailed.around(4).is_empty());
+        assert_eq!((tailed.joined(0), tailed.joined(4)), (3, 1));
+        // Two triangles and a bridge.
+        let bridged = graph(&[&[1], &[1], &[1, 7], &[2, 7], &[2], &[2], &[9]]).with_pairs();
+        assert_eq!((bridged.joined(4), bridged.joined(6)), (6, 1));
         // A path has none left.
         let path = graph(&[&[1], &[1, 2], &[2]]).with_pairs();
         assert_eq!(path.members().count(), 0);

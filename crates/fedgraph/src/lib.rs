@@ -37,7 +37,7 @@ mod words;
 use undertone_party::Phase;
 
 pub use checkpoint::{Checkpoint, MAX_CHECKPOINT};
-pub use client::{Keep, Kept, Outcome, Place, client};
+pub use client::{Keep, Kept, MIN_NETWORK, Outcome, Place, client};
 pub use clusters::{Clusters, clusters};
 pub use data::{DataError, Inputs, MAX_COLUMNS};
 pub use graph::{Graph, Tag};

@@ -252,6 +252,7 @@ pub(crate) fn fedgraph_client(
     index: usize,
     brought: Brought<'_>,
     saved: Option<&[u8]>,
+    min_network: usize,
     keep: Option<Py<PyAny>>,
     voted: Py<PyAny>,
     credentials: Option<Keys>,
@@ -271,6 +272,7 @@ pub(crate) fn fedgraph_client(
         me,
         seed: options::seed(seed)?,
         credentials: credentials.map(|keys| keys.credentials(me)).transpose()?,
+        min_network,
         keep: keeper.into_keep(saved.clone()),
         saved,
     };

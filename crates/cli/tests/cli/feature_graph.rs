@@ -160,7 +160,15 @@ fn trial(job: &str) -> Trial {
 }
 
 fn join(trial: &Trial, client: usize, more: &[&str]) -> Process {
-    let arguments = [&["--application", "fedgraph", "--epochs", "400"], more].concat();
+    let fixed = [
+        "--application",
+        "fedgraph",
+        "--epochs",
+        "400",
+        "--min-network",
+        "4",
+    ];
+    let arguments = [&fixed[..], more].concat();
     trial.join_with(client, &format!("data/{client}.csv"), &arguments)
 }
 
@@ -285,9 +293,15 @@ fn a_client_that_is_killed_ends_the_job_and_all_together_continue_it() {
     let files = (0..CLIENTS).map(|client| trial.path(&format!("{client}.csv.memory")));
     let files: Vec<String> = files.chain([checkpoint.clone()]).collect();
     let begun = std::time::Instant::now();
-    while !files.iter().all(|file| Path::new(file).exists()) && begun.elapsed() < LONG {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    let wait = |until: &dyn Fn() -> bool| {
+        while !until() && begun.elapsed() < LONG {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    };
+    wait(&|| files.iter().all(|file| Path::new(file).exists()));
+    // The first checkpoint may be from before the training.
+    let first = std::fs::read(&checkpoint).unwrap();
+    wait(&|| std::fs::read(&checkpoint).is_ok_and(|now| now != first));
     drop(clients.pop());
     for (client, process) in clients.iter_mut().enumerate() {
         assert_eq!(process.ends(LONG), Some(70));
@@ -363,4 +377,10 @@ fn terms_and_data_that_do_not_fit_are_refused() {
         "--min-cluster",
     );
     refused(2, &["--columns", "a,b"], 65, "2 names for 4 features");
+    let trial = self::trial("steps = 6\n");
+    let _server = trial.serve("serve", &[]);
+    let mut process = join(&trial, 3, &["--min-network", "5"]);
+    assert_eq!(process.ends(LONG), Some(77));
+    let log = trial.text("join-3.err");
+    assert!(log.contains("a network of 5"), "{log}");
 }

@@ -271,6 +271,7 @@ def fedgraph_client(
     index: int,
     brought: dict[str, Any],
     saved: bytes | None,
+    min_network: int,
     keep: Callable[[bytes], object] | None,
     voted: Callable[[NDArray[np.float64]], object],
     credentials: _Credentials | None,

@@ -334,7 +334,8 @@ class FedGraphClient(Party):
     :meth:`poll` or :meth:`exchange`, and ends the run.
 
     Check the job before you take part: its cut, its clusters and what predicts decide what others
-    see.
+    see. With the cut ``"client"`` clients of small networks learn each other's embeddings. A client
+    whose network has fewer than ``min_network`` clients ends the run after the votes.
 
     Raises ``ValueError`` if the client's arrays do not fit the job, or ``saved`` is of another one.
     """
@@ -350,6 +351,7 @@ class FedGraphClient(Party):
         *,
         session: bytes,
         queries: Any = None,
+        min_network: int = 5,
         keep: Callable[[bytes], object] | None = None,
         saved: bytes | None = None,
         key: str | None = None,
@@ -365,6 +367,7 @@ class FedGraphClient(Party):
             index,
             _brought(columns, embeddings, probabilities, _labels(labels), queries),
             saved,
+            min_network,
             keep,
             self._votes.append,
             credentials(key, public_keys),

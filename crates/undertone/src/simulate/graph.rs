@@ -102,6 +102,8 @@ impl GraphSimulation {
                 seed: party_seed(&self.seed, id, me),
                 credentials: None,
                 saved: self.saved(me),
+                // All parties are in one process: nobody learns anything.
+                min_network: 0,
                 keep: self.keep(index + 1),
             };
             let party = client(self.job.clone(), Arc::clone(&self.clients[index]), place);

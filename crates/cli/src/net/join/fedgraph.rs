@@ -40,6 +40,10 @@ pub(super) struct FedGraphOptions {
     /// Fewest rows of a cluster: others see means over so many rows
     #[arg(long, value_name = "ROWS", default_value_t = Terms::default().min_cluster)]
     min_cluster: usize,
+    /// Fewest clients of the graph network with the cut client. Three clients learn all of each
+    /// other's embeddings, four some of them
+    #[arg(long, value_name = "N", default_value_t = Terms::default().min_network)]
+    min_network: usize,
     /// Agree to jobs in which the graph network predicts single rows. Others then learn about the
     /// embeddings of single rows
     #[arg(long)]
@@ -200,6 +204,7 @@ pub(super) fn run(
         cuts: mine.allow_cut.clone(),
         min_cluster: mine.min_cluster,
         reveal_embeddings: mine.reveal_embeddings,
+        min_network: mine.min_network,
         min_clients: options.min_clients,
         max_steps: options.max_rounds.unwrap_or(Terms::default().max_steps),
     };

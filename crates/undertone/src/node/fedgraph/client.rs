@@ -4,7 +4,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use undertone_fedgraph::{Cut, Inputs, Keep, Kept, Matrix, Outcome, Place, Predict, client};
+use undertone_fedgraph::{
+    Cut, Inputs, Keep, Kept, MIN_NETWORK, Matrix, Outcome, Place, Predict, client,
+};
 use undertone_kdf::Seed;
 use undertone_node::{Application, Facts, Next, Participant, Seat, Unwilling};
 use undertone_party::{Abort, Party, Script};
@@ -26,6 +28,9 @@ pub struct Terms {
     pub min_cluster: usize,
     /// Whether the graph network may predict single rows, whose embeddings others then learn about.
     pub reveal_embeddings: bool,
+    /// Fewest clients of the graph network with the cut `client`: see [`MIN_NETWORK`]. How many
+    /// there are is known after the votes. A client with fewer then leaves.
+    pub min_network: usize,
     /// Most steps. Every step tells more about the embeddings.
     pub max_steps: u32,
 }
@@ -37,6 +42,7 @@ impl Default for Terms {
             cuts: vec![Cut::Client],
             min_cluster: 10,
             reveal_embeddings: false,
+            min_network: MIN_NETWORK,
             max_steps: 1000,
         }
     }
@@ -68,6 +74,13 @@ impl Terms {
                 "the job has the cut {}, this client allows {} (--allow-cut)",
                 job.cut,
                 allowed.join(", ")
+            ));
+        }
+        if job.cut == Cut::Client && job.clients < self.min_network {
+            return Err(format!(
+                "the job has {} clients, this client asks for a network of {}: fewer learn each \
+                 other's embeddings (--min-network)",
+                job.clients, self.min_network
             ));
         }
         if job.cluster < self.min_cluster {
@@ -297,6 +310,7 @@ impl Participant for Member {
             return Err(Unwilling::Skips("it has not agreed to the job".into()));
         };
         let (job, shared) = (job.fedgraph.clone(), Arc::clone(shared));
+        let min_network = self.terms.min_network;
         Ok(Script::new(group::PHASE, move |io| async move {
             let inputs = shared.inputs()?;
             let (kept, steps) = (Arc::clone(&shared), job.steps);
@@ -307,6 +321,7 @@ impl Participant for Member {
                 seed: seat.seed,
                 credentials,
                 saved: lock(&shared.saved).last().to_vec(),
+                min_network,
                 keep,
             };
             io.run(client(job, inputs, place)?).await
@@ -327,18 +342,26 @@ mod tests {
     fn terms_name_the_option_that_would_accept_a_job() {
         let text = "rows = 100\nqueries = 7\nclasses = 3\n";
         let refused = |more: &str, terms: &Terms| {
-            let job = Job::parse(&format!("{text}{more}\n"), 4).unwrap();
+            let job = Job::parse(&format!("{text}{more}\n"), 5).unwrap();
             terms.check(&job).unwrap_err()
         };
         let usual = Terms::default();
-        assert_eq!(usual.check(&Job::parse(text, 4).unwrap()), Ok(()));
+        assert_eq!(usual.check(&Job::parse(text, 5).unwrap()), Ok(()));
+        let few = usual.check(&Job::parse(text, 4).unwrap()).unwrap_err();
+        assert!(few.contains("--min-network"));
+        let server = Terms {
+            cuts: vec![Cut::Server],
+            ..Terms::default()
+        };
+        let job = Job::parse(&format!("{text}cut = \"server\"\n"), 4).unwrap();
+        assert_eq!(server.check(&job), Ok(()));
         assert!(refused("cut = \"server\"", &usual).contains("--allow-cut"));
         assert!(refused("cluster = 9", &usual).contains("--min-cluster"));
         assert!(refused("steps = 1001", &usual).contains("--max-rounds"));
         assert!(refused("reveal_embeddings = true", &usual).contains("--reveal-embeddings"));
         assert!(refused("predict = \"graph\"", &usual).contains("--reveal-embeddings"));
         let many = Terms {
-            min_clients: 5,
+            min_clients: 6,
             ..Terms::default()
         };
         assert!(refused("", &many).contains("--min-clients"));
@@ -352,6 +375,7 @@ mod tests {
             cuts: vec![Cut::Client, Cut::Server],
             min_cluster: 1,
             reveal_embeddings: true,
+            min_network: 4,
             max_steps: 2000,
             ..Terms::default()
         };

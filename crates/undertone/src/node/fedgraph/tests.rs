@@ -35,6 +35,7 @@ fn the_job(cut: Cut) -> Job {
 fn terms() -> Terms {
     Terms {
         min_cluster: 6,
+        min_network: CLIENTS,
         cuts: vec![Cut::Client, Cut::Server],
         ..Terms::default()
     }
@@ -47,6 +48,7 @@ struct Ended {
 }
 
 /// The files of a run: of the server, then of the clients.
+#[derive(Clone)]
 struct Files(Vec<Option<PathBuf>>);
 
 impl Files {
@@ -59,9 +61,9 @@ impl Files {
         Self(vec![None; CLIENTS + 1])
     }
 
-    /// Waits until all parties have a checkpoint.
-    async fn all_there(paths: Vec<Option<PathBuf>>) {
-        while !paths.iter().flatten().all(|path| path.exists()) {
+    /// Waits until a client has begun. Then all parties have a checkpoint.
+    async fn begun(self, job: Job) {
+        while !self.client(0, &job).iter().any(Checkpoint::is_begun) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
@@ -78,7 +80,7 @@ fn train(client: usize) -> Train {
     Box::new(move |_| Ok(inputs(client, CLIENTS, 2.0)))
 }
 
-/// A job of all clients. `leaver` leaves when all parties have checkpoints.
+/// A job of all clients. `leaver` leaves when the training has begun.
 async fn run(job: &Job, files: &Files, leaver: Option<usize>) -> (JobReport, Vec<Ended>) {
     let mut application = FeatureGraph::new(job.clone());
     if let Some(path) = &files.0[0] {
@@ -92,10 +94,10 @@ async fn run(job: &Job, files: &Files, leaver: Option<usize>) -> (JobReport, Vec
         if let Some(path) = &files.0[client + 1] {
             member = member.with_checkpoint(path);
         }
-        let (leaves, paths) = (leaver == Some(client), files.0.clone());
+        let (leaves, files, job) = (leaver == Some(client), files.clone(), job.clone());
         let stop = async move {
             if leaves {
-                Files::all_there(paths).await;
+                files.begun(job).await;
             } else {
                 std::future::pending().await
             }
