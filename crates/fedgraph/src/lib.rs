@@ -25,6 +25,7 @@ mod checkpoint;
 pub mod clear;
 mod client;
 mod clusters;
+mod common;
 mod data;
 mod graph;
 mod job;
@@ -37,8 +38,9 @@ mod words;
 use undertone_party::Phase;
 
 pub use checkpoint::{Checkpoint, MAX_CHECKPOINT};
-pub use client::{Keep, Kept, MIN_NETWORK, Outcome, Place, client};
+pub use client::{MIN_NETWORK, Outcome, Place, client};
 pub use clusters::{Clusters, clusters};
+pub use common::{Keep, Kept};
 pub use data::{DataError, Inputs, MAX_COLUMNS};
 pub use graph::{Graph, Tag};
 pub use job::{Clustering, Cut, Job, MAX_CLIENTS, MAX_ROWS, MAX_WIDTH, Predict};

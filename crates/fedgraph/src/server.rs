@@ -8,7 +8,7 @@ use undertone_setup::group::{self, Secrecy};
 use undertone_sum::series::{Adder, Layout, Owner};
 
 use crate::checkpoint::Checkpoint;
-use crate::client::{
+use crate::common::{
     Keep, Keeper, Kept, check_features, check_members, check_saved, for_cut, is_saved, resumed,
 };
 use crate::graph::Graph;
