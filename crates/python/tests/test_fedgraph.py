@@ -286,6 +286,10 @@ def test_arguments_that_cannot_be() -> None:
             **but("embeddings", 3, np.ravel))
     refused("client 3: embeddings: row 4 has the value NaN", **but("embeddings", 3, nan))
     refused("client 0: embeddings: row .* from -64 to 64", **but("embeddings", 0, lambda a: a * 99))
+    refused("client 1: probabilities: row 0 has the value -.*; from 0 to 1",
+            **but("probabilities", 1, lambda a: a - 1))
+    refused("client 2: probabilities: those of row 0 add up to 0.5, not to 1",
+            **but("probabilities", 2, lambda a: a / 2))
     refused("client 1: embeddings are of complex128", TypeError,
             **but("embeddings", 1, lambda a: a + 1j))
     refused("client 4: names of features are one text", TypeError,
@@ -322,6 +326,23 @@ def test_arguments_that_cannot_be() -> None:
         FedGraphClient(5, own["columns"][0], own["embeddings"][0], own["probabilities"][0], TRUTH,
                        job(steps=0, predict="vote"), session=bytes(32))
     assert len({job().digest, job(every=49).digest, job(cluster=7).digest}) == 3
+
+
+def test_clients_leave_networks_that_are_too_small() -> None:
+    own, rules, session = arrays(), job(predict="vote"), undertone.session_id(None)
+    server = FedGraphServer(rules, session=session, keep=lambda _: None)
+    each = [{name: own[name][c] for name in ("columns", "embeddings", "probabilities")}
+            for c in range(CLIENTS)]
+    clients = [
+        FedGraphClient(c, **mine, labels=TRUTH, job=rules, session=session, keep=lambda _: None,
+                       min_network=6 if c == 1 else 5)
+        for c, mine in enumerate(each)
+    ]
+    with pytest.raises(undertone.AbortedError, match="left before the protocol ended"):
+        undertone.run(server, clients)
+    with pytest.raises(undertone.AbortedError, match="4 others, and it asks for a network of 6"):
+        clients[1].poll()
+    assert same(clients[1].votes, clients[4].votes)
 
 
 def test_parties_of_different_jobs_and_labels() -> None:
