@@ -116,6 +116,24 @@ impl Checkpoint {
         write().map_err(|error: std::io::Error| self.error(error))
     }
 
+    /// As [`save`](Self::save), for a party. The log says why the file cannot be written.
+    ///
+    /// # Errors
+    /// A text for peers, which does not name the file.
+    pub fn keep(&self, state: &[u8]) -> Result<(), &'static str> {
+        self.save(state).map_err(|error| {
+            tracing::error!("{error}");
+            "the checkpoint cannot be written"
+        })
+    }
+
+    /// Removes the file of a job that is done. If it cannot be removed, the log says why.
+    pub fn discard(&self) {
+        if let Err(error) = self.remove() {
+            tracing::warn!("{error}");
+        }
+    }
+
     /// Removes the file, if it exists.
     ///
     /// # Errors

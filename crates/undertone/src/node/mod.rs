@@ -14,6 +14,7 @@
 
 pub mod cotrain;
 pub mod fedgraph;
+mod held;
 pub mod label;
 pub mod pssl;
 pub mod sum;

@@ -9,6 +9,7 @@ use undertone_party::Party;
 use undertone_setup::identity::Credentials;
 
 use super::{Cotrain, Job};
+use crate::node::held::Held;
 use crate::node::label::check_trust;
 
 /// What a client agrees to, whatever the server asks for.
@@ -112,7 +113,7 @@ pub struct Cotrainee {
     make: Make,
     /// What an earlier process remembers, and where this one keeps it. Until the job is known.
     memory: Option<(Memory, Keep)>,
-    job: Option<(Job, Client)>,
+    held: Held<Job, Client>,
     on_step: Option<OnStep>,
 }
 
@@ -120,7 +121,7 @@ impl fmt::Debug for Cotrainee {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cotrainee")
             .field("terms", &self.terms)
-            .field("job", &self.job)
+            .field("job", &self.held)
             .finish_non_exhaustive()
     }
 }
@@ -138,7 +139,7 @@ impl Cotrainee {
             terms,
             make: Box::new(make),
             memory: Some((memory, keep)),
-            job: None,
+            held: Held::default(),
             on_step: None,
         }
     }
@@ -157,7 +158,7 @@ impl Cotrainee {
 
     /// The client, once it has agreed to a job.
     pub fn client(&self) -> Option<&Client> {
-        self.job.as_ref().map(|(_, client)| client)
+        self.held.get().map(|(_, client)| client)
     }
 }
 
@@ -174,18 +175,13 @@ impl Participant for Cotrainee {
     fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), String> {
         let job = Job::from_offer(job).map_err(|error| error.to_string())?;
         self.terms.check(&job, signed)?;
-        match &self.job {
-            Some((own, _)) if *own == job => Ok(()),
-            Some(_) => Err("the server offers another job than the client agreed to".into()),
-            None => {
-                let made = (self.make)(&job)?;
-                let (memory, keep) = self.memory.take().ok_or("this client's memory is in use")?;
-                let client = Client::new(made.learner, made.data, made.public, memory, keep);
-                client.check(&job.cotraining)?;
-                self.job = Some((job, client));
-                Ok(())
-            }
-        }
+        self.held.agree(job, |job| {
+            let made = (self.make)(job)?;
+            let (memory, keep) = self.memory.take().ok_or("this client's memory is in use")?;
+            let client = Client::new(made.learner, made.data, made.public, memory, keep);
+            client.check(&job.cotraining)?;
+            Ok(client)
+        })
     }
 
     fn client(
@@ -193,9 +189,7 @@ impl Participant for Cotrainee {
         seat: Seat,
         credentials: Option<Credentials>,
     ) -> Result<impl Party<Output = Step> + 'static + use<>, Unwilling> {
-        let Some((job, client)) = &self.job else {
-            return Err(Unwilling::Skips("it has not agreed to the job".into()));
-        };
+        let (job, client) = self.held.agreed()?;
         let place = Place {
             session: seat.id,
             me: seat.me,

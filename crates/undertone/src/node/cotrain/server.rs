@@ -104,11 +104,8 @@ impl Cotrain {
             return Ok(());
         };
         let state = self.state.write(&self.job.cotraining);
-        checkpoint.save(&state).map_err(|error| {
-            tracing::error!("{error}");
-            // Clients receive this text. It does not name the file.
-            Abort::Misuse("the checkpoint cannot be written".into())
-        })
+        let kept = checkpoint.keep(&state);
+        kept.map_err(|why| Abort::Misuse(why.into()))
     }
 
     fn announce(&mut self, exchange: &Exchange, labels: &Labels) {
@@ -201,10 +198,8 @@ impl Application for Cotrain {
         self.state.take(&report);
         match report {
             Report::Over => {
-                if let Some(checkpoint) = &self.checkpoint
-                    && let Err(error) = checkpoint.remove()
-                {
-                    tracing::warn!("{error}");
+                if let Some(checkpoint) = &self.checkpoint {
+                    checkpoint.discard();
                 }
                 Next::Done
             }

@@ -15,6 +15,7 @@ use undertone_setup::identity::Credentials;
 
 use super::saved::Saved;
 use super::{FeatureGraph, Job};
+use crate::node::held::Held;
 
 /// What a client agrees to, whatever the server asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -173,7 +174,7 @@ pub struct Member {
     seed: Option<Seed>,
     file: Option<PathBuf>,
     on_votes: Option<OnVotes>,
-    held: Option<(Job, Arc<Shared>)>,
+    held: Held<Job, Arc<Shared>>,
     outcome: Option<Outcome>,
 }
 
@@ -203,7 +204,7 @@ impl Member {
             seed: Some(seed),
             file: None,
             on_votes: None,
-            held: None,
+            held: Held::default(),
             outcome: None,
         }
     }
@@ -235,40 +236,39 @@ impl Member {
 
     /// The means of all clients' class probabilities, also if the job ended early.
     pub fn votes(&self) -> Option<Matrix> {
-        let (_, shared) = self.held.as_ref()?;
+        let (_, shared) = self.held.get()?;
         lock(&shared.votes).clone()
     }
 
     /// The number of steps of the last checkpoint.
     pub fn step(&self) -> Option<u32> {
-        let (_, shared) = self.held.as_ref()?;
+        let (_, shared) = self.held.get()?;
         lock(&shared.saved).step()
     }
 
     /// The job, once the client has agreed to it.
     pub fn job(&self) -> Option<&Job> {
-        self.held.as_ref().map(|(job, _)| job)
+        self.held.get().map(|(job, _)| job)
     }
 
     /// The result, when the job is done.
     pub fn into_outcome(self) -> Option<Outcome> {
         self.outcome
     }
+}
 
-    /// What earlier processes left of the job.
-    fn saved(&mut self, job: &Job) -> Result<Saved, String> {
-        let seed = self.seed.take().ok_or("this client's seed is in use")?;
-        let Some(path) = &self.file else {
-            return Ok(Saved::new(seed));
-        };
-        // A server and a client never read each other's files.
-        let name = "fedgraph client";
-        Saved::open(path, (name, &job.to_offer()), seed).map_err(|error| {
-            // The server receives the text. It does not name the file.
-            tracing::error!("{error}");
-            "its checkpoint is of another job, or cannot be read".to_owned()
-        })
-    }
+/// What earlier processes left of the job.
+fn saved(path: Option<&Path>, job: &Job, seed: Seed) -> Result<Saved, String> {
+    let Some(path) = path else {
+        return Ok(Saved::new(seed));
+    };
+    // A server and a client never read each other's files.
+    let name = "fedgraph client";
+    Saved::open(path, (name, &job.to_offer()), seed).map_err(|error| {
+        // The server receives the text. It does not name the file.
+        tracing::error!("{error}");
+        "its checkpoint is of another job, or cannot be read".to_owned()
+    })
 }
 
 impl Participant for Member {
@@ -284,21 +284,16 @@ impl Participant for Member {
     fn agree(&mut self, job: &[u8], _signed: bool) -> Result<(), String> {
         let job = Job::from_offer(job).map_err(|error| error.to_string())?;
         self.terms.check(&job)?;
-        match &self.held {
-            Some((own, _)) if *own == job => Ok(()),
-            Some(_) => Err("the server offers another job than the client agreed to".into()),
-            None => {
-                let train = (self.make)(&job)?;
-                let shared = Shared {
-                    saved: Mutex::new(self.saved(&job)?),
-                    brings: Mutex::new(Brings::Later(train)),
-                    votes: Mutex::new(None),
-                    on_votes: Mutex::new(self.on_votes.take()),
-                };
-                self.held = Some((job, Arc::new(shared)));
-                Ok(())
-            }
-        }
+        self.held.agree(job, |job| {
+            let train = (self.make)(job)?;
+            let seed = self.seed.take().ok_or("this client's seed is in use")?;
+            Ok(Arc::new(Shared {
+                saved: Mutex::new(saved(self.file.as_deref(), job, seed)?),
+                brings: Mutex::new(Brings::Later(train)),
+                votes: Mutex::new(None),
+                on_votes: Mutex::new(self.on_votes.take()),
+            }))
+        })
     }
 
     fn client(
@@ -306,9 +301,7 @@ impl Participant for Member {
         seat: Seat,
         credentials: Option<Credentials>,
     ) -> Result<impl Party<Output = Outcome> + 'static + use<>, Unwilling> {
-        let Some((job, shared)) = &self.held else {
-            return Err(Unwilling::Skips("it has not agreed to the job".into()));
-        };
+        let (job, shared) = self.held.agreed()?;
         let (job, shared) = (job.fedgraph.clone(), Arc::clone(shared));
         let min_network = self.terms.min_network;
         Ok(Script::new(group::PHASE, move |io| async move {

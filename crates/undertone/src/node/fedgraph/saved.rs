@@ -95,10 +95,7 @@ impl Saved {
         let Some(file) = &self.file else {
             return Ok(());
         };
-        file.save(&self.write()).map_err(|error| {
-            tracing::error!("{error}");
-            "the checkpoint cannot be written".to_owned()
-        })
+        file.keep(&self.write()).map_err(str::to_owned)
     }
 
     fn write(&self) -> Zeroizing<Vec<u8>> {

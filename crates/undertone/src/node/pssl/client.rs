@@ -9,6 +9,7 @@ use undertone_pssl::{Data, Outcome, Place, Reveal, client};
 use undertone_setup::identity::Credentials;
 
 use super::{Job, Pairwise};
+use crate::node::held::Held;
 use crate::node::label::check_trust;
 
 /// What a client agrees to, whatever the server asks for.
@@ -95,7 +96,7 @@ type Make = Box<dyn FnMut(&Job) -> Result<Data, String> + Send>;
 pub struct Member {
     terms: Terms,
     make: Make,
-    job: Option<(Job, Arc<Data>)>,
+    held: Held<Job, Arc<Data>>,
     /// Whether it has taken part in a session.
     begun: bool,
     outcome: Option<Outcome>,
@@ -105,7 +106,7 @@ impl fmt::Debug for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Member")
             .field("terms", &self.terms)
-            .field("job", &self.job)
+            .field("job", &self.held)
             .field("outcome", &self.outcome)
             .finish_non_exhaustive()
     }
@@ -120,7 +121,7 @@ impl Member {
         Self {
             terms,
             make: Box::new(make),
-            job: None,
+            held: Held::default(),
             begun: false,
             outcome: None,
         }
@@ -145,16 +146,11 @@ impl Participant for Member {
     fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), String> {
         let job = Job::from_offer(job).map_err(|error| error.to_string())?;
         self.terms.check(&job, signed)?;
-        match &self.job {
-            Some((own, _)) if *own == job => Ok(()),
-            Some(_) => Err("the server offers another job than the client agreed to".into()),
-            None => {
-                let data = (self.make)(&job)?;
-                data.check(&job.pssl).map_err(|error| error.to_string())?;
-                self.job = Some((job, Arc::new(data)));
-                Ok(())
-            }
-        }
+        self.held.agree(job, |job| {
+            let data = (self.make)(job)?;
+            data.check(&job.pssl).map_err(|error| error.to_string())?;
+            Ok(Arc::new(data))
+        })
     }
 
     fn client(
@@ -162,9 +158,7 @@ impl Participant for Member {
         seat: Seat,
         credentials: Option<Credentials>,
     ) -> Result<impl Party<Output = Outcome> + 'static + use<>, Unwilling> {
-        let Some((job, data)) = &self.job else {
-            return Err(Unwilling::Skips("it has not agreed to the job".into()));
-        };
+        let (job, data) = self.held.agreed()?;
         if std::mem::replace(&mut self.begun, true) {
             return Err(Unwilling::Skips(
                 "its rows were in a session of this job; in another one they would get further \

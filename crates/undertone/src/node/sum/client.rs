@@ -7,6 +7,7 @@ use undertone_setup::identity::Credentials;
 
 use super::file::{facts, from_offer};
 use super::{Job, Sum, Terms};
+use crate::node::held::Held;
 use crate::node::label::check_trust;
 use crate::rounds::{self, Place, Source, Step};
 
@@ -15,7 +16,7 @@ use crate::rounds::{self, Place, Source, Step};
 pub struct Contributor<S> {
     client: rounds::Client<S>,
     terms: Terms,
-    job: Option<Job>,
+    held: Held<Job, ()>,
 }
 
 impl<S: Source> Contributor<S> {
@@ -24,13 +25,13 @@ impl<S: Source> Contributor<S> {
         Self {
             client: rounds::Client::new(source),
             terms,
-            job: None,
+            held: Held::default(),
         }
     }
 
     /// The job that the client has agreed to.
     pub fn job(&self) -> Option<&Job> {
-        self.job.as_ref()
+        self.held.get().map(|(job, ())| job)
     }
 }
 
@@ -65,11 +66,7 @@ impl<S: Source> Participant for Contributor<S> {
         let job = from_offer(job).map_err(|error| error.to_string())?; // ROUND-20
         check(&self.terms, &job, signed)?;
         // ROUND-22.
-        if self.job.is_some_and(|own| own != job) {
-            return Err("the server offers another job than the client agreed to".into());
-        }
-        self.job = Some(job);
-        Ok(())
+        self.held.agree(job, |_| Ok(()))
     }
 
     fn client(
@@ -78,7 +75,7 @@ impl<S: Source> Participant for Contributor<S> {
         credentials: Option<Credentials>,
     ) -> Result<impl Party<Output = Step> + 'static + use<S>, Unwilling> {
         // ROUND-23.
-        let Some(job) = self.job.filter(|job| seat.session <= job.rounds) else {
+        let Some(job) = self.job().copied().filter(|job| seat.session <= job.rounds) else {
             let why = format!(
                 "it starts round {}, which the job does not have",
                 seat.session
@@ -104,7 +101,7 @@ impl<S: Source> Participant for Contributor<S> {
     }
 
     fn ended(&mut self, output: Step) -> Next {
-        let rounds = self.job.map_or(0, |job| job.rounds);
+        let rounds = self.job().map_or(0, |job| job.rounds);
         match output {
             Step::Finished(mean) if mean.round < rounds => Next::Again,
             Step::Finished(_) | Step::CaughtUp => Next::Done,

@@ -214,11 +214,7 @@ impl Application for Sum {
         };
         Ok(server.party(move |now| {
             if let Some(checkpoint) = checkpoint {
-                checkpoint.save(&now.write()).map_err(|error| {
-                    tracing::error!("{error}");
-                    // Clients receive this text. It does not name the file.
-                    "the checkpoint cannot be written"
-                })?;
+                checkpoint.keep(&now.write())?;
             }
             *lock(&kept) = Arc::new(now);
             Ok(())
@@ -246,10 +242,8 @@ impl Application for Sum {
         if !is_over {
             return Next::Again;
         }
-        if let Some(checkpoint) = &self.checkpoint
-            && let Err(error) = checkpoint.remove()
-        {
-            tracing::warn!("{error}");
+        if let Some(checkpoint) = &self.checkpoint {
+            checkpoint.discard();
         }
         Next::Done
     }

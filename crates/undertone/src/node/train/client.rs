@@ -9,6 +9,7 @@ use undertone_training::{Client, Data, Keep, Memory, Model, Place, PseudoLabels,
 use undertone_xclp::Params;
 
 use super::{Job, Train};
+use crate::node::held::Held;
 use crate::node::label::{self, check_trust};
 
 /// What a client agrees to, whatever the server asks for.
@@ -116,7 +117,7 @@ pub struct Trainee {
     make: Make,
     /// What an earlier process remembers, and where this one keeps it. Until the job is known.
     memory: Option<(Option<Memory>, Keep)>,
-    job: Option<(Job, Client)>,
+    held: Held<Job, Client>,
     on_step: Option<OnStep>,
 }
 
@@ -124,7 +125,7 @@ impl fmt::Debug for Trainee {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Trainee")
             .field("terms", &self.terms)
-            .field("job", &self.job)
+            .field("job", &self.held)
             .finish_non_exhaustive()
     }
 }
@@ -142,7 +143,7 @@ impl Trainee {
             terms,
             make: Box::new(make),
             memory: Some((memory, keep)),
-            job: None,
+            held: Held::default(),
             on_step: None,
         }
     }
@@ -161,7 +162,7 @@ impl Trainee {
 
     /// The client, once it has agreed to a job.
     pub fn client(&self) -> Option<&Client> {
-        self.job.as_ref().map(|(_, client)| client)
+        self.held.get().map(|(_, client)| client)
     }
 }
 
@@ -178,16 +179,11 @@ impl Participant for Trainee {
     fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), String> {
         let job = Job::from_offer(job).map_err(|error| error.to_string())?;
         self.terms.check(&job, signed)?;
-        match &self.job {
-            Some((own, _)) if *own == job => Ok(()),
-            Some(_) => Err("the server offers another job than the client agreed to".into()),
-            None => {
-                let Made { model, data } = (self.make)(&job)?;
-                let (memory, keep) = self.memory.take().ok_or("this client's memory is in use")?;
-                self.job = Some((job, Client::new(model, data, memory, keep)));
-                Ok(())
-            }
-        }
+        self.held.agree(job, |job| {
+            let Made { model, data } = (self.make)(job)?;
+            let (memory, keep) = self.memory.take().ok_or("this client's memory is in use")?;
+            Ok(Client::new(model, data, memory, keep))
+        })
     }
 
     fn client(
@@ -195,9 +191,7 @@ impl Participant for Trainee {
         seat: Seat,
         credentials: Option<Credentials>,
     ) -> Result<impl Party<Output = Step> + 'static + use<>, Unwilling> {
-        let Some((job, client)) = &self.job else {
-            return Err(Unwilling::Skips("it has not agreed to the job".into()));
-        };
+        let (job, client) = self.held.agreed()?;
         let place = Place {
             session: seat.id,
             me: seat.me,

@@ -109,11 +109,8 @@ impl Train {
         let Some(checkpoint) = &self.checkpoint else {
             return Ok(());
         };
-        checkpoint.save(&self.state.write()).map_err(|error| {
-            tracing::error!("{error}");
-            // Clients receive this text. It does not name the file.
-            Abort::Misuse("the checkpoint cannot be written".into())
-        })
+        let kept = checkpoint.keep(&self.state.write());
+        kept.map_err(|why| Abort::Misuse(why.into()))
     }
 
     /// Tells of the report of a session, once its state is kept.
@@ -252,10 +249,8 @@ impl Application for Train {
         self.failed = 0;
         self.state.take(&report);
         if report == Report::Over {
-            if let Some(checkpoint) = &self.checkpoint
-                && let Err(error) = checkpoint.remove()
-            {
-                tracing::warn!("{error}");
+            if let Some(checkpoint) = &self.checkpoint {
+                checkpoint.discard();
             }
             return Next::Done;
         }
