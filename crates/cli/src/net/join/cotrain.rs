@@ -1,25 +1,25 @@
 //! `undertone join`, co-training.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use serde::Serialize;
 use undertone::fedct::{Data, Labels, Memory, Rows, Step, Votes};
 use undertone::learners::{Classifier, Kind, TREES};
-use undertone::node::client::{Config, join};
+use undertone::node::client::Config;
 use undertone::node::cotrain::{Cotrainee, Job, Made, Terms};
 use undertone::party::{PartyId, SessionId};
 use undertone::xclp::{Features, Rows as Loaded};
 
 use super::super::cotraining::{features, prepare, public, write_labels};
 use super::super::credentials::Warnings;
-use super::super::{block_on, randomness};
+use super::super::randomness;
 use super::label::Input;
-use super::{Join, failure, memory, phases};
-use undertone_lab::output::{self, Output};
-use undertone_lab::report::PhaseCost;
-use undertone_lab::{Failure, Show, interrupt};
+use super::part::{Costs, own_output, take_part};
+use super::{Join, memory};
+use undertone_lab::output;
+use undertone_lab::{Failure, Show};
 
 /// Longest memory file in bytes.
 const MAX_MEMORY: u64 = 1 << 10;
@@ -68,12 +68,8 @@ struct Report {
     covered: usize,
     /// Rows that the learner labelled.
     labelled: usize,
-    sessions: u32,
-    connections_lost: u32,
-    seconds: f64,
-    socket_received: u64,
-    socket_sent: u64,
-    phases: Vec<PhaseCost>,
+    #[serde(flatten)]
+    costs: Costs,
 }
 
 /// What happened so far.
@@ -133,21 +129,11 @@ pub(super) fn run(
     let public_rows = features(shared)?;
     let (count, dim) = (public_rows.rows(), public_rows.dim());
     let predict = mine.predict.as_deref().map(features).transpose()?;
-    let out = Output::create_own(&options.out)?;
     let path = options.memory();
-    for other in [
-        Some(&options.data),
-        Some(shared),
-        mine.predict.as_ref(),
-        Some(&path),
-    ] {
-        if other.is_some_and(|other| out.is(other)) {
-            return Err(Failure::usage(format!(
-                "{} is an input; name another file",
-                options.out.display()
-            )));
-        }
-    }
+    let mut inputs = vec![&options.data, shared, &path];
+    inputs.extend(&mine.predict);
+    let inputs: Vec<&Path> = inputs.into_iter().map(PathBuf::as_path).collect();
+    let out = own_output(&options.out, &inputs)?;
     let memory = memory::read(&path, MAX_MEMORY)?.map(|bytes| Memory::read(&bytes));
     let memory = memory
         .transpose()
@@ -210,10 +196,7 @@ pub(super) fn run(
     };
     let keep = Box::new(move |memory: &Memory| memory::keep(&path, &memory.write()));
     let mut trainee = Cotrainee::new(terms, make, memory, keep).on_step(on_step);
-    let joined = block_on(async {
-        let joined = join(config, &mut trainee, interrupt::requested()).await;
-        joined.map_err(failure)
-    })?;
+    let joined = take_part(config, &mut trainee)?;
     let progress = std::mem::take(&mut *progress.lock().unwrap_or_else(PoisonError::into_inner));
     let client = trainee.client().filter(|_| progress.is_over);
     let client = client.ok_or_else(|| Failure::aborted("the job ended without a consensus"))?;
@@ -235,12 +218,7 @@ pub(super) fn run(
         exchanges: progress.exchanges,
         covered: consensus.iter().flatten().count(),
         labelled,
-        sessions: joined.sessions,
-        connections_lost: joined.returned,
-        seconds: joined.time.as_secs_f64(),
-        socket_received: joined.socket.0,
-        socket_sent: joined.socket.1,
-        phases: phases(&joined),
+        costs: Costs::of(&joined),
     };
     output::print_report(show, &report, || {
         format!(

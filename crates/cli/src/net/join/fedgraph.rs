@@ -7,19 +7,19 @@ use serde::Serialize;
 use undertone::fedgraph::{Cut, Inputs, Matrix};
 use undertone::kdf::Seed;
 use undertone::nets::{Local, LocalSettings, unit_scale};
-use undertone::node::client::{Config, join};
+use undertone::node::client::Config;
 use undertone::node::fedgraph::{Job, Member, Terms, Train};
 use undertone::party::{PartyId, SessionId};
 use undertone::training::Rows;
 use undertone::xclp::Rows as Loaded;
 
 use super::super::credentials::Warnings;
-use super::super::{block_on, randomness};
+use super::super::randomness;
 use super::label::Input;
-use super::{Join, failure, phases, pssl};
+use super::part::{Costs, own_output, take_part};
+use super::{Join, pssl};
 use undertone_lab::output::{self, Output};
-use undertone_lab::report::PhaseCost;
-use undertone_lab::{Failure, Show, interrupt};
+use undertone_lab::{Failure, Show};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Graph network over clients")]
@@ -62,12 +62,8 @@ struct Report {
     clients_in_network: usize,
     /// Whether the graph network predicted the rows. Otherwise the soft vote did.
     by_graph: bool,
-    sessions: u32,
-    connections_lost: u32,
-    seconds: f64,
-    socket_received: u64,
-    socket_sent: u64,
-    phases: Vec<PhaseCost>,
+    #[serde(flatten)]
+    costs: Costs,
 }
 
 /// The rows of a client.
@@ -190,14 +186,8 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let (own, names) = load(options)?;
     let own = Arc::new(own);
-    let out = Output::create_own(&options.out)?;
     let path = options.memory();
-    if out.is(&options.data) || out.is(&path) {
-        return Err(Failure::usage(format!(
-            "{} is an input; name another file",
-            options.out.display()
-        )));
-    }
+    let out = own_output(&options.out, &[&options.data, &path])?;
     options.log(warnings, show);
     let mine = &options.fedgraph;
     let terms = Terms {
@@ -226,10 +216,7 @@ pub(super) fn run(
     };
     let member = Member::new(terms, seed, make).with_checkpoint(&path);
     let mut member = member.on_votes(on_votes);
-    let joined = block_on(async {
-        let joined = join(config, &mut member, interrupt::requested()).await;
-        joined.map_err(failure)
-    });
+    let joined = take_part(config, &mut member);
     let votes = member.votes();
     let outcome = member.into_outcome();
     let by_graph = outcome.as_ref().and_then(|outcome| outcome.graph.clone());
@@ -253,12 +240,7 @@ pub(super) fn run(
         predicted_rows: predicted,
         clients_in_network: outcome.map_or(0, |outcome| outcome.clients.members().count()),
         by_graph: is_by_graph,
-        sessions: joined.sessions,
-        connections_lost: joined.returned,
-        seconds: joined.time.as_secs_f64(),
-        socket_received: joined.socket.0,
-        socket_sent: joined.socket.1,
-        phases: phases(&joined),
+        costs: Costs::of(&joined),
     };
     output::print_report(show, &report, || {
         format!(

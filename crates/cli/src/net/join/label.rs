@@ -6,18 +6,17 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use undertone::hamming::Backend;
-use undertone::node::client::{Config, join};
+use undertone::node::client::Config;
 use undertone::node::label::{Owner, Terms};
 use undertone::xclp::{LabelNoise, Labelling, Rows};
 
-use super::super::block_on;
 use super::super::credentials::{Warnings, label_secret};
-use super::{Join, failure, phases};
+use super::Join;
+use super::part::{Costs, own_output, take_part};
 use crate::files;
 use undertone_lab::classes::{self, Classes};
-use undertone_lab::output::{self, Output};
-use undertone_lab::report::PhaseCost;
-use undertone_lab::{Failure, Show, input, interrupt, noise, scale};
+use undertone_lab::output;
+use undertone_lab::{Failure, Show, input, noise, scale};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Label propagation")]
@@ -79,12 +78,8 @@ struct Report {
     standardised: bool,
     /// The privacy parameter of the noise on labels; null without noise.
     label_epsilon: Option<f64>,
-    sessions: u32,
-    connections_lost: u32,
-    seconds: f64,
-    socket_received: u64,
-    socket_sent: u64,
-    phases: Vec<PhaseCost>,
+    #[serde(flatten)]
+    costs: Costs,
 }
 
 /// What the data file holds.
@@ -175,13 +170,7 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let input = Input::load(join_options)?;
     let labelled = input.labelling.labelled().count();
-    let out = Output::create_own(&join_options.out)?;
-    if out.is(&join_options.data) {
-        return Err(Failure::usage(format!(
-            "{} is an input; name another file",
-            join_options.out.display()
-        )));
-    }
+    let out = own_output(&join_options.out, &[&join_options.data])?;
     join_options.log(warnings, show);
     let remedy = "A job with standardise = true in its file brings all of them to one scale.";
     let unequal = scale::warning([&input.rows], &input.columns, remedy);
@@ -193,10 +182,7 @@ pub(super) fn run(
     if let Some(noise) = noise {
         owner = owner.with_label_noise(noise);
     }
-    let joined = block_on(async {
-        let joined = join(config, &mut owner, interrupt::requested()).await;
-        joined.map_err(failure)
-    })?;
+    let joined = take_part(config, &mut owner)?;
     let names = owner.labelling().names().to_vec();
     let job = owner.job().cloned().unwrap_or_default();
     let outcome = owner.into_outcome();
@@ -216,12 +202,7 @@ pub(super) fn run(
         class_names: names,
         standardised: job.standardise,
         label_epsilon: join_options.label.label_epsilon,
-        sessions: joined.sessions,
-        connections_lost: joined.returned,
-        seconds: joined.time.as_secs_f64(),
-        socket_received: joined.socket.0,
-        socket_sent: joined.socket.1,
-        phases: phases(&joined),
+        costs: Costs::of(&joined),
     };
     output::print_report(show, &report, || {
         format!(

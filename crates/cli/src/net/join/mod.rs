@@ -7,6 +7,7 @@ mod fedgraph;
 mod label;
 #[cfg(feature = "train")]
 mod memory;
+mod part;
 mod pssl;
 mod sum;
 #[cfg(feature = "train")]
@@ -15,16 +16,14 @@ mod train;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use undertone::node::client::{Config, JoinError, Joined};
+use undertone::node::client::Config;
 use undertone::node::roster;
-use undertone::party::PartyId;
 use undertone::setup::identity::Identity;
 
 use super::address::HostPort;
 use super::credentials::{Key, Warnings, authorities};
 use super::{Log, log, randomness, read_roster, seconds, seconds_above_zero};
-use undertone_lab::report::{PhaseCost, phase_costs};
-use undertone_lab::{Failure, Show, interrupt};
+use undertone_lab::{Failure, Show};
 
 #[derive(Debug, Args)]
 #[group(skip)]
@@ -40,9 +39,8 @@ pub(crate) struct Join {
     /// each round, and the command waits for each file
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
-    /// File for the result. For label, pssl and cotrain: labels (CSV). For train: the model
-    /// (.safetensors). For sum:
-    /// the mean (.npz); a name with {round} stands for a file for each round
+    /// File for the result. For label, pssl, cotrain and fedgraph: labels (CSV). For train: the model
+    /// (.safetensors). For sum: the mean (.npz); a name with {round} stands for a file for each round
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Fewest clients to which this client agrees. With two clients each learns the other's part of
@@ -257,23 +255,4 @@ impl Join {
             Application::Sum => sum::run(&self, &config, &warnings, show),
         }
     }
-}
-
-/// What each phase cost this client.
-fn phases(joined: &Joined) -> Vec<PhaseCost> {
-    let me = (PartyId::client(0), joined.ledger.clone());
-    let mut phases = phase_costs(&[me], None);
-    phases.iter_mut().for_each(|cost| cost.party = "me".into());
-    phases
-}
-
-fn failure(error: JoinError) -> Failure {
-    let code = match error {
-        JoinError::Config(_) => 2,
-        JoinError::Unreachable { .. } => 69,
-        JoinError::Untrusted { .. } | JoinError::Refused(_) | JoinError::Declined(_) => 77,
-        JoinError::Stopped => interrupt::EXIT_CODE,
-        _ => 70,
-    };
-    Failure::new(code, error)
 }

@@ -2,19 +2,18 @@
 
 use clap::Args;
 use serde::Serialize;
-use undertone::node::client::{Config, join};
+use undertone::node::client::Config;
 use undertone::node::pssl::{Job, Member, Terms};
 use undertone::pssl::{Data, Reveal, quantise};
 use undertone::xclp::Rows;
 
-use super::super::block_on;
 use super::super::credentials::Warnings;
+use super::Join;
 use super::label::Input;
-use super::{Join, failure, phases};
+use super::part::{Costs, own_output, take_part};
 use crate::files;
 use undertone_lab::output::{self, Output};
-use undertone_lab::report::PhaseCost;
-use undertone_lab::{Failure, Show, interrupt};
+use undertone_lab::{Failure, Show};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Graph between pairs of clients")]
@@ -39,12 +38,8 @@ struct Report {
     rows_without_label: usize,
     /// Edges with each client that finished the graph.
     edges: Vec<usize>,
-    sessions: u32,
-    connections_lost: u32,
-    seconds: f64,
-    socket_received: u64,
-    socket_sent: u64,
-    phases: Vec<PhaseCost>,
+    #[serde(flatten)]
+    costs: Costs,
 }
 
 pub(super) fn run(
@@ -63,13 +58,7 @@ pub(super) fn run(
     let names = input.labelling.names().to_vec();
     let labels = input.labelling.labels().to_vec();
     let (rows, labelled) = (labels.len(), labels.iter().flatten().count());
-    let out = Output::create_own(&options.out)?;
-    if out.is(&options.data) {
-        return Err(Failure::usage(format!(
-            "{} is an input; name another file",
-            options.out.display()
-        )));
-    }
+    let out = own_output(&options.out, &[&options.data])?;
     options.log(warnings, show);
     let mine = &options.pssl;
     let terms = Terms {
@@ -86,10 +75,7 @@ pub(super) fn run(
         Data::new(features.dim(), values, labels.clone()).map_err(|error| error.to_string())
     };
     let mut member = Member::new(terms, make);
-    let joined = block_on(async {
-        let joined = join(config, &mut member, interrupt::requested()).await;
-        joined.map_err(failure)
-    })?;
+    let joined = take_part(config, &mut member)?;
     let outcome = member.into_outcome();
     let outcome = outcome.ok_or_else(|| Failure::aborted("the job ended without labels"))?;
     write(out, &outcome.labels, &names)?;
@@ -102,12 +88,7 @@ pub(super) fn run(
             .filter(|label| label.is_none())
             .count(),
         edges: outcome.edges.iter().map(|(_, edges)| edges.len()).collect(),
-        sessions: joined.sessions,
-        connections_lost: joined.returned,
-        seconds: joined.time.as_secs_f64(),
-        socket_received: joined.socket.0,
-        socket_sent: joined.socket.1,
-        phases: phases(&joined),
+        costs: Costs::of(&joined),
     };
     output::print_report(show, &report, || {
         format!(

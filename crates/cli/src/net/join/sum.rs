@@ -12,15 +12,14 @@ use serde::Serialize;
 use undertone::arrays::Arrays;
 use undertone::data::{DataError, arrays_from_npz, arrays_to_npz};
 use undertone::node::client::{Config, Joined};
-use undertone::node::sum::{Contribution, Mean, Terms, join_with};
+use undertone::node::sum::{Contribution, Contributor, Mean, Terms};
 use undertone::rounds::{Round, Source};
 
-use super::super::block_on;
 use super::super::credentials::Warnings;
-use super::{Join, failure, phases};
-use undertone_lab::interrupt::{self, Process};
+use super::Join;
+use super::part::{Costs, own_output, take_part};
+use undertone_lab::interrupt::Process;
 use undertone_lab::output::{self, Output};
-use undertone_lab::report::PhaseCost;
 use undertone_lab::{Failure, Show};
 
 #[derive(Debug, Args)]
@@ -57,12 +56,8 @@ struct Report {
     values: usize,
     weight: f64,
     contributors: usize,
-    sessions: u32,
-    connections_lost: u32,
-    seconds: f64,
-    socket_received: u64,
-    socket_sent: u64,
-    phases: Vec<PhaseCost>,
+    #[serde(flatten)]
+    costs: Costs,
 }
 
 /// Reads contributions from files, and writes means to files.
@@ -202,12 +197,7 @@ pub(super) fn run(
         usable.map_err(|error| Failure::in_file(&join.data, error))?;
     }
     // Checks that a mean can be written and does not replace the arrays.
-    if Output::create_own(&of_round(&out, 1))?.is(&of_round(&data, 1)) {
-        return Err(Failure::usage(format!(
-            "{} is an input; name another file",
-            join.out.display()
-        )));
-    }
+    own_output(&of_round(&out, 1), &[&of_round(&data, 1)])?;
     let usual = if is_one_file {
         1
     } else {
@@ -229,10 +219,7 @@ pub(super) fn run(
         only,
         last: Arc::clone(&last),
     };
-    let joined = block_on(async {
-        let joined = join_with(config, files, terms, interrupt::requested()).await;
-        joined.map_err(failure)
-    })?;
+    let joined = take_part(config, &mut Contributor::new(files, terms))?;
     let last = last.lock().unwrap_or_else(PoisonError::into_inner).take();
     let last = last.ok_or_else(|| Failure::aborted("the job ended without a mean"))?;
     tell(join, &last, &joined, show)
@@ -245,12 +232,7 @@ fn tell(join: &Join, mean: &Mean, joined: &Joined, show: Show) -> Result<(), Fai
         values: mean.arrays.len(),
         weight: mean.weight,
         contributors: mean.contributors.len(),
-        sessions: joined.sessions,
-        connections_lost: joined.returned,
-        seconds: joined.time.as_secs_f64(),
-        socket_received: joined.socket.0,
-        socket_sent: joined.socket.1,
-        phases: phases(joined),
+        costs: Costs::of(joined),
     };
     output::print_report(show, &report, || {
         format!(

@@ -6,19 +6,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::Args;
 use serde::Serialize;
 use undertone::kdf::Seed;
-use undertone::node::client::{Config, join};
+use undertone::node::client::Config;
 use undertone::node::train::{Job, Made, Terms, Trainee};
 use undertone::training::{Data, Memory, Model, Step};
 use undertone::xclp::{LabelNoise, Labelling, Rows};
 
-use super::super::block_on;
 use super::super::credentials::Warnings;
 use super::super::training::{kind, net};
 use super::label::{self, Input};
-use super::{Join, failure, memory, phases};
-use undertone_lab::output::{self, Output};
-use undertone_lab::report::PhaseCost;
-use undertone_lab::{Failure, Show, interrupt};
+use super::part::{Costs, own_output, take_part};
+use super::{Join, memory};
+use undertone_lab::output;
+use undertone_lab::{Failure, Show};
 
 /// Longest memory file in bytes.
 const MAX_MEMORY: u64 = 256 << 20;
@@ -55,12 +54,8 @@ struct Report {
     clipped: usize,
     /// Rounds in which the update diverged and was left out.
     diverged: u32,
-    sessions: u32,
-    connections_lost: u32,
-    seconds: f64,
-    socket_received: u64,
-    socket_sent: u64,
-    phases: Vec<PhaseCost>,
+    #[serde(flatten)]
+    costs: Costs,
 }
 
 /// What happened so far.
@@ -104,16 +99,8 @@ pub(super) fn run(
     let input = Input::load(options)?;
     let labelled = input.labelling.labelled().count();
     let rows = input.labelling.rows();
-    let out = Output::create_own(&options.out)?;
     let path = options.memory();
-    for other in [&options.data, &path] {
-        if out.is(other) {
-            return Err(Failure::usage(format!(
-                "{} is an input; name another file",
-                options.out.display()
-            )));
-        }
-    }
+    let out = own_output(&options.out, &[&options.data, &path])?;
     let memory = memory::read(&path, MAX_MEMORY)?.map(|bytes| Memory::read(&bytes));
     let memory = memory
         .transpose()
@@ -168,10 +155,7 @@ pub(super) fn run(
     };
     let keep = Box::new(move |memory: &Memory| memory::keep(&path, &memory.write()));
     let mut trainee = Trainee::new(terms, make, memory, keep).on_step(on_step);
-    let joined = block_on(async {
-        let joined = join(config, &mut trainee, interrupt::requested()).await;
-        joined.map_err(failure)
-    })?;
+    let joined = take_part(config, &mut trainee)?;
     let progress = std::mem::take(&mut *progress.lock().unwrap_or_else(PoisonError::into_inner));
     let (Some(job), Some(model)) = (progress.job, progress.model) else {
         return Err(Failure::aborted("the job ended without a model"));
@@ -191,12 +175,7 @@ pub(super) fn run(
         pseudo_labels: progress.pseudo,
         clipped: progress.clipped,
         diverged: progress.diverged,
-        sessions: joined.sessions,
-        connections_lost: joined.returned,
-        seconds: joined.time.as_secs_f64(),
-        socket_received: joined.socket.0,
-        socket_sent: joined.socket.1,
-        phases: phases(&joined),
+        costs: Costs::of(&joined),
     };
     output::print_report(show, &report, || {
         format!(
