@@ -8,6 +8,7 @@ pub mod digests;
 pub mod distances;
 pub mod feature_graph;
 pub mod garble;
+pub mod graph_network;
 pub mod labels;
 pub mod lwe;
 pub mod paillier;
@@ -250,6 +251,7 @@ pub fn make() -> Result<Vec<File>, Error> {
     all.extend(cotraining::files()?);
     all.extend(pssl::files()?);
     all.extend(series::files()?);
+    all.extend(graph_network::files()?);
     all.extend(feature_graph::files()?);
     all.extend(digests::files()?);
     Ok(all)

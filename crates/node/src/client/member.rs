@@ -1,5 +1,7 @@
 //! One client, from its first connection to its result.
 
+mod begin;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,26 +10,19 @@ use tokio_rustls::rustls::ClientConfig;
 use tonic::codegen::Bytes;
 use tonic::transport::Channel;
 use undertone_party::{Abort, Aborted, PartyId};
-use undertone_setup::identity::Credentials;
 
 use super::connection::Connection;
 use super::line::Outlet;
 use super::reach::reach;
-use super::session::{Place, Session};
-use super::{Config, JoinError, Joined, START};
-use crate::application::{Next, Participant, Seat, Unwilling};
+use super::session::Session;
+use super::{Config, JoinError, Joined};
+use crate::application::{Next, Participant};
 use crate::drive::{Ended, Event};
-use crate::roster::{MAX_CLIENTS, Roster};
 use crate::server::lock;
 use crate::tls::{self, TlsError, Traffic};
-use crate::wire::{
-    self, Answer, Challenge, ClientSays, Goodbye, Hello, Offer, Ready, Refusal, ServerSays, Through,
-};
+use crate::wire::{self, ClientSays, Goodbye, Refusal, ServerSays, Through};
 
 const SERVER: PartyId = PartyId::SERVER;
-
-/// Largest window of a link in bytes. A larger one is cut to it.
-const MAX_WINDOW: usize = 16 << 20;
 
 /// First and longest pause between two attempts to reach the server.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
@@ -377,150 +372,6 @@ impl<'a, P: Participant> Member<'a, P> {
             return Ok(Some(Left::Home));
         }
         Err(JoinError::Abandoned(why))
-    }
-
-    fn hello(&self, challenge: &Challenge, exported: &[u8; 32]) -> Result<Hello, JoinError> {
-        // NET-7
-        if challenge.version != wire::VERSION {
-            return Err(JoinError::Refused(format!(
-                "the server's messages have version {}, this client's version {}; \
-                 run the same release on both machines",
-                challenge.version,
-                wire::VERSION
-            )));
-        }
-        let Some(nonce) = wire::session(&challenge.nonce) else {
-            let why = "the server's challenge is not 32 bytes long";
-            return Err(JoinError::Refused(why.into()));
-        };
-        let name = self.config.name.clone();
-        let body = wire::hello_body(exported, &name);
-        let signature = self.config.identity.as_ref();
-        let signature = signature.map(|own| own.sign(nonce, wire::HELLO, &body).to_vec());
-        Ok(Hello {
-            name,
-            signature: signature.unwrap_or_default().into(),
-            resume: self.session.as_ref().map(Session::resume),
-        })
-    }
-
-    /// Accepts or declines the job that the server offers.
-    async fn answer(&mut self, offer: Offer, connection: &mut Connection) -> Result<(), JoinError> {
-        // A server that makes an offer no longer knows this client's session.
-        self.forget();
-        // NET-8
-        let declined = self.agree(&offer).err().unwrap_or_default();
-        connection.say(ClientSays::Answer(Answer {
-            declined: declined.clone(),
-        }));
-        if !declined.is_empty() {
-            connection.ended(DECLINED).await;
-            return Err(JoinError::Declined(declined));
-        }
-        self.agreed = true;
-        tracing::info!("agreed to the job; waiting for it to begin");
-        Ok(())
-    }
-
-    /// Logs the job, then agrees to it. The error says why it does not.
-    fn agree(&mut self, offer: &Offer) -> Result<(), String> {
-        let name = wire::plain(&offer.application);
-        if name != P::NAME {
-            return Err(format!(
-                "the server runs the application {name:?}, this client takes part in {:?}",
-                P::NAME
-            ));
-        }
-        let facts = self.participant.describe(&offer.job)?;
-        let facts = facts.iter().map(|(name, value)| format!("{name} {value}"));
-        let facts: Vec<String> = facts.collect();
-        tracing::info!(
-            "the server offers {name}: {}",
-            wire::plain(&facts.join(", "))
-        );
-        let signed = self.config.roster.as_ref().is_some_and(Roster::is_signed);
-        self.participant.agree(&offer.job, signed)
-    }
-
-    /// Starts a session, or says that this client takes no part in it.
-    fn start(&mut self, start: &wire::Start, connection: &Connection) -> Result<(), JoinError> {
-        // NET-9
-        let refuse = |why: &str| JoinError::Refused(why.to_owned());
-        if !self.agreed {
-            return Err(refuse("the server starts a job that it has not offered"));
-        }
-        let Some(id) = wire::session(&start.session) else {
-            return Err(refuse("the server's session id is not 32 bytes long"));
-        };
-        let me = PartyId::from_wire(start.client);
-        if me.index().is_none() {
-            return Err(refuse("the server gives this client the server's number"));
-        }
-        let roster = self.config.roster.as_ref();
-        if roster.is_some_and(|roster| roster.find(&self.config.name) != Some(me)) {
-            return Err(refuse(
-                "the server gives this client another number than this client's roster; \
-                 compare roster.toml on both machines",
-            ));
-        }
-        let credentials = match (roster, &self.config.identity) {
-            (Some(roster), Some(identity)) => roster.is_signed().then(|| Credentials {
-                identity: identity.clone(),
-                pins: roster.pins().clone(),
-            }),
-            _ => None,
-        };
-        // NET-10
-        let (highest, begun) = self.begun.unwrap_or_default();
-        let begun = match start.number {
-            number if number > highest => (number, 1),
-            _ if begun == self.config.attempts && !self.participant.may_repeat() => {
-                return Err(refuse(&format!(
-                    "the server starts a session once more, after {begun} attempts; \
-                     each attempt may reveal more of this client's data"
-                )));
-            }
-            _ => (highest, begun.saturating_add(1)),
-        };
-        let abort = |cause| Aborted {
-            party: me,
-            phase: START,
-            cause,
-        };
-        let seed = self.config.randomness.party(id, me);
-        let seat = Seat {
-            id,
-            me,
-            seed: seed.map_err(|error| abort(Abort::Misuse(error.to_string())))?,
-            job: start.job,
-            session: start.number,
-        };
-        let party = match self.participant.client(seat, credentials) {
-            Ok(party) => party,
-            Err(Unwilling::Leaves(cause)) => return Err(abort(cause).into()),
-            Err(Unwilling::Skips(why)) => {
-                tracing::warn!(why, "this client takes no part in the session");
-                connection.say(ClientSays::Ready(Ready {
-                    session: start.session.clone(),
-                    declined: why,
-                }));
-                return Ok(());
-            }
-        };
-        self.begun = Some(begun);
-        self.joined.sessions += 1;
-        let place = Place {
-            session: id,
-            me,
-            window: usize::try_from(start.window)
-                .unwrap_or(0)
-                .clamp(1, MAX_WINDOW),
-            clients: roster.map_or(MAX_CLIENTS, Roster::len),
-        };
-        let observer = self.config.observer.clone();
-        let session = Session::start(&place, party, &connection.sender, observer)?;
-        self.session = Some(session);
-        Ok(())
     }
 
     fn refused(&self, refusal: Refusal) -> Result<Left, JoinError> {
