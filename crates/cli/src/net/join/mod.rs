@@ -39,8 +39,9 @@ pub(crate) struct Join {
     /// each round, and the command waits for each file
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
-    /// File for the result. For label, pssl, cotrain and fedgraph: labels (CSV). For train: the model
-    /// (.safetensors). For sum: the mean (.npz); a name with {round} stands for a file for each round
+    /// File for the result. For label, pssl, cotrain and fedgraph: labels (CSV). For train: the
+    /// model (.safetensors). For sum: the mean (.npz); a name with {round} stands for a file for
+    /// each round
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Fewest clients to which this client agrees. With two clients each learns the other's part of
