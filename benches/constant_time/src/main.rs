@@ -24,7 +24,10 @@ use undertone_lwe::{Columns, Evaluator, KeyOwner, Masks, Params, Ring};
 use undertone_ot::{Context, chosen};
 use undertone_paillier::{BigUint, Noise, Primes, SecretKey};
 use undertone_pssl::{Job, product};
+use undertone_setup::group::Group;
+use undertone_setup::roster::Entry;
 use undertone_setup::seal::Channel;
+use undertone_sum::series::{Block, Layout, Number, Owner, Series};
 use undertone_sum::share;
 use undertone_party::{PartyId, SessionId};
 
@@ -300,6 +303,41 @@ fn evaluating(runner: &mut CtRunner, rng: &mut BenchRng) {
     });
 }
 
+const LONG: usize = 1000;
+
+/// The words of a sum in a series, and the secrets from which its masks follow.
+fn series_masks(runner: &mut CtRunner, rng: &mut BenchRng) {
+    let ids = [0, 1, 2].map(PartyId::client);
+    let owners = [Owner::Server, Owner::Clients];
+    let blocks = owners.map(|owner| Block {
+        owner,
+        words: LONG / 2,
+        contributors: ids.into(),
+    });
+    let layout = Layout::new(blocks.into()).unwrap();
+    let make = |rng: &mut BenchRng, class| {
+        let mut channel = |to| {
+            let secret = Seed::from_bytes(secret(rng, class));
+            Channel::new(SESSION, &secret, ids[0], to)
+        };
+        let member = |id| Entry::new(SESSION, "test", id, [[7; 32]], Vec::new(), None).unwrap();
+        let group = Group {
+            members: ids.map(member).into(),
+            server: channel(PartyId::SERVER),
+            channels: [ids[1], ids[2]].map(|id| (id, channel(id))).into(),
+            seed: Seed::from_bytes(secret(rng, class)),
+        };
+        let series = Series::new(SESSION, "test", Suite::Aes128Ctr, ids[0], group).unwrap();
+        RefCell::new((series, Some(words(rng, class, LONG))))
+    };
+    compare(runner, rng, 2_000, make, |sum| {
+        let (series, words) = &mut *sum.borrow_mut();
+        let words = words.take().unwrap_or_default().into();
+        let (masked, _) = series.mask(Number { step: 1, kind: 1 }, &layout, words).unwrap();
+        masked.words[0]
+    });
+}
+
 const FEATURES: usize = 64;
 
 fn shape() -> product::Shape {
@@ -352,5 +390,6 @@ ctbench_main!(
     garbling,
     evaluating,
     product_offers,
-    product_shares
+    product_shares,
+    series_masks
 );
