@@ -333,7 +333,7 @@ fn a_run_that_began_is_not_begun_anew() {
 #[test]
 fn networks_that_are_too_small_for_a_client() {
     // FEDGRAPH-17: two triangles, and six clients in one network.
-    let text = "features in common join this client with 2 others, and it asks for a network of 4";
+    let text = "as much as in a network of 3 clients, and asks for one of 4";
     let mut world = World::new(6, Cut::Client);
     world.min_network = 4;
     assert!(run(&world, Network::new()).server.is_ok());
@@ -352,7 +352,11 @@ fn networks_that_are_too_small_for_a_client() {
         inputs.columns = vec![format!("of {place} alone")];
     }
     let session = run(&world, Network::new());
-    says(of_client(&session, 0), None, "with 2 others");
+    says(
+        of_client(&session, 0),
+        None,
+        "in a network of 3 clients, and asks for one of 7",
+    );
     let left = |client: &Aborted| matches!(client.cause, Abort::Left { .. });
     assert!(
         session.clients[3..]

@@ -238,6 +238,11 @@ fn a_client_that_cannot_keep_its_first_checkpoint_holds_up_all() {
         assert!(frames > 8 && has_begun(&session) == 0, "{cut}");
         let prepared = session.saved.iter().filter(|saved| !saved.is_empty());
         assert!(prepared.count() >= 3, "{cut}: {:?}", session.saved);
+        // Nobody has contributed, so the client can be replaced.
+        let mut other = world.again(session.saved.clone(), 9);
+        other.ids[3] = PartyId::client(CLIENTS);
+        other.saved[4].clear();
+        assert!(run(&other, Network::new()).server.is_ok(), "{cut}");
         continues(&world, cut, session, &whole);
     }
 }

@@ -52,8 +52,11 @@ pub(crate) fn check_saved(job: &Job, saved: &[Checkpoint]) -> Result<(), Abort> 
 }
 
 /// FEDGRAPH-9: a run continues with all of its clients.
-pub(crate) fn check_members(saved: &[Checkpoint], members: &[PartyId]) -> Result<(), Abort> {
-    match saved.iter().find(|saved| saved.members != members) {
+pub(crate) fn check_members<'a>(
+    mut saved: impl Iterator<Item = &'a Checkpoint>,
+    members: &[PartyId],
+) -> Result<(), Abort> {
+    match saved.find(|saved| saved.members != members) {
         None => Ok(()),
         Some(saved) => Err(Abort::Misuse(format!(
             "the checkpoint is of a run of {} clients, {:?}; only all of them together can \

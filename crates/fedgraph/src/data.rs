@@ -177,6 +177,8 @@ impl Inputs {
 mod tests {
     use super::*;
 
+    type Change = fn(&mut Inputs);
+
     fn inputs() -> (Job, Inputs) {
         let job = Job {
             width: 1,
@@ -199,7 +201,7 @@ mod tests {
         let (job, right) = inputs();
         assert_eq!(right.check(&job), Ok(()));
         let matrix = |values: [f64; 4]| Matrix::new(2, 2, values.to_vec()).unwrap();
-        let cases: [(fn(&mut Inputs), &str); 5] = [
+        let cases: [(Change, &str); 5] = [
             (
                 |own| own.labels[1] = 2,
                 "row 1 has label 2; the job has 2 classes",

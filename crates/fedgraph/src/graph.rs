@@ -95,19 +95,19 @@ impl Graph {
         &self.neighbours[client]
     }
 
-    /// The number of clients of the network that neighbours join with `client`, itself included.
-    pub fn joined(&self, client: usize) -> usize {
-        let mut is_joined = vec![false; self.neighbours.len()];
-        let mut next = vec![client];
-        is_joined[client] = true;
-        while let Some(one) = next.pop() {
-            for other in &self.neighbours[one] {
-                if !std::mem::replace(&mut is_joined[*other], true) {
-                    next.push(*other);
-                }
-            }
-        }
-        is_joined.into_iter().filter(|joined| *joined).count()
+    /// How many clients a network has, all of them neighbours, in which a client learns as much as
+    /// `client` does here: that of `client`, of its neighbours, and of what else goes into their
+    /// means, as far as it differs from neighbour to neighbour (docs/spec/fedgraph.md, *Graph*).
+    pub fn size_around(&self, client: usize) -> usize {
+        let around = self.around(client);
+        let beyond = |neighbour: &usize| -> Vec<u64> {
+            let its = &self.neighbours[*neighbour];
+            let is_beyond = |other| its.contains(&other) && !around.contains(&other);
+            (0..self.clients())
+                .map(|other| is_beyond(other).into())
+                .collect()
+        };
+        around.len() + rank(self.neighbours[client].iter().map(beyond).collect())
     }
 
     /// The clients whose values go into the sums of `client`: itself and its neighbours, in order.
@@ -152,6 +152,39 @@ impl Graph {
     }
 }
 
+/// The rank of rows of integers, modulo a prime: never more than the rank in the rationals.
+fn rank(mut rows: Vec<Vec<u64>>) -> usize {
+    const PRIME: u64 = (1 << 31) - 1;
+    let power = |base: u64, exponent: u64| {
+        (0..31).rev().fold(1, |out, bit| {
+            let square = out * out % PRIME;
+            if exponent >> bit & 1 == 1 {
+                square * base % PRIME
+            } else {
+                square
+            }
+        })
+    };
+    let mut rank = 0;
+    for column in 0..rows.first().map_or(0, Vec::len) {
+        let Some(pivot) = (rank..rows.len()).find(|row| rows[*row][column] != 0) else {
+            continue;
+        };
+        rows.swap(rank, pivot);
+        let (done, rest) = rows.split_at_mut(rank + 1);
+        let pivot = &done[rank];
+        let inverse = power(pivot[column], PRIME - 2);
+        for row in rest {
+            let factor = PRIME - row[column] * inverse % PRIME;
+            for (value, from) in row.iter_mut().zip(pivot) {
+                *value = (*value + factor * from) % PRIME;
+            }
+        }
+        rank += 1;
+    }
+    rank
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,16 +207,33 @@ mod tests {
     }
 
     #[test]
+    fn the_size_around_a_client_is_that_of_what_it_does_not_know() {
+        let size = |features: &[&[u8]], client| graph(features).with_pairs().size_around(client);
+        // All are neighbours.
+        for clients in 3..7 {
+            assert_eq!(size(&vec![&[1][..]; clients], 0), clients);
+        }
+        // Circles of four, five and seven.
+        assert_eq!(size(&[&[1, 2], &[2, 3], &[3, 4], &[4, 1]], 0), 4);
+        assert_eq!(size(&[&[1, 2], &[2, 3], &[3, 4], &[4, 5], &[5, 1]], 0), 5);
+        let seven = [[1, 2], [2, 3], [3, 4], [4, 5], [5, 6], [6, 7], [7, 1]];
+        assert_eq!(size(&seven.each_ref().map(|own| &own[..]), 0), 5);
+        // Two clients, each a neighbour of three others: these see one sum of the others.
+        let two: [&[u8]; 5] = [&[1, 2, 3], &[4, 5, 6], &[1, 4], &[2, 5], &[3, 6]];
+        assert_eq!((size(&two, 0), size(&two, 2)), (5, 4));
+        // Two triangles with a client in common.
+        let common: [&[u8]; 5] = [&[1, 2], &[1], &[1], &[2], &[2]];
+        assert_eq!((size(&common, 0), size(&common, 1)), (5, 4));
+        assert_eq!(size(&[&[1], &[1], &[1], &[2]], 3), 0);
+    }
+
+    #[test]
     fn clients_with_one_neighbour_sit_out_and_then_their_neighbours_may() {
         // A triangle with a tail of two.
         let tailed = graph(&[&[1, 2], &[1], &[1], &[2, 3], &[3]]).with_pairs();
         assert_eq!(tailed.members().collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(tailed.neighbours(0), [1, 2]);
         assert!(tailed.around(4).is_empty());
-        assert_eq!((tailed.joined(0), tailed.joined(4)), (3, 1));
-        // Two triangles and a bridge.
-        let bridged = graph(&[&[1], &[1], &[1, 7], &[2, 7], &[2], &[2], &[9]]).with_pairs();
-        assert_eq!((bridged.joined(4), bridged.joined(6)), (6, 1));
         // A path has none left.
         let path = graph(&[&[1], &[1, 2], &[2]]).with_pairs();
         assert_eq!(path.members().count(), 0);

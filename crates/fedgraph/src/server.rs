@@ -121,11 +121,13 @@ impl Server {
         let group = io.run(group::server(rules, members, seed)?).await?;
         let hellos = Hello::all(&self.job, &group.members)?;
         let ids: Vec<PartyId> = group.members.iter().map(|member| member.id).collect();
-        check_members(&self.saved, &ids)?;
+        let begun = self.saved.iter().filter(|saved| saved.step() > 0);
+        check_members(begun, &ids)?;
 
         // Step 2: where the run starts.
         io.phase(FEATURES).await;
         let (saved, start) = self.start(&ids, &hellos)?;
+        check_members(saved.iter(), &ids)?;
         io.send_to_all(&ids, start.write());
 
         // Step 3: features in common.

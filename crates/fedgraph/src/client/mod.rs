@@ -30,9 +30,9 @@ use training::Training;
 
 const SERVER: PartyId = PartyId::SERVER;
 
-/// Fewest clients that the network of a client should have with the cut `client`. Three clients
-/// compute all embeddings of each other from what they see in a few steps, and four some of them.
-/// Nothing is proved about five (docs/security.md).
+/// The size that the network around a client should have with the cut `client`
+/// ([`Graph::size_around`]). Three clients compute all embeddings of each other from what they see
+/// in a few steps, and four some of them. Nothing is proved about five (docs/security.md).
 pub const MIN_NETWORK: usize = 5;
 
 /// A client's place in a session.
@@ -47,8 +47,8 @@ pub struct Place {
     pub credentials: Option<Credentials>,
     /// The last checkpoints of this job, two at most. None: the client has not taken part yet.
     pub saved: Vec<Checkpoint>,
-    /// Fewest clients, this one included, that neighbours join with this client in the network of
-    /// the cut `client`. See [`MIN_NETWORK`]. The votes are kept before this is checked.
+    /// Least size of the network around this client with the cut `client`: see [`MIN_NETWORK`]. In
+    /// a smaller one this client ends the run for all, after the votes are kept.
     pub min_network: usize,
     /// Keeps votes and checkpoints.
     pub keep: Keep,
@@ -136,13 +136,15 @@ impl Client {
         let group = io.run(setup).await?;
         let hellos = Hello::all(&self.job, &group.members)?;
         let ids: Vec<PartyId> = group.members.iter().map(|member| member.id).collect();
-        check_members(&self.saved, &ids)?;
+        let begun = self.saved.iter().filter(|saved| saved.is_begun());
+        check_members(begun, &ids)?;
 
         // Step 2: where the run starts.
         io.phase(FEATURES).await;
         let message = io.require(SERVER).await?;
         let start = Start::read(&message).map_err(Abort::malformed(SERVER))?;
         let saved = self.start(start, &hellos)?;
+        check_members(saved.iter(), &ids)?;
         let seed = match &saved {
             Some(saved) => saved.seed(),
             None => group.seed.derive(self.context, "feature graph", &[]),
@@ -336,16 +338,15 @@ impl Client {
         })
     }
 
-    /// FEDGRAPH-17: few clients compute each other's embeddings.
+    /// FEDGRAPH-17: in small networks clients compute each other's embeddings.
     fn check_network(&self, graph: &Graph, me: usize) -> Result<(), Abort> {
-        let joined = graph.joined(me);
-        if self.job.cut != Cut::Client || !graph.is_in(me) || joined >= self.min_network {
+        let size = graph.size_around(me);
+        if self.job.cut != Cut::Client || !graph.is_in(me) || size >= self.min_network {
             return Ok(());
         }
         Err(Abort::Misuse(format!(
-            "features in common join this client with {} others, and it asks for a network of {} \
-             clients: fewer learn each other's embeddings",
-            joined - 1,
+            "this client would learn as much as in a network of {size} clients, and asks for one \
+             of {}: in smaller networks clients learn each other's embeddings",
             self.min_network
         )))
     }

@@ -241,8 +241,8 @@ impl<T> Session<T> {
     /// A party that had ended keeps its own end.
     async fn stop(&mut self, cause: Abort) -> Option<Ended<T>> {
         self.tell(Event::Stop(cause));
-        let ended = tokio::time::timeout(HANDOVER, &mut self.done).await;
-        ended.ok()?.ok()
+        let ended = tokio::time::timeout(HANDOVER, self.ended()).await;
+        ended.ok()
     }
 
     /// Checks that the party has not been waiting for longer than `patience`.

@@ -328,14 +328,14 @@ class FedGraphClient(Party):
 
     ``keep`` receives the client's last two checkpoints as bytes, and must keep them where they
     survive a crash before it returns. Jobs with steps need it. If a run breaks off, all parties
-    make new ones, with a new session and with what each kept as ``saved``, and continue. A client
-    that lost its checkpoints cannot: a run that started anew would tell more about the same rows,
-    and the others refuse it. Checkpoints are secret. An exception of ``keep`` leaves through
-    :meth:`poll` or :meth:`exchange`, and ends the run.
+    make new ones, with a new session and with what each kept as ``saved``, and continue. Once the
+    training has begun, a client that lost its checkpoints cannot: a run that started anew would
+    tell more about the same rows, and the others refuse it. Checkpoints are secret. An exception
+    of ``keep`` leaves through :meth:`poll` or :meth:`exchange`, and ends the run.
 
     Check the job before you take part: its cut, its clusters and what predicts decide what others
     see. With the cut ``"client"`` clients of small networks learn each other's embeddings. A client
-    whose network has fewer than ``min_network`` clients ends the run after the votes.
+    around which the network is smaller than ``min_network`` ends the run after the votes.
 
     Raises ``ValueError`` if the client's arrays do not fit the job, or ``saved`` is of another one.
     """

@@ -40,8 +40,8 @@ pub(super) struct FedGraphOptions {
     /// Fewest rows of a cluster: others see means over so many rows
     #[arg(long, value_name = "ROWS", default_value_t = Terms::default().min_cluster)]
     min_cluster: usize,
-    /// Fewest clients of the graph network with the cut client. Three clients learn all of each
-    /// other's embeddings, four some of them
+    /// Least size of the network around this client, with the cut client. Three clients learn all
+    /// of each other's embeddings, four some of them
     #[arg(long, value_name = "N", default_value_t = Terms::default().min_network)]
     min_network: usize,
     /// Agree to jobs in which the graph network predicts single rows. Others then learn about the

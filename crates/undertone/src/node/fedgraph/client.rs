@@ -29,8 +29,9 @@ pub struct Terms {
     pub min_cluster: usize,
     /// Whether the graph network may predict single rows, whose embeddings others then learn about.
     pub reveal_embeddings: bool,
-    /// Fewest clients of the graph network with the cut `client`: see [`MIN_NETWORK`]. How many
-    /// there are is known after the votes. A client with fewer then leaves.
+    /// Least size of the network around this client with the cut `client`: see [`MIN_NETWORK`]. A
+    /// job of fewer clients is declined. If the network turns out smaller, this client ends the job
+    /// for all after the votes.
     pub min_network: usize,
     /// Most steps. Every step tells more about the embeddings.
     pub max_steps: u32,
