@@ -364,8 +364,8 @@ fn the_ledger_of_a_graph_network_has_the_totals() {
                 Phased {
                     sent: 4 * k * d,
                     received: 0,
-                    messages: [1, 0],
-                    rounds: 1,
+                    messages: [2, 1],
+                    rounds: 3,
                 },
                 Phased {
                     sent: 4 * q * d,
@@ -380,8 +380,8 @@ fn the_ledger_of_a_graph_network_has_the_totals() {
                     Phased {
                         sent: steps * (4 * (1 + near) * k * d + 8 * weights + 10),
                         received: steps * (8 * k * d + 8 * weights + 5),
-                        messages: [2 * steps; 2],
-                        rounds: 4 * steps,
+                        messages: [1 + 2 * steps; 2],
+                        rounds: 2 + 4 * steps,
                     },
                     Phased {
                         sent: 4 * (1 + near) * q * d + 5,
@@ -398,8 +398,8 @@ fn the_ledger_of_a_graph_network_has_the_totals() {
                     Phased {
                         sent: steps * (8 * near * k * d + all) + 4 * near * k * d + 5,
                         received: steps * (8 * k * d + all) + 4 * k * d + 5,
-                        messages: [1 + 4 * steps; 2],
-                        rounds: 2 + 8 * steps,
+                        messages: [2 + 4 * steps; 2],
+                        rounds: 4 + 8 * steps,
                     },
                     Phased {
                         sent: 8 * near * q * d + 8 * q * c + 15,

@@ -1,5 +1,7 @@
 //! The graph of clients: neighbours have a feature in common.
 
+use std::collections::BTreeSet;
+
 use crate::matrix::Matrix;
 
 /// The tag of a feature's name. Equal names have equal tags, and the server cannot tell the name.
@@ -17,12 +19,11 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// The graph of clients with these features: for each client the sorted tags.
+    /// The graph of clients with these features: for each client the tags.
     pub fn new(tags: &[Vec<Tag>]) -> Self {
-        let mut all: Vec<&Tag> = tags.iter().flatten().collect();
-        all.sort_unstable();
-        all.dedup();
-        let has = |client: usize, tag: &Tag| tags[client].binary_search(tag).is_ok();
+        let of_each: Vec<BTreeSet<&Tag>> = tags.iter().map(|tags| tags.iter().collect()).collect();
+        let all: BTreeSet<&Tag> = of_each.iter().flatten().copied().collect();
+        let has = |client: usize, tag: &Tag| of_each[client].contains(tag);
         let clients = 0..tags.len();
         let neighbours: Vec<Vec<usize>> = clients
             .clone()
