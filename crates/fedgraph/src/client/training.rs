@@ -5,7 +5,7 @@ use std::sync::Arc;
 use undertone_kdf::Seed;
 use undertone_party::{Abort, Io, PartyId};
 use undertone_sum::fixed::Fixed;
-use undertone_sum::series::{Number, Series};
+use undertone_sum::series::{Layout, Number, Series};
 use zeroize::Zeroizing;
 
 use super::{Client, SERVER};
@@ -75,14 +75,7 @@ impl Client {
             for slopes in slopes {
                 words::append(&fine, &slopes.scaled(factor), &mut words)?;
             }
-            let number = Kind::Slopes.at(step);
-            let sum = training
-                .series
-                .sum(io, number, &slopes_layout, words)
-                .await?;
-            let sum = fine.decode(&sum);
-            self.learn(training, &sum)?;
-            io.pause().await;
+            self.descend(io, training, &slopes_layout, words).await?;
         }
         io.phase(PREDICTION).await;
         if self.job.predict == Predict::Graph {
@@ -90,6 +83,22 @@ impl Client {
             self.first_terms(io, training, (PREDICTING, &inputs.queries), &rows)
                 .await?;
         }
+        Ok(())
+    }
+
+    /// Step 9: a step with the sum of all clients' slopes of weights.
+    async fn descend(
+        &self,
+        io: &Io,
+        training: &mut Training,
+        layout: &Layout,
+        words: Zeroizing<Vec<u64>>,
+    ) -> Result<(), Abort> {
+        let fine = words::fine(training.ids.len())?;
+        let number = Kind::Slopes.at(training.step + 1);
+        let sum = training.series.sum(io, number, layout, words).await?;
+        self.learn(training, &fine.decode(&sum))?;
+        io.pause().await;
         Ok(())
     }
 
@@ -178,14 +187,7 @@ impl Client {
                 }
                 _ => words.resize(weights, 0),
             }
-            let number = Kind::Slopes.at(step);
-            let sum = training
-                .series
-                .sum(io, number, &slopes_layout, words)
-                .await?;
-            let sum = fine.decode(&sum);
-            self.learn(training, &sum)?;
-            io.pause().await;
+            self.descend(io, training, &slopes_layout, words).await?;
         }
         io.phase(PREDICTION).await;
         if self.job.predict != Predict::Graph {
