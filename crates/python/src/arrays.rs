@@ -1,6 +1,10 @@
 //! NumPy arrays.
 
-use numpy::{Element, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use numpy::ndarray::Array2;
+use numpy::{
+    Element, IntoPyArray, PyArray2, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn,
+    PyUntypedArrayMethods,
+};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -140,4 +144,13 @@ pub(crate) fn labels(labels: &Bound<'_, PyAny>) -> PyResult<Vec<Option<u16>>> {
 /// The labelling of rows into `classes` classes.
 pub(crate) fn labelling(classes: usize, labels: Vec<Option<u16>>) -> PyResult<Labelling> {
     Labelling::new(classes, labels).map_err(value)
+}
+
+/// Rows as an array.
+pub(crate) fn matrix<'py>(
+    py: Python<'py>,
+    rows: undertone::training::Rows<'_>,
+) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    let matrix = Array2::from_shape_vec((rows.len(), rows.dim), rows.values.to_vec());
+    Ok(matrix.map_err(value)?.into_pyarray(py))
 }

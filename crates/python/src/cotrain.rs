@@ -1,25 +1,24 @@
 //! Co-training: all parties in one process, or one party.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use undertone::fedct::{
     self, Client, Data, Exchange, Labels, Learner, LearnerError, Memory, Place, Public, Report,
     Rows, State, Step, Votes,
 };
-use undertone::party::{Ledger, Network, PartyId, Phase, SessionId};
+use undertone::party::{Network, PartyId, SessionId};
 use undertone::simulate::CotrainingSimulation;
 
-use crate::arrays;
-use crate::drive::{Cost, PyParty, Raised, costs};
-use crate::errors::{self, number, simulation, value};
-use crate::interrupt;
+use crate::arrays::{self, matrix};
+use crate::costs::Spent;
+use crate::errors::{self, numbers, of_client, simulation, value};
 use crate::options::{self, Keys};
-use crate::train::{MAX_EARLY, add_ledgers, client, lock, matrix, numbers, of_client};
+use crate::party::{PyParty, Raised};
+use crate::sessions::{self, Simulated, client, lock};
 
 /// The parameters of a job.
 #[derive(FromPyObject)]
@@ -201,24 +200,7 @@ fn consensus<'py>(py: Python<'py>, state: &State) -> Option<Bound<'py, PyArray1<
 
 /// All parties of a job in this process, between two sessions.
 #[pyclass(frozen, module = "undertone._engine")]
-pub(crate) struct Cotraining {
-    inner: Mutex<Inner>,
-    raised: Raised,
-}
-
-struct Inner {
-    simulation: CotrainingSimulation,
-    ledgers: Vec<(PartyId, Ledger)>,
-}
-
-impl Cotraining {
-    /// The job, if no session runs.
-    fn inner(&self) -> PyResult<MutexGuard<'_, Inner>> {
-        self.inner.try_lock().map_err(|_| {
-            PyRuntimeError::new_err("a session of this job runs, or has ended in the middle")
-        })
-    }
-}
+pub(crate) struct Cotraining(Simulated<CotrainingSimulation>);
 
 #[pymethods]
 impl Cotraining {
@@ -280,36 +262,16 @@ impl Cotraining {
         } else {
             simulation
         };
-        Ok(Self {
-            inner: Mutex::new(Inner {
-                simulation,
-                ledgers: Vec::new(),
-            }),
-            raised,
-        })
+        Ok(Self(Simulated::new(simulation, raised)))
     }
 
     /// Runs the next session. Returns whether the job is over.
     fn step(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
-        let run = interrupt::run(py, progress, |tell| {
-            let mut inner = self.inner()?;
-            let members = inner.simulation.members();
-            let observer = |who: PartyId, phase: Phase| {
-                // The other clients would learn on, for nothing.
-                if let Some(error) = self.raised.take() {
-                    interrupt::raise(error);
-                }
-                tell(&|| format!("{phase}, {who}"));
-            };
-            let network = Network::new().observe(observer);
-            let run = inner.simulation.run_over(network, members);
-            if let Some(error) = self.raised.take() {
-                return Err(error);
-            }
-            let run = run.map_err(simulation)?;
-            add_ledgers(&mut inner.ledgers, &run.ledgers);
-            Ok(run)
-        })?;
+        let session = |simulation: &mut CotrainingSimulation, network: Network<'_>| {
+            let members = simulation.members();
+            simulation.run_over(network, members)
+        };
+        let run = self.0.step(py, progress, session, |run| &run.ledgers)?;
         for (_, step) in run.clients {
             step.map_err(|error| errors::aborted(&error))?;
         }
@@ -318,30 +280,25 @@ impl Cotraining {
 
     /// The last consensus.
     fn labels<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyArray1<i64>>>> {
-        Ok(consensus(py, self.inner()?.simulation.state()))
+        self.0.look(|simulation| consensus(py, simulation.state()))
     }
 
     /// Whether the last two consensuses are the same.
     #[getter]
     fn settled(&self) -> PyResult<bool> {
-        Ok(self.inner()?.simulation.state().settled)
+        self.0.look(|simulation| simulation.state().settled)
     }
 
     /// The exchanges that are finished.
     #[getter]
     fn exchanges(&self) -> PyResult<Vec<Finished>> {
-        let inner = self.inner()?;
-        let exchanges = &inner.simulation.state().exchanges;
-        Ok(exchanges.iter().map(finished).collect())
+        let all = |state: &State| state.exchanges.iter().map(finished).collect();
+        self.0.look(|simulation| all(simulation.state()))
     }
 
     /// What each party has spent so far.
-    fn costs(&self) -> PyResult<Vec<(i64, Vec<Cost>)>> {
-        let inner = self.inner()?;
-        let each = inner.ledgers.iter();
-        Ok(each
-            .map(|(id, ledger)| (number(*id), costs(ledger)))
-            .collect())
+    fn costs(&self) -> PyResult<Spent> {
+        self.0.costs()
     }
 }
 
@@ -378,16 +335,7 @@ impl CotrainClient {
             learner,
             raised: raised.clone(),
         };
-        let failed = raised.clone();
-        let keep = move |memory: &Memory| {
-            let bytes = memory.write();
-            let kept = Python::attach(|py| keep.call1(py, (PyBytes::new(py, &bytes),)).map(drop));
-            kept.map_err(|error| {
-                failed.put(error);
-                // The server receives this text.
-                "the memory cannot be kept".to_owned()
-            })
-        };
+        let keep = sessions::keeper(keep, raised.clone(), Memory::write);
         let (learner, memory) = (Box::new(learner), memory.unwrap_or_default());
         let client = Client::new(learner, data, shared, memory, Box::new(keep));
         client.check(&job).map_err(value)?;
@@ -425,7 +373,7 @@ impl CotrainClient {
         let party = py.detach(|| self.client.party(self.job.clone(), place));
         let party = party.map_err(errors::misuse)?;
         let convert = |py: Python<'_>, step: Step| did(py, step).into_py_any(py);
-        let party = PyParty::new((me, session), party, None, MAX_EARLY, Arc::new(convert));
+        let party = PyParty::new((me, session), party, Arc::new(convert));
         Ok(party.with_callbacks(self.raised.clone()))
     }
 }
@@ -459,10 +407,7 @@ impl CotrainServer {
         session: [u8; 32],
         seed: Option<[u8; 32]>,
     ) -> PyResult<(Vec<i64>, PyParty)> {
-        let mut members: Vec<PartyId> = members.into_iter().map(client).collect::<PyResult<_>>()?;
-        members.sort_unstable();
-        members.dedup();
-        let session = SessionId(session);
+        let (members, session) = (sessions::clients(members)?, SessionId(session));
         let mut state = lock(&self.state);
         let is_over = state.is_over(&self.job);
         if !is_over && members.len() < self.job.min_clients {
@@ -487,7 +432,7 @@ impl CotrainServer {
             gave(py, &report).into_py_any(py)
         };
         let place = (PartyId::SERVER, session);
-        let party = PyParty::new(place, party, None, MAX_EARLY, Arc::new(convert));
+        let party = PyParty::new(place, party, Arc::new(convert));
         Ok((numbers(&members), party))
     }
 

@@ -34,6 +34,11 @@ pub(crate) fn number(id: PartyId) -> i64 {
     id.index().map_or(-1, |index| index as i64)
 }
 
+/// The numbers of parties.
+pub(crate) fn numbers(who: &[PartyId]) -> Vec<i64> {
+    who.iter().copied().map(number).collect()
+}
+
 /// The inverse of [`number`].
 pub(crate) fn party(number: i64) -> PyResult<PartyId> {
     match number {
@@ -43,6 +48,12 @@ pub(crate) fn party(number: i64) -> PyResult<PartyId> {
             "{number} is no party; clients are numbered from 0, and -1 is the server"
         ))),
     }
+}
+
+/// The same exception, with the client in its text.
+pub(crate) fn of_client(py: Python<'_>, place: usize, error: PyErr) -> PyErr {
+    let text = format!("client {place}: {}", error.value(py));
+    PyErr::from_type(error.get_type(py), text)
 }
 
 pub(crate) fn value(error: impl Display) -> PyErr {

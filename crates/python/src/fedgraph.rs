@@ -14,11 +14,11 @@ use undertone::party::{Network, PartyId, SessionId};
 use undertone::simulate::GraphSimulation;
 
 use crate::arrays;
-use crate::drive::{Cost, PyParty, Raised, costs};
-use crate::errors::{aborted, misuse, number, simulation, value};
+use crate::costs::{Spent, spent};
+use crate::errors::{aborted, misuse, numbers, of_client, simulation, value};
 use crate::interrupt;
 use crate::options::{self, Keys};
-use crate::train::{MAX_EARLY, numbers, of_client};
+use crate::party::{PyParty, Raised};
 
 /// The parameters of a job.
 #[derive(FromPyObject)]
@@ -152,9 +152,6 @@ fn learned(py: Python<'_>, report: Report) -> PyResult<Learned<'_>> {
     ))
 }
 
-/// What each party spent.
-type Spent = Vec<(i64, Vec<Cost>)>;
-
 /// All parties in this process.
 #[pyfunction]
 pub(crate) fn fedgraph<'py>(
@@ -180,13 +177,10 @@ pub(crate) fn fedgraph<'py>(
         let outcome = outcome.map_err(|error| aborted(&error))?;
         had(py, outcome)
     });
-    let spent = run.ledgers.iter();
     Ok((
         clients.collect::<PyResult<_>>()?,
         learned(py, run.report)?,
-        spent
-            .map(|(id, ledger)| (number(*id), costs(ledger)))
-            .collect(),
+        spent(&run.ledgers),
     ))
 }
 
@@ -278,7 +272,7 @@ pub(crate) fn fedgraph_client(
     };
     let party = client(job, inputs, place).map_err(misuse)?;
     let convert = |py: Python<'_>, outcome: Outcome| had(py, outcome)?.into_py_any(py);
-    let party = PyParty::new((me, session), party, None, MAX_EARLY, Arc::new(convert));
+    let party = PyParty::new((me, session), party, Arc::new(convert));
     Ok(party.with_callbacks(raised))
 }
 
@@ -303,6 +297,6 @@ pub(crate) fn fedgraph_server(
     let party = server(job, session, ids, options::seed(seed)?, saved, keep).map_err(misuse)?;
     let convert = |py: Python<'_>, report: Report| learned(py, report)?.into_py_any(py);
     let place = (PartyId::SERVER, session);
-    let party = PyParty::new(place, party, None, MAX_EARLY, Arc::new(convert));
+    let party = PyParty::new(place, party, Arc::new(convert));
     Ok(party.with_callbacks(raised))
 }

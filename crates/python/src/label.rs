@@ -6,15 +6,16 @@ use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2};
 use pyo3::prelude::*;
 use undertone::kdf::Seed;
-use undertone::party::{Ledger, PartyId, SessionId};
+use undertone::party::{PartyId, SessionId};
 use undertone::simulate::{Simulation, standardise};
 use undertone::xclp::{self, Input, LabelNoise, Labelling, Outcome, Report, Rows};
 
 use crate::arrays;
-use crate::drive::{Cost, PyParty, costs};
-use crate::errors::{misuse, number, simulation, value};
+use crate::costs::{Spent, spent};
+use crate::errors::{misuse, numbers, simulation, value};
 use crate::interrupt;
 use crate::options::{self, Keys, LabelRules};
+use crate::party::PyParty;
 
 /// Labels int64 of shape [n], confidences float64 of shape [n], and scores float64 of shape
 /// [unlabelled rows, classes].
@@ -59,7 +60,6 @@ fn learned<'py>(py: Python<'py>, report: &Report) -> Learned<'py> {
             distances[(row, place)] = distance.into();
         }
     }
-    let numbers = |who: &[PartyId]| who.iter().copied().map(number).collect();
     (
         numbers(&report.clients),
         numbers(&report.contributors),
@@ -67,15 +67,6 @@ fn learned<'py>(py: Python<'py>, report: &Report) -> Learned<'py> {
         ids.into_pyarray(py),
         distances.into_pyarray(py),
     )
-}
-
-/// The costs of a party: its number and its phases.
-type PartyCosts = (i64, Vec<Cost>);
-
-fn spent(ledgers: &[(PartyId, Ledger)]) -> Vec<PartyCosts> {
-    let each = ledgers.iter();
-    each.map(|(id, ledger)| (number(*id), costs(ledger)))
-        .collect()
 }
 
 /// The labels of all rows of all clients, with all parties in this process.
@@ -93,7 +84,7 @@ pub(crate) fn label<'py>(
     scale: bool,
     seed: Option<[u8; 32]>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<(Vec<Labelled<'py>>, Learned<'py>, Vec<PartyCosts>)> {
+) -> PyResult<(Vec<Labelled<'py>>, Learned<'py>, Spent)> {
     let params = rules.params()?;
     let mut clients = Vec::with_capacity(features.len());
     for (features, labels) in features.iter().zip(&labels) {
@@ -186,17 +177,8 @@ pub(crate) fn label_client(
             .into_any()
             .unbind())
     };
-    Ok(PyParty::new(
-        (me, session),
-        party,
-        None,
-        MAX_EARLY,
-        Arc::new(convert),
-    ))
+    Ok(PyParty::new((me, session), party, Arc::new(convert)))
 }
-
-/// Most bytes of a sender that are kept before their turn.
-const MAX_EARLY: usize = 1 << 30;
 
 /// The server of label propagation.
 #[pyfunction]
@@ -214,11 +196,5 @@ pub(crate) fn label_server(
         Ok(learned(py, &report).into_pyobject(py)?.into_any().unbind())
     };
     let place = (PartyId::SERVER, session);
-    Ok(PyParty::new(
-        place,
-        party,
-        None,
-        MAX_EARLY,
-        Arc::new(convert),
-    ))
+    Ok(PyParty::new(place, party, Arc::new(convert)))
 }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod arrays;
+mod costs;
 mod cotrain;
 mod drive;
 mod errors;
@@ -10,10 +11,13 @@ mod fedgraph;
 mod interrupt;
 mod keys;
 mod label;
+mod model;
 mod net;
 mod options;
+mod party;
 mod primitives;
 mod pssl;
+mod sessions;
 mod sum;
 mod train;
 
@@ -26,11 +30,11 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("AbortedError", py.get_type::<errors::AbortedError>())?;
     m.add("RefusedError", py.get_type::<errors::RefusedError>())?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    m.add_class::<drive::PyParty>()?;
+    m.add_class::<party::PyParty>()?;
     m.add_class::<cotrain::CotrainClient>()?;
     m.add_class::<cotrain::CotrainServer>()?;
     m.add_class::<cotrain::Cotraining>()?;
-    m.add_class::<train::Batches>()?;
+    m.add_class::<model::Batches>()?;
     m.add_class::<train::TrainClient>()?;
     m.add_class::<train::TrainServer>()?;
     m.add_class::<train::Training>()?;
@@ -61,7 +65,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(pssl::pssl_server, m)?)?;
     m.add_function(wrap_pyfunction!(sum::sum_client, m)?)?;
     m.add_function(wrap_pyfunction!(sum::sum_server, m)?)?;
-    m.add_function(wrap_pyfunction!(train::batches, m)?)?;
+    m.add_function(wrap_pyfunction!(model::batches, m)?)?;
     m.add_function(wrap_pyfunction!(train::train_digest, m)?)?;
     Ok(())
 }

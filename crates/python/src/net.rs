@@ -19,7 +19,7 @@ use undertone::rounds::{Contribution, Mean, Round, Source};
 use undertone::xclp::LabelNoise;
 
 use crate::arrays;
-use crate::drive::{Cost, costs};
+use crate::costs::{Cost, costs};
 use crate::errors::{self, AbortedError, UndertoneError, value};
 use crate::options;
 

@@ -18,8 +18,8 @@ use undertone::simulate::{DistanceSimulation, TransferSimulation};
 use undertone::xclp::{Codes, Rows};
 
 use crate::arrays;
-use crate::drive::{Cost, costs};
-use crate::errors::{self, number, simulation, value};
+use crate::costs::{Spent, spent};
+use crate::errors::{self, simulation, value};
 use crate::interrupt;
 use crate::options;
 
@@ -53,15 +53,6 @@ impl Sink for Matrix {
             }
         }
     }
-}
-
-/// The costs of each party: its number and its phases.
-type Spent = Vec<(i64, Vec<Cost>)>;
-
-fn spent(ledgers: &[(PartyId, Ledger)]) -> Spent {
-    let each = ledgers.iter();
-    each.map(|(id, ledger)| (number(*id), costs(ledger)))
-        .collect()
 }
 
 /// The distances between the codes of the rows of two clients, uint16 of shape [rows of a, rows of

@@ -11,11 +11,11 @@ use undertone::pssl::{Data, Job, Outcome, Place, Report, client, server};
 use undertone::simulate::PairwiseSimulation;
 
 use crate::arrays;
-use crate::drive::{Cost, PyParty, costs};
-use crate::errors::{aborted, misuse, number, simulation, value};
+use crate::costs::{Spent, spent};
+use crate::errors::{aborted, misuse, number, numbers, simulation, value};
 use crate::interrupt;
 use crate::options::{self, Keys};
-use crate::train::{MAX_EARLY, numbers};
+use crate::party::PyParty;
 
 /// The parameters of a job.
 #[derive(FromPyObject)]
@@ -134,9 +134,6 @@ fn learned(report: &Report) -> Learned {
     )
 }
 
-/// What each party spent.
-type Spent = Vec<(i64, Vec<Cost>)>;
-
 /// All parties in this process.
 #[pyfunction]
 pub(crate) fn pssl<'py>(
@@ -160,13 +157,10 @@ pub(crate) fn pssl<'py>(
         let outcome = outcome.map_err(|error| aborted(&error))?;
         had(py, outcome)
     });
-    let spent = run.ledgers.iter();
     Ok((
         clients.collect::<PyResult<_>>()?,
         learned(&run.report),
-        spent
-            .map(|(id, ledger)| (number(*id), costs(ledger)))
-            .collect(),
+        spent(&run.ledgers),
     ))
 }
 
@@ -194,7 +188,7 @@ pub(crate) fn pssl_client(
     let party = client(rules.job()?, data, place).map_err(misuse)?;
     let convert = |py: Python<'_>, outcome: Outcome| had(py, outcome)?.into_py_any(py);
     let convert = Arc::new(convert);
-    Ok(PyParty::new((me, session), party, None, MAX_EARLY, convert))
+    Ok(PyParty::new((me, session), party, convert))
 }
 
 /// The server's party.
@@ -210,11 +204,5 @@ pub(crate) fn pssl_server(
     let party = server(rules.job()?, session, ids, seed).map_err(misuse)?;
     let convert = |py: Python<'_>, report: Report| learned(&report).into_py_any(py);
     let place = (PartyId::SERVER, session);
-    Ok(PyParty::new(
-        place,
-        party,
-        None,
-        MAX_EARLY,
-        Arc::new(convert),
-    ))
+    Ok(PyParty::new(place, party, Arc::new(convert)))
 }

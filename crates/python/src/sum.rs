@@ -11,9 +11,10 @@ use undertone::sum::fixed::{Fixed, WeightedMean};
 use undertone::sum::{self, Input, Rules, Sums, Total, UPLOAD, Word};
 use zeroize::Zeroizing;
 
-use crate::drive::{Give, PyParty, Values};
+use crate::drive::{Give, Values};
 use crate::errors::{misuse, number, value};
 use crate::options;
+use crate::party::PyParty;
 
 /// How values become words.
 #[derive(Clone, Copy)]
@@ -162,7 +163,7 @@ fn start<W: Word>(
     // Only the server sends a client much, and waits for replies.
     let most = 1 << 26;
     let place = (me, job.rules.session);
-    Ok(PyParty::new(
+    Ok(PyParty::held(
         place,
         party,
         Some((UPLOAD, give)),
@@ -221,7 +222,7 @@ fn serve<W: Word>(rules: &SumRules) -> PyResult<PyParty> {
     let words = rules.size.saturating_add(1).saturating_mul(W::BYTES);
     let most = words.saturating_add(words / 1024).saturating_add(1 << 20);
     let place = (PartyId::SERVER, job.rules.session);
-    Ok(PyParty::new(place, party, None, most, Arc::new(convert)))
+    Ok(PyParty::held(place, party, None, most, Arc::new(convert)))
 }
 
 /// The server of a sum.

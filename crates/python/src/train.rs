@@ -1,27 +1,26 @@
 //! Training with propagated labels: all parties in one process, or one party.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use undertone::kdf::Seed;
-use undertone::party::{Ledger, Network, PartyId, SessionId};
+use undertone::party::{Network, PartyId, SessionId};
 use undertone::simulate::TrainingSimulation;
 use undertone::training::{
-    self, Census, Client, Data, Embeddings, Examples, Memory, Model, ModelError, Place, Report,
-    Rows, Sampling, State, Step, Target,
+    self, Census, Client, Data, Memory, Place, Report, Sampling, State, Step,
 };
 use undertone::xclp::LabelNoise;
 
 use crate::arrays;
-use crate::drive::{Cost, PyParty, Raised, costs};
-use crate::errors::{self, number, simulation, value};
-use crate::interrupt;
+use crate::costs::Spent;
+use crate::errors::{self, number, numbers, of_client, simulation, value};
+use crate::model::PyModel;
 use crate::options::{self, Keys, LabelRules};
+use crate::party::{PyParty, Raised};
+use crate::sessions::{self, Simulated, client, lock};
 
 /// The parameters of a job, apart from those of label propagation.
 #[derive(FromPyObject)]
@@ -72,194 +71,6 @@ pub(crate) fn train_digest(rules: &Bound<'_, PyAny>) -> PyResult<[u8; 32]> {
     Ok(job(rules, None)?.digest())
 }
 
-/// A model in Python: the object that `_train.py` puts around the caller's.
-struct PyModel {
-    model: Py<PyAny>,
-    raised: Raised,
-}
-
-impl PyModel {
-    /// Calls the model. Its exception stays in this process: peers learn only that it failed.
-    fn call<T>(
-        &self,
-        work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>,
-    ) -> Result<T, ModelError> {
-        let called = Python::attach(|py| work(self.model.bind(py)));
-        called.map_err(|error| {
-            self.raised.put(error);
-            ModelError("it raised an exception".into())
-        })
-    }
-}
-
-pub(crate) fn matrix<'py>(
-    py: Python<'py>,
-    rows: Rows<'_>,
-) -> PyResult<Bound<'py, numpy::PyArray2<f32>>> {
-    let matrix = Array2::from_shape_vec((rows.len(), rows.dim), rows.values.to_vec());
-    Ok(matrix.map_err(value)?.into_pyarray(py))
-}
-
-/// Targets as arrays: rows int64, classes int64, weights float32.
-type Targets<'py> = (
-    Bound<'py, PyArray1<i64>>,
-    Bound<'py, PyArray1<i64>>,
-    Bound<'py, PyArray1<f32>>,
-);
-
-fn targets<'py>(py: Python<'py>, targets: &[Target]) -> Targets<'py> {
-    let rows: Vec<i64> = targets.iter().map(|target| target.row as i64).collect();
-    let classes: Vec<i64> = targets.iter().map(|target| target.class.into()).collect();
-    let weights: Vec<f32> = targets.iter().map(|target| target.weight).collect();
-    (
-        rows.into_pyarray(py),
-        classes.into_pyarray(py),
-        weights.into_pyarray(py),
-    )
-}
-
-/// The inverse of [`targets`].
-#[derive(FromPyObject)]
-pub(crate) struct TargetArrays<'py>(
-    PyReadonlyArray1<'py, i64>,
-    PyReadonlyArray1<'py, i64>,
-    PyReadonlyArray1<'py, f32>,
-);
-
-impl TargetArrays<'_> {
-    fn read(&self) -> PyResult<Vec<Target>> {
-        let (rows, classes, weights) = (self.0.as_array(), self.1.as_array(), self.2.as_array());
-        if rows.len() != classes.len() || rows.len() != weights.len() {
-            return Err(value(format!(
-                "targets have {} rows, {} classes and {} weights",
-                rows.len(),
-                classes.len(),
-                weights.len()
-            )));
-        }
-        let target = |((row, class), weight): ((&i64, &i64), &f32)| {
-            let target = Target {
-                row: usize::try_from(*row).ok()?,
-                class: u16::try_from(*class).ok()?,
-                weight: *weight,
-            };
-            Some(target)
-        };
-        let targets = rows.iter().zip(classes).zip(weights).map(target);
-        let targets: Option<_> = targets.collect();
-        targets.ok_or_else(|| value("a target has a row below 0, or no class from 0 to 65535"))
-    }
-}
-
-impl Model for PyModel {
-    fn params(&self) -> Vec<f32> {
-        let params = self.call(|model| {
-            let params: PyReadonlyArray1<'_, f32> = model.call_method0("params")?.extract()?;
-            Ok(params.as_slice()?.to_vec())
-        });
-        // Of the wrong number, so that the engine stops.
-        params.unwrap_or_default()
-    }
-
-    fn set_params(&mut self, params: &[f32]) -> Result<(), ModelError> {
-        self.call(|model| {
-            let params = PyArray1::from_slice(model.py(), params);
-            model.call_method1("set_params", (params,)).map(drop)
-        })
-    }
-
-    fn embed(&mut self, rows: Rows<'_>) -> Result<Embeddings, ModelError> {
-        self.call(|model| {
-            let rows = matrix(model.py(), rows)?;
-            let embeddings: PyReadonlyArray2<'_, f32> =
-                model.call_method1("embed", (rows,))?.extract()?;
-            Ok(Embeddings {
-                dim: embeddings.as_array().ncols(),
-                values: embeddings.as_slice()?.to_vec(),
-            })
-        })
-    }
-
-    fn predict(&mut self, rows: Rows<'_>) -> Result<Vec<f32>, ModelError> {
-        self.call(|model| {
-            let rows = matrix(model.py(), rows)?;
-            let predicted: PyReadonlyArray2<'_, f32> =
-                model.call_method1("predict", (rows,))?.extract()?;
-            Ok(predicted.as_slice()?.to_vec())
-        })
-    }
-
-    fn update(
-        &mut self,
-        examples: &Examples<'_>,
-        schedule: &training::Schedule,
-    ) -> Result<(), ModelError> {
-        self.call(|model| {
-            let py = model.py();
-            let sizes = (schedule.epochs, schedule.labelled, schedule.pseudo);
-            let rates = (
-                schedule.learning_rate,
-                schedule.weight_decay,
-                schedule.consistency,
-            );
-            let arguments = (
-                matrix(py, examples.rows)?,
-                targets(py, examples.labelled),
-                targets(py, examples.pseudo),
-                sizes,
-                rates,
-                PyBytes::new(py, schedule.seed.expose()),
-            );
-            model.call_method1("update", arguments).map(drop)
-        })
-    }
-}
-
-/// The batches of an update: an iterator of rows, classes and weights.
-#[pyclass(module = "undertone._engine")]
-pub(crate) struct Batches(std::vec::IntoIter<Vec<Target>>);
-
-#[pymethods]
-impl Batches {
-    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __next__<'py>(&mut self, py: Python<'py>) -> Option<Targets<'py>> {
-        self.0.next().map(|batch| targets(py, &batch))
-    }
-}
-
-/// The batches of targets. `sizes` are epochs, and the labelled and other rows of a batch.
-#[pyfunction]
-pub(crate) fn batches(
-    labelled: TargetArrays<'_>,
-    pseudo: TargetArrays<'_>,
-    sizes: (usize, usize, usize),
-    seed: [u8; 32],
-) -> PyResult<Batches> {
-    let (labelled, pseudo) = (labelled.read()?, pseudo.read()?);
-    let schedule = training::Schedule {
-        epochs: sizes.0,
-        labelled: sizes.1,
-        pseudo: sizes.2,
-        learning_rate: 0.0,
-        weight_decay: 0.0,
-        consistency: 0.0,
-        seed: Seed::from_bytes(seed),
-    };
-    let examples = Examples {
-        rows: Rows {
-            dim: 1,
-            values: &[],
-        },
-        labelled: &labelled,
-        pseudo: &pseudo,
-    };
-    let batches: Vec<_> = schedule.batches(&examples).collect();
-    Ok(Batches(batches.into_iter()))
-}
-
 /// A client's rows and labels.
 fn data(
     job: &training::Job,
@@ -282,14 +93,6 @@ fn data(
             data.with_noise(&noise).map_err(value)
         }
     }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(crate) fn numbers(who: &[PartyId]) -> Vec<i64> {
-    who.iter().copied().map(number).collect()
 }
 
 /// What a client did in a session: its kind, the round, rows with pseudo-labels, clipped changes,
@@ -338,23 +141,8 @@ fn gave(report: &Report) -> Gave {
 /// All parties of a job in this process, between two sessions.
 #[pyclass(frozen, module = "undertone._engine")]
 pub(crate) struct Training {
-    inner: Mutex<Inner>,
+    sessions: Simulated<TrainingSimulation>,
     job: training::Job,
-    raised: Raised,
-}
-
-struct Inner {
-    simulation: TrainingSimulation,
-    ledgers: Vec<(PartyId, Ledger)>,
-}
-
-impl Training {
-    /// The job, if no session runs.
-    fn inner(&self) -> PyResult<MutexGuard<'_, Inner>> {
-        self.inner.try_lock().map_err(|_| {
-            PyRuntimeError::new_err("a session of this job runs, or has ended in the middle")
-        })
-    }
 }
 
 #[pymethods]
@@ -397,15 +185,8 @@ impl Training {
         }
         let first = first.as_slice()?.to_vec();
         let simulation = TrainingSimulation::new(job, clients, first, seed).map_err(simulation)?;
-        let ledgers = Vec::new();
-        Ok(Self {
-            inner: Mutex::new(Inner {
-                simulation,
-                ledgers,
-            }),
-            job,
-            raised,
-        })
+        let sessions = Simulated::new(simulation, raised);
+        Ok(Self { sessions, job })
     }
 
     /// Runs the next session. Returns what it gave, and what each of its clients did.
@@ -414,25 +195,13 @@ impl Training {
         py: Python<'py>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(Gave, Vec<(i64, Did<'py>)>)> {
-        let run = interrupt::run(py, progress, |tell| {
-            let mut inner = self.inner()?;
-            let members = inner.simulation.members();
-            let observer = |who: PartyId, phase: undertone::party::Phase| {
-                // The other clients would train on, for nothing.
-                if let Some(error) = self.raised.take() {
-                    interrupt::raise(error);
-                }
-                tell(&|| format!("{phase}, {who}"));
-            };
-            let network = Network::new().observe(observer);
-            let run = inner.simulation.run_over(network, members);
-            if let Some(error) = self.raised.take() {
-                return Err(error);
-            }
-            let run = run.map_err(simulation)?;
-            add_ledgers(&mut inner.ledgers, &run.ledgers);
-            Ok(run)
-        })?;
+        let session = |simulation: &mut TrainingSimulation, network: Network<'_>| {
+            let members = simulation.members();
+            simulation.run_over(network, members)
+        };
+        let run = self
+            .sessions
+            .step(py, progress, session, |run| &run.ledgers)?;
         let mut steps = Vec::with_capacity(run.clients.len());
         for (who, step) in run.clients {
             let step = step.map_err(|error| errors::aborted(&error))?;
@@ -443,46 +212,27 @@ impl Training {
 
     /// The parameters of the model.
     fn params<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        let inner = self.inner()?;
-        Ok(PyArray1::from_slice(py, &inner.simulation.state().model))
+        let params = |state: &State| PyArray1::from_slice(py, &state.model);
+        self.sessions.look(|simulation| params(simulation.state()))
     }
 
     /// Whether all rounds are over.
     #[getter]
     fn over(&self) -> PyResult<bool> {
-        Ok(self.inner()?.simulation.state().is_over(&self.job))
+        self.sessions
+            .look(|simulation| simulation.state().is_over(&self.job))
     }
 
     /// The groups of clients.
     #[getter]
     fn groups(&self) -> PyResult<Vec<Vec<i64>>> {
-        Ok(groups(self.inner()?.simulation.state()))
+        self.sessions.look(|simulation| groups(simulation.state()))
     }
 
     /// What each party has spent so far.
-    fn costs(&self) -> PyResult<Vec<(i64, Vec<Cost>)>> {
-        let inner = self.inner()?;
-        let each = inner.ledgers.iter();
-        Ok(each
-            .map(|(id, ledger)| (number(*id), costs(ledger)))
-            .collect())
+    fn costs(&self) -> PyResult<Spent> {
+        self.sessions.costs()
     }
-}
-
-/// Adds what parties spent in a session to what they have spent before.
-pub(crate) fn add_ledgers(total: &mut Vec<(PartyId, Ledger)>, session: &[(PartyId, Ledger)]) {
-    for (who, ledger) in session {
-        match total.iter_mut().find(|(id, _)| id == who) {
-            Some((_, total)) => total.add(ledger),
-            None => total.push((*who, ledger.clone())),
-        }
-    }
-}
-
-/// The same exception, with the client in its text.
-pub(crate) fn of_client(py: Python<'_>, place: usize, error: PyErr) -> PyErr {
-    let text = format!("client {place}: {}", error.value(py));
-    PyErr::from_type(error.get_type(py), text)
 }
 
 fn groups(state: &State) -> Vec<Vec<i64>> {
@@ -523,16 +273,7 @@ impl TrainClient {
             model,
             raised: raised.clone(),
         };
-        let failed = raised.clone();
-        let keep = move |memory: &Memory| {
-            let bytes = memory.write();
-            let kept = Python::attach(|py| keep.call1(py, (PyBytes::new(py, &bytes),)).map(drop));
-            kept.map_err(|error| {
-                failed.put(error);
-                // The server receives this text.
-                "the memory cannot be kept".to_owned()
-            })
-        };
+        let keep = sessions::keeper(keep, raised.clone(), Memory::write);
         let client = Client::new(Box::new(model), data, memory, Box::new(keep));
         Ok(Self {
             client,
@@ -572,21 +313,9 @@ impl TrainClient {
         }
         let party = party.map_err(errors::misuse)?;
         let convert = |py: Python<'_>, step: Step| did(py, step).into_py_any(py);
-        let party = PyParty::new((me, session), party, None, MAX_EARLY, Arc::new(convert));
+        let party = PyParty::new((me, session), party, Arc::new(convert));
         Ok(party.with_callbacks(self.raised.clone()))
     }
-}
-
-/// Most bytes of a sender that are kept before their turn.
-pub(crate) const MAX_EARLY: usize = 1 << 30;
-
-pub(crate) fn client(index: i64) -> PyResult<PartyId> {
-    if index < 0 {
-        return Err(value(format!(
-            "client {index}; clients are numbered from 0"
-        )));
-    }
-    errors::party(index)
 }
 
 /// The server of a job, between two sessions.
@@ -619,9 +348,7 @@ impl TrainServer {
 
     /// The clients of the next session, of those that are present.
     fn members(&self, present: Vec<i64>, seed: Option<[u8; 32]>) -> PyResult<Vec<i64>> {
-        let mut present: Vec<PartyId> = present.into_iter().map(client).collect::<PyResult<_>>()?;
-        present.sort_unstable();
-        present.dedup();
+        let present = sessions::clients(present)?;
         let mut prg = options::seed(seed)?.prg();
         Ok(numbers(
             &lock(&self.state).members(&self.job, &present, &mut prg),
@@ -636,10 +363,7 @@ impl TrainServer {
         session: [u8; 32],
         seed: Option<[u8; 32]>,
     ) -> PyResult<PyParty> {
-        let mut members: Vec<PartyId> = members.into_iter().map(client).collect::<PyResult<_>>()?;
-        members.sort_unstable();
-        members.dedup();
-        let session = SessionId(session);
+        let (members, session) = (sessions::clients(members)?, SessionId(session));
         let server = training::Server {
             job: self.job,
             session,
@@ -657,13 +381,7 @@ impl TrainServer {
             gave(&report).into_py_any(py)
         };
         let place = (PartyId::SERVER, session);
-        Ok(PyParty::new(
-            place,
-            party,
-            None,
-            MAX_EARLY,
-            Arc::new(convert),
-        ))
+        Ok(PyParty::new(place, party, Arc::new(convert)))
     }
 
     /// The state in bytes.

@@ -1,199 +1,27 @@
 //! Co-training: layouts of votes, quorums, noise, and whole jobs of learners that vote as the file
 //! says, with every frame.
 
+mod refusals;
+mod votes;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use undertone::fedct::ballots::write_labels;
 use undertone::fedct::{
     Client, Consensus, Data, Job, Labels, Learner, LearnerError, Memory, Noise, Public, Report,
     Rows, Votes,
 };
-use undertone::garble::index_bits;
 use undertone::kdf::{Seed, simulated};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId};
 use undertone::simulate::{CotrainingRun, CotrainingSimulation, SimulationError};
 use undertone::sum::{Suite, Trust};
 
+use self::refusals::refusals;
+use self::votes::{NoiseOnVotes, numbers, quorum};
 use crate::labels::RunFrame;
-use crate::primitives::Nothing;
-use crate::refused::{Change, refused};
-use crate::{Double, Error, File, Hex, double, hex};
-
-/// The noise on votes.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub struct NoiseOnVotes {
-    /// `none`, `krr` or `xor`.
-    kind: &'static str,
-    /// 0 if there is none.
-    epsilon: Double,
-    /// 0 except with `xor`.
-    sensitivity: Double,
-}
-
-impl From<Noise> for NoiseOnVotes {
-    fn from(noise: Noise) -> Self {
-        let (kind, epsilon, sensitivity) = match noise {
-            Noise::None => ("none", 0.0, 0.0),
-            Noise::Krr { epsilon } => ("krr", epsilon, 0.0),
-            Noise::Xor {
-                epsilon,
-                sensitivity,
-            } => ("xor", epsilon, sensitivity),
-        };
-        Self {
-            kind,
-            epsilon: double(epsilon),
-            sensitivity: double(sensitivity),
-        }
-    }
-}
-
-/// The quorum in millionths; 0 for a majority.
-fn quorum(consensus: Consensus) -> u32 {
-    match consensus {
-        Consensus::Majority => 0,
-        Consensus::Qualified(quorum) => quorum,
-    }
-}
-
-/// How the votes of a job are counted.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub struct Ballots {
-    rows: usize,
-    classes: usize,
-    clients: usize,
-    /// Bits of a counter.
-    bits: usize,
-    blocks: usize,
-    /// Words of a block.
-    block_words: usize,
-    /// Words of all blocks.
-    words: usize,
-    /// A vote for each row, and the words of these votes, 8 bytes each.
-    votes: Vec<u16>,
-    encoded: Hex,
-    /// The labels of these votes alone: −1 where there are fewer votes than needed. Then as they
-    /// travel.
-    needed: usize,
-    labels: Vec<i32>,
-    written: Hex,
-    /// The circuit of a block with this number of needed votes.
-    inputs: usize,
-    ands: usize,
-    outputs: usize,
-    digest: Hex,
-}
-
-/// Labels with −1 for none.
-fn numbers(labels: &[Option<u16>]) -> Vec<i32> {
-    let number = |label: &Option<u16>| label.map_or(-1, i32::from);
-    labels.iter().map(number).collect()
-}
-
-fn bytes(words: &[u64]) -> Hex {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    hex(&bytes)
-}
-
-fn ballots((rows, classes, clients): (usize, usize, usize), needed: usize) -> Ballots {
-    let layout = Job::new(rows, 1, classes, [0; 32]).layout(clients);
-    let votes: Vec<u16> = (0..rows)
-        .map(|row| ((5 * row + 2) % classes) as u16)
-        .collect();
-    let ballots = Noise::None.ballots(&votes, classes, &Seed::from_bytes([0; 32]));
-    let words = layout.encode(&ballots);
-    let labels = layout.labels(&words, needed);
-    let circuit = layout.circuit(needed);
-    Ballots {
-        rows,
-        classes,
-        clients,
-        bits: index_bits(clients + 1),
-        blocks: layout.blocks(),
-        block_words: layout.block_words(),
-        words: layout.words(),
-        votes,
-        encoded: bytes(&words),
-        needed,
-        written: hex(&write_labels(&labels, classes)),
-        labels: numbers(&labels),
-        inputs: circuit.garbler_inputs(),
-        ands: circuit.ands(),
-        outputs: circuit.outputs().len(),
-        digest: hex(&circuit.digest()),
-    }
-}
-
-/// The votes that a class needs.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub struct Quorum {
-    /// The quorum in millionths; 0 for a majority.
-    quorum: u32,
-    noise: NoiseOnVotes,
-    classes: usize,
-    /// The probabilities that the class of a vote keeps its vote, and that another class gets one;
-    /// null without noise.
-    rates: Option<[Double; 2]>,
-    /// For each number of contributors, from 1: the votes needed, and whether a consensus then
-    /// tells every vote.
-    needed: Vec<(usize, bool)>,
-}
-
-fn quorum_case(consensus: Consensus, noise: Noise, classes: usize) -> Quorum {
-    let job = Job {
-        consensus,
-        noise,
-        ..Job::new(1, 1, classes, [0; 32])
-    };
-    let needed = |contributors| {
-        let needed = consensus.needed(contributors, noise, classes);
-        (needed, job.needs_all(contributors))
-    };
-    Quorum {
-        quorum: quorum(consensus),
-        noise: noise.into(),
-        classes,
-        rates: noise.rates(classes).map(|(a, b)| [double(a), double(b)]),
-        needed: (1..=12).map(needed).collect(),
-    }
-}
-
-/// Votes with noise.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub struct NoisyVotes {
-    noise: NoiseOnVotes,
-    classes: usize,
-    /// The randomness.
-    seed: Hex,
-    votes: Vec<u16>,
-    /// For each row the classes that get a vote.
-    ballots: Vec<Vec<usize>>,
-}
-
-fn noisy_votes(noise: Noise, classes: usize) -> NoisyVotes {
-    let votes: Vec<u16> = (0..24).map(|row| (row % classes) as u16).collect();
-    let seed = Seed::from_bytes([81; 32]);
-    let ballots = noise.ballots(&votes, classes, &seed);
-    let row = |row| {
-        (0..classes)
-            .filter(|class| ballots.get(row, *class))
-            .collect()
-    };
-    NoisyVotes {
-        noise: noise.into(),
-        classes,
-        seed: hex(seed.expose()),
-        ballots: (0..votes.len()).map(row).collect(),
-        votes,
-    }
-}
+use crate::{Error, File, Hex, hex};
 
 /// The parameters of a job.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -632,163 +460,13 @@ fn jobs() -> [Case; 6] {
     ]
 }
 
-fn refusals(cases: &[Case]) -> Result<Vec<InSession>, Error> {
-    let cut: Change = |m| m.truncate(m.len() - 1);
-    let more: Change = |m| m.push(1);
-    // The case, the session, whether from client 1, the number of the frame, the change.
-    let bad: [(&str, usize, usize, bool, usize, Change); 27] = [
-        // FEDCT-1.
-        ("an opening that is cut", 0, 0, false, 0, cut),
-        ("an opening of a third kind", 0, 0, false, 0, |m| m[0] = 2),
-        ("members out of order", 0, 0, false, 0, |m| m[9] = 3),
-        ("a consensus flag of 2", 0, 0, false, 0, |m| m[21] = 2),
-        ("a label beyond the classes", 0, 1, false, 0, |m| m[22] |= 7),
-        // FEDCT-2.
-        ("an opening without the client", 0, 0, false, 0, |m| {
-            m[5] -= 1;
-            m.drain(13..17);
-        }),
-        // FEDCT-3.
-        ("votes that are cut", 0, 0, true, 0, cut),
-        ("a vote beyond the classes", 0, 0, true, 0, |m| m[0] |= 7),
-        ("flipped votes with a byte too many", 1, 0, true, 0, more),
-        // FEDCT-4.
-        ("a message after the votes", 2, 0, true, 0, more),
-        // FEDCT-5.
-        ("an exchange that is over", 0, 1, false, 0, |m| m[1] = 1),
-        ("an exchange too many", 0, 0, false, 0, |m| m[1] = 11),
-        // FEDCT-6.
-        ("a plan that is cut", 3, 0, false, 3, cut),
-        ("a plan with too many slices", 3, 0, false, 3, |m| m[0] = 4),
-        ("a slice twice", 3, 0, false, 3, |m| m[12] = 0),
-        // FEDCT-7.
-        ("a plan that lacks a slice", 3, 0, false, 3, |m| {
-            m[0] = 2;
-            m.truncate(20);
-        }),
-        ("a helper that is no client", 3, 0, false, 3, |m| m[8] = 9),
-        (
-            "a second plan for a client's own slice",
-            3,
-            0,
-            false,
-            7,
-            |m| {
-                *m = [1, 1, 2]
-                    .iter()
-                    .flat_map(|n: &u32| n.to_le_bytes())
-                    .collect();
-            },
-        ),
-        // FEDCT-8.
-        (
-            "a setup that leaves a contributor out",
-            5,
-            0,
-            false,
-            2,
-            |m| {
-                m[2] = 0;
-                m.truncate(m.len() - 48);
-            },
-        ),
-        // FEDCT-9.
-        ("a message after the sum", 3, 0, true, 7, more),
-        // FEDCT-10.
-        ("a consensus that is cut", 3, 0, false, 12, cut),
-        ("a consensus beyond the classes", 3, 0, false, 12, |m| {
-            m[0] |= 7
-        }),
-        // Step 1b.
-        ("an exchange of one client", 3, 0, false, 0, |m| {
-            m[5] = 1;
-            m.drain(17..21);
-            m.drain(9..13);
-        }),
-        // GARBLE-1, GARBLE-3, GARBLE-4.
-        ("changes that are cut", 3, 0, false, 11, cut),
-        ("another circuit", 3, 0, true, 10, |m| m[0] ^= 1),
-        ("a tile that is cut", 3, 0, true, 11, cut),
-        // OT-10.
-        ("a false proof", 3, 0, false, 10, |m| m[20] ^= 1),
-    ];
-    let (server, client) = (PartyId::SERVER, PartyId::client(1));
-    let mut refusals = Vec::new();
-    for (comment, case, session, up, nth, change) in bad {
-        let link = if up {
-            (client, server, nth)
-        } else {
-            (server, client, nth)
-        };
-        let refused = refused(comment, case, link, change, |network| {
-            cases[case].refusal(session, network)
-        });
-        refusals.push(InSession {
-            session,
-            refused: refused?,
-        });
-    }
-    Ok(refusals)
-}
-
-/// A refused message in one session of a case.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct InSession {
-    /// The session, from 0.
-    session: usize,
-    #[serde(flatten)]
-    refused: crate::refused::Refused,
-}
-
 /// The files of this module.
 ///
 /// # Errors
 /// Never.
 pub fn files() -> Result<Vec<File>, Error> {
     let place = "docs/spec/cotraining.md";
-    let none = Vec::<Nothing>::new;
-    let layouts = [
-        ((6, 2, 3), 0),
-        ((13, 4, 5), 3),
-        ((25, 5, 3), 2),
-        ((5, 10, 5), 5),
-        ((2, 35, 3), 0),
-        ((3, 21, 7), 9),
-        ((2, 5, 300), 151),
-    ];
-    let cases = layouts.map(|(size, needed)| ballots(size, needed)).into();
-    let mut all = crate::files("ballots", place, cases, none())?;
-
-    let krr = |epsilon| Noise::Krr { epsilon };
-    let xor = |epsilon, sensitivity| Noise::Xor {
-        epsilon,
-        sensitivity,
-    };
-    let of = Consensus::Qualified;
-    let cases = vec![
-        quorum_case(Consensus::Majority, Noise::None, 3),
-        quorum_case(of(1), Noise::None, 3),
-        quorum_case(of(500_000), Noise::None, 3),
-        quorum_case(of(666_667), Noise::None, 10),
-        quorum_case(of(900_000), Noise::None, 10),
-        quorum_case(of(1_000_000), Noise::None, 10),
-        quorum_case(Consensus::Majority, krr(1.0), 3),
-        quorum_case(of(600_000), krr(2.0), 10),
-        quorum_case(of(1_000_000), krr(0.5), 4),
-        quorum_case(of(600_000), xor(3.0, 1.0), 10),
-        quorum_case(of(900_000), xor(0.5, 30.0), 2),
-    ];
-    all.extend(crate::files("quorum", place, cases, none())?);
-
-    let cases = vec![
-        noisy_votes(Noise::None, 3),
-        noisy_votes(krr(1.0), 5),
-        noisy_votes(krr(40.0), 2),
-        noisy_votes(xor(2.0, 1.0), 4),
-        noisy_votes(xor(0.1, 3000.0), 6),
-    ];
-    all.extend(crate::files("vote-noise", place, cases, none())?);
-
+    let mut all = votes::files(place)?;
     let cases = jobs();
     let made: Result<Vec<CotrainingCase>, Error> = cases.iter().map(Case::case).collect();
     all.extend(crate::files("cotraining", place, made?, refusals(&cases)?)?);
