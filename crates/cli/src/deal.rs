@@ -40,7 +40,7 @@ impl Deal {
         if self.clients == 0 {
             return Err(Failure::usage("--clients must be 1 or more"));
         }
-        let mut dataset = input::load(&self.file, Kind::Features)?;
+        let mut dataset = input::load(&self.file, Kind::Table)?;
         let unusable = |why: &str| Failure::in_file(&self.file, why);
         classes::apply(&mut dataset, None).map_err(|error| unusable(&error))?;
         let seen = dataset.classes_seen();

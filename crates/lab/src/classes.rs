@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     fn file(text: &str) -> Dataset {
-        undertone::data::from_csv(text.as_bytes()).unwrap()
+        undertone::data::from_csv(text.as_bytes(), undertone::data::Kind::Features).unwrap()
     }
 
     #[test]

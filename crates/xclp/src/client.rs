@@ -121,7 +121,10 @@ impl Input {
             ));
         }
         match &self.rows {
-            Rows::Features(features) => Ok(features.dim()),
+            Rows::Features(features) => {
+                features.check_directions()?;
+                Ok(features.dim())
+            }
             // CODE-4
             Rows::Codes(codes) => match codes.bits().columns() {
                 bits if bits == params.bits => Ok(0),

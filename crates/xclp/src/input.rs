@@ -107,7 +107,7 @@ impl From<InputError> for Abort {
     }
 }
 
-/// Feature rows. All values are finite, and no row is all zeros. Wiped when dropped.
+/// Feature rows. All values are finite. Wiped when dropped.
 #[derive(Clone, PartialEq)]
 pub struct Features {
     dim: usize,
@@ -121,11 +121,22 @@ impl std::fmt::Debug for Features {
 }
 
 impl Features {
-    /// Rows of `dim` values each.
+    /// Rows of `dim` values each, none of which is all zeros: each has a direction.
     ///
     /// # Errors
     /// An [`InputError`] that names the first offending row and column.
     pub fn new(dim: usize, values: Vec<f64>) -> Result<Self, InputError> {
+        let table = Self::table(dim, values)?;
+        table.check_directions()?;
+        Ok(table)
+    }
+
+    /// Rows of `dim` values each. They may be all zeros, and [`client`](crate::client) refuses
+    /// those that are.
+    ///
+    /// # Errors
+    /// An [`InputError`] that names the first offending row and column.
+    pub fn table(dim: usize, values: Vec<f64>) -> Result<Self, InputError> {
         let values = Wiped::from(values);
         if dim == 0 || !values.len().is_multiple_of(dim) {
             return Err(InputError::Shape {
@@ -143,16 +154,21 @@ impl Features {
                     value: values[column],
                 });
             }
-            // CODE-2
-            if values.iter().all(|v| *v == 0.0) {
-                return Err(InputError::ZeroRow { row });
-            }
             // CODE-3
             if values.iter().any(|v| v.abs() > 1e150) {
                 return Err(InputError::TooLarge { row });
             }
         }
         Ok(Self { dim, values })
+    }
+
+    /// CODE-2.
+    pub(crate) fn check_directions(&self) -> Result<(), InputError> {
+        let mut rows = self.values.chunks_exact(self.dim);
+        match rows.position(|row| row.iter().all(|value| *value == 0.0)) {
+            Some(row) => Err(InputError::ZeroRow { row }),
+            None => Ok(()),
+        }
     }
 
     /// Number of rows.

@@ -21,7 +21,7 @@ use trial::Trial;
 impl Cotrain {
     /// Runs all runs, and reports.
     pub fn run(self, show: Show) -> Result<(), Failure> {
-        let mut data = input::load(&self.file, Kind::Features)?;
+        let mut data = input::load(&self.file, Kind::Table)?;
         classes::apply(&mut data, self.classes.as_ref())
             .map_err(|error| Failure::in_file(&self.file, error))?;
         let table = Table::new(&self, data)?;

@@ -21,7 +21,7 @@ use trial::Trial;
 impl FedGraph {
     /// Runs all runs, and reports.
     pub fn run(self, show: Show) -> Result<(), Failure> {
-        let data = input::load(&self.file, Kind::Features)?;
+        let data = input::load(&self.file, Kind::Table)?;
         let table = Table::new(&self, data)?;
         let job = self.job(&table)?;
         let plot = self.plot.as_deref().map(Output::create).transpose()?;

@@ -42,8 +42,11 @@ const MAX_TEXT: u64 = 8 << 30;
 /// The kind of rows that a file must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Features.
+    /// Features of rows that each have a direction: no row is all zeros. Label propagation needs
+    /// them.
     Features,
+    /// Features of any rows.
+    Table,
     /// Codes.
     Codes,
 }
@@ -111,7 +114,7 @@ pub fn load(path: &Path, kind: Kind) -> Result<Dataset, DataError> {
     }
     if start.starts_with(&[0x1f, 0x8b]) {
         return match kind {
-            Kind::Features => from_gzip(file),
+            Kind::Features | Kind::Table => from_gzip(file, kind),
             Kind::Codes => Err(DataError::Wrong(
                 "gzip; codes are read from .npz files only".into(),
             )),
@@ -120,10 +123,7 @@ pub fn load(path: &Path, kind: Kind) -> Result<Dataset, DataError> {
     let is_npz = path.extension().is_some_and(|extension| extension == "npz");
     match (is_npz || start.starts_with(b"PK\x03\x04"), kind) {
         (true, _) => from_npz(file, kind),
-        (false, Kind::Features) => from_csv(file),
-        (false, Kind::Codes) => Err(DataError::Wrong(
-            "codes are read from .npz files only".into(),
-        )),
+        (false, kind) => from_csv(file, kind),
     }
 }
 
@@ -156,12 +156,12 @@ pub fn arrays_to_npz(writer: impl std::io::Write + Seek, arrays: &Arrays) -> std
 ///
 /// # Errors
 /// As [`load`].
-pub fn from_csv(reader: impl Read) -> Result<Dataset, DataError> {
-    checked(text::read(reader)?)
+pub fn from_csv(reader: impl Read, kind: Kind) -> Result<Dataset, DataError> {
+    checked(text::read(reader, kind)?)
 }
 
 /// Reads CSV that is compressed by gzip.
-fn from_gzip(file: impl BufRead) -> Result<Dataset, DataError> {
+fn from_gzip(file: impl BufRead, kind: Kind) -> Result<Dataset, DataError> {
     let mut text = BufReader::new(Bounded {
         inner: MultiGzDecoder::new(file),
         left: MAX_TEXT,
@@ -173,7 +173,7 @@ fn from_gzip(file: impl BufRead) -> Result<Dataset, DataError> {
             "an archive inside gzip; unpack it with gunzip".into(),
         ));
     }
-    from_csv(text)
+    from_csv(text, kind)
 }
 
 /// Writes `features`, `labels` (−1 for none) and `classes` (their number, or their names) as an
@@ -268,9 +268,13 @@ impl Dataset {
     }
 }
 
-fn features(dim: usize, values: Vec<f64>) -> Result<Features, DataError> {
+/// The features in a file of this kind.
+fn features(kind: Kind, dim: usize, values: Vec<f64>) -> Result<Features, DataError> {
     if dim == 0 {
         return Err(DataError::Wrong("features: rows have no columns".into()));
     }
-    Ok(Features::new(dim, values)?)
+    Ok(match kind {
+        Kind::Table => Features::table(dim, values)?,
+        Kind::Features | Kind::Codes => Features::new(dim, values)?,
+    })
 }

@@ -5,12 +5,17 @@ use std::io::{BufRead, BufReader, Read, Write};
 use csv::StringRecord;
 use undertone_xclp::{Features, InputError, Labelling, Rows};
 
-use super::{DataError, Dataset, labels};
+use super::{DataError, Dataset, Kind, labels};
 
 /// Longest first line that is looked at to find the separator, in bytes.
 const FIRST_LINE: usize = 1 << 20;
 
-pub(super) fn read(reader: impl Read) -> Result<Dataset, DataError> {
+pub(super) fn read(reader: impl Read, kind: Kind) -> Result<Dataset, DataError> {
+    if kind == Kind::Codes {
+        return Err(DataError::Wrong(
+            "codes are read from .npz files only".into(),
+        ));
+    }
     let mut reader = BufReader::with_capacity(FIRST_LINE, reader);
     let separator = separator(reader.fill_buf()?)?;
     let mut reader = csv::ReaderBuilder::new()
@@ -59,7 +64,7 @@ pub(super) fn read(reader: impl Read) -> Result<Dataset, DataError> {
     for record in records {
         table.take(&record.map_err(broken)?)?;
     }
-    table.finish(columns)
+    table.finish(columns, kind)
 }
 
 /// What has been read so far.
@@ -115,7 +120,7 @@ impl Table {
         feature + usize::from(feature >= self.label_column)
     }
 
-    fn finish(mut self, columns: usize) -> Result<Dataset, DataError> {
+    fn finish(mut self, columns: usize, kind: Kind) -> Result<Dataset, DataError> {
         if self.labels.is_empty() {
             return Err(DataError::Wrong("there are no rows".into()));
         }
@@ -127,7 +132,7 @@ impl Table {
             )
         })?;
         let values = std::mem::take(&mut self.values);
-        let features = super::features(columns - 1, values);
+        let features = super::features(kind, columns - 1, values);
         let features = features.map_err(|error| self.in_file(error))?;
         if !self.names.is_empty() {
             self.names.remove(self.label_column);
@@ -227,6 +232,10 @@ fn broken(error: csv::Error) -> DataError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(reader: impl Read) -> Result<Dataset, DataError> {
+        super::read(reader, Kind::Features)
+    }
 
     #[test]
     fn names_and_label_column() {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use serde::Serialize;
+use undertone::data;
 use undertone::fedct::{Data, Labels, Memory, Rows, Step, Votes};
 use undertone::learners::{Classifier, Kind, TREES};
 use undertone::node::client::Config;
@@ -89,7 +90,7 @@ struct Own {
 impl Own {
     fn load(options: &Join) -> Result<Self, Failure> {
         let unusable = |what: &str| Failure::in_file(&options.data, what);
-        let input = Input::load(options)?;
+        let input = Input::load(options, data::Kind::Table)?;
         let Loaded::Features(features) = input.rows else {
             return Err(unusable("co-training needs features, not codes"));
         };
@@ -106,7 +107,7 @@ impl Own {
         let row = |row: &usize| &features.values()[row * dim..(row + 1) * dim];
         let values = labelled.iter().flat_map(row).copied().collect();
         Ok(Self {
-            features: Features::new(dim, values).map_err(|error| unusable(&error.to_string()))?,
+            features: Features::table(dim, values).map_err(|error| unusable(&error.to_string()))?,
             labels: labels.iter().flatten().copied().collect(),
         })
     }

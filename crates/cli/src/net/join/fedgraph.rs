@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
+use undertone::data::Kind;
 use undertone::fedgraph::{Cut, Inputs, Matrix};
 use undertone::kdf::Seed;
 use undertone::nets::{Local, LocalSettings, unit_scale};
@@ -153,7 +154,7 @@ impl Own {
 
 fn load(options: &Join) -> Result<(Own, Vec<String>), Failure> {
     let unusable = |what: String| Failure::in_file(&options.data, what);
-    let input = Input::load(options)?;
+    let input = Input::load(options, Kind::Table)?;
     let Loaded::Features(features) = input.rows else {
         return Err(unusable("fedgraph needs features, not codes".into()));
     };

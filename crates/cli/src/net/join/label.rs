@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
+use undertone::data::Kind;
 use undertone::hamming::Backend;
 use undertone::node::client::Config;
 use undertone::node::label::{Owner, Terms};
@@ -93,9 +94,11 @@ pub(super) struct Input {
 }
 
 impl Input {
-    pub(super) fn load(join: &Join) -> Result<Self, Failure> {
+    /// Reads the client's file, which has features of this `kind` or, with `--codes`, codes.
+    pub(super) fn load(join: &Join, kind: Kind) -> Result<Self, Failure> {
         let options = &join.label;
-        let mut data = input::load(&join.data, files::kind(options.codes))?;
+        let kind = if options.codes { Kind::Codes } else { kind };
+        let mut data = input::load(&join.data, kind)?;
         let unusable = |why: &dyn Display| Failure::in_file(&join.data, why);
         classes::apply(&mut data, options.classes.as_ref()).map_err(|error| unusable(&error))?;
         let seen = data.classes_seen().max(data.class_names.len()).max(2);
@@ -168,7 +171,7 @@ pub(super) fn run(
     warnings: &Warnings,
     show: Show,
 ) -> Result<(), Failure> {
-    let input = Input::load(join_options)?;
+    let input = Input::load(join_options, Kind::Features)?;
     let labelled = input.labelling.labelled().count();
     let out = own_output(&join_options.out, &[&join_options.data])?;
     join_options.log(warnings, show);

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use serde::Serialize;
+use undertone::data::Kind;
 use undertone::node::client::Config;
 use undertone::node::pssl::{Job, Member, Terms};
 use undertone::pssl::{Data, Reveal, quantise};
@@ -48,7 +49,7 @@ pub(super) fn run(
     warnings: &Warnings,
     show: Show,
 ) -> Result<(), Failure> {
-    let input = Input::load(options)?;
+    let input = Input::load(options, Kind::Table)?;
     let Rows::Features(features) = input.rows else {
         return Err(Failure::in_file(
             &options.data,

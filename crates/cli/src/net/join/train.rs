@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use serde::Serialize;
+use undertone::data::Kind;
 use undertone::kdf::Seed;
 use undertone::node::client::Config;
 use undertone::node::train::{Job, Made, Terms, Trainee};
@@ -96,7 +97,7 @@ pub(super) fn run(
     warnings: &Warnings,
     show: Show,
 ) -> Result<(), Failure> {
-    let input = Input::load(options)?;
+    let input = Input::load(options, Kind::Table)?;
     let labelled = input.labelling.labelled().count();
     let rows = input.labelling.rows();
     let path = options.memory();

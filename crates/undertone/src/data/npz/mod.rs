@@ -31,10 +31,10 @@ struct Array {
 pub(super) fn read(reader: impl Read + Seek, kind: Kind) -> Result<Dataset, DataError> {
     let mut archive = ZipArchive::new(reader).map_err(|error| broken("archive", &error))?;
     let rows = match kind {
-        Kind::Features => {
+        Kind::Features | Kind::Table => {
             let array = need(&mut archive, "features")?;
             let dim = array.rank(2, "[rows, columns]")?[1];
-            Rows::Features(super::features(dim, array.numbers()?)?)
+            Rows::Features(super::features(kind, dim, array.numbers()?)?)
         }
         Kind::Codes => {
             let bits = need(&mut archive, "bits")?.scalar()?;
