@@ -19,6 +19,8 @@ const QUORUM: Consensus = Consensus::Qualified(600_000);
 const IN: usize = 3;
 const MASKED: usize = 6;
 const READY: usize = 8;
+/// The same, and the sum of the empty plan.
+const CLOSED: usize = 12;
 
 fn given() -> Vec<Vec<u16>> {
     votes(ROWS, CLASSES, 5, 0.5, 7)
@@ -169,15 +171,21 @@ fn several_helpers_that_leave_together() {
         (vec![0, 2, 3, 6], MASKED),
         (vec![1, 4], READY),
         (vec![0, 1, 2, 3], READY + 2),
+        (vec![0, 1, 2, 3], CLOSED + 2),
     ] {
         for trust in [Trust::SemiHonest, Trust::MaliciousServer] {
-            if trust == Trust::MaliciousServer && leavers.len() > 1 && frames < READY {
+            if trust == Trust::MaliciousServer && leavers.len() > 1 && frames < CLOSED {
                 // More than a malicious server's sum of seven clients can do without.
                 continue;
             }
             let mut world = World::voting(&votes, CLASSES, |job| job.trust = trust);
-            // Signatures are a frame more, after the masked words.
-            let more = usize::from(trust == Trust::MaliciousServer && frames > MASKED);
+            // Signatures are a frame more, after the masked words of a sum.
+            let sums = usize::from(frames > MASKED) + usize::from(frames > CLOSED);
+            let more = if trust == Trust::MaliciousServer {
+                sums
+            } else {
+                0
+            };
             if trust == Trust::MaliciousServer {
                 world = world.pinned();
             }
@@ -187,7 +195,7 @@ fn several_helpers_that_leave_together() {
                 network = network.leave(PartyId::client(*who), frames + more);
             }
             let run = world.run(network, &all);
-            if leavers.len() > 2 && frames < READY {
+            if leavers.len() > 2 && frames < CLOSED {
                 // Fewer are left than can unmask the sum.
                 assert!(run.server.is_err());
                 continue;

@@ -1,11 +1,15 @@
 //! Parties of a graph network over clients that break its rules: every check has its cheater.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use undertone::fedgraph::{Cut, Matrix, Outcome, Predict};
+use std::sync::Arc;
+
+use undertone::fedgraph::{self, Cut, Matrix, Outcome, Place, Predict};
+use undertone::kdf::Seed;
 use undertone::party::frame::HEADER_LEN;
-use undertone::party::{Abort, Aborted, Network, PartyId, Script};
+use undertone::party::{Abort, Aborted, Network, PartyId, Script, SessionId};
 use undertone::setup::group;
-use undertone_tests::feature_graph::{CLASSES, QUERIES, ROWS, Session, WIDTH, World};
+use undertone::setup::identity::{Credentials, Identity, Pins};
+use undertone_tests::feature_graph::{CLASSES, QUERIES, ROWS, Session, WIDTH, World, inputs, job};
 use undertone_tests::tamper::{set_payload, tampering};
 
 const SERVER: PartyId = PartyId::SERVER;
@@ -49,6 +53,38 @@ fn changing<'a>(
             set_payload(frame, &payload);
         }
     })
+}
+
+/// FEDGRAPH-18. With a job of three of its five clients a server could sum the votes of several
+/// subsets, and compare the sums.
+#[test]
+fn a_job_of_other_clients_than_those_with_keys() {
+    let made = |pinned: usize| {
+        let identity = |index: usize| Identity::from_seed(&Seed::from_bytes([index as u8; 32]));
+        let pins = (0..pinned).map(|index| (client(index), identity(index).public()));
+        let place = Place {
+            session: SessionId([1; 32]),
+            me: client(0),
+            seed: Seed::from_bytes([2; 32]),
+            credentials: Some(Credentials {
+                identity: identity(0),
+                pins: Pins::new(pins).unwrap(),
+            }),
+            saved: Vec::new(),
+            min_network: 3,
+            keep: Box::new(|_| Ok(())),
+        };
+        let inputs = Arc::new(inputs(0, CLIENTS, 2.0));
+        fedgraph::client(job(CLIENTS, Cut::Client), inputs, place)
+    };
+    assert!(made(CLIENTS).is_ok());
+    for pinned in [CLIENTS - 1, CLIENTS + 1] {
+        says(
+            &made(pinned).unwrap_err(),
+            None,
+            "the job has 4 clients, and this client knows",
+        );
+    }
 }
 
 #[test]

@@ -493,7 +493,7 @@ fn offers_of_another_job_are_declined() {
     let other = Means { rounds: 4, ..kit() };
     let other = other.application(3).offer();
     let declined = contributor.agree(&other, false).unwrap_err();
-    assert!(declined.contains("another job"), "{declined}");
+    assert!(declined.told().contains("another job"), "{declined}");
     let same = kit().application(3).offer();
     assert_eq!(contributor.agree(&same, false), Ok(()));
     assert_eq!(contributor.job(), Some(&job()));

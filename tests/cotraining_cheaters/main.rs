@@ -4,6 +4,8 @@
 mod parties;
 mod plans;
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use undertone::fedct::{

@@ -318,3 +318,29 @@ fn a_consensus_that_is_not_the_last_one() {
         assert_cheated(run.error(VICTIM), SERVER, CONSENSUS, expected);
     }
 }
+
+/// Client 4 hears that the attempts are over, the others that it has dropped out and that client 0
+/// helps with its slice. If client 4 garbled, the server would have the winners of the slice with
+/// its votes and without them.
+#[test]
+fn a_helper_that_alone_hears_that_the_attempts_are_over() {
+    let helper = PartyId::client(4);
+    let mut world = world(Votes::Winners).pinned();
+    let all = world.all();
+    let (mut plans, garbled) = (BTreeMap::new(), AtomicUsize::new(0));
+    let network = Network::new().intercept(|from, to, frame| {
+        if from == helper && frame[4] == GARBLING.id {
+            garbled.fetch_add(1, Ordering::Relaxed);
+        }
+        if from == SERVER && to != helper && frame[4] == SLICES.id && frame[3] == 0 {
+            let seen = plans.entry(to).or_insert(0);
+            if *seen == 1 {
+                set_payload(frame, &plan(&[(4, PartyId::client(0))]));
+            }
+            *seen += 1;
+        }
+    });
+    let run = world.run(network, &all);
+    assert!(run.clients.values().all(Result::is_err) && run.server.is_err());
+    assert_eq!(garbled.into_inner(), 0);
+}

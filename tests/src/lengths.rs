@@ -369,8 +369,9 @@ pub fn of_cotraining(job: &fedct::Job, session: Cotraining, m: usize, has_labels
             book.add(me, SERVER, phases::SETUP, sealed);
             book.add(SERVER, me, phases::SETUP, m + sealed);
             book.add(SERVER, me, fedct::SLICES, 4 + 8 * slices);
-            book.add(SERVER, me, fedct::SLICES, 4);
             book.add(me, SERVER, fedct::SLICES, 0);
+            book.add(SERVER, me, fedct::SLICES, 4);
+            sum_of_longs(&mut book, job.trust, m, me, 1);
             if j < slices {
                 let instances = (j..blocks).step_by(slices).count();
                 let circuit = job.layout(m).circuit(needed);
@@ -388,21 +389,24 @@ pub fn of_cotraining(job: &fedct::Job, session: Cotraining, m: usize, has_labels
 
 /// The messages of client `me` in a sum of `words` shared words of 64 bits, without the result.
 fn sum_of_longs(book: &mut Book, trust: Trust, p: usize, me: PartyId, words: usize) {
-    shared_sum(book, trust, p, me, 0);
-    let link = (me, SERVER, sum::UPLOAD);
-    book.0.remove(&(me, SERVER, sum::UPLOAD.id));
-    book.tiles(link, words, 8, (TILE, 0));
+    sum_without_words(book, trust, p, me);
+    book.tiles((me, SERVER, sum::UPLOAD), words, 8, (TILE, 0));
 }
 
 /// The messages of client `me` in a sum of `words` shared words of 32 bits, without the result.
 pub(crate) fn shared_sum(book: &mut Book, trust: Trust, p: usize, me: PartyId, words: usize) {
+    sum_without_words(book, trust, p, me);
+    book.tiles((me, SERVER, sum::UPLOAD), words, 4, (TILE, 0));
+}
+
+/// The messages of client `me` in a sum, without words and without the result.
+fn sum_without_words(book: &mut Book, trust: Trust, p: usize, me: PartyId) {
     let (set, others, signed) = (p.div_ceil(8), p - 1, signature(trust));
     let hello = 64 + 1 + 32 + 1 + signed;
     book.add(me, SERVER, sum::KEYS, hello);
     book.add(SERVER, me, sum::KEYS, 4 + p * (4 + hello));
     book.add(me, SERVER, sum::SHARES, 80 * others + 32);
     book.add(SERVER, me, sum::SHARES, set + 80 * others);
-    book.tiles((me, SERVER, sum::UPLOAD), words, 4, (TILE, 0));
     book.add(SERVER, me, sum::UNMASK, set);
     if signed > 0 {
         book.add(me, SERVER, sum::UNMASK, signed);

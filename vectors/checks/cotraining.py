@@ -365,9 +365,10 @@ class Exchange(Session):
             self.plans.append(plan)
             for client in present:
                 self.back(client, SLICES, "plan", self.plan_message(plan))
-            if not plan:
-                break
             total, contributors = self.masked_sum(plan, attempt, present, words)
+            if not plan:
+                present = contributors
+                break
             self.contributors = self.contributors or contributors
             present = [client for client in contributors if self.is_sent(client)]
             for client in contributors:
@@ -397,7 +398,7 @@ class Exchange(Session):
             pairs = [(word, mask) for slice_, helper in plan
                      for word, mask in zip(self.slice_words(words[client], slice_),
                                            self.mask(client, helper, slice_, attempt), strict=True)]
-            own.append([(word - mask) % 2**64 for word, mask in pairs])
+            own.append([(word - mask) % 2**64 for word, mask in pairs] or [0])
         seeds = [self.derive(client, "vote sum", client, attempt) for client in present]
         made = self.sum(attempt, present, own, seeds, hashlib.sha256(
             b"undertone/v1/co-training plan" + self.context + ids(attempt) +

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use sha2::{Digest, Sha256};
 use undertone_garble::index_bits;
 use undertone_kdf::Seed;
-use undertone_party::{PartyId, SessionId, Writer};
+use undertone_party::{Abort, PartyId, SessionId, Writer};
 use undertone_sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
 
 use crate::ballots::{Layout, labels_len};
@@ -202,11 +202,12 @@ impl Job {
             Noise::Xor { .. } => self.rows * self.classes / 8,
             _ => 0,
         };
-        let input = self.rows * self.classes * index_bits(self.min_clients + 1) / 8;
         let longest = match self.votes {
             Votes::Clear => labels_len(self.rows, self.classes).max(clear),
             Votes::Counts => labels_len(self.rows, self.classes),
-            Votes::Winners => labels_len(self.rows, self.classes).max(input / self.min_clients),
+            Votes::Winners => {
+                labels_len(self.rows, self.classes).max(self.changes_len(self.min_clients))
+            }
         };
         if longest > MAX_MESSAGE {
             return Err(format!(
@@ -221,6 +222,25 @@ impl Job {
             return Err("the quorum must be above 0 and at most 1".into());
         }
         Ok(())
+    }
+
+    /// Checks that an exchange of this number of clients is possible.
+    pub(crate) fn check_clients(&self, clients: usize) -> Result<(), Abort> {
+        let longest = self.changes_len(clients);
+        if self.votes != Votes::Winners || longest <= MAX_MESSAGE {
+            return Ok(());
+        }
+        Err(Abort::Misuse(format!(
+            "{} public rows of {} classes and {clients} clients could need messages of {longest} \
+             bytes, and {MAX_MESSAGE} are allowed; use fewer rows or raise min_clients",
+            self.rows, self.classes
+        )))
+    }
+
+    /// The longest changes of a slice's circuits. More clients make larger counters. There are as
+    /// many slices as clients that vote, and these are `min_clients` at least.
+    fn changes_len(&self, clients: usize) -> usize {
+        self.rows * self.classes * index_bits(clients + 1) / 8 / self.min_clients
     }
 
     /// Whether a row with a consensus of `contributors` tells everybody every vote in it.
@@ -298,4 +318,27 @@ impl Job {
 /// Randomness of `seed` for a client's `purpose` in an exchange.
 pub(crate) fn derive(seed: &Seed, context: SessionId, purpose: &str, me: PartyId) -> Seed {
     seed.derive(context, purpose, &[me.to_wire()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four clients have counters of three bits, three clients of two.
+    #[test]
+    fn messages_too_long_for_the_clients_of_an_exchange() {
+        let job = Job {
+            min_clients: 3,
+            ..Job::new(3_500_000, 4, 10, [1; 32])
+        };
+        assert_eq!(job.check(), Ok(()));
+        assert!(job.check_clients(3).is_ok());
+        let why = job.check_clients(4).unwrap_err().to_string();
+        assert!(why.contains("use fewer rows or raise min_clients"), "{why}");
+        let counts = Job {
+            votes: Votes::Counts,
+            ..job
+        };
+        assert!(counts.check_clients(4).is_ok());
+    }
 }

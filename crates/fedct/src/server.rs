@@ -179,6 +179,9 @@ impl Server {
     /// [`Abort::Misuse`] when the job is impossible.
     pub fn party(self, state: &State, is_over: bool) -> Result<Script<'static, Report>, Abort> {
         self.job.check().map_err(Abort::Misuse)?;
+        if !is_over {
+            self.job.check_clients(self.members.len())?;
+        }
         let opening = Opening {
             kind: if is_over { Kind::Over } else { Kind::Exchange },
             number: state.begun,
@@ -338,11 +341,12 @@ impl Server {
         for attempt in 0.. {
             io.phase(SLICES).await;
             io.send_to_all(&present, plan.write());
-            if plan.0.is_empty() {
-                break;
-            }
             let rules = job.sum(plan.context(context, attempt), attempt, slices.len(&plan));
             let total = io.run(sum::server::<u64>(rules, present)?).await?;
+            if plan.0.is_empty() {
+                present = total.contributors;
+                break;
+            }
             let needed = self.needed(&total.contributors);
 
             // Step 6: who is ready to help.

@@ -133,6 +133,7 @@ impl Session {
     fn begin(&self, opening: &Opening) -> Result<(), Abort> {
         let members = opening.members.len();
         enough(members, self.job.min_clients)?;
+        self.job.check_clients(members)?;
         // With clear votes and counts the contributors are known too late to refuse.
         let fewest = match self.job.votes {
             Votes::Clear | Votes::Counts => self.job.min_clients.min(members),
@@ -286,9 +287,6 @@ impl Session {
                 voters.retain(|who| !replaced.contains(who));
             }
             self.check_plan(&plan, before.as_ref(), slices.count, &voters)?;
-            if plan.0.is_empty() {
-                break;
-            }
             let mut words = slices.gather(&plan, &votes);
             pairs.hide(&slices, &plan, attempt, &mut words);
             let input = sum::Input {
@@ -305,6 +303,9 @@ impl Session {
                 .all(|who| voters.binary_search(who).is_ok())
             {
                 return cheated("its set of contributors has grown");
+            }
+            if plan.0.is_empty() {
+                break;
             }
             self.check_quorum(contributors.len())?;
             let needed = job

@@ -42,9 +42,13 @@ impl Slices {
         self.blocks(slice).count() * self.layout.block_words()
     }
 
-    /// The words of the slices of a plan, one slice after the other, from all words.
+    /// The words of the slices of a plan, one slice after the other, from all words. For the empty
+    /// plan a zero: its sum shows that its contributors have the same plans.
     pub(crate) fn gather(&self, plan: &Plan, words: &[u64]) -> Wiped<u64> {
         let mut gathered = Wiped::with_capacity(self.len(plan));
+        if plan.0.is_empty() {
+            gathered.push(0);
+        }
         for (slice, _) in &plan.0 {
             for block in self.blocks(*slice as usize) {
                 let width = self.layout.block_words();
@@ -54,10 +58,11 @@ impl Slices {
         gathered
     }
 
-    /// The number of words of the slices of a plan.
+    /// The number of words that are summed for a plan.
     pub(crate) fn len(&self, plan: &Plan) -> usize {
         let slices = plan.0.iter();
-        slices.map(|(slice, _)| self.words(*slice as usize)).sum()
+        let words: usize = slices.map(|(slice, _)| self.words(*slice as usize)).sum();
+        words.max(1)
     }
 
     /// The words of each slice of a plan in what [`gather`](Self::gather) returns.

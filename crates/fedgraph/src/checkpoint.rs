@@ -122,10 +122,11 @@ impl Checkpoint {
 
     /// Several checkpoints as bytes.
     pub fn write_all(saved: &[Self]) -> Vec<u8> {
-        let mut w = Writer::default();
+        // No copy of the secret is left behind by a buffer that grows.
+        let mut w = Writer::with_capacity(1 + saved.iter().map(|one| 4 + one.len()).sum::<usize>());
         w.u8(saved.len() as u8);
         for saved in saved {
-            let bytes = saved.write();
+            let bytes = Zeroizing::new(saved.write());
             w.u32(bytes.len() as u32);
             w.raw(&bytes);
         }
@@ -159,8 +160,13 @@ impl Checkpoint {
         self.write_at(self.step)
     }
 
+    /// The number of bytes.
+    fn len(&self) -> usize {
+        129 + 4 * self.members.len() + 24 * self.weights.len()
+    }
+
     fn write_at(&self, step: u32) -> Vec<u8> {
-        let mut w = Writer::with_capacity(128 + 24 * self.weights.len());
+        let mut w = Writer::with_capacity(self.len());
         w.raw(KIND);
         w.raw(&self.job);
         w.u32(self.members.len() as u32);

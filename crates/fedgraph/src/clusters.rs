@@ -59,14 +59,18 @@ pub fn clusters(job: &Job, labels: &[u16], seed: &Seed) -> Clusters {
     let full = |cluster: &&[usize]| cluster.len() >= smallest;
     rows.extend(rest.chunks(size).filter(full).map(<[usize]>::to_vec));
     rows.retain(|cluster| cluster.len() >= smallest);
-    let mut one_hot = Matrix::zeros(labels.len(), job.classes);
-    for (row, label) in labels.iter().enumerate() {
-        one_hot.values_mut()[row * job.classes + usize::from(*label)] = 1.0;
+    let mut targets = Matrix::zeros(rows.len(), job.classes);
+    for (cluster, line) in rows
+        .iter()
+        .zip(targets.values_mut().chunks_exact_mut(job.classes))
+    {
+        cluster
+            .iter()
+            .for_each(|row| line[usize::from(labels[*row])] += 1.0);
+        line.iter_mut()
+            .for_each(|share| *share /= cluster.len() as f64);
     }
-    Clusters {
-        targets: one_hot.means(&rows),
-        rows,
-    }
+    Clusters { targets, rows }
 }
 
 #[cfg(test)]

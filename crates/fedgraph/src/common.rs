@@ -11,7 +11,7 @@ use crate::checkpoint::Checkpoint;
 use crate::graph::Graph;
 use crate::job::{Cut, Job};
 use crate::matrix::Matrix;
-use crate::messages::MAX_SAVED;
+use crate::messages::{Features, MAX_SAVED};
 use crate::network::{self, Learner};
 
 /// What a party should keep, beyond the run.
@@ -72,16 +72,17 @@ pub(crate) fn derived(job: &Job, seed: &Seed, purpose: &str) -> Seed {
     seed.derive(SessionId(job.digest()), purpose, &[])
 }
 
-/// Bounds the number of features of all clients.
-pub(crate) fn check_features(job: &Job, graph: Graph) -> Result<Graph, Abort> {
-    let all = 0..network::ARRAYS;
-    if network::count(job, graph.features(), all) <= crate::checkpoint::MAX_WEIGHTS {
-        return Ok(graph);
+/// The graph of clients that said this. Bounds the number of features of all clients.
+pub(crate) fn graph(job: &Job, all: &[Features]) -> Result<Graph, Abort> {
+    let features = Features::count(all);
+    let arrays = 0..network::ARRAYS;
+    if network::count(job, features, arrays) > crate::checkpoint::MAX_WEIGHTS {
+        return Err(Abort::Misuse(format!(
+            "the clients have {features} different features: the network would have too many \
+             weights"
+        )));
     }
-    Err(Abort::Misuse(format!(
-        "the clients have {} different features: the network would have too many weights",
-        graph.features()
-    )))
+    Ok(Features::graph(all))
 }
 
 /// The graph that a cut uses.

@@ -1,6 +1,6 @@
 //! The graph of clients: neighbours have a feature in common.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::matrix::Matrix;
 
@@ -21,25 +21,31 @@ pub struct Graph {
 impl Graph {
     /// The graph of clients with these features: for each client the tags.
     pub fn new(tags: &[Vec<Tag>]) -> Self {
-        let of_each: Vec<BTreeSet<&Tag>> = tags.iter().map(|tags| tags.iter().collect()).collect();
-        let all: BTreeSet<&Tag> = of_each.iter().flatten().copied().collect();
-        let has = |client: usize, tag: &Tag| of_each[client].contains(tag);
-        let clients = 0..tags.len();
-        let neighbours: Vec<Vec<usize>> = clients
-            .clone()
-            .map(|m| {
-                let others = clients.clone().filter(|l| *l != m);
-                others
-                    .filter(|l| tags[m].iter().any(|tag| has(*l, tag)))
-                    .collect()
-            })
+        // The clients that have each tag, in order.
+        let mut holders: BTreeMap<&Tag, BTreeSet<usize>> = BTreeMap::new();
+        for (client, tags) in tags.iter().enumerate() {
+            for tag in tags {
+                holders.entry(tag).or_default().insert(client);
+            }
+        }
+        let mut is_edge = vec![vec![false; tags.len()]; tags.len()];
+        for holders in holders.values() {
+            for m in holders {
+                holders.iter().for_each(|l| is_edge[*m][*l] = m != l);
+            }
+        }
+        let neighbours: Vec<Vec<usize>> = is_edge
+            .iter()
+            .map(|line| (0..line.len()).filter(|l| line[*l]).collect())
             .collect();
-        let mut edges = Matrix::zeros(tags.len(), all.len());
-        for (m, neighbours) in neighbours.iter().enumerate() {
-            let line = &mut edges.values_mut()[m * all.len()..(m + 1) * all.len()];
-            for (share, tag) in line.iter_mut().zip(&all) {
-                let common = neighbours.iter().filter(|l| has(m, tag) && has(**l, tag));
-                *share = common.count() as f64 / neighbours.len().max(1) as f64;
+        let count = holders.len();
+        let mut edges = Matrix::zeros(tags.len(), count);
+        for (column, holders) in holders.values().enumerate() {
+            for m in holders {
+                // All others that have the tag are neighbours.
+                let common = (holders.len() - 1) as f64;
+                let share = common / neighbours[*m].len().max(1) as f64;
+                edges.values_mut()[*m * count + column] = share;
             }
         }
         Self {
@@ -205,6 +211,36 @@ mod tests {
         assert_eq!(graph.edges(0), [0.0, 0.5, 1.0, 0.0, 0.0]);
         assert_eq!(graph.edges(3), [0.0; 5]);
         assert_eq!(graph.around(1), [0, 1, 2]);
+    }
+
+    /// Every pair of clients and every feature, one by one.
+    #[test]
+    fn shares_of_neighbours_are_those_of_the_definition() {
+        let mut prg = undertone_kdf::Seed::from_bytes([5; 32]).prg();
+        for _ in 0..20 {
+            let own: Vec<Vec<u8>> = (0..7)
+                .map(|_| (0..9).filter(|_| prg.below(4) == 0).collect())
+                .collect();
+            let graph = graph(&own.iter().map(Vec::as_slice).collect::<Vec<_>>());
+            let mut all = own.concat();
+            all.sort_unstable();
+            all.dedup();
+            assert_eq!(graph.features(), all.len());
+            let has = |client: usize, name: &u8| own[client].contains(name);
+            for m in 0..7 {
+                let common = |l: &usize| *l != m && own[*l].iter().any(|name| has(m, name));
+                let due: Vec<usize> = (0..7).filter(common).collect();
+                assert_eq!(graph.neighbours(m), due);
+                let shares = all.iter().map(|name| {
+                    let count = due
+                        .iter()
+                        .filter(|l| has(m, name) && has(**l, name))
+                        .count();
+                    count as f64 / due.len().max(1) as f64
+                });
+                assert_eq!(graph.edges(m), shares.collect::<Vec<_>>());
+            }
+        }
     }
 
     #[test]

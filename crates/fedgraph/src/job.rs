@@ -163,6 +163,15 @@ impl Job {
         }
         let rows = self.queries.max(self.rows / self.cluster + 1);
         let words = self.clients * rows * self.width;
+        // The last cluster may have half as many rows.
+        let clusters = self.rows / self.cluster.div_ceil(2);
+        if clusters * self.classes > MAX_WORDS {
+            return Err(format!(
+                "{clusters} clusters of {} classes, at most {MAX_WORDS} together are possible: \
+                 make larger clusters",
+                self.classes
+            ));
+        }
         if words > MAX_WORDS || self.queries * self.classes > MAX_WORDS {
             return Err(format!(
                 "{} clients, {rows} clusters or queries, width {}: a sum would have {words} words, \

@@ -1,5 +1,7 @@
 //! Messages.
 
+use std::collections::BTreeSet;
+
 use sha2::{Digest, Sha256};
 use undertone_party::frame::TILE_BYTES;
 use undertone_party::{Abort, DecodeError, Io, PartyId, Reader, Writer};
@@ -162,6 +164,12 @@ impl Features {
             digest.update(message);
         }
         digest.finalize().into()
+    }
+
+    /// The number of different features of clients that said this.
+    pub(crate) fn count(all: &[Self]) -> usize {
+        let tags: BTreeSet<&Tag> = all.iter().flat_map(|features| &features.tags).collect();
+        tags.len()
     }
 
     /// The graph of clients that said this.

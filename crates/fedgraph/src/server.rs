@@ -9,7 +9,7 @@ use undertone_sum::series::{Adder, Layout, Owner};
 
 use crate::checkpoint::Checkpoint;
 use crate::common::{
-    Keep, Keeper, Kept, check_features, check_members, check_saved, for_cut, is_saved, resumed,
+    Keep, Keeper, Kept, check_members, check_saved, for_cut, graph, is_saved, resumed,
 };
 use crate::graph::Graph;
 use crate::job::{Cut, Job, Predict};
@@ -139,7 +139,7 @@ impl Server {
         if let Some(saved) = &saved {
             saved.check_features(digest)?;
         }
-        let graph = check_features(&self.job, Features::graph(&features))?;
+        let graph = graph(&self.job, &features)?;
         let mut adder = Adder::new(ids.clone());
 
         // Step 4: the soft vote.

@@ -132,7 +132,7 @@ pub trait Participant: Send {
     ///
     /// # Errors
     /// Why the client declines the job, and which option would change that.
-    fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), String>;
+    fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), Decline>;
 
     /// The client's party in a session. With `credentials` it signs its messages of the setup.
     ///
@@ -152,6 +152,41 @@ pub trait Participant: Send {
 
     /// A session has ended with this result.
     fn ended(&mut self, output: Self::Output) -> Next;
+}
+
+/// Why a client declines a job. It prints as the client itself reads it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{own}")]
+pub struct Decline {
+    told: String,
+    own: String,
+}
+
+impl Decline {
+    /// A reason that the server and all clients are told. It must not depend on the client's data.
+    pub fn telling(why: impl ToString) -> Self {
+        let why = why.to_string();
+        Self {
+            told: why.clone(),
+            own: why,
+        }
+    }
+
+    /// The reason `own`, which stays at this client. The others are told `told`.
+    pub fn keeping(told: impl ToString, own: impl ToString) -> Self {
+        Self {
+            told: told.to_string(),
+            own: own.to_string(),
+        }
+    }
+
+    /// The part that the server and all clients are told.
+    pub fn told(&self) -> &str {
+        match &self.told[..] {
+            "" => "it gives no reason",
+            told => told,
+        }
+    }
 }
 
 /// Why a client takes no part in a session.

@@ -59,8 +59,10 @@ impl Checkpoint {
             Err(error) => return Err(own.error(error)),
             Ok(file) => file,
         };
-        let mut held = Vec::new();
         let limit = (HEAD + most) as u64;
+        // No copy of a secret is left behind by a buffer that grows.
+        let len = file.metadata().map_or(0, |about| about.len()).min(limit);
+        let mut held = Vec::with_capacity(len as usize + 1);
         file.take(limit + 1)
             .read_to_end(&mut held)
             .map_err(|error| own.error(error))?;

@@ -42,7 +42,7 @@ pub mod testing;
 pub mod tls;
 mod wire;
 
-pub use application::{Application, Facts, Next, Participant, Seat, Unwilling};
+pub use application::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
 pub use checkpoint::Checkpoint;
 pub use client::{JoinError, Joined, join};
 pub use deadlines::{Deadlines, JobError};

@@ -36,6 +36,9 @@ const AHEAD_BYTES: usize = 1 << 20;
 /// Bits of a transfer on the wire: corrections and a change of choice.
 pub(crate) const TRANSFER_BITS: usize = 16;
 
+/// Greatest d_max, in units of the largest value of a feature: no two rows are as far apart.
+const MAX_DISTANCE: f64 = 64.0;
+
 /// The smallest weight of an edge. Smaller ones would vanish beside others.
 const LEAST_WEIGHT: f64 = 1.0 / (1u64 << 24) as f64;
 
@@ -202,12 +205,14 @@ impl Job {
                 self.lambda
             ));
         }
-        let is_range = self.d_min >= 0.0 && self.d_max > self.d_min && self.d_max.is_finite();
+        let is_range = self.d_min >= 0.0 && self.d_max > self.d_min && self.d_max <= MAX_DISTANCE;
         if !is_range {
-            return Err("d_min must be 0 or more, and d_max greater".into());
+            return Err(format!(
+                "d_min must be 0 or more, and d_max greater, {MAX_DISTANCE} at most"
+            ));
         }
-        if !(self.epsilon > 0.0 && (0.0..1.0).contains(&self.alpha)) {
-            return Err("epsilon must be above 0, and alpha from 0 to below 1".into());
+        if !(self.epsilon > 0.0 && self.epsilon.is_finite() && (0.0..1.0).contains(&self.alpha)) {
+            return Err("epsilon must be finite and above 0, and alpha from 0 to below 1".into());
         }
         // PSSL-2.
         if self.weight(self.d_max * self.d_max) < LEAST_WEIGHT {
@@ -413,7 +418,11 @@ mod tests {
             |job| (job.clusters, job.asked) = (64, MAX_ASKED),
             "comparisons at a time",
         );
-        refused(|job| job.d_max = f64::NAN, "d_max");
+        for distance in [f64::NAN, f64::INFINITY, 1e200, 64.5] {
+            let job = job().with_range(0.5, distance);
+            assert!(job.check().unwrap_err().contains("d_max"), "{distance}");
+        }
+        refused(|job| job.epsilon = f64::INFINITY, "epsilon");
         refused(|job| job.alpha = 1.0, "alpha");
         refused(|job| job.min_clients = 2, "each sees");
         // PSSL-2: with distances up to 9 and the usual epsilon all weights vanish.

@@ -11,6 +11,9 @@ use crate::job::{Job, MAX_CLIENTS, MAX_ROWS};
 /// Bytes of a slot on the wire.
 const SLOT_LEN: usize = 4;
 
+/// Most scores of all clients' rows together: each client holds so many words in a round.
+const MAX_SCORES: usize = 1 << 27;
+
 /// A row without a slot.
 const NONE: u32 = u32::MAX;
 
@@ -73,9 +76,22 @@ impl Hello {
             }
             slots.insert(member.id, end..end + hello.rows);
             end += hello.rows;
+            check_rows(job, end)?;
         }
         Ok(slots)
     }
+}
+
+/// PSSL-14: bounds the rows of all clients together.
+fn check_rows(job: &Job, rows: usize) -> Result<(), Abort> {
+    let most = MAX_SCORES / job.classes;
+    if rows <= most {
+        return Ok(());
+    }
+    Err(Abort::Misuse(format!(
+        "the clients have more than {most} rows together, too many for {} classes",
+        job.classes
+    )))
 }
 
 /// The slots of edges.
@@ -120,4 +136,19 @@ pub(crate) fn read_slots(
         }
     };
     bytes.chunks_exact(SLOT_LEN).map(slot).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// PSSL-14.
+    #[test]
+    fn clients_with_too_many_rows_are_refused() {
+        let job = Job::new(4, 16, 64, 10);
+        let most = MAX_SCORES / 64;
+        assert!(check_rows(&job, most).is_ok());
+        let refused = check_rows(&job, most + 1).unwrap_err().to_string();
+        assert!(refused.contains("too many for 64 classes"), "{refused}");
+    }
 }

@@ -341,7 +341,7 @@ fn a_client_that_is_killed_ends_the_job_and_all_together_continue_it() {
         let mut process = join(&trial, client, &["--min-network", "3"]);
         assert_eq!(process.ends(LONG), Some(77));
         let log = trial.text(&format!("join-{client}.err"));
-        assert!(log.contains("its checkpoint is of another job"), "{log}");
+        assert!(log.contains("it belongs to another job"), "{log}");
     }
     drop(server);
     for (path, roster) in &rosters {

@@ -15,8 +15,7 @@ use zeroize::Zeroizing;
 use crate::checkpoint::{Checkpoint, PREPARED};
 use crate::clusters::clusters;
 use crate::common::{
-    Keep, Keeper, Kept, check_features, check_members, check_saved, derived, for_cut, is_saved,
-    resumed,
+    Keep, Keeper, Kept, check_members, check_saved, derived, for_cut, graph, is_saved, resumed,
 };
 use crate::data::Inputs;
 use crate::graph::{Graph, Tag};
@@ -93,6 +92,17 @@ pub fn client(
     let fits = inputs.check(&job);
     fits.map_err(|error| Abort::Misuse(error.to_string()))?;
     check_saved(&job, &place.saved)?;
+    // FEDGRAPH-18.
+    if let Some(credentials) = &place.credentials
+        && credentials.pins.len() != job.clients
+    {
+        return Err(Abort::Misuse(format!(
+            "the job has {} clients, and this client knows {}: sums of some clients, and then of \
+             others, would show what single clients add",
+            job.clients,
+            credentials.pins.len()
+        )));
+    }
     let client = Box::new(Client {
         context: job.context(place.session),
         job,
@@ -156,7 +166,7 @@ impl Client {
         if let Some(saved) = &saved {
             saved.check_features(digest)?;
         }
-        let graph = check_features(&self.job, Features::graph(&features))?;
+        let graph = graph(&self.job, &features)?;
         let mut series = self.series(group)?;
 
         // Step 4: the soft vote.

@@ -429,7 +429,8 @@ fn in_public(error: &JoinError) -> String {
             Abort::Misuse(_) | Abort::Internal(_) => "it failed".to_owned(),
             cause => cause.to_string(),
         },
-        JoinError::Refused(why) | JoinError::Declined(why) => why.clone(),
+        JoinError::Refused(why) => why.clone(),
+        JoinError::Declined(decline) => decline.told().to_owned(),
         JoinError::Stalled { .. } => "it saw no progress for too long".to_owned(),
         _ => String::new(),
     }

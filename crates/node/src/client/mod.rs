@@ -13,7 +13,7 @@ use std::time::Duration;
 use undertone_party::{Aborted, Ledger, PartyId, Phase};
 use undertone_setup::identity::Identity;
 
-use crate::application::Participant;
+use crate::application::{Decline, Participant};
 use crate::randomness::Randomness;
 use crate::roster::Roster;
 use crate::server::lock;
@@ -150,7 +150,7 @@ pub enum JoinError {
     Refused(String),
     /// The job does not meet this client's terms.
     #[error("this client declines the job: {0}")]
-    Declined(String),
+    Declined(Decline),
     /// The job ended without a result after it had begun.
     #[error("the job ended without a result: {0}")]
     Abandoned(String),

@@ -1,6 +1,9 @@
 //! The job that a client has agreed to.
 
-use undertone_node::Unwilling;
+use undertone_node::{Decline, Unwilling};
+
+/// What others are told if a client has nothing for a job.
+const UNFIT: &str = "what this client has does not fit the job; it knows why";
 
 /// A job, and what a client has for it. A client keeps to one job.
 #[derive(Debug)]
@@ -16,17 +19,20 @@ impl<J: PartialEq, T> Held<J, T> {
     /// Agrees to the first job, with what `make` makes for it, and later to the same job again.
     ///
     /// # Errors
-    /// Why the client does not agree: the server is told.
+    /// Why the client does not agree. The errors of `make` may depend on the client's data, and
+    /// stay at this client.
     pub(super) fn agree(
         &mut self,
         job: J,
         make: impl FnOnce(&J) -> Result<T, String>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Decline> {
         match &self.0 {
             Some((own, _)) if *own == job => Ok(()),
-            Some(_) => Err("the server offers another job than the client agreed to".into()),
+            Some(_) => Err(Decline::telling(
+                "the server offers another job than the client agreed to",
+            )),
             None => {
-                let made = make(&job)?;
+                let made = make(&job).map_err(|why| Decline::keeping(UNFIT, why))?;
                 self.0 = Some((job, made));
                 Ok(())
             }
@@ -56,10 +62,9 @@ mod tests {
     fn a_client_keeps_to_the_first_job_that_it_can_do() {
         let mut held = Held::default();
         assert!(held.agreed().is_err());
-        assert_eq!(
-            held.agree(1, |_| Err("no rows".into())),
-            Err("no rows".into())
-        );
+        let declined = held.agree(1, |_| Err("row 5 is 3.25".into())).unwrap_err();
+        assert_eq!(declined.to_string(), "row 5 is 3.25");
+        assert_eq!(declined.told(), UNFIT);
         assert_eq!(held.agree(2, |job| Ok(job * 10)), Ok(()));
         assert_eq!(held.agree(2, |_| Err("not called".into())), Ok(()));
         assert!(held.agree(3, |job| Ok(job * 10)).is_err());

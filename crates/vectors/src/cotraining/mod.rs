@@ -443,7 +443,7 @@ fn jobs() -> [Case; 6] {
         Case {
             dropped: Some(Dropped {
                 client: 1,
-                frames: 11,
+                frames: 15,
             }),
             ..case(
                 "winners of noisy votes, a row in several words; a helper drops out when it has \

@@ -71,8 +71,8 @@ pub(super) fn refusals(cases: &[Case]) -> Result<Vec<InSession>, Error> {
         // FEDCT-9.
         ("a message after the sum", 3, 0, true, 7, more),
         // FEDCT-10.
-        ("a consensus that is cut", 3, 0, false, 12, cut),
-        ("a consensus beyond the classes", 3, 0, false, 12, |m| {
+        ("a consensus that is cut", 3, 0, false, 15, cut),
+        ("a consensus beyond the classes", 3, 0, false, 15, |m| {
             m[0] |= 7
         }),
         // Step 1b.
@@ -82,11 +82,11 @@ pub(super) fn refusals(cases: &[Case]) -> Result<Vec<InSession>, Error> {
             m.drain(9..13);
         }),
         // GARBLE-1, GARBLE-3, GARBLE-4.
-        ("changes that are cut", 3, 0, false, 11, cut),
-        ("another circuit", 3, 0, true, 10, |m| m[0] ^= 1),
-        ("a tile that is cut", 3, 0, true, 11, cut),
+        ("changes that are cut", 3, 0, false, 14, cut),
+        ("another circuit", 3, 0, true, 14, |m| m[0] ^= 1),
+        ("a tile that is cut", 3, 0, true, 15, cut),
         // OT-10.
-        ("a false proof", 3, 0, false, 10, |m| m[20] ^= 1),
+        ("a false proof", 3, 0, false, 13, |m| m[20] ^= 1),
     ];
     let (server, client) = (PartyId::SERVER, PartyId::client(1));
     let mut refusals = Vec::new();

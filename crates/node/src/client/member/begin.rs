@@ -4,7 +4,7 @@ use undertone_party::{Abort, Aborted, PartyId};
 use undertone_setup::identity::Credentials;
 
 use super::{DECLINED, Member};
-use crate::application::{Participant, Seat, Unwilling};
+use crate::application::{Decline, Participant, Seat, Unwilling};
 use crate::client::connection::Connection;
 use crate::client::session::{Place, Session};
 use crate::client::{JoinError, START};
@@ -53,13 +53,14 @@ impl<P: Participant> Member<'_, P> {
         // A server that makes an offer no longer knows this client's session.
         self.forget();
         // NET-8
-        let declined = self.agree(&offer).err().unwrap_or_default();
+        let agreed = self.agree(&offer);
+        let declined = agreed.as_ref().err().map(Decline::told);
         connection.say(ClientSays::Answer(Answer {
-            declined: declined.clone(),
+            declined: declined.unwrap_or_default().to_owned(),
         }));
-        if !declined.is_empty() {
+        if let Err(decline) = agreed {
             connection.ended(DECLINED).await;
-            return Err(JoinError::Declined(declined));
+            return Err(JoinError::Declined(decline));
         }
         self.agreed = true;
         tracing::info!("agreed to the job; waiting for it to begin");
@@ -67,15 +68,16 @@ impl<P: Participant> Member<'_, P> {
     }
 
     /// Logs the job, then agrees to it. The error says why it does not.
-    fn agree(&mut self, offer: &Offer) -> Result<(), String> {
+    fn agree(&mut self, offer: &Offer) -> Result<(), Decline> {
         let name = wire::plain(&offer.application);
         if name != P::NAME {
-            return Err(format!(
+            return Err(Decline::telling(format!(
                 "the server runs the application {name:?}, this client takes part in {:?}",
                 P::NAME
-            ));
+            )));
         }
-        let facts = self.participant.describe(&offer.job)?;
+        let facts = self.participant.describe(&offer.job);
+        let facts = facts.map_err(Decline::telling)?;
         let facts = facts.iter().map(|(name, value)| format!("{name} {value}"));
         let facts: Vec<String> = facts.collect();
         tracing::info!(

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use undertone_fedct::{Client, Data, Keep, Learner, Memory, Place, Public, Step, Votes};
-use undertone_node::{Application, Facts, Next, Participant, Seat, Unwilling};
+use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
 use undertone_party::Party;
 use undertone_setup::identity::Credentials;
 
@@ -172,9 +172,9 @@ impl Participant for Cotrainee {
         Ok(job.facts())
     }
 
-    fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), String> {
-        let job = Job::from_offer(job).map_err(|error| error.to_string())?;
-        self.terms.check(&job, signed)?;
+    fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), Decline> {
+        let job = Job::from_offer(job).map_err(Decline::telling)?;
+        self.terms.check(&job, signed).map_err(Decline::telling)?;
         self.held.agree(job, |job| {
             let made = (self.make)(job)?;
             let (memory, keep) = self.memory.take().ok_or("this client's memory is in use")?;

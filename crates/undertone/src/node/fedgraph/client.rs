@@ -8,7 +8,7 @@ use undertone_fedgraph::{
     Cut, Inputs, Keep, Kept, MIN_NETWORK, Matrix, Outcome, Place, Predict, client,
 };
 use undertone_kdf::Seed;
-use undertone_node::{Application, Facts, Next, Participant, Seat, Unwilling};
+use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
 use undertone_party::{Abort, Party, Script};
 use undertone_setup::group;
 use undertone_setup::identity::Credentials;
@@ -136,7 +136,10 @@ impl Shared {
         let mut brings = lock(&self.brings);
         let inputs = match std::mem::replace(&mut *brings, Brings::Nothing) {
             Brings::Later(train) => {
-                let seed = Seed::from_bytes(*lock(&self.saved).seed().expose());
+                let saved = lock(&self.saved);
+                saved.begin().map_err(Abort::Misuse)?;
+                let seed = Seed::from_bytes(*saved.seed().expose());
+                drop(saved);
                 Arc::new(train(&seed).map_err(Abort::Misuse)?)
             }
             Brings::Now(inputs) => inputs,
@@ -265,11 +268,7 @@ fn saved(path: Option<&Path>, job: &Job, seed: Seed) -> Result<Saved, String> {
     };
     // A server and a client never read each other's files.
     let name = "fedgraph client";
-    Saved::open(path, (name, &job.to_offer()), seed).map_err(|error| {
-        // The server receives the text. It does not name the file.
-        tracing::error!("{error}");
-        "its checkpoint is of another job, or cannot be read".to_owned()
-    })
+    Saved::open(path, (name, &job.to_offer()), seed).map_err(|error| error.to_string())
 }
 
 impl Participant for Member {
@@ -282,9 +281,9 @@ impl Participant for Member {
         Ok(job.facts())
     }
 
-    fn agree(&mut self, job: &[u8], _signed: bool) -> Result<(), String> {
-        let job = Job::from_offer(job).map_err(|error| error.to_string())?;
-        self.terms.check(&job)?;
+    fn agree(&mut self, job: &[u8], _signed: bool) -> Result<(), Decline> {
+        let job = Job::from_offer(job).map_err(Decline::telling)?;
+        self.terms.check(&job).map_err(Decline::telling)?;
         self.held.agree(job, |job| {
             let train = (self.make)(job)?;
             let seed = self.seed.take().ok_or("this client's seed is in use")?;

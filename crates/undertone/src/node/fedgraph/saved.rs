@@ -82,6 +82,18 @@ impl Saved {
         self.file.is_some()
     }
 
+    /// Writes the file if there is none yet, so that the seed is on disk before anything depends on
+    /// it.
+    ///
+    /// # Errors
+    /// As [`keep`](Self::keep).
+    pub(super) fn begin(&self) -> Result<(), String> {
+        match &self.file {
+            Some(file) if self.last.is_empty() => file.keep(&self.write()).map_err(str::to_owned),
+            _ => Ok(()),
+        }
+    }
+
     /// Adds a checkpoint, and writes the file.
     ///
     /// # Errors
@@ -165,6 +177,18 @@ mod tests {
         assert_eq!(saved.step(), Some(4));
         let other = open(b"other", 3).unwrap_err().to_string();
         assert!(other.contains("another job"), "{other}");
+    }
+
+    /// A client that retrains from another seed would show by its votes what the seed changes.
+    #[test]
+    fn the_seed_is_kept_before_anything_depends_on_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kept");
+        let open = |byte| Saved::open(&path, ("a", b"job"), seed(byte)).unwrap();
+        open(3).begin().unwrap();
+        let later = open(9);
+        assert_eq!(later.seed().expose(), seed(3).expose());
+        assert!(later.last().is_empty());
     }
 
     #[test]

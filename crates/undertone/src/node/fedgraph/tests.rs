@@ -233,16 +233,18 @@ async fn checkpoints_of_another_job_and_of_another_party_are_refused() {
         member.agree(&job.to_offer(), true)
     };
     assert_eq!(agrees(&job), Ok(()));
-    let why = agrees(&other).unwrap_err();
-    assert!(why.contains("its checkpoint"), "{why}");
+    let declined = agrees(&other).unwrap_err();
+    assert!(declined.to_string().contains("another job"), "{declined}");
 }
 
 #[test]
 fn a_client_that_does_not_fit_the_job_declines_it() {
-    let make = |_: &Job| -> Result<Train, String> { Err("too few rows".into()) };
+    let make = |_: &Job| -> Result<Train, String> { Err("row 7 is 3.25".into()) };
     let mut member = Member::new(terms(), seed(1), make);
     let agreed = member.agree(&the_job(Cut::Client).to_offer(), true);
-    assert_eq!(agreed, Err("too few rows".into()));
+    let declined = agreed.unwrap_err();
+    assert_eq!(declined.to_string(), "row 7 is 3.25");
+    assert!(!declined.told().contains('7'), "{}", declined.told());
 }
 
 /// A client that cannot make its embeddings, or keep its votes, ends the job for all.

@@ -1,6 +1,6 @@
 //! The client's half of the application.
 
-use undertone_node::{Facts, Next, Participant, Seat, Unwilling};
+use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
 use undertone_party::{Abort, Party, PartyId, Script};
 use undertone_setup::identity::Credentials;
 use undertone_sum::Answered;
@@ -8,7 +8,6 @@ use undertone_xclp::input::renumber;
 use undertone_xclp::{self as xclp, LabelNoise, Labelling, Outcome, Rows, Scale, phases, scaling};
 
 use super::{Job, Label, Terms};
-use undertone_node::Application;
 
 /// The client's half: rows, labels and terms, and the results of a job.
 ///
@@ -186,13 +185,17 @@ impl Participant for Owner {
         Ok(job.facts())
     }
 
-    fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), String> {
-        let job = Job::from_offer(job).map_err(|error| error.to_string())?;
-        self.terms.check(&job, signed)?;
+    fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), Decline> {
+        let job = Job::from_offer(job).map_err(Decline::telling)?;
+        self.terms.check(&job, signed).map_err(Decline::telling)?;
         if job.standardise && matches!(self.rows, Rows::Codes(_)) {
-            return Err("the job standardises features, this client brings codes".to_owned());
+            return Err(Decline::telling(
+                "the job standardises features, this client brings codes",
+            ));
         }
-        self.labelling = self.labelling_for(&job)?;
+        self.labelling = self.labelling_for(&job).map_err(|why| {
+            Decline::keeping("the classes of the job are not those of this client", why)
+        })?;
         self.job = Some(job);
         Ok(())
     }
@@ -324,7 +327,7 @@ mod tests {
     fn labels_with_names_go_by_name() {
         let mut owner = named(&[0, 1], &["ash", "cedar"]);
         let declined = owner.agree(&job("classes = 3"), false).unwrap_err();
-        assert!(declined.contains("class_names"), "{declined}");
+        assert!(declined.to_string().contains("class_names"), "{declined}");
         let three = job("class_names = [\"cedar\", \"birch\", \"ash\"]");
         // Every offer starts from the labels as they were given.
         for _ in 0..2 {
@@ -334,7 +337,8 @@ mod tests {
         }
         let declined = owner.agree(&job("class_names = [\"ash\", \"elm\"]"), false);
         let declined = declined.unwrap_err();
-        assert!(declined.contains("--classes") && !declined.contains("cedar"));
+        let shown = format!("{declined}{}", declined.told());
+        assert!(shown.contains("--classes") && !shown.contains("cedar"));
         owner.agree(&job(""), false).unwrap();
         assert_eq!(owner.labelling().labels(), [Some(0), Some(1)]);
     }
@@ -394,7 +398,7 @@ mod tests {
         let job = Job::parse("classes = 5", false).unwrap().to_offer();
         assert_eq!(owner(None).agree(&job, false), Ok(()));
         let declined = owner(Some(1.0)).agree(&job, false).unwrap_err();
-        assert!(declined.contains("--classes"), "{declined}");
+        assert!(declined.to_string().contains("--classes"), "{declined}");
         let job = Job::parse("classes = 2", false).unwrap().to_offer();
         assert_eq!(owner(Some(1.0)).agree(&job, false), Ok(()));
     }

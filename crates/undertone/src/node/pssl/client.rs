@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use undertone_node::{Application, Facts, Next, Participant, Seat, Unwilling};
+use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
 use undertone_party::Party;
 use undertone_pssl::{Data, Outcome, Place, Reveal, client};
 use undertone_setup::identity::Credentials;
@@ -143,9 +143,9 @@ impl Participant for Member {
         Ok(job.facts())
     }
 
-    fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), String> {
-        let job = Job::from_offer(job).map_err(|error| error.to_string())?;
-        self.terms.check(&job, signed)?;
+    fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), Decline> {
+        let job = Job::from_offer(job).map_err(Decline::telling)?;
+        self.terms.check(&job, signed).map_err(Decline::telling)?;
         self.held.agree(job, |job| {
             let data = (self.make)(job)?;
             data.check(&job.pssl).map_err(|error| error.to_string())?;

@@ -1,7 +1,7 @@
 //! The client's half of the application.
 
 use undertone_node::client::{self, JoinError, Joined};
-use undertone_node::{Application, Facts, Next, Participant, Seat, Unwilling};
+use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
 use undertone_party::{Abort, Party, PartyId};
 use undertone_setup::identity::Credentials;
 
@@ -62,9 +62,9 @@ impl<S: Source> Participant for Contributor<S> {
         Ok(facts(&job, None))
     }
 
-    fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), String> {
-        let job = from_offer(job).map_err(|error| error.to_string())?; // ROUND-20
-        check(&self.terms, &job, signed)?;
+    fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), Decline> {
+        let job = from_offer(job).map_err(Decline::telling)?; // ROUND-20
+        check(&self.terms, &job, signed).map_err(Decline::telling)?;
         // ROUND-22.
         self.held.agree(job, |_| Ok(()))
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use undertone_node::{Application, Facts, Next, Participant, Seat, Unwilling};
+use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
 use undertone_party::Party;
 use undertone_setup::identity::Credentials;
 use undertone_training::{Client, Data, Keep, Memory, Model, Place, PseudoLabels, Sampling, Step};
@@ -176,9 +176,9 @@ impl Participant for Trainee {
         Ok(job.facts())
     }
 
-    fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), String> {
-        let job = Job::from_offer(job).map_err(|error| error.to_string())?;
-        self.terms.check(&job, signed)?;
+    fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), Decline> {
+        let job = Job::from_offer(job).map_err(Decline::telling)?;
+        self.terms.check(&job, signed).map_err(Decline::telling)?;
         self.held.agree(job, |job| {
             let Made { model, data } = (self.make)(job)?;
             let (memory, keep) = self.memory.take().ok_or("this client's memory is in use")?;
