@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use undertone::data::{self, Kind};
-use undertone::xclp::{Params, Rows};
+use undertone::data::{self, Dataset, Kind};
+use undertone::xclp::{Features, Labelling, Params, Rows};
 use undertone_lab::experiment::Experiment;
 use undertone_lab::output::{self, Output};
-use undertone_lab::split::{Split, check_labelled};
+use undertone_lab::split::{Split, by_columns, check_labelled};
 use undertone_lab::{Failure, Show, classes, input, seed};
 
 #[derive(Debug, Args)]
@@ -15,8 +15,7 @@ use undertone_lab::{Failure, Show, classes, input, seed};
 pub(crate) struct Deal {
     /// A data set in which every row has a label (.npz or CSV)
     file: PathBuf,
-    /// Folder for client-0.npz, client-1.npz, …, or for client-0.csv, … if the columns of FILE have
-    /// names
+    /// Folder for client-0.npz, client-1.npz, …, or for client-0.csv, … if the columns have names
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Number of clients to which the rows are dealt
@@ -26,12 +25,24 @@ pub(crate) struct Deal {
     /// clients differ more as A shrinks)
     #[arg(long, default_value = "iid")]
     split: Split,
-    /// Fraction of each client's rows that keep their label, above 0 and below 1
+    /// Deal columns, and all rows to each client: a client gets each column with this probability
+    #[arg(long, value_name = "PROBABILITY", conflicts_with = "split")]
+    features: Option<f64>,
+    /// Fraction of each client's rows that keep their label, above 0 and below 1. With --features
+    /// these are the same rows for all clients
     #[arg(long, value_name = "FRACTION", default_value_t = 0.1)]
     labelled: f64,
     /// Seed of the random choices; the same seed makes the same files
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
+}
+
+/// The file of a client.
+struct Dealt {
+    features: Features,
+    labelling: Labelling,
+    /// The names of the columns, or none.
+    columns: Vec<String>,
 }
 
 impl Deal {
@@ -43,38 +54,32 @@ impl Deal {
         let mut dataset = input::load(&self.file, Kind::Table)?;
         let unusable = |why: &str| Failure::in_file(&self.file, why);
         classes::apply(&mut dataset, None).map_err(|error| unusable(&error))?;
-        let seen = dataset.classes_seen();
-        let classes = dataset
-            .classes
-            .unwrap_or(seen)
-            .max(dataset.class_names.len());
-        let labels: Option<Vec<u16>> = dataset.labels.iter().copied().collect();
-        let columns = dataset.columns;
-        let dealt = Experiment {
-            rows: dataset.rows,
-            labels: labels.ok_or_else(|| unusable("a row is unlabelled; every label is needed"))?,
-            classes: classes.max(2),
-            class_names: dataset.class_names,
-            clients: self.clients,
-            split: self.split,
-            labelled: self.labelled,
-            standardise: false,
-            params: Params::default(),
-            label_epsilon: None,
+        if dataset.labelled() < dataset.labels.len() {
+            return Err(unusable("a row is unlabelled; every label is needed"));
         }
-        .deal(&seed(self.seed))?;
+        let dealt = match self.features {
+            None => self.rows(dataset)?,
+            Some(share) if share > 0.0 && share <= 1.0 => self.columns(dataset, share)?,
+            Some(share) => {
+                return Err(Failure::usage(format!(
+                    "--features {share}; it must be above 0 and at most 1"
+                )));
+            }
+        };
         output::create_folder(&self.out)?;
-        for (client, (rows, labelling)) in dealt.clients.iter().enumerate() {
+        for (client, dealt) in dealt.iter().enumerate() {
+            let Dealt {
+                features,
+                labelling,
+                columns,
+            } = dealt;
             let end = if columns.is_empty() { "npz" } else { "csv" };
             let path = self.out.join(format!("client-{client}.{end}"));
-            let Rows::Features(features) = rows else {
-                return Err(unusable("features are needed"));
-            };
             let mut bytes = std::io::Cursor::new(Vec::new());
             if columns.is_empty() {
                 data::to_npz(&mut bytes, features, labelling)
             } else {
-                data::to_csv(&mut bytes, features, labelling, &columns)
+                data::to_csv(&mut bytes, features, labelling, columns)
             }
             .map_err(|error| Failure::unwritable(&path, error))?;
             let file = Output::create(&path)?;
@@ -86,8 +91,12 @@ impl Deal {
             }
             file.write(|w| w.write_all(bytes.get_ref()))?;
             if !show.quiet {
+                let columns = match self.features {
+                    Some(_) => format!(", {} columns", features.dim()),
+                    None => String::new(),
+                };
                 output::print(&format!(
-                    "{}: {} rows, {} labelled\n",
+                    "{}: {} rows{columns}, {} labelled\n",
                     path.display(),
                     features.rows(),
                     labelling.labelled().count()
@@ -96,4 +105,77 @@ impl Deal {
         }
         Ok(())
     }
+
+    /// Some rows for each client.
+    fn rows(&self, dataset: Dataset) -> Result<Vec<Dealt>, Failure> {
+        let classes = classes(&dataset);
+        let columns = dataset.columns;
+        let experiment = Experiment {
+            rows: dataset.rows,
+            labels: dataset.labels.into_iter().flatten().collect(),
+            classes,
+            class_names: dataset.class_names,
+            clients: self.clients,
+            split: self.split,
+            labelled: self.labelled,
+            standardise: false,
+            params: Params::default(),
+            label_epsilon: None,
+        };
+        let clients = experiment.deal(&seed(self.seed))?.clients.into_iter();
+        let dealt = clients.map(|(rows, labelling)| match rows {
+            Rows::Features(features) => Ok(Dealt {
+                features,
+                labelling,
+                columns: columns.clone(),
+            }),
+            Rows::Codes(_) => Err(Failure::in_file(&self.file, "features are needed")),
+        });
+        dealt.collect()
+    }
+
+    /// Some columns of all rows for each client.
+    fn columns(&self, dataset: Dataset, share: f64) -> Result<Vec<Dealt>, Failure> {
+        let wrong = |why: &dyn std::fmt::Display| Failure::in_file(&self.file, why);
+        let classes = classes(&dataset);
+        let Rows::Features(features) = &dataset.rows else {
+            return Err(wrong(&"features are needed"));
+        };
+        let (revealed, dealt) = by_columns(
+            (features.rows(), features.dim()),
+            (self.labelled, share),
+            self.clients,
+            &seed(self.seed),
+        );
+        let labels = dataset.labels.into_iter().zip(revealed);
+        let labels = labels.map(|(label, is_kept)| label.filter(|_| is_kept));
+        let labelling = Labelling::new(classes, labels.collect()).map_err(|error| wrong(&error))?;
+        let labelling = match &dataset.class_names[..] {
+            [] => labelling,
+            names => labelling
+                .with_names(names.to_vec())
+                .map_err(|error| wrong(&error))?,
+        };
+        let name = |column: &usize| match dataset.columns.get(*column) {
+            Some(name) => name.clone(),
+            None => format!("feature {column}"),
+        };
+        let dealt = dealt.into_iter().map(|own| {
+            let rows = features.values().chunks_exact(features.dim());
+            let values = rows.flat_map(|row| own.iter().map(|column| row[*column]));
+            Ok(Dealt {
+                features: Features::table(own.len(), values.collect())
+                    .map_err(|error| wrong(&error))?,
+                labelling: labelling.clone(),
+                columns: own.iter().map(name).collect(),
+            })
+        });
+        dealt.collect()
+    }
+}
+
+/// The number of classes, two at least.
+fn classes(dataset: &Dataset) -> usize {
+    let stated = dataset.classes.unwrap_or(dataset.classes_seen());
+    stated.max(dataset.class_names.len()).max(2)
 }

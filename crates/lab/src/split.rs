@@ -4,9 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use rand_distr::{Distribution, Gamma};
+use undertone::kdf::Seed;
+use undertone::party::SessionId;
 
 use crate::Failure;
 
@@ -95,6 +98,37 @@ pub fn deal(
     }
 }
 
+/// Deals columns: each client gets each of them with the probability `share`, and at least one.
+pub(crate) fn deal_columns(
+    columns: usize,
+    clients: usize,
+    share: f64,
+    rng: &mut ChaCha20Rng,
+) -> Vec<Vec<usize>> {
+    let client = |_| {
+        let mut own: Vec<usize> = (0..columns).filter(|_| rng.random_bool(share)).collect();
+        if own.is_empty() {
+            own.push(rng.random_range(0..columns));
+        }
+        own
+    };
+    (0..clients).map(client).collect()
+}
+
+/// Which rows keep their label, and the columns of each client, in files that clients of a graph
+/// network bring. Everything random follows from `seed`.
+pub fn by_columns(
+    (rows, columns): (usize, usize),
+    (labelled, share): (f64, f64),
+    clients: usize,
+    seed: &Seed,
+) -> (Vec<bool>, Vec<Vec<usize>>) {
+    let seed = seed.derive(SessionId([0; 32]), "dealt columns", &[]);
+    let mut rng = ChaCha20Rng::from_seed(*seed.expose());
+    let revealed = reveal(rows, labelled, &mut rng);
+    (revealed, deal_columns(columns, clients, share, &mut rng))
+}
+
 /// Shards of a client.
 const SHARDS: usize = 4;
 
@@ -172,7 +206,6 @@ pub fn reveal(rows: usize, fraction: f64, rng: &mut ChaCha20Rng) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chacha20::rand_core::SeedableRng;
 
     #[test]
     fn every_row_goes_to_one_client() {

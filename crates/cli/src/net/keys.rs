@@ -27,7 +27,7 @@ pub(crate) struct MakeKeys {
 /// The server's `job.toml`, with every setting at its default.
 const JOB: &str = "\
 # The job that the server runs. Each setting here has its default value.
-application = \"label\"     # label, sum
+application = \"label\"     # label, sum, train, cotrain, pssl, fedgraph
 backend = \"psm\"           # psm, lwe, shade, phe, sketch, clear
 bits = 4096               # length of a code
 neighbours = 10           # neighbours of a row

@@ -154,6 +154,41 @@ fn an_input_is_not_dealt_over() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
 }
 
+/// With `--features` all clients have all rows and the same labels.
+#[test]
+fn columns_are_dealt_with_their_names() {
+    let folder = TempDir::new().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let wine = super::data("wine");
+    let share = ["--features", "0.4", "--labelled", "0.8"];
+    let deal = ["deal", &wine, "--out", out, "--clients", "4"];
+    undertone(&[&deal[..], &share].concat());
+    let file = |client: usize| {
+        let text = std::fs::read_to_string(folder.path().join(format!("client-{client}.csv")));
+        text.unwrap()
+    };
+    let labels = |text: &str| -> Vec<String> {
+        let last = |line: &str| line.rsplit_once(',').unwrap().1.to_owned();
+        text.lines().map(last).collect()
+    };
+    let first = labels(&file(0));
+    assert_eq!(first.len(), 179);
+    assert_eq!(first.iter().filter(|label| label.is_empty()).count(), 36);
+    for client in 0..4 {
+        let text = file(client);
+        assert_eq!(labels(&text), first);
+        assert!(text.starts_with("feature "), "{text}");
+    }
+    assert_ne!(file(0).lines().next(), file(1).lines().next());
+    assert_fails(
+        &[&deal[..], &["--features", "0"]].concat(),
+        2,
+        "--features 0",
+    );
+    let both = ["--features", "0.5", "--split", "iid"];
+    assert_fails(&[&deal[..], &both].concat(), 2, "cannot be used with");
+}
+
 /// A client with a single row has no scale of its own.
 #[test]
 fn small_clients_are_standardised_with_the_others() {

@@ -2,7 +2,6 @@
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
-use rand::RngExt;
 use rand::seq::SliceRandom;
 use undertone::data::Dataset;
 use undertone::kdf::Seed;
@@ -12,6 +11,7 @@ use undertone::xclp::Rows as Loaded;
 
 use super::options::FedGraph;
 use crate::Failure;
+use crate::split::deal_columns;
 
 /// A labelled data set.
 #[derive(Debug)]
@@ -70,16 +70,8 @@ impl Table {
         let mut rng = ChaCha20Rng::from_seed(*seed.expose());
         let mut order: Vec<usize> = (0..self.labels.len()).collect();
         order.shuffle(&mut rng);
-        let features = (0..options.clients).map(|_| {
-            let all = 0..self.dim;
-            let mut own: Vec<usize> = all.filter(|_| rng.random_bool(options.features)).collect();
-            if own.is_empty() {
-                own.push(rng.random_range(0..self.dim));
-            }
-            own
-        });
         Dealt {
-            features: features.collect(),
+            features: deal_columns(self.dim, options.clients, options.features, &mut rng),
             order,
             queries: self.queries(options.test),
         }

@@ -28,7 +28,8 @@ class FedGraphJob:
     ``cluster``                   rows of a cluster: the network trains on means over so many rows
     ``clustering``                ``"conditioned"`` (most rows of a cluster are of one class) or
                                   ``"random"``
-    ``steps``                     steps of training; with 0 there is no graph network
+    ``steps``                     steps of training; with 0 there is no graph network. By default 300
+                                  if it predicts, and 0 if not
     ``rate``                      Adam's step size
     ``cut``                       who has the graph network: ``"client"`` (the clients; the server
                                   adds up masked words), ``"server"`` (clients have the first layer;
@@ -53,7 +54,7 @@ class FedGraphJob:
     width: int
     cluster: int = 17
     clustering: str = "conditioned"
-    steps: int = 300
+    steps: int | None = None
     rate: float = 1e-3
     cut: str = "client"
     predict: str = "vote"
@@ -62,6 +63,8 @@ class FedGraphJob:
     suite: str = "aes128ctr"
 
     def __post_init__(self) -> None:
+        if self.steps is None:
+            object.__setattr__(self, "steps", 300 if self.predict == "graph" else 0)
         _engine.fedgraph_digest(asdict(self))
 
     @property
@@ -199,7 +202,7 @@ def fedgraph(
     queries: Sequence[Any] | None = None,
     cluster: int = 17,
     clustering: str = "conditioned",
-    steps: int = 300,
+    steps: int | None = None,
     rate: float = 1e-3,
     cut: str = "client",
     predict: str = "vote",

@@ -226,7 +226,7 @@ impl Join {
         let config = self.link.config(&mut warnings)?;
         match self.application() {
             Application::Label if self.max_rounds.is_some() => Err(Failure::usage(
-                "--max-rounds is for sums, training and co-training",
+                "--max-rounds is for all applications but label propagation",
             )),
             application if application != Application::Sum && self.sum.is_given() => {
                 Err(Failure::usage("--weight and --each are only for sums"))

@@ -80,6 +80,12 @@ pub(super) fn run(
     let outcome = member.into_outcome();
     let outcome = outcome.ok_or_else(|| Failure::aborted("the job ended without labels"))?;
     write(out, &outcome.labels, &names)?;
+    if outcome.edges.iter().all(|(_, edges)| edges.is_empty()) {
+        tracing::warn!(
+            "no row of this client has an edge to another client: labels come from its own rows \
+             alone; compare range, d_min and d_max of the job with the values of the rows"
+        );
+    }
     let report = Report {
         rows,
         labelled_rows: labelled,

@@ -333,9 +333,15 @@ mod tests {
 
     #[test]
     fn terms_name_the_option_that_would_accept_a_job() {
-        let text = "rows = 100\nqueries = 7\nclasses = 3\n";
+        let size = "rows = 100\nqueries = 7\nclasses = 3\n";
+        let text = &format!("{size}steps = 300\n");
         let refused = |more: &str, terms: &Terms| {
-            let job = Job::parse(&format!("{text}{more}\n"), 5).unwrap();
+            let steps = if more.contains("steps") {
+                ""
+            } else {
+                "steps = 300"
+            };
+            let job = Job::parse(&format!("{size}{more}\n{steps}\n"), 5).unwrap();
             terms.check(&job).unwrap_err()
         };
         let usual = Terms::default();
@@ -359,10 +365,7 @@ mod tests {
         };
         assert!(refused("", &many).contains("--min-clients"));
         // Without a graph network only the votes are summed.
-        let vote = Job::parse(
-            &format!("{text}steps = 0\ncut = \"server\"\ncluster = 1"),
-            4,
-        );
+        let vote = Job::parse(&format!("{size}cut = \"server\"\ncluster = 1"), 4);
         assert_eq!(usual.check(&vote.unwrap()), Ok(()));
         let all = Terms {
             cuts: vec![Cut::Client, Cut::Server],
@@ -374,7 +377,7 @@ mod tests {
         };
         let much = "cut = \"server\"\ncluster = 1\nsteps = 2000\npredict = \"graph\"\n\
                     reveal_embeddings = true";
-        let job = Job::parse(&format!("{text}{much}"), 4).unwrap();
+        let job = Job::parse(&format!("{size}{much}"), 4).unwrap();
         assert_eq!(all.check(&job), Ok(()));
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use undertone_fedgraph as fedgraph;
+use undertone_fedgraph::{self as fedgraph, Predict};
 use undertone_node::{Facts, JobError, deadlines};
 use undertone_sum::Suite;
 
@@ -26,7 +26,8 @@ struct File {
     width: usize,
     cluster: usize,
     clustering: String,
-    steps: u32,
+    /// By default as many as a graph network that predicts needs, and none for a vote.
+    steps: Option<u32>,
     rate: f64,
     cut: String,
     predict: String,
@@ -38,7 +39,7 @@ struct File {
 impl Default for File {
     fn default() -> Self {
         let mut file = Self::of(&fedgraph::Job::new(0, 0, 0, 0));
-        file.clients = None;
+        (file.clients, file.steps) = (None, None);
         file
     }
 }
@@ -59,7 +60,7 @@ impl File {
             width: job.width,
             cluster: job.cluster,
             clustering: job.clustering.to_string(),
-            steps: job.steps,
+            steps: Some(job.steps),
             rate: job.rate,
             cut: job.cut.to_string(),
             predict: job.predict.to_string(),
@@ -75,18 +76,25 @@ impl File {
                 return Err(JobError::new(format!("{name} is missing")));
             }
         }
+        let new = fedgraph::Job::new(clients, self.rows, self.queries, self.classes);
+        let predict: Predict = parsed("predict", &self.predict)?;
+        let steps = if predict == Predict::Graph {
+            new.steps
+        } else {
+            0
+        };
         let job = fedgraph::Job {
             width: self.width,
             cluster: self.cluster,
             clustering: parsed("clustering", &self.clustering)?,
-            steps: self.steps,
+            steps: self.steps.unwrap_or(steps),
             rate: self.rate,
             cut: parsed("cut", &self.cut)?,
-            predict: parsed("predict", &self.predict)?,
+            predict,
             reveal_embeddings: self.reveal_embeddings,
             every: self.checkpoint,
             suite: parsed::<Suite>("suite", &self.suite)?,
-            ..fedgraph::Job::new(clients, self.rows, self.queries, self.classes)
+            ..new
         };
         job.check().map_err(JobError)?;
         Ok(Job { fedgraph: job })
@@ -150,7 +158,7 @@ impl Job {
 
 #[cfg(test)]
 mod tests {
-    use undertone_fedgraph::{Clustering, Cut, Predict};
+    use undertone_fedgraph::{Clustering, Cut};
 
     use super::*;
 
@@ -172,7 +180,10 @@ mod tests {
         );
         assert_eq!(Job::from_offer(&job.to_offer()).unwrap(), job);
         let usual = Job::parse(TEXT, 4).unwrap();
-        assert_eq!(usual.fedgraph, fedgraph::Job::new(4, 100, 7, 3));
+        // A network that predicts nothing is not trained.
+        let new = fedgraph::Job::new(4, 100, 7, 3);
+        assert_eq!(job.fedgraph.steps, new.steps);
+        assert_eq!(usual.fedgraph, fedgraph::Job { steps: 0, ..new });
     }
 
     #[test]

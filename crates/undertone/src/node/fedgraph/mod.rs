@@ -15,7 +15,7 @@
 //! width = 64               # of embeddings and layers
 //! cluster = 17             # rows of a cluster
 //! clustering = "conditioned" # conditioned, random
-//! steps = 300              # 0: only the soft vote
+//! steps = 300              # 0: only the soft vote, the default unless predict = "graph"
 //! rate = 0.001
 //! cut = "client"           # client, server, embeddings: who sees what
 //! predict = "vote"         # vote, graph
