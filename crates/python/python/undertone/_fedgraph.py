@@ -28,8 +28,8 @@ class FedGraphJob:
     ``cluster``                   rows of a cluster: the network trains on means over so many rows
     ``clustering``                ``"conditioned"`` (most rows of a cluster are of one class) or
                                   ``"random"``
-    ``steps``                     steps of training; with 0 there is no graph network. By default 300
-                                  if it predicts, and 0 if not
+    ``steps``                     steps of training; with 0 there is no graph network. The default
+                                  is 300 if it predicts, and 0 if not
     ``rate``                      Adam's step size
     ``cut``                       who has the graph network: ``"client"`` (the clients; the server
                                   adds up masked words), ``"server"`` (clients have the first layer;
