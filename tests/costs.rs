@@ -299,7 +299,12 @@ fn bytes_of_an_exchange_are_the_formulae() {
             } else {
                 8 * ROWS / 2
             };
-            let masked = if words > 0 { frames(1, words) } else { 0 };
+            // With `winners` a second sum, of one word, ends the attempts.
+            let masked = match kind {
+                Votes::Clear => 0,
+                Votes::Counts => frames(1, words),
+                Votes::Winners => frames(2, words + 8),
+            };
             assert_eq!(sent(sum::UPLOAD), masked);
             if kind == Votes::Winners {
                 assert_eq!(sent(phases::SETUP), frames(2, 34 + 48 * 4));
