@@ -31,6 +31,11 @@
 //!   2210.06434).
 //! - [Hamming distances](hamming) between all rows of all clients, by six backends that differ in
 //!   who learns what.
+//! - [Training](training) of a model by many owners, few of whose rows have labels.
+//! - [A graph between pairs of clients](pssl), and labels that spread over it, with a server that
+//!   learns no distance (PSSL).
+//! - [A graph network over clients](fedgraph) with different features of the same rows (FedGraph,
+//!   arXiv 2404.09443).
 //! - [Co-training](fedct) by votes on public rows, of which nobody sees more than the winners
 //!   (FedCT, arXiv 2310.05696).
 //! - [Oblivious transfer](ot), [garbled circuits](garble) and [Paillier](paillier) on their own.
