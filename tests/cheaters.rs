@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
+use undertone::data::Kind;
 use undertone::hamming::Backend;
 use undertone::kdf::Seed;
 use undertone::party::{Aborted, Endpoint, Limits, Network, Node, PartyId, SessionId};
@@ -521,4 +522,20 @@ proptest! {
         let params = Params { min_clients: 2, ..params() };
         let _ = simulation(params, clients).run_over(network);
     }
+}
+
+/// CODE-2. A table may have rows of zeros. They have no direction, so nobody hashes them.
+#[test]
+fn rows_of_zeros_are_kept_in_tables_and_not_hashed() {
+    let text = "a,b,label\n1,2,0\n0,0,1\n";
+    let read = |kind| undertone::data::from_csv(text.as_bytes(), kind);
+    let refused = read(Kind::Features).unwrap_err().to_string();
+    assert!(refused.contains("line 3"), "{refused}");
+    let data = read(Kind::Table).unwrap();
+    let labelling = data.labelling(2).unwrap();
+    let input = Input::new(data.rows, labelling);
+    let (me, session) = (PartyId::client(0), SessionId([1; 32]));
+    let made = client(me, session, params(), input, Seed::from_bytes([1; 32]));
+    let refused = made.err().unwrap().to_string();
+    assert!(refused.contains("row 1 is all zeros"), "{refused}");
 }
