@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tonic::codegen::Bytes;
 
-use crate::server::Watch;
+use crate::server::{Boxed, Watch};
 use crate::status::Status;
 
 const PAGE: &str = include_str!("page.html");
@@ -31,7 +31,16 @@ const MAX_STATUS: usize = 16 << 20;
 ///
 /// # Errors
 /// When the operating system fails.
-pub async fn serve(listener: TcpListener, watch: Watch) -> std::io::Result<()> {
+pub fn serve(
+    listener: TcpListener,
+    watch: Watch,
+) -> impl Future<Output = std::io::Result<()>> + Send {
+    // Boxed: so the code of the server and of HTTP is in this crate.
+    let serving: Boxed<'static, _> = Box::pin(serve_pages(listener, watch));
+    serving
+}
+
+async fn serve_pages(listener: TcpListener, watch: Watch) -> std::io::Result<()> {
     let page = async || {
         let headers: [(HeaderName, &str); 3] = [
             (header::CONTENT_TYPE, "text/html; charset=utf-8"),
@@ -77,7 +86,12 @@ pub struct StatusError {
 ///
 /// # Errors
 /// A [`StatusError`].
-pub async fn fetch(address: SocketAddr) -> Result<Status, StatusError> {
+pub fn fetch(address: SocketAddr) -> impl Future<Output = Result<Status, StatusError>> + Send {
+    let fetching: Boxed<'static, _> = Box::pin(fetch_status(address));
+    fetching
+}
+
+async fn fetch_status(address: SocketAddr) -> Result<Status, StatusError> {
     let failed = |why: String| StatusError { address, why };
     let asking = async {
         let stream = TcpStream::connect(address)

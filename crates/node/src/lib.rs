@@ -28,6 +28,7 @@ pub mod checkpoint;
 pub mod client;
 pub mod deadlines;
 mod drive;
+mod erased;
 pub mod flow;
 mod gauge;
 pub mod keys;

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use crate::frame::{FrameError, HEADER_LEN, Header, Kind, Limits, Payload, SessionId};
 use crate::ledger::Ledger;
-use crate::party::{Abort, Aborted, Arrival, Inbox, Need, Party, PartyId, Phase, Step};
+use crate::party::{Abort, Aborted, Arrival, Inbox, Need, Outbox, Party, PartyId, Phase, Step};
 
 /// What the caller must do next.
 pub enum Poll {
@@ -69,10 +69,15 @@ enum State<P: Party> {
 
 /// Drives one [`Party`].
 pub struct Endpoint<P: Party> {
+    state: State<P>,
+    frames: Frames,
+}
+
+/// An endpoint without its party: all that does not depend on the party's type.
+struct Frames {
     me: PartyId,
     session: SessionId,
     limits: Limits,
-    state: State<P>,
     phase: Phase,
     links: BTreeMap<PartyId, Link>,
     outgoing: VecDeque<(PartyId, Vec<u8>)>,
@@ -86,30 +91,32 @@ impl<P: Party> Endpoint<P> {
     /// An endpoint that drives `party` as `me` in `session`.
     pub fn new(me: PartyId, session: SessionId, limits: Limits, party: P) -> Self {
         Self {
-            me,
-            session,
-            limits,
-            phase: party.phase(),
+            frames: Frames {
+                me,
+                session,
+                limits,
+                phase: party.phase(),
+                links: BTreeMap::new(),
+                outgoing: VecDeque::new(),
+                depth: 0,
+                served: None,
+                ledger: Ledger::default(),
+            },
             state: State::Running {
                 party,
                 need: Need::All(Vec::new()),
             },
-            links: BTreeMap::new(),
-            outgoing: VecDeque::new(),
-            depth: 0,
-            served: None,
-            ledger: Ledger::default(),
         }
     }
 
     /// The party's id.
     pub fn id(&self) -> PartyId {
-        self.me
+        self.frames.me
     }
 
     /// The phase of the last or next step.
     pub fn phase(&self) -> Phase {
-        self.phase
+        self.frames.phase
     }
 
     /// The phase of the next step, or `None` when the party has ended or aborted. A caller that has
@@ -123,12 +130,12 @@ impl<P: Party> Endpoint<P> {
 
     /// Whether [`poll`](Self::poll) gives a frame before it takes another step.
     pub fn is_sending(&self) -> bool {
-        !self.outgoing.is_empty()
+        !self.frames.outgoing.is_empty()
     }
 
     /// The costs so far.
     pub fn ledger(&self) -> &Ledger {
-        &self.ledger
+        &self.frames.ledger
     }
 
     /// Why the party aborted, if it did.
@@ -144,6 +151,108 @@ impl<P: Party> Endpoint<P> {
     /// # Errors
     /// A [`FrameError`]. The endpoint drops the frame and continues.
     pub fn push(&mut self, link: PartyId, frame: Vec<u8>) -> Result<Push, FrameError> {
+        let is_running = matches!(self.state, State::Running { .. });
+        self.frames.push(link, frame, is_running)
+    }
+
+    /// `who` has dropped out. Its frames that arrive still count.
+    pub fn gone(&mut self, who: PartyId) {
+        self.frames.links.entry(who).or_default().gone = true;
+    }
+
+    /// Gives a frame to send, or takes the next step if the messages that it needs are there.
+    ///
+    /// # Errors
+    /// [`Aborted`] when the party has aborted and all its notices to peers are sent. Every later
+    /// call returns the same error.
+    pub fn poll(&mut self) -> Result<Poll, Aborted> {
+        if let Some((to, frame)) = self.frames.outgoing.pop_front() {
+            return Ok(Poll::Send(to, frame));
+        }
+        match std::mem::replace(&mut self.state, State::Stepping) {
+            State::Running { party, need } => {
+                let Some(due) = self.frames.due(&need) else {
+                    self.state = State::Running { party, need };
+                    return Ok(Poll::Wait);
+                };
+                if let (Need::Any { .. }, [one]) = (&need, &due[..]) {
+                    self.frames.served = Some(*one);
+                }
+                self.frames.phase = party.phase();
+                self.state = match self.advance(party, &due) {
+                    Ok(state) => state,
+                    Err(cause) => State::Aborted(self.frames.abort(cause)),
+                };
+                Ok(Poll::Busy)
+            }
+            State::Done(output) => {
+                self.state = State::Done(output);
+                Ok(Poll::Done)
+            }
+            State::Aborted(aborted) => {
+                self.state = State::Aborted(aborted.clone());
+                Err(aborted)
+            }
+            State::Stepping => Err(self
+                .frames
+                .aborted(Abort::Internal("a step panicked".into()))),
+        }
+    }
+
+    /// Aborts for a reason outside the protocol. Peers are told, as with any abort. A run that has
+    /// ended does not change.
+    pub fn abandon(&mut self, cause: Abort) {
+        if matches!(self.state, State::Running { .. }) {
+            self.state = State::Aborted(self.frames.abort(cause));
+        }
+    }
+
+    /// The parties whose messages the next step needs and does not have, in the order in which the
+    /// party names them. With [`Need::Any`] one of them is enough.
+    pub fn waits_for(&self) -> Vec<PartyId> {
+        let State::Running { need, .. } = &self.state else {
+            return Vec::new();
+        };
+        self.frames.missing(need)
+    }
+
+    /// The result of a run that has ended, with its costs.
+    ///
+    /// # Errors
+    /// [`Aborted`] when the party has aborted, or has not ended.
+    pub fn finish(self) -> Result<(P::Output, Ledger), Aborted> {
+        match self.state {
+            State::Done(output) => Ok((output, self.frames.ledger)),
+            State::Aborted(aborted) => Err(aborted),
+            State::Running { .. } | State::Stepping => Err(self
+                .frames
+                .aborted(Abort::Misuse("the protocol has not ended".into()))),
+        }
+    }
+
+    fn advance(&mut self, party: P, due: &[PartyId]) -> Result<State<P>, Abort> {
+        let inbox = self.frames.inbox(due)?;
+        let start = Instant::now();
+        let step = party.step(inbox);
+        let time = start.elapsed();
+        self.frames.ledger.computed(self.frames.phase, time);
+        let (out, state) = match step? {
+            Step::Continue { out, need, next } => (out, State::Running { party: next, need }),
+            Step::Done { out, output } => (out, State::Done(output)),
+        };
+        self.frames.queue(out)?;
+        Ok(state)
+    }
+}
+
+impl Frames {
+    /// See [`Endpoint::push`]. A party that has ended needs no frame.
+    fn push(
+        &mut self,
+        link: PartyId,
+        frame: Vec<u8>,
+        is_running: bool,
+    ) -> Result<Push, FrameError> {
         let header = Header::parse(&frame, &self.limits)?;
         // FRAME-5
         if header.session != self.session {
@@ -158,7 +267,7 @@ impl<P: Party> Endpoint<P> {
                 me: self.me,
             });
         }
-        if !matches!(self.state, State::Running { .. }) {
+        if !is_running {
             return Ok(Push::Accepted);
         }
         let state = self.links.entry(link).or_default();
@@ -185,89 +294,13 @@ impl<P: Party> Endpoint<P> {
         Ok(Push::Accepted)
     }
 
-    /// `who` has dropped out. Its frames that arrive still count.
-    pub fn gone(&mut self, who: PartyId) {
-        self.links.entry(who).or_default().gone = true;
-    }
-
-    /// Gives a frame to send, or takes the next step if the messages that it needs are there.
-    ///
-    /// # Errors
-    /// [`Aborted`] when the party has aborted and all its notices to peers are sent. Every later
-    /// call returns the same error.
-    pub fn poll(&mut self) -> Result<Poll, Aborted> {
-        if let Some((to, frame)) = self.outgoing.pop_front() {
-            return Ok(Poll::Send(to, frame));
-        }
-        match std::mem::replace(&mut self.state, State::Stepping) {
-            State::Running { party, need } => {
-                let Some(due) = self.due(&need) else {
-                    self.state = State::Running { party, need };
-                    return Ok(Poll::Wait);
-                };
-                if let (Need::Any { .. }, [one]) = (&need, &due[..]) {
-                    self.served = Some(*one);
-                }
-                self.phase = party.phase();
-                match self.advance(party, &due) {
-                    Ok(()) => Ok(Poll::Busy),
-                    Err(cause) => {
-                        self.abort(cause);
-                        Ok(Poll::Busy)
-                    }
-                }
-            }
-            State::Done(output) => {
-                self.state = State::Done(output);
-                Ok(Poll::Done)
-            }
-            State::Aborted(aborted) => {
-                self.state = State::Aborted(aborted.clone());
-                Err(aborted)
-            }
-            State::Stepping => Err(Aborted {
-                party: self.me,
-                phase: self.phase,
-                cause: Abort::Internal("a step panicked".into()),
-            }),
-        }
-    }
-
-    /// Aborts for a reason outside the protocol. Peers are told, as with any abort. A run that has
-    /// ended does not change.
-    pub fn abandon(&mut self, cause: Abort) {
-        if matches!(self.state, State::Running { .. }) {
-            self.abort(cause);
-        }
-    }
-
-    /// The parties whose messages the next step needs and does not have, in the order in which the
-    /// party names them. With [`Need::Any`] one of them is enough.
-    pub fn waits_for(&self) -> Vec<PartyId> {
-        let State::Running { need, .. } = &self.state else {
-            return Vec::new();
-        };
+    /// The parties of `need` that have not been heard, if the next step must wait.
+    fn missing(&self, need: &Need) -> Vec<PartyId> {
         if self.due(need).is_some() {
             return Vec::new();
         }
         let (Need::All(of) | Need::Any { of, .. }) = need;
         of.iter().copied().filter(|who| !self.ready(*who)).collect()
-    }
-
-    /// The result of a run that has ended, with its costs.
-    ///
-    /// # Errors
-    /// [`Aborted`] when the party has aborted, or has not ended.
-    pub fn finish(self) -> Result<(P::Output, Ledger), Aborted> {
-        match self.state {
-            State::Done(output) => Ok((output, self.ledger)),
-            State::Aborted(aborted) => Err(aborted),
-            State::Running { .. } | State::Stepping => Err(Aborted {
-                party: self.me,
-                phase: self.phase,
-                cause: Abort::Misuse("the protocol has not ended".into()),
-            }),
-        }
     }
 
     /// The senders of the arrivals that the next step consumes, or `None` if they are not all
@@ -295,18 +328,16 @@ impl<P: Party> Endpoint<P> {
             .is_some_and(|link| link.gone || link.early.contains_key(&link.next_in))
     }
 
-    fn advance(&mut self, party: P, due: &[PartyId]) -> Result<(), Abort> {
+    fn inbox(&mut self, due: &[PartyId]) -> Result<Inbox, Abort> {
         let mut arrivals = Vec::with_capacity(due.len());
         for who in due {
             arrivals.push((*who, self.arrival(*who)?));
         }
-        let start = Instant::now();
-        let step = party.step(Inbox::new(arrivals));
-        self.ledger.computed(self.phase, start.elapsed());
-        let (out, state) = match step? {
-            Step::Continue { out, need, next } => (out, State::Running { party: next, need }),
-            Step::Done { out, output } => (out, State::Done(output)),
-        };
+        Ok(Inbox::new(arrivals))
+    }
+
+    /// Queues the messages of a step.
+    fn queue(&mut self, out: Outbox) -> Result<(), Abort> {
         let max = self.limits.max_payload;
         if let Some(len) = out.payload_lens().find(|len| *len > max) {
             return Err(Abort::Internal(format!(
@@ -325,7 +356,6 @@ impl<P: Party> Endpoint<P> {
             self.send(to, Kind::Message, payload, spared);
             before = to;
         }
-        self.state = state;
         Ok(())
     }
 
@@ -384,7 +414,16 @@ impl<P: Party> Endpoint<P> {
         self.outgoing.push_back((to, frame));
     }
 
-    fn abort(&mut self, cause: Abort) {
+    fn aborted(&self, cause: Abort) -> Aborted {
+        Aborted {
+            party: self.me,
+            phase: self.phase,
+            cause,
+        }
+    }
+
+    /// Tells the peers, and forgets what came early.
+    fn abort(&mut self, cause: Abort) -> Aborted {
         let peers: BTreeSet<PartyId> = self
             .links
             .iter()
@@ -398,10 +437,6 @@ impl<P: Party> Endpoint<P> {
             link.early.clear();
             link.early_bytes = 0;
         }
-        self.state = State::Aborted(Aborted {
-            party: self.me,
-            phase: self.phase,
-            cause,
-        });
+        self.aborted(cause)
     }
 }

@@ -87,17 +87,11 @@ struct Agreed {
 /// A neighbour's shares: of its self mask and of its mask key.
 type Dealt = [Share; 2];
 
-/// The script of client `me`, which contributes `input`. `seed` is its randomness. In a plain sum
-/// the input is a vector of words.
-///
-/// # Errors
-/// [`Abort::Misuse`] when words, rows and rules do not fit, or when the rules name a malicious
-/// server and there are no credentials. The script aborts with it when words that come late do not
-/// fit.
-pub fn client<W: Word>(
+/// See [`Word`].
+pub(super) fn client<W: Word>(
     rules: Rules,
     me: PartyId,
-    input: impl Into<Input<W>>,
+    input: Input<W>,
     seed: Seed,
 ) -> Result<Script<'static, Sums<W>>, Abort> {
     let Input {
@@ -106,7 +100,7 @@ pub fn client<W: Word>(
         credentials,
         sent,
         answered,
-    } = input.into();
+    } = input;
     rules.check()?;
     let shape = rules.shape;
     if let Words::Ready(words) = &words {

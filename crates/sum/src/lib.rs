@@ -62,6 +62,7 @@ pub mod series;
 mod server;
 pub mod share;
 pub mod wiring;
+mod words;
 
 use std::fmt;
 use std::ops::Range;
@@ -69,11 +70,12 @@ use std::ops::Range;
 use sha2::{Digest, Sha256};
 use undertone_party::{Abort, PartyId, Phase, Reader, SessionId, Writer};
 
-pub use client::{Sums, client};
+pub use client::Sums;
 pub use input::{Answered, Input, Words};
-pub use server::{Owners, Total, server, server_with};
+pub use server::{Owners, Total};
 pub use undertone_kernel::mask::Suite;
 pub use wiring::{Degree, Target, Trust, Wiring};
+pub use words::{Word, client, server, server_with};
 
 use undertone_kdf::Seed;
 use undertone_setup::roster::{Entry, enough, enough_holders};
@@ -109,12 +111,6 @@ pub const PHASES: [Phase; 4] = [KEYS, SHARES, UPLOAD, UNMASK];
 const SERVER: PartyId = PartyId::SERVER;
 const SIGNED_KEYS: &str = "sign sum keys";
 const SIGNED_SET: &str = "sign contributors";
-
-/// The words of a sum: `u32` and `u64`.
-pub trait Word: undertone_kernel::mask::Word {}
-
-impl Word for u32 {}
-impl Word for u64 {}
 
 /// The sizes of a client's input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -54,7 +54,8 @@ impl From<Vec<(PartyId, Range<usize>)>> for Owners {
 }
 
 /// Returns the server's own words for the given contributors.
-type OwnWords<W> = Box<dyn FnOnce(&[PartyId]) -> Vec<W> + Send>;
+/// See [`server_with`](super::server_with).
+pub(super) type OwnWords<W> = Box<dyn FnOnce(&[PartyId]) -> Vec<W> + Send>;
 
 /// Messages by sender. `None` for dropped clients.
 type Heard = Vec<(PartyId, Option<Payload>)>;
@@ -273,35 +274,8 @@ impl<W: Word> Adding<W> {
     }
 }
 
-/// The server of a sum with the invited clients `expected`: a vector of clients in a plain sum,
-/// otherwise of clients and their rows.
-///
-/// # Errors
-/// [`Abort::Misuse`] when the rules are impossible, or `expected` repeats a client or names the
-/// server.
-pub fn server<W: Word>(
-    rules: Rules,
-    expected: impl Into<Owners>,
-) -> Result<Script<'static, Total<W>>, Abort> {
-    start(rules, expected.into(), None)
-}
-
-/// Like [`server`], with words of the server's own. When the contributors are known, `own` returns
-/// the words to add for them: as many as a client contributes. Every contributor gets its rows with
-/// these words added. [`Total::shared`] contains them, too.
-///
-/// # Errors
-/// As for [`server`]. The script aborts with [`Abort::Misuse`] when `own` returns another number of
-/// words.
-pub fn server_with<W: Word>(
-    rules: Rules,
-    expected: impl Into<Owners>,
-    own: impl FnOnce(&[PartyId]) -> Vec<W> + Send + 'static,
-) -> Result<Script<'static, Total<W>>, Abort> {
-    start(rules, expected.into(), Some(Box::new(own)))
-}
-
-fn start<W: Word>(
+/// See [`Word`].
+pub(super) fn server<W: Word>(
     rules: Rules,
     Owners(owners): Owners,
     own: Option<OwnWords<W>>,

@@ -16,8 +16,9 @@ use super::line::Outlet;
 use super::reach::reach;
 use super::session::Session;
 use super::{Config, JoinError, Joined};
-use crate::application::{Next, Participant};
+use crate::application::Next;
 use crate::drive::{Ended, Event};
+use crate::erased::{AnyParticipant, Output};
 use crate::server::lock;
 use crate::tls::{self, TlsError, Traffic};
 use crate::wire::{self, ClientSays, Goodbye, Refusal, ServerSays, Through};
@@ -57,14 +58,14 @@ enum Left {
 }
 
 /// A client that takes part in a job.
-pub(super) struct Member<'a, P: Participant> {
+pub(super) struct Member<'a> {
     config: &'a Config,
     tls: Arc<ClientConfig>,
     traffic: Arc<Traffic>,
-    participant: &'a mut P,
+    participant: &'a mut dyn AnyParticipant,
     /// Whether it has agreed to the job.
     agreed: bool,
-    session: Option<Session<P::Output>>,
+    session: Option<Session>,
     /// The highest number of a session that it has begun, and how often it has begun sessions
     /// since, that one included.
     begun: Option<(u32, u32)>,
@@ -74,8 +75,11 @@ pub(super) struct Member<'a, P: Participant> {
     pub(super) leaving: Arc<Leaving>,
 }
 
-impl<'a, P: Participant> Member<'a, P> {
-    pub(super) fn new(config: &'a Config, participant: &'a mut P) -> Result<Self, JoinError> {
+impl<'a> Member<'a> {
+    pub(super) fn new(
+        config: &'a Config,
+        participant: &'a mut dyn AnyParticipant,
+    ) -> Result<Self, JoinError> {
         let wrong = |error: TlsError| JoinError::Config(error.to_string());
         if config.identity.is_none() && config.certificate.is_none() {
             return Err(JoinError::Config(
@@ -230,7 +234,7 @@ impl<'a, P: Participant> Member<'a, P> {
     /// job.
     async fn end(
         &mut self,
-        ended: Ended<P::Output>,
+        ended: Ended<Output>,
         connection: &mut Connection,
     ) -> Result<Option<Left>, JoinError> {
         let id = self.session.as_ref().map(|session| session.id);
@@ -398,7 +402,7 @@ impl<'a, P: Participant> Member<'a, P> {
     }
 
     /// Takes the end of a party, and returns what follows.
-    fn take(&mut self, ended: Ended<P::Output>) -> Result<Next, JoinError> {
+    fn take(&mut self, ended: Ended<Output>) -> Result<Next, JoinError> {
         let session = self.session.take();
         let output = ended.result?;
         if let Some(session) = &session {
@@ -461,7 +465,7 @@ fn accused(cause: &Abort) -> Option<PartyId> {
 }
 
 /// Waits until the running session has ended. Never returns if there is none.
-async fn ended<T>(session: &mut Option<Session<T>>) -> Ended<T> {
+async fn ended(session: &mut Option<Session>) -> Ended<Output> {
     match session {
         Some(session) => session.ended().await,
         None => std::future::pending().await,

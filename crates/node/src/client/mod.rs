@@ -14,9 +14,10 @@ use undertone_party::{Aborted, Ledger, PartyId, Phase};
 use undertone_setup::identity::Identity;
 
 use crate::application::{Decline, Participant};
+use crate::erased::AnyParticipant;
 use crate::randomness::Randomness;
 use crate::roster::Roster;
-use crate::server::lock;
+use crate::server::{Boxed, lock};
 use crate::tls::Certificate;
 use crate::wire::{self, ClientSays, Goodbye};
 use member::Member;
@@ -184,6 +185,22 @@ pub async fn join<P: Participant>(
     config: &Config,
     participant: &mut P,
     stop: impl Future<Output = ()> + Send,
+) -> Result<Joined, JoinError> {
+    join_any(config, participant, Box::pin(stop)).await
+}
+
+fn join_any<'a>(
+    config: &'a Config,
+    participant: &'a mut dyn AnyParticipant,
+    stop: Boxed<'a, ()>,
+) -> Boxed<'a, Result<Joined, JoinError>> {
+    Box::pin(take_part(config, participant, stop))
+}
+
+async fn take_part(
+    config: &Config,
+    participant: &mut dyn AnyParticipant,
+    stop: Boxed<'_, ()>,
 ) -> Result<Joined, JoinError> {
     let member = Member::new(config, participant)?;
     let leaving = Arc::clone(&member.leaving);

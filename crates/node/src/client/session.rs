@@ -11,6 +11,7 @@ use undertone_party::{Abort, Aborted, Endpoint, Header, Ledger, Party, PartyId, 
 use super::line::{ClientLine, Shared, Stream};
 use super::{JoinError, Observer, START};
 use crate::drive::{Ended, Event, drive, limits};
+use crate::erased::{AnyParty, Output};
 use crate::flow::Links;
 use crate::gauge::Gauge;
 use crate::roster::hex;
@@ -39,36 +40,33 @@ pub(super) struct Place {
     pub(super) clients: usize,
 }
 
-pub(super) struct Session<T> {
+pub(super) struct Session {
     pub(super) id: SessionId,
     start: Instant,
     clients: usize,
     events: mpsc::Sender<Event>,
     shared: Arc<Shared>,
-    done: oneshot::Receiver<Ended<T>>,
+    done: oneshot::Receiver<Ended<Output>>,
     /// Counts the bytes of events that its party has not handled.
     waiting: Arc<Gauge>,
     /// How often this client has returned after it lost its connection.
     returned: u32,
 }
 
-impl<T> Drop for Session<T> {
+impl Drop for Session {
     fn drop(&mut self) {
         self.tell(Event::Stop(Abort::Misuse("stopped".into())));
     }
 }
 
-impl<T> Session<T> {
+impl Session {
     /// Tells the server that this client is ready, and starts its party.
     pub(super) fn start(
         place: &Place,
-        party: impl Party<Output = T> + 'static,
+        party: AnyParty,
         sender: &UnboundedSender<FromClient>,
         observer: Option<Observer>,
-    ) -> Result<Self, Aborted>
-    where
-        T: Send + 'static,
-    {
+    ) -> Result<Self, Aborted> {
         let (id, me) = (place.session, place.me);
         let phase = party.phase();
         let endpoint = Endpoint::new(me, id, limits(), party);
@@ -151,7 +149,7 @@ impl<T> Session<T> {
 
     /// NET-28: waits until the party has room for more events. So a server that ignores the windows
     /// cannot fill this client's memory.
-    pub(super) fn has_room(&self) -> impl Future<Output = ()> + use<T> {
+    pub(super) fn has_room(&self) -> impl Future<Output = ()> + use<> {
         let waiting = Arc::clone(&self.waiting);
         async move { waiting.below(ROOM).await }
     }
@@ -196,7 +194,7 @@ impl<T> Session<T> {
     }
 
     /// Waits until the party has ended.
-    pub(super) async fn ended(&mut self) -> Ended<T> {
+    pub(super) async fn ended(&mut self) -> Ended<Output> {
         (&mut self.done).await.unwrap_or_else(|_| {
             let aborted = Aborted {
                 party: PartyId::SERVER,
@@ -211,13 +209,13 @@ impl<T> Session<T> {
     }
 
     /// The end of the party, if it has ended.
-    pub(super) fn try_ended(&mut self) -> Option<Ended<T>> {
+    pub(super) fn try_ended(&mut self) -> Option<Ended<Output>> {
         self.done.try_recv().ok()
     }
 
     /// Tells a party that has its result to wait no longer until others have taken what it sent.
     /// Returns how it ended. `None` if it has no result.
-    pub(super) async fn hand_over(&mut self) -> Option<Ended<T>> {
+    pub(super) async fn hand_over(&mut self) -> Option<Ended<Output>> {
         let is_done = {
             let standing = lock(&self.shared.standing);
             standing.as_ref().is_some_and(|last| last.standing.done)
@@ -231,7 +229,7 @@ impl<T> Session<T> {
 
     /// Tells the party that the server has ended the session. Returns how it ended. `None` if it
     /// does not end soon.
-    pub(super) async fn close(&mut self) -> Option<Ended<T>> {
+    pub(super) async fn close(&mut self) -> Option<Ended<Output>> {
         self.stop(Abort::Left {
             who: PartyId::SERVER,
         })
@@ -239,7 +237,7 @@ impl<T> Session<T> {
     }
 
     /// A party that had ended keeps its own end.
-    async fn stop(&mut self, cause: Abort) -> Option<Ended<T>> {
+    async fn stop(&mut self, cause: Abort) -> Option<Ended<Output>> {
         self.tell(Event::Stop(cause));
         let ended = tokio::time::timeout(HANDOVER, self.ended()).await;
         ended.ok()

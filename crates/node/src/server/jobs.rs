@@ -9,8 +9,9 @@ use undertone_party::{Abort, Aborted, Endpoint, Ledger, PartyId, Phase};
 use super::lobby::{Gather, Gathered, Lobby, Start};
 use super::session::{ServerLine, Session, State};
 use super::{FAREWELL, ServeError, TICK};
-use crate::application::{Application, Next, Seat};
+use crate::application::{Next, Seat};
 use crate::drive::{self, drive, limits};
+use crate::erased::{AnyApplication, Output};
 use crate::flow::Links;
 use crate::roster::hex;
 use crate::status::{JobReport, phase_statuses};
@@ -62,7 +63,7 @@ impl Running {
     }
 
     /// Adds the costs of a session.
-    fn add<T>(&mut self, ended: &Ended<T>) {
+    fn add(&mut self, ended: &Ended) {
         self.sessions += 1;
         self.session = hex(&ended.session.id.0)[..8].to_owned();
         self.clients = ended.clients;
@@ -76,11 +77,11 @@ impl Running {
 }
 
 /// A session that has ended.
-struct Ended<T> {
+struct Ended {
     session: Arc<Session>,
     /// The number of clients at its start.
     clients: usize,
-    result: Result<T, Aborted>,
+    result: Result<Output, Aborted>,
     ledger: Ledger,
 }
 
@@ -92,10 +93,10 @@ enum Outcome {
 }
 
 /// Runs jobs until it has run the configured number, or the server is asked to stop.
-pub(super) async fn jobs<A: Application>(
+pub(super) async fn jobs(
     lobby: &Arc<Lobby>,
-    application: &mut A,
-    done: &mut (impl FnMut(&JobReport) + Send),
+    application: &mut dyn AnyApplication,
+    done: &mut (dyn FnMut(&JobReport) + Send),
 ) -> Result<(), ServeError> {
     for job in 1..=lobby.config.jobs.unwrap_or(u32::MAX) {
         application.begin();
@@ -132,9 +133,9 @@ pub(super) async fn jobs<A: Application>(
 }
 
 /// Runs the sessions of a job.
-async fn run_job<A: Application>(
+async fn run_job(
     lobby: &Arc<Lobby>,
-    application: &mut A,
+    application: &mut dyn AnyApplication,
     job: u32,
 ) -> Result<JobReport, ServeError> {
     let mut running = Running::new(lobby, job);
@@ -202,11 +203,11 @@ async fn run_job<A: Application>(
 
 /// Runs a session. Expels clients that are caught cheating and runs the session again without them,
 /// at most [`ATTEMPTS`] times in all.
-async fn settled<A: Application>(
+async fn settled(
     lobby: &Arc<Lobby>,
-    application: &mut A,
+    application: &mut dyn AnyApplication,
     running: &mut Running,
-) -> Result<Result<A::Report, Aborted>, ServeError> {
+) -> Result<Result<Output, Aborted>, ServeError> {
     let mut attempts = 0;
     let number = application.session();
     loop {
@@ -251,11 +252,11 @@ fn culprits(cause: &Abort) -> Vec<PartyId> {
 }
 
 /// Runs one session with the clients that wait for it.
-async fn run_session<A: Application>(
+async fn run_session(
     lobby: &Arc<Lobby>,
-    application: &mut A,
+    application: &mut dyn AnyApplication,
     running: &Running,
-) -> Result<Ended<A::Report>, ServeError> {
+) -> Result<Ended, ServeError> {
     let job = running.job;
     let config = &lobby.config;
     let system = |what: &'static str| move |_| ServeError::System(what.into());
@@ -326,7 +327,7 @@ async fn run_session<A: Application>(
 }
 
 /// The end of a party that took no step.
-fn unstarted<T>(phase: Phase, cause: Abort) -> drive::Ended<T> {
+fn unstarted(phase: Phase, cause: Abort) -> drive::Ended<Output> {
     let aborted = Aborted {
         party: PartyId::SERVER,
         phase,
@@ -401,11 +402,11 @@ async fn watch(lobby: &Lobby, session: &Session, start: Instant) -> std::convert
     }
 }
 
-fn report<A: Application>(
+fn report(
     lobby: &Lobby,
     running: &Running,
     outcome: &Outcome,
-    application: &A,
+    application: &dyn AnyApplication,
 ) -> JobReport {
     let (mut received, mut sent) = (0, 0);
     for (_, cost) in running.ledger.phases() {

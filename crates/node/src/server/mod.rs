@@ -13,6 +13,7 @@ mod show;
 pub(crate) mod upload;
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,6 +25,7 @@ use undertone_party::Phase;
 
 use crate::application::{Application, Facts};
 use crate::deadlines::Deadlines;
+use crate::erased::AnyApplication;
 use crate::randomness::Randomness;
 use crate::roster::Roster;
 use crate::status::{JobReport, Status};
@@ -149,14 +151,14 @@ const MAX_OFFER: usize = 1 << 20;
 const TICK: Duration = Duration::from_millis(50);
 
 /// A server that listens, and runs the jobs of an application.
-pub struct Server<A> {
+pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     lobby: Arc<Lobby>,
-    application: A,
+    application: Box<dyn AnyApplication>,
 }
 
-impl<A> std::fmt::Debug for Server<A> {
+impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Server(at {}, ..)", self.address)
     }
@@ -173,7 +175,7 @@ pub(crate) struct About {
 }
 
 impl About {
-    fn of<A: Application>(application: &A) -> Result<Self, ServeError> {
+    fn of(application: &dyn AnyApplication) -> Result<Self, ServeError> {
         let phases = application.phases();
         let offer = application.offer();
         if phases.is_empty() {
@@ -186,7 +188,7 @@ impl About {
             )));
         }
         Ok(Self {
-            name: A::NAME,
+            name: application.name(),
             offer,
             parameters: application.describe(),
             phases,
@@ -216,7 +218,10 @@ impl Watch {
     }
 }
 
-impl<A: Application> Server<A> {
+/// A future whose code is in this crate.
+pub(crate) type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+impl Server {
     /// Listens on `address` for the clients of `application`.
     ///
     /// # Errors
@@ -224,7 +229,23 @@ impl<A: Application> Server<A> {
     pub async fn bind(
         address: SocketAddr,
         config: Config,
-        application: A,
+        application: impl Application,
+    ) -> Result<Self, ServeError> {
+        Self::bind_any(address, config, Box::new(application)).await
+    }
+
+    fn bind_any(
+        address: SocketAddr,
+        config: Config,
+        application: Box<dyn AnyApplication>,
+    ) -> Boxed<'static, Result<Self, ServeError>> {
+        Box::pin(Self::listen(address, config, application))
+    }
+
+    async fn listen(
+        address: SocketAddr,
+        config: Config,
+        application: Box<dyn AnyApplication>,
     ) -> Result<Self, ServeError> {
         let by_certificate = |entry: &crate::roster::Entry| entry.key.is_none();
         if config.client_authorities.is_none()
@@ -234,7 +255,7 @@ impl<A: Application> Server<A> {
                 name: entry.name.clone(),
             });
         }
-        let about = About::of(&application)?;
+        let about = About::of(&*application)?;
         let needed = application.needed(config.roster.len());
         if config.roster.len() < needed {
             return Err(ServeError::TooFew {
@@ -272,6 +293,22 @@ impl<A: Application> Server<A> {
         stop: impl Future<Output = ()> + Send,
         mut done: impl FnMut(&JobReport) + Send,
     ) -> Result<(), ServeError> {
+        self.run_any(Box::pin(stop), &mut done).await
+    }
+
+    fn run_any<'a>(
+        self,
+        stop: Boxed<'a, ()>,
+        done: &'a mut (dyn FnMut(&JobReport) + Send),
+    ) -> Boxed<'a, Result<(), ServeError>> {
+        Box::pin(self.serve(stop, done))
+    }
+
+    async fn serve(
+        self,
+        stop: Boxed<'_, ()>,
+        done: &mut (dyn FnMut(&JobReport) + Send),
+    ) -> Result<(), ServeError> {
         let lobby = self.lobby;
         let mut application = self.application;
         let config = &lobby.config;
@@ -308,7 +345,7 @@ impl<A: Application> Server<A> {
             tracing::info!("asked to stop; a running job may still finish");
             lobby.stop();
         };
-        let jobs = jobs::jobs(&lobby, &mut application, &mut done);
+        let jobs = jobs::jobs(&lobby, &mut *application, done);
         tokio::pin!(stop, jobs);
         let result = tokio::select! {
             result = &mut jobs => result,

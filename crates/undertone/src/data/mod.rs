@@ -131,8 +131,8 @@ pub fn load(path: &Path, kind: Kind) -> Result<Dataset, DataError> {
 ///
 /// # Errors
 /// As [`load`].
-pub fn from_npz(reader: impl Read + Seek, kind: Kind) -> Result<Dataset, DataError> {
-    checked(npz::read(reader, kind)?)
+pub fn from_npz(mut reader: impl Read + Seek, kind: Kind) -> Result<Dataset, DataError> {
+    checked(npz::read(&mut reader, kind)?)
 }
 
 /// Reads all arrays of an `.npz` archive, in the order of the archive. They must be of float32 or
@@ -140,24 +140,27 @@ pub fn from_npz(reader: impl Read + Seek, kind: Kind) -> Result<Dataset, DataErr
 ///
 /// # Errors
 /// A [`DataError`] that says what is wrong, where, and what to do.
-pub fn arrays_from_npz(reader: impl Read + Seek) -> Result<Arrays, DataError> {
-    npz::read_arrays(reader)
+pub fn arrays_from_npz(mut reader: impl Read + Seek) -> Result<Arrays, DataError> {
+    npz::read_arrays(&mut reader)
 }
 
 /// Writes arrays as an `.npz` archive.
 ///
 /// # Errors
 /// An error of the writer.
-pub fn arrays_to_npz(writer: impl std::io::Write + Seek, arrays: &Arrays) -> std::io::Result<()> {
-    npz::write_arrays(writer, arrays)
+pub fn arrays_to_npz(
+    mut writer: impl std::io::Write + Seek,
+    arrays: &Arrays,
+) -> std::io::Result<()> {
+    npz::write_arrays(&mut writer, arrays)
 }
 
 /// Reads CSV.
 ///
 /// # Errors
 /// As [`load`].
-pub fn from_csv(reader: impl Read, kind: Kind) -> Result<Dataset, DataError> {
-    checked(text::read(reader, kind)?)
+pub fn from_csv(mut reader: impl Read, kind: Kind) -> Result<Dataset, DataError> {
+    checked(text::read(&mut reader, kind)?)
 }
 
 /// Reads CSV that is compressed by gzip.
@@ -182,11 +185,11 @@ fn from_gzip(file: impl BufRead, kind: Kind) -> Result<Dataset, DataError> {
 /// # Errors
 /// An error of the writer.
 pub fn to_npz(
-    writer: impl std::io::Write + Seek,
+    mut writer: impl std::io::Write + Seek,
     features: &Features,
     labelling: &Labelling,
 ) -> std::io::Result<()> {
-    npz::write(writer, features, labelling)
+    npz::write(&mut writer, features, labelling)
 }
 
 /// Writes features and labels as CSV, with the names of the features in the first line. A label is
@@ -195,12 +198,12 @@ pub fn to_npz(
 /// # Errors
 /// An error of the writer.
 pub fn to_csv(
-    writer: impl std::io::Write,
+    mut writer: impl std::io::Write,
     features: &Features,
     labelling: &Labelling,
     columns: &[String],
 ) -> std::io::Result<()> {
-    text::write(writer, features, labelling, columns)
+    text::write(&mut writer, features, labelling, columns)
 }
 
 /// Reads at most so many bytes, and fails where there are more.

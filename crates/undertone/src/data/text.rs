@@ -10,7 +10,7 @@ use super::{DataError, Dataset, Kind, labels};
 /// Longest first line that is looked at to find the separator, in bytes.
 const FIRST_LINE: usize = 1 << 20;
 
-pub(super) fn read(reader: impl Read, kind: Kind) -> Result<Dataset, DataError> {
+pub(super) fn read(reader: &mut dyn Read, kind: Kind) -> Result<Dataset, DataError> {
     if kind == Kind::Codes {
         return Err(DataError::Wrong(
             "codes are read from .npz files only".into(),
@@ -169,7 +169,7 @@ impl Table {
 
 /// As [`to_csv`](super::to_csv).
 pub(super) fn write(
-    writer: impl Write,
+    writer: &mut dyn Write,
     features: &Features,
     labelling: &Labelling,
     columns: &[String],
@@ -233,8 +233,8 @@ fn broken(error: csv::Error) -> DataError {
 mod tests {
     use super::*;
 
-    fn read(reader: impl Read) -> Result<Dataset, DataError> {
-        super::read(reader, Kind::Features)
+    fn read(mut reader: impl Read) -> Result<Dataset, DataError> {
+        super::read(&mut reader, Kind::Features)
     }
 
     #[test]

@@ -4,7 +4,7 @@ use undertone_party::{Abort, Aborted, PartyId};
 use undertone_setup::identity::Credentials;
 
 use super::{DECLINED, Member};
-use crate::application::{Decline, Participant, Seat, Unwilling};
+use crate::application::{Decline, Seat, Unwilling};
 use crate::client::connection::Connection;
 use crate::client::session::{Place, Session};
 use crate::client::{JoinError, START};
@@ -14,7 +14,7 @@ use crate::wire::{self, Answer, Challenge, ClientSays, Hello, Offer, Ready};
 /// Largest window of a link in bytes. A larger one is cut to it.
 const MAX_WINDOW: usize = 16 << 20;
 
-impl<P: Participant> Member<'_, P> {
+impl Member<'_> {
     pub(super) fn hello(
         &self,
         challenge: &Challenge,
@@ -70,10 +70,10 @@ impl<P: Participant> Member<'_, P> {
     /// Logs the job, then agrees to it. The error says why it does not.
     fn agree(&mut self, offer: &Offer) -> Result<(), Decline> {
         let name = wire::plain(&offer.application);
-        if name != P::NAME {
+        let own = self.participant.name();
+        if name != own {
             return Err(Decline::telling(format!(
-                "the server runs the application {name:?}, this client takes part in {:?}",
-                P::NAME
+                "the server runs the application {name:?}, this client takes part in {own:?}"
             )));
         }
         let facts = self.participant.describe(&offer.job);

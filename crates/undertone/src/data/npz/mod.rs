@@ -28,7 +28,17 @@ struct Array {
     bytes: Vec<u8>,
 }
 
-pub(super) fn read(reader: impl Read + Seek, kind: Kind) -> Result<Dataset, DataError> {
+/// A file to read, of any type: so the code for archives is made once.
+pub(super) trait Source: Read + Seek {}
+
+impl<T: Read + Seek> Source for T {}
+
+/// A file to write, of any type.
+pub(super) trait Target: Write + Seek {}
+
+impl<T: Write + Seek> Target for T {}
+
+pub(super) fn read(reader: &mut dyn Source, kind: Kind) -> Result<Dataset, DataError> {
     let mut archive = ZipArchive::new(reader).map_err(|error| broken("archive", &error))?;
     let rows = match kind {
         Kind::Features | Kind::Table => {
@@ -354,7 +364,7 @@ impl Array {
 }
 
 /// As [`arrays_from_npz`](super::arrays_from_npz).
-pub(super) fn read_arrays(reader: impl Read + Seek) -> Result<Arrays, DataError> {
+pub(super) fn read_arrays(reader: &mut dyn Source) -> Result<Arrays, DataError> {
     let mut archive = ZipArchive::new(reader).map_err(|error| broken("archive", &error))?;
     if archive.len() > MAX_ARRAYS {
         return Err(DataError::Wrong(format!(
@@ -391,7 +401,7 @@ pub(super) fn read_arrays(reader: impl Read + Seek) -> Result<Arrays, DataError>
 }
 
 /// As [`arrays_to_npz`](super::arrays_to_npz).
-pub(super) fn write_arrays(writer: impl Write + Seek, arrays: &Arrays) -> std::io::Result<()> {
+pub(super) fn write_arrays(writer: &mut dyn Target, arrays: &Arrays) -> std::io::Result<()> {
     let mut zip = ZipWriter::new(writer);
     for own in arrays {
         let shape: Vec<u64> = own.shape().iter().map(|len| *len as u64).collect();
@@ -450,7 +460,7 @@ fn npy<T: AutoSerialize>(shape: &[u64], values: &[T]) -> std::io::Result<Vec<u8>
 
 /// As [`to_npz`](super::to_npz).
 pub(super) fn write(
-    writer: impl Write + Seek,
+    writer: &mut dyn Target,
     features: &Features,
     labelling: &Labelling,
 ) -> std::io::Result<()> {

@@ -9,7 +9,7 @@ fn what_is_written_is_read() {
     let labelling = Labelling::new(3, vec![None, Some(1)]).unwrap();
     let mut bytes = Cursor::new(Vec::new());
     write(&mut bytes, &features, &labelling).unwrap();
-    let data = read(bytes, Kind::Features).unwrap();
+    let data = read(&mut bytes, Kind::Features).unwrap();
     assert!(matches!(data.rows, Rows::Features(read) if read == features));
     assert_eq!(data.labels, labelling.labels());
     assert_eq!(data.classes, Some(3));
@@ -17,7 +17,7 @@ fn what_is_written_is_read() {
     let named = labelling.with_names(names.clone()).unwrap();
     let mut bytes = Cursor::new(Vec::new());
     write(&mut bytes, &features, &named).unwrap();
-    let data = read(bytes, Kind::Features).unwrap();
+    let data = read(&mut bytes, Kind::Features).unwrap();
     assert_eq!(
         (data.labels, data.class_names),
         (named.labels().to_vec(), names)
@@ -33,15 +33,15 @@ fn arrays_that_are_written_are_read() {
     arrays.push("b", vec![], vec![0.1f64]).unwrap();
     let mut bytes = Cursor::new(Vec::new());
     write_arrays(&mut bytes, &arrays).unwrap();
-    assert_eq!(read_arrays(bytes).unwrap(), arrays);
+    assert_eq!(read_arrays(&mut bytes).unwrap(), arrays);
     // Three dimensions, the first index running fastest.
     let fortran = "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 1, 3), }";
     let fortran = archive(&[("t", raw(fortran, &floats(&[1., 4., 2., 5., 3., 6.])))]);
-    let read = read_arrays(Cursor::new(fortran)).unwrap();
+    let read = read_arrays(&mut Cursor::new(fortran)).unwrap();
     let values = read.get("t").unwrap().to_doubles();
     assert_eq!(values, [1., 2., 3., 4., 5., 6.]);
     let integers = archive(&[("t", array("<i4", "(1,)", &[1, 0, 0, 0]))]);
-    let error = read_arrays(Cursor::new(integers)).unwrap_err().to_string();
+    let error = read_arrays(&mut Cursor::new(integers)).unwrap_err().to_string();
     assert!(error.contains("float32 or float64"), "{error}");
 }
 
@@ -84,7 +84,7 @@ fn labels() -> (&'static str, Vec<u8>) {
 }
 
 fn error(bytes: Vec<u8>, kind: Kind) -> String {
-    read(Cursor::new(bytes), kind).unwrap_err().to_string()
+    read(&mut Cursor::new(bytes), kind).unwrap_err().to_string()
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn rows_and_labels() {
     let fortran = "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }";
     let fortran = ("features", raw(fortran, &floats(&[1., 4., 2., 5., 3., 6.])));
     for bytes in [c, archive(&[fortran, labels()])] {
-        let data = read(Cursor::new(bytes), Kind::Features).unwrap();
+        let data = read(&mut Cursor::new(bytes), Kind::Features).unwrap();
         let Rows::Features(features) = data.rows else {
             panic!("features were asked for");
         };
@@ -112,7 +112,7 @@ fn features_of_other_types() {
         array(">i2", "(2, 1)", &[0, 1, 0xff, 0xfe]),
     ] {
         let bytes = archive(&[("features", features), labels()]);
-        let data = read(Cursor::new(bytes), Kind::Features).unwrap();
+        let data = read(&mut Cursor::new(bytes), Kind::Features).unwrap();
         assert!(matches!(data.rows, Rows::Features(own) if own.values() == [1.0, -2.0]));
     }
 }
@@ -131,7 +131,7 @@ fn labels_of_other_types() {
     let read = |entries: &[(&str, Vec<u8>)]| {
         let mut all = vec![rows.clone()];
         all.extend_from_slice(entries);
-        read(Cursor::new(archive(&all)), Kind::Features).unwrap()
+        read(&mut Cursor::new(archive(&all)), Kind::Features).unwrap()
     };
     for labels in [
         array("<U4", "(3,)", &unicode),
@@ -163,7 +163,7 @@ fn numbers_and_tables_of_names() {
         ])
     };
     let labels = |labels, table| {
-        let data = read(Cursor::new(entries(labels, table)), Kind::Features).unwrap();
+        let data = read(&mut Cursor::new(entries(labels, table)), Kind::Features).unwrap();
         data.labels
     };
     assert_eq!(labels(&[1, 0], b"ab"), [Some(1), Some(0)]);
@@ -178,7 +178,7 @@ fn numbers_and_tables_of_names() {
 fn codes_in_numpys_order() {
     let codes = ("codes", array("|u1", "(2, 2)", &[0x80, 0x40, 0x01, 0x00]));
     let bits = ("bits", array("<i8", "()", &10i64.to_le_bytes()));
-    let data = read(Cursor::new(archive(&[codes, bits, labels()])), Kind::Codes).unwrap();
+    let data = read(&mut Cursor::new(archive(&[codes, bits, labels()])), Kind::Codes).unwrap();
     let Rows::Codes(codes) = data.rows else {
         panic!("codes were asked for");
     };
@@ -291,7 +291,7 @@ fn cut_archives_are_refused_everywhere() {
     let whole = archive(&[features("(2, 3)", &[1., 2., 3., 4., 5., 6.]), labels()]);
     for len in 0..whole.len() {
         assert!(
-            read(Cursor::new(&whole[..len]), Kind::Features).is_err(),
+            read(&mut Cursor::new(&whole[..len]), Kind::Features).is_err(),
             "{len} bytes"
         );
     }
@@ -304,7 +304,7 @@ fn changed_archives_do_not_panic() {
         for change in [1, 0x80, 0xff] {
             let mut bytes = whole.clone();
             bytes[at] ^= change;
-            let _ = read(Cursor::new(bytes), Kind::Features);
+            let _ = read(&mut Cursor::new(bytes), Kind::Features);
         }
     }
 }
