@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use clap::{CommandFactory, Parser, Subcommand};
 use undertone_lab::{Failure, Show, bench, costs, interrupt, ot, output, sum};
 
+#[cfg(not(feature = "train"))]
+use crate::missing;
 use crate::options::{Common, Json, Quiet};
 use crate::{deal, examples, label, net, paillier};
 
@@ -58,6 +60,16 @@ enum Command {
         #[command(flatten)]
         fedgraph: Box<undertone_lab::fedgraph::FedGraph>,
     },
+    /// Train a model on one labelled FILE (not in this build: it needs the feature `train`)
+    #[cfg(not(feature = "train"))]
+    Train(missing::Missing),
+    /// Co-train learners on one labelled FILE (not in this build: it needs the feature `train`)
+    #[cfg(not(feature = "train"))]
+    Cotrain(missing::Missing),
+    /// Predict rows with features at several clients (not in this build: it needs the feature
+    /// `train`)
+    #[cfg(not(feature = "train"))]
+    Fedgraph(missing::Missing),
     /// Label the rows of one labelled FILE over a graph that its clients build pair by pair
     #[command(after_help = examples::PSSL)]
     Pssl {
@@ -196,6 +208,8 @@ impl Command {
             | Self::Fedgraph { common, .. } => *common,
             Self::Deal { quiet, .. } | Self::Keys { quiet, .. } => (*quiet).into(),
             Self::Status { json, .. } => (*json).into(),
+            #[cfg(not(feature = "train"))]
+            Self::Train(_) | Self::Cotrain(_) | Self::Fedgraph(_) => Common::default(),
             Self::Completions { .. } => Common::default(),
         }
     }
@@ -220,6 +234,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Err(error) => {
             // Standard error may be closed. The exit code still tells.
             let _ = error.print();
+            #[cfg(not(feature = "train"))]
+            missing::hint(&error);
             return u8::try_from(error.exit_code()).unwrap_or(2);
         }
     };
@@ -267,6 +283,10 @@ fn dispatch(command: Command, show: Show) -> Result<(), Failure> {
         Command::Cotrain { cotrain, .. } => cotrain.run(show),
         #[cfg(feature = "train")]
         Command::Fedgraph { fedgraph, .. } => fedgraph.run(show),
+        #[cfg(not(feature = "train"))]
+        Command::Train(missing) | Command::Cotrain(missing) | Command::Fedgraph(missing) => {
+            missing.run()
+        }
         Command::Pssl { pssl, .. } => pssl.run(show),
         Command::Sum { sum, .. } => sum.run(show),
         Command::Deal { deal, .. } => deal.run(show),

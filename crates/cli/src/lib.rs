@@ -6,6 +6,8 @@ mod deal;
 mod examples;
 mod files;
 mod label;
+#[cfg(not(feature = "train"))]
+mod missing;
 mod net;
 mod options;
 mod paillier;

@@ -7,7 +7,7 @@ use plotters::prelude::*;
 use undertone::xclp::{Features, Rows};
 
 use crate::Failure;
-use crate::report::Spread;
+use crate::report::{Spread, spread};
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn Error>>;
@@ -264,11 +264,7 @@ fn draw_accuracy(area: &Area<'_>, bars: [(&str, Spread); 2], runs: u32) -> Drawn
             let ends = vec![(at, (mean - sd).max(0.0)), (at, (mean + sd).min(100.0))];
             chart.draw_series([PathElement::new(ends, INK.stroke_width(2))])?;
         }
-        let label = if runs > 1 {
-            format!("{mean:.1} ± {sd:.1}")
-        } else {
-            format!("{mean:.1}")
-        };
+        let label = spread(mean, sd, runs, 1);
         let (x, y) = chart.backend_coord(&(at - 0.28, 0.0));
         let font = (FONT, 13).into_font().color(&WHITE);
         let (left, top) = area.get_base_pixel();

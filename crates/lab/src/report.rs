@@ -194,6 +194,21 @@ pub fn cost_table(ledgers: &[(PartyId, Ledger)], before: Option<Session<'_>>) ->
     table(header, lines, 1)
 }
 
+/// A number of things: `1 run`, `3 runs`.
+pub fn counted(count: u32, one: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {one}{plural}")
+}
+
+/// A mean with its deviation, or alone if it is of one value.
+pub fn spread(mean: f64, sd: f64, values: u32, decimals: usize) -> String {
+    if values > 1 {
+        format!("{mean:.decimals$} ± {sd:.decimals$}")
+    } else {
+        format!("{mean:.decimals$}")
+    }
+}
+
 /// A table of plain text. Columns are aligned to the right from column `numbers` on.
 pub fn table<const N: usize>(header: [&str; N], lines: Vec<[String; N]>, numbers: usize) -> String {
     let mut table = Table::new();

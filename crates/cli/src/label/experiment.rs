@@ -4,12 +4,12 @@
 use std::path::Path;
 
 use undertone_lab::experiment::{Experiment, Trial};
-use undertone_lab::report::Spread;
+use undertone_lab::report::{Spread, counted, spread};
 use undertone_lab::{Failure, Show, classes, output};
 
 use super::input::{Input, Table, agree, width};
 use super::options::Label;
-use super::report::{LabelReport, describe, describe_noise, spread, warn_of_scale};
+use super::report::{LabelReport, describe, describe_noise, warn_of_scale};
 use super::write::{Finished, Labels, Outputs, Truth};
 
 pub(super) fn run(options: &Label, file: &Path, show: Show) -> Result<(), Failure> {
@@ -58,12 +58,13 @@ pub(super) fn run(options: &Label, file: &Path, show: Show) -> Result<(), Failur
         runs,
         ..finished.report(options.seed)
     };
+    let of = |accuracy: Spread| spread(accuracy.mean, accuracy.sd, runs, 2);
     let summary = format!(
         "accuracy on hidden rows, per cent:\n  \
          together           {}\n  \
          each client alone  {}\n",
-        spread(joint, runs),
-        spread(local, runs)
+        of(joint),
+        of(local)
     );
     finished.conclude(outputs, &report, summary, show)
 }
@@ -120,7 +121,7 @@ fn introduction(options: &Label, file: &Path, experiment: &Experiment, runs: u32
     let rows = experiment.labels.len();
     format!(
         "{}: {rows} rows, {}, {} classes\n{}\
-         {} clients ({}), {} % of the labels known, {runs} {} from seed {}\n{}\n",
+         {} clients ({}), {} % of the labels known, {} from seed {}\n{}\n",
         file.display(),
         width(&experiment.rows),
         experiment.classes,
@@ -128,7 +129,7 @@ fn introduction(options: &Label, file: &Path, experiment: &Experiment, runs: u32
         experiment.clients,
         experiment.split,
         100.0 * experiment.labelled,
-        if runs == 1 { "run" } else { "runs" },
+        counted(runs, "run"),
         options.seed,
         describe(&experiment.params, rows.div_ceil(experiment.clients))
             + &describe_noise(experiment.label_epsilon, experiment.classes),

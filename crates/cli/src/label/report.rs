@@ -5,7 +5,7 @@ use undertone::data::Dataset;
 use undertone::hamming::Backend;
 use undertone::sum::Trust;
 use undertone::xclp::Params;
-use undertone_lab::report::{PhaseCost, Spread};
+use undertone_lab::report::PhaseCost;
 use undertone_lab::{Show, noise, scale};
 
 use super::options::Label;
@@ -75,15 +75,6 @@ pub(super) fn describe(params: &Params, most_rows: usize) -> String {
 pub(super) fn describe_noise(label_epsilon: Option<f64>, classes: usize) -> String {
     let line = |epsilon| format!("{}\n", noise::describe(epsilon, classes));
     label_epsilon.map_or_else(String::new, line)
-}
-
-/// An accuracy in per cent; with its deviation if there are several runs.
-pub(super) fn spread(accuracy: Spread, runs: u32) -> String {
-    if runs > 1 {
-        format!("{:5.2} ± {:.2}", accuracy.mean, accuracy.sd)
-    } else {
-        format!("{:5.2}", accuracy.mean)
-    }
 }
 
 /// Warns if features are not on one scale, unless they are to be standardised.

@@ -34,18 +34,6 @@ pub(super) fn public(
     made.map_err(|error| error.to_string())
 }
 
-/// Rows, prepared as the public ones.
-pub(super) fn prepare(features: &Features, scaler: Option<&Scaler>) -> Vec<f32> {
-    match scaler {
-        Some(scaler) => scaler.apply(features.values()),
-        None => features
-            .values()
-            .iter()
-            .map(|value| *value as f32)
-            .collect(),
-    }
-}
-
 /// Labels as CSV: the number of each row, from 0, and its label, -1 for none.
 pub(super) fn write_labels(file: Output, labels: &Labels) -> Result<(), Failure> {
     let mut text = String::from("row,label\n");

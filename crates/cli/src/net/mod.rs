@@ -1,7 +1,6 @@
 //! The commands that use the network.
 
 mod address;
-#[cfg(feature = "train")]
 mod cotraining;
 mod credentials;
 mod join;
@@ -13,11 +12,14 @@ mod training;
 
 use std::io::IsTerminal;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use tracing_subscriber::EnvFilter;
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
 use undertone::node::tls::read_text;
 use undertone::node::{Randomness, Roster, roster};
 use undertone_lab::{Failure, Show, seed};
@@ -42,24 +44,33 @@ enum Log {
 }
 
 /// Starts logging to standard error. The environment variable UNDERTONE_LOG holds a level (error,
-/// warn, info, debug) or a filter of the tracing crate.
+/// warn, info, debug), or levels of targets, as in `warn,undertone_node=debug`.
 fn log(format: Log, show: Show) {
-    let usual = if show.quiet { "warn" } else { "info" };
-    let filter = EnvFilter::try_from_env("UNDERTONE_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let filter = std::env::var("UNDERTONE_LOG").unwrap_or_default();
+    let filter = (!filter.is_empty()).then(|| filter.parse::<Targets>().ok());
+    let usual = if show.quiet { Level::WARN } else { Level::INFO };
+    let filter = filter
+        .flatten()
+        .unwrap_or_else(|| Targets::new().with_default(usual));
+    let layer = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal());
-    // This fails only if logging has been started before.
-    let _ = match format {
-        Log::Text => builder.try_init(),
-        Log::Json => builder.json().flatten_event(true).try_init(),
+    let layer = match format {
+        Log::Text => layer.boxed(),
+        Log::Json => layer.json().flatten_event(true).boxed(),
     };
+    // This fails only if logging has been started before.
+    let _ = tracing_subscriber::registry()
+        .with(layer)
+        .with(filter)
+        .try_init();
 }
 
 /// Runs a future on two threads that move bytes. Protocols have their own threads.
-fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+fn block_on(
+    future: Pin<Box<dyn Future<Output = Result<(), Failure>> + '_>>,
+) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

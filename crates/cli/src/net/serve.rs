@@ -3,12 +3,12 @@
 use std::io::Cursor;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 
 use clap::Args;
 use tokio::net::TcpListener;
 use undertone::data::arrays_to_npz;
 use undertone::node::cotrain::Cotrain;
-#[cfg(feature = "train")]
 use undertone::node::fedgraph::{self, FeatureGraph};
 use undertone::node::label::{self, Label};
 use undertone::node::pssl::{self, Pairwise};
@@ -22,11 +22,16 @@ use undertone::node::{Application, Deadlines, Facts, ServeError, admin, deadline
 #[cfg(feature = "train")]
 use undertone::party::{PartyId, SessionId};
 
+#[cfg(not(feature = "train"))]
+use crate::missing;
+
 use super::address::overlap;
 use super::credentials::{Key, Warnings, authorities};
-use super::{Log, block_on, log, randomness, read_roster, seconds, seconds_above_zero, text};
 #[cfg(feature = "train")]
-use super::{cotraining, training};
+use super::training;
+use super::{
+    Log, block_on, cotraining, log, randomness, read_roster, seconds, seconds_above_zero, text,
+};
 use undertone_lab::output::{self, Output};
 use undertone_lab::report::bytes;
 use undertone_lab::{Failure, Show, interrupt};
@@ -92,11 +97,9 @@ pub(crate) struct Serve {
     test: Option<PathBuf>,
     /// Only for co-training: file with the public rows (.npz or CSV). Their digest goes into the
     /// offer
-    #[cfg(feature = "train")]
     #[arg(long, value_name = "FILE")]
     public: Option<PathBuf>,
     /// Only for co-training: file for the consensus, written after each exchange (CSV)
-    #[cfg(feature = "train")]
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
     /// Folder for the cost report of each job (JSON)
@@ -243,7 +246,8 @@ impl Serve {
                 }
                 self.serve(config, &job, train, &warnings, show)
             }
-            #[cfg(feature = "train")]
+            #[cfg(not(feature = "train"))]
+            Train::NAME => Err(job.unusable(missing::why("a server of training"))),
             Cotrain::NAME => {
                 let parsed = cotraining::parse(&job.text, signed, self.public.as_deref());
                 let parsed = parsed.map_err(|error| job.unusable(error))?;
@@ -253,7 +257,6 @@ impl Serve {
                 }
                 self.serve(config, &job, cotrain, &warnings, show)
             }
-            #[cfg(feature = "train")]
             FeatureGraph::NAME => {
                 let parsed = fedgraph::Job::parse(&job.text, clients);
                 let mut graph = FeatureGraph::new(parsed.map_err(|error| job.unusable(error))?);
@@ -263,9 +266,10 @@ impl Serve {
                 self.serve(config, &job, graph, &warnings, show)
             }
             other => Err(job.unusable(format!(
-                "application is {other:?}; it must be {:?}, {:?}, \"fedgraph\", {:?}, {:?} or {:?}",
+                "application is {other:?}; it must be {:?}, {:?}, {:?}, {:?}, {:?} or {:?}",
                 Label::NAME,
                 Pairwise::NAME,
+                FeatureGraph::NAME,
                 Sum::NAME,
                 Train::NAME,
                 Cotrain::NAME,
@@ -293,18 +297,17 @@ impl Serve {
         if (self.model.is_some() || self.test.is_some()) && name != Train::NAME {
             return only("--model and --test", "training");
         }
-        #[cfg(feature = "train")]
         if (self.public.is_some() || self.labels.is_some()) && name != Cotrain::NAME {
             return only("--public and --labels", "co-training");
         }
         Ok(())
     }
 
-    fn serve<A: Application>(
+    fn serve(
         &self,
         config: server::Config,
         job: &JobFile,
-        application: A,
+        application: impl Application,
         warnings: &Warnings,
         show: Show,
     ) -> Result<(), Failure> {
@@ -312,15 +315,24 @@ impl Serve {
             deadlines: job.deadlines(&application)?,
             ..config
         };
+        let server = Box::pin(Server::bind(self.listen, config, application));
+        self.run_server(server, warnings, show)
+    }
+
+    fn run_server(
+        &self,
+        server: Pin<Box<dyn Future<Output = Result<Server, ServeError>> + Send>>,
+        warnings: &Warnings,
+        show: Show,
+    ) -> Result<(), Failure> {
         log(self.log, show);
         warnings.log();
         if let Some(folder) = &self.reports {
             output::create_folder(folder)?;
         }
-        block_on(async {
+        block_on(Box::pin(async {
             let stop = interrupt::requested();
-            let server = Server::bind(self.listen, config, application).await;
-            let server = server.map_err(failure)?;
+            let server = server.await.map_err(failure)?;
             if let Some(address) = self.status {
                 let listen = |error| failure(ServeError::Listen { address, error });
                 let listener = TcpListener::bind(address).await.map_err(listen)?;
@@ -344,7 +356,7 @@ impl Serve {
                 }
                 _ => Ok(()),
             }
-        })
+        }))
     }
 }
 

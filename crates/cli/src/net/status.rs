@@ -28,7 +28,7 @@ pub(crate) struct Status {
 
 impl Status {
     pub(crate) fn run(self, show: Show) -> Result<(), Failure> {
-        block_on(async {
+        block_on(Box::pin(async {
             loop {
                 let status = admin::fetch(self.from).await;
                 let status = status.map_err(|error| Failure::new(69, error))?;
@@ -46,7 +46,7 @@ impl Status {
                 }
                 tokio::time::sleep(Duration::from_secs(2)).await;
             }
-        })
+        }))
     }
 }
 

@@ -46,7 +46,8 @@ fn look(backend: &str) -> (RGBColor, usize) {
         "sketch" => (RGBColor(86, 180, 233), 1),
         "psm" => (RGBColor(0, 114, 178), 2),
         "shade" => (RGBColor(213, 94, 0), 3),
-        _ => (RGBColor(0, 158, 115), 4),
+        "lwe" => (RGBColor(204, 121, 167), 4),
+        _ => (RGBColor(0, 158, 115), 5),
     }
 }
 
@@ -75,6 +76,7 @@ fn marker(number: usize) -> Vec<(i32, i32)> {
         ],
         2 => vec![(-4, -4), (4, -4), (4, 4), (-4, 4)],
         3 => vec![(0, -5), (5, 4), (-5, 4)],
+        4 => vec![(0, 5), (5, -4), (-5, -4)],
         _ => vec![(0, -6), (5, 0), (0, 6), (-5, 0)],
     }
 }

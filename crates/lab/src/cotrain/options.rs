@@ -10,6 +10,7 @@ use super::deal::Table;
 use crate::Failure;
 use crate::classes::Classes;
 use crate::masks::Masks;
+use crate::report::counted;
 use crate::split::Split;
 
 /// Parses the name of a learner.
@@ -142,7 +143,7 @@ impl Cotrain {
         let learners: Vec<&str> = self.learners.iter().map(|kind| kind.name()).collect();
         let mut text = format!(
             "{}: {public} public rows, {private} private rows, {test} for tests, {} features, {} \
-             classes\n{} clients ({}), learners {}, consensus {}, noise {}; {} runs from seed {}\n\
+             classes\n{} clients ({}), learners {}, consensus {}, noise {}; {} from seed {}\n\
              votes {}: {}\n",
             self.file.display(),
             table.features,
@@ -152,7 +153,7 @@ impl Cotrain {
             learners.join(", "),
             self.consensus,
             self.noise,
-            self.runs,
+            counted(self.runs, "run"),
             self.seed,
             self.votes,
             match self.votes {

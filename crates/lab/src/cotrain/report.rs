@@ -9,7 +9,7 @@ use super::trial::Trialled;
 use crate::Failure;
 use crate::lines::Lines;
 use crate::output::Output;
-use crate::report::{Spread, bytes, table};
+use crate::report::{Spread, bytes, spread, table};
 
 /// Parameters of the network of arXiv 2310.05696, section 4.1, for comparison.
 const PARAMETERS: usize = 669_706;
@@ -139,7 +139,7 @@ impl Report {
     /// Tables of accuracies and costs.
     pub(super) fn text(&self) -> String {
         let percent = |share: f64| format!("{:.1}", 100.0 * share);
-        let spread = |mean: f64, sd: f64| format!("{} ± {}", percent(mean), percent(sd));
+        let spread = |mean: f64, sd: f64| spread(100.0 * mean, 100.0 * sd, self.runs, 1);
         let mut lines = vec![[
             "all clients".to_owned(),
             spread(self.local_mean, self.local_sd),

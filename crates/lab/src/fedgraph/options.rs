@@ -9,6 +9,7 @@ use undertone::sum::Suite;
 
 use super::deal::Table;
 use crate::Failure;
+use crate::report::counted;
 
 /// Predict rows whose features are at several clients.
 #[derive(Debug, Args)]
@@ -112,7 +113,7 @@ impl FedGraph {
         format!(
             "{}: {} rows, {} features, {} classes; {} rows are predicted\n\
              {} clients, each with {} % of the features; clusters of {} rows; {} steps of the \
-             graph network, cut at {}; {} runs from seed {}\n\
+             graph network, cut at {}; {} from seed {}\n\
              the server sees {}\n",
             self.file.display(),
             table.labels.len(),
@@ -124,7 +125,7 @@ impl FedGraph {
             job.cluster,
             job.steps,
             job.cut,
-            self.runs,
+            counted(self.runs, "run"),
             self.seed,
             match self.cut {
                 Cut::Client => "nothing",

@@ -6,9 +6,10 @@ use clap::Args;
 use undertone::pssl::{Job, Reveal, asked};
 
 use super::deal::Table;
+use crate::Failure;
 use crate::masks::Masks;
+use crate::report::{self, counted};
 use crate::split::{self, Split};
-use crate::{Failure, report};
 
 /// Label rows over a graph between pairs of clients.
 #[derive(Debug, Args)]
@@ -114,7 +115,7 @@ impl Pssl {
         format!(
             "{}: {} rows of {} features from 0 to {}{}, {} classes\n\
              {} clients ({}), {} % of the rows of each labelled, {} clusters, {} edges asked for \
-             per pair of clusters, from {} to {}; {} runs from seed {}\n\
+             per pair of clusters, from {} to {}; {} from seed {}\n\
              both ends of an edge learn: {}\n\
              a pair of clients sends from about {} to {} at worst; all {pairs} pairs from {} to \
              {}, through the server\n",
@@ -131,7 +132,7 @@ impl Pssl {
             job.asked,
             job.d_min,
             job.d_max,
-            self.runs,
+            counted(self.runs, "run"),
             self.seed,
             match self.reveal {
                 Reveal::Bucket => "its quarter of the range",

@@ -11,7 +11,7 @@ use crate::Failure;
 use crate::lines::Lines;
 use crate::output::Output;
 use crate::phase_costs::{self, PhaseCost};
-use crate::report::{Spread, bytes, table};
+use crate::report::{Spread, bytes, spread, table};
 
 /// The report of all runs. Accuracies are shares of the rows without a label.
 #[derive(Debug, Serialize)]
@@ -131,7 +131,7 @@ impl Report {
         let line = |name: &str, mean: f64, sd: f64| {
             [
                 name.to_owned(),
-                format!("{:.1} ± {:.1}", 100.0 * mean, 100.0 * sd),
+                spread(100.0 * mean, 100.0 * sd, self.runs, 1),
             ]
         };
         let mut text = table(

@@ -13,7 +13,7 @@ use super::deal::Table;
 use crate::classes::Classes;
 use crate::keys::Keys;
 use crate::masks::Masks;
-use crate::report::bytes;
+use crate::report::{bytes, counted};
 use crate::split::Split;
 use crate::{Failure, noise};
 
@@ -269,7 +269,7 @@ impl Train {
         };
         format!(
             "{}: {} rows for training, {} for tests, {} features, {} classes\n\
-             {} clients ({}), {} labels at {holders} clients, {} seeds from {}\n\
+             {} clients ({}), {} labels at {holders} clients, {} from {}\n\
              {}, {} parameters; {} + {} rounds of {} epochs\n{members}\n\
              backend {}: the server also learns each model, and\n  {}\n",
             self.file.display(),
@@ -280,7 +280,7 @@ impl Train {
             self.clients,
             self.split,
             self.labelled,
-            self.seeds,
+            counted(self.seeds, "seed"),
             self.seed,
             table.describe_model(),
             table.parameters(false),

@@ -6,7 +6,7 @@ use super::arm::Arm;
 use super::deal::Table;
 use super::options::Train;
 use super::trial::Trialled;
-use crate::report::{Spread, bytes, table};
+use crate::report::{Spread, bytes, spread, table};
 
 /// The report of all arms.
 #[derive(Debug, Serialize)]
@@ -115,7 +115,7 @@ impl Report {
         let line = |arm: &ArmReport| {
             [
                 arm.arm.clone(),
-                format!("{:.1} ± {:.1}", arm.accuracy_mean, arm.accuracy_sd),
+                spread(arm.accuracy_mean, arm.accuracy_sd, self.seeds, 1),
                 format!("{:.3} s", arm.round_seconds),
                 format!("{:.0} %", 100.0 * arm.share_of_cryptography),
                 bytes(arm.bytes_per_round as u64),

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::Args;
 use serde::Serialize;
 use undertone::data;
-use undertone::fedct::{Data, Labels, Memory, Rows, Step, Votes};
+use undertone::fedct::{Data, Labels, Memory, Rows, Scaler, Step, Votes};
 use undertone::learners::{Classifier, Kind, TREES};
 use undertone::node::client::Config;
 use undertone::node::cotrain::{Cotrainee, Job, Made, Terms};
 use undertone::party::{PartyId, SessionId};
 use undertone::xclp::{Features, Rows as Loaded};
 
-use super::super::cotraining::{features, prepare, public, write_labels};
+use super::super::cotraining::{features, public, write_labels};
 use super::super::credentials::Warnings;
 use super::super::randomness;
 use super::label::Input;
@@ -110,6 +110,18 @@ impl Own {
             features: Features::table(dim, values).map_err(|error| unusable(&error.to_string()))?,
             labels: labels.iter().flatten().copied().collect(),
         })
+    }
+}
+
+/// Rows, prepared as the public ones.
+fn prepare(features: &Features, scaler: Option<&Scaler>) -> Vec<f32> {
+    match scaler {
+        Some(scaler) => scaler.apply(features.values()),
+        None => features
+            .values()
+            .iter()
+            .map(|value| *value as f32)
+            .collect(),
     }
 }
 

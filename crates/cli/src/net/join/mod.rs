@@ -20,6 +20,9 @@ use undertone::node::client::Config;
 use undertone::node::roster;
 use undertone::setup::identity::Identity;
 
+#[cfg(not(feature = "train"))]
+use crate::missing;
+
 use super::address::HostPort;
 use super::credentials::{Key, Warnings, authorities};
 use super::{Log, log, randomness, read_roster, seconds, seconds_above_zero};
@@ -87,13 +90,10 @@ enum Application {
     /// Secure sums and weighted means
     Sum,
     /// Training
-    #[cfg(feature = "train")]
     Train,
     /// Co-training
-    #[cfg(feature = "train")]
     Cotrain,
     /// A graph network over clients with different features
-    #[cfg(feature = "train")]
     Fedgraph,
 }
 
@@ -204,7 +204,6 @@ impl Join {
             Some("npz") => Application::Sum,
             #[cfg(feature = "train")]
             _ if self.cotrain.public.is_some() => Application::Cotrain,
-            #[cfg(feature = "train")]
             Some("safetensors") => Application::Train,
             _ => Application::Label,
         }
@@ -252,6 +251,10 @@ impl Join {
             )),
             #[cfg(feature = "train")]
             Application::Fedgraph => fedgraph::run(&self, &config, &warnings, show),
+            #[cfg(not(feature = "train"))]
+            Application::Train | Application::Cotrain | Application::Fedgraph => Err(
+                Failure::usage(missing::why("a client that trains a model or a learner")),
+            ),
             Application::Pssl => pssl::run(&self, &config, &warnings, show),
             Application::Sum => sum::run(&self, &config, &warnings, show),
         }

@@ -44,10 +44,12 @@ pub(super) fn take_part(
     config: &Config,
     participant: &mut impl Participant,
 ) -> Result<Joined, Failure> {
-    let joined = block_on(async {
-        let joined = join(config, participant, interrupt::requested()).await;
-        joined.map_err(failure)
-    })?;
+    let mut joined = Joined::default();
+    block_on(Box::pin(async {
+        let stop = interrupt::requested();
+        joined = join(config, participant, stop).await.map_err(failure)?;
+        Ok(())
+    }))?;
     Ok(joined)
 }
 
