@@ -11,7 +11,7 @@ use undertone::node::server;
 use undertone::party::Phase;
 use undertone::xclp::phases;
 use undertone_tests::network::{
-    Harm, Kit, Labels, Means, Proxy, Task, World, client_config, server_config,
+    Harm, Kit, LONG, Labels, Means, Proxy, Task, World, client_config, server_config,
 };
 
 const VICTIM: usize = 1;
@@ -31,8 +31,7 @@ fn patient(config: &mut server::Config) {
 }
 
 async fn home<T>(task: Task<T>) -> Result<(T, Joined), JoinError> {
-    let time = Duration::from_secs(240);
-    tokio::time::timeout(time, task).await.unwrap().unwrap()
+    tokio::time::timeout(LONG, task).await.unwrap().unwrap()
 }
 
 /// Whether a client's server is gone. The server of another test may listen on its port by now.

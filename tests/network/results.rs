@@ -1,7 +1,6 @@
 //! Runs over the network give the same results as runs in one process.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use undertone::hamming::Backend;
 use undertone::kdf::Seed;
@@ -13,7 +12,7 @@ use undertone::node::status::JobReport;
 use undertone::simulate::Simulation;
 use undertone::sum::Trust;
 use undertone::xclp::{Features, Labelling, Outcome, Rows, phases};
-use undertone_tests::network::{Labels, Task, World};
+use undertone_tests::network::{LONG, Labels, Task, World};
 use undertone_tests::{dataset, random_clients};
 
 fn terms() -> Terms {
@@ -63,7 +62,7 @@ async fn compare(job: Job, clients: Vec<(Rows, Labelling)>) -> JobReport {
         .unwrap();
     let mut of_clients = undertone::party::Ledger::default();
     for (index, task) in tasks.into_iter().enumerate() {
-        let joined = tokio::time::timeout(Duration::from_secs(120), task).await;
+        let joined = tokio::time::timeout(LONG, task).await;
         let (outcome, joined): (Outcome, Joined) = joined.unwrap().unwrap().unwrap();
         assert_eq!(&outcome, expected.clients[index].as_ref().unwrap());
         assert_eq!((joined.sessions, joined.returned), (1, 0));
@@ -110,7 +109,7 @@ async fn a_client_refuses_others_with_too_many_rows() {
         }
         let mut joined = Vec::new();
         for task in tasks {
-            let ended = tokio::time::timeout(Duration::from_secs(120), task).await;
+            let ended = tokio::time::timeout(LONG, task).await;
             joined.push(ended.unwrap().unwrap());
         }
         let last = joined.pop().unwrap();
@@ -247,7 +246,7 @@ async fn right(standardise: bool) -> usize {
     }
     let mut right = 0;
     for task in tasks {
-        let ended = tokio::time::timeout(Duration::from_secs(120), task).await;
+        let ended = tokio::time::timeout(LONG, task).await;
         right += ended.unwrap().unwrap();
     }
     let report = &world.ended().await.unwrap()[0];

@@ -7,7 +7,7 @@ use std::time::Duration;
 use undertone::node::client::JoinError;
 use undertone::node::sum::{self, Mean};
 use undertone::rounds::CONTRIBUTION;
-use undertone_tests::network::{Kit, Means, Proxy, World};
+use undertone_tests::network::{Kit, LONG, Means, Proxy, World};
 
 fn kit(rounds: u32) -> Means {
     Means {
@@ -16,8 +16,6 @@ fn kit(rounds: u32) -> Means {
         values: 40,
     }
 }
-
-const LONG: Duration = Duration::from_secs(120);
 
 /// Three of five clients contribute to each round. All have the last mean when the job is done.
 #[tokio::test(flavor = "multi_thread")]

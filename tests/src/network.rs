@@ -90,6 +90,9 @@ pub fn names(count: usize) -> Vec<String> {
     (0..count).map(|index| format!("client-{index}")).collect()
 }
 
+/// Only what hangs takes longer, on however busy a machine.
+pub const LONG: Duration = Duration::from_secs(240);
+
 /// The settings of a server in tests: short times, one job.
 ///
 /// # Errors
@@ -101,7 +104,7 @@ pub fn server_config(trial: &Trial) -> Result<server::Config, Failure> {
         grace: Duration::from_secs(2),
         drain: Duration::from_secs(2),
         client_authorities: Some(trial.authority.clone()),
-        keep_alive: Duration::from_secs(1),
+        keep_alive: Duration::from_secs(3),
         ..server::Config::new(trial.roster.clone(), certificate)
     })
 }
@@ -184,7 +187,7 @@ impl World {
     /// # Errors
     /// When the server fails or does not end.
     pub async fn ended(self) -> Result<Vec<JobReport>, Failure> {
-        tokio::time::timeout(Duration::from_secs(60), self.server).await???;
+        tokio::time::timeout(LONG, self.server).await???;
         let reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(reports.clone())
     }
@@ -203,8 +206,8 @@ pub fn client_config(
     Ok(client::Config {
         identity: Some(Identity::from_pem(&keys.key)?),
         roster: Some(trial.roster.clone()),
-        keep_alive: Duration::from_secs(1),
-        retry: Duration::from_secs(10),
+        keep_alive: Duration::from_secs(3),
+        retry: Duration::from_secs(60),
         patience: Duration::from_secs(120),
         ..client::Config::new(
             address.to_string(),

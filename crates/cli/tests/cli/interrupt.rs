@@ -4,10 +4,8 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use super::network::{Process, Trial, free_port};
+use super::network::{LONG, Process, Trial, free_port};
 use super::*;
-
-const LONG: Duration = Duration::from_secs(60);
 
 /// A command with a folder of its own for temporary files.
 struct Running {
@@ -240,7 +238,7 @@ fn the_second_signal_ends_a_server_at_once() {
         );
         std::thread::sleep(Duration::from_millis(300));
     }
-    assert_eq!(server.ends(Duration::from_secs(10)), Some(130));
+    assert_eq!(server.ends(LONG), Some(130));
 }
 
 /// As under `nohup`.

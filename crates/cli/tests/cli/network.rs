@@ -166,7 +166,7 @@ impl Trial {
     pub(crate) fn until(&self, is: impl Fn(&Value) -> bool) {
         let address = format!("127.0.0.1:{}", self.status);
         let start = Instant::now();
-        while start.elapsed() < Duration::from_secs(60) {
+        while start.elapsed() < LONG {
             let output = undertone(&["status", &address, "--json"]);
             if output.status.success() && is(&json(&output)) {
                 return;

@@ -9,8 +9,25 @@ use serde_json::json as value;
 use undertone::arrays::Arrays;
 use undertone::data::arrays_to_npz;
 
-use super::network::{Process, Trial, free_port};
+use super::network::{LONG, Process, Trial, free_port};
 use super::*;
+
+/// The words of names of phases that are broken into two lines.
+const BROKEN: &str = "
+    const broken = [];
+    for (const phase of document.querySelectorAll('#phases li')) {
+      const nodes = document.createTreeWalker(phase, NodeFilter.SHOW_TEXT);
+      while (nodes.nextNode()) {
+        const text = nodes.currentNode;
+        for (const word of text.data.matchAll(/[^\\s]+/g)) {
+          const range = document.createRange();
+          range.setStart(text, word.index);
+          range.setEnd(text, word.index + word[0].length);
+          if (range.getClientRects().length > 1) broken.push(word[0]);
+        }
+      }
+    }
+    return broken";
 
 /// A headless Chromium.
 pub(crate) struct Browser {
@@ -35,7 +52,7 @@ impl Browser {
         };
         let start = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(start.elapsed() < Duration::from_secs(20), "no driver");
+            assert!(start.elapsed() < LONG, "no driver");
             std::thread::sleep(Duration::from_millis(50));
         }
         let arguments = [
@@ -109,10 +126,7 @@ impl Browser {
         let start = Instant::now();
         while self.run(script) != Value::Bool(true) {
             let page = self.run("return document.body.innerText");
-            assert!(
-                start.elapsed() < Duration::from_secs(60),
-                "{script}: {page}"
-            );
+            assert!(start.elapsed() < LONG, "{script}: {page}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -136,13 +150,17 @@ impl Browser {
 
     /// On a wide and on a narrow screen, text can be read, and only tables scroll sideways.
     pub(crate) fn assert_fits(&self) {
-        for width in [1280, 390, 360] {
+        for width in [1280, 1100, 390, 360] {
             self.resize(width);
             self.until(&format!("return innerWidth == {width}"));
             let wide = "return document.documentElement.scrollWidth <= innerWidth";
             assert_eq!(self.run(wide), true, "{width}");
             let smallest = self.smallest_text();
             assert!(smallest >= 12.0, "{smallest} px at {width}");
+            assert_eq!(self.run(BROKEN), value!([]), "at {width}");
+            let cut = "return Array.from(document.querySelectorAll('#costs'),
+                e => e.closest('.scroll')).some(e => e.scrollWidth > e.clientWidth)";
+            assert!(width < 1000 || self.run(cut) == false, "costs at {width}");
         }
     }
 
@@ -218,7 +236,7 @@ fn the_status_page_shows_a_job_as_it_goes() {
     browser.until("return document.querySelector('#results').parentNode.hidden");
     browser.until(&clients("in", 5));
     for process in &mut processes {
-        assert_eq!(process.ends(Duration::from_secs(120)), Some(0));
+        assert_eq!(process.ends(LONG), Some(0));
     }
     browser
         .until("return document.querySelectorAll('#finished [data-state=\"done\"]').length == 1");
@@ -331,7 +349,7 @@ fn the_status_page_shows_round_after_round() {
         (0..5).for_each(|client| write_update(&trial, client, round));
     }
     for process in &mut clients {
-        assert_eq!(process.ends(Duration::from_secs(120)), Some(0));
+        assert_eq!(process.ends(LONG), Some(0));
     }
     let row = |cell: &str| format!("#finished tr[data-job='1'] {cell}");
     let results = "rounds 3, contributors 5, values 2, weight 10";
@@ -355,7 +373,7 @@ fn the_status_page_shows_why_a_client_declined() {
     let _server = trial.serve("serve", &[]);
     trial.until(|status| status["state"] == "waiting");
     browser.open(&trial);
-    assert_eq!(trial.join(1, &[]).ends(Duration::from_secs(60)), Some(77));
+    assert_eq!(trial.join(1, &[]).ends(LONG), Some(77));
     let client = "#clients tr[data-name=client-1][data-state=declined] td.words";
     browser.shows(&format!("{client} span"), "declined");
     let why = "the job has codes of 65535 bits, this client allows at most 16384 (--max-bits)";
@@ -461,11 +479,7 @@ fn health_and_metrics() {
     drop(TcpStream::connect(("127.0.0.1", trial.port)).unwrap());
     let start = Instant::now();
     while !get("/metrics").contains("undertone_refused_total{what=\"tls\"} 1") {
-        assert!(
-            start.elapsed() < Duration::from_secs(10),
-            "{}",
-            get("/metrics")
-        );
+        assert!(start.elapsed() < LONG, "{}", get("/metrics"));
         std::thread::sleep(Duration::from_millis(20));
     }
     let metrics = get("/metrics");

@@ -10,7 +10,7 @@ use undertone_node::Participant;
 use undertone_node::client::{JoinError, join};
 use undertone_node::status::JobReport;
 use undertone_tests::feature_graph::{inputs, job};
-use undertone_tests::network::World;
+use undertone_tests::network::{LONG, World};
 
 use super::saved::Saved;
 use super::{FeatureGraph, Job, Member, Terms, Train};
@@ -112,7 +112,7 @@ async fn run(job: &Job, files: &Files, leaver: Option<usize>) -> (JobReport, Vec
     let tasks: Vec<_> = (0..CLIENTS).map(spawn).collect();
     let mut ended = Vec::new();
     for task in tasks {
-        let task = tokio::time::timeout(Duration::from_secs(120), task).await;
+        let task = tokio::time::timeout(LONG, task).await;
         ended.push(task.unwrap().unwrap());
     }
     (world.ended().await.unwrap().remove(0), ended)
@@ -282,7 +282,7 @@ async fn a_client_that_cannot_train_or_keep_its_votes_leaves() {
             "no network today"
         };
         for (client, task) in tasks.into_iter().enumerate() {
-            let why = tokio::time::timeout(Duration::from_secs(60), task).await;
+            let why = tokio::time::timeout(LONG, task).await;
             let why = why.unwrap().unwrap();
             let says = match client {
                 2 => due,

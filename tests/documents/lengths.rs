@@ -1,0 +1,649 @@
+//! Every message has the length that follows from public shapes (`docs/spec/lengths.md`), so
+//! lengths tell nobody anything else. The runs have fewer than 50 clients, and none drops out.
+
+use proptest::prelude::*;
+use undertone::fedct::{self, Consensus, Noise, Votes};
+use undertone::fedgraph::{self, Cut, FEATURES, Predict};
+use undertone::garble::{Audience, Builder};
+use undertone::hamming::{Backend, Phe};
+use undertone::kdf::Seed;
+use undertone::kernel::BitMatrix;
+use undertone::ot::Field;
+use undertone::party::Ledger;
+use undertone::party::frame::HEADER_LEN;
+use undertone::party::{Network, Node, PartyId, Phase};
+use undertone::pssl::{self, EDGES, Reveal};
+use undertone::rounds::Job;
+use undertone::simulate::garble::{EVALUATOR, GARBLER};
+use undertone::simulate::{GarbleSimulation, GraphSimulation, TrainingSimulation};
+use undertone::sum::Trust;
+use undertone::training::{Client, PseudoLabels, Report, Sampling, Step};
+use undertone::xclp::{Features, Params, Variant};
+use undertone_tests::cotraining::{World, votes};
+use undertone_tests::feature_graph;
+use undertone_tests::feature_graph_lengths::{GraphShape, graph_rounds, of_feature_graph, spared};
+use undertone_tests::lengths::{
+    Cotraining, Lengths, RoundShape, Shape, Training, lengths, of_cotraining, of_garbling,
+    of_round, of_scaling, of_training,
+};
+use undertone_tests::network::Means;
+use undertone_tests::pairwise;
+use undertone_tests::pairwise_lengths::of_pairwise;
+use undertone_tests::rounds::{learnt, members, run};
+use undertone_tests::training::{self, Steady, data};
+use undertone_tests::{random_clients, scaling, simulation};
+
+fn measured(params: Params, rows: &[usize]) -> (Shape, Lengths) {
+    let clients = random_clients(rows, params.bits, 1).unwrap();
+    let labelled = clients.iter().map(|(_, labels)| labels.labelled().count());
+    let shape = Shape {
+        rows: rows.iter().copied().zip(labelled).collect(),
+        classes: 2,
+        modulus: params.phe.key_bits() / 8,
+    };
+    let mut sent = Lengths::new();
+    let network = Network::new().intercept(|from, to, frame| {
+        let list = sent.entry((from, to, frame[4])).or_default();
+        list.push(frame.len() - HEADER_LEN);
+    });
+    let run = simulation(params, clients).run_over(network).unwrap();
+    assert!(run.clients.iter().all(Result::is_ok));
+    for list in sent.values_mut() {
+        list.sort_unstable();
+    }
+    (shape, sent)
+}
+
+fn hold(params: Params, rows: &[usize]) {
+    let (shape, sent) = measured(params, rows);
+    let due = lengths(&params, &shape);
+    for (link, list) in &due {
+        assert_eq!(
+            sent.get(link),
+            Some(list),
+            "{link:?} with {params:?}, {rows:?}"
+        );
+    }
+    assert_eq!(sent.len(), due.len(), "{params:?}, {rows:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn every_message_has_its_predicted_length(
+        rows in proptest::collection::vec(0usize..40, 3..6),
+        bits in 1usize..300,
+        backend in proptest::sample::select(Backend::ALL.to_vec()),
+        paper in any::<bool>(),
+        malicious in any::<bool>(),
+    ) {
+        // Some client must have a label, and there must be more rows than neighbours.
+        prop_assume!(rows.iter().sum::<usize>() > 4);
+        let params = Params {
+            bits,
+            neighbours: 3,
+            backend,
+            phe: Phe::insecure(256),
+            variant: if paper { Variant::Paper } else { Variant::Balanced },
+            trust: if malicious { Trust::MaliciousServer } else { Trust::SemiHonest },
+            ..Params::default()
+        };
+        hold(params, &rows);
+    }
+}
+
+/// Compares the second of two rounds with its prediction. Client `away` misses the first.
+fn hold_round(kit: &Means, job: Job, away: Option<usize>) {
+    let members = members(kit);
+    let mut network = Network::new();
+    if let Some(away) = away {
+        network = network.leave(PartyId::client(away), 0);
+    }
+    let first = run(job, &Default::default(), &members, network).unwrap();
+    let mut sent = Lengths::new();
+    let network = Network::new().intercept(|from, to, frame| {
+        let list = sent.entry((from, to, frame[4])).or_default();
+        list.push(frame.len() - HEADER_LEN);
+    });
+    let second = run(job, &first.kept, &members, network).unwrap();
+    assert!((0..kit.clients).all(|index| learnt(&second, index).is_some()));
+    for list in sent.values_mut() {
+        list.sort_unstable();
+    }
+    let layout = kit.contribution(0, 1).arrays.layout();
+    let shape = RoundShape {
+        clients: kit.clients,
+        values: kit.values,
+        layout: layout.write().len(),
+        last: Some(kit.clients - usize::from(away.is_some())),
+        lacking: away.into_iter().collect(),
+    };
+    let due = of_round(&job, &shape);
+    assert_eq!(sent, due, "{job:?}, {shape:?}");
+    hold_ledgers(&due, &second.ledgers);
+}
+
+/// The ledgers show the same messages and bytes.
+fn hold_ledgers(due: &Lengths, ledgers: &[(PartyId, Ledger)]) {
+    hold_sparing(due, ledgers, |_, _| 0);
+}
+
+/// The ledgers show the same messages and bytes, less the bytes that a party spares in a phase
+/// because payloads to several clients count once.
+fn hold_sparing(
+    due: &Lengths,
+    ledgers: &[(PartyId, Ledger)],
+    spared: impl Fn(PartyId, Phase) -> u64,
+) {
+    let of = |which: &dyn Fn(PartyId, PartyId, u8) -> bool| -> (u64, u64) {
+        let links = due.iter();
+        let links = links.filter(|((from, to, phase), _)| which(*from, *to, *phase));
+        let lens = links.flat_map(|(_, list)| list);
+        lens.fold((0, 0), |(messages, bytes), len| {
+            (messages + 1, bytes + (HEADER_LEN + len) as u64)
+        })
+    };
+    for (id, ledger) in ledgers {
+        for (phase, cost) in ledger.phases() {
+            let sent = of(&|from, _, of| from == *id && of == phase.id);
+            let counted = (cost.messages, cost.bytes_sent + spared(*id, phase));
+            assert_eq!(counted, sent, "{id}, {phase}");
+        }
+        let received: u64 = ledger.phases().map(|(_, cost)| cost.bytes_received).sum();
+        assert_eq!(received, of(&|_, to, _| to == *id).1, "{id}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(30))]
+
+    #[test]
+    fn every_message_of_a_round_has_its_predicted_length(
+        clients in 3usize..7,
+        values in 1usize..200,
+        away in 0usize..14,
+        malicious: bool,
+        mean: bool,
+    ) {
+        let kit = Means { clients, rounds: 2, values };
+        let trust = if malicious { Trust::MaliciousServer } else { Trust::SemiHonest };
+        let job = Job { trust, mean, ..kit.job(2) };
+        hold_round(&kit, job, (away < clients).then_some(away));
+    }
+}
+
+#[test]
+fn long_messages_of_a_round_have_their_predicted_lengths() {
+    for values in [131_071, 131_072, 262_145] {
+        let kit = Means {
+            clients: 3,
+            rounds: 2,
+            values,
+        };
+        for mean in [true, false] {
+            hold_round(&kit, Job { mean, ..kit.job(2) }, Some(1));
+        }
+    }
+}
+
+/// Means and deviations of three to six clients, and of rows whose words take several messages.
+#[test]
+fn every_message_of_means_and_deviations_has_its_predicted_length() {
+    for (clients, dim, malicious, backend) in [
+        (3, 1, false, Backend::Clear),
+        (6, 7, true, Backend::Psm),
+        (4, 4682, false, Backend::Phe),
+        (3, 10_000, true, Backend::Shade),
+    ] {
+        let params = Params {
+            backend,
+            trust: if malicious {
+                Trust::MaliciousServer
+            } else {
+                Trust::SemiHonest
+            },
+            ..Params::default()
+        };
+        let table = |client| Features::new(dim, vec![1.5; dim * (client % 3)]).unwrap();
+        let tables = (0..clients).map(table).collect();
+        let mut sent = Lengths::new();
+        let network = Network::new().intercept(|from, to, frame| {
+            let list = sent.entry((from, to, frame[4])).or_default();
+            list.push(frame.len() - HEADER_LEN);
+        });
+        let run = scaling::simulation(params, tables, 1).run_over(network);
+        assert!(run.unwrap().clients.iter().all(Result::is_ok));
+        for list in sent.values_mut() {
+            list.sort_unstable();
+        }
+        assert_eq!(sent, of_scaling(&params, clients, dim), "{clients}, {dim}");
+    }
+}
+
+/// Arrays longer than a tile, and pairs of clients with more rows than a block.
+#[test]
+fn long_messages_have_their_predicted_lengths() {
+    for (backend, bits, rows) in [
+        (Backend::Sketch, 4000, [2400, 700, 5]),
+        (Backend::Psm, 1500, [600, 1100, 513]),
+        (Backend::Lwe, 1000, [300, 260, 90]),
+        (Backend::Lwe, 16_384, [14, 13, 66]),
+        (Backend::Shade, 1000, [300, 150, 90]),
+        (Backend::Phe, 33, [30, 1030, 45]),
+        (Backend::Phe, 16_500, [8, 7, 3]),
+    ] {
+        let params = Params {
+            bits,
+            neighbours: 12,
+            backend,
+            phe: Phe::insecure(256),
+            ..Params::default()
+        };
+        hold(params, &rows);
+    }
+}
+
+/// Compares all sessions of a training job with their predictions. `rows` are those of each client,
+/// and its labelled rows.
+fn hold_training(job: undertone::training::Job, clients: Vec<Client>, rows: &[(usize, usize)]) {
+    let first = vec![0.01; job.parameters];
+    let seed = Seed::from_bytes([4; 32]);
+    let mut simulation = TrainingSimulation::new(job, clients, first, seed).unwrap();
+    for session in 0..job.last() + 2 {
+        let members = simulation.members();
+        let mut sent = Lengths::new();
+        let network = Network::new().intercept(|from, to, frame| {
+            let list = sent.entry((from, to, frame[4])).or_default();
+            list.push(frame.len() - HEADER_LEN);
+        });
+        let run = simulation.run_over(network, members.clone()).unwrap();
+        assert!(run.clients.iter().all(|(_, step)| step.is_ok()));
+        for list in sent.values_mut() {
+            list.sort_unstable();
+        }
+        let kind = match (&run.report, session) {
+            (Report::Counted(census), 0) => Training::Census(census.groups.len()),
+            (Report::Trained(round), _) => Training::Round(round.taken.number),
+            (Report::Over, _) => Training::Over,
+            other => panic!("{other:?}"),
+        };
+        let own: Vec<_> = members
+            .iter()
+            .map(|who| rows[who.index().unwrap()])
+            .collect();
+        let due = of_training(&job, kind, &members, &own);
+        assert_eq!(sent, due, "{kind:?} of {job:?}");
+        hold_ledgers(&due, &run.ledgers);
+        if let Some((_, Ok(Step::Over(model)))) = run.clients.first() {
+            assert_eq!(model.len(), job.parameters);
+        }
+    }
+}
+
+#[test]
+fn every_message_of_a_training_job_has_its_predicted_length() {
+    let sources = [
+        PseudoLabels::None,
+        PseudoLabels::Network,
+        PseudoLabels::Local,
+        PseudoLabels::Joint,
+    ];
+    let arms = [
+        (3, Sampling::Free),
+        (7, Sampling::Groups(5)),
+        (11, Sampling::Groups(5)),
+    ];
+    for (clients, sampling) in arms {
+        for pseudo in sources {
+            for (trust, variant) in [
+                (Trust::SemiHonest, Variant::Balanced),
+                (Trust::MaliciousServer, Variant::Paper),
+                (Trust::MaliciousServer, Variant::Balanced),
+            ] {
+                let mut job = undertone::training::Job {
+                    label_rounds: 1,
+                    rounds: 1,
+                    pseudo,
+                    sampling,
+                    ..training::job()
+                };
+                job.propagation.trust = trust;
+                job.propagation.variant = variant;
+                let rows: Vec<(usize, usize)> = (0..clients)
+                    .map(|place| (8 + place % 4, 3 * (1 - place % 2)))
+                    .collect();
+                let client = |(place, (rows, labelled)): (usize, &(usize, usize))| {
+                    training::client(data(*rows, *labelled, place as u8))
+                };
+                let clients = rows.iter().enumerate().map(client).collect();
+                hold_training(job, clients, &rows);
+            }
+        }
+    }
+}
+
+/// A model whose parameters take two messages.
+#[test]
+fn long_models_have_their_predicted_lengths() {
+    let parameters = (1 << 18) + 1;
+    let job = undertone::training::Job {
+        label_rounds: 0,
+        rounds: 1,
+        pseudo: PseudoLabels::None,
+        parameters,
+        ..training::job()
+    };
+    let client = |place| {
+        let model = Steady {
+            params: vec![0.0; parameters],
+            change: vec![0.01; parameters],
+            noise: 0.0,
+        };
+        Client::new(
+            Box::new(model),
+            data(8, 3, place),
+            None,
+            Box::new(|_| Ok(())),
+        )
+    };
+    hold_training(job, (0..5).map(client).collect(), &[(8, 3); 5]);
+}
+
+/// Garbled circuits around tiles and batches, for all audiences.
+#[test]
+fn every_message_of_garbled_circuits_has_its_predicted_length() {
+    for (inputs, ands, instances) in [(3, 5, 1), (7, 20, 33), (64, 64, 256), (1, 1025, 17)] {
+        for audience in [Audience::Evaluator, Audience::Garbler, Audience::Both] {
+            let mut builder = Builder::new(1, inputs);
+            let mut bit = builder.evaluator(0);
+            for i in 0..ands {
+                let other = match i % 2 {
+                    0 => builder.garbler(0),
+                    _ => builder.evaluator(i % inputs),
+                };
+                let flipped = builder.xor(bit, other);
+                bit = builder.and(flipped, !other);
+                bit = builder.xor(bit, other);
+            }
+            let circuit = std::sync::Arc::new(builder.finish(&[bit, !bit, bit]));
+            let simulation = GarbleSimulation {
+                circuit: std::sync::Arc::clone(&circuit),
+                garbler: BitMatrix::zero(instances, 1),
+                evaluator: BitMatrix::zero(instances, inputs),
+                audience,
+                field: Field::new(4).unwrap(),
+                seed: Seed::from_bytes([3; 32]),
+            };
+            let mut sent = Lengths::new();
+            let mut network = Network::new().intercept(|from, to, frame| {
+                let list = sent.entry((from, to, frame[4])).or_default();
+                list.push(frame.len() - HEADER_LEN);
+            });
+            let [mut garbler, mut evaluator] = simulation.parties();
+            let nodes: &mut [&mut dyn Node] = &mut [&mut garbler, &mut evaluator];
+            network.run(nodes).unwrap();
+            drop(network);
+            for list in sent.values_mut() {
+                list.sort_unstable();
+            }
+            let due = of_garbling(&circuit, instances, audience, [GARBLER, EVALUATOR]);
+            assert_eq!(sent, due, "{instances} instances, {audience:?}");
+            let ledgers = [
+                (GARBLER, garbler.finish().unwrap().1),
+                (EVALUATOR, evaluator.finish().unwrap().1),
+            ];
+            hold_ledgers(&due, &ledgers);
+        }
+    }
+}
+
+/// Compares sessions of a co-training job with their predictions: two exchanges and the end.
+fn hold_cotraining(
+    (rows, classes, clients): (usize, usize, usize),
+    change: impl Fn(&mut fedct::Job),
+) {
+    let mut world = World::voting(&votes(rows, classes, clients, 0.7, 4), classes, |job| {
+        job.exchanges = 2;
+        change(job);
+    });
+    if world.job.trust == Trust::MaliciousServer {
+        world = world.pinned();
+    }
+    let all = world.all();
+    for session in [Cotraining::Exchange, Cotraining::Exchange, Cotraining::Over] {
+        let has_labels = world.state.labels.is_some();
+        let mut sent = Lengths::new();
+        let network = Network::new().intercept(|from, to, frame| {
+            let list = sent.entry((from, to, frame[4])).or_default();
+            list.push(frame.len() - HEADER_LEN);
+        });
+        let run = world.run(network, &all);
+        assert!(run.server.is_ok() && run.clients.values().all(Result::is_ok));
+        for list in sent.values_mut() {
+            list.sort_unstable();
+        }
+        let due = of_cotraining(&world.job, session, clients, has_labels);
+        assert_eq!(
+            sent, due,
+            "{session:?} of {:?}, {clients} clients",
+            world.job
+        );
+        hold_ledgers(&due, &run.ledgers.into_iter().collect::<Vec<_>>());
+    }
+}
+
+/// Rows of several to a word and of several words; fewer blocks than clients; votes and noise of
+/// all kinds.
+#[test]
+fn every_message_of_a_cotraining_job_has_its_predicted_length() {
+    let xor = Noise::Xor {
+        epsilon: 2.0,
+        sensitivity: 1.0,
+    };
+    for shape in [(1, 2, 3), (41, 3, 4), (23, 30, 5), (9, 7, 8), (5, 300, 3)] {
+        for votes in Votes::ALL {
+            for (trust, noise, consensus) in [
+                (Trust::SemiHonest, Noise::None, Consensus::Majority),
+                (Trust::MaliciousServer, xor, Consensus::Qualified(600_000)),
+                (
+                    Trust::SemiHonest,
+                    Noise::Krr { epsilon: 1.0 },
+                    Consensus::Qualified(900_000),
+                ),
+            ] {
+                hold_cotraining(shape, |job| {
+                    job.votes = votes;
+                    job.trust = trust;
+                    job.noise = noise;
+                    job.consensus = consensus;
+                });
+            }
+        }
+    }
+}
+
+/// Words of two messages, transfers of several batches, circuits in tiles of eight instances.
+#[test]
+fn long_messages_of_cotraining_have_their_predicted_lengths() {
+    let kind = |votes| move |job: &mut fedct::Job| job.votes = votes;
+    hold_cotraining((400_000, 10, 3), kind(Votes::Counts));
+    hold_cotraining((2600, 10, 3), kind(Votes::Winners));
+    hold_cotraining((30, 1024, 3), kind(Votes::Winners));
+    hold_cotraining((30, 1024, 32), kind(Votes::Winners));
+}
+
+/// Clusters of all kinds, one cluster, one round; slots of no edges.
+#[test]
+fn every_message_of_a_graph_between_pairs_has_its_predicted_length() {
+    let changes: [fn(&mut pssl::Job); 5] = [
+        |_| (),
+        |job| job.clusters = 1,
+        |job| (job.reveal, job.rounds) = (Reveal::Distance, 1),
+        |job| (job.reveal, job.trust) = (Reveal::Accept, Trust::MaliciousServer),
+        |job| (job.d_min, job.asked) = (0.79, 2),
+    ];
+    for change in changes {
+        let simulation = pairwise::simulation(4, |job| {
+            job.rounds = 2;
+            change(job);
+        });
+        let mut sent = Lengths::new();
+        let network = Network::new().intercept(|from, to, frame| {
+            let list = sent.entry((from, to, frame[4])).or_default();
+            list.push(frame.len() - HEADER_LEN);
+        });
+        let run = simulation.run_over(network).unwrap();
+        assert!(run.clients.iter().all(Result::is_ok));
+        for list in sent.values_mut() {
+            list.sort_unstable();
+        }
+        let rows: Vec<usize> = run.report.clients.iter().map(|(_, rows)| *rows).collect();
+        let due = of_pairwise(simulation.job(), &rows, &simulation.clear().pairs);
+        for (link, list) in &due {
+            assert_eq!(
+                sent.get(link),
+                Some(list),
+                "{link:?} of {:?}",
+                simulation.job()
+            );
+        }
+        assert_eq!(sent.len(), due.len());
+        hold_ledgers(&due, &run.ledgers);
+        // The estimate that is printed before a run.
+        let most = simulation
+            .job()
+            .pair_bytes(simulation.job().most_comparisons());
+        let fixed = 20_000 + 12 * 30_000;
+        for pair in [(0, 1), (1, 3)] {
+            let [a, b] = [pair.0, pair.1].map(PartyId::client);
+            let links = [(a, b, EDGES.id), (b, a, EDGES.id)];
+            let bytes: usize = links.iter().flat_map(|link| &due[link]).sum();
+            assert!(bytes < most + fixed, "{bytes} {most}");
+        }
+    }
+}
+
+/// Compares a run of a graph network, and one that continues it, with their predictions. `columns`
+/// are the features of each client.
+fn hold_graph(cut: Cut, columns: &[&[&str]], change: impl Fn(&mut fedgraph::Job)) {
+    let clients = columns.len();
+    let mut job = feature_graph::job(clients, cut);
+    (job.steps, job.every) = (3, 2);
+    change(&mut job);
+    let inputs = columns.iter().enumerate().map(|(client, columns)| {
+        let mut inputs = feature_graph::inputs(client, clients, 2.0);
+        inputs.columns = columns.iter().map(|name| (*name).to_owned()).collect();
+        std::sync::Arc::new(inputs)
+    });
+    let mut simulation =
+        GraphSimulation::new(job.clone(), inputs.collect(), Seed::from_bytes([7; 32]));
+    // It continues after step 2, of which all have the second but last checkpoint.
+    for step in [0, 2] {
+        let who = PartyId::client(1);
+        let last = simulation.saved(who);
+        if step > 0 && last.len() == 2 {
+            simulation.replace(who, last[1..].to_vec());
+        }
+        let saved = |who| simulation.saved(who).len();
+        let counts: Vec<usize> = (0..clients).map(|c| saved(PartyId::client(c))).collect();
+        let mut sent = Lengths::new();
+        let network = Network::new().intercept(|from, to, frame| {
+            let list = sent.entry((from, to, frame[4])).or_default();
+            list.push(frame.len() - HEADER_LEN);
+        });
+        let run = simulation.run_over(network).unwrap();
+        assert!(run.clients.iter().all(Result::is_ok));
+        for list in sent.values_mut() {
+            list.sort_unstable();
+        }
+        let shape = GraphShape {
+            columns: columns.iter().map(|columns| columns.len()).collect(),
+            graph: run.report.graph.clone(),
+            clusters: run.report.clusters,
+            saved: counts,
+            step: if job.steps == 0 { 0 } else { step },
+        };
+        let due = of_feature_graph(&job, &shape);
+        for (link, list) in &due {
+            assert_eq!(sent.get(link), Some(list), "{link:?} of {job:?}, {step}");
+        }
+        assert_eq!(sent.len(), due.len(), "{job:?}");
+        hold_sparing(&due, &run.ledgers, |who, phase| spared(&shape, who, phase));
+        hold_rounds(&job, &shape, &run.ledgers);
+        simulation = simulation.again(Seed::from_bytes([8; 32]));
+    }
+}
+
+/// The ledgers show the rounds that are due.
+fn hold_rounds(job: &fedgraph::Job, shape: &GraphShape, ledgers: &[(PartyId, Ledger)]) {
+    for (who, ledger) in ledgers {
+        if who.index().is_some_and(|client| !shape.graph.is_in(client)) {
+            continue;
+        }
+        for (phase, rounds) in graph_rounds(job, shape) {
+            let have = ledger.phase(phase).map(|cost| cost.rounds());
+            assert_eq!(have, Some(rounds), "{who}, {phase} of {job:?}");
+        }
+    }
+    assert!(ledgers.iter().all(|(_, own)| own.phase(FEATURES).is_some()));
+}
+
+/// All cuts; clients with all, some and no features in common; votes alone; sums of several tiles.
+#[test]
+fn every_message_of_a_graph_network_has_its_predicted_length() {
+    let all: &[&[&str]] = &[&["a", "b"], &["a"], &["a", "c"]];
+    let some: &[&[&str]] = &[&["a"], &["a", "b"], &["a", "b", "c", "x"], &["c"], &["d"]];
+    for cut in [Cut::Embeddings, Cut::Server, Cut::Client] {
+        for columns in [all, some] {
+            hold_graph(cut, columns, |_| ());
+            hold_graph(cut, columns, |job| {
+                (job.predict, job.reveal_embeddings) = (Predict::Graph, true);
+            });
+        }
+        hold_graph(cut, all, |job| job.steps = 0);
+    }
+}
+
+/// Sums and floats of several tiles.
+#[test]
+fn long_messages_of_a_graph_network_have_their_predicted_lengths() {
+    let (width, rows, queries) = (16, 20_000, 70_000);
+    let columns = ["a", "b", "c"].map(|name| vec![name.to_owned(), "all".into()]);
+    for cut in [Cut::Embeddings, Cut::Server, Cut::Client] {
+        let mut job = feature_graph::job(3, cut);
+        (job.width, job.cluster, job.steps) = (width, 1, 1);
+        (job.rows, job.queries, job.classes) = (rows, queries, 3);
+        let inputs = |client: usize| {
+            let values = vec![0.25; rows * width];
+            let shares = vec![1.0 / 3.0; queries * 3];
+            std::sync::Arc::new(fedgraph::Inputs {
+                columns: columns[client].clone(),
+                labels: (0..rows).map(|row| (row % 3) as u16).collect(),
+                embeddings: fedgraph::Matrix::new(rows, width, values).unwrap(),
+                probabilities: fedgraph::Matrix::new(queries, 3, shares).unwrap(),
+                queries: fedgraph::Matrix::zeros(0, width),
+            })
+        };
+        let clients = (0..3).map(inputs).collect();
+        let simulation = GraphSimulation::new(job.clone(), clients, Seed::from_bytes([7; 32]));
+        let mut sent = Lengths::new();
+        let network = Network::new().intercept(|from, to, frame| {
+            let list = sent.entry((from, to, frame[4])).or_default();
+            list.push(frame.len() - HEADER_LEN);
+        });
+        let run = simulation.run_over(network).unwrap();
+        for list in sent.values_mut() {
+            list.sort_unstable();
+        }
+        let shape = GraphShape {
+            columns: vec![2; 3],
+            graph: run.report.graph.clone(),
+            clusters: rows,
+            saved: vec![0; 3],
+            step: 0,
+        };
+        assert_eq!(run.report.clusters, rows);
+        assert!(of_feature_graph(&job, &shape) == sent, "{cut}");
+    }
+}

@@ -1,0 +1,9 @@
+//! Label propagation from end to end: results, orders, clients that drop out, cheaters.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod cheaters;
+mod experiments;
+mod leavers;
+mod orders;
+mod reference;
+mod scaling;
