@@ -535,7 +535,7 @@ def conv() -> Any:
     )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.torch
 def test_torch_parameters_go_and_come(dealt: Callable[..., Dealt]) -> None:
     torch = pytest.importorskip("torch")
     from undertone.torch import TorchModel
@@ -563,7 +563,7 @@ def test_torch_parameters_go_and_come(dealt: Callable[..., Dealt]) -> None:
     assert isinstance(model, undertone.Model) and torch
 
 
-@pytest.mark.slow
+@pytest.mark.torch
 def test_a_torch_step_is_that_of_the_engine(dealt: Callable[..., Dealt]) -> None:
     torch = pytest.importorskip("torch")
     from undertone.torch import TorchModel
@@ -582,7 +582,7 @@ def test_a_torch_step_is_that_of_the_engine(dealt: Callable[..., Dealt]) -> None
     np.testing.assert_allclose(linear.bias.detach().numpy(), numpy.weights[-1], atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.torch
 def test_a_mean_teacher_learns(dealt: Callable[..., Dealt]) -> None:
     pytest.importorskip("torch")
     from undertone.torch import TorchModel
@@ -598,7 +598,7 @@ def test_a_mean_teacher_learns(dealt: Callable[..., Dealt]) -> None:
     assert run.accuracy is not None and run.accuracy > 0.2
 
 
-@pytest.mark.slow
+@pytest.mark.torch
 def test_the_example_runs() -> None:
     pytest.importorskip("torch")
     script = ROOT / "examples" / "python" / "training.py"
