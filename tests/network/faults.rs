@@ -250,7 +250,9 @@ async fn who_starts_anew_waits_for_the_next_job<K: Kit>(kit: K) {
     let phase = kit.phases()[1];
     let (world, tasks, ..) = harmed(&kit, phase, 3, change, stall).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let again = kit.spawn(world.client(VICTIM).unwrap(), VICTIM);
+    let mut config = world.client(VICTIM).unwrap();
+    config.retry = Duration::from_secs(4);
+    let again = kit.spawn(config, VICTIM);
     survive(world, tasks, phase, &possible).await;
     // The server runs only one job.
     let error = home(again).await.unwrap_err();

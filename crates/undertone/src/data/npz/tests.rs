@@ -41,7 +41,9 @@ fn arrays_that_are_written_are_read() {
     let values = read.get("t").unwrap().to_doubles();
     assert_eq!(values, [1., 2., 3., 4., 5., 6.]);
     let integers = archive(&[("t", array("<i4", "(1,)", &[1, 0, 0, 0]))]);
-    let error = read_arrays(&mut Cursor::new(integers)).unwrap_err().to_string();
+    let error = read_arrays(&mut Cursor::new(integers))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("float32 or float64"), "{error}");
 }
 
@@ -178,7 +180,11 @@ fn numbers_and_tables_of_names() {
 fn codes_in_numpys_order() {
     let codes = ("codes", array("|u1", "(2, 2)", &[0x80, 0x40, 0x01, 0x00]));
     let bits = ("bits", array("<i8", "()", &10i64.to_le_bytes()));
-    let data = read(&mut Cursor::new(archive(&[codes, bits, labels()])), Kind::Codes).unwrap();
+    let data = read(
+        &mut Cursor::new(archive(&[codes, bits, labels()])),
+        Kind::Codes,
+    )
+    .unwrap();
     let Rows::Codes(codes) = data.rows else {
         panic!("codes were asked for");
     };
