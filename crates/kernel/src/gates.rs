@@ -65,6 +65,7 @@ impl Gate {
 ///
 /// # Panics
 /// When lengths differ or are no multiple of [`INSTANCES`], or a number is out of range.
+#[inline]
 pub fn garble(
     pi: &Permutation,
     delta: u128,
@@ -91,6 +92,7 @@ pub fn garble(
 ///
 /// # Panics
 /// As [`garble`].
+#[inline]
 pub fn evaluate(
     pi: &Permutation,
     gate: Gate,

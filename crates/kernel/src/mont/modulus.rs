@@ -104,7 +104,7 @@ impl Modulus {
             let products = [(&out[..], &self.square[..]), (&digits, &self.square)];
             self.reduce(
                 pass::Sum::of(&products),
-                &mut [Row::ZERO; pass::MOST][..rows],
+                &mut { pass::ROOM }[..rows],
                 &mut next,
             );
             self.settle(&mut next);
@@ -162,7 +162,7 @@ impl Ring for Modulus {
     }
 
     fn multiply(&self, a: &[Row], b: &[Row], out: &mut [Row]) {
-        let mut quotient = [Row::ZERO; pass::MOST];
+        let mut quotient = pass::ROOM;
         let products = [(a, b)];
         self.reduce(pass::Sum::of(&products), &mut quotient[..self.m.len()], out);
     }

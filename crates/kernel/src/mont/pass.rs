@@ -6,6 +6,9 @@ use crate::cpu::{Cpu, Level};
 /// Largest number of digits of a modulus.
 pub(super) const MOST: usize = 120;
 
+/// Room for the digits of a modulus. A constant, which is filled at once and not row by row.
+pub(super) const ROOM: [Row; MOST] = [Row::ZERO; MOST];
+
 /// Largest number of products in a sum.
 pub(super) const PRODUCTS: usize = 3;
 

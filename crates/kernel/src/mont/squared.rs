@@ -128,7 +128,7 @@ impl Squared {
     /// Computes the low parts first. Their quotient goes into the high parts.
     fn pair(&self, first: &[(&[Row], &[Row])], second: &[(&[Row], &[Row])], out: &mut [Row]) {
         let rows = self.base.rows();
-        let mut quotient = [Row::ZERO; pass::MOST];
+        let mut quotient = pass::ROOM;
         let quotient = &mut quotient[..rows];
         let (low, high) = out.split_at_mut(rows);
         self.base.reduce(pass::Sum::of(first), quotient, low);
@@ -163,7 +163,7 @@ impl Ring for Squared {
     fn square(&self, a: &[Row], out: &mut [Row]) {
         let rows = self.base.rows();
         let (low, high) = a.split_at(rows);
-        let mut doubled = [Row::ZERO; pass::MOST];
+        let mut doubled = pass::ROOM;
         let doubled = &mut doubled[..rows];
         doubled.copy_from_slice(high);
         number::add(doubled, high);
