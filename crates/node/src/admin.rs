@@ -1,12 +1,16 @@
 //! A server's status over HTTP: a page for people, its data as JSON, health and metrics.
 //!
-//! It is read-only. It listens on an address of its own, which should not be public.
+//! It is read-only. It listens on an address of its own, which should not be public. It answers
+//! under addresses, `localhost` and the names that its operator gives. Under other names a web page
+//! of somebody else could read it through a browser beside it (DNS rebinding).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::{HeaderName, StatusCode, header};
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::middleware::{self, Next};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use http_body_util::{BodyExt, Empty, Limited};
@@ -27,20 +31,57 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// Length of the longest status in bytes that [`fetch`] reads.
 const MAX_STATUS: usize = 16 << 20;
 
-/// Serves the status on `listener` for ever.
+/// Serves the status on `listener` for ever, also under the host `names`.
 ///
 /// # Errors
 /// When the operating system fails.
 pub fn serve(
     listener: TcpListener,
     watch: Watch,
+    names: Vec<String>,
 ) -> impl Future<Output = std::io::Result<()>> + Send {
     // Boxed: so the code of the server and of HTTP is in this crate.
-    let serving: Boxed<'static, _> = Box::pin(serve_pages(listener, watch));
+    let serving: Boxed<'static, _> = Box::pin(serve_pages(listener, watch, names));
     serving
 }
 
-async fn serve_pages(listener: TcpListener, watch: Watch) -> std::io::Result<()> {
+/// Whether a request is for an address, for `localhost` or for one of the `names`.
+fn is_for(headers: &HeaderMap, names: &[String]) -> bool {
+    let Some(host) = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok())
+    else {
+        return false;
+    };
+    let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if is_port(port) => name,
+        _ => host,
+    };
+    let address = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    address.unwrap_or(name).parse::<IpAddr>().is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || names.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+async fn serve_pages(
+    listener: TcpListener,
+    watch: Watch,
+    names: Vec<String>,
+) -> std::io::Result<()> {
+    let guard = move |request: Request, next: Next| {
+        let is_for = is_for(request.headers(), &names);
+        async move {
+            if is_for {
+                return next.run(request).await;
+            }
+            let why =
+                "this page answers under an address, localhost, and the names of --status-host\n";
+            (StatusCode::MISDIRECTED_REQUEST, why).into_response()
+        }
+    };
     let page = async || {
         let headers: [(HeaderName, &str); 3] = [
             (header::CONTENT_TYPE, "text/html; charset=utf-8"),
@@ -67,8 +108,9 @@ async fn serve_pages(listener: TcpListener, watch: Watch) -> std::io::Result<()>
     let router = Router::new()
         .route("/", get(page))
         .route("/status.json", get(status))
-        .route("/healthz", get(async || "ok\n"))
-        .route("/metrics", get(metrics));
+        .route("/metrics", get(metrics))
+        .layer(middleware::from_fn(guard))
+        .route("/healthz", get(async || "ok\n"));
     axum::serve(listener, router).await
 }
 
@@ -120,5 +162,40 @@ async fn fetch_status(address: SocketAddr) -> Result<Status, StatusError> {
         Ok(Ok(status)) => Ok(status),
         Ok(Err(why)) => Err(failed(why)),
         Err(_) => Err(failed("no answer".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_names_are_refused() {
+        let names = ["Status.example".to_owned()];
+        let is_for = |host: &str| {
+            let headers = HeaderMap::from_iter([(header::HOST, host.parse().unwrap())]);
+            super::is_for(&headers, &names)
+        };
+        for host in [
+            "127.0.0.1:7432",
+            "10.0.0.7",
+            "[::1]:7432",
+            "[::1]",
+            "localhost:7432",
+            "status.example:7432",
+            "status.example",
+        ] {
+            assert!(is_for(host), "{host}");
+        }
+        for host in [
+            "evil.example:7432",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example:7432",
+            "",
+            "[::1",
+        ] {
+            assert!(!is_for(host), "{host}");
+        }
+        assert!(!super::is_for(&HeaderMap::new(), &names));
     }
 }

@@ -63,6 +63,10 @@ pub(crate) struct Serve {
     /// password [default: no status page]
     #[arg(long, value_name = "ADDRESS")]
     status: Option<SocketAddr>,
+    /// Another name under which the status page answers. It always answers under addresses and
+    /// under localhost
+    #[arg(long, value_name = "NAME", requires = "status")]
+    status_host: Vec<String>,
     /// Start a job this many seconds after the first client has come, even if clients of the roster
     /// are missing [default: wait for all clients]
     #[arg(long, value_name = "SECONDS")]
@@ -338,7 +342,8 @@ impl Serve {
                 let listener = TcpListener::bind(address).await.map_err(listen)?;
                 let address = listener.local_addr().map_err(listen)?;
                 tracing::info!("status page: http://{address}/");
-                tokio::spawn(admin::serve(listener, server.watch()));
+                let names = self.status_host.clone();
+                tokio::spawn(admin::serve(listener, server.watch(), names));
             }
             let mut last = None;
             let ended = server

@@ -464,7 +464,7 @@ fn health_and_metrics() {
         let mut stream = TcpStream::connect(("127.0.0.1", trial.status)).unwrap();
         write!(
             stream,
-            "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         )
         .unwrap();
         let mut answer = String::new();
