@@ -6,16 +6,16 @@ import sys
 import traceback
 
 sys.dont_write_bytecode = True
-from checks import (codes, cotraining, extension, fedgraph, garble, graph_network, labels_refused,
-                    lwe, messages, paillier, phe, psm, pssl, rounds, scaling, schema, series,
-                    shade, sharing, sums, training)
+from checks import (codes, cotraining, extension, fedgraph, garble, graph_network, jobs,
+                    labels_refused, lwe, messages, paillier, phe, psm, pssl, rounds, scaling,
+                    schema, series, shade, sharing, sums, training)
 
 HERE = pathlib.Path(__file__).resolve().parent
 NOT_COMPUTED = {"digest": "digests of whole transcripts, not computed again"}
 CHECKS = {}
-for module in (codes, cotraining, extension, fedgraph, garble, graph_network, labels_refused, lwe,
-               messages, paillier, phe, psm, pssl, rounds, scaling, series, shade, sharing, sums,
-               training):
+for module in (codes, cotraining, extension, fedgraph, garble, graph_network, jobs, labels_refused,
+               lwe, messages, paillier, phe, psm, pssl, rounds, scaling, series, shade, sharing,
+               sums, training):
     CHECKS |= module.CHECKS
 
 

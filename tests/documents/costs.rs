@@ -108,10 +108,8 @@ fn bytes_are_the_formulae() {
             let frames = |messages: usize, payload: usize| (messages * HEADER_LEN + payload) as u64;
 
             let others = rows_of.len() - 1;
-            let advertisement =
-                50 + backend.to_string().len() + if backend == Backend::Phe { 4 } else { 0 };
             let contribution = if backend == Backend::Clear { 32 } else { 48 };
-            let hello = 34 + advertisement;
+            let hello = 34 + 60;
             assert_eq!(
                 sent(phases::SETUP),
                 frames(2, hello + contribution * others)

@@ -249,7 +249,7 @@ fn long_messages_have_their_predicted_lengths() {
 fn hold_training(job: undertone::training::Job, clients: Vec<Client>, rows: &[(usize, usize)]) {
     let first = vec![0.01; job.parameters];
     let seed = Seed::from_bytes([4; 32]);
-    let mut simulation = TrainingSimulation::new(job, clients, first, seed).unwrap();
+    let mut simulation = TrainingSimulation::new(job.clone(), clients, first, seed).unwrap();
     for session in 0..job.last() + 2 {
         let members = simulation.members();
         let mut sent = Lengths::new();

@@ -58,7 +58,7 @@ fn changing<'a>(
 /// subsets, and compare the sums.
 #[test]
 fn a_job_of_other_clients_than_those_with_keys() {
-    let made = |pinned: usize| {
+    let made = |pinned: usize, show_embeddings: bool| {
         let identity = |index: usize| Identity::from_seed(&Seed::from_bytes([index as u8; 32]));
         let pins = (0..pinned).map(|index| (client(index), identity(index).public()));
         let place = Place {
@@ -71,15 +71,22 @@ fn a_job_of_other_clients_than_those_with_keys() {
             }),
             saved: Vec::new(),
             min_network: 3,
+            show_embeddings,
             keep: Box::new(|_| Ok(())),
         };
         let inputs = Arc::new(inputs(0, CLIENTS, 2.0));
         fedgraph::client(job(CLIENTS, Cut::Client), inputs, place)
     };
-    assert!(made(CLIENTS).is_ok());
+    assert!(made(CLIENTS, true).is_ok());
+    // FEDGRAPH-19.
+    says(
+        &made(CLIENTS, false).unwrap_err(),
+        None,
+        "to its neighbours",
+    );
     for pinned in [CLIENTS - 1, CLIENTS + 1] {
         says(
-            &made(pinned).unwrap_err(),
+            &made(pinned, true).unwrap_err(),
             None,
             "the job has 4 clients, and this client knows",
         );

@@ -278,3 +278,78 @@ fn error(guess: impl Iterator<Item = f64>, row: &[u8]) -> f64 {
         .map(|(guess, value)| (guess - f64::from(*value)).powi(2))
         .sum()
 }
+
+/// How many rows a client has at a place, as the answering end guesses it from the number of edges:
+/// the mean of the sizes, weighted by how likely each makes it. `seen` has for each comparison with
+/// a row of its own whether there is an edge, and how many rows of the place had an edge before. It
+/// does not know how often a pair of rows gets an edge.
+fn guess(seen: &[(bool, usize)], most: usize) -> f64 {
+    let likely = |size: usize| {
+        let chances = |rate: f64| {
+            let chance = |(edge, before): &(bool, usize)| {
+                let (left, of) = (size.saturating_sub(*before), most.saturating_sub(*before));
+                let hit = rate * left as f64 / of.max(1) as f64;
+                if *edge { hit } else { 1.0 - hit }
+            };
+            seen.iter().map(chance).product::<f64>()
+        };
+        (1..50)
+            .map(|rate| chances(f64::from(rate) / 50.0))
+            .sum::<f64>()
+    };
+    let weights: Vec<f64> = (1..=most).map(likely).collect();
+    let total: f64 = weights.iter().sum();
+    let sizes = (1..).zip(&weights);
+    let mean: f64 = sizes.map(|(size, weight)| f64::from(size) * weight).sum();
+    if total > 0.0 { mean / total } else { 0.0 }
+}
+
+/// Rows and dummies of a place are in a random order. With rows first, an edge at a position would
+/// tell the other end that there are so many rows: of the edges of the first attempts at places
+/// with dummies nearly all would be in the first half. What the number of edges tells remains:
+/// nearly whether a cluster has dummies.
+#[test]
+fn positions_of_edges_tell_nothing_and_their_number_does() {
+    let (mut guesses, mut halves) = (Vec::new(), [0.0, 0.0]);
+    for seed in 0..3 {
+        let graph = Graph::new(seed, |job| (job.clusters, job.asked) = (8, 10));
+        let asked = graph.job.asked;
+        for (ends, [direction, _]) in &graph.clear.pairs {
+            let clusters = &graph.clear.clusters[ends[0].index().unwrap()];
+            let size = |place: usize| clusters.members[direction.order[place]].len();
+            let mut seen = vec![Vec::new(); 8];
+            let mut accepted = vec![0; 8];
+            for (attempt, compared) in direction.attempts.iter().enumerate() {
+                let (before, mut position) = (accepted.clone(), vec![0; 8]);
+                for compared in compared {
+                    let (place, edge) = (compared.place, compared.told.is_some());
+                    if compared.rows[1].is_some() {
+                        seen[place].push((edge, before[place]));
+                    }
+                    if attempt == 0 && edge && size(place) <= asked / 2 {
+                        halves[2 * position[place] / asked] += 1.0;
+                    }
+                    position[place] += 1;
+                    accepted[place] += usize::from(edge);
+                }
+            }
+            for (place, seen) in seen.iter().enumerate() {
+                guesses.push((guess(seen, asked), size(place) >= asked));
+            }
+        }
+    }
+    let by_number = auc(&guesses);
+    let large = guesses.iter().filter(|guess| guess.1).count();
+    println!(
+        "edges at small clusters, first and second half: {halves:?}; {large} of {} clusters have \
+         no dummies: {by_number:.2}",
+        guesses.len()
+    );
+    let all: f64 = halves.iter().sum();
+    assert!(all > 100.0, "{halves:?}");
+    assert!(
+        (halves[0] - all / 2.0).abs() < 4.0 * (all / 4.0).sqrt(),
+        "{halves:?}"
+    );
+    assert!((0.85..1.0).contains(&by_number), "{by_number}");
+}

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
+use undertone::arrays::Arrays;
 use undertone::kdf::{Seed, simulated};
 use undertone::kernel::mask::{Op, Stream, from_bytes};
 use undertone::party::frame::HEADER_LEN;
@@ -67,6 +68,8 @@ fn upload(seen: &Seen, place: usize) -> Vec<u64> {
 
 /// The keys of the masks in the first round of [`undertone_tests::rounds::run`].
 struct Secrets {
+    /// The session of the round, and that of the sum in it: docs/spec/rounds.md, step 3.
+    round: SessionId,
     session: SessionId,
     transcript: [u8; 32],
     job: Job,
@@ -76,7 +79,9 @@ impl Secrets {
     fn new(job: Job, seen: &Seen) -> Self {
         let seed = Seed::from_bytes(SEED);
         let session = seed.derive(simulated::session(&seed), "round", &[0]);
-        let session = SessionId(*session.expose());
+        let round = SessionId(*session.expose());
+        let layout = Arrays::from(vec![0.0; VALUES]).layout().write();
+        let session = undertone::job::context(round, &job.digest(), &layout);
         let to_first = |phase: u8| {
             let found = seen
                 .iter()
@@ -92,6 +97,7 @@ impl Secrets {
         transcript.update(roster.finalize());
         transcript.update(&to_first(SHARES.id)[..1]);
         Self {
+            round,
             session,
             transcript: transcript.finalize().into(),
             job,
@@ -99,11 +105,7 @@ impl Secrets {
     }
 
     fn secret(&self, place: usize, purpose: &str) -> Seed {
-        let own = simulated::party(
-            &Seed::from_bytes(SEED),
-            self.session,
-            PartyId::client(place),
-        );
+        let own = simulated::party(&Seed::from_bytes(SEED), self.round, PartyId::client(place));
         own.derive(self.session, purpose, &[place as u32, 0])
     }
 

@@ -46,7 +46,7 @@ type Seen = Vec<(PartyId, PartyId, u8, Vec<u8>)>;
 
 /// Runs a whole job of these clients, in one group.
 fn watch(job: Job, clients: Vec<Client>) -> (Seen, State) {
-    let mut world = World::of(job, clients, vec![0.0; job.parameters]);
+    let mut world = World::of(job.clone(), clients, vec![0.0; job.parameters]);
     let all = world.all();
     let mut seen = Seen::new();
     for _ in 0..job.last() + 2 {
@@ -94,7 +94,7 @@ fn what_the_server_sees_of_updates_is_their_sum() {
                 [(0.75, 1), (0.75, 1)],
             ],
         };
-        let runs = pairs.map(|pair| watch(job, clients(pair)));
+        let runs = pairs.map(|pair| watch(job.clone(), clients(pair)));
         let (base, state) = &runs[0];
         let is_update = |entry: &(PartyId, PartyId, u8, Vec<u8>)| {
             entry.2 == UPLOAD.id && entry.3.len() == 4 * PARAMETERS
@@ -154,7 +154,7 @@ fn a_masked_update_is_uniform_to_the_server_with_a_client() {
         ..job()
     };
     let clients = (0..5).map(|seed| steady(seed, vec![0.5; PARAMETERS], 0.0));
-    let mut world = World::of(job, clients.collect(), vec![0.0; PARAMETERS]);
+    let mut world = World::of(job.clone(), clients.collect(), vec![0.0; PARAMETERS]);
     let all = world.all();
     assert!(world.run(Network::new(), &all).server.is_ok());
     let census = world.state.census.as_ref().unwrap().session;
@@ -261,8 +261,8 @@ fn labels_are_in_masked_messages_only() {
         };
         (0..5).map(client).collect()
     };
-    let (seen, state) = watch(job, clients(0));
-    let (other, last) = watch(job, clients(1));
+    let (seen, state) = watch(job.clone(), clients(0));
+    let (other, last) = watch(job.clone(), clients(1));
     assert!(state == last);
     assert_eq!(seen.len(), other.len());
     let mut differ = BTreeSet::new();
@@ -396,7 +396,7 @@ fn regression(sampling: Sampling, rounds: u32) -> Sums {
         sampling,
         ..job()
     };
-    let mut world = World::of(job, clients, vec![0.0; PARAMETERS]);
+    let mut world = World::of(job.clone(), clients, vec![0.0; PARAMETERS]);
     let all = world.all();
     assert!(world.run(Network::new(), &all).server.is_ok());
     let mut prg = Prg::new(&[18; 32]);
@@ -481,7 +481,7 @@ fn a_server_cannot_repeat_the_census_until_the_groups_suit_it() {
         pseudo: PseudoLabels::None,
         ..job()
     };
-    let mut world = World::new(job, 10);
+    let mut world = World::new(job.clone(), 10);
     // All have labels: groups are stratified by who has some.
     world.clients = (0..10)
         .map(|seed| steady(seed, vec![0.0; job.parameters], 0.0))
@@ -516,7 +516,7 @@ fn two_sums_that_differ_by_a_client_are_its_update() {
             .iter()
             .zip(0..)
             .map(|(change, seed)| steady(seed, change.clone(), 0.0));
-        let mut world = World::of(job, quiet.collect(), vec![0.0; 20]);
+        let mut world = World::of(job.clone(), quiet.collect(), vec![0.0; 20]);
         let all = world.all();
         assert!(world.run(Network::new(), &all).server.is_ok());
         (world, changes)
@@ -556,13 +556,13 @@ fn the_server_sees_no_class_counts_of_a_census() {
         sampling: Sampling::Free,
         ..job()
     };
-    let mut world = World::new(job, 6);
+    let mut world = World::new(job.clone(), 6);
     let all = world.all();
     let mut results = Vec::new();
     for _ in 0..12 {
         world.state.census = None;
         // A client takes part in three censuses with one memory.
-        world.clients = World::new(job, 6).clients;
+        world.clients = World::new(job.clone(), 6).clients;
         let mut last = Vec::new();
         let network = Network::new().intercept(|from, to, frame| {
             let to_first = (from, to) == (SERVER, PartyId::client(0));
@@ -644,12 +644,16 @@ fn noise_on_labels_does_not_average_out_over_rounds() {
         };
         Client::new(
             Box::new(model),
-            data.with_noise(&noise).unwrap(),
+            data.with_noise(&noise, &rows).unwrap(),
             None,
             Box::new(keep),
         )
     };
-    let mut world = World::of(job, (0..3).map(client).collect(), vec![0.0; job.parameters]);
+    let mut world = World::of(
+        job.clone(),
+        (0..3).map(client).collect(),
+        vec![0.0; job.parameters],
+    );
     let all = world.all();
     let noise = LabelNoise::new(epsilon, Seed::from_bytes([3; 32])).unwrap();
     let due: Vec<u32> = noise.apply(&rows, &own).unwrap().counts();

@@ -7,7 +7,7 @@ use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::node::Randomness;
 use undertone::node::client::{self, JoinError, Joined};
-use undertone::node::label::{self, Job, Label, Owner, Terms};
+use undertone::node::label::{self, Job, Label, Owner, PeerRows, Terms};
 use undertone::node::status::JobReport;
 use undertone::simulate::Simulation;
 use undertone::sum::Trust;
@@ -17,7 +17,7 @@ use undertone_tests::{dataset, random_clients};
 
 fn terms() -> Terms {
     Terms {
-        backend_at_least: Backend::Clear,
+        backends: Backend::ALL.to_vec(),
         ..Terms::default()
     }
 }
@@ -91,8 +91,13 @@ async fn compare(job: Job, clients: Vec<(Rows, Labelling)>) -> JobReport {
 /// allows, it sends nothing more.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_refuses_others_with_too_many_rows() {
-    for (limit, refuses) in [(Some(11), true), (Some(12), false), (None, true)] {
-        // By default L/4 = 10, with `phe`.
+    for (limit, refuses) in [
+        (PeerRows::Rows(11), true),
+        (PeerRows::Rows(12), false),
+        // Codes have no features.
+        (PeerRows::Features, false),
+        (PeerRows::default(), false),
+    ] {
         let clients = random_clients(&[9, 12, 8, 7], 40, 1).unwrap();
         let mut job = Labels::job(Backend::Phe, 40, 3);
         job.params.trust = Trust::MaliciousServer;
@@ -102,7 +107,7 @@ async fn a_client_refuses_others_with_too_many_rows() {
         let mut tasks = Vec::new();
         for (index, data) in clients.into_iter().enumerate() {
             let terms = Terms {
-                max_peer_rows: if index == 3 { limit } else { Some(100) },
+                max_peer_rows: if index == 3 { limit } else { PeerRows::Any },
                 ..terms()
             };
             tasks.push(spawn(world.client(index).unwrap(), data, terms));

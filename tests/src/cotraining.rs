@@ -436,12 +436,7 @@ pub fn plan(slices: &[(u32, PartyId)]) -> Vec<u8> {
 
 /// The context of an exchange, by `docs/spec/cotraining.md`.
 pub fn context(job: &Job, session: SessionId, opening: &[u8]) -> SessionId {
-    let mut digest = Sha256::new();
-    digest.update(b"undertone/v1/co-training exchange");
-    digest.update(session.0);
-    digest.update(job.digest());
-    digest.update(opening);
-    SessionId(digest.finalize().into())
+    undertone::job::context(session, &job.digest(), opening)
 }
 
 /// The label of a row with these votes, counted in the clear. Without noise.

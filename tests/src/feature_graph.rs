@@ -274,6 +274,7 @@ impl World {
                 credentials: None,
                 saved: self.saved[place + 1].clone(),
                 min_network: self.min_network,
+                show_embeddings: true,
                 keep: drawers[place + 1].keep(),
             };
             let script = match instead(*me) {

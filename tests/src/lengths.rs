@@ -461,9 +461,7 @@ pub(crate) fn signature(trust: Trust) -> usize {
 }
 
 fn setup(book: &mut Book, params: &Params, p: usize, sealed: usize) {
-    let key_bits = 4 * usize::from(params.backend == Backend::Phe);
-    let advertisement = 50 + params.backend.to_string().len() + key_bits;
-    let hello = 32 + 1 + advertisement + 1 + signature(params.trust);
+    let hello = 32 + 1 + 60 + 1 + signature(params.trust);
     for j in (0..p).map(PartyId::client) {
         book.add(j, SERVER, phases::SETUP, hello);
         book.add(SERVER, j, phases::SETUP, 32 + 4 + p * (4 + hello));

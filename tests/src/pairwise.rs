@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
 use undertone::kdf::Seed;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Aborted, Endpoint, Limits, Network, Node, PartyId, Script, SessionId};
@@ -100,11 +99,7 @@ impl World {
 
     /// The session of the protocols of the run, by `docs/spec/pssl.md`.
     pub fn context(&self) -> SessionId {
-        let hash = Sha256::new()
-            .chain_update(b"undertone/v1/pairwise graph run")
-            .chain_update(self.session().0)
-            .chain_update(self.jobs.0.digest());
-        SessionId(hash.finalize().into())
+        undertone::job::context(self.session(), &self.jobs.0.digest(), &[])
     }
 
     /// The ids of all clients.

@@ -393,7 +393,9 @@ impl World {
             max_peer_rows: None,
         };
         let client = &self.clients[index];
-        client.party(self.job, place).expect("a client that fits")
+        client
+            .party(self.job.clone(), place)
+            .expect("a client that fits")
     }
 
     /// The server as a party of `session`, in the session that comes next.
@@ -404,7 +406,7 @@ impl World {
         let is_over = self.state.is_over(&self.job);
         self.state.begin(&self.job);
         let server = Server {
-            job: self.job,
+            job: self.job.clone(),
             session,
             members: members.to_vec(),
             seed: seed(PartyId::SERVER),
@@ -495,15 +497,11 @@ pub fn context(
     model
         .iter()
         .for_each(|value| of_model.update(value.to_le_bytes()));
-    let mut digest = Sha256::new();
-    digest.update(b"undertone/v1/training round");
-    digest.update(session.0);
-    digest.update(job.digest());
-    digest.update(census.0);
-    digest.update(number.to_le_bytes());
-    digest.update(of_model.finalize());
-    members
-        .iter()
-        .for_each(|id| digest.update(id.to_wire().to_le_bytes()));
-    SessionId(digest.finalize().into())
+    let mut more = census.0.to_vec();
+    more.extend(number.to_le_bytes());
+    more.extend(of_model.finalize());
+    for member in members {
+        more.extend(member.to_wire().to_le_bytes());
+    }
+    undertone::job::context(session, &job.digest(), &more)
 }

@@ -18,7 +18,7 @@ fn arms() -> Vec<Job> {
             arms.push(Job {
                 pseudo,
                 sampling,
-                ..job
+                ..job.clone()
             });
         }
     }
@@ -32,7 +32,7 @@ fn arms() -> Vec<Job> {
 #[test]
 fn jobs_train_models() {
     for job in arms() {
-        let mut simulation = simulation(job, 10);
+        let mut simulation = simulation(job.clone(), 10);
         let before = accuracy(&simulation.state().model);
         let mut rounds = 0;
         loop {

@@ -43,12 +43,12 @@ fn contributors(run: &Session) -> Option<Vec<PartyId>> {
 fn a_census_that_a_client_leaves() {
     for sampling in [Sampling::Groups(5), Sampling::Free] {
         let job = long(sampling, PseudoLabels::Joint);
-        let mut world = World::new(job, 10);
+        let mut world = World::new(job.clone(), 10);
         let (all, first) = (world.all(), world.state.clone());
         let last = frames(&mut world, &all, LEAVER);
         assert_eq!(last, if sampling == Sampling::Free { 7 } else { 3 });
         for frames in 0..=last {
-            let mut world = World::new(job, 10);
+            let mut world = World::new(job.clone(), 10);
             let run = world.run(Network::new().leave(LEAVER, frames), &all);
             let census = world.state.census.clone();
             if frames < 2 || frames == last {
@@ -208,7 +208,7 @@ fn any_order_gives_the_same_job() {
         };
         job.propagation.variant = variant;
         let whole = |order: Option<u64>| {
-            let mut world = World::new(job, 6);
+            let mut world = World::new(job.clone(), 6);
             let all = world.all();
             let mut steps = Vec::new();
             for session in 0..5 {

@@ -7,12 +7,13 @@ import struct
 
 from . import garble
 from .garble import GARBLING, Builder, constant, index_bits
+from .jobs import context, digest, fields_of
 from .labels import SETUP, Group, depth_differences, frame_differences
 from .labels_refused import SetupChecks
 from .libm import exp
 from .messages import Reader
 from .pairs import packed, unpacked
-from .primitives import (SERVER, SUITES, Refused, Stream, chacha20, derive, double, hexed, ids,
+from .primitives import (SERVER, Refused, Stream, chacha20, derive, double, hexed, ids,
                          need, number, pieces, unhex)
 from .reasons import blame, refused_by
 from .sums import UNMASKING, Sum
@@ -197,26 +198,20 @@ class Job:
 
     def __init__(self, case):
         job, self.clients = case["job"], case["clients"]
-        for name in ("rows", "features", "classes", "quorum", "votes", "noise", "exchanges",
-                     "min_clients", "suite"):
-            setattr(self, name, job[name])
-        self.malicious, self.values = job["malicious_server"], unhex(case["values"])
+        fields = fields_of(job)
+        for name in ("rows", "features", "classes", "votes", "exchanges", "min_clients", "suite"):
+            setattr(self, name, fields[name])
+        self.quorum = fields["quorum"] or 0
+        self.noise = {"kind": fields["noise"]} | {
+            name: hexed(fields[name] or 0.0) for name in ("epsilon", "sensitivity")}
+        self.malicious, self.values = fields["malicious_server"], unhex(case["values"])
         self.members = list(range(len(self.clients)))
         self.identities = [unhex(client["identity"] or "") or None for client in self.clients]
         self.layout = Layout(self.rows, self.classes, len(self.clients))
         self.public = hashlib.sha256(
             b"undertone/v1/public rows" + struct.pack("<QQ", self.features, len(self.values) // 4) +
             self.values).digest()
-        self.digest = self.make_digest()
-
-    def make_digest(self):
-        kind = ["none", "krr", "xor"].index(self.noise["kind"])
-        out = b"undertone/v1/co-training job"
-        out += struct.pack("<3Q", self.rows, self.features, self.classes) + self.public
-        out += ids(self.quorum) + bytes([["clear", "counts", "winners"].index(self.votes), kind])
-        out += struct.pack("<dd", double(self.noise["epsilon"]), double(self.noise["sensitivity"]))
-        out += struct.pack("<IQ", self.exchanges, self.min_clients)
-        return hashlib.sha256(out + bytes([self.malicious, SUITES.index(self.suite)])).digest()
+        self.digest = digest("cotrain", fields)
 
     def needed(self, contributors):
         return needed(self.quorum, self.noise, self.classes, contributors)
@@ -263,8 +258,7 @@ class Exchange(Session):
         super().__init__(job, held, EXCHANGE, begun, before)
         dropped = held["dropped"] or {"client": None, "frames": None}
         self.dropped, self.limit = dropped["client"], dropped["frames"]
-        self.context = hashlib.sha256(b"undertone/v1/co-training exchange" + self.session +
-                                      job.digest + self.opening).digest()
+        self.context = context(self.session, job.digest, self.opening)
         self.ballots = [
             list(ballots(job.noise, job.clients[client]["votes"][begun - 1], job.classes,
                          self.derive(client, "vote noise", client)))
@@ -473,7 +467,7 @@ def run_of(case):
 def cotraining_case(case):
     run = run_of(case)
     job = run.job
-    yield "digest of the public rows", job.public.hex(), case["job"]["public"]
+    yield "digest of the public rows", job.public.hex(), fields_of(case["job"])["public"]
     yield "digest of the job", job.digest.hex(), case["job"]["digest"]
     for at, (session, held) in enumerate(zip(run.sessions, case["sessions"], strict=True)):
         what = f"session {at}: "

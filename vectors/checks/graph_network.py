@@ -1,11 +1,10 @@
 """The local part of graph networks: clusters, the graph of clients, the network, its slopes and
 Adam. Sums are in the order of the library, so all numbers are equal. See docs/spec/fedgraph.md."""
-import hashlib
 import math
-import struct
 
+from .jobs import context, digest, fields_of
 from .libm import exp, log
-from .primitives import SUITES, Stream, double, hexed, number, round_away, unhex
+from .primitives import Stream, double, hexed, number, round_away, unhex
 
 ARRAYS = W1, W2, W3, B, V1, V2, V3, C, O, P = range(10)
 OF_CLIENTS = {"embeddings": range(0), "server": range(2), "client": range(10)}
@@ -15,26 +14,19 @@ class Job:
     """The parameters of a job."""
 
     def __init__(self, held):
+        self.fields = fields_of(held)
         for name in ("clients", "rows", "queries", "classes", "width", "cluster", "clustering",
-                     "steps", "cut", "predict", "reveal_embeddings", "every", "suite"):
-            setattr(self, name, held[name])
-        self.rate = double(held["rate"])
+                     "steps", "rate", "cut", "predict", "reveal_embeddings", "suite"):
+            setattr(self, name, self.fields[name])
+        self.every = self.fields["checkpoint"]
         self.of_clients = OF_CLIENTS[self.cut]
         self.of_server = range(len(self.of_clients), len(ARRAYS))
 
     def digest(self):
-        counts = (self.clients, self.rows, self.queries, self.classes, self.width, self.cluster,
-                  self.steps, self.every)
-        choices = (["conditioned", "random"].index(self.clustering),
-                   ["embeddings", "server", "client"].index(self.cut),
-                   ["vote", "graph"].index(self.predict), self.reveal_embeddings,
-                   SUITES.index(self.suite))
-        numbers = struct.pack("<8Qd", *counts, self.rate)
-        text = b"undertone/v1/feature graph" + numbers + bytes(choices)
-        return hashlib.sha256(text).digest()
+        return digest("fedgraph", self.fields)
 
     def context(self, session):
-        return hashlib.sha256(b"undertone/v1/feature graph run" + session + self.digest()).digest()
+        return context(session, self.digest())
 
     def sizes(self, tags):
         d, c = self.width, self.classes

@@ -6,10 +6,11 @@ from collections import defaultdict
 
 from .codes import code, normals, pack, unpack
 from .influence import influence, nearest, neighbours, outcome, weights
+from .jobs import digest
 from .lwe import Lwe
 from .messages import hello, roster, sealed
 from .phe import Phe
-from .primitives import (SERVER, SUITES, agree, derive, double, extract, ids, number, pieces,
+from .primitives import (SERVER, agree, derive, double, extract, ids, number, pieces,
                          public, round_away, stream, unhex)
 from .psm import Psm
 from .punctured import trees, words
@@ -26,15 +27,14 @@ def tiles(entries):
     return [b"".join(part) for part in pieces(entries, each)] or [b""]
 
 
+PARAMETERS = ("backend", "bits", "neighbours", "alpha", "variant", "suite", "min_clients",
+              "malicious_server", "key_bits")
+
+
 def parameters(case):
-    """The advertisement of label propagation, from the bits of a code on."""
-    text = case["backend"].encode()
-    out = struct.pack("<HIdB", case["bits"], case["neighbours"], double(case["alpha"]),
-                      ["balanced", "paper"].index(case["variant"]))
-    out += bytes([len(text)]) + text
-    out += ids(case["key_bits"]) if case["backend"] == "phe" else b""
-    return out + ids(case["min_clients"]) + bytes(
-        [case["malicious_server"], SUITES.index(case["suite"])])
+    """The digest of the parameters of label propagation."""
+    fields = {name: case[name] for name in PARAMETERS}
+    return digest("label", fields | {"alpha": double(case["alpha"])})
 
 
 class Group:

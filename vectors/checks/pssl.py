@@ -1,10 +1,9 @@
 """A graph between pairs of clients: products, circuits, edges and propagation. See
 docs/spec/pssl.md."""
-import hashlib
 import math
-import struct
 
 from .garble import Builder, constant, index_bits, inverse
+from .jobs import context, digest, fields_of
 from .libm import exp
 from .pairs import packed, unpacked
 from .primitives import double, hexed, number, unhex
@@ -16,25 +15,16 @@ class Job:
     """The parameters of a job."""
 
     def __init__(self, held):
-        self.features, self.scale = held["features"], held["scale"]
-        self.classes, self.clusters, self.asked = (
-            held[name] for name in ("classes", "clusters", "asked"))
-        self.d_min, self.d_max, self.epsilon, self.alpha = (
-            double(held[name]) for name in ("d_min", "d_max", "epsilon", "alpha"))
-        self.reveal, self.rounds = held["reveal"], held["rounds"]
-        self.local_start, self.single = held["local_start"], held["allow_single"]
-        self.neighbours, self.iterations, self.least_clients = 3, 20, 3
+        self.fields = fields_of(held)
+        for name in ("features", "scale", "classes", "clusters", "asked", "d_min", "d_max",
+                     "epsilon", "alpha", "reveal", "rounds", "local_start", "neighbours"):
+            setattr(self, name, self.fields[name])
+        self.single, self.least_clients = self.fields["allow_single"], self.fields["min_clients"]
+        self.iterations = self.fields["iterations"]
         self.width = width_of(self.scale, self.features)
 
     def digest(self):
-        counts = (self.features, self.scale, self.classes, self.clusters, self.neighbours,
-                  self.iterations, self.asked, self.rounds, self.least_clients)
-        reveal = ("bucket", "distance", "accept").index(self.reveal)
-        return hashlib.sha256(
-            b"undertone/v1/pairwise graph" + struct.pack("<9Q", *counts)
-            + struct.pack("<4d", self.d_min, self.d_max, self.epsilon, self.alpha)
-            # The last two: a semi-honest server, AES-128 in counter mode.
-            + bytes([reveal, self.local_start, self.single, 0, 0])).digest()
+        return digest("pssl", self.fields)
 
     def thresholds(self):
         """The least and the greatest square, then those of the quarters."""
@@ -186,8 +176,9 @@ class End:
         self.used, self.edges = set(), []
 
     def fits(self, clusters, places, rows, missing):
-        """Whether these rows may be compared: at each place as many as are missing, dummies last,
-        rows of the place's cluster without an edge, each once, and as many as there are."""
+        """Whether these rows may be compared: at each place as many as are missing, rows of the
+        place's cluster without an edge, each once, and as many as there are; the rest are
+        dummies."""
         real = [row for row in rows if row >= 0]
         if len(set(real)) != len(real) or self.used & set(real):
             return False
@@ -196,9 +187,6 @@ class End:
         at = {place: [row for p, row in zip(places, rows) if p == place]
               for place in range(len(missing))}
         for place, own in at.items():
-            dummies = own.count(-1)
-            if own[len(own) - dummies:] != [-1] * dummies:
-                return False
             if not set(own) - {-1} <= set(self.members[clusters[place]]):
                 return False
         for cluster in set(clusters):
@@ -275,9 +263,7 @@ def near_enough(made, held):
 def pairwise_case(case):
     job, clients = Job(case["job"]), case["clients"]
     yield "digest of the job", job.digest().hex(), case["job"]["digest"]
-    context = hashlib.sha256(
-        b"undertone/v1/pairwise graph run" + unhex(case["session"]) + job.digest())
-    yield "context", context.hexdigest(), case["context"]
+    yield "context", context(unhex(case["session"]), job.digest()).hex(), case["context"]
     ends = {}
     for pair in case["pairs"]:
         a, b = pair["clients"]

@@ -5,10 +5,11 @@ import itertools
 import math
 import struct
 
-from .labels import SETUP, Setup, depth_differences, frame_differences, parameters
+from .jobs import context, digest, fields_of
+from .labels import PARAMETERS, SETUP, Setup, depth_differences, frame_differences
 from .labels_refused import SetupChecks
 from .messages import Reader
-from .primitives import (SERVER, Refused, Stream, derive, double, hexed, ids, need, number, pieces,
+from .primitives import (SERVER, Refused, Stream, derive, hexed, ids, need, number, pieces,
                          round_away, stream, unhex)
 from .reasons import blame, refused_by
 from .sharing import encode, fraction_bits, signed
@@ -58,14 +59,13 @@ class Job:
 
     def __init__(self, case):
         job, self.clients = case["job"], case["clients"]
-        for name in ("label_rounds", "rounds", "source", "propagation", "sampled", "groups",
-                     "epochs", "features", "classes", "parameters"):
-            setattr(self, name, job[name])
-        for name in ("weight_decay", "consistency", "clip"):
-            setattr(self, name, double(job[name]))
-        rate, epsilon = job["learning_rate"], job["label_epsilon"]
-        self.rate = None if rate is None else double(rate)
-        self.epsilon = 0.0 if epsilon is None else double(epsilon)
+        fields = fields_of(job)
+        for name in ("label_rounds", "rounds", "sampled", "groups", "epochs", "features",
+                     "classes", "parameters", "weight_decay", "consistency", "clip"):
+            setattr(self, name, fields[name])
+        self.source, self.rate = fields["labels_from"], fields["learning_rate"]
+        self.propagation = {name: fields[name] for name in PARAMETERS} | {
+            "alpha": hexed(fields["alpha"]), "classes": self.classes, "class_names": None}
         self.min_clients = self.propagation["min_clients"]
         self.suite, self.malicious = (self.propagation[name]
                                       for name in ("suite", "malicious_server"))
@@ -76,18 +76,7 @@ class Job:
         self.labelled = [[row for row, label in own if label is not None] for own in rows]
         self.unlabelled = [[row for row, label in own if label is None] for own in rows]
         self.identities = [unhex(client["identity"] or "") or None for client in self.clients]
-        self.digest = self.make_digest()
-
-    def make_digest(self):
-        source = self.source.encode()
-        out = b"undertone/v1/training job" + ids(self.label_rounds, self.rounds)
-        out += bytes([len(source)]) + source
-        out += hashlib.sha256(parameters(self.propagation)).digest()
-        out += struct.pack("<QQI", self.sampled, self.groups, self.epochs)
-        out += struct.pack("<5d", -1.0 if self.rate is None else self.rate, self.weight_decay,
-                           self.consistency, self.clip, self.epsilon)
-        out += struct.pack("<3Q", self.features, self.classes, self.parameters)
-        return hashlib.sha256(out).digest()
+        self.digest = digest("train", fields)
 
     def source_in(self, round_):
         return "labels" if round_ <= self.label_rounds else self.source
@@ -263,9 +252,8 @@ class Round(Session):
         if self.source not in ("labels", "network"):
             raise ValueError(f"rounds with source {self.source} are not checked")
         model = hashlib.sha256(b"undertone/v1/model" + packed(theta)).digest()
-        self.context = hashlib.sha256(
-            b"undertone/v1/training round" + self.session + job.digest + census.session +
-            ids(begun) + model + ids(*self.members)).digest()
+        self.context = context(self.session, job.digest, census.session + ids(begun) + model +
+                               ids(*self.members))
         self.fraction = fraction_bits(32, len(self.members), job.clip)
         seeds = [self.derive(place, "sum") for place in range(len(self.members))]
         self.sum = job.sum(self.context, 1, seeds, list(map(self.words, self.members)),

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use sha2::{Digest, Sha256};
 use undertone_garble::index_bits;
+use undertone_job::{Fields, context};
 use undertone_kdf::Seed;
-use undertone_party::{Abort, PartyId, SessionId, Writer};
+use undertone_party::{Abort, PartyId, SessionId};
 use undertone_sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
 
 use crate::ballots::{Layout, labels_len};
@@ -143,6 +143,9 @@ pub struct Job {
     pub classes: usize,
     /// The digest of the public rows ([`Public`](crate::Public)).
     pub public: [u8; 32],
+    /// Whether all rows are standardised by the means and deviations of the public rows
+    /// ([`Public::standardised`](crate::Public::standardised)).
+    pub standardise: bool,
     /// Which rows have a consensus.
     pub consensus: Consensus,
     /// Who sees what of the votes.
@@ -168,6 +171,7 @@ impl Job {
             features,
             classes,
             public,
+            standardise: false,
             consensus: Consensus::Majority,
             votes: Votes::Winners,
             noise: Noise::None,
@@ -258,46 +262,67 @@ impl Job {
         Layout::new(self.rows, self.classes, clients)
     }
 
-    /// The digest by which parties compare their jobs.
-    pub fn digest(&self) -> [u8; 32] {
-        let mut w = Writer::default();
-        w.raw(b"undertone/v1/co-training job");
-        for number in [self.rows, self.features, self.classes] {
-            w.u64(number as u64);
-        }
-        w.raw(&self.public);
-        w.u32(match self.consensus {
-            Consensus::Majority => 0,
-            Consensus::Qualified(quorum) => quorum,
-        });
-        w.u8(self.votes as u8);
-        let (kind, epsilon, sensitivity) = match self.noise {
-            Noise::None => (0, 0.0, 0.0),
-            Noise::Krr { epsilon } => (1, epsilon, 0.0),
+    /// The fields of the job.
+    pub fn fields(&self) -> Fields {
+        let Self {
+            rows,
+            features,
+            classes,
+            public,
+            standardise,
+            consensus,
+            votes,
+            noise,
+            exchanges,
+            min_clients,
+            trust,
+            suite,
+        } = self;
+        let (consensus, quorum) = match consensus {
+            Consensus::Majority => ("majority", None),
+            Consensus::Qualified(quorum) => ("qualified", Some(*quorum)),
+        };
+        let (noise, epsilon, sensitivity) = match *noise {
+            Noise::None => ("none", None, None),
+            Noise::Krr { epsilon } => ("krr", Some(epsilon), None),
             Noise::Xor {
                 epsilon,
                 sensitivity,
-            } => (2, epsilon, sensitivity),
+            } => ("xor", Some(epsilon), Some(sensitivity)),
         };
-        w.u8(kind);
-        w.f64s(&[epsilon, sensitivity]);
-        w.u32(self.exchanges);
-        w.u64(self.min_clients as u64);
-        w.u8((self.trust == Trust::MaliciousServer).into());
-        w.u8(self.suite.to_wire());
-        Sha256::digest(w.finish()).into()
+        let public: String = public.iter().map(|byte| format!("{byte:02x}")).collect();
+        Fields::from([
+            ("rows", (*rows).into()),
+            ("features", (*features).into()),
+            ("classes", (*classes).into()),
+            ("public", public.into()),
+            ("standardise", (*standardise).into()),
+            ("consensus", consensus.into()),
+            ("quorum", quorum.into()),
+            ("votes", votes.name().into()),
+            ("noise", noise.into()),
+            ("epsilon", epsilon.into()),
+            ("sensitivity", sensitivity.into()),
+            ("exchanges", (*exchanges).into()),
+            ("min_clients", (*min_clients).into()),
+            (
+                "malicious_server",
+                (*trust == Trust::MaliciousServer).into(),
+            ),
+            ("suite", suite.to_string().into()),
+        ])
+    }
+
+    /// The digest by which parties compare their jobs.
+    pub fn digest(&self) -> [u8; 32] {
+        self.fields().digest("cotrain")
     }
 
     /// The session of the protocols inside an exchange. It binds them to the job and to what the
     /// server opened the exchange with: if the server tells clients different things, their keys
     /// differ.
     pub(crate) fn context(&self, session: SessionId, opening: &[u8]) -> SessionId {
-        let hash = Sha256::new()
-            .chain_update(b"undertone/v1/co-training exchange")
-            .chain_update(session.0)
-            .chain_update(self.digest())
-            .chain_update(opening);
-        SessionId(hash.finalize().into())
+        context(session, &self.digest(), opening)
     }
 
     /// The rules of sum number `round` of an exchange.

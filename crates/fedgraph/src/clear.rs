@@ -133,6 +133,12 @@ impl Network {
         (stepped.loss, network::flatten(&slopes, factor))
     }
 
+    /// The slopes of S of each client in the network, in the order of the clients.
+    pub fn first_slopes(&self) -> Vec<Matrix> {
+        let mut head = self.head(&self.embeddings, &self.means);
+        head.step(&self.clusters.targets).first
+    }
+
     /// Takes a step. Returns the loss before it.
     pub fn step(&mut self) -> f64 {
         let (loss, slopes) = self.slopes();

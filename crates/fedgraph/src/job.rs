@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use sha2::{Digest, Sha256};
+use undertone_job::{Fields, context};
 use undertone_kernel::mask::Suite;
-use undertone_party::{SessionId, Writer};
+use undertone_party::SessionId;
 
 /// Most clients of a run.
 pub const MAX_CLIENTS: usize = 256;
@@ -196,42 +196,50 @@ impl Job {
         Ok(())
     }
 
+    /// The fields of the job.
+    pub fn fields(&self) -> Fields {
+        let Self {
+            clients,
+            rows,
+            queries,
+            classes,
+            width,
+            cluster,
+            clustering,
+            steps,
+            rate,
+            cut,
+            predict,
+            reveal_embeddings,
+            every,
+            suite,
+        } = self;
+        Fields::from([
+            ("clients", (*clients).into()),
+            ("rows", (*rows).into()),
+            ("queries", (*queries).into()),
+            ("classes", (*classes).into()),
+            ("width", (*width).into()),
+            ("cluster", (*cluster).into()),
+            ("clustering", clustering.to_string().into()),
+            ("steps", (*steps).into()),
+            ("rate", (*rate).into()),
+            ("cut", cut.to_string().into()),
+            ("predict", predict.to_string().into()),
+            ("reveal_embeddings", (*reveal_embeddings).into()),
+            ("checkpoint", (*every).into()),
+            ("suite", suite.to_string().into()),
+        ])
+    }
+
     /// The digest by which parties compare their jobs.
     pub fn digest(&self) -> [u8; 32] {
-        let mut w = Writer::default();
-        w.raw(b"undertone/v1/feature graph");
-        for number in [
-            self.clients,
-            self.rows,
-            self.queries,
-            self.classes,
-            self.width,
-            self.cluster,
-            self.steps as usize,
-            self.every as usize,
-        ] {
-            w.u64(number as u64);
-        }
-        w.f64s(&[self.rate]);
-        for byte in [
-            self.clustering as u8,
-            self.cut as u8,
-            self.predict as u8,
-            self.reveal_embeddings.into(),
-            self.suite.to_wire(),
-        ] {
-            w.u8(byte);
-        }
-        Sha256::digest(w.finish()).into()
+        self.fields().digest("fedgraph")
     }
 
     /// The session of the protocols of a run.
     pub fn context(&self, session: SessionId) -> SessionId {
-        let hash = Sha256::new()
-            .chain_update(b"undertone/v1/feature graph run")
-            .chain_update(session.0)
-            .chain_update(self.digest());
-        SessionId(hash.finalize().into())
+        context(session, &self.digest(), &[])
     }
 }
 
@@ -269,40 +277,5 @@ mod tests {
             };
             assert_eq!(allowed.check(), Ok(()));
         }
-    }
-
-    #[test]
-    fn every_parameter_is_in_the_digest() {
-        let job = || Job::new(10, 1437, 360, 10);
-        let changes: [fn(&mut Job); 14] = [
-            |_| {},
-            |job| job.clients = 11,
-            |job| job.rows = 1436,
-            |job| job.queries = 361,
-            |job| job.classes = 9,
-            |job| job.width = 32,
-            |job| job.cluster = 5,
-            |job| job.clustering = Clustering::Random,
-            |job| job.steps = 299,
-            |job| job.rate = 0.002,
-            |job| job.cut = Cut::Server,
-            |job| job.predict = Predict::Graph,
-            |job| job.reveal_embeddings = true,
-            |job| job.every = 49,
-        ];
-        let mut digests: Vec<_> = changes
-            .iter()
-            .map(|change| {
-                let mut job = job();
-                change(&mut job);
-                job.digest()
-            })
-            .collect();
-        let suite = Suite::ChaCha20;
-        digests.push(Job { suite, ..job() }.digest());
-        let count = digests.len();
-        digests.sort_unstable();
-        digests.dedup();
-        assert_eq!(digests.len(), count);
     }
 }

@@ -38,7 +38,7 @@ mod words;
 use undertone_party::Phase;
 
 pub use checkpoint::{Checkpoint, MAX_CHECKPOINT};
-pub use client::{MIN_NETWORK, Outcome, Place, client};
+pub use client::{MIN_NETWORK, Outcome, Place, client, shows};
 pub use clusters::{Clusters, clusters};
 pub use common::{Keep, Kept};
 pub use data::{DataError, Inputs, MAX_COLUMNS};

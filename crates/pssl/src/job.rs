@@ -1,8 +1,8 @@
 //! What all parties of a run agree on.
 
-use sha2::{Digest, Sha256};
+use undertone_job::{Fields, context};
 use undertone_kernel::mask::Suite;
-use undertone_party::{SessionId, Writer};
+use undertone_party::SessionId;
 use undertone_sum::fixed::Fixed;
 use undertone_sum::{Audience, Rules, Shape, Trust, Wiring};
 
@@ -91,6 +91,8 @@ pub struct Job {
     pub features: usize,
     /// s, the largest value of a feature.
     pub scale: u8,
+    /// The value of a feature, in the clients' files, that becomes `scale`. Values are from 0 on.
+    pub range: f64,
     /// The number of classes.
     pub classes: usize,
     /// L, the clusters of each client.
@@ -136,6 +138,7 @@ impl Job {
         Self {
             features,
             scale,
+            range: scale.into(),
             classes,
             clusters: classes,
             neighbours: 10,
@@ -196,6 +199,9 @@ impl Job {
         }
         if self.scale == 0 {
             return Err("the scale, the largest value of a feature, must be 1 or more".into());
+        }
+        if !(self.range.is_finite() && self.range > 0.0) {
+            return Err("range must be above 0".into());
         }
         // PSSL-1.
         if self.lambda != 1 {
@@ -294,43 +300,65 @@ impl Job {
         self.weight(d * d)
     }
 
+    /// The fields of the job.
+    pub fn fields(&self) -> Fields {
+        let Self {
+            features,
+            scale,
+            range,
+            classes,
+            clusters,
+            neighbours,
+            iterations,
+            asked,
+            lambda,
+            d_min,
+            d_max,
+            reveal,
+            epsilon,
+            rounds,
+            alpha,
+            local_start,
+            allow_single,
+            min_clients,
+            trust,
+            suite,
+        } = self;
+        Fields::from([
+            ("features", (*features).into()),
+            ("scale", (*scale).into()),
+            ("range", (*range).into()),
+            ("classes", (*classes).into()),
+            ("clusters", (*clusters).into()),
+            ("neighbours", (*neighbours).into()),
+            ("iterations", (*iterations).into()),
+            ("asked", (*asked).into()),
+            ("lambda", (*lambda).into()),
+            ("d_min", (*d_min).into()),
+            ("d_max", (*d_max).into()),
+            ("reveal", reveal.name().into()),
+            ("epsilon", (*epsilon).into()),
+            ("rounds", (*rounds).into()),
+            ("alpha", (*alpha).into()),
+            ("local_start", (*local_start).into()),
+            ("allow_single", (*allow_single).into()),
+            ("min_clients", (*min_clients).into()),
+            (
+                "malicious_server",
+                (*trust == Trust::MaliciousServer).into(),
+            ),
+            ("suite", suite.to_string().into()),
+        ])
+    }
+
     /// The digest by which parties compare their jobs.
     pub fn digest(&self) -> [u8; 32] {
-        let mut w = Writer::default();
-        w.raw(b"undertone/v1/pairwise graph");
-        for number in [
-            self.features,
-            usize::from(self.scale),
-            self.classes,
-            self.clusters,
-            self.neighbours,
-            self.iterations as usize,
-            self.asked,
-            self.rounds as usize,
-            self.min_clients,
-        ] {
-            w.u64(number as u64);
-        }
-        w.f64s(&[self.d_min, self.d_max, self.epsilon, self.alpha]);
-        for byte in [
-            self.reveal as u8,
-            self.local_start.into(),
-            self.allow_single.into(),
-            (self.trust == Trust::MaliciousServer).into(),
-            self.suite.to_wire(),
-        ] {
-            w.u8(byte);
-        }
-        Sha256::digest(w.finish()).into()
+        self.fields().digest("pssl")
     }
 
     /// The session of the protocols of a run.
     pub fn context(&self, session: SessionId) -> SessionId {
-        let hash = Sha256::new()
-            .chain_update(b"undertone/v1/pairwise graph run")
-            .chain_update(session.0)
-            .chain_update(self.digest());
-        SessionId(hash.finalize().into())
+        context(session, &self.digest(), &[])
     }
 
     /// The rules of the sum of round `round` over all `slots`.
@@ -442,49 +470,5 @@ mod tests {
         assert_eq!(job.most_comparisons(), 2560);
         assert!(job.pair_bytes(1350) < 60_000_000);
         assert!(job.pair_bytes(job.most_comparisons()) < 90_000_000);
-    }
-
-    #[test]
-    fn every_parameter_is_in_the_digest() {
-        let job = || Job::new(64, 16, 4, 70);
-        let changes: [fn(&mut Job); 17] = [
-            |job| job.features = 65,
-            |job| job.scale = 17,
-            |job| job.classes = 5,
-            |job| job.clusters = 5,
-            |job| job.neighbours = 9,
-            |job| job.iterations = 19,
-            |job| job.asked = 12,
-            |job| job.d_min = 1.4,
-            |job| job.d_max = 2.8,
-            |job| job.reveal = Reveal::Accept,
-            |job| job.epsilon = 0.9,
-            |job| job.rounds = 19,
-            |job| job.alpha = 0.9,
-            |job| job.local_start = true,
-            |job| job.allow_single = true,
-            |job| job.min_clients = 4,
-            |job| job.trust = Trust::MaliciousServer,
-        ];
-        let mut digests: Vec<_> = changes
-            .iter()
-            .map(|change| {
-                let mut job = job();
-                change(&mut job);
-                job.digest()
-            })
-            .collect();
-        digests.push(job().digest());
-        digests.push(
-            Job {
-                suite: Suite::ChaCha20,
-                ..job()
-            }
-            .digest(),
-        );
-        let count = digests.len();
-        digests.sort_unstable();
-        digests.dedup();
-        assert_eq!(digests.len(), count);
     }
 }

@@ -111,8 +111,11 @@ impl<'a> End<'a> {
         for (place, rows) in dealt.into_iter().enumerate() {
             let missing = missing(place);
             let dummies = std::iter::repeat_n(None, missing - rows.len());
-            let rows = rows.into_iter().map(Some).chain(dummies);
-            proposals.extend(rows.map(|row| (place, row)));
+            let mut rows: Vec<Option<usize>> = rows.into_iter().map(Some).chain(dummies).collect();
+            // Edges are only where both ends have rows. With rows first, the places of edges would
+            // tell the other end how many rows there are.
+            self.prg.shuffle(&mut rows);
+            proposals.extend(rows.into_iter().map(|row| (place, row)));
         }
         proposals
     }
@@ -291,6 +294,30 @@ mod tests {
             .sum();
         // 23 degrees of freedom: above 69 with probability 10⁻⁶.
         assert!(chi < 69.0, "{chi}");
+    }
+
+    /// The other end sees where edges are, and edges are where rows are: with rows first it would
+    /// see how many there are.
+    #[test]
+    fn rows_stand_anywhere_among_dummies() {
+        const RUNS: u32 = 4000;
+        let (job, (data, clusters)) = (job(), clusters());
+        let mut at = [0.0; 5];
+        for run in 0..RUNS {
+            let mut end = End::new(&job, &data, &clusters, &seed_of(run));
+            let mut course = end.course(vec![1, 0, 2, 3]);
+            let proposals = end.next(&mut course);
+            let first = proposals.iter().filter(|(place, _)| *place == 0);
+            for (at, (_, row)) in at.iter_mut().zip(first) {
+                *at += f64::from(u8::from(row.is_some()));
+            }
+        }
+        // Three rows in five positions.
+        let due = f64::from(RUNS) * 3.0 / 5.0;
+        let spread = (due * 2.0 / 5.0).sqrt();
+        for count in at {
+            assert!((count - due).abs() < 5.0 * spread, "{at:?}");
+        }
     }
 
     /// The number of comparisons follows from what both ends know: R, the edges accepted, and the

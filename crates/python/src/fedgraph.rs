@@ -247,6 +247,7 @@ pub(crate) fn fedgraph_client(
     brought: Brought<'_>,
     saved: Option<&[u8]>,
     min_network: usize,
+    show_embeddings: bool,
     keep: Option<Py<PyAny>>,
     voted: Py<PyAny>,
     credentials: Option<Keys>,
@@ -267,6 +268,7 @@ pub(crate) fn fedgraph_client(
         seed: options::seed(seed)?,
         credentials: credentials.map(|keys| keys.credentials(me)).transpose()?,
         min_network,
+        show_embeddings,
         keep: keeper.into_keep(saved.clone()),
         saved,
     };

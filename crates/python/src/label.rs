@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2};
+use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use undertone::kdf::Seed;
 use undertone::party::{PartyId, SessionId};
@@ -26,6 +27,10 @@ type Labelled<'py> = (
 );
 
 pub(crate) fn labelled(py: Python<'_>, outcome: Outcome) -> PyResult<Labelled<'_>> {
+    if let Some(warning) = &outcome.warning {
+        let text = std::ffi::CString::new(warning.as_str()).map_err(value)?;
+        PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2)?;
+    }
     let classes = outcome.labels.classes().iter();
     let classes: Vec<i64> = classes.map(|class| class.map_or(-1, i64::from)).collect();
     let shape = (outcome.scores.rows(), outcome.scores.classes());

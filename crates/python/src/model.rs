@@ -147,7 +147,7 @@ impl Model for PyModel {
 
 /// The batches of an update: an iterator of rows, classes and weights.
 #[pyclass(module = "undertone._engine")]
-pub(crate) struct Batches(std::vec::IntoIter<Vec<Target>>);
+pub(crate) struct Batches(training::Batches<'static>);
 
 #[pymethods]
 impl Batches {
@@ -178,14 +178,6 @@ pub(crate) fn batches(
         consistency: 0.0,
         seed: Seed::from_bytes(seed),
     };
-    let examples = Examples {
-        rows: Rows {
-            dim: 1,
-            values: &[],
-        },
-        labelled: &labelled,
-        pseudo: &pseudo,
-    };
-    let batches: Vec<_> = schedule.batches(&examples).collect();
-    Ok(Batches(batches.into_iter()))
+    let batches = training::Batches::of(labelled.into(), pseudo.into(), &schedule);
+    Ok(Batches(batches))
 }

@@ -12,7 +12,7 @@ use undertone::arrays::{Arrays, Values};
 use undertone::kdf::Seed;
 use undertone::node::Participant;
 use undertone::node::client::{self, JoinError, Joined};
-use undertone::node::label::{Owner, Terms};
+use undertone::node::label::{Owner, PeerRows, Terms};
 use undertone::node::sum::Contributor;
 use undertone::rounds;
 use undertone::rounds::{Contribution, Mean, Round, Source};
@@ -138,9 +138,9 @@ pub(crate) struct LabelTerms {
     max_bits: usize,
     max_neighbours: usize,
     any_alpha: bool,
-    backend_at_least: String,
+    backends: Vec<String>,
     min_clients: usize,
-    max_peer_rows: Option<usize>,
+    max_peer_rows: Option<String>,
     standardise: bool,
     semi_honest: bool,
 }
@@ -156,9 +156,16 @@ impl LabelTerms {
             } else {
                 usual.alpha
             },
-            backend_at_least: options::backend(&self.backend_at_least)?,
+            backends: self
+                .backends
+                .iter()
+                .map(|name| options::backend(name))
+                .collect::<PyResult<_>>()?,
             min_clients: self.min_clients,
-            max_peer_rows: self.max_peer_rows,
+            max_peer_rows: match &self.max_peer_rows {
+                None => PeerRows::Any,
+                Some(rows) => rows.parse().map_err(value)?,
+            },
             standardise: self.standardise,
             malicious_server: self.semi_honest.then_some(false),
         })
@@ -294,7 +301,9 @@ impl Source for Function {
 
 /// Takes part in a job of rounds of sums or means. Returns the last mean and the costs.
 #[pyfunction]
-#[pyo3(signature = (link, contribute, mean, max_rounds, min_clients, semi_honest, progress))]
+#[pyo3(signature = (
+    link, contribute, mean, max_rounds, min_clients, max_bound, max_weight, semi_honest, progress
+))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn join_sum(
     py: Python<'_>,
@@ -303,12 +312,16 @@ pub(crate) fn join_sum(
     mean: Option<Py<PyAny>>,
     max_rounds: u32,
     min_clients: usize,
+    max_bound: f64,
+    max_weight: f64,
     semi_honest: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Option<Py<PyAny>>, Spent)> {
     let terms = rounds::Terms {
         max_rounds,
         min_clients,
+        max_bound,
+        max_weight,
         malicious_server: semi_honest.then_some(false),
     };
     let last = Arc::default();

@@ -106,6 +106,7 @@ impl LabelRules {
             min_clients: self.min_clients,
             trust: trust(self.malicious_server),
             suite: self.suite.parse().map_err(value)?,
+            job: None,
         };
         params.check().map_err(value)?;
         Ok(params)

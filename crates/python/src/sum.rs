@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
+use undertone::job::{Fields, context};
 use undertone::kdf::Seed;
 use undertone::party::{Abort, PartyId, SessionId};
 use undertone::setup::identity::Credentials;
@@ -126,13 +127,27 @@ impl SumRules {
         } else {
             Coder::Sum(Fixed::for_range(self.bound, self.clients).map_err(value)?)
         };
+        // What the parties of a sum outside a job agree on.
+        let fields = Fields::from([
+            ("size", self.size.into()),
+            ("clients", self.clients.into()),
+            ("bound", self.bound.into()),
+            ("max_weight", self.max_weight.into()),
+            ("mean", self.mean.into()),
+            ("clip", self.clip.into()),
+            ("bits", self.bits.into()),
+            ("min_clients", self.min_clients.into()),
+            ("malicious_server", self.malicious_server.into()),
+            ("suite", self.suite.as_str().into()),
+        ]);
+        let session = context(SessionId(self.session), &fields.digest("sum"), &[]);
         let words = self.size.checked_add(usize::from(self.mean));
         let words = words.ok_or_else(|| value("size is too large"))?;
         let rules = Rules {
             min_clients: self.min_clients,
             trust: options::trust(self.malicious_server),
             suite: self.suite.parse().map_err(value)?,
-            ..Rules::plain(SessionId(self.session), words)
+            ..Rules::plain(session, words)
         };
         Ok(Job {
             coder,

@@ -60,6 +60,10 @@ fn job(rules: &Bound<'_, PyAny>, label_epsilon: Option<f64>) -> PyResult<trainin
         features: rules.features,
         classes: rules.classes,
         parameters: rules.parameters,
+        // Models of Python have no names, and clients bring rows that are on one scale.
+        model: None,
+        mean_teacher: false,
+        scale: 1.0,
     };
     job.check().map_err(value)?;
     Ok(job)
@@ -90,7 +94,8 @@ fn data(
         None => Ok(data),
         Some((epsilon, secret)) => {
             let noise = LabelNoise::new(epsilon, secret).map_err(value)?;
-            data.with_noise(&noise).map_err(value)
+            let loaded = data.loaded().map_err(value)?;
+            data.with_noise(&noise, &loaded).map_err(value)
         }
     }
 }
@@ -184,7 +189,8 @@ impl Training {
             clients.push(Client::new(Box::new(model), data, None, keep));
         }
         let first = first.as_slice()?.to_vec();
-        let simulation = TrainingSimulation::new(job, clients, first, seed).map_err(simulation)?;
+        let simulation =
+            TrainingSimulation::new(job.clone(), clients, first, seed).map_err(simulation)?;
         let sessions = Simulated::new(simulation, raised);
         Ok(Self { sessions, job })
     }
@@ -307,7 +313,7 @@ impl TrainClient {
             credentials: credentials.map(|keys| keys.credentials(me)).transpose()?,
             max_peer_rows,
         };
-        let party = py.detach(|| self.client.party(self.job, place));
+        let party = py.detach(|| self.client.party(self.job.clone(), place));
         if let Some(error) = self.raised.take() {
             return Err(error);
         }
@@ -365,7 +371,7 @@ impl TrainServer {
     ) -> PyResult<PyParty> {
         let (members, session) = (sessions::clients(members)?, SessionId(session));
         let server = training::Server {
-            job: self.job,
+            job: self.job.clone(),
             session,
             members,
             seed: options::seed(seed)?,

@@ -90,6 +90,7 @@ class Parties:
                 TRUTH,
                 rules,
                 queries=own["queries"][c],
+                show_embeddings=True,
                 **place(c),
             )
             for c in range(CLIENTS)
@@ -336,7 +337,7 @@ def test_clients_leave_networks_that_are_too_small() -> None:
             for c in range(CLIENTS)]
     clients = [
         FedGraphClient(c, **mine, labels=TRUTH, job=rules, session=session, keep=lambda _: None,
-                       min_network=6 if c == 1 else 5)
+                       min_network=6 if c == 1 else 5, show_embeddings=True)
         for c, mine in enumerate(each)
     ]
     with pytest.raises(undertone.AbortedError, match="left before the protocol ended"):
@@ -344,6 +345,8 @@ def test_clients_leave_networks_that_are_too_small() -> None:
     with pytest.raises(undertone.AbortedError, match="network of 5 clients, and asks for one of 6"):
         clients[1].poll()
     assert same(clients[1].votes, clients[4].votes)
+    with pytest.raises(ValueError, match="to its neighbours.*show_embeddings"):
+        FedGraphClient(0, **each[0], labels=TRUTH, job=rules, session=session, keep=lambda _: None)
 
 
 def test_parties_of_different_jobs_and_labels() -> None:

@@ -479,10 +479,29 @@ def test_terms_do_not_change_within_a_session(tmp_path: Path) -> None:
     assert "changed the terms" in why(recorded.again(3, changed))
 
 
-def test_without_its_journal_a_session_is_refused(tmp_path: Path) -> None:
+def test_without_its_journal_a_session_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     recorded = Recorded(tmp_path)
     shutil.rmtree(recorded.journal)
-    assert "lost or old" in why(recorded.again(3))
+    told = why(recorded.again(3))
+    assert "the mod secure() failed" in told and "lost or old" in caplog.text
+    # Flower sends the text of exceptions to the server.
+    assert str(tmp_path) in caplog.text and str(tmp_path) not in told
+
+
+def test_a_weight_that_is_too_large_says_nothing_of_it(tmp_path: Path) -> None:
+    def heavy(message: Message, context: Context) -> Message:
+        reply = train(message, context)
+        reply.content.metric_records["metrics"]["num-examples"] = 4000 + 73
+        return reply
+
+    grid = FakeGrid(client(trainer=heavy), 5, tmp_path)
+    secured = SecureGrid(grid, **{**RULES, "strategy": averaging(), "poll": 0.0})
+    averaging().start(grid=secured, initial_arrays=initial(), num_rounds=1)
+    told = secured.rounds[0].dropped
+    assert len(told) == 5
+    assert not any("weight" in one or "4073" in one for one in told.values())
 
 
 def test_journals_of_older_sessions_are_deleted(tmp_path: Path) -> None:
@@ -654,7 +673,7 @@ def test_a_client_that_fails_while_labelling_is_dropped(step: int, tmp_path: Pat
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        ({"backend": "clear"}, "for at least psm"),
+        ({"backend": "clear"}, "this client allows psm"),
         ({"bits": 32768}, "codes of 32768 bits"),
         ({"neighbours": 100}, "100 neighbours"),
         ({"alpha": 0.2}, "alpha 0.2"),

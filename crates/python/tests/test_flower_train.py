@@ -224,7 +224,9 @@ def test_a_lost_memory(tmp_path: Path) -> None:
         ({"max_rounds": 2}, {}, "max_rounds"),
         ({"min_clients": 4}, {}, "min_clients"),
         ({"malicious_server": True}, {}, "malicious_server"),
-        ({}, {"backend": "sketch"}, "backend_at_least"),
+        ({}, {"backend": "sketch"}, "backends"),
+        ({"max_epochs": 1}, {}, "max_epochs"),
+        ({"classes": 11}, {}, "this client has 11"),
         ({"max_bits": 256}, {}, "max_bits"),
         ({}, {"alpha": 0.1}, "any_alpha"),
     ],
@@ -232,6 +234,11 @@ def test_a_lost_memory(tmp_path: Path) -> None:
 def test_terms(terms: dict[str, Any], rules: dict[str, Any], why: str, tmp_path: Path) -> None:
     with pytest.raises(undertone.RefusedError, match=why):
         start(FakeGrid(Owners().app(**terms), 5, tmp_path), rules)
+
+
+def test_noise_needs_classes() -> None:
+    with pytest.raises(ValueError, match="noise needs classes"):
+        Owners().app(noise=lambda context: (1.0, bytes(32)))
 
 
 def test_why_training_fails_stays_on_the_node(

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,6 +51,31 @@ def test_a_list_of_arrays_is_one_input() -> None:
     undertone.run(server, clients)
     result = server.result()
     assert result is not None and result.values.tolist() == [1.0] * 6 + [2.0] * 4
+
+
+@pytest.mark.parametrize(
+    "other", [{"bound": 8.0 * 2**40}, {"max_weight": 1e6}, {"clip": True}, {"size": 5}]
+)
+@pytest.mark.parametrize("malicious_server", [False, True])
+def test_clients_with_different_rules_add_nothing(
+    other: dict[str, Any], malicious_server: bool
+) -> None:
+    """A server that offered one client another bound than all others could read its values."""
+    keys = [undertone.generate_key() for _ in range(5)]
+    public = [undertone.public_key(key) for key in keys]
+    rules: dict[str, Any] = {
+        "session": undertone.session_id(None), "clients": 5, "size": 4, "bound": 8.0,
+        "max_weight": 1000.0, "malicious_server": malicious_server,
+    }
+    server = undertone.SumServer(**rules)
+
+    def client(index: int) -> undertone.SumClient:
+        signed = {"key": keys[index], "public_keys": public} if malicious_server else {}
+        return undertone.SumClient(index, **rules | signed | (other if index == 2 else {}))
+
+    clients = [client(index) for index in range(5)]
+    with pytest.raises(undertone.AbortedError, match="rules"):
+        undertone.run(server, clients)
 
 
 def test_a_plain_sum() -> None:

@@ -1,6 +1,8 @@
 //! The batches of a client's update: some rows with labels, and as many with pseudo-labels as the
 //! schedule says (arXiv 2210.06434, A.2).
 
+use std::borrow::Cow;
+
 use undertone_kernel::Prg;
 
 use crate::model::{Examples, Schedule, Target};
@@ -21,14 +23,20 @@ pub struct Batches<'a> {
 impl<'a> Batches<'a> {
     /// The batches of `examples`.
     pub(crate) fn new(examples: Examples<'a>, schedule: &Schedule) -> Self {
+        Self::of(examples.labelled.into(), examples.pseudo.into(), schedule)
+    }
+
+    /// The batches of these targets with labels and with pseudo-labels. They are made one by one:
+    /// the epochs of a schedule take no memory.
+    pub fn of(labelled: Cow<'a, [Target]>, pseudo: Cow<'a, [Target]>, schedule: &Schedule) -> Self {
         let size = |of: &[Target], most: usize| most.max(1).min(of.len());
         Self {
             sizes: [
-                size(examples.labelled, schedule.labelled),
-                size(examples.pseudo, schedule.pseudo),
+                size(&labelled, schedule.labelled),
+                size(&pseudo, schedule.pseudo),
             ],
-            labelled: Deck::new(examples.labelled),
-            pseudo: Deck::new(examples.pseudo),
+            labelled: Deck::new(labelled),
+            pseudo: Deck::new(pseudo),
             epochs: schedule.epochs,
             rng: schedule.seed.prg(),
         }
@@ -74,13 +82,13 @@ impl Iterator for Batches<'_> {
 /// Targets that are drawn one after the other.
 #[derive(Debug)]
 struct Deck<'a> {
-    all: &'a [Target],
+    all: Cow<'a, [Target]>,
     /// Those still to be drawn, the next one last.
     order: Vec<usize>,
 }
 
 impl<'a> Deck<'a> {
-    fn new(all: &'a [Target]) -> Self {
+    fn new(all: Cow<'a, [Target]>) -> Self {
         Self {
             all,
             order: Vec::new(),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use undertone_kernel::Wiped;
 use undertone_xclp::input::InputError;
-use undertone_xclp::{Features, LabelNoise, Labelling, Rows as Hashed};
+use undertone_xclp::{Features, LabelNoise, Labelling, Rows as Loaded};
 
 use crate::model::Rows;
 
@@ -55,15 +55,23 @@ impl Data {
     }
 
     /// The same, with noise on the labels that the client brings to label propagation. It trains on
-    /// its own labels without noise.
+    /// its own labels without noise. `loaded` are the rows as the client loads them, before it
+    /// divides them by the job's scale.
     ///
     /// # Errors
-    /// As [`LabelNoise::apply`], which knows rows by their features: no row may be all zeros.
-    pub fn with_noise(mut self, noise: &LabelNoise) -> Result<Self, InputError> {
-        let values = self.rows.iter().map(|value| f64::from(*value)).collect();
-        let rows = Hashed::Features(Features::new(self.dim, values)?);
-        self.brought = noise.apply(&rows, &self.own)?;
+    /// As [`LabelNoise::apply`].
+    pub fn with_noise(mut self, noise: &LabelNoise, loaded: &Loaded) -> Result<Self, InputError> {
+        self.brought = noise.apply(loaded, &self.own)?;
         Ok(self)
+    }
+
+    /// The rows of a client that loads them as they are here.
+    ///
+    /// # Errors
+    /// As [`Features::new`].
+    pub fn loaded(&self) -> Result<Loaded, InputError> {
+        let values = self.rows.iter().map(|value| f64::from(*value)).collect();
+        Ok(Loaded::Features(Features::new(self.dim, values)?))
     }
 
     /// All rows.
@@ -80,7 +88,7 @@ impl Data {
     }
 
     /// The labels that it brings to label propagation.
-    pub(crate) fn brought(&self) -> &Labelling {
+    pub fn brought(&self) -> &Labelling {
         &self.brought
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use sha2::{Digest, Sha256};
+use undertone_job::{Fields, context};
 use undertone_party::{PartyId, SessionId, Writer};
 use undertone_sum::fixed::{Fixed, FixedError};
 use undertone_xclp::{LabelNoise, Params, Variant};
@@ -69,8 +69,14 @@ pub enum Sampling {
 }
 
 /// The parameters of a job.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Job {
+    /// The name of the model, as far as the parties know models by name.
+    pub model: Option<String>,
+    /// Whether the model has a mean teacher.
+    pub mean_teacher: bool,
+    /// All features are divided by this.
+    pub scale: f64,
     /// Rounds of the first stage, in which clients train on their labels only.
     pub label_rounds: u32,
     /// Rounds of the second stage, with pseudo-labels.
@@ -107,6 +113,9 @@ pub struct Job {
 impl Default for Job {
     fn default() -> Self {
         Self {
+            model: None,
+            mean_teacher: false,
+            scale: 1.0,
             label_rounds: 20,
             rounds: 100,
             pseudo: PseudoLabels::Joint,
@@ -168,6 +177,9 @@ impl Job {
             }
             Err(format!("{name} is {value}; it must be {least} to {most}"))
         };
+        if !(self.scale.is_finite() && self.scale > 0.0) {
+            return Err(format!("scale is {}; it must be above 0", self.scale));
+        }
         real("clip", self.clip, 1e-3, 1e3)?;
         real(
             "learning_rate",
@@ -263,34 +275,56 @@ impl Job {
         self.consistency * (-5.0 * rest * rest).exp()
     }
 
+    /// The fields of the job.
+    pub fn fields(&self) -> Fields {
+        let Self {
+            model,
+            mean_teacher,
+            scale,
+            label_rounds,
+            rounds,
+            pseudo,
+            propagation,
+            sampled,
+            sampling,
+            epochs,
+            learning_rate,
+            weight_decay,
+            consistency,
+            clip,
+            label_epsilon,
+            features,
+            classes,
+            parameters,
+        } = self;
+        let groups = match sampling {
+            Sampling::Groups(least) => Some(*least),
+            Sampling::Free => None,
+        };
+        propagation.fields().with([
+            ("model", model.clone().into()),
+            ("mean_teacher", (*mean_teacher).into()),
+            ("scale", (*scale).into()),
+            ("label_rounds", (*label_rounds).into()),
+            ("rounds", (*rounds).into()),
+            ("labels_from", pseudo.to_string().into()),
+            ("sampled", (*sampled).into()),
+            ("groups", groups.into()),
+            ("epochs", (*epochs).into()),
+            ("learning_rate", (*learning_rate).into()),
+            ("weight_decay", (*weight_decay).into()),
+            ("consistency", (*consistency).into()),
+            ("clip", (*clip).into()),
+            ("label_epsilon", (*label_epsilon).into()),
+            ("features", (*features).into()),
+            ("classes", (*classes).into()),
+            ("parameters", (*parameters).into()),
+        ])
+    }
+
     /// The digest by which parties compare their jobs.
     pub fn digest(&self) -> [u8; 32] {
-        let mut w = Writer::default();
-        w.raw(b"undertone/v1/training job");
-        w.u32(self.label_rounds);
-        w.u32(self.rounds);
-        let pseudo = self.pseudo.to_string();
-        w.u8(pseudo.len() as u8);
-        w.raw(pseudo.as_bytes());
-        w.raw(&self.propagation.digest());
-        w.u64(self.sampled as u64);
-        w.u64(match self.sampling {
-            Sampling::Groups(least) => least as u64,
-            Sampling::Free => 0,
-        });
-        w.u32(self.epochs);
-        let reals = [
-            self.learning_rate.map_or(-1.0, f64::from),
-            self.weight_decay.into(),
-            self.consistency.into(),
-            self.clip.into(),
-            self.label_epsilon.unwrap_or(0.0),
-        ];
-        w.f64s(&reals);
-        for number in [self.features, self.classes, self.parameters] {
-            w.u64(number as u64);
-        }
-        Sha256::digest(w.finish()).into()
+        self.fields().digest("train")
     }
 
     /// The session of the protocols inside a round. It binds them to the job, the round's number,
@@ -305,16 +339,13 @@ impl Job {
         members: &[PartyId],
     ) -> SessionId {
         let mut w = Writer::default();
-        w.raw(b"undertone/v1/training round");
-        w.raw(&session.0);
-        w.raw(&self.digest());
         w.raw(&census.0);
         w.u32(number);
         w.raw(model);
         for member in members {
             w.u32(member.to_wire());
         }
-        SessionId(Sha256::digest(w.finish()).into())
+        context(session, &self.digest(), &w.finish())
     }
 }
 
@@ -347,18 +378,16 @@ mod tests {
     #[test]
     fn impossible_jobs_are_refused() {
         assert_eq!(Job::default().check(), Ok(()));
-        let refused = |job: Job| job.check().unwrap_err();
-        let job = Job::default();
-        assert!(refused(Job { rounds: 0, ..job }).contains("rounds is 0"));
-        assert!(refused(Job { sampled: 2, ..job }).contains("sampled is 2"));
-        let sampling = Sampling::Groups(4);
-        assert!(refused(Job { sampling, ..job }).contains("groups is 4"));
-        assert!(
-            refused(Job {
-                clip: f32::NAN,
-                ..job
-            })
-            .contains("clip is NaN")
-        );
+        let refused = |change: fn(&mut Job), expected: &str| {
+            let mut job = Job::default();
+            change(&mut job);
+            let why = job.check().unwrap_err();
+            assert!(why.contains(expected), "{why}");
+        };
+        refused(|job| job.rounds = 0, "rounds is 0");
+        refused(|job| job.sampled = 2, "sampled is 2");
+        refused(|job| job.sampling = Sampling::Groups(4), "groups is 4");
+        refused(|job| job.clip = f32::NAN, "clip is NaN");
+        refused(|job| job.scale = 0.0, "scale is 0");
     }
 }

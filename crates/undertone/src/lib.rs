@@ -115,6 +115,7 @@ pub use undertone_fedct as fedct;
 pub use undertone_fedgraph as fedgraph;
 pub use undertone_garble as garble;
 pub use undertone_hamming as hamming;
+pub use undertone_job as job;
 pub use undertone_kdf as kdf;
 pub use undertone_kernel as kernel;
 #[cfg(feature = "train")]

@@ -11,7 +11,8 @@ use undertone::party::{Abort, Aborted, Network, PartyId};
 use undertone::sum::Suite;
 use undertone_tests::feature_graph::{Session, World};
 
-use crate::graph_network::{GraphJob, Rows, labels, random, rows_of};
+use crate::graph_network::{Rows, labels, random, rows_of};
+use crate::jobs::DescribedJob;
 use crate::labels::RunFrame;
 use crate::refused::{Change, Refused, refused};
 use crate::{Double, Error, File, Hex, double, hex};
@@ -82,7 +83,7 @@ pub struct GraphClient {
 pub struct GraphRun {
     comment: &'static str,
     session: Hex,
-    job: GraphJob,
+    job: DescribedJob,
     /// The context of the run.
     context: Hex,
     labels: Vec<u16>,
@@ -251,7 +252,7 @@ impl Case {
         Ok(GraphRun {
             comment: self.comment,
             session: hex(&session.0),
-            job: GraphJob::new(job),
+            job: DescribedJob::new("fedgraph", &job.fields()),
             context: hex(&job.context(session).0),
             labels: world.inputs[0].labels.clone(),
             server_seed: hex(world.party_seed(SERVER).expose()),

@@ -7,6 +7,7 @@ use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::sum::Suite;
 
+use crate::jobs::DescribedJob;
 use crate::primitives::{Nothing, SESSION};
 use crate::{Double, Error, File, Hex, double, doubles, hex};
 
@@ -31,53 +32,6 @@ pub(crate) fn random(
 
 pub(crate) fn labels(prg: &mut Prg, rows: usize, classes: usize) -> Vec<u16> {
     (0..rows).map(|_| prg.below(classes) as u16).collect()
-}
-
-/// The parameters of a job.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub struct GraphJob {
-    clients: usize,
-    rows: usize,
-    queries: usize,
-    classes: usize,
-    width: usize,
-    cluster: usize,
-    /// `conditioned` or `random`.
-    clustering: String,
-    steps: u32,
-    rate: Double,
-    /// `embeddings`, `server` or `client`.
-    cut: String,
-    /// `vote` or `graph`.
-    predict: String,
-    reveal_embeddings: bool,
-    every: u32,
-    suite: String,
-    /// The digest of the job.
-    digest: Hex,
-}
-
-impl GraphJob {
-    pub(crate) fn new(job: &Job) -> Self {
-        Self {
-            clients: job.clients,
-            rows: job.rows,
-            queries: job.queries,
-            classes: job.classes,
-            width: job.width,
-            cluster: job.cluster,
-            clustering: job.clustering.to_string(),
-            steps: job.steps,
-            rate: double(job.rate),
-            cut: job.cut.to_string(),
-            predict: job.predict.to_string(),
-            reveal_embeddings: job.reveal_embeddings,
-            every: job.every,
-            suite: job.suite.to_string(),
-            digest: hex(&job.digest()),
-        }
-    }
 }
 
 /// Clusters of rows.
@@ -185,7 +139,7 @@ fn graph_of(features: &[&[u8]]) -> ClientGraph {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct NetworkSteps {
-    job: GraphJob,
+    job: DescribedJob,
     session: Hex,
     /// The context of a run of this job.
     context: Hex,
@@ -267,7 +221,7 @@ fn steps_of(job: &Job, features: &[&[u8]]) -> Result<NetworkSteps, Error> {
         });
     }
     Ok(NetworkSteps {
-        job: GraphJob::new(job),
+        job: DescribedJob::new("fedgraph", &job.fields()),
         session: hex(&SESSION.0),
         context: hex(&job.context(SESSION).0),
         tags: written(&tags),

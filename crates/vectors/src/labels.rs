@@ -33,8 +33,8 @@ pub struct Parameters {
     suite: String,
     min_clients: usize,
     malicious_server: bool,
-    /// Bits of the keys of `phe`; null with other backends.
-    key_bits: Option<usize>,
+    /// Bits of the keys of `phe`.
+    key_bits: usize,
     /// The number of classes; 0 for means and deviations.
     classes: usize,
     /// The names of the classes; null where classes are numbers.
@@ -52,7 +52,7 @@ impl Parameters {
             suite: params.suite.to_string(),
             min_clients: params.min_clients,
             malicious_server: params.trust == Trust::MaliciousServer,
-            key_bits: (params.backend == Backend::Phe).then_some(params.phe.key_bits()),
+            key_bits: params.phe.key_bits(),
             classes,
             class_names: (!names.is_empty()).then(|| names.to_vec()),
         }

@@ -9,6 +9,7 @@ pub mod distances;
 pub mod feature_graph;
 pub mod garble;
 pub mod graph_network;
+pub mod jobs;
 pub mod labels;
 pub mod lwe;
 pub mod paillier;
@@ -237,6 +238,7 @@ fn is_short(value: &Value) -> bool {
 /// Never.
 pub fn make() -> Result<Vec<File>, Error> {
     let mut all = primitives::files()?;
+    all.extend(jobs::files()?);
     all.extend(channels::files()?);
     all.extend(sums::files()?);
     all.extend(rounds::files()?);

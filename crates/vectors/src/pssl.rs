@@ -12,31 +12,9 @@ use undertone::party::PartyId;
 use undertone::pssl::clear::{Client, run};
 use undertone::pssl::{Data, Job, Reveal, circuits, product};
 
+use crate::jobs::DescribedJob;
 use crate::primitives::{Nothing, SESSION};
 use crate::{Double, Error, File, Hex, double, doubles, hex};
-
-/// The parameters of a job that these vectors vary. K is 3, J is 20, and all others have their
-/// defaults.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub struct Parameters {
-    features: usize,
-    scale: u8,
-    classes: usize,
-    clusters: usize,
-    asked: usize,
-    d_min: Double,
-    d_max: Double,
-    epsilon: Double,
-    /// `bucket`, `distance` or `accept`.
-    reveal: &'static str,
-    rounds: u32,
-    alpha: Double,
-    local_start: bool,
-    allow_single: bool,
-    /// The digest of the job.
-    digest: Hex,
-}
 
 fn job(features: usize, scale: u8, reveal: Reveal) -> Job {
     Job {
@@ -46,25 +24,6 @@ fn job(features: usize, scale: u8, reveal: Reveal) -> Job {
         rounds: 3,
         reveal,
         ..Job::new(features, scale, 3, 0).with_range(0.2, 0.9)
-    }
-}
-
-fn parameters(job: &Job) -> Parameters {
-    Parameters {
-        features: job.features,
-        scale: job.scale,
-        classes: job.classes,
-        clusters: job.clusters,
-        asked: job.asked,
-        d_min: double(job.d_min),
-        d_max: double(job.d_max),
-        epsilon: double(job.epsilon),
-        reveal: job.reveal.name(),
-        rounds: job.rounds,
-        alpha: double(job.alpha),
-        local_start: job.local_start,
-        allow_single: job.allow_single,
-        digest: hex(&job.digest()),
     }
 }
 
@@ -152,7 +111,7 @@ fn product_of(features: usize, scale: u8, count: usize) -> Product {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Circuits {
-    job: Parameters,
+    job: DescribedJob,
     /// The least and the greatest squared distance of an edge, and the least ones of the second to
     /// fourth quarter.
     thresholds: [u64; 5],
@@ -253,7 +212,7 @@ fn circuits_of(job: &Job) -> Circuits {
     }
     let quarters = thresholds.quarters;
     Circuits {
-        job: parameters(job),
+        job: DescribedJob::new("pssl", &job.fields()),
         thresholds: [
             thresholds.least,
             thresholds.most,
@@ -272,7 +231,7 @@ fn circuits_of(job: &Job) -> Circuits {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Pairwise {
-    job: Parameters,
+    job: DescribedJob,
     session: Hex,
     /// The context of the run.
     context: Hex,
@@ -370,7 +329,7 @@ fn pairwise_of(job: &Job) -> Result<Pairwise, Error> {
     };
     let index = |who: PartyId| who.index().unwrap_or(0);
     Ok(Pairwise {
-        job: parameters(job),
+        job: DescribedJob::new("pssl", &job.fields()),
         session: hex(&SESSION.0),
         context: hex(&job.context(SESSION).0),
         clients: clients

@@ -15,34 +15,10 @@ use undertone::training::{
 };
 use undertone::xclp::{Labelling, Params};
 
-use crate::labels::{Parameters, RunFrame};
+use crate::jobs::DescribedJob;
+use crate::labels::RunFrame;
 use crate::refused::{Change, refused};
 use crate::{Double, Error, File, Hex, double, hex};
-
-/// The parameters of a job.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub struct TrainingJob {
-    label_rounds: u32,
-    rounds: u32,
-    source: String,
-    propagation: Parameters,
-    sampled: usize,
-    /// Fewest clients of a group; 0 with free sampling.
-    groups: usize,
-    epochs: u32,
-    /// Null for the automatic one.
-    learning_rate: Option<Double>,
-    weight_decay: Double,
-    consistency: Double,
-    clip: Double,
-    /// Null without noise.
-    label_epsilon: Option<Double>,
-    features: usize,
-    classes: usize,
-    parameters: usize,
-    digest: Hex,
-}
 
 /// A client's data, and its model. The embedding of a row is the row.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -92,7 +68,7 @@ pub struct TrainingSession {
 #[schemars(deny_unknown_fields)]
 pub struct TrainingCase {
     comment: String,
-    job: TrainingJob,
+    job: DescribedJob,
     clients: Vec<TrainingClient>,
     /// The first model: singles, in their encoding on the wire.
     model: Hex,
@@ -231,7 +207,7 @@ impl Case {
             .map(client)
             .collect::<Result<_, Error>>()?;
         let seed = Seed::from_bytes(SEED);
-        let simulation = TrainingSimulation::new(self.job, clients, model(), seed)?;
+        let simulation = TrainingSimulation::new(self.job.clone(), clients, model(), seed)?;
         Ok(Running {
             simulation,
             updates,
@@ -299,7 +275,7 @@ impl Case {
         let memory = memory.as_ref().ok_or(Error::Missing("the memory"))?;
         Ok(TrainingCase {
             comment: self.comment.into(),
-            job: described(&self.job),
+            job: DescribedJob::new("train", &self.job.fields()),
             clients: (0..self.clients).map(client).collect(),
             model: singles(&model()),
             sessions,
@@ -331,30 +307,6 @@ fn model() -> Vec<f32> {
     (0..PARAMETERS).map(|at| at as f32 / 4.0 - 1.0).collect()
 }
 
-fn described(job: &Job) -> TrainingJob {
-    TrainingJob {
-        label_rounds: job.label_rounds,
-        rounds: job.rounds,
-        source: job.pseudo.to_string(),
-        propagation: Parameters::new(&job.propagation, CLASSES, &[]),
-        sampled: job.sampled,
-        groups: match job.sampling {
-            Sampling::Groups(least) => least,
-            Sampling::Free => 0,
-        },
-        epochs: job.epochs,
-        learning_rate: job.learning_rate.map(|rate| double(rate.into())),
-        weight_decay: double(job.weight_decay.into()),
-        consistency: double(job.consistency.into()),
-        clip: double(job.clip.into()),
-        label_epsilon: job.label_epsilon.map(double),
-        features: job.features,
-        classes: job.classes,
-        parameters: job.parameters,
-        digest: hex(&job.digest()),
-    }
-}
-
 /// The files of this operation.
 ///
 /// # Errors
@@ -375,7 +327,7 @@ pub fn files() -> Result<Vec<File>, Error> {
     let cases = [
         Case {
             comment: "eleven clients in two groups: census, three rounds, the end",
-            job,
+            job: job.clone(),
             clients: 11,
             sessions: 5,
         },

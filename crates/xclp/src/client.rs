@@ -42,6 +42,14 @@ impl Rows {
         }
     }
 
+    /// The features of a row. Codes have none.
+    pub fn features(&self) -> Option<usize> {
+        match self {
+            Self::Features(features) => Some(features.dim()),
+            Self::Codes(_) => None,
+        }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -55,6 +63,9 @@ pub struct Outcome {
     pub labels: Labels,
     /// Scores of its unlabelled rows.
     pub scores: Scores,
+    /// What the other clients' numbers of rows mean for this client's rows: see
+    /// [`rows_warning`](crate::rows_warning).
+    pub warning: Option<String>,
 }
 
 /// What a client brings to a run.
@@ -341,6 +352,7 @@ async fn run(
     let group = io.run(setup).await?;
     let clients = Clients::of(&group.members, params, Some((job.me, job.ad.clone())))?;
     clients.check_rows(job.me, job.max_peer_rows)?;
+    let warning = clients.warning(Some(job.me));
     let ids: Vec<PartyId> = clients.rows.iter().map(|(id, _)| *id).collect();
     job.answered.check(&ids)?; // LABEL-2
     let projection = group.seed.derive(job.session, "projection", &[]);
@@ -406,6 +418,7 @@ async fn run(
     Ok(Outcome {
         labels: Labels::decide(&job.labelling, &scores),
         scores,
+        warning,
     })
 }
 

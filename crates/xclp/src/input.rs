@@ -228,6 +228,28 @@ pub fn check_names(names: &[String]) -> Result<(), InputError> {
     Ok(())
 }
 
+/// Refuses names that a peer gave and that would do harm in a file or on a screen: names with
+/// control characters, and names that a spreadsheet takes for a formula.
+///
+/// # Errors
+/// [`InputError::ClassName`].
+pub fn check_foreign_names(names: &[String]) -> Result<(), InputError> {
+    check_names(names)?;
+    for (class, name) in names.iter().enumerate() {
+        let what = match name {
+            name if name.chars().any(char::is_control) => "has a control character",
+            name if name.starts_with(['=', '+', '-', '@']) => {
+                "begins with = + - or @, which spreadsheets take for a formula"
+            }
+            _ => continue,
+        };
+        return Err(InputError::ClassName {
+            what: format!("the name of class {class} {what}; give the class another name"),
+        });
+    }
+    Ok(())
+}
+
 /// The digest by which parties compare names of classes. It is zeros where classes are numbers.
 pub fn names_digest(names: &[String]) -> [u8; 16] {
     let mut digest = [0; 16];

@@ -9,8 +9,9 @@
 //! # Draws are permanent
 //!
 //! Independent draws for one label could be averaged until the label shows. So a draw is a function
-//! of a [`Seed`] that its client keeps, of the row's content, of the label, and of `C`. It does not
-//! depend on the session, on the job, or on the place of the row.
+//! of a [`Seed`] that its client keeps, of the row's content as the client loads it, of the label,
+//! and of `C`. It does not depend on the session, on anything that a job names, or on the place of
+//! the row. Features count in single precision.
 //!
 //! - An edited label gets an independent draw. So does a label in a run with another number of
 //!   classes, and the label of a row with other content. Each draw adds its `ε` to the bound. It
@@ -115,8 +116,10 @@ impl LabelNoise {
         1.0 / (1.0 + others * (-epsilon).exp())
     }
 
-    /// The labels that the client brings to a run instead of its `own`. The same rows have labels,
-    /// and each label is a draw. Only the client sees `own`. Assume that everybody sees the result.
+    /// The labels that the client brings to a run instead of its `own`. `rows` are the client's
+    /// rows as it loads them, before anything that a job asks for changes them: a server that could
+    /// change them would have fresh draws. The same rows have labels, and each label is a draw.
+    /// Only the client sees `own`. Assume that everybody sees the result.
     ///
     /// # Errors
     /// [`InputError::Shape`] when `own` and `rows` differ in their number of rows.
@@ -148,22 +151,23 @@ impl LabelNoise {
 
     /// The key of a row's content. Equal rows have equal keys, at any place.
     fn key(&self, rows: &Rows, row: usize) -> Seed {
-        let (kind, width, words) = match rows {
-            Rows::Features(features) => (0, features.dim(), features.dim()),
+        let (kind, width, bytes) = match rows {
+            Rows::Features(features) => (0, features.dim(), 4 * features.dim()),
             Rows::Codes(codes) => {
                 let bits = codes.bits().columns();
-                (1, bits, bits.div_ceil(64))
+                (1, bits, 8 * bits.div_ceil(64))
             }
         };
-        let mut content = Wiped::with_capacity(5 + 8 * words);
+        let mut content = Wiped::with_capacity(5 + bytes);
         content.push(kind);
         content.extend((width as u32).to_le_bytes());
         match rows {
             Rows::Features(features) => {
                 let values = &features.values()[row * width..][..width];
-                // The addition turns −0 into 0.
-                let words = values.iter().map(|value| (value + 0.0).to_bits());
-                content.extend(words.flat_map(u64::to_le_bytes));
+                // Single precision, so that rows of either precision share their draws. The
+                // addition turns −0 into 0.
+                let words = values.iter().map(|value| (*value as f32 + 0.0).to_bits());
+                content.extend(words.flat_map(u32::to_le_bytes));
             }
             Rows::Codes(codes) => {
                 let words = codes.bits().row(row).iter();
@@ -346,7 +350,7 @@ mod tests {
     #[test]
     fn draws_are_those_of_every_version() {
         let of_features: String = draws(1.0, 3, 40, 10).iter().map(usize::to_string).collect();
-        assert_eq!(of_features, "9650782151367425605014711301833317314699");
+        assert_eq!(of_features, "3663093314642605656308830762796895217330");
         let bits: Vec<u64> = (0..40).collect();
         let codes = Rows::Codes(Codes::from_bits(BitMatrix::from_words(40, 60, bits)));
         let of_codes = noise(1.0).apply(&codes, &all(3, 40, 10)).unwrap();

@@ -35,6 +35,7 @@ pub use influence::Influence;
 pub use input::{Features, InputError, Labelling};
 pub use label_noise::LabelNoise;
 pub use labels::Labels;
+pub use messages::rows_warning;
 pub use params::{Params, Variant};
 pub use scaling::Scale;
 pub use scores::Scores;

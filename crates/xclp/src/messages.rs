@@ -23,19 +23,17 @@ pub(crate) struct Advertisement {
     pub(crate) classes: usize,
     /// Digest of the names of the classes; zeros where classes are numbers.
     names: [u8; 16],
-    params: Vec<u8>,
+    params: [u8; 32],
 }
 
 impl Advertisement {
     pub(crate) fn new(rows: usize, dim: usize, classes: usize, params: &Params) -> Self {
-        let mut w = Writer::default();
-        params.write(&mut w);
         Self {
             rows,
             dim,
             classes,
             names: [0; 16],
-            params: w.finish(),
+            params: params.digest(),
         }
     }
 
@@ -60,14 +58,29 @@ impl Advertisement {
     // SETUP-18
     fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
-        Ok(Self {
+        let ad = Self {
             rows: r.index(MAX_ROWS + 1, "rows")?,
             dim: r.u32("features")? as usize,
             classes: r.index(crate::input::MAX_CLASSES + 1, "classes")?,
             names: r.array("names of the classes")?,
-            params: r.raw(r.remaining(), "parameters")?.to_vec(),
-        })
+            params: r.array("digest of the parameters")?,
+        };
+        r.finish()?;
+        Ok(ad)
     }
+}
+
+/// What a client's number of rows means for the rows of the others, if it is above the number of
+/// features. Codes are signs of projections. Whoever knows the projection, as clients do, and the
+/// distances of a row to enough known rows solves for the row's direction, which has as many
+/// dimensions as features. How long codes are, and the backend, make no difference.
+pub fn rows_warning(rows: usize, features: usize) -> Option<String> {
+    (features > 0 && rows > features).then(|| {
+        format!(
+            "a client has {rows} rows, more than {features} features: it and the server could \
+             compute others' codes"
+        )
+    })
 }
 
 /// The clients of a run, with their numbers of rows.
@@ -80,6 +93,13 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
+    /// The warning about the client with the most rows, other than `me`: see [`rows_warning`].
+    pub(crate) fn warning(&self, me: Option<PartyId>) -> Option<String> {
+        let others = self.rows.iter().filter(|(id, _)| Some(*id) != me);
+        let most = others.map(|(_, rows)| *rows).max()?;
+        rows_warning(most, self.dim)
+    }
+
     /// Reads the members' advertisements and checks that they agree. A client compares them with
     /// its `own`, the server with the most common one. If no advertisement is the most common,
     /// nobody is to blame.

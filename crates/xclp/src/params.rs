@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use sha2::{Digest, Sha256};
 use undertone_hamming::{Backend, MAX_BITS, Phe};
-use undertone_party::{SessionId, Writer};
+use undertone_job::Fields;
+use undertone_party::SessionId;
 use undertone_sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
 
 use crate::input::InputError;
@@ -90,6 +90,9 @@ pub struct Params {
     pub trust: Trust,
     /// The cipher of all masks.
     pub suite: Suite,
+    /// The digest of the job that these parameters are part of. None if they are all that the
+    /// parties agree on.
+    pub job: Option<[u8; 32]>,
 }
 
 impl Default for Params {
@@ -104,6 +107,7 @@ impl Default for Params {
             min_clients: 3,
             trust: Trust::SemiHonest,
             suite: Suite::Aes128Ctr,
+            job: None,
         }
     }
 }
@@ -156,31 +160,39 @@ impl Params {
         }
     }
 
-    /// A digest of all parameters. Applications that run this one compare it.
-    pub fn digest(&self) -> [u8; 32] {
-        let mut w = Writer::default();
-        self.write(&mut w);
-        Sha256::digest(w.finish()).into()
+    /// The fields of label propagation in a job.
+    pub fn fields(&self) -> Fields {
+        let Self {
+            bits,
+            neighbours,
+            alpha,
+            variant,
+            backend,
+            phe,
+            min_clients,
+            trust,
+            suite,
+            job: _,
+        } = self;
+        Fields::from([
+            ("bits", (*bits).into()),
+            ("neighbours", (*neighbours).into()),
+            ("alpha", (*alpha).into()),
+            ("variant", variant.to_string().into()),
+            ("backend", backend.to_string().into()),
+            ("key_bits", phe.key_bits().into()),
+            ("min_clients", (*min_clients).into()),
+            (
+                "malicious_server",
+                (*trust == Trust::MaliciousServer).into(),
+            ),
+            ("suite", suite.to_string().into()),
+        ])
     }
 
-    /// Writes the bytes by which parties compare their parameters.
-    pub(crate) fn write(&self, w: &mut Writer) {
-        w.u16(self.bits as u16);
-        w.u32(self.neighbours as u32);
-        w.u64(self.alpha.to_bits());
-        w.u8(match self.variant {
-            Variant::Balanced => 0,
-            Variant::Paper => 1,
-            Variant::Counted => 2,
-        });
-        let backend = self.backend.to_string();
-        w.u8(backend.len() as u8);
-        w.raw(backend.as_bytes());
-        if self.backend == Backend::Phe {
-            w.u32(self.phe.key_bits() as u32);
-        }
-        w.u32(self.min_clients as u32);
-        w.u8(matches!(self.trust, Trust::MaliciousServer).into());
-        w.u8(self.suite.to_wire());
+    /// The digest by which the parties of label propagation compare their parameters: that of the
+    /// job if they are part of one.
+    pub fn digest(&self) -> [u8; 32] {
+        self.job.unwrap_or_else(|| self.fields().digest("label"))
     }
 }

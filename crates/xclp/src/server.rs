@@ -31,6 +31,9 @@ pub struct Report {
     pub method: Method,
     /// The clients whose labels are in the scores.
     pub contributors: Vec<PartyId>,
+    /// What the largest client's number of rows means for the others' rows: see
+    /// [`rows_warning`](crate::rows_warning).
+    pub warning: Option<String>,
 }
 
 impl std::fmt::Debug for Report {
@@ -198,5 +201,6 @@ async fn run(
         distances: joint.distances,
         method,
         contributors: total.contributors,
+        warning: clients.warning(None),
     })
 }

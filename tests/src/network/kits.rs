@@ -55,7 +55,7 @@ impl Labels {
 
     fn terms() -> label::Terms {
         label::Terms {
-            backend_at_least: Backend::Clear,
+            backends: Backend::ALL.to_vec(),
             malicious_server: Some(false),
             ..label::Terms::default()
         }

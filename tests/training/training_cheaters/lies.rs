@@ -235,7 +235,7 @@ fn a_server_that_replaces_keys_is_stopped_by_pins_only() {
         if has_pins {
             job.propagation.trust = Trust::MaliciousServer;
         }
-        let mut world = World::new(job, 5);
+        let mut world = World::new(job.clone(), 5);
         if has_pins {
             world.credentials = (0..5).map(own).collect();
         }

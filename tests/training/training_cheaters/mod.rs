@@ -335,7 +335,7 @@ fn groups_that_cannot_be() {
 #[test]
 fn trained_messages_that_are_not_empty() {
     for job in [job(), free()] {
-        let mut world = World::begun(job, 10);
+        let mut world = World::begun(job.clone(), 10);
         let members = match job.sampling {
             Sampling::Groups(_) => world.group_of(CHEAT),
             Sampling::Free => world.all()[..5].to_vec(),

@@ -133,12 +133,13 @@ fn introduction(inputs: &[Input<'_>], classes: &Table, params: &Params, noise: &
             path.display()
         );
     }
+    let features = inputs.first().and_then(|first| first.data.rows.features());
     let width = inputs.first().map(|first| width(&first.data.rows));
     text + &format!(
         "{}, {} classes\n{}{}{noise}\n",
         width.unwrap_or_default(),
         classes.count,
         classes::describe(&classes.names),
-        describe(params, most_rows)
+        describe(params, most_rows, features.unwrap_or(0))
     )
 }

@@ -131,8 +131,11 @@ fn introduction(options: &Label, file: &Path, experiment: &Experiment, runs: u32
         100.0 * experiment.labelled,
         counted(runs, "run"),
         options.seed,
-        describe(&experiment.params, rows.div_ceil(experiment.clients))
-            + &describe_noise(experiment.label_epsilon, experiment.classes),
+        describe(
+            &experiment.params,
+            rows.div_ceil(experiment.clients),
+            experiment.rows.features().unwrap_or(0)
+        ) + &describe_noise(experiment.label_epsilon, experiment.classes),
     )
 }
 

@@ -146,6 +146,7 @@ impl Label {
             min_clients: if self.allow_two_clients { 2 } else { 3 },
             trust: self.masks.trust(),
             suite: self.masks.suite,
+            job: None,
         };
         params.check().map_err(Failure::usage)?;
         Ok(params)

@@ -4,7 +4,7 @@ use serde::Serialize;
 use undertone::data::Dataset;
 use undertone::hamming::Backend;
 use undertone::sum::Trust;
-use undertone::xclp::Params;
+use undertone::xclp::{Params, rows_warning};
 use undertone_lab::report::PhaseCost;
 use undertone_lab::{Show, noise, scale};
 
@@ -41,23 +41,15 @@ pub(super) struct LabelReport {
 }
 
 /// The parameters of a run, what the server learns, and notes on risks. `most_rows` is the number
-/// of rows of the largest client.
-pub(super) fn describe(params: &Params, most_rows: usize) -> String {
+/// of rows of the largest client, of so many `features`; 0 for codes.
+pub(super) fn describe(params: &Params, most_rows: usize, features: usize) -> String {
     let mut text = String::new();
     if params.backend == Backend::Lwe && params.trust == Trust::MaliciousServer {
         text += "note: --malicious-server protects keys and sums; lwe does not protect codes from \
                  such a server if it colludes with a client\n";
     }
-    // Distances to L/2 known codes determine a code. A client with that many rows and the server
-    // together know these distances.
-    let collusion = matches!(params.backend, Backend::Lwe | Backend::Shade | Backend::Phe);
-    if collusion && most_rows > params.bits / 4 {
-        text += &format!(
-            "note: a client has {most_rows} rows, more than L/4 = {}; \
-             if it colludes with the server, the distances to its rows nearly determine the codes \
-             of other clients\n",
-            params.bits / 4
-        );
+    if let Some(warning) = rows_warning(most_rows, features) {
+        text += &format!("note: {warning}\n");
     }
     text + &format!(
         "backend {}: the server learns\n  {}\n\

@@ -44,11 +44,11 @@ impl Test {
         let xclp::Rows::Features(features) = &data.rows else {
             return Err(unusable("features are needed, not codes".into()));
         };
-        if features.dim() != job.spec.features {
+        if features.dim() != job.training.features {
             return Err(unusable(format!(
                 "rows have {} features, those of the job {}",
                 features.dim(),
-                job.spec.features
+                job.training.features
             )));
         }
         let labels: Vec<u16> = data.labels.iter().flatten().copied().collect();
@@ -57,7 +57,9 @@ impl Test {
         }
         let values = features.values().iter();
         Ok(Self {
-            values: values.map(|value| (value / job.scale) as f32).collect(),
+            values: values
+                .map(|value| (value / job.training.scale) as f32)
+                .collect(),
             features: features.dim(),
             labels,
         })
@@ -88,8 +90,8 @@ pub(super) fn application(
     model: Option<PathBuf>,
     test: Option<&Path>,
 ) -> Result<Train, Failure> {
-    let kind = kind(&job.spec).map_err(Failure::usage)?;
-    let mut net = net(kind, seed, job.spec.mean_teacher).map_err(Failure::usage)?;
+    let kind = kind(&job.spec()).map_err(Failure::usage)?;
+    let mut net = net(kind, seed, job.training.mean_teacher).map_err(Failure::usage)?;
     let test = test.map(|path| Test::load(path, &job)).transpose()?;
     if let Some(path) = &model {
         Output::create(path)?;

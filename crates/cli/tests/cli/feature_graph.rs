@@ -160,7 +160,13 @@ fn trial(job: &str) -> Trial {
 }
 
 fn join(trial: &Trial, client: usize, more: &[&str]) -> Process {
-    let mut arguments = vec!["--application", "fedgraph", "--epochs", "400"];
+    let mut arguments = vec![
+        "--application",
+        "fedgraph",
+        "--epochs",
+        "400",
+        "--show-embeddings",
+    ];
     if !more.contains(&"--min-network") {
         arguments.extend(["--min-network", "4"]);
     }
@@ -374,6 +380,11 @@ fn terms_and_data_that_do_not_fit_are_refused() {
         "--min-cluster",
     );
     refused(2, &["--columns", "a,b"], 65, "2 names for 4 features");
+    let careful = ["--application", "fedgraph", "--allow-cut", "server"];
+    let mut process = trial.join_with(3, "data/3.csv", &careful);
+    assert_eq!(process.ends(LONG), Some(77));
+    let log = trial.text("join-3.err");
+    assert!(log.contains("--show-embeddings"), "{log}");
     let trial = self::trial("steps = 6\n");
     let _server = trial.serve("serve", &[]);
     let mut process = join(&trial, 3, &["--min-network", "5"]);

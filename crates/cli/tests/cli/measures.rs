@@ -133,12 +133,15 @@ fn backends_say_where_they_do_not_hold() {
         assert!(output.status.success());
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    for backend in ["shade", "lwe"] {
-        assert!(run(backend, &["--bits", "64"]).contains("more than L/4 = 16"));
-        assert!(!run(backend, &[]).contains("note:"));
+    // Thirteen features. Five clients have 36 rows each, thirty have six.
+    let few = ["--clients", "30", "--bits", "512"];
+    for backend in ["psm", "lwe"] {
+        assert!(run(backend, &["--bits", "512"]).contains("more than 13 features"));
+        assert!(!run(backend, &few).contains("note:"));
     }
-    assert!(!run("shade", &["--malicious-server"]).contains("note:"));
-    assert!(run("lwe", &["--malicious-server"]).contains("lwe does not protect codes"));
+    let lying = [&few[..], &["--malicious-server"]].concat();
+    assert!(!run("psm", &lying).contains("note:"));
+    assert!(run("lwe", &lying).contains("lwe does not protect codes"));
     let wine = data("wine");
     let arguments = ["label", &wine, "--backend", "lwe", "--bits", "16385"];
     assert_fails(&arguments, 2, "1 to 16384 with lwe");

@@ -316,7 +316,7 @@ fn terms_that_are_not_met_end_the_client() {
     let _server = trial.serve("serve", &[]);
     let mut client = trial.join(0, &[]);
     assert_eq!(client.ends(LONG), Some(77));
-    assert!(trial.text("join-0.err").contains("--backend-at-least"));
+    assert!(trial.text("join-0.err").contains("--backends"));
 }
 
 #[test]

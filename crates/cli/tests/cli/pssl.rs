@@ -112,7 +112,7 @@ fn in_one_process(trial: &Trial) -> Vec<Vec<Option<u16>>> {
         let Rows::Features(features) = data.rows else {
             panic!("features");
         };
-        let values = quantise(features.values(), job.range, job.pssl.scale).unwrap();
+        let values = quantise(features.values(), job.pssl.range, job.pssl.scale).unwrap();
         Arc::new(Data::new(features.dim(), values, data.labels).unwrap())
     };
     let mut seed = [0; 32];

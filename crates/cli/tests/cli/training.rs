@@ -138,7 +138,9 @@ impl Training {
                 panic!("features");
             };
             let values = features.values().iter();
-            let values = values.map(|value| (value / job.scale) as f32).collect();
+            let values = values
+                .map(|value| (value / job.training.scale) as f32)
+                .collect();
             let labelling = data.labelling(10).unwrap();
             let data = Data::new(64, values, labelling).unwrap();
             let any = net(&Seed::from_bytes([0; 32]));
@@ -147,7 +149,8 @@ impl Training {
         let first = simulated::party(&seed(), SessionId([0; 32]), PartyId::SERVER);
         let clients = (0..self.clients).map(client).collect();
         let mut simulation =
-            TrainingSimulation::new(job.training, clients, net(&first).params(), seed()).unwrap();
+            TrainingSimulation::new(job.training.clone(), clients, net(&first).params(), seed())
+                .unwrap();
         let all = simulation.members();
         simulation.run_over(Network::new(), all).unwrap();
         for number in 1..=job.training.last() {

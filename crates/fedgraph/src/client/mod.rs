@@ -30,8 +30,9 @@ use training::Training;
 const SERVER: PartyId = PartyId::SERVER;
 
 /// The size that the network around a client should have with the cut `client`
-/// ([`Graph::size_around`]). Three clients compute all embeddings of each other from what they see
-/// in a few steps, and four some of them. Nothing is proved about five (docs/security.md).
+/// ([`Graph::size_around`]). It protects nothing: clients of networks of any size compute
+/// embeddings of their neighbours' clusters (docs/security.md). It refuses the runs in which that
+/// is easiest.
 pub const MIN_NETWORK: usize = 5;
 
 /// A client's place in a session.
@@ -49,8 +50,30 @@ pub struct Place {
     /// Least size of the network around this client with the cut `client`: see [`MIN_NETWORK`]. In
     /// a smaller one this client ends the run for all, after the votes are kept.
     pub min_network: usize,
+    /// Whether this client agrees to the training of a graph network, which shows embeddings of its
+    /// clusters to others ([`shows`]). The soft vote needs no such consent.
+    pub show_embeddings: bool,
     /// Keeps votes and checkpoints.
     pub keep: Keep,
+}
+
+/// Who sees the embeddings of a client's clusters when the graph network of a job is trained. None
+/// if the job trains none.
+pub fn shows(job: &Job) -> Option<&'static str> {
+    (job.steps > 0).then_some(match job.cut {
+        Cut::Client => {
+            "the training of the graph network shows the embeddings of each client's clusters, \
+             which are means over rows, to its neighbours: they compute them from what they see"
+        }
+        Cut::Server => {
+            "the training of the graph network shows every client the sum of the other clients' \
+             embeddings of each cluster, and perhaps each one's; the server with one client has all"
+        }
+        Cut::Embeddings => {
+            "the training of the graph network shows the server the embeddings of each client's \
+             clusters, which are means over rows"
+        }
+    })
 }
 
 impl fmt::Debug for Place {
@@ -92,6 +115,12 @@ pub fn client(
     let fits = inputs.check(&job);
     fits.map_err(|error| Abort::Misuse(error.to_string()))?;
     check_saved(&job, &place.saved)?;
+    // FEDGRAPH-19.
+    if let Some(what) = shows(&job).filter(|_| !place.show_embeddings) {
+        return Err(Abort::Misuse(format!(
+            "{what}; this client has not agreed to that (show_embeddings)"
+        )));
+    }
     // FEDGRAPH-18.
     if let Some(credentials) = &place.credentials
         && credentials.pins.len() != job.clients

@@ -220,7 +220,12 @@ impl Trial {
     /// The options of `join` besides those that name the server and files.
     fn options(&self) -> &'static [&'static str] {
         match self {
-            Self::Labels { .. } => &["--backend-at-least", "clear", "--max-bits", "65535"],
+            Self::Labels { .. } => &[
+                "--backends",
+                "clear,sketch,psm,lwe,shade,phe",
+                "--max-bits",
+                "65535",
+            ],
             Self::Means { .. } => &["--weight", "100"],
         }
     }

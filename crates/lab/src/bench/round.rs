@@ -176,7 +176,7 @@ impl Round {
             .map(client)
             .collect::<Result<_, Failure>>()?;
         let first = vec![0.0; self.words];
-        let mut simulation = TrainingSimulation::new(job, clients, first, seed(1))?;
+        let mut simulation = TrainingSimulation::new(job.clone(), clients, first, seed(1))?;
         let members = simulation.members();
         simulation.run_over(Network::new(), members.clone())?;
 

@@ -165,6 +165,7 @@ fn measure(point: Point, links: &[Link]) -> Result<Measured, Failure> {
         bits: point.bits,
         backend: point.backend,
         suite: point.suite,
+        job: None,
         phe: Phe::new(point.key_bits).map_err(Failure::data)?,
         ..Params::default()
     };

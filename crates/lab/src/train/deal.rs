@@ -156,7 +156,8 @@ impl Table {
             };
             let seed = derive("simulated label noise", &[place as u32]);
             let noise = LabelNoise::new(epsilon, seed).map_err(Failure::data)?;
-            data.with_noise(&noise).map_err(Failure::data)
+            let loaded = data.loaded().map_err(Failure::data)?;
+            data.with_noise(&noise, &loaded).map_err(Failure::data)
         };
         parts.iter().enumerate().map(client).collect()
     }

@@ -172,6 +172,7 @@ impl Train {
                 min_clients: 3,
                 trust: self.masks.trust(),
                 suite: self.masks.suite,
+                job: None,
             },
             sampled: self.sampled,
             sampling: if self.free_sampling {

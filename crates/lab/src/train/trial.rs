@@ -83,7 +83,8 @@ impl Trial {
             .collect::<Result<_, Failure>>()?;
         let mut tested = net()?;
         let model = tested.params();
-        let mut simulation = TrainingSimulation::new(self.job, clients, model, derive("run"))?;
+        let mut simulation =
+            TrainingSimulation::new(self.job.clone(), clients, model, derive("run"))?;
         let mut trialled = Trialled {
             curve: Vec::new(),
             accuracy: 0.0,

@@ -272,6 +272,7 @@ def fedgraph_client(
     brought: dict[str, Any],
     saved: bytes | None,
     min_network: int,
+    show_embeddings: bool,
     keep: Callable[[bytes], object] | None,
     voted: Callable[[NDArray[np.float64]], object],
     credentials: _Credentials | None,
@@ -307,6 +308,8 @@ def join_sum(
     mean: Callable[..., object] | None,
     max_rounds: int,
     min_clients: int,
+    max_bound: float,
+    max_weight: float,
     semi_honest: bool,
     progress: Callable[[str], object] | None,
 ) -> tuple[dict[str, NDArray[Any]] | None, _Spent]: ...

@@ -338,8 +338,11 @@ class FedGraphClient(Party):
     of ``keep`` leaves through :meth:`poll` or :meth:`exchange`, and ends the run.
 
     Check the job before you take part: its cut, its clusters and what predicts decide what others
-    see. With the cut ``"client"`` clients of small networks learn each other's embeddings. A client
-    around which the network is smaller than ``min_network`` ends the run after the votes.
+    see. A job with ``steps`` trains a graph network, and shows embeddings of this client's clusters
+    to others: with the cut ``"client"`` to its neighbours, with ``"server"`` their sum to every
+    client, with ``"embeddings"`` to the server. A client takes part in one only with
+    ``show_embeddings=True``. A client around which the network is smaller than ``min_network`` ends
+    the run after the votes; that protects nothing in larger networks.
 
     Raises ``ValueError`` if the client's arrays do not fit the job, or ``saved`` is of another one.
     """
@@ -356,6 +359,7 @@ class FedGraphClient(Party):
         session: bytes,
         queries: Any = None,
         min_network: int = 5,
+        show_embeddings: bool = False,
         keep: Callable[[bytes], object] | None = None,
         saved: bytes | None = None,
         key: str | None = None,
@@ -372,6 +376,7 @@ class FedGraphClient(Party):
             _brought(columns, embeddings, probabilities, _labels(labels), queries),
             saved,
             min_network,
+            show_embeddings,
             keep,
             self._votes.append,
             credentials(key, public_keys),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from . import _engine
 from ._costs import Cost, of_parties
-from ._party import Party, as_rows, credentials
+from ._party import Party, as_rows, credentials, peer_rows
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,8 @@ class LabelClient(Party):
     ``session`` is 32 bytes that the server chose afresh. See :func:`label` for the other arguments.
     All parties need the same ones. ``noise`` is ``(epsilon, secret)``: noise on labels, drawn from
     a secret of 32 bytes that the client keeps for all its jobs. ``max_peer_rows`` is the largest
-    number of rows of another client to which this one agrees.
+    number of rows of another client to which this one agrees, or ``"features"`` for as many as a
+    row has features.
     """
 
     def __init__(
@@ -199,11 +200,12 @@ class LabelClient(Party):
         malicious_server: bool = False,
         suite: str = "aes128ctr",
         noise: tuple[float, bytes] | None = None,
-        max_peer_rows: int | None = None,
+        max_peer_rows: int | str | None = None,
         key: str | None = None,
         public_keys: list[bytes] | None = None,
         seed: bytes | None = None,
     ) -> None:
+        rows = as_rows(features)
         self._party = _engine.label_client(
             _rules(
                 clients, bits, neighbours, alpha, variant, backend, min_clients,
@@ -212,12 +214,12 @@ class LabelClient(Party):
             session,
             index,
             clients,
-            as_rows(features),
+            rows,
             as_labels(labels),
             classes,
             credentials(key, public_keys),
             noise,
-            max_peer_rows,
+            peer_rows(max_peer_rows, rows),
             seed,
         )
 

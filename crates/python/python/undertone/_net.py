@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
@@ -60,8 +60,8 @@ def join(
     max_bits: int = 16384,
     max_neighbours: int = 64,
     any_alpha: bool = False,
-    backend_at_least: str = "psm",
-    max_peer_rows: int | None = None,
+    backends: Sequence[str] = ("psm", "lwe", "shade", "phe"),
+    max_peer_rows: int | str | None = None,
     standardise: bool = True,
     min_clients: int = 3,
     semi_honest: bool = False,
@@ -76,8 +76,8 @@ def join(
     ``server`` is ``HOST:PORT``. The folder ``keys`` has ca.pem, roster.toml and client.key, as
     ``undertone keys`` makes them. ``features`` and ``labels`` are this client's, as for
     :func:`undertone.label`; they stay here. ``bits`` is the length of codes, if codes are
-    given. The other arguments are what this client agrees to;
-    ``undertone join --help`` explains them.
+    given. The other arguments are what this client agrees to; ``undertone join --help`` explains
+    them. ``max_peer_rows`` is a number of rows, or ``"features"``.
 
     Returns when the job ends. ``progress`` is called with the name of each phase.
 
@@ -88,9 +88,9 @@ def join(
         "max_bits": max_bits,
         "max_neighbours": max_neighbours,
         "any_alpha": any_alpha,
-        "backend_at_least": backend_at_least,
+        "backends": list(backends),
         "min_clients": min_clients,
-        "max_peer_rows": max_peer_rows,
+        "max_peer_rows": None if max_peer_rows is None else str(max_peer_rows),
         "standardise": standardise,
         "semi_honest": semi_honest,
     }
@@ -111,6 +111,8 @@ def join_sum(
     mean: Callable[[int, dict[str, NDArray[Any]], float, list[int]], object] | None = None,
     max_rounds: int = 1000,
     min_clients: int = 3,
+    max_bound: float = 1e9,
+    max_weight: float = 1e9,
     semi_honest: bool = False,
     server_name: str | None = None,
     retry: float = 60.0,
@@ -125,11 +127,15 @@ def join_sum(
     values in two sums could be told from their difference. ``mean(round, arrays, weight,
     contributors)`` receives each mean. If either raises, this client leaves the job.
 
+    ``max_rounds``, ``min_clients``, ``max_bound`` and ``max_weight`` are terms: this client
+    declines a job of more rounds, of fewer clients, or with a larger ``bound`` or ``max_weight``.
+
     The other arguments and the exceptions are those of :func:`join`.
     """
     link = _link(server, keys, server_name, retry, patience)
     last, (sessions, returned, seconds, costs) = _engine.join_sum(
-        link, contribute, mean, max_rounds, min_clients, semi_honest, progress
+        link, contribute, mean, max_rounds, min_clients, max_bound, max_weight, semi_honest,
+        progress,
     )
     return Joined(None, last, sessions, returned, seconds, of_phases(costs))
 

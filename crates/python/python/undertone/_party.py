@@ -152,6 +152,17 @@ def as_float(array: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(array, dtype=kind)
 
 
+def peer_rows(most: int | str | None, array: NDArray[Any]) -> int | None:
+    """The largest number of rows of another client, which may be that of the features of a row."""
+    if most is None or isinstance(most, int):
+        return most
+    if most != "features":
+        raise ValueError(f"max_peer_rows is {most!r}; it is a number of rows, or 'features'")
+    if array.dtype.kind != "f" or array.ndim != 2:
+        raise ValueError("max_peer_rows='features' needs features; codes have none: give a number")
+    return int(array.shape[1])
+
+
 def as_rows(array: NDArray[Any]) -> NDArray[Any]:
     """Features as floats, or codes (uint8) as they are."""
     array = np.asarray(array)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import _engine
 from ._costs import Cost, of_parties
 from ._label import as_labels
-from ._party import Party, credentials, session_id
+from ._party import Party, credentials, peer_rows, session_id
 
 Seed = bytes | int | None
 
@@ -551,8 +551,9 @@ class TrainClient:
         self.index = index
         self.job = job
         self.model = model
+        self._features = as_matrix(features)
         self._client = _engine.TrainClient(
-            job._rules(), _adapted(model), as_matrix(features), as_labels(labels), noise, memory,
+            job._rules(), _adapted(model), self._features, as_labels(labels), noise, memory,
             on_memory,
         )
 
@@ -566,7 +567,7 @@ class TrainClient:
         self,
         session: bytes,
         *,
-        max_peer_rows: int | None = None,
+        max_peer_rows: int | str | None = None,
         key: str | None = None,
         public_keys: list[bytes] | None = None,
         seed: bytes | None = None,
@@ -575,13 +576,15 @@ class TrainClient:
 
         ``session`` is the id that the server chose. With ``malicious_server`` it needs ``key`` and
         ``public_keys``, as :class:`SumClient` does. ``max_peer_rows`` is the largest number of rows
-        of another client to which this one agrees.
+        of another client to which this one agrees, or ``"features"``.
         """
         signing = credentials(key, public_keys)
         if self.job.malicious_server and signing is None:
             raise ValueError("a job with malicious_server=True needs key and public_keys")
         return TrainClientSession(
-            self._client.party(self.index, session, signing, max_peer_rows, seed)
+            self._client.party(
+                self.index, session, signing, peer_rows(max_peer_rows, self._features), seed
+            )
         )
 
 

@@ -303,7 +303,7 @@ impl<S: Source> Client<S> {
         }
 
         // Step 3: the sum of all clients' words.
-        let rules = job.rules(place.session, finished, layout.len());
+        let rules = job.rules(place.session, finished, &layout);
         let Place {
             me,
             seed,

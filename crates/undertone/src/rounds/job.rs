@@ -1,5 +1,6 @@
 //! The parameters of a job, and the result of a round.
 
+use undertone_job::{Fields, context};
 use undertone_party::{PartyId, SessionId};
 use undertone_sum::fixed::{Clipped, Fixed, FixedError, WeightedMean};
 use undertone_sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
@@ -27,6 +28,8 @@ pub struct Job {
     pub min_clients: usize,
     /// The number of clients. No sum of so many contributions overflows.
     pub clients: usize,
+    /// The number of clients of a round, drawn at random. `None` for all.
+    pub sample: Option<usize>,
     /// The server that the sums withstand.
     pub trust: Trust,
     /// The cipher of the masks.
@@ -43,6 +46,7 @@ impl Default for Job {
             clip: false,
             min_clients: 3,
             clients: 100,
+            sample: None,
             trust: Trust::SemiHonest,
             suite: Suite::Aes128Ctr,
         }
@@ -134,12 +138,48 @@ impl Job {
         })
     }
 
-    /// The rules of the secure sum of a round.
-    pub(super) fn rules(&self, session: SessionId, round: u32, values: usize) -> Rules {
+    /// The fields of the job.
+    pub fn fields(&self) -> Fields {
+        let Self {
+            rounds,
+            mean,
+            bound,
+            max_weight,
+            clip,
+            min_clients,
+            clients,
+            sample,
+            trust,
+            suite,
+        } = self;
+        Fields::from([
+            ("rounds", (*rounds).into()),
+            ("mean", (*mean).into()),
+            ("bound", (*bound).into()),
+            ("max_weight", (*max_weight).into()),
+            ("clip", (*clip).into()),
+            ("min_clients", (*min_clients).into()),
+            ("clients", (*clients).into()),
+            ("sample", (*sample).into()),
+            (
+                "malicious_server",
+                (*trust == Trust::MaliciousServer).into(),
+            ),
+            ("suite", suite.to_string().into()),
+        ])
+    }
+
+    /// The digest by which parties compare their jobs.
+    pub fn digest(&self) -> [u8; 32] {
+        self.fields().digest("sum")
+    }
+
+    /// The rules of the secure sum of a round of arrays of this `layout`.
+    pub(super) fn rules(&self, session: SessionId, round: u32, layout: &Layout) -> Rules {
         Rules {
-            session,
+            session: context(session, &self.digest(), &layout.write()),
             round,
-            shape: Shape::plain(self.words(values)),
+            shape: Shape::plain(self.words(layout.len())),
             audience: Audience::Server,
             min_clients: self.min_clients,
             trust: self.trust,
@@ -172,12 +212,16 @@ pub struct Mean {
 }
 
 /// The terms of a client: it takes part in no job beyond them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Terms {
     /// Most rounds. Every round reveals another mean.
     pub max_rounds: u32,
     /// Fewest contributors of a round. With two, each learns the other's values from the mean.
     pub min_clients: usize,
+    /// The largest `bound` of a job. The larger it is, the coarser the values are.
+    pub max_bound: f64,
+    /// The largest `max_weight` of a job, for the same reason.
+    pub max_weight: f64,
     /// Whether to accept only jobs that keep values private from a malicious server. `None` means
     /// yes if the client knows a key of every client on the roster.
     pub malicious_server: Option<bool>,
@@ -188,6 +232,8 @@ impl Default for Terms {
         Self {
             max_rounds: 1000,
             min_clients: 3,
+            max_bound: 1e9,
+            max_weight: 1e9,
             malicious_server: None,
         }
     }

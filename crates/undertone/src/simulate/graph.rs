@@ -104,6 +104,7 @@ impl GraphSimulation {
                 saved: self.saved(me),
                 // All parties are in one process: nobody learns anything.
                 min_network: 0,
+                show_embeddings: true,
                 keep: self.keep(index + 1),
             };
             let party = client(self.job.clone(), Arc::clone(&self.clients[index]), place);

@@ -109,7 +109,7 @@ impl TrainingSimulation {
         let is_over = self.state.is_over(&self.job);
         self.state.begin(&self.job);
         let server = Server {
-            job: self.job,
+            job: self.job.clone(),
             session: id,
             members: members.clone(),
             seed: party_seed(&self.seed, id, PartyId::SERVER),
@@ -131,7 +131,7 @@ impl TrainingSimulation {
                 credentials: self.identities.get(place).cloned(),
                 max_peer_rows: None,
             };
-            let party = self.clients[place].party(self.job, seat);
+            let party = self.clients[place].party(self.job.clone(), seat);
             parties.push((*me, party.map_err(|cause| aborted(*me, cause))?));
         }
         let driven = drive(network, id, server, parties)?;

@@ -19,47 +19,10 @@ use undertone::simulate::{CotrainingRun, CotrainingSimulation, SimulationError};
 use undertone::sum::{Suite, Trust};
 
 use self::refusals::refusals;
-use self::votes::{NoiseOnVotes, numbers, quorum};
+use self::votes::numbers;
+use crate::jobs::DescribedJob;
 use crate::labels::RunFrame;
 use crate::{Error, File, Hex, hex};
-
-/// The parameters of a job.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub struct CotrainingJob {
-    rows: usize,
-    features: usize,
-    classes: usize,
-    /// The digest of the public rows.
-    public: Hex,
-    /// The quorum in millionths; 0 for a majority.
-    quorum: u32,
-    /// `clear`, `counts` or `winners`.
-    votes: String,
-    noise: NoiseOnVotes,
-    exchanges: u32,
-    min_clients: usize,
-    malicious_server: bool,
-    suite: String,
-    digest: Hex,
-}
-
-fn described(job: &Job) -> CotrainingJob {
-    CotrainingJob {
-        rows: job.rows,
-        features: job.features,
-        classes: job.classes,
-        public: hex(&job.public),
-        quorum: quorum(job.consensus),
-        votes: job.votes.to_string(),
-        noise: job.noise.into(),
-        exchanges: job.exchanges,
-        min_clients: job.min_clients,
-        malicious_server: job.trust == Trust::MaliciousServer,
-        suite: job.suite.to_string(),
-        digest: hex(&job.digest()),
-    }
-}
 
 /// A client's rows, and its votes.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -119,7 +82,7 @@ pub struct CotrainingSession {
 #[schemars(deny_unknown_fields)]
 pub struct CotrainingCase {
     comment: String,
-    job: CotrainingJob,
+    job: DescribedJob,
     /// The public rows: singles, in their encoding on the wire.
     values: Hex,
     clients: Vec<CotrainingClient>,
@@ -339,7 +302,7 @@ impl Case {
             .unwrap_or_else(PoisonError::into_inner);
         Ok(CotrainingCase {
             comment: self.comment.into(),
-            job: described(job),
+            job: DescribedJob::new("cotrain", &job.fields()),
             values: singles(public(job.rows)?.rows().values),
             clients: (0..self.clients).map(client).collect(),
             memory: hex(&memory.write()),

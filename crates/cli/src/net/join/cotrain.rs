@@ -168,7 +168,7 @@ pub(super) fn run(
     let asked = Arc::new(Mutex::new(Vec::new()));
     let (told, kind, trees) = (Arc::clone(&asked), mine.learner, mine.trees);
     let make = move |job: &Job| {
-        let (public, scaler) = public(&public_rows, job.standardise)?;
+        let (public, scaler) = public(&public_rows, job.cotraining.standardise)?;
         let values = prepare(&own.features, scaler.as_ref());
         let classes = job.cotraining.classes;
         let data = Data::new(own.features.dim(), values, own.labels.clone(), classes);

@@ -41,10 +41,15 @@ pub(super) struct FedGraphOptions {
     /// Fewest rows of a cluster: others see means over so many rows
     #[arg(long, value_name = "ROWS", default_value_t = Terms::default().min_cluster)]
     min_cluster: usize,
-    /// Least size of the network around this client, with the cut client. Three clients learn all
-    /// of each other's embeddings, four some of them
+    /// Least size of the network around this client, with the cut client. It refuses the runs in
+    /// which neighbours see the most, and protects nothing in the others
     #[arg(long, value_name = "N", default_value_t = Terms::default().min_network)]
     min_network: usize,
+    /// Agree to jobs that train a graph network. The training shows embeddings of this client's
+    /// clusters, which are means over rows: with the cut client to its neighbours, with server
+    /// their sum to every client, with embeddings to the server
+    #[arg(long)]
+    show_embeddings: bool,
     /// Agree to jobs in which the graph network predicts single rows. Others then learn about the
     /// embeddings of single rows
     #[arg(long)]
@@ -194,6 +199,7 @@ pub(super) fn run(
     let terms = Terms {
         cuts: mine.allow_cut.clone(),
         min_cluster: mine.min_cluster,
+        show_embeddings: mine.show_embeddings,
         reveal_embeddings: mine.reveal_embeddings,
         min_network: mine.min_network,
         min_clients: options.min_clients,

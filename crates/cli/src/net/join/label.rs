@@ -8,7 +8,7 @@ use serde::Serialize;
 use undertone::data::Kind;
 use undertone::hamming::Backend;
 use undertone::node::client::Config;
-use undertone::node::label::{Owner, Terms};
+use undertone::node::label::{Owner, PeerRows, Terms};
 use undertone::xclp::{LabelNoise, Labelling, Rows};
 
 use super::super::credentials::{Warnings, label_secret};
@@ -39,14 +39,20 @@ pub(super) struct LabelOptions {
     /// Agree to any alpha, and not only to values from 0.5 to 0.9999
     #[arg(long)]
     any_alpha: bool,
-    /// Least private backend to which this client agrees; from the least to the most private:
-    /// clear, sketch, psm, lwe, shade, phe
-    #[arg(long, value_name = "BACKEND", default_value_t = Terms::default().backend_at_least)]
-    backend_at_least: Backend,
-    /// Most rows of another client to which this client agrees [default: L/4 with lwe, shade and
-    /// phe, no limit with other backends]
+    /// Backends to which this client agrees, with commas between them: clear, sketch, psm, lwe,
+    /// shade, phe
+    #[arg(
+        long,
+        value_name = "BACKEND,…",
+        value_delimiter = ',',
+        default_values_t = Terms::default().backends
+    )]
+    backends: Vec<Backend>,
+    /// Most rows of another client to which this client agrees: a number, or "features" for as many
+    /// as a row has features. With more rows than features the server and that client can compute
+    /// codes of this client's rows [default: any number, with a warning]
     #[arg(long, value_name = "N")]
-    max_peer_rows: Option<usize>,
+    max_peer_rows: Option<PeerRows>,
     /// Decline jobs that standardise features. They tell every client the mean and the deviation of
     /// each feature over all clients
     #[arg(long)]
@@ -94,6 +100,16 @@ pub(super) struct Input {
 }
 
 impl Input {
+    #[cfg(test)]
+    pub(super) fn of(rows: Rows, labelling: Labelling) -> Self {
+        Self {
+            rows,
+            labelling,
+            columns: Vec::new(),
+            classes_stated: true,
+        }
+    }
+
     /// Reads the client's file, which has features of this `kind` or, with `--codes`, codes.
     pub(super) fn load(join: &Join, kind: Kind) -> Result<Self, Failure> {
         let options = &join.label;
@@ -138,9 +154,9 @@ pub(super) fn terms(join: &Join) -> Terms {
         } else {
             usual.alpha
         },
-        backend_at_least: options.backend_at_least,
+        backends: options.backends.clone(),
         min_clients: join.min_clients,
-        max_peer_rows: options.max_peer_rows,
+        max_peer_rows: options.max_peer_rows.unwrap_or_default(),
         standardise: !options.no_standardise,
         malicious_server: join.insists(),
     }
@@ -191,6 +207,9 @@ pub(super) fn run(
     let outcome = owner.into_outcome();
     let outcome = outcome.ok_or_else(|| Failure::aborted("the job ended without labels"))?;
     files::labels(out, &outcome, &names)?;
+    if let Some(warning) = outcome.warning.as_ref().filter(|_| !show.quiet) {
+        eprintln!("warning: {warning}");
+    }
     if let Some(warning) = unequal.filter(|_| !job.standardise && !show.quiet) {
         eprint!("{warning}");
     }

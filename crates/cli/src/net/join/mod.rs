@@ -227,9 +227,9 @@ impl Join {
             Application::Label if self.max_rounds.is_some() => Err(Failure::usage(
                 "--max-rounds is for all applications but label propagation",
             )),
-            application if application != Application::Sum && self.sum.is_given() => {
-                Err(Failure::usage("--weight and --each are only for sums"))
-            }
+            application if application != Application::Sum && self.sum.is_given() => Err(
+                Failure::usage("--weight, --each, --max-bound and --max-weight are only for sums"),
+            ),
             Application::Label => label::run(&self, &config, &warnings, show),
             Application::Sum if self.label.label_epsilon.is_some() => Err(Failure::usage(
                 "--label-epsilon is only for label propagation and training",

@@ -71,7 +71,7 @@ pub(super) fn run(
         max_rounds: options.max_rounds.unwrap_or(Terms::default().max_rounds),
     };
     let make = move |job: &Job| {
-        let values = quantise(features.values(), job.range, job.pssl.scale);
+        let values = quantise(features.values(), job.pssl.range, job.pssl.scale);
         let values = values.map_err(|error| error.to_string())?;
         Data::new(features.dim(), values, labels.clone()).map_err(|error| error.to_string())
     };

@@ -34,12 +34,19 @@ pub(super) struct SumOptions {
     /// with the last mean, if there is one
     #[arg(long, value_name = "COMMAND")]
     pub(super) each: Option<String>,
+    /// The largest bound of values in the job to which this client agrees [default: 1e9]
+    #[arg(long, value_name = "R")]
+    max_bound: Option<f64>,
+    /// The largest weight of a client in the job to which this client agrees [default: 1e9]
+    #[arg(long, value_name = "W")]
+    max_weight: Option<f64>,
 }
 
 impl SumOptions {
     /// Whether any of them is given.
     pub(super) fn is_given(&self) -> bool {
-        self.weight.is_some() || self.each.is_some()
+        let numbers = [self.weight, self.max_bound, self.max_weight];
+        numbers.iter().any(Option::is_some) || self.each.is_some()
     }
 }
 
@@ -198,14 +205,13 @@ pub(super) fn run(
     }
     // Checks that a mean can be written and does not replace the arrays.
     own_output(&of_round(&out, 1), &[&of_round(&data, 1)])?;
-    let usual = if is_one_file {
-        1
-    } else {
-        Terms::default().max_rounds
-    };
+    let default = Terms::default();
+    let usual = if is_one_file { 1 } else { default.max_rounds };
     let terms = Terms {
         max_rounds: join.max_rounds.unwrap_or(usual),
         min_clients: join.min_clients,
+        max_bound: options.max_bound.unwrap_or(default.max_bound),
+        max_weight: options.max_weight.unwrap_or(default.max_weight),
         malicious_server: join.insists(),
     };
     join.log(warnings, show);

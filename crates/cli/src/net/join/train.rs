@@ -38,6 +38,9 @@ pub(super) struct TrainOptions {
     /// client's updates
     #[arg(long)]
     allow_free_sampling: bool,
+    /// Most passes over the rows in one round to which this client agrees
+    #[arg(long, value_name = "N", default_value_t = Terms::default().max_epochs)]
+    max_epochs: u32,
 }
 
 /// The JSON object of `join`.
@@ -76,18 +79,30 @@ fn data(input: &Input, noise: Option<&LabelNoise>, job: &Job) -> Result<Data, St
         return Err("training needs features, not codes".into());
     };
     let own = &input.labelling;
+    // NOISE-3. With another number of classes every label would be a fresh draw.
+    if noise.is_some() && own.classes() != job.training.classes {
+        return Err(format!(
+            "the job has {} classes, this client has {}; state them with --classes",
+            job.training.classes,
+            own.classes()
+        ));
+    }
     let labelling = if own.names().is_empty() {
-        Labelling::new(job.spec.classes, own.labels().to_vec())
+        Labelling::new(job.training.classes, own.labels().to_vec())
     } else {
         Ok(own.clone())
     };
     let labelling = labelling.map_err(|error| error.to_string())?;
     let values = features.values().iter();
-    let values = values.map(|value| (value / job.scale) as f32).collect();
+    let values = values
+        .map(|value| (value / job.training.scale) as f32)
+        .collect();
     let data = Data::new(features.dim(), values, labelling).map_err(|error| error.to_string())?;
     match noise {
         None => Ok(data),
-        Some(noise) => data.with_noise(noise).map_err(|error| error.to_string()),
+        Some(noise) => data
+            .with_noise(noise, &input.rows)
+            .map_err(|error| error.to_string()),
     }
 }
 
@@ -112,14 +127,15 @@ pub(super) fn run(
         label: label::terms(options),
         groups: (!options.train.allow_free_sampling).then_some(options.train.groups_at_least),
         max_rounds: options.max_rounds.unwrap_or(Terms::default().max_rounds),
+        max_epochs: options.train.max_epochs,
     };
     let progress = Arc::new(Mutex::new(Progress::default()));
     let (told, noted) = (Arc::clone(&progress), Arc::clone(&progress));
     let make = move |job: &Job| {
-        let kind = kind(&job.spec)?;
+        let kind = kind(&job.spec())?;
         // The server's parameters replace these in each round.
         let any = Seed::from_bytes([0; 32]);
-        let net = net(kind, &any, job.spec.mean_teacher)?;
+        let net = net(kind, &any, job.training.mean_teacher)?;
         told.lock().unwrap_or_else(PoisonError::into_inner).job = Some(job.clone());
         Ok(Made {
             model: Box::new(net),
@@ -161,16 +177,16 @@ pub(super) fn run(
     let (Some(job), Some(model)) = (progress.job, progress.model) else {
         return Err(Failure::aborted("the job ended without a model"));
     };
-    let kind = kind(&job.spec).map_err(Failure::data)?;
+    let kind = kind(&job.spec()).map_err(Failure::data)?;
     let any = Seed::from_bytes([0; 32]);
-    let mut net = net(kind, &any, job.spec.mean_teacher).map_err(Failure::data)?;
+    let mut net = net(kind, &any, job.training.mean_teacher).map_err(Failure::data)?;
     net.set_params(&model).map_err(Failure::data)?;
     let bytes = net.to_bytes().map_err(Failure::data)?;
     out.write(|w| w.write_all(&bytes))?;
     let report = Report {
         rows,
         labelled_rows: labelled,
-        model: job.spec.model,
+        model: job.spec().model,
         parameters: model.len(),
         rounds: progress.rounds,
         pseudo_labels: progress.pseudo,
@@ -185,4 +201,50 @@ pub(super) fn run(
             options.out.display()
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use undertone::kdf::Seed;
+    use undertone::xclp::Features;
+
+    use super::*;
+
+    /// Whatever a job names, the labels that a client brings are those that it brings to label
+    /// propagation on the same file.
+    #[test]
+    fn no_field_of_a_job_is_a_fresh_draw() {
+        let values = (0..200).map(|at| f64::from(at) / 7.0 + 0.1).collect();
+        let rows = Rows::Features(Features::new(2, values).unwrap());
+        let labels = (0..100u16).map(|row| Some(row % 10)).collect();
+        let labelling = Labelling::new(10, labels).unwrap();
+        let noise = LabelNoise::new(1.0, Seed::from_bytes([5; 32])).unwrap();
+        let due = noise.apply(&rows, &labelling).unwrap();
+        assert_ne!(due, labelling);
+        let input = Input::of(rows, labelling);
+        let job = |more: &str| {
+            let text = format!("application = \"train\"\nfeatures = 2\n{more}\n");
+            Job::parse(&text, false, |_| Ok(5)).unwrap()
+        };
+        let ten = "classes = 10";
+        for more in [
+            "",
+            "scale = 16.0",
+            "scale = 16.001",
+            "rounds = 3",
+            "bits = 512",
+            "epochs = 1",
+            "clip = 2.0",
+            "model = \"conv\"",
+            "mean_teacher = true",
+            "free_sampling = true",
+            "backend = \"shade\"",
+        ] {
+            let job = job(&format!("{ten}\n{more}"));
+            let brought = data(&input, Some(&noise), &job).unwrap();
+            assert_eq!(brought.brought(), &due, "{more}");
+        }
+        let why = data(&input, Some(&noise), &job("classes = 11")).unwrap_err();
+        assert!(why.contains("--classes"), "{why}");
+    }
 }

@@ -22,9 +22,10 @@ Flower starts a new process for each message. So a client keeps its seed and the
 disk before its reply leaves.
 """
 
-from ._client import CLIPPED, TrainingError, secure
+from ._client import CLIPPED, secure
 from ._grid import Round, SecureGrid
 from ._label import LabelRound, label, labelled
+from ._state import TrainingError
 from ._train import TrainRun, train, trained
 from ._wire import Exchange
 

@@ -12,11 +12,11 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from numpy.typing import NDArray
 
-from .._engine import RefusedError
 from .._party import Path
 from .._sum import SumClient
 from . import _state, _wire
-from ._wire import TRAINS, Terms
+from ._state import TrainingError
+from ._wire import TRAINS, Terms, Told
 
 if TYPE_CHECKING:
     from flwr.clientapp.typing import ClientAppCallable, Mod
@@ -26,11 +26,6 @@ CLIPPED = "undertone-clipped"
 """A metric that the mod adds by itself: 1 if some value was clipped, else 0."""
 
 _log = getLogger("undertone")
-
-
-class TrainingError(Exception):
-    """Training failed on this node. The reason is in the node's log only: Flower sends the text of
-    exceptions to the server."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +48,7 @@ class _Agreed:
     def check(self, terms: Terms) -> None:
         """Raises :class:`undertone.RefusedError` for other rules than the client's own."""
         if len(set(terms.texts("metrics"))) != len(terms.texts("metrics")):
-            raise RefusedError("the server names a metric twice")
+            raise Told("the server names a metric twice")
         same: list[tuple[str, object, object]] = [
             ("clip", terms.real("clip"), self.clip),
             ("max_weight", terms.real("max-weight"), self.max_weight),
@@ -64,19 +59,19 @@ class _Agreed:
         ]
         for name, theirs, ours in same:
             if theirs != ours:
-                raise RefusedError(
+                raise Told(
                     f"the server asks for {name} {theirs!r}, this client agrees to {ours!r}; give "
                     "SecureGrid and secure() the same value"
                 )
         fewest, clients = terms.number("min-clients"), terms.number("clients")
         if fewest < self.min_clients or clients < self.min_clients:
-            raise RefusedError(
+            raise Told(
                 f"the server sums over {clients} clients, {fewest} at least; this client asks for "
                 f"{self.min_clients} (min_clients)"
             )
         for metric in terms.texts("metrics"):
             if metric not in self.metrics:
-                raise RefusedError(
+                raise Told(
                     f"the server asks for the metric {metric!r}, this client allows "
                     f"{', '.join(sorted(self.metrics)) or 'none'} (metrics)"
                 )
@@ -100,11 +95,12 @@ def secure(
 ) -> Mod:
     """A mod for the ClientApp: training updates leave the node only inside a secure mean.
 
-    The server learns the weighted mean over all contributors and the total weight. It learns no
-    client's arrays, metrics or weight. Write ``ClientApp(mods=[secure(...)])``, and wrap the
-    ServerApp's grid in :class:`SecureGrid` with the same ``clip``, ``max_weight``, ``bits``,
-    ``weighted_by``, ``suite`` and ``malicious_server``. The arguments are this client's terms. A
-    server that asks for anything else is refused.
+    The server learns the weighted mean over all contributors and the total weight. From one round
+    it learns no client's arrays, metrics or weight; from many rounds with changing contributors it
+    learns all weights, and arrays that are constant at a client. Write
+    ``ClientApp(mods=[secure(...)])``, and wrap the ServerApp's grid in :class:`SecureGrid` with the
+    same ``clip``, ``max_weight``, ``bits``, ``weighted_by``, ``suite`` and ``malicious_server``.
+    The arguments are this client's terms. A server that asks for anything else is refused.
 
     ============================  ==================================================================
     ``clip``                      largest magnitude of a value; larger ones are moved to it, and the
@@ -158,13 +154,16 @@ def secure(
     )
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        return _state.own(lambda: replied(message, context, call_next), "the mod secure()")
+
+    def replied(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         category, _, action = message.metadata.message_type.partition(".")
         if category == "train":
             return _take(agreed, message, context, call_next)
         if category == "query" and action in (_wire.ACTION, _wire.TRAIN):
             return call_next(message, context)
         if evaluate != "clear":
-            raise RefusedError(
+            raise Told(
                 f"replies to {category!r} messages are in the clear; this client refuses them. "
                 "Evaluate on the server, or write secure(..., evaluate='clear')"
             )
@@ -182,7 +181,7 @@ def _take(
         "the server asks for an update in the clear; wrap the ServerApp's grid in SecureGrid",
     )
     if terms.text("kind") != "sum":
-        raise RefusedError(f"a training message is of kind {terms.text('kind')!r}, not 'sum'")
+        raise Told(f"a training message is of kind {terms.text('kind')!r}, not 'sum'")
     agreed.check(terms)
     kept = _state.Kept.load(context, STATE, terms)
     step, metrics = terms.number("step"), terms.texts("metrics")
@@ -191,7 +190,7 @@ def _take(
         signing = _state.identity(context, agreed.key, agreed.roster)
         index = signing.index
         if clients != len(signing.public_keys):
-            raise RefusedError(
+            raise Told(
                 f"the server's roster has {clients} clients, this node's "
                 f"{len(signing.public_keys)}; all parties need the same roster.toml"
             )
@@ -216,7 +215,7 @@ def _take(
 
     def values() -> tuple[Sequence[NDArray[Any]], float]:
         if step != TRAINS:
-            raise RefusedError(f"values are due in message {TRAINS}, this is message {step}")
+            raise Told(f"values are due in message {TRAINS}, this is message {step}")
         arrays, weight = _train(
             agreed, message, context, call_next, terms.number("size"), metrics
         )
@@ -226,7 +225,7 @@ def _take(
         ]
         update = hashlib.sha256(b"".join([np.float64(weight).tobytes(), *sorted(hashes)]))
         if not agreed.repeats and update.digest() in before:
-            raise RefusedError(
+            raise Told(
                 "this client has uploaded exactly the same update before; two means of the same "
                 "updates can show one of them. Train in another random order, or write "
                 "secure(..., repeats=True)"
@@ -292,7 +291,7 @@ def _train(
     arrays.append(measured)
     have = sum(array.size for array in arrays)
     if have != size:
-        raise RefusedError(
+        raise Told(
             f"the server sums {size} values, this client has {have}: "
             f"{have - len(metrics)} of arrays and {len(metrics)} metrics"
         )

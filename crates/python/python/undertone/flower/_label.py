@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
@@ -16,21 +16,39 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from .._engine import RefusedError, UndertoneError
+from .._engine import UndertoneError
 from .._label import LabelClient, LabelReport, Labels, LabelServer
 from .._net import Joined, join
 from .._party import Path, session_id
 from . import _state, _wire
 from ._grid import read
 from ._relay import Relay
-from ._wire import Exchange, Terms
+from ._wire import Exchange, Terms, Told
 
 if TYPE_CHECKING:
     from flwr.app import ConfigRecordValues as Value
     from flwr.clientapp.typing import ClientAppCallable
 
 STATE = "undertone.label"
+#: The backends to which a client agrees by default.
+PRIVATE = ("psm", "lwe", "shade", "phe")
 BACKENDS = ("clear", "sketch", "psm", "lwe", "shade", "phe")
+
+
+def check_backends(backends: Sequence[str]) -> None:
+    """Checks a client's term."""
+    unknown = [name for name in backends if name not in BACKENDS]
+    if unknown or isinstance(backends, str):
+        raise ValueError(f"backends is {backends!r}; it is a sequence of names from {BACKENDS}")
+
+
+def agree_on_backend(backend: str, backends: Sequence[str]) -> None:
+    """Refuses a backend that is not among a client's."""
+    if backend not in backends:
+        raise Told(
+            f"the server asks for backend {backend}, this client allows {', '.join(backends)} "
+            "(backends)"
+        )
 """All backends, least private first."""
 
 Data = Callable[[Context], tuple[NDArray[Any], NDArray[Any]]]
@@ -62,12 +80,12 @@ def labelled(
     data: Data,
     receive: Callable[[Labels, Context], object],
     *,
-    backend_at_least: str = "psm",
+    backends: Sequence[str] = PRIVATE,
     min_clients: int = 3,
     max_bits: int = 16384,
     max_neighbours: int = 64,
     any_alpha: bool = False,
-    max_peer_rows: int | None = None,
+    max_peer_rows: int | str | None = None,
     malicious_server: bool = False,
     classes: int | None = None,
     noise: Callable[[Context], tuple[float, bytes]] | None = None,
@@ -102,8 +120,7 @@ def labelled(
     ``undertone-key``, ``undertone-roster``, ``undertone-keys`` and ``undertone-journal`` come
     first.
     """
-    if backend_at_least not in BACKENDS:
-        raise ValueError(f"backend_at_least is {backend_at_least!r}, not one of {BACKENDS}")
+    check_backends(backends)
     if noise is not None and classes is None:
         raise ValueError(
             "noise needs classes: their number must follow neither from the labels nor from the "
@@ -113,39 +130,35 @@ def labelled(
     def check_classes(terms: Terms) -> None:
         asked = terms.number("classes")
         if asked < 2 or asked != (asked if classes is None else classes):
-            raise RefusedError(f"the server asks for {asked} classes, this client has {classes}")
+            raise Told(f"the server asks for {asked} classes, this client has {classes}")
 
     def check(terms: Terms) -> None:
         check_classes(terms)
         backend, alpha = terms.text("backend"), terms.real("alpha")
         if backend not in BACKENDS:
-            raise RefusedError(f"the server asks for backend {backend!r}, not one of {BACKENDS}")
-        if BACKENDS.index(backend) < BACKENDS.index(backend_at_least):
-            raise RefusedError(
-                f"the server asks for backend {backend}, this client for at least "
-                f"{backend_at_least} (backend_at_least)"
-            )
+            raise Told(f"the server asks for backend {backend!r}, not one of {BACKENDS}")
+        agree_on_backend(backend, backends)
         if terms.number("bits") > max_bits:
-            raise RefusedError(
+            raise Told(
                 f"the server asks for codes of {terms.number('bits')} bits, this client allows at "
                 f"most {max_bits} (max_bits)"
             )
         if terms.number("neighbours") > max_neighbours:
-            raise RefusedError(
+            raise Told(
                 f"the server asks for {terms.number('neighbours')} neighbours, this client allows "
                 f"at most {max_neighbours} (max_neighbours)"
             )
         if not any_alpha and not 0.5 <= alpha <= 0.9999:
-            raise RefusedError(
+            raise Told(
                 f"the server asks for alpha {alpha}, this client allows 0.5 to 0.9999 (any_alpha)"
             )
         if min(terms.number("clients"), terms.number("min-clients")) < min_clients:
-            raise RefusedError(
+            raise Told(
                 f"the server may label with {terms.number('min-clients')} clients, this client "
                 f"asks for {min_clients} (min_clients)"
             )
         if malicious_server and not terms.flag("malicious-server"):
-            raise RefusedError("the server does not withstand a lying server (malicious_server)")
+            raise Told("the server does not withstand a lying server (malicious_server)")
 
     def replayed(message: Message, context: Context, terms: Terms) -> Message:
         check(terms)
@@ -155,13 +168,10 @@ def labelled(
             signing = _state.identity(context, key, roster)
             index = signing.index
             if clients != len(signing.public_keys):
-                raise RefusedError(
+                raise Told(
                     f"the server's roster has {clients} clients, this node's "
                     f"{len(signing.public_keys)}; all parties need the same roster.toml"
                 )
-        backend, rows = terms.text("backend"), max_peer_rows
-        if rows is None and BACKENDS.index(backend) >= BACKENDS.index("lwe"):
-            rows = terms.number("bits") // 4
         features, labels = _state.own(lambda: data(context), "loading the rows")
 
         def made() -> LabelClient:
@@ -172,7 +182,7 @@ def labelled(
                 session=kept.session,
                 clients=clients,
                 classes=terms.number("classes"),
-                backend=backend,
+                backend=terms.text("backend"),
                 neighbours=terms.number("neighbours"),
                 alpha=terms.real("alpha"),
                 bits=terms.number("bits"),
@@ -181,7 +191,7 @@ def labelled(
                 malicious_server=terms.flag("malicious-server"),
                 suite=terms.text("suite"),
                 noise=None if noise is None else noise(context),
-                max_peer_rows=rows,
+                max_peer_rows=max_peer_rows,
                 key=None if signing is None else signing.key,
                 public_keys=None if signing is None else signing.public_keys,
                 seed=kept.seed,
@@ -209,14 +219,14 @@ def labelled(
             function = folder
             folder = _state.own(lambda: function(context), "finding the keys")
         if not folder:
-            raise RefusedError(
+            raise Told(
                 "channel='grpc' needs the folder with ca.pem, roster.toml and client.key: start "
                 "the SuperNode with --node-config 'undertone-keys=\"FOLDER\"'"
             )
         check_classes(terms)
         address = terms.text("server")
         if server is not None and address != server:
-            raise RefusedError(
+            raise Told(
                 f"the ServerApp asks to connect to {address}, this client connects to {server} only"
             )
         features, labels = _state.own(lambda: data(context), "loading the rows")
@@ -231,7 +241,7 @@ def labelled(
                 max_bits=max_bits,
                 max_neighbours=max_neighbours,
                 any_alpha=any_alpha,
-                backend_at_least=backend_at_least,
+                backends=backends,
                 max_peer_rows=max_peer_rows,
                 min_clients=min_clients,
                 noise=None if noise is None else noise(context),
@@ -247,13 +257,16 @@ def labelled(
         return Message(RecordDict({_wire.TERMS: said}), reply_to=message)
 
     def handler(message: Message, context: Context) -> Message:
+        return _state.own(lambda: handled(message, context), "label propagation")
+
+    def handled(message: Message, context: Context) -> Message:
         terms = Terms(message.content, "the query is not Undertone's; it has no terms")
         kind = terms.text("kind")
         if kind == "label":
             return replayed(message, context, terms)
         if kind == "label by grpc":
             return joined(message, context, terms)
-        raise RefusedError(f"the server asks for {kind!r}; this client labels rows")
+        raise Told(f"the server asks for {kind!r}; this client labels rows")
 
     return handler
 

@@ -17,9 +17,8 @@ from typing import TypeVar
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context
 
 from .. import _engine
-from .._engine import RefusedError
 from .._party import Path
-from ._wire import Terms
+from ._wire import Terms, Told
 
 _log = getLogger("undertone")
 
@@ -57,21 +56,21 @@ class Kept:
         kept = None if record is None else record["session"]
         if step == 0:
             if kept == session:
-                raise RefusedError(
+                raise Told(
                     "the server repeats the first message of a session; a client takes each "
                     "message once"
                 )
             return cls.begin(context, name, terms)
         if record is None or kept != session:
-            raise RefusedError(
+            raise Told(
                 f"message {step} is of a session that this node has not begun, or has forgotten"
             )
         if record["terms"] != terms.frozen():
-            raise RefusedError("the server has changed the terms within a session")
+            raise Told("the server has changed the terms within a session")
         bundles = context.state.array_records[f"{name}.past"]
         taken = int(str(record["taken"]))
         if step != taken:
-            raise RefusedError(
+            raise Told(
                 f"the server sends message {step} of a session where message {taken} is due; a "
                 "client takes each message once, in order"
             )
@@ -136,16 +135,25 @@ def clean(folder: FilePath, session: bytes) -> None:
 T = TypeVar("T")
 
 
+class TrainingError(Exception):
+    """Training failed on this node. The reason is in the node's log only: Flower sends the text of
+    exceptions to the server."""
+
+
+class NodeError(RuntimeError):
+    """Something failed on this node. The text names no path and no value."""
+
+
 def own(function: Callable[[], T], what: str) -> T:
     """Calls a function of the owner, or reads the owner's files and data. Flower sends the text of
-    exceptions to the server, so theirs stays here."""
+    exceptions to the server, so only texts that are made for it leave."""
     try:
         return function()
-    except RefusedError:
+    except (Told, TrainingError, NodeError):
         raise
     except Exception:
         _log.log(ERROR, "%s failed; this node drops out", what, exc_info=True)
-        raise RuntimeError(f"{what} failed; the log of the node has the reason") from None
+        raise NodeError(f"{what} failed; the log of the node has the reason") from None
 
 
 @dataclass(frozen=True)
@@ -177,7 +185,7 @@ def identity(context: Context, key: Path | None, roster: Path | None) -> Identit
     key = str(context.node_config.get("undertone-key") or key or "")
     roster = str(context.node_config.get("undertone-roster") or roster or "")
     if not key or not roster:
-        raise RefusedError(
+        raise Told(
             "malicious_server=True needs this node's key and the roster: start the SuperNode with "
             "--node-config 'undertone-key=\"client.key\" undertone-roster=\"roster.toml\"'"
         )

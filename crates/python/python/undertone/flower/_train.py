@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from logging import INFO, WARNING, getLogger
 from pathlib import Path as FilePath
@@ -22,9 +22,9 @@ from .._party import Path
 from .._train import Examples, Model, Schedule, TrainClient, TrainJob, TrainServer, TrainStep
 from . import _state, _wire
 from ._grid import read
-from ._label import BACKENDS, Data
+from ._label import PRIVATE, Data, agree_on_backend, check_backends
 from ._relay import Relay
-from ._wire import Exchange, Terms
+from ._wire import Exchange, Terms, Told
 
 try:
     import fcntl
@@ -66,7 +66,7 @@ def _job(terms: Terms) -> TrainJob:
     try:
         return TrainJob(**values)
     except (ValueError, OverflowError) as error:
-        raise RefusedError(f"the server's job is impossible: {error}") from None
+        raise Told(f"the server's job is impossible: {error}") from None
 
 
 class _Cached:
@@ -130,7 +130,7 @@ class _Memory:
             if anew and not is_same:
                 text = None
             elif self._found["index"] != index:
-                raise RefusedError(
+                raise Told(
                     f"the server's number for this node is {index}, it was {self._found['index']} "
                     "in this job: with another number it would be in other groups"
                 )
@@ -157,7 +157,7 @@ class _Memory:
             if self._read() != self._found or (
                 self._found is not None and self._found["session"] == self._session
             ):
-                raise RefusedError("another session has begun on this node")
+                raise Told("another session has begun on this node")
             _write(self._path, json.dumps(entry).encode())
         self._found = entry
 
@@ -196,14 +196,16 @@ def trained(
     groups_at_least: int = 5,
     allow_free_sampling: bool = False,
     max_rounds: int = 1000,
-    backend_at_least: str = "psm",
+    max_epochs: int = 100,
+    backends: Sequence[str] = PRIVATE,
     min_clients: int = 3,
     max_bits: int = 16384,
     max_neighbours: int = 64,
     any_alpha: bool = False,
-    max_peer_rows: int | None = None,
+    max_peer_rows: int | str | None = None,
     malicious_server: bool = False,
     new_jobs: bool = False,
+    classes: int | None = None,
     noise: Callable[[Context], tuple[float, bytes]] | None = None,
     key: Path | None = None,
     roster: Path | None = None,
@@ -227,65 +229,78 @@ def trained(
     ``allow_free_sampling``       True: jobs without groups are fine. Over many rounds the server
                                   can then compute this client's updates.
     ``max_rounds``                most rounds; every round shows the server more of the embeddings
+    ``max_epochs``                most passes over the rows in one round
     ``new_jobs``                  True: this node may begin a new job with the same data after it
                                   has been in rounds of another one. Each job has other groups, and
                                   shows other sums of this node's updates.
-    ``noise``                     returns epsilon and a secret of 32 bytes that the client keeps
+    ``classes``                   the number of classes; by default the server's counts
+    ``noise``                     returns epsilon and a secret of 32 bytes that the client keeps;
+                                  needs ``classes``
     ============================  ==================================================================
 
     See :func:`labelled` for the rest. The client's memory of its job, the file
     ``train-memory.json``, lies beside its journals. A node without it takes part in no round.
     """
-    if backend_at_least not in BACKENDS:
-        raise ValueError(f"backend_at_least is {backend_at_least!r}, not one of {BACKENDS}")
+    check_backends(backends)
+    if noise is not None and classes is None:
+        raise ValueError(
+            "noise needs classes: with another number of classes every label is drawn anew, so the "
+            "server must not choose it"
+        )
 
     def check(job: TrainJob) -> None:
         if job.free_sampling and not allow_free_sampling:
-            raise RefusedError(
+            raise Told(
                 "the job draws clients freely: over many rounds the server could compute this "
                 "client's updates (allow_free_sampling accepts this)"
             )
         if not job.free_sampling and job.groups < groups_at_least:
-            raise RefusedError(
+            raise Told(
                 f"the job has groups of {job.groups} clients, this client asks for "
                 f"{groups_at_least} (groups_at_least)"
             )
         if job.label_rounds + job.rounds > max_rounds:
-            raise RefusedError(
+            raise Told(
                 f"the job has {job.label_rounds + job.rounds} rounds, this client agrees to "
                 f"{max_rounds} (max_rounds)"
             )
+        if classes is not None and job.classes != classes:
+            raise Told(f"the job has {job.classes} classes, this client has {classes} (classes)")
+        if job.epochs > max_epochs:
+            raise Told(
+                f"the job has {job.epochs} epochs in a round, this client agrees to {max_epochs} "
+                "(max_epochs)"
+            )
         if job.min_clients < min_clients:
-            raise RefusedError(
+            raise Told(
                 f"a round may have {job.min_clients} clients, this client asks for {min_clients} "
                 "(min_clients)"
             )
         if malicious_server and not job.malicious_server:
-            raise RefusedError("the server does not withstand a lying server (malicious_server)")
+            raise Told("the server does not withstand a lying server (malicious_server)")
         if job.labels_from != "xclp":
             return
-        if BACKENDS.index(job.backend) < BACKENDS.index(backend_at_least):
-            raise RefusedError(
-                f"the server asks for backend {job.backend}, this client for at least "
-                f"{backend_at_least} (backend_at_least)"
-            )
+        agree_on_backend(job.backend, backends)
         if job.bits > max_bits or job.neighbours > max_neighbours:
-            raise RefusedError(
+            raise Told(
                 f"the server asks for codes of {job.bits} bits and {job.neighbours} neighbours, "
                 f"this client allows at most {max_bits} and {max_neighbours} (max_bits, "
                 "max_neighbours)"
             )
         if not any_alpha and not 0.5 <= job.alpha <= 0.9999:
-            raise RefusedError(
+            raise Told(
                 f"the server asks for alpha {job.alpha}, this client allows 0.5 to 0.9999 "
                 "(any_alpha)"
             )
 
     def handler(message: Message, context: Context) -> Message:
+        return _state.own(lambda: handled(message, context), "training")
+
+    def handled(message: Message, context: Context) -> Message:
         terms = Terms(message.content, "the query is not Undertone's; it has no terms")
         kind = terms.text("kind")
         if kind not in ("train hello", "train"):
-            raise RefusedError(f"the server asks for {kind!r}; this client trains")
+            raise Told(f"the server asks for {kind!r}; this client trains")
         job = _job(terms)
         check(job)
         index, signing = terms.number("index"), None
@@ -293,12 +308,12 @@ def trained(
             signing = _state.identity(context, key, roster)
             index = signing.index
             if terms.text("roster") != signing.digest:
-                raise RefusedError("all parties need the same roster.toml")
+                raise Told("all parties need the same roster.toml")
         if kind == "train hello":
             said = ConfigRecord({"index": index})
             return Message(RecordDict({_wire.TERMS: said}), reply_to=message)
         if index != terms.number("index"):
-            raise RefusedError("the server's number for this node is not its place on the roster")
+            raise Told("the server's number for this node is not its place on the roster")
 
         kept = _state.Kept.load(context, STATE, terms)
         folder = _state.journal(context, journal, "train")
@@ -311,9 +326,6 @@ def trained(
         )
         features, labels = _state.own(lambda: data(context), "loading the rows")
         cached = _Cached(lambda: model(context), job.parameters, _cache(context, kept.session))
-        rows = max_peer_rows
-        if rows is None and BACKENDS.index(job.backend) >= BACKENDS.index("lwe"):
-            rows = job.bits // 4
 
         def made() -> Any:
             client = TrainClient(
@@ -328,7 +340,7 @@ def trained(
             )
             return client.session(
                 kept.session,
-                max_peer_rows=rows,
+                max_peer_rows=max_peer_rows,
                 key=None if signing is None else signing.key,
                 public_keys=None if signing is None else signing.public_keys,
                 seed=kept.seed,
@@ -532,7 +544,7 @@ def _hello(
         run.dropped[ids[index]] = error
     if not replies.contents:
         reasons = "; ".join(sorted(set(replies.errors.values()))[:3])
-        raise RefusedError(f"no client takes part: {reasons or 'none was asked'}")
+        raise Told(f"no client takes part: {reasons or 'none was asked'}")
     if places is None:
         return {place: ids[index] for place, index in enumerate(sorted(replies.contents))}
     nodes: dict[int, int] = {}

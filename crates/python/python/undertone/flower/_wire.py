@@ -29,6 +29,10 @@ TRAINS = 2
 """The message, from 0, in which clients train and upload."""
 
 
+class Told(RefusedError):
+    """A refusal whose text is made for the server: Flower sends the text of exceptions to it."""
+
+
 def carry(content: RecordDict, bundle: bytes) -> RecordDict:
     """Puts a bundle of frames into a message's content.
 
@@ -68,17 +72,17 @@ class Terms:
     def __init__(self, content: RecordDict, what: str) -> None:
         record = content.config_records.get(TERMS) if TERMS in content else None
         if record is None:
-            raise RefusedError(what)
+            raise Told(what)
         self._record: Mapping[str, Value] = record
         version = self.number("version")
         if version != VERSION:
-            raise RefusedError(
+            raise Told(
                 f"the server speaks version {version} of this exchange, this client version "
                 f"{VERSION}; install the same undertone on both sides"
             )
 
-    def _odd(self, name: str, kind: str) -> RefusedError:
-        return RefusedError(f"the server's terms have no {kind} {name!r}")
+    def _odd(self, name: str, kind: str) -> Told:
+        return Told(f"the server's terms have no {kind} {name!r}")
 
     def number(self, name: str) -> int:
         value = self._record.get(name)

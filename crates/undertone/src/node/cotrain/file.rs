@@ -8,14 +8,11 @@ use undertone_sum::{Suite, Trust};
 
 use crate::node::label::trust;
 
-/// A job, and how rows are prepared for it.
+/// A job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     /// The parameters.
     pub cotraining: fedct::Job,
-    /// Whether all rows are standardised by the means and deviations of the public rows
-    /// ([`Public::standardised`]).
-    pub standardise: bool,
 }
 
 /// The fields of a job file and of an offer.
@@ -38,9 +35,9 @@ struct File {
 
 impl Default for File {
     fn default() -> Self {
-        let job = Job {
-            cotraining: fedct::Job::new(0, 0, 0, [0; 32]),
+        let job = fedct::Job {
             standardise: true,
+            ..fedct::Job::new(0, 0, 0, [0; 32])
         };
         Self {
             rows: None,
@@ -53,17 +50,13 @@ impl Default for File {
 }
 
 impl File {
-    fn of(job: &Job) -> Self {
-        let Job {
-            cotraining,
-            standardise,
-        } = job;
+    fn of(cotraining: &fedct::Job) -> Self {
         Self {
             classes: cotraining.classes,
             rows: Some(cotraining.rows),
             features: Some(cotraining.features),
             public: Some(hex(&cotraining.public)),
-            standardise: *standardise,
+            standardise: cotraining.standardise,
             consensus: cotraining.consensus.to_string(),
             votes: cotraining.votes.to_string(),
             noise: cotraining.noise.to_string(),
@@ -107,6 +100,7 @@ impl File {
             }
         };
         let cotraining = fedct::Job {
+            standardise: self.standardise,
             consensus: self
                 .consensus
                 .parse::<Consensus>()
@@ -130,10 +124,7 @@ impl File {
             ..fedct::Job::new(rows, features, self.classes, digest)
         };
         cotraining.check().map_err(JobError)?;
-        Ok(Job {
-            cotraining,
-            standardise: self.standardise,
-        })
+        Ok(Job { cotraining })
     }
 }
 
@@ -154,7 +145,9 @@ impl Job {
 
     /// The offer to clients: a job file with every setting.
     pub fn to_offer(&self) -> Vec<u8> {
-        toml::to_string(&File::of(self)).unwrap_or_default().into()
+        toml::to_string(&File::of(&self.cotraining))
+            .unwrap_or_default()
+            .into()
     }
 
     /// Reads what [`Job::to_offer`] writes.
@@ -174,7 +167,7 @@ impl Job {
             ("features".to_owned(), job.features.into()),
             ("classes".to_owned(), job.classes.into()),
             ("public".to_owned(), hex(&job.public).into()),
-            ("standardise".to_owned(), self.standardise.into()),
+            ("standardise".to_owned(), job.standardise.into()),
             ("consensus".to_owned(), job.consensus.to_string().into()),
             ("votes".to_owned(), job.votes.to_string().into()),
             ("noise".to_owned(), job.noise.to_string().into()),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use undertone_fedgraph::{
-    Cut, Inputs, Keep, Kept, MIN_NETWORK, Matrix, Outcome, Place, Predict, client,
+    Cut, Inputs, Keep, Kept, MIN_NETWORK, Matrix, Outcome, Place, Predict, client, shows,
 };
 use undertone_kdf::Seed;
 use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
@@ -27,6 +27,9 @@ pub struct Terms {
     /// Fewest rows of a cluster: what other parties see is a mean over so many rows. The last
     /// cluster may have half as many.
     pub min_cluster: usize,
+    /// Whether a graph network may be trained, which shows embeddings of this client's clusters to
+    /// others: see [`shows`].
+    pub show_embeddings: bool,
     /// Whether the graph network may predict single rows, whose embeddings others then learn about.
     pub reveal_embeddings: bool,
     /// Least size of the network around this client with the cut `client`: see [`MIN_NETWORK`]. A
@@ -43,6 +46,7 @@ impl Default for Terms {
             min_clients: 3,
             cuts: vec![Cut::Client],
             min_cluster: 10,
+            show_embeddings: false,
             reveal_embeddings: false,
             min_network: MIN_NETWORK,
             max_steps: 1000,
@@ -67,8 +71,11 @@ impl Terms {
                     .to_owned(),
             );
         }
-        if job.steps == 0 {
+        let Some(what) = shows(job) else {
             return Ok(());
+        };
+        if !self.show_embeddings {
+            return Err(format!("{what}; agree with --show-embeddings"));
         }
         if !self.cuts.contains(&job.cut) {
             let allowed: Vec<String> = self.cuts.iter().map(Cut::to_string).collect();
@@ -303,7 +310,11 @@ impl Participant for Member {
     ) -> Result<impl Party<Output = Outcome> + 'static + use<>, Unwilling> {
         let (job, shared) = self.held.agreed()?;
         let (job, shared) = (job.fedgraph.clone(), Arc::clone(shared));
-        let min_network = self.terms.min_network;
+        let Terms {
+            min_network,
+            show_embeddings,
+            ..
+        } = self.terms;
         Ok(Script::new(group::PHASE, move |io| async move {
             let inputs = shared.inputs()?;
             let (kept, steps) = (Arc::clone(&shared), job.steps);
@@ -315,6 +326,7 @@ impl Participant for Member {
                 credentials,
                 saved: lock(&shared.saved).last().to_vec(),
                 min_network,
+                show_embeddings,
                 keep,
             };
             io.run(client(job, inputs, place)?).await
@@ -344,13 +356,18 @@ mod tests {
             let job = Job::parse(&format!("{size}{more}\n{steps}\n"), 5).unwrap();
             terms.check(&job).unwrap_err()
         };
-        let usual = Terms::default();
+        let careful = Terms::default();
+        assert!(refused("", &careful).contains("--show-embeddings"));
+        let usual = Terms {
+            show_embeddings: true,
+            ..careful
+        };
         assert_eq!(usual.check(&Job::parse(text, 5).unwrap()), Ok(()));
         let few = usual.check(&Job::parse(text, 4).unwrap()).unwrap_err();
         assert!(few.contains("--min-network"));
         let server = Terms {
             cuts: vec![Cut::Server],
-            ..Terms::default()
+            ..usual.clone()
         };
         let job = Job::parse(&format!("{text}cut = \"server\"\n"), 4).unwrap();
         assert_eq!(server.check(&job), Ok(()));
@@ -361,19 +378,19 @@ mod tests {
         assert!(refused("predict = \"graph\"", &usual).contains("--reveal-embeddings"));
         let many = Terms {
             min_clients: 6,
-            ..Terms::default()
+            ..usual.clone()
         };
         assert!(refused("", &many).contains("--min-clients"));
         // Without a graph network only the votes are summed.
         let vote = Job::parse(&format!("{size}cut = \"server\"\ncluster = 1"), 4);
-        assert_eq!(usual.check(&vote.unwrap()), Ok(()));
+        assert_eq!(Terms::default().check(&vote.unwrap()), Ok(()));
         let all = Terms {
             cuts: vec![Cut::Client, Cut::Server],
             min_cluster: 1,
             reveal_embeddings: true,
             min_network: 4,
             max_steps: 2000,
-            ..Terms::default()
+            ..usual
         };
         let much = "cut = \"server\"\ncluster = 1\nsteps = 2000\npredict = \"graph\"\n\
                     reveal_embeddings = true";

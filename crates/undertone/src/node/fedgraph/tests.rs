@@ -36,6 +36,7 @@ fn terms() -> Terms {
     Terms {
         min_cluster: 6,
         min_network: CLIENTS,
+        show_embeddings: true,
         cuts: vec![Cut::Client, Cut::Server],
         ..Terms::default()
     }

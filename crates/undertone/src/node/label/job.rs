@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use undertone_hamming::{Backend, Phe};
+use undertone_job::Fields;
 use undertone_node::{Facts, JobError, deadlines};
 use undertone_sum::{Suite, Trust};
-use undertone_xclp::input::{MAX_CLASSES, check_names};
+use undertone_xclp::input::{MAX_CLASSES, check_foreign_names};
 use undertone_xclp::{Params, Variant};
 
 /// The parameters of a job.
@@ -83,6 +84,7 @@ fn params(file: &File, signed: bool) -> Result<Params, JobError> {
             Trust::SemiHonest
         },
         suite: file.suite.parse::<Suite>().map_err(|e| wrong(&e))?,
+        job: None,
     };
     params.check().map_err(|e| wrong(&e))?;
     Ok(params)
@@ -93,7 +95,7 @@ fn classes(file: &File) -> Result<Option<usize>, JobError> {
     let named = match &file.class_names {
         None => None,
         Some(names) => {
-            check_names(names).map_err(JobError::new)?;
+            check_foreign_names(names).map_err(JobError::new)?;
             Some(names.len())
         }
     };
@@ -139,6 +141,29 @@ impl Job {
     pub fn from_offer(bytes: &[u8]) -> Result<Self, JobError> {
         let text = std::str::from_utf8(bytes).map_err(JobError::new)?;
         Self::parse(text, false)
+    }
+
+    /// The fields of the job.
+    pub fn fields(&self) -> Fields {
+        let Self {
+            params,
+            classes,
+            class_names,
+            standardise,
+        } = self;
+        params.fields().with([
+            ("classes", (*classes).into()),
+            ("class_names", class_names.clone().into()),
+            ("standardise", (*standardise).into()),
+        ])
+    }
+
+    /// The parameters, with the digest of the job that parties compare in the setup (SETUP-19).
+    pub(super) fn agreed(&self) -> Params {
+        Params {
+            job: Some(self.fields().digest("label")),
+            ..self.params
+        }
     }
 
     /// The parameters, for people.
@@ -204,12 +229,16 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let says = |text| Job::parse(text, false).unwrap_err().to_string();
+        let says = |text: &str| Job::parse(text, false).unwrap_err().to_string();
         assert!(says("bits = 0").contains("bits"));
         assert!(says("bots = 4").contains("bots"));
         assert!(says("alpha = 2.0").contains("alpha"));
         assert!(says("backend = \"plain\"").contains("plain"));
         assert!(says("key_bits = 12").contains("key_bits"));
         assert!(says("classes = 1").contains("classes"));
+        for name in ["=1+1", "+1", "-1", "@SUM(A1)", "a\\tb", "\\u001b[2J"] {
+            let names = format!("class_names = [\"fine\", \"{name}\"]");
+            assert!(says(&names).contains("name of class 1"), "{name}");
+        }
     }
 }

@@ -105,7 +105,7 @@ use undertone_xclp::{Labelling, Outcome, Rows};
 pub use job::Job;
 pub use owner::{Gained, Owner};
 pub use server::{Ended, Label};
-pub use terms::Terms;
+pub use terms::{PeerRows, Terms};
 
 pub(in crate::node) use job::trust;
 pub(in crate::node) use server::needed;

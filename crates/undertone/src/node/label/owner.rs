@@ -218,7 +218,7 @@ impl Participant for Owner {
             );
             return Err(Abort::cheated(PartyId::SERVER, why).into());
         };
-        let max_peer_rows = self.terms.peer_rows(job);
+        let max_peer_rows = self.terms.max_peer_rows.most(self.rows.features());
         let rows = match (&self.rows, job.standardise, &self.scale) {
             (Rows::Features(features), true, _) if seat.session == 0 => {
                 let input = scaling::Input {
@@ -227,7 +227,7 @@ impl Participant for Owner {
                     max_peer_rows,
                     answered: self.answered_scale.clone(),
                 };
-                let client = scaling::client(seat.me, seat.id, job.params, input, seat.seed);
+                let client = scaling::client(seat.me, seat.id, job.agreed(), input, seat.seed);
                 let client = client.map_err(|_| unfit())?;
                 return Ok(Script::new(phases::SETUP, |io| async move {
                     Ok(Gained::Scale(io.run(client).await?))
@@ -249,7 +249,7 @@ impl Participant for Owner {
             answered: self.answered.clone(),
             ..xclp::Input::new(rows, self.brought()?)
         };
-        let client = xclp::client(seat.me, seat.id, job.params, input, seat.seed)?;
+        let client = xclp::client(seat.me, seat.id, job.agreed(), input, seat.seed)?;
         Ok(Script::new(phases::SETUP, |io| async move {
             Ok(Gained::Outcome(io.run(client).await?))
         }))
@@ -301,7 +301,11 @@ mod tests {
         assert_eq!(owner(None).brought().unwrap(), noisy.labelling);
         let scores = xclp::Scores::new(2, vec![1.0; 40]);
         let labels = xclp::Labels::decide(&brought, &scores);
-        noisy.ended(Gained::Outcome(Outcome { labels, scores }));
+        noisy.ended(Gained::Outcome(Outcome {
+            labels,
+            scores,
+            warning: None,
+        }));
         let home = noisy.outcome.take().unwrap().labels;
         for row in noisy.labelling.labelled() {
             assert_eq!(home.classes()[row], noisy.labelling.labels()[row]);
@@ -390,6 +394,29 @@ mod tests {
                 .agree(&job("class_names = [\"1\", \"2\"]"), false)
                 .is_err()
         );
+    }
+
+    #[test]
+    fn no_field_of_a_job_is_a_fresh_draw() {
+        let mut owner = owner(Some(1.0));
+        let due = owner.brought().unwrap();
+        for more in [
+            "",
+            "bits = 512",
+            "neighbours = 5",
+            "alpha = 0.9",
+            "variant = \"paper\"",
+            "backend = \"lwe\"",
+            "suite = \"chacha20\"",
+            "min_clients = 4",
+            "key_bits = 2048",
+            "malicious_server = true",
+            "standardise = true",
+            "classes = 2",
+        ] {
+            owner.agree(&job(more), false).unwrap();
+            assert_eq!(owner.brought().unwrap(), due, "{more}");
+        }
     }
 
     /// NOISE-3. With another number of classes every label would be a fresh draw.

@@ -90,7 +90,7 @@ impl Application for Label {
         seat: Seat,
         clients: Vec<PartyId>,
     ) -> Result<impl Party<Output = Ended> + 'static + use<>, Abort> {
-        let params = self.job.params;
+        let params = self.job.agreed();
         if self.scales() {
             let server = scaling::server(seat.id, params, clients, seat.seed)?;
             Ok(Script::new(phases::SETUP, |io| async move {
@@ -114,6 +114,9 @@ impl Application for Label {
             Err(_) => None,
         };
         if let Some(report) = report {
+            if let Some(warning) = &report.warning {
+                tracing::warn!("{warning}");
+            }
             let mut insert = |name: &str, value: usize| {
                 self.results.insert(name.to_owned(), value.into());
             };

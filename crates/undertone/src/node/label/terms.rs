@@ -1,11 +1,52 @@
 //! What a client agrees to.
 
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 use undertone_hamming::Backend;
 use undertone_sum::Trust;
 
 use super::Job;
+
+/// Most rows that another client may bring.
+///
+/// The server and clients with more rows than features, two to four times as many, compute the
+/// codes of everybody's rows from distances, whatever the backend and the length of codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PeerRows {
+    /// Any number.
+    #[default]
+    Any,
+    /// This many.
+    Rows(usize),
+    /// As many as a row has features.
+    Features,
+}
+
+impl PeerRows {
+    /// The number for rows of so many features. Codes have none.
+    pub fn most(self, features: Option<usize>) -> Option<usize> {
+        match self {
+            Self::Any => None,
+            Self::Rows(rows) => Some(rows),
+            Self::Features => features,
+        }
+    }
+}
+
+impl FromStr for PeerRows {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "features" => Ok(Self::Features),
+            _ => text
+                .parse()
+                .map(Self::Rows)
+                .map_err(|_| "it must be a number of rows, or 'features'".into()),
+        }
+    }
+}
 
 /// What a client agrees to, whatever the server asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,13 +59,12 @@ pub struct Terms {
     /// Values of alpha. Beyond them, scores follow single neighbours or barely depend on them, and
     /// the server may take very long to solve for them.
     pub alpha: RangeInclusive<f64>,
-    /// The least private backend, in the order of [`Backend::ALL`].
-    pub backend_at_least: Backend,
+    /// The backends. They protect from different parties, so no order of them is one of privacy.
+    pub backends: Vec<Backend>,
     /// Fewest clients with which the job may continue.
     pub min_clients: usize,
-    /// Most rows of another client. `None` allows a quarter of the bits with `lwe`, `shade` and
-    /// `phe`, and any number with the other backends.
-    pub max_peer_rows: Option<usize>,
+    /// Most rows of another client.
+    pub max_peer_rows: PeerRows,
     /// Whether to accept jobs that standardise features, which tell every client the mean and
     /// deviation of each feature over all clients.
     pub standardise: bool,
@@ -39,9 +79,9 @@ impl Default for Terms {
             max_bits: 16384,
             max_neighbours: 64,
             alpha: 0.5..=0.9999,
-            backend_at_least: Backend::Psm,
+            backends: vec![Backend::Psm, Backend::Lwe, Backend::Shade, Backend::Phe],
             min_clients: 3,
-            max_peer_rows: None,
+            max_peer_rows: PeerRows::Any,
             standardise: true,
             malicious_server: None,
         }
@@ -56,7 +96,6 @@ impl Terms {
     /// What the job asks for, what these terms allow, and the option that changes that.
     pub fn check(&self, job: &Job, signed: bool) -> Result<(), String> {
         let params = &job.params;
-        let rank = |backend| Backend::ALL.iter().position(|b| *b == backend);
         if params.bits > self.max_bits {
             return Err(format!(
                 "the job has codes of {} bits, this client allows at most {} (--max-bits)",
@@ -77,10 +116,12 @@ impl Terms {
                 self.alpha.end()
             ));
         }
-        if rank(params.backend) < rank(self.backend_at_least) {
+        if !self.backends.contains(&params.backend) {
+            let allowed: Vec<String> = self.backends.iter().map(Backend::to_string).collect();
             return Err(format!(
-                "the job has backend {}, this client asks for at least {} (--backend-at-least)",
-                params.backend, self.backend_at_least
+                "the job has backend {}, this client allows {} (--backends)",
+                params.backend,
+                allowed.join(", ")
             ));
         }
         if params.min_clients < self.min_clients {
@@ -97,15 +138,6 @@ impl Terms {
             );
         }
         check_trust(params.trust, self.malicious_server, signed)
-    }
-
-    /// Most rows of another client in `job`.
-    pub fn peer_rows(&self, job: &Job) -> Option<usize> {
-        let quarter = match job.params.backend {
-            Backend::Lwe | Backend::Shade | Backend::Phe => Some(job.params.bits / 4),
-            _ => None,
-        };
-        self.max_peer_rows.or(quarter)
     }
 }
 
@@ -142,13 +174,16 @@ mod tests {
                 .check(&job("neighbours = 64\nalpha = 0.5"), false)
                 .is_ok()
         );
-        assert!(says("backend = \"sketch\"").contains("--backend-at-least"));
+        assert!(says("backend = \"sketch\"").contains("--backends"));
         assert!(says("bits = 65535").contains("--max-bits"));
         assert!(says("min_clients = 2").contains("--min-clients"));
         assert!(says("neighbours = 65").contains("--max-neighbours"));
         assert!(says("alpha = 0.49").contains("--any-alpha"));
-        assert_eq!(terms.peer_rows(&job("backend = \"shade\"")), Some(1024));
-        assert_eq!(terms.peer_rows(&job("")), None);
+        let most = |text: &str| text.parse::<PeerRows>().map(|rows| rows.most(Some(64)));
+        assert_eq!(PeerRows::default().most(Some(64)), None);
+        assert_eq!(most("500"), Ok(Some(500)));
+        assert_eq!(most("features"), Ok(Some(64)));
+        assert!(most("many").unwrap_err().contains("'features'"));
     }
 
     #[test]

@@ -7,13 +7,11 @@ use undertone_sum::{Suite, Trust};
 
 use crate::node::label::trust;
 
-/// A job, and how rows are prepared for it.
+/// A job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     /// The parameters.
     pub pssl: pssl::Job,
-    /// The value that becomes the job's scale. Values are from 0 on.
-    pub range: f64,
 }
 
 /// The fields of a job file and of an offer.
@@ -44,10 +42,7 @@ struct File {
 
 impl Default for File {
     fn default() -> Self {
-        let job = Job {
-            pssl: pssl::Job::new(0, 255, 0, 0),
-            range: 255.0,
-        };
+        let job = pssl::Job::new(0, 255, 0, 0);
         Self {
             asked: 0,
             range: None,
@@ -60,14 +55,13 @@ impl Default for File {
 }
 
 impl File {
-    fn of(job: &Job) -> Self {
-        let Job { pssl, range } = job;
+    fn of(pssl: &pssl::Job) -> Self {
         Self {
             features: pssl.features,
             classes: pssl.classes,
             asked: pssl.asked,
             scale: pssl.scale,
-            range: Some(*range),
+            range: Some(pssl.range),
             clusters: Some(pssl.clusters),
             neighbours: pssl.neighbours,
             iterations: pssl.iterations,
@@ -96,15 +90,12 @@ impl File {
                 return Err(JobError::new(format!("{name} is missing")));
             }
         }
-        let range = self.range.unwrap_or(f64::from(self.scale));
-        if !(range.is_finite() && range > 0.0) {
-            return Err(JobError::new("range must be above 0"));
-        }
         let job = pssl::Job::new(self.features, self.scale, self.classes, 0);
         let job = job.with_range(self.d_min, self.d_max);
         let named = |name: &str, why: String| JobError(format!("{name}: {why}"));
         let job = pssl::Job {
             asked: self.asked,
+            range: self.range.unwrap_or(job.range),
             clusters: self.clusters.unwrap_or(self.classes),
             neighbours: self.neighbours,
             iterations: self.iterations,
@@ -128,7 +119,7 @@ impl File {
             ..job
         };
         job.check().map_err(JobError)?;
-        Ok(Job { pssl: job, range })
+        Ok(Job { pssl: job })
     }
 }
 
@@ -144,7 +135,9 @@ impl Job {
 
     /// The offer to clients: a job file with every setting.
     pub fn to_offer(&self) -> Vec<u8> {
-        toml::to_string(&File::of(self)).unwrap_or_default().into()
+        toml::to_string(&File::of(&self.pssl))
+            .unwrap_or_default()
+            .into()
     }
 
     /// Reads what [`Job::to_offer`] writes.
@@ -162,7 +155,7 @@ impl Job {
         Facts::from_iter([
             ("features".to_owned(), job.features.into()),
             ("scale".to_owned(), job.scale.into()),
-            ("range".to_owned(), self.range.into()),
+            ("range".to_owned(), job.range.into()),
             ("classes".to_owned(), job.classes.into()),
             ("clusters".to_owned(), job.clusters.into()),
             ("asked".to_owned(), job.asked.into()),
@@ -189,7 +182,7 @@ mod tests {
     #[test]
     fn offers_are_job_files() {
         let job = Job::parse(&format!("{TEXT}scale = 16\n"), true).unwrap();
-        assert_eq!((job.pssl.clusters, job.range), (3, 16.0));
+        assert_eq!((job.pssl.clusters, job.pssl.range), (3, 16.0));
         assert_eq!(job.pssl.trust, Trust::MaliciousServer);
         assert_eq!(Job::from_offer(&job.to_offer()).unwrap(), job);
     }

@@ -49,6 +49,21 @@ fn check(terms: &Terms, job: &Job, signed: bool) -> Result<(), String> {
             job.min_clients, terms.min_clients
         ));
     }
+    for (name, option, value, most) in [
+        ("bound", "--max-bound", job.bound, terms.max_bound),
+        (
+            "max_weight",
+            "--max-weight",
+            if job.mean { job.max_weight } else { 0.0 },
+            terms.max_weight,
+        ),
+    ] {
+        if value > most {
+            return Err(format!(
+                "the {name} of the job is {value}, this client agrees to {most} ({option})"
+            ));
+        }
+    }
     check_trust(job.trust, terms.malicious_server, signed)
 }
 
@@ -59,7 +74,7 @@ impl<S: Source> Participant for Contributor<S> {
 
     fn describe(&self, job: &[u8]) -> Result<Facts, String> {
         let job = from_offer(job).map_err(|error| error.to_string())?;
-        Ok(facts(&job, None))
+        Ok(facts(&job))
     }
 
     fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), Decline> {

@@ -17,7 +17,7 @@ pub(super) struct File {
     max_weight: f64,
     clip: bool,
     min_clients: usize,
-    pub(super) sample: Option<usize>,
+    sample: Option<usize>,
     pub(super) clients: Option<usize>,
     suite: String,
     malicious_server: Option<bool>,
@@ -25,14 +25,14 @@ pub(super) struct File {
 
 impl Default for File {
     fn default() -> Self {
-        let mut file = Self::of(&Job::default(), None);
+        let mut file = Self::of(&Job::default());
         (file.clients, file.malicious_server) = (None, None);
         file
     }
 }
 
 impl File {
-    fn of(job: &Job, sample: Option<usize>) -> Self {
+    fn of(job: &Job) -> Self {
         Self {
             rounds: job.rounds,
             mean: job.mean,
@@ -40,7 +40,7 @@ impl File {
             max_weight: job.max_weight,
             clip: job.clip,
             min_clients: job.min_clients,
-            sample,
+            sample: job.sample,
             clients: Some(job.clients),
             suite: job.suite.to_string(),
             malicious_server: Some(job.trust == Trust::MaliciousServer),
@@ -57,6 +57,7 @@ impl File {
             clip: self.clip,
             min_clients: self.min_clients,
             clients: self.clients.unwrap_or(clients),
+            sample: self.sample,
             trust: if self.malicious_server.unwrap_or(signed) {
                 Trust::MaliciousServer
             } else {
@@ -78,12 +79,7 @@ impl File {
 
 /// The offer of a job to clients: a job file with all fields.
 pub fn to_offer(job: &Job) -> Vec<u8> {
-    offer(job, None)
-}
-
-pub(super) fn offer(job: &Job, sample: Option<usize>) -> Vec<u8> {
-    let file = File::of(job, sample);
-    toml::to_string(&file).unwrap_or_default().into()
+    toml::to_string(&File::of(job)).unwrap_or_default().into()
 }
 
 /// Reads what [`to_offer`] writes.
@@ -96,7 +92,7 @@ pub fn from_offer(offer: &[u8]) -> Result<Job, JobError> {
 }
 
 /// The parameters, for display.
-pub(super) fn facts(job: &Job, sample: Option<usize>) -> Facts {
+pub(super) fn facts(job: &Job) -> Facts {
     let kind = if job.mean { "weighted mean" } else { "sum" };
     let mut facts = Facts::from_iter([
         ("rounds".to_owned(), job.rounds.into()),
@@ -111,7 +107,7 @@ pub(super) fn facts(job: &Job, sample: Option<usize>) -> Facts {
     if !job.mean {
         facts.shift_remove("max_weight");
     }
-    if let Some(sample) = sample {
+    if let Some(sample) = job.sample {
         facts.insert("sample".to_owned(), sample.into());
     }
     facts

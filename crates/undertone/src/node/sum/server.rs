@@ -9,7 +9,7 @@ use undertone_node::checkpoint::CheckpointError;
 use undertone_node::{Application, Checkpoint, Facts, JobError, Next, Seat, deadlines};
 use undertone_party::{Abort, Aborted, Party, PartyId, Phase};
 
-use super::file::{File, facts, offer};
+use super::file::{File, facts, to_offer};
 use super::{Job, Mean, lock};
 use crate::node::label::needed;
 use crate::rounds::{self, Kept, Report};
@@ -23,7 +23,6 @@ type OnMean = Box<dyn FnMut(&Mean) + Send>;
 /// The server's half: one session for each round.
 pub struct Sum {
     job: Job,
-    sample: Option<usize>,
     kept: Arc<Mutex<Arc<Kept>>>,
     checkpoint: Option<Arc<Checkpoint>>,
     on_mean: Option<OnMean>,
@@ -51,7 +50,6 @@ impl Sum {
     pub fn new(job: Job) -> Self {
         Self {
             job,
-            sample: None,
             kept: Arc::default(),
             checkpoint: None,
             on_mean: None,
@@ -74,24 +72,19 @@ impl Sum {
                 "clients is {stated}, but the roster has {clients}; omit this field"
             )));
         }
-        Ok(Self {
-            sample: file.sample,
-            ..Self::new(file.job(clients, signed)?)
-        })
+        Ok(Self::new(file.job(clients, signed)?))
     }
 
     /// Draws `clients` of the connected clients at random for each round, or more if the job needs
     /// more.
     #[must_use]
-    pub fn with_sample(self, clients: usize) -> Self {
-        Self {
-            sample: Some(clients.max(needed(
-                self.job.min_clients,
-                self.job.trust,
-                self.job.clients,
-            ))),
-            ..self
-        }
+    pub fn with_sample(mut self, clients: usize) -> Self {
+        let Job {
+            min_clients, trust, ..
+        } = self.job;
+        let least = needed(min_clients, trust, self.job.clients);
+        self.job.sample = Some(clients.max(least));
+        self
     }
 
     /// Calls `on_mean` with the mean of each round.
@@ -158,11 +151,11 @@ impl Application for Sum {
     }
 
     fn offer(&self) -> Vec<u8> {
-        offer(&self.job, self.sample)
+        to_offer(&self.job)
     }
 
     fn describe(&self) -> Facts {
-        facts(&self.job, self.sample)
+        facts(&self.job)
     }
 
     fn needed(&self, roster: usize) -> usize {
@@ -191,7 +184,7 @@ impl Application for Sum {
     }
 
     fn members(&mut self, present: &[PartyId]) -> Vec<PartyId> {
-        match self.sample {
+        match self.job.sample {
             Some(sample) if self.finished() < self.job.rounds => draw(present, sample),
             _ => present.to_vec(),
         }
@@ -228,7 +221,9 @@ impl Application for Sum {
         let is_over = match session {
             Ok(Report::CaughtUp) => true,
             // Clients that were not drawn learn the last mean in one more session.
-            Ok(Report::Finished(_)) => self.announced == self.job.rounds && self.sample.is_none(),
+            Ok(Report::Finished(_)) => {
+                self.announced == self.job.rounds && self.job.sample.is_none()
+            }
             Err(_) if is_new => self.announced == self.job.rounds,
             Err(_) => {
                 self.failed += 1;

@@ -22,6 +22,8 @@ pub struct Terms {
     pub groups: Option<usize>,
     /// Most rounds. Every round shows the server more of the embeddings.
     pub max_rounds: u32,
+    /// Most passes over the rows in one round: time that the server makes this client spend.
+    pub max_epochs: u32,
 }
 
 impl Default for Terms {
@@ -30,6 +32,7 @@ impl Default for Terms {
             label: label::Terms::default(),
             groups: Some(undertone_training::job::MIN_GROUP),
             max_rounds: 1000,
+            max_epochs: 100,
         }
     }
 }
@@ -62,6 +65,12 @@ impl Terms {
                 self.max_rounds
             ));
         }
+        if training.epochs > self.max_epochs {
+            return Err(format!(
+                "the job has {} epochs in a round, this client agrees to {} (--max-epochs)",
+                training.epochs, self.max_epochs
+            ));
+        }
         let params = training.propagation;
         if training.pseudo == PseudoLabels::Joint {
             return self.label.check(&propagation(params), signed);
@@ -75,9 +84,10 @@ impl Terms {
         check_trust(params.trust, self.label.malicious_server, signed)
     }
 
-    /// Most rows of another client in label propagation with these parameters.
-    fn max_peer_rows(&self, params: Params) -> Option<usize> {
-        self.label.peer_rows(&propagation(params))
+    /// Most rows of another client in label propagation. What is hashed there are embeddings; their
+    /// width is unknown before the model is built.
+    fn max_peer_rows(&self, job: &Job) -> Option<usize> {
+        self.label.max_peer_rows.most(Some(job.training.features))
     }
 }
 
@@ -197,9 +207,9 @@ impl Participant for Trainee {
             me: seat.me,
             seed: seat.seed,
             credentials,
-            max_peer_rows: self.terms.max_peer_rows(job.training.propagation),
+            max_peer_rows: self.terms.max_peer_rows(job),
         };
-        Ok(client.party(job.training, place)?)
+        Ok(client.party(job.training.clone(), place)?)
     }
 
     /// The client itself takes part in each round once.

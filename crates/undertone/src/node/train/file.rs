@@ -9,15 +9,11 @@ use undertone_xclp::{Params, Variant};
 
 use crate::node::label::trust;
 
-/// A job, and the model that it trains.
+/// A job of a model that the parties know by name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     /// The parameters.
     pub training: training::Job,
-    /// The model.
-    pub spec: Spec,
-    /// All features are divided by this.
-    pub scale: f64,
 }
 
 /// The model of a job, by name.
@@ -67,15 +63,11 @@ struct File {
 
 impl Default for File {
     fn default() -> Self {
-        let job = Job {
-            training: training::Job::default(),
-            spec: Spec {
-                model: "mlp".into(),
-                mean_teacher: false,
-                features: 0,
-                classes: 0,
-            },
-            scale: 1.0,
+        let job = training::Job {
+            model: Some("mlp".into()),
+            features: 0,
+            classes: 0,
+            ..training::Job::default()
         };
         Self {
             parameters: None,
@@ -87,25 +79,20 @@ impl Default for File {
 }
 
 impl File {
-    fn of(job: &Job) -> Self {
-        let Job {
-            training,
-            spec,
-            scale,
-        } = job;
+    fn of(training: &training::Job) -> Self {
         let params = &training.propagation;
         let (groups, free_sampling) = match training.sampling {
             Sampling::Groups(least) => (least, false),
             Sampling::Free => (training::job::MIN_GROUP, true),
         };
         Self {
-            model: spec.model.clone(),
-            features: spec.features,
-            classes: spec.classes,
+            model: training.model.clone().unwrap_or_default(),
+            features: training.features,
+            classes: training.classes,
             parameters: Some(training.parameters),
-            scale: *scale,
+            scale: training.scale,
             labels_from: training.pseudo.to_string(),
-            mean_teacher: spec.mean_teacher,
+            mean_teacher: training.mean_teacher,
             consistency: training.consistency,
             label_rounds: training.label_rounds,
             rounds: training.rounds,
@@ -145,10 +132,6 @@ impl File {
                 return Err(JobError::new(format!("{name} is missing")));
             }
         }
-        if !(self.scale.is_finite() && self.scale > 0.0) {
-            let what = format!("scale is {}; it must be above 0", self.scale);
-            return Err(JobError::new(what));
-        }
         let phe = Phe::new(self.key_bits);
         let propagation = Params {
             bits: self.bits,
@@ -164,8 +147,12 @@ impl File {
                 Trust::SemiHonest
             },
             suite: self.suite.parse::<Suite>().map_err(JobError::new)?,
+            job: None,
         };
         let training = training::Job {
+            model: Some(self.model.clone()),
+            mean_teacher: self.mean_teacher,
+            scale: self.scale,
             label_rounds: self.label_rounds,
             rounds: self.rounds,
             pseudo: self
@@ -198,11 +185,7 @@ impl File {
             },
         };
         training.check().map_err(JobError)?;
-        Ok(Job {
-            training,
-            spec,
-            scale: self.scale,
-        })
+        Ok(Job { training })
     }
 }
 
@@ -223,7 +206,9 @@ impl Job {
 
     /// The offer to clients: a job file with every setting.
     pub fn to_offer(&self) -> Vec<u8> {
-        toml::to_string(&File::of(self)).unwrap_or_default().into()
+        toml::to_string(&File::of(&self.training))
+            .unwrap_or_default()
+            .into()
     }
 
     /// Reads what [`Job::to_offer`] writes.
@@ -235,17 +220,29 @@ impl Job {
         Self::parse(text, false, |_| Err("parameters is missing".into()))
     }
 
+    /// The model.
+    pub fn spec(&self) -> Spec {
+        let job = &self.training;
+        Spec {
+            model: job.model.clone().unwrap_or_default(),
+            mean_teacher: job.mean_teacher,
+            features: job.features,
+            classes: job.classes,
+        }
+    }
+
     /// The parameters, for display.
     pub fn facts(&self) -> Facts {
         let job = &self.training;
         let params = &job.propagation;
         let mut facts = Facts::from_iter([
-            ("model".to_owned(), self.spec.model.clone().into()),
+            ("model".to_owned(), self.spec().model.into()),
             ("parameters".to_owned(), job.parameters.into()),
             ("features".to_owned(), job.features.into()),
             ("classes".to_owned(), job.classes.into()),
+            ("scale".to_owned(), job.scale.into()),
             ("labels_from".to_owned(), job.pseudo.to_string().into()),
-            ("mean_teacher".to_owned(), self.spec.mean_teacher.into()),
+            ("mean_teacher".to_owned(), job.mean_teacher.into()),
             ("label_rounds".to_owned(), job.label_rounds.into()),
             ("rounds".to_owned(), job.rounds.into()),
             ("epochs".to_owned(), job.epochs.into()),

@@ -229,7 +229,7 @@ impl Application for Train {
         self.state.begin(&self.job.training);
         self.save()?;
         let server = Server {
-            job: self.job.training,
+            job: self.job.training.clone(),
             session: seat.id,
             members: clients,
             seed: seat.seed,

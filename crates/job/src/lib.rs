@@ -1,0 +1,230 @@
+//! The fields of a job, and the digest by which its parties compare all of them.
+//!
+//! The specification is `docs/spec/jobs.md`. Whatever changes a message, a result or what somebody
+//! learns is a field. Every application lists its fields once, under the keys of its job file.
+//! Their digest goes into the [context] of its sessions. A server that tells two
+//! clients different things then runs two contexts: their keys, masks and signatures differ.
+//!
+//! ```
+//! use undertone_job::{Fields, Value};
+//!
+//! let fields = Fields::from([("rounds", 3u32.into()), ("bound", 1024.0.into())]);
+//! let others = Fields::from([("rounds", 3u32.into()), ("bound", 512.0.into())]);
+//! assert_ne!(fields.digest("sum"), others.digest("sum"));
+//! assert_eq!(fields.differs(&others), Some("bound"));
+//! ```
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest, Sha256};
+use undertone_party::{SessionId, Writer};
+
+/// The value of a field.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// The field is left open.
+    Open,
+    /// Yes or no.
+    Flag(bool),
+    /// A whole number.
+    Whole(u64),
+    /// A real number. Zero has no sign.
+    Real(f64),
+    /// A text, such as the name of a choice.
+    Text(String),
+    /// Texts in order.
+    Texts(Vec<String>),
+}
+
+impl Value {
+    fn write(&self, w: &mut Writer) {
+        let text = |w: &mut Writer, text: &str| {
+            w.u32(text.len() as u32);
+            w.raw(text.as_bytes());
+        };
+        match self {
+            Self::Open => w.u8(0),
+            Self::Flag(flag) => {
+                w.u8(1);
+                w.u8((*flag).into());
+            }
+            Self::Whole(number) => {
+                w.u8(2);
+                w.u64(*number);
+            }
+            Self::Real(number) => {
+                w.u8(3);
+                // −0 + 0 is 0.
+                w.f64s(&[number + 0.0]);
+            }
+            Self::Text(value) => {
+                w.u8(4);
+                text(w, value);
+            }
+            Self::Texts(values) => {
+                w.u8(5);
+                w.u32(values.len() as u32);
+                for value in values {
+                    text(w, value);
+                }
+            }
+        }
+    }
+}
+
+/// Declares how a type becomes a value.
+macro_rules! values {
+    ($($variant:ident: $($from:ty),*;)*) => {$($(
+        impl From<$from> for Value {
+            fn from(value: $from) -> Self {
+                Self::$variant(value.into())
+            }
+        }
+    )*)*};
+}
+
+values! {
+    Flag: bool;
+    Whole: u8, u16, u32, u64;
+    Real: f32, f64;
+    Text: &str, String;
+    Texts: Vec<String>;
+}
+
+impl From<usize> for Value {
+    fn from(value: usize) -> Self {
+        Self::Whole(value as u64)
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Open, Into::into)
+    }
+}
+
+/// The fields of a job, by key.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Fields(BTreeMap<&'static str, Value>);
+
+impl<const N: usize> From<[(&'static str, Value); N]> for Fields {
+    fn from(fields: [(&'static str, Value); N]) -> Self {
+        Self(fields.into())
+    }
+}
+
+impl Fields {
+    /// These fields and `more`. Where both have a key, the value is that of `more`.
+    #[must_use]
+    pub fn with<const N: usize>(mut self, more: [(&'static str, Value); N]) -> Self {
+        self.0.extend(more);
+        self
+    }
+
+    /// The fields in the order of their keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+        self.0.iter().map(|(key, value)| (*key, value))
+    }
+
+    /// The first key, in their order, whose value is another one in `other`.
+    pub fn differs(&self, other: &Self) -> Option<&'static str> {
+        let keys = self.0.keys().chain(other.0.keys());
+        keys.filter(|key| self.0.get(*key) != other.0.get(*key))
+            .min()
+            .copied()
+    }
+
+    /// The digest of the fields of a job of `application`.
+    pub fn digest(&self, application: &str) -> [u8; 32] {
+        let mut w = Writer::default();
+        w.raw(b"undertone/v1/job");
+        let name = |w: &mut Writer, name: &str| {
+            w.u8(name.len() as u8);
+            w.raw(name.as_bytes());
+        };
+        name(&mut w, application);
+        w.u32(self.0.len() as u32);
+        for (key, value) in self.iter() {
+            name(&mut w, key);
+            value.write(&mut w);
+        }
+        Sha256::digest(w.finish()).into()
+    }
+}
+
+/// The session of the protocols inside `session`, for parties that agree on the job with this
+/// `digest` and on `more`.
+pub fn context(session: SessionId, digest: &[u8; 32], more: &[u8]) -> SessionId {
+    let hash = Sha256::new()
+        .chain_update(b"undertone/v1/context")
+        .chain_update(session.0)
+        .chain_update(digest)
+        .chain_update(more);
+    SessionId(hash.finalize().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(fields: &Fields) -> [u8; 32] {
+        fields.digest("sum")
+    }
+
+    #[test]
+    fn keys_values_and_the_application_are_in_the_digest() {
+        let fields = Fields::from([("a", 1u32.into()), ("b", true.into())]);
+        let same = Fields::from([("b", true.into()), ("a", 1usize.into())]);
+        assert_eq!(digest(&fields), digest(&same));
+        assert_ne!(fields.digest("label"), fields.digest("sum"));
+        let mut all = vec![digest(&fields), digest(&Fields::default())];
+        let values = [
+            Value::Open,
+            false.into(),
+            0u8.into(),
+            1.0.into(),
+            0.0.into(),
+            "".into(),
+            "1".into(),
+            Value::Texts(vec![]),
+            vec![String::new()].into(),
+            vec!["a".to_owned(), "b".to_owned()].into(),
+            vec!["ab".to_owned()].into(),
+            vec!["b".to_owned(), "a".to_owned()].into(),
+        ];
+        for value in values {
+            all.push(digest(&fields.clone().with([("a", value.clone())])));
+            all.push(digest(&fields.clone().with([("c", value)])));
+        }
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+    }
+
+    #[test]
+    fn zero_has_no_sign_and_singles_are_doubles() {
+        let of = |value: Value| digest(&Fields::from([("rate", value)]));
+        assert_eq!(of((-0.0).into()), of(0.0.into()));
+        assert_eq!(of(0.1f32.into()), of(f64::from(0.1f32).into()));
+        assert_ne!(of(0.1f32.into()), of(0.1.into()));
+        assert_eq!(of(None::<u32>.into()), of(Value::Open));
+    }
+
+    #[test]
+    fn contexts_differ_by_session_job_and_more() {
+        let job = Fields::from([("a", 1u32.into())]).digest("sum");
+        let other = Fields::from([("a", 2u32.into())]).digest("sum");
+        let session = SessionId([1; 32]);
+        let all = [
+            context(session, &job, b""),
+            context(session, &job, b"a"),
+            context(SessionId([2; 32]), &job, b""),
+            context(session, &other, b""),
+        ];
+        for (place, one) in all.iter().enumerate() {
+            assert!(!all[..place].contains(one));
+        }
+    }
+}
