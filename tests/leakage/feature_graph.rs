@@ -4,6 +4,7 @@
 
 mod apart;
 mod clients;
+mod linear;
 mod plain;
 mod search;
 
