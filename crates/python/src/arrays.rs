@@ -25,20 +25,8 @@ fn contiguous<'a, T: Element>(array: &'a PyReadonlyArrayDyn<'_, T>) -> PyResult<
     })
 }
 
-/// A copy of an array, made by NumPy. Another thread may write to the array meanwhile: then the copy
-/// is a mix of old and new values, and nobody writes to it while Rust reads it.
-fn copied<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let flags = array.getattr("flags")?;
-    if !flags.getattr("c_contiguous")?.extract::<bool>()? {
-        return Err(PyValueError::new_err(
-            "the array is not C-contiguous; pass numpy.ascontiguousarray(array)",
-        ));
-    }
-    array.call_method0("copy")
-}
-
-/// Copies one array, or a list or tuple of arrays, of float32 or float64, and gives their values to
-/// `work` without the interpreter.
+/// Borrows one array, or a list or tuple of arrays, of float32 or float64, and gives their values
+/// to `work` without a copy and without the interpreter.
 pub(crate) fn with_values<T: Send>(
     py: Python<'_>,
     arrays: &Bound<'_, PyAny>,
@@ -53,12 +41,10 @@ pub(crate) fn with_values<T: Send>(
     };
     let mut borrowed = Vec::with_capacity(each.len());
     for (index, array) in each.iter().enumerate() {
-        borrowed.push(if array.is_instance_of::<PyArrayDyn<f32>>() {
-            let copy = copied(array)?.cast_into::<PyArrayDyn<f32>>()?;
-            Borrowed::Single(copy.try_readonly().map_err(value)?)
-        } else if array.is_instance_of::<PyArrayDyn<f64>>() {
-            let copy = copied(array)?.cast_into::<PyArrayDyn<f64>>()?;
-            Borrowed::Double(copy.try_readonly().map_err(value)?)
+        borrowed.push(if let Ok(array) = array.cast::<PyArrayDyn<f32>>() {
+            Borrowed::Single(array.try_readonly().map_err(value)?)
+        } else if let Ok(array) = array.cast::<PyArrayDyn<f64>>() {
+            Borrowed::Double(array.try_readonly().map_err(value)?)
         } else {
             return Err(PyTypeError::new_err(format!(
                 "array {index} is {}; float32 or float64 arrays of numpy are needed",

@@ -177,7 +177,7 @@ fn start<W: Word>(
     let convert = |py: Python<'_>, sums: Sums<W>| contributors(py, &sums.contributors);
     // Only the server sends a client much, and waits for replies.
     let most = 1 << 26;
-    let place = (me, job.rules.session);
+    let place = (me, SessionId(rules.session));
     Ok(PyParty::held(
         place,
         party,
@@ -236,7 +236,7 @@ fn serve<W: Word>(rules: &SumRules) -> PyResult<PyParty> {
     // All uploads may come at once, each with the frames around it.
     let words = rules.size.saturating_add(1).saturating_mul(W::BYTES);
     let most = words.saturating_add(words / 1024).saturating_add(1 << 20);
-    let place = (PartyId::SERVER, job.rules.session);
+    let place = (PartyId::SERVER, SessionId(rules.session));
     Ok(PyParty::held(place, party, None, most, Arc::new(convert)))
 }
 

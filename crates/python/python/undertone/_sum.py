@@ -137,8 +137,9 @@ class SumClient(Party):
     def contribute(self, values: Arrays, weight: float = 1.0) -> int:
         """Gives the values: one array, or a list of arrays, with ``size`` values in all.
 
-        float32 and float64 arrays are copied first. If another thread changes them meanwhile, the
-        sum has a mix of old and new values. Returns how many values were clipped.
+        float32 and float64 arrays are read where they are, without the interpreter lock: no other
+        thread may write to them meanwhile. If one does, some value of the sum is old or new; each
+        is read once, and what is checked is what is summed. Returns how many values were clipped.
         Raises ``ValueError`` for values beyond the bound (without ``clip``), for NaN, and for
         another number of values; then other values can be given.
         """
