@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use undertone::job::Fields;
 use undertone::kdf::Seed;
-use undertone::node::{cotrain, fedgraph, label, pssl, sum, train};
+use undertone::node::{Application, Participant, Seat, cotrain, fedgraph, label, pssl, sum, train};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Aborted, Endpoint, Limits, Network, Node, PartyId, SessionId};
 use undertone::rounds::{Job, Kept, Place, Server};
 use undertone::setup::identity::{Credentials, Identity, Pins};
 use undertone::sum::{KEYS, SHARES, Suite, Trust, UPLOAD};
+use undertone::xclp::{Features, Labelling, Rows, phases};
 use undertone_tests::network::Means;
+use undertone_tests::random_clients;
 use undertone_tests::rounds::Member;
 use undertone_tests::tamper::set_payload;
 
@@ -282,6 +284,59 @@ fn clients_with_different_jobs_of_sums_add_nothing() {
                     );
                 }
             }
+        }
+    }
+}
+
+/// Five owners of label propagation, of which number 2 has another job. Nobody goes beyond the
+/// setup.
+#[test]
+fn owners_with_different_jobs_do_not_begin() {
+    let session = SessionId([5; 32]);
+    let root = Seed::from_bytes([5; 32]);
+    let own = "bits = 256\nclass_names = [\"0\", \"1\"]\n";
+    for other in [
+        "bits = 256\nclasses = 2\n".to_owned(),
+        "bits = 256\nclass_names = [\"1\", \"0\"]\n".to_owned(),
+        format!("{own}standardise = true\n"),
+        format!("{own}alpha = 0.9\n"),
+        format!("{own}key_bits = 2048\n"),
+    ] {
+        let job = |text: &str| label::Job::parse(text, false).unwrap();
+        let seat = |me: PartyId| Seat {
+            id: session,
+            me,
+            seed: root.derive(session, "party", &[me.to_wire()]),
+            job: 1,
+            session: 0,
+        };
+        let data = random_clients(&[9, 9, 9, 9, 9], 256, 1).unwrap();
+        let ids: Vec<PartyId> = (0..5).map(PartyId::client).collect();
+        let mut application = label::Label::new(job(own));
+        let server = application
+            .server(seat(PartyId::SERVER), ids.clone())
+            .unwrap();
+        let mut server = Endpoint::new(PartyId::SERVER, session, Limits::default(), server);
+        let client = |(me, (_, labelling)): (PartyId, (Rows, Labelling))| {
+            // Rows that a job may standardise.
+            let values = (0..18).map(|at| f64::from(at) + 1.0).collect();
+            let rows = Rows::Features(Features::new(2, values).unwrap());
+            let mut owner = label::Owner::new(rows, labelling, label::Terms::default());
+            let text = if me == ids[2] { &other } else { own };
+            owner.agree(&job(text).to_offer(), false).unwrap();
+            let party = owner.client(seat(me), None).unwrap();
+            Endpoint::new(me, session, Limits::default(), party)
+        };
+        let mut clients: Vec<_> = ids.iter().copied().zip(data).map(client).collect();
+        let mut network = Network::new().intercept(|from, _, frame| {
+            assert!(frame[4] == phases::SETUP.id, "{other}: {from} goes on");
+        });
+        let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
+        nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
+        let _ = network.run(&mut nodes);
+        for client in clients {
+            let aborted = client.finish().unwrap_err();
+            assert_eq!(aborted.phase, phases::SETUP, "{other}: {aborted}");
         }
     }
 }

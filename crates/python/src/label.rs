@@ -29,7 +29,10 @@ type Labelled<'py> = (
 pub(crate) fn labelled(py: Python<'_>, outcome: Outcome) -> PyResult<Labelled<'_>> {
     if let Some(warning) = &outcome.warning {
         let text = std::ffi::CString::new(warning.as_str()).map_err(value)?;
-        PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2)?;
+        // Where warnings are errors, this one must not take the labels away.
+        if let Err(error) = PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2) {
+            error.write_unraisable(py, None);
+        }
     }
     let classes = outcome.labels.classes().iter();
     let classes: Vec<i64> = classes.map(|class| class.map_or(-1, i64::from)).collect();

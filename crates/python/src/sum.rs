@@ -116,6 +116,8 @@ pub(crate) struct SumRules {
     min_clients: usize,
     malicious_server: bool,
     suite: String,
+    /// What else the parties agree on.
+    about: Vec<u8>,
 }
 
 impl SumRules {
@@ -140,7 +142,7 @@ impl SumRules {
             ("malicious_server", self.malicious_server.into()),
             ("suite", self.suite.as_str().into()),
         ]);
-        let session = context(SessionId(self.session), &fields.digest("sum"), &[]);
+        let session = context(SessionId(self.session), &fields.digest("sum"), &self.about);
         let words = self.size.checked_add(usize::from(self.mean));
         let words = words.ok_or_else(|| value("size is too large"))?;
         let rules = Rules {

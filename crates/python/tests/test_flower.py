@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 import undertone
 from undertone.flower import CLIPPED, LabelRound, SecureGrid, label, labelled, secure
-from undertone.flower._wire import FRAMES, TERMS
+from undertone.flower._wire import FRAMES, TERMS, about
 
 RULES: dict[str, Any] = {"clip": 2.0, "max_weight": 400.0}
 WEIGHTS = [300, 400, 250, 350, 380]
@@ -265,6 +265,40 @@ def test_a_server_that_asks_for_a_plain_update_is_refused(tmp_path: Path) -> Non
 )
 def test_other_rules_are_refused(rules: dict[str, Any], reason: str, tmp_path: Path) -> None:
     assert reason in refusal(FakeGrid(client(), 5, tmp_path), **rules)
+
+
+def test_arrays_in_another_order_are_refused(tmp_path: Path) -> None:
+    """With another order at one client its values would lie where the others' are known."""
+
+    def reorder(index: int, message: Message) -> None:
+        records = message.content.array_records
+        if index == 2 and message.content.config_records[TERMS]["step"] == 2:
+            (name,) = [name for name in records if name != FRAMES]
+            swapped = dict(reversed(list(records[name].items())))
+            message.content[name] = ArrayRecord(swapped)
+
+    secured, _ = start(FakeGrid(client(), 5, tmp_path, before=reorder))
+    assert list(secured.rounds[0].dropped) == [102]
+    assert "named at the beginning" in secured.rounds[0].dropped[102]
+
+
+@pytest.mark.parametrize("forges", [False, True])
+def test_other_metrics_for_one_client_are_refused(forges: bool, tmp_path: Path) -> None:
+    def ask(index: int, message: Message) -> None:
+        terms = message.content.config_records[TERMS]
+        if index == 2:
+            terms["metrics"] = ["secret"]
+            if forges:
+                terms["about"] = about(initial(), ["secret"], "num-examples")
+
+    grid = FakeGrid(client(metrics=["loss", "secret"]), 5, tmp_path, before=ask)
+    secured, _ = start(grid, metrics=["loss"])
+    (this,) = secured.rounds
+    if forges:
+        # The client would mask for another sum than the others.
+        assert not this.contributors and "its rules" in str(this.failed)
+    else:
+        assert 102 not in this.contributors and 102 in this.dropped
 
 
 def test_a_grid_with_too_few_clients_is_refused(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from . import _engine
 from ._costs import Cost, of_phases
 from ._label import Labels, as_labels
-from ._party import Path, as_rows
+from ._party import Path, as_rows, peer_rows
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,8 @@ def join(
     Raises :class:`RefusedError` when client or server declines, :class:`AbortedError` when the job
     fails, :class:`UndertoneError` when the server cannot be reached.
     """
+    if max_peer_rows is not None:
+        max_peer_rows = peer_rows(max_peer_rows, as_rows(features))
     terms = {
         "max_bits": max_bits,
         "max_neighbours": max_neighbours,

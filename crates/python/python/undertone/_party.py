@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import secrets
 from os import PathLike
 from typing import Any
@@ -154,8 +155,10 @@ def as_float(array: NDArray[Any]) -> NDArray[Any]:
 
 def peer_rows(most: int | str | None, array: NDArray[Any]) -> int | None:
     """The largest number of rows of another client, which may be that of the features of a row."""
-    if most is None or isinstance(most, int):
-        return most
+    if most is None:
+        return None
+    if not isinstance(most, str):
+        return operator.index(most)
     if most != "features":
         raise ValueError(f"max_peer_rows is {most!r}; it is a number of rows, or 'features'")
     if array.dtype.kind != "f" or array.ndim != 2:

@@ -41,8 +41,10 @@ def _rules(
     min_clients: int,
     malicious_server: bool,
     suite: str,
+    about: bytes,
 ) -> dict[str, Any]:
     return {
+        "about": about,
         "session": session,
         "clients": clients,
         "size": size,
@@ -72,8 +74,10 @@ class SumClient(Party):
     ``session`` is 32 bytes that the server chose afresh. All parties need the same ``clients``
     (their number), ``size`` (values of each client), ``bound`` (largest magnitude of a value),
     ``max_weight``, ``mean`` (otherwise the sum), ``bits`` of a word (32 halves the bytes, 64 is
-    more precise), ``min_clients``, ``malicious_server`` and ``suite``. With ``clip`` values beyond
-    the bound are moved to it and counted. Otherwise they are refused.
+    more precise), ``min_clients``, ``malicious_server``, ``suite`` and ``clip``. With ``clip``
+    values beyond the bound are moved to it and counted. Otherwise they are refused. ``about`` is
+    whatever else they agree on, such as a digest of what the values mean and in which order. A
+    client with other arguments than the rest ends the sum before it adds anything.
 
     The values are due late, at the upload, when :attr:`needs_values` is true. A client that trains
     a model trains then. ``values`` given here are used at once.
@@ -113,6 +117,7 @@ class SumClient(Party):
         min_clients: int = 3,
         malicious_server: bool = False,
         suite: str = "aes128ctr",
+        about: bytes = b"",
         values: Arrays | None = None,
         weight: float = 1.0,
         key: str | None = None,
@@ -121,7 +126,7 @@ class SumClient(Party):
     ) -> None:
         rules = _rules(
             session, clients, size, bound, max_weight, mean, clip, bits, min_clients,
-            malicious_server, suite,
+            malicious_server, suite, about,
         )
         self._party = _engine.sum_client(rules, index, credentials(key, public_keys), seed)
         self.clipped = 0
@@ -193,10 +198,11 @@ class SumServer(Party):
         min_clients: int = 3,
         malicious_server: bool = False,
         suite: str = "aes128ctr",
+        about: bytes = b"",
     ) -> None:
         rules = _rules(
             session, clients, size, bound, max_weight, mean, clip, bits, min_clients,
-            malicious_server, suite,
+            malicious_server, suite, about,
         )
         self._party = _engine.sum_server(rules)
 

@@ -303,7 +303,8 @@ impl<S: Source> Client<S> {
         }
 
         // Step 3: the sum of all clients' words.
-        let rules = job.rules(place.session, finished, &layout);
+        let last = self.last().filter(|mean| mean.round == finished);
+        let rules = job.rules(place.session, finished, &layout, last.as_deref());
         let Place {
             me,
             seed,

@@ -1,5 +1,6 @@
 //! The parameters of a job, and the result of a round.
 
+use sha2::{Digest, Sha256};
 use undertone_job::{Fields, context};
 use undertone_party::{PartyId, SessionId};
 use undertone_sum::fixed::{Clipped, Fixed, FixedError, WeightedMean};
@@ -174,10 +175,21 @@ impl Job {
         self.fields().digest("sum")
     }
 
-    /// The rules of the secure sum of a round of arrays of this `layout`.
-    pub(super) fn rules(&self, session: SessionId, round: u32, layout: &Layout) -> Rules {
+    /// The rules of the secure sum of a round of arrays of this `layout`, after the mean `last`.
+    /// What clients contribute follows from that mean, so all must have the same.
+    pub(super) fn rules(
+        &self,
+        session: SessionId,
+        round: u32,
+        layout: &Layout,
+        last: Option<&Mean>,
+    ) -> Rules {
+        let mut more = layout.write();
+        if let Some(last) = last {
+            more.extend(last.digest());
+        }
         Rules {
-            session: context(session, &self.digest(), &layout.write()),
+            session: context(session, &self.digest(), &more),
             round,
             shape: Shape::plain(self.words(layout.len())),
             audience: Audience::Server,
@@ -209,6 +221,29 @@ pub struct Mean {
     pub weight: f64,
     /// The contributors.
     pub contributors: Vec<PartyId>,
+}
+
+impl Mean {
+    /// The digest by which parties compare the mean of the round before.
+    fn digest(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        hash.update(b"undertone/v1/mean");
+        hash.update(self.round.to_le_bytes());
+        hash.update((self.contributors.len() as u32).to_le_bytes());
+        for contributor in &self.contributors {
+            hash.update(contributor.to_wire().to_le_bytes());
+        }
+        hash.update(self.weight.to_le_bytes());
+        hash.update(self.arrays.layout().write());
+        for values in self.arrays.to_doubles().chunks(1 << 12) {
+            let bytes: Vec<u8> = values
+                .iter()
+                .flat_map(|value| value.to_le_bytes())
+                .collect();
+            hash.update(bytes);
+        }
+        hash.finalize().into()
+    }
 }
 
 /// The terms of a client: it takes part in no job beyond them.

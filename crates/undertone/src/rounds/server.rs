@@ -189,7 +189,7 @@ impl Server {
         enough(contributors.len(), needed)?; // ROUND-11
 
         // Step 3: the sum of their words.
-        let rules = job.rules(session, finished, &layout);
+        let rules = job.rules(session, finished, &layout, kept.mean(&job).as_ref());
         let total = io.run(sum::server::<u64>(rules, contributors)?).await?;
 
         // Step 4: the mean, stored before anybody learns it.

@@ -206,6 +206,7 @@ def _take(
         min_clients=terms.number("min-clients"),
         malicious_server=agreed.malicious_server,
         suite=agreed.suite,
+        about=terms.digest("about"),
         key=None if signing is None else signing.key,
         public_keys=None if signing is None else signing.public_keys,
         seed=kept.seed,
@@ -216,6 +217,10 @@ def _take(
     def values() -> tuple[Sequence[NDArray[Any]], float]:
         if step != TRAINS:
             raise Told(f"values are due in message {TRAINS}, this is message {step}")
+        sent = _only_arrays(_wire.without_ours(message.content), "the server's message")
+        # The masks are bound to this: the others add the same arrays and metrics in this order.
+        if _wire.about(sent, metrics, agreed.weighted_by) != terms.digest("about"):
+            raise Told("the arrays or metrics are not those that the server named at the beginning")
         arrays, weight = _train(
             agreed, message, context, call_next, terms.number("size"), metrics
         )

@@ -285,12 +285,14 @@ class _Mean:
                 "needed (min_clients). With two clients each learns the other's update"
             )
         self.session = secrets.token_bytes(32)
+        self.about = _wire.about(self.like, grid._metrics, grid._weighted_by)
         self.server = SumServer(
             session=self.session,
             clients=self.clients,
             size=self.size,
             bound=grid._clip,
             clip=True,
+            about=self.about,
             **grid._rules,
         )
         # The message of each client. Clients of a roster name their place in the first reply.
@@ -313,6 +315,7 @@ class _Mean:
             "suite": rules["suite"],
             "weighted-by": self.grid._weighted_by,
             "metrics": self.grid._metrics,
+            "about": self.about,
         }
         content[_wire.TERMS] = _wire.terms(entries, step, claimed)
         meta = asked.metadata

@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from flwr.clientapp.typing import ClientAppCallable
 
 STATE = "undertone.label"
-#: The backends to which a client agrees by default.
 PRIVATE = ("psm", "lwe", "shade", "phe")
-BACKENDS = ("clear", "sketch", "psm", "lwe", "shade", "phe")
+"""The backends to which a client agrees by default."""
+BACKENDS = ("clear", "sketch", *PRIVATE)
+"""All backends."""
 
 
 def check_backends(backends: Sequence[str]) -> None:
@@ -49,7 +50,7 @@ def agree_on_backend(backend: str, backends: Sequence[str]) -> None:
             f"the server asks for backend {backend}, this client allows {', '.join(backends)} "
             "(backends)"
         )
-"""All backends, least private first."""
+
 
 Data = Callable[[Context], tuple[NDArray[Any], NDArray[Any]]]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Iterable, Mapping
@@ -27,6 +28,13 @@ TRAIN = "undertone_train"
 """The action of query messages that train a model with propagated labels."""
 TRAINS = 2
 """The message, from 0, in which clients train and upload."""
+
+
+def about(arrays: ArrayRecord, metrics: Iterable[str], weighted_by: str) -> bytes:
+    """A digest of what the values of a mean are, in their order: arrays, metrics, the weight."""
+    shapes = [[name, [int(length) for length in one.shape]] for name, one in arrays.items()]
+    text = json.dumps([shapes, list(metrics), weighted_by])
+    return hashlib.sha256(text.encode()).digest()
 
 
 class Told(RefusedError):
@@ -112,6 +120,12 @@ class Terms:
         value = self._record.get("session")
         if not isinstance(value, bytes) or len(value) != 32:
             raise self._odd("session", "id of 32 bytes")
+        return value
+
+    def digest(self, name: str) -> bytes:
+        value = self._record.get(name)
+        if not isinstance(value, bytes) or len(value) != 32:
+            raise self._odd(name, "digest of 32 bytes")
         return value
 
     def texts(self, name: str) -> list[str]:
