@@ -113,6 +113,11 @@ impl Input {
     /// Reads the client's file, which has features of this `kind` or, with `--codes`, codes.
     pub(super) fn load(join: &Join, kind: Kind) -> Result<Self, Failure> {
         let options = &join.label;
+        if options.codes && options.max_peer_rows == Some(PeerRows::Features) {
+            return Err(Failure::usage(
+                "--max-peer-rows features needs features; with --codes give a number",
+            ));
+        }
         let kind = if options.codes { Kind::Codes } else { kind };
         let mut data = input::load(&join.data, kind)?;
         let unusable = |why: &dyn Display| Failure::in_file(&join.data, why);

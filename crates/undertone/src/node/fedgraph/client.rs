@@ -87,8 +87,8 @@ impl Terms {
         }
         if job.cut == Cut::Client && job.clients < self.min_network {
             return Err(format!(
-                "the job has {} clients, this client asks for a network of {}: fewer learn each \
-                 other's embeddings (--min-network)",
+                "the job has {} clients, this client asks for a network of {}: in smaller \
+                 ones each sees most of its neighbours (--min-network)",
                 job.clients, self.min_network
             ));
         }

@@ -58,7 +58,8 @@ fn check(terms: &Terms, job: &Job, signed: bool) -> Result<(), String> {
             terms.max_weight,
         ),
     ] {
-        if value > most {
+        // Not a number is no limit that was meant.
+        if most.is_nan() || value > most {
             return Err(format!(
                 "the {name} of the job is {value}, this client agrees to {most} ({option})"
             ));
