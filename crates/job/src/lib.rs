@@ -11,7 +11,6 @@
 //! let fields = Fields::from([("rounds", 3u32.into()), ("bound", 1024.0.into())]);
 //! let others = Fields::from([("rounds", 3u32.into()), ("bound", 512.0.into())]);
 //! assert_ne!(fields.digest("sum"), others.digest("sum"));
-//! assert_eq!(fields.differs(&others), Some("bound"));
 //! ```
 #![forbid(unsafe_code)]
 
@@ -125,14 +124,6 @@ impl Fields {
     /// The fields in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         self.0.iter().map(|(key, value)| (*key, value))
-    }
-
-    /// The first key, in their order, whose value is another one in `other`.
-    pub fn differs(&self, other: &Self) -> Option<&'static str> {
-        let keys = self.0.keys().chain(other.0.keys());
-        keys.filter(|key| self.0.get(*key) != other.0.get(*key))
-            .min()
-            .copied()
     }
 
     /// The digest of the fields of a job of `application`.
