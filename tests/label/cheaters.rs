@@ -527,7 +527,7 @@ proptest! {
 #[test]
 fn rows_of_zeros_are_kept_in_tables_and_not_hashed() {
     let text = "a,b,label\n1,2,0\n0,0,1\n";
-    let read = |kind| undertone::data::from_csv(text.as_bytes(), kind);
+    let read = |kind| undertone::data::from_csv(text.as_bytes(), kind, None);
     let refused = read(Kind::Features).unwrap_err().to_string();
     assert!(refused.contains("line 3"), "{refused}");
     let data = read(Kind::Table).unwrap();

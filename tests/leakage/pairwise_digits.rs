@@ -22,7 +22,7 @@ const SCALE: u8 = 16;
 /// The clients' rows, and the classes of all rows. Every twentieth row of a client has its label.
 fn digits(seed: u64) -> (Vec<Arc<Data>>, Vec<Vec<u16>>) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/digits.npz");
-    let loaded = undertone::data::load(path.as_ref(), Kind::Features).unwrap();
+    let loaded = undertone::data::load(path.as_ref(), Kind::Features, None).unwrap();
     let Rows::Features(features) = loaded.rows else {
         panic!("features");
     };

@@ -36,7 +36,7 @@ pub fn root(path: &str) -> PathBuf {
 /// # Errors
 /// When the file cannot be read.
 pub fn dataset(name: &str) -> Result<Dataset, data::DataError> {
-    data::load(&root(&format!("data/{name}.npz")), Kind::Features)
+    data::load(&root(&format!("data/{name}.npz")), Kind::Features, None)
 }
 
 /// A chooser for [`Network::choose`](undertone::party::Network::choose).

@@ -8,7 +8,7 @@ use undertone::xclp::{Features, Labelling, Params, Rows};
 use undertone_lab::experiment::Experiment;
 use undertone_lab::output::{self, Output};
 use undertone_lab::split::{Split, by_columns, check_labelled};
-use undertone_lab::{Failure, Show, classes, input, seed};
+use undertone_lab::{Failure, Show, input, seed};
 
 #[derive(Debug, Args)]
 #[group(skip)]
@@ -51,11 +51,10 @@ impl Deal {
         if self.clients == 0 {
             return Err(Failure::usage("--clients must be 1 or more"));
         }
-        let mut dataset = input::load(&self.file, Kind::Table)?;
-        let unusable = |why: &str| Failure::in_file(&self.file, why);
-        classes::apply(&mut dataset, None).map_err(|error| unusable(&error))?;
-        if dataset.labelled() < dataset.labels.len() {
-            return Err(unusable("a row is unlabelled; every label is needed"));
+        let why = "deal hides labels itself, and needs every one";
+        let (dataset, _) = input::load_labelled(&self.file, Kind::Table, None, why)?;
+        if !show.quiet {
+            output::print(&dataset.describe_labels())?;
         }
         let dealt = match self.features {
             None => self.rows(dataset)?,
@@ -108,7 +107,7 @@ impl Deal {
 
     /// Some rows for each client.
     fn rows(&self, dataset: Dataset) -> Result<Vec<Dealt>, Failure> {
-        let classes = classes(&dataset);
+        let classes = dataset.class_count();
         let columns = dataset.columns;
         let experiment = Experiment {
             rows: dataset.rows,
@@ -137,7 +136,7 @@ impl Deal {
     /// Some columns of all rows for each client.
     fn columns(&self, dataset: Dataset, share: f64) -> Result<Vec<Dealt>, Failure> {
         let wrong = |why: &dyn std::fmt::Display| Failure::in_file(&self.file, why);
-        let classes = classes(&dataset);
+        let classes = dataset.class_count();
         let Rows::Features(features) = &dataset.rows else {
             return Err(wrong(&"features are needed"));
         };
@@ -172,10 +171,4 @@ impl Deal {
         });
         dealt.collect()
     }
-}
-
-/// The number of classes, two at least.
-fn classes(dataset: &Dataset) -> usize {
-    let stated = dataset.classes.unwrap_or(dataset.classes_seen());
-    stated.max(dataset.class_names.len()).max(2)
 }

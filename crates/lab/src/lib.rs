@@ -24,7 +24,6 @@
 #![allow(clippy::missing_errors_doc)] // Every error is a message for the user.
 
 pub mod bench;
-pub mod classes;
 mod clouds;
 pub mod costs;
 #[cfg(feature = "train")]
@@ -48,7 +47,6 @@ pub mod plot;
 pub mod pssl;
 pub mod report;
 pub mod runs;
-pub mod scale;
 pub mod split;
 pub mod sum;
 #[cfg(feature = "train")]

@@ -132,7 +132,7 @@ async fn take_part(
 
 fn load() -> Result<Examples, Failure> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/digits.npz");
-    let data = data::load(path.as_ref(), Kind::Features)?;
+    let data = data::load(path.as_ref(), Kind::Features, None)?;
     let Rows::Features(features) = data.rows else {
         return Err("features are needed".into());
     };

@@ -96,12 +96,10 @@
 //! | [`phases`] | the phases of all protocols in one table |
 //! | [`simulate`] | all parties of a run in one process |
 //! | [`replay`] | parties that live from one message to the next, with a journal |
-//! | `data` | data sets from `.npz` and `.csv` files: feature `files` |
+//! | [`data`] | rows, labels and their checks; data sets from files: feature `files` |
+//! | [`arrays`] | named arrays of floating-point numbers |
 #![forbid(unsafe_code)]
 
-pub mod arrays;
-#[cfg(feature = "files")]
-pub mod data;
 #[cfg(any(doc, doctest))]
 pub mod docs;
 #[cfg(feature = "net")]
@@ -129,5 +127,7 @@ pub use undertone_party as party;
 pub use undertone_pssl as pssl;
 pub use undertone_setup as setup;
 pub use undertone_sum as sum;
+pub use undertone_table as data;
+pub use undertone_table::arrays;
 pub use undertone_training as training;
 pub use undertone_xclp as xclp;

@@ -43,7 +43,7 @@ pub enum InputError {
     },
     /// A value is too large for means and deviations.
     #[error(
-        "features: row {row}, column {column} is {value}; to be standardised, values must be \
+        "features: row {row}, column {column} is {value:e}; to be standardised, values must be \
          below 9.2e18: give the column in a larger unit"
     )]
     TooLargeToScale {
@@ -53,6 +53,15 @@ pub enum InputError {
         column: usize,
         /// The value.
         value: f64,
+    },
+    /// A column varies by less than means and deviations can tell.
+    #[error(
+        "features: column {column} varies by less than 1e-13; to be standardised, give it in a \
+         smaller unit, or leave it out"
+    )]
+    TooSmallToScale {
+        /// Column.
+        column: usize,
     },
     /// Every value of a row is its column's mean.
     #[error("features: row {row} equals the mean of all rows and has no direction; leave it out")]
@@ -263,42 +272,6 @@ pub fn names_digest(names: &[String]) -> [u8; 16] {
         digest.copy_from_slice(&Sha256::digest(w.finish())[..16]);
     }
     digest
-}
-
-/// Labels under another table of classes: class `i` is the one that `names[i]` names. `own` names
-/// the classes of `labels`; it is empty where they are numbers. Numbers count from 0 in the order
-/// of `names`. If one of the names is a number itself, they are names, too.
-///
-/// # Errors
-/// A message with the first label that `names` does not have.
-pub fn renumber(
-    labels: &[Option<u16>],
-    own: &[String],
-    names: &[String],
-) -> Result<Vec<Option<u16>>, String> {
-    let place = |name: &str| names.iter().position(|other| other == name);
-    let are_names = !own.is_empty() || names.iter().any(|name| name.parse::<u16>().is_ok());
-    let class = |label: u16| match own.get(usize::from(label)) {
-        Some(name) => place(name),
-        None if are_names => place(&label.to_string()),
-        None => Some(usize::from(label)).filter(|class| *class < names.len()),
-    };
-    let shown = |label: u16| match own.get(usize::from(label)) {
-        Some(name) => name.clone(),
-        None => label.to_string(),
-    };
-    let renumbered = labels.iter().enumerate().map(|(row, label)| {
-        let Some(label) = *label else { return Ok(None) };
-        let class = class(label).ok_or_else(|| {
-            format!(
-                "row {row} has the label {:?}, which is not among the classes {}",
-                shown(label),
-                names.join(", ")
-            )
-        })?;
-        Ok(u16::try_from(class).ok())
-    });
-    renumbered.collect()
 }
 
 /// Labels for some of a client's rows. Wiped when dropped.

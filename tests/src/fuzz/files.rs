@@ -13,14 +13,14 @@ use undertone::setup::identity::Identity;
 /// Reads any bytes as CSV.
 pub fn csv(bytes: &[u8]) {
     for kind in [Kind::Features, Kind::Table] {
-        let _ = from_csv(bytes, kind);
+        let _ = from_csv(bytes, kind, None);
     }
 }
 
 /// Reads any bytes as an archive of features, of codes, or of arrays.
 pub fn npz(bytes: &[u8]) {
     for kind in [Kind::Features, Kind::Table, Kind::Codes] {
-        let _ = from_npz(Cursor::new(bytes), kind);
+        let _ = from_npz(Cursor::new(bytes), kind, None);
     }
     let _ = arrays_from_npz(Cursor::new(bytes));
 }

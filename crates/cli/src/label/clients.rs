@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use undertone::data::classes;
+use undertone::data::parts::{ClassTable, Part, agree, width};
 use undertone::party::SessionId;
-use undertone::simulate::{Simulation, standardise};
+use undertone::simulate::{Simulation, SimulationError, standardise};
 use undertone::xclp::Params;
-use undertone_lab::{Failure, Show, classes, output, seed};
+use undertone_lab::{Failure, Show, input, output, seed};
 
-use super::input::{Input, Table, agree, check_widths, width};
 use super::options::Label;
 use super::report::{describe, describe_noise, warn_of_scale};
 use super::write::{Finished, Labels, Outputs};
@@ -32,16 +33,25 @@ pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
     let given: Vec<bool> = labels.map(Option::is_some).collect();
     let file_rows = inputs.iter().flat_map(|input| 0..input.data.rows.len());
     let file_rows: Vec<usize> = file_rows.collect();
+    let mut origins = Vec::with_capacity(inputs.len());
     let mut clients = Vec::with_capacity(inputs.len());
     for input in inputs {
-        let labelling = input.labelling(&classes)?;
+        let labelling = input.labelling(&classes).map_err(Failure::data)?;
+        origins.push((input.name, input.data.origin));
         clients.push((input.data.rows, labelling));
     }
     let bar = output::progress(1, show);
     let scaling = if options.standardise {
         bar.set_message("means and deviations");
         let seed = seed(options.seed).derive(SessionId([0; 32]), "scaling", &[]);
-        Some(standardise(params, &mut clients, seed)?)
+        let scaling = standardise(params, &mut clients, seed);
+        Some(scaling.map_err(|error| match error {
+            SimulationError::Input { client, error } => {
+                let (name, origin) = &origins[client];
+                Failure::data(format!("{name}: {}", origin.describe(&error)))
+            }
+            error => error.into(),
+        })?)
     } else {
         None
     };
@@ -81,25 +91,26 @@ pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
 }
 
 /// The files of a run, and what they and the options agree on.
-struct Job<'a> {
-    inputs: Vec<Input<'a>>,
-    classes: Table,
+struct Job {
+    inputs: Vec<Part>,
+    classes: ClassTable,
     params: Params,
 }
 
 /// Reads all files and checks that they can be run together.
-fn prepare(options: &Label) -> Result<Job<'_>, Failure> {
+fn prepare(options: &Label) -> Result<Job, Failure> {
     let mut inputs = Vec::with_capacity(options.client.len());
     for path in &options.client {
-        inputs.push(Input::load(path, options.kind(), options.classes.as_ref())?);
+        inputs.push(Part {
+            name: path.display().to_string(),
+            data: input::load(path, options.kind(), options.classes.as_ref())?,
+        });
     }
-    check_widths(&inputs)?;
-    let classes = agree(&mut inputs)?;
+    let classes = agree(&mut inputs).map_err(Failure::data)?;
     let Some(first) = inputs.first() else {
         return Err(Failure::usage("--client must be given"));
     };
     let params = options.params(&first.data.rows, inputs.len())?;
-    check_labels(&inputs)?;
     options.check_neighbours(inputs.iter().map(|input| input.data.rows.len()).sum())?;
     Ok(Job {
         inputs,
@@ -108,29 +119,23 @@ fn prepare(options: &Label) -> Result<Job<'_>, Failure> {
     })
 }
 
-/// Refuses files with labels of fewer than two classes.
-fn check_labels(inputs: &[Input<'_>]) -> Result<(), Failure> {
-    let mut labels = inputs.iter().flat_map(|input| &input.data.labels).flatten();
-    let Some(first) = labels.next() else {
-        return Err(Failure::data("no row of any client is labelled"));
-    };
-    if labels.all(|label| label == first) {
-        return Err(Failure::data(format!(
-            "every label is {first}; two classes are needed"
-        )));
+/// A line that belongs to the one above.
+fn indented(line: &str) -> String {
+    match line {
+        "" => String::new(),
+        line => format!("  {line}"),
     }
-    Ok(())
 }
 
-fn introduction(inputs: &[Input<'_>], classes: &Table, params: &Params, noise: &str) -> String {
+fn introduction(inputs: &[Part], classes: &ClassTable, params: &Params, noise: &str) -> String {
     let mut text = String::new();
     let mut most_rows = 0;
-    for (client, Input { path, data }) in inputs.iter().enumerate() {
+    for (client, Part { name, data }) in inputs.iter().enumerate() {
         let (rows, labelled) = (data.rows.len(), data.labels.iter().flatten().count());
         most_rows = most_rows.max(rows);
         text += &format!(
-            "client {client}: {}, {rows} rows, {labelled} labelled\n",
-            path.display()
+            "client {client}: {name}, {rows} rows, {labelled} labelled\n{}",
+            indented(&data.describe_labels())
         );
     }
     let features = inputs.first().and_then(|first| first.data.rows.features());

@@ -3,23 +3,33 @@
 
 use std::path::Path;
 
+use undertone::data::parts::{ClassTable, width};
+use undertone::data::{Dataset, classes};
 use undertone_lab::experiment::{Experiment, Trial};
 use undertone_lab::report::{Spread, counted, spread};
-use undertone_lab::{Failure, Show, classes, output};
+use undertone_lab::{Failure, Show, input, output};
 
-use super::input::{Input, Table, agree, width};
 use super::options::Label;
 use super::report::{LabelReport, describe, describe_noise, warn_of_scale};
 use super::write::{Finished, Labels, Outputs, Truth};
 
 pub(super) fn run(options: &Label, file: &Path, show: Show) -> Result<(), Failure> {
     let runs = options.runs()?;
-    let input = Input::load(file, options.kind(), options.classes.as_ref())?;
-    let experiment = prepare(options, input, show)?;
+    let stated = options.classes.as_ref();
+    let why = "an experiment needs every label (for partly labelled files use --client)";
+    let (data, all) = input::load_labelled(file, options.kind(), stated, why)?;
+    let about_labels = data.describe_labels();
+    let experiment = prepare(options, data, all, file, show)?;
     let labels = Labels::by_row(options.out.as_deref())?;
     let outputs = Outputs::create(options, labels, &[file])?;
     if show.details() {
-        output::print(&introduction(options, file, &experiment, runs))?;
+        output::print(&introduction(
+            options,
+            file,
+            &experiment,
+            &about_labels,
+            runs,
+        ))?;
     }
 
     let Trials {
@@ -39,7 +49,7 @@ pub(super) fn run(options: &Label, file: &Path, show: Show) -> Result<(), Failur
             together: joint,
             alone: local,
         }),
-        classes: Table {
+        classes: ClassTable {
             count: experiment.classes,
             names: experiment.class_names,
         },
@@ -70,30 +80,31 @@ pub(super) fn run(options: &Label, file: &Path, show: Show) -> Result<(), Failur
 }
 
 /// Checks that an experiment on the file is possible.
-fn prepare(options: &Label, mut input: Input<'_>, show: Show) -> Result<Experiment, Failure> {
-    let classes = agree(std::slice::from_mut(&mut input))?;
-    let labels = every_label(&input)?;
-    if labels.iter().all(|label| *label == labels[0]) {
-        return Err(input.unusable(format!(
-            "every label is {}; two classes are needed",
-            labels[0]
-        )));
-    }
+fn prepare(
+    options: &Label,
+    data: Dataset,
+    labels: Vec<u16>,
+    file: &Path,
+    show: Show,
+) -> Result<Experiment, Failure> {
     if options.clients > labels.len() {
-        return Err(input.unusable(format!(
-            "{} rows cannot be dealt out to {} clients",
-            labels.len(),
-            options.clients
-        )));
+        return Err(Failure::in_file(
+            file,
+            format!(
+                "{} rows cannot be dealt out to {} clients",
+                labels.len(),
+                options.clients
+            ),
+        ));
     }
     options.check_neighbours(labels.len())?;
-    warn_of_scale(options, [&input.data], show);
+    warn_of_scale(options, [&data], show);
     Ok(Experiment {
-        params: options.params(&input.data.rows, options.clients)?,
-        rows: input.data.rows,
+        params: options.params(&data.rows, options.clients)?,
+        classes: data.class_count(),
+        class_names: data.class_names,
+        rows: data.rows,
         labels,
-        classes: classes.count,
-        class_names: classes.names,
         standardise: options.standardise,
         clients: options.clients,
         split: options.split,
@@ -102,25 +113,16 @@ fn prepare(options: &Label, mut input: Input<'_>, show: Show) -> Result<Experime
     })
 }
 
-fn every_label(input: &Input<'_>) -> Result<Vec<u16>, Failure> {
-    let labels = &input.data.labels;
-    let Some(row) = labels.iter().position(Option::is_none) else {
-        return Ok(labels.iter().flatten().copied().collect());
-    };
-    Err(if labels.iter().all(Option::is_none) {
-        input.unusable("no row is labelled")
-    } else {
-        input.unusable(format!(
-            "row {row} is unlabelled; an experiment needs every label (for partly labelled \
-             files use --client)"
-        ))
-    })
-}
-
-fn introduction(options: &Label, file: &Path, experiment: &Experiment, runs: u32) -> String {
+fn introduction(
+    options: &Label,
+    file: &Path,
+    experiment: &Experiment,
+    about_labels: &str,
+    runs: u32,
+) -> String {
     let rows = experiment.labels.len();
     format!(
-        "{}: {rows} rows, {}, {} classes\n{}\
+        "{}: {rows} rows, {}, {} classes\n{}{about_labels}\
          {} clients ({}), {} % of the labels known, {} from seed {}\n{}\n",
         file.display(),
         width(&experiment.rows),

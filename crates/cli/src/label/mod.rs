@@ -2,7 +2,6 @@
 
 mod clients;
 mod experiment;
-mod input;
 mod options;
 mod plot;
 mod report;

@@ -3,17 +3,16 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
-use undertone::data::Kind;
+use undertone::data::parts::columns;
+use undertone::data::{Classes, Kind};
 use undertone::hamming::Backend;
 use undertone::xclp::{Params, Rows, Variant};
-use undertone_lab::classes::Classes;
 use undertone_lab::keys::Keys;
 use undertone_lab::masks::Masks;
 use undertone_lab::noise;
 use undertone_lab::split::{Split, check_labelled};
 use undertone_lab::{Failure, runs};
 
-use super::input::columns;
 use crate::files;
 
 const DEFAULT_BITS: usize = 4096;

@@ -1,12 +1,12 @@
 //! What `label` reports about a run.
 
 use serde::Serialize;
-use undertone::data::Dataset;
+use undertone::data::{Dataset, scale};
 use undertone::hamming::Backend;
 use undertone::sum::Trust;
 use undertone::xclp::{Params, rows_warning};
 use undertone_lab::report::PhaseCost;
-use undertone_lab::{Show, noise, scale};
+use undertone_lab::{Show, noise};
 
 use super::options::Label;
 

@@ -9,12 +9,12 @@ use undertone_lab::output::{self, Output};
 use undertone_lab::report::{Spread, cost_table, phase_costs};
 use undertone_lab::{Failure, Show};
 
-use super::input::Table;
 use super::options::Label;
 use super::plot;
 use super::report::LabelReport;
 use super::trace::Trace;
 use crate::files::{self, Decision, decisions};
+use undertone::data::parts::ClassTable;
 
 /// The files of a run, opened before it starts.
 pub(super) struct Outputs {
@@ -138,7 +138,7 @@ impl Labels {
 /// next.
 pub(super) struct Finished {
     pub(super) params: Params,
-    pub(super) classes: Table,
+    pub(super) classes: ClassTable,
     pub(super) label_epsilon: Option<f64>,
     pub(super) run: Run,
     /// What means and deviations cost, if features were standardised.

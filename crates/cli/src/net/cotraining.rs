@@ -12,7 +12,7 @@ use undertone_lab::{Failure, input};
 
 /// The feature rows of a file. Labels in it do not count.
 pub(super) fn features(path: &Path) -> Result<Features, Failure> {
-    let data = input::load(path, Kind::Table)?;
+    let data = input::load(path, Kind::Table, None)?;
     match data.rows {
         Rows::Features(features) => Ok(features),
         Rows::Codes(_) => Err(Failure::in_file(path, "features are needed, not codes")),

@@ -40,7 +40,8 @@ struct Test {
 impl Test {
     fn load(path: &Path, job: &Job) -> Result<Self, Failure> {
         let unusable = |why: String| Failure::in_file(path, why);
-        let data = input::load(path, Columns::Features)?;
+        let why = "a test compares every label";
+        let (data, labels) = input::load_labelled(path, Columns::Features, None, why)?;
         let xclp::Rows::Features(features) = &data.rows else {
             return Err(unusable("features are needed, not codes".into()));
         };
@@ -50,10 +51,6 @@ impl Test {
                 features.dim(),
                 job.training.features
             )));
-        }
-        let labels: Vec<u16> = data.labels.iter().flatten().copied().collect();
-        if labels.len() != features.rows() {
-            return Err(unusable("every row of a test needs a label".into()));
         }
         let values = features.values().iter();
         Ok(Self {

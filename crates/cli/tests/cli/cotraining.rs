@@ -25,7 +25,7 @@ const JOB: &str = "application = \"cotrain\"\nclasses = 3\nconsensus = \"qualifi
                    exchanges = 8\n";
 
 fn features(path: &str) -> (Features, Vec<Option<u16>>) {
-    let data = undertone::data::load(Path::new(path), Columns::Features).unwrap();
+    let data = undertone::data::load(Path::new(path), Columns::Features, None).unwrap();
     let Rows::Features(features) = data.rows else {
         panic!("features");
     };

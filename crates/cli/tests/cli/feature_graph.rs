@@ -218,7 +218,7 @@ fn in_one_process(trial: &Trial) -> Vec<usize> {
     let own = simulated::party(&seed, SessionId([0; 32]), PartyId::client(0));
     let inputs = |client: usize| {
         let path = trial.path(&format!("data/{client}.csv"));
-        let data = undertone::data::load(Path::new(&path), Kind::Features).unwrap();
+        let data = undertone::data::load(Path::new(&path), Kind::Features, None).unwrap();
         let Loaded::Features(features) = data.rows else {
             panic!("features");
         };

@@ -108,7 +108,7 @@ fn in_one_process(trial: &Trial) -> Vec<Vec<Option<u16>>> {
     let job = Job::parse(&text, true).unwrap();
     let client = |client: usize| {
         let path = trial.path(&format!("data/client-{client}.npz"));
-        let data = undertone::data::load(Path::new(&path), Kind::Features).unwrap();
+        let data = undertone::data::load(Path::new(&path), Kind::Features, None).unwrap();
         let Rows::Features(features) = data.rows else {
             panic!("features");
         };

@@ -132,7 +132,8 @@ impl Training {
         let net = |seed: &Seed| Net::new(kind, seed).unwrap();
         let client = |client: usize| {
             let path = self.trial.path(&format!("data/client-{client}.npz"));
-            let data = undertone::data::load(Path::new(&path), undertone::data::Kind::Features);
+            let data =
+                undertone::data::load(Path::new(&path), undertone::data::Kind::Features, None);
             let data = data.unwrap();
             let Rows::Features(features) = &data.rows else {
                 panic!("features");

@@ -99,15 +99,14 @@ struct Data {
 
 impl Data {
     fn load(options: &LabelPrivacy) -> Result<Self, Failure> {
-        let data = input::load(&options.file, Kind::Features)?;
         let unusable = |why| Failure::in_file(&options.file, why);
-        let truth: Option<Vec<u16>> = data.labels.iter().copied().collect();
-        let truth = truth.ok_or_else(|| unusable("every row must be labelled"))?;
+        let loaded = input::load_labelled(&options.file, Kind::Features, None, input::EVERY_LABEL)?;
+        let (data, truth) = loaded;
         if options.neighbours >= truth.len() {
             return Err(unusable("--neighbours must be below the number of rows"));
         }
         Ok(Self {
-            classes: data.classes.unwrap_or(data.classes_seen()).max(2),
+            classes: data.class_count(),
             rows: data.rows,
             truth,
         })

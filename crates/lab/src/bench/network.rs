@@ -119,11 +119,10 @@ impl Trial {
             ..Params::default()
         };
         params.check().map_err(Failure::usage)?;
-        let dataset = input::load(file, Kind::Features)?;
-        let labels: Option<Vec<u16>> = dataset.labels.iter().copied().collect();
-        let labels = labels.ok_or_else(|| Failure::data("every row must be labelled"))?;
+        let (dataset, labels) =
+            input::load_labelled(file, Kind::Features, None, input::EVERY_LABEL)?;
         let dealt = Experiment {
-            classes: dataset.classes.unwrap_or(dataset.classes_seen()).max(2),
+            classes: dataset.class_count(),
             rows: dataset.rows,
             labels,
             clients: network.clients,

@@ -86,18 +86,12 @@ fn share(predicted: &[u16], truth: &[u16]) -> f64 {
 }
 
 impl Table {
-    pub(super) fn new(options: &Cotrain, data: Dataset) -> Result<Self, Failure> {
+    pub(super) fn new(options: &Cotrain, data: Dataset, labels: Vec<u16>) -> Result<Self, Failure> {
         let in_file = |what: &str| Failure::in_file(&options.file, what);
-        let classes = data.classes.unwrap_or_else(|| data.classes_seen());
+        let classes = data.class_count();
         let Loaded::Features(rows) = &data.rows else {
             return Err(in_file("features are needed, not codes"));
         };
-        let labels: Vec<u16> = data.labels.iter().flatten().copied().collect();
-        if labels.len() != rows.rows() {
-            return Err(in_file(
-                "every row needs a label: the experiment hides them itself",
-            ));
-        }
         options.check()?;
         Ok(Self {
             sizes: options.sizes(labels.len())?,

@@ -10,7 +10,7 @@ use undertone::data::Kind;
 
 use crate::output::Output;
 use crate::trials::run_all;
-use crate::{Failure, Show, classes, input, output};
+use crate::{Failure, Show, input, output};
 
 pub use options::{Cotrain, learner};
 
@@ -21,15 +21,16 @@ use trial::Trial;
 impl Cotrain {
     /// Runs all runs, and reports.
     pub fn run(self, show: Show) -> Result<(), Failure> {
-        let mut data = input::load(&self.file, Kind::Table)?;
-        classes::apply(&mut data, self.classes.as_ref())
-            .map_err(|error| Failure::in_file(&self.file, error))?;
-        let table = Table::new(&self, data)?;
+        let classes = self.classes.as_ref();
+        let loaded = input::load_labelled(&self.file, Kind::Table, classes, input::EVERY_LABEL)?;
+        let (data, labels) = loaded;
+        let about_labels = data.describe_labels();
+        let table = Table::new(&self, data, labels)?;
         let job = self.job(&table, [0; 32])?;
         let plot = self.plot.as_deref().map(Output::create).transpose()?;
         let file = self.report.as_deref().map(Output::create).transpose()?;
         if show.details() {
-            output::print(&self.introduction(&table, &job))?;
+            output::print(&(about_labels + &self.introduction(&table, &job)))?;
         }
         let trials: Vec<Trial> = (0..u64::from(self.runs))
             .map(|run| Trial::new(self.seed + run))

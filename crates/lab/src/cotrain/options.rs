@@ -8,10 +8,10 @@ use undertone::learners::{Kind, TREES};
 
 use super::deal::Table;
 use crate::Failure;
-use crate::classes::Classes;
 use crate::masks::Masks;
 use crate::report::counted;
 use crate::split::Split;
+use undertone::data::Classes;
 
 /// Parses the name of a learner.
 ///

@@ -35,18 +35,16 @@ pub(super) struct Dealt {
 }
 
 impl Table {
-    pub(super) fn new(options: &FedGraph, data: Dataset) -> Result<Self, Failure> {
+    pub(super) fn new(
+        options: &FedGraph,
+        data: Dataset,
+        labels: Vec<u16>,
+    ) -> Result<Self, Failure> {
         let in_file = |what: &str| Failure::in_file(&options.file, what.to_owned());
         let Loaded::Features(rows) = &data.rows else {
             return Err(in_file("features are needed, not codes"));
         };
-        let labels: Vec<u16> = data.labels.iter().flatten().copied().collect();
-        if labels.len() != rows.rows() {
-            return Err(in_file(
-                "every row needs a label: the experiment hides them itself",
-            ));
-        }
-        let count = data.classes.unwrap_or_else(|| data.classes_seen());
+        let count = data.class_count();
         let mut classes = data.class_names;
         classes.extend((classes.len()..count).map(|class| class.to_string()));
         let dim = rows.dim();

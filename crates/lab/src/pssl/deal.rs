@@ -39,18 +39,12 @@ pub(super) struct Dealt {
 }
 
 impl Table {
-    pub(super) fn new(options: &Pssl, data: Dataset) -> Result<Self, Failure> {
+    pub(super) fn new(options: &Pssl, data: Dataset, labels: Vec<u16>) -> Result<Self, Failure> {
         let in_file = |what: String| Failure::in_file(&options.file, what);
         let Loaded::Features(rows) = &data.rows else {
             return Err(in_file("features are needed, not codes".into()));
         };
-        let labels: Vec<u16> = data.labels.iter().flatten().copied().collect();
-        if labels.len() != rows.rows() {
-            return Err(in_file(
-                "every row needs a label: the experiment hides them itself".into(),
-            ));
-        }
-        let count = data.classes.unwrap_or_else(|| data.classes_seen());
+        let count = data.class_count();
         let mut names = data.class_names;
         names.extend((names.len()..count).map(|class| class.to_string()));
         let wanted = if options.classes.is_empty() {

@@ -21,13 +21,15 @@ use trial::Trial;
 impl Pssl {
     /// Runs all runs, and reports.
     pub fn run(self, show: Show) -> Result<(), Failure> {
-        let data = input::load(&self.file, Kind::Table)?;
-        let table = Table::new(&self, data)?;
+        let (data, labels) =
+            input::load_labelled(&self.file, Kind::Table, None, input::EVERY_LABEL)?;
+        let about_labels = data.describe_labels();
+        let table = Table::new(&self, data, labels)?;
         let job = self.job(&table)?;
         let plot = self.plot.as_deref().map(Output::create).transpose()?;
         let file = self.report.as_deref().map(Output::create).transpose()?;
         if show.details() {
-            output::print(&self.introduction(&table, &job))?;
+            output::print(&(about_labels + &self.introduction(&table, &job)))?;
         }
         let trials: Vec<Trial> = (0..u64::from(self.runs))
             .map(|run| Trial::new(self.seed + run))

@@ -12,7 +12,7 @@ use undertone::data::Kind;
 
 use crate::output::Output;
 use crate::trials::run_all;
-use crate::{Failure, Show, classes, input, output};
+use crate::{Failure, Show, input, output};
 
 pub use options::Train;
 
@@ -23,16 +23,17 @@ use trial::Trial;
 impl Train {
     /// Runs every arm with every seed, and reports.
     pub fn run(self, show: Show) -> Result<(), Failure> {
-        let mut data = input::load(&self.file, Kind::Table)?;
-        classes::apply(&mut data, self.classes.as_ref())
-            .map_err(|error| Failure::in_file(&self.file, error))?;
-        let table = Table::new(&self, data)?;
+        let classes = self.classes.as_ref();
+        let loaded = input::load_labelled(&self.file, Kind::Table, classes, input::EVERY_LABEL)?;
+        let (data, labels) = loaded;
+        let about_labels = data.describe_labels();
+        let table = Table::new(&self, data, labels)?;
         let plot = self.plot.as_deref().map(Output::create).transpose()?;
         let file = self.report.as_deref().map(Output::create).transpose()?;
         let out = self.out.as_deref().map(Output::create).transpose()?;
         let trials = self.trials(&table)?;
         if show.details() {
-            output::print(&self.introduction(&table))?;
+            output::print(&(about_labels + &self.introduction(&table)))?;
         }
         let steps: u64 = trials.iter().map(Trial::sessions).sum();
         let bar = output::progress(steps, show);

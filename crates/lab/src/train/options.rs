@@ -10,12 +10,12 @@ use undertone::xclp::Params;
 
 use super::arm::Arm;
 use super::deal::Table;
-use crate::classes::Classes;
 use crate::keys::Keys;
 use crate::masks::Masks;
 use crate::report::{bytes, counted};
 use crate::split::Split;
 use crate::{Failure, noise};
+use undertone::data::Classes;
 
 /// The network that is trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,6 +18,7 @@ use undertone_party::{
     Abort, Aborted, Endpoint, Ledger, Limits, Network, Node, Party, PartyId, SessionId, Stalled,
 };
 use undertone_setup::identity::{Credentials, Identity, NotAKey, Pins};
+use undertone_xclp::InputError;
 
 use undertone_kdf::simulated::party as party_seed;
 pub(crate) use undertone_kdf::simulated::session;
@@ -35,12 +36,20 @@ pub use training::{TrainingRun, TrainingSimulation};
 pub use transfers::TransferSimulation;
 
 /// Why there is no result.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimulationError {
     /// A party aborted.
     #[error(transparent)]
     Aborted(#[from] Aborted),
+    /// A client's input is refused.
+    #[error("client {client}: {error}")]
+    Input {
+        /// The client, from 0.
+        client: usize,
+        /// Why.
+        error: InputError,
+    },
     /// No party could continue.
     #[error(transparent)]
     Stalled(#[from] Stalled),

@@ -95,7 +95,11 @@ pub fn standardise(
     let mut features = Vec::with_capacity(clients.len());
     for (client, (rows, _)) in clients.iter().enumerate() {
         match rows {
-            Rows::Features(own) => features.push(own.clone()),
+            Rows::Features(own) => {
+                let checked = scaling::check(own);
+                checked.map_err(|error| SimulationError::Input { client, error })?;
+                features.push(own.clone());
+            }
             Rows::Codes(_) => {
                 let why = "codes cannot be standardised; features can".to_owned();
                 return Err(aborted(client, Abort::Misuse(why)).into());
@@ -111,7 +115,8 @@ pub fn standardise(
     for (client, (scale, (rows, _))) in run.clients.into_iter().zip(clients).enumerate() {
         if let Rows::Features(own) = rows {
             let scaled = scale?.apply(own);
-            *rows = Rows::Features(scaled.map_err(|error| aborted(client, error.into()))?);
+            let scaled = scaled.map_err(|error| SimulationError::Input { client, error })?;
+            *rows = Rows::Features(scaled);
         }
     }
     Ok(run.ledgers)

@@ -5,7 +5,7 @@ use num_traits::ToPrimitive;
 use undertone_kernel::Prg;
 use undertone_kernel::Wiped;
 
-use crate::input::{Features, InputError, MAX_ROWS};
+use crate::input::{Features, MAX_ROWS};
 
 /// Bits of a digit.
 const DIGIT: usize = 16;
@@ -13,6 +13,8 @@ const DIGIT: usize = 16;
 const PLACES: i32 = 64;
 /// Values are below 2 to this power.
 const MAX_EXPONENT: i32 = 63;
+/// The bound of a value.
+pub(super) const LIMIT: f64 = (1_u64 << MAX_EXPONENT) as f64;
 /// Digits of a column's sum: 127 bits a value, 24 bits for the rows and a sign.
 const SUM_DIGITS: usize = 10;
 /// Digits of a column's sum of squares: 254 bits a value and 24 bits for the rows.
@@ -31,22 +33,13 @@ const _: () = assert!(DIGIT as u32 + HIDING_BITS + MAX_CLIENTS.trailing_zeros() 
 /// The words of a client: for each column the digits of its sum, then of its sum of squares.
 ///
 /// The digits are those of exact integers, so the total is the same in whatever order rows and
-/// clients are added. Single digits of a total would tell the carries between clients. Random
+/// clients are added. Every value is below [`LIMIT`]. Single digits of a total would tell the carries between clients. Random
 /// multiples, which cancel between neighbouring digits, hide them.
-pub(super) fn words(features: &Features, prg: &mut Prg) -> Result<Wiped<u64>, InputError> {
+pub(super) fn words(features: &Features, prg: &mut Prg) -> Wiped<u64> {
     let dim = features.dim();
     let mut words = Wiped::from(vec![0; dim * WORDS]);
-    for (row, values) in features.values().chunks_exact(dim).enumerate() {
-        let columns = words.chunks_exact_mut(WORDS).zip(values).enumerate();
-        for (column, (words, value)) in columns {
-            // SCALE-4
-            if value.abs() >= 2f64.powi(MAX_EXPONENT) {
-                return Err(InputError::TooLargeToScale {
-                    row,
-                    column,
-                    value: *value,
-                });
-            }
+    for values in features.values().chunks_exact(dim) {
+        for (words, value) in words.chunks_exact_mut(WORDS).zip(values) {
             add(words, *value);
         }
     }
@@ -57,7 +50,7 @@ pub(super) fn words(features: &Features, prg: &mut Prg) -> Result<Wiped<u64>, In
         hide(sum, prg);
         hide(squares, prg);
     }
-    Ok(words)
+    words
 }
 
 /// Adds a value and its square to the digits of a column.

@@ -28,6 +28,30 @@ const SERVER: PartyId = PartyId::SERVER;
 /// Most features in a row. Bounds what the server allocates.
 pub const MAX_DIM: usize = 1 << 20;
 
+/// A deviation of at most this part of the mean is that of rounded numbers: some units in the last
+/// place of a double.
+const ROUNDING: f64 = 1.0 / (1_u64 << 50) as f64;
+
+/// Below this size the sums, which have 64 binary places, are too coarse for a deviation.
+const COARSE: f64 = 1.0 / (1_u64 << 44) as f64;
+
+/// Refuses features whose means and deviations cannot be computed.
+///
+/// # Errors
+/// [`InputError::TooLargeToScale`].
+pub fn check(features: &Features) -> Result<(), InputError> {
+    // SCALE-4
+    let values = features.values();
+    match values.iter().position(|value| value.abs() >= exact::LIMIT) {
+        None => Ok(()),
+        Some(at) => Err(InputError::TooLargeToScale {
+            row: at / features.dim(),
+            column: at % features.dim(),
+            value: values[at],
+        }),
+    }
+}
+
 /// Mean and standard deviation of every feature.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scale {
@@ -42,7 +66,8 @@ impl Scale {
     /// [`InputError::TooLargeToScale`] for a value of 2⁶³ or more.
     pub fn of(features: &Features) -> Result<Self, InputError> {
         let mut prg = Seed::from_bytes([0; 32]).prg();
-        let words = exact::words(features, &mut prg)?;
+        check(features)?;
+        let words = exact::words(features, &mut prg);
         let scale = Self::from_words(&words, features.rows());
         Ok(scale.unwrap_or_else(|| Self {
             means: vec![0.0; features.dim()],
@@ -67,12 +92,38 @@ impl Scale {
         &self.deviations
     }
 
+    /// Whether a feature is constant over all rows, but for rounding.
+    fn is_constant(&self, column: usize) -> bool {
+        self.deviations[column] <= ROUNDING * self.means[column].abs()
+    }
+
+    /// Refuses a column that varies below what the sums can tell.
+    fn check_resolution(&self, features: &Features) -> Result<(), InputError> {
+        for column in 0..self.means.len() {
+            let (mean, deviation) = (self.means[column].abs(), self.deviations[column]);
+            if mean.max(deviation) >= COARSE {
+                continue;
+            }
+            let mut own = features
+                .values()
+                .iter()
+                .skip(column)
+                .step_by(features.dim());
+            let first = own.next();
+            // SCALE-5
+            if deviation > 0.0 || own.any(|value| Some(value) != first) {
+                return Err(InputError::TooSmallToScale { column });
+            }
+        }
+        Ok(())
+    }
+
     /// `features` with this scale's mean taken off each value, and divided by its deviation.
-    /// Features that are constant over all rows become 0.
+    /// Features that are constant over all rows, but for rounding, become 0.
     ///
     /// # Errors
-    /// An [`InputError`] when `features` have another number of columns, or for a row of which
-    /// nothing is left.
+    /// An [`InputError`] when `features` have another number of columns, for a column that varies
+    /// by less than 2⁻⁴⁴ around 0, or for a row of which nothing is left.
     pub fn apply(&self, features: &Features) -> Result<Features, InputError> {
         if features.dim() != self.means.len() {
             return Err(InputError::Shape {
@@ -81,20 +132,19 @@ impl Scale {
                 due: self.means.len(),
             });
         }
-        let scaled = |(value, (mean, deviation)): (&f64, (&f64, &f64))| {
-            if *deviation > 0.0 {
-                (value - mean) / deviation
-            } else {
-                0.0
-            }
+        self.check_resolution(features)?;
+        let columns: Vec<Option<(f64, f64)>> = (0..self.means.len())
+            .map(|column| {
+                let scale = (self.means[column], self.deviations[column]);
+                (!self.is_constant(column)).then_some(scale)
+            })
+            .collect();
+        let scaled = |(value, scale): (&f64, &Option<(f64, f64)>)| {
+            scale.map_or(0.0, |(mean, deviation)| (value - mean) / deviation)
         };
         let mut values = Vec::with_capacity(features.values().len());
         for row in features.values().chunks_exact(features.dim()) {
-            values.extend(
-                row.iter()
-                    .zip(self.means.iter().zip(&self.deviations))
-                    .map(scaled),
-            );
+            values.extend(row.iter().zip(&columns).map(scaled));
         }
         Features::new(features.dim(), values).map_err(|error| match error {
             InputError::ZeroRow { row } => InputError::NothingLeft { row },
@@ -156,7 +206,8 @@ pub fn client(
     }
     let later = seed.derive(session, "after the setup", &[me.to_wire()]);
     let mut prg = later.derive(session, "carries", &[]).prg();
-    let words = exact::words(&features, &mut prg)?;
+    check(&features)?;
+    let words = exact::words(&features, &mut prg);
     let ad = Advertisement::new(features.rows(), features.dim(), 0, &params);
     let setup = group::client(
         rules(session, &params),

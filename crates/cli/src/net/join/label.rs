@@ -1,11 +1,11 @@
 //! `undertone join`, label propagation.
 
-use std::fmt::Display;
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use undertone::data::Kind;
+use undertone::data::parts::{ClassTable, Part};
+use undertone::data::{Classes, Kind, scale};
 use undertone::hamming::Backend;
 use undertone::node::client::Config;
 use undertone::node::label::{Owner, PeerRows, Terms};
@@ -15,9 +15,8 @@ use super::super::credentials::{Warnings, label_secret};
 use super::Join;
 use super::part::{Costs, own_output, take_part};
 use crate::files;
-use undertone_lab::classes::{self, Classes};
 use undertone_lab::output;
-use undertone_lab::{Failure, Show, input, noise, scale};
+use undertone_lab::{Failure, Show, input, noise};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Label propagation")]
@@ -119,31 +118,32 @@ impl Input {
             ));
         }
         let kind = if options.codes { Kind::Codes } else { kind };
-        let mut data = input::load(&join.data, kind)?;
-        let unusable = |why: &dyn Display| Failure::in_file(&join.data, why);
-        classes::apply(&mut data, options.classes.as_ref()).map_err(|error| unusable(&error))?;
-        let seen = data.classes_seen().max(data.class_names.len()).max(2);
-        let labelling = data
-            .labelling(data.classes.unwrap_or(seen))
-            .map_err(|error| unusable(&format!("{error}; --classes sets their number")))?;
-        let names = data.class_names;
-        if let [only] = &names[..] {
-            return Err(unusable(&format!(
-                "{only:?} is the only label that occurs; name all classes with --classes"
-            )));
+        let data = input::load(&join.data, kind, options.classes.as_ref())?;
+        if let [only] = &data.class_names[..] {
+            return Err(Failure::in_file(
+                &join.data,
+                format!("{only:?} is the only label that occurs; name all classes with --classes"),
+            ));
         }
-        let labelling = if names.is_empty() {
-            labelling
-        } else {
-            labelling
-                .with_names(names)
-                .map_err(|error| unusable(&error))?
+        let about_labels = data.describe_labels();
+        if !about_labels.is_empty() {
+            tracing::info!("{}", about_labels.trim_end());
+        }
+        let classes = ClassTable {
+            count: data.class_count(),
+            names: data.class_names.clone(),
         };
+        let classes_stated = data.classes.is_some();
+        let part = Part {
+            name: join.data.display().to_string(),
+            data,
+        };
+        let labelling = part.labelling(&classes).map_err(Failure::data)?;
         Ok(Self {
-            rows: data.rows,
+            rows: part.data.rows,
             labelling,
-            columns: data.columns,
-            classes_stated: data.classes.is_some(),
+            columns: part.data.columns,
+            classes_stated,
         })
     }
 }

@@ -4,7 +4,7 @@ use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwil
 use undertone_party::{Abort, Party, PartyId, Script};
 use undertone_setup::identity::Credentials;
 use undertone_sum::Answered;
-use undertone_xclp::input::renumber;
+use undertone_table::labels::renumber;
 use undertone_xclp::{self as xclp, LabelNoise, Labelling, Outcome, Rows, Scale, phases, scaling};
 
 use super::{Job, Label, Terms};

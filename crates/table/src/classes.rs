@@ -1,11 +1,12 @@
-//! How commands number classes.
+//! How classes are numbered.
 
 use std::str::FromStr;
 
-use undertone::data::Dataset;
-use undertone::xclp::input::{MAX_CLASSES, check_names};
+use undertone_xclp::input::{MAX_CLASSES, check_names};
 
-/// The argument of `--classes`: how many classes there are, or the name of each.
+use crate::{DataError, Dataset};
+
+/// The classes that a user states: how many there are, or the name of each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Classes {
     /// Their number; labels are whole numbers below it.
@@ -46,54 +47,53 @@ impl FromStr for Classes {
     }
 }
 
-/// Gives a file the classes of `--classes`.
+/// Gives data the classes that the user states. Labels have been read by their names, if there are
+/// any.
 ///
 /// # Errors
-/// The difference between the file and the option.
-pub fn apply(data: &mut Dataset, asked: Option<&Classes>) -> Result<(), String> {
+/// [`DataError::Wrong`] with the difference between the data and what is stated.
+pub fn apply(data: &mut Dataset, asked: Option<&Classes>) -> Result<(), DataError> {
     let Some(asked) = asked else {
         return check_range(data);
     };
+    let wrong = |what: String| Err(DataError::Wrong(what));
+    let count = asked.count();
     if let Some(stated) = data.classes
-        && stated != asked.count()
+        && stated != count
     {
-        return Err(format!(
-            "the file states {stated} classes, --classes {}; leave --classes out, or correct one \
-             of them",
-            asked.count()
+        return wrong(format!(
+            "it states {stated} classes, --classes {count}; leave --classes out, or correct one of \
+             them"
         ));
     }
     match asked {
-        Classes::Names(names) => data
-            .rename(names)
-            .map_err(|error| format!("{error}; name all of them with --classes"))?,
-        Classes::Count(count) if !data.class_names.is_empty() => {
-            if data.class_names.len() > *count {
-                return Err(format!(
-                    "labels have {} names, --classes says {count}: {}",
-                    data.class_names.len(),
-                    shown(&data.class_names)
-                ));
-            }
-            if data.class_names.len() < *count {
-                return Err(format!(
-                    "labels have {} names, --classes says {count}; give the names of all of them: \
-                     --classes {},…",
-                    data.class_names.len(),
-                    data.class_names.join(",")
-                ));
-            }
+        Classes::Names(names) => data.rename(names).map_err(DataError::Wrong)?,
+        Classes::Count(_) if data.class_names.is_empty() => {}
+        Classes::Count(_) if data.class_names.len() > count => {
+            return wrong(format!(
+                "labels have {} names, --classes says {count}: {}",
+                data.class_names.len(),
+                shown(&data.class_names)
+            ));
+        }
+        Classes::Count(_) if data.class_names.len() < count => {
+            return wrong(format!(
+                "labels have {} names, --classes says {count}; give the names of all of them: \
+                 --classes {},…",
+                data.class_names.len(),
+                data.class_names.join(",")
+            ));
         }
         Classes::Count(_) => {}
     }
-    data.classes = Some(asked.count());
+    data.classes = Some(count);
     Ok(())
 }
 
 /// Refuses labels that suggest far more classes than there are labels for.
-fn check_range(data: &Dataset) -> Result<(), String> {
+fn check_range(data: &Dataset) -> Result<(), DataError> {
     let classes = data.classes_seen();
-    if data.classes.is_some() || classes <= 100 {
+    if data.classes.is_some() || classes <= 100 || !data.class_names.is_empty() {
         return Ok(());
     }
     let mut seen = vec![false; classes];
@@ -108,11 +108,12 @@ fn check_range(data: &Dataset) -> Result<(), String> {
     }
     let occur = seen.iter().filter(|seen| **seen).count();
     if classes > 10 * occur {
-        return Err(format!(
-            "row {largest} has the label {}, which makes {classes} classes, but only {occur} \
-             different labels occur; if that is right, say --classes {classes}",
+        return Err(DataError::Wrong(format!(
+            "{} has the label {}, which makes {classes} classes, but only {occur} different labels \
+             occur; if that is right, say so (--classes {classes}, in Python classes={classes})",
+            data.origin.label(largest),
             classes - 1
-        ));
+        )));
     }
     Ok(())
 }
@@ -138,12 +139,15 @@ fn shown(names: &[String]) -> String {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "files"))]
 mod tests {
     use super::*;
+    use crate::{Kind, from_csv};
 
-    fn file(text: &str) -> Dataset {
-        undertone::data::from_csv(text.as_bytes(), undertone::data::Kind::Features).unwrap()
+    fn file(text: &str, classes: Option<&str>) -> Result<Dataset, String> {
+        let classes: Option<Classes> = classes.map(|classes| classes.parse().unwrap());
+        let read = from_csv(text.as_bytes(), Kind::Features, classes.as_ref());
+        read.map_err(|error| error.to_string())
     }
 
     #[test]
@@ -158,13 +162,15 @@ mod tests {
 
     #[test]
     fn names_of_the_option_take_the_place_of_the_files() {
-        let mut data = file("1,ill\n2,well\n3,\n");
-        apply(&mut data, Some(&"well,ill,dead".parse().unwrap())).unwrap();
+        let text = "1,ill\n2,well\n3,\n";
+        let data = file(text, Some("well,ill,dead")).unwrap();
         assert_eq!(data.labels, [Some(1), Some(0), None]);
         assert_eq!(data.classes, Some(3));
-        for (asked, expected) in [("well,dead", "\"ill\""), ("3", "--classes ill,well,…")] {
-            let mut data = file("1,ill\n2,well\n3,\n");
-            let error = apply(&mut data, Some(&asked.parse().unwrap())).unwrap_err();
+        for (asked, expected) in [
+            ("well,dead", "line 1, column 2 has the label 'ill'"),
+            ("3", "--classes ill,well,…"),
+        ] {
+            let error = file(text, Some(asked)).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
     }
@@ -172,12 +178,12 @@ mod tests {
     #[test]
     fn classes_far_beyond_the_labels_need_the_option() {
         let far = "1,0\n2,1\n3,9999\n";
-        let error = apply(&mut file(far), None).unwrap_err();
+        let error = file(far, None).unwrap_err();
         assert!(
-            error.contains("row 2") && error.contains("--classes 10000"),
+            error.contains("line 3, column 2") && error.contains("--classes 10000"),
             "{error}"
         );
-        assert!(apply(&mut file(far), Some(&Classes::Count(10_000))).is_ok());
-        assert!(apply(&mut file("1,0\n2,99\n"), None).is_ok());
+        assert!(file(far, Some("10000")).is_ok());
+        assert!(file("1,0\n2,99\n", None).is_ok());
     }
 }

@@ -9,7 +9,7 @@ fn what_is_written_is_read() {
     let labelling = Labelling::new(3, vec![None, Some(1)]).unwrap();
     let mut bytes = Cursor::new(Vec::new());
     write(&mut bytes, &features, &labelling).unwrap();
-    let data = read(&mut bytes, Kind::Features).unwrap();
+    let data = read(&mut bytes, Kind::Features, &[]).unwrap();
     assert!(matches!(data.rows, Rows::Features(read) if read == features));
     assert_eq!(data.labels, labelling.labels());
     assert_eq!(data.classes, Some(3));
@@ -17,7 +17,7 @@ fn what_is_written_is_read() {
     let named = labelling.with_names(names.clone()).unwrap();
     let mut bytes = Cursor::new(Vec::new());
     write(&mut bytes, &features, &named).unwrap();
-    let data = read(&mut bytes, Kind::Features).unwrap();
+    let data = read(&mut bytes, Kind::Features, &[]).unwrap();
     assert_eq!(
         (data.labels, data.class_names),
         (named.labels().to_vec(), names)
@@ -86,7 +86,9 @@ fn labels() -> (&'static str, Vec<u8>) {
 }
 
 fn error(bytes: Vec<u8>, kind: Kind) -> String {
-    read(&mut Cursor::new(bytes), kind).unwrap_err().to_string()
+    read(&mut Cursor::new(bytes), kind, &[])
+        .unwrap_err()
+        .to_string()
 }
 
 #[test]
@@ -95,7 +97,7 @@ fn rows_and_labels() {
     let fortran = "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }";
     let fortran = ("features", raw(fortran, &floats(&[1., 4., 2., 5., 3., 6.])));
     for bytes in [c, archive(&[fortran, labels()])] {
-        let data = read(&mut Cursor::new(bytes), Kind::Features).unwrap();
+        let data = read(&mut Cursor::new(bytes), Kind::Features, &[]).unwrap();
         let Rows::Features(features) = data.rows else {
             panic!("features were asked for");
         };
@@ -114,7 +116,7 @@ fn features_of_other_types() {
         array(">i2", "(2, 1)", &[0, 1, 0xff, 0xfe]),
     ] {
         let bytes = archive(&[("features", features), labels()]);
-        let data = read(&mut Cursor::new(bytes), Kind::Features).unwrap();
+        let data = read(&mut Cursor::new(bytes), Kind::Features, &[]).unwrap();
         assert!(matches!(data.rows, Rows::Features(own) if own.values() == [1.0, -2.0]));
     }
 }
@@ -133,7 +135,7 @@ fn labels_of_other_types() {
     let read = |entries: &[(&str, Vec<u8>)]| {
         let mut all = vec![rows.clone()];
         all.extend_from_slice(entries);
-        read(&mut Cursor::new(archive(&all)), Kind::Features).unwrap()
+        read(&mut Cursor::new(archive(&all)), Kind::Features, &[]).unwrap()
     };
     for labels in [
         array("<U4", "(3,)", &unicode),
@@ -165,15 +167,20 @@ fn numbers_and_tables_of_names() {
         ])
     };
     let labels = |labels, table| {
-        let data = read(&mut Cursor::new(entries(labels, table)), Kind::Features).unwrap();
+        let data = read(
+            &mut Cursor::new(entries(labels, table)),
+            Kind::Features,
+            &[],
+        )
+        .unwrap();
         data.labels
     };
     assert_eq!(labels(&[1, 0], b"ab"), [Some(1), Some(0)]);
     assert_eq!(labels(&[1, 0], b"10"), [Some(0), Some(1)]);
     let message = error(entries(&[1, 2], b"ab"), Kind::Features);
-    assert!(message.contains("row 1 has the label \"2\""), "{message}");
+    assert!(message.contains("labels[1] has the label '2'"), "{message}");
     let message = error(entries(&[1, 2], b"10"), Kind::Features);
-    assert!(message.contains("row 1 has the label \"2\""), "{message}");
+    assert!(message.contains("labels[1] has the label '2'"), "{message}");
 }
 
 #[test]
@@ -183,6 +190,7 @@ fn codes_in_numpys_order() {
     let data = read(
         &mut Cursor::new(archive(&[codes, bits, labels()])),
         Kind::Codes,
+        &[],
     )
     .unwrap();
     let Rows::Codes(codes) = data.rows else {
@@ -212,10 +220,45 @@ fn errors_say_what_is_wrong() {
         ),
         (
             vec![
-                ("features", array("[('a', '<f8')]", "(2,)", &[0; 16])),
+                (
+                    "features",
+                    raw("{'descr': [('a', '<f8')], 'shape': (2,), }", &[0; 16]),
+                ),
                 labels(),
             ],
-            "not that of an array of plain numbers",
+            "record array",
+        ),
+        (
+            vec![("features", array("<M8[s]", "(1, 1)", &[0; 8])), labels()],
+            "dates or times",
+        ),
+        (
+            vec![("features", array("|O", "(1, 1)", &[0; 8])), labels()],
+            "astype(float)",
+        ),
+        (
+            vec![good.clone(), ("labels", array("|i1", "(2, 1)", &[0, 1]))],
+            "labels.ravel()",
+        ),
+        (
+            vec![
+                good.clone(),
+                (
+                    "labels",
+                    array("<u8", "(2,)", &[[0; 8], [0xff; 8]].concat()),
+                ),
+            ],
+            "labels[1] has the label 18446744073709551615",
+        ),
+        (
+            vec![("X", good.1.clone()), ("y", labels().1)],
+            "numpy.savez(FILE, features=X, labels=y)",
+        ),
+        (
+            ["indices", "indptr", "format", "shape", "data"]
+                .map(|name| (name, labels().1))
+                .to_vec(),
+            "a sparse matrix of SciPy",
         ),
         (vec![features("(2,)", &[1., 2.]), labels()], "2-dimensional"),
         (
@@ -227,7 +270,7 @@ fn errors_say_what_is_wrong() {
                 good.clone(),
                 ("labels", array("<f4", "(2,)", &floats(&[0., 0.5]))),
             ],
-            "row 1 has the label 0.5",
+            "labels[1] has the label 0.5",
         ),
         (
             vec![
@@ -235,19 +278,19 @@ fn errors_say_what_is_wrong() {
                 ("labels", array("|S1", "(2,)", b"ab")),
                 ("classes", array("|S1", "(2,)", b"bc")),
             ],
-            "\"a\", which is not among the classes b, c",
+            "'a', which is not among the classes b, c",
         ),
         (
             vec![good.clone(), ("labels", array("|i1", "(2,)", &[0, 0xfe]))],
-            "row 1 has the label -2",
+            "labels[1] has the label -2",
         ),
         (
             vec![features("(2, 1)", &[1., f32::NAN]), labels()],
-            "row 1, column 0 is NaN",
+            "features[1, 0] is NaN",
         ),
         (
             vec![features("(2, 1)", &[1., 0.]), labels()],
-            "row 1 is all zeros",
+            "features[1] is all zeros",
         ),
         (
             vec![features("(3, 1)", &[1., 2.]), labels()],
@@ -266,7 +309,7 @@ fn errors_say_what_is_wrong() {
         ),
         (
             vec![("features", b"text".to_vec()), labels()],
-            "is the file complete?",
+            "not an .npy array",
         ),
     ];
     for (entries, expected) in cases {
@@ -297,7 +340,7 @@ fn cut_archives_are_refused_everywhere() {
     let whole = archive(&[features("(2, 3)", &[1., 2., 3., 4., 5., 6.]), labels()]);
     for len in 0..whole.len() {
         assert!(
-            read(&mut Cursor::new(&whole[..len]), Kind::Features).is_err(),
+            read(&mut Cursor::new(&whole[..len]), Kind::Features, &[]).is_err(),
             "{len} bytes"
         );
     }
@@ -310,7 +353,54 @@ fn changed_archives_do_not_panic() {
         for change in [1, 0x80, 0xff] {
             let mut bytes = whole.clone();
             bytes[at] ^= change;
-            let _ = read(&mut Cursor::new(bytes), Kind::Features);
+            let _ = read(&mut Cursor::new(bytes), Kind::Features, &[]);
         }
     }
+}
+
+/// Only files that end early get the question whether they are complete.
+#[test]
+fn only_cut_archives_are_asked_whether_they_are_complete() {
+    let whole = archive(&[features("(2, 1)", &[1., 2.]), labels()]);
+    let message = error(whole[..whole.len() - 10].to_vec(), Kind::Features);
+    assert!(message.contains("is the file complete?"), "{message}");
+    for (features, expected) in [
+        (array("|O", "(2, 1)", &[0; 16]), "Python objects"),
+        (array("<f4", "(2, 1)", &[0; 12]), "more than 8 bytes follow"),
+        (b"text and more text".to_vec(), "not an .npy array"),
+    ] {
+        let message = error(archive(&[("features", features), labels()]), Kind::Features);
+        assert!(message.contains(expected), "{message}");
+        assert!(!message.contains("complete?"), "{message}");
+    }
+}
+
+#[test]
+fn booleans_are_numbers_and_as_labels_names() {
+    let entries = [
+        ("features", array("|b1", "(3, 2)", &[1, 0, 0, 1, 1, 1])),
+        ("labels", array("|b1", "(3,)", &[1, 0, 1])),
+    ];
+    let data = read(&mut Cursor::new(archive(&entries)), Kind::Features, &[]).unwrap();
+    let Rows::Features(features) = data.rows else {
+        panic!("features were asked for");
+    };
+    assert_eq!(features.values(), [1., 0., 0., 1., 1., 1.]);
+    assert_eq!(data.class_names, ["False", "True"]);
+    assert_eq!(data.labels, [Some(1), Some(0), Some(1)]);
+}
+
+/// `astype(str)` writes `None` and `nan` for what is missing.
+#[test]
+fn texts_that_mean_an_unknown_label() {
+    let entries = [
+        features("(3, 1)", &[1., 2., 3.]),
+        ("labels", array("|S4", "(3,)", b"ill\0Nonewell")),
+    ];
+    let data = read(&mut Cursor::new(archive(&entries)), Kind::Features, &[]).unwrap();
+    assert_eq!(data.labels, [Some(0), None, Some(1)]);
+    assert_eq!(data.origin.unknown, Some((1, "None".into())));
+    let names = ["None", "ill", "well"].map(str::to_owned);
+    let data = read(&mut Cursor::new(archive(&entries)), Kind::Features, &names).unwrap();
+    assert_eq!(data.labels, [Some(1), Some(0), Some(2)]);
 }

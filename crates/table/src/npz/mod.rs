@@ -7,12 +7,13 @@ use npyz::half::f16;
 use npyz::{AutoSerialize, DType, Deserialize, NpyFile, NpyHeader, Order, WriterBuilder};
 use undertone_hamming::MAX_BITS;
 use undertone_kernel::BitMatrix;
-use undertone_xclp::input::check_names;
+use undertone_xclp::input::{InputError, check_names};
 use undertone_xclp::{Codes, Features, Labelling, Rows};
+use zip::result::ZipError;
 use zip::write::{SimpleFileOptions, ZipWriter};
 use zip::{CompressionMethod, ZipArchive};
 
-use super::{DataError, Dataset, Kind, labels};
+use super::{DataError, Dataset, Kind, Origin, labels};
 use crate::arrays::{Arrays, MAX_ARRAYS, Values};
 
 /// Largest array in bytes.
@@ -38,13 +39,22 @@ pub(super) trait Target: Write + Seek {}
 
 impl<T: Write + Seek> Target for T {}
 
-pub(super) fn read(reader: &mut dyn Source, kind: Kind) -> Result<Dataset, DataError> {
-    let mut archive = ZipArchive::new(reader).map_err(|error| broken("archive", &error))?;
+pub(super) fn read(
+    reader: &mut dyn Source,
+    kind: Kind,
+    stated: &[String],
+) -> Result<Dataset, DataError> {
+    let mut archive = open(reader)?;
     let rows = match kind {
         Kind::Features | Kind::Table => {
             let array = need(&mut archive, "features")?;
-            let dim = array.rank(2, "[rows, columns]")?[1];
-            Rows::Features(super::features(kind, dim, array.numbers()?)?)
+            let remedy = match array.header.shape().len() {
+                3.. => "features.reshape(len(features), -1) makes one row of each",
+                _ => "",
+            };
+            let dim = array.rank(2, "[rows, columns]", remedy)?[1];
+            let features = super::features(kind, dim, array.numbers()?);
+            Rows::Features(features.map_err(in_array)?)
         }
         Kind::Codes => {
             let bits = need(&mut archive, "bits")?.scalar()?;
@@ -57,73 +67,150 @@ pub(super) fn read(reader: &mut dyn Source, kind: Kind) -> Result<Dataset, DataE
         }
     };
     let array = need(&mut archive, "labels")?;
-    array.rank(1, "[rows]")?;
-    let mut data = Dataset {
-        rows,
-        labels: Vec::new(),
-        classes: None,
-        class_names: Vec::new(),
-        columns: Vec::new(),
+    let remedy = match *array.header.shape() {
+        [_, 1] => "labels.ravel() makes it one",
+        [_, _] => "if it has a 1 for the class of each row, labels.argmax(axis=1) makes it one",
+        _ => "",
     };
-    let place = |row| format!("labels: row {row}");
-    match array.texts()? {
-        Some(texts) => {
-            let labels = labels::parse(&texts, place)?;
-            (data.labels, data.class_names) = (labels.labels, labels.names);
-        }
-        None => data.labels = labels::from_numbers(array.numbers()?, place)?,
-    }
+    array.rank(1, "[rows]", remedy)?;
+    let mut classes = None;
+    let mut stated = stated.to_vec();
     if let Some(array) = find(&mut archive, "classes")? {
         match array.texts()? {
             Some(names) => {
                 check_names(&names)?;
-                data.rename(&names).map_err(DataError::Wrong)?;
-                data.classes = Some(names.len());
+                classes = Some(names.len());
+                if stated.is_empty() {
+                    stated = names;
+                }
             }
             None => {
                 let value = array.scalar()?;
-                let classes = usize::try_from(value).map_err(|_| {
+                classes = Some(usize::try_from(value).map_err(|_| {
                     DataError::Wrong(format!("classes is {value}; it must be 2 or more"))
-                })?;
-                data.classes = Some(classes);
+                })?);
             }
         }
     }
-    Ok(data)
+    let place = |row| format!("labels[{row}]");
+    let labels = match array.texts()? {
+        Some(texts) => labels::parse(&texts, &stated, place)?,
+        None => {
+            let numbers = array.numbers()?;
+            let unsigned = array.entries::<u64>();
+            let shown = |row: usize| match &unsigned {
+                Some(values) => values[row].to_string(),
+                None => numbers[row].to_string(),
+            };
+            labels::from_numbers(&numbers, &stated, shown, place)?
+        }
+    };
+    Ok(Dataset {
+        rows,
+        labels: labels.labels,
+        classes,
+        class_names: labels.names,
+        columns: Vec::new(),
+        origin: Origin {
+            unknown: labels.unknown,
+            markers: labels.markers,
+            ..Origin::default()
+        },
+    })
 }
 
-fn broken(what: &str, error: &dyn std::fmt::Display) -> DataError {
-    DataError::Broken(format!("{what}: {error}"))
+/// The error with the place in the array, as NumPy writes it.
+fn in_array(error: DataError) -> DataError {
+    DataError::Wrong(match error {
+        DataError::Input(InputError::NotFinite { row, column, value }) => {
+            format!("features[{row}, {column}] is {value}; every value must be finite")
+        }
+        DataError::Input(InputError::ZeroRow { row }) => {
+            format!("features[{row}] is all zeros and has no direction; leave the row out")
+        }
+        DataError::Input(InputError::TooLarge { row }) => {
+            format!("features[{row}] is too large; scale the features below 1e150")
+        }
+        other => return other,
+    })
+}
+
+fn open(reader: &mut dyn Source) -> Result<ZipArchive<&mut dyn Source>, DataError> {
+    ZipArchive::new(reader).map_err(|error| match error {
+        // The directory is at the end of an archive.
+        ZipError::InvalidArchive(_) => DataError::Broken(format!("archive: {error}")),
+        error => broken("archive", error),
+    })
+}
+
+/// The refusal of an archive, or of an array in it.
+fn broken(what: &str, error: ZipError) -> DataError {
+    match error {
+        ZipError::Io(error) => in_entry(what, error),
+        error @ ZipError::CompressionMethodNotSupported(_) => in_entry(
+            what,
+            std::io::Error::new(std::io::ErrorKind::Unsupported, error),
+        ),
+        error => DataError::Wrong(format!("{what}: {error}")),
+    }
+}
+
+/// The refusal of an entry of an archive.
+fn in_entry(what: &str, error: std::io::Error) -> DataError {
+    if error.kind() == std::io::ErrorKind::Unsupported {
+        return DataError::Wrong(format!(
+            "{what}: {error}; numpy.savez and numpy.savez_compressed write what is"
+        ));
+    }
+    let described = std::io::Error::new(error.kind(), format!("{what}: {error}"));
+    crate::unreadable(described)
+}
+
+/// The names of the entries, without the ending `.npy`.
+fn held(archive: &ZipArchive<impl Read + Seek>) -> Vec<String> {
+    let names = archive.file_names();
+    names
+        .filter_map(|name| Some(name.ok()?.trim_end_matches(".npy").to_owned()))
+        .collect()
 }
 
 fn need(archive: &mut ZipArchive<impl Read + Seek>, name: &str) -> Result<Array, DataError> {
-    find(archive, name)?.ok_or_else(|| {
-        let held: Vec<String> = archive
-            .file_names()
-            .filter_map(|name| Some(name.ok()?.trim_end_matches(".npy").to_owned()))
-            .collect();
-        DataError::Wrong(format!(
-            "array '{name}' is missing; the archive holds: {}",
-            if held.is_empty() {
-                "nothing".into()
-            } else {
-                held.join(", ")
-            }
-        ))
-    })
+    if let Some(array) = find(archive, name)? {
+        return Ok(array);
+    }
+    let names = archive.file_names();
+    let names: Vec<String> = names
+        .filter_map(|name| Some(name.ok()?.into_owned()))
+        .collect();
+    if let Some(what) = crate::formats::of_archive(&names) {
+        return Err(DataError::Wrong(what));
+    }
+    let held = held(archive);
+    let has = |name: &str| held.iter().any(|held| held == name);
+    let remedy = if has("X") && has("y") || has("arr_0") {
+        "; numpy.savez(FILE, features=X, labels=y) gives arrays their names"
+    } else {
+        ""
+    };
+    let held = match &held[..] {
+        [] => "nothing".into(),
+        names => names.join(", "),
+    };
+    Err(DataError::Wrong(format!(
+        "array '{name}' is missing; the archive holds: {held}{remedy}"
+    )))
 }
 
 fn find(
     archive: &mut ZipArchive<impl Read + Seek>,
     name: &str,
 ) -> Result<Option<Array>, DataError> {
-    let entry = match archive.by_name(&format!("{name}.npy")) {
+    let mut file = match archive.by_name(&format!("{name}.npy")) {
         Ok(entry) => entry,
-        Err(zip::result::ZipError::FileNotFound) => return Ok(None),
-        Err(error) => return Err(broken(name, &error)),
+        Err(ZipError::FileNotFound) => return Ok(None),
+        Err(error) => return Err(broken(&format!("array '{name}'"), error)),
     };
-    let mut file = entry;
-    let broken = |error: std::io::Error| broken(&format!("array '{name}'"), &error);
+    let broken = |error: std::io::Error| in_entry(&format!("array '{name}'"), error);
     let start = checked_header(&mut file).map_err(broken)?;
     let header = NpyHeader::from_reader(&start[..]).map_err(broken)?;
     let mut array = Array {
@@ -149,18 +236,20 @@ fn find(
     file.take(due + 1)
         .read_to_end(&mut array.bytes)
         .map_err(broken)?;
-    if array.bytes.len() as u64 != due {
-        return Err(DataError::Broken(format!(
+    let follow = array.bytes.len() as u64;
+    if follow != due {
+        let what = format!(
             "array '{name}': its header announces shape {:?} of {}, {} {} bytes follow",
             array.header.shape(),
             array.dtype(),
-            if array.bytes.len() as u64 > due {
-                "more than"
-            } else {
-                "only"
-            },
-            due.min(array.bytes.len() as u64)
-        )));
+            if follow > due { "more than" } else { "only" },
+            due.min(follow)
+        );
+        return Err(if follow < due {
+            DataError::Broken(what)
+        } else {
+            DataError::Wrong(what)
+        });
     }
     Ok(Some(array))
 }
@@ -190,6 +279,18 @@ fn checked_header(file: &mut impl Read) -> std::io::Result<Vec<u8>> {
     let text = String::from_utf8_lossy(&start[at..]);
     // The header is one dictionary with one tuple, the shape. Lists are types of records.
     let nested = |open: char| text.matches(open).count() > 1;
+    if ["'M8[", "'<M8[", "'>M8[", "'<m8[", "'>m8["]
+        .iter()
+        .any(|date| text.contains(date))
+    {
+        return refuse("it holds dates or times; give them as numbers, for example of days");
+    }
+    if text.contains("'descr': [") {
+        return refuse(
+            "it is a record array; numpy.lib.recfunctions.structured_to_unstructured makes a plain \
+             one",
+        );
+    }
     if nested('{') || nested('(') || text.contains('[') {
         return refuse("its header is not that of an array of plain numbers");
     }
@@ -219,18 +320,37 @@ impl Array {
     }
 
     fn wrong(&self, due: &str) -> DataError {
+        let dtype = self.dtype();
+        self.refused(due, match dtype.trim_start_matches(['<', '>', '|', '=']) {
+            kind if kind.starts_with('O') => {
+                "it holds Python objects: astype(float) makes numbers of them, astype(str) texts"
+            }
+            kind if kind.starts_with('c') => {
+                "it holds complex numbers: give their parts as columns"
+            }
+            "f16" | "f12" => "astype(numpy.float64) makes one that is read",
+            _ => "",
+        })
+    }
+
+    fn refused(&self, due: &str, remedy: &str) -> DataError {
+        let remedy = match remedy {
+            "" => String::new(),
+            remedy => format!("; {remedy}"),
+        };
         DataError::Wrong(format!(
-            "array '{}' has dtype {} and shape {:?}; {due} is needed",
+            "array '{}' has dtype {} and shape {:?}; {due} is needed{remedy}",
             self.name,
             self.dtype(),
             self.header.shape()
         ))
     }
 
-    fn rank(&self, rank: usize, layout: &str) -> Result<Vec<usize>, DataError> {
+    fn rank(&self, rank: usize, layout: &str, remedy: &str) -> Result<Vec<usize>, DataError> {
         let shape = self.header.shape();
         if shape.len() != rank {
-            return Err(self.wrong(&format!("a {rank}-dimensional array {layout}")));
+            let due = format!("a {rank}-dimensional array {layout}");
+            return Err(self.refused(&due, remedy));
         }
         Ok(shape.iter().map(|len| *len as usize).collect())
     }
@@ -275,8 +395,12 @@ impl Array {
             Some(values.map(f64::from).collect())
         };
         let single = || Some(self.entries::<f32>()?.into_iter().map(f64::from).collect());
+        let booleans = || {
+            let values = self.entries::<bool>()?.into_iter();
+            Some(values.map(|value| f64::from(u8::from(value))).collect())
+        };
         let values = self.entries::<f64>().or_else(single).or_else(half);
-        let values = match values {
+        let values = match values.or_else(booleans) {
             Some(values) => values,
             None => {
                 let integers = self.integers();
@@ -287,8 +411,18 @@ impl Array {
         Ok(self.by_rows(values))
     }
 
-    /// The entries as texts, if they are texts: numpy's `U` (UTF-32) or `S` (bytes).
+    /// The entries as texts, if they are texts: numpy's `U` (UTF-32) or `S` (bytes). Booleans are
+    /// the texts that Python writes for them.
     fn texts(&self) -> Result<Option<Vec<String>>, DataError> {
+        if let Some(values) = self.entries::<bool>() {
+            let text = |value: bool| if value { "True" } else { "False" };
+            return Ok(Some(
+                values
+                    .into_iter()
+                    .map(|value| text(value).to_owned())
+                    .collect(),
+            ));
+        }
         let dtype = self.dtype();
         let mut kind = dtype.chars();
         let order = kind.next();
@@ -351,7 +485,7 @@ impl Array {
     }
 
     fn codes(&self, bits: usize) -> Result<Codes, DataError> {
-        let shape = self.rank(2, "[rows, bytes]")?;
+        let shape = self.rank(2, "[rows, bytes]", "")?;
         let bytes = self.entries::<u8>().ok_or_else(|| self.wrong("uint8"))?;
         if shape[1] != bits.div_ceil(8) {
             return Err(self.wrong(&format!("[rows, {}] for {bits} bits", bits.div_ceil(8))));
@@ -365,7 +499,7 @@ impl Array {
 
 /// As [`arrays_from_npz`](super::arrays_from_npz).
 pub(super) fn read_arrays(reader: &mut dyn Source) -> Result<Arrays, DataError> {
-    let mut archive = ZipArchive::new(reader).map_err(|error| broken("archive", &error))?;
+    let mut archive = open(reader)?;
     if archive.len() > MAX_ARRAYS {
         return Err(DataError::Wrong(format!(
             "{} arrays; at most {MAX_ARRAYS} are allowed",
@@ -375,8 +509,8 @@ pub(super) fn read_arrays(reader: &mut dyn Source) -> Result<Arrays, DataError> 
     let mut names = Vec::with_capacity(archive.len());
     for place in 0..archive.len() {
         let file = archive.by_index_raw(place);
-        let file = file.map_err(|error| broken("archive", &error))?;
-        let name = file.name().map_err(|error| broken("archive", &error))?;
+        let file = file.map_err(|error| broken("archive", error))?;
+        let name = file.name().map_err(|error| broken("archive", error))?;
         let Some(name) = name.strip_suffix(".npy") else {
             return Err(DataError::Wrong(format!(
                 "it holds '{name}', which is not an array; write the file with numpy.savez"
