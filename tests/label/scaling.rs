@@ -13,7 +13,7 @@ use undertone::setup::group::{self, Rules, Secrecy};
 use undertone::simulate::{ScalingRun, SimulationError};
 use undertone::sum::{self, Answered, Trust};
 use undertone::xclp::scaling::{self, Input, Scale};
-use undertone::xclp::{Features, Params, phases};
+use undertone::xclp::{Features, InputError, Params, phases};
 use undertone_tests::chooser;
 use undertone_tests::scaling::{moments, simulation, sums};
 use undertone_tests::tamper::{assert_cheated, assert_malformed, tampering};
@@ -394,4 +394,53 @@ fn the_setup_is_sealed_with_every_backend() {
         assert_eq!(bits(run.clients[0].as_ref().unwrap()), due(&tables, 0..3));
         assert_eq!(lengths.into_inner()[1], 2 * 48, "{backend}");
     }
+}
+
+/// A deviation that is only rounding is not blown up to 1: the column becomes 0.
+#[test]
+fn rounding_noise_counts_as_constant() {
+    // A tenth, computed in three ways.
+    let noisy = [0.1 * 3.0, 0.3, 1.0 - 0.7];
+    assert!(noisy[0] != noisy[1] && noisy[1] != noisy[2]);
+    for (far, is_constant) in [
+        (noisy, true),
+        (noisy.map(|value| -1e6 * value), true),
+        (noisy.map(|value| 101_325.0 + value), true),
+        ([1.7e9, 1.7e9 + 1.0, 1.7e9 + 2.0], false),
+        ([1e15, 1e15 + 4.0, 1e15 - 4.0], false),
+    ] {
+        let values = far
+            .into_iter()
+            .enumerate()
+            .flat_map(|(row, far)| [(row * row) as f64, far]);
+        let features = Features::new(2, values.collect()).unwrap();
+        let scaled = Scale::of(&features).unwrap().apply(&features).unwrap();
+        let column: Vec<f64> = scaled.values().iter().skip(1).step_by(2).copied().collect();
+        assert_eq!(
+            column.iter().all(|value| *value == 0.0),
+            is_constant,
+            "{far:?}: {column:?}"
+        );
+    }
+}
+
+/// SCALE-5. Sums have 64 binary places: what they cannot tell apart is refused, and not dropped.
+#[test]
+fn columns_that_vary_too_little_are_refused() {
+    for (unit, is_told) in [(1e-12, true), (1e-17, false), (1e-140, false)] {
+        let values = (0..4).flat_map(|row| [f64::from(row), unit * f64::from(row * row)]);
+        let features = Features::new(2, values.collect()).unwrap();
+        let scaled = Scale::of(&features).unwrap().apply(&features);
+        match scaled {
+            Ok(_) => assert!(is_told, "{unit}"),
+            Err(error) => {
+                assert_eq!(error, InputError::TooSmallToScale { column: 1 });
+                assert!(!is_told, "{unit}");
+            }
+        }
+    }
+    // A column of one tiny value is constant.
+    let features = Features::new(2, vec![1.0, 1e-140, 2.0, 1e-140]).unwrap();
+    let scaled = Scale::of(&features).unwrap().apply(&features).unwrap();
+    assert_eq!([scaled.values()[1], scaled.values()[3]], [0.0; 2]);
 }

@@ -53,9 +53,7 @@ impl Deal {
         }
         let why = "deal hides labels itself, and needs every one";
         let (dataset, _) = input::load_labelled(&self.file, Kind::Table, None, why)?;
-        if !show.quiet {
-            output::print(&dataset.describe_labels())?;
-        }
+        let mut about_labels = dataset.describe_labels();
         let dealt = match self.features {
             None => self.rows(dataset)?,
             Some(share) if share > 0.0 && share <= 1.0 => self.columns(dataset, share)?,
@@ -95,7 +93,8 @@ impl Deal {
                     None => String::new(),
                 };
                 output::print(&format!(
-                    "{}: {} rows{columns}, {} labelled\n",
+                    "{}{}: {} rows{columns}, {} labelled\n",
+                    std::mem::take(&mut about_labels),
                     path.display(),
                     features.rows(),
                     labelling.labelled().count()

@@ -117,13 +117,18 @@ impl Experiment {
         bar.set_message("each client alone");
         let mut local = Tally::default();
         let local_seed = derive("local projection");
+        let hash = |features: &Features| Codes::hash(features, &local_seed, self.params.bits);
+        // One projection for the rows of all clients.
+        let all = match &self.rows {
+            Rows::Codes(codes) => Some(codes.clone()),
+            Rows::Features(_) if self.standardise => None,
+            Rows::Features(features) => Some(hash(features)),
+        };
         for ((rows, labelling), part) in clients.iter().zip(&parts) {
-            let codes = match rows {
-                Rows::Codes(codes) => codes.clone(),
-                Rows::Features(features) => {
-                    let features = self.alone(features)?;
-                    Codes::hash(&features, &local_seed, self.params.bits)
-                }
+            let codes = match (&all, rows) {
+                (Some(all), _) => Codes::from_bits(all.bits().select(part)),
+                (None, Rows::Codes(codes)) => codes.clone(),
+                (None, Rows::Features(features)) => hash(&self.alone(features)?),
             };
             let labels = solo::propagate(&codes, labelling, &self.params).map_err(Failure::data)?;
             local.count(labels.classes(), labelling, part, &self.labels);
@@ -165,11 +170,8 @@ impl Experiment {
         })
     }
 
-    /// The features as a client would use them without the others.
+    /// The features as a client would standardise them without the others.
     fn alone(&self, features: &Features) -> Result<Features, Failure> {
-        if !self.standardise {
-            return Ok(features.clone());
-        }
         let scale = Scale::of(features).map_err(Failure::data)?;
         // A client whose rows are all alike has no scale of its own.
         Ok(scale.apply(features).unwrap_or_else(|_| features.clone()))

@@ -19,7 +19,9 @@ enum Borrowed<'py> {
     Double(PyReadonlyArrayDyn<'py, f64>),
 }
 
-fn contiguous<'a, T: Element>(array: &'a PyReadonlyArrayDyn<'_, T>) -> PyResult<&'a [T]> {
+pub(crate) fn contiguous<'a, T: Element>(
+    array: &'a PyReadonlyArrayDyn<'_, T>,
+) -> PyResult<&'a [T]> {
     array.as_slice().map_err(|_| {
         PyValueError::new_err("the array is not C-contiguous; pass numpy.ascontiguousarray(array)")
     })

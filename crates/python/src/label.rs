@@ -6,6 +6,7 @@ use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2};
 use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
+use undertone::data::parts;
 use undertone::kdf::Seed;
 use undertone::party::{PartyId, SessionId};
 use undertone::simulate::{Simulation, standardise};
@@ -17,6 +18,7 @@ use crate::errors::{misuse, numbers, simulation, value};
 use crate::interrupt;
 use crate::options::{self, Keys, LabelRules};
 use crate::party::PyParty;
+use crate::table::{self, Stated};
 
 /// Labels int64 of shape [n], confidences float64 of shape [n], and scores float64 of shape
 /// [unlabelled rows, classes].
@@ -77,9 +79,12 @@ fn learned<'py>(py: Python<'py>, report: &Report) -> Learned<'py> {
     )
 }
 
-/// The labels of all rows of all clients, with all parties in this process.
+/// The labels of all rows of all clients, with all parties in this process, and the names of the
+/// classes. `columns` are the names of each client's features, or empty.
 #[pyfunction]
-#[pyo3(signature = (rules, features, labels, classes, label_epsilon, scale, seed, progress))]
+#[pyo3(signature = (
+    rules, features, labels, columns, classes, label_epsilon, scale, seed, progress
+))]
 #[allow(clippy::too_many_arguments)]
 #[allow(clippy::type_complexity)]
 pub(crate) fn label<'py>(
@@ -87,17 +92,27 @@ pub(crate) fn label<'py>(
     rules: LabelRules,
     features: Vec<Bound<'py, PyAny>>,
     labels: Vec<Bound<'py, PyAny>>,
-    classes: usize,
+    columns: Vec<Vec<String>>,
+    classes: Option<Stated>,
     label_epsilon: Option<f64>,
     scale: bool,
     seed: Option<[u8; 32]>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<(Vec<Labelled<'py>>, Learned<'py>, Spent)> {
+) -> PyResult<(Vec<Labelled<'py>>, Learned<'py>, Spent, Vec<String>)> {
     let params = rules.params()?;
-    let mut clients = Vec::with_capacity(features.len());
-    for (features, labels) in features.iter().zip(&labels) {
-        let labelling = arrays::labelling(classes, arrays::labels(labels)?)?;
-        clients.push((arrays::rows(features, params.bits)?, labelling));
+    let classes = classes.map(Stated::classes).transpose()?;
+    let mut parts = Vec::with_capacity(features.len());
+    let brought = features.iter().zip(&labels).zip(columns).enumerate();
+    for (client, ((features, labels), columns)) in brought {
+        let rows = arrays::rows(features, params.bits)?;
+        let name = format!("client {client}");
+        parts.push(table::part(name, rows, labels, columns, classes.as_ref())?);
+    }
+    let classes = parts::agree(&mut parts).map_err(value)?;
+    let mut clients = Vec::with_capacity(parts.len());
+    for part in parts {
+        let labelling = part.labelling(&classes).map_err(value)?;
+        clients.push((part.data.rows, labelling));
     }
     let seed = options::seed(seed)?;
     let run = interrupt::run(py, progress, |tell| {
@@ -129,7 +144,8 @@ pub(crate) fn label<'py>(
         let outcome = outcome.map_err(|error| crate::errors::aborted(&error))?;
         all.push(labelled(py, outcome)?);
     }
-    Ok((all, learned(py, &run.report), spent(&run.ledgers)))
+    let learned = learned(py, &run.report);
+    Ok((all, learned, spent(&run.ledgers), classes.names))
 }
 
 fn noisy(
@@ -158,7 +174,7 @@ pub(crate) fn label_client(
     clients: usize,
     features: &Bound<'_, PyAny>,
     labels: &Bound<'_, PyAny>,
-    classes: usize,
+    classes: Stated,
     credentials: Option<Keys>,
     noise: Option<(f64, [u8; 32])>,
     max_peer_rows: Option<usize>,
@@ -167,7 +183,7 @@ pub(crate) fn label_client(
     let (me, session) = (options::client(index, clients)?, SessionId(session));
     let params = rules.params()?;
     let rows = arrays::rows(features, params.bits)?;
-    let own = arrays::labelling(classes, arrays::labels(labels)?)?;
+    let own = table::labelling(&rows, labels, classes)?;
     let noisy = noisy(noise, &rows, &own)?;
     let credentials = credentials.map(|keys| keys.credentials(me)).transpose()?;
     let brought = noisy.unwrap_or_else(|| own.clone());

@@ -19,6 +19,7 @@ mod primitives;
 mod pssl;
 mod sessions;
 mod sum;
+mod table;
 mod train;
 
 use pyo3::prelude::*;
@@ -65,6 +66,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(pssl::pssl_server, m)?)?;
     m.add_function(wrap_pyfunction!(sum::sum_client, m)?)?;
     m.add_function(wrap_pyfunction!(sum::sum_server, m)?)?;
+    m.add_function(wrap_pyfunction!(table::parse_labels, m)?)?;
     m.add_function(wrap_pyfunction!(model::batches, m)?)?;
     m.add_function(wrap_pyfunction!(train::train_digest, m)?)?;
     Ok(())

@@ -9,6 +9,7 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use undertone::arrays::{Arrays, Values};
+use undertone::data::parts::ClassTable;
 use undertone::kdf::Seed;
 use undertone::node::Participant;
 use undertone::node::client::{self, JoinError, Joined};
@@ -22,6 +23,7 @@ use crate::arrays;
 use crate::costs::{Cost, costs};
 use crate::errors::{self, AbortedError, UndertoneError, value};
 use crate::options;
+use crate::table::{self, Stated};
 
 /// How a client reaches its server.
 #[derive(FromPyObject)]
@@ -183,18 +185,19 @@ pub(crate) fn join_label(
     features: &Bound<'_, PyAny>,
     labels: &Bound<'_, PyAny>,
     bits: Option<usize>,
-    classes: Option<usize>,
+    classes: Option<Stated>,
     noise: Option<(f64, [u8; 32])>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Py<PyAny>, Spent)> {
     let rows = arrays::rows(features, bits.unwrap_or(0))?;
-    let labels = arrays::labels(labels)?;
-    let seen = labels
-        .iter()
-        .flatten()
-        .max()
-        .map_or(0, |label| usize::from(*label) + 1);
-    let labelling = arrays::labelling(classes.unwrap_or(seen.max(2)), labels)?;
+    let classes = classes.map(Stated::classes).transpose()?;
+    let name = "this client".to_owned();
+    let part = table::part(name, rows.clone(), labels, Vec::new(), classes.as_ref())?;
+    let own = ClassTable {
+        count: part.data.class_count(),
+        names: part.data.class_names.clone(),
+    };
+    let labelling = part.labelling(&own).map_err(value)?;
     let mut owner = Owner::new(rows, labelling, terms.terms()?);
     match noise {
         Some(_) if classes.is_none() => {

@@ -41,5 +41,22 @@ def test_labels_that_cannot_be() -> None:
     model = FederatedLabelPropagation()
     with pytest.raises(ValueError, match="1 classes occur"):
         model.fit(rows, np.zeros(20, int))
-    with pytest.raises(ValueError, match="integers"):
+    with pytest.raises(ValueError, match="1 classes occur"):
         model.fit(rows, np.full(20, "a"))
+    with pytest.raises(ValueError, match=r"labels\[3\] has the label 'l', other labels are numbers"):
+        model.fit(rows, np.array(["0", "1", "2", "l"] * 5))
+    with pytest.raises(ValueError, match=r"labels\[1\] has the label 'unknown'"):
+        model.fit(rows, np.array(["cat", "unknown"] * 10))
+
+
+def test_texts_are_names_of_classes() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.integers(2, size=60)
+    rows = rng.normal(size=(60, 4)) + 8 * (truth[:, None] - 0.5)
+    names = np.array(["cat", "dog"], object)[truth]
+    model = FederatedLabelPropagation(bits=256, random_state=0)
+    for missing in (-1, None, np.nan, "NA", ""):
+        y = names.copy()
+        y[10:] = missing
+        assert (model.fit_predict(rows, y, np.arange(60) % 3) == names).all(), missing
+        assert model.classes_.tolist() == ["cat", "dog"]

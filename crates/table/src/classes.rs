@@ -16,6 +16,32 @@ pub enum Classes {
 }
 
 impl Classes {
+    /// So many classes, which are numbers.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn numbered(count: usize) -> Result<Self, String> {
+        Self::Count(count).checked()
+    }
+
+    /// Classes of these names.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn named(names: Vec<String>) -> Result<Self, String> {
+        check_names(&names).map_err(|error| error.to_string())?;
+        Self::Names(names).checked()
+    }
+
+    fn checked(self) -> Result<Self, String> {
+        if !(2..=MAX_CLASSES).contains(&self.count()) {
+            return Err(format!(
+                "2 to {MAX_CLASSES} classes are needed: a number, or the names of all"
+            ));
+        }
+        Ok(self)
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         match self {
@@ -29,21 +55,10 @@ impl FromStr for Classes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let classes = match text.parse() {
-            Ok(count) => Self::Count(count),
-            Err(_) => {
-                let names: Vec<String> = text.split(',').map(|name| name.trim().into()).collect();
-                check_names(&names).map_err(|error| error.to_string())?;
-                Self::Names(names)
-            }
-        };
-        if !(2..=MAX_CLASSES).contains(&classes.count()) {
-            return Err(format!(
-                "2 to {MAX_CLASSES} classes are needed: a number, or names as in \
-                 benign,malignant"
-            ));
+        match text.parse() {
+            Ok(count) => Self::numbered(count),
+            Err(_) => Self::named(text.split(',').map(|name| name.trim().into()).collect()),
         }
-        Ok(classes)
     }
 }
 
@@ -62,7 +77,7 @@ pub fn apply(data: &mut Dataset, asked: Option<&Classes>) -> Result<(), DataErro
         && stated != count
     {
         return wrong(format!(
-            "it states {stated} classes, --classes {count}; leave --classes out, or correct one of \
+            "the file states {stated} classes, --classes {count}; leave --classes out, or correct one of \
              them"
         ));
     }

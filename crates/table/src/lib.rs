@@ -327,23 +327,61 @@ pub fn to_csv(
     text::write(&mut writer, features, labelling, columns)
 }
 
+/// Checks what a file holds.
 #[cfg(feature = "files")]
 fn checked(mut data: Dataset, classes: Option<&Classes>) -> Result<Dataset, DataError> {
-    if data.labels.len() != data.rows.len() {
-        return Err(DataError::Wrong(format!(
-            "{} labels for {} rows; there must be one for each row",
-            data.labels.len(),
-            data.rows.len()
-        )));
-    }
-    if data.rows.is_empty() {
+    if data.rows.is_empty() && data.labels.is_empty() {
         return Err(DataError::Wrong("there are no rows".into()));
     }
-    classes::apply(&mut data, classes)?;
+    data.check(classes)?;
     Ok(data)
 }
 
 impl Dataset {
+    /// Rows and labels that are no file's. `columns` are the names of the features, or empty;
+    /// `classes` states the classes, if the user does.
+    ///
+    /// # Errors
+    /// A [`DataError`] that says what is wrong, where, and what to do.
+    pub fn new(
+        rows: Rows,
+        labels: labels::Labels,
+        columns: Vec<String>,
+        classes: Option<&Classes>,
+    ) -> Result<Self, DataError> {
+        let mut data = Self {
+            rows,
+            labels: labels.labels,
+            classes: None,
+            class_names: labels.names,
+            columns,
+            origin: Origin {
+                unknown: labels.unknown,
+                markers: labels.markers,
+                ..Origin::default()
+            },
+        };
+        data.check(classes)?;
+        Ok(data)
+    }
+
+    /// Checks that rows, labels, columns and classes fit together.
+    fn check(&mut self, classes: Option<&Classes>) -> Result<(), DataError> {
+        let (rows, labels) = (self.rows.len(), self.labels.len());
+        if labels != rows {
+            return Err(DataError::Wrong(format!(
+                "{labels} labels for {rows} rows; there must be one for each row"
+            )));
+        }
+        if let Some(twice) = parts::twice(&self.columns) {
+            return Err(DataError::Wrong(format!(
+                "two columns have the name {}; names must differ",
+                labels::quoted(twice)
+            )));
+        }
+        classes::apply(self, classes)
+    }
+
     /// The largest label plus one.
     pub fn classes_seen(&self) -> usize {
         let labels = self.labels.iter().flatten();

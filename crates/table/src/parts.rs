@@ -1,5 +1,7 @@
 //! Whether the data of several clients fit together.
 
+use std::collections::HashSet;
+
 use undertone_xclp::{Labelling, Rows};
 
 use crate::{Dataset, labels};
@@ -53,6 +55,15 @@ impl Part {
     fn unusable(&self, why: &str) -> String {
         format!("{}: {why}", self.name)
     }
+}
+
+/// A name that occurs twice.
+pub(crate) fn twice(names: &[String]) -> Option<&str> {
+    let mut seen = HashSet::with_capacity(names.len());
+    names
+        .iter()
+        .map(String::as_str)
+        .find(|name| !seen.insert(*name))
 }
 
 /// Features or bits of a row.

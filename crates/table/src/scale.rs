@@ -57,16 +57,17 @@ fn outweighing(columns: &[Column], rows: usize, name: impl Fn(usize) -> String) 
     let heavy = columns
         .iter()
         .position(|column| column.squares > share * all)?;
-    let others = columns.iter().enumerate().filter(|(at, _)| *at != heavy);
-    let next = others.map(|(_, column)| column.squares).fold(0.0, f64::max);
+    let order = |a: &usize, b: &usize| columns[*a].squares.total_cmp(&columns[*b].squares);
+    let next = (0..columns.len()).filter(|at| *at != heavy).max_by(order)?;
     let size = |squares: f64| short((squares / rows as f64).sqrt());
     Some(format!(
-        "{} has {:.1} % of the squares of all features (its size is {}, as root mean square, that \
-         of the next {}), so it decides which rows are neighbours.",
+        "{} has {:.1} % of the squares of all features (its root mean square is {}, that of {} is \
+         {}), so it decides which rows are neighbours.",
         name(heavy),
         100.0 * columns[heavy].squares / all,
         size(columns[heavy].squares),
-        size(next)
+        name(next),
+        size(columns[next].squares)
     ))
 }
 

@@ -1,6 +1,7 @@
 //! What a client brings: feature rows, and labels for some of them. Constructors check all values.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use undertone_kernel::Wiped;
@@ -116,11 +117,12 @@ impl From<InputError> for Abort {
     }
 }
 
-/// Feature rows. All values are finite. Wiped when dropped.
+/// Feature rows. All values are finite. Clones share them; they are wiped when the last one is
+/// dropped.
 #[derive(Clone, PartialEq)]
 pub struct Features {
     dim: usize,
-    values: Wiped<f64>,
+    values: Arc<Wiped<f64>>,
 }
 
 impl std::fmt::Debug for Features {
@@ -168,7 +170,10 @@ impl Features {
                 return Err(InputError::TooLarge { row });
             }
         }
-        Ok(Self { dim, values })
+        Ok(Self {
+            dim,
+            values: Arc::new(values),
+        })
     }
 
     /// CODE-2.
@@ -208,7 +213,7 @@ impl Features {
             .for_each(|row| values.extend_from_slice(row));
         Self {
             dim: self.dim,
-            values,
+            values: Arc::new(values),
         }
     }
 }

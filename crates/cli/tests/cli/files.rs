@@ -116,7 +116,7 @@ fn files_share_one_table_of_names() {
     assert_fails(
         &arguments("well,dead"),
         65,
-        "\"ill\", which is not among the classes",
+        "'ill', which is not among the classes",
     );
     assert_fails(&arguments("1"), 2, "2 to 65536 classes");
 }
@@ -130,16 +130,27 @@ fn names_that_are_numbers() {
         write(folder.path(), "b.csv", &table(',', ["1", "2", ""])),
         write(folder.path(), "c.csv", &table(',', ["1", "3A", ""])),
     ];
-    let (report, lines) = label(&folder, &files, &[]);
+    let all: Vec<&str> = files.iter().flat_map(|file| ["--client", file]).collect();
+    assert_fails(
+        &[&["label"], &all[..]].concat(),
+        65,
+        "has the label '3A', other labels are numbers",
+    );
+    let (report, lines) = label(&folder, &files, &["--classes", "1,2,3A"]);
     assert_eq!(report["class_names"], Value::from(vec!["1", "2", "3A"]));
     assert_eq!(lines[1][2], "1");
+    // A file of names only, beside files of numbers.
+    let named = write(folder.path(), "e.csv", &table(',', ["1A", "3A", ""]));
+    let third = [files[0].clone(), files[1].clone(), named];
+    let (report, _) = label(&folder, &third, &["--classes", "1,2,1A,3A"]);
+    assert_eq!(report["classes"], 4);
     let (_, lines) = label(&folder, &files, &["--classes", "3A,2,1"]);
     assert_eq!((lines[1][1].as_str(), lines[1][2].as_str()), ("2", "1"));
     let one = write(folder.path(), "d.csv", "1,2,1\n2,1,2\n");
     assert_fails(
         &["label", &one, "--classes", "benign,malignant"],
         65,
-        "\"2\", which is not",
+        "'2', which is not",
     );
 }
 
@@ -261,7 +272,7 @@ fn errors_say_the_line_and_what_mends_it() {
     fails(
         "x.csv",
         b"a,b,label\n1,2,ill\n1,3,well\n",
-        "labels are numbers, those of other files",
+        "labels are numbers, those of other clients",
     );
     assert_fails(
         &["label", &super::data("wine"), "--alpha", "0.0001"],
@@ -288,7 +299,7 @@ fn columns_of_different_scale_are_noticed_and_brought_to_one() {
     let health = health.to_str().unwrap();
     let raw = undertone(&["label", health, "--json"]);
     let warning = String::from_utf8_lossy(&raw.stderr).into_owned();
-    for expected in ["'income' spans", "'cholesterol' spans", "--standardise"] {
+    for expected in ["'income' has 100.0 %", "that of 'weight' is", "--standardise"] {
         assert!(warning.contains(expected), "{warning}");
     }
     let scaled = undertone(&["label", health, "--json", "--standardise"]);

@@ -396,11 +396,11 @@ fn unusable_data() {
     label(&[&wine, "--codes"], "array 'bits' is missing");
     label(
         &[&file("nan.csv", "1,2,0\n1,nan,1\n")],
-        "line 2, column 2 is NaN",
+        "line 2, column 2: 'nan' is no number",
     );
     label(
         &[&file("inf.csv", "inf,2,0\n1,2,1\n")],
-        "line 1, column 1 is inf",
+        "line 1, column 1 is 'inf'",
     );
     label(
         &[&file("zero.csv", "0,0,0\n1,2,1\n")],
@@ -415,7 +415,7 @@ fn unusable_data() {
         &[&file("none.csv", "1,2,-1\n1,1,-1\n")],
         "no row is labelled",
     );
-    label(&[&good], "row 3 is unlabelled");
+    label(&[&good], "line 4, column 3 is empty: the label is unknown");
     label(&[&wine, "--clients", "200"], "cannot be dealt out");
     let twice = [
         "--client",

@@ -20,6 +20,8 @@ class RefusedError(UndertoneError): ...
 
 _Arrays = NDArray[Any] | Sequence[NDArray[Any]]
 _Cost = tuple[str, int, int, int, int, float]
+_Classes = int | Sequence[str] | None
+_Labels = NDArray[Any] | Sequence[str]
 _Credentials = tuple[str, Sequence[bytes]]
 _Labelled = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
 _Learned = tuple[list[int], list[int], str, NDArray[np.int64], NDArray[np.int64]]
@@ -212,24 +214,26 @@ def sum_client(
     rules: dict[str, Any], index: int, credentials: _Credentials | None, seed: bytes | None
 ) -> Party: ...
 def sum_server(rules: dict[str, Any]) -> Party: ...
+def parse_labels(labels: _Labels, classes: _Classes) -> tuple[NDArray[np.int64], list[str]]: ...
 def label(
     rules: dict[str, Any],
     features: Sequence[NDArray[Any]],
-    labels: Sequence[NDArray[np.int64]],
-    classes: int,
+    labels: Sequence[_Labels],
+    columns: Sequence[Sequence[str]],
+    classes: _Classes,
     label_epsilon: float | None,
     scale: bool,
     seed: bytes | None,
     progress: Callable[[str], object] | None,
-) -> tuple[list[_Labelled], _Learned, list[tuple[int, list[_Cost]]]]: ...
+) -> tuple[list[_Labelled], _Learned, list[tuple[int, list[_Cost]]], list[str]]: ...
 def label_client(
     rules: dict[str, Any],
     session: bytes,
     index: int,
     clients: int,
     features: NDArray[Any],
-    labels: NDArray[np.int64],
-    classes: int,
+    labels: _Labels,
+    classes: _Classes,
     credentials: _Credentials | None,
     noise: tuple[float, bytes] | None,
     max_peer_rows: int | None,
@@ -296,9 +300,9 @@ def join_label(
     link: dict[str, Any],
     terms: dict[str, Any],
     features: NDArray[Any],
-    labels: NDArray[np.int64],
+    labels: _Labels,
     bits: int | None,
-    classes: int | None,
+    classes: _Classes,
     noise: tuple[float, bytes] | None,
     progress: Callable[[str], object] | None,
 ) -> tuple[_Labelled, _Spent]: ...

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from . import _engine
 from ._costs import Cost, of_parties
 from ._party import Party, as_rows, credentials, peer_rows
+from ._table import as_labels, columns_of, stated
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,11 @@ class LabelRun(list[NDArray[np.int64]]):
     """
 
     def __init__(
-        self, clients: list[Labels], report: LabelReport, costs: dict[int, list[Cost]]
+        self,
+        clients: list[Labels],
+        report: LabelReport,
+        costs: dict[int, list[Cost]],
+        class_names: list[str],
     ) -> None:
         super().__init__(client.labels for client in clients)
         self.clients = clients
@@ -59,6 +64,8 @@ class LabelRun(list[NDArray[np.int64]]):
         """What the server has learned."""
         self.costs = costs
         """What each party spent, phase by phase; -1 is the server."""
+        self.class_names = class_names
+        """The name of each class; empty where classes are numbers."""
 
     @property
     def confidences(self) -> list[NDArray[np.float64]]:
@@ -94,17 +101,6 @@ def _rules(
     }
 
 
-def as_labels(labels: Any) -> NDArray[np.int64]:
-    array = np.asarray(labels)
-    if array.dtype.kind not in "iu":
-        raise TypeError(
-            f"labels are of {array.dtype}; integers are needed, -1 where there is no label"
-        )
-    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
-        raise ValueError("a label is above 2**63 - 1")
-    return np.ascontiguousarray(array, dtype=np.int64)
-
-
 def label(
     features: Sequence[NDArray[Any]],
     labels: Sequence[NDArray[Any]],
@@ -114,7 +110,7 @@ def label(
     alpha: float = 0.99,
     bits: int = 4096,
     variant: str = "balanced",
-    classes: int | None = None,
+    classes: int | Sequence[str] | None = None,
     label_epsilon: float | None = None,
     standardise: bool = False,
     min_clients: int = 3,
@@ -125,15 +121,17 @@ def label(
 ) -> LabelRun:
     """Labels the rows of all clients, with all parties in this process and the real messages.
 
-    ``features`` has a float array of shape [rows, features] for each client, ``labels`` an integer
-    array of shape [rows] with -1 where there is no label. Features must be on one scale;
+    ``features`` has a float array of shape [rows, features] for each client, or a DataFrame: then
+    all clients need the same columns in the same order. ``labels`` has the labels of each client's
+    rows: whole numbers with -1 where there is no label, or texts, which are names of classes, with
+    None, NaN or what else a file may have where there is none. Features must be on one scale;
     ``standardise`` brings them to one by a secure sum. In place of features, codes can be given:
     uint8 of shape [rows, bits / 8], as ``numpy.packbits`` makes them.
 
     ``backend`` is the protocol that brings distances to the server: clear, sketch, psm, lwe, shade
     or phe. ``bits`` is the length of codes, ``neighbours`` the number of neighbours of a row,
-    ``alpha`` the part of a score that comes from neighbours, ``classes`` their number (default: the
-    largest label and one). ``label_epsilon`` puts noise on labels. ``seed`` (32 bytes, or a number)
+    ``alpha`` the part of a score that comes from neighbours. ``classes`` is the number of classes,
+    or the names of all of them (default: the largest label and one, or the names that occur). ``label_epsilon`` puts noise on labels. ``seed`` (32 bytes, or a number)
     fixes everything random; it is for tests.
 
     ``progress`` is called now and then with a text. An exception in it, or Ctrl-C, ends the run.
@@ -153,23 +151,21 @@ def label(
         len(features), bits, neighbours, alpha, variant, backend, min_clients, malicious_server,
         suite,
     )
-    known = [as_labels(one) for one in labels]
-    if classes is None:
-        classes = max(2, 1 + max((int(one.max()) for one in known if one.size), default=-1))
     if isinstance(seed, (int, np.integer)):
         seed = int(seed).to_bytes(8, "little") + bytes(24)
-    each, learned, spent = _engine.label(
+    each, learned, spent, names = _engine.label(
         rules,
         [as_rows(one) for one in features],
-        known,
-        classes,
+        [as_labels(one) for one in labels],
+        [columns_of(one) for one in features],
+        stated(classes),
         label_epsilon,
         standardise,
         seed,
         progress,
     )
     clients = [Labels(*one) for one in each]
-    return LabelRun(clients, LabelReport(*learned), of_parties(spent))
+    return LabelRun(clients, LabelReport(*learned), of_parties(spent), names)
 
 
 class LabelClient(Party):
@@ -190,7 +186,7 @@ class LabelClient(Party):
         *,
         session: bytes,
         clients: int,
-        classes: int,
+        classes: int | Sequence[str],
         backend: str = "psm",
         neighbours: int = 10,
         alpha: float = 0.99,
@@ -216,7 +212,7 @@ class LabelClient(Party):
             clients,
             rows,
             as_labels(labels),
-            classes,
+            stated(classes),
             credentials(key, public_keys),
             noise,
             peer_rows(max_peer_rows, rows),

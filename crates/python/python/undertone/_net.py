@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from . import _engine
 from ._costs import Cost, of_phases
-from ._label import Labels, as_labels
+from ._label import Labels
 from ._party import Path, as_rows, peer_rows
+from ._table import as_labels, stated
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def join(
     features: NDArray[Any],
     labels: NDArray[Any],
     bits: int | None = None,
-    classes: int | None = None,
+    classes: int | Sequence[str] | None = None,
     max_bits: int = 16384,
     max_neighbours: int = 64,
     any_alpha: bool = False,
@@ -98,7 +99,7 @@ def join(
     }
     link = _link(server, keys, server_name, retry, patience)
     found, (sessions, returned, seconds, costs) = _engine.join_label(
-        link, terms, as_rows(features), as_labels(labels), bits, classes, noise, progress
+        link, terms, as_rows(features), as_labels(labels), bits, stated(classes), noise, progress
     )
     return Joined(Labels(*found), None, sessions, returned, seconds, of_phases(costs))
 

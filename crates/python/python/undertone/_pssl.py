@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from . import _engine
 from ._costs import Cost, of_parties
-from ._label import as_labels
+from ._table import as_classes
 from ._party import Party, credentials
 from ._train import Seed, as_seed
 
@@ -199,7 +199,7 @@ def pssl(
     if len(features) < least:
         raise ValueError(f"{len(features)} clients, at least {least} are needed")
     rows = [_rows(one, f"client {client}: features") for client, one in enumerate(features)]
-    known = [as_labels(one) for one in labels]
+    known = [as_classes(one) for one in labels]
     if classes is None:
         classes = max(2, 1 + max((int(one.max()) for one in known if one.size), default=-1))
     if clusters is None:
@@ -242,7 +242,7 @@ class PsslClient(Party):
             index,
             clients,
             _rows(features, "features"),
-            as_labels(labels),
+            as_classes(labels),
             credentials(key, public_keys),
             seed,
         )

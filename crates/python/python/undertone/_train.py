@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _engine
 from ._costs import Cost, of_parties
-from ._label import as_labels
+from ._table import as_classes
 from ._party import Party, credentials, peer_rows, session_id
 
 Seed = bytes | int | None
@@ -391,10 +391,10 @@ def train(
     if len(clients) < min_clients:
         raise ValueError(f"{len(clients)} clients, at least {min_clients} are needed")
     features = [as_matrix(rows) for rows, _ in clients]
-    known = [as_labels(labels) for _, labels in clients]
+    known = [as_classes(labels) for _, labels in clients]
     tested = None
     if test is not None:
-        tested = as_matrix(test[0]), as_labels(test[1])
+        tested = as_matrix(test[0]), as_classes(test[1])
     if classes is None:
         seen = [*known, *([] if tested is None else [tested[1]])]
         classes = max(2, 1 + max((int(one.max()) for one in seen if one.size), default=-1))
@@ -553,7 +553,7 @@ class TrainClient:
         self.model = model
         self._features = as_matrix(features)
         self._client = _engine.TrainClient(
-            job._rules(), _adapted(model), self._features, as_labels(labels), noise, memory,
+            job._rules(), _adapted(model), self._features, as_classes(labels), noise, memory,
             on_memory,
         )
 

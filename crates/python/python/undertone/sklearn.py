@@ -12,9 +12,26 @@ from sklearn.utils.validation import (
     check_array,
     check_consistent_length,
     check_random_state,
+    column_or_1d,
 )
 
+from . import _engine
 from ._label import label
+from ._table import as_labels
+
+
+def _numbered(y: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
+    """Labels as numbers, -1 where there is none, and the names that they are places of, if any."""
+    given = as_labels(y)
+    if isinstance(given, list):
+        return _engine.parse_labels(given, None)
+    if given.dtype == np.int64:
+        return given, []
+    whole = np.where(np.isnan(given), -1, given)
+    if (whole != np.rint(whole)).any():
+        type_of_target(given, raise_unknown=True)
+        raise ValueError("y must have whole numbers or texts, and -1 where there is no label")
+    return whole.astype(np.int64), []
 
 
 class FederatedLabelPropagation(BaseEstimator):  # type: ignore[misc]
@@ -39,7 +56,8 @@ class FederatedLabelPropagation(BaseEstimator):  # type: ignore[misc]
     classes_ : array of shape [classes]
         The labels that occur.
     transduction_ : array of shape [rows]
-        The label of each row; the label that was given, where there was one.
+        The label of each row; the label that was given, where there was one. -1 where no label
+        reaches a row; with texts it is an array of objects.
     confidences_ : float64 array of shape [rows]
         From 0 to 1; 1 where the label was given.
     clients_ : array of shape [rows]
@@ -86,28 +104,25 @@ class FederatedLabelPropagation(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, clients: Any = None) -> FederatedLabelPropagation:
         """Labels the rows of ``X``.
 
-        ``X`` is a float array of shape [rows, features], ``y`` has an integer label for each row
-        (-1 where there is none), ``clients`` the number or name of the client of each row.
+        ``X`` is a float array of shape [rows, features]. ``y`` has a label for each row: whole
+        numbers with -1 where there is none, or texts with -1, None or NaN where there is none.
+        ``clients`` is the number or name of the client of each row.
         """
         rows = check_array(X, dtype=[np.float64, np.float32])
-        known = check_array(y, ensure_2d=False, dtype=None)
-        check_consistent_length(rows, known)
-        if known.dtype.kind == "f" and (known == np.rint(known)).all():
-            known = known.astype(np.int64)
-        if known.dtype.kind not in "iu":
-            type_of_target(known, raise_unknown=True)
-            raise ValueError("y must have integers, and -1 where there is no label")
+        check_consistent_length(rows, y)
+        known, texts = _numbered(column_or_1d(y, warn=True))
         random = check_random_state(self.random_state)
         if clients is None:
             owner = random.permutation(np.arange(len(rows)) % self.n_clients)
         else:
             owner = np.asarray(clients)
             check_consistent_length(rows, owner)
-        self.classes_ = np.unique(known[known != -1])
-        if len(self.classes_) < 2:
-            raise ValueError(f"{len(self.classes_)} classes occur in y; at least two are needed")
-        number = np.searchsorted(self.classes_, known)
+        occur = np.unique(known[known != -1])
+        if len(occur) < 2:
+            raise ValueError(f"{len(occur)} classes occur in y; at least two are needed")
+        number = np.searchsorted(occur, known)
         number = np.where(known == -1, -1, number).astype(np.int64)
+        self.classes_ = np.array(texts)[occur] if texts else occur
         names = np.unique(owner)
         parts = [np.flatnonzero(owner == name) for name in names]
         run = label(
@@ -128,7 +143,11 @@ class FederatedLabelPropagation(BaseEstimator):  # type: ignore[misc]
         for part, labels, confidences in zip(parts, run, run.confidences, strict=True):
             found[part] = labels
             self.confidences_[part] = confidences
-        self.transduction_ = np.where(found == -1, -1, self.classes_[found])
+        if texts:
+            self.transduction_ = np.full(len(rows), -1, object)
+            self.transduction_[found != -1] = self.classes_[found[found != -1]]
+        else:
+            self.transduction_ = np.where(found == -1, -1, self.classes_[found])
         self.clients_, self.costs_, self.n_features_in_ = owner, run.costs, rows.shape[1]
         return self
 

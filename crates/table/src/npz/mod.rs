@@ -388,18 +388,22 @@ impl Array {
         out
     }
 
+    /// The entries as doubles, if they are of type `T`.
+    fn converted<T: Deserialize>(&self, convert: impl Fn(T) -> f64) -> Option<Vec<f64>> {
+        let file = NpyFile::with_header(self.header.clone(), &self.bytes[..]);
+        let values = file.data::<T>().ok()?;
+        values
+            .map(|value| value.map(&convert))
+            .collect::<Result<_, _>>()
+            .ok()
+    }
+
     /// The entries as doubles, if they are numbers.
     fn numbers(&self) -> Result<Vec<f64>, DataError> {
-        let half = || {
-            let values = self.entries::<f16>()?.into_iter();
-            Some(values.map(f64::from).collect())
-        };
-        let single = || Some(self.entries::<f32>()?.into_iter().map(f64::from).collect());
-        let booleans = || {
-            let values = self.entries::<bool>()?.into_iter();
-            Some(values.map(|value| f64::from(u8::from(value))).collect())
-        };
-        let values = self.entries::<f64>().or_else(single).or_else(half);
+        let values = self.converted::<f64>(|value| value);
+        let values = values.or_else(|| self.converted::<f32>(f64::from));
+        let values = values.or_else(|| self.converted::<f16>(f64::from));
+        let booleans = || self.converted::<bool>(|value| f64::from(u8::from(value)));
         let values = match values.or_else(booleans) {
             Some(values) => values,
             None => {

@@ -1,0 +1,119 @@
+//! Labels, classes and columns as Python users bring them. The checks are those of every door
+//! (`undertone::data`).
+
+use numpy::{IntoPyArray, PyArray1, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use undertone::data::labels::{self, Labels};
+use undertone::data::parts::{ClassTable, Part};
+use undertone::data::{Classes, Dataset};
+use undertone::xclp::{Labelling, Rows};
+
+use crate::arrays::contiguous;
+use crate::errors::value;
+
+/// The classes that the user states: their number, or their names.
+#[derive(FromPyObject)]
+pub(crate) enum Stated {
+    Count(usize),
+    Names(Vec<String>),
+}
+
+impl Stated {
+    pub(crate) fn classes(self) -> PyResult<Classes> {
+        let classes = match self {
+            Self::Count(count) => Classes::numbered(count),
+            Self::Names(names) => Classes::named(names),
+        };
+        classes.map_err(|error| value(format!("classes: {error}")))
+    }
+}
+
+fn names(classes: Option<&Classes>) -> &[String] {
+    match classes {
+        Some(Classes::Names(names)) => names,
+        _ => &[],
+    }
+}
+
+/// Labels: an array of int64 or float64 of shape [rows], or a list of texts.
+fn parse(given: &Bound<'_, PyAny>, classes: Option<&Classes>) -> PyResult<Labels> {
+    let stated = names(classes);
+    let place = |row| format!("labels[{row}]");
+    let parsed = if let Ok(texts) = given.extract::<Vec<String>>() {
+        labels::parse(&texts, stated, place)
+    } else {
+        let flat = |dimensions| match dimensions {
+            1 => Ok(()),
+            _ => Err(value("labels must have shape [rows]")),
+        };
+        if let Ok(array) = given.cast::<PyArrayDyn<i64>>() {
+            let array = array.try_readonly().map_err(value)?;
+            flat(array.ndim())?;
+            let own = contiguous(&array)?;
+            let numbers: Vec<f64> = own.iter().map(|label| *label as f64).collect();
+            labels::from_numbers(&numbers, stated, |row| own[row].to_string(), place)
+        } else if let Ok(array) = given.cast::<PyArrayDyn<f64>>() {
+            let array = array.try_readonly().map_err(value)?;
+            flat(array.ndim())?;
+            let own = contiguous(&array)?;
+            labels::from_numbers(own, stated, |row| own[row].to_string(), place)
+        } else {
+            return Err(PyTypeError::new_err(
+                "labels are no array and no list of texts",
+            ));
+        }
+    };
+    parsed.map_err(value)
+}
+
+/// The data of a client, for messages under `name`.
+pub(crate) fn part(
+    name: String,
+    rows: Rows,
+    given: &Bound<'_, PyAny>,
+    columns: Vec<String>,
+    classes: Option<&Classes>,
+) -> PyResult<Part> {
+    let unusable = |error: &dyn std::fmt::Display| value(format!("{name}: {error}"));
+    let labels = parse(given, classes).map_err(|error| {
+        if error.is_instance_of::<PyTypeError>(given.py()) {
+            return error;
+        }
+        unusable(&error.value(given.py()))
+    })?;
+    let data = Dataset::new(rows, labels, columns, classes).map_err(|error| unusable(&error))?;
+    Ok(Part { name, data })
+}
+
+/// The labels of one client, whose classes are stated.
+pub(crate) fn labelling(
+    rows: &Rows,
+    given: &Bound<'_, PyAny>,
+    classes: Stated,
+) -> PyResult<Labelling> {
+    let classes = classes.classes()?;
+    let labels = parse(given, Some(&classes))?;
+    let data = Dataset::new(rows.clone(), labels, Vec::new(), Some(&classes)).map_err(value)?;
+    let table = ClassTable {
+        count: classes.count(),
+        names: data.class_names.clone(),
+    };
+    let name = "this client".into();
+    Part { name, data }.labelling(&table).map_err(value)
+}
+
+/// Labels as numbers, int64 of shape [rows] with -1 where there is none, and the names of the
+/// classes; none where classes are numbers.
+#[pyfunction]
+pub(crate) fn parse_labels<'py>(
+    py: Python<'py>,
+    labels: &Bound<'py, PyAny>,
+    classes: Option<Stated>,
+) -> PyResult<(Bound<'py, PyArray1<i64>>, Vec<String>)> {
+    let classes = classes.map(Stated::classes).transpose()?;
+    let parsed = parse(labels, classes.as_ref())?;
+    let numbers = parsed.labels.iter();
+    let numbers: Vec<i64> = numbers.map(|label| label.map_or(-1, i64::from)).collect();
+    Ok((numbers.into_pyarray(py), parsed.names))
+}
