@@ -1,8 +1,8 @@
 //! Fixed point: real numbers as words with exact sums (`docs/spec/sums.md`, *Fixed point*).
 //!
 //! `x` becomes `round(x·2^f)` modulo 2³² or 2⁶⁴. Ties round away from zero. Values are `f32` or
-//! `f64`. A value beyond the range is refused, or it is clipped: moved to the nearer end of the
-//! range and counted. No sum overflows.
+//! `f64`. NaN and infinities are refused. A value beyond the range is refused, or it is clipped:
+//! moved to the nearer end of the range and counted. No sum overflows.
 //!
 //! | | encodes | decodes to |
 //! |---|---|---|
@@ -38,7 +38,7 @@ use super::Word;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FixedError {
-    /// A value is NaN, or beyond the declared range.
+    /// A value is NaN or infinite, or beyond the declared range.
     #[error("value {index} is {value}; it must be from -{bound} to {bound}")]
     OutOfRange {
         /// The index of the value.
@@ -56,7 +56,15 @@ pub enum FixedError {
         /// The largest weight.
         most: f64,
     },
-    /// The range is not a positive finite number, or it does not fit the words.
+    /// A bound of the range is not a positive finite number.
+    #[error("{name} is {value}; it must be above 0 and finite")]
+    Unbounded {
+        /// What is bounded: `bound` or `max_weight`.
+        name: &'static str,
+        /// The bound.
+        value: f64,
+    },
+    /// The range does not fit the words.
     #[error("a range of {bound} for {clients} clients does not fit words of {bits} bits")]
     Range {
         /// The largest magnitude.
@@ -130,9 +138,9 @@ impl Pass {
         let mut clipped = 0;
         for (index, value) in values.iter().enumerate() {
             let mut value: f64 = (*value).into();
-            // SUM-32.
-            if value.is_nan() || value.abs() > self.bound {
-                if value.is_nan() || self.beyond == Beyond::Refused {
+            // SUM-32. An infinity is no larger value: it shows that the values are broken.
+            if !(value.abs() <= self.bound) {
+                if !value.is_finite() || self.beyond == Beyond::Refused {
                     return Err(FixedError::OutOfRange {
                         index: first + index,
                         value,
@@ -146,6 +154,15 @@ impl Pass {
             words.push(word(value * self.weight * self.scale));
         }
         Ok(clipped)
+    }
+}
+
+/// Checks a bound of a range.
+fn bounded(name: &'static str, value: f64) -> Result<(), FixedError> {
+    if value > 0.0 && value.is_finite() {
+        Ok(())
+    } else {
+        Err(FixedError::Unbounded { name, value })
     }
 }
 
@@ -181,16 +198,14 @@ impl<W: Word> Fixed<W> {
     /// The finest fixed point for values from `-bound` to `bound` of `clients` clients.
     ///
     /// # Errors
-    /// [`FixedError::Range`].
+    /// [`FixedError::Unbounded`] or [`FixedError::Range`].
     pub fn for_range(bound: f64, clients: usize) -> Result<Self, FixedError> {
         let refused = FixedError::Range {
             bound,
             clients,
             bits: Self::BITS,
         };
-        if !(bound > 0.0 && bound.is_finite()) {
-            return Err(refused);
-        }
+        bounded("bound", bound)?;
         let room = Self::room(clients);
         let mut fraction = (room / bound).log2().floor();
         if bound * 2f64.powf(fraction) > room {
@@ -272,16 +287,16 @@ impl<W: Word> Fixed<W> {
     /// The words of `values`.
     ///
     /// # Errors
-    /// [`FixedError::OutOfRange`], which names the first value that is beyond the bound or NaN.
+    /// [`FixedError::OutOfRange`], which names the first value that is beyond the bound or no number.
     pub fn encode<T: Real>(&self, values: &[T]) -> Result<Vec<W>, FixedError> {
         let encoded = self.encode_with(values, false)?;
         Ok(encoded.words)
     }
 
-    /// The words of `values`. Values beyond the bound, also infinities, are clipped and counted.
+    /// The words of `values`. Values beyond the bound are clipped and counted.
     ///
     /// # Errors
-    /// [`FixedError::OutOfRange`], which names the first value that is NaN.
+    /// [`FixedError::OutOfRange`], which names the first value that is NaN or infinite.
     pub fn encode_clipped<T: Real>(&self, values: &[T]) -> Result<Clipped<W>, FixedError> {
         self.encode_with(values, true)
     }
@@ -316,8 +331,11 @@ impl<W: Word> WeightedMean<W> {
     /// The mean of values from `-bound` to `bound` with weights from 0 to `max_weight`.
     ///
     /// # Errors
-    /// [`FixedError::Range`].
+    /// [`FixedError::Unbounded`] or [`FixedError::Range`].
     pub fn new(bound: f64, max_weight: f64, clients: usize) -> Result<Self, FixedError> {
+        bounded("bound", bound)?;
+        bounded("max_weight", max_weight)?;
+        bounded("bound times max_weight", bound * max_weight)?;
         Ok(Self {
             products: Fixed::for_range(bound * max_weight, clients)?,
             weights: Fixed::for_range(max_weight, clients)?,
@@ -384,18 +402,18 @@ impl<W: Word> WeightedMean<W> {
     ///
     /// # Errors
     /// [`FixedError::Weight`], or [`FixedError::OutOfRange`], which names the first value that is
-    /// beyond the bound or NaN.
+    /// beyond the bound or no number.
     pub fn encode<T: Real>(&self, values: &[T], weight: f64) -> Result<Vec<W>, FixedError> {
         let encoded = self.encode_with(values, weight, false)?;
         Ok(encoded.words)
     }
 
-    /// The words of a client. Values beyond the bound, also infinities, are clipped and counted.
-    /// The weight is never clipped.
+    /// The words of a client. Values beyond the bound are clipped and counted. The weight is never
+    /// clipped.
     ///
     /// # Errors
     /// [`FixedError::Weight`], or [`FixedError::OutOfRange`], which names the first value that is
-    /// NaN.
+    /// NaN or infinite.
     pub fn encode_clipped<T: Real>(
         &self,
         values: &[T],

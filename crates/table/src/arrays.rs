@@ -222,6 +222,18 @@ impl Arrays {
         values
     }
 
+    /// The array with value `index` of all, and the value's place in it.
+    pub fn place(&self, index: usize) -> Option<(&Array, Vec<usize>)> {
+        let mut left = index;
+        for array in &self.0 {
+            if left < array.values.len() {
+                return Some((array, place(&array.shape, left)));
+            }
+            left -= array.values.len();
+        }
+        None
+    }
+
     /// Names, shapes and types, without values.
     pub fn layout(&self) -> Layout {
         let entry = |array: &Array| Entry {
@@ -231,6 +243,16 @@ impl Arrays {
         };
         Layout(self.0.iter().map(entry).collect())
     }
+}
+
+/// The place, in each dimension, of value `index` of an array of this shape.
+pub fn place(shape: &[usize], mut index: usize) -> Vec<usize> {
+    let mut place = vec![0; shape.len()];
+    for (at, len) in place.iter_mut().zip(shape).rev() {
+        *at = index % (*len).max(1);
+        index /= (*len).max(1);
+    }
+    place
 }
 
 impl<'a> IntoIterator for &'a Arrays {
@@ -463,6 +485,24 @@ mod tests {
         assert!(says(arrays.push("n".repeat(300), vec![1], vec![0.0f64])).contains("300 bytes"));
         assert!(says(Arrays::new().layout().check()).contains("no values"));
         assert!(Arrays::from(vec![1.0f32]).layout().check().is_ok());
+    }
+
+    #[test]
+    fn a_value_has_its_place() {
+        let mut arrays = Arrays::from(vec![1.0f32; 2]);
+        for (name, shape) in [("matrix", vec![2, 3]), ("none", vec![0]), ("one", vec![])] {
+            let values = vec![0.0f64; shape.iter().product()];
+            arrays.push(name, shape, values).unwrap();
+        }
+        let found = |index| {
+            let (array, place) = arrays.place(index)?;
+            Some((array.name(), place))
+        };
+        assert_eq!(found(1), Some(("values", vec![1])));
+        assert_eq!(found(2), Some(("matrix", vec![0, 0])));
+        assert_eq!(found(7), Some(("matrix", vec![1, 2])));
+        assert_eq!(found(8), Some(("one", vec![])));
+        assert_eq!(found(9), None);
     }
 
     #[test]

@@ -515,11 +515,13 @@ impl Session {
             if after.len() != model.len() {
                 return Err(Abort::Misuse("the model changed its size".into()));
             }
-            trained.diverged = after.iter().any(|value| !value.is_finite());
-            if !trained.diverged {
-                let pairs = after.iter().zip(model);
-                let changes = pairs.map(|(after, before)| after - before);
-                change.iter_mut().zip(changes).for_each(|(to, by)| *to = by);
+            let pairs = after.iter().zip(model);
+            let changes = pairs.map(|(after, before)| after - before);
+            change.iter_mut().zip(changes).for_each(|(to, by)| *to = by);
+            // A difference of finite parameters may be infinite, too.
+            trained.diverged = change.iter().any(|by| !by.is_finite());
+            if trained.diverged {
+                change.fill(0.0);
             }
         }
         let mut words = Zeroizing::new(Vec::with_capacity(change.len()));

@@ -139,7 +139,7 @@ fn contributions_are_not_printed() {
 fn large_values_are_clipped_or_refused() {
     let kit = kit();
     let values = |at: usize| match at {
-        0 => vec![0.5f64, -9.0, f64::INFINITY, 8.0],
+        0 => vec![0.5f64, -9.0, f64::MAX, 8.0],
         _ => vec![1.0, 2.0, 3.0, -8.0],
     };
     for mean in [true, false] {
@@ -168,9 +168,18 @@ fn large_values_are_clipped_or_refused() {
         assert_eq!(members[1].heard().clipped, 0);
 
         for (strict, bad, why) in [
-            (true, 9.0, "value 2 is 9; it must be from -8 to 8"),
-            (true, f64::NAN, "value 2 is NaN"),
-            (false, f64::NAN, "value 2 is NaN"),
+            (
+                true,
+                9.0,
+                "array 'values' at [2] is 9; it must be from -8 to 8",
+            ),
+            (true, f64::NAN, "array 'values' at [2] is NaN"),
+            (false, f64::NAN, "array 'values' at [2] is NaN"),
+            (
+                false,
+                f64::INFINITY,
+                "array 'values' at [2] is inf; it must be from -8 to 8",
+            ),
         ] {
             let job = Job {
                 clip: !strict,

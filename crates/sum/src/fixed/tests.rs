@@ -93,7 +93,7 @@ fn holds_to_the_definition<T: Real, W: Word>(values: &[T], weight: f64, clients:
     assert_eq!(mean.encode(&inside, weight).unwrap(), words);
 
     // Clipped values.
-    let first = doubles.iter().position(|v| v.is_nan());
+    let first = doubles.iter().position(|v| !v.is_finite());
     let words_of = |encoded: Result<Clipped<W>, FixedError>| encoded.map(|it| it.words);
     assert_eq!(named(words_of(point.encode_clipped(values))), first);
     let encoded = words_of(mean.encode_clipped(values, weight));
@@ -179,10 +179,11 @@ fn what_does_not_fit_is_refused_or_clipped_on_demand() {
         clipped: 2,
     };
     assert_eq!(point.encode_clipped(&[0.5, 7.0, -9.0]).unwrap(), expected);
-    let infinite = [0.5, f32::INFINITY, f32::NEG_INFINITY];
-    assert_eq!(point.encode_clipped(&infinite).unwrap(), expected);
-    assert!(Fixed::<u32>::for_range(0.0, 3).is_err());
-    assert!(Fixed::<u32>::for_range(f64::INFINITY, 3).is_err());
+    for infinite in [f32::INFINITY, f32::NEG_INFINITY] {
+        let error = point.encode_clipped(&[0.5, infinite]).unwrap_err();
+        let due = format!("value 1 is {infinite}; it must be from -2 to 2");
+        assert_eq!(error.to_string(), due);
+    }
     assert!(
         Fixed::<u64>::for_range(1e300, 3)
             .unwrap()
@@ -190,6 +191,24 @@ fn what_does_not_fit_is_refused_or_clipped_on_demand() {
             .is_ok()
     );
     assert!(Fixed::<u32>::with_fraction(31, 3).is_err());
+}
+
+#[test]
+fn bounds_are_positive_and_finite_and_named() {
+    for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let due = |name| format!("{name} is {wrong}; it must be above 0 and finite");
+        let error = Fixed::<u32>::for_range(wrong, 3).unwrap_err();
+        assert_eq!(error.to_string(), due("bound"));
+        let error = WeightedMean::<u64>::new(wrong, 1.0, 3).unwrap_err();
+        assert_eq!(error.to_string(), due("bound"));
+        let error = WeightedMean::<u64>::new(1.0, wrong, 3).unwrap_err();
+        assert_eq!(error.to_string(), due("max_weight"));
+    }
+    let error = WeightedMean::<u64>::new(1e200, 1e200, 3).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "bound times max_weight is inf; it must be above 0 and finite"
+    );
 }
 
 #[test]

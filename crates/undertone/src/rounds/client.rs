@@ -361,11 +361,12 @@ impl<S: Source> Client<S> {
             desk.held = None;
             let Contribution { arrays, weight } =
                 desk.source.contribute(&asked).map_err(Abort::Misuse)?;
-            let unusable = |why: &dyn fmt::Display| Abort::Misuse(format!("arrays: {why}"));
             let layout = arrays.layout();
-            layout.check().map_err(|error| unusable(&error))?;
+            layout
+                .check()
+                .map_err(|error| Abort::Misuse(format!("arrays: {error}")))?;
             let encoded = job.encode(&arrays, weight);
-            let (words, clipped) = encoded.map_err(|error| unusable(&error))?;
+            let (words, clipped) = encoded.map_err(Abort::Misuse)?;
             if clipped > 0 {
                 desk.source.clipped(clipped);
             }

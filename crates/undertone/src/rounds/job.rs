@@ -99,8 +99,29 @@ impl Job {
     /// The words of `arrays` with `weight`, and the number of clipped values.
     ///
     /// # Errors
-    /// A [`FixedError`] for a value or a weight that cannot be represented.
+    /// The value, with the name of its array, or the weight that cannot be represented.
     pub fn encode(
+        &self,
+        arrays: &Arrays,
+        weight: f64,
+    ) -> Result<(Zeroizing<Vec<u64>>, usize), String> {
+        self.words_of(arrays, weight).map_err(|error| match error {
+            FixedError::OutOfRange {
+                index,
+                value,
+                bound,
+            } => match arrays.place(index) {
+                Some((array, place)) => format!(
+                    "array '{}' at {place:?} is {value}; it must be from -{bound} to {bound}",
+                    array.name()
+                ),
+                None => error.to_string(),
+            },
+            error => error.to_string(),
+        })
+    }
+
+    fn words_of(
         &self,
         arrays: &Arrays,
         weight: f64,
