@@ -21,6 +21,8 @@ pub struct Heard {
     pub means: Vec<Arc<Mean>>,
     /// The number of clipped values.
     pub clipped: usize,
+    /// The warnings about arrays of which a mean shows little.
+    pub coarse: Vec<String>,
 }
 
 /// A source that records its requests and means.
@@ -56,6 +58,10 @@ impl Source for Given {
 
     fn clipped(&mut self, values: usize) {
         self.heard().clipped += values;
+    }
+
+    fn coarse(&mut self, warning: &str) {
+        self.heard().coarse.push(warning.to_owned());
     }
 
     fn has_others(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyValueError};
+use pyo3::exceptions::{PyException, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use undertone::party::{Abort, Aborted, CourierError, PartyId};
 use undertone::replay::ReplayError;
@@ -54,6 +54,18 @@ pub(crate) fn party(number: i64) -> PyResult<PartyId> {
 pub(crate) fn of_client(py: Python<'_>, place: usize, error: PyErr) -> PyErr {
     let text = format!("client {place}: {}", error.value(py));
     PyErr::from_type(error.get_type(py), text)
+}
+
+/// A warning. Where warnings are errors, it must not take results away.
+pub(crate) fn warn(text: &str) {
+    Python::attach(|py| {
+        let Ok(text) = std::ffi::CString::new(text) else {
+            return;
+        };
+        if let Err(error) = PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2) {
+            error.write_unraisable(py, None);
+        }
+    });
 }
 
 pub(crate) fn value(error: impl Display) -> PyErr {

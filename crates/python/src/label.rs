@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2};
-use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use undertone::data::parts;
 use undertone::kdf::Seed;
@@ -14,7 +13,7 @@ use undertone::xclp::{self, Input, LabelNoise, Labelling, Outcome, Report, Rows}
 
 use crate::arrays;
 use crate::costs::{Spent, spent};
-use crate::errors::{misuse, numbers, simulation, value};
+use crate::errors::{self, misuse, numbers, simulation, value};
 use crate::interrupt;
 use crate::options::{self, Keys, LabelRules};
 use crate::party::PyParty;
@@ -30,11 +29,7 @@ type Labelled<'py> = (
 
 pub(crate) fn labelled(py: Python<'_>, outcome: Outcome) -> PyResult<Labelled<'_>> {
     if let Some(warning) = &outcome.warning {
-        let text = std::ffi::CString::new(warning.as_str()).map_err(value)?;
-        // Where warnings are errors, this one must not take the labels away.
-        if let Err(error) = PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2) {
-            error.write_unraisable(py, None);
-        }
+        errors::warn(warning);
     }
     let classes = outcome.labels.classes().iter();
     let classes: Vec<i64> = classes.map(|class| class.map_or(-1, i64::from)).collect();

@@ -300,6 +300,10 @@ impl Source for Function {
         });
         told.map_err(|error: PyErr| format!("the function mean failed: {error}"))
     }
+
+    fn coarse(&mut self, warning: &str) {
+        errors::warn(&format!("the mean shows little of {warning}"));
+    }
 }
 
 /// Takes part in a job of rounds of sums or means. Returns the last mean and the costs.

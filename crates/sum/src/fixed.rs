@@ -26,6 +26,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod resolution;
+
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -253,6 +255,11 @@ impl<W: Word> Fixed<W> {
         self.bound
     }
 
+    /// What one step of the last bit is worth.
+    pub fn unit(&self) -> f64 {
+        2f64.powi(-self.fraction)
+    }
+
     fn scale(&self) -> f64 {
         2f64.powi(self.fraction)
     }
@@ -341,6 +348,16 @@ impl<W: Word> WeightedMean<W> {
             weights: Fixed::for_range(max_weight, clients)?,
             bound,
         })
+    }
+
+    /// What one step of the last bit is worth in a mean of this total weight.
+    pub fn unit(&self, weight: f64) -> f64 {
+        self.products.unit() / weight
+    }
+
+    /// What one step of the last bit is worth in a weight.
+    pub fn weight_unit(&self) -> f64 {
+        self.weights.unit()
     }
 
     /// The number of words for `values` values.

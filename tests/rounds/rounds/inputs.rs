@@ -197,6 +197,80 @@ fn large_values_are_clipped_or_refused() {
     }
 }
 
+/// ROUND-24. A client warns of arrays that a step of the last bit outweighs by 2⁻¹⁰, and declines
+/// where little of all its values would be left.
+#[test]
+fn values_that_the_mean_would_lose_are_declined_and_coarse_ones_named() {
+    let small = || arrays(&[("w", &[2], true), ("b", &[3], false)]);
+    for (limits, weight, expected) in [
+        ((1024.0, 1e6), 1.0, ""),
+        ((8.0, 1e9), 3.0, ""),
+        ((1e9, 1e6), 1.0, "array 'w', and 1 other arrays: one step"),
+        ((1e12, 1e6), 1.0, "declined"),
+        ((1e15, 1e6), 1.0, "declined"),
+        ((1e30, 1e6), 1.0, "declined"),
+        (
+            (1024.0, 1e6),
+            1e-6,
+            "array 'w', and 1 other arrays: one step",
+        ),
+        ((1e6, 1e6), 1e-6, "declined"),
+        ((1.0, 1e12), 1e-8, "declined"),
+    ] {
+        let (bound, max_weight) = limits;
+        let limited = Job {
+            bound,
+            max_weight,
+            ..job(&kit())
+        };
+        let mut members = [0, 1, 2, 3].map(|_| constant(small(), 0.0));
+        members[1] = constant(small(), weight);
+        let run = run(limited, &new(), &members, Network::new());
+        if expected == "declined" {
+            // The other clients have no weight, so there is no mean without this one.
+            assert!(failure(run).to_string().contains("weight"), "{limits:?}");
+            continue;
+        }
+        let told = members[1].heard().coarse.join("; ");
+        assert!(told.contains(expected), "{limits:?}: {told}");
+        assert_eq!(told.is_empty(), expected.is_empty(), "{limits:?}: {told}");
+    }
+    // The others go on without a client that declines, and values of 0 lose nothing.
+    let limited = Job {
+        bound: 1e15,
+        ..job(&kit())
+    };
+    let zeros = || constant(vec![0.0f32; 5].into(), 1.0);
+    let members = [
+        zeros(),
+        constant(vec![0.5f32; 5].into(), 1.0),
+        zeros(),
+        zeros(),
+    ];
+    let run = run(limited, &new(), &members, Network::new()).unwrap();
+    let error = run.clients[1].as_ref().unwrap_err().to_string();
+    assert!(error.contains("little of them would be left"), "{error}");
+    assert_eq!(reported(&run).contributors, [0, 2, 3].map(PartyId::client));
+}
+
+#[test]
+fn jobs_in_which_no_value_could_survive_are_refused() {
+    for (max_weight, clients, is_possible) in
+        [(1e6, 100, true), (1e18, 100, false), (1e18, 1, true)]
+    {
+        let job = Job {
+            max_weight,
+            clients,
+            ..Job::default()
+        };
+        let checked = job.check();
+        assert_eq!(checked.is_ok(), is_possible, "{checked:?}");
+        if let Err(error) = checked {
+            assert!(error.contains("lower max_weight"), "{error}");
+        }
+    }
+}
+
 // ROUND-17, SUM-33.
 #[test]
 fn weights_that_cannot_be() {

@@ -299,7 +299,11 @@ fn columns_of_different_scale_are_noticed_and_brought_to_one() {
     let health = health.to_str().unwrap();
     let raw = undertone(&["label", health, "--json"]);
     let warning = String::from_utf8_lossy(&raw.stderr).into_owned();
-    for expected in ["'income' has 100.0 %", "that of 'weight' is", "--standardise"] {
+    for expected in [
+        "'income' has 100.0 %",
+        "that of 'weight' is",
+        "--standardise",
+    ] {
         assert!(warning.contains(expected), "{warning}");
     }
     let scaled = undertone(&["label", health, "--json", "--standardise"]);

@@ -74,6 +74,12 @@ pub trait Source: Send + 'static {
         let _ = values;
     }
 
+    /// Receives a warning about arrays of which the mean shows little, because the bound or the
+    /// largest weight of the job is so large.
+    fn coarse(&mut self, warning: &str) {
+        let _ = warning;
+    }
+
     /// Whether it can give other values when it is asked for a round again. If not, the client
     /// takes no part in that round.
     fn has_others(&self) -> bool {
@@ -367,6 +373,10 @@ impl<S: Source> Client<S> {
                 .map_err(|error| Abort::Misuse(format!("arrays: {error}")))?;
             let encoded = job.encode(&arrays, weight);
             let (words, clipped) = encoded.map_err(Abort::Misuse)?;
+            let coarse = job.check_resolution(&arrays, weight);
+            if let Some(warning) = coarse.map_err(Abort::Misuse)? {
+                desk.source.coarse(&warning);
+            }
             if clipped > 0 {
                 desk.source.clipped(clipped);
             }

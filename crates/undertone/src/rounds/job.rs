@@ -3,11 +3,12 @@
 use sha2::{Digest, Sha256};
 use undertone_job::{Fields, context};
 use undertone_party::{PartyId, SessionId};
+use undertone_sum::fixed::resolution::{Resolution, Size, is_hopeless, least_weight};
 use undertone_sum::fixed::{Clipped, Fixed, FixedError, WeightedMean};
 use undertone_sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
 use zeroize::Zeroizing;
 
-use crate::arrays::{Arrays, Layout};
+use crate::arrays::{Arrays, Layout, Values};
 
 /// Most rounds of a job.
 pub const MAX_ROUNDS: u32 = 1_000_000;
@@ -72,7 +73,81 @@ impl Job {
                 self.min_clients
             ));
         }
-        self.coder().map(drop).map_err(|error| error.to_string())
+        let unit = self.unit(least_weight(self.max_weight));
+        let unit = unit.map_err(|error| error.to_string())?;
+        if is_hopeless(unit, self.bound) {
+            return Err(format!(
+                "one step of the last bit is worth {unit:.1e} in a mean of total weight {}, of a \
+                 bound of {}; lower max_weight",
+                least_weight(self.max_weight),
+                self.bound
+            ));
+        }
+        Ok(())
+    }
+
+    /// What one step of the last bit is worth in the result of a round with this total weight.
+    ///
+    /// # Errors
+    /// A [`FixedError`] for parameters that are impossible.
+    pub fn unit(&self, weight: f64) -> Result<f64, FixedError> {
+        Ok(match self.coder()? {
+            Coder::Mean(mean) => mean.unit(weight),
+            Coder::Sum(sum) => sum.unit(),
+        })
+    }
+
+    /// Compares arrays with what one step of the last bit is worth if no other client has a weight.
+    /// Returns a warning for arrays of which the result shows little.
+    ///
+    /// # Errors
+    /// A message if little or nothing of all the values would be left.
+    pub fn check_resolution(&self, arrays: &Arrays, weight: f64) -> Result<Option<String>, String> {
+        if self.mean && weight == 0.0 {
+            return Ok(None);
+        }
+        let unit = self.unit(weight).map_err(|error| error.to_string())?;
+        let mut all = Size::up_to(self.bound);
+        let mut coarse = Vec::new();
+        for array in arrays {
+            let mut size = Size::up_to(self.bound);
+            match array.values() {
+                Values::Single(values) => size.add(values),
+                Values::Double(values) => size.add(values),
+            }
+            all.join(size);
+            if let Resolution::Coarse(step) | Resolution::Lost(step) = size.under(unit) {
+                coarse.push((array.name(), step));
+            }
+        }
+        let limits = format!("bound {}", self.bound)
+            + &if self.mean {
+                format!(", max_weight {}, weight {weight}", self.max_weight)
+            } else {
+                String::new()
+            };
+        if let Resolution::Lost(step) = all.under(unit) {
+            return Err(format!(
+                "{step}: little of them would be left ({limits}); the job needs a lower bound or \
+                 max_weight"
+            ));
+        }
+        if let Ok(Coder::Mean(mean)) = self.coder()
+            && weight < mean.weight_unit()
+        {
+            return Err(format!(
+                "the weight {weight} is less than one step of the last bit of weights, {:.1e}; the \
+                 job needs a lower max_weight, or clients larger weights",
+                mean.weight_unit()
+            ));
+        }
+        Ok(coarse.first().map(|(name, step)| {
+            let others = match coarse.len() {
+                1 => String::new(),
+                count => format!(", and {} other arrays", count - 1),
+            };
+            format!("array '{name}'{others}: {step} ({limits})")
+        }))
     }
 
     fn coder(&self) -> Result<Coder, FixedError> {

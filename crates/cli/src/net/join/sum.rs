@@ -168,6 +168,10 @@ impl Source for Files {
         tracing::warn!(values, "values beyond the job's bound were moved to it");
     }
 
+    fn coarse(&mut self, warning: &str) {
+        tracing::warn!("the mean shows little of {warning}");
+    }
+
     /// Only a command can make other values.
     fn has_others(&self) -> bool {
         self.each.is_some()

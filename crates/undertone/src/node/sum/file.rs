@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use undertone_node::{Facts, JobError, deadlines};
+use undertone_sum::fixed::resolution::least_weight;
 use undertone_sum::{Suite, Trust};
 
 use super::Job;
@@ -106,6 +107,16 @@ pub(super) fn facts(job: &Job) -> Facts {
     ]);
     if !job.mean {
         facts.shift_remove("max_weight");
+    }
+    let weight = least_weight(job.max_weight);
+    if let Ok(unit) = job.unit(weight) {
+        let at = if job.mean {
+            format!(" at total weight {weight}")
+        } else {
+            String::new()
+        };
+        let told = format!("{unit:.1e}{at}, {:.1e} of bound", unit / job.bound);
+        facts.insert("resolution".to_owned(), told.into());
     }
     if let Some(sample) = job.sample {
         facts.insert("sample".to_owned(), sample.into());

@@ -156,4 +156,8 @@ impl Source for Asks {
     fn clipped(&mut self, values: usize) {
         tracing::warn!(values, "values beyond the job's bound were clipped to it");
     }
+
+    fn coarse(&mut self, warning: &str) {
+        tracing::warn!("the mean shows little of {warning}");
+    }
 }

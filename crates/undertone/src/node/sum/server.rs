@@ -135,6 +135,10 @@ impl Sum {
             ("values".to_owned(), mean.arrays.len().into()),
             ("weight".to_owned(), mean.weight.into()),
         ]);
+        if let Ok(unit) = self.job.unit(mean.weight) {
+            let told = format!("{unit:.1e}");
+            self.results.insert("resolution".to_owned(), told.into());
+        }
         if let Some(on_mean) = &mut self.on_mean {
             on_mean(&mean);
         }
