@@ -69,6 +69,9 @@ pub enum Error {
     /// From the degree of a graph.
     #[error(transparent)]
     Wiring(#[from] undertone::sum::wiring::WiringError),
+    /// From a contribution.
+    #[error("{0}")]
+    Contribution(String),
     /// From arrays.
     #[error(transparent)]
     Arrays(#[from] undertone::arrays::ArraysError),

@@ -287,7 +287,8 @@ impl Case {
                 found.unwrap_or_default().into_iter()
             };
             let mut down = take(PartyId::SERVER, me, ROUND);
-            let (words, clipped) = job.encode(&own.arrays, own.weight)?;
+            let encoded = job.encode(&own.arrays, own.weight);
+            let (words, clipped) = encoded.map_err(Error::Contribution)?;
             clients.push(Participant {
                 has: has[*index],
                 values: doubles(&own.arrays.to_doubles()),

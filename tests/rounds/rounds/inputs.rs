@@ -373,7 +373,7 @@ fn jobs_that_cannot_be() {
                 bound: 0.0,
                 ..job(&kit)
             },
-            "range of 0",
+            "bound is 0",
         ),
     ] {
         assert!(job.check().is_err());

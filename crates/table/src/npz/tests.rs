@@ -309,7 +309,7 @@ fn errors_say_what_is_wrong() {
         ),
         (
             vec![("features", b"text".to_vec()), labels()],
-            "not an .npy array",
+            "is the file complete?",
         ),
     ];
     for (entries, expected) in cases {
