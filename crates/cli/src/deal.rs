@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use undertone::data::{self, Dataset, Kind};
 use undertone::xclp::{Features, Labelling, Params, Rows};
-use undertone_lab::experiment::Experiment;
+use undertone_lab::experiment::{Experiment, Stored};
 use undertone_lab::output::{self, Output};
 use undertone_lab::split::{Split, by_columns, check_labelled};
 use undertone_lab::{Failure, Show, input, seed};
@@ -109,7 +109,7 @@ impl Deal {
         let classes = dataset.class_count();
         let columns = dataset.columns;
         let experiment = Experiment {
-            rows: dataset.rows,
+            rows: Stored::new(dataset.rows),
             labels: dataset.labels.into_iter().flatten().collect(),
             classes,
             class_names: dataset.class_names,

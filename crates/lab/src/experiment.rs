@@ -12,11 +12,63 @@ use undertone::xclp::{Codes, Features, Labelling, Params, Rows, Scale, solo};
 use crate::split::{self, Split};
 use crate::{Failure, seed};
 
+/// All rows of a file. Features that fit are held in single precision, in half the memory.
+#[derive(Debug)]
+pub struct Stored(Store);
+
+#[derive(Debug)]
+enum Store {
+    Singles { dim: usize, values: Vec<f32> },
+    Rows(Rows),
+}
+
+impl Stored {
+    /// Holds these rows.
+    pub fn new(rows: Rows) -> Self {
+        let fit = |value: &f64| f64::from(*value as f32).to_bits() == value.to_bits();
+        Self(match rows {
+            Rows::Features(features) if features.values().iter().all(fit) => Store::Singles {
+                dim: features.dim(),
+                values: features
+                    .values()
+                    .iter()
+                    .map(|value| *value as f32)
+                    .collect(),
+            },
+            rows => Store::Rows(rows),
+        })
+    }
+
+    /// The rows named by `part`, in that order.
+    fn select(&self, part: &[usize]) -> Result<Rows, Failure> {
+        Ok(match &self.0 {
+            Store::Singles { dim, values } => {
+                let row = |row: &usize| &values[row * dim..(row + 1) * dim];
+                let values = part.iter().flat_map(row).copied().map(f64::from).collect();
+                Rows::Features(Features::table(*dim, values).map_err(Failure::data)?)
+            }
+            Store::Rows(Rows::Features(features)) => Rows::Features(features.select(part)),
+            Store::Rows(Rows::Codes(codes)) => {
+                Rows::Codes(Codes::from_bits(codes.bits().select(part)))
+            }
+        })
+    }
+
+    /// The codes of all rows under one projection.
+    fn codes(&self, rows: usize, seed: &Seed, bits: usize) -> Result<Codes, Failure> {
+        let all: Vec<usize> = (0..rows).collect();
+        Ok(match self.select(&all)? {
+            Rows::Features(features) => Codes::hash(&features, seed, bits),
+            Rows::Codes(codes) => codes,
+        })
+    }
+}
+
 /// A labelled data set and how it is dealt out.
 #[derive(Debug)]
 pub struct Experiment {
     /// All rows of the file.
-    pub rows: Rows,
+    pub rows: Stored,
     /// The true label of each row.
     pub labels: Vec<u16>,
     /// Number of classes.
@@ -109,26 +161,27 @@ impl Experiment {
     pub fn trial(&self, number: u64, bar: &ProgressBar) -> Result<Trial, Failure> {
         let seed = seed(number);
         let derive = |purpose| seed.derive(SessionId([0; 32]), purpose, &[]);
+        bar.set_message("each client alone");
+        let mut local = Tally::default();
+        let (local_seed, bits) = (derive("local projection"), self.params.bits);
+        // One projection for the rows of all clients.
+        let all = if self.standardise {
+            None
+        } else {
+            Some(self.rows.codes(self.labels.len(), &local_seed, bits)?)
+        };
         let Dealt {
             parts,
             revealed,
             clients,
         } = self.deal(&seed)?;
-        bar.set_message("each client alone");
-        let mut local = Tally::default();
-        let local_seed = derive("local projection");
-        let hash = |features: &Features| Codes::hash(features, &local_seed, self.params.bits);
-        // One projection for the rows of all clients.
-        let all = match &self.rows {
-            Rows::Codes(codes) => Some(codes.clone()),
-            Rows::Features(_) if self.standardise => None,
-            Rows::Features(features) => Some(hash(features)),
-        };
         for ((rows, labelling), part) in clients.iter().zip(&parts) {
             let codes = match (&all, rows) {
                 (Some(all), _) => Codes::from_bits(all.bits().select(part)),
                 (None, Rows::Codes(codes)) => codes.clone(),
-                (None, Rows::Features(features)) => hash(&self.alone(features)?),
+                (None, Rows::Features(features)) => {
+                    Codes::hash(&self.alone(features)?, &local_seed, bits)
+                }
             };
             let labels = solo::propagate(&codes, labelling, &self.params).map_err(Failure::data)?;
             local.count(labels.classes(), labelling, part, &self.labels);
@@ -178,10 +231,7 @@ impl Experiment {
     }
 
     fn client(&self, part: &[usize], revealed: &[bool]) -> Result<(Rows, Labelling), Failure> {
-        let rows = match &self.rows {
-            Rows::Features(features) => Rows::Features(Features::select(features, part)),
-            Rows::Codes(codes) => Rows::Codes(Codes::from_bits(codes.bits().select(part))),
-        };
+        let rows = self.rows.select(part)?;
         let label = |(row, revealed): (&usize, &bool)| revealed.then_some(self.labels[*row]);
         let labels = part.iter().zip(revealed).map(label).collect();
         let mut labelling = Labelling::new(self.classes, labels).map_err(Failure::data)?;

@@ -310,9 +310,13 @@ impl<W: Word> Fixed<W> {
 
     /// The values of a sum of words.
     pub fn decode(&self, sum: &[W]) -> Vec<f64> {
+        self.values(sum).collect()
+    }
+
+    /// The values of a sum of words, one by one.
+    pub fn values(&self, sum: &[W]) -> impl ExactSizeIterator<Item = f64> {
         let scale = self.scale();
-        let value = |word: &W| word.to_signed() as f64 / scale;
-        sum.iter().map(value).collect()
+        sum.iter().map(move |word| word.to_signed() as f64 / scale)
     }
 }
 
@@ -441,17 +445,23 @@ impl<W: Word> WeightedMean<W> {
 
     /// The mean and the total weight. `None` when the total weight is not above 0.
     pub fn decode(&self, sum: &[W]) -> Option<Mean> {
+        let (values, weight) = self.values(sum)?;
+        Some(Mean {
+            values: values.collect(),
+            weight,
+        })
+    }
+
+    /// The mean, one value after the other, and the total weight. `None` when the total weight is
+    /// not above 0.
+    pub fn values(&self, sum: &[W]) -> Option<(impl ExactSizeIterator<Item = f64>, f64)> {
         let (last, products) = sum.split_last()?;
         let weight = last.to_signed() as f64 / self.weights.scale();
         if weight <= 0.0 {
             return None;
         }
-        let scale = self.products.scale();
-        let value = |word: &W| word.to_signed() as f64 / scale / weight;
-        Some(Mean {
-            values: products.iter().map(value).collect(),
-            weight,
-        })
+        let products = self.products.values(products);
+        Some((products.map(move |value| value / weight), weight))
     }
 }
 

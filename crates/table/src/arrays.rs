@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use undertone_party::{DecodeError, Reader, Writer};
 use zeroize::Zeroizing;
@@ -30,13 +31,14 @@ pub enum Kind {
     Double,
 }
 
-/// The values of an array, row after row. They are wiped when dropped.
+/// The values of an array, row after row. Clones share them; they are wiped when the last one is
+/// dropped.
 #[derive(Clone, PartialEq)]
 pub enum Values {
     /// In single precision.
-    Single(Zeroizing<Vec<f32>>),
+    Single(Arc<Zeroizing<Vec<f32>>>),
     /// In double precision.
-    Double(Zeroizing<Vec<f64>>),
+    Double(Arc<Zeroizing<Vec<f64>>>),
 }
 
 impl Values {
@@ -64,13 +66,13 @@ impl Values {
 
 impl From<Vec<f32>> for Values {
     fn from(values: Vec<f32>) -> Self {
-        Self::Single(Zeroizing::new(values))
+        Self::Single(Arc::new(Zeroizing::new(values)))
     }
 }
 
 impl From<Vec<f64>> for Values {
     fn from(values: Vec<f64>) -> Self {
-        Self::Double(Zeroizing::new(values))
+        Self::Double(Arc::new(Zeroizing::new(values)))
     }
 }
 
@@ -360,21 +362,19 @@ impl Layout {
     }
 
     /// Cuts `values` into arrays of this layout. `None` if their number differs.
-    pub fn fill(&self, values: &[f64]) -> Option<Arrays> {
+    pub fn fill(&self, mut values: impl ExactSizeIterator<Item = f64>) -> Option<Arrays> {
         if values.len() != self.len() {
             return None;
         }
-        let mut rest = values;
         let mut arrays = Vec::with_capacity(self.0.len());
         for entry in &self.0 {
-            let (own, others) = rest.split_at(entry.len());
-            rest = others;
+            let own = values.by_ref().take(entry.len());
             arrays.push(Array {
                 name: entry.name.clone(),
                 shape: entry.shape.clone(),
                 values: match entry.kind {
-                    Kind::Double => own.to_vec().into(),
-                    Kind::Single => own.iter().map(|v| *v as f32).collect::<Vec<f32>>().into(),
+                    Kind::Double => own.collect::<Vec<f64>>().into(),
+                    Kind::Single => own.map(|value| value as f32).collect::<Vec<f32>>().into(),
                 },
             });
         }
@@ -472,8 +472,11 @@ mod tests {
         let arrays = arrays();
         let layout = Layout::read(&arrays.layout().write()).unwrap();
         assert_eq!(layout, arrays.layout());
-        assert_eq!(layout.fill(&arrays.to_doubles()), Some(arrays));
-        assert_eq!(layout.fill(&[0.0; 6]), None);
+        assert_eq!(
+            layout.fill(arrays.to_doubles().iter().copied()),
+            Some(arrays)
+        );
+        assert_eq!(layout.fill([0.0; 6].into_iter()), None);
     }
 
     #[test]

@@ -150,7 +150,7 @@ fn codecs(bytes: &[u8], job: &Job) {
         assert_eq!(layout.write(), bytes);
         assert_eq!(layout.differs(&layout), None);
         if layout.len() < 1 << 16 {
-            let filled = layout.fill(&vec![0.0; layout.len()]);
+            let filled = layout.fill(std::iter::repeat_n(0.0, layout.len()));
             assert_eq!(filled.map(|arrays| arrays.layout()), Some(layout));
         }
     }

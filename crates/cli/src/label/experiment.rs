@@ -5,7 +5,7 @@ use std::path::Path;
 
 use undertone::data::parts::{ClassTable, width};
 use undertone::data::{Dataset, classes};
-use undertone_lab::experiment::{Experiment, Trial};
+use undertone_lab::experiment::{Experiment, Stored, Trial};
 use undertone_lab::report::{Spread, counted, spread};
 use undertone_lab::{Failure, Show, input, output};
 
@@ -18,18 +18,16 @@ pub(super) fn run(options: &Label, file: &Path, show: Show) -> Result<(), Failur
     let stated = options.classes.as_ref();
     let why = "an experiment needs every label (for partly labelled files use --client)";
     let (data, all) = input::load_labelled(file, options.kind(), stated, why)?;
-    let about_labels = data.describe_labels();
+    let about = About {
+        width: width(&data.rows),
+        features: data.rows.features().unwrap_or(0),
+        labels: data.describe_labels(),
+    };
     let experiment = prepare(options, data, all, file, show)?;
     let labels = Labels::by_row(options.out.as_deref())?;
     let outputs = Outputs::create(options, labels, &[file])?;
     if show.details() {
-        output::print(&introduction(
-            options,
-            file,
-            &experiment,
-            &about_labels,
-            runs,
-        ))?;
+        output::print(&introduction(options, file, &experiment, &about, runs))?;
     }
 
     let Trials {
@@ -103,7 +101,7 @@ fn prepare(
         params: options.params(&data.rows, options.clients)?,
         classes: data.class_count(),
         class_names: data.class_names,
-        rows: data.rows,
+        rows: Stored::new(data.rows),
         labels,
         standardise: options.standardise,
         clients: options.clients,
@@ -113,21 +111,29 @@ fn prepare(
     })
 }
 
+/// What the introduction says about the file.
+struct About {
+    width: String,
+    features: usize,
+    labels: String,
+}
+
 fn introduction(
     options: &Label,
     file: &Path,
     experiment: &Experiment,
-    about_labels: &str,
+    about: &About,
     runs: u32,
 ) -> String {
     let rows = experiment.labels.len();
     format!(
-        "{}: {rows} rows, {}, {} classes\n{}{about_labels}\
+        "{}: {rows} rows, {}, {} classes\n{}{}\
          {} clients ({}), {} % of the labels known, {} from seed {}\n{}\n",
         file.display(),
-        width(&experiment.rows),
+        about.width,
         experiment.classes,
         classes::describe(&experiment.class_names),
+        about.labels,
         experiment.clients,
         experiment.split,
         100.0 * experiment.labelled,
@@ -136,7 +142,7 @@ fn introduction(
         describe(
             &experiment.params,
             rows.div_ceil(experiment.clients),
-            experiment.rows.features().unwrap_or(0)
+            about.features
         ) + &describe_noise(experiment.label_epsilon, experiment.classes),
     )
 }

@@ -20,7 +20,7 @@ use undertone::xclp::{Labelling, Params, Rows};
 
 use super::link::{self, Link};
 use super::median;
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Stored};
 use crate::interrupt::{Process, TempFolder};
 use crate::keys::Keys;
 use crate::ledgers::{together, total};
@@ -123,7 +123,7 @@ impl Trial {
             input::load_labelled(file, Kind::Features, None, input::EVERY_LABEL)?;
         let dealt = Experiment {
             classes: dataset.class_count(),
-            rows: dataset.rows,
+            rows: Stored::new(dataset.rows),
             labels,
             clients: network.clients,
             split: Split::Iid,

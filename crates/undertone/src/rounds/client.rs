@@ -121,8 +121,7 @@ struct Desk<S> {
 /// A contribution that may be needed again.
 struct Held {
     round: u32,
-    layout: Layout,
-    words: Zeroizing<Vec<u64>>,
+    contribution: Contribution,
     /// Whether masked words of it have left this client.
     sent: Arc<AtomicBool>,
 }
@@ -294,12 +293,7 @@ impl<S: Source> Client<S> {
         // (ROUND-10).
         io.phase(CONTRIBUTION).await;
         self.tell(party)?;
-        let Held {
-            layout,
-            words,
-            sent,
-            ..
-        } = self.contribution(&job, round, party)?;
+        let (layout, words, sent) = self.contribution(&job, round, party)?;
         io.send(SERVER, layout.write());
         let due = read_layout(&io.require(SERVER).await?).map_err(Abort::malformed(SERVER))?;
         if let Some(difference) = layout.differs(&due) {
@@ -343,58 +337,56 @@ impl<S: Source> Client<S> {
         Ok(Step::Finished(mean))
     }
 
-    /// The contribution to `round`: that of an earlier attempt if none of it has been sent,
-    /// otherwise a new one from the source.
-    fn contribution(&self, job: &Job, round: u32, party: u64) -> Result<Held, Abort> {
+    /// The contribution to `round`, as layout, words and the mark that they are sent: that of an
+    /// earlier attempt if none of it has been sent, otherwise a new one from the source.
+    fn contribution(
+        &self,
+        job: &Job,
+        round: u32,
+        party: u64,
+    ) -> Result<(Layout, Zeroizing<Vec<u64>>, Arc<AtomicBool>), Abort> {
         let mut desk = self.desk(party)?;
         desk.may_contribute(round).map_err(Abort::Misuse)?;
-        if desk
-            .held
-            .as_ref()
-            .is_none_or(|held| held.round != round || held.was_sent())
-        {
-            let attempt = match desk.asked {
-                (last, times) if last == round => times + 1,
-                _ => 1,
-            };
-            desk.asked = (round, attempt);
-            let asked = Round {
-                number: round,
-                rounds: job.rounds,
-                attempt,
-                mean: self.last(),
-            };
-            desk.held = None;
-            let Contribution { arrays, weight } =
-                desk.source.contribute(&asked).map_err(Abort::Misuse)?;
-            let layout = arrays.layout();
-            layout
-                .check()
-                .map_err(|error| Abort::Misuse(format!("arrays: {error}")))?;
-            let encoded = job.encode(&arrays, weight);
-            let (words, clipped) = encoded.map_err(Abort::Misuse)?;
-            let coarse = job.check_resolution(&arrays, weight);
-            if let Some(warning) = coarse.map_err(Abort::Misuse)? {
-                desk.source.coarse(&warning);
+        let held = desk.held.take();
+        let unsent = held.filter(|held| held.round == round && !held.was_sent());
+        let is_new = unsent.is_none();
+        let held = match unsent {
+            Some(held) => held,
+            None => {
+                let attempt = match desk.asked {
+                    (last, times) if last == round => times + 1,
+                    _ => 1,
+                };
+                desk.asked = (round, attempt);
+                let asked = Round {
+                    number: round,
+                    rounds: job.rounds,
+                    attempt,
+                    mean: self.last(),
+                };
+                Held {
+                    round,
+                    contribution: desk.source.contribute(&asked).map_err(Abort::Misuse)?,
+                    sent: Arc::default(),
+                }
             }
-            if clipped > 0 {
-                desk.source.clipped(clipped);
-            }
-            desk.held = Some(Held {
-                round,
-                layout,
-                words,
-                sent: Arc::default(),
-            });
+        };
+        let Contribution { arrays, weight } = &held.contribution;
+        let layout = arrays.layout();
+        let usable = layout.check();
+        usable.map_err(|error| Abort::Misuse(format!("arrays: {error}")))?;
+        let (words, clipped) = job.encode(arrays, *weight).map_err(Abort::Misuse)?;
+        let coarse = job.check_resolution(arrays, *weight);
+        let coarse = coarse.map_err(Abort::Misuse)?.filter(|_| is_new);
+        if let Some(warning) = coarse {
+            desk.source.coarse(&warning);
         }
-        let held = desk.held.as_ref();
-        let held = held.ok_or_else(|| Abort::Internal("a contribution was made".into()))?;
-        Ok(Held {
-            round,
-            layout: held.layout.clone(),
-            words: held.words.clone(),
-            sent: Arc::clone(&held.sent),
-        })
+        if clipped > 0 && is_new {
+            desk.source.clipped(clipped);
+        }
+        let sent = Arc::clone(&held.sent);
+        desk.held = Some(held);
+        Ok((layout, words, sent))
     }
 
     /// Keeps a mean, unless a later one is known.

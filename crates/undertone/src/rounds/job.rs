@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 use undertone_job::{Fields, context};
 use undertone_party::{PartyId, SessionId};
 use undertone_sum::fixed::resolution::{Resolution, Size, is_hopeless, least_weight};
-use undertone_sum::fixed::{Clipped, Fixed, FixedError, WeightedMean};
+use undertone_sum::fixed::{Fixed, FixedError, WeightedMean};
 use undertone_sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
 use zeroize::Zeroizing;
 
@@ -201,14 +201,29 @@ impl Job {
         arrays: &Arrays,
         weight: f64,
     ) -> Result<(Zeroizing<Vec<u64>>, usize), FixedError> {
-        let values = arrays.to_doubles();
-        let Clipped { words, clipped } = match (self.coder()?, self.clip) {
-            (Coder::Mean(mean), true) => mean.encode_clipped(&values[..], weight)?,
-            (Coder::Mean(mean), false) => exact(mean.encode(&values[..], weight)?),
-            (Coder::Sum(sum), true) => sum.encode_clipped(&values[..])?,
-            (Coder::Sum(sum), false) => exact(sum.encode(&values[..])?),
-        };
-        Ok((Zeroizing::new(words), clipped))
+        let coder = self.coder()?;
+        let mut words = Zeroizing::new(Vec::with_capacity(self.words(arrays.len())));
+        let mut clipped = 0;
+        for array in arrays {
+            clipped += match (&coder, array.values()) {
+                (Coder::Mean(mean), Values::Single(values)) => {
+                    mean.append(values, weight, self.clip, &mut words)?
+                }
+                (Coder::Mean(mean), Values::Double(values)) => {
+                    mean.append(values, weight, self.clip, &mut words)?
+                }
+                (Coder::Sum(sum), Values::Single(values)) => {
+                    sum.append(values, self.clip, &mut words)?
+                }
+                (Coder::Sum(sum), Values::Double(values)) => {
+                    sum.append(values, self.clip, &mut words)?
+                }
+            };
+        }
+        if let Coder::Mean(mean) = coder {
+            words.push(mean.weight(weight)?);
+        }
+        Ok((words, clipped))
     }
 
     /// Decodes the sum of all clients' words. `None` if the words do not fit the layout, or the
@@ -220,16 +235,16 @@ impl Job {
         layout: &Layout,
         words: &[u64],
     ) -> Option<Mean> {
-        let (values, weight) = match self.coder().ok()? {
+        let (arrays, weight) = match self.coder().ok()? {
             Coder::Mean(mean) => {
-                let mean = mean.decode(words)?;
-                (mean.values, mean.weight)
+                let (values, weight) = mean.values(words)?;
+                (layout.fill(values)?, weight)
             }
-            Coder::Sum(sum) => (sum.decode(words), contributors.len() as f64),
+            Coder::Sum(sum) => (layout.fill(sum.values(words))?, contributors.len() as f64),
         };
         Some(Mean {
             round,
-            arrays: layout.fill(&values)?,
+            arrays,
             weight,
             contributors,
         })
@@ -300,10 +315,6 @@ impl Job {
 enum Coder {
     Mean(WeightedMean),
     Sum(Fixed),
-}
-
-fn exact(words: Vec<u64>) -> Clipped<u64> {
-    Clipped { words, clipped: 0 }
 }
 
 /// The result of a round.
