@@ -121,7 +121,8 @@ struct Desk<S> {
 /// A contribution that may be needed again.
 struct Held {
     round: u32,
-    contribution: Contribution,
+    /// `None` when the sum is done.
+    contribution: Option<Contribution>,
     /// Whether masked words of it have left this client.
     sent: Arc<AtomicBool>,
 }
@@ -317,6 +318,10 @@ impl<S: Source> Client<S> {
             ..sum::Input::plain(Vec::new()).with_credentials(credentials)
         };
         let sums = io.run(sum::client::<u64>(rules, me, input, seed)?).await?;
+        // The values are not needed again, and the mean needs their room.
+        if let Some(held) = &mut self.desk(party)?.held {
+            held.contribution = None;
+        }
 
         // Step 4: the mean.
         io.phase(RESULT).await;
@@ -349,9 +354,10 @@ impl<S: Source> Client<S> {
         desk.may_contribute(round).map_err(Abort::Misuse)?;
         let held = desk.held.take();
         let unsent = held.filter(|held| held.round == round && !held.was_sent());
+        let unsent = unsent.and_then(|held| Some((held.contribution?, held.sent)));
         let is_new = unsent.is_none();
-        let held = match unsent {
-            Some(held) => held,
+        let (contribution, sent) = match unsent {
+            Some(unsent) => unsent,
             None => {
                 let attempt = match desk.asked {
                     (last, times) if last == round => times + 1,
@@ -364,14 +370,11 @@ impl<S: Source> Client<S> {
                     attempt,
                     mean: self.last(),
                 };
-                Held {
-                    round,
-                    contribution: desk.source.contribute(&asked).map_err(Abort::Misuse)?,
-                    sent: Arc::default(),
-                }
+                let given = desk.source.contribute(&asked).map_err(Abort::Misuse)?;
+                (given, Arc::default())
             }
         };
-        let Contribution { arrays, weight } = &held.contribution;
+        let Contribution { arrays, weight } = &contribution;
         let layout = arrays.layout();
         let usable = layout.check();
         usable.map_err(|error| Abort::Misuse(format!("arrays: {error}")))?;
@@ -384,8 +387,11 @@ impl<S: Source> Client<S> {
         if clipped > 0 && is_new {
             desk.source.clipped(clipped);
         }
-        let sent = Arc::clone(&held.sent);
-        desk.held = Some(held);
+        desk.held = Some(Held {
+            round,
+            contribution: Some(contribution),
+            sent: Arc::clone(&sent),
+        });
         Ok((layout, words, sent))
     }
 

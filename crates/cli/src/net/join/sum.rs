@@ -130,7 +130,13 @@ impl Source for Files {
             self.run(command, round)?;
         }
         let weight = self.weight;
-        if let Some(arrays) = self.only.clone() {
+        let is_last = round.number == round.rounds;
+        let only = if is_last {
+            self.only.take()
+        } else {
+            self.only.clone()
+        };
+        if let Some(arrays) = only {
             return Ok(Contribution { arrays, weight });
         }
         let path = of_round(&self.data, round.number);
