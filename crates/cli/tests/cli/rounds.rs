@@ -248,40 +248,107 @@ fn a_command_makes_each_update() {
     }
 }
 
+/// Clients whose commands never end, with the ids of the processes that the commands start.
+#[cfg(target_os = "linux")]
+struct Commands {
+    rounds: Rounds,
+    data: String,
+}
+
+#[cfg(target_os = "linux")]
+impl Commands {
+    fn new(job: &str) -> Self {
+        let rounds = Rounds::new(job);
+        let data = rounds.0.path("own.npz");
+        Self { rounds, data }
+    }
+
+    /// One process of the command is a child of the shell, the other ignores requests to end.
+    fn join(&self, index: usize) -> Process {
+        let data = &self.data;
+        let out = self.rounds.0.path("mean.npz");
+        let each = format!(
+            "sleep 300 & echo $! > {data}-{index}; \
+             (trap '' TERM INT; sleep 300; :) & echo $! '' >> {data}-{index}; wait"
+        );
+        let options = [
+            "--data", data, "--out", &out, "--each", &each, "--retry", "1",
+        ];
+        self.rounds.join_with(index, &options)
+    }
+
+    /// The processes of a command that has started.
+    fn of(&self, index: usize) -> Vec<String> {
+        let start = std::time::Instant::now();
+        loop {
+            let names = format!("{}-{index}", self.data);
+            let text = std::fs::read_to_string(names).unwrap_or_default();
+            if text.ends_with(" \n") {
+                let pids = text.split_whitespace();
+                return pids.map(|pid| format!("/proc/{pid}/stat")).collect();
+            }
+            let log = self.rounds.0.text(&format!("join-{index}.err"));
+            assert!(start.elapsed() < LONG, "{log}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+/// Whether a process runs. Whether somebody has collected its exit code does not matter.
+#[cfg(target_os = "linux")]
+fn runs(stat: &String) -> bool {
+    let state = std::fs::read_to_string(stat).unwrap_or_default();
+    !state.is_empty() && !state.contains(") Z ")
+}
+
 /// A client that is interrupted while its command runs takes the command with it.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_client_that_is_interrupted_ends_its_command() {
-    let rounds = Rounds::new("rounds = 1");
-    let _server = rounds.0.serve("serve", &[]);
-    let (data, out) = (rounds.0.path("own.npz"), rounds.0.path("mean.npz"));
-    let mut clients: Vec<Process> = (0..CLIENTS)
-        .map(|index| {
-            let each = format!("echo $$ > {data}-{index}; exec sleep 1000");
-            rounds.join_with(index, &["--data", &data, "--out", &out, "--each", &each])
-        })
-        .collect();
-    let pid = |index: usize| {
-        let start = std::time::Instant::now();
-        loop {
-            let text = std::fs::read_to_string(format!("{data}-{index}")).unwrap_or_default();
-            if let Ok(pid) = text.trim().parse::<u32>() {
-                return format!("/proc/{pid}");
-            }
-            assert!(start.elapsed() < LONG, "{}", rounds.0.text("join-0.err"));
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-    };
+    let commands = Commands::new("rounds = 1");
+    let _server = commands.rounds.0.serve("serve", &[]);
+    let mut clients: Vec<Process> = (0..CLIENTS).map(|index| commands.join(index)).collect();
     for (index, client) in clients.iter_mut().enumerate() {
-        let process = pid(index);
-        assert!(Path::new(&process).exists());
+        let processes = commands.of(index);
+        assert!(processes.len() == 2 && processes.iter().all(runs));
         let id = client.0.id().to_string();
-        let killed = Command::new("kill").args(["-INT", &id]).status();
+        let signal = ["-INT", "-TERM"][index % 2];
+        let killed = Command::new("kill").args([signal, &id]).status();
         assert!(killed.unwrap().success());
         assert_eq!(client.ends(LONG), Some(130));
-        assert!(!Path::new(&process).exists(), "{process}");
+        assert!(!processes.iter().any(runs), "{processes:?}");
     }
-    assert!(!Path::new(&out).exists());
+}
+
+/// One client is expelled at the deadline of the round, another loses its server.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_client_that_is_expelled_ends_its_command() {
+    let commands = Commands::new("rounds = 2\n[deadlines]\ncontribution = 2");
+    let rounds = &commands.rounds;
+    let mut server = rounds.0.serve("serve", &["--grace", "1"]);
+    let mut slow = commands.join(0);
+    let others: Vec<Process> = (1..CLIENTS).map(|index| rounds.join(index)).collect();
+    (1..CLIENTS).for_each(|index| rounds.give(index, 1));
+    let processes = commands.of(0);
+    assert!(processes.iter().all(runs));
+    assert_eq!(slow.ends(LONG), Some(70), "{}", rounds.0.text("join-0.err"));
+    assert!(!processes.iter().any(runs), "{processes:?}");
+    drop(others);
+
+    server.0.kill().unwrap();
+    server.0.wait().unwrap();
+    std::fs::remove_file(format!("{}-0", commands.data)).unwrap();
+    let mut server = rounds.0.serve("again", &[]);
+    let mut clients: Vec<Process> = (0..CLIENTS).map(|index| commands.join(index)).collect();
+    let processes = commands.of(0);
+    assert!(processes.iter().all(runs));
+    server.0.kill().unwrap();
+    server.0.wait().unwrap();
+    for client in &mut clients {
+        assert_eq!(client.ends(LONG), Some(69));
+    }
+    assert!(!processes.iter().any(runs), "{processes:?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "train")]
 mod cotrain;
+mod each;
 #[cfg(feature = "train")]
 mod fedgraph;
 mod label;
