@@ -75,6 +75,7 @@ pub(super) async fn greet(
         sender.say(ServerSays::Offer(Offer {
             application: lobby.about.name.to_owned(),
             job: lobby.about.offer.clone().into(),
+            deadlines: lobby.config.deadlines.state(&lobby.about.phases),
         }));
     }
     Some(Greeted { who, session })

@@ -437,3 +437,4 @@ fn report(
         phases: phase_statuses(phases, &running.ledger, &running.times, now, state),
     }
 }
+        session.announce();
