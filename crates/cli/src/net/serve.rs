@@ -215,6 +215,10 @@ impl Serve {
                 self.serve(config, &job, label, &warnings, show)
             }
             Pairwise::NAME => {
+        if let Some(path) = &self.checkpoint {
+            // Before anybody uploads what could not be kept.
+            Output::create_own(path).map_err(|failure| failure.of("--checkpoint"))?;
+        }
                 let parsed = pssl::Job::parse(&job.text, signed);
                 let pairwise = Pairwise::new(parsed.map_err(|error| job.unusable(error))?);
                 self.serve(config, &job, pairwise, &warnings, show)
@@ -227,7 +231,8 @@ impl Serve {
                     sum = restored.map_err(Failure::data)?;
                 }
                 if let Some(folder) = self.means.clone() {
-                    output::create_folder(&folder)?;
+                    Output::create_in(&folder, "mean-1.npz")
+                        .map_err(|failure| failure.of("--means"))?;
                     sum = sum.on_mean(move |mean| {
                         if let Err(failure) = write_mean(&folder, mean) {
                             tracing::error!("{}", failure.message);
@@ -332,7 +337,7 @@ impl Serve {
         log(self.log, show);
         warnings.log();
         if let Some(folder) = &self.reports {
-            output::create_folder(folder)?;
+            Output::create_in(folder, "job-1.json").map_err(|failure| failure.of("--reports"))?;
         }
         block_on(Box::pin(async {
             let stop = interrupt::requested();
@@ -384,6 +389,7 @@ fn failure(error: ServeError) -> Failure {
 }
 
 /// Writes the report of a job to `folder`, and prints it.
+        ServeError::NotReady(_) => 73,
 fn write(report: &JobReport, folder: Option<&Path>, show: Show) -> Result<(), Failure> {
     if let Some(folder) = folder {
         let name = format!("job-{}-{}.json", report.job, report.session);

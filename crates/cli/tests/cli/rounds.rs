@@ -376,6 +376,87 @@ fn what_cannot_be_run_is_said_at_once() {
     }
 }
 
+/// Outputs are tried before anybody uploads.
+#[test]
+fn what_cannot_be_written_is_said_at_once() {
+    let rounds = Rounds::new("rounds = 1");
+    let roster = rounds.0.path("keys/roster.toml");
+    let missing = rounds.0.path("missing/state");
+    let file = rounds.0.path("file");
+    std::fs::write(&file, "text").unwrap();
+    let in_file = format!("{file}/state");
+    let serve = |option, path: &str, expected: &str| {
+        assert_fails(&["serve", "--roster", &roster, option, path], 73, expected);
+    };
+    serve("--checkpoint", &missing, "--checkpoint: cannot write");
+    serve("--checkpoint", &missing, "its folder does not exist");
+    serve("--checkpoint", &rounds.0.path("keys"), "it is a folder");
+    serve("--means", &in_file, "--means: ");
+    serve("--means", &file, "--means: ");
+    serve("--reports", &in_file, "--reports: ");
+    // Its entries are what the system says they are: no file can be made there.
+    if cfg!(target_os = "linux") {
+        serve(
+            "--checkpoint",
+            "/proc/self/state",
+            "--checkpoint: cannot write",
+        );
+        serve("--means", "/proc/self", "--means: cannot write");
+        serve("--reports", "/proc/self", "--reports: cannot write");
+    }
+}
+
+/// What no repetition cures ends the job at once, with its own reason at all parties.
+#[test]
+fn a_hopeless_round_is_not_repeated() {
+    let rounds = Rounds::new("rounds = 1");
+    let state = rounds.0.path("kept/state");
+    std::fs::create_dir(rounds.0.path("kept")).unwrap();
+    for (weight, expected) in [
+        ("0", "no contributor has a weight"),
+        ("1", "the checkpoint cannot be written"),
+    ] {
+        let log = format!("serve-{weight}");
+        let mut server = rounds.0.serve(
+            &log,
+            &["--jobs", "1", "--grace", "1", "--checkpoint", &state],
+        );
+        let ready = |status: &Value| status["state"] == "waiting";
+        rounds.0.until(ready);
+        if weight == "1" {
+            std::fs::remove_dir(rounds.0.path("kept")).unwrap();
+            std::fs::write(rounds.0.path("kept"), "no folder any more").unwrap();
+        }
+        let mut clients: Vec<Process> = (0..CLIENTS)
+            .map(|index| {
+                rounds.give(index, 1);
+                let server = format!("localhost:{}", rounds.0.port);
+                let keys = rounds.0.path(&format!("keys/client-{index}"));
+                let data = rounds.0.path(&format!("{index}-update-1.npz"));
+                let out = rounds.0.path(&format!("{index}-mean.npz"));
+                let arguments = [
+                    "join", "--server", &server, "--keys", &keys, "--data", &data, "--out", &out,
+                    "--weight", weight,
+                ];
+                rounds.0.spawn(&format!("join-{index}"), &arguments)
+            })
+            .collect();
+        let last = |log: &str| {
+            let text = rounds.0.text(&format!("{log}.err"));
+            text.lines().last().unwrap_or_default().to_owned()
+        };
+        let text = || rounds.0.text(&format!("{log}.err"));
+        for (index, client) in clients.iter_mut().enumerate() {
+            assert_eq!(client.ends(LONG), Some(70), "{}", text());
+            let last = last(&format!("join-{index}"));
+            assert!(last.contains(expected), "{last}");
+        }
+        assert_eq!(server.ends(LONG), Some(70));
+        assert!(last(&log).contains(expected), "{}", last(&log));
+        assert_eq!(text().matches("session starts").count(), 1, "{}", text());
+    }
+}
+
 /// Every round would read the same file, so the clients agree to only one round. All parties are
 /// told why a client declines.
 #[test]

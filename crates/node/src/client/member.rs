@@ -446,7 +446,7 @@ async fn hear(
 fn in_public(error: &JoinError) -> String {
     match error {
         JoinError::Aborted(aborted) => match &aborted.cause {
-            Abort::Misuse(_) | Abort::Internal(_) => "it failed".to_owned(),
+            Abort::Misuse(_) | Abort::Final(_) | Abort::Internal(_) => "it failed".to_owned(),
             cause => cause.to_string(),
         },
         JoinError::Refused(why) => why.clone(),

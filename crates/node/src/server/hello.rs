@@ -135,6 +135,8 @@ impl Lobby {
                  run one process for each client",
             );
         }
+        // A client that connects again may have other values.
+        state.skipped.retain(|other| *other != who);
         let asked = resume.and_then(|resume| wire::session(&resume.session));
         let mut returns_to = None;
         for session in sessions.into_iter().flatten() {
