@@ -4,6 +4,7 @@ use std::io::Cursor;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::time::SystemTime;
 
 use clap::Args;
 use tokio::net::TcpListener;
@@ -18,7 +19,7 @@ use undertone::node::sum::{Mean, Sum};
 #[cfg(feature = "train")]
 use undertone::node::train;
 use undertone::node::train::Train;
-use undertone::node::{Application, Deadlines, Facts, ServeError, admin, deadlines};
+use undertone::node::{Application, Deadlines, Facts, ServeError, Verdict, admin, deadlines};
 #[cfg(feature = "train")]
 use undertone::party::{PartyId, SessionId};
 
@@ -184,6 +185,12 @@ impl Serve {
         };
         let key = Key::read(&usual(&self.key, "server.key"), warnings)?;
         let own = key.certificate(&usual(&self.certificate, "server.pem"), warnings)?;
+        let certificate = usual(&self.certificate, "server.pem");
+        match own.certificate.as_server(SystemTime::now()) {
+            Verdict::Good => {}
+            Verdict::Doubtful(why) => warnings.add(&certificate, &why),
+            Verdict::Useless(why) => return Err(Failure::in_file(&certificate, why)),
+        }
         let client_authorities = match self.optional(&self.client_ca, "ca.pem") {
             None => None,
             Some(path) => Some(authorities(&path, warnings)?),
@@ -208,6 +215,10 @@ impl Serve {
         let (clients, signed) = (config.roster.len(), config.roster.is_signed());
         let name = name.as_deref().unwrap_or(Label::NAME);
         self.check_options(name)?;
+        if let Some(path) = &self.checkpoint {
+            // Before anybody uploads what could not be kept.
+            Output::create_own(path).map_err(|failure| failure.of("--checkpoint"))?;
+        }
         match name {
             Label::NAME => {
                 let parsed = label::Job::parse(&job.text, signed);
@@ -215,10 +226,6 @@ impl Serve {
                 self.serve(config, &job, label, &warnings, show)
             }
             Pairwise::NAME => {
-        if let Some(path) = &self.checkpoint {
-            // Before anybody uploads what could not be kept.
-            Output::create_own(path).map_err(|failure| failure.of("--checkpoint"))?;
-        }
                 let parsed = pssl::Job::parse(&job.text, signed);
                 let pairwise = Pairwise::new(parsed.map_err(|error| job.unusable(error))?);
                 self.serve(config, &job, pairwise, &warnings, show)
@@ -382,6 +389,7 @@ fn failure(error: ServeError) -> Failure {
     let code = match error {
         ServeError::Listen { .. } => 69,
         ServeError::Tls(_) => 65,
+        ServeError::NotReady(_) => 73,
         ServeError::TooFew { .. } | ServeError::NoAuthority { .. } => 2,
         _ => 71,
     };
@@ -389,7 +397,6 @@ fn failure(error: ServeError) -> Failure {
 }
 
 /// Writes the report of a job to `folder`, and prints it.
-        ServeError::NotReady(_) => 73,
 fn write(report: &JobReport, folder: Option<&Path>, show: Show) -> Result<(), Failure> {
     if let Some(folder) = folder {
         let name = format!("job-{}-{}.json", report.job, report.session);
