@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use undertone::node::client::JoinError;
 use undertone::node::sum::{self, Mean};
-use undertone::rounds::CONTRIBUTION;
+use undertone::rounds::{CONTRIBUTION, Contribution, Round, Source};
+use undertone::sum::UNMASK;
 use undertone_tests::network::{Kit, LONG, Means, Proxy, World};
 
 fn kit(rounds: u32) -> Means {
@@ -183,6 +184,80 @@ async fn who_returns_to_a_round_takes_part_in_the_next_ones() {
     assert_eq!(proxy.connections(), 2);
     let report = world.ended().await.unwrap().remove(0);
     assert_eq!((&*report.result, report.sessions), ("done", 3));
+}
+
+/// The same values for every request.
+struct Once {
+    kit: Means,
+    index: usize,
+}
+
+impl Source for Once {
+    fn contribute(&mut self, round: &Round) -> Result<Contribution, String> {
+        Ok(self.kit.contribution(self.index, round.number))
+    }
+
+    fn has_others(&self) -> bool {
+        false
+    }
+}
+
+/// A client is lost when all values have been sent, and comes back. The values are spent, so that
+/// the round fails again. All are told how it failed first, and it is not tried a third time.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_failure_is_the_one_that_is_told() {
+    let kit = Means {
+        clients: 3,
+        ..kit(1)
+    };
+    let grace = Duration::from_millis(500);
+    let world = World::start(3, kit.application(3), |config| {
+        config.grace = grace;
+        // The round waits for the client that comes back.
+        config.wait = Some(LONG);
+    })
+    .await
+    .unwrap();
+    let proxy = Proxy::start(world.address).await.unwrap();
+    let address = world.address;
+    let tasks: Vec<_> = (0..3)
+        .map(|index| {
+            let mut config = world.client(index).unwrap();
+            if index == 0 {
+                config = world.client_at(index, proxy.address).unwrap();
+                let (proxy, struck) = (proxy.clone(), AtomicBool::new(false));
+                config.observer = Some(Arc::new(move |phase| {
+                    if phase != UNMASK || struck.swap(true, Ordering::Relaxed) {
+                        return;
+                    }
+                    // Nobody listens there.
+                    proxy.redirect(([127, 0, 0, 1], 9).into());
+                    proxy.cut();
+                    let proxy = proxy.clone();
+                    std::thread::spawn(move || {
+                        std::thread::sleep(3 * grace);
+                        proxy.redirect(address);
+                    });
+                }));
+            }
+            let kit = kit.clone();
+            tokio::spawn(async move {
+                let source = Once { kit, index };
+                let never = std::future::pending();
+                sum::join_with(&config, source, Means::terms(), never).await
+            })
+        })
+        .collect();
+    let expected = "too few clients: 2 left, 3 needed";
+    for task in tasks {
+        let error = tokio::time::timeout(LONG, task).await;
+        let error = error.unwrap().unwrap().unwrap_err();
+        assert!(matches!(error, JoinError::Abandoned(_)), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    let report = world.ended().await.unwrap().remove(0);
+    assert!(report.result.contains(expected), "{}", report.result);
+    assert_eq!(report.sessions, 2);
 }
 
 /// A program that drops its round leaves the job. The others continue.

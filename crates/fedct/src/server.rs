@@ -178,7 +178,7 @@ impl Server {
     /// # Errors
     /// [`Abort::Misuse`] when the job is impossible.
     pub fn party(self, state: &State, is_over: bool) -> Result<Script<'static, Report>, Abort> {
-        self.job.check().map_err(Abort::Misuse)?;
+        self.job.check().map_err(Abort::Final)?;
         if !is_over {
             self.job.check_clients(self.members.len())?;
         }

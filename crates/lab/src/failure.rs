@@ -59,6 +59,15 @@ impl Failure {
     pub fn unwritable(path: &Path, error: impl Display) -> Self {
         Self::new(73, format!("cannot write {}: {error}", path.display()))
     }
+
+    /// The failure, with the option that named the file.
+    #[must_use]
+    pub fn of(self, option: &str) -> Self {
+        Self {
+            message: format!("{option}: {}", self.message),
+            ..self
+        }
+    }
 }
 
 impl From<SimulationError> for Failure {

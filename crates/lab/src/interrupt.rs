@@ -23,12 +23,23 @@ pub const EXIT_CODE: u8 = 130;
 /// The interval at which [`Process::wait`] checks whether the process has ended.
 const POLL: Duration = Duration::from_millis(10);
 
+/// How long the processes of a group may take to end after they were asked to.
+#[cfg(unix)]
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How long the system may take to end processes that were killed. Where nobody collects their exit
+/// codes, as in many containers, they never seem to end.
+#[cfg(unix)]
+const KILLED: Duration = Duration::from_millis(500);
+
 /// Something that must not outlive this process.
 #[derive(Debug)]
 enum Leftover {
     File(TempPath),
     Folder(TempDir),
     Process(Child),
+    /// A process, and all that it has started.
+    Group(Child),
 }
 
 /// All leftovers, and the listener that hears of the first signal.
@@ -57,6 +68,15 @@ impl Registry {
         self.next
     }
 
+    /// Ends a process that is a leftover.
+    fn end(&mut self, id: u64) {
+        match self.leftovers.remove(&id) {
+            Some(Leftover::Process(child)) => end(child),
+            Some(Leftover::Group(child)) => end_group(child),
+            _ => {}
+        }
+    }
+
     /// Removes all leftovers.
     fn clear(&mut self) {
         let (mut files, mut folders) = (Vec::new(), Vec::new());
@@ -64,6 +84,7 @@ impl Registry {
         for leftover in std::mem::take(&mut self.leftovers).into_values() {
             match leftover {
                 Leftover::Process(child) => end(child),
+                Leftover::Group(child) => end_group(child),
                 Leftover::File(path) => files.push(path),
                 Leftover::Folder(folder) => folders.push(folder),
             }
@@ -77,6 +98,38 @@ impl Registry {
 fn end(mut child: Child) {
     let _ = child.kill();
     let _ = child.wait();
+}
+
+/// Asks a process and all others of its group to end, and kills those that are left after [`GRACE`].
+/// The process may have ended already.
+#[cfg(unix)]
+fn end_group(mut child: Child) {
+    use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+    let group = Pid::from_child(&child);
+    for (signal, time) in [(Signal::TERM, GRACE), (Signal::KILL, KILLED)] {
+        let _ = kill_process_group(group, signal);
+        let start = std::time::Instant::now();
+        while start.elapsed() < time {
+            let _ = child.try_wait();
+            // The system gives the number of a group that has a member to no other process.
+            if test_kill_process_group(group).is_err() {
+                return;
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+}
+
+/// Kills a process and all that it has started.
+#[cfg(not(unix))]
+fn end_group(child: Child) {
+    let mut kill = Command::new("taskkill");
+    kill.args(["/T", "/F", "/PID", &child.id().to_string()])
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null());
+    let _ = kill.status();
+    end(child);
 }
 
 /// Removes a folder. Tries again if another thread of this process has just put a file in it.
@@ -167,7 +220,7 @@ impl Drop for TempFolder {
     }
 }
 
-/// A child process. Killed when dropped, and when the command is interrupted.
+/// A child process. Ended when dropped, and when the command is interrupted.
 #[derive(Debug)]
 pub struct Process {
     id: u64,
@@ -185,30 +238,50 @@ impl Process {
         Ok(Self { id })
     }
 
+    /// Starts a process that takes all processes that it starts with it when it ends or is ended.
+    /// Unix: they first get SIGTERM. Those that have left its process group are not found.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_group(command: &mut Command) -> io::Result<Self> {
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(command, 0);
+        let mut registry = registry();
+        let child = command.spawn()?;
+        let id = registry.add(Leftover::Group(child));
+        Ok(Self { id })
+    }
+
     /// Waits for the end of the process.
     ///
     /// # Errors
-    /// When it cannot be waited for.
-    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+    /// When it cannot be waited for, or was ended ([`Process::end`]).
+    pub fn wait(&self) -> io::Result<ExitStatus> {
         loop {
-            let status = match registry().leftovers.get_mut(&self.id) {
-                Some(Leftover::Process(child)) => child.try_wait()?,
+            let mut registry = registry();
+            let status = match registry.leftovers.get_mut(&self.id) {
+                Some(Leftover::Process(child) | Leftover::Group(child)) => child.try_wait()?,
                 _ => return Err(io::ErrorKind::NotFound.into()),
             };
-            match status {
-                Some(status) => return Ok(status),
-                None => std::thread::sleep(POLL),
+            if let Some(status) = status {
+                // Later the number of its group may be that of other processes.
+                registry.end(self.id);
+                return Ok(status);
             }
+            drop(registry);
+            std::thread::sleep(POLL);
         }
+    }
+
+    /// Ends the process, if it has not ended.
+    pub fn end(&self) {
+        registry().end(self.id);
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let mut registry = registry();
-        if let Some(Leftover::Process(child)) = registry.leftovers.remove(&self.id) {
-            end(child);
-        }
+        self.end();
     }
 }
 
@@ -364,6 +437,45 @@ mod tests {
         let path = folder.path().to_owned();
         drop(folder);
         assert!(!path.exists());
+    }
+
+    /// One of the processes ignores the request to end.
+    #[test]
+    #[cfg(unix)]
+    fn a_group_ends_with_its_process() {
+        let folder = TempFolder::new().unwrap();
+        let runs = |pid: &i32| {
+            let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            // Whether somebody has collected its exit code does not matter.
+            !state.is_empty() && !state.contains(") Z ")
+        };
+        let start = |name: &str, trap: &str, then: &str| {
+            let names = folder.path().join(name);
+            let script = format!(
+                "sleep 300 & echo $! > {0}; ({trap} sleep 300; :) & \
+                 echo $! >> {0}; echo >> {0}; {then}",
+                names.display()
+            );
+            let process = Process::start_group(Command::new("sh").args(["-c", &script])).unwrap();
+            let pids = loop {
+                let text = std::fs::read_to_string(&names).unwrap_or_default();
+                if text.ends_with("\n\n") {
+                    let pids = text.split_whitespace().map(|pid| pid.parse().unwrap());
+                    break pids.collect::<Vec<i32>>();
+                }
+                std::thread::sleep(POLL);
+            };
+            assert_eq!(pids.len(), 2);
+            (process, pids)
+        };
+        let (process, pids) = start("dropped", "trap '' TERM;", "wait");
+        assert!(pids.iter().all(runs));
+        drop(process);
+        assert!(!pids.iter().any(runs), "{pids:?}");
+        let (process, pids) = start("over", "", "exit 3");
+        assert_eq!(process.wait().unwrap().code(), Some(3));
+        assert!(!pids.iter().any(runs), "{pids:?}");
+        process.wait().unwrap_err();
     }
 
     /// Does not use the registry of the process, which other tests use at the same time.

@@ -1,6 +1,6 @@
 //! Output of commands: standard output, files that appear whole or not at all, and a progress bar.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -43,6 +43,9 @@ pub fn print_report(
 pub fn create_folder(path: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(path).map_err(|error| Failure::unwritable(path, error))
 }
+
+/// Bytes that are written to see whether a file can be.
+const PROBE: usize = 1 << 12;
 
 /// A file that is opened before the work starts and appears at its path once it is whole.
 #[derive(Debug)]
@@ -102,7 +105,14 @@ impl Output {
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
         #[cfg(not(unix))]
         let _ = mode;
-        let file = TempFile::new(|| builder.tempfile_in(folder));
+        let file = TempFile::new(|| {
+            let mut file = builder.tempfile_in(folder)?;
+            // A full disk still takes files without content.
+            file.write_all(&[0; PROBE])?;
+            file.as_file_mut().set_len(0)?;
+            file.rewind()?;
+            Ok(file)
+        });
         let file = file.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => unwritable(&"its folder does not exist"),
             kind => unwritable(&kind),

@@ -72,6 +72,14 @@ pub trait Application: Send + 'static {
         true
     }
 
+    /// Checks, before a job begins, that what it needs is there, such as a file for its state.
+    ///
+    /// # Errors
+    /// What is not, and what to do. The server then ends.
+    fn ready(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// A new job begins. Resets the state of the last one.
     fn begin(&mut self) {}
 

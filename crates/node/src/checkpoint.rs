@@ -13,6 +13,9 @@ const MAGIC: &[u8; 16] = b"undertone keeps1";
 /// state.
 const HEAD: usize = 16 + 32 + 32;
 
+/// Bytes that are written to see whether a file can be.
+const PROBE: usize = 1 << 16;
+
 /// The file in which an application keeps the state of a job. The file holds one state and is
 /// replaced as a whole. So a process that is killed leaves either the old state or the new one.
 pub struct Checkpoint {
@@ -39,7 +42,8 @@ impl Checkpoint {
     /// that an earlier process has left there, at most `most` bytes.
     ///
     /// # Errors
-    /// A [`CheckpointError`] when the file cannot be read, is damaged, or belongs to another job.
+    /// A [`CheckpointError`] when the file cannot be read, is damaged, or belongs to another job,
+    /// and when no file can be written in its folder.
     pub fn open(
         path: &Path,
         name: &str,
@@ -54,6 +58,7 @@ impl Checkpoint {
             path: path.to_owned(),
             job: job.finalize().into(),
         };
+        own.probe()?;
         let file = match std::fs::File::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok((own, None)),
             Err(error) => return Err(own.error(error)),
@@ -91,19 +96,50 @@ impl Checkpoint {
         }
     }
 
+    fn folder(&self) -> &Path {
+        match self.path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        }
+    }
+
+    /// A new file in the folder of the checkpoint.
+    fn fresh(&self) -> std::io::Result<tempfile::NamedTempFile> {
+        let mut fresh = tempfile::Builder::new();
+        fresh.prefix(".undertone-").tempfile_in(self.folder())
+    }
+
+    /// Checks that the file can be written, by writing another one in its folder. So a job whose
+    /// state cannot be kept does not begin.
+    ///
+    /// # Errors
+    /// A [`CheckpointError`] when it cannot.
+    pub fn probe(&self) -> Result<(), CheckpointError> {
+        let folder = self.folder();
+        if !folder.is_dir() {
+            let folder = folder.display();
+            return Err(self.error(format!("the folder {folder} does not exist; make it")));
+        }
+        if self.path.is_dir() {
+            return Err(self.error("it is a folder; name a file"));
+        }
+        let write = || {
+            let mut file = self.fresh()?;
+            file.write_all(&[0; PROBE])?;
+            file.as_file().sync_all()
+        };
+        write().map_err(|error: std::io::Error| {
+            self.error(format!("it cannot be written: {}", error.kind()))
+        })
+    }
+
     /// Replaces the state in the file by `state`. It is on disk when this returns.
     ///
     /// # Errors
     /// A [`CheckpointError`] when the file cannot be written.
     pub fn save(&self, state: &[u8]) -> Result<(), CheckpointError> {
-        let folder = match self.path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
         let write = || {
-            let mut file = tempfile::Builder::new()
-                .prefix(".undertone-")
-                .tempfile_in(folder)?;
+            let mut file = self.fresh()?;
             file.write_all(MAGIC)?;
             file.write_all(&self.job)?;
             file.write_all(&Sha256::digest(state))?;
@@ -112,7 +148,7 @@ impl Checkpoint {
             file.persist(&self.path).map_err(|error| error.error)?;
             // So that the file's new name is on disk, too.
             #[cfg(unix)]
-            std::fs::File::open(folder)?.sync_all()?;
+            std::fs::File::open(self.folder())?.sync_all()?;
             Ok(())
         };
         write().map_err(|error: std::io::Error| self.error(error))
@@ -125,7 +161,7 @@ impl Checkpoint {
     pub fn keep(&self, state: &[u8]) -> Result<(), &'static str> {
         self.save(state).map_err(|error| {
             tracing::error!("{error}");
-            "the checkpoint cannot be written"
+            "the checkpoint cannot be written; the log of its owner says why"
         })
     }
 
@@ -181,6 +217,28 @@ mod tests {
         assert!(says("a", b"bc", 9).contains("no checkpoint"));
         checkpoint.remove().unwrap();
         checkpoint.remove().unwrap();
+        assert_eq!(checkpoint.probe(), Ok(()));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let says = |path: &Path| {
+            let opened = Checkpoint::open(path, "a", b"b", 9);
+            opened.map(|_| ()).unwrap_err().to_string()
+        };
+        let missing = folder.path().join("missing").join("kept");
+        let why = says(&missing);
+        assert!(why.contains("missing does not exist; make it"), "{why}");
+        assert!(says(folder.path()).contains("it is a folder"));
+        let file = folder.path().join("file");
+        std::fs::write(&file, "text").unwrap();
+        assert!(says(&file.join("kept")).contains("does not exist"));
+        // A system that offers folders in which nobody can write.
+        if cfg!(target_os = "linux") {
+            let why = says(Path::new("/proc/self/kept"));
+            assert!(why.contains("it cannot be written"), "{why}");
+        }
     }
 }

@@ -16,6 +16,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use undertone_party::Phase;
 
+use crate::wire;
+
 /// Largest job file in bytes.
 pub const MAX_FILE: usize = 1 << 16;
 
@@ -132,6 +134,59 @@ impl Deadlines {
     }
 }
 
+/// The deadlines that a server states beside its offer, by phase number.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stated(BTreeMap<u8, Duration>);
+
+impl Deadlines {
+    /// The deadlines of `phases`, for an offer.
+    pub(crate) fn state(&self, phases: &[Phase]) -> Vec<wire::Deadline> {
+        let most = (LONGEST * 1000.0) as u128;
+        let state = |phase: &Phase| wire::Deadline {
+            phase: phase.id.into(),
+            milliseconds: self.of(*phase).as_nanos().div_ceil(1_000_000).min(most) as u64,
+        };
+        phases.iter().map(state).collect()
+    }
+}
+
+impl Stated {
+    /// Reads the deadlines beside an offer. They are bounded as those of a job file are, so that no
+    /// server makes a client wait forever (NET-32).
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn read(stated: &[wire::Deadline]) -> Result<Self, String> {
+        let mut own = BTreeMap::new();
+        for deadline in stated {
+            let time = Duration::from_millis(deadline.milliseconds);
+            let Ok(phase) = u8::try_from(deadline.phase) else {
+                return Err(format!("a deadline of phase {}", deadline.phase));
+            };
+            if time.is_zero() || time.as_secs_f64() > LONGEST {
+                return Err(format!(
+                    "a deadline of {} s; it must be above 0 and at most {LONGEST} s",
+                    time.as_secs_f64()
+                ));
+            }
+            if own.insert(phase, time).is_some() {
+                return Err(format!("two deadlines of phase {phase}"));
+            }
+        }
+        Ok(Self(own))
+    }
+
+    /// The deadline of the phase with this number, if it is stated.
+    pub fn of(&self, phase: u8) -> Option<Duration> {
+        self.0.get(&phase).copied()
+    }
+
+    /// The longest deadline, if any is stated.
+    pub fn longest(&self) -> Option<Duration> {
+        self.0.values().max().copied()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,6 +220,38 @@ mod tests {
         assert!(says("[deadlines]\ndinner = nan").contains("above 0"));
         assert!(says("[deadlines]\ndinner = 1e7").contains("at most 1000000"));
         assert_eq!(parse(""), Ok(Deadlines::default()));
+    }
+
+    /// NET-32
+    #[test]
+    fn a_server_states_its_deadlines_within_bounds() {
+        let text = "[deadlines]\ndefault = 1e6\ndinner = 0.0001";
+        let deadlines = Deadlines::parse(text, &PHASES).unwrap();
+        let stated = Stated::read(&deadlines.state(&PHASES)).unwrap();
+        assert_eq!(stated.of(1), Some(Duration::from_secs(1_000_000)));
+        // Never shorter than it is.
+        assert_eq!(stated.of(2), Some(Duration::from_millis(1)));
+        assert_eq!(stated.of(3), None);
+        assert_eq!(stated.longest(), stated.of(1));
+        assert_eq!(Stated::read(&[]), Ok(Stated::default()));
+        let of = |phase, milliseconds| wire::Deadline {
+            phase,
+            milliseconds,
+        };
+        for (wrong, why) in [
+            (vec![of(1, 1_000_000_001)], "at most 1000000 s"),
+            (vec![of(1, u64::MAX)], "at most 1000000 s"),
+            (vec![of(1, 0)], "above 0"),
+            (vec![of(256, 1)], "phase 256"),
+            (vec![of(u32::MAX, 1)], "phase 4294967295"),
+            (
+                vec![of(1, 5), of(2, 5), of(1, 6)],
+                "two deadlines of phase 1",
+            ),
+        ] {
+            let error = Stated::read(&wrong).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
     }
 
     #[test]

@@ -68,6 +68,7 @@ pub(crate) trait AnyApplication: Send {
     fn describe(&self) -> Facts;
     fn needed(&self, roster: usize) -> usize;
     fn can_begin(&mut self, present: &[PartyId]) -> bool;
+    fn ready(&self) -> Result<(), String>;
     fn begin(&mut self);
     fn session(&self) -> u32;
     fn eligible(&self) -> Option<Vec<PartyId>>;
@@ -100,6 +101,10 @@ impl<A: Application> AnyApplication for A {
 
     fn can_begin(&mut self, present: &[PartyId]) -> bool {
         Application::can_begin(self, present)
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        Application::ready(self)
     }
 
     fn begin(&mut self) {

@@ -41,6 +41,7 @@ pub mod status;
 #[doc(hidden)]
 pub mod testing;
 pub mod tls;
+mod trust;
 mod wire;
 
 pub use application::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
@@ -51,3 +52,4 @@ pub use randomness::Randomness;
 pub use roster::Roster;
 pub use server::{ServeError, Server};
 pub use tls::Certificate;
+pub use trust::Verdict;

@@ -20,7 +20,11 @@ use tokio_rustls::rustls::{Error, InconsistentKeys};
 use x509_parser::certificate::Validity;
 use x509_parser::parse_x509_certificate;
 
+use crate::trust::{self, Verdict};
 use crate::wire::EXPORT_LABEL;
+
+/// The byte-order mark that some editors put in front of a text.
+const MARK: char = '\u{feff}';
 
 /// Why certificates or keys cannot be used. No error reveals any part of a key.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +62,7 @@ impl std::fmt::Debug for Certificate {
 
 /// Reads all certificates of a PEM document. There is at least one.
 fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let pem = pem.trim_start_matches(MARK);
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     let all = all.map_err(|error| error.to_string())?;
     if all.is_empty() {
@@ -75,12 +80,23 @@ impl Certificate {
     pub fn from_pem(chain: &str, key: &str) -> Result<Self, TlsError> {
         let chain = certificates(chain).map_err(TlsError::Certificate)?;
         let missing = |_| TlsError::Key("no PEM block PRIVATE KEY".into());
-        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(missing)?;
+        let key = PrivateKeyDer::from_pem_slice(key.trim_start_matches(MARK).as_bytes())
+            .map_err(missing)?;
         let own = Self {
             chain,
             key: Arc::new(zeroize::Zeroizing::new(key.secret_der().to_vec())),
         };
-        let unusable = |_| TlsError::Key("not an Ed25519, ECDSA or RSA key".into());
+        // A certificate says which key it is.
+        let other = trust::unsupported_key(&own.chain[0]);
+        let unusable = |_| {
+            let what = other.unwrap_or_else(|| {
+                format!(
+                    "no key that a server can use; supported are {}, to 4096",
+                    trust::KEYS
+                )
+            });
+            TlsError::Key(what)
+        };
         let key = provider().key_provider.load_private_key(key);
         let pair = CertifiedKey::new(own.chain.clone(), key.map_err(unusable)?);
         match pair.keys_match() {
@@ -88,6 +104,11 @@ impl Certificate {
             Err(Error::InconsistentKeys(_)) => Err(TlsError::Mismatch),
             Err(error) => Err(TlsError::Certificate(error.to_string())),
         }
+    }
+
+    /// What clients will say of it at the time `now`, if it is a server's.
+    pub fn as_server(&self, now: SystemTime) -> Verdict {
+        trust::verdict(&self.chain, now)
     }
 
     fn key(&self) -> Result<PrivateKeyDer<'static>, TlsError> {
@@ -102,7 +123,14 @@ impl Certificate {
 /// [`TlsError::Authorities`].
 fn roots(pem: &str) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(pem).map_err(TlsError::Authorities)? {
+    let all = certificates(pem).map_err(TlsError::Authorities)?;
+    let count = all.len();
+    for (index, certificate) in all.into_iter().enumerate() {
+        if let Some(what) = trust::unsupported_key(&certificate) {
+            let place = index + 1;
+            let why = format!("certificate {place} of {count} has {what}");
+            return Err(TlsError::Authorities(why));
+        }
         let unusable = |error: Error| TlsError::Authorities(error.to_string());
         roots.add(certificate).map_err(unusable)?;
     }
@@ -117,7 +145,7 @@ pub fn check_authorities(pem: &str) -> Result<(), TlsError> {
     roots(pem).map(drop)
 }
 
-fn provider() -> Arc<crypto::CryptoProvider> {
+pub(crate) fn provider() -> Arc<crypto::CryptoProvider> {
     Arc::new(crypto::ring::default_provider())
 }
 
@@ -225,7 +253,11 @@ pub fn date_warning(pem: &str, now: SystemTime) -> Option<String> {
         } else {
             "the certificate".into()
         };
-        Some(format!("{which} {what} {}", date.to_datetime().date()))
+        let mut warning = format!("{which} {what} {}", date.to_datetime().date());
+        if what != "expires on" {
+            warning += ", or the clock of this machine is wrong";
+        }
+        Some(warning)
     })
 }
 
@@ -302,13 +334,31 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
 /// When the file cannot be read, is longer, or is not UTF-8.
 pub fn read_text(path: &Path, max: usize) -> io::Result<zeroize::Zeroizing<String>> {
     use std::io::Read;
-    let mut text = zeroize::Zeroizing::new(String::new());
-    let mut file = std::fs::File::open(path)?.take(max as u64 + 1);
-    file.read_to_string(&mut text)?;
-    if text.len() > max {
+    let file = std::fs::File::open(path)?;
+    // No copy of a secret is left behind by a buffer that grows.
+    let len = file
+        .metadata()
+        .map_or(0, |about| about.len())
+        .min(max as u64);
+    let mut bytes = zeroize::Zeroizing::new(Vec::with_capacity(len as usize + 1));
+    file.take(max as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > max {
         return Err(io::Error::other(format!("longer than {max} bytes")));
     }
-    Ok(text)
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => Ok(zeroize::Zeroizing::new(
+            text.trim_start_matches(MARK).to_owned(),
+        )),
+        Err(_) => Err(io::Error::other(match &bytes[..] {
+            // The two lengths that the first element of a certificate or key has.
+            [0x30, 0x81 | 0x82, ..] | [0x30, 0x2e, ..] => {
+                "it is binary (DER or PKCS #12); PEM is needed, as `openssl x509 -inform der` or \
+                 `openssl pkey -inform der` write it"
+            }
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "it is text in UTF-16; save it as UTF-8",
+            _ => "it is no text in UTF-8",
+        })),
+    }
 }
 
 #[cfg(test)]
@@ -344,6 +394,38 @@ mod tests {
         }
     }
 
+    /// What editors and other tools make of a PEM file.
+    #[test]
+    fn a_byte_order_mark_is_read_and_other_encodings_are_named() {
+        let trial = crate::keys::trial(&["localhost".into()], &["a".into()]).unwrap();
+        let (certificate, key) = (&trial.certificate, &trial.key);
+        let folder = tempfile::tempdir().unwrap();
+        let read = |bytes: &[u8]| {
+            let path = folder.path().join("file");
+            std::fs::write(&path, bytes).unwrap();
+            read_text(&path, 1 << 16).map_err(|error| error.to_string())
+        };
+        let marked = |text: &str| format!("\u{feff}{}", text.replace('\n', "\r\n"));
+        let own = Certificate::from_pem(&marked(certificate), &marked(key)).unwrap();
+        assert!(check_authorities(&marked(&trial.authority)).is_ok());
+        let text = read(marked(certificate).as_bytes()).unwrap();
+        assert!(text.starts_with("-----BEGIN"));
+        let utf16: Vec<u8> = marked(certificate)
+            .encode_utf16()
+            .flat_map(u16::to_le_bytes)
+            .collect();
+        for (bytes, why) in [
+            (&own.chain[0][..], "it is binary (DER"),
+            (&own.key[..], "it is binary (DER"),
+            (&utf16, "it is text in UTF-16"),
+            (b"caf\xe9", "it is no text in UTF-8"),
+        ] {
+            let error = read(bytes).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+        assert!(read(&[b'a'; (1 << 16) + 1]).unwrap_err().contains("longer"));
+    }
+
     #[test]
     fn dates_are_watched() {
         let day = |days: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(days * 24 * 3600);
@@ -358,7 +440,7 @@ mod tests {
         let one = pem(365, 730);
         assert_eq!(
             says(&one, 364).unwrap(),
-            "the certificate is not valid before 1971-01-01"
+            "the certificate is not valid before 1971-01-01, or the clock of this machine is wrong"
         );
         assert_eq!(says(&one, 365), None);
         assert_eq!(says(&one, 716), None);
@@ -368,12 +450,12 @@ mod tests {
         );
         assert_eq!(
             says(&one, 731).unwrap(),
-            "the certificate expired on 1972-01-01"
+            "the certificate expired on 1972-01-01, or the clock of this machine is wrong"
         );
         let two = pem(365, 7300) + &one;
         assert_eq!(
             says(&two, 731).unwrap(),
-            "certificate 2 of 2 expired on 1972-01-01"
+            "certificate 2 of 2 expired on 1972-01-01, or the clock of this machine is wrong"
         );
         assert_eq!(says("", 0), None);
     }

@@ -389,6 +389,10 @@ pub enum Abort {
     /// This party cannot use the input that it was given.
     #[error("{0}")]
     Misuse(String),
+    /// What this party holds allows no result, and would not if it tried again: no contributor has
+    /// a weight, or a file cannot be written.
+    #[error("{0}")]
+    Final(String),
     /// A bug in this program.
     #[error("internal error: {0}")]
     Internal(String),

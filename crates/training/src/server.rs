@@ -117,7 +117,7 @@ impl Server {
     /// [`Abort::Misuse`] when the job or its state is impossible.
     pub fn party(self, state: &State, is_over: bool) -> Result<Script<'static, Report>, Abort> {
         let job = &self.job;
-        job.check().map_err(Abort::Misuse)?;
+        job.check().map_err(Abort::Final)?;
         let model = state.model.clone();
         if model.len() != job.parameters || !model.iter().all(|value| value.is_finite()) {
             return Err(Abort::Misuse(format!(

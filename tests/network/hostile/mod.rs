@@ -275,9 +275,11 @@ macro_rules! tests {
             tests!(@each servers, $kit;
                 a_wrong_challenge_ends_the_client,
                 a_job_of_another_application_is_declined,
+                a_deadline_without_end_is_declined,
                 a_start_that_does_not_fit_ends_the_client,
                 frames_of_unknown_clients_are_ignored,
                 a_session_without_progress_ends_the_client,
+                mere_talk_of_progress_ends_the_client,
                 what_a_client_found_comes_before_the_end_of_the_job);
         }
     )*};

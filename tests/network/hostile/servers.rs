@@ -55,6 +55,7 @@ impl Call {
         self.say(ServerSays::Offer(testing::Offer {
             application: K::Application::NAME.into(),
             job: kit.application(3).offer().into(),
+            deadlines: Vec::new(),
         }));
         match self.hear().await {
             Some(ClientSays::Answer(answer)) => assert_eq!(answer.declined, ""),
@@ -151,6 +152,34 @@ pub(super) async fn a_job_of_another_application_is_declined<K: Kit>(kit: K) {
         call.say(ServerSays::Offer(testing::Offer {
             application: application.into(),
             job: job.into(),
+            deadlines: Vec::new(),
+        }));
+        let Some(ClientSays::Answer(answer)) = call.hear().await else {
+            panic!("no answer");
+        };
+        assert!(answer.declined.contains(expected), "{}", answer.declined);
+        let error = error(task).await;
+        assert!(matches!(error, JoinError::Declined(_)), "{error}");
+    }
+}
+
+/// NET-32: no server makes a client wait forever.
+pub(super) async fn a_deadline_without_end_is_declined<K: Kit>(kit: K) {
+    for (phase, milliseconds, expected) in [
+        (1, u64::MAX, "at most 1000000 s"),
+        (1, 0, "above 0"),
+        (300, 1000, "phase 300"),
+    ] {
+        let (task, mut calls) = deceived(&kit, PATIENT).await;
+        let mut call = calls.recv().await.unwrap();
+        call.challenge().await;
+        call.say(ServerSays::Offer(testing::Offer {
+            application: K::Application::NAME.into(),
+            job: kit.application(3).offer().into(),
+            deadlines: vec![testing::Deadline {
+                phase,
+                milliseconds,
+            }],
         }));
         let Some(ClientSays::Answer(answer)) = call.hear().await else {
             panic!("no answer");
@@ -258,6 +287,35 @@ pub(super) async fn a_session_without_progress_ends_the_client<K: Kit>(kit: K) {
             None => panic!("the client says goodbye"),
         }
     }
+}
+
+/// NET-33: a server starts a session and then says only that there is progress.
+pub(super) async fn mere_talk_of_progress_ends_the_client<K: Kit>(kit: K) {
+    let patience = Duration::from_millis(300);
+    let (task, mut calls) = deceived(&kit, patience).await;
+    let mut call = calls.recv().await.unwrap();
+    call.challenge().await;
+    call.offer(&kit).await;
+    call.start().await;
+    let sender = call.sender.clone();
+    let talk = tokio::spawn(async move {
+        let progress = || {
+            testing::from_server(ServerSays::Progress(testing::Progress {
+                phase: 1,
+                waits_for: Vec::new(),
+            }))
+        };
+        while sender.send(Ok(progress())).is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let error = error(task).await;
+    let JoinError::Stalled { time, .. } = error else {
+        panic!("{error}");
+    };
+    // It has believed the server for a while.
+    assert!(time > patience * kit.clients() as u32, "{time:?}");
+    talk.abort();
 }
 
 /// The server ends the job while the client waits until its notice of an abort is taken. The client

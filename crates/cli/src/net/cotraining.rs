@@ -63,7 +63,7 @@ pub(super) fn parse(
 /// The server's half of `job`. It writes each consensus to the file `labels`.
 pub(super) fn application(job: Job, labels: Option<PathBuf>) -> Result<Cotrain, Failure> {
     if let Some(path) = &labels {
-        Output::create(path)?;
+        Output::create(path).map_err(|failure| failure.of("--labels"))?;
     }
     Ok(Cotrain::new(job).on_exchange(move |progress| {
         let exchange = progress.exchange;

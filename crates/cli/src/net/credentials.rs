@@ -29,6 +29,11 @@ impl Warnings {
         self.0
     }
 
+    /// Warns about the file `path`.
+    pub(super) fn add(&mut self, path: &Path, why: &str) {
+        self.0.push(format!("{}: {why}", path.display()));
+    }
+
     /// Warns if others may read the private key in the file `path`.
     fn check_mode(&mut self, path: &Path) {
         #[cfg(unix)]
@@ -53,7 +58,7 @@ impl Warnings {
     /// Warns about the dates of the certificates in the file `path`, which holds `pem`.
     fn check_dates(&mut self, path: &Path, pem: &str) {
         if let Some(warning) = tls::date_warning(pem, SystemTime::now()) {
-            self.0.push(format!("{}: {warning}", path.display()));
+            self.add(path, &warning);
         }
     }
 }

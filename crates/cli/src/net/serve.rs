@@ -4,6 +4,7 @@ use std::io::Cursor;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::time::SystemTime;
 
 use clap::Args;
 use tokio::net::TcpListener;
@@ -18,7 +19,7 @@ use undertone::node::sum::{Mean, Sum};
 #[cfg(feature = "train")]
 use undertone::node::train;
 use undertone::node::train::Train;
-use undertone::node::{Application, Deadlines, Facts, ServeError, admin, deadlines};
+use undertone::node::{Application, Deadlines, Facts, ServeError, Verdict, admin, deadlines};
 #[cfg(feature = "train")]
 use undertone::party::{PartyId, SessionId};
 
@@ -184,6 +185,12 @@ impl Serve {
         };
         let key = Key::read(&usual(&self.key, "server.key"), warnings)?;
         let own = key.certificate(&usual(&self.certificate, "server.pem"), warnings)?;
+        let certificate = usual(&self.certificate, "server.pem");
+        match own.certificate.as_server(SystemTime::now()) {
+            Verdict::Good => {}
+            Verdict::Doubtful(why) => warnings.add(&certificate, &why),
+            Verdict::Useless(why) => return Err(Failure::in_file(&certificate, why)),
+        }
         let client_authorities = match self.optional(&self.client_ca, "ca.pem") {
             None => None,
             Some(path) => Some(authorities(&path, warnings)?),
@@ -208,6 +215,10 @@ impl Serve {
         let (clients, signed) = (config.roster.len(), config.roster.is_signed());
         let name = name.as_deref().unwrap_or(Label::NAME);
         self.check_options(name)?;
+        if let Some(path) = &self.checkpoint {
+            // Before anybody uploads what could not be kept.
+            Output::create_own(path).map_err(|failure| failure.of("--checkpoint"))?;
+        }
         match name {
             Label::NAME => {
                 let parsed = label::Job::parse(&job.text, signed);
@@ -227,7 +238,8 @@ impl Serve {
                     sum = restored.map_err(Failure::data)?;
                 }
                 if let Some(folder) = self.means.clone() {
-                    output::create_folder(&folder)?;
+                    Output::create_in(&folder, "mean-1.npz")
+                        .map_err(|failure| failure.of("--means"))?;
                     sum = sum.on_mean(move |mean| {
                         if let Err(failure) = write_mean(&folder, mean) {
                             tracing::error!("{}", failure.message);
@@ -332,7 +344,7 @@ impl Serve {
         log(self.log, show);
         warnings.log();
         if let Some(folder) = &self.reports {
-            output::create_folder(folder)?;
+            Output::create_in(folder, "job-1.json").map_err(|failure| failure.of("--reports"))?;
         }
         block_on(Box::pin(async {
             let stop = interrupt::requested();
@@ -377,6 +389,7 @@ fn failure(error: ServeError) -> Failure {
     let code = match error {
         ServeError::Listen { .. } => 69,
         ServeError::Tls(_) => 65,
+        ServeError::NotReady(_) => 73,
         ServeError::TooFew { .. } | ServeError::NoAuthority { .. } => 2,
         _ => 71,
     };

@@ -91,7 +91,7 @@ pub(super) fn application(
     let mut net = net(kind, seed, job.training.mean_teacher).map_err(Failure::usage)?;
     let test = test.map(|path| Test::load(path, &job)).transpose()?;
     if let Some(path) = &model {
-        Output::create(path)?;
+        Output::create(path).map_err(|failure| failure.of("--model"))?;
     }
     let first = net.params();
     Ok(Train::new(job, first).on_round(move |progress| {

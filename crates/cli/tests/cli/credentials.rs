@@ -100,6 +100,38 @@ fn a_file_that_cannot_be_used_is_named() {
     Party::client(&trial).fails("client.key", Some(&ecdsa), 65, &["client.key"]);
 }
 
+/// A server refuses a certificate that every client will refuse, and says what to do.
+#[test]
+fn a_certificate_that_no_client_accepts_is_refused() {
+    let trial = Trial::new("wine", "");
+    let server = Party::server(&trial);
+    let key = server.text("server.key");
+    let make = |names: &[&str], is_authority: bool| {
+        let key = rcgen::KeyPair::from_pem(&key).unwrap();
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = rcgen::CertificateParams::new(names).unwrap();
+        if is_authority {
+            params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        }
+        params.self_signed(&key).unwrap().pem()
+    };
+    let roster = trial.path("keys/roster.toml");
+    for (pem, why) in [
+        (make(&[], false), "names no host"),
+        (make(&["localhost"], true), "that of an authority (CA:TRUE)"),
+    ] {
+        std::fs::write(server.path("server.pem"), pem).unwrap();
+        assert_fails(&["serve", "--roster", &roster], 65, why);
+        assert_fails(&["serve", "--roster", &roster], 65, "server.pem");
+    }
+    let utf16: Vec<u8> = "\u{feff}text"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    std::fs::write(server.path("server.pem"), utf16).unwrap();
+    assert_fails(&["serve", "--roster", &roster], 66, "UTF-16");
+}
+
 #[test]
 fn files_that_are_named_by_options_are_checked() {
     let trial = Trial::new("wine", "");

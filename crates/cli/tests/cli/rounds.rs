@@ -248,40 +248,107 @@ fn a_command_makes_each_update() {
     }
 }
 
+/// Clients whose commands never end, with the ids of the processes that the commands start.
+#[cfg(target_os = "linux")]
+struct Commands {
+    rounds: Rounds,
+    data: String,
+}
+
+#[cfg(target_os = "linux")]
+impl Commands {
+    fn new(job: &str) -> Self {
+        let rounds = Rounds::new(job);
+        let data = rounds.0.path("own.npz");
+        Self { rounds, data }
+    }
+
+    /// One process of the command is a child of the shell, the other ignores requests to end.
+    fn join(&self, index: usize) -> Process {
+        let data = &self.data;
+        let out = self.rounds.0.path("mean.npz");
+        let each = format!(
+            "sleep 300 & echo $! > {data}-{index}; \
+             (trap '' TERM INT; sleep 300; :) & echo $! '' >> {data}-{index}; wait"
+        );
+        let options = [
+            "--data", data, "--out", &out, "--each", &each, "--retry", "1",
+        ];
+        self.rounds.join_with(index, &options)
+    }
+
+    /// The processes of a command that has started.
+    fn of(&self, index: usize) -> Vec<String> {
+        let start = std::time::Instant::now();
+        loop {
+            let names = format!("{}-{index}", self.data);
+            let text = std::fs::read_to_string(names).unwrap_or_default();
+            if text.ends_with(" \n") {
+                let pids = text.split_whitespace();
+                return pids.map(|pid| format!("/proc/{pid}/stat")).collect();
+            }
+            let log = self.rounds.0.text(&format!("join-{index}.err"));
+            assert!(start.elapsed() < LONG, "{log}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+/// Whether a process runs. Whether somebody has collected its exit code does not matter.
+#[cfg(target_os = "linux")]
+fn runs(stat: &String) -> bool {
+    let state = std::fs::read_to_string(stat).unwrap_or_default();
+    !state.is_empty() && !state.contains(") Z ")
+}
+
 /// A client that is interrupted while its command runs takes the command with it.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_client_that_is_interrupted_ends_its_command() {
-    let rounds = Rounds::new("rounds = 1");
-    let _server = rounds.0.serve("serve", &[]);
-    let (data, out) = (rounds.0.path("own.npz"), rounds.0.path("mean.npz"));
-    let mut clients: Vec<Process> = (0..CLIENTS)
-        .map(|index| {
-            let each = format!("echo $$ > {data}-{index}; exec sleep 1000");
-            rounds.join_with(index, &["--data", &data, "--out", &out, "--each", &each])
-        })
-        .collect();
-    let pid = |index: usize| {
-        let start = std::time::Instant::now();
-        loop {
-            let text = std::fs::read_to_string(format!("{data}-{index}")).unwrap_or_default();
-            if let Ok(pid) = text.trim().parse::<u32>() {
-                return format!("/proc/{pid}");
-            }
-            assert!(start.elapsed() < LONG, "{}", rounds.0.text("join-0.err"));
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-    };
+    let commands = Commands::new("rounds = 1");
+    let _server = commands.rounds.0.serve("serve", &[]);
+    let mut clients: Vec<Process> = (0..CLIENTS).map(|index| commands.join(index)).collect();
     for (index, client) in clients.iter_mut().enumerate() {
-        let process = pid(index);
-        assert!(Path::new(&process).exists());
+        let processes = commands.of(index);
+        assert!(processes.len() == 2 && processes.iter().all(runs));
         let id = client.0.id().to_string();
-        let killed = Command::new("kill").args(["-INT", &id]).status();
+        let signal = ["-INT", "-TERM"][index % 2];
+        let killed = Command::new("kill").args([signal, &id]).status();
         assert!(killed.unwrap().success());
         assert_eq!(client.ends(LONG), Some(130));
-        assert!(!Path::new(&process).exists(), "{process}");
+        assert!(!processes.iter().any(runs), "{processes:?}");
     }
-    assert!(!Path::new(&out).exists());
+}
+
+/// One client is expelled at the deadline of the round, another loses its server.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_client_that_is_expelled_ends_its_command() {
+    let commands = Commands::new("rounds = 2\n[deadlines]\ncontribution = 2");
+    let rounds = &commands.rounds;
+    let mut server = rounds.0.serve("serve", &["--grace", "1"]);
+    let mut slow = commands.join(0);
+    let others: Vec<Process> = (1..CLIENTS).map(|index| rounds.join(index)).collect();
+    (1..CLIENTS).for_each(|index| rounds.give(index, 1));
+    let processes = commands.of(0);
+    assert!(processes.iter().all(runs));
+    assert_eq!(slow.ends(LONG), Some(70), "{}", rounds.0.text("join-0.err"));
+    assert!(!processes.iter().any(runs), "{processes:?}");
+    drop(others);
+
+    server.0.kill().unwrap();
+    server.0.wait().unwrap();
+    std::fs::remove_file(format!("{}-0", commands.data)).unwrap();
+    let mut server = rounds.0.serve("again", &[]);
+    let mut clients: Vec<Process> = (0..CLIENTS).map(|index| commands.join(index)).collect();
+    let processes = commands.of(0);
+    assert!(processes.iter().all(runs));
+    server.0.kill().unwrap();
+    server.0.wait().unwrap();
+    for client in &mut clients {
+        assert_eq!(client.ends(LONG), Some(69));
+    }
+    assert!(!processes.iter().any(runs), "{processes:?}");
 }
 
 #[test]
@@ -306,6 +373,87 @@ fn what_cannot_be_run_is_said_at_once() {
         let arguments = serve(job);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         assert_fails(&arguments, 65, why);
+    }
+}
+
+/// Outputs are tried before anybody uploads.
+#[test]
+fn what_cannot_be_written_is_said_at_once() {
+    let rounds = Rounds::new("rounds = 1");
+    let roster = rounds.0.path("keys/roster.toml");
+    let missing = rounds.0.path("missing/state");
+    let file = rounds.0.path("file");
+    std::fs::write(&file, "text").unwrap();
+    let in_file = format!("{file}/state");
+    let serve = |option, path: &str, expected: &str| {
+        assert_fails(&["serve", "--roster", &roster, option, path], 73, expected);
+    };
+    serve("--checkpoint", &missing, "--checkpoint: cannot write");
+    serve("--checkpoint", &missing, "its folder does not exist");
+    serve("--checkpoint", &rounds.0.path("keys"), "it is a folder");
+    serve("--means", &in_file, "--means: ");
+    serve("--means", &file, "--means: ");
+    serve("--reports", &in_file, "--reports: ");
+    // Its entries are what the system says they are: no file can be made there.
+    if cfg!(target_os = "linux") {
+        serve(
+            "--checkpoint",
+            "/proc/self/state",
+            "--checkpoint: cannot write",
+        );
+        serve("--means", "/proc/self", "--means: cannot write");
+        serve("--reports", "/proc/self", "--reports: cannot write");
+    }
+}
+
+/// What no repetition cures ends the job at once, with its own reason at all parties.
+#[test]
+fn a_hopeless_round_is_not_repeated() {
+    let rounds = Rounds::new("rounds = 1");
+    let state = rounds.0.path("kept/state");
+    std::fs::create_dir(rounds.0.path("kept")).unwrap();
+    for (weight, expected) in [
+        ("0", "no contributor has a weight"),
+        ("1", "the checkpoint cannot be written"),
+    ] {
+        let log = format!("serve-{weight}");
+        let mut server = rounds.0.serve(
+            &log,
+            &["--jobs", "1", "--grace", "1", "--checkpoint", &state],
+        );
+        let ready = |status: &Value| status["state"] == "waiting";
+        rounds.0.until(ready);
+        if weight == "1" {
+            std::fs::remove_dir(rounds.0.path("kept")).unwrap();
+            std::fs::write(rounds.0.path("kept"), "no folder any more").unwrap();
+        }
+        let mut clients: Vec<Process> = (0..CLIENTS)
+            .map(|index| {
+                rounds.give(index, 1);
+                let server = format!("localhost:{}", rounds.0.port);
+                let keys = rounds.0.path(&format!("keys/client-{index}"));
+                let data = rounds.0.path(&format!("{index}-update-1.npz"));
+                let out = rounds.0.path(&format!("{index}-mean.npz"));
+                let arguments = [
+                    "join", "--server", &server, "--keys", &keys, "--data", &data, "--out", &out,
+                    "--weight", weight,
+                ];
+                rounds.0.spawn(&format!("join-{index}"), &arguments)
+            })
+            .collect();
+        let last = |log: &str| {
+            let text = rounds.0.text(&format!("{log}.err"));
+            text.lines().last().unwrap_or_default().to_owned()
+        };
+        let text = || rounds.0.text(&format!("{log}.err"));
+        for (index, client) in clients.iter_mut().enumerate() {
+            assert_eq!(client.ends(LONG), Some(70), "{}", text());
+            let last = last(&format!("join-{index}"));
+            assert!(last.contains(expected), "{last}");
+        }
+        assert_eq!(server.ends(LONG), Some(70));
+        assert!(last(&log).contains(expected), "{}", last(&log));
+        assert_eq!(text().matches("session starts").count(), 1, "{}", text());
     }
 }
 

@@ -372,7 +372,7 @@ impl Network {
             .arg(&keys)
             .args(["--clients", &self.clients.to_string()]);
         // An interrupt ends it before the folder is removed: it would make it again.
-        let made = Process::start(&mut command).and_then(|mut process| process.wait());
+        let made = Process::start(&mut command).and_then(|process| process.wait());
         if !made.map_err(broken)?.success() {
             return Err(broken("`undertone keys` failed"));
         }
@@ -392,7 +392,7 @@ impl Network {
             .map_err(broken)?;
         let reports = folder.join("reports");
         let _ = std::fs::remove_dir_all(&reports);
-        let mut server = Process::start(
+        let server = Process::start(
             Command::new(&me)
                 .args(["serve", "--quiet", "--jobs", "1", "--roster"])
                 .arg(folder.join("keys/roster.toml"))
@@ -422,7 +422,7 @@ impl Network {
             );
             clients.push(child.map_err(broken)?);
         }
-        for mut process in clients {
+        for process in clients {
             if !process.wait().map_err(broken)?.success() {
                 return Err(broken("a client failed"));
             }

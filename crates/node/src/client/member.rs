@@ -14,9 +14,10 @@ use undertone_party::{Abort, Aborted, PartyId};
 use super::connection::Connection;
 use super::line::Outlet;
 use super::reach::reach;
-use super::session::Session;
+use super::session::{Patience, Session};
 use super::{Config, JoinError, Joined};
 use crate::application::Next;
+use crate::deadlines::Stated;
 use crate::drive::{Ended, Event};
 use crate::erased::{AnyParticipant, Output};
 use crate::server::lock;
@@ -65,6 +66,8 @@ pub(super) struct Member<'a> {
     participant: &'a mut dyn AnyParticipant,
     /// Whether it has agreed to the job.
     agreed: bool,
+    /// The deadlines of the server.
+    deadlines: Stated,
     session: Option<Session>,
     /// The highest number of a session that it has begun, and how often it has begun sessions
     /// since, that one included.
@@ -101,6 +104,7 @@ impl<'a> Member<'a> {
             traffic: Arc::default(),
             participant,
             agreed: false,
+            deadlines: Stated::default(),
             session: None,
             begun: None,
             over: false,
@@ -313,6 +317,11 @@ impl<'a> Member<'a> {
             }
             // Of an earlier session.
             ServerSays::Gone(_) => {}
+            ServerSays::Progress(progress) => {
+                if let Some(session) = &mut self.session {
+                    session.progress(progress.phase);
+                }
+            }
             // NET-30
             ServerSays::Notice(notice) => tracing::warn!("{}", wire::plain(&notice.text)),
             ServerSays::Over(over) if over.why.is_empty() => {
@@ -398,7 +407,14 @@ impl<'a> Member<'a> {
     /// NET-29: checks that the session does not stand still.
     fn check(&self) -> Result<(), JoinError> {
         let session = self.session.as_ref();
-        session.map_or(Ok(()), |session| session.check(self.config.patience))
+        session.map_or(Ok(()), |session| session.check(&self.patience()))
+    }
+
+    fn patience(&self) -> Patience<'_> {
+        Patience {
+            own: self.config.patience,
+            deadlines: &self.deadlines,
+        }
     }
 
     /// Takes the end of a party, and returns what follows.
@@ -430,7 +446,7 @@ async fn hear(
 fn in_public(error: &JoinError) -> String {
     match error {
         JoinError::Aborted(aborted) => match &aborted.cause {
-            Abort::Misuse(_) | Abort::Internal(_) => "it failed".to_owned(),
+            Abort::Misuse(_) | Abort::Final(_) | Abort::Internal(_) => "it failed".to_owned(),
             cause => cause.to_string(),
         },
         JoinError::Refused(why) => why.clone(),

@@ -52,7 +52,8 @@ pub struct Config {
     pub roster: Option<Roster>,
     /// How long the client tries to reach the server before it gives up.
     pub retry: Duration,
-    /// How long the client waits for progress in a session before it gives up.
+    /// How long the client waits for progress in a session before it gives up. Where the server's
+    /// deadline is longer, the client waits as long as the server.
     pub patience: Duration,
     /// Most sessions of the same number that the client begins, if each one reveals more of its
     /// data ([`Participant::may_repeat`]).

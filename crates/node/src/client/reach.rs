@@ -13,6 +13,7 @@ use tonic::transport::{Channel, Uri};
 use super::{Config, JoinError};
 use crate::server::STREAM_WINDOW;
 use crate::tls::{Counted, Traffic, export};
+use crate::trust::untrusted;
 
 /// Connects to the server. Returns the channel, and a secret that TLS exports for this connection.
 pub(crate) async fn reach(
@@ -83,27 +84,4 @@ pub(crate) async fn reach(
         .await
         .map_err(|error| unreachable(error.to_string()))?;
     Ok((channel, exported))
-}
-
-/// Says what is wrong with a certificate and what to do about it.
-fn untrusted(why: &rustls::CertificateError) -> String {
-    use rustls::CertificateError as Wrong;
-    let (what, then) = match why {
-        Wrong::UnknownIssuer | Wrong::BadSignature => (
-            "no authority in ca.pem has signed its certificate",
-            "ask the server's operator for the right ca.pem",
-        ),
-        Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => (
-            "its certificate is for another name",
-            "connect under that name, or give it with --server-name",
-        ),
-        Wrong::Expired | Wrong::ExpiredContext { .. } => {
-            ("its certificate has expired", "tell the server's operator")
-        }
-        _ => (
-            "its certificate cannot be used",
-            "tell the server's operator",
-        ),
-    };
-    format!("{what}; {then} ({why})")
 }

@@ -10,6 +10,7 @@ use undertone_party::{Abort, Aborted, Endpoint, Header, Ledger, Party, PartyId, 
 
 use super::line::{ClientLine, Shared, Stream};
 use super::{JoinError, Observer, START};
+use crate::deadlines::Stated;
 use crate::drive::{Ended, Event, drive, limits};
 use crate::erased::{AnyParty, Output};
 use crate::flow::Links;
@@ -26,6 +27,9 @@ const SMALL: usize = 256;
 
 /// Bytes of events that may wait for the party. The client then reads no more from the server.
 const ROOM: usize = 64 << 20;
+
+/// How much longer than the server a client waits, so that the server acts first.
+const MARGIN: Duration = Duration::from_secs(5);
 
 /// How long a party may take to hand over its result after it was told to wait no longer.
 const HANDOVER: Duration = Duration::from_secs(2);
@@ -51,6 +55,40 @@ pub(super) struct Session {
     waiting: Arc<Gauge>,
     /// How often this client has returned after it lost its connection.
     returned: u32,
+    /// The phase of the server's party, by its own word, and when it last said that there was
+    /// progress.
+    server: Option<(u8, Instant)>,
+}
+
+/// How long a client waits for progress.
+#[derive(Debug)]
+pub(super) struct Patience<'a> {
+    /// By its own settings.
+    pub(super) own: Duration,
+    /// The deadlines of the server. A client that left before them would end the job for all.
+    pub(super) deadlines: &'a Stated,
+}
+
+impl Patience<'_> {
+    /// The patience in any of these phases.
+    fn of(&self, phases: impl IntoIterator<Item = u8>) -> Duration {
+        let phases = phases.into_iter();
+        let deadlines = phases.filter_map(|phase| self.deadlines.of(phase));
+        deadlines.fold(self.own, |most, deadline| most.max(deadline + MARGIN))
+    }
+
+    /// The longest deadline, if the client waits longer because of it.
+    pub(super) fn raised(&self) -> Option<Duration> {
+        let longest = self.deadlines.longest();
+        longest.filter(|longest| *longest + MARGIN > self.own)
+    }
+
+    /// Whether a client that made progress `own` ago, and heard of others' progress `server` ago,
+    /// has waited for too long (NET-29, NET-33).
+    fn is_over(&self, limit: Duration, own: Duration, server: Duration, clients: usize) -> bool {
+        let most = limit.saturating_mul(u32::try_from(clients).unwrap_or(u32::MAX));
+        own.min(server) > limit || own > most
+    }
 }
 
 impl Drop for Session {
@@ -106,6 +144,7 @@ impl Session {
             done,
             waiting: Arc::default(),
             returned: 0,
+            server: None,
         })
     }
 
@@ -243,15 +282,28 @@ impl Session {
         ended.ok()
     }
 
+    /// The server says that there was progress in a phase.
+    pub(super) fn progress(&mut self, phase: u32) {
+        if let Ok(phase) = u8::try_from(phase) {
+            self.server = Some((phase, Instant::now()));
+        }
+    }
+
     /// Checks that the party has not been waiting for longer than `patience`.
-    pub(super) fn check(&self, patience: Duration) -> Result<(), JoinError> {
+    pub(super) fn check(&self, patience: &Patience<'_>) -> Result<(), JoinError> {
         let standing = lock(&self.shared.standing);
         let Some(last) = &*standing else {
             return Ok(());
         };
         let standing = &last.standing;
+        let limit = patience.of(self
+            .server
+            .map(|(phase, _)| phase)
+            .into_iter()
+            .chain([standing.phase.id]));
         let time = standing.active.elapsed();
-        if standing.waits_for.is_empty() || time <= patience {
+        let server = self.server.map_or(time, |(_, when)| when.elapsed());
+        if standing.waits_for.is_empty() || !patience.is_over(limit, time, server, self.clients) {
             return Ok(());
         }
         Err(JoinError::Stalled {
@@ -259,5 +311,44 @@ impl Session {
             waits_for: standing.waits_for.clone(),
             time,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Deadline;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// NET-29, NET-33
+    #[test]
+    fn a_client_waits_as_long_as_the_server_and_not_forever() {
+        let deadline = |phase, seconds: u64| Deadline {
+            phase,
+            milliseconds: seconds * 1000,
+        };
+        let deadlines = Stated::read(&[deadline(1, 10), deadline(2, 3600)]).unwrap();
+        let patience = Patience {
+            own: 900 * SECOND,
+            deadlines: &deadlines,
+        };
+        assert_eq!(patience.of([1]), 900 * SECOND);
+        assert_eq!(patience.of([2]), 3605 * SECOND);
+        assert_eq!(patience.of([3]), 900 * SECOND);
+        // The server may still be in an earlier phase.
+        assert_eq!(patience.of([3, 2]), 3605 * SECOND);
+        assert_eq!(patience.raised(), Some(3600 * SECOND));
+        let longer = Patience {
+            own: 4000 * SECOND,
+            ..patience
+        };
+        assert_eq!(longer.raised(), None);
+        let is_over =
+            |own: u32, server: u32| longer.is_over(100 * SECOND, own * SECOND, server * SECOND, 3);
+        assert!(!is_over(100, 100) && is_over(101, 101));
+        // Others make progress, one after the other.
+        assert!(!is_over(250, 20));
+        assert!(is_over(301, 0));
     }
 }

@@ -232,6 +232,7 @@ impl Connection {
             return;
         };
         tracing::warn!(client = self.name, why, "declined the session");
+        self.lobby.skips(self.who);
         session.leaves(
             self.who,
             State::Gone,

@@ -75,6 +75,7 @@ pub(super) async fn greet(
         sender.say(ServerSays::Offer(Offer {
             application: lobby.about.name.to_owned(),
             job: lobby.about.offer.clone().into(),
+            deadlines: lobby.config.deadlines.state(&lobby.about.phases),
         }));
     }
     Some(Greeted { who, session })
@@ -134,6 +135,8 @@ impl Lobby {
                  run one process for each client",
             );
         }
+        // A client that connects again may have other values.
+        state.skipped.retain(|other| *other != who);
         let asked = resume.and_then(|resume| wire::session(&resume.session));
         let mut returns_to = None;
         for session in sessions.into_iter().flatten() {

@@ -43,6 +43,18 @@ struct Running {
     /// Frame bytes from client to client.
     relayed: u64,
     spared: u64,
+    /// The first failure of the session that is repeated. What follows from it, such as values that
+    /// are spent, does not help anybody.
+    first: Option<Failed>,
+}
+
+/// Why a session failed.
+#[derive(Debug, Clone)]
+struct Failed {
+    /// The session's number.
+    number: u32,
+    phase: Phase,
+    why: String,
 }
 
 impl Running {
@@ -59,6 +71,37 @@ impl Running {
             times: BTreeMap::new(),
             relayed: 0,
             spared: 0,
+            first: None,
+        }
+    }
+
+    /// Notes the end of session `number`.
+    fn note(&mut self, lobby: &Lobby, number: u32, result: &Result<Output, Aborted>) {
+        match result {
+            Ok(_) => self.first = None,
+            Err(_)
+                if self
+                    .first
+                    .as_ref()
+                    .is_some_and(|first| first.number == number) => {}
+            Err(aborted) => {
+                self.first = Some(Failed {
+                    number,
+                    phase: aborted.phase,
+                    why: named(lobby, &aborted.to_string()),
+                });
+            }
+        }
+    }
+
+    /// The end of a job that its first failure ends. `more` says what is missing for another try.
+    fn failed(&self, more: Option<String>) -> Outcome {
+        match (&self.first, more) {
+            (Some(Failed { phase, why, .. }), None) => Outcome::Aborted(Some(*phase), why.clone()),
+            (Some(Failed { phase, why, .. }), Some(more)) => {
+                Outcome::Aborted(Some(*phase), format!("{why}; {more}"))
+            }
+            (None, more) => Outcome::Aborted(None, more.unwrap_or_default()),
         }
     }
 
@@ -99,6 +142,7 @@ pub(super) async fn jobs(
     done: &mut (dyn FnMut(&JobReport) + Send),
 ) -> Result<(), ServeError> {
     for job in 1..=lobby.config.jobs.unwrap_or(u32::MAX) {
+        application.ready().map_err(ServeError::NotReady)?;
         application.begin();
         lobby.begin(job);
         lobby.came_to(application.results());
@@ -140,6 +184,7 @@ async fn run_job(
 ) -> Result<JobReport, ServeError> {
     let mut running = Running::new(lobby, job);
     let outcome = loop {
+        let number = application.session();
         let result = settled(lobby, application, &mut running).await?;
         let failed = result.as_ref().err().cloned();
         let next = application.ended(match result {
@@ -147,18 +192,27 @@ async fn run_job(
             Err(ref aborted) => Err(aborted),
         });
         lobby.came_to(application.results());
-        let failed = failed.map(|aborted| (aborted.phase, named(lobby, &aborted.to_string())));
-        match (next, failed) {
+        let needed = application.needed(lobby.config.roster.len());
+        match (next, &failed) {
             (Next::Done, None) => break Outcome::Done,
-            (Next::Done, Some((phase, why))) => break Outcome::Aborted(Some(phase), why),
+            (Next::Done, Some(_)) => break running.failed(None),
+            (Next::Again, Some(aborted)) if matches!(aborted.cause, Abort::Final(_)) => {
+                break running.failed(None);
+            }
+            // Clients whose values are spent do not come back to it.
+            (Next::Again, Some(_))
+                if application.session() == number && lobby.possible() < needed =>
+            {
+                break running.failed(None);
+            }
             (Next::Again, _) if is_late(lobby, running.start) => {
                 break Outcome::Aborted(None, LATE.into());
             }
             (Next::Again, failed) => {
-                if let Some((_, why)) = &failed {
+                if let Some(aborted) = failed {
+                    let why = named(lobby, &aborted.to_string());
                     tracing::warn!(why, "the session failed");
                 }
-                let needed = application.needed(lobby.config.roster.len());
                 let number = application.session();
                 let eligible = application.eligible();
                 let gathered = {
@@ -170,14 +224,7 @@ async fn run_job(
                 };
                 match gathered {
                     Gathered::Enough => {}
-                    Gathered::TooFew(few) => {
-                        break match failed {
-                            None => Outcome::Aborted(None, few),
-                            Some((phase, why)) => {
-                                Outcome::Aborted(Some(phase), format!("{why}; {few}"))
-                            }
-                        };
-                    }
+                    Gathered::TooFew(few) => break running.failed(Some(few)),
                     Gathered::Stopping => {
                         break Outcome::Aborted(None, "the server is stopping".into());
                     }
@@ -214,6 +261,7 @@ async fn settled(
         attempts += 1;
         let ended = run_session(lobby, application, running).await?;
         running.add(&ended);
+        running.note(lobby, number, &ended.result);
         let aborted = match ended.result {
             Ok(report) => {
                 lobby.leave(&ended.session, true);
@@ -396,6 +444,7 @@ async fn watch(lobby: &Lobby, session: &Session, start: Instant) -> std::convert
             session.leaves(who, State::Gone, why);
             lobby.expel(&[who], &format!("expelled from the session: {why}"));
         }
+        session.announce();
         if is_late(lobby, start) {
             session.stop(Abort::Misuse(LATE.into()));
         }

@@ -54,6 +54,9 @@ pub(super) struct LobbyState {
     pub(super) declined: BTreeMap<PartyId, String>,
     /// Clients that are expelled from the present job for cheating.
     expelled: Vec<PartyId>,
+    /// Clients that have declined the session with the present number, and decline it again if it
+    /// is repeated.
+    pub(super) skipped: Vec<PartyId>,
     /// The clients that can take part in the next session, if not all can.
     eligible: Option<Vec<PartyId>>,
     /// The session that runs.
@@ -272,6 +275,7 @@ impl Lobby {
                 slots,
                 declined: BTreeMap::new(),
                 expelled: Vec::new(),
+                skipped: Vec::new(),
                 eligible: None,
                 session: None,
                 leaving: None,
@@ -291,6 +295,7 @@ impl Lobby {
         let mut state = lock(&self.state);
         state.job = job;
         state.expelled.clear();
+        state.skipped.clear();
         state.results.clear();
         for slot in state.slots.iter_mut().flatten() {
             slot.in_job = false;
@@ -309,6 +314,9 @@ impl Lobby {
     ) -> Gathered {
         {
             let mut state = lock(&self.state);
+            if state.number != number {
+                state.skipped.clear();
+            }
             state.number = number;
             state.eligible = eligible;
             state.since = Instant::now();
@@ -390,6 +398,20 @@ impl Lobby {
             before.close();
         }
         Start { session, members }
+    }
+
+    /// A client has declined the session that starts.
+    pub(super) fn skips(&self, who: PartyId) {
+        lock(&self.state).skipped.push(who);
+    }
+
+    /// The number of clients that may still take part in a session with the present number, whether
+    /// they are connected or not.
+    pub(super) fn possible(&self) -> usize {
+        let state = lock(&self.state);
+        let all = (0..state.slots.len()).map(PartyId::client);
+        all.filter(|who| state.may_take_part(*who) && !state.skipped.contains(who))
+            .count()
     }
 
     /// The number of clients that wait for the next session of the job.

@@ -128,6 +128,9 @@ pub enum ServeError {
     /// The application cannot be served.
     #[error("the application: {0}")]
     Application(String),
+    /// What the application needs is not there.
+    #[error("{0}")]
+    NotReady(String),
     /// The roster has too few clients for the job.
     #[error(
         "the roster has {clients} clients, the job needs at least {needed}; \

@@ -24,6 +24,9 @@ const SERVER: PartyId = PartyId::SERVER;
 /// Most returns of a client.
 const MAX_RETURNS: u32 = 100;
 
+/// Shortest time between two messages that tell the clients of progress.
+const ANNOUNCE: Duration = Duration::from_secs(1);
+
 /// How long a client may be away in all, in grace times.
 const MAX_AWAY: u32 = 4;
 
@@ -116,11 +119,18 @@ struct Table {
     links: BTreeMap<(PartyId, PartyId), Passing>,
     /// When a frame or a new acknowledgement last passed, or a client last returned or left.
     active: Instant,
+    /// When the clients were last told of progress.
+    announced: Instant,
 }
 
 impl Table {
     fn touch(&mut self) {
         self.active = Instant::now();
+    }
+
+    fn is_someone_away(&self) -> bool {
+        let is_away = |member: &Member| matches!(member.state, State::Away(_));
+        self.members.values().any(is_away)
     }
 }
 
@@ -178,6 +188,7 @@ impl Session {
                 spared: 0,
                 links: BTreeMap::new(),
                 active: now,
+                announced: now,
             }),
             standing: Mutex::new(None),
             clock: Mutex::new(Clock {
@@ -339,10 +350,9 @@ impl Session {
         let table = lock(&self.table);
         let quiet = standing.active.max(table.active).elapsed();
         // While a client is away, only its grace time counts.
-        let is_away = |member: &Member| matches!(member.state, State::Away(_));
         if standing.waits_for.is_empty()
             || quiet <= deadline(standing.phase)
-            || table.members.values().any(is_away)
+            || table.is_someone_away()
         {
             return Vec::new();
         }
@@ -354,6 +364,28 @@ impl Session {
             .collect();
         // When clients exchange nothing, none waits for another.
         blame(&standing.waits_for, &waiting, table.relayed > 0)
+    }
+
+    /// Tells the clients that there was progress, if there was. They cannot see what others do, and
+    /// would otherwise give up before the server does. See `docs/spec/network.md`, step 24a.
+    pub(super) fn announce(&self) {
+        let Some(standing) = self.standing() else {
+            return;
+        };
+        let mut table = lock(&self.table);
+        let is_news = standing.active.max(table.active) > table.announced;
+        if table.announced.elapsed() < ANNOUNCE || !is_news && !table.is_someone_away() {
+            return;
+        }
+        table.announced = Instant::now();
+        for member in table.members.values() {
+            if let (State::In, Some(sender)) = (member.state, &member.sender) {
+                sender.say(ServerSays::Progress(Progress {
+                    phase: standing.phase.id.into(),
+                    waits_for: Vec::new(),
+                }));
+            }
+        }
     }
 
     /// The last report of the server's party.

@@ -30,14 +30,14 @@ pub mod from_client {
         Header(::prost::bytes::Bytes),
     }
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FromServer {
-    #[prost(oneof = "from_server::What", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
+    #[prost(oneof = "from_server::What", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
     pub what: ::core::option::Option<from_server::What>,
 }
 /// Nested message and enum types in `FromServer`.
 pub mod from_server {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum What {
         #[prost(message, tag = "1")]
         Challenge(super::Challenge),
@@ -62,6 +62,9 @@ pub mod from_server {
         Notice(super::Notice),
         #[prost(message, tag = "11")]
         Over(super::Over),
+        /// The server's party has made progress, in this phase.
+        #[prost(message, tag = "12")]
+        Progress(super::Progress),
     }
 }
 /// The client signs the nonce, a secret that the TLS connection exports, and its name.
@@ -101,7 +104,7 @@ pub struct Taken {
     pub next: u32,
 }
 /// The job, before it begins.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Offer {
     /// The name of the application.
     #[prost(string, tag = "1")]
@@ -109,6 +112,17 @@ pub struct Offer {
     /// The job's parameters, in the application's encoding.
     #[prost(bytes = "bytes", tag = "2")]
     pub job: ::prost::bytes::Bytes,
+    /// The server's deadlines. Not a part of the job, on which the parties agree.
+    #[prost(message, repeated, tag = "3")]
+    pub deadlines: ::prost::alloc::vec::Vec<Deadline>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Deadline {
+    #[prost(uint32, tag = "1")]
+    pub phase: u32,
+    /// How long the phase may go without progress.
+    #[prost(uint64, tag = "2")]
+    pub milliseconds: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Answer {

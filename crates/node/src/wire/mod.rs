@@ -20,8 +20,8 @@ pub use generated::from_server::What as ServerSays;
 pub use generated::undertone_client::UndertoneClient;
 pub use generated::undertone_server::{Undertone, UndertoneServer};
 pub use generated::{
-    Answer, Challenge, FromClient, FromServer, Gone, Goodbye, Hello, Notice, Offer, Over, Progress,
-    Ready, Refusal, Resume, Resumed, Returned, Start, Taken, Through,
+    Answer, Challenge, Deadline, FromClient, FromServer, Gone, Goodbye, Hello, Notice, Offer, Over,
+    Progress, Ready, Refusal, Resume, Resumed, Returned, Start, Taken, Through,
 };
 
 /// The version of these messages, which the challenge states.

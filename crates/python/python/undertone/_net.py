@@ -80,7 +80,9 @@ def join(
     given. The other arguments are what this client agrees to; ``undertone join --help`` explains
     them. ``max_peer_rows`` is a number of rows, or ``"features"``.
 
-    Returns when the job ends. ``progress`` is called with the name of each phase.
+    Returns when the job ends. ``progress`` is called with the name of each phase. ``patience`` is
+    the longest time in seconds without progress; in a phase with a longer deadline the client
+    waits as long as the server does.
 
     Raises :class:`RefusedError` when client or server declines, :class:`AbortedError` when the job
     fails, :class:`UndertoneError` when the server cannot be reached.

@@ -501,6 +501,30 @@ impl Array {
     }
 }
 
+/// Why an array of another type than a real number's cannot be in a sum.
+fn not_real(name: &str, descr: &str) -> DataError {
+    let stored = descr.trim_start_matches(['<', '>', '|', '=']);
+    let (kind, bytes) = stored.split_at_checked(1).unwrap_or((stored, ""));
+    let bits = bytes
+        .parse()
+        .map_or(0, |bytes: u32| bytes.saturating_mul(8));
+    let (dtype, then) = match kind {
+        "b" => ("bool".to_owned(), true),
+        "i" => (format!("int{bits}"), true),
+        "u" => (format!("uint{bits}"), true),
+        _ => (descr.to_owned(), false),
+    };
+    let then = if then {
+        "means of whole numbers are fractions, so convert it yourself with astype('float32') or \
+         astype('float64'), or leave it out"
+    } else {
+        "leave it out"
+    };
+    DataError::Wrong(format!(
+        "array '{name}' is {dtype}; float16, float32 or float64 is needed: {then}"
+    ))
+}
+
 /// As [`arrays_from_npz`](super::arrays_from_npz).
 pub(super) fn read_arrays(reader: &mut dyn Source) -> Result<Arrays, DataError> {
     let mut archive = open(reader)?;
@@ -531,8 +555,12 @@ pub(super) fn read_arrays(reader: &mut dyn Source) -> Result<Arrays, DataError> 
             arrays.push(name, shape, array.by_rows(singles))?;
         } else if let Some(doubles) = array.entries::<f64>() {
             arrays.push(name, shape, array.by_rows(doubles))?;
+        } else if let Some(halves) = array.entries::<f16>() {
+            // Each is a float32 exactly.
+            let singles = halves.into_iter().map(f32::from).collect();
+            arrays.push(name, shape, array.by_rows(singles))?;
         } else {
-            return Err(array.wrong("float32 or float64"));
+            return Err(not_real(&name, &array.dtype()));
         }
     }
     Ok(arrays)

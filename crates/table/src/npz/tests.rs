@@ -40,11 +40,47 @@ fn arrays_that_are_written_are_read() {
     let read = read_arrays(&mut Cursor::new(fortran)).unwrap();
     let values = read.get("t").unwrap().to_doubles();
     assert_eq!(values, [1., 2., 3., 4., 5., 6.]);
-    let integers = archive(&[("t", array("<i4", "(1,)", &[1, 0, 0, 0]))]);
-    let error = read_arrays(&mut Cursor::new(integers))
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("float32 or float64"), "{error}");
+}
+
+/// One rule for all types: real numbers are taken as they are, or as a float32 that is the same;
+/// others are refused by name.
+#[test]
+fn arrays_are_real_numbers() {
+    // 1, -2, the smallest above 0, the largest, infinity.
+    let halves = [0x3c00u16, 0xc000, 0x0001, 0x7bff, 0x7c00];
+    let exact = [1.0, -2.0, 2f64.powi(-24), 65504.0, f64::INFINITY];
+    let little: Vec<u8> = halves.iter().flat_map(|half| half.to_le_bytes()).collect();
+    let big: Vec<u8> = halves.iter().flat_map(|half| half.to_be_bytes()).collect();
+    for (descr, bytes) in [("<f2", little), (">f2", big)] {
+        let bytes = archive(&[("h", array(descr, "(5,)", &bytes))]);
+        let read = read_arrays(&mut Cursor::new(bytes)).unwrap();
+        let read = read.get("h").unwrap();
+        assert!(matches!(read.values(), Values::Single(_)));
+        assert_eq!(read.to_doubles(), exact);
+    }
+    for (descr, len, dtype, then) in [
+        ("<i4", 4, "int32", "astype('float32')"),
+        ("<i8", 8, "int64", "astype('float32')"),
+        (">i2", 2, "int16", "astype('float32')"),
+        ("|i1", 1, "int8", "astype('float32')"),
+        ("|u1", 1, "uint8", "astype('float32')"),
+        ("<u8", 8, "uint64", "astype('float32')"),
+        ("|b1", 1, "bool", "astype('float32')"),
+        ("<c8", 8, "<c8", "leave it out"),
+        ("<U2", 8, "<U2", "leave it out"),
+    ] {
+        let arrays = [
+            ("w", array("<f4", "(1,)", &[0; 4])),
+            ("steps", array(descr, "()", &vec![0; len])),
+        ];
+        let error = read_arrays(&mut Cursor::new(archive(&arrays))).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains(&format!("array 'steps' is {dtype};")),
+            "{error}"
+        );
+        assert!(error.contains(then), "{error}");
+    }
 }
 
 fn raw(header: &str, data: &[u8]) -> Vec<u8> {

@@ -127,7 +127,7 @@ impl Server {
             needed,
         } = self;
         let needed = needed.max(job.min_clients);
-        job.check().map_err(Abort::Misuse)?;
+        job.check().map_err(Abort::Final)?;
         // ROUND-19.
         if clients.len() > job.clients {
             let (here, most) = (clients.len(), job.clients);
@@ -205,8 +205,10 @@ impl Server {
         };
         let mean = now.mean(&job);
         // ROUND-17.
-        let mean = mean.ok_or_else(|| Abort::Misuse("no contributor has a weight".into()))?;
-        keep(now).map_err(Abort::Misuse)?;
+        let mean = mean.ok_or_else(|| {
+            Abort::Final("no contributor has a weight: all weights are 0 (--weight)".into())
+        })?;
+        keep(now).map_err(Abort::Final)?;
         send_mean(&io, &header.contributors, &header, &total.shared).await;
         Ok(Report::Finished(mean))
     }

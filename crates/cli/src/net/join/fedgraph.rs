@@ -194,6 +194,7 @@ pub(super) fn run(
     let own = Arc::new(own);
     let path = options.memory();
     let out = own_output(&options.out, &[&options.data, &path])?;
+    Output::create_own(&path).map_err(|failure| failure.of("--memory"))?;
     options.log(warnings, show);
     let mine = &options.fedgraph;
     let terms = Terms {

@@ -19,8 +19,10 @@ impl Join {
     }
 }
 
-/// The content of a memory file, if there is one. It may have at most `most` bytes.
+/// The content of a memory file, if there is one. It may have at most `most` bytes. Checks that the
+/// file can be written, too.
 pub(super) fn read(path: &Path, most: u64) -> Result<Option<Vec<u8>>, Failure> {
+    Output::create_own(path).map_err(|failure| failure.of("--memory"))?;
     match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Failure::in_file(path, error)),

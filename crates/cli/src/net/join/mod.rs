@@ -2,6 +2,7 @@
 
 #[cfg(feature = "train")]
 mod cotrain;
+mod each;
 #[cfg(feature = "train")]
 mod fedgraph;
 mod label;
@@ -113,7 +114,8 @@ struct Link {
     /// Time in seconds for which the command tries to reach the server
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     retry: f64,
-    /// Longest time in seconds without any progress of the job
+    /// Longest time in seconds without any progress of the job. In a phase with a longer deadline
+    /// the command waits as long as the server does
     #[arg(long, value_name = "SECONDS", default_value_t = 900.0)]
     patience: f64,
     /// Only for tests: seed from which all secrets follow. It protects nothing

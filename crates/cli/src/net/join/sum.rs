@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{BufReader, Cursor};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,8 +16,8 @@ use undertone::rounds::{Round, Source};
 
 use super::super::credentials::Warnings;
 use super::Join;
+use super::each::Each;
 use super::part::{Costs, own_output, take_part};
-use undertone_lab::interrupt::Process;
 use undertone_lab::output::{self, Output};
 use undertone_lab::{Failure, Show};
 
@@ -28,10 +27,11 @@ pub(super) struct SumOptions {
     /// Weight of this client's arrays in the mean, 0 or more [default: 1]
     #[arg(long, value_name = "W")]
     pub(super) weight: Option<f64>,
-    /// Shell command that writes the file of --data before each round. Environment variables of the
-    /// command: UNDERTONE_ROUND is the number of the round; UNDERTONE_ATTEMPT counts the requests
-    /// for this round, and the command must write other values for each; UNDERTONE_MEAN is the file
-    /// with the last mean, if there is one
+    /// Shell command that writes the file of --data before each round. Whatever it has started ends
+    /// with it, and it ends when the client leaves. Environment variables of the command:
+    /// UNDERTONE_ROUND is the number of the round; UNDERTONE_ATTEMPT counts the requests for this
+    /// round, and the command must write other values for each; UNDERTONE_MEAN is the file with the
+    /// last mean, if there is one
     #[arg(long, value_name = "COMMAND")]
     pub(super) each: Option<String>,
     /// The largest bound of values in the job to which this client agrees [default: 1e9]
@@ -72,7 +72,7 @@ struct Files {
     data: String,
     out: String,
     weight: f64,
-    each: Option<String>,
+    each: Option<Arc<Each>>,
     /// The file with the last mean.
     written: Option<PathBuf>,
     /// The arrays of a job in which every round would read the same file.
@@ -95,40 +95,15 @@ fn load(path: &Path) -> Result<Arrays, DataError> {
     arrays_from_npz(BufReader::new(file))
 }
 
-impl Files {
-    /// Runs the command before a round.
-    fn run(&self, command: &str, round: &Round) -> Result<(), String> {
-        let mut shell = if cfg!(windows) {
-            let mut shell = Command::new("cmd");
-            shell.args(["/C", command]);
-            shell
-        } else {
-            let mut shell = Command::new("sh");
-            shell.args(["-c", command]);
-            shell
-        };
-        shell
-            .env("UNDERTONE_ROUND", round.number.to_string())
-            .env("UNDERTONE_ATTEMPT", round.attempt.to_string())
-            .stdin(std::process::Stdio::null());
-        if let Some(mean) = &self.written {
-            shell.env("UNDERTONE_MEAN", mean);
-        }
-        let ended = Process::start(&mut shell).and_then(|mut process| process.wait());
-        match ended {
-            Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(format!("--each '{command}': {status}")),
-            Err(error) => Err(format!("--each '{command}': {error}")),
-        }
-    }
-}
-
 impl Source for Files {
     fn contribute(&mut self, round: &Round) -> Result<Contribution, String> {
         tracing::info!(round = round.number, of = round.rounds, "round");
-        if let Some(command) = &self.each {
-            self.run(command, round)?;
+        if let Some(each) = &self.each {
+            each.run(round, self.written.as_deref())?;
         }
+        // What cannot take the mean is found before values leave this client.
+        let out = of_round(&self.out, round.number);
+        Output::create_own(&out).map_err(|failure| failure.message)?;
         let weight = self.weight;
         let is_last = round.number == round.rounds;
         let only = if is_last {
@@ -226,16 +201,19 @@ pub(super) fn run(
     };
     join.log(warnings, show);
     let last = Arc::<Mutex<Option<Arc<Mean>>>>::default();
+    let (each, stay) = Each::new(options.each.clone());
     let files = Files {
         data,
         out,
         weight,
-        each: options.each.clone(),
+        each,
         written: None,
         only,
         last: Arc::clone(&last),
     };
-    let joined = take_part(config, &mut Contributor::new(files, terms))?;
+    let joined = take_part(config, &mut Contributor::new(files, terms));
+    drop(stay);
+    let joined = joined?;
     let last = last.lock().unwrap_or_else(PoisonError::into_inner).take();
     let last = last.ok_or_else(|| Failure::aborted("the job ended without a mean"))?;
     tell(join, &last, &joined, show)

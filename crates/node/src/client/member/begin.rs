@@ -8,6 +8,7 @@ use crate::application::{Decline, Seat, Unwilling};
 use crate::client::connection::Connection;
 use crate::client::session::{Place, Session};
 use crate::client::{JoinError, START};
+use crate::deadlines::Stated;
 use crate::roster::{MAX_CLIENTS, Roster};
 use crate::wire::{self, Answer, Challenge, ClientSays, Hello, Offer, Ready};
 
@@ -84,6 +85,18 @@ impl Member<'_> {
             "the server offers {name}: {}",
             wire::plain(&facts.join(", "))
         );
+        // NET-32
+        let deadlines = Stated::read(&offer.deadlines);
+        self.deadlines =
+            deadlines.map_err(|why| Decline::telling(format!("the server states {why}")))?;
+        if let Some(deadline) = self.patience().raised() {
+            tracing::info!(
+                "this client would wait {} s for progress (--patience); it waits longer where the \
+                 server's deadlines are longer, which are up to {} s",
+                self.config.patience.as_secs_f64(),
+                deadline.as_secs_f64(),
+            );
+        }
         let signed = self.config.roster.as_ref().is_some_and(Roster::is_signed);
         self.participant.agree(&offer.job, signed)
     }

@@ -105,7 +105,7 @@ impl Cotrain {
         };
         let state = self.state.write(&self.job.cotraining);
         let kept = checkpoint.keep(&state);
-        kept.map_err(|why| Abort::Misuse(why.into()))
+        kept.map_err(|why| Abort::Final(why.into()))
     }
 
     fn announce(&mut self, exchange: &Exchange, labels: &Labels) {
@@ -150,6 +150,12 @@ impl Application for Cotrain {
             return 0;
         }
         self.job.cotraining.min_clients
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        let checkpoint = self.checkpoint.as_ref();
+        let probed = checkpoint.map_or(Ok(()), |checkpoint| checkpoint.probe());
+        probed.map_err(|error| error.to_string())
     }
 
     fn begin(&mut self) {
@@ -204,9 +210,8 @@ impl Application for Cotrain {
                 Next::Done
             }
             Report::Voted(exchange, labels) => {
-                if self.save().is_err() {
-                    return Next::Done;
-                }
+                // If the state cannot be kept, the next session does not begin.
+                let _ = self.save();
                 self.announce(&exchange, &labels);
                 Next::Again
             }

@@ -77,6 +77,11 @@ impl Saved {
         self.last.first().map(Checkpoint::step)
     }
 
+    /// Checks that the file can be written, if there is one.
+    pub(super) fn probe(&self) -> Result<(), CheckpointError> {
+        self.file.as_ref().map_or(Ok(()), node::Checkpoint::probe)
+    }
+
     /// Whether there is a file.
     pub(super) fn has_file(&self) -> bool {
         self.file.is_some()

@@ -98,6 +98,10 @@ impl Application for FeatureGraph {
         self.job.fedgraph.clients.max(roster)
     }
 
+    fn ready(&self) -> Result<(), String> {
+        lock(&self.saved).probe().map_err(|error| error.to_string())
+    }
+
     fn begin(&mut self) {
         let mut saved = lock(&self.saved);
         // Without a file the next job is another run.

@@ -170,6 +170,12 @@ impl Application for Sum {
         needed(self.job.min_clients, self.job.trust, roster)
     }
 
+    fn ready(&self) -> Result<(), String> {
+        let checkpoint = self.checkpoint.as_ref();
+        let probed = checkpoint.map_or(Ok(()), |checkpoint| checkpoint.probe());
+        probed.map_err(|error| error.to_string())
+    }
+
     fn begin(&mut self) {
         // A job that was given up continues from its checkpoint.
         if self.begun && (self.checkpoint.is_none() || self.finished() == self.job.rounds) {

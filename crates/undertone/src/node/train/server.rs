@@ -110,7 +110,7 @@ impl Train {
             return Ok(());
         };
         let kept = checkpoint.keep(&self.state.write());
-        kept.map_err(|why| Abort::Misuse(why.into()))
+        kept.map_err(|why| Abort::Final(why.into()))
     }
 
     /// Tells of the report of a session, once its state is kept.
@@ -180,6 +180,12 @@ impl Application for Train {
         let mut any = Seed::from_bytes([0; 32]).prg();
         let members = self.state.members(&self.job.training, present, &mut any);
         !members.is_empty()
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        let checkpoint = self.checkpoint.as_ref();
+        let probed = checkpoint.map_or(Ok(()), |checkpoint| checkpoint.probe());
+        probed.map_err(|error| error.to_string())
     }
 
     fn begin(&mut self) {
@@ -254,9 +260,8 @@ impl Application for Train {
             }
             return Next::Done;
         }
-        if self.save().is_err() {
-            return Next::Done;
-        }
+        // If the state cannot be kept, the next session does not begin.
+        let _ = self.save();
         self.announce(&report);
         Next::Again
     }
