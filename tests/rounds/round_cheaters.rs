@@ -172,7 +172,7 @@ fn a_last_mean_of_other_arrays() {
         let mut renamed = Arrays::new();
         for (name, array) in ["second", "rest"]
             .into_iter()
-            .zip(&h.layout.fill(&[0.0; 40]).unwrap())
+            .zip(&h.layout.fill([0.0; 40].into_iter()).unwrap())
         {
             let values = array.values().clone();
             renamed.push(name, array.shape().to_vec(), values).unwrap();

@@ -141,7 +141,7 @@ impl Pass {
         for (index, value) in values.iter().enumerate() {
             let mut value: f64 = (*value).into();
             // SUM-32. An infinity is no larger value: it shows that the values are broken.
-            if !(value.abs() <= self.bound) {
+            if value.is_nan() || value.abs() > self.bound {
                 if !value.is_finite() || self.beyond == Beyond::Refused {
                     return Err(FixedError::OutOfRange {
                         index: first + index,

@@ -35,7 +35,7 @@ const STATE: &str = "list the classes (--classes, in Python classes=)";
 /// Whether a field means an unknown label, whatever its case.
 pub fn is_missing(field: &str) -> bool {
     let is_marker = |marker: &&str| field.eq_ignore_ascii_case(marker);
-    MARKERS.iter().any(|marker| is_marker(&marker)) || field.parse() == Ok(-1.0)
+    MARKERS.iter().any(is_marker) || field.parse() == Ok(-1.0)
 }
 
 /// The number that a field is.

@@ -271,6 +271,40 @@ fn jobs_in_which_no_value_could_survive_are_refused() {
     }
 }
 
+/// A bad value is named by its array and its place in it.
+#[test]
+fn a_bad_value_is_named_by_its_array() {
+    let kit = kit();
+    let job = Job {
+        bound: 8.0,
+        ..job(&kit)
+    };
+    for (array, at, why) in [
+        (0, 4, "array 'layer1.weight' at [1, 1] is NaN; it must be"),
+        (1, 4, "array 'layer2.bias' at [4] is NaN; it must be"),
+        (2, 0, "array 'steps' is NaN; it must be"),
+    ] {
+        let arrays = |bad: bool| {
+            let mut values = [vec![0.5f32; 6], vec![0.5; 5], vec![0.5]];
+            if bad {
+                values[array][at] = f32::NAN;
+            }
+            let [weight, bias, steps] = values;
+            let mut arrays = Arrays::new();
+            arrays.push("layer1.weight", vec![2, 3], weight).unwrap();
+            arrays.push("none", vec![0, 2], Vec::<f64>::new()).unwrap();
+            arrays.push("layer2.bias", vec![5], bias).unwrap();
+            arrays.push("steps", vec![], steps).unwrap();
+            arrays
+        };
+        let mut members = [0, 1, 2, 3].map(|_| constant(arrays(false), 1.0));
+        members[1] = constant(arrays(true), 1.0);
+        let run = undertone_tests::rounds::run(job, &new(), &members, Network::new()).unwrap();
+        let aborted = run.clients[1].as_ref().unwrap_err();
+        assert!(aborted.to_string().contains(why), "{aborted}");
+    }
+}
+
 // ROUND-17, SUM-33.
 #[test]
 fn weights_that_cannot_be() {

@@ -216,7 +216,7 @@ fn a_client_says_what_is_wrong_and_what_to_do() {
          00:00 UTC; set the clock if it is wrong, or tell the server's operator"
     );
     // Both authorities have one name.
-    assert!(says(&[other.clone()], "one", 5).contains("ca.pem"));
+    assert!(says(std::slice::from_ref(&other), "one", 5).contains("ca.pem"));
     let stranger = [self_signed(&["stranger"], |_| {})];
     assert!(says(&stranger, "one", 5).contains("is not signed by an authority in ca.pem"));
     // The server sees only that its own chain does not fit together.

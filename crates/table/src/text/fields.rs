@@ -31,10 +31,9 @@ pub(super) fn refusal(field: &str) -> String {
     }
     let remedy = if field.contains(['\n', '\r']) {
         "the field goes over several lines; is a quote missing?"
-    } else if let Some(remedy) = spelling(field) {
-        remedy
     } else {
-        "features are numbers: replace it, or leave the column out"
+        let usual = "features are numbers: replace it, or leave the column out";
+        spelling(field).unwrap_or(usual)
     };
     format!(": {} is not a number; {remedy}", quoted(field))
 }

@@ -127,6 +127,14 @@ struct Held {
     sent: Arc<AtomicBool>,
 }
 
+/// A contribution as words.
+struct Encoded {
+    layout: Layout,
+    words: Zeroizing<Vec<u64>>,
+    /// Is set when masked words leave this client.
+    sent: Arc<AtomicBool>,
+}
+
 impl Held {
     fn was_sent(&self) -> bool {
         self.sent.load(Ordering::SeqCst)
@@ -294,7 +302,11 @@ impl<S: Source> Client<S> {
         // (ROUND-10).
         io.phase(CONTRIBUTION).await;
         self.tell(party)?;
-        let (layout, words, sent) = self.contribution(&job, round, party)?;
+        let Encoded {
+            layout,
+            words,
+            sent,
+        } = self.contribution(&job, round, party)?;
         io.send(SERVER, layout.write());
         let due = read_layout(&io.require(SERVER).await?).map_err(Abort::malformed(SERVER))?;
         if let Some(difference) = layout.differs(&due) {
@@ -342,14 +354,9 @@ impl<S: Source> Client<S> {
         Ok(Step::Finished(mean))
     }
 
-    /// The contribution to `round`, as layout, words and the mark that they are sent: that of an
-    /// earlier attempt if none of it has been sent, otherwise a new one from the source.
-    fn contribution(
-        &self,
-        job: &Job,
-        round: u32,
-        party: u64,
-    ) -> Result<(Layout, Zeroizing<Vec<u64>>, Arc<AtomicBool>), Abort> {
+    /// The contribution to `round`: that of an earlier attempt if none of it has been sent,
+    /// otherwise a new one from the source.
+    fn contribution(&self, job: &Job, round: u32, party: u64) -> Result<Encoded, Abort> {
         let mut desk = self.desk(party)?;
         desk.may_contribute(round).map_err(Abort::Misuse)?;
         let held = desk.held.take();
@@ -392,7 +399,11 @@ impl<S: Source> Client<S> {
             contribution: Some(contribution),
             sent: Arc::clone(&sent),
         });
-        Ok((layout, words, sent))
+        Ok(Encoded {
+            layout,
+            words,
+            sent,
+        })
     }
 
     /// Keeps a mean, unless a later one is known.

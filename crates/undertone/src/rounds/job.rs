@@ -186,10 +186,14 @@ impl Job {
                 value,
                 bound,
             } => match arrays.place(index) {
-                Some((array, place)) => format!(
-                    "array '{}' at {place:?} is {value}; it must be from -{bound} to {bound}",
-                    array.name()
-                ),
+                Some((array, place)) => {
+                    let at = match &place[..] {
+                        [] => String::new(),
+                        place => format!(" at {place:?}"),
+                    };
+                    let name = array.name();
+                    format!("array '{name}'{at} is {value}; it must be from -{bound} to {bound}")
+                }
                 None => error.to_string(),
             },
             error => error.to_string(),
