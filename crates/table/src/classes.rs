@@ -154,7 +154,8 @@ fn shown(names: &[String]) -> String {
     }
 }
 
-#[cfg(all(test, feature = "files"))]
+#[cfg(feature = "files")]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Kind, from_csv};

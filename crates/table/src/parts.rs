@@ -242,7 +242,8 @@ fn class_count(parts: &[Part]) -> Result<usize, String> {
     Ok(stated.map_or(seen.unwrap_or(0).max(2), |(_, classes)| classes))
 }
 
-#[cfg(all(test, feature = "files"))]
+#[cfg(feature = "files")]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Classes, Kind, from_csv};
