@@ -1,9 +1,9 @@
 //! NumPy arrays.
 
-use numpy::ndarray::Array2;
+use numpy::ndarray::{Array2, Dimension};
 use numpy::{
-    Element, IntoPyArray, PyArray2, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn,
-    PyUntypedArrayMethods,
+    Element, IntoPyArray, PyArray2, PyArrayDyn, PyArrayMethods, PyReadonlyArray,
+    PyReadonlyArrayDyn, PyUntypedArrayMethods,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -11,18 +11,25 @@ use pyo3::types::{PyList, PyTuple};
 use undertone::kernel::BitMatrix;
 use undertone::xclp::{Codes, Features, Labelling, Rows};
 
-use crate::drive::Values;
+use crate::drive::{Numbers, Values};
 use crate::errors::value;
+use crate::pool;
 
 enum Borrowed<'py> {
     Single(PyReadonlyArrayDyn<'py, f32>),
     Double(PyReadonlyArrayDyn<'py, f64>),
 }
 
-pub(crate) fn contiguous<'a, T: Element>(
-    array: &'a PyReadonlyArrayDyn<'_, T>,
+/// The values of an array, row after row. Nothing else of this crate takes the slice of an array:
+/// `as_slice` gives that of an array in Fortran's order, column after column, too.
+pub(crate) fn contiguous<'a, T: Element, D: Dimension>(
+    array: &'a PyReadonlyArray<'_, T, D>,
 ) -> PyResult<&'a [T]> {
-    array.as_slice().map_err(|_| {
+    let slice = array
+        .is_c_contiguous()
+        .then(|| array.as_slice().ok())
+        .flatten();
+    slice.ok_or_else(|| {
         PyValueError::new_err("the array is not C-contiguous; pass numpy.ascontiguousarray(array)")
     })
 }
@@ -58,12 +65,18 @@ pub(crate) fn with_values<T: Send>(
         .iter()
         .map(|array| {
             Ok(match array {
-                Borrowed::Single(array) => Values::Single(contiguous(array)?),
-                Borrowed::Double(array) => Values::Double(contiguous(array)?),
+                Borrowed::Single(array) => Values {
+                    shape: array.shape(),
+                    numbers: Numbers::Single(contiguous(array)?),
+                },
+                Borrowed::Double(array) => Values {
+                    shape: array.shape(),
+                    numbers: Numbers::Double(contiguous(array)?),
+                },
             })
         })
         .collect::<PyResult<_>>()?;
-    py.detach(|| work(&values))
+    pool::detach(py, || work(&values))
 }
 
 fn describe(object: &Bound<'_, PyAny>) -> String {
@@ -76,7 +89,8 @@ fn describe(object: &Bound<'_, PyAny>) -> String {
 }
 
 /// The rows of a client: float32 or float64 features of shape [n, d], or codes of `bits` bits,
-/// uint8 of shape [n, ⌈bits/8⌉] in the order of `numpy.packbits`.
+/// uint8 of shape [n, ⌈bits/8⌉] in the order of `numpy.packbits`. The Python layer leaves uint8 only
+/// where the caller says that rows are codes.
 pub(crate) fn rows(features: &Bound<'_, PyAny>, bits: usize) -> PyResult<Rows> {
     if let Ok(array) = features.cast::<PyArrayDyn<u8>>() {
         let array = array.try_readonly().map_err(value)?;

@@ -13,11 +13,12 @@ use undertone::fedct::{
 use undertone::party::{Network, PartyId, SessionId};
 use undertone::simulate::CotrainingSimulation;
 
-use crate::arrays::{self, matrix};
+use crate::arrays::{self, contiguous, matrix};
 use crate::costs::Spent;
 use crate::errors::{self, numbers, of_client, simulation, value};
 use crate::options::{self, Keys};
 use crate::party::{PyParty, Raised};
+use crate::pool;
 use crate::sessions::{self, Simulated, client, lock};
 
 /// The parameters of a job.
@@ -78,7 +79,7 @@ pub(crate) fn public_digest(rows: &Bound<'_, PyAny>) -> PyResult<[u8; 32]> {
 
 fn public(rows: &Bound<'_, PyAny>) -> PyResult<Public> {
     let rows: PyReadonlyArray2<'_, f32> = rows.extract()?;
-    let public = Public::new(rows.as_array().ncols(), rows.as_slice()?.to_vec());
+    let public = Public::new(rows.as_array().ncols(), contiguous(&rows)?.to_vec());
     public.map_err(|error| value(format!("public rows: {error}")))
 }
 
@@ -97,7 +98,7 @@ fn data(
     }
     let data = Data::new(
         rows.as_array().ncols(),
-        rows.as_slice()?.to_vec(),
+        contiguous(&rows)?.to_vec(),
         labels.into_iter().flatten().collect(),
         job.classes,
     );
@@ -217,6 +218,7 @@ impl Cotraining {
         allow_unanimous: bool,
         seed: Option<[u8; 32]>,
     ) -> PyResult<Self> {
+        pool::ready()?;
         let (job, seed) = (job(rules)?, options::seed(seed)?);
         // The clients refuse it, too. Here all of them have the reason at once.
         let count = learners.len();
@@ -326,6 +328,7 @@ impl CotrainClient {
         memory: Option<&[u8]>,
         keep: Py<PyAny>,
     ) -> PyResult<Self> {
+        pool::ready()?;
         let job = job(rules)?;
         let (data, shared) = (data(&job, features, labels)?, Arc::new(public(shared)?));
         let memory = memory.map(Memory::read).transpose();
@@ -362,6 +365,7 @@ impl CotrainClient {
         credentials: Option<Keys>,
         seed: Option<[u8; 32]>,
     ) -> PyResult<PyParty> {
+        pool::ready()?;
         let (me, session) = (client(index)?, SessionId(session));
         let place = Place {
             session,
@@ -407,6 +411,7 @@ impl CotrainServer {
         session: [u8; 32],
         seed: Option<[u8; 32]>,
     ) -> PyResult<(Vec<i64>, PyParty)> {
+        pool::ready()?;
         let (members, session) = (sessions::clients(members)?, SessionId(session));
         let mut state = lock(&self.state);
         let is_over = state.is_over(&self.job);

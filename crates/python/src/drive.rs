@@ -25,18 +25,25 @@ pub(crate) trait Give: Send {
     fn stand_in(&self);
 }
 
-/// Borrowed values.
+/// Borrowed values of an array, row after row.
 #[derive(Clone, Copy)]
-pub(crate) enum Values<'a> {
+pub(crate) struct Values<'a> {
+    pub(crate) shape: &'a [usize],
+    pub(crate) numbers: Numbers<'a>,
+}
+
+/// Borrowed numbers.
+#[derive(Clone, Copy)]
+pub(crate) enum Numbers<'a> {
     Single(&'a [f32]),
     Double(&'a [f64]),
 }
 
 impl Values<'_> {
     pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::Single(values) => values.len(),
-            Self::Double(values) => values.len(),
+        match self.numbers {
+            Numbers::Single(values) => values.len(),
+            Numbers::Double(values) => values.len(),
         }
     }
 }

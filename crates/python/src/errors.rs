@@ -52,7 +52,12 @@ pub(crate) fn party(number: i64) -> PyResult<PartyId> {
 
 /// The same exception, with the client in its text.
 pub(crate) fn of_client(py: Python<'_>, place: usize, error: PyErr) -> PyErr {
-    let text = format!("client {place}: {}", error.value(py));
+    prefixed(py, &format!("client {place}"), &error)
+}
+
+/// The same exception, about `what`.
+pub(crate) fn prefixed(py: Python<'_>, what: &str, error: &PyErr) -> PyErr {
+    let text = format!("{what}: {}", error.value(py));
     PyErr::from_type(error.get_type(py), text)
 }
 

@@ -13,12 +13,13 @@ use undertone::fedgraph::{
 use undertone::party::{Network, PartyId, SessionId};
 use undertone::simulate::GraphSimulation;
 
-use crate::arrays;
+use crate::arrays::{self, contiguous};
 use crate::costs::{Spent, spent};
 use crate::errors::{aborted, misuse, numbers, of_client, simulation, value};
 use crate::interrupt;
 use crate::options::{self, Keys};
 use crate::party::{PyParty, Raised};
+use crate::pool;
 
 /// The parameters of a job.
 #[derive(FromPyObject)]
@@ -101,7 +102,7 @@ impl Brought<'_> {
 
 fn matrix(array: &PyReadonlyArray2<'_, f64>) -> PyResult<Matrix> {
     let (rows, columns) = array.as_array().dim();
-    let matrix = Matrix::new(rows, columns, array.as_slice()?.to_vec());
+    let matrix = Matrix::new(rows, columns, contiguous(array)?.to_vec());
     matrix.ok_or_else(|| value("an array has another size than its shape"))
 }
 
@@ -161,6 +162,7 @@ pub(crate) fn fedgraph<'py>(
     seed: Option<[u8; 32]>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Vec<Had<'py>>, Learned<'py>, Spent)> {
+    pool::ready()?;
     let (job, seed) = (rules.job()?, options::seed(seed)?);
     let each = clients.into_iter().enumerate();
     let each = each.map(|(place, own)| {
@@ -253,6 +255,7 @@ pub(crate) fn fedgraph_client(
     credentials: Option<Keys>,
     seed: Option<[u8; 32]>,
 ) -> PyResult<PyParty> {
+    pool::ready()?;
     let (job, session) = (rules.job()?, SessionId(session));
     let me = options::client(index, job.clients)?;
     let (inputs, saved) = (brought.inputs(&job)?, read(saved)?);
@@ -287,6 +290,7 @@ pub(crate) fn fedgraph_server(
     keep: Option<Py<PyAny>>,
     seed: Option<[u8; 32]>,
 ) -> PyResult<PyParty> {
+    pool::ready()?;
     let (job, session) = (rules.job()?, SessionId(session));
     let (ids, saved) = (options::all(job.clients)?, read(saved)?);
     let raised = Raised::default();

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
+use crate::pool;
+
 /// Carries an exception out of a callback that cannot return one.
 struct Raised(PyErr);
 
@@ -44,7 +46,7 @@ pub(crate) fn run<T: Send>(
         };
         work(&mut tell)
     };
-    py.detach(|| match catch_unwind(AssertUnwindSafe(work)) {
+    pool::detach(py, || match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result,
         Err(panic) => match panic.downcast::<Raised>() {
             Ok(raised) => Err(raised.0),

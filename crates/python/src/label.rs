@@ -17,6 +17,7 @@ use crate::errors::{self, misuse, numbers, simulation, value};
 use crate::interrupt;
 use crate::options::{self, Keys, LabelRules};
 use crate::party::PyParty;
+use crate::pool;
 use crate::table::{self, Stated};
 
 /// Labels int64 of shape [n], confidences float64 of shape [n], and scores float64 of shape
@@ -94,6 +95,7 @@ pub(crate) fn label<'py>(
     seed: Option<[u8; 32]>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Vec<Labelled<'py>>, Learned<'py>, Spent, Vec<String>)> {
+    pool::ready()?;
     let params = rules.params()?;
     let classes = classes.map(Stated::classes).transpose()?;
     let mut parts = Vec::with_capacity(features.len());
@@ -175,6 +177,7 @@ pub(crate) fn label_client(
     max_peer_rows: Option<usize>,
     seed: Option<[u8; 32]>,
 ) -> PyResult<PyParty> {
+    pool::ready()?;
     let (me, session) = (options::client(index, clients)?, SessionId(session));
     let params = rules.params()?;
     let rows = arrays::rows(features, params.bits)?;
@@ -208,6 +211,7 @@ pub(crate) fn label_server(
     clients: usize,
     seed: Option<[u8; 32]>,
 ) -> PyResult<PyParty> {
+    pool::ready()?;
     let (ids, session) = (options::all(clients)?, SessionId(session));
     let seed = options::seed(seed)?;
     let party = xclp::server(session, rules.params()?, ids, seed).map_err(misuse)?;

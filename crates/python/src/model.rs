@@ -6,7 +6,7 @@ use pyo3::types::PyBytes;
 use undertone::kdf::Seed;
 use undertone::training::{self, Embeddings, Examples, Model, ModelError, Rows, Target};
 
-use crate::arrays::matrix;
+use crate::arrays::{contiguous, matrix};
 use crate::errors::value;
 use crate::party::Raised;
 
@@ -85,7 +85,7 @@ impl Model for PyModel {
     fn params(&self) -> Vec<f32> {
         let params = self.call(|model| {
             let params: PyReadonlyArray1<'_, f32> = model.call_method0("params")?.extract()?;
-            Ok(params.as_slice()?.to_vec())
+            Ok(contiguous(&params)?.to_vec())
         });
         // Of the wrong number, so that the engine stops.
         params.unwrap_or_default()
@@ -105,7 +105,7 @@ impl Model for PyModel {
                 model.call_method1("embed", (rows,))?.extract()?;
             Ok(Embeddings {
                 dim: embeddings.as_array().ncols(),
-                values: embeddings.as_slice()?.to_vec(),
+                values: contiguous(&embeddings)?.to_vec(),
             })
         })
     }
@@ -115,7 +115,7 @@ impl Model for PyModel {
             let rows = matrix(model.py(), rows)?;
             let predicted: PyReadonlyArray2<'_, f32> =
                 model.call_method1("predict", (rows,))?.extract()?;
-            Ok(predicted.as_slice()?.to_vec())
+            Ok(contiguous(&predicted)?.to_vec())
         })
     }
 

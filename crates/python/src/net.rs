@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use numpy::{IntoPyArray, PyArrayDyn, PyArrayMethods};
-use pyo3::exceptions::PyKeyboardInterrupt;
+use numpy::{IntoPyArray, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use undertone::arrays::{Arrays, Values};
@@ -19,10 +18,12 @@ use undertone::rounds;
 use undertone::rounds::{Contribution, Mean, Round, Source};
 use undertone::xclp::LabelNoise;
 
-use crate::arrays;
+use crate::arrays::{self, contiguous};
 use crate::costs::{Cost, costs};
 use crate::errors::{self, AbortedError, UndertoneError, value};
+use crate::home::{Caller, Home, Leaves};
 use crate::options;
+use crate::pool::{self, Ready};
 use crate::table::{self, Stated};
 
 /// How a client reaches its server.
@@ -34,19 +35,21 @@ pub(crate) struct Link {
     server_name: Option<String>,
     retry: f64,
     patience: f64,
+    interrupt: Py<PyAny>,
 }
 
 fn seconds(name: &str, seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|error| value(format!("{name}: {error}")))
 }
 
-/// Takes part in a job. Signals of the process end it.
+/// Takes part in a job, on a thread of its own. Signals of the process, and exceptions of the
+/// functions that it calls, end it. `make` makes the participant.
 fn join<P: Participant + Send>(
     py: Python<'_>,
-    link: &Link,
+    link: Link,
     progress: Option<Py<PyAny>>,
-    participant: &mut P,
-) -> PyResult<Joined> {
+    make: impl FnOnce(&Home) -> P,
+) -> PyResult<(P, Joined)> {
     let found = undertone_cli::client_config(&link.server, &link.keys, link.server_name.clone());
     let (mut config, warnings) = found.map_err(value)?;
     for warning in warnings {
@@ -60,53 +63,48 @@ fn join<P: Participant + Send>(
     }
     config.retry = seconds("retry", link.retry)?;
     config.patience = seconds("patience", link.patience)?;
+    let caller = Caller::new(link.interrupt);
+    let home = caller.home();
+    let mut participant = Ready(make(&home));
     if let Some(progress) = progress {
+        let progress = Arc::new(progress);
         config.observer = Some(Arc::new(move |phase| {
-            Python::attach(|py| {
-                if let Err(error) = progress.call1(py, (phase.name,)) {
-                    error.write_unraisable(py, Some(progress.bind(py)));
-                }
+            let progress = Arc::clone(&progress);
+            // Its exception has ended the work.
+            let _ = home.call(Leaves::AsItIs, move |py| {
+                progress.call1(py, (phase.name,)).map(drop)
             });
         }));
     }
-    py.detach(|| {
+    let (joined, raised) = caller.run(py, |stopped| {
+        pool::ready()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .map_err(value)?;
-        let mut raised = None;
-        let joined = runtime.block_on(async {
-            let stop = async {
-                loop {
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    if let Err(error) = Python::attach(|py| py.check_signals()) {
-                        return error;
-                    }
-                }
-            };
-            let (told, stopped) = tokio::sync::oneshot::channel();
-            let raised = &mut raised;
-            let watch = async {
-                *raised = Some(stop.await);
-                let _ = told.send(());
-                std::future::pending::<()>().await;
-            };
-            let stopped = async {
-                let _ = stopped.await;
-            };
-            tokio::select! {
-                joined = client::join(&config, participant, stopped) => joined,
-                () = watch => Err(JoinError::Stopped),
-            }
-        });
+        let stopped = async {
+            let _ = stopped.await;
+        };
+        let joined = runtime.block_on(client::join(&config, &mut participant, stopped));
         runtime.shutdown_timeout(Duration::from_secs(1));
-        joined.map_err(|error| match (raised, error) {
-            (Some(raised), _) => raised,
-            (None, JoinError::Stopped) => PyKeyboardInterrupt::new_err(()),
-            (None, error) => failure(&error),
-        })
-    })
+        Ok::<_, PyErr>(joined)
+    });
+    let joined = joined?;
+    let raised = match raised {
+        Some(raised) if raised.leaves == Leaves::AsItIs => return Err(raised.error),
+        raised => raised,
+    };
+    match joined {
+        Ok(joined) => Ok((participant.0, joined)),
+        Err(error) => {
+            let error = failure(&error);
+            if let Some(raised) = raised {
+                error.set_cause(py, Some(raised.error));
+            }
+            Err(error)
+        }
+    }
 }
 
 fn failure(error: &JoinError) -> PyErr {
@@ -116,6 +114,7 @@ fn failure(error: &JoinError) -> PyErr {
             errors::RefusedError::new_err(error.to_string())
         }
         JoinError::Unreachable { .. } => UndertoneError::new_err(error.to_string()),
+        JoinError::Aborted(aborted) => errors::aborted(aborted),
         _ => AbortedError::new_err(error.to_string()),
     }
 }
@@ -213,7 +212,7 @@ pub(crate) fn join_label(
         None if classes.is_none() => owner = owner.with_classes_of_the_job(),
         None => {}
     }
-    let joined = join(py, &link, progress, &mut owner)?;
+    let (owner, joined) = join(py, link, progress, |_| owner)?;
     let outcome = owner.into_outcome();
     let outcome = outcome.ok_or_else(|| AbortedError::new_err("the job ended without labels"))?;
     let labelled = crate::label::labelled(py, outcome)?;
@@ -223,10 +222,11 @@ pub(crate) fn join_label(
     ))
 }
 
-/// A Python function that gives a client's arrays for each round.
-struct Function {
-    contribute: Py<PyAny>,
-    mean: Option<Py<PyAny>>,
+/// Python functions that give a client's arrays for each round, and take means.
+struct Functions {
+    home: Home,
+    contribute: Arc<Py<PyAny>>,
+    mean: Option<Arc<Py<PyAny>>>,
     last: Arc<Mutex<Option<Arc<Mean>>>>,
 }
 
@@ -243,17 +243,17 @@ fn to_dict<'py>(py: Python<'py>, arrays: &Arrays) -> PyResult<Bound<'py, PyDict>
     Ok(dict)
 }
 
+/// The Python layer has made these arrays float32 or float64, row after row.
 fn from_dict(dict: &Bound<'_, PyDict>) -> PyResult<Arrays> {
     let mut arrays = Arrays::new();
     for (name, array) in dict.iter() {
         let name: String = name.extract()?;
-        let shape: Vec<usize> = array.getattr("shape")?.extract()?;
         let pushed = if let Ok(array) = array.cast::<PyArrayDyn<f32>>() {
             let array = array.try_readonly().map_err(value)?;
-            arrays.push(name, shape, array.as_slice()?.to_vec())
+            arrays.push(name, array.shape().to_vec(), contiguous(&array)?.to_vec())
         } else if let Ok(array) = array.cast::<PyArrayDyn<f64>>() {
             let array = array.try_readonly().map_err(value)?;
-            arrays.push(name, shape, array.as_slice()?.to_vec())
+            arrays.push(name, array.shape().to_vec(), contiguous(&array)?.to_vec())
         } else {
             return Err(value(format!(
                 "array {name}: a float32 or float64 array of numpy is needed"
@@ -264,20 +264,19 @@ fn from_dict(dict: &Bound<'_, PyDict>) -> PyResult<Arrays> {
     Ok(arrays)
 }
 
-impl Source for Function {
+impl Source for Functions {
     fn contribute(&mut self, round: &Round) -> Result<Contribution, String> {
-        let asked = Python::attach(|py| {
+        let (contribute, round) = (Arc::clone(&self.contribute), round.clone());
+        let asked = self.home.call(Leaves::AsCause, move |py| {
             let mean = round
                 .mean
                 .as_ref()
                 .map(|mean| to_dict(py, &mean.arrays))
                 .transpose()?;
-            let given = self
-                .contribute
-                .call1(py, (round.number, round.attempt, mean))?;
+            let given = contribute.call1(py, (round.number, round.attempt, mean))?;
             let (arrays, weight): (Bound<'_, PyDict>, f64) = given.extract(py)?;
             let arrays = from_dict(&arrays)?;
-            Ok::<_, PyErr>(Contribution { arrays, weight })
+            Ok(Contribution { arrays, weight })
         });
         // Peers are told that this client leaves, and not why.
         asked.map_err(|error| format!("the function contribute failed: {error}"))
@@ -290,15 +289,14 @@ impl Source for Function {
         let Some(function) = &self.mean else {
             return Ok(());
         };
-        let told = Python::attach(|py| {
-            let who = mean.contributors.iter().copied().map(errors::number);
-            let who: Vec<i64> = who.collect();
+        let (function, mean) = (Arc::clone(function), Arc::clone(mean));
+        let told = self.home.call(Leaves::AsCause, move |py| {
+            let who = errors::numbers(&mean.contributors);
             let arrays = to_dict(py, &mean.arrays)?;
-            function
-                .call1(py, (mean.round, arrays, mean.weight, who))
-                .map(drop)
+            let arguments = (mean.round, arrays, mean.weight, who);
+            function.call1(py, arguments).map(drop)
         });
-        told.map_err(|error: PyErr| format!("the function mean failed: {error}"))
+        told.map_err(|error| format!("the function mean failed: {error}"))
     }
 
     fn coarse(&mut self, warning: &str) {
@@ -332,13 +330,15 @@ pub(crate) fn join_sum(
         malicious_server: semi_honest.then_some(false),
     };
     let last = Arc::default();
-    let source = Function {
-        contribute,
-        mean,
-        last: Arc::clone(&last),
-    };
-    let mut contributor = Contributor::new(source, terms);
-    let joined = join(py, &link, progress, &mut contributor)?;
+    let (_, joined) = join(py, link, progress, |home| {
+        let functions = Functions {
+            home: home.clone(),
+            contribute: Arc::new(contribute),
+            mean: mean.map(Arc::new),
+            last: Arc::clone(&last),
+        };
+        Contributor::new(functions, terms)
+    })?;
     let last = last.lock().unwrap_or_else(PoisonError::into_inner).take();
     let last = last.map(|mean| to_dict(py, &mean.arrays)).transpose()?;
     Ok((last.map(|last| last.into_any().unbind()), spent(&joined)))
@@ -346,6 +346,6 @@ pub(crate) fn join_sum(
 
 /// Runs the command line. Returns the exit code.
 #[pyfunction]
-pub(crate) fn main(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
-    py.detach(|| undertone_cli::main(arguments))
+pub(crate) fn main(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> PyResult<u8> {
+    pool::detach(py, || Ok(undertone_cli::main(arguments)))
 }

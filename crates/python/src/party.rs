@@ -12,6 +12,7 @@ use undertone::party::{Courier, Limits, Party, PartyId, Phase, SessionId, Status
 use crate::costs::{Cost, costs};
 use crate::drive::{Again, Convert, Drive, Driven, Give};
 use crate::errors;
+use crate::pool;
 
 /// The first exception of the functions and objects that a party calls. It leaves through the call
 /// of the party; peers are told only that the party failed.
@@ -127,7 +128,7 @@ impl PyParty {
         py: Python<'_>,
         work: impl FnOnce(&mut Inner) -> PyResult<T> + Send,
     ) -> PyResult<T> {
-        py.detach(|| {
+        pool::detach(py, || {
             let working = *self.working.lock().unwrap_or_else(PoisonError::into_inner);
             if working == Some(std::thread::current().id()) {
                 return Err(PyRuntimeError::new_err(

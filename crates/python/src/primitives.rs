@@ -17,11 +17,12 @@ use undertone::party::{Ledger, Network, PartyId, SessionId};
 use undertone::simulate::{DistanceSimulation, TransferSimulation};
 use undertone::xclp::{Codes, Rows};
 
-use crate::arrays;
+use crate::arrays::{self, contiguous};
 use crate::costs::{Spent, spent};
 use crate::errors::{self, simulation, value};
 use crate::interrupt;
 use crate::options;
+use crate::pool;
 
 /// Keeps the distances between the rows of two clients.
 struct Matrix {
@@ -77,7 +78,24 @@ pub(crate) fn distances<'py>(
     }
     let suite: Suite = suite.parse().map_err(value)?;
     let seed = options::seed(seed)?;
-    let rows = [arrays::rows(a, bits)?, arrays::rows(b, bits)?];
+    let rows = [
+        arrays::rows(a, bits).map_err(|error| errors::prefixed(py, "a", &error))?,
+        arrays::rows(b, bits).map_err(|error| errors::prefixed(py, "b", &error))?,
+    ];
+    if let [Rows::Features(first), Rows::Features(second)] = &rows
+        && first.dim() != second.dim()
+    {
+        return Err(value(format!(
+            "a has shape [{}, {}] and b [{}, {}]; both need the same number of features",
+            rows[0].len(),
+            first.dim(),
+            rows[1].len(),
+            second.dim()
+        )));
+    }
+    if let [Rows::Features(_), Rows::Codes(_)] | [Rows::Codes(_), Rows::Features(_)] = &rows {
+        return Err(value("one of a and b is codes, the other one features"));
+    }
     let shape = (rows[0].len(), rows[1].len());
     let (values, ledgers) = interrupt::run(py, None, |tell| {
         let hashes = seed.derive(SessionId([0; 32]), "codes", &[]);
@@ -131,16 +149,16 @@ pub(crate) fn ot<'py>(
     seed: Option<[u8; 32]>,
 ) -> PyResult<(Bound<'py, PyArray2<u8>>, Spent)> {
     let shape = messages.as_array().dim();
-    let (count, wanted) = (shape.0, choices.as_slice()?);
+    let (count, wanted) = (shape.0, contiguous(&choices)?);
     if shape.1 != 2 || shape.2 != 16 || wanted.len() != count {
         return Err(PyValueError::new_err(format!(
             "messages have shape {shape:?} and choices {}; [n, 2, 16] and [n] are needed",
             wanted.len()
         )));
     }
-    let bytes = messages.as_slice()?;
+    let bytes = contiguous(&messages)?;
     let seed = options::seed(seed)?;
-    let (out, ledgers) = py.detach(|| transfers(bytes, wanted, malicious, seed))?;
+    let (out, ledgers) = pool::detach(py, || transfers(bytes, wanted, malicious, seed))?;
     let out = Array2::from_shape_vec((count, 16), out).map_err(value)?;
     let parties = [PartyId::client(0), PartyId::client(1)];
     let ledgers: Vec<_> = parties.into_iter().zip(ledgers).collect();
@@ -221,10 +239,18 @@ impl Encrypted {
     }
 
     fn encode<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyBytes>> {
-        let mut out = Vec::new();
-        let key = self.ciphertexts.key();
-        key.encode(&self.ciphertexts, &mut out).map_err(value)?;
+        let out = pool::detach(py, || {
+            let mut out = Vec::new();
+            let key = self.ciphertexts.key();
+            key.encode(&self.ciphertexts, &mut out).map_err(value)?;
+            Ok(out)
+        })?;
         Ok(pyo3::types::PyBytes::new(py, &out))
+    }
+
+    #[getter]
+    fn modulus(&self) -> BigUint {
+        self.ciphertexts.key().modulus().clone()
     }
 
     fn add(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
@@ -250,7 +276,7 @@ impl Encrypted {
         py: Python<'_>,
         work: impl FnOnce(&PublicKey, &mut Ciphertexts) -> PyResult<()> + Send,
     ) -> PyResult<Self> {
-        py.detach(|| {
+        pool::detach(py, || {
             let mut ciphertexts = self.ciphertexts.clone();
             let key = ciphertexts.key().clone();
             work(&key, &mut ciphertexts)?;
@@ -263,7 +289,7 @@ impl Encrypted {
 impl Paillier {
     #[new]
     fn new(py: Python<'_>, bits: usize) -> PyResult<Self> {
-        py.detach(|| {
+        pool::detach(py, || {
             let mut prg = options::seed(None)?.prg();
             let secret = SecretKey::generate(bits, Primes::default(), &mut prg).map_err(value)?;
             let table = secret.public().noise_table(&mut prg);
@@ -278,7 +304,7 @@ impl Paillier {
     }
 
     fn encrypt(&self, py: Python<'_>, numbers: Vec<BigUint>) -> PyResult<Encrypted> {
-        py.detach(|| {
+        pool::detach(py, || {
             let mut prg = options::seed(None)?.prg();
             let noise = Noise::Short(&self.table);
             let encrypted = self.secret.public().encrypt(&numbers, noise, &mut prg);
@@ -288,11 +314,15 @@ impl Paillier {
     }
 
     fn decrypt(&self, py: Python<'_>, encrypted: &Encrypted) -> PyResult<Vec<BigUint>> {
-        py.detach(|| self.secret.decrypt(&encrypted.ciphertexts).map_err(value))
+        pool::detach(py, || {
+            self.secret.decrypt(&encrypted.ciphertexts).map_err(value)
+        })
     }
 
-    fn decode(&self, bytes: &[u8]) -> PyResult<Encrypted> {
-        let ciphertexts = Box::new(self.secret.public().decode(bytes).map_err(value)?);
-        Ok(Encrypted { ciphertexts })
+    fn decode(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<Encrypted> {
+        pool::detach(py, || {
+            let ciphertexts = Box::new(self.secret.public().decode(bytes).map_err(value)?);
+            Ok(Encrypted { ciphertexts })
+        })
     }
 }

@@ -10,19 +10,20 @@ use undertone::party::{Network, PartyId, SessionId};
 use undertone::pssl::{Data, Job, Outcome, Place, Report, client, server};
 use undertone::simulate::PairwiseSimulation;
 
-use crate::arrays;
+use crate::arrays::{self, contiguous};
 use crate::costs::{Spent, spent};
 use crate::errors::{aborted, misuse, number, numbers, simulation, value};
 use crate::interrupt;
 use crate::options::{self, Keys};
 use crate::party::PyParty;
+use crate::pool;
 
 /// The parameters of a job.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct PsslRules {
     features: usize,
-    scale: u8,
+    scale: u32,
     classes: usize,
     clusters: usize,
     neighbours: usize,
@@ -45,7 +46,9 @@ pub(crate) struct PsslRules {
 
 impl PsslRules {
     fn job(&self) -> PyResult<Job> {
-        let job = Job::new(self.features, self.scale, self.classes, 0);
+        let scale = u8::try_from(self.scale)
+            .map_err(|_| value(format!("scale is {}; it must be 1 to 255", self.scale)))?;
+        let job = Job::new(self.features, scale, self.classes, 0);
         let job = job.with_range(self.d_min, self.d_max);
         let job = Job {
             clusters: self.clusters,
@@ -82,7 +85,7 @@ fn data(features: &Bound<'_, PyAny>, labels: &Bound<'_, PyAny>) -> PyResult<Data
     let rows: PyReadonlyArray2<'_, u8> = features.extract()?;
     let labels = arrays::labels(labels)?;
     let features = rows.as_array().ncols();
-    Data::new(features, rows.as_slice()?.to_vec(), labels).map_err(value)
+    Data::new(features, contiguous(&rows)?.to_vec(), labels).map_err(value)
 }
 
 /// What a client has: labels int64 of shape [rows], scores float64 of shape [rows, classes], for
@@ -144,6 +147,7 @@ pub(crate) fn pssl<'py>(
     seed: Option<[u8; 32]>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Vec<Had<'py>>, Learned, Spent)> {
+    pool::ready()?;
     let job = rules.job()?;
     let clients = features.iter().zip(&labels);
     let clients: PyResult<Vec<_>> = clients.map(|(x, y)| data(x, y).map(Arc::new)).collect();
@@ -177,6 +181,7 @@ pub(crate) fn pssl_client(
     credentials: Option<Keys>,
     seed: Option<[u8; 32]>,
 ) -> PyResult<PyParty> {
+    pool::ready()?;
     let (me, session) = (options::client(index, clients)?, SessionId(session));
     let place = Place {
         session,
@@ -199,6 +204,7 @@ pub(crate) fn pssl_server(
     clients: usize,
     seed: Option<[u8; 32]>,
 ) -> PyResult<PyParty> {
+    pool::ready()?;
     let (ids, session) = (options::all(clients)?, SessionId(session));
     let seed = options::seed(seed)?;
     let party = server(rules.job()?, session, ids, seed).map_err(misuse)?;

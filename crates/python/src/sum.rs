@@ -4,18 +4,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
+use undertone::arrays::place;
 use undertone::job::{Fields, context};
 use undertone::kdf::Seed;
 use undertone::party::{Abort, PartyId, SessionId};
 use undertone::setup::identity::Credentials;
-use undertone::sum::fixed::{Fixed, WeightedMean};
+use undertone::sum::fixed::{Fixed, FixedError, WeightedMean};
 use undertone::sum::{self, Input, Rules, Sums, Total, UPLOAD, Word};
 use zeroize::Zeroizing;
 
-use crate::drive::{Give, Values};
+use crate::drive::{Give, Numbers, Values};
 use crate::errors::{misuse, number, value};
 use crate::options;
 use crate::party::PyParty;
+use crate::pool;
 
 /// How values become words.
 #[derive(Clone, Copy)]
@@ -54,21 +56,36 @@ impl<W: Word> Job<W> {
         }
         let mut words = Zeroizing::new(Vec::with_capacity(self.words()));
         let mut clipped = 0;
-        for array in arrays {
-            clipped += match (self.coder, array) {
-                (Coder::Mean(mean), Values::Single(values)) => {
+        for (number, array) in arrays.iter().enumerate() {
+            let before = words.len();
+            let appended = match (self.coder, array.numbers) {
+                (Coder::Mean(mean), Numbers::Single(values)) => {
                     mean.append(values, weight, self.clip, &mut words)
                 }
-                (Coder::Mean(mean), Values::Double(values)) => {
+                (Coder::Mean(mean), Numbers::Double(values)) => {
                     mean.append(values, weight, self.clip, &mut words)
                 }
-                (Coder::Sum(sum), Values::Single(values)) => {
+                (Coder::Sum(sum), Numbers::Single(values)) => {
                     sum.append(values, self.clip, &mut words)
                 }
-                (Coder::Sum(sum), Values::Double(values)) => {
+                (Coder::Sum(sum), Numbers::Double(values)) => {
                     sum.append(values, self.clip, &mut words)
                 }
-            }?;
+            };
+            clipped += appended.map_err(|error| match error {
+                FixedError::OutOfRange {
+                    index,
+                    value,
+                    bound,
+                } => {
+                    let place = place(array.shape, index - before);
+                    Abort::Misuse(format!(
+                        "array {number} at {place:?} is {value}; it must be from -{bound} to \
+                         {bound}"
+                    ))
+                }
+                error => error.into(),
+            })?;
         }
         if let Coder::Mean(mean) = self.coder {
             words.push(mean.weight(weight)?);
@@ -122,6 +139,13 @@ pub(crate) struct SumRules {
 
 impl SumRules {
     fn job<W: Word>(&self) -> PyResult<Job<W>> {
+        pool::ready()?;
+        if self.clients < self.min_clients {
+            return Err(value(format!(
+                "clients is {}, fewer than min_clients, which is {}: there can be no sum",
+                self.clients, self.min_clients
+            )));
+        }
         let coder = if self.mean {
             Coder::Mean(
                 WeightedMean::new(self.bound, self.max_weight, self.clients).map_err(value)?,

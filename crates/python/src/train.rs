@@ -14,12 +14,13 @@ use undertone::training::{
 };
 use undertone::xclp::LabelNoise;
 
-use crate::arrays;
+use crate::arrays::{self, contiguous};
 use crate::costs::Spent;
 use crate::errors::{self, number, numbers, of_client, simulation, value};
 use crate::model::PyModel;
 use crate::options::{self, Keys, LabelRules};
 use crate::party::{PyParty, Raised};
+use crate::pool;
 use crate::sessions::{self, Simulated, client, lock};
 
 /// The parameters of a job, apart from those of label propagation.
@@ -86,7 +87,7 @@ fn data(
     let labelling = arrays::labelling(job.classes, arrays::labels(labels)?)?;
     let data = Data::new(
         rows.as_array().ncols(),
-        rows.as_slice()?.to_vec(),
+        contiguous(&rows)?.to_vec(),
         labelling,
     );
     let data = data.map_err(value)?;
@@ -165,6 +166,7 @@ impl Training {
         first: PyReadonlyArray1<'_, f32>,
         seed: Option<[u8; 32]>,
     ) -> PyResult<Self> {
+        pool::ready()?;
         let (job, seed) = (job(rules, label_epsilon)?, options::seed(seed)?);
         let raised = Raised::default();
         let mut clients = Vec::with_capacity(models.len());
@@ -188,7 +190,7 @@ impl Training {
             let keep = Box::new(|_: &_| Ok(()));
             clients.push(Client::new(Box::new(model), data, None, keep));
         }
-        let first = first.as_slice()?.to_vec();
+        let first = contiguous(&first)?.to_vec();
         let simulation =
             TrainingSimulation::new(job.clone(), clients, first, seed).map_err(simulation)?;
         let sessions = Simulated::new(simulation, raised);
@@ -269,6 +271,7 @@ impl TrainClient {
         memory: Option<&[u8]>,
         keep: Py<PyAny>,
     ) -> PyResult<Self> {
+        pool::ready()?;
         let job = job(rules, None)?;
         let noise = noise.map(|(epsilon, secret)| (epsilon, Seed::from_bytes(secret)));
         let data = data(&job, features, labels, noise)?;
@@ -305,6 +308,7 @@ impl TrainClient {
         max_peer_rows: Option<usize>,
         seed: Option<[u8; 32]>,
     ) -> PyResult<PyParty> {
+        pool::ready()?;
         let (me, session) = (client(index)?, SessionId(session));
         let place = Place {
             session,
@@ -345,7 +349,7 @@ impl TrainServer {
             (_, Some(state)) => {
                 State::read(state, &job).map_err(|why| value(format!("state: {why}")))?
             }
-            (Some(first), None) => State::new(first.as_slice()?.to_vec()),
+            (Some(first), None) => State::new(contiguous(&first)?.to_vec()),
             (None, None) => return Err(value("give params or state")),
         };
         let state = Arc::new(Mutex::new(state));
@@ -369,6 +373,7 @@ impl TrainServer {
         session: [u8; 32],
         seed: Option<[u8; 32]>,
     ) -> PyResult<PyParty> {
+        pool::ready()?;
         let (members, session) = (sessions::clients(members)?, SessionId(session));
         let server = training::Server {
             job: self.job.clone(),

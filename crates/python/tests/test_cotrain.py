@@ -259,10 +259,12 @@ def test_arguments_that_cannot_be(dealt: Deal) -> None:
     refused("public rows: 0", public=public[:0])
     refused("public rows: row 3, column 2: the value is not finite",
             public=np.where(np.arange(150 * 64).reshape(150, 64) == 194, np.nan, public))
-    refused(r"public rows are of float32 with shape \(64,\)", public=public[0])
-    refused("client 1: features are of .*U", data=[data[0], (np.full((2, 2), "x"), y), data[2]])
-    refused("client 0: labels are of float64 with shape .40,.; integers of shape",
-            data=[(x, y * 1.0)] * 3)
+    refused(r"public rows have shape \(64,\); \[rows, features\] is needed", public=public[0])
+    refused("client 1: features are of .*U", TypeError, data=[data[0], (np.full((2, 2), "x"), y), data[2]])
+    refused(r"client 0: labels: labels\[0\] has the label 2.5", data=[(x, y * 0.5)] * 3)
+    refused(r"client 0: labels have shape \(20, 2\); \[rows\] is needed",
+            data=[(x, y.reshape(20, 2))] * 3)
+    refused("exchanges is 1.5; a whole number", TypeError, exchanges=1.5)
     refused("client 2: row 0: label 15, but there are 10",
             data=[*data[:2], (x, y + 10)], classes=10)
     refused("client 2: row 7 has no label; leave out",

@@ -405,19 +405,46 @@ def test_an_update_is_known_again_under_other_metrics(tmp_path: Path) -> None:
         start(grid, metrics=["loss", "loss"])
 
 
-def test_an_update_that_is_not_a_number_says_nothing_of_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_an_update_that_is_not_finite_says_nothing_of_it(
+    value: float, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def diverges(message: Message, context: Context) -> Message:
         reply = train(message, context)
         if int(context.node_config["partition-id"]) == 1:
             broken = reply.content.array_records["arrays"]["w"].numpy().copy()
-            broken[7, 3] = np.nan
+            broken[7, 3] = value
             reply.content.array_records["arrays"]["w"] = Array(broken)
         return reply
 
     secured, _ = start(FakeGrid(client(trainer=diverges), 5, tmp_path))
     assert len(secured.rounds[0].contributors) == 4
     assert "no usable update" in secured.rounds[0].dropped[FIRST + 1]
-    assert "73" not in secured.rounds[0].dropped[FIRST + 1]
+    assert "7" not in secured.rounds[0].dropped[FIRST + 1]
+    assert f"'w' at [7, 3] is {value}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "text"),
+    [
+        ({"clip": 0}, ValueError, "clip is 0; it must be above 0 and finite"),
+        ({"clip": np.inf}, ValueError, "clip is inf; it must be above 0"),
+        ({"clip": "4"}, TypeError, "clip is '4'; a number is needed"),
+        ({"max_weight": -1.0}, ValueError, "max_weight is -1; it must be above 0"),
+        ({"bits": 16}, ValueError, "bits is 16; it must be 32 or 64"),
+        ({"min_clients": 2.5}, TypeError, "min_clients is 2.5; a whole number"),
+        ({"malicious_server": None}, TypeError, "malicious_server is None; True or False"),
+    ],
+    ids=str,
+)
+def test_rules_are_checked_when_they_are_made(
+    wrong: dict[str, Any], error: type[Exception], text: str, tmp_path: Path
+) -> None:
+    rules: dict[str, Any] = {"clip": 4.0, "max_weight": 100.0, **wrong}
+    with pytest.raises(error, match=text):
+        secure(**rules)
+    with pytest.raises(error, match=text):
+        SecureGrid(FakeGrid(client(), 5, tmp_path), **rules)
 
 
 # Replay
@@ -661,6 +688,21 @@ def test_labels_by_replay(backend: str, tmp_path: Path) -> None:
     # The seed of a session that has ended is forgotten.
     for context in grid.contexts.values():
         assert context.state.config_records["undertone.label"]["seed"] == b""
+
+
+def test_bytes_are_codes_only_if_they_are_said_to_be(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    patterns, apart = rng.integers(0, 256, (2, 128), np.uint8), {}
+    for codes in (False, True):
+        rows = Rows()
+        flips = np.arange(30, dtype=np.uint8)[:, None] * (np.arange(128) < 3)
+        rows.features = [patterns[truth] ^ flips.astype(np.uint8) for truth in rows.truth]
+        found = propagate(FakeGrid(rows.app(codes=codes), 5, tmp_path / str(codes)))
+        assert found.report is not None
+        apart[codes] = found.report.distances
+    known = [np.where(np.arange(30) < 6, truth, -1) for truth in rows.truth]
+    due = undertone.label(rows.features, known, codes=True, bits=1024).report.distances
+    assert np.array_equal(apart[True], due) and not np.array_equal(apart[False], due)
 
 
 def test_labels_by_replay_are_as_good_as_in_one_process(

@@ -71,7 +71,7 @@ def test_runs_that_others_computed(
         for c in clients
     ]
     run = undertone.label(
-        codes, known, bits=256, neighbours=neighbours, variant=variant, classes=3
+        codes, known, codes=True, bits=256, neighbours=neighbours, variant=variant, classes=3
     )
     for c, found, shown in zip(clients, run, known, strict=True):
         due = [int(line["pred"]) for line in of[c]]
@@ -146,15 +146,27 @@ def test_arguments_that_cannot_be(digits: Callable[..., Any]) -> None:
         undertone.label(rows, known[:2])
     with pytest.raises(ValueError, match="unknown"):
         undertone.label(rows, known, backend="none")
-    with pytest.raises(TypeError, match="integers are needed"):
-        undertone.label(rows, [k.astype(float) for k in known])
-    with pytest.raises(ValueError, match="label of row 0 is -2"):
+    wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
+        ({"neighbours": 1.5}, TypeError, "neighbours is 1.5; a whole number is needed"),
+        ({"bits": -1}, ValueError, "bits is -1; it must be 0 to"),
+        ({"alpha": "high"}, TypeError, "alpha is 'high'; a number is needed"),
+        ({"malicious_server": 1}, TypeError, "malicious_server is 1; True or False"),
+        ({"suite": None}, TypeError, "suite is None; a text is needed"),
+        ({"label_epsilon": "low"}, TypeError, "label_epsilon is 'low'; a number"),
+    ]
+    for options, error, text in wrong:
+        with pytest.raises(error, match=text):
+            undertone.label(rows, known, **options)
+        if "label_epsilon" not in options:
+            with pytest.raises(error, match=text):
+                undertone.LabelServer(session=bytes(32), clients=3, **options)
+    with pytest.raises(ValueError, match=r"labels\[0\] has the label -2"):
         undertone.label(rows, [np.full_like(k, -2) for k in known], classes=3)
     with pytest.raises(ValueError, match="shape"):
         undertone.label([r[0] for r in rows], known)
     with pytest.raises(ValueError, match="row"):
         undertone.label([np.full_like(r, np.nan) for r in rows], known)
-    with pytest.raises(undertone.AbortedError, match="rows"):
+    with pytest.raises(ValueError, match="client 0: 599 labels for 5 rows"):
         undertone.label([rows[0][:5], *rows[1:]], known)
 
 

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,287 @@ def test_a_client_that_raises_leaves_and_a_client_that_declines_says_why(tmp_pat
     network.kill()
     assert all(isinstance(one, undertone.RefusedError) for one in joined), joined
     assert "this client asks for 4" in str(joined[0])
+
+
+def raised_by(network: Network, **functions: Any) -> list[Any]:
+    """What the clients of a job of sums get, if each has these functions."""
+
+    def join(index: int, server: str, keys: Path) -> undertone.Joined:
+        options = {name: function(index) for name, function in functions.items()}
+        return undertone.join_sum(server, keys, **options)
+
+    return network.all(join)
+
+
+def ones(*_: object) -> tuple[dict[str, Any], float]:
+    return {"w": np.ones(3, np.float32)}, 1.0
+
+
+def test_arrays_keep_their_places_in_every_order(tmp_path: Path) -> None:
+    network = Network(tmp_path, 3, 'application = "sum"\nrounds = 1\n')
+    due = np.arange(12, dtype=np.float32).reshape(4, 3)
+    third = np.ones((2, 3, 4)) * np.arange(3)[:, None]
+    given: list[dict[str, Any]] = [
+        {"w": due.T.copy().T, "v": np.asfortranarray(third), "u": np.float16(0.5)},
+        {"w": due[::-1].copy()[::-1], "v": third.astype(">f8"), "u": np.array(0.5, ">f2")},
+        {"w": np.repeat(due, 2, axis=1)[:, ::2], "v": third.tolist(), "u": 0.5},
+    ]
+    given[2]["v"] = np.array(given[2]["v"])
+    given[1]["u"].flags.writeable = False
+    # Half precision is widened to float32, and so is a Python number to float64: not the same.
+    given[2]["u"] = np.float32(0.5)
+    joined = raised_by(network, contribute=lambda index: lambda *_: (given[index], 1.0))
+    assert all(isinstance(one, undertone.Joined) for one in joined), joined
+    for one in joined:
+        assert np.array_equal(one.mean["w"], due) and np.allclose(one.mean["v"], third)
+        assert one.mean["u"].shape == () and one.mean["u"] == 0.5
+    network.end()
+
+
+BAD_CONTRIBUTIONS: list[tuple[Any, str]] = [
+    (({"w": np.ones(3), "v": np.array([1.0, np.nan])}, 1.0), "array 'v' at [1] is NaN"),
+    (({"w": np.full((2, 2), np.inf, "f")}, 1.0), "array 'w' at [0, 0] is inf; it must be from -8"),
+    (({"w": np.array([[1.0, 9.0]])}, 1.0), "array 'w' at [0, 1] is 9; it must be from -8 to 8"),
+    (({"w": np.ones(3, np.int64)}, 1.0), "array 'w' is of int64; float16, float32 or float64"),
+    (({"w": np.ones(3, np.bool_)}, 1.0), "array 'w' is of bool; float16"),
+    (({"w": np.ones(3, np.complex64)}, 1.0), "array 'w' is of complex64; real numbers"),
+    (({3: np.ones(3)}, 1.0), "the name of an array is 3; a text is needed"),
+    ([np.ones(3)], "contribute returned list; a dict of arrays by name and their weight"),
+    (({"w": np.ones(3)}, "heavy"), "weight is 'heavy'; a number is needed"),
+]
+
+
+@pytest.mark.parametrize(("given", "text"), BAD_CONTRIBUTIONS, ids=lambda one: str(one)[:20])
+def test_arrays_that_cannot_be_are_named(tmp_path: Path, given: Any, text: str) -> None:
+    network = Network(tmp_path, 4, 'application = "sum"\nrounds = 1\nbound = 8.0\nclip = true\n'
+                      if "inf" in text else 'application = "sum"\nrounds = 1\nbound = 8.0\n')
+    joined = raised_by(
+        network, contribute=lambda index: (lambda *_: given) if index == 1 else ones
+    )
+    assert isinstance(joined[1], undertone.AbortedError) and text in str(joined[1]), joined[1]
+    others = [one for index, one in enumerate(joined) if index != 1]
+    assert all(isinstance(one, undertone.Joined) for one in others), joined
+    assert text not in network.end()
+
+
+def test_an_exception_is_the_cause_with_its_traceback(tmp_path: Path) -> None:
+    network = Network(tmp_path, 4, 'application = "sum"\nrounds = 2\n')
+
+    def contribute(index: int) -> Callable[..., Any]:
+        def deep_in_training(*_: object) -> Any:
+            layers: dict[str, Any] = {}
+            return layers["missing layer"]
+
+        return deep_in_training if index == 2 else ones
+
+    joined = raised_by(network, contribute=contribute)
+    error = joined[2]
+    assert isinstance(error, undertone.AbortedError), joined
+    assert "the function contribute failed: KeyError: 'missing layer'" in str(error)
+    assert (error.party, error.phase) == (2, "contribution")
+    cause = error.__cause__
+    assert isinstance(cause, KeyError)
+    frames = traceback.extract_tb(cause.__traceback__)
+    assert frames[-1].name == "deep_in_training"
+    assert "missing layer" not in network.end()
+
+
+def test_an_exception_of_mean_is_the_cause(tmp_path: Path) -> None:
+    network = Network(tmp_path, 4, 'application = "sum"\nrounds = 2\n')
+
+    def mean(index: int) -> Callable[..., Any]:
+        def keep(*_: object) -> None:
+            raise OSError("the disk is full")
+
+        return keep if index == 0 else lambda *_: None
+
+    joined = raised_by(network, contribute=lambda _: ones, mean=mean)
+    assert isinstance(joined[0], undertone.AbortedError), joined
+    assert isinstance(joined[0].__cause__, OSError)
+    assert all(isinstance(one, undertone.Joined) for one in joined[1:]), joined
+    assert "disk" not in network.end()
+
+
+def test_an_exception_of_progress_ends_the_part_in_the_job(tmp_path: Path) -> None:
+    network = Network(tmp_path, 4, 'application = "sum"\nrounds = 1\n')
+    threads: list[tuple[int, int]] = []
+
+    def progress(index: int) -> Callable[[str], None]:
+        caller = threading.get_ident()
+
+        def note(phase: str) -> None:
+            threads.append((caller, threading.get_ident()))
+            if index == 3:
+                raise ZeroDivisionError(phase)
+
+        return note
+
+    joined = raised_by(network, contribute=lambda _: ones, progress=progress)
+    assert isinstance(joined[3], ZeroDivisionError), joined
+    assert all(isinstance(one, undertone.Joined) for one in joined[:3]), joined
+    assert threads and all(caller == thread for caller, thread in threads)
+    network.end()
+
+
+def test_a_function_that_exits_leaves_as_it_is(tmp_path: Path) -> None:
+    network = Network(tmp_path, 4, 'application = "sum"\nrounds = 1\n')
+    seen: list[BaseException] = []
+
+    def join(index: int, server: str, keys: Path) -> undertone.Joined | None:
+        def leave(*_: object) -> Any:
+            raise SystemExit(7)
+
+        try:
+            return undertone.join_sum(server, keys, contribute=leave if index == 0 else ones)
+        except SystemExit as error:
+            seen.append(error)
+            return None
+
+    joined = network.all(join)
+    assert [error.code for error in seen if isinstance(error, SystemExit)] == [7]
+    assert all(isinstance(one, undertone.Joined) for one in joined[1:]), joined
+    network.end()
+
+
+def test_a_function_that_is_too_slow_is_ended(tmp_path: Path) -> None:
+    job = 'application = "sum"\nrounds = 1\n[deadlines]\ncontribution = 1\n'
+    network = Network(tmp_path, 4, job)
+    ended: list[str] = []
+
+    def contribute(index: int) -> Callable[..., Any]:
+        def train(*_: object) -> Any:
+            caller = threading.get_ident()
+            try:
+                while True:
+                    try:
+                        sum(range(1000))
+                    except Exception:  # noqa: BLE001, S112
+                        continue
+            except undertone.JobOver as error:
+                assert threading.get_ident() == caller
+                ended.append(str(error))
+                raise
+            finally:
+                ended.append("cleaned up")
+
+        return train if index == 1 else ones
+
+    joined = raised_by(network, contribute=contribute)
+    assert isinstance(joined[1], undertone.AbortedError), joined
+    assert joined[1].__cause__ is None
+    assert ended == ["the job ended while this function was at work", "cleaned up"]
+    assert all(isinstance(joined[index], undertone.Joined) for index in (0, 2, 3)), joined
+    network.end()
+
+
+def test_a_function_ends_with_a_lost_server(tmp_path: Path) -> None:
+    network = Network(tmp_path, 3, 'application = "sum"\nrounds = 1\n')
+    host, _, port = network.server.rpartition(":")
+    while socket.socket().connect_ex((host, int(port))):
+        assert network.process.poll() is None
+    started = threading.Barrier(4)
+    ended: list[int] = []
+
+    def join(index: int, server: str, keys: Path) -> undertone.Joined:
+        def train(*_: object) -> Any:
+            started.wait(60)
+            try:
+                while True:
+                    sum(range(1000))
+            finally:
+                ended.append(index)
+
+        return undertone.join_sum(server, keys, contribute=train, retry=1.0)
+
+    def end() -> None:
+        started.wait(60)
+        network.kill()
+
+    killer = threading.Thread(target=end)
+    killer.start()
+    joined = network.all(join)
+    killer.join()
+    assert all(isinstance(one, undertone.UndertoneError) for one in joined), joined
+    assert "cannot reach the server" in str(joined[0])
+    assert sorted(ended) == [0, 1, 2]
+
+
+INTERRUPTED = """
+import sys, threading, time
+import numpy as np, undertone
+server, keys, catch = sys.argv[1:]
+count = [0]
+def contribute(*_):
+    print("training", flush=True)
+    while True:
+        count[0] += 1
+try:
+    undertone.join_sum(server, keys, contribute=contribute)
+except KeyboardInterrupt:
+    if catch == "no":
+        raise
+    seen = count[0]
+    time.sleep(0.2)
+    print("still training" if count[0] > seen else "stopped", threading.active_count(), flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_ends_a_function(tmp_path: Path) -> None:
+    network = Network(tmp_path, 3, 'application = "sum"\nrounds = 1\n')
+    clients = [
+        subprocess.Popen(
+            [sys.executable, "-c", INTERRUPTED, network.server, str(keys), catch],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for keys, catch in zip(network.folders(), ("no", "yes", "yes"), strict=True)
+    ]
+    for client in clients:
+        assert client.stdout is not None and client.stdout.readline() == "training\n"
+        client.send_signal(signal.SIGINT)
+    found = [client.communicate(timeout=60) for client in clients]
+    network.kill()
+    assert clients[0].returncode == -signal.SIGINT, found[0]
+    assert "KeyboardInterrupt" in found[0][1] and "in contribute" in found[0][1]
+    assert [(one.returncode, out) for one, (out, _) in zip(clients[1:], found[1:], strict=True)] == [
+        (0, "stopped 1\n")
+    ] * 2, found
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_ends_a_client_that_waits(tmp_path: Path) -> None:
+    network = Network(tmp_path, 3, "bits = 1024\n")
+    script = (
+        "import sys, numpy as np, undertone\n"
+        "rows = np.random.default_rng(0).normal(size=(9, 4))\n"
+        "print('joins', flush=True)\n"
+        "undertone.join(sys.argv[1], sys.argv[2], features=rows, labels=np.arange(9) % 2)\n"
+    )
+    client = subprocess.Popen(
+        [sys.executable, "-c", script, network.server, str(network.folders()[0])],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )
+    assert client.stdout is not None and client.stdout.readline() == "joins\n"
+    client.send_signal(signal.SIGINT)
+    _, errors = client.communicate(timeout=60)
+    network.kill()
+    assert client.returncode == -signal.SIGINT and "KeyboardInterrupt" in errors, errors
+
+
+WRONG_TERMS: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"retry": -1}, ValueError, "retry is -1; it must be a number of seconds"),
+    ({"patience": float("nan")}, ValueError, "patience is nan"),
+    ({"retry": "long"}, TypeError, "retry is 'long'; a number is needed"),
+    ({"min_clients": 3.0}, TypeError, "min_clients is 3.0; a whole number is needed"),
+    ({"max_rounds": -1}, ValueError, "max_rounds is -1; it must be 0 to"),
+    ({"semi_honest": "no"}, TypeError, "semi_honest is 'no'; True or False"),
+]
+
+
+@pytest.mark.parametrize(("terms", "error", "text"), WRONG_TERMS)
+def test_terms_that_cannot_be(terms: dict[str, Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        undertone.join_sum("localhost:1", "/nonexistent", contribute=ones, **terms)
 
 
 def test_nobody_there() -> None:

@@ -123,7 +123,7 @@ def test_frames_may_come_in_any_order() -> None:
 
 def test_values_beyond_the_bound_are_refused_or_clipped_and_counted() -> None:
     _, clients = sum_parties(3, 2)
-    with pytest.raises(ValueError, match=r"value 1 is 9; it must be from -8 to 8"):
+    with pytest.raises(ValueError, match=r"array 0 at \[1\] is 9; it must be from -8 to 8"):
         clients[0].contribute(np.array([1.0, 9.0]))
     with pytest.raises(ValueError, match="3 values, the sum is of 2"):
         clients[0].contribute(np.zeros(3))
@@ -133,16 +133,86 @@ def test_values_beyond_the_bound_are_refused_or_clipped_and_counted() -> None:
         clients[0].contribute(np.array(["a", "b"]))
     assert clients[0].contribute(np.zeros(2)) == 0
     _, clients = sum_parties(3, 2, clip=True)
-    assert clients[0].contribute(np.array([-99.0, np.inf])) == 2
+    assert clients[0].contribute(np.array([-99.0, 1e300])) == 2
     assert clients[0].clipped == 2
-    with pytest.raises(ValueError, match="NaN"):
-        clients[1].contribute(np.array([np.nan, 0]))
+    for value in (np.nan, np.inf, -np.inf):
+        with pytest.raises(ValueError, match=rf"array 1 at \[0, 0\] is {value}".replace("nan", "NaN")):
+            clients[1].contribute([np.zeros(1, np.float32), np.array([[value]])])
+
+
+@pytest.mark.parametrize("kind", ["f2", "f4", "f8", ">f4", "g"])
+def test_floats_of_any_size_are_taken(kind: str) -> None:
+    server, clients = sum_parties(3, 3)
+    for client in clients:
+        client.contribute([np.array([0.5, -0.25], kind), np.float16(0.125)])  # type: ignore[list-item]
+    undertone.run(server, clients)
+    result = server.result()
+    assert result is not None and result.values.round(9).tolist() == [0.5, -0.25, 0.125]
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint8", "bool", "complex64", "object", "V2"])
+def test_other_arrays_are_named_with_the_way_out(kind: str) -> None:
+    _, clients = sum_parties(3, 3)
+    with pytest.raises(TypeError, match=r"array 1 is of .*astype|array 1 is of complex64"):
+        clients[0].contribute([np.zeros(1), np.zeros(2, kind)])
+    with pytest.raises(TypeError, match="the array is of"):
+        clients[0].contribute(np.zeros(3, kind))
+    assert clients[0].contribute([np.zeros(1), np.zeros(2)]) == 0
+
+
+RULES: dict[str, Any] = {
+    "session": bytes(32), "clients": 3, "size": 2, "bound": 8.0, "max_weight": 100.0
+}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "text"),
+    [
+        ({"bound": 0.0}, ValueError, "bound is 0; it must be above 0 and finite"),
+        ({"bound": -2}, ValueError, "bound is -2; it must be above 0 and finite"),
+        ({"bound": np.inf}, ValueError, "bound is inf; it must be above 0"),
+        ({"bound": np.nan}, ValueError, "bound is NaN; it must be above 0"),
+        ({"bound": "8"}, TypeError, "bound is '8'; a number is needed"),
+        ({"max_weight": 0}, ValueError, "max_weight is 0; it must be above 0 and finite"),
+        ({"bound": 1e200, "max_weight": 1e200}, ValueError, "bound times max_weight is inf"),
+        ({"clients": 2}, ValueError, "clients is 2, fewer than min_clients, which is 3"),
+        ({"min_clients": 5}, ValueError, "clients is 3, fewer than min_clients, which is 5"),
+        ({"min_clients": 1}, ValueError, "min_clients must be 2 or more"),
+        ({"clients": -1}, ValueError, "clients is -1; it must be 0 to"),
+        ({"clients": 3.0}, TypeError, "clients is 3.0; a whole number is needed"),
+        ({"clients": 2**40}, ValueError, "clients is 1099511627776; it must be 0 to"),
+        ({"size": 1.5}, TypeError, "size is 1.5; a whole number is needed"),
+        ({"bits": 16}, ValueError, "bits is 16; it must be 32 or 64"),
+        ({"mean": 1}, TypeError, "mean is 1; True or False is needed"),
+        ({"session": b"x"}, ValueError, "session has 1 bytes?; 32 are needed"),
+        ({"session": 5}, TypeError, "session is of int; 32 bytes are needed"),
+        ({"session": None}, TypeError, "session is of NoneType; 32 bytes"),
+        ({"suite": "rot13"}, ValueError, "rot13"),
+        ({"about": "text"}, TypeError, "about is of str; bytes are needed"),
+    ],
+    ids=str,
+)
+def test_rules_that_cannot_be_are_named(
+    wrong: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    rules = {**RULES, **wrong}
+    with pytest.raises(error, match=text):
+        undertone.SumServer(**rules)
+    with pytest.raises(error, match=text):
+        undertone.SumClient(0, **rules)
+
+
+def test_a_session_is_no_number_of_bytes() -> None:
+    with pytest.raises(TypeError, match="session is of int; 32 bytes are needed"):
+        undertone.session_id(5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="index is 0.5; a whole number is needed"):
+        undertone.SumClient(0.5, **RULES)  # type: ignore[arg-type]
 
 
 def test_arguments_that_cannot_be() -> None:
     with pytest.raises(ValueError, match="bits is 16"):
         sum_parties(3, 2, bits=16)
-    with pytest.raises(ValueError, match="does not fit words"):
+    with pytest.raises(ValueError, match="bound is inf; it must be above 0"):
         sum_parties(3, 2, bits=32, bound=float("inf"))
     with pytest.raises(ValueError, match="client 3 of 3"):
         undertone.SumClient(3, session=bytes(32), clients=3, size=1, bound=1.0)

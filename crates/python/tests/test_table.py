@@ -62,7 +62,7 @@ def test_numbers_of_other_types_mean_the_same() -> None:
         (np.where(KNOWN == 1, "l", KNOWN.astype("U4")), r"client 0: labels\[1\] has the label 'l'"),
         (texts("unknown"), r"client 0: labels\[6\] has the label 'unknown'.*list the classes"),
         (np.where(KNOWN < 0, -1, 1), "every label is 1; two classes are needed"),
-        (np.where(KNOWN < 0, None, "cat"), "every label is 'cat'; two classes are needed"),
+        (np.array([None if one < 0 else "cat" for one in KNOWN], object), "every label is 'cat'; two classes are needed"),
         (np.full(40, -1), "no row of any client is labelled"),
         (np.where(KNOWN == 1, 9999, KNOWN), r"labels\[1\] has the label 9999, which makes 10000"),
         (KNOWN + 0.5, r"labels\[0\] has the label 0.5"),

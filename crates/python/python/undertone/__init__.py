@@ -74,7 +74,7 @@ from ._fedgraph import (
     fedgraph,
 )
 from ._label import LabelClient, LabelReport, LabelRun, Labels, LabelServer, label
-from ._net import Joined, join, join_sum, serve
+from ._net import JobOver, Joined, join, join_sum, serve
 from ._party import Party, Path, pack, session_id, unpack
 from ._primitives import Ciphertexts, Distances, PaillierKey, Transfers, distances, ot, paillier
 from ._pssl import (
@@ -128,6 +128,7 @@ __all__ = [
     "FedGraphReport",
     "FedGraphRun",
     "FedGraphServer",
+    "JobOver",
     "Joined",
     "LabelClient",
     "LabelReport",

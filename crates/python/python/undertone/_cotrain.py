@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _engine
+from . import _arrays, _checks, _engine
 from ._costs import Cost, of_parties
 from ._party import Party, credentials, session_id
-from ._train import Seed, as_seed
+from ._table import complete
+from ._train import Seed
 
 
 @runtime_checkable
@@ -57,7 +58,7 @@ class _Adapter:
                 f"{what} {found[wrong[0]]} for row {wrong[0]}; there are {self._classes} classes, "
                 "counted from 0"
             )
-        return np.ascontiguousarray(found, dtype=np.int64)
+        return np.asarray(found, dtype=np.int64, order="C")
 
 
 def _is_learner(learner: object) -> bool:
@@ -95,25 +96,7 @@ def _learners(given: Any, count: int) -> list[Any]:
 
 
 def _matrix(rows: Any, what: str) -> NDArray[np.float32]:
-    array = np.asarray(rows)
-    if array.dtype.kind not in "fiub" or array.ndim != 2:
-        raise ValueError(
-            f"{what} are of {array.dtype} with shape {array.shape}; numbers of shape [rows, "
-            "features] are needed"
-        )
-    return np.ascontiguousarray(array, dtype=np.float32)
-
-
-def _classes(labels: Any, what: str) -> NDArray[np.int64]:
-    array = np.asarray(labels)
-    if array.dtype.kind not in "iu" or array.ndim != 1:
-        raise ValueError(
-            f"{what} are of {array.dtype} with shape {array.shape}; integers of shape [rows] are "
-            "needed"
-        )
-    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
-        raise ValueError(f"{what}: one is above 2**63 - 1")
-    return np.ascontiguousarray(array, dtype=np.int64)
+    return _arrays.matrix(rows, what, np.float32, "[rows, features]")
 
 
 def public_digest(public: Any) -> bytes:
@@ -170,14 +153,12 @@ class CotrainJob:
     suite: str = "aes128ctr"
 
     def __post_init__(self) -> None:
-        if len(self.public) != 32:
-            raise ValueError(f"public has {len(self.public)} bytes; public_digest() returns 32")
-        _engine.cotrain_digest(asdict(self))
+        _engine.cotrain_digest(_checks.job(self))
 
     @property
     def digest(self) -> bytes:
         """32 bytes, by which parties compare their jobs."""
-        return _engine.cotrain_digest(asdict(self))
+        return _engine.cotrain_digest(_checks.job(self))
 
     @property
     def vote_epsilon(self) -> float | None:
@@ -187,7 +168,7 @@ class CotrainJob:
         epsilon of a training row is therefore only bounded by this number times ``rows`` times
         ``exchanges``.
         """
-        return _engine.cotrain_epsilon(asdict(self))
+        return _engine.cotrain_epsilon(_checks.job(self))
 
 
 @dataclass(frozen=True)
@@ -292,7 +273,7 @@ def cotrain(
     if len(data) < min_clients:
         raise ValueError(f"{len(data)} clients, at least {min_clients} are needed")
     features = [_matrix(rows, f"client {one}: features") for one, (rows, _) in enumerate(data)]
-    labels = [_classes(known, f"client {one}: labels") for one, (_, known) in enumerate(data)]
+    labels = [complete(known, f"client {one}: labels") for one, (_, known) in enumerate(data)]
     shared = _matrix(public, "public rows")
     for one, rows in enumerate(features):
         if rows.shape[1] != shared.shape[1]:
@@ -319,7 +300,7 @@ def cotrain(
     each = _learners(learners, len(data))
     adapted = [_Adapter(learner, classes, client) for client, learner in enumerate(each)]
     run = _engine.Cotraining(
-        asdict(job), adapted, features, labels, shared, allow_unanimous, as_seed(seed)
+        _checks.job(job), adapted, features, labels, shared, allow_unanimous, _checks.seed(seed)
     )
     while not run.step(progress):
         pass
@@ -398,16 +379,16 @@ class CotrainClient:
         memory: bytes | None = None,
         allow_unanimous: bool = False,
     ) -> None:
-        self.index = index
+        self.index = _checks.whole("index", index)
         self.job = job
         self.learner = _learner(index, learner)
         self._client = _engine.CotrainClient(
-            asdict(job),
+            _checks.job(job),
             _Adapter(self.learner, job.classes, index),
             _matrix(features, "features"),
-            _classes(labels, "labels"),
+            complete(labels, "labels"),
             _matrix(public, "public rows"),
-            allow_unanimous,
+            _checks.flag("allow_unanimous", allow_unanimous),
             memory,
             on_memory,
         )
@@ -423,7 +404,7 @@ class CotrainClient:
         *,
         key: str | None = None,
         public_keys: list[bytes] | None = None,
-        seed: bytes | None = None,
+        seed: bytes | int | None = None,
     ) -> CotrainClientSession:
         """The client's party in a session. Parties of earlier sessions can do nothing more.
 
@@ -433,7 +414,9 @@ class CotrainClient:
         signing = credentials(key, public_keys)
         if self.job.malicious_server and signing is None:
             raise ValueError("a job with malicious_server=True needs key and public_keys")
-        return CotrainClientSession(self._client.party(self.index, session, signing, seed))
+        return CotrainClientSession(
+            self._client.party(self.index, _checks.octets("session", session), signing, _checks.seed(seed))
+        )
 
 
 @dataclass(frozen=True)
@@ -500,7 +483,7 @@ class CotrainServer:
     ) -> None:
         self.job = job
         self._on_state = on_state
-        self._server = _engine.CotrainServer(asdict(job), state)
+        self._server = _engine.CotrainServer(_checks.job(job), state)
 
     def _keep(self) -> None:
         self._on_state(self.state)
@@ -537,13 +520,13 @@ class CotrainServer:
         return [CotrainExchange(*one) for one in self._server.exchanges]
 
     def session(
-        self, present: Sequence[int], *, session: bytes | None = None, seed: bytes | None = None
+        self, present: Sequence[int], *, session: bytes | None = None, seed: bytes | int | None = None
     ) -> CotrainServerSession:
         """Begins the next session with the clients ``present``, and keeps the state.
 
         Raises ``ValueError`` if these are too few for an exchange.
         """
         session = session_id(session)
-        members, party = self._server.begin(list(present), session, seed)
+        members, party = self._server.begin(list(present), session, _checks.seed(seed))
         self._keep()
         return CotrainServerSession(self, party, session, members)

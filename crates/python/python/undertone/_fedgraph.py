@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _engine
+from . import _arrays, _checks, _engine
 from ._costs import Cost, of_parties
 from ._party import Party, credentials
-from ._train import Seed, as_seed
+from ._table import complete
+from ._train import Seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +66,12 @@ class FedGraphJob:
     def __post_init__(self) -> None:
         if self.steps is None:
             object.__setattr__(self, "steps", 300 if self.predict == "graph" else 0)
-        _engine.fedgraph_digest(asdict(self))
+        _engine.fedgraph_digest(_checks.job(self))
 
     @property
     def digest(self) -> bytes:
         """32 bytes, by which parties compare their jobs."""
-        return _engine.fedgraph_digest(asdict(self))
+        return _engine.fedgraph_digest(_checks.job(self))
 
 
 @dataclass(frozen=True)
@@ -137,22 +138,7 @@ class FedGraphRun:
 
 
 def _matrix(array: Any, what: str, shape: str) -> NDArray[np.float64]:
-    array = np.asarray(array)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{what} are of {array.dtype}; float32 or float64 is needed")
-    if array.ndim != 2:
-        raise ValueError(f"{what} have shape {array.shape}; {shape} is needed")
-    return np.ascontiguousarray(array, dtype=np.float64)
-
-
-def _labels(labels: Any) -> NDArray[np.int64]:
-    array = np.asarray(labels)
-    if array.dtype.kind not in "iu" or array.ndim != 1:
-        raise ValueError(
-            f"labels are of {array.dtype} with shape {array.shape}; integers of shape [rows] are "
-            "needed"
-        )
-    return np.ascontiguousarray(array, dtype=np.int64)
+    return _arrays.matrix(array, what, np.float64, shape)
 
 
 def _columns(names: Any, what: str) -> list[str]:
@@ -265,7 +251,7 @@ def fedgraph(
     if len(columns) < 3:
         raise ValueError(f"{len(columns)} clients, at least 3 are needed")
     _check_queries(predict, queries)
-    known = _labels(labels)
+    known = complete(labels, "labels")
     clients = [
         _brought(*own, known, None if queries is None else queries[client], f"client {client}: ")
         for client, own in enumerate(zip(columns, embeddings, probabilities, strict=True))
@@ -290,7 +276,7 @@ def fedgraph(
         reveal_embeddings=reveal_embeddings,
         suite=suite,
     )
-    had, learned, spent = _engine.fedgraph(asdict(job), clients, as_seed(seed), progress)
+    had, learned, spent = _engine.fedgraph(_checks.job(job), clients, _checks.seed(seed), progress)
     outcomes, report = [_outcome(one) for one in had], _report(learned)
     one = outcomes[0]
     return FedGraphRun(
@@ -364,23 +350,23 @@ class FedGraphClient(Party):
         saved: bytes | None = None,
         key: str | None = None,
         public_keys: list[bytes] | None = None,
-        seed: bytes | None = None,
+        seed: bytes | int | None = None,
     ) -> None:
         _check_keep(job, keep)
         _check_queries(job.predict, queries)
         self._votes: list[NDArray[np.float64]] = []
         self._party = _engine.fedgraph_client(
-            asdict(job),
-            session,
-            index,
-            _brought(columns, embeddings, probabilities, _labels(labels), queries),
+            _checks.job(job),
+            _checks.octets("session", session),
+            _checks.whole("index", index),
+            _brought(columns, embeddings, probabilities, complete(labels, "labels"), queries),
             saved,
-            min_network,
-            show_embeddings,
+            _checks.whole("min_network", min_network),
+            _checks.flag("show_embeddings", show_embeddings),
             keep,
             self._votes.append,
             credentials(key, public_keys),
-            seed,
+            _checks.seed(seed),
         )
 
     @property
@@ -405,10 +391,12 @@ class FedGraphServer(Party):
         session: bytes,
         keep: Callable[[bytes], object] | None = None,
         saved: bytes | None = None,
-        seed: bytes | None = None,
+        seed: bytes | int | None = None,
     ) -> None:
         _check_keep(job, keep)
-        self._party = _engine.fedgraph_server(asdict(job), session, saved, keep, seed)
+        self._party = _engine.fedgraph_server(
+            _checks.job(job), _checks.octets("session", session), saved, keep, _checks.seed(seed)
+        )
 
     def result(self) -> FedGraphReport | None:
         """What the server has, once; None before the protocol has ended."""

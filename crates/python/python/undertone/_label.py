@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _engine
+from . import _arrays, _checks, _engine
 from ._costs import Cost, of_parties
-from ._party import Party, as_rows, credentials, peer_rows
+from ._party import Party, credentials, peer_rows
 from ._table import as_labels, columns_of, stated
 
 
@@ -73,6 +73,18 @@ class LabelRun(list[NDArray[np.int64]]):
         return [client.confidences for client in self.clients]
 
 
+_RULES = {
+    "bits": "int",
+    "neighbours": "int",
+    "alpha": "float",
+    "variant": "str",
+    "backend": "str",
+    "min_clients": "int",
+    "malicious_server": "bool",
+    "suite": "str",
+}
+
+
 def _rules(
     clients: int,
     bits: int,
@@ -84,21 +96,23 @@ def _rules(
     malicious_server: bool,
     suite: str,
 ) -> dict[str, Any]:
-    if clients < min_clients:
-        raise ValueError(
-            f"{clients} clients, at least {min_clients} are needed. With two clients each learns "
-            "the other's part of every sum; pass min_clients=2 if that is acceptable"
-        )
-    return {
+    rules: dict[str, Any] = {
         "bits": bits,
         "neighbours": neighbours,
-        "alpha": float(alpha),
+        "alpha": alpha,
         "variant": variant,
         "backend": backend,
         "min_clients": min_clients,
         "malicious_server": malicious_server,
         "suite": suite,
     }
+    rules = _checks.fields(rules, _RULES)
+    if _checks.whole("clients", clients) < rules["min_clients"]:
+        raise ValueError(
+            f"{clients} clients, at least {min_clients} are needed. With two clients each learns "
+            "the other's part of every sum; pass min_clients=2 if that is acceptable"
+        )
+    return rules
 
 
 def label(
@@ -116,6 +130,7 @@ def label(
     min_clients: int = 3,
     malicious_server: bool = False,
     suite: str = "aes128ctr",
+    codes: bool = False,
     seed: bytes | int | None = None,
     progress: Callable[[str], object] | None = None,
 ) -> LabelRun:
@@ -125,14 +140,15 @@ def label(
     all clients need the same columns in the same order. ``labels`` has the labels of each client's
     rows: whole numbers with -1 where there is no label, or texts, which are names of classes, with
     None, NaN or what else a file may have where there is none. Features must be on one scale;
-    ``standardise`` brings them to one by a secure sum. In place of features, codes can be given:
-    uint8 of shape [rows, bits / 8], as ``numpy.packbits`` makes them.
+    ``standardise`` brings them to one by a secure sum. With ``codes=True`` these are codes in place
+    of features: uint8 of shape [rows, bits / 8], as ``numpy.packbits`` makes them.
 
     ``backend`` is the protocol that brings distances to the server: clear, sketch, psm, lwe, shade
     or phe. ``bits`` is the length of codes, ``neighbours`` the number of neighbours of a row,
     ``alpha`` the part of a score that comes from neighbours. ``classes`` is the number of classes,
-    or the names of all of them (default: the largest label and one, or the names that occur). ``label_epsilon`` puts noise on labels. ``seed`` (32 bytes, or a number)
-    fixes everything random; it is for tests.
+    or the names of all of them (default: the largest label and one, or the names that occur).
+    ``label_epsilon`` puts noise on labels. ``seed`` (32 bytes, or a number) fixes everything
+    random; it is for tests.
 
     ``progress`` is called now and then with a text. An exception in it, or Ctrl-C, ends the run.
 
@@ -151,17 +167,18 @@ def label(
         len(features), bits, neighbours, alpha, variant, backend, min_clients, malicious_server,
         suite,
     )
-    if isinstance(seed, (int, np.integer)):
-        seed = int(seed).to_bytes(8, "little") + bytes(24)
     each, learned, spent, names = _engine.label(
         rules,
-        [as_rows(one) for one in features],
+        [
+            _arrays.rows(one, codes=codes, what=f"client {client}: ")
+            for client, one in enumerate(features)
+        ],
         [as_labels(one) for one in labels],
         [columns_of(one) for one in features],
         stated(classes),
-        label_epsilon,
-        standardise,
-        seed,
+        None if label_epsilon is None else _checks.real("label_epsilon", label_epsilon),
+        _checks.flag("standardise", standardise),
+        _checks.seed(seed),
         progress,
     )
     clients = [Labels(*one) for one in each]
@@ -195,28 +212,29 @@ class LabelClient(Party):
         min_clients: int = 3,
         malicious_server: bool = False,
         suite: str = "aes128ctr",
+        codes: bool = False,
         noise: tuple[float, bytes] | None = None,
         max_peer_rows: int | str | None = None,
         key: str | None = None,
         public_keys: list[bytes] | None = None,
-        seed: bytes | None = None,
+        seed: bytes | int | None = None,
     ) -> None:
-        rows = as_rows(features)
+        rows = _arrays.rows(features, codes=codes)
         self._party = _engine.label_client(
             _rules(
                 clients, bits, neighbours, alpha, variant, backend, min_clients,
                 malicious_server, suite,
             ),
-            session,
-            index,
+            _checks.octets("session", session),
+            _checks.whole("index", index),
             clients,
             rows,
             as_labels(labels),
             stated(classes),
             credentials(key, public_keys),
-            noise,
+            _checks.noise(noise),
             peer_rows(max_peer_rows, rows),
-            seed,
+            _checks.seed(seed),
         )
 
     def replay(self, journal: Any, past: Sequence[bytes], message: bytes) -> bytes:
@@ -252,16 +270,16 @@ class LabelServer(Party):
         min_clients: int = 3,
         malicious_server: bool = False,
         suite: str = "aes128ctr",
-        seed: bytes | None = None,
+        seed: bytes | int | None = None,
     ) -> None:
         self._party = _engine.label_server(
             _rules(
                 clients, bits, neighbours, alpha, variant, backend, min_clients,
                 malicious_server, suite,
             ),
-            session,
+            _checks.octets("session", session),
             clients,
-            seed,
+            _checks.seed(seed),
         )
 
     def result(self) -> LabelReport | None:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
 from numpy.typing import NDArray
 
-from . import _engine
+from . import _arrays, _checks, _engine
 from ._costs import Cost, of_phases
 from ._label import Labels
-from ._party import Path, as_rows, peer_rows
+from ._party import Path, peer_rows
 from ._table import as_labels, stated
 
 
@@ -38,15 +41,34 @@ class Joined:
     """What the client spent, phase by phase."""
 
 
+class JobOver(BaseException):
+    """Raised in the functions of :func:`join_sum` where they are, when the job has ended without
+    them: the server has dropped this client or is lost, or has ended the job.
+
+    Clean up in ``finally``. ``except Exception`` does not catch it. What :func:`join_sum` raises
+    says why the job ended.
+    """
+
+    def __init__(self, why: str = "the job ended while this function was at work") -> None:
+        super().__init__(why)
+
+
+def _interrupt(thread: int, is_over: bool) -> None:
+    """Raises :class:`JobOver` in a thread at its next step, or takes that back."""
+    error = ctypes.py_object(JobOver) if is_over else None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), error)
+
+
 def _link(
     server: str, keys: Path, server_name: str | None, retry: float, patience: float
 ) -> dict[str, Any]:
     return {
-        "server": server,
+        "server": _checks.text("server", server),
         "keys": keys,
         "server_name": server_name,
-        "retry": float(retry),
-        "patience": float(patience),
+        "retry": _checks.seconds("retry", retry),
+        "patience": _checks.seconds("patience", patience),
+        "interrupt": functools.partial(_interrupt, threading.get_ident()),
     }
 
 
@@ -56,6 +78,7 @@ def join(
     *,
     features: NDArray[Any],
     labels: NDArray[Any],
+    codes: bool = False,
     bits: int | None = None,
     classes: int | Sequence[str] | None = None,
     max_bits: int = 16384,
@@ -76,34 +99,63 @@ def join(
 
     ``server`` is ``HOST:PORT``. The folder ``keys`` has ca.pem, roster.toml and client.key, as
     ``undertone keys`` makes them. ``features`` and ``labels`` are this client's, as for
-    :func:`undertone.label`; they stay here. ``bits`` is the length of codes, if codes are
-    given. The other arguments are what this client agrees to; ``undertone join --help`` explains
-    them. ``max_peer_rows`` is a number of rows, or ``"features"``.
+    :func:`undertone.label`; they stay here. With ``codes=True`` codes of ``bits`` bits are given in
+    place of features (default: eight for each byte). The other arguments are what this client
+    agrees to; ``undertone join --help`` explains them. ``max_peer_rows`` is a number of rows, or
+    ``"features"``.
 
-    Returns when the job ends. ``progress`` is called with the name of each phase. ``patience`` is
-    the longest time in seconds without progress; in a phase with a longer deadline the client
-    waits as long as the server does.
+    Returns when the job ends. ``progress`` is called with the name of each phase, on the thread
+    that called. An exception in it, or Ctrl-C, ends the client's part in the job. ``patience`` is
+    the longest time in seconds without progress; in a phase with a longer deadline the client waits
+    as long as the server does.
 
     Raises :class:`RefusedError` when client or server declines, :class:`AbortedError` when the job
     fails, :class:`UndertoneError` when the server cannot be reached.
     """
-    if max_peer_rows is not None:
-        max_peer_rows = peer_rows(max_peer_rows, as_rows(features))
+    rows = _arrays.rows(features, codes=codes)
+    if codes and bits is None and rows.ndim == 2:
+        bits = 8 * rows.shape[1]
+    most = peer_rows(max_peer_rows, rows)
     terms = {
-        "max_bits": max_bits,
-        "max_neighbours": max_neighbours,
-        "any_alpha": any_alpha,
-        "backends": list(backends),
-        "min_clients": min_clients,
-        "max_peer_rows": None if max_peer_rows is None else str(max_peer_rows),
-        "standardise": standardise,
-        "semi_honest": semi_honest,
+        "max_bits": _checks.whole("max_bits", max_bits),
+        "max_neighbours": _checks.whole("max_neighbours", max_neighbours),
+        "any_alpha": _checks.flag("any_alpha", any_alpha),
+        "backends": [_checks.text("backends", name) for name in backends],
+        "min_clients": _checks.whole("min_clients", min_clients),
+        "max_peer_rows": None if most is None else str(most),
+        "standardise": _checks.flag("standardise", standardise),
+        "semi_honest": _checks.flag("semi_honest", semi_honest),
     }
     link = _link(server, keys, server_name, retry, patience)
     found, (sessions, returned, seconds, costs) = _engine.join_label(
-        link, terms, as_rows(features), as_labels(labels), bits, stated(classes), noise, progress
+        link,
+        terms,
+        rows,
+        as_labels(labels),
+        None if bits is None else _checks.whole("bits", bits),
+        stated(classes),
+        _checks.noise(noise),
+        progress,
     )
     return Joined(Labels(*found), None, sessions, returned, seconds, of_phases(costs))
+
+
+def _contribution(given: Any) -> tuple[dict[str, NDArray[Any]], float]:
+    """What the function of a client returned, as the engine takes it."""
+    try:
+        arrays, weight = given
+    except (TypeError, ValueError):
+        arrays, weight = None, None
+    if not isinstance(arrays, Mapping):
+        raise TypeError(
+            f"contribute returned {type(given).__name__}; a dict of arrays by name and their "
+            "weight are needed"
+        )
+    found = {
+        _checks.text("the name of an array", name): _arrays.summands(array, f"array {name!r}")
+        for name, array in arrays.items()
+    }
+    return found, _checks.real("weight", weight)
 
 
 def join_sum(
@@ -126,11 +178,16 @@ def join_sum(
 ) -> Joined:
     """Takes part in a job of rounds of sums or weighted means, as ``undertone join`` does.
 
-    In each round ``contribute(round, attempt, last_mean)`` returns this client's arrays, float32 or
-    float64 by name, and their weight. It may take long: a model is trained here. If ``attempt`` is
-    above 1, an earlier upload of this round was lost, and it must return other values: the same
+    In each round ``contribute(round, attempt, last_mean)`` returns this client's arrays by name,
+    float16 to float64, and their weight. It may take long: a model is trained here. If ``attempt``
+    is above 1, an earlier upload of this round was lost, and it must return other values: the same
     values in two sums could be told from their difference. ``mean(round, arrays, weight,
-    contributors)`` receives each mean. If either raises, this client leaves the job.
+    contributors)`` receives each mean.
+
+    Both run on the thread that called. If either raises, this client leaves the job:
+    :class:`AbortedError` has the exception as its cause, and the others do not learn it. Ctrl-C and
+    ``SystemExit`` leave as they are. If the job ends while a function is at work,
+    :class:`JobOver` is raised in it, at its next step in Python.
 
     ``max_rounds``, ``min_clients``, ``max_bound`` and ``max_weight`` are terms: this client
     declines a job of more rounds, of fewer clients, or with a larger ``bound`` or ``max_weight``.
@@ -139,7 +196,14 @@ def join_sum(
     """
     link = _link(server, keys, server_name, retry, patience)
     last, (sessions, returned, seconds, costs) = _engine.join_sum(
-        link, contribute, mean, max_rounds, min_clients, max_bound, max_weight, semi_honest,
+        link,
+        lambda *asked: _contribution(contribute(*asked)),
+        mean,
+        _checks.whole("max_rounds", max_rounds, most=(1 << 32) - 1),
+        _checks.whole("min_clients", min_clients),
+        _checks.real("max_bound", max_bound),
+        _checks.real("max_weight", max_weight),
+        _checks.flag("semi_honest", semi_honest),
         progress,
     )
     return Joined(None, last, sessions, returned, seconds, of_phases(costs))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 import secrets
 from os import PathLike
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from . import _engine
+from . import _checks, _engine
 from ._costs import Cost, of_phases
 
 BYTES_PER_POLL = 4 << 20
@@ -18,7 +16,7 @@ BYTES_PER_POLL = 4 << 20
 
 def session_id(session: bytes | None) -> bytes:
     """The given session id, or a fresh one of 32 bytes."""
-    return secrets.token_bytes(32) if session is None else bytes(session)
+    return secrets.token_bytes(32) if session is None else _checks.octets("session", session)
 
 
 class Party:
@@ -144,32 +142,17 @@ def credentials(
     return None if key is None or public_keys is None else (key, public_keys)
 
 
-def as_float(array: NDArray[Any]) -> NDArray[Any]:
-    """A C-contiguous array of float32 or float64. It is copied only if it is not one."""
-    array = np.asarray(array)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"an array of {array.dtype}; numbers are needed")
-    kind = np.float32 if array.dtype in (np.float16, np.float32) else np.float64
-    return np.ascontiguousarray(array, dtype=kind)
-
-
 def peer_rows(most: int | str | None, array: NDArray[Any]) -> int | None:
     """The largest number of rows of another client, which may be that of the features of a row."""
     if most is None:
         return None
     if not isinstance(most, str):
-        return operator.index(most)
+        return _checks.whole("max_peer_rows", most)
     if most != "features":
         raise ValueError(f"max_peer_rows is {most!r}; it is a number of rows, or 'features'")
     if array.dtype.kind != "f" or array.ndim != 2:
         raise ValueError("max_peer_rows='features' needs features; codes have none: give a number")
     return int(array.shape[1])
-
-
-def as_rows(array: NDArray[Any]) -> NDArray[Any]:
-    """Features as floats, or codes (uint8) as they are."""
-    array = np.asarray(array)
-    return np.ascontiguousarray(array) if array.dtype == np.uint8 else as_float(array)
 
 
 Path = str | PathLike[str]

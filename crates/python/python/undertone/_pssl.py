@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _engine
+from . import _arrays, _checks, _engine
 from ._costs import Cost, of_parties
 from ._table import as_classes
 from ._party import Party, credentials
-from ._train import Seed, as_seed
+from ._train import Seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class PsslJob:
         return _engine.pssl_digest(self._rules())
 
     def _rules(self) -> dict[str, Any]:
-        rules = asdict(self)
+        rules = _checks.job(self)
         if self.clusters is None:
             rules["clusters"] = self.classes
         return {**rules, "lambda": 1}
@@ -138,7 +138,7 @@ class PsslRun(list[NDArray[np.int64]]):
 
 
 def _rows(features: Any, what: str) -> NDArray[np.uint8]:
-    array = np.asarray(features)
+    array = _arrays.numbers(features, f"{what} are")
     if array.dtype != np.uint8:
         raise TypeError(
             f"{what} are of {array.dtype}; uint8 is needed. Bring all clients' features to whole "
@@ -146,7 +146,7 @@ def _rows(features: Any, what: str) -> NDArray[np.uint8]:
         )
     if array.ndim != 2:
         raise ValueError(f"{what} have {array.ndim} dimensions; shape [rows, features] is needed")
-    return np.ascontiguousarray(array)
+    return np.asarray(array, order="C")
 
 
 def _labels(one: Any) -> PsslLabels:
@@ -211,7 +211,7 @@ def pssl(
     job = PsslJob(
         features=rows[0].shape[1], classes=classes, asked=asked, clusters=clusters, **parameters
     )
-    each, learned, spent = _engine.pssl(job._rules(), rows, known, as_seed(seed), progress)
+    each, learned, spent = _engine.pssl(job._rules(), rows, known, _checks.seed(seed), progress)
     return PsslRun([_labels(one) for one in each], _report(learned), of_parties(spent))
 
 
@@ -234,17 +234,17 @@ class PsslClient(Party):
         clients: int,
         key: str | None = None,
         public_keys: list[bytes] | None = None,
-        seed: bytes | None = None,
+        seed: bytes | int | None = None,
     ) -> None:
         self._party = _engine.pssl_client(
             job._rules(),
-            session,
-            index,
-            clients,
+            _checks.octets("session", session),
+            _checks.whole("index", index),
+            _checks.whole("clients", clients),
             _rows(features, "features"),
             as_classes(labels),
             credentials(key, public_keys),
-            seed,
+            _checks.seed(seed),
         )
 
     def result(self) -> PsslLabels | None:
@@ -257,9 +257,11 @@ class PsslServer(Party):
     """The server of a graph between pairs. See :class:`PsslClient` for the arguments."""
 
     def __init__(
-        self, job: PsslJob, *, session: bytes, clients: int, seed: bytes | None = None
+        self, job: PsslJob, *, session: bytes, clients: int, seed: bytes | int | None = None
     ) -> None:
-        self._party = _engine.pssl_server(job._rules(), session, clients, seed)
+        self._party = _engine.pssl_server(
+            job._rules(), _checks.octets("session", session), _checks.whole("clients", clients), _checks.seed(seed)
+        )
 
     def result(self) -> PsslReport | None:
         """What the server has learned, once; None before the protocol has ended."""

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _engine
-from ._party import Party, Path, as_float, credentials
+from . import _arrays, _checks, _engine
+from ._party import Party, Path, credentials
 
 Arrays = NDArray[Any] | Sequence[NDArray[Any]]
 
@@ -29,6 +29,20 @@ class SumResult:
     """Clients that revealed a false share of a secret, or were dealt one. The values are right."""
 
 
+_RULES = {
+    "clients": "int",
+    "size": "int",
+    "bound": "float",
+    "max_weight": "float",
+    "mean": "bool",
+    "clip": "bool",
+    "bits": "int",
+    "min_clients": "int",
+    "malicious_server": "bool",
+    "suite": "str",
+}
+
+
 def _rules(
     session: bytes,
     clients: int,
@@ -43,13 +57,11 @@ def _rules(
     suite: str,
     about: bytes,
 ) -> dict[str, Any]:
-    return {
-        "about": about,
-        "session": session,
+    rules = {
         "clients": clients,
         "size": size,
-        "bound": float(bound),
-        "max_weight": float(max_weight),
+        "bound": bound,
+        "max_weight": max_weight,
         "mean": mean,
         "clip": clip,
         "bits": bits,
@@ -57,12 +69,17 @@ def _rules(
         "malicious_server": malicious_server,
         "suite": suite,
     }
+    return {
+        **_checks.fields(rules, _RULES),
+        "session": _checks.octets("session", session),
+        "about": _checks.octets("about", about, None),
+    }
 
 
 def _listed(arrays: Arrays) -> list[NDArray[Any]]:
     if isinstance(arrays, (list, tuple)):
-        return [as_float(array) for array in arrays]
-    return [as_float(np.asarray(arrays))]
+        return [_arrays.summands(one, f"array {place}") for place, one in enumerate(arrays)]
+    return [_arrays.summands(arrays, "the array")]
 
 
 class SumClient(Party):
@@ -122,13 +139,15 @@ class SumClient(Party):
         weight: float = 1.0,
         key: str | None = None,
         public_keys: list[bytes] | None = None,
-        seed: bytes | None = None,
+        seed: bytes | int | None = None,
     ) -> None:
         rules = _rules(
             session, clients, size, bound, max_weight, mean, clip, bits, min_clients,
             malicious_server, suite, about,
         )
-        self._party = _engine.sum_client(rules, index, credentials(key, public_keys), seed)
+        self._party = _engine.sum_client(
+            rules, _checks.whole("index", index), credentials(key, public_keys), _checks.seed(seed)
+        )
         self.clipped = 0
         """Number of values that were clipped."""
         if values is not None:
@@ -144,11 +163,14 @@ class SumClient(Party):
 
         float32 and float64 arrays are read where they are, without the interpreter lock: no other
         thread may write to them meanwhile. If one does, some value of the sum is old or new; each
-        is read once, and what is checked is what is summed. Returns how many values were clipped.
-        Raises ``ValueError`` for values beyond the bound (without ``clip``), for NaN, and for
-        another number of values; then other values can be given.
+        is read once, and what is checked is what is summed. float16 is widened. Returns how many
+        values were clipped.
+
+        Raises ``ValueError`` for values beyond the bound (without ``clip``), for NaN and
+        infinities, and for another number of values, and ``TypeError`` for arrays of other types;
+        then other values can be given.
         """
-        self.clipped = self._party.contribute(_listed(values), float(weight))
+        self.clipped = self._party.contribute(_listed(values), _checks.real("weight", weight))
         return self.clipped
 
     def replay(
@@ -170,7 +192,7 @@ class SumClient(Party):
 
         def given() -> tuple[Arrays, float]:
             arrays, weight = values()
-            return _listed(arrays), float(weight)
+            return _listed(arrays), _checks.real("weight", weight)
 
         return self._party.replay(journal, [bytes(one) for one in past], bytes(message), given)
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _engine
+from ._arrays import refuse_sparse
 
 
 def stated(classes: int | Sequence[str] | None) -> int | list[str] | None:
@@ -42,8 +43,9 @@ def columns_of(features: Any) -> list[str]:
 def as_labels(labels: Any) -> NDArray[Any] | list[str]:
     """Labels as int64 or float64, or as texts. An entry that is missing becomes an empty text."""
     if isinstance(labels, np.ma.MaskedArray):
-        filled = labels.astype(object).filled(None)
-        return as_labels(filled) if np.ma.getmaskarray(labels).any() else as_labels(labels.data)
+        whole: Any = labels.astype(object)
+        return as_labels(whole.filled(None)) if np.ma.getmaskarray(labels).any() else as_labels(labels.data)
+    refuse_sparse(labels, "labels are")
     array = np.asarray(labels)
     kind = array.dtype.kind
     if kind == "i" or (kind == "u" and not (array.size and array.max() > np.iinfo(np.int64).max)):
@@ -62,12 +64,25 @@ def as_classes(labels: Any) -> NDArray[np.int64]:
     given = as_labels(labels)
     if isinstance(given, np.ndarray) and given.dtype == np.int64:
         return given
+    if isinstance(given, list) and set(given) <= {"False", "True", ""}:
+        return np.array([-1 if one == "" else one == "True" for one in given], np.int64)
     numbers, names = _engine.parse_labels(given, None)
     if names:
         raise TypeError(
             "labels are texts; class numbers are needed: numpy.unique(labels, return_inverse=True) "
             "gives them"
         )
+    return numbers
+
+
+def complete(labels: Any, what: str) -> NDArray[np.int64]:
+    """Labels of which each row needs one, as class numbers."""
+    try:
+        numbers = as_classes(labels)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{what}: {error}") from None
+    if numbers.ndim != 1:
+        raise ValueError(f"{what} have shape {numbers.shape}; [rows] is needed")
     return numbers
 
 

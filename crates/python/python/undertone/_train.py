@@ -5,16 +5,16 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _engine
+from . import _arrays, _checks, _engine
 from ._costs import Cost, of_parties
-from ._table import as_classes
 from ._party import Party, credentials, peer_rows, session_id
+from ._table import as_classes
 
 Seed = bytes | int | None
 
@@ -140,11 +140,11 @@ class Model(Protocol):
 
 
 def _single(array: ArrayLike, what: str, dimensions: int) -> NDArray[np.float32]:
-    single = np.ascontiguousarray(array, dtype=np.float32)
-    if np.ndim(array) != dimensions:
+    given = _arrays.numbers(array, f"{what} is an array")
+    if given.ndim != dimensions:
         shape = "[parameters]" if dimensions == 1 else "[rows, values]"
-        raise ValueError(f"{what} returned an array of shape {np.shape(array)}; {shape} is needed")
-    return single
+        raise ValueError(f"{what} returned an array of shape {given.shape}; {shape} is needed")
+    return np.asarray(given, dtype=np.float32, order="C")
 
 
 class _Adapter:
@@ -246,7 +246,7 @@ class TrainJob:
         _engine.train_digest(self._rules())
 
     def _rules(self) -> dict[str, Any]:
-        rules = asdict(self)
+        rules = _checks.job(self)
         if rules.pop("free_sampling"):
             rules["groups"] = None
         return rules
@@ -298,22 +298,15 @@ class TrainResult:
         return self.accuracies[-1] if self.accuracies else None
 
 
-def as_matrix(features: Any) -> NDArray[np.float32]:
+def as_matrix(features: Any, what: str = "features") -> NDArray[np.float32]:
     """Features as the engine takes them."""
-    array = np.asarray(features)
-    if array.dtype.kind not in "fiub" or array.ndim != 2:
+    array = _arrays.numbers(features, f"{what} are")
+    if array.ndim != 2:
         raise ValueError(
-            f"features are of {array.dtype} with shape {array.shape}; numbers of shape [rows, "
-            "features] are needed. Flatten images, and give TorchModel their shape"
+            f"{what} have shape {array.shape}; [rows, features] is needed: flatten images, and "
+            "give TorchModel their shape"
         )
-    return np.ascontiguousarray(array, dtype=np.float32)
-
-
-def as_seed(seed: Seed) -> bytes | None:
-    """A seed as the engine takes it."""
-    if isinstance(seed, (int, np.integer)):
-        return int(seed).to_bytes(8, "little") + bytes(24)
-    return seed
+    return np.asarray(array, dtype=np.float32, order="C")
 
 
 def train(
@@ -390,11 +383,13 @@ def train(
     """
     if len(clients) < min_clients:
         raise ValueError(f"{len(clients)} clients, at least {min_clients} are needed")
-    features = [as_matrix(rows) for rows, _ in clients]
+    features = [
+        as_matrix(rows, f"client {client}: features") for client, (rows, _) in enumerate(clients)
+    ]
     known = [as_classes(labels) for _, labels in clients]
     tested = None
     if test is not None:
-        tested = as_matrix(test[0]), as_classes(test[1])
+        tested = as_matrix(test[0], "test features"), as_classes(test[1])
     if classes is None:
         seen = [*known, *([] if tested is None else [tested[1]])]
         classes = max(2, 1 + max((int(one.max()) for one in seen if one.size), default=-1))
@@ -416,7 +411,7 @@ def train(
         backend=backend,
         bits=bits,
         neighbours=neighbours,
-        alpha=float(alpha),
+        alpha=alpha,
         variant=variant,
         sampled=sampled,
         groups=groups,
@@ -431,8 +426,10 @@ def train(
         suite=suite,
     )
     run = _engine.Training(
-        job._rules(), label_epsilon, [_adapted(one) for one in each], features, known, first,
-        as_seed(seed),
+        job._rules(),
+        None if label_epsilon is None else _checks.real("label_epsilon", label_epsilon),
+        [_adapted(one) for one in each], features, known, first,
+        _checks.seed(seed),
     )
     done: list[TrainRound] = []
     while True:
@@ -548,12 +545,13 @@ class TrainClient:
         memory: bytes | None = None,
         noise: tuple[float, bytes] | None = None,
     ) -> None:
-        self.index = index
+        self.index = _checks.whole("index", index)
         self.job = job
         self.model = model
         self._features = as_matrix(features)
         self._client = _engine.TrainClient(
-            job._rules(), _adapted(model), self._features, as_classes(labels), noise, memory,
+            job._rules(), _adapted(model), self._features, as_classes(labels),
+            _checks.noise(noise), memory,
             on_memory,
         )
 
@@ -570,7 +568,7 @@ class TrainClient:
         max_peer_rows: int | str | None = None,
         key: str | None = None,
         public_keys: list[bytes] | None = None,
-        seed: bytes | None = None,
+        seed: bytes | int | None = None,
     ) -> TrainClientSession:
         """The client's party in a session. Parties of earlier sessions can do nothing more.
 
@@ -583,7 +581,11 @@ class TrainClient:
             raise ValueError("a job with malicious_server=True needs key and public_keys")
         return TrainClientSession(
             self._client.party(
-                self.index, session, signing, peer_rows(max_peer_rows, self._features), seed
+                self.index,
+                _checks.octets("session", session),
+                signing,
+                peer_rows(max_peer_rows, self._features),
+                _checks.seed(seed),
             )
         )
 
@@ -700,7 +702,7 @@ class TrainServer:
         return self._server.members(list(present), None)
 
     def session(
-        self, present: Sequence[int], *, session: bytes | None = None, seed: bytes | None = None
+        self, present: Sequence[int], *, session: bytes | None = None, seed: bytes | int | None = None
     ) -> TrainServerSession:
         """Begins the next session, and keeps the state. ``present`` are the clients that could take
         part; ``members`` of the result do.
@@ -716,6 +718,6 @@ class TrainServer:
                 f"and {self.job.min_clients} clients at least"
             )
         session = session_id(session)
-        party = self._server.begin(members, session, seed)
+        party = self._server.begin(members, session, _checks.seed(seed))
         self._keep()
         return TrainServerSession(self, party, session, members)

@@ -12,6 +12,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from numpy.typing import NDArray
 
+from .. import _arrays, _checks
 from .._party import Path
 from .._sum import SumClient
 from . import _state, _wire
@@ -139,15 +140,15 @@ def secure(
     if evaluate not in ("refuse", "clear"):
         raise ValueError(f"evaluate is {evaluate!r}; it is 'refuse' or 'clear'")
     agreed = _Agreed(
-        float(clip),
-        float(max_weight),
-        min_clients,
+        _checks.positive("clip", clip),
+        _checks.positive("max_weight", max_weight),
+        _checks.whole("min_clients", min_clients, least=2),
         frozenset(metrics),
-        weighted_by,
-        bits,
-        malicious_server,
-        suite,
-        repeats,
+        _checks.text("weighted_by", weighted_by),
+        _checks.word("bits", bits),
+        _checks.flag("malicious_server", malicious_server),
+        _checks.text("suite", suite),
+        _checks.flag("repeats", repeats),
         key,
         roster,
         journal,
@@ -283,8 +284,9 @@ def _train(
         raise TrainingError("training failed; the log of the node has the reason")
     arrays = _values(sent, _only_arrays(trained.content, "the reply of the train function"))
     weight, measured = _metrics(agreed, trained.content, metrics)
-    if np.isnan(measured).any() or any(np.isnan(array).any() for array in arrays):
-        _log.log(ERROR, "training gave values that are not numbers; this node drops out")
+    broken = _not_finite([*zip(sent, arrays, strict=True), *zip(metrics, measured, strict=True)])
+    if broken:
+        _log.log(ERROR, "training gave values that are not finite; this node drops out: %s", broken)
         raise TrainingError("training gave no usable update; the log of the node has the reason")
     clipped = sum(int(np.count_nonzero(np.abs(array) > agreed.clip)) for array in arrays)
     clipped += int(np.count_nonzero(np.abs(measured) > agreed.clip))
@@ -303,6 +305,16 @@ def _train(
     return arrays, weight
 
 
+def _not_finite(values: Iterable[tuple[str, Any]]) -> str:
+    """The first value that is NaN or infinite, with its place, for the log of this node."""
+    for name, one in values:
+        wrong = np.argwhere(~np.isfinite(one))
+        if len(wrong):
+            place = [int(at) for at in wrong[0]]
+            return f"{name!r} at {place} is {np.asarray(one)[tuple(place)]}"
+    return ""
+
+
 def _only_arrays(content: RecordDict, what: str) -> ArrayRecord:
     records = list(content.array_records.values())
     if len(records) != 1:
@@ -316,7 +328,7 @@ def summable(name: str, array: Array) -> None:
     if kind.kind not in "fiu" or kind == np.uint8:
         raise ValueError(
             f"array {name!r} is of {array.dtype}; a secure mean takes numbers: float16 to float64, "
-            "integers of 16 bits or more"
+            "integers of 16 bits or more. Leave it out, or send x.astype(numpy.float32)"
         )
 
 
@@ -337,7 +349,8 @@ def _values(sent: ArrayRecord, trained: ArrayRecord) -> list[NDArray[Any]]:
                 f"array {name!r} has shape {tuple(array.shape)}, the server sent "
                 f"{tuple(like.shape)}"
             )
-        values.append(array.numpy())
+        # Integers, such as the counters of layers, become floats, and their mean is rounded.
+        values.append(_arrays.floats(array.numpy(), f"array {name!r} is"))
     return values
 
 

@@ -13,7 +13,7 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from .. import _engine
+from .. import _checks, _engine
 from .._costs import SERVER
 from .._engine import AbortedError, RefusedError, UndertoneError
 from .._party import Path, pack, unpack
@@ -143,13 +143,13 @@ class SecureGrid(Grid):
             raise ValueError("malicious_server=True needs roster, the path of roster.toml")
         self._grid = grid
         self._rules: dict[str, Any] = {
-            "max_weight": float(max_weight),
-            "bits": bits,
-            "min_clients": min_clients,
-            "malicious_server": malicious_server,
-            "suite": suite,
+            "max_weight": _checks.positive("max_weight", max_weight),
+            "bits": _checks.word("bits", bits),
+            "min_clients": _checks.whole("min_clients", min_clients, least=2),
+            "malicious_server": _checks.flag("malicious_server", malicious_server),
+            "suite": _checks.text("suite", suite),
         }
-        self._clip = float(clip)
+        self._clip = _checks.positive("clip", clip)
         self._metrics = list(metrics)
         self._weighted_by = weighted_by
         self._roster = None if roster is None else len(read(roster))

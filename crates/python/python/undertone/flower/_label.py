@@ -88,6 +88,7 @@ def labelled(
     any_alpha: bool = False,
     max_peer_rows: int | str | None = None,
     malicious_server: bool = False,
+    codes: bool = False,
     classes: int | None = None,
     noise: Callable[[Context], tuple[float, bytes]] | None = None,
     key: Path | None = None,
@@ -105,7 +106,8 @@ def labelled(
         app.query("undertone")(labelled(load, save))
 
     ``data(context)`` returns features, float of shape [rows, features], and labels, integers of
-    shape [rows] with -1 where there is none. It must return the same for every message of a run.
+    shape [rows] with -1 where there is none. With ``codes=True`` it returns codes in place of
+    features. It must return the same for every message of a run.
     ``receive(labels, context)`` gets the :class:`undertone.Labels` of the rows. Neither features
     nor labels leave the node in the clear.
 
@@ -191,6 +193,7 @@ def labelled(
                 min_clients=terms.number("min-clients"),
                 malicious_server=terms.flag("malicious-server"),
                 suite=terms.text("suite"),
+                codes=codes,
                 noise=None if noise is None else noise(context),
                 max_peer_rows=max_peer_rows,
                 key=None if signing is None else signing.key,
@@ -238,6 +241,7 @@ def labelled(
                 str(folder),
                 features=features,
                 labels=labels,
+                codes=codes,
                 classes=terms.number("classes"),
                 max_bits=max_bits,
                 max_neighbours=max_neighbours,
