@@ -9,12 +9,13 @@ use undertone::job::{Fields, context};
 use undertone::kdf::Seed;
 use undertone::party::{Abort, PartyId, SessionId};
 use undertone::setup::identity::Credentials;
+use undertone::sum::fixed::resolution::{self, Size, is_hopeless, judge, least_weight};
 use undertone::sum::fixed::{Fixed, FixedError, WeightedMean};
 use undertone::sum::{self, Input, Rules, Sums, Total, UPLOAD, Word};
 use zeroize::Zeroizing;
 
 use crate::drive::{Give, Numbers, Values};
-use crate::errors::{misuse, number, value};
+use crate::errors::{self, misuse, number, value};
 use crate::options;
 use crate::party::PyParty;
 use crate::pool;
@@ -33,6 +34,7 @@ struct Job<W> {
     rules: Rules,
     /// Number of values.
     values: usize,
+    bound: f64,
     clip: bool,
 }
 
@@ -94,6 +96,41 @@ impl<W: Word> Job<W> {
     }
 }
 
+impl<W: Word> Job<W> {
+    /// As [`undertone::rounds::Job::check_resolution`].
+    fn check_resolution(
+        &self,
+        arrays: &[Values<'_>],
+        weight: f64,
+    ) -> Result<Option<String>, String> {
+        let (unit, limits) = match self.coder {
+            Coder::Mean(_) if weight == 0.0 => return Ok(None),
+            Coder::Mean(mean) => {
+                mean.check_weight(weight)?;
+                let limits = format!(
+                    "bound {}, weight {weight}, bits {}",
+                    self.bound,
+                    8 * W::BYTES
+                );
+                (mean.unit(weight), limits)
+            }
+            Coder::Sum(sum) => (
+                sum.unit(),
+                format!("bound {}, bits {}", self.bound, 8 * W::BYTES),
+            ),
+        };
+        let sized = arrays.iter().enumerate().map(|(number, array)| {
+            let mut size = Size::up_to(self.bound);
+            match array.numbers {
+                Numbers::Single(values) => size.add(values),
+                Numbers::Double(values) => size.add(values),
+            }
+            (format!("array {number}"), size)
+        });
+        judge(sized, unit, &limits)
+    }
+}
+
 /// The place of a client's words until the upload.
 struct Slot<W: Word> {
     job: Job<W>,
@@ -109,6 +146,10 @@ impl<W: Word> Slot<W> {
 impl<W: Word> Give for Slot<W> {
     fn values(&self, arrays: &[Values<'_>], weight: f64) -> Result<usize, Abort> {
         let (words, clipped) = self.job.encode(arrays, weight)?;
+        let coarse = self.job.check_resolution(arrays, weight);
+        if let Some(warning) = coarse.map_err(Abort::Misuse)? {
+            errors::warn(&format!("the sum shows little of {warning}"));
+        }
         self.put(words);
         Ok(clipped)
     }
@@ -153,6 +194,17 @@ impl SumRules {
         } else {
             Coder::Sum(Fixed::for_range(self.bound, self.clients).map_err(value)?)
         };
+        let unit = match coder {
+            Coder::Mean(mean) => mean.unit(least_weight(self.max_weight)),
+            Coder::Sum(sum) => sum.unit(),
+        };
+        if is_hopeless(unit, self.bound) {
+            return Err(value(format!(
+                "one step of the last bit is worth {unit:.1e}, of a bound of {}: no value would \
+                 survive; lower max_weight, or take bits=64",
+                self.bound
+            )));
+        }
         // What the parties of a sum outside a job agree on.
         let fields = Fields::from([
             ("size", self.size.into()),
@@ -179,6 +231,7 @@ impl SumRules {
             coder,
             rules,
             values: self.size,
+            bound: self.bound,
             clip: self.clip,
         })
     }
@@ -216,6 +269,12 @@ fn start<W: Word>(
 fn contributors(py: Python<'_>, who: &[PartyId]) -> PyResult<Py<PyAny>> {
     let who: Vec<i64> = who.iter().copied().map(number).collect();
     Ok(who.into_pyobject(py)?.unbind())
+}
+
+/// The bits of a word, 32 or 64, that are enough for these values and weights.
+#[pyfunction]
+pub(crate) fn word_bits(bound: f64, max_weight: Option<f64>, clients: usize) -> u32 {
+    resolution::word_bits(bound, max_weight, clients)
 }
 
 /// The client `index` of a sum.

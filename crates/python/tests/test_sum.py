@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -367,3 +368,38 @@ def test_costs_are_counted() -> None:
     assert list(spent) == ["sum keys", "sum shares", "masked words", "unmasking"]
     assert 4 * 1001 <= spent["masked words"].bytes_sent <= 4 * 1001 + 64
     assert "client 0" in repr(clients[0]) and "server" in repr(server)
+
+
+def test_words_are_as_long_as_the_limits_need() -> None:
+    for max_weight, bits in [(1.0, 32), (1e4, 32), (2e4, 64), (1e6, 64)]:
+        server, clients = sum_parties(3, 5000, bits=None, bound=8.0, max_weight=max_weight)
+        for client in clients:
+            client.contribute(np.ones(5000, np.float32), 1.0)
+        undertone.run(server, clients)
+        sent = sum(cost.bytes_sent for cost in clients[0].costs)
+        assert 5000 * bits // 8 < sent < 5000 * bits // 8 + 10_000, (max_weight, sent)
+    with pytest.raises(ValueError, match="no value would survive; lower max_weight, or take bits"):
+        undertone.SumServer(
+            session=bytes(32), clients=3, size=1, bound=8.0, max_weight=1e9, bits=32
+        )
+
+
+def test_values_that_the_mean_would_lose_are_refused_and_coarse_ones_named() -> None:
+    small = [np.array([0.5, -0.25], np.float32), np.array([1e-3])]
+    rules: dict[str, Any] = {"bound": 1024.0, "max_weight": 1e6, "bits": 32}
+
+    def client(**more: Any) -> Any:
+        return undertone.SumClient(0, session=bytes(32), clients=3, size=3, **{**rules, **more})
+
+    with pytest.raises(ValueError, match="little of them would be left"):
+        client().contribute(small, 1.0)
+    with pytest.warns(UserWarning, match="array 1: one step of the last bit is worth"):
+        client(max_weight=10.0).contribute(small, 10.0)
+    with pytest.raises(ValueError, match="less than one step of the last bit of weights"):
+        client(bound=1.0).contribute(small, 1e-5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        client(bits=None).contribute(small, 100.0)
+        client().contribute([np.zeros(3)], 1.0)
+        client().contribute(small, 0.0)
+        client(max_weight=10.0, bound=1.0).contribute(small, 10.0)

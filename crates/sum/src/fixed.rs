@@ -359,9 +359,19 @@ impl<W: Word> WeightedMean<W> {
         self.products.unit() / weight
     }
 
-    /// What one step of the last bit is worth in a weight.
-    pub fn weight_unit(&self) -> f64 {
-        self.weights.unit()
+    /// Refuses a weight that is less than one step of the last bit of weights.
+    ///
+    /// # Errors
+    /// A message.
+    pub fn check_weight(&self, weight: f64) -> Result<(), String> {
+        let unit = self.weights.unit();
+        if weight >= unit {
+            return Ok(());
+        }
+        Err(format!(
+            "the weight {weight} is less than one step of the last bit of weights, {unit:.1e}; a \
+             lower max_weight is needed, or larger weights"
+        ))
     }
 
     /// The number of words for `values` values.

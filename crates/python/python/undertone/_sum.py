@@ -36,7 +36,7 @@ _RULES = {
     "max_weight": "float",
     "mean": "bool",
     "clip": "bool",
-    "bits": "int",
+    "bits": "int | None",
     "min_clients": "int",
     "malicious_server": "bool",
     "suite": "str",
@@ -51,13 +51,13 @@ def _rules(
     max_weight: float,
     mean: bool,
     clip: bool,
-    bits: int,
+    bits: int | None,
     min_clients: int,
     malicious_server: bool,
     suite: str,
     about: bytes,
 ) -> dict[str, Any]:
-    rules = {
+    rules: dict[str, Any] = {
         "clients": clients,
         "size": size,
         "bound": bound,
@@ -69,8 +69,12 @@ def _rules(
         "malicious_server": malicious_server,
         "suite": suite,
     }
+    rules = _checks.fields(rules, _RULES)
+    if bits is None:
+        weight = rules["max_weight"] if rules["mean"] else None
+        rules["bits"] = _engine.word_bits(rules["bound"], weight, rules["clients"])
     return {
-        **_checks.fields(rules, _RULES),
+        **rules,
         "session": _checks.octets("session", session),
         "about": _checks.octets("about", about, None),
     }
@@ -91,7 +95,8 @@ class SumClient(Party):
     ``session`` is 32 bytes that the server chose afresh. All parties need the same ``clients``
     (their number), ``size`` (values of each client), ``bound`` (largest magnitude of a value),
     ``max_weight``, ``mean`` (otherwise the sum), ``bits`` of a word (32 halves the bytes, 64 is
-    more precise), ``min_clients``, ``malicious_server``, ``suite`` and ``clip``. With ``clip``
+    more precise; by default 32 if a step of the last bit is then at most 2**-16 of the bound, in a
+    mean of total weight 1), ``min_clients``, ``malicious_server``, ``suite`` and ``clip``. With ``clip``
     values beyond the bound are moved to it and counted. Otherwise they are refused. ``about`` is
     whatever else they agree on, such as a digest of what the values mean and in which order. A
     client with other arguments than the rest ends the sum before it adds anything.
@@ -115,8 +120,8 @@ class SumClient(Party):
     ...     clipped = client.contribute(np.array([0.5, weight], np.float32), weight)
     >>> undertone.run(server, clients)
     >>> result = server.result()
-    >>> result.values.round(6).tolist(), result.weight, result.contributors
-    ([0.5, 2.333333], 6.0, [0, 1, 2])
+    >>> result.values.round(4).tolist(), result.weight, result.contributors
+    ([0.5, 2.3333], 6.0, [0, 1, 2])
     """
 
     def __init__(
@@ -130,7 +135,7 @@ class SumClient(Party):
         max_weight: float = 1.0,
         mean: bool = True,
         clip: bool = False,
-        bits: int = 64,
+        bits: int | None = None,
         min_clients: int = 3,
         malicious_server: bool = False,
         suite: str = "aes128ctr",
@@ -216,7 +221,7 @@ class SumServer(Party):
         max_weight: float = 1.0,
         mean: bool = True,
         clip: bool = False,
-        bits: int = 64,
+        bits: int | None = None,
         min_clients: int = 3,
         malicious_server: bool = False,
         suite: str = "aes128ctr",

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Real;
+use super::{Fixed, Real, WeightedMean};
 
 /// Values whose root mean square is less than so many units are coarse in the mean.
 const FINE: f64 = 1024.0;
@@ -96,15 +96,57 @@ impl Size {
     }
 }
 
+/// Compares arrays, each with what people call it, with a step that is worth `unit`. Returns a
+/// warning for arrays of which the sum shows little. `limits` says what makes the step so large.
+///
+/// # Errors
+/// A message if little or nothing of all the values would be left.
+pub fn judge(
+    arrays: impl IntoIterator<Item = (String, Size)>,
+    unit: f64,
+    limits: &str,
+) -> Result<Option<String>, String> {
+    let mut all = Size::up_to(f64::INFINITY);
+    let mut coarse = Vec::new();
+    for (name, size) in arrays {
+        all.join(size);
+        if let Resolution::Coarse(step) | Resolution::Lost(step) = size.under(unit) {
+            coarse.push((name, step));
+        }
+    }
+    if let Resolution::Lost(step) = all.under(unit) {
+        return Err(format!(
+            "{step}: little of them would be left ({limits}); a lower bound or max_weight is needed"
+        ));
+    }
+    Ok(coarse.first().map(|(name, step)| {
+        let others = match coarse.len() {
+            1 => String::new(),
+            count => format!(", and {} other arrays", count - 1),
+        };
+        format!("{name}{others}: {step} ({limits})")
+    }))
+}
+
+/// The bits of a word, 32 or 64, that are enough for values up to `bound` of `clients` clients; for
+/// a mean, with weights up to `max_weight`.
+pub fn word_bits(bound: f64, max_weight: Option<f64>, clients: usize) -> u32 {
+    let unit = match max_weight {
+        Some(most) => {
+            let mean = WeightedMean::<u32>::new(bound, most, clients);
+            mean.map(|mean| mean.unit(least_weight(most)))
+        }
+        None => Fixed::<u32>::for_range(bound, clients).map(|sum| sum.unit()),
+    };
+    match unit {
+        Ok(unit) if unit <= SHORT * bound => 32,
+        _ => 64,
+    }
+}
+
 /// Whether a sum with this unit gives no value up to `bound` a meaning.
 pub fn is_hopeless(unit: f64, bound: f64) -> bool {
     unit > MOST * bound
-}
-
-/// Whether words of 32 bits, in which a step is worth `unit`, are fine enough for values up to
-/// `bound`.
-pub fn is_short_enough(unit: f64, bound: f64) -> bool {
-    unit <= SHORT * bound
 }
 
 /// The least total weight that `max_weight` lets one expect: that of one example, or the largest
@@ -116,7 +158,6 @@ pub fn least_weight(max_weight: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixed::{Fixed, WeightedMean};
 
     fn of(values: &[f64], unit: f64) -> Resolution {
         let mut size = Size::up_to(f64::INFINITY);
@@ -134,6 +175,27 @@ mod tests {
         assert_eq!(of(&[0.0; 3], 1e9), Resolution::Fine);
         assert_eq!(of(&[], 1e9), Resolution::Fine);
         assert!(matches!(of(&[1e300, 1e300], 1.0), Resolution::Fine));
+    }
+
+    #[test]
+    fn words_are_short_where_that_is_fine_enough() {
+        // 2³¹ steps for 3 clients: a mean of weights up to 10⁴ has 71,582 of them at weight 1.
+        for (max_weight, clients, bits) in [
+            (Some(1.0), 100, 32),
+            (Some(1e4), 3, 32),
+            (Some(2e4), 3, 64),
+            (Some(0.01), 100, 32),
+            (Some(1e6), 5, 64),
+            (Some(f64::NAN), 5, 64),
+            (None, 10_000, 32),
+            (None, 100_000, 64),
+        ] {
+            assert_eq!(
+                word_bits(8.0, max_weight, clients),
+                bits,
+                "{max_weight:?}, {clients}"
+            );
+        }
     }
 
     /// The error of a mean is at most a few units, and a unit is what the fixed point says.

@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 use undertone_job::{Fields, context};
 use undertone_party::{PartyId, SessionId};
-use undertone_sum::fixed::resolution::{Resolution, Size, is_hopeless, least_weight};
+use undertone_sum::fixed::resolution::{Size, is_hopeless, judge, least_weight};
 use undertone_sum::fixed::{Fixed, FixedError, WeightedMean};
 use undertone_sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
 use zeroize::Zeroizing;
@@ -107,18 +107,8 @@ impl Job {
             return Ok(None);
         }
         let unit = self.unit(weight).map_err(|error| error.to_string())?;
-        let mut all = Size::up_to(self.bound);
-        let mut coarse = Vec::new();
-        for array in arrays {
-            let mut size = Size::up_to(self.bound);
-            match array.values() {
-                Values::Single(values) => size.add(values),
-                Values::Double(values) => size.add(values),
-            }
-            all.join(size);
-            if let Resolution::Coarse(step) | Resolution::Lost(step) = size.under(unit) {
-                coarse.push((array.name(), step));
-            }
+        if let Ok(Coder::Mean(mean)) = self.coder() {
+            mean.check_weight(weight)?;
         }
         let limits = format!("bound {}", self.bound)
             + &if self.mean {
@@ -126,28 +116,15 @@ impl Job {
             } else {
                 String::new()
             };
-        if let Resolution::Lost(step) = all.under(unit) {
-            return Err(format!(
-                "{step}: little of them would be left ({limits}); the job needs a lower bound or \
-                 max_weight"
-            ));
-        }
-        if let Ok(Coder::Mean(mean)) = self.coder()
-            && weight < mean.weight_unit()
-        {
-            return Err(format!(
-                "the weight {weight} is less than one step of the last bit of weights, {:.1e}; the \
-                 job needs a lower max_weight, or clients larger weights",
-                mean.weight_unit()
-            ));
-        }
-        Ok(coarse.first().map(|(name, step)| {
-            let others = match coarse.len() {
-                1 => String::new(),
-                count => format!(", and {} other arrays", count - 1),
-            };
-            format!("array '{name}'{others}: {step} ({limits})")
-        }))
+        let sized = arrays.iter().map(|array| {
+            let mut size = Size::up_to(self.bound);
+            match array.values() {
+                Values::Single(values) => size.add(values),
+                Values::Double(values) => size.add(values),
+            }
+            (format!("array '{}'", array.name()), size)
+        });
+        judge(sized, unit, &limits)
     }
 
     fn coder(&self) -> Result<Coder, FixedError> {

@@ -12,7 +12,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from numpy.typing import NDArray
 
-from .. import _arrays, _checks
+from .. import _arrays, _checks, _engine
 from .._party import Path
 from .._sum import SumClient
 from . import _state, _wire
@@ -38,13 +38,19 @@ class _Agreed:
     min_clients: int
     metrics: frozenset[str]
     weighted_by: str
-    bits: int
+    bits: int | None
     malicious_server: bool
     suite: str
     repeats: bool
     key: Path | None
     roster: Path | None
     journal: Path | None
+
+    def word_bits(self, terms: Terms) -> int:
+        """The bits of a word: those that are stated, or what the limits need."""
+        if self.bits is not None:
+            return self.bits
+        return _engine.word_bits(self.clip, self.max_weight, terms.number("clients"))
 
     def check(self, terms: Terms) -> None:
         """Raises :class:`undertone.RefusedError` for other rules than the client's own."""
@@ -53,7 +59,7 @@ class _Agreed:
         same: list[tuple[str, object, object]] = [
             ("clip", terms.real("clip"), self.clip),
             ("max_weight", terms.real("max-weight"), self.max_weight),
-            ("bits", terms.number("bits"), self.bits),
+            ("bits", terms.number("bits"), self.word_bits(terms)),
             ("malicious_server", terms.flag("malicious-server"), self.malicious_server),
             ("weighted_by", terms.text("weighted-by"), self.weighted_by),
             ("suite", terms.text("suite"), self.suite),
@@ -85,7 +91,7 @@ def secure(
     min_clients: int = 3,
     metrics: Iterable[str] = (),
     weighted_by: str = "num-examples",
-    bits: int = 32,
+    bits: int | None = None,
     malicious_server: bool = False,
     suite: str = "aes128ctr",
     evaluate: str = "refuse",
@@ -112,7 +118,8 @@ def secure(
                                   are clipped, too. All others stay on the node.
                                   ``"undertone-clipped"`` is 1 if this client clipped, else 0.
     ``weighted_by``               name of the metric that is the weight
-    ``bits``                      of a word, 32 or 64. 32 halves the bytes.
+    ``bits``                      of a word, 32 or 64. 32 halves the bytes. The default is that of
+                                  :class:`SecureGrid`.
     ``malicious_server``          True: the means stay private if the server lies about who dropped
                                   out. Needs ``key`` and ``roster``.
     ``evaluate``                  ``"refuse"``: evaluation, queries and whatever is not training are
@@ -145,7 +152,7 @@ def secure(
         _checks.whole("min_clients", min_clients, least=2),
         frozenset(metrics),
         _checks.text("weighted_by", weighted_by),
-        _checks.word("bits", bits),
+        None if bits is None else _checks.word("bits", bits),
         _checks.flag("malicious_server", malicious_server),
         _checks.text("suite", suite),
         _checks.flag("repeats", repeats),
@@ -203,7 +210,7 @@ def _take(
         bound=agreed.clip,
         max_weight=agreed.max_weight,
         clip=True,
-        bits=agreed.bits,
+        bits=agreed.word_bits(terms),
         min_clients=terms.number("min-clients"),
         malicious_server=agreed.malicious_server,
         suite=agreed.suite,

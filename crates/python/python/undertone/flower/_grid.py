@@ -107,7 +107,8 @@ class SecureGrid(Grid):
     ``metrics``                   training metrics to include in the mean; the clients must allow
                                   them
     ``weighted_by``               the metric that is the weight
-    ``bits``                      of a word, 32 or 64
+    ``bits``                      of a word, 32 or 64. By default 32 if a step of the last bit is
+                                  then at most 2**-16 of the clip, in a mean of total weight 1
     ``min_clients``               fewest contributors
     ``malicious_server``          needs ``roster``: clients sign, and every session is one of all
                                   clients of the roster. Node ids are not identities: each client
@@ -130,7 +131,7 @@ class SecureGrid(Grid):
         max_weight: float,
         metrics: Iterable[str] = (),
         weighted_by: str = "num-examples",
-        bits: int = 32,
+        bits: int | None = None,
         min_clients: int = 3,
         malicious_server: bool = False,
         roster: Path | None = None,
@@ -144,12 +145,12 @@ class SecureGrid(Grid):
         self._grid = grid
         self._rules: dict[str, Any] = {
             "max_weight": _checks.positive("max_weight", max_weight),
-            "bits": _checks.word("bits", bits),
             "min_clients": _checks.whole("min_clients", min_clients, least=2),
             "malicious_server": _checks.flag("malicious_server", malicious_server),
             "suite": _checks.text("suite", suite),
         }
         self._clip = _checks.positive("clip", clip)
+        self._bits = None if bits is None else _checks.word("bits", bits)
         self._metrics = list(metrics)
         self._weighted_by = weighted_by
         self._roster = None if roster is None else len(read(roster))
@@ -284,6 +285,9 @@ class _Mean:
                 f"the round has {self.clients} clients, {grid._rules['min_clients']} at least are "
                 "needed (min_clients). With two clients each learns the other's update"
             )
+        self.bits = grid._bits or _engine.word_bits(
+            grid._clip, grid._rules["max_weight"], self.clients
+        )
         self.session = secrets.token_bytes(32)
         self.about = _wire.about(self.like, grid._metrics, grid._weighted_by)
         self.server = SumServer(
@@ -292,6 +296,7 @@ class _Mean:
             size=self.size,
             bound=grid._clip,
             clip=True,
+            bits=self.bits,
             about=self.about,
             **grid._rules,
         )
@@ -309,7 +314,7 @@ class _Mean:
             "size": self.size,
             "clip": self.grid._clip,
             "max-weight": rules["max_weight"],
-            "bits": rules["bits"],
+            "bits": self.bits,
             "min-clients": rules["min_clients"],
             "malicious-server": rules["malicious_server"],
             "suite": rules["suite"],
