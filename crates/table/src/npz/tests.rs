@@ -1,7 +1,12 @@
 //! Archives as people write them, and broken ones.
 
+use std::io::{Cursor, Write};
+
+use undertone_xclp::{Features, Labelling};
+use zip::write::{SimpleFileOptions, ZipWriter};
+
 use super::*;
-use std::io::Cursor;
+use crate::arrays::{Arrays, Values};
 
 #[test]
 fn what_is_written_is_read() {
