@@ -352,7 +352,7 @@ fn the_status_page_shows_round_after_round() {
         assert_eq!(process.ends(LONG), Some(0));
     }
     let row = |cell: &str| format!("#finished tr[data-job='1'] {cell}");
-    let results = "rounds 3, contributors 5, values 2, weight 10";
+    let results = "rounds 3, contributors 5, values 2, weight 10, resolution 9.3e-11";
     browser.shows(&row(".words small"), results);
     for (cell, text) in [(3, "sum"), (4, "5"), (5, "3")] {
         browser.shows(&row(&format!("td:nth-child({cell})")), text);

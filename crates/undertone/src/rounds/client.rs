@@ -386,6 +386,7 @@ impl<S: Source> Client<S> {
         let usable = layout.check();
         usable.map_err(|error| Abort::Misuse(format!("arrays: {error}")))?;
         let (words, clipped) = job.encode(arrays, *weight).map_err(Abort::Misuse)?;
+        // ROUND-24.
         let coarse = job.check_resolution(arrays, *weight);
         let coarse = coarse.map_err(Abort::Misuse)?.filter(|_| is_new);
         if let Some(warning) = coarse {
