@@ -186,6 +186,35 @@ def test_clipped_and_diverging_updates_are_told(dealt: Callable[..., Dealt]) -> 
     np.testing.assert_allclose(run.params, (0.5 + 2 + 0 + 0.5 + 0.5) / 5, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:.*(overflow|invalid value).*:RuntimeWarning")
+def test_an_infinite_change_diverges(dealt: Callable[..., Dealt]) -> None:
+    clients, _ = dealt()
+    far = np.float32(3e38)
+
+    class Far(Softmax):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weights = self.weights - far
+
+        def update(self, examples: Examples, schedule: Schedule) -> None:
+            if self is made[3]:
+                # From one finite number to another one.
+                self.weights = self.weights * -1
+
+        def predict(self, rows: Any) -> Any:
+            return np.full((len(rows), 10), 0.1, np.float32)
+
+    made: list[Far] = []
+
+    def factory() -> Far:
+        made.append(Far())
+        return made[-1]
+
+    run = undertone.train(factory, clients, **FAST | {"label_rounds": 0, "rounds": 1}, clip=2.0)
+    assert run.rounds[0].diverged == [2] and not run.rounds[0].clipped
+    assert (run.params == -far).all()
+
+
 def test_batches_are_those_of_the_engine() -> None:
     def targets(first: int, last: int) -> Targets:
         rows = np.arange(first, last)
