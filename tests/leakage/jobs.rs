@@ -262,7 +262,7 @@ fn clients_with_different_jobs_of_sums_add_nothing() {
             ..Job::default()
         };
         let changes: [fn(&mut Job); 9] = [
-            |job| job.bound *= 2f64.powi(40),
+            |job| job.bound *= 2f64.powi(10),
             |job| job.max_weight = 1e7,
             |job| job.clip = true,
             |job| job.mean = false,
