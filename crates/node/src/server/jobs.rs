@@ -75,22 +75,22 @@ impl Running {
         }
     }
 
-    /// Notes the end of session `number`.
+    /// Notes the end of session `number`. A cheater is a reason of its own, whatever came before.
     fn note(&mut self, lobby: &Lobby, number: u32, result: &Result<Output, Aborted>) {
-        match result {
-            Ok(_) => self.first = None,
-            Err(_)
-                if self
-                    .first
-                    .as_ref()
-                    .is_some_and(|first| first.number == number) => {}
-            Err(aborted) => {
-                self.first = Some(Failed {
-                    number,
-                    phase: aborted.phase,
-                    why: named(lobby, &aborted.to_string()),
-                });
-            }
+        let Err(aborted) = result else {
+            self.first = None;
+            return;
+        };
+        let is_first = self
+            .first
+            .as_ref()
+            .is_none_or(|first| first.number != number);
+        if is_first || !culprits(&aborted.cause).is_empty() {
+            self.first = Some(Failed {
+                number,
+                phase: aborted.phase,
+                why: named(lobby, &aborted.to_string()),
+            });
         }
     }
 
