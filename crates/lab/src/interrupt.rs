@@ -100,7 +100,8 @@ fn end(mut child: Child) {
     let _ = child.wait();
 }
 
-/// Asks a process and all others of its group to end, and kills those that are left after [`GRACE`].
+/// Asks a process and all others of its group to end, and kills those that are left after
+/// [`GRACE`].
 /// The process may have ended already.
 #[cfg(unix)]
 fn end_group(mut child: Child) {

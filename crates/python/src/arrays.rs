@@ -89,8 +89,8 @@ fn describe(object: &Bound<'_, PyAny>) -> String {
 }
 
 /// The rows of a client: float32 or float64 features of shape [n, d], or codes of `bits` bits,
-/// uint8 of shape [n, ⌈bits/8⌉] in the order of `numpy.packbits`. The Python layer leaves uint8 only
-/// where the caller says that rows are codes.
+/// uint8 of shape [n, ⌈bits/8⌉] in the order of `numpy.packbits`. The Python layer leaves uint8
+/// only where the caller says that rows are codes.
 pub(crate) fn rows(features: &Bound<'_, PyAny>, bits: usize) -> PyResult<Rows> {
     if let Ok(array) = features.cast::<PyArrayDyn<u8>>() {
         let array = array.try_readonly().map_err(value)?;

@@ -165,7 +165,8 @@ def transferred(of: Callable[[Any], Any]) -> Any:
 
 
 ENTRIES = [
-    labelled, apart, apart_codes, parties, summed, trained, cotrained, paired, by_graph, transferred,
+    labelled, apart, apart_codes, parties, summed, trained, cotrained, paired, by_graph,
+    transferred,
 ]
 
 

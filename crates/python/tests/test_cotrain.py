@@ -260,7 +260,8 @@ def test_arguments_that_cannot_be(dealt: Deal) -> None:
     refused("public rows: row 3, column 2: the value is not finite",
             public=np.where(np.arange(150 * 64).reshape(150, 64) == 194, np.nan, public))
     refused(r"public rows have shape \(64,\); \[rows, features\] is needed", public=public[0])
-    refused("client 1: features are of .*U", TypeError, data=[data[0], (np.full((2, 2), "x"), y), data[2]])
+    texts = [data[0], (np.full((2, 2), "x"), y), data[2]]
+    refused("client 1: features are of .*U", TypeError, data=texts)
     refused(r"client 0: labels: labels\[0\] has the label 2.5", data=[(x, y * 0.5)] * 3)
     refused(r"client 0: labels have shape \(20, 2\); \[rows\] is needed",
             data=[(x, y.reshape(20, 2))] * 3)

@@ -384,7 +384,8 @@ def test_ctrl_c_ends_a_function(tmp_path: Path) -> None:
     network.kill()
     assert clients[0].returncode == -signal.SIGINT, found[0]
     assert "KeyboardInterrupt" in found[0][1] and "in contribute" in found[0][1]
-    assert [(one.returncode, out) for one, (out, _) in zip(clients[1:], found[1:], strict=True)] == [
+    pairs = zip(clients[1:], found[1:], strict=True)
+    assert [(one.returncode, out) for one, (out, _) in pairs] == [
         (0, "stopped 1\n")
     ] * 2, found
 

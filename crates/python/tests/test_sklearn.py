@@ -43,7 +43,7 @@ def test_labels_that_cannot_be() -> None:
         model.fit(rows, np.zeros(20, int))
     with pytest.raises(ValueError, match="1 classes occur"):
         model.fit(rows, np.full(20, "a"))
-    with pytest.raises(ValueError, match=r"labels\[3\] has the label 'l', other labels are numbers"):
+    with pytest.raises(ValueError, match=r"labels\[3\] has the label 'l', other labels are num"):
         model.fit(rows, np.array(["0", "1", "2", "l"] * 5))
     with pytest.raises(ValueError, match=r"labels\[1\] has the label 'unknown'"):
         model.fit(rows, np.array(["cat", "unknown"] * 10))

@@ -62,7 +62,10 @@ def test_numbers_of_other_types_mean_the_same() -> None:
         (np.where(KNOWN == 1, "l", KNOWN.astype("U4")), r"client 0: labels\[1\] has the label 'l'"),
         (texts("unknown"), r"client 0: labels\[6\] has the label 'unknown'.*list the classes"),
         (np.where(KNOWN < 0, -1, 1), "every label is 1; two classes are needed"),
-        (np.array([None if one < 0 else "cat" for one in KNOWN], object), "every label is 'cat'; two classes are needed"),
+        (
+            np.array([None if one < 0 else "cat" for one in KNOWN], object),
+            "every label is 'cat'; two classes are needed",
+        ),
         (np.full(40, -1), "no row of any client is labelled"),
         (np.where(KNOWN == 1, 9999, KNOWN), r"labels\[1\] has the label 9999, which makes 10000"),
         (KNOWN + 0.5, r"labels\[0\] has the label 0.5"),
@@ -79,7 +82,7 @@ def test_labels_that_cannot_be(labels: Any, message: str) -> None:
 def test_classes_can_be_stated() -> None:
     stated = ["dog", "unknown", "None", "cat", "emu"]
     y = texts("unknown")
-    y[7] = None
+    y[7] = "None"
     run = label([y] * 3, classes=stated)
     assert run.class_names == stated
     assert run[0][6] == 1 and run[0][7] == 2 and run[0][0] == 3
@@ -87,7 +90,7 @@ def test_classes_can_be_stated() -> None:
     signs = np.where(TRUTH == 0, -1, 1)
     assert set(np.concatenate(list(label([signs] * 3, classes=["-1", "1"])))) == {0, 1}
     assert label([np.where(KNOWN == 1, 9999, KNOWN)] * 3, classes=10000).class_names == []
-    with pytest.raises(ValueError, match="classes: .* 2 to 65536"):
+    with pytest.raises(ValueError, match="classes: 2 to 65536 classes are needed"):
         label([KNOWN] * 3, classes=1)
     with pytest.raises(TypeError, match="it is a number, or a list of names"):
         label([KNOWN] * 3, classes="cat,dog")
@@ -110,7 +113,7 @@ def test_clients_need_the_same_columns_in_the_same_order() -> None:
         label([KNOWN, none, KNOWN], frames)
     with pytest.raises(ValueError, match="client 0: two columns have the name 'a'"):
         label([KNOWN] * 3, [Frame(rows, list("aacdefgh")) for rows in ROWS])
-    with pytest.raises(ValueError, match="client 2: rows have 7 features, those of client 0 have 8"):
+    with pytest.raises(ValueError, match="client 2: rows have 7 features, those of client 0 have"):
         label([KNOWN] * 3, [*ROWS[:2], ROWS[2][:, :7]])
 
 

@@ -294,7 +294,8 @@ impl<W: Word> Fixed<W> {
     /// The words of `values`.
     ///
     /// # Errors
-    /// [`FixedError::OutOfRange`], which names the first value that is beyond the bound or no number.
+    /// [`FixedError::OutOfRange`], which names the first value that is beyond the bound or no
+    /// number.
     pub fn encode<T: Real>(&self, values: &[T]) -> Result<Vec<W>, FixedError> {
         let encoded = self.encode_with(values, false)?;
         Ok(encoded.words)

@@ -77,8 +77,8 @@ pub fn apply(data: &mut Dataset, asked: Option<&Classes>) -> Result<(), DataErro
         && stated != count
     {
         return wrong(format!(
-            "the file states {stated} classes, --classes {count}; leave --classes out, or correct one of \
-             them"
+            "the file states {stated} classes, --classes {count}; leave --classes out, or correct \
+             one of them"
         ));
     }
     match asked {
@@ -112,17 +112,13 @@ fn check_range(data: &Dataset) -> Result<(), DataError> {
         return Ok(());
     }
     let mut seen = vec![false; classes];
-    let mut largest = 0;
-    for (row, label) in data.labels.iter().enumerate() {
-        if let Some(label) = label.map(usize::from) {
-            seen[label] = true;
-            if label + 1 == classes {
-                largest = row;
-            }
-        }
+    for label in data.labels.iter().flatten() {
+        seen[usize::from(*label)] = true;
     }
     let occur = seen.iter().filter(|seen| **seen).count();
     if classes > 10 * occur {
+        let is_largest = |label: &Option<u16>| label.map(usize::from) == Some(classes - 1);
+        let largest = data.labels.iter().position(is_largest).unwrap_or(0);
         return Err(DataError::Wrong(format!(
             "{} has the label {}, which makes {classes} classes, but only {occur} different labels \
              occur; if that is right, say so (--classes {classes}, in Python classes={classes})",

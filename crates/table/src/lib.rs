@@ -32,9 +32,9 @@
 //! a first line `sep=;`.
 //!
 //! Labels that are whole numbers are classes. Other texts are names of classes, which are numbered
-//! in ascending order. Both in one file are refused, unless the classes are stated. An unknown label
-//! is empty, -1, or one of these, in any case: `NA`, `N/A`, `#N/A`, `#NA`, `<NA>`, `NaN`, `null`,
-//! `None`, `nil`, `?`, `-`, `.`. A class that is stated is a class, whatever its name.
+//! in ascending order. Both in one file are refused, unless the classes are stated. An unknown
+//! label is empty, -1, or one of these, in any case: `NA`, `N/A`, `#N/A`, `#NA`, `<NA>`, `NaN`,
+//! `null`, `None`, `nil`, `?`, `-`, `.`. A class that is stated is a class, whatever its name.
 
 pub mod arrays;
 pub mod classes;
@@ -133,8 +133,8 @@ impl Origin {
             },
             InputError::TooLargeToScale { row, column, value } => match line(row) {
                 Some(line) => format!(
-                    "line {line}, feature {} is {value:e}; to be standardised, values must be below \
-                     9.2e18: give the column in a larger unit",
+                    "line {line}, feature {} is {value:e}; to be standardised, values must be \
+                     below 9.2e18: give the column in a larger unit",
                     column + 1
                 ),
                 None => error.to_string(),

@@ -23,9 +23,9 @@ struct Column {
 
 /// A warning if the columns of `rows` are not on one scale. Codes see directions from the origin.
 /// So a column counts by its size, also where it is constant: one that has more than half of the
-/// squares of all values outweighs the others together. Columns whose ranges (largest minus smallest
-/// value) differ by a factor of more than 30 get a warning, too; constant ones do not count there.
-/// `names` are the names of the columns, or empty. `remedy` says what the user can do.
+/// squares of all values outweighs the others together. Columns whose ranges (largest minus
+/// smallest value) differ by a factor of more than 30 get a warning, too. Constant ones do not
+/// count there. `names` are the names of the columns, or empty. `remedy` says what the user can do.
 pub fn warning<'a>(
     rows: impl IntoIterator<Item = &'a Rows>,
     names: &[String],

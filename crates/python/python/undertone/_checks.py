@@ -91,7 +91,9 @@ def seed(value: Any) -> bytes | None:
     except TypeError:
         number = -1
     if not 0 <= number < 1 << 64:
-        raise ValueError(f"seed is {value!r}; it is 32 bytes, or a whole number from 0 to 2**64 - 1")
+        raise ValueError(
+            f"seed is {value!r}; it is 32 bytes, or a whole number from 0 to 2**64 - 1"
+        )
     return number.to_bytes(8, "little") + bytes(24)
 
 

@@ -415,7 +415,9 @@ class CotrainClient:
         if self.job.malicious_server and signing is None:
             raise ValueError("a job with malicious_server=True needs key and public_keys")
         return CotrainClientSession(
-            self._client.party(self.index, _checks.octets("session", session), signing, _checks.seed(seed))
+            self._client.party(
+                self.index, _checks.octets("session", session), signing, _checks.seed(seed)
+            )
         )
 
 
@@ -520,7 +522,11 @@ class CotrainServer:
         return [CotrainExchange(*one) for one in self._server.exchanges]
 
     def session(
-        self, present: Sequence[int], *, session: bytes | None = None, seed: bytes | int | None = None
+        self,
+        present: Sequence[int],
+        *,
+        session: bytes | None = None,
+        seed: bytes | int | None = None,
     ) -> CotrainServerSession:
         """Begins the next session with the clients ``present``, and keeps the state.
 

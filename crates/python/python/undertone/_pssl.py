@@ -260,7 +260,10 @@ class PsslServer(Party):
         self, job: PsslJob, *, session: bytes, clients: int, seed: bytes | int | None = None
     ) -> None:
         self._party = _engine.pssl_server(
-            job._rules(), _checks.octets("session", session), _checks.whole("clients", clients), _checks.seed(seed)
+            job._rules(),
+            _checks.octets("session", session),
+            _checks.whole("clients", clients),
+            _checks.seed(seed),
         )
 
     def result(self) -> PsslReport | None:

@@ -96,10 +96,10 @@ class SumClient(Party):
     (their number), ``size`` (values of each client), ``bound`` (largest magnitude of a value),
     ``max_weight``, ``mean`` (otherwise the sum), ``bits`` of a word (32 halves the bytes, 64 is
     more precise; by default 32 if a step of the last bit is then at most 2**-16 of the bound, in a
-    mean of total weight 1), ``min_clients``, ``malicious_server``, ``suite`` and ``clip``. With ``clip``
-    values beyond the bound are moved to it and counted. Otherwise they are refused. ``about`` is
-    whatever else they agree on, such as a digest of what the values mean and in which order. A
-    client with other arguments than the rest ends the sum before it adds anything.
+    mean of total weight 1), ``min_clients``, ``malicious_server``, ``suite`` and ``clip``. With
+    ``clip`` values beyond the bound are moved to it and counted. Otherwise they are refused.
+    ``about`` is whatever else they agree on, such as a digest of what the values mean and in which
+    order. A client with other arguments than the rest ends the sum before it adds anything.
 
     The values are due late, at the upload, when :attr:`needs_values` is true. A client that trains
     a model trains then. ``values`` given here are used at once.

@@ -44,7 +44,8 @@ def as_labels(labels: Any) -> NDArray[Any] | list[str]:
     """Labels as int64 or float64, or as texts. An entry that is missing becomes an empty text."""
     if isinstance(labels, np.ma.MaskedArray):
         whole: Any = labels.astype(object)
-        return as_labels(whole.filled(None)) if np.ma.getmaskarray(labels).any() else as_labels(labels.data)
+        is_masked = np.ma.getmaskarray(labels).any()
+        return as_labels(whole.filled(None) if is_masked else labels.data)
     refuse_sparse(labels, "labels are")
     array = np.asarray(labels)
     kind = array.dtype.kind

@@ -702,7 +702,11 @@ class TrainServer:
         return self._server.members(list(present), None)
 
     def session(
-        self, present: Sequence[int], *, session: bytes | None = None, seed: bytes | int | None = None
+        self,
+        present: Sequence[int],
+        *,
+        session: bytes | None = None,
+        seed: bytes | int | None = None,
     ) -> TrainServerSession:
         """Begins the next session, and keeps the state. ``present`` are the clients that could take
         part; ``members`` of the result do.

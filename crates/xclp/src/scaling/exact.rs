@@ -33,8 +33,8 @@ const _: () = assert!(DIGIT as u32 + HIDING_BITS + MAX_CLIENTS.trailing_zeros() 
 /// The words of a client: for each column the digits of its sum, then of its sum of squares.
 ///
 /// The digits are those of exact integers, so the total is the same in whatever order rows and
-/// clients are added. Every value is below [`LIMIT`]. Single digits of a total would tell the carries between clients. Random
-/// multiples, which cancel between neighbouring digits, hide them.
+/// clients are added. Single digits of a total would tell the carries between clients. Random
+/// multiples, which cancel between neighbouring digits, hide them. Every value is below [`LIMIT`].
 pub(super) fn words(features: &Features, prg: &mut Prg) -> Wiped<u64> {
     let dim = features.dim();
     let mut words = Wiped::from(vec![0; dim * WORDS]);
