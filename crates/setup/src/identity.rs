@@ -96,14 +96,15 @@ impl Pins {
     /// Pins each client's public identity.
     ///
     /// # Errors
-    /// [`NotAKey`] for bytes that are no point of the curve, or a point of low order (SETUP-17).
+    /// [`NotAKey`] for bytes that are not the canonical encoding of a point of the curve, or one of
+    /// a point of low order (SETUP-17).
     pub fn new(
         identities: impl IntoIterator<Item = (PartyId, [u8; PUBLIC_LEN])>,
     ) -> Result<Self, NotAKey> {
         let mut keys = BTreeMap::new();
         for (who, bytes) in identities {
             let key = VerifyingKey::from_bytes(&bytes).map_err(|_| NotAKey { who })?;
-            if key.is_weak() {
+            if key.is_weak() || !is_canonical(&bytes) {
                 return Err(NotAKey { who });
             }
             keys.insert(who, key);
@@ -145,6 +146,13 @@ impl Pins {
                 .is_ok()
         })
     }
+}
+
+/// Whether the y-coordinate of an encoded point is below p = 2²⁵⁵ − 19. A sign of −0 is one of a
+/// point of low order.
+fn is_canonical(bytes: &[u8; PUBLIC_LEN]) -> bool {
+    let [first, middle @ .., last] = bytes;
+    last & 0x7f != 0x7f || middle.iter().any(|byte| *byte != 0xff) || *first < 0xed
 }
 
 /// What a client needs against a malicious server: its own identity and all pins.

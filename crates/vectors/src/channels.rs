@@ -7,6 +7,7 @@ use undertone::party::{Limits, PartyId, SessionId};
 use undertone::setup::identity::{Identity, Pins};
 use undertone::setup::seal::{Channel, KeyPair};
 
+use crate::points;
 use crate::primitives::{SESSION, seed};
 use crate::{Error, File, Hex, hex};
 
@@ -43,28 +44,6 @@ fn agreement(purpose: &str) -> Result<Agreement, Error> {
 }
 
 fn refused_keys() -> Result<Vec<RefusedKey>, Error> {
-    let mut one = [0; 32];
-    one[0] = 1;
-    let mut minus_one = [0xff; 32];
-    (minus_one[0], minus_one[31]) = (0xec, 0x7f);
-    // A point of order 8.
-    let eighth = [
-        0xe0, 0xeb, 0x7a, 0x7c, 0x3b, 0x41, 0xb8, 0xae, 0x16, 0x56, 0xe3, 0xfa, 0xf1, 0x9f, 0xc4,
-        0x6a, 0xda, 0x09, 0x8d, 0xeb, 0x9c, 0x32, 0xb1, 0xfd, 0x86, 0x62, 0x05, 0x16, 0x5f, 0x49,
-        0xb8, 0x00,
-    ];
-    let mut high = [0; 32];
-    (high[0], high[31]) = (9, 0x80);
-    let mut above = [0xff; 32];
-    (above[0], above[31]) = (0xf6, 0x7f);
-    let keys = [
-        ("the base point, with bit 255", high),
-        ("the base point plus the prime", above),
-        ("the point of order 2", [0; 32]),
-        ("a point of order 4", one),
-        ("a point of order 4 on the twist", minus_one),
-        ("a point of order 8", eighth),
-    ];
     let refused = |(comment, public): (&str, [u8; 32])| match KeyPair::from_seed(&seed(7))
         .agree(SESSION, "pair", public)
     {
@@ -76,7 +55,7 @@ fn refused_keys() -> Result<Vec<RefusedKey>, Error> {
             check: error.to_string(),
         }),
     };
-    keys.into_iter().map(refused).collect()
+    points::agreement().into_iter().map(refused).collect()
 }
 
 /// Sealed messages from client 3 to client 1, in order, and back.
@@ -220,7 +199,19 @@ fn signatures() -> Result<(Vec<Signed>, Vec<Signed>), Error> {
         *byte = carry as u8;
         carry >>= 8;
     }
-    // SETUP-16.
+    // SETUP-16. A signature with such an R fits if R counts as the identity.
+    let message = [b"undertone/v1/", purpose.as_bytes(), &SESSION.0, body].concat();
+    let points = points::low_order()
+        .into_iter()
+        .chain([points::NOT_CANONICAL]);
+    let with_r = points.map(|(what, r)| {
+        let s = points::response(&[10; 32], &identity.public(), &r, &message);
+        let mut signature = [0; 64];
+        signature[..32].copy_from_slice(&r);
+        signature[32..].copy_from_slice(&s);
+        (format!("R is {what}"), signature)
+    });
+    let with_r: Vec<(String, [u8; 64])> = with_r.collect();
     let bad = [
         (
             "another session",
@@ -240,8 +231,11 @@ fn signatures() -> Result<(Vec<Signed>, Vec<Signed>), Error> {
         ("a changed bit", SESSION, purpose, body, changed),
         ("s not below the order", SESSION, purpose, body, malleable),
     ];
+    let with_r = with_r
+        .iter()
+        .map(|(comment, signature)| (&comment[..], SESSION, purpose, &body[..], *signature));
     let mut refused = Vec::new();
-    for (comment, session, purpose, body, signature) in bad {
+    for (comment, session, purpose, body, signature) in bad.into_iter().chain(with_r) {
         if pins.verify(me, session, purpose, body, &signature) {
             return Err(Error::Accepted(comment.into()));
         }
@@ -252,23 +246,26 @@ fn signatures() -> Result<(Vec<Signed>, Vec<Signed>), Error> {
         });
     }
     // SETUP-17.
-    let mut weak = [0; 32];
-    weak[0] = 1;
-    let Err(error) = Pins::new([(me, weak)]) else {
-        return Err(Error::Accepted("a weak key".into()));
-    };
-    refused.push(Signed {
-        secret_key: None,
-        public_key: hex(&weak),
-        check: Some(error.to_string()),
-        ..case(
-            "a key of low order, with which a signature is valid for any message",
-            SESSION,
-            purpose,
-            body,
-            &[0; 64],
-        )
-    });
+    let points = points::low_order()
+        .into_iter()
+        .chain([points::NOT_CANONICAL]);
+    for (what, key) in points {
+        let Err(error) = Pins::new([(me, key)]) else {
+            return Err(Error::Accepted(format!("a key that is {what}")));
+        };
+        refused.push(Signed {
+            secret_key: None,
+            public_key: hex(&key),
+            check: Some(error.to_string()),
+            ..case(
+                &format!("the key is {what}"),
+                SESSION,
+                purpose,
+                body,
+                &[0; 64],
+            )
+        });
+    }
     Ok((good, refused))
 }
 

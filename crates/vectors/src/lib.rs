@@ -13,6 +13,7 @@ pub mod jobs;
 pub mod labels;
 pub mod lwe;
 pub mod paillier;
+mod points;
 pub mod primitives;
 pub mod pssl;
 pub mod refused;
