@@ -101,7 +101,8 @@ pub(crate) fn label<'py>(
     let mut parts = Vec::with_capacity(features.len());
     let brought = features.iter().zip(&labels).zip(columns).enumerate();
     for (client, ((features, labels), columns)) in brought {
-        let rows = arrays::rows(features, params.bits)?;
+        let rows = arrays::rows(features, params.bits);
+        let rows = rows.map_err(|error| errors::of_client(py, client, error))?;
         let name = format!("client {client}");
         parts.push(table::part(name, rows, labels, columns, classes.as_ref())?);
     }

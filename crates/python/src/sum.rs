@@ -108,7 +108,7 @@ impl<W: Word> Job<W> {
             Coder::Mean(mean) => {
                 mean.check_weight(weight)?;
                 let limits = format!(
-                    "bound {}, weight {weight}, bits {}",
+                    "bound {}, weight {weight:?}, bits {}",
                     self.bound,
                     8 * W::BYTES
                 );

@@ -370,7 +370,7 @@ impl<W: Word> WeightedMean<W> {
             return Ok(());
         }
         Err(format!(
-            "the weight {weight} is less than one step of the last bit of weights, {unit:.1e}; a \
+            "the weight {weight:?} is less than one step of the last bit of weights, {unit:.1e}; a \
              lower max_weight is needed, or larger weights"
         ))
     }

@@ -112,7 +112,7 @@ impl Job {
         }
         let limits = format!("bound {}", self.bound)
             + &if self.mean {
-                format!(", max_weight {}, weight {weight}", self.max_weight)
+                format!(", max_weight {}, weight {weight:?}", self.max_weight)
             } else {
                 String::new()
             };
