@@ -10,9 +10,8 @@
 //! | [`sum`] | `sum` | adds up random words of many clients |
 //! | [`ot`] | `ot` | makes oblivious transfers between two parties |
 //! | [`experiment`], [`split`] | `label FILE`, `deal` | deals one labelled data set to clients |
-//! | [`classes`], [`keys`], [`masks`] | several | options that commands share |
+//! | [`keys`], [`masks`] | several | options that commands share |
 //! | [`noise`], [`runs`] | several | options that commands share |
-//! | [`scale`] | `label`, `join` | warns when features are not on one scale |
 //! | [`input`], [`output`] | all | reads data sets; writes files whole or not at all |
 //! | [`interrupt`] | all | removes temporary files and child processes after a signal |
 //! | [`plot`] | `label` | draws accuracy, and rows by class |
