@@ -5,6 +5,7 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use indicatif::ProgressBar;
 use undertone::kdf::Seed;
+use undertone::kernel::Wiped;
 use undertone::party::{Ledger, PartyId, SessionId};
 use undertone::simulate::{Run, Simulation, standardise};
 use undertone::xclp::{Codes, Features, Labelling, Params, Rows, Scale, solo};
@@ -12,14 +13,19 @@ use undertone::xclp::{Codes, Features, Labelling, Params, Rows, Scale, solo};
 use crate::split::{self, Split};
 use crate::{Failure, seed};
 
-/// All rows of a file. Features that fit are held in single precision, in half the memory.
-#[derive(Debug)]
+/// All rows of a file. Features that fit are held in single precision, in half the memory. Wiped
+/// when dropped.
 pub struct Stored(Store);
 
-#[derive(Debug)]
 enum Store {
-    Singles { dim: usize, values: Vec<f32> },
+    Singles { dim: usize, values: Wiped<f32> },
     Rows(Rows),
+}
+
+impl std::fmt::Debug for Stored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Stored(..)")
+    }
 }
 
 impl Stored {
@@ -29,11 +35,13 @@ impl Stored {
         Self(match rows {
             Rows::Features(features) if features.values().iter().all(fit) => Store::Singles {
                 dim: features.dim(),
-                values: features
-                    .values()
-                    .iter()
-                    .map(|value| *value as f32)
-                    .collect(),
+                values: Wiped::from(
+                    features
+                        .values()
+                        .iter()
+                        .map(|value| *value as f32)
+                        .collect::<Vec<f32>>(),
+                ),
             },
             rows => Store::Rows(rows),
         })

@@ -9,7 +9,7 @@ use undertone::job::{Fields, context};
 use undertone::kdf::Seed;
 use undertone::party::{Abort, PartyId, SessionId};
 use undertone::setup::identity::Credentials;
-use undertone::sum::fixed::resolution::{self, Size, is_hopeless, judge, least_weight};
+use undertone::sum::fixed::resolution::{self, Size, judge, least_weight};
 use undertone::sum::fixed::{Fixed, FixedError, WeightedMean};
 use undertone::sum::{self, Input, Rules, Sums, Total, UPLOAD, Word};
 use zeroize::Zeroizing;
@@ -198,13 +198,7 @@ impl SumRules {
             Coder::Mean(mean) => mean.unit(least_weight(self.max_weight)),
             Coder::Sum(sum) => sum.unit(),
         };
-        if is_hopeless(unit, self.bound) {
-            return Err(value(format!(
-                "one step of the last bit is worth {unit:.1e}, of a bound of {}: no value would \
-                 survive; lower max_weight, or take bits=64",
-                self.bound
-            )));
-        }
+        resolution::check_unit(unit, self.bound).map_err(value)?;
         // What the parties of a sum outside a job agree on.
         let fields = Fields::from([
             ("size", self.size.into()),

@@ -5,7 +5,7 @@ use undertone_xclp::input::MAX_CLASSES;
 use crate::DataError;
 
 /// The labels of a client's rows, and what they were.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Labels {
     /// The class of each row, if it has a label.
     pub labels: Vec<Option<u16>>,
@@ -17,6 +17,12 @@ pub struct Labels {
     /// The fields that mean an unknown label, each once, in the order in which they occur. At most
     /// eight.
     pub markers: Vec<String>,
+}
+
+impl std::fmt::Debug for Labels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Labels({} rows, ..)", self.labels.len())
+    }
 }
 
 /// Fields that mean an unknown label, in lower case: what pandas reads as a missing value, and a

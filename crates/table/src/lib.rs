@@ -117,9 +117,7 @@ impl Origin {
             _ => format!("labels[{row}]"),
         }
     }
-}
 
-impl Origin {
     /// Why rows are refused, with the line where there is one.
     pub fn describe(&self, error: &InputError) -> String {
         let line = |row: &usize| self.lines.get(*row);
@@ -226,8 +224,8 @@ pub fn from_npz(
     checked(npz::read(&mut reader, kind, stated(classes))?, classes)
 }
 
-/// Reads all arrays of an `.npz` archive, in the order of the archive. They must be of float32 or
-/// float64.
+/// Reads all arrays of an `.npz` archive, in the order of the archive. They must be of float16,
+/// which becomes float32, of float32 or of float64.
 ///
 /// # Errors
 /// A [`DataError`] that says what is wrong, where, and what to do.

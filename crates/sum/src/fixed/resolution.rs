@@ -144,9 +144,18 @@ pub fn word_bits(bound: f64, max_weight: Option<f64>, clients: usize) -> u32 {
     }
 }
 
-/// Whether a sum with this unit gives no value up to `bound` a meaning.
-pub fn is_hopeless(unit: f64, bound: f64) -> bool {
-    unit > MOST * bound
+/// Refuses a sum in which a step is worth more than an eighth of `bound`: no value could survive.
+///
+/// # Errors
+/// A message.
+pub fn check_unit(unit: f64, bound: f64) -> Result<(), String> {
+    if unit <= MOST * bound {
+        return Ok(());
+    }
+    Err(format!(
+        "one step of the last bit is worth {unit:.1e}, of a bound of {bound}: no value would \
+         survive; lower max_weight, or take longer words"
+    ))
 }
 
 /// The least total weight that `max_weight` lets one expect: that of one example, or the largest

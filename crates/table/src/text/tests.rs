@@ -257,3 +257,21 @@ fn one_line_says_where_labels_are_and_what_means_that_one_is_unknown() {
         "labels: column 2 (label); an empty field and 'None' mean an unknown label\n"
     );
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(2000))]
+
+    /// Any text is read or refused, and what is read has a label for each row.
+    #[test]
+    fn any_text_is_read_or_refused(
+        text in "[0-9a-cl ,;|\t\"#.\\-\n\r=\u{e9}]{0,60}", head in 0usize..4,
+    ) {
+        let head = ["", "sep=;\n", "a,b,label\n", "0,1,target\n"][head];
+        for kind in [Kind::Features, Kind::Table] {
+            if let Ok(data) = super::read(&mut format!("{head}{text}").as_bytes(), kind, &[]) {
+                proptest::prop_assert_eq!(data.labels.len(), data.rows.len());
+                proptest::prop_assert_eq!(data.origin.lines.len(), data.rows.len());
+            }
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 use undertone_job::{Fields, context};
 use undertone_party::{PartyId, SessionId};
-use undertone_sum::fixed::resolution::{Size, is_hopeless, judge, least_weight};
+use undertone_sum::fixed::resolution::{Size, check_unit, judge, least_weight};
 use undertone_sum::fixed::{Fixed, FixedError, WeightedMean};
 use undertone_sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
 use zeroize::Zeroizing;
@@ -75,15 +75,7 @@ impl Job {
         }
         let unit = self.unit(least_weight(self.max_weight));
         let unit = unit.map_err(|error| error.to_string())?;
-        if is_hopeless(unit, self.bound) {
-            return Err(format!(
-                "one step of the last bit is worth {unit:.1e} in a mean of total weight {}, of a \
-                 bound of {}; lower max_weight",
-                least_weight(self.max_weight),
-                self.bound
-            ));
-        }
-        Ok(())
+        check_unit(unit, self.bound)
     }
 
     /// What one step of the last bit is worth in the result of a round with this total weight.

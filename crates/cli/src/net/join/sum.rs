@@ -63,6 +63,8 @@ struct Report {
     values: usize,
     weight: f64,
     contributors: usize,
+    /// What one step of the last bit is worth in the last mean.
+    resolution: f64,
     #[serde(flatten)]
     costs: Costs,
 }
@@ -211,26 +213,36 @@ pub(super) fn run(
         only,
         last: Arc::clone(&last),
     };
-    let joined = take_part(config, &mut Contributor::new(files, terms));
+    let mut contributor = Contributor::new(files, terms);
+    let joined = take_part(config, &mut contributor);
     drop(stay);
     let joined = joined?;
     let last = last.lock().unwrap_or_else(PoisonError::into_inner).take();
     let last = last.ok_or_else(|| Failure::aborted("the job ended without a mean"))?;
-    tell(join, &last, &joined, show)
+    let unit = contributor.job().and_then(|job| job.unit(last.weight).ok());
+    tell(join, &last, unit.unwrap_or(0.0), &joined, show)
 }
 
 /// Prints the result.
-fn tell(join: &Join, mean: &Mean, joined: &Joined, show: Show) -> Result<(), Failure> {
+fn tell(
+    join: &Join,
+    mean: &Mean,
+    resolution: f64,
+    joined: &Joined,
+    show: Show,
+) -> Result<(), Failure> {
     let report = Report {
         rounds: mean.round,
         values: mean.arrays.len(),
         weight: mean.weight,
         contributors: mean.contributors.len(),
+        resolution,
         costs: Costs::of(joined),
     };
     output::print_report(show, &report, || {
         format!(
-            "round {}: {} values of {} clients, total weight {}; written to {}\n",
+            "round {}: {} values of {} clients, total weight {}, resolution {resolution:.1e}; \
+             written to {}\n",
             mean.round,
             mean.arrays.len(),
             mean.contributors.len(),
