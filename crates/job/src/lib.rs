@@ -1,4 +1,7 @@
-//! The fields of a job, and the digest by which its parties compare all of them.
+//! What the parties of a job agree on, and what a client may answer once.
+//!
+//! [`Fields`] are what a job states, with the digest by which its parties compare them. The
+//! [`record`] holds what a client has answered. A [`StateFile`] is a file that must survive.
 //!
 //! The specification is `docs/spec/jobs.md`. Whatever changes a message, a result or what somebody
 //! learns is a field. Every application lists its fields once, under the keys of its job file.
@@ -13,6 +16,14 @@
 //! assert_ne!(fields.digest("sum"), others.digest("sum"));
 //! ```
 #![forbid(unsafe_code)]
+
+pub mod disk;
+pub mod record;
+pub mod state_file;
+pub mod testing;
+
+pub use record::Record;
+pub use state_file::StateFile;
 
 use std::collections::BTreeMap;
 

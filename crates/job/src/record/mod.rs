@@ -1,0 +1,47 @@
+//! The record of answers: what a client has answered, and may answer once.
+//!
+//! A client's data may answer some questions once: a sum of the same values, a round, an exchange,
+//! a graph, three sessions of label propagation. A second answer, or one among other clients, shows
+//! single clients. So each answer is a [`Claim`] in the record of these data, and is on the disk
+//! before the message that depends on it leaves.
+//!
+//! A record belongs to data, and has a name that their *owner* gives. Neither the server nor a
+//! framework chooses it. It is a folder with the file `record` and a lock. Several processes may
+//! use it: each claim is judged by what all of them have written.
+//!
+//! ```
+//! use undertone_job::record::{Claim, Record, Place};
+//! use undertone_kdf::Seed;
+//! use undertone_party::SessionId;
+//!
+//! // In memory, for simulations.
+//! let record = Record::simulated();
+//! let place = |session| Place {
+//!     session: SessionId([session; 32]),
+//!     seed: &Seed::from_bytes([session; 32]),
+//!     job: [0; 32],
+//! };
+//! let (first, second) = (record.session(&place(1)), record.session(&place(2)));
+//! assert!(first.claim(Claim::Pairs).is_ok());
+//! // The same session with the same seed is run again: the same claim.
+//! assert!(first.claim(Claim::Pairs).is_ok());
+//! assert!(second.claim(Claim::Pairs).is_err());
+//! ```
+
+mod claims;
+mod rules;
+mod shown;
+mod state;
+mod store;
+
+pub use claims::{Answers, Of, Peer, Peers, Place, Session};
+pub use rules::{Claim, Refusal, What};
+pub use shown::Shown;
+pub use state::Census;
+pub use store::{Clock, Found, Record, RecordError, Volatile, default_folder};
+
+/// What peers are told when a record does not allow an answer.
+pub const TOLD: &str = "this client's record does not allow it";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,606 @@
+//! Records in memory and on the disk.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sha2::{Digest, Sha256};
+use undertone_kdf::Seed;
+
+use super::claims::{Peers, Session};
+use super::rules::{Ask, Asked, Claim, Refusal, Verdict, What};
+use super::shown::Shown;
+use super::state::{Census, Kept, Run, State, Tag};
+use crate::disk::{Disk, Local};
+use crate::state_file::{Kind, StateError, StateFile};
+
+const KIND: Kind = Kind {
+    magic: *b"undertone record",
+    name: "record",
+};
+
+/// Most bytes of a record: tags of millions of rows.
+const MAX_BYTES: usize = 1 << 30;
+
+/// Seconds since 1970.
+pub type Clock = fn() -> u64;
+
+/// Why a record cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct RecordError(String);
+
+impl From<StateError> for RecordError {
+    fn from(error: StateError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<Refusal> for RecordError {
+    fn from(refusal: Refusal) -> Self {
+        Self(refusal.why)
+    }
+}
+
+/// Whether records may lie where they may not survive a restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Volatile {
+    /// They are refused.
+    #[default]
+    Refused,
+    /// The owner takes the risk.
+    Accepted,
+}
+
+/// What a record knows of a client's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// The number of different rows.
+    pub rows: usize,
+    /// How many of them are new to the record.
+    pub new: usize,
+}
+
+enum Store {
+    /// Nobody has given one.
+    None,
+    Memory(Box<State>),
+    Disk(Folder),
+}
+
+/// The folder of a record.
+struct Folder {
+    /// The folder of all records.
+    records: PathBuf,
+    name: String,
+    disk: Arc<dyn Disk>,
+    clock: Clock,
+}
+
+struct Inner {
+    store: Store,
+    /// Digests of the rows that are brought, until a claim notes them.
+    rows: Vec<[u8; 32]>,
+    /// The last refusal, for the owner.
+    refused: Option<String>,
+}
+
+/// The record of answers of a client's data. Clones are the same record.
+#[derive(Clone)]
+pub struct Record {
+    inner: Arc<Mutex<Inner>>,
+    peers: Option<Arc<Peers>>,
+}
+
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.lock().store {
+            Store::None => f.write_str("Record(none)"),
+            Store::Memory(_) => f.write_str("Record(in memory)"),
+            Store::Disk(folder) => write!(f, "Record({})", folder.name),
+        }
+    }
+}
+
+/// The usual folder of records: the environment variable `UNDERTONE_RECORDS`, the folder `records`
+/// beside the `keys`, that of a systemd service, or the user's.
+pub fn default_folder(keys: Option<&Path>) -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(records) = set("UNDERTONE_RECORDS") {
+        return Some(records.into());
+    }
+    if let Some(beside) = keys.map(|keys| keys.join("records"))
+        && beside.is_dir()
+    {
+        return Some(beside);
+    }
+    if let Some(state) = set("STATE_DIRECTORY") {
+        // systemd separates several folders by colons.
+        let first = state.to_string_lossy().split(':').next()?.to_owned();
+        return Some(PathBuf::from(first).join("records"));
+    }
+    let state = set("XDG_STATE_HOME").map(PathBuf::from);
+    let home = || std::env::home_dir().map(|home| home.join(".local").join("state"));
+    Some(state.or_else(home)?.join("undertone").join("records"))
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+fn check_name(name: &str) -> Result<(), RecordError> {
+    let letter = |c: char| c.is_alphanumeric() || "-_. ".contains(c);
+    if !name.is_empty() && name.len() <= 200 && name.chars().all(letter) && !name.starts_with('.') {
+        return Ok(());
+    }
+    Err(RecordError(format!(
+        "{name:?} is no name of a record; it may have letters, digits, spaces, -, _ and ., and \
+         must not start with ."
+    )))
+}
+
+impl Folder {
+    fn path(&self) -> PathBuf {
+        self.records.join(&self.name)
+    }
+
+    fn file_of(&self, name: &str) -> StateFile {
+        let path = self.records.join(name).join("record");
+        // A record that is renamed is another owner's.
+        StateFile::on(
+            Arc::clone(&self.disk),
+            path,
+            KIND,
+            Sha256::digest(name).into(),
+        )
+    }
+
+    fn locked(&self) -> Result<Box<dyn fmt::Debug + Send>, RecordError> {
+        let path = self.path().join("lock");
+        self.disk.lock(&path).map_err(|error| {
+            RecordError(format!(
+                "record {}: {} cannot be locked: {error}. A record needs a folder that can be \
+                 written, on a file system with locks",
+                self.name,
+                path.display()
+            ))
+        })
+    }
+
+    fn missing(&self) -> RecordError {
+        let name = &self.name;
+        RecordError(format!(
+            "no record of answers at {}. Before a first job: `undertone record new {name}`. If \
+             this machine had one and lost it, ask who ran the earlier jobs: answers to other \
+             groups of clients would reveal single clients (docs/networking.md, \"The record\")",
+            self.path().display()
+        ))
+    }
+
+    fn read(&self) -> Result<(u64, State), RecordError> {
+        let file = self.file_of(&self.name);
+        let held = file.read(MAX_BYTES)?.ok_or_else(|| self.missing())?;
+        let state = State::read(&held.payload);
+        let state = state.map_err(|why| file.error(format!("it is damaged: {why}")))?;
+        Ok((held.generation, state))
+    }
+
+    fn write(&self, generation: u64, state: &State) -> Result<(), RecordError> {
+        let file = self.file_of(&self.name);
+        let payload = state.write().map_err(|why| file.error(why))?;
+        Ok(file.write(generation + 1, &payload)?)
+    }
+}
+
+impl Record {
+    fn of(store: Store) -> Self {
+        let inner = Inner {
+            store,
+            rows: Vec::new(),
+            refused: None,
+        };
+        Self {
+            inner: Arc::new(Mutex::new(inner)),
+            peers: None,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// No record. It refuses every claim, until it [becomes a simulated one](Self::simulate).
+    pub fn none() -> Self {
+        Self::of(Store::None)
+    }
+
+    /// A record in memory, for simulations: all parties of one process, which forgets it.
+    pub fn simulated() -> Self {
+        let record = Self::none();
+        record.simulate();
+        record
+    }
+
+    /// Where there is no record, there is now one in memory. For parties of simulations.
+    pub fn simulate(&self) {
+        let mut inner = self.lock();
+        if matches!(inner.store, Store::None) {
+            // Nobody reads its tags.
+            inner.store = Store::Memory(Box::new(State::new(0, [0; 32])));
+        }
+    }
+
+    /// Whether it is in memory only.
+    pub fn is_simulated(&self) -> bool {
+        matches!(self.lock().store, Store::Memory(_))
+    }
+
+    /// Makes the record `name` in the folder `records`.
+    ///
+    /// # Errors
+    /// It exists, or cannot be kept there.
+    pub fn create(records: &Path, name: &str, volatile: Volatile) -> Result<Self, RecordError> {
+        Self::create_on(Arc::new(Local), now, records, name, volatile)
+    }
+
+    /// The same on another disk, with another clock.
+    ///
+    /// # Errors
+    /// As for [`create`](Self::create).
+    pub fn create_on(
+        disk: Arc<dyn Disk>,
+        clock: Clock,
+        records: &Path,
+        name: &str,
+        volatile: Volatile,
+    ) -> Result<Self, RecordError> {
+        check_name(name)?;
+        let folder = Folder {
+            records: records.to_owned(),
+            name: name.to_owned(),
+            disk,
+            clock,
+        };
+        let failed = |error| {
+            let path = folder.path();
+            RecordError(format!(
+                "record {name}: {} cannot be made: {error}. Name another folder (--records, or \
+                 UNDERTONE_RECORDS)",
+                path.display()
+            ))
+        };
+        folder.check_disk(volatile)?;
+        folder.disk.create_folder(&folder.path()).map_err(failed)?;
+        let lock = folder.locked()?;
+        if folder.file_of(name).read(MAX_BYTES)?.is_some() {
+            let path = folder.path();
+            let path = path.display();
+            return Err(RecordError(format!(
+                "record {name}: there is one at {path}"
+            )));
+        }
+        let key = Seed::from_os().map_err(|error| RecordError(error.to_string()))?;
+        let state = State::new(clock(), *key.expose());
+        folder.write(0, &state)?;
+        // The names of new folders are durable, too.
+        folder.disk.sync_folder(records).map_err(failed)?;
+        drop(lock);
+        Ok(Self::of(Store::Disk(folder)))
+    }
+
+    /// The record `name` in the folder `records`.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read, written and locked, or it may not survive a restart.
+    pub fn open(records: &Path, name: &str, volatile: Volatile) -> Result<Self, RecordError> {
+        Self::open_on(Arc::new(Local), now, records, name, volatile)
+    }
+
+    /// The same on another disk, with another clock.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_on(
+        disk: Arc<dyn Disk>,
+        clock: Clock,
+        records: &Path,
+        name: &str,
+        volatile: Volatile,
+    ) -> Result<Self, RecordError> {
+        check_name(name)?;
+        let folder = Folder {
+            records: records.to_owned(),
+            name: name.to_owned(),
+            disk,
+            clock,
+        };
+        if !folder.disk.is_folder(&folder.path()) {
+            return Err(folder.missing());
+        }
+        folder.check_disk(volatile)?;
+        let lock = folder.locked()?;
+        folder.read()?;
+        folder.file_of(name).probe()?;
+        drop(lock);
+        Ok(Self::of(Store::Disk(folder)))
+    }
+
+    /// This record, for a client whose roster has these clients. Claims then compare clients by
+    /// their keys. Without them nobody knows whether clients are the same, and the first sum that
+    /// is opened is the last.
+    #[must_use]
+    pub fn knowing(&self, peers: Peers) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            peers: Some(Arc::new(peers)),
+        }
+    }
+
+    /// Says which rows the client brings, by the digests of their values as they were loaded.
+    /// `source` is their name in errors. They are noted with the next claim.
+    ///
+    /// # Errors
+    /// The record knows other rows and none of these, or another record in the folder knows some.
+    pub fn bring(
+        &self,
+        source: &str,
+        rows: impl IntoIterator<Item = [u8; 32]>,
+    ) -> Result<Found, RecordError> {
+        let mut rows: Vec<[u8; 32]> = rows.into_iter().collect();
+        rows.sort_unstable();
+        rows.dedup();
+        let mut inner = self.lock();
+        let found = match &inner.store {
+            Store::Disk(folder) => folder.find(source, &rows)?,
+            Store::None | Store::Memory(_) => Found {
+                rows: rows.len(),
+                new: rows.len(),
+            },
+        };
+        inner.rows = rows;
+        Ok(found)
+    }
+
+    /// Checks that the secret from which label noise is drawn is that of earlier draws, and notes
+    /// it at first.
+    ///
+    /// # Errors
+    /// It is another secret.
+    pub fn label_secret(&self, secret: &Seed) -> Result<(), RecordError> {
+        self.with(|state, _, name| {
+            let tag = state.tag("label secret", secret.expose());
+            match state.label_secret.replace(tag) {
+                Some(before) if before != tag => Err(Refusal {
+                    why: format!(
+                        "record {name}: the noise on labels was drawn from another secret. A fresh \
+                         draw for each label would let epsilons add up; restore the file with the \
+                         secret from its backup"
+                    ),
+                }),
+                Some(_) => Ok(Verdict::Known),
+                None => Ok(Verdict::New),
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Lets the owner allow `what` once.
+    ///
+    /// # Errors
+    /// The record cannot be written.
+    pub fn allow(&self, what: What, reason: &str) -> Result<(), RecordError> {
+        self.with(|state, at, _| {
+            state.permit(at, what, reason);
+            Ok(Verdict::New)
+        })?;
+        Ok(())
+    }
+
+    /// What the record says.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn shown(&self) -> Result<Shown, RecordError> {
+        Ok(self.read()?.shown())
+    }
+
+    /// The last census of training in which the client took part.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn census(&self) -> Result<Option<Census>, RecordError> {
+        Ok(self.read()?.census())
+    }
+
+    /// The number of the last exchange in which the client voted, or 0.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn last_vote(&self) -> Result<u32, RecordError> {
+        let state = self.read()?;
+        let votes = state.open().filter_map(|answer| match answer.kept {
+            Kept::Vote { number } => Some(number),
+            _ => None,
+        });
+        Ok(votes.max().unwrap_or(0))
+    }
+
+    /// Whether values with this digest were sent.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn was_sent(&self, digest: &[u8; 32]) -> Result<bool, RecordError> {
+        let state = self.read()?;
+        let values = state.tag("values", digest);
+        let due = Kept::Sent { values };
+        Ok(state.open().any(|answer| answer.kept == due))
+    }
+
+    /// Why the last claim was refused, for the owner.
+    pub fn refused(&self) -> Option<String> {
+        self.lock().refused.clone()
+    }
+
+    fn read(&self) -> Result<State, RecordError> {
+        match &self.lock().store {
+            Store::None => Ok(State::new(0, [0; 32])),
+            Store::Memory(state) => Ok((**state).clone()),
+            Store::Disk(folder) => Ok(folder.read()?.1),
+        }
+    }
+
+    /// Changes the state, and writes it where something is new.
+    fn with(
+        &self,
+        change: impl FnOnce(&mut State, u64, &str) -> Result<Verdict, Refusal>,
+    ) -> Result<(), Refusal> {
+        let inner = &mut *self.lock();
+        let changed = inner.with(change);
+        if let Err(refusal) = &changed {
+            inner.refused = Some(refusal.why.clone());
+        }
+        changed
+    }
+
+    pub(super) fn claim(&self, session: &Session, claim: Claim) -> Result<(), Refusal> {
+        let peers = self.peers.as_deref();
+        self.with(|state, at, name| {
+            let asked = asked(state, at, session, claim, peers);
+            state.claim(name, asked)
+        })
+    }
+
+    pub(super) fn check(&self, session: &Session, claim: Claim) -> Result<(), Refusal> {
+        let peers = self.peers.as_deref();
+        self.with(|state, at, name| {
+            let asked = asked(state, at, session, claim, peers);
+            state.clone().claim(name, asked).map(|_| Verdict::Known)
+        })
+    }
+}
+
+fn asked(state: &State, at: u64, session: &Session, claim: Claim, peers: Option<&Peers>) -> Asked {
+    let ask: Ask = state.ask(claim, peers);
+    Asked {
+        at,
+        run: Run {
+            session: session.session.0,
+            seed: state.tag("seed", &session.seed),
+        },
+        job: session.job,
+        ask,
+    }
+}
+
+impl Inner {
+    fn with(
+        &mut self,
+        change: impl FnOnce(&mut State, u64, &str) -> Result<Verdict, Refusal>,
+    ) -> Result<(), Refusal> {
+        let failed = |error: RecordError| Refusal { why: error.0 };
+        match &mut self.store {
+            Store::None => Err(Refusal {
+                why: "this party has no record of answers: give it one (docs/networking.md, \"The \
+                      record\"), or run all parties of a simulation in one process"
+                    .into(),
+            }),
+            Store::Memory(state) => change(state, 0, "in memory").map(drop),
+            Store::Disk(folder) => {
+                let lock = folder.locked().map_err(failed)?;
+                let (generation, mut state) = folder.read().map_err(failed)?;
+                let verdict = change(&mut state, (folder.clock)(), &folder.name)?;
+                if verdict == Verdict::New {
+                    let new = self.rows.iter().map(|row| state.tag("row", row));
+                    let new: Vec<Tag> = new.collect();
+                    state.rows.0.extend(new);
+                    folder.write(generation, &state).map_err(failed)?;
+                }
+                drop(lock);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Folder {
+    fn check_disk(&self, volatile: Volatile) -> Result<(), RecordError> {
+        let path = self.path();
+        match self.disk.is_volatile(&path) {
+            Some(why) if volatile == Volatile::Refused => Err(RecordError(format!(
+                "record {}: {}: {why}, and is lost with it. Name a folder on a disk that survives \
+                 (--records, or UNDERTONE_RECORDS; in a container, a volume), or take the risk: \
+                 --accept volatile-record",
+                self.name,
+                path.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Compares rows with this record, and with the others in the folder.
+    fn find(&self, source: &str, rows: &[[u8; 32]]) -> Result<Found, RecordError> {
+        let lock = self.locked()?;
+        let (generation, mut state) = self.read()?;
+        let is_new = |row: &&[u8; 32]| !state.rows.0.contains(&state.tag("row", *row));
+        let new: Vec<&[u8; 32]> = rows.iter().filter(is_new).collect();
+        let found = Found {
+            rows: rows.len(),
+            new: new.len(),
+        };
+        let why = if found.new == found.rows && !state.rows.0.is_empty() {
+            Some(format!(
+                "{source}: none of its {} rows is in record {}. Other data need a record of their \
+                 own (`undertone record new`); if every row has changed: `undertone record allow \
+                 {} rows --reason \"…\"`",
+                found.rows, self.name, self.name
+            ))
+        } else {
+            self.elsewhere(&new)?.map(|(name, count)| {
+                format!(
+                    "{source}: {count} of its rows are in record {name}; use that one (--record \
+                     {name}), or accept it once: `undertone record allow {} rows --reason \"…\"`",
+                    self.name
+                )
+            })
+        };
+        if let Some(why) = why {
+            if !state.use_up(What::Rows) {
+                return Err(RecordError(why));
+            }
+            let tags: Vec<Tag> = rows.iter().map(|row| state.tag("row", row)).collect();
+            state.rows.0.extend(tags);
+            self.write(generation, &state)?;
+        }
+        drop(lock);
+        Ok(found)
+    }
+
+    /// Another record that knows some of these rows, and how many.
+    fn elsewhere(&self, rows: &[&[u8; 32]]) -> Result<Option<(String, usize)>, RecordError> {
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let names = self.disk.names(&self.records);
+        let names =
+            names.map_err(|error| RecordError(format!("{}: {error}", self.records.display())))?;
+        for name in names.into_iter().filter(|name| *name != self.name) {
+            // What is no record is not this client's affair.
+            let Ok(Some(held)) = self.file_of(&name).read(MAX_BYTES) else {
+                continue;
+            };
+            let Ok(state) = State::read(&held.payload) else {
+                continue;
+            };
+            let known = rows
+                .iter()
+                .filter(|row| state.rows.0.contains(&state.tag("row", **row)));
+            let count = known.count();
+            if count > 0 {
+                return Ok(Some((name, count)));
+            }
+        }
+        Ok(None)
+    }
+}
