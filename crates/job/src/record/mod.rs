@@ -16,16 +16,14 @@
 //!
 //! // In memory, for simulations.
 //! let record = Record::simulated();
-//! let place = |session| Place {
-//!     session: SessionId([session; 32]),
-//!     seed: &Seed::from_bytes([session; 32]),
-//!     job: [0; 32],
+//! let session = |number| {
+//!     let (session, seed) = (SessionId([number; 32]), &Seed::from_bytes([number; 32]));
+//!     record.session(&Place { session, seed, job: [0; 32] })
 //! };
-//! let (first, second) = (record.session(&place(1)), record.session(&place(2)));
-//! assert!(first.claim(Claim::Pairs).is_ok());
+//! assert!(session(1).claim(Claim::Pairs).is_ok());
 //! // The same session with the same seed is run again: the same claim.
-//! assert!(first.claim(Claim::Pairs).is_ok());
-//! assert!(second.claim(Claim::Pairs).is_err());
+//! assert!(session(1).claim(Claim::Pairs).is_ok());
+//! assert!(session(2).claim(Claim::Pairs).is_err());
 //! ```
 
 mod claims;
