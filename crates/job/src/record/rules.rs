@@ -285,6 +285,7 @@ impl State {
         Ok(fault.into_iter().collect())
     }
 
+    // RECORD-10.
     fn vote_again(&self, job: [u8; 32], number: u32) -> Result<Option<Fault>, Refusal> {
         for answer in self.open() {
             let Kept::Vote { number: last } = answer.kept else {
@@ -312,6 +313,7 @@ impl State {
         Ok(None)
     }
 
+    // RECORD-11.
     fn compared_before(&self) -> Option<Fault> {
         let earlier = self.open().find(|answer| answer.kept == Kept::Pairs)?;
         Some(Fault::new(
@@ -324,7 +326,7 @@ impl State {
         ))
     }
 
-    /// A sum over other clients than those of an earlier one.
+    /// A sum over other clients than those of an earlier one (RECORD-6).
     fn other_clients(&self, of: Sum, who: &Who) -> Option<Fault> {
         let opened: Vec<(&Answer, &Who)> = self
             .open()
@@ -367,6 +369,7 @@ impl State {
         Some(Fault::new(what, why))
     }
 
+    // RECORD-5.
     fn many_sessions(&self, run: Run) -> Option<Fault> {
         let earlier: Vec<&Answer> = self
             .open()
@@ -385,6 +388,7 @@ impl State {
         })
     }
 
+    // RECORD-7.
     fn sent_before(&self, values: Tag) -> Option<Fault> {
         let due = Kept::Sent { values };
         let earlier = self.open().find(|answer| answer.kept == due)?;
@@ -398,6 +402,7 @@ impl State {
         ))
     }
 
+    // RECORD-8.
     fn census_again(&self, run: Run, who: Option<&Who>) -> Option<Fault> {
         let mut earlier = Vec::new();
         for answer in self.open() {
@@ -447,6 +452,7 @@ impl State {
         })
     }
 
+    // RECORD-9.
     fn check_round(&self, session: [u8; 32], me: u32, number: u32) -> Result<(), Refusal> {
         let refused = |why: String| Err(Refusal { why });
         let Some(census) = self.census() else {
@@ -473,6 +479,7 @@ impl State {
         Ok(())
     }
 
+    // RECORD-12.
     fn other_graph(&self, who: &Who, run: Option<Tag>) -> Option<Fault> {
         for answer in self.open() {
             let Kept::Graph {

@@ -293,7 +293,8 @@ impl Record {
     /// The record `name` in the folder `records`.
     ///
     /// # Errors
-    /// There is none, or it cannot be read, written and locked, or it may not survive a restart.
+    /// There is none, or it cannot be read, written and locked (RECORD-1), or it may not survive a
+    /// restart.
     pub fn open(records: &Path, name: &str, volatile: Volatile) -> Result<Self, RecordError> {
         Self::open_on(Arc::new(Local), now, records, name, volatile)
     }
@@ -363,8 +364,8 @@ impl Record {
         Ok(found)
     }
 
-    /// Checks that the secret from which label noise is drawn is that of earlier draws, and notes
-    /// it at first.
+    /// Checks that the secret from which label noise is drawn is that of earlier draws (RECORD-13),
+    /// and notes it at first.
     ///
     /// # Errors
     /// It is another secret.
@@ -525,6 +526,7 @@ impl Inner {
 }
 
 impl Folder {
+    // RECORD-2.
     fn check_disk(&self, volatile: Volatile) -> Result<(), RecordError> {
         let path = self.path();
         match self.disk.is_volatile(&path) {
@@ -539,7 +541,7 @@ impl Folder {
         }
     }
 
-    /// Compares rows with this record, and with the others in the folder.
+    /// Compares rows with this record (RECORD-3), and with the others in the folder (RECORD-4).
     fn find(&self, source: &str, rows: &[[u8; 32]]) -> Result<Found, RecordError> {
         let lock = self.locked()?;
         let (generation, mut state) = self.read()?;

@@ -75,18 +75,21 @@ fn graph(clients: &[usize], run: Option<u8>) -> Claim {
     }
 }
 
-/// Claims of all applications: what comes first, and what is then refused, with its allowance.
+/// Claims of all applications: what comes first, and what is then refused, with its allowance
+/// (RECORD-5 to RECORD-12).
 fn applications() -> Vec<(&'static str, Vec<Claim>, Claim, Option<What>)> {
     let all = [0, 1, 2];
     let label = || Claim::Label(ids(&all));
     let opened = || Claim::OpenLabels(ids(&all));
     vec![
+        // RECORD-5.
         (
             "label",
             vec![label(), label(), label()],
             label(),
             Some(What::Session),
         ),
+        // RECORD-6.
         (
             "contributors",
             vec![opened()],
@@ -105,6 +108,7 @@ fn applications() -> Vec<(&'static str, Vec<Claim>, Claim, Option<What>)> {
             Claim::OpenScale(ids(&[0, 1, 3])),
             Some(What::Contributors),
         ),
+        // RECORD-7.
         (
             "sum",
             vec![Claim::Send([1; 32])],
@@ -117,12 +121,14 @@ fn applications() -> Vec<(&'static str, Vec<Claim>, Claim, Option<What>)> {
             Claim::OpenValues([1; 32], ids(&[0, 1])),
             Some(What::Values),
         ),
+        // RECORD-8.
         (
             "censuses",
             vec![census(0, b""), census(0, b""), census(0, b"")],
             census(0, b""),
             Some(What::NewJob),
         ),
+        // RECORD-9.
         (
             "round",
             vec![census(0, b""), round(1, 5)],
@@ -142,8 +148,11 @@ fn applications() -> Vec<(&'static str, Vec<Claim>, Claim, Option<What>)> {
             Some(What::NewJob),
         ),
         ("no census", vec![], round(1, 1), None),
+        // RECORD-10.
         ("vote", vec![Claim::Vote(2)], Claim::Vote(2), None),
+        // RECORD-11.
         ("pssl", vec![Claim::Pairs], Claim::Pairs, Some(What::Again)),
+        // RECORD-12.
         (
             "graph among others",
             vec![graph(&all, None)],
@@ -327,6 +336,7 @@ fn both_allowances_are_needed_where_two_rules_are_broken() {
     assert_eq!(shown.left[0], "label: 0 of 3 sessions");
 }
 
+/// RECORD-3, RECORD-4.
 #[test]
 fn rows_belong_to_one_record() {
     let disk = PowerCut::default();
@@ -410,6 +420,7 @@ fn votes_are_for_one_job() {
     assert_eq!(record.last_vote().unwrap(), 1);
 }
 
+/// RECORD-13.
 #[test]
 fn the_label_secret_is_the_same_in_all_jobs() {
     let disk = PowerCut::default();
@@ -430,6 +441,7 @@ fn a_party_without_a_record_answers_nothing() {
     assert!(session(&none, 2, 2).claim(Claim::Pairs).is_err());
 }
 
+/// RECORD-1, RECORD-2.
 #[test]
 fn what_cannot_keep_a_record_is_refused_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
