@@ -38,6 +38,7 @@ pages! {
 pub mod spec {
     pages! {
         conventions: "../docs/spec/conventions.md";
+        jobs: "../docs/spec/jobs.md";
         network: "../docs/spec/network.md";
         setup: "../docs/spec/setup.md";
         codes: "../docs/spec/codes.md";
@@ -59,6 +60,7 @@ pub mod spec {
         fedgraph: "../docs/spec/fedgraph.md";
         pssl: "../docs/spec/pssl.md";
         series: "../docs/spec/series.md";
+        record: "../docs/spec/record.md";
         lengths: "../docs/spec/lengths.md";
         scaling: "../docs/spec/scaling.md";
     }
