@@ -102,6 +102,12 @@ enum Command {
         #[command(flatten)]
         keys: net::MakeKeys,
     },
+    /// Make, show and change the record of what a client has answered
+    #[command(after_help = examples::RECORD)]
+    Record {
+        #[command(subcommand)]
+        what: net::Record,
+    },
     /// Run jobs with the clients of a roster, over the network
     #[command(
         after_help = examples::SERVE,
@@ -207,6 +213,7 @@ impl Command {
             | Self::Cotrain { common, .. }
             | Self::Fedgraph { common, .. } => *common,
             Self::Deal { quiet, .. } | Self::Keys { quiet, .. } => (*quiet).into(),
+            Self::Record { what } => what.common(),
             Self::Status { json, .. } => (*json).into(),
             #[cfg(not(feature = "train"))]
             Self::Train(_) | Self::Cotrain(_) | Self::Fedgraph(_) => Common::default(),
@@ -291,6 +298,7 @@ fn dispatch(command: Command, show: Show) -> Result<(), Failure> {
         Command::Sum { sum, .. } => sum.run(show),
         Command::Deal { deal, .. } => deal.run(show),
         Command::Keys { keys, .. } => keys.run(show),
+        Command::Record { what } => what.run(show),
         Command::Serve { serve, .. } => serve.run(show),
         Command::Join { join, .. } => join.run(show),
         Command::Status { status, .. } => status.run(show),

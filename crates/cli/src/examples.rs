@@ -79,6 +79,33 @@ Examples:
   undertone keys --out trial/keys --name ward-1 --name ward-2 --name ward-3 \\
       --host undertone.example";
 
+/// Of `record`.
+pub(crate) const RECORD: &str = "\
+Examples:
+  undertone record new ward-7
+  undertone record show ward-7
+  undertone record allow ward-7 session --reason \"approved\"";
+
+/// Of `record new`.
+pub(crate) const RECORD_NEW: &str = "\
+Examples:
+  undertone record new ward-7
+  undertone record new ward-7 --records /var/lib/undertone/records";
+
+/// Of `record show`.
+pub(crate) const RECORD_SHOW: &str = "\
+Examples:
+  undertone record show ward-7
+  undertone record show client-0 --records trial/keys/client-0/records
+  undertone record show ward-7 --json";
+
+/// Of `record allow`.
+pub(crate) const RECORD_ALLOW: &str = "\
+Examples:
+  undertone record allow ward-7 session --reason \"approved\"
+  undertone record allow ward-7 contributors --reason \"ward-4-left\"
+  undertone record allow ward-7 new-job --reason \"approved\" --records /var/lib/undertone/records";
+
 /// Of `serve`.
 pub(crate) const SERVE: &str = "\
 Examples:

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use undertone::job::record::{Record, Volatile};
 use undertone::node::keys::trial;
 
 use undertone_lab::output::{self, Output};
@@ -10,7 +11,7 @@ use undertone_lab::{Failure, Show};
 
 #[derive(Debug, Args)]
 pub(crate) struct MakeKeys {
-    /// Folder for the server's files. It gets a folder for the files of each client
+    /// Folder for the server's files. It gets a folder for the files and the record of each client
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Number of clients, named client-0, client-1, …
@@ -89,6 +90,12 @@ impl MakeKeys {
             files.push((public(&own.join("client.pem"))?, &client.certificate));
             files.push((private(&own.join("client.key"))?, &client.key));
         }
+        for client in &trial.clients {
+            // Records of a trial may be lost.
+            let records = here(&client.name).join("records");
+            let made = Record::create(&records, &client.name, Volatile::Accepted);
+            made.map_err(|error| Failure::new(73, error))?;
+        }
         for (file, text) in files {
             file.write(|w| w.write_all(text.as_bytes()))?;
         }
@@ -97,7 +104,7 @@ impl MakeKeys {
         }
         output::print(&format!(
             "{}: roster.toml, job.toml, server.pem, server.key, ca.pem for the server; \
-             a folder for each of {} clients\n\
+             a folder with keys and a record for each of {} clients\n\
              these keys are for a trial: this machine has the keys of all parties\n",
             self.out.display(),
             names.len()

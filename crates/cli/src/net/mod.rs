@@ -5,6 +5,7 @@ mod cotraining;
 mod credentials;
 mod join;
 mod keys;
+mod record;
 mod serve;
 mod status;
 #[cfg(feature = "train")]
@@ -28,6 +29,7 @@ use zeroize::Zeroizing;
 pub(crate) use join::Join;
 pub use join::client_config;
 pub(crate) use keys::MakeKeys;
+pub(crate) use record::Record;
 pub(crate) use serve::Serve;
 pub(crate) use status::Status;
 

@@ -17,6 +17,8 @@ struct Service {
     command: Vec<String>,
     /// Where volumes and folders are mounted: a path in the container, and what is there.
     mounts: Vec<(String, String)>,
+    /// Those of them that the service can only read.
+    read_only: Vec<String>,
     waits_for: Vec<String>,
 }
 
@@ -55,6 +57,9 @@ fn services() -> BTreeMap<String, Service> {
         {
             let mut parts = mount.split(':').map(str::to_owned);
             let (from, to) = (parts.next().unwrap(), parts.next().unwrap());
+            if parts.next().as_deref() == Some("ro") {
+                service.read_only.push(to.clone());
+            }
             service.mounts.push((to, from));
         } else if word == "<<: *client" {
             service
@@ -134,6 +139,9 @@ fn the_compose_file_labels_the_wine_data() {
     let mut running = vec![("server", start("server"))];
     for name in ["client-0", "client-1", "client-2"] {
         assert_eq!(services[name].waits_for, ["deal", "keys", "server"]);
+        // A client's record is beside its keys.
+        assert_eq!(services[name].read_only, ["/rows"]);
+        assert!(Path::new(&here(&format!("keys/{name}/records/{name}/record"))).is_file());
         running.push((name, start(name)));
     }
     assert_eq!(services.len(), 2 + running.len());

@@ -26,6 +26,7 @@ mod measures;
 mod network;
 mod page;
 mod pssl;
+mod record;
 mod rounds;
 #[cfg(feature = "train")]
 mod training;
