@@ -239,6 +239,14 @@ impl Record {
         record
     }
 
+    /// A copy in memory of what this record holds now, for tests.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn copied(&self) -> Result<Self, RecordError> {
+        Ok(Self::of(Store::Memory(Box::new(self.read()?))))
+    }
+
     /// Where there is no record, there is now one in memory. For parties of simulations.
     pub fn simulate(&self) {
         let mut inner = self.lock();

@@ -7,6 +7,7 @@ use serde::Serialize;
 use undertone::data::parts::{ClassTable, Part};
 use undertone::data::{Classes, Kind, scale};
 use undertone::hamming::Backend;
+use undertone::job::Record;
 use undertone::node::client::Config;
 use undertone::node::label::{Owner, PeerRows, Terms};
 use undertone::xclp::{LabelNoise, Labelling, Rows};
@@ -14,6 +15,7 @@ use undertone::xclp::{LabelNoise, Labelling, Rows};
 use super::super::credentials::{Warnings, label_secret};
 use super::Join;
 use super::part::{Costs, own_output, take_part};
+use super::record::bring;
 use crate::files;
 use undertone_lab::output;
 use undertone_lab::{Failure, Show, input, noise};
@@ -136,7 +138,7 @@ impl Input {
             names: data.class_names.clone(),
         };
         let classes_stated = data.classes.is_some();
-        record::bring(record, &join.data, &data.rows)?;
+        bring(record, &join.data, &data.rows)?;
         let part = Part {
             name: join.data.display().to_string(),
             data,

@@ -99,6 +99,7 @@ mod terms;
 
 use std::future::Future;
 
+use undertone_job::Record;
 use undertone_node::client::{self, JoinError, Joined};
 use undertone_xclp::{Labelling, Outcome, Rows};
 
@@ -111,7 +112,8 @@ pub(in crate::node) use job::trust;
 pub(in crate::node) use server::needed;
 pub(in crate::node) use terms::check_trust;
 
-/// Takes part in a job with `rows` and their labels, until the job ends or `stop` resolves.
+/// Takes part in a job with `rows` and their labels, until the job ends or `stop` resolves. `record` is
+/// that of these rows.
 ///
 /// # Errors
 /// A [`JoinError`].
@@ -120,9 +122,10 @@ pub async fn join(
     rows: Rows,
     labelling: Labelling,
     terms: Terms,
+    record: Record,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(Outcome, Joined), JoinError> {
-    let mut owner = Owner::new(rows, labelling, terms);
+    let mut owner = Owner::new(rows, labelling, terms, record);
     let joined = client::join(config, &mut owner, stop).await?;
     let outcome = owner.into_outcome();
     let outcome = outcome.ok_or_else(|| JoinError::Abandoned("it has ended too early".into()))?;
