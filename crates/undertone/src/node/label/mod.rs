@@ -74,6 +74,9 @@
 //! A client that puts [noise](undertone_xclp::label_noise) on its labels keeps a seed for it:
 //!
 //! ```no_run
+//! use std::path::Path;
+//!
+//! use undertone::job::record::{Record, Volatile};
 //! use undertone::kdf::Seed;
 //! use undertone::node::client::{self, Config};
 //! use undertone::node::label::{Owner, Terms};
@@ -84,7 +87,9 @@
 //! // 32 bytes of `Seed::from_os`, kept since the first job.
 //! let kept: [u8; 32] = std::fs::read("label.seed")?.try_into().map_err(|_| "not 32 bytes")?;
 //! let noise = LabelNoise::new(2.0, Seed::from_bytes(kept))?;
-//! let owner = Owner::new(Rows::Features(rows), labels, Terms::default());
+//! // Made once by `undertone record new ward-7`.
+//! let record = Record::open(Path::new("records"), "ward-7", Volatile::Refused)?;
+//! let owner = Owner::new(Rows::Features(rows), labels, Terms::default(), record);
 //! let mut owner = owner.with_label_noise(noise);
 //! client::join(&config, &mut owner, std::future::pending()).await?;
 //! println!("{:?}", owner.into_outcome());

@@ -362,7 +362,12 @@ mod tests {
         };
         let rows = xclp::Features::new(1, vec![3.5, 4e19]).unwrap();
         let labelling = Labelling::new(2, vec![Some(0), None]).unwrap();
-        let mut owner = Owner::new(Rows::Features(rows), labelling, Terms::default());
+        let mut owner = Owner::new(
+            Rows::Features(rows),
+            labelling,
+            Terms::default(),
+            Record::simulated(),
+        );
         owner.agree(&job("standardise = true"), false).unwrap();
         let told = |refused: Unwilling| format!("{refused:?}");
         let large = told(owner.client(seat(0), None).err().unwrap());
