@@ -6,6 +6,7 @@ use undertone::fedct::{self, Consensus, Noise, Votes};
 use undertone::fedgraph::{self, Cut, FEATURES, Predict};
 use undertone::garble::{Audience, Builder};
 use undertone::hamming::{Backend, Phe};
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::kernel::BitMatrix;
 use undertone::ot::Field;
@@ -340,12 +341,7 @@ fn long_models_have_their_predicted_lengths() {
             change: vec![0.01; parameters],
             noise: 0.0,
         };
-        Client::new(
-            Box::new(model),
-            data(8, 3, place),
-            None,
-            Box::new(|_| Ok(())),
-        )
+        Client::new(Box::new(model), data(8, 3, place), Record::simulated())
     };
     hold_training(job, (0..5).map(client).collect(), &[(8, 3); 5]);
 }

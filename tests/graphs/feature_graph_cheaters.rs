@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use undertone::fedgraph::{self, Cut, Matrix, Outcome, Place, Predict};
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId, Script, SessionId};
@@ -69,6 +70,7 @@ fn a_job_of_other_clients_than_those_with_keys() {
                 identity: identity(0),
                 pins: Pins::new(pins).unwrap(),
             }),
+            record: Record::simulated(),
             saved: Vec::new(),
             min_network: 3,
             show_embeddings,

@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 use undertone::data::Kind;
 use undertone::hamming::Backend;
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::party::{Aborted, Endpoint, Limits, Network, Node, PartyId, SessionId};
 use undertone::simulate::SimulationError;
@@ -183,7 +184,14 @@ fn with_odd_client(odd: usize, odd_params: Params, odd_data: (Rows, Labelling)) 
     for (id, (rows, labelling)) in ids.into_iter().zip(clients) {
         let params = if id == ids[odd] { odd_params } else { params() };
         let seed = Seed::from_bytes([id.to_wire() as u8; 32]);
-        let client = client(id, session, params, Input::new(rows, labelling), seed).unwrap();
+        let client = client(
+            id,
+            session,
+            params,
+            Input::new(rows, labelling, Record::simulated()),
+            seed,
+        )
+        .unwrap();
         parties.push(Endpoint::new(id, session, Limits::default(), client));
     }
     let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
@@ -532,7 +540,7 @@ fn rows_of_zeros_are_kept_in_tables_and_not_hashed() {
     assert!(refused.contains("line 3"), "{refused}");
     let data = read(Kind::Table).unwrap();
     let labelling = data.labelling(2).unwrap();
-    let input = Input::new(data.rows, labelling);
+    let input = Input::new(data.rows, labelling, Record::simulated());
     let (me, session) = (PartyId::client(0), SessionId([1; 32]));
     let made = client(me, session, params(), input, Seed::from_bytes([1; 32]));
     let refused = made.err().unwrap().to_string();

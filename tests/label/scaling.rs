@@ -5,13 +5,14 @@ use std::cell::RefCell;
 
 use proptest::prelude::*;
 use undertone::hamming::Backend;
+use undertone::job::{Record, record};
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Endpoint, Limits, Network, Node, PartyId, SessionId};
 use undertone::setup::group::{self, Rules, Secrecy};
 use undertone::simulate::{ScalingRun, SimulationError};
-use undertone::sum::{self, Answered, Trust};
+use undertone::sum::{self, Trust};
 use undertone::xclp::scaling::{self, Input, Scale};
 use undertone::xclp::{Features, InputError, Params, phases};
 use undertone_tests::chooser;
@@ -296,7 +297,7 @@ fn inputs_that_are_refused() {
             id,
             SessionId([3; 32]),
             params(trust),
-            Input::new(features),
+            Input::new(features, Record::simulated()),
             seed,
         )
         .err()
@@ -312,7 +313,7 @@ fn inputs_that_are_refused() {
 /// SUM-25: the difference of two totals would tell the sums of a client that is in one of them.
 #[test]
 fn a_client_opens_no_second_total_of_other_clients() {
-    let session = |byte: u8, who: &[usize], answered: &Answered| {
+    let session = |byte: u8, who: &[usize], record: &Record| {
         let session = SessionId([byte; 32]);
         let params = params(Trust::SemiHonest);
         let seed = |id: PartyId| Seed::from_bytes([byte ^ id.to_wire() as u8; 32]);
@@ -321,10 +322,12 @@ fn a_client_opens_no_second_total_of_other_clients() {
         let mut server = Endpoint::new(SERVER, session, Limits::default(), server);
         let tables = tables(&[3, 4, 2, 5], 1, 4);
         let client = |id: &PartyId| {
-            let mut input = Input::new(tables[id.index().unwrap()].clone());
-            if *id == VICTIM {
-                input.answered = answered.clone();
-            }
+            let own = if *id == VICTIM {
+                record.clone()
+            } else {
+                Record::simulated()
+            };
+            let input = Input::new(tables[id.index().unwrap()].clone(), own);
             let client = scaling::client(*id, session, params, input, seed(*id)).unwrap();
             Endpoint::new(*id, session, Limits::default(), client)
         };
@@ -337,15 +340,12 @@ fn a_client_opens_no_second_total_of_other_clients() {
             .finish()
             .map(|(scale, _)| bits(&scale))
     };
-    let answered = Answered::default();
+    let answered = Record::simulated();
     let first = session(1, &[0, 1, 2], &answered).unwrap();
     assert_eq!(session(2, &[0, 1, 2], &answered).unwrap(), first);
     let refused = session(3, &[0, 1, 2, 3], &answered).unwrap_err();
-    assert!(
-        refused.to_string().contains("one set of contributors"),
-        "{refused}"
-    );
-    assert!(session(4, &[0, 1, 2, 3], &Answered::default()).is_ok());
+    assert!(refused.to_string().contains(record::TOLD), "{refused}");
+    assert!(session(4, &[0, 1, 2, 3], &Record::simulated()).is_ok());
 }
 
 /// LABEL-1.
@@ -359,7 +359,8 @@ fn others_with_too_many_rows_are_refused() {
     let mut server = Endpoint::new(SERVER, session, Limits::default(), server);
     let tables = tables(&[3, 4, 6], 1, 4);
     let mut clients = ids.map(|id| {
-        let mut input = Input::new(tables[id.index().unwrap()].clone());
+        let features = tables[id.index().unwrap()].clone();
+        let mut input = Input::new(features, Record::simulated());
         input.max_peer_rows = (id == VICTIM).then_some(5);
         let client = scaling::client(id, session, params, input, seed(id.to_wire() as u8));
         Endpoint::new(id, session, Limits::default(), client.unwrap())

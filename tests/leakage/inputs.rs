@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use undertone::hamming::Backend;
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::kernel::{Cpu, Prg, hamming};
 use undertone::party::frame::HEADER_LEN;
@@ -435,7 +436,7 @@ fn the_noise_of_hashing_averages_out_over_rounds() {
             noise: 0.0,
         };
         let data = data(ROWS, 6, place as u8);
-        Client::new(Box::new(model), data, None, Box::new(|_| Ok(())))
+        Client::new(Box::new(model), data, Record::simulated())
     };
     let clients = (0..CLIENTS).map(client).collect();
     let mut world = World::of(job, clients, vec![0.0; PARAMETERS]);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use undertone::job::Fields;
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::node::{Application, Participant, Seat, cotrain, fedgraph, label, pssl, sum, train};
 use undertone::party::frame::HEADER_LEN;
@@ -309,6 +310,7 @@ fn owners_with_different_jobs_do_not_begin() {
             seed: root.derive(session, "party", &[me.to_wire()]),
             job: 1,
             session: 0,
+            peers: None,
         };
         let data = random_clients(&[9, 9, 9, 9, 9], 256, 1).unwrap();
         let ids: Vec<PartyId> = (0..5).map(PartyId::client).collect();
@@ -321,7 +323,12 @@ fn owners_with_different_jobs_do_not_begin() {
             // Rows that a job may standardise.
             let values = (0..18).map(|at| f64::from(at) + 1.0).collect();
             let rows = Rows::Features(Features::new(2, values).unwrap());
-            let mut owner = label::Owner::new(rows, labelling, label::Terms::default());
+            let mut owner = label::Owner::new(
+                rows,
+                labelling,
+                label::Terms::default(),
+                Record::simulated(),
+            );
             let text = if me == ids[2] { &other } else { own };
             owner.agree(&job(text).to_offer(), false).unwrap();
             let party = owner.client(seat(me), None).unwrap();

@@ -1,10 +1,11 @@
 //! What a second session of a job would reveal, and what the server sees of class counts.
 
 use undertone::hamming::Backend;
+use undertone::job::{Record, record};
 use undertone::kdf::Seed;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Aborted, Endpoint, Limits, Network, Node, PartyId, SessionId};
-use undertone::sum::{self, Answered};
+use undertone::sum;
 use undertone::xclp::{Input, Labelling, Params, Rows, client, server};
 use undertone_tests::{random_clients, simulation};
 
@@ -29,7 +30,7 @@ type Tried = Option<Aborted>;
 fn session(
     number: u8,
     who: &[usize],
-    answered: &[Answered],
+    records: &[Record],
     dropped: Option<(usize, usize)>,
 ) -> Vec<Tried> {
     let session = SessionId([number; 32]);
@@ -41,10 +42,7 @@ fn session(
     let mut clients = Vec::new();
     for (place, id) in who.iter().zip(ids) {
         let (rows, labelling) = data[*place].clone();
-        let input = Input {
-            answered: answered[*place].clone(),
-            ..Input::new(rows, labelling)
-        };
+        let input = Input::new(rows, labelling, records[*place].clone());
         let client = client(id, session, params(), input, seed(*place)).unwrap();
         clients.push(Endpoint::new(id, session, Limits::default(), client));
     }
@@ -63,8 +61,7 @@ fn session(
 
 fn refused(tried: &Tried) -> bool {
     // SUM-25.
-    let told = "this client allows for one set of contributors";
-    matches!(tried, Some(aborted) if aborted.to_string().contains(told))
+    matches!(tried, Some(aborted) if aborted.to_string().contains(record::TOLD))
 }
 
 /// LABEL-2. Two sessions that differ by one client would tell the others its class counts (see
@@ -72,9 +69,9 @@ fn refused(tried: &Tried) -> bool {
 /// other, whether the job is repeated or the server lies.
 #[test]
 fn no_second_session_begins_without_a_client_of_the_first() {
-    let answered = || -> Vec<Answered> { (0..4).map(|_| Answered::default()).collect() };
+    let new = || -> Vec<Record> { (0..4).map(|_| Record::simulated()).collect() };
     let all = [0, 1, 2, 3];
-    let first = answered();
+    let first = new();
     assert!(session(1, &all, &first, None).iter().all(Option::is_none));
     assert!(session(2, &[0, 1, 2], &first, None).iter().all(refused));
     assert!(session(3, &all, &first, None).iter().all(Option::is_none));
@@ -83,7 +80,7 @@ fn no_second_session_begins_without_a_client_of_the_first() {
     let second = session(4, &all, &first, Some((3, frames)));
     assert!(second[..3].iter().all(refused));
     // A client that has not answered before continues without the dropped client.
-    let fresh = answered();
+    let fresh = new();
     let run = session(5, &all, &fresh, Some((3, frames)));
     assert!(run[..3].iter().all(Option::is_none));
     assert!(session(6, &all, &fresh, None)[..3].iter().all(refused));

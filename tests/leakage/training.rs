@@ -1,8 +1,8 @@
 //! What the server learns from the updates of a training job: in a round, and over many rounds.
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
 
 use sha2::{Digest, Sha256};
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::kernel::mask::{Op, Stream, from_bytes};
@@ -11,9 +11,7 @@ use undertone::party::{Network, PartyId, SessionId};
 use undertone::setup::seal::KeyPair;
 use undertone::sum::fixed::Fixed;
 use undertone::sum::{KEYS, SHARES, Suite, UNMASK, UPLOAD};
-use undertone::training::{
-    Client, Data, Job, Memory, PseudoLabels, Report, Round, Sampling, State,
-};
+use undertone::training::{Client, Data, Job, PseudoLabels, Report, Round, Sampling, State};
 use undertone::xclp::{Features, LabelNoise, Labelling, Rows, phases};
 use undertone_tests::training::{CLASSES, FEATURES, Steady, World, cloud, context, data, job};
 
@@ -26,12 +24,7 @@ fn steady(seed: u8, change: Vec<f32>, noise: f32) -> Client {
         change,
         noise,
     };
-    Client::new(
-        Box::new(model),
-        data(12, 6, seed),
-        None,
-        Box::new(|_| Ok(())),
-    )
+    Client::new(Box::new(model), data(12, 6, seed), Record::simulated())
 }
 
 fn trained(report: Report) -> Round {
@@ -257,7 +250,7 @@ fn labels_are_in_masked_messages_only() {
                 noise: 0.0,
             };
             let data = Data::new(FEATURES, values, labelling).unwrap();
-            Client::new(Box::new(model), data, None, Box::new(|_| Ok(())))
+            Client::new(Box::new(model), data, Record::simulated())
         };
         (0..5).map(client).collect()
     };
@@ -561,7 +554,7 @@ fn the_server_sees_no_class_counts_of_a_census() {
     let mut results = Vec::new();
     for _ in 0..12 {
         world.state.census = None;
-        // A client takes part in three censuses with one memory.
+        // A client takes part in three censuses with one record.
         world.clients = World::new(job.clone(), 6).clients;
         let mut last = Vec::new();
         let network = Network::new().intercept(|from, to, frame| {
@@ -582,9 +575,10 @@ fn the_server_sees_no_class_counts_of_a_census() {
     assert_eq!(distinct.len(), results.len());
 }
 
-/// The class counts that a client remembers after a census.
-fn counts(memory: &[u8]) -> Vec<u32> {
-    from_bytes::<u32>(&memory[memory.len() - 4 * CLASSES..]).collect()
+/// The class counts that a client keeps of a census.
+fn counts(record: &Record) -> Vec<u32> {
+    let kept = record.census().unwrap().unwrap().state;
+    from_bytes::<u32>(&kept[kept.len() - 4 * CLASSES..]).collect()
 }
 
 /// Draws of label noise are the same in every round and every census, so they do not average out.
@@ -627,16 +621,11 @@ fn noise_on_labels_does_not_average_out_over_rounds() {
         label_epsilon: Some(epsilon),
         ..job()
     };
-    let kept: Arc<Mutex<BTreeMap<usize, Vec<u8>>>> = Arc::default();
-    let client = |place: usize| {
+    let records: Vec<Record> = (0..3).map(|_| Record::simulated()).collect();
+    let client = |record: &Record| {
         let labelling = own.clone();
         let noise = LabelNoise::new(epsilon, Seed::from_bytes([3; 32])).unwrap();
         let data = Data::new(FEATURES, values.clone(), labelling).unwrap();
-        let kept = Arc::clone(&kept);
-        let keep = move |memory: &Memory| {
-            kept.lock().unwrap().insert(place, memory.write());
-            Ok(())
-        };
         let model = Steady {
             params: vec![0.0; job.parameters],
             change: vec![0.0; job.parameters],
@@ -645,13 +634,12 @@ fn noise_on_labels_does_not_average_out_over_rounds() {
         Client::new(
             Box::new(model),
             data.with_noise(&noise, &rows).unwrap(),
-            None,
-            Box::new(keep),
+            record.clone(),
         )
     };
     let mut world = World::of(
         job.clone(),
-        (0..3).map(client).collect(),
+        records.iter().map(client).collect(),
         vec![0.0; job.parameters],
     );
     let all = world.all();
@@ -662,8 +650,8 @@ fn noise_on_labels_does_not_average_out_over_rounds() {
     for _ in 0..3 {
         world.state.census = None;
         assert!(world.run(Network::new(), &all).server.is_ok());
-        for memory in kept.lock().unwrap().values() {
-            assert_eq!(counts(memory), due);
+        for record in &records {
+            assert_eq!(counts(record), due);
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use undertone::hamming::Backend;
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::node::Randomness;
@@ -28,7 +29,9 @@ fn spawn(
     terms: Terms,
 ) -> Task<Outcome> {
     let never = std::future::pending();
-    tokio::spawn(async move { label::join(&config, rows, labelling, terms, never).await })
+    tokio::spawn(async move {
+        label::join(&config, rows, labelling, terms, Record::simulated(), never).await
+    })
 }
 
 /// Runs these clients over the network and in one process, and compares outcomes and costs. Returns
@@ -237,7 +240,12 @@ async fn right(standardise: bool) -> usize {
         }
         let config = world.client(index).unwrap();
         tasks.push(tokio::spawn(async move {
-            let mut owner = Owner::new(Rows::Features(features), labelling, terms());
+            let mut owner = Owner::new(
+                Rows::Features(features),
+                labelling,
+                terms(),
+                Record::simulated(),
+            );
             let joined = client::join(&config, &mut owner, std::future::pending()).await;
             let joined = joined.unwrap();
             assert_eq!(joined.sessions, 1 + u32::from(standardise));

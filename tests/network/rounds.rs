@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use undertone::job::Record;
 use undertone::node::client::JoinError;
 use undertone::node::sum::{self, Mean};
 use undertone::rounds::{CONTRIBUTION, Contribution, Round, Source};
@@ -64,7 +65,7 @@ async fn a_job_of_many_rounds_has_one_deadline() {
                 max_rounds: 100_000,
                 ..Means::terms()
             };
-            let member = sum::join(world.client(index).unwrap(), terms);
+            let member = sum::join(world.client(index).unwrap(), terms, Record::simulated());
             tokio::spawn(contribute(kit.clone(), member, index, u32::MAX))
         })
         .collect();
@@ -117,7 +118,11 @@ async fn a_program_contributes_to_rounds() {
     let tasks: Vec<_> = (0..kit.clients())
         .map(|index| {
             let until = if index == 2 { 3 } else { u32::MAX };
-            let member = sum::join(world.client(index).unwrap(), Means::terms());
+            let member = sum::join(
+                world.client(index).unwrap(),
+                Means::terms(),
+                Record::simulated(),
+            );
             tokio::spawn(contribute(kit.clone(), member, index, until))
         })
         .collect();
@@ -244,7 +249,7 @@ async fn the_first_failure_is_the_one_that_is_told() {
             tokio::spawn(async move {
                 let source = Once { kit, index };
                 let never = std::future::pending();
-                sum::join_with(&config, source, Means::terms(), never).await
+                sum::join_with(&config, source, Means::terms(), Record::simulated(), never).await
             })
         })
         .collect();
@@ -269,7 +274,7 @@ async fn a_program_that_drops_a_round_leaves() {
         .unwrap();
     let config = world.client(0).unwrap();
     let dropped = tokio::spawn(async move {
-        let mut member = sum::join(config, Means::terms());
+        let mut member = sum::join(config, Means::terms(), Record::simulated());
         drop(member.next_round().await?);
         member.next_round().await.map(drop)
     });

@@ -2,14 +2,17 @@
 //! delivery, and for clients that drop out at any point.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use proptest::prelude::*;
-use undertone::party::{Abort, Network, PartyId};
+use undertone::job::record::{Claim, Claims, Of, Place, TOLD};
+use undertone::job::testing::PowerCut;
+use undertone::kdf::Seed;
+use undertone::party::{Abort, Network, PartyId, SessionId};
 use undertone::simulate::SimulationError;
 use undertone::sum::{Audience, Rules, Suite, Trust, Wiring, Word, wiring};
 use undertone_tests::chooser;
+use undertone_tests::records::on_disk;
 use undertone_tests::sums::{assert_clear, contributions, rules, simulation};
 
 /// The number of frames of a client: hello, dealing, one tile of words, signature if any, answers.
@@ -203,24 +206,34 @@ fn rows_without_an_owner_stay_at_home() {
     assert_eq!(upload(3), 64 + 8 * (5 * 3 + 2));
 }
 
-/// SUM-13: a client that has sent its words before drops out.
+/// SUM-13: a client that has sent its words before drops out, whatever process sent them.
 #[test]
 fn words_that_have_been_sent_are_not_sent_again() {
     let rows = [1, 2, 0, 1];
     let rules = rules(&rows, 2, 1);
     let mut clients = contributions::<u64>(&rules, &rows, 1);
-    let flags: Vec<Arc<AtomicBool>> = rows.iter().map(|_| Arc::default()).collect();
-    for (client, flag) in clients.iter_mut().zip(&flags) {
-        client.sent = Some(Arc::clone(flag));
+    let disks: Vec<PowerCut> = rows.iter().map(|_| PowerCut::default()).collect();
+    let session = |disk: &PowerCut, byte: u8| {
+        on_disk(disk).session(&Place {
+            session: SessionId([byte; 32]),
+            seed: &Seed::from_bytes([byte; 32]),
+            job: [0; 32],
+        })
+    };
+    for (client, disk) in clients.iter_mut().zip(&disks) {
+        let values = Of::Values(Arc::new(OnceLock::from([5; 32])));
+        client.claims = Claims::Record(session(disk, 1), values);
     }
-    flags[1].store(true, Ordering::SeqCst);
+    session(&disks[1], 2).claim(Claim::Send([5; 32])).unwrap();
     let run = simulation(rules, clients.clone())
         .run_over(Network::new())
         .unwrap();
     let error = run.clients[1].as_ref().unwrap_err().to_string();
-    assert!(error.contains("have been sent before"), "{error}");
+    assert!(error.contains(TOLD), "{error}");
     assert_clear(&rules, &clients, &run, [0, 2, 3]);
-    assert!(flags.iter().all(|flag| flag.load(Ordering::SeqCst)));
+    for disk in &disks {
+        assert!(on_disk(disk).was_sent(&[5; 32]).unwrap());
+    }
 }
 
 // SUM-5.

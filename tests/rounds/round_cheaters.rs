@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use undertone::arrays::{Arrays, Layout, MAX_LAYOUT};
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::node::sum::Contributor;
@@ -479,7 +480,7 @@ impl Source for Unasked {
 
 /// A contributor that has agreed to the job.
 fn contributor() -> Contributor<Unasked> {
-    let mut contributor = Contributor::new(Unasked, Means::terms());
+    let mut contributor = Contributor::new(Unasked, Means::terms(), Record::simulated());
     let offer = kit().application(3).offer();
     assert_eq!(contributor.agree(&offer, false), Ok(()));
     contributor
@@ -509,6 +510,7 @@ fn sessions_that_the_job_does_not_have() {
             seed: Seed::from_bytes([1; 32]),
             job: 1,
             session,
+            peers: None,
         };
         match contributor.client(seat, None) {
             Ok(_) => assert!(is_due, "{session}"),

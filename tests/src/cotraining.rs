@@ -7,9 +7,10 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 use undertone::fedct::ballots::write_labels;
 use undertone::fedct::{
-    Client, Consensus, Data, Job, Labels, Learner, LearnerError, Memory, Place, Public, Report,
-    Rows, SLICES, Server, State, Step, VOTES,
+    Client, Consensus, Data, Job, Labels, Learner, LearnerError, Place, Public, Report, Rows,
+    SLICES, Server, State, Step, VOTES,
 };
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::party::{
@@ -86,9 +87,8 @@ pub fn world(rows: usize, classes: usize, clients: usize) -> (Job, Vec<Client>) 
     let client = |_| {
         let (values, labels) = cloud(2 * classes, classes, 4.0, &mut prg);
         let data = Data::new(FEATURES, values, labels, classes).unwrap();
-        let keep = Box::new(|_: &Memory| Ok(()));
         let learner = Box::new(Nearest::default());
-        Client::new(learner, data, Arc::clone(&public), Memory::default(), keep)
+        Client::new(learner, data, Arc::clone(&public), Record::simulated())
     };
     (job, (0..clients).map(client).collect())
 }
@@ -177,11 +177,10 @@ pub fn squared(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
 }
 
-/// A client that keeps its memory nowhere.
+/// A client with a record in memory.
 pub fn client(learner: impl Learner + 'static, data: Data, public: &Arc<Public>) -> Client {
-    let keep = Box::new(|_: &Memory| Ok(()));
     let learner = Box::new(learner);
-    Client::new(learner, data, Arc::clone(public), Memory::default(), keep)
+    Client::new(learner, data, Arc::clone(public), Record::simulated())
 }
 
 /// A job whose sessions end with the outcome of every party, even if the server aborts.

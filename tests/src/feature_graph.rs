@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use undertone::fedgraph::{
     Checkpoint, Cut, Inputs, Job, Keep, Kept, Matrix, Outcome, Place, Report, clear, client, server,
 };
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::party::{
     Abort, Aborted, Endpoint, Limits, Network, Node, PartyId, Script, SessionId,
@@ -272,6 +273,7 @@ impl World {
                 me: *me,
                 seed: self.party_seed(*me),
                 credentials: None,
+                record: Record::simulated(),
                 saved: self.saved[place + 1].clone(),
                 min_network: self.min_network,
                 show_embeddings: true,

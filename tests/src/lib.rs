@@ -11,6 +11,7 @@ pub mod lengths;
 pub mod network;
 pub mod pairwise;
 pub mod pairwise_lengths;
+pub mod records;
 pub mod reference;
 pub mod rounds;
 pub mod scaling;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Aborted, Endpoint, Limits, Network, Node, PartyId, Script, SessionId};
@@ -133,6 +134,7 @@ impl World {
             me: who,
             seed: self.seed(who),
             credentials: None,
+            record: Record::simulated(),
         };
         let data = Arc::clone(&self.clients[at]);
         pssl::client(self.jobs.1[at].clone(), data, place).expect("a possible job")

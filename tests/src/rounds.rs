@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::party::{Network, PartyId};
 use undertone::rounds::{Client, Contribution, Job, Kept, Mean, Report, Round, Source, Step};
@@ -90,7 +91,7 @@ impl Member {
             heard: Arc::clone(&heard),
         };
         Self {
-            client: Client::new(source),
+            client: Client::new(source, Record::simulated()),
             heard,
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::party::{
@@ -221,9 +222,9 @@ pub fn data(rows: usize, labelled: usize, seed: u8) -> Data {
     Data::new(FEATURES, values, labelling).expect("values are finite")
 }
 
-/// A client that keeps its memory nowhere.
+/// A client with a record in memory.
 pub fn client(data: Data) -> Client {
-    Client::new(Box::new(Small::new(0)), data, None, Box::new(|_| Ok(())))
+    Client::new(Box::new(Small::new(0)), data, Record::simulated())
 }
 
 /// A small job for these clients.

@@ -448,9 +448,6 @@ class Cotraining:
             self.sessions.append(session)
         self.begun = begun
 
-    def memory(self):
-        return b"UTCO\1\1" + self.job.digest + ids(self.begun)
-
 
 RUNS = {}
 
@@ -487,7 +484,6 @@ def cotraining_case(case):
             yield what + name, made, held_
         for name, made, held_ in depth_differences(held["frames"], (UNMASKING, GARBLING)):
             yield what + name, made, held_
-    yield "memory", run.memory().hex(), case["memory"]
 
 
 # The refusals.

@@ -217,7 +217,7 @@ class Census(Session):
         return to + [(MODEL, "groups", self.packed_groups())], back
 
     def kept(self):
-        """The fields with which memory and state begin."""
+        """The fields with which the state begins."""
         out = self.session + ids(len(self.members))
         for client in self.members:
             out += ids(client, len(self.job.clients[client]["labels"]),
@@ -335,10 +335,6 @@ class Training:
                   if session.kind == ROUND and client in session.members]
         return max(rounds, default=0)
 
-    def memory(self, client):
-        counts = self.census.counts
-        return self.census.kept() + ids(client, 1, self.last(client), len(counts), *counts)
-
     def state(self):
         out = b"\1" + self.census.kept() + ids(len(self.rounds), len(self.rounds))
         for round_ in self.rounds:
@@ -365,7 +361,6 @@ def training_case(case):
                 frame_differences(held["frames"], session.links()),
                 depth_differences(held["frames"], (UNMASKING,))):
             yield what + name, made, due
-    yield "memory", run.memory(0).hex(), case["memory"]
     yield "state", run.state().hex(), case["state"]
 
 
@@ -397,7 +392,7 @@ class Checks(SetupChecks):
             reader.end()
             need(me in members, "the receiver is not in the set")
             if kind != CENSUS:
-                need(census == session.census.session, "another census than that of the memory")
+                need(census == session.census.session, "another census than that of the client")
             if kind == ROUND:
                 need(self.last(me) < round_ <= self.job.last, "a round that is not due")
                 need(self.job.are_whole(members, session.census.groups), "no whole groups")

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use undertone_job::record::{Record, RecordError};
 use undertone_kdf::Seed;
 use undertone_party::{Abort, PartyId, Script, SessionId};
 use undertone_setup::identity::Credentials;
@@ -14,10 +15,9 @@ use crate::ballots::Labels;
 use crate::data::{Data, Public};
 use crate::job::Job;
 use crate::learner::{Learner, LearnerError};
-use crate::memory::{Keep, Memory};
 use crate::session::Session;
 
-/// A client of a job: its learner, its data, and its memory between sessions.
+/// A client of a job: its learner, its data, and the record of what they have answered.
 #[derive(Debug, Clone)]
 pub struct Client(Arc<Shared>);
 
@@ -26,6 +26,7 @@ pub struct Client(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     desk: Mutex<Desk>,
+    record: Record,
     /// The number of parties created. Only the last one may use the desk.
     parties: AtomicU64,
 }
@@ -34,8 +35,6 @@ pub(crate) struct Desk {
     pub(crate) learner: Box<dyn Learner>,
     data: Data,
     pub(crate) public: Arc<Public>,
-    pub(crate) memory: Memory,
-    pub(crate) keep: Keep,
     /// The last two exchanges whose consensus the client has, and the consensus.
     pub(crate) known: Vec<(u32, Labels)>,
 }
@@ -45,7 +44,6 @@ impl fmt::Debug for Desk {
         f.debug_struct("Desk")
             .field("data", &self.data)
             .field("public", &self.public)
-            .field("memory", &self.memory)
             .finish_non_exhaustive()
     }
 }
@@ -80,25 +78,17 @@ pub enum Step {
 }
 
 impl Client {
-    /// A client with this learner and these rows. `memory` is what `keep` kept in an earlier
-    /// process, or a new one.
-    pub fn new(
-        learner: Box<dyn Learner>,
-        data: Data,
-        public: Arc<Public>,
-        memory: Memory,
-        keep: Keep,
-    ) -> Self {
+    /// A client with this learner and these rows, whose answers are in `record`.
+    pub fn new(learner: Box<dyn Learner>, data: Data, public: Arc<Public>, record: Record) -> Self {
         let desk = Desk {
             learner,
             data,
             public,
-            memory,
-            keep,
             known: Vec::new(),
         };
         Self(Arc::new(Shared {
             desk: Mutex::new(desk),
+            record,
             parties: AtomicU64::new(0),
         }))
     }
@@ -112,8 +102,15 @@ impl Client {
     }
 
     /// The number of the last exchange in which the client voted.
-    pub fn last(&self) -> u32 {
-        lock(&self.0.desk).memory.last
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn last(&self) -> Result<u32, RecordError> {
+        self.0.record.last_vote()
+    }
+
+    pub(crate) fn record(&self) -> &Record {
+        &self.0.record
     }
 
     /// Uses the learner. Waits while a session uses it.

@@ -23,7 +23,6 @@ mod client;
 mod data;
 pub mod job;
 pub mod learner;
-mod memory;
 mod messages;
 mod noise;
 mod server;
@@ -37,7 +36,6 @@ pub use client::{Client, Place, Step};
 pub use data::{Data, DataError, Public, Scaler};
 pub use job::{Consensus, Job, Votes};
 pub use learner::{Learner, LearnerError, Rows};
-pub use memory::{Keep, Memory};
 pub use noise::Noise;
 pub use server::{Exchange, Report, Server, State};
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, MutexGuard};
 
 use undertone_garble::{self as garble, Audience, GARBLING};
+use undertone_job::record::{self, Claim};
 use undertone_kernel::pack::{pack, packed_len};
 use undertone_kernel::{BitMatrix, Wiped};
 use undertone_party::{Abort, Io, PartyId, SessionId};
@@ -129,7 +130,7 @@ impl Session {
         Ok(())
     }
 
-    /// Notes that the client votes in this exchange.
+    /// Claims the client's vote in this exchange.
     fn begin(&self, opening: &Opening) -> Result<(), Abort> {
         let members = opening.members.len();
         enough(members, self.job.min_clients)?;
@@ -140,24 +141,24 @@ impl Session {
             Votes::Winners => members,
         };
         (fewest..=members).try_for_each(|contributors| self.check_quorum(contributors))?;
-        let mut desk = self.desk()?;
-        let desk = &mut *desk;
-        let mut now = desk.memory.clone();
+        let number = opening.number;
+        let over = "it starts an exchange that is over, or that the job does not have";
+        if number > self.job.exchanges {
+            return cheated(over);
+        }
         // FEDCT-5: the noise of a vote protects one vote.
-        if !now.is_of(&self.job) {
-            return Err(Abort::Misuse(
-                "this client's memory is of another job; give it a new memory".into(),
-            ));
+        let record = self.client.record();
+        let last = record.last_vote().unwrap_or(0);
+        let claims = record.session(&record::Place {
+            session: self.place.session,
+            seed: &self.place.seed,
+            job: self.job.digest(),
+        });
+        match claims.claim(Claim::Vote(number)) {
+            Ok(()) => Ok(()),
+            Err(refusal) if refusal.what().is_none() && number <= last => cheated(over),
+            Err(refusal) => Err(refusal.into()),
         }
-        if !now.takes(&self.job, opening.number) {
-            return cheated(
-                "it starts an exchange that is over, or that the job does not have (a client that \
-                 takes part in the same job anew needs a new memory)",
-            );
-        }
-        (desk.keep)(&now).map_err(Abort::Misuse)?;
-        desk.memory = now;
-        Ok(())
     }
 
     /// Step 2: learns, and votes for each public row.

@@ -55,6 +55,11 @@ impl Failure {
         Self::new(70, message)
     }
 
+    /// What this side does not agree to: exit code 77.
+    pub fn declined(message: impl Display) -> Self {
+        Self::new(77, message)
+    }
+
     /// An output that cannot be written: exit code 73.
     pub fn unwritable(path: &Path, error: impl Display) -> Self {
         Self::new(73, format!("cannot write {}: {error}", path.display()))

@@ -9,8 +9,11 @@
 //! party for each of its members. Clients may leave after one session and come back for a later
 //! one. The two halves keep the state between sessions.
 
+use std::sync::Arc;
+
 use indexmap::IndexMap;
 use serde_json::Value;
+use undertone_job::record::Peers;
 use undertone_kdf::Seed;
 use undertone_party::{Abort, Aborted, Party, PartyId, Phase, SessionId};
 use undertone_setup::identity::Credentials;
@@ -31,6 +34,9 @@ pub struct Seat {
     pub job: u32,
     /// Number of the session in the job, from 0. A session that is repeated keeps its number.
     pub session: u32,
+    /// The clients of the party's own roster, if it has one. The record of a client compares
+    /// clients by them.
+    pub peers: Option<Arc<Peers>>,
 }
 
 /// What follows a session.

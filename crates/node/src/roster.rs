@@ -16,6 +16,7 @@
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
+use undertone_job::record::{Peer, Peers};
 use undertone_party::PartyId;
 use undertone_setup::identity::{PUBLIC_LEN, Pins};
 
@@ -84,6 +85,16 @@ struct Line {
 }
 
 impl Roster {
+    /// The clients as records of answers know them: by key, or by certificate without one.
+    pub fn peers(&self) -> Peers {
+        let peer = |(client, entry): (usize, &Entry)| {
+            let key = entry.key.or(entry.certificate).unwrap_or_default();
+            let name = entry.name.clone();
+            (PartyId::client(client), Peer { key, name })
+        };
+        self.entries.iter().enumerate().map(peer).collect()
+    }
+
     /// Reads a roster file.
     ///
     /// # Errors

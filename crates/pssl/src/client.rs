@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use undertone_job::record::{self, Claim, Record};
 use undertone_kdf::Seed;
 use undertone_party::script::try_join_all;
 use undertone_party::{Abort, Io, Lockstep, PartyId, Script, SessionId};
@@ -35,6 +36,8 @@ pub struct Place {
     pub seed: Seed,
     /// With credentials the client signs its keys and checks all signatures.
     pub credentials: Option<Credentials>,
+    /// What the client's rows have answered.
+    pub record: Record,
 }
 
 /// What a client has at the end.
@@ -115,7 +118,13 @@ impl Client {
         let clusters = local::clusters(&self.job, &self.data, &self.derive("clusters"));
         io.pause().await;
 
-        // Steps 3 to 7: edges with each other client.
+        // Steps 3 to 7: edges with each other client, once.
+        let claims = self.place.record.session(&record::Place {
+            session: self.place.session,
+            seed: &self.place.seed,
+            job: self.job.digest(),
+        });
+        claims.claim(Claim::Pairs)?;
         let pairs = self.pairs(&io, group, &clusters).await?;
         io.send(SERVER, &[]);
 

@@ -2,15 +2,14 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
+use undertone_job::record::Claims;
 use undertone_kernel::mask;
 use undertone_party::{Abort, Io, PartyId, Payload, Reader, Script};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::input::{Answered, Input, Words};
+use super::input::{Input, Words};
 use super::messages::{
     Answer, Answers, DEALT_LEN, Dealing, Incoming, Relayed, SHARE_LEN, Share, Signatures, tile,
 };
@@ -54,9 +53,7 @@ struct Job<W: Word> {
     secrets: Secrets,
     /// The matrix, then the shared words; later the joint words. Empty until step 3.
     words: Zeroizing<Vec<W>>,
-    /// Set before the first masked word leaves.
-    sent: Option<Arc<AtomicBool>>,
-    answered: Answered,
+    claims: Claims,
 }
 
 struct Secrets {
@@ -98,8 +95,7 @@ pub(super) fn client<W: Word>(
         words,
         own,
         credentials,
-        sent,
-        answered,
+        claims,
     } = input;
     rules.check()?;
     let shape = rules.shape;
@@ -141,8 +137,7 @@ pub(super) fn client<W: Word>(
         credentials,
         secrets,
         words: Zeroizing::default(),
-        sent,
-        answered,
+        claims,
     });
     Ok(Script::new(KEYS, |io| contribute(io, job, words)))
 }
@@ -184,11 +179,7 @@ async fn contribute<W: Word>(
     fits(&job.words, &rules)?;
     job.join(&table, &context);
     // SUM-13.
-    if let Some(sent) = &job.sent
-        && sent.swap(true, Ordering::SeqCst)
-    {
-        return Err(Abort::Misuse("these words have been sent before".into()));
-    }
+    job.claims.sending()?;
     let len = context.upload_len(me);
     let mut sent = 0;
     loop {
@@ -216,7 +207,8 @@ async fn contribute<W: Word>(
 
     // Step 4c: one share for each neighbour that shared, and its own share of its own self mask.
     let contributors: Vec<PartyId> = set.places().map(|place| table.ids[place]).collect();
-    job.answered.claim(&contributors)?;
+    // SUM-25.
+    job.claims.opening(&contributors)?;
     io.send(SERVER, answer(&own_share, &neighbours, dealt, &set));
 
     // Step 4e: its rows of the sum, and the shared words if they are for everybody.

@@ -2,54 +2,14 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use undertone_party::{Abort, PartyId};
+use undertone_job::record::Claims;
+use undertone_party::Abort;
 use undertone_setup::identity::Credentials;
 use zeroize::Zeroizing;
 
 use super::Word;
-
-/// The contributors of the sum that a client has helped to unmask. All sums of the same values
-/// share one `Answered`.
-///
-/// Two sums of the same values that differ by one client reveal that client's values. So a client
-/// helps to unmask a second sum only if the same clients contribute.
-#[derive(Debug, Clone, Default)]
-pub struct Answered(Arc<Mutex<Option<Vec<PartyId>>>>);
-
-impl Answered {
-    /// Memory that allows for sums of these contributors only, in ascending order.
-    pub fn only(contributors: Vec<PartyId>) -> Self {
-        Self(Arc::new(Mutex::new(Some(contributors))))
-    }
-
-    /// Checks that the client may help to unmask a sum of these contributors (SUM-25).
-    ///
-    /// # Errors
-    /// [`Abort::Misuse`] when it has helped to unmask a sum of other contributors.
-    pub fn check(&self, contributors: &[PartyId]) -> Result<(), Abort> {
-        match &*self.earlier() {
-            Some(earlier) if earlier != contributors => Err(Abort::Misuse(
-                "this client allows for one set of contributors, and these are others: the \
-                 difference of two sums could reveal one client's values"
-                    .into(),
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    /// Like [`check`](Self::check), and remembers the contributors. Of concurrent calls one wins.
-    pub(super) fn claim(&self, contributors: &[PartyId]) -> Result<(), Abort> {
-        self.earlier().get_or_insert_with(|| contributors.to_vec());
-        self.check(contributors)
-    }
-
-    fn earlier(&self) -> MutexGuard<'_, Option<Vec<PartyId>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 type Give<W> = dyn Fn() -> Result<Zeroizing<Vec<W>>, Abort> + Send + Sync;
 
@@ -83,16 +43,13 @@ pub struct Input<W: Word> {
     pub own: Range<usize>,
     /// With credentials the client signs its keys and checks all signatures.
     pub credentials: Option<Credentials>,
-    /// Set before the first masked word leaves the client. From then on the words may be part of a
-    /// sum, even if the client drops out. If several parties share this flag, one sends its words
-    /// and the others abort (SUM-13).
-    pub sent: Option<Arc<AtomicBool>>,
-    /// The memory of earlier sums of the same values.
-    pub answered: Answered,
+    /// Who answers for the words: the record of the client (SUM-13, SUM-25), or whoever runs the
+    /// sum as a part of something that it has claimed.
+    pub claims: Claims,
 }
 
 impl<W: Word> Input<W> {
-    /// The input of a plain sum.
+    /// The input of a plain sum, for which the caller answers.
     pub fn plain(words: Vec<W>) -> Self {
         Self::with_rows(words, 0..0)
     }
@@ -104,8 +61,7 @@ impl<W: Word> Input<W> {
             words: Words::Ready(Zeroizing::new(words)),
             own,
             credentials: None,
-            sent: None,
-            answered: Answered::default(),
+            claims: Claims::Made(None),
         }
     }
 

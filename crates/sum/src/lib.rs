@@ -71,7 +71,7 @@ use sha2::{Digest, Sha256};
 use undertone_party::{Abort, PartyId, Phase, Reader, SessionId, Writer};
 
 pub use client::Sums;
-pub use input::{Answered, Input, Words};
+pub use input::{Input, Words};
 pub use server::{Owners, Total};
 pub use undertone_kernel::mask::Suite;
 pub use wiring::{Degree, Target, Trust, Wiring};

@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use undertone_job::record::{self, Answering, Claim, Claims, Record, RecordError};
 use undertone_kdf::Seed;
 use undertone_kernel::Wiped;
 use undertone_party::{Abort, Io, PartyId, Script, SessionId};
 use undertone_setup::group::{self, Secrecy};
 use undertone_setup::identity::Credentials;
-use undertone_sum::{self as sum, Answered, Audience, Rules, Shape, Trust, Wiring};
+use undertone_sum::{self as sum, Audience, Rules, Shape, Trust, Wiring};
 use undertone_xclp as xclp;
 use undertone_xclp::input::names_digest;
 use zeroize::Zeroizing;
@@ -17,7 +18,7 @@ use zeroize::Zeroizing;
 use crate::data::Data;
 use crate::groups::{Counted, are_whole, deal};
 use crate::job::{Job, PseudoLabels, Sampling};
-use crate::memory::{Census, Memory};
+use crate::memory::{Census, Kept};
 use crate::messages::{
     Advertisement, Kind, Opening, digest, receive_model, same_names, write_groups,
 };
@@ -35,13 +36,7 @@ pub(crate) const COUNTS: u32 = 0;
 /// The number of the sum of updates. Label propagation has the sum before it.
 pub(crate) const UPDATES: u32 = 1;
 
-/// Most censuses in which a client takes part with one memory.
-const MAX_CENSUSES: u32 = 3;
-
-/// Keeps a client's memory, so that it outlives the process.
-pub type Keep = Box<dyn FnMut(&Memory) -> Result<(), String> + Send>;
-
-/// A client of a job: its model, its data, and its memory between sessions.
+/// A client of a job: its model, its data, and the record of what they have answered.
 #[derive(Debug, Clone)]
 pub struct Client(Arc<Shared>);
 
@@ -50,6 +45,7 @@ pub struct Client(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     desk: Mutex<Desk>,
+    record: Record,
     /// The number of parties created. Only the last one may use the desk.
     parties: AtomicU64,
 }
@@ -57,15 +53,12 @@ struct Shared {
 struct Desk {
     model: Box<dyn Model>,
     data: Arc<Data>,
-    memory: Option<Memory>,
-    keep: Keep,
 }
 
 impl fmt::Debug for Desk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Desk")
             .field("data", &self.data)
-            .field("memory", &self.memory)
             .finish_non_exhaustive()
     }
 }
@@ -117,23 +110,25 @@ struct Update {
 }
 
 impl Client {
-    /// A client with this model and these data. `memory` is what `keep` kept in an earlier process.
-    pub fn new(model: Box<dyn Model>, data: Data, memory: Option<Memory>, keep: Keep) -> Self {
+    /// A client with this model and these data, whose answers are in `record`.
+    pub fn new(model: Box<dyn Model>, data: Data, record: Record) -> Self {
         let desk = Desk {
             model,
             data: Arc::new(data),
-            memory,
-            keep,
         };
         Self(Arc::new(Shared {
             desk: Mutex::new(desk),
+            record,
             parties: AtomicU64::new(0),
         }))
     }
 
     /// The last round in which the client began to take part, if the job has begun.
-    pub fn last(&self) -> Option<u32> {
-        lock(&self.0.desk).memory.as_ref().map(Memory::last)
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn last(&self) -> Result<Option<u32>, RecordError> {
+        Ok(self.0.record.census()?.map(|census| census.last))
     }
 
     /// Uses the model. Waits while a session uses it.
@@ -194,6 +189,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What peers read. The record keeps the reason for its owner.
+fn refused() -> Abort {
+    Abort::Misuse(record::TOLD.into())
+}
+
 fn broken(error: ModelError) -> Abort {
     Abort::Misuse(error.to_string())
 }
@@ -225,12 +225,9 @@ impl Session {
             Kind::Round => self.round(io, opening).await,
             Kind::Over => {
                 // TRAIN-9.
-                let census = self
-                    .desk()?
-                    .memory
-                    .as_ref()
-                    .map(|memory| memory.census.session);
-                if census.is_some_and(|census| census != opening.census) {
+                let census = self.client.0.record.census();
+                let census = census.map_err(|_| refused())?;
+                if census.is_some_and(|census| census.session != opening.census) {
                     return Err(Abort::cheated(SERVER, OTHER_JOB));
                 }
                 // Step 13: the final model.
@@ -241,20 +238,27 @@ impl Session {
         }
     }
 
+    /// The claims of this session.
+    fn claims(&self) -> record::Session {
+        self.client.0.record.session(&record::Place {
+            session: self.place.session,
+            seed: &self.place.seed,
+            job: self.job.digest(),
+        })
+    }
+
     async fn census(&self, io: Io) -> Result<Step, Abort> {
         let Place { session, me, .. } = self.place;
         let (job, min_clients) = (&self.job, self.job.propagation.min_clients);
-        let earlier = self.desk()?.memory.clone();
+        let claims = self.claims();
+        let claim = |counted: Option<Vec<PartyId>>, state: Zeroizing<Vec<u8>>| Claim::Census {
+            me,
+            counted,
+            state,
+        };
         // TRAIN-7: after a round with other groups this client would be in sums over other sets. A
         // server that repeats censuses could look for groups of its own clients.
-        let censuses = earlier.as_ref().map_or(0, |memory| memory.censuses);
-        if censuses >= MAX_CENSUSES || earlier.as_ref().is_some_and(|memory| memory.last > 0) {
-            return Err(Abort::Misuse(
-                "this client has taken part in another job with these data, or in too many \
-                 censuses; if it shall begin a new job, give it a new memory"
-                    .into(),
-            ));
-        }
+        claims.check(claim(None, Zeroizing::default()))?;
 
         // Step 3: the clients, and a seed that the server does not know.
         let data = Arc::clone(&self.desk()?.data);
@@ -284,6 +288,9 @@ impl Session {
 
         // Step 4, for free sampling: the sum of class counts, under pads that all clients know.
         let ids: Vec<PartyId> = clients.iter().map(|client| client.id).collect();
+        // The difference of two counts would tell of the labels of one client.
+        let counted = job.counts_once().then(|| ids.clone());
+        claims.claim(claim(counted.clone(), Zeroizing::default()))?;
         let mut counts = Wiped::default();
         if job.counts_once() {
             let rules = count_rules(job, session, clients.len());
@@ -291,11 +298,9 @@ impl Session {
             let pads = |who| count_pads(&group.seed, session, who, job.classes);
             let padded = own.iter().zip(pads(me));
             let words = padded.map(|(count, pad)| count.wrapping_add(pad)).collect();
-            let before = earlier.map(|memory| memory.census.ids());
             let input = sum::Input {
                 words: sum::Words::Ready(Zeroizing::new(words)),
-                // The difference of two counts would tell of the labels of one client.
-                answered: Answered::only(before.unwrap_or_else(|| ids.clone())),
+                claims: Claims::Made(Some(ids.clone())),
                 ..sum::Input::plain(Vec::new()).with_credentials(self.place.credentials.clone())
             };
             let sum = sum::client(rules, me, input, derive("census sum"))?;
@@ -314,65 +319,67 @@ impl Session {
             Sampling::Free => Vec::new(),
         };
         io.send(SERVER, write_groups(&groups));
-        let mut desk = self.desk()?;
-        let memory = Memory {
+        let kept = Kept {
             census: Census {
                 session,
                 clients,
                 groups,
             },
-            me,
-            censuses: censuses + 1,
             counts,
-            last: 0,
         };
-        (desk.keep)(&memory).map_err(Abort::Misuse)?;
-        desk.memory = Some(memory);
+        claims.claim(claim(counted, kept.write()))?;
         Ok(Step::Counted)
     }
 
-    /// Step 2: notes that the client takes part in this round (TRAIN-9 to TRAIN-11). Returns what
-    /// it remembers.
-    fn begin(&self, opening: &Opening) -> Result<Memory, Abort> {
+    /// Step 2: claims this round (TRAIN-9 to TRAIN-11). Returns what the client kept of the census.
+    fn begin(&self, opening: &Opening) -> Result<Kept, Abort> {
         let cheated = |fault: &str| Err(Abort::cheated(SERVER, fault));
-        let mut desk = self.desk()?;
-        let desk = &mut *desk;
-        let Some(memory) = desk.memory.as_mut() else {
+        let record = &self.client.0.record;
+        let Some(census) = record.census().map_err(|_| refused())? else {
             return Err(Abort::Misuse(
-                "this client was not there when the job began, or its memory is lost; it can join \
+                "this client was not there when the job began, or its record is lost; it can join \
                  the next job"
                     .into(),
             ));
         };
+        let me = self.place.me;
         // TRAIN-9.
-        if memory.census.session != opening.census || memory.me != self.place.me {
+        if census.session != opening.census || census.me != me {
             return cheated(OTHER_JOB);
         }
-        // TRAIN-10: a round is run once. Two sums of one round that differ by a client would reveal
-        // that client's update.
-        if opening.number <= memory.last || opening.number > self.job.last() {
-            return cheated("it starts a round that is over, or that the job does not have");
-        }
+        let kept = Kept::read(census.session, &census.state);
+        let kept = kept.map_err(|_| refused())?;
         // TRAIN-11.
         let members = &opening.members;
-        let census = &memory.census;
-        let is_client = |id: &PartyId| census.clients.iter().any(|client| client.id == *id);
+        let is_client = |id: &PartyId| kept.census.clients.iter().any(|client| client.id == *id);
         let is_allowed = match self.job.sampling {
-            Sampling::Groups(_) => are_whole(members, &census.groups),
+            Sampling::Groups(_) => are_whole(members, &kept.census.groups),
             Sampling::Free => members.iter().all(is_client),
         };
         if !is_allowed {
             return cheated("its set of members is not made of whole groups of the job's clients");
         }
-        let mut now = memory.clone();
-        now.last = opening.number;
-        (desk.keep)(&now).map_err(Abort::Misuse)?;
-        *memory = now.clone();
-        Ok(now)
+        // TRAIN-10: a round is run once. Two sums of one round that differ by a client would reveal
+        // that client's update.
+        let number = opening.number;
+        let claim = Claim::Round {
+            census: census.session,
+            me,
+            number,
+        };
+        let other = "it starts a round that is over, or that the job does not have";
+        if number > self.job.last() {
+            return cheated(other);
+        }
+        match self.claims().claim(claim) {
+            Ok(()) => Ok(kept),
+            Err(_) if number <= census.last => cheated(other),
+            Err(refusal) => Err(refusal.into()),
+        }
     }
 
     async fn round(&self, io: Io, opening: Opening) -> Result<Step, Abort> {
-        let memory = self.begin(&opening)?;
+        let kept = self.begin(&opening)?;
         let Opening {
             number, members, ..
         } = opening;
@@ -384,15 +391,15 @@ impl Session {
         self.desk()?.model.set_params(&model).map_err(broken)?;
         let context = job.context(
             self.place.session,
-            memory.census.session,
+            kept.census.session,
             number,
             &digest(&model),
             &members,
         );
         let derive = |purpose| self.place.seed.derive(context, purpose, &[me.to_wire()]);
-        let whole = || match job.sampling {
-            Sampling::Groups(_) => Answered::only(members.clone()),
-            Sampling::Free => Answered::default(),
+        let only = || match job.sampling {
+            Sampling::Groups(_) => Some(members.clone()),
+            Sampling::Free => None,
         };
         let needed = job.needed(members.len());
         // The signatures that count are those of the round's clients.
@@ -427,9 +434,8 @@ impl Session {
                     let input = xclp::Input {
                         credentials: credentials(),
                         max_peer_rows: self.place.max_peer_rows,
-                        answered: whole(),
-                        class_counts: job.counts_once().then(|| memory.counts.to_vec()),
-                        ..directed.input()?
+                        class_counts: job.counts_once().then(|| kept.counts.to_vec()),
+                        ..directed.input(Answering::Made(only()))?
                     };
                     let propagation =
                         xclp::client(me, context, params, input, derive("propagation"))?;
@@ -441,7 +447,7 @@ impl Session {
 
         // Step 10: the update.
         io.phase(UPDATE).await;
-        let schedule = self.schedule(&memory, number, derive("update"));
+        let schedule = self.schedule(&kept, number, derive("update"));
         let Update { words, trained } = self.update(&model, &data, &pseudo, schedule, &members)?;
         drop((model, pseudo));
         io.send(SERVER, &[]);
@@ -450,7 +456,7 @@ impl Session {
         let rules = update_rules(job, context, needed);
         let input = sum::Input {
             words: sum::Words::Ready(words),
-            answered: whole(),
+            claims: Claims::Made(only()),
             ..sum::Input::plain(Vec::new()).with_credentials(credentials())
         };
         io.run(sum::client(rules, me, input, derive("sum"))?)
@@ -458,8 +464,8 @@ impl Session {
         Ok(Step::Trained(Trained { number, ..trained }))
     }
 
-    fn schedule(&self, memory: &Memory, number: u32, seed: Seed) -> Schedule {
-        let (job, census) = (&self.job, &memory.census);
+    fn schedule(&self, kept: &Kept, number: u32, seed: Seed) -> Schedule {
+        let (job, census) = (&self.job, &kept.census);
         let own = census
             .clients
             .iter()

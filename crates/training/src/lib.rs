@@ -38,11 +38,11 @@ mod server;
 use undertone_party::Phase;
 
 pub use batches::Batches;
-pub use client::{Client, Keep, Place, Step, Trained};
+pub use client::{Client, Place, Step, Trained};
 pub use data::Data;
 pub use groups::Counted;
 pub use job::{Job, PseudoLabels, Sampling};
-pub use memory::{Census, Memory, State, Taken};
+pub use memory::{Census, State, Taken};
 pub use model::{Embeddings, Examples, Model, ModelError, Rows, Schedule, Target};
 pub use server::{Report, Round, Server};
 

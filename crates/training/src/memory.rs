@@ -4,6 +4,7 @@ use std::fmt;
 
 use undertone_kernel::Wiped;
 use undertone_party::{DecodeError, PartyId, Reader, SessionId, Writer};
+use zeroize::Zeroizing;
 
 use crate::groups::Counted;
 use crate::job::{Job, Sampling};
@@ -28,11 +29,6 @@ impl Census {
     ) -> impl Iterator<Item = &'a Counted> {
         let labelled = self.clients.iter().filter(|client| client.labelled > 0);
         labelled.filter(|client| members.binary_search(&client.id).is_ok())
-    }
-
-    /// The ids of all clients.
-    pub(crate) fn ids(&self) -> Vec<PartyId> {
-        self.clients.iter().map(|client| client.id).collect()
     }
 
     fn write(&self, w: &mut Writer) {
@@ -68,71 +64,43 @@ impl Census {
     }
 }
 
-/// A client's memory of a job. It must outlive the client's process: a client that has forgotten
-/// which rounds it took part in could be asked for one twice, with other clients.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Memory {
+/// What a client keeps of a census, in its record.
+pub(crate) struct Kept {
     /// What the census found.
-    pub census: Census,
-    /// The client that remembers.
-    pub(crate) me: PartyId,
-    /// The number of censuses in which the client took part, with this memory.
-    pub(crate) censuses: u32,
+    pub(crate) census: Census,
     /// The number of labelled rows of each class over all clients. Empty with groups.
     pub(crate) counts: Wiped<u32>,
-    /// The last round in which the client began to take part.
-    pub(crate) last: u32,
 }
 
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Memory(round {}, ..)", self.last)
-    }
-}
-
-impl Memory {
-    /// The last round in which the client began to take part, 0 before the first.
-    pub fn last(&self) -> u32 {
-        self.last
-    }
-
-    /// The memory in bytes.
-    pub fn write(&self) -> Vec<u8> {
+impl Kept {
+    /// In bytes.
+    pub(crate) fn write(&self) -> Zeroizing<Vec<u8>> {
         let mut w = Writer::default();
         self.census.write(&mut w);
-        w.u32(self.me.to_wire());
-        w.u32(self.censuses);
-        w.u32(self.last);
         w.u32(self.counts.len() as u32);
         for count in self.counts.iter() {
             w.u32(*count);
         }
-        w.finish()
+        Zeroizing::new(w.finish())
     }
 
-    /// Reads what [`write`](Self::write) writes.
-    ///
-    /// # Errors
-    /// What is wrong.
-    pub fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
+    /// Reads what [`write`](Self::write) writes, of the census in `session`.
+    pub(crate) fn read(session: SessionId, bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let census = Census::read(&mut r)?;
-        let me = PartyId::from_wire(r.u32("client")?);
-        let censuses = r.u32("number of censuses")?;
-        let last = r.u32("last round")?;
+        if census.session != session {
+            return Err(DecodeError::Invalid {
+                what: "session of the census",
+                why: "it is another one",
+            });
+        }
         let classes = r.index((1 << 16) + 1, "number of classes")?;
         let mut counts = Wiped::with_capacity(classes.min(r.remaining() / 4));
         for _ in 0..classes {
             counts.push(r.u32("class count")?);
         }
         r.finish()?;
-        Ok(Self {
-            census,
-            me,
-            censuses,
-            counts,
-            last,
-        })
+        Ok(Self { census, counts })
     }
 }
 
@@ -277,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_and_state_survive_a_restart() {
+    fn what_parties_keep_survives_a_restart() {
         let ids = [0, 1, 2].map(PartyId::client);
         let census = Census {
             session: SessionId([4; 32]),
@@ -290,17 +258,16 @@ mod tests {
                 .to_vec(),
             groups: vec![ids.to_vec()],
         };
-        let memory = Memory {
+        let kept = Kept {
             census: census.clone(),
-            me: ids[1],
-            censuses: 1,
             counts: vec![7, 0].into(),
-            last: 3,
         };
-        let whole = memory.write();
-        assert_eq!(Memory::read(&whole), Ok(memory));
+        let whole = kept.write();
+        let read = Kept::read(census.session, &whole).unwrap();
+        assert_eq!((read.census, &read.counts[..]), (kept.census, &[7, 0][..]));
+        assert!(Kept::read(SessionId([5; 32]), &whole).is_err());
         let state = State {
-            census: Some(census),
+            census: Some(census.clone()),
             begun: 3,
             taken: vec![Taken {
                 number: 2,
@@ -318,7 +285,10 @@ mod tests {
             assert!(State::read(&bytes[..len], &job).is_err(), "{len} bytes");
         }
         for len in 0..whole.len() {
-            assert!(Memory::read(&whole[..len]).is_err(), "{len} bytes");
+            assert!(
+                Kept::read(census.session, &whole[..len]).is_err(),
+                "{len} bytes"
+            );
         }
         let error = State::read(&bytes, &Job::default()).unwrap_err();
         assert!(error.contains("2 parameters"), "{error}");

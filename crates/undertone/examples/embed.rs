@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::party::{Aborted, Endpoint, Limits, Party, PartyId, Poll, Push, SessionId};
 use undertone::xclp::{self, Features, Input, Labelling, Params, Rows};
@@ -131,7 +132,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 id,
                 session,
                 params,
-                Input::new(rows, labelling),
+                // All clients are in this process. Elsewhere: Record::open.
+                Input::new(rows, labelling, Record::simulated()),
                 Seed::from_os()?,
             )?;
             let client = Endpoint::new(id, session, Limits::default(), client);

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use undertone::arrays::Arrays;
 use undertone::data::{self, Kind};
+use undertone::job::Record;
 use undertone::node::keys::{Trial, trial};
 use undertone::node::server::{self, Server};
 use undertone::node::sum::{self, Job, Sum, Terms};
@@ -111,7 +112,8 @@ async fn take_part(
     leaves: impl Fn(u32) -> bool,
 ) -> Result<(), JoinError> {
     let mut model = Model::new(examples.features.dim());
-    let mut member = sum::join(config, Terms::default());
+    // All clients are in this process. Elsewhere: Record::open.
+    let mut member = sum::join(config, Terms::default(), Record::simulated());
     while let Some(round) = member.next_round().await? {
         if leaves(round.number) {
             return member.leave().await;

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use undertone::job::Record;
 use undertone::kdf::{Seed, simulated};
 use undertone::party::{Aborted, Network, PartyId};
 use undertone::simulate::{SimulationError, TrainingRun, TrainingSimulation};
 use undertone::sum::Trust;
 use undertone::training::{
-    Client, Data, Embeddings, Examples, Job, Memory, Model, ModelError, PseudoLabels, Report, Rows,
+    Client, Data, Embeddings, Examples, Job, Model, ModelError, PseudoLabels, Report, Rows,
     Sampling, Schedule,
 };
 use undertone::xclp::{Labelling, Params};
@@ -74,8 +75,6 @@ pub struct TrainingCase {
     model: Hex,
     sessions: Vec<TrainingSession>,
     groups: Vec<Vec<u32>>,
-    /// The memory of client 0 at the end.
-    memory: Hex,
     /// The state of the server at the end.
     state: Hex,
 }
@@ -177,13 +176,11 @@ struct Case {
 struct Running {
     simulation: TrainingSimulation,
     updates: Arc<Mutex<Vec<Update>>>,
-    memory: Arc<Mutex<Option<Memory>>>,
 }
 
 impl Case {
     fn start(&self) -> Result<Running, Error> {
         let updates = Arc::<Mutex<Vec<Update>>>::default();
-        let memory = Arc::<Mutex<Option<Memory>>>::default();
         let client = |client: usize| {
             let value = |at: usize| ((client * 5 + at * 3) % 7) as f32 - 3.5;
             let rows = (0..ROWS * FEATURES).map(value).collect();
@@ -193,15 +190,7 @@ impl Case {
                 params: vec![0.0; PARAMETERS],
                 updates: Arc::clone(&updates),
             };
-            let memory = Arc::clone(&memory);
-            let keep = Box::new(move |kept: &Memory| {
-                if client == 0 {
-                    let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
-                    *memory = Some(kept.clone());
-                }
-                Ok(())
-            });
-            Ok(Client::new(Box::new(told), data, None, keep))
+            Ok(Client::new(Box::new(told), data, Record::simulated()))
         };
         let clients = (0..self.clients)
             .map(client)
@@ -211,7 +200,6 @@ impl Case {
         Ok(Running {
             simulation,
             updates,
-            memory,
         })
     }
 
@@ -268,11 +256,6 @@ impl Case {
         let state = running.simulation.state();
         let census = state.census.as_ref().ok_or(Error::Missing("the census"))?;
         let wire = |group: &Vec<PartyId>| group.iter().map(|id| id.to_wire()).collect();
-        let memory = running
-            .memory
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let memory = memory.as_ref().ok_or(Error::Missing("the memory"))?;
         Ok(TrainingCase {
             comment: self.comment.into(),
             job: DescribedJob::new("train", &self.job.fields()),
@@ -280,7 +263,6 @@ impl Case {
             model: singles(&model()),
             sessions,
             groups: census.groups.iter().map(wire).collect(),
-            memory: hex(&memory.write()),
             state: hex(&state.write()),
         })
     }

@@ -2,12 +2,13 @@
 
 use undertone_hamming::tiles::{self, Pairs};
 use undertone_hamming::{self as hamming, ClientContext};
+use undertone_job::record::{self, Answering, Claims, Of, Place};
 use undertone_kdf::Seed;
 use undertone_kernel::{Wiped, mask};
 use undertone_party::{Abort, Io, PartyId, Script, SessionId};
 use undertone_setup::group::{self, Group, Rules};
 use undertone_setup::identity::Credentials;
-use undertone_sum::{self as sum, Answered, Sums, Trust};
+use undertone_sum::{self as sum, Sums, Trust};
 
 use crate::codes::Codes;
 use crate::distances::Distances;
@@ -50,6 +51,22 @@ impl Rows {
         }
     }
 
+    /// The digests by which records of answers know the rows.
+    pub fn digests(&self) -> Vec<[u8; 32]> {
+        match self {
+            Self::Features(features) => {
+                let rows = features.values().chunks_exact(features.dim().max(1));
+                rows.map(|row| record::row(row.iter().copied())).collect()
+            }
+            Self::Codes(codes) => {
+                let bits = codes.bits();
+                (0..bits.rows())
+                    .map(|row| record::code(bits.row(row)))
+                    .collect()
+            }
+        }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -80,23 +97,22 @@ pub struct Input {
     /// Most rows that another client may bring. If another client brings more, this client leaves
     /// the run before it sends anything that depends on its own rows.
     pub max_peer_rows: Option<usize>,
-    /// Earlier sessions with the same labels. After this client has helped to open scores, it
-    /// refuses sessions with other clients: the difference of two results would tell of the labels
-    /// that one client brought.
-    pub answered: Answered,
+    /// Who answers for distances and scores: the record of these rows, or the caller.
+    pub answering: Answering,
     /// The number of labelled rows of each class over all clients, for [`Variant::Counted`] alone.
     pub class_counts: Option<Vec<u32>>,
 }
 
 impl Input {
-    /// Rows and labels, without credentials and without a bound on others' rows.
-    pub fn new(rows: Rows, labelling: Labelling) -> Self {
+    /// Rows and labels, for which `answering` answers, without credentials and without a bound on
+    /// others' rows.
+    pub fn new(rows: Rows, labelling: Labelling, answering: impl Into<Answering>) -> Self {
         Self {
             rows,
             labelling,
             credentials: None,
             max_peer_rows: None,
-            answered: Answered::default(),
+            answering: answering.into(),
             class_counts: None,
         }
     }
@@ -164,9 +180,15 @@ pub fn client(
         labelling,
         credentials,
         max_peer_rows,
-        answered,
+        answering,
         class_counts,
     } = input;
+    let place = Place {
+        session,
+        seed: &seed,
+        job: params.digest(),
+    };
+    let claims = answering.in_session(&place, Of::Labels);
     let ad = Advertisement::new(rows.len(), dim, labelling.classes(), &params)
         .with_names(labelling.names());
     let later = seed.derive(session, "after the setup", &[me.to_wire()]);
@@ -181,7 +203,7 @@ pub fn client(
         labelling,
         credentials,
         max_peer_rows,
-        answered,
+        claims,
         class_counts,
         seed: later,
     });
@@ -198,7 +220,7 @@ struct Job {
     credentials: Option<Credentials>,
     /// Most rows that another client may bring.
     max_peer_rows: Option<usize>,
-    answered: Answered,
+    claims: Claims,
     class_counts: Option<Vec<u32>>,
     /// The randomness of everything after the setup.
     seed: Seed,
@@ -305,7 +327,7 @@ impl Job {
         let seed = self.seed.derive(self.session, "sums", &[]);
         let input = sum::Input {
             credentials: self.credentials.clone(),
-            answered: self.answered.clone(),
+            claims: self.claims.clone(),
             ..sum::Input::with_rows(words.into_inner(), own)
         };
         sum::client(rules, self.me, input, seed)
@@ -354,7 +376,7 @@ async fn run(
     clients.check_rows(job.me, job.max_peer_rows)?;
     let warning = clients.warning(Some(job.me));
     let ids: Vec<PartyId> = clients.rows.iter().map(|(id, _)| *id).collect();
-    job.answered.check(&ids)?; // LABEL-2
+    job.claims.beginning(&ids)?; // LABEL-2
     let projection = group.seed.derive(job.session, "projection", &[]);
 
     let pads = group.seed.derive(job.session, "counts", &[]);
@@ -451,7 +473,7 @@ mod tests {
         let codes = |bits| Rows::Codes(Codes::from_bits(BitMatrix::zero(3, bits)));
         let refused = |bits, labels: usize| {
             let labelling = Labelling::new(2, vec![None; labels]).unwrap();
-            let refused = Input::new(codes(bits), labelling).check(&params);
+            let refused = Input::new(codes(bits), labelling, Answering::Made(None)).check(&params);
             refused.unwrap_err().to_string()
         };
         assert!(refused(params.bits + 1, 3).contains("codes: bits"));

@@ -451,6 +451,7 @@ pub(super) async fn what_is_replayed_at_every_phase_counts_once<K: Kit>(kit: K) 
         seed: Seed::from_bytes([1; 32]),
         job: 1,
         session: 0,
+        peers: None,
     };
     let party = kit.party(0, seat, Some(credentials));
     let endpoint = Endpoint::new(me, session, Limits::default(), party);

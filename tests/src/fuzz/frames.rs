@@ -1,5 +1,6 @@
 //! Targets for frames. The input is cut into chunks, one for each frame.
 
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::node::flow::Links;
 use undertone::party::frame::HEADER_LEN;
@@ -36,7 +37,7 @@ pub fn frames(bytes: &[u8]) {
                 ids[1],
                 SESSION,
                 params,
-                xclp::Input::new(rows, labels),
+                xclp::Input::new(rows, labels, Record::simulated()),
                 seed,
             );
             push(ids[1], client.expect("rows that fit"), rest);

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use undertone::arrays::Arrays;
 use undertone::hamming::{Backend, Phe};
+use undertone::job::Record;
 use undertone::node::client::{self, JoinError, Joined};
 use undertone::node::label::{self, Label};
 use undertone::node::sum::{self, Contribution, Mean, Sum};
@@ -115,7 +116,7 @@ impl Kit for Labels {
         credentials: Option<Credentials>,
     ) -> impl Party + 'static {
         let (rows, labelling) = self.data().swap_remove(index);
-        let mut owner = label::Owner::new(rows, labelling, Self::terms());
+        let mut owner = label::Owner::new(rows, labelling, Self::terms(), Record::simulated());
         let agreed = owner.agree(&self.application(3).offer(), false);
         assert_eq!(agreed, Ok(()));
         owner
@@ -130,7 +131,8 @@ impl Kit for Labels {
     ) -> Result<(Outcome, Joined), JoinError> {
         let (rows, labelling) = self.data().swap_remove(index);
         let never = std::future::pending();
-        label::join(&config, rows, labelling, Self::terms(), never).await
+        let record = Record::simulated();
+        label::join(&config, rows, labelling, Self::terms(), record, never).await
     }
 }
 
@@ -269,7 +271,7 @@ impl Kit for Means {
             index,
             means: Arc::default(),
         };
-        let mut contributor = sum::Contributor::new(source, Self::terms());
+        let mut contributor = sum::Contributor::new(source, Self::terms(), Record::simulated());
         let agreed = contributor.agree(&self.application(3).offer(), false);
         assert_eq!(agreed, Ok(()));
         contributor
@@ -289,7 +291,8 @@ impl Kit for Means {
             means: Arc::clone(&means),
         };
         let never = std::future::pending();
-        let joined = sum::join_with(&config, source, Self::terms(), never).await?;
+        let joined =
+            sum::join_with(&config, source, Self::terms(), Record::simulated(), never).await?;
         let means = means.lock().unwrap_or_else(PoisonError::into_inner);
         Ok((means.clone(), joined))
     }

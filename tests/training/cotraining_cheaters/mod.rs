@@ -4,14 +4,17 @@ mod parties;
 mod plans;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use undertone::fedct::{
-    CONSENSUS, Client, Consensus, Data, Job, Memory, Noise, Place, Public, Report, SLICES, Step,
-    VOTES, Votes,
+    CONSENSUS, Client, Consensus, Data, Job, Noise, Place, Public, Report, SLICES, Step, VOTES,
+    Votes,
 };
 use undertone::garble::GARBLING;
+use undertone::job::Record;
+use undertone::job::record::{TOLD, What};
+use undertone::job::testing::PowerCut;
 use undertone::kdf::Seed;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Io, Network, PartyId, Phase, Script, SessionId};
@@ -20,6 +23,7 @@ use undertone::sum::{self, KEYS, Rules, SHARES, Trust, UNMASK, UPLOAD};
 use undertone_tests::cotraining::{
     Session, Voter, World, begin, context, drive, opening, plan, rules, votes,
 };
+use undertone_tests::records::on_disk;
 use undertone_tests::tamper::{assert_cheated, assert_malformed, set_payload};
 
 const SERVER: PartyId = PartyId::SERVER;
@@ -218,14 +222,14 @@ fn an_exchange_runs_once() {
             assert_cheated(&aborted, SERVER, CONSENSUS, OVER);
             // The others have voted, and vote no more in an exchange of this number.
             if number == 0 {
-                assert_eq!(world.clients[0].last(), 8);
+                assert_eq!(world.clients[0].last(), Ok(8));
             }
             world = fresh(kind);
         }
         // The victim of a number beyond the job votes no more.
         let high = |m: &mut Vec<u8>| set_number(m, u32::MAX);
         server_cheats(&mut world, OPENING, high);
-        assert_eq!(world.clients[1].last(), 7);
+        assert_eq!(world.clients[1].last(), Ok(7));
     }
 }
 
@@ -243,51 +247,47 @@ fn public(rows: usize) -> Arc<Public> {
     Arc::new(Public::new(1, (0..rows).map(|row| row as f32).collect()).unwrap())
 }
 
-/// FEDCT-5: what a client keeps outlives it, and is of one job. A client that cannot keep it does
-/// not vote.
+/// FEDCT-5: the record outlives its client, and is of one job. A client that cannot keep a claim
+/// does not vote.
 #[test]
-fn a_memory_outlives_its_client() {
+fn votes_are_on_record() {
     let votes = given();
-    let kept = Arc::<Mutex<Vec<u8>>>::default();
-    let client = |memory: Memory, works: bool| {
-        let keeper = Arc::clone(&kept);
-        let keep = move |memory: &Memory| {
-            *keeper.lock().unwrap() = memory.write();
-            if works {
-                Ok(())
-            } else {
-                Err("the disk is full".into())
-            }
-        };
+    let client = |record: Record| {
         let data = Data::new(1, vec![0.0], vec![0], CLASSES).unwrap();
         let learner = Box::new(Voter(votes[1].clone()));
-        Client::new(learner, data, public(ROWS), memory, Box::new(keep))
+        Client::new(learner, data, public(ROWS), record)
     };
     let run = |change: fn(&mut Job), own: Client| {
         let mut world = World::voting(&votes, CLASSES, change);
+        world.state.begun = 1;
         world.clients[1] = own;
         let all = world.all();
         world.run(Network::new(), &all)
     };
-    let first = run(|_| (), client(Memory::default(), true));
+    let disk = PowerCut::default();
+    let first = run(|_| (), client(on_disk(&disk)));
     assert!(first.clients[&VICTIM].is_ok());
-    let memory = || Memory::read(&kept.lock().unwrap().clone()).unwrap();
-    assert_eq!(memory().write().len(), 42);
     // The same exchange, and an exchange of another job.
-    let run_again = run(|_| (), client(memory(), true));
+    let run_again = run(|_| (), client(on_disk(&disk)));
     assert_cheated(run_again.error(VICTIM), SERVER, CONSENSUS, OVER);
-    let other = run(|job| job.exchanges = 9, client(memory(), true));
-    assert!(misuse(&other, VICTIM).contains("memory is of another job"));
-    // Nothing is sent if the memory cannot be kept.
-    let failed = run(|_| (), client(Memory::default(), false));
-    let Abort::Misuse(what) = &failed.error(VICTIM).cause else {
-        panic!("{failed:?}");
-    };
-    assert_eq!(what, "the disk is full");
+    let other = run(|job| job.exchanges = 9, client(on_disk(&disk)));
+    assert_eq!(misuse(&other, VICTIM), TOLD);
+    // Nothing is sent if the claim cannot be kept.
+    let (new, used) = (PowerCut::default(), disk);
+    let record = on_disk(&new);
+    new.cut_after(1);
+    let failed = run(|_| (), client(record.clone()));
+    assert_eq!(misuse(&failed, VICTIM), TOLD);
+    assert!(record.refused().unwrap().contains("the power is off"));
     assert!(failed.ledgers[&VICTIM].phase(VOTES).is_none());
-    for bytes in [&b"UTCO"[..], &[0; 42], b"UTCO\x01\x01"] {
-        assert!(Memory::read(bytes).is_err());
-    }
+    // The owner allows another job, once.
+    on_disk(&used)
+        .allow(What::NewJob, "another question")
+        .unwrap();
+    let other = run(|job| job.exchanges = 9, client(on_disk(&used)));
+    assert!(other.clients[&VICTIM].is_ok());
+    let third = run(|job| job.exchanges = 8, client(on_disk(&used)));
+    assert_eq!(misuse(&third, VICTIM), TOLD);
 }
 
 /// Clients with other public rows, or the same rows in another order, are refused by themselves.

@@ -21,7 +21,7 @@ fn quorums_that_tell_all_votes() {
             assert!(misuse(&run, *who).contains(expected));
             assert!(run.ledgers[who].phase(VOTES).is_none());
             // Nothing of the job is used up.
-            assert_eq!(world.clients[0].last(), 0);
+            assert_eq!(world.clients[0].last(), Ok(0));
         }
         let mut allowed = with(consensus, Noise::None);
         allowed.allow_unanimous = true;

@@ -5,6 +5,8 @@ mod lies;
 
 use std::sync::{Arc, Mutex};
 
+use undertone::job::record::TOLD;
+use undertone::job::testing::PowerCut;
 use undertone::kdf::Seed;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId, Script, SessionId};
@@ -13,9 +15,10 @@ use undertone::setup::identity::{Credentials, Identity, Pins};
 use undertone::sum::fixed::Fixed;
 use undertone::sum::{self, KEYS, Rules, SHARES, Trust, UNMASK, UPLOAD};
 use undertone::training::{
-    Client, Data, Job, MODEL, Memory, PseudoLabels, Report, Sampling, State, Step, UPDATE,
+    Client, Data, Job, MODEL, PseudoLabels, Report, Sampling, State, Step, UPDATE,
 };
 use undertone::xclp::{Labelling, phases};
+use undertone_tests::records::on_disk;
 use undertone_tests::tamper::{assert_cheated, assert_malformed, set_payload, tampering};
 use undertone_tests::training::{
     CLASSES, FEATURES, PARAMETERS, Session, Small, World, client, cloud, context, data, drive, job,
@@ -209,7 +212,7 @@ fn assert_found(
         }
     }
     assert!(world.state.census.is_none());
-    assert!(world.clients.iter().all(|client| client.last().is_none()));
+    assert!(world.clients.iter().all(|client| client.last() == Ok(None)));
 }
 
 #[test]
@@ -350,17 +353,10 @@ fn trained_messages_that_are_not_empty() {
     }
 }
 
-/// A client that keeps its memory, and what it keeps.
-fn remembering(place: u8, memory: Option<Memory>) -> (Client, Arc<Mutex<Vec<u8>>>) {
-    let kept = Arc::<Mutex<Vec<u8>>>::default();
-    let keeper = Arc::clone(&kept);
-    let keep = move |memory: &Memory| {
-        *keeper.lock().unwrap() = memory.write();
-        Ok(())
-    };
+/// Client `place` with the record on `disk`, as a new process makes it.
+fn remembering(place: u8, disk: &PowerCut) -> Client {
     let data = data(24, 6 * usize::from(1 - place % 2), place);
-    let client = Client::new(Box::new(Small::new(0)), data, memory, Box::new(keep));
-    (client, kept)
+    Client::new(Box::new(Small::new(0)), data, on_disk(disk))
 }
 
 fn assert_refuse(run: &Session, who: &[PartyId], expected: &str) {
@@ -404,22 +400,22 @@ fn a_round_runs_once() {
     }
 }
 
-/// TRAIN-10: the memory is kept before the client sends anything, and outlives its process.
+/// TRAIN-10: a round is on record before the client sends anything, whatever process asks.
 #[test]
 fn a_round_runs_once_for_a_client_that_is_started_again() {
     let mut world = World::new(job(), 10);
-    let (client, kept) = remembering(1, None);
-    world.clients[1] = client;
+    let disk = PowerCut::default();
+    world.clients[1] = remembering(1, &disk);
     let all = world.all();
     assert!(world.run(Network::new(), &all).server.is_ok());
-    let memory = || Memory::read(&kept.lock().unwrap()).unwrap();
-    assert_eq!(memory().last(), 0);
+    let last = || on_disk(&disk).census().unwrap().unwrap().last;
+    assert_eq!(last(), 0);
     let theta = world.state.clone();
     let group = world.group_of(VICTIM);
     // The client's process ends before the client has sent a frame.
     let network = Network::new().leave(VICTIM, 0);
     assert!(world.run(network, &group).server.is_err());
-    assert_eq!(memory().last(), 0, "the opening did not reach it");
+    assert_eq!(last(), 0, "the opening did not reach it");
     world.state = theta.clone();
     let lost = Network::new().intercept(|from, to, frame| {
         assert!(from != VICTIM || !is_data(frame));
@@ -428,8 +424,8 @@ fn a_round_runs_once_for_a_client_that_is_started_again() {
         }
     });
     assert_malformed(world.run(lost, &group).error(VICTIM), SERVER, MODEL);
-    assert_eq!(memory().last(), 1);
-    world.clients[1] = remembering(1, Some(memory())).0;
+    assert_eq!(last(), 1);
+    world.clients[1] = remembering(1, &disk);
     for members in [&group, &all] {
         world.state = theta.clone();
         assert_refuse(&world.run(Network::new(), members), &[VICTIM], OVER);
@@ -440,17 +436,14 @@ fn a_round_runs_once_for_a_client_that_is_started_again() {
     assert!(world.run(Network::new(), &group).server.is_ok());
 }
 
-/// A client that cannot keep its memory sends nothing, and one without memory takes part in no
+/// A client that cannot keep a claim sends nothing, and one without a census takes part in no
 /// round.
 #[test]
 fn clients_that_cannot_remember_stay_away() {
     let mut world = World::new(job(), 10);
-    let keep = |memory: &Memory| match memory.last() {
-        0 => Ok(()),
-        _ => Err("the disk is full".into()),
-    };
-    let model = Box::new(Small::new(0));
-    world.clients[1] = Client::new(model, data(24, 0, 1), None, Box::new(keep));
+    let disk = PowerCut::default();
+    let record = on_disk(&disk);
+    world.clients[1] = Client::new(Box::new(Small::new(0)), data(24, 0, 1), record.clone());
     let all = world.all();
     assert!(world.run(Network::new(), &all).server.is_ok());
     let group = world.group_of(VICTIM);
@@ -459,13 +452,15 @@ fn clients_that_cannot_remember_stay_away() {
             assert!(from != VICTIM || !is_data(frame));
         })
     };
+    disk.cut_after(1);
     let run = world.run(silent(), &group);
-    assert!(run.error(VICTIM).to_string().contains("the disk is full"));
+    assert!(run.error(VICTIM).to_string().contains(TOLD));
+    assert!(record.refused().unwrap().contains("the power is off"));
     assert_eq!(run.error(VICTIM).cause.culprit(), None);
 
-    world.clients[1] = remembering(1, None).0;
+    world.clients[1] = remembering(1, &PowerCut::default());
     let run = world.run(silent(), &group);
-    let expected = "this client was not there when the job began, or its memory is lost";
+    let expected = "this client was not there when the job began, or its record is lost";
     assert!(run.error(VICTIM).to_string().contains(expected));
 }
 

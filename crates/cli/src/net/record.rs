@@ -43,9 +43,17 @@ pub(crate) struct Place {
 
 /// Risks that an owner can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Accept {
+pub(super) enum Accept {
     /// The record lies in memory or in a container, and is lost with it
     VolatileRecord,
+}
+
+impl Accept {
+    pub(super) fn volatile(self) -> Volatile {
+        match self {
+            Self::VolatileRecord => Volatile::Accepted,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -112,10 +120,7 @@ impl Place {
     }
 
     fn volatile(&self) -> Volatile {
-        match self.accept {
-            Some(Accept::VolatileRecord) => Volatile::Accepted,
-            None => Volatile::Refused,
-        }
+        self.accept.map_or(Volatile::Refused, Accept::volatile)
     }
 
     fn open(&self, folder: &Path) -> Result<record::Record, Failure> {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use undertone::data::Kind as Columns;
-use undertone::fedct::{Client, Data, Labels, Memory, Public};
+use undertone::fedct::{Client, Data, Labels, Public};
+use undertone::job::Record;
 use undertone::kdf::{Seed, simulated};
 use undertone::learners::{Classifier, Kind};
 use undertone::node::cotrain::Job;
@@ -126,9 +127,8 @@ impl Cotraining {
             let data = Data::new(own.dim(), scaler.apply(&values), labels, 3).unwrap();
             let own = simulated::party(&seed(), SessionId([0; 32]), PartyId::client(0));
             let learner = Classifier::new(Kind::Forest, 3, &own).with_trees(TREES);
-            let keep = Box::new(|_: &Memory| Ok(()));
             let (learner, public) = (Box::new(learner), Arc::clone(&public));
-            Client::new(learner, data, public, Memory::default(), keep)
+            Client::new(learner, data, public, Record::simulated())
         };
         let clients = (0..CLIENTS).map(client).collect();
         let mut simulation = CotrainingSimulation::new(job, clients, seed()).unwrap();

@@ -1,5 +1,7 @@
 //! Records of answers, as their owners make, read and change them.
 
+use std::sync::Arc;
+
 use undertone::job::record::{Claim, Peer, Place, Record, Volatile, What};
 use undertone::kdf::Seed;
 use undertone::party::{PartyId, SessionId};
@@ -84,7 +86,10 @@ fn answers_and_allowances_are_shown() {
             (PartyId::client(client), Peer { key, name })
         });
         let opened = Record::open(Path::new(&records), "ward-7", Volatile::Accepted);
-        opened.unwrap().knowing(peers.collect())
+        let opened = opened.unwrap();
+        opened.know(Arc::new(peers.collect()));
+        opened.bring("rows.csv", [[0; 32]]).unwrap();
+        opened
     };
     let claim = |number: u8, claim: Claim| {
         let (session, seed) = (SessionId([number; 32]), &Seed::from_bytes([number; 32]));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use undertone::job::Record;
 use undertone::kdf::{Seed, simulated};
 use undertone::nets::{Kind, Net};
 use undertone::node::train::Job;
@@ -145,7 +146,7 @@ impl Training {
             let labelling = data.labelling(10).unwrap();
             let data = Data::new(64, values, labelling).unwrap();
             let any = net(&Seed::from_bytes([0; 32]));
-            Client::new(Box::new(any), data, None, Box::new(|_| Ok(())))
+            Client::new(Box::new(any), data, Record::simulated())
         };
         let first = simulated::party(&seed(), SessionId([0; 32]), PartyId::SERVER);
         let clients = (0..self.clients).map(client).collect();

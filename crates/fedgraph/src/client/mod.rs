@@ -5,6 +5,7 @@ mod training;
 use std::fmt;
 use std::sync::Arc;
 
+use undertone_job::record::{self, Claim, Record};
 use undertone_kdf::Seed;
 use undertone_party::{Abort, Io, PartyId, Script, SessionId};
 use undertone_setup::group::{self, Group, Secrecy};
@@ -45,6 +46,8 @@ pub struct Place {
     pub seed: Seed,
     /// With credentials the client signs its key and checks all signatures.
     pub credentials: Option<Credentials>,
+    /// What the client's rows have answered.
+    pub record: Record,
     /// The last checkpoints of this job, two at most. None: the client has not taken part yet.
     pub saved: Vec<Checkpoint>,
     /// Least size of the network around this client with the cut `client`: see [`MIN_NETWORK`]. In
@@ -132,6 +135,11 @@ pub fn client(
             credentials.pins.len()
         )));
     }
+    let claims = place.record.session(&record::Place {
+        session: place.session,
+        seed: &place.seed,
+        job: job.digest(),
+    });
     let client = Box::new(Client {
         context: job.context(place.session),
         job,
@@ -139,6 +147,7 @@ pub fn client(
         me: place.me,
         seed: place.seed,
         credentials: place.credentials,
+        claims,
         saved: place.saved,
         min_network: place.min_network,
         keep: Keeper::new(place.keep),
@@ -153,6 +162,7 @@ struct Client {
     me: PartyId,
     seed: Seed,
     credentials: Option<Credentials>,
+    claims: record::Session,
     saved: Vec<Checkpoint>,
     min_network: usize,
     keep: Keeper,
@@ -189,7 +199,12 @@ impl Client {
             None => group.seed.derive(self.context, "feature graph", &[]),
         };
 
-        // Step 3: features in common.
+        // Step 3: features in common. The clients stay the same from the first session on.
+        let claim = |run| Claim::Graph {
+            clients: ids.clone(),
+            run,
+        };
+        self.claims.claim(claim(None))?;
         let features = self.features(&io, &ids, &seed).await?;
         let digest = Features::digest(&features);
         if let Some(saved) = &saved {
@@ -213,6 +228,8 @@ impl Client {
 
         // Step 5: clusters, and the weights before the first step.
         io.phase(TRAINING).await;
+        self.claims
+            .claim(claim(Some(Zeroizing::new(*seed.expose()))))?;
         let mut training = self.training(series, ids, (graph, digest), (seed, &saved))?;
         outcome.clients = training.graph.clone();
         self.begin(&io, &training, &saved).await?;
@@ -256,7 +273,7 @@ impl Client {
             None => Err(Abort::cheated(
                 SERVER,
                 "it starts the run anew: other clusters of the same rows would tell more about \
-                 them (to begin with new rows, remove the checkpoint)",
+                 them",
             )),
             Some(step) => {
                 // FEDGRAPH-11.

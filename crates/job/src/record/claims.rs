@@ -9,7 +9,7 @@ use undertone_kdf::Seed;
 use undertone_party::{Abort, PartyId, SessionId};
 
 use super::rules::{Ask, Claim, Refusal};
-use super::state::{Kept, State, Sum, Who, digits};
+use super::state::{Kept, State, Sum, Who};
 use super::store::Record;
 
 /// A client, as its roster has it.
@@ -88,17 +88,7 @@ impl Session {
 
 impl State {
     /// A claim in terms of this record.
-    pub(super) fn ask(&self, claim: Claim, peers: Option<&Peers>) -> Ask {
-        let who = |clients: &[PartyId]| {
-            let known = peers.and_then(|peers| {
-                let known = clients.iter().map(|id| {
-                    let peer = peers.get(id)?;
-                    Some((digits(&peer.key), peer.name.clone()))
-                });
-                known.collect::<Option<BTreeMap<_, _>>>()
-            });
-            known.map_or(Who::Unknown(clients.len()), Who::Known)
-        };
+    pub(super) fn ask(&self, claim: Claim, who: impl Fn(&[PartyId]) -> Who) -> Ask {
         let values = |digest: &[u8; 32]| self.tag("values", digest);
         Ask::Note(match claim {
             Claim::Label(clients) => Kept::Label { who: who(&clients) },
@@ -141,6 +131,31 @@ impl State {
     }
 }
 
+/// Who answers for a protocol of one session, such as label propagation.
+#[derive(Debug, Clone)]
+pub enum Answering {
+    /// The protocol claims in the record of its client.
+    Record(Record),
+    /// Whoever runs the protocol has claimed it, for these contributors or for any.
+    Made(Option<Vec<PartyId>>),
+}
+
+impl From<Record> for Answering {
+    fn from(record: Record) -> Self {
+        Self::Record(record)
+    }
+}
+
+impl Answering {
+    /// Who answers in session `place` for a sum of this.
+    pub fn in_session(&self, place: &Place<'_>, of: Of) -> Claims {
+        match self {
+            Self::Record(record) => Claims::Record(record.session(place), of),
+            Self::Made(only) => Claims::Made(only.clone()),
+        }
+    }
+}
+
 /// What a sum is of.
 #[derive(Debug, Clone)]
 pub enum Of {
@@ -154,24 +169,39 @@ pub enum Of {
 
 /// Who answers for a sum: for the words that leave, and for help with opening it.
 #[derive(Debug, Clone)]
-pub enum Answers {
+pub enum Claims {
     /// The sum claims in the record of its client.
-    Claims(Session, Of),
+    Record(Session, Of),
     /// Whoever runs the sum has claimed it, for these contributors or for any.
-    Claimed(Option<Vec<PartyId>>),
+    Made(Option<Vec<PartyId>>),
 }
 
-impl Answers {
+impl Claims {
+    /// It is known which clients take part, and nothing that depends on the client's rows has left.
+    ///
+    /// # Errors
+    /// The record does not allow it, or the clients are not those for which it was claimed.
+    pub fn beginning(&self, clients: &[PartyId]) -> Result<(), Abort> {
+        match self {
+            Self::Record(session, Of::Labels) => Ok(session.claim(Claim::Label(clients.to_vec()))?),
+            Self::Record(session, Of::Features) => {
+                Ok(session.check(Claim::OpenScale(clients.to_vec()))?)
+            }
+            Self::Record(_, Of::Values(_)) => Ok(()),
+            Self::Made(_) => self.opening(clients),
+        }
+    }
+
     /// Masked words are about to leave.
     ///
     /// # Errors
     /// The record does not allow it.
     pub fn sending(&self) -> Result<(), Abort> {
         match self {
-            Self::Claims(session, Of::Values(digest)) => {
+            Self::Record(session, Of::Values(digest)) => {
                 Ok(session.claim(Claim::Send(known(digest)?))?)
             }
-            Self::Claims(..) | Self::Claimed(_) => Ok(()),
+            Self::Record(..) | Self::Made(_) => Ok(()),
         }
     }
 
@@ -182,17 +212,17 @@ impl Answers {
     pub fn opening(&self, contributors: &[PartyId]) -> Result<(), Abort> {
         let clients = contributors.to_vec();
         match self {
-            Self::Claims(session, of) => Ok(session.claim(match of {
+            Self::Record(session, of) => Ok(session.claim(match of {
                 Of::Labels => Claim::OpenLabels(clients),
                 Of::Features => Claim::OpenScale(clients),
                 Of::Values(digest) => Claim::OpenValues(known(digest)?, clients),
             })?),
-            Self::Claimed(Some(only)) if *only != clients => Err(Abort::Misuse(
+            Self::Made(Some(only)) if *only != clients => Err(Abort::Misuse(
                 "this client allows for one set of contributors, and these are others: the \
                  difference of two sums could reveal one client's values"
                     .into(),
             )),
-            Self::Claimed(_) => Ok(()),
+            Self::Made(_) => Ok(()),
         }
     }
 }

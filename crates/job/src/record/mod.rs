@@ -32,11 +32,11 @@ mod shown;
 mod state;
 mod store;
 
-pub use claims::{Answers, Of, Peer, Peers, Place, Session};
+pub use claims::{Answering, Claims, Of, Peer, Peers, Place, Session};
 pub use rules::{Claim, Refusal, What};
 pub use shown::Shown;
 pub use state::Census;
-pub use store::{Clock, Found, Record, RecordError, Volatile, default_folder};
+pub use store::{Clock, Found, Record, RecordError, Volatile, code, default_folder, row};
 
 /// What peers are told when a record does not allow an answer.
 pub const TOLD: &str = "this client's record does not allow it";

@@ -146,6 +146,19 @@ impl FromStr for What {
 #[error("{why}")]
 pub struct Refusal {
     pub(super) why: String,
+    pub(super) what: Option<What>,
+}
+
+impl Refusal {
+    pub(super) fn new(why: impl Into<String>) -> Self {
+        let why = why.into();
+        Self { why, what: None }
+    }
+
+    /// What the owner can allow so that the claim is accepted, if anything.
+    pub fn what(&self) -> Option<What> {
+        self.what
+    }
 }
 
 impl From<Refusal> for Abort {
@@ -190,6 +203,7 @@ pub(super) fn refuse(name: &str, what: What, why: &str) -> Refusal {
             "record {name}: {why}. To accept it once: `undertone record allow {name} {what} \
              --reason \"…\"`"
         ),
+        what: Some(what),
     }
 }
 
@@ -222,7 +236,9 @@ impl State {
         if self.has(&asked) {
             return Ok(Verdict::Known);
         }
-        let faults = self.faults(&asked)?;
+        let faults = self.faults(&asked);
+        let named = |refusal: Refusal| Refusal::new(format!("record {name}: {}", refusal.why));
+        let faults = faults.map_err(named)?;
         let mut used = Vec::new();
         for fault in &faults {
             let allowance = self.allowance(fault.what, asked.run);
@@ -302,12 +318,10 @@ impl State {
                 )));
             }
             if number <= last {
-                return Err(Refusal {
-                    why: format!(
-                        "these rows voted in exchange {last}; the server asks for exchange \
-                         {number}: a vote with fresh noise would undo the noise of the first"
-                    ),
-                });
+                return Err(Refusal::new(format!(
+                    "these rows voted in exchange {last}; the server asks for exchange {number}: a \
+                     vote with fresh noise would undo the noise of the first"
+                )));
             }
         }
         Ok(None)
@@ -454,7 +468,7 @@ impl State {
 
     // RECORD-9.
     fn check_round(&self, session: [u8; 32], me: u32, number: u32) -> Result<(), Refusal> {
-        let refused = |why: String| Err(Refusal { why });
+        let refused = |why: String| Err(Refusal::new(why));
         let Some(census) = self.census() else {
             return refused(
                 "it knows no census of training: this client was not there when the job began, or \

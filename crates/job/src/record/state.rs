@@ -9,6 +9,7 @@ use sha2::Sha256;
 use undertone_party::{PartyId, SessionId};
 use zeroize::Zeroizing;
 
+use super::claims::Peers;
 use super::rules::What;
 
 /// Bytes in hexadecimal digits.
@@ -99,6 +100,16 @@ pub(super) enum Who {
 }
 
 impl Who {
+    /// These clients, where all of them are among `peers`.
+    pub(super) fn of(clients: &[PartyId], peers: &Peers) -> Self {
+        let known = clients.iter().map(|id| {
+            let peer = peers.get(id)?;
+            Some((hex::write(&peer.key), peer.name.clone()))
+        });
+        let known = known.collect::<Option<_>>();
+        known.map_or(Self::Unknown(clients.len()), Self::Known)
+    }
+
     /// Whether both are the same clients for sure.
     pub(super) fn is(&self, other: &Self) -> bool {
         match (self, other) {
@@ -106,11 +117,6 @@ impl Who {
             _ => false,
         }
     }
-}
-
-/// The hexadecimal digits of a key.
-pub(super) fn digits(key: &[u8; 32]) -> String {
-    hex::write(key)
 }
 
 /// A session, with the seed from which this client drew in it.

@@ -7,11 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest, Sha256};
 use undertone_kdf::Seed;
+use undertone_party::PartyId;
 
-use super::claims::{Peers, Session};
-use super::rules::{Ask, Asked, Claim, Refusal, Verdict, What};
+use super::claims::{Peer, Peers, Session};
+use super::rules::{Asked, Claim, Refusal, Verdict, What};
 use super::shown::Shown;
-use super::state::{Census, Kept, Run, State, Tag};
+use super::state::{Census, Kept, Run, State, Tag, Who};
 use crate::disk::{Disk, Local};
 use crate::state_file::{Kind, StateError, StateFile};
 
@@ -53,6 +54,24 @@ pub enum Volatile {
     Accepted,
 }
 
+/// The digest by which records know a row of these features: each as f32, −0 as 0.
+pub fn row(features: impl IntoIterator<Item = f64>) -> [u8; 32] {
+    let mut digest = Sha256::new_with_prefix(b"undertone/v1/record row");
+    for value in features {
+        digest.update((value as f32 + 0.0).to_le_bytes());
+    }
+    digest.finalize().into()
+}
+
+/// The digest by which records know a row that is a code.
+pub fn code(words: &[u64]) -> [u8; 32] {
+    let mut digest = Sha256::new_with_prefix(b"undertone/v1/record code");
+    words
+        .iter()
+        .for_each(|word| digest.update(word.to_le_bytes()));
+    digest.finalize().into()
+}
+
 /// What a record knows of a client's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
@@ -82,16 +101,15 @@ struct Inner {
     store: Store,
     /// Digests of the rows that are brought, until a claim notes them.
     rows: Vec<[u8; 32]>,
+    /// The clients on this client's roster.
+    peers: Option<Arc<Peers>>,
     /// The last refusal, for the owner.
     refused: Option<String>,
 }
 
 /// The record of answers of a client's data. Clones are the same record.
 #[derive(Clone)]
-pub struct Record {
-    inner: Arc<Mutex<Inner>>,
-    peers: Option<Arc<Peers>>,
-}
+pub struct Record(Arc<Mutex<Inner>>);
 
 impl fmt::Debug for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -199,16 +217,14 @@ impl Record {
         let inner = Inner {
             store,
             rows: Vec::new(),
+            peers: None,
             refused: None,
         };
-        Self {
-            inner: Arc::new(Mutex::new(inner)),
-            peers: None,
-        }
+        Self(Arc::new(Mutex::new(inner)))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// No record. It refuses every claim, until it [becomes a simulated one](Self::simulate).
@@ -221,6 +237,14 @@ impl Record {
         let record = Self::none();
         record.simulate();
         record
+    }
+
+    /// A copy in memory of what this record holds now, for tests.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn copied(&self) -> Result<Self, RecordError> {
+        Ok(Self::of(Store::Memory(Box::new(self.read()?))))
     }
 
     /// Where there is no record, there is now one in memory. For parties of simulations.
@@ -328,15 +352,19 @@ impl Record {
         Ok(Self::of(Store::Disk(folder)))
     }
 
-    /// This record, for a client whose roster has these clients. Claims then compare clients by
-    /// their keys. Without them nobody knows whether clients are the same, and the first sum that
-    /// is opened is the last.
-    #[must_use]
-    pub fn knowing(&self, peers: Peers) -> Self {
-        Self {
-            inner: Arc::clone(&self.inner),
-            peers: Some(Arc::new(peers)),
+    /// Its folder, where a client may keep what belongs to its answers. None in memory.
+    pub fn folder(&self) -> Option<PathBuf> {
+        match &self.lock().store {
+            Store::Disk(folder) => Some(folder.path()),
+            Store::None | Store::Memory(_) => None,
         }
+    }
+
+    /// Says which clients are on this client's roster. Claims then compare clients by their keys.
+    /// Without them nobody knows whether clients are the same, and the first sum that is opened is
+    /// the last.
+    pub fn know(&self, peers: Arc<Peers>) {
+        self.lock().peers = Some(peers);
     }
 
     /// Says which rows the client brings, by the digests of their values as they were loaded.
@@ -372,16 +400,17 @@ impl Record {
     pub fn label_secret(&self, secret: &Seed) -> Result<(), RecordError> {
         self.with(|state, _, name| {
             let tag = state.tag("label secret", secret.expose());
-            match state.label_secret.replace(tag) {
-                Some(before) if before != tag => Err(Refusal {
-                    why: format!(
-                        "record {name}: the noise on labels was drawn from another secret. A fresh \
-                         draw for each label would let epsilons add up; restore the file with the \
-                         secret from its backup"
-                    ),
-                }),
+            match state.label_secret {
+                Some(before) if before != tag => Err(Refusal::new(format!(
+                    "record {name}: the noise on labels was drawn from another secret. A fresh \
+                     draw for each label would let epsilons add up; restore the file with the \
+                     secret from its backup"
+                ))),
                 Some(_) => Ok(Verdict::Known),
-                None => Ok(Verdict::New),
+                None => {
+                    state.label_secret = Some(tag);
+                    Ok(Verdict::New)
+                }
             }
         })?;
         Ok(())
@@ -466,33 +495,59 @@ impl Record {
     }
 
     pub(super) fn claim(&self, session: &Session, claim: Claim) -> Result<(), Refusal> {
-        let peers = self.peers.as_deref();
-        self.with(|state, at, name| {
-            let asked = asked(state, at, session, claim, peers);
-            state.claim(name, asked)
-        })
+        self.judge(session, claim, true)
     }
 
     pub(super) fn check(&self, session: &Session, claim: Claim) -> Result<(), Refusal> {
-        let peers = self.peers.as_deref();
+        self.judge(session, claim, false)
+    }
+
+    fn judge(&self, session: &Session, claim: Claim, is_claimed: bool) -> Result<(), Refusal> {
+        let inner = self.lock();
+        let peers = inner.peers.clone();
+        let needs_rows = matches!(inner.store, Store::Disk(_)) && inner.rows.is_empty();
+        let is_simulated = matches!(inner.store, Store::Memory(_));
+        drop(inner);
+        let is_of_values = matches!(claim, Claim::Send(_) | Claim::OpenValues(..));
         self.with(|state, at, name| {
-            let asked = asked(state, at, session, claim, peers);
-            state.clone().claim(name, asked).map(|_| Verdict::Known)
+            if needs_rows && !is_of_values {
+                return Err(Refusal::new(format!(
+                    "record {name}: nobody has said which rows this client brings"
+                )));
+            }
+            let who = |clients: &[PartyId]| match &peers {
+                Some(peers) => Who::of(clients, peers),
+                // The numbers of a simulation are its own.
+                None if is_simulated => Who::of(clients, &numbers(clients)),
+                None => Who::Unknown(clients.len()),
+            };
+            let asked = Asked {
+                at,
+                run: Run {
+                    session: session.session.0,
+                    seed: state.tag("seed", &session.seed),
+                },
+                job: session.job,
+                ask: state.ask(claim, who),
+            };
+            if is_claimed {
+                state.claim(name, asked)
+            } else {
+                state.clone().claim(name, asked).map(|_| Verdict::Known)
+            }
         })
     }
 }
 
-fn asked(state: &State, at: u64, session: &Session, claim: Claim, peers: Option<&Peers>) -> Asked {
-    let ask: Ask = state.ask(claim, peers);
-    Asked {
-        at,
-        run: Run {
-            session: session.session.0,
-            seed: state.tag("seed", &session.seed),
-        },
-        job: session.job,
-        ask,
-    }
+/// Clients whose numbers are their names.
+fn numbers(clients: &[PartyId]) -> Peers {
+    let peer = |id: &PartyId| {
+        let mut key = [0; 32];
+        key[..4].copy_from_slice(&id.to_wire().to_le_bytes());
+        let name = id.to_string();
+        (*id, Peer { key, name })
+    };
+    clients.iter().map(peer).collect()
 }
 
 impl Inner {
@@ -500,13 +555,12 @@ impl Inner {
         &mut self,
         change: impl FnOnce(&mut State, u64, &str) -> Result<Verdict, Refusal>,
     ) -> Result<(), Refusal> {
-        let failed = |error: RecordError| Refusal { why: error.0 };
+        let failed = |error: RecordError| Refusal::new(error.0);
         match &mut self.store {
-            Store::None => Err(Refusal {
-                why: "this party has no record of answers: give it one (docs/networking.md, \"The \
-                      record\"), or run all parties of a simulation in one process"
-                    .into(),
-            }),
+            Store::None => Err(Refusal::new(
+                "this party has no record of answers: give it one (docs/networking.md, \"The \
+                 record\"), or run all parties of a simulation in one process",
+            )),
             Store::Memory(state) => change(state, 0, "in memory").map(drop),
             Store::Disk(folder) => {
                 let lock = folder.locked().map_err(failed)?;

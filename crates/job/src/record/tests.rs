@@ -20,11 +20,18 @@ fn new(disk: &PowerCut, name: &str) -> Record {
     Record::create_on(disk, || DAY, &records(), name, Volatile::Refused).unwrap()
 }
 
+/// The record, as another process opens it that brings no rows and has no roster.
+fn bare(disk: &PowerCut, name: &str) -> Record {
+    let disk = Arc::new(disk.clone());
+    Record::open_on(disk, || DAY, &records(), name, Volatile::Refused).unwrap()
+}
+
 /// The record, as another process opens it.
 fn open(disk: &PowerCut, name: &str) -> Record {
-    let disk = Arc::new(disk.clone());
-    let record = Record::open_on(disk, || DAY, &records(), name, Volatile::Refused).unwrap();
-    record.knowing(peers(6))
+    let record = bare(disk, name);
+    record.know(Arc::new(peers(6)));
+    record.bring("rows.csv", [[0; 32]]).unwrap();
+    record
 }
 
 fn peers(count: usize) -> Peers {
@@ -299,14 +306,11 @@ fn sentences_say_what_when_with_whom_and_what_to_do() {
     let told = why(session(&record, 2, 2).claim(Claim::OpenLabels(ids(&[1]))));
     assert!(told.contains("this job lacks ward-3"), "{told}");
     // Numbers that the server gives are no names.
-    let unnamed = Record::open_on(
-        Arc::new(disk.clone()),
-        || DAY,
-        Path::new("/records"),
-        "ward-7",
-        Volatile::Refused,
-    );
-    let told = why(session(&unnamed.unwrap(), 2, 2).claim(Claim::OpenLabels(ids(&[1, 3]))));
+    let unnamed = bare(&disk, "ward-7");
+    let claim = || session(&unnamed, 2, 2).claim(Claim::OpenLabels(ids(&[1, 3])));
+    assert!(why(claim()).contains("which rows"));
+    unnamed.bring("rows.csv", [[0; 32]]).unwrap();
+    let told = why(claim());
     assert!(told.contains("without a roster of keys"), "{told}");
 }
 
@@ -343,12 +347,12 @@ fn rows_belong_to_one_record() {
     new(&disk, "ward-7");
     new(&disk, "icu");
     let rows = |from: u8, to: u8| (from..to).map(|row| [row; 32]);
-    let record = open(&disk, "ward-7");
+    let record = bare(&disk, "ward-7");
     // Rows are noted with the first claim.
     record.bring("wrong.csv", rows(100, 110)).unwrap();
     record.bring("rows.csv", rows(0, 10)).unwrap();
     session(&record, 1, 1).claim(Claim::Pairs).unwrap();
-    let record = open(&disk, "ward-7");
+    let record = bare(&disk, "ward-7");
     let found = record.bring("rows.csv", rows(5, 20)).unwrap();
     assert_eq!((found.rows, found.new), (15, 10));
     let other = record
@@ -359,7 +363,7 @@ fn rows_belong_to_one_record() {
         other.starts_with("other.csv: none of its 10 rows is in record ward-7"),
         "{other}"
     );
-    let twice = open(&disk, "icu")
+    let twice = bare(&disk, "icu")
         .bring("rows.csv", rows(8, 12))
         .unwrap_err()
         .to_string();
@@ -455,6 +459,8 @@ fn what_cannot_keep_a_record_is_refused_at_the_start() {
         );
     }
     let made = Record::create(folder.path(), "ward-7", Volatile::Accepted).unwrap();
+    made.bring("rows.csv", [row([1.0, -0.0]), code(&[1])])
+        .unwrap();
     session(&made, 1, 1).claim(Claim::Pairs).unwrap();
     let again = Record::create(folder.path(), "ward-7", Volatile::Accepted);
     assert!(again.unwrap_err().to_string().contains("there is one at"));

@@ -11,6 +11,7 @@ use serde::Serialize;
 use undertone::arrays::{Arrays, MAX_VALUES};
 use undertone::data::{self, Kind};
 use undertone::hamming::Backend;
+use undertone::job::Record;
 use undertone::node::status::JobReport;
 use undertone::party::Network as Memory;
 use undertone::rounds::{Client, Contribution, Job, Round, Source};
@@ -257,7 +258,7 @@ impl Trial {
                         .iter()
                         .cloned()
                         .map(Given)
-                        .map(Client::new)
+                        .map(|given| Client::new(given, Record::simulated()))
                         .collect(),
                     seed: seed(0),
                 };

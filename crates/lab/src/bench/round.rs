@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 use undertone::hamming::Backend;
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::party::{Ledger, Network};
@@ -165,12 +166,7 @@ impl Round {
                 tell: tell.clone(),
             };
             let data = Data::new(self.dim, values, labelling).map_err(Failure::data)?;
-            Ok(Client::new(
-                Box::new(stub),
-                data,
-                None,
-                Box::new(|_| Ok(())),
-            ))
+            Ok(Client::new(Box::new(stub), data, Record::simulated()))
         };
         let clients = (0..self.clients)
             .map(client)

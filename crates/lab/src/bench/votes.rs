@@ -5,10 +5,10 @@ use std::sync::Arc;
 use clap::Args;
 use serde::Serialize;
 use undertone::fedct::{
-    Client, Consensus, Data, Job, Labels, Learner, LearnerError, Memory, Public, Report, Rows,
-    VOTES, Votes,
+    Client, Consensus, Data, Job, Labels, Learner, LearnerError, Public, Report, Rows, VOTES, Votes,
 };
 use undertone::garble::GARBLING;
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::party::{Ledger, Network, PartyId};
@@ -99,14 +99,12 @@ impl BenchVotes {
             };
             let given = Given(truth.iter().map(vote).collect());
             let data = Data::new(1, vec![0.0], vec![0], self.classes).map_err(Failure::data)?;
-            let keep = Box::new(|_: &Memory| Ok(()));
             let public = Arc::clone(&public);
             Ok(Client::new(
                 Box::new(given),
                 data,
                 public,
-                Memory::default(),
-                keep,
+                Record::simulated(),
             ))
         };
         let clients: Result<Vec<Client>, Failure> = (0..self.clients).map(&mut client).collect();

@@ -1,8 +1,9 @@
 //! One run: clients on their own, co-trained, and one learner on all private rows.
 
 use indicatif::ProgressBar;
-use undertone::fedct::{Client, Data, Labels, Learner, Memory, Report, VOTES};
+use undertone::fedct::{Client, Data, Labels, Learner, Report, VOTES};
 use undertone::garble::GARBLING;
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::learners::{Classifier, Kind};
 use undertone::party::{Ledger, Network, PartyId, SessionId};
@@ -104,10 +105,9 @@ impl Trial {
         let job = options.job(table, dealt.public.digest())?;
         let pooled = self.pooled(options, table, &dealt)?;
         let client = |(place, data): (usize, &Data)| {
-            let keep = Box::new(|_: &Memory| Ok(()));
             let learner = Box::new(self.learner(options, table, place));
             let public = std::sync::Arc::clone(&dealt.public);
-            Client::new(learner, data.clone(), public, Memory::default(), keep)
+            Client::new(learner, data.clone(), public, Record::simulated())
         };
         let clients: Vec<Client> = dealt.clients.iter().enumerate().map(client).collect();
         let run = self.seed.derive(SessionId([0; 32]), "run", &[]);

@@ -1,6 +1,7 @@
 //! One arm with one seed.
 
 use indicatif::ProgressBar;
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::party::{Network, Phase, SessionId};
 use undertone::simulate::TrainingSimulation;
@@ -73,8 +74,8 @@ impl Trial {
         let first = derive("first model");
         let net = || table.net(&first, self.arm.teacher);
         let client = |data: &Data| {
-            let keep = Box::new(|_: &_| Ok(()));
-            Ok(Client::new(Box::new(net()?), data.clone(), None, keep))
+            let record = Record::simulated();
+            Ok(Client::new(Box::new(net()?), data.clone(), record))
         };
         let clients = self
             .clients

@@ -336,6 +336,7 @@ async fn run_session(
         seed,
         job,
         session: number,
+        peers: None,
     };
     let party = application.server(seat, members);
     let endpoint = party.map(|party| Endpoint::new(PartyId::SERVER, id, limits(), party));

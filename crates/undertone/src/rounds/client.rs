@@ -1,9 +1,11 @@
 //! A client's side of a round.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
+use sha2::{Digest, Sha256};
+use undertone_job::record::{self, Claims, Of, Record};
 use undertone_kdf::Seed;
 use undertone_party::{Abort, Io, PartyId, Script, SessionId};
 use undertone_setup::identity::Credentials;
@@ -12,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::messages::{Opening, read_layout, receive_mean};
 use super::{CONTRIBUTION, Job, Mean, MeanHeader, RESULT, ROUND};
-use crate::arrays::{Arrays, Layout};
+use crate::arrays::{Arrays, Layout, Values};
 
 const SERVER: PartyId = PartyId::SERVER;
 
@@ -47,6 +49,30 @@ impl fmt::Debug for Contribution {
         f.debug_struct("Contribution")
             .field("arrays", &self.arrays)
             .finish_non_exhaustive()
+    }
+}
+
+impl Contribution {
+    /// The digest by which the client's record knows these values.
+    fn digest(&self) -> [u8; 32] {
+        let mut digest = Sha256::new();
+        digest.update(self.arrays.layout().write());
+        for array in self.arrays.iter() {
+            match array.values() {
+                Values::Single(values) => {
+                    values
+                        .iter()
+                        .for_each(|value| digest.update(value.to_le_bytes()));
+                }
+                Values::Double(values) => {
+                    values
+                        .iter()
+                        .for_each(|value| digest.update(value.to_le_bytes()));
+                }
+            }
+        }
+        digest.update(self.weight.to_le_bytes());
+        digest.finalize().into()
     }
 }
 
@@ -99,6 +125,7 @@ struct Shared<S> {
     desk: Mutex<Desk<S>>,
     /// The last mean. The lock is held briefly only.
     mean: Mutex<Option<Arc<Mean>>>,
+    record: Record,
     /// The number of parties created. Only the last one may use the desk.
     parties: AtomicU64,
 }
@@ -123,29 +150,29 @@ struct Held {
     round: u32,
     /// `None` when the sum is done.
     contribution: Option<Contribution>,
-    /// Whether masked words of it have left this client.
-    sent: Arc<AtomicBool>,
+    digest: [u8; 32],
 }
 
 /// A contribution as words.
 struct Encoded {
     layout: Layout,
     words: Zeroizing<Vec<u64>>,
-    /// Is set when masked words leave this client.
-    sent: Arc<AtomicBool>,
+    digest: [u8; 32],
 }
 
 impl Held {
-    fn was_sent(&self) -> bool {
-        self.sent.load(Ordering::SeqCst)
+    /// Whether masked words of it have left this client. A record that cannot be read will not
+    /// let them leave again.
+    fn was_sent(&self, record: &Record) -> bool {
+        record.was_sent(&self.digest).unwrap_or(false)
     }
 }
 
 impl<S: Source> Desk<S> {
     /// Checks that the client has, or can get, values for `round` that it has not sent (ROUND-18).
-    fn may_contribute(&self, round: u32) -> Result<(), String> {
+    fn may_contribute(&self, round: u32, record: &Record) -> Result<(), String> {
         let held = self.held.as_ref();
-        let sent = held.is_some_and(|held| held.round == round && held.was_sent());
+        let sent = held.is_some_and(|held| held.round == round && held.was_sent(record));
         if sent && !self.source.has_others() {
             return Err(format!(
                 "its values for round {round} may already be part of a sum, \
@@ -189,8 +216,9 @@ pub struct Place {
 }
 
 impl<S: Source> Client<S> {
-    /// A client with the contributions of `source`.
-    pub fn new(source: S) -> Self {
+    /// A client with the contributions of `source`, whose record is `record`: it never sends the
+    /// same values twice.
+    pub fn new(source: S, record: Record) -> Self {
         let desk = Desk {
             source,
             held: None,
@@ -200,6 +228,7 @@ impl<S: Source> Client<S> {
         Self(Arc::new(Shared {
             desk: Mutex::new(desk),
             mean: Mutex::default(),
+            record,
             parties: AtomicU64::new(0),
         }))
     }
@@ -233,7 +262,7 @@ impl<S: Source> Client<S> {
             // The source is at work: nothing of its contribution has been sent.
             Err(TryLockError::WouldBlock) => return Ok(()),
         };
-        desk.may_contribute(finished + 1)
+        desk.may_contribute(finished + 1, &self.0.record)
     }
 
     /// The client's party in a session of `job`. From now on parties of earlier sessions contribute
@@ -305,7 +334,7 @@ impl<S: Source> Client<S> {
         let Encoded {
             layout,
             words,
-            sent,
+            digest,
         } = self.contribution(&job, round, party)?;
         io.send(SERVER, layout.write());
         let due = read_layout(&io.require(SERVER).await?).map_err(Abort::malformed(SERVER))?;
@@ -319,14 +348,20 @@ impl<S: Source> Client<S> {
         let last = self.last().filter(|mean| mean.round == finished);
         let rules = job.rules(place.session, finished, &layout, last.as_deref());
         let Place {
+            session,
             me,
             seed,
             credentials,
             ..
         } = *place;
+        let session = self.0.record.session(&record::Place {
+            session,
+            seed: &seed,
+            job: job.digest(),
+        });
         let input = sum::Input {
             words: sum::Words::Ready(words),
-            sent: Some(sent),
+            claims: Claims::Record(session, Of::Values(Arc::new(OnceLock::from(digest)))),
             ..sum::Input::plain(Vec::new()).with_credentials(credentials)
         };
         let sums = io.run(sum::client::<u64>(rules, me, input, seed)?).await?;
@@ -358,12 +393,13 @@ impl<S: Source> Client<S> {
     /// otherwise a new one from the source.
     fn contribution(&self, job: &Job, round: u32, party: u64) -> Result<Encoded, Abort> {
         let mut desk = self.desk(party)?;
-        desk.may_contribute(round).map_err(Abort::Misuse)?;
+        let record = &self.0.record;
+        desk.may_contribute(round, record).map_err(Abort::Misuse)?;
         let held = desk.held.take();
-        let unsent = held.filter(|held| held.round == round && !held.was_sent());
-        let unsent = unsent.and_then(|held| Some((held.contribution?, held.sent)));
+        let unsent = held.filter(|held| held.round == round && !held.was_sent(record));
+        let unsent = unsent.and_then(|held| Some((held.contribution?, held.digest)));
         let is_new = unsent.is_none();
-        let (contribution, sent) = match unsent {
+        let (contribution, digest) = match unsent {
             Some(unsent) => unsent,
             None => {
                 let attempt = match desk.asked {
@@ -378,7 +414,8 @@ impl<S: Source> Client<S> {
                     mean: self.last(),
                 };
                 let given = desk.source.contribute(&asked).map_err(Abort::Misuse)?;
-                (given, Arc::default())
+                let digest = given.digest();
+                (given, digest)
             }
         };
         let Contribution { arrays, weight } = &contribution;
@@ -398,12 +435,12 @@ impl<S: Source> Client<S> {
         desk.held = Some(Held {
             round,
             contribution: Some(contribution),
-            sent: Arc::clone(&sent),
+            digest,
         });
         Ok(Encoded {
             layout,
             words,
-            sent,
+            digest,
         })
     }
 

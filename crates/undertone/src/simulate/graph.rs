@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use undertone_fedgraph::{
     Checkpoint, Inputs, Job, Keep, Kept, Matrix, Outcome, Place, Report, client, server,
 };
+use undertone_job::record::Record;
 use undertone_kdf::Seed;
 use undertone_party::{Abort, Aborted, Ledger, Network, PartyId, SessionId};
 use undertone_setup::group;
@@ -22,6 +23,8 @@ pub struct GraphSimulation {
     saved: Vec<Arc<Mutex<Vec<Checkpoint>>>>,
     /// The votes that each client kept.
     votes: Vec<Arc<Mutex<Option<Matrix>>>>,
+    /// What each client has answered.
+    records: Vec<Record>,
 }
 
 /// The results of a run.
@@ -41,6 +44,7 @@ impl GraphSimulation {
         Self {
             saved: (0..=clients.len()).map(|_| Arc::default()).collect(),
             votes: clients.iter().map(|_| Arc::default()).collect(),
+            records: clients.iter().map(|_| Record::simulated()).collect(),
             job,
             clients,
             seed,
@@ -101,6 +105,7 @@ impl GraphSimulation {
                 me,
                 seed: party_seed(&self.seed, id, me),
                 credentials: None,
+                record: self.records[index].clone(),
                 saved: self.saved(me),
                 // All parties are in one process: nobody learns anything.
                 min_network: 0,

@@ -1,5 +1,6 @@
 //! Label propagation with all parties in one process.
 
+use undertone_job::record::Record;
 use undertone_kdf::Seed;
 use undertone_party::{Abort, Aborted, Ledger, Network, PartyId, Phase};
 use undertone_sum::Trust;
@@ -114,7 +115,7 @@ impl Simulation {
             let seed = party_seed(&seed, session, id);
             let input = Input {
                 credentials: identities.next(),
-                ..Input::new(rows, labelling)
+                ..Input::new(rows, labelling, Record::simulated())
             };
             let client =
                 client(id, session, params, input, seed).map_err(|cause| setup(id, cause))?;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use undertone_job::record::Record;
 use undertone_kdf::Seed;
 use undertone_party::{Abort, Aborted, Ledger, Network, PartyId, SessionId};
 use undertone_pssl::{Data, Job, Outcome, Place, Report, clear, client, server};
@@ -79,6 +80,7 @@ impl PairwiseSimulation {
                 me,
                 seed: party_seed(&self.seed, id, me),
                 credentials: identities.get(index).cloned(),
+                record: Record::simulated(),
             };
             let party = client(self.job.clone(), Arc::clone(&self.clients[index]), place);
             parties.push((me, party.map_err(|cause| aborted(me, cause))?));

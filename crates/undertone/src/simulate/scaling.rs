@@ -1,5 +1,6 @@
 //! Means and deviations with all parties in one process.
 
+use undertone_job::record::Record;
 use undertone_kdf::Seed;
 use undertone_party::{Abort, Aborted, Ledger, Network, PartyId};
 use undertone_sum::Trust;
@@ -62,7 +63,7 @@ impl ScalingSimulation {
         for (id, features) in ids.into_iter().zip(clients) {
             let input = Input {
                 credentials: identities.next(),
-                ..Input::new(features)
+                ..Input::new(features, Record::simulated())
             };
             let seed = party_seed(&seed, session, id);
             let client = scaling::client(id, session, params, input, seed);

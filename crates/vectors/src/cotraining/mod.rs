@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use schemars::JsonSchema;
 use serde::Serialize;
 use undertone::fedct::{
-    Client, Consensus, Data, Job, Labels, Learner, LearnerError, Memory, Noise, Public, Report,
-    Rows, Votes,
+    Client, Consensus, Data, Job, Labels, Learner, LearnerError, Noise, Public, Report, Rows, Votes,
 };
+use undertone::job::Record;
 use undertone::kdf::{Seed, simulated};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId};
@@ -87,8 +87,6 @@ pub struct CotrainingCase {
     values: Hex,
     clients: Vec<CotrainingClient>,
     sessions: Vec<CotrainingSession>,
-    /// The memory of client 0 at the end.
-    memory: Hex,
 }
 
 const SEED: [u8; 32] = [82; 32];
@@ -176,13 +174,11 @@ struct Case {
 struct Running {
     simulation: CotrainingSimulation,
     learned: Arc<Mutex<Vec<Learned>>>,
-    memory: Arc<Mutex<Memory>>,
 }
 
 impl Case {
     fn start(&self) -> Result<Running, Error> {
         let learned = Arc::<Mutex<Vec<Learned>>>::default();
-        let memory = Arc::<Mutex<Memory>>::default();
         let public = Arc::new(public(self.job.rows)?);
         let job = Job {
             public: public.digest(),
@@ -203,17 +199,14 @@ impl Case {
                 fits: 0,
                 learned: Arc::clone(&learned),
             };
-            let memory = Arc::clone(&memory);
-            let keep = Box::new(move |kept: &Memory| {
-                if client == 0 {
-                    *memory.lock().unwrap_or_else(PoisonError::into_inner) = kept.clone();
-                }
-                Ok(())
-            });
             let data = data.map_err(|_| Error::Missing("the client's rows"))?;
             let public = Arc::clone(&public);
-            let new = Memory::default();
-            Ok(Client::new(Box::new(told), data, public, new, keep))
+            Ok(Client::new(
+                Box::new(told),
+                data,
+                public,
+                Record::simulated(),
+            ))
         };
         let clients = (0..self.clients)
             .map(client)
@@ -222,7 +215,6 @@ impl Case {
         Ok(Running {
             simulation,
             learned,
-            memory,
         })
     }
 
@@ -296,16 +288,11 @@ impl Case {
                     .collect(),
             }
         };
-        let memory = running
-            .memory
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
         Ok(CotrainingCase {
             comment: self.comment.into(),
             job: DescribedJob::new("cotrain", &job.fields()),
             values: singles(public(job.rows)?.rows().values),
             clients: (0..self.clients).map(client).collect(),
-            memory: hex(&memory.write()),
             sessions,
         })
     }

@@ -11,12 +11,13 @@
 
 mod exact;
 
+use undertone_job::record::{Answering, Claims, Of, Place};
 use undertone_kdf::Seed;
 use undertone_kernel::Wiped;
 use undertone_party::{Abort, Io, PartyId, Script, SessionId};
 use undertone_setup::group::{self, Group, Rules, Secrecy};
 use undertone_setup::identity::Credentials;
-use undertone_sum::{self as sum, Answered, Audience, Shape, Sums, Trust, Wiring};
+use undertone_sum::{self as sum, Audience, Shape, Sums, Trust, Wiring};
 
 use crate::input::{Features, InputError};
 use crate::messages::{Advertisement, Clients};
@@ -162,19 +163,18 @@ pub struct Input {
     pub credentials: Option<Credentials>,
     /// Most rows that another client may bring.
     pub max_peer_rows: Option<usize>,
-    /// Earlier sessions with the same rows. After one whose sums were opened the client refuses
-    /// another with other clients: the difference would tell the sums of one client.
-    pub answered: Answered,
+    /// Who answers for the sums: the record of these rows, or the caller.
+    pub answering: Answering,
 }
 
 impl Input {
-    /// Rows; no credentials, no bound on others' rows, no earlier sessions.
-    pub fn new(features: Features) -> Self {
+    /// Rows, for which `answering` answers; no credentials, no bound on others' rows.
+    pub fn new(features: Features, answering: impl Into<Answering>) -> Self {
         Self {
             features,
             credentials: None,
             max_peer_rows: None,
-            answered: Answered::default(),
+            answering: answering.into(),
         }
     }
 }
@@ -197,8 +197,14 @@ pub fn client(
         features,
         credentials,
         max_peer_rows,
-        answered,
+        answering,
     } = input;
+    let place = Place {
+        session,
+        seed: &seed,
+        job: params.digest(),
+    };
+    let claims = answering.in_session(&place, Of::Features);
     if params.trust == Trust::MaliciousServer && credentials.is_none() {
         return Err(Abort::Misuse(
             "a server that may lie needs clients with credentials".into(),
@@ -224,7 +230,7 @@ pub fn client(
         words,
         credentials,
         max_peer_rows,
-        answered,
+        claims,
         seed: later,
     });
     Ok(Script::new(phases::SETUP, |io| run(io, job, setup)))
@@ -238,7 +244,7 @@ struct Job {
     words: Wiped<u64>,
     credentials: Option<Credentials>,
     max_peer_rows: Option<usize>,
-    answered: Answered,
+    claims: Claims,
     /// For what comes after the setup.
     seed: Seed,
 }
@@ -252,7 +258,7 @@ async fn run(io: Io, job: Box<Job>, setup: Script<'static, Group>) -> Result<Sca
         words,
         credentials,
         max_peer_rows,
-        answered,
+        claims,
         seed,
     } = *job;
 
@@ -261,6 +267,8 @@ async fn run(io: Io, job: Box<Job>, setup: Script<'static, Group>) -> Result<Sca
     let dim = ad.dim;
     let clients = Clients::of(&group.members, &params, Some((me, ad)))?;
     clients.check_rows(me, max_peer_rows)?;
+    let ids: Vec<PartyId> = clients.rows.iter().map(|(id, _)| *id).collect();
+    claims.beginning(&ids)?;
 
     // Step 5: the words, under the client's pads.
     let pads = |client: PartyId| {
@@ -272,7 +280,7 @@ async fn run(io: Io, job: Box<Job>, setup: Script<'static, Group>) -> Result<Sca
     let padded = padded.map(|(word, pad)| word.wrapping_add(pad)).collect();
     let input = sum::Input {
         credentials,
-        answered,
+        claims,
         ..sum::Input::plain(padded)
     };
     let seed = seed.derive(session, "sums", &[]);

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::Args;
 use serde::Serialize;
 use undertone::data;
-use undertone::fedct::{Data, Labels, Memory, Rows, Scaler, Step, Votes};
+use undertone::fedct::{Data, Labels, Rows, Scaler, Step, Votes};
+use undertone::job::Record;
 use undertone::learners::{Classifier, Kind, TREES};
 use undertone::node::client::Config;
 use undertone::node::cotrain::{Cotrainee, Job, Made, Terms};
@@ -16,14 +17,11 @@ use undertone::xclp::{Features, Rows as Loaded};
 use super::super::cotraining::{features, public, write_labels};
 use super::super::credentials::Warnings;
 use super::super::randomness;
+use super::Join;
 use super::label::Input;
 use super::part::{Costs, own_output, take_part};
-use super::{Join, memory};
 use undertone_lab::output;
 use undertone_lab::{Failure, Show};
-
-/// Longest memory file in bytes.
-const MAX_MEMORY: u64 = 1 << 10;
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Co-training")]
@@ -88,9 +86,9 @@ struct Own {
 }
 
 impl Own {
-    fn load(options: &Join) -> Result<Self, Failure> {
+    fn load(options: &Join, record: &Record) -> Result<Self, Failure> {
         let unusable = |what: &str| Failure::in_file(&options.data, what);
-        let input = Input::load(options, data::Kind::Table)?;
+        let input = Input::load(options, data::Kind::Table, record)?;
         let Loaded::Features(features) = input.rows else {
             return Err(unusable("co-training needs features, not codes"));
         };
@@ -131,7 +129,8 @@ pub(super) fn run(
     warnings: &Warnings,
     show: Show,
 ) -> Result<(), Failure> {
-    let own = Own::load(options)?;
+    let record = options.record(config)?;
+    let own = Own::load(options, &record)?;
     let rows = own.labels.len();
     let mine = &options.cotrain;
     let Some(shared) = &mine.public else {
@@ -142,16 +141,10 @@ pub(super) fn run(
     let public_rows = features(shared)?;
     let (count, dim) = (public_rows.rows(), public_rows.dim());
     let predict = mine.predict.as_deref().map(features).transpose()?;
-    let path = options.memory();
-    let mut inputs = vec![&options.data, shared, &path];
+    let mut inputs = vec![&options.data, shared];
     inputs.extend(&mine.predict);
     let inputs: Vec<&Path> = inputs.into_iter().map(PathBuf::as_path).collect();
     let out = own_output(&options.out, &inputs)?;
-    let memory = memory::read(&path, MAX_MEMORY)?.map(|bytes| Memory::read(&bytes));
-    let memory = memory
-        .transpose()
-        .map_err(|error| Failure::in_file(&path, format!("it is no memory of a job: {error}")))?;
-    let memory = memory.unwrap_or_default();
     options.log(warnings, show);
     let terms = Terms {
         min_clients: options.min_clients,
@@ -207,9 +200,8 @@ pub(super) fn run(
         }
         Ok(())
     };
-    let keep = Box::new(move |memory: &Memory| memory::keep(&path, &memory.write()));
-    let mut trainee = Cotrainee::new(terms, make, memory, keep).on_step(on_step);
-    let joined = take_part(config, &mut trainee)?;
+    let mut trainee = Cotrainee::new(terms, make, record.clone()).on_step(on_step);
+    let joined = take_part(config, &mut trainee, &record)?;
     let progress = std::mem::take(&mut *progress.lock().unwrap_or_else(PoisonError::into_inner));
     let client = trainee.client().filter(|_| progress.is_over);
     let client = client.ok_or_else(|| Failure::aborted("the job ended without a consensus"))?;

@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use undertone::data::Kind;
 use undertone::fedgraph::{Cut, Inputs, Matrix};
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::nets::{Local, LocalSettings, unit_scale};
 use undertone::node::client::Config;
@@ -157,9 +158,9 @@ impl Own {
     }
 }
 
-fn load(options: &Join) -> Result<(Own, Vec<String>), Failure> {
+fn load(options: &Join, record: &Record) -> Result<(Own, Vec<String>), Failure> {
     let unusable = |what: String| Failure::in_file(&options.data, what);
-    let input = Input::load(options, Kind::Table)?;
+    let input = Input::load(options, Kind::Table, record)?;
     let Loaded::Features(features) = input.rows else {
         return Err(unusable("fedgraph needs features, not codes".into()));
     };
@@ -190,11 +191,10 @@ pub(super) fn run(
     warnings: &Warnings,
     show: Show,
 ) -> Result<(), Failure> {
-    let (own, names) = load(options)?;
+    let record = options.record(config)?;
+    let (own, names) = load(options, &record)?;
     let own = Arc::new(own);
-    let path = options.memory();
-    let out = own_output(&options.out, &[&options.data, &path])?;
-    Output::create_own(&path).map_err(|failure| failure.of("--memory"))?;
+    let out = own_output(&options.out, &[&options.data])?;
     options.log(warnings, show);
     let mine = &options.fedgraph;
     let terms = Terms {
@@ -222,9 +222,11 @@ pub(super) fn run(
             "the votes cannot be written".to_owned()
         })
     };
-    let member = Member::new(terms, seed, make).with_checkpoint(&path);
-    let mut member = member.on_votes(on_votes);
-    let joined = take_part(config, &mut member);
+    let mut member = Member::new(terms, seed, make, record.clone()).on_votes(on_votes);
+    if let Some(folder) = record.folder() {
+        member = member.with_checkpoint(&folder.join("fedgraph"));
+    }
+    let joined = take_part(config, &mut member, &record);
     let votes = member.votes();
     let outcome = member.into_outcome();
     let by_graph = outcome.as_ref().and_then(|outcome| outcome.graph.clone());

@@ -7,6 +7,7 @@ use serde::Serialize;
 use undertone::data::parts::{ClassTable, Part};
 use undertone::data::{Classes, Kind, scale};
 use undertone::hamming::Backend;
+use undertone::job::Record;
 use undertone::node::client::Config;
 use undertone::node::label::{Owner, PeerRows, Terms};
 use undertone::xclp::{LabelNoise, Labelling, Rows};
@@ -14,6 +15,7 @@ use undertone::xclp::{LabelNoise, Labelling, Rows};
 use super::super::credentials::{Warnings, label_secret};
 use super::Join;
 use super::part::{Costs, own_output, take_part};
+use super::record::bring;
 use crate::files;
 use undertone_lab::output;
 use undertone_lab::{Failure, Show, input, noise};
@@ -110,7 +112,9 @@ impl Input {
     }
 
     /// Reads the client's file, which has features of this `kind` or, with `--codes`, codes.
-    pub(super) fn load(join: &Join, kind: Kind) -> Result<Self, Failure> {
+    ///
+    /// The client's record learns which rows it has.
+    pub(super) fn load(join: &Join, kind: Kind, record: &Record) -> Result<Self, Failure> {
         let options = &join.label;
         if options.codes && options.max_peer_rows == Some(PeerRows::Features) {
             return Err(Failure::usage(
@@ -134,6 +138,7 @@ impl Input {
             names: data.class_names.clone(),
         };
         let classes_stated = data.classes.is_some();
+        bring(record, &join.data, &data.rows)?;
         let part = Part {
             name: join.data.display().to_string(),
             data,
@@ -168,7 +173,11 @@ pub(super) fn terms(join: &Join) -> Terms {
 }
 
 /// The noise that `--label-epsilon` asks for.
-pub(super) fn label_noise(join: &Join, input: &Input) -> Result<Option<LabelNoise>, Failure> {
+pub(super) fn label_noise(
+    join: &Join,
+    input: &Input,
+    record: &Record,
+) -> Result<Option<LabelNoise>, Failure> {
     let options = &join.label;
     let Some(epsilon) = options.label_epsilon else {
         return Ok(None);
@@ -181,7 +190,9 @@ pub(super) fn label_noise(join: &Join, input: &Input) -> Result<Option<LabelNois
     }
     let usual = || join.link.keys.join("label.secret");
     let path = options.label_secret.clone().unwrap_or_else(usual);
-    let noise = LabelNoise::new(epsilon, label_secret(&path)?).map_err(Failure::usage)?;
+    let secret = label_secret(&path)?;
+    record.label_secret(&secret).map_err(Failure::declined)?;
+    let noise = LabelNoise::new(epsilon, secret).map_err(Failure::usage)?;
     tracing::info!("{}", noise::describe(epsilon, input.labelling.classes()));
     Ok(Some(noise))
 }
@@ -192,21 +203,23 @@ pub(super) fn run(
     warnings: &Warnings,
     show: Show,
 ) -> Result<(), Failure> {
-    let input = Input::load(join_options, Kind::Features)?;
+    let record = join_options.record(config)?;
+    let input = Input::load(join_options, Kind::Features, &record)?;
     let labelled = input.labelling.labelled().count();
     let out = own_output(&join_options.out, &[&join_options.data])?;
     join_options.log(warnings, show);
     let remedy = "A job with standardise = true in its file brings all of them to one scale.";
     let unequal = scale::warning([&input.rows], &input.columns, remedy);
-    let noise = label_noise(join_options, &input)?;
-    let mut owner = Owner::new(input.rows, input.labelling, terms(join_options));
+    let noise = label_noise(join_options, &input, &record)?;
+    let terms = terms(join_options);
+    let mut owner = Owner::new(input.rows, input.labelling, terms, record.clone());
     if !input.classes_stated {
         owner = owner.with_classes_of_the_job();
     }
     if let Some(noise) = noise {
         owner = owner.with_label_noise(noise);
     }
-    let joined = take_part(config, &mut owner)?;
+    let joined = take_part(config, &mut owner, &record)?;
     let names = owner.labelling().names().to_vec();
     let job = owner.job().cloned().unwrap_or_default();
     let outcome = owner.into_outcome();

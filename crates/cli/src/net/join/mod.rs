@@ -6,10 +6,9 @@ mod each;
 #[cfg(feature = "train")]
 mod fedgraph;
 mod label;
-#[cfg(feature = "train")]
-mod memory;
 mod part;
 mod pssl;
+mod record;
 mod sum;
 #[cfg(feature = "train")]
 mod train;
@@ -17,6 +16,7 @@ mod train;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use undertone::job::Record;
 use undertone::node::client::Config;
 use undertone::node::roster;
 use undertone::setup::identity::Identity;
@@ -64,6 +64,8 @@ pub(crate) struct Join {
     /// the same file]
     #[arg(long, value_name = "N")]
     max_rounds: Option<u32>,
+    #[command(flatten)]
+    record: record::RecordOptions,
     #[command(flatten)]
     label: label::LabelOptions,
     #[command(flatten)]
@@ -214,6 +216,11 @@ impl Join {
     /// Whether to require sums that are safe from a server that cheats.
     fn insists(&self) -> Option<bool> {
         self.semi_honest.then_some(false)
+    }
+
+    /// The record of this client's data.
+    fn record(&self, config: &Config) -> Result<Record, Failure> {
+        self.record.open(config, &self.link.keys)
     }
 
     /// Starts logging, and shows warnings about files that can be used.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde::Serialize;
+use undertone::job::Record;
 use undertone::node::Participant;
 use undertone::node::client::{Config, JoinError, Joined, join};
 use undertone::party::PartyId;
@@ -39,17 +40,21 @@ impl Costs {
     }
 }
 
-/// Takes part in a job, until it ends or the user interrupts it.
+/// Takes part in a job, until it ends, the user interrupts it, or the record refuses an answer.
 pub(super) fn take_part(
     config: &Config,
     participant: &mut impl Participant,
+    record: &Record,
 ) -> Result<Joined, Failure> {
     let mut joined = Joined::default();
-    block_on(Box::pin(async {
+    let ended = block_on(Box::pin(async {
         let stop = interrupt::requested();
         joined = join(config, participant, stop).await.map_err(failure)?;
         Ok(())
-    }))?;
+    }));
+    // Peers read less.
+    let refused = |failure| record.refused().map_or(failure, Failure::declined);
+    ended.map_err(refused)?;
     Ok(joined)
 }
 

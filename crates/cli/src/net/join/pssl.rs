@@ -49,7 +49,8 @@ pub(super) fn run(
     warnings: &Warnings,
     show: Show,
 ) -> Result<(), Failure> {
-    let input = Input::load(options, Kind::Table)?;
+    let record = options.record(config)?;
+    let input = Input::load(options, Kind::Table, &record)?;
     let Rows::Features(features) = input.rows else {
         return Err(Failure::in_file(
             &options.data,
@@ -75,8 +76,8 @@ pub(super) fn run(
         let values = values.map_err(|error| error.to_string())?;
         Data::new(features.dim(), values, labels.clone()).map_err(|error| error.to_string())
     };
-    let mut member = Member::new(terms, make);
-    let joined = take_part(config, &mut member)?;
+    let mut member = Member::new(terms, make, record.clone());
+    let joined = take_part(config, &mut member, &record)?;
     let outcome = member.into_outcome();
     let outcome = outcome.ok_or_else(|| Failure::aborted("the job ended without labels"))?;
     write(out, &outcome.labels, &names)?;

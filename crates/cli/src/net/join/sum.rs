@@ -201,6 +201,7 @@ pub(super) fn run(
         max_weight: options.max_weight.unwrap_or(default.max_weight),
         malicious_server: join.insists(),
     };
+    let record = join.record(config)?;
     join.log(warnings, show);
     let last = Arc::<Mutex<Option<Arc<Mean>>>>::default();
     let (each, stay) = Each::new(options.each.clone());
@@ -213,8 +214,8 @@ pub(super) fn run(
         only,
         last: Arc::clone(&last),
     };
-    let mut contributor = Contributor::new(files, terms);
-    let joined = take_part(config, &mut contributor);
+    let mut contributor = Contributor::new(files, terms, record.clone());
+    let joined = take_part(config, &mut contributor, &record);
     drop(stay);
     let joined = joined?;
     let last = last.lock().unwrap_or_else(PoisonError::into_inner).take();

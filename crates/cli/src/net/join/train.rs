@@ -1,6 +1,5 @@
 //! `undertone join`, training.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
@@ -9,28 +8,20 @@ use undertone::data::Kind;
 use undertone::kdf::Seed;
 use undertone::node::client::Config;
 use undertone::node::train::{Job, Made, Terms, Trainee};
-use undertone::training::{Data, Memory, Model, Step};
+use undertone::training::{Data, Model, Step};
 use undertone::xclp::{LabelNoise, Labelling, Rows};
 
 use super::super::credentials::Warnings;
 use super::super::training::{kind, net};
+use super::Join;
 use super::label::{self, Input};
 use super::part::{Costs, own_output, take_part};
-use super::{Join, memory};
 use undertone_lab::output;
 use undertone_lab::{Failure, Show};
-
-/// Longest memory file in bytes.
-const MAX_MEMORY: u64 = 256 << 20;
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Training")]
 pub(super) struct TrainOptions {
-    /// File in which this client remembers the job: its groups, and the rounds in which it took
-    /// part. A client that comes back needs the same file. One file serves one job [default: OUT
-    /// with .memory appended]
-    #[arg(long, value_name = "FILE")]
-    pub(super) memory: Option<PathBuf>,
     /// Fewest clients of a group to which this client agrees. The server learns sums over groups
     #[arg(long, value_name = "P", default_value_t = 5)]
     groups_at_least: usize,
@@ -112,17 +103,13 @@ pub(super) fn run(
     warnings: &Warnings,
     show: Show,
 ) -> Result<(), Failure> {
-    let input = Input::load(options, Kind::Table)?;
+    let record = options.record(config)?;
+    let input = Input::load(options, Kind::Table, &record)?;
     let labelled = input.labelling.labelled().count();
     let rows = input.labelling.rows();
-    let path = options.memory();
-    let out = own_output(&options.out, &[&options.data, &path])?;
-    let memory = memory::read(&path, MAX_MEMORY)?.map(|bytes| Memory::read(&bytes));
-    let memory = memory
-        .transpose()
-        .map_err(|error| Failure::in_file(&path, format!("it is no memory of a job: {error}")))?;
+    let out = own_output(&options.out, &[&options.data])?;
     options.log(warnings, show);
-    let noise = label::label_noise(options, &input)?;
+    let noise = label::label_noise(options, &input, &record)?;
     let terms = Terms {
         label: label::terms(options),
         groups: (!options.train.allow_free_sampling).then_some(options.train.groups_at_least),
@@ -170,9 +157,8 @@ pub(super) fn run(
         }
         Ok(())
     };
-    let keep = Box::new(move |memory: &Memory| memory::keep(&path, &memory.write()));
-    let mut trainee = Trainee::new(terms, make, memory, keep).on_step(on_step);
-    let joined = take_part(config, &mut trainee)?;
+    let mut trainee = Trainee::new(terms, make, record.clone()).on_step(on_step);
+    let joined = take_part(config, &mut trainee, &record)?;
     let progress = std::mem::take(&mut *progress.lock().unwrap_or_else(PoisonError::into_inner));
     let (Some(job), Some(model)) = (progress.job, progress.model) else {
         return Err(Failure::aborted("the job ended without a model"));

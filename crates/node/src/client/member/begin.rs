@@ -1,5 +1,7 @@
 //! How a client joins: it says who it is, answers an offer, and starts a session.
 
+use std::sync::Arc;
+
 use undertone_party::{Abort, Aborted, PartyId};
 use undertone_setup::identity::Credentials;
 
@@ -157,6 +159,7 @@ impl Member<'_> {
             seed: seed.map_err(|error| abort(Abort::Misuse(error.to_string())))?,
             job: start.job,
             session: start.number,
+            peers: roster.map(|roster| Arc::new(roster.peers())),
         };
         let party = match self.participant.client(seat, credentials) {
             Ok(party) => party,

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use undertone_fedct::{Client, Data, Keep, Learner, Memory, Place, Public, Step, Votes};
+use undertone_fedct::{Client, Data, Learner, Place, Public, Step, Votes};
+use undertone_job::record::Record;
 use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
 use undertone_party::Party;
 use undertone_setup::identity::Credentials;
@@ -111,8 +112,7 @@ type OnStep = Box<dyn FnMut(&Step) -> Result<(), String> + Send>;
 pub struct Cotrainee {
     terms: Terms,
     make: Make,
-    /// What an earlier process remembers, and where this one keeps it. Until the job is known.
-    memory: Option<(Memory, Keep)>,
+    record: Record,
     held: Held<Job, Client>,
     on_step: Option<OnStep>,
 }
@@ -128,17 +128,17 @@ impl fmt::Debug for Cotrainee {
 
 impl Cotrainee {
     /// A client with these `terms`. `make` makes the learner and the rows when the client has
-    /// agreed to a job. `memory` is what `keep` kept in an earlier process, or a new one.
+    /// agreed to a job. `record` is that of the client's rows, which it must
+    /// [know](Record::bring).
     pub fn new(
         terms: Terms,
         make: impl FnMut(&Job) -> Result<Made, String> + Send + 'static,
-        memory: Memory,
-        keep: Keep,
+        record: Record,
     ) -> Self {
         Self {
             terms,
             make: Box::new(make),
-            memory: Some((memory, keep)),
+            record,
             held: Held::default(),
             on_step: None,
         }
@@ -177,8 +177,8 @@ impl Participant for Cotrainee {
         self.terms.check(&job, signed).map_err(Decline::telling)?;
         self.held.agree(job, |job| {
             let made = (self.make)(job)?;
-            let (memory, keep) = self.memory.take().ok_or("this client's memory is in use")?;
-            let client = Client::new(made.learner, made.data, made.public, memory, keep);
+            let record = self.record.clone();
+            let client = Client::new(made.learner, made.data, made.public, record);
             client.check(&job.cotraining)?;
             Ok(client)
         })
@@ -190,6 +190,9 @@ impl Participant for Cotrainee {
         credentials: Option<Credentials>,
     ) -> Result<impl Party<Output = Step> + 'static + use<>, Unwilling> {
         let (job, client) = self.held.agreed()?;
+        if let Some(peers) = seat.peers {
+            self.record.know(peers);
+        }
         let place = Place {
             session: seat.id,
             me: seat.me,

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use undertone_fedgraph::{
     Cut, Inputs, Keep, Kept, MIN_NETWORK, Matrix, Outcome, Place, Predict, client, shows,
 };
+use undertone_job::record::Record;
 use undertone_kdf::Seed;
 use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
 use undertone_party::{Abort, Party, Script};
@@ -185,6 +186,7 @@ pub struct Member {
     seed: Option<Seed>,
     file: Option<PathBuf>,
     on_votes: Option<OnVotes>,
+    record: Record,
     held: Held<Job, Arc<Shared>>,
     outcome: Option<Outcome>,
 }
@@ -203,11 +205,13 @@ impl fmt::Debug for Member {
 impl Member {
     /// A client with these `terms`. `make` compares its data with a job when the client has agreed
     /// to it, and returns what makes its inputs. They are made from `seed`, or from the seed in its
-    /// checkpoint file: a client that continues brings the same embeddings.
+    /// checkpoint file: a client that continues brings the same embeddings. `record` is that of the
+    /// client's rows, which it must [know](Record::bring).
     pub fn new(
         terms: Terms,
         seed: Seed,
         make: impl FnMut(&Job) -> Result<Train, String> + Send + 'static,
+        record: Record,
     ) -> Self {
         Self {
             terms,
@@ -215,6 +219,7 @@ impl Member {
             seed: Some(seed),
             file: None,
             on_votes: None,
+            record,
             held: Held::default(),
             outcome: None,
         }
@@ -310,6 +315,10 @@ impl Participant for Member {
     ) -> Result<impl Party<Output = Outcome> + 'static + use<>, Unwilling> {
         let (job, shared) = self.held.agreed()?;
         let (job, shared) = (job.fedgraph.clone(), Arc::clone(shared));
+        if let Some(peers) = seat.peers {
+            self.record.know(peers);
+        }
+        let record = self.record.clone();
         let Terms {
             min_network,
             show_embeddings,
@@ -324,6 +333,7 @@ impl Participant for Member {
                 me: seat.me,
                 seed: seat.seed,
                 credentials,
+                record,
                 saved: lock(&shared.saved).last().to_vec(),
                 min_network,
                 show_embeddings,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use undertone_fedgraph::{Checkpoint, Cut, Matrix, Outcome};
+use undertone_job::Record;
 use undertone_kdf::Seed;
 use undertone_node::Participant;
 use undertone_node::client::{JoinError, join};
@@ -91,7 +92,7 @@ async fn run(job: &Job, files: &Files, leaver: Option<usize>) -> (JobReport, Vec
     let spawn = |client: usize| {
         let config = world.client(client).unwrap();
         let make = move |_: &Job| Ok(train(client));
-        let mut member = Member::new(terms(), seed(client as u8), make);
+        let mut member = Member::new(terms(), seed(client as u8), make, Record::simulated());
         if let Some(path) = &files.0[client + 1] {
             member = member.with_checkpoint(path);
         }
@@ -230,7 +231,12 @@ async fn checkpoints_of_another_job_and_of_another_party_are_refused() {
     }
     let agrees = |job: &Job| {
         let path = files.0[1].as_ref().unwrap();
-        let member = Member::new(terms(), seed(1), |_: &Job| Ok(train(0)));
+        let member = Member::new(
+            terms(),
+            seed(1),
+            |_: &Job| Ok(train(0)),
+            Record::simulated(),
+        );
         let mut member = member.with_checkpoint(path);
         member.agree(&job.to_offer(), true)
     };
@@ -242,7 +248,7 @@ async fn checkpoints_of_another_job_and_of_another_party_are_refused() {
 #[test]
 fn a_client_that_does_not_fit_the_job_declines_it() {
     let make = |_: &Job| -> Result<Train, String> { Err("row 7 is 3.25".into()) };
-    let mut member = Member::new(terms(), seed(1), make);
+    let mut member = Member::new(terms(), seed(1), make, Record::simulated());
     let agreed = member.agree(&the_job(Cut::Client).to_offer(), true);
     let declined = agreed.unwrap_err();
     assert_eq!(declined.to_string(), "row 7 is 3.25");
@@ -264,7 +270,7 @@ async fn a_client_that_cannot_train_or_keep_its_votes_leaves() {
                 }
                 Ok(train(client))
             };
-            let member = Member::new(terms(), seed(client as u8), make);
+            let member = Member::new(terms(), seed(client as u8), make, Record::simulated());
             let mut member = member.on_votes(move |_| {
                 if client == 2 {
                     return Err("no room for votes".into());

@@ -74,6 +74,9 @@
 //! A client that puts [noise](undertone_xclp::label_noise) on its labels keeps a seed for it:
 //!
 //! ```no_run
+//! use std::path::Path;
+//!
+//! use undertone::job::record::{Record, Volatile};
 //! use undertone::kdf::Seed;
 //! use undertone::node::client::{self, Config};
 //! use undertone::node::label::{Owner, Terms};
@@ -84,7 +87,9 @@
 //! // 32 bytes of `Seed::from_os`, kept since the first job.
 //! let kept: [u8; 32] = std::fs::read("label.seed")?.try_into().map_err(|_| "not 32 bytes")?;
 //! let noise = LabelNoise::new(2.0, Seed::from_bytes(kept))?;
-//! let owner = Owner::new(Rows::Features(rows), labels, Terms::default());
+//! // Made once by `undertone record new ward-7`.
+//! let record = Record::open(Path::new("records"), "ward-7", Volatile::Refused)?;
+//! let owner = Owner::new(Rows::Features(rows), labels, Terms::default(), record);
 //! let mut owner = owner.with_label_noise(noise);
 //! client::join(&config, &mut owner, std::future::pending()).await?;
 //! println!("{:?}", owner.into_outcome());
@@ -99,6 +104,7 @@ mod terms;
 
 use std::future::Future;
 
+use undertone_job::Record;
 use undertone_node::client::{self, JoinError, Joined};
 use undertone_xclp::{Labelling, Outcome, Rows};
 
@@ -111,7 +117,8 @@ pub(in crate::node) use job::trust;
 pub(in crate::node) use server::needed;
 pub(in crate::node) use terms::check_trust;
 
-/// Takes part in a job with `rows` and their labels, until the job ends or `stop` resolves.
+/// Takes part in a job with `rows` and their labels, until the job ends or `stop` resolves. `record` is
+/// that of these rows.
 ///
 /// # Errors
 /// A [`JoinError`].
@@ -120,9 +127,10 @@ pub async fn join(
     rows: Rows,
     labelling: Labelling,
     terms: Terms,
+    record: Record,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(Outcome, Joined), JoinError> {
-    let mut owner = Owner::new(rows, labelling, terms);
+    let mut owner = Owner::new(rows, labelling, terms, record);
     let joined = client::join(config, &mut owner, stop).await?;
     let outcome = owner.into_outcome();
     let outcome = outcome.ok_or_else(|| JoinError::Abandoned("it has ended too early".into()))?;

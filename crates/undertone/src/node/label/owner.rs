@@ -1,9 +1,9 @@
 //! The client's half of the application.
 
+use undertone_job::record::Record;
 use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
 use undertone_party::{Abort, Party, PartyId, Script};
 use undertone_setup::identity::Credentials;
-use undertone_sum::Answered;
 use undertone_table::labels::renumber;
 use undertone_xclp::{self as xclp, LabelNoise, Labelling, Outcome, Rows, Scale, phases, scaling};
 
@@ -11,8 +11,8 @@ use super::{Job, Label, Terms};
 
 /// The client's half: rows, labels and terms, and the results of a job.
 ///
-/// An owner serves jobs of one roster. It refuses to help with two sums of the same rows for
-/// different clients, and knows clients by their places on the roster.
+/// An owner serves jobs of one roster. Its record refuses two sums of the same rows for different
+/// clients.
 #[derive(Debug)]
 pub struct Owner {
     rows: Rows,
@@ -24,10 +24,7 @@ pub struct Owner {
     noise: Option<LabelNoise>,
     terms: Terms,
     job: Option<Job>,
-    /// Sessions that opened scores from these labels, of whatever job.
-    answered: Answered,
-    /// Sessions that opened sums of these features.
-    answered_scale: Answered,
+    record: Record,
     /// Number of the present job.
     number: u32,
     /// Means and deviations in the present job.
@@ -56,8 +53,8 @@ pub enum Gained {
 }
 
 impl Owner {
-    /// The owner of `rows`, which takes part on these `terms`.
-    pub fn new(rows: Rows, labelling: Labelling, terms: Terms) -> Self {
+    /// The owner of `rows`, which takes part on these `terms`. `record` is that of these rows.
+    pub fn new(rows: Rows, labelling: Labelling, terms: Terms, record: Record) -> Self {
         Self {
             rows,
             own: labelling.clone(),
@@ -66,8 +63,7 @@ impl Owner {
             noise: None,
             terms,
             job: None,
-            answered: Answered::default(),
-            answered_scale: Answered::default(),
+            record,
             number: 0,
             scale: None,
             outcome: None,
@@ -196,6 +192,9 @@ impl Participant for Owner {
         self.labelling = self.labelling_for(&job).map_err(|why| {
             Decline::keeping("the classes of the job are not those of this client", why)
         })?;
+        let unfit = "the record of answers of this client is not for its rows";
+        let brought = self.record.bring("this client's data", self.rows.digests());
+        brought.map_err(|why| Decline::keeping(unfit, why))?;
         self.job = Some(job);
         Ok(())
     }
@@ -208,6 +207,9 @@ impl Participant for Owner {
         if self.number != seat.job {
             self.number = seat.job;
             self.scale = None;
+        }
+        if let Some(peers) = seat.peers {
+            self.record.know(peers);
         }
         let job = self.job.as_ref();
         let last = job.map(|job| u32::from(job.standardise));
@@ -225,7 +227,7 @@ impl Participant for Owner {
                     features: features.clone(),
                     credentials,
                     max_peer_rows,
-                    answered: self.answered_scale.clone(),
+                    answering: self.record.clone().into(),
                 };
                 let client = scaling::client(seat.me, seat.id, job.agreed(), input, seat.seed);
                 let client = client.map_err(|_| unfit())?;
@@ -246,8 +248,7 @@ impl Participant for Owner {
         let input = xclp::Input {
             credentials,
             max_peer_rows,
-            answered: self.answered.clone(),
-            ..xclp::Input::new(rows, self.brought()?)
+            ..xclp::Input::new(rows, self.brought()?, self.record.clone())
         };
         let client = xclp::client(seat.me, seat.id, job.agreed(), input, seat.seed)?;
         Ok(Script::new(phases::SETUP, |io| async move {
@@ -281,7 +282,8 @@ mod tests {
         let rows = Rows::Features(xclp::Features::new(1, rows).unwrap());
         let labels = (0..60u16).map(|row| (row % 3).checked_sub(1));
         let labelling = Labelling::new(2, labels.collect()).unwrap();
-        let owner = Owner::new(rows, labelling, Terms::default()).with_classes_of_the_job();
+        let owner = Owner::new(rows, labelling, Terms::default(), Record::simulated())
+            .with_classes_of_the_job();
         match epsilon {
             None => owner,
             Some(epsilon) => {
@@ -319,7 +321,7 @@ mod tests {
         let labelling = Labelling::new(names.len(), labels).unwrap();
         let names = names.iter().map(|name| (*name).to_owned()).collect();
         let labelling = labelling.with_names(names).unwrap();
-        Owner::new(rows, labelling, Terms::default()).with_classes_of_the_job()
+        Owner::new(rows, labelling, Terms::default(), Record::simulated()).with_classes_of_the_job()
     }
 
     fn job(text: &str) -> Vec<u8> {
@@ -356,10 +358,16 @@ mod tests {
             seed: undertone_kdf::Seed::from_bytes([1; 32]),
             job: 1,
             session,
+            peers: None,
         };
         let rows = xclp::Features::new(1, vec![3.5, 4e19]).unwrap();
         let labelling = Labelling::new(2, vec![Some(0), None]).unwrap();
-        let mut owner = Owner::new(Rows::Features(rows), labelling, Terms::default());
+        let mut owner = Owner::new(
+            Rows::Features(rows),
+            labelling,
+            Terms::default(),
+            Record::simulated(),
+        );
         owner.agree(&job("standardise = true"), false).unwrap();
         let told = |refused: Unwilling| format!("{refused:?}");
         let large = told(owner.client(seat(0), None).err().unwrap());

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use undertone_job::record::Record;
 use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
 use undertone_party::Party;
 use undertone_pssl::{Data, Outcome, Place, Reveal, client};
@@ -97,8 +98,7 @@ pub struct Member {
     terms: Terms,
     make: Make,
     held: Held<Job, Arc<Data>>,
-    /// Whether it has taken part in a session.
-    begun: bool,
+    record: Record,
     outcome: Option<Outcome>,
 }
 
@@ -113,16 +113,18 @@ impl fmt::Debug for Member {
 }
 
 impl Member {
-    /// A client with these `terms`. `make` makes its rows when it has agreed to a job.
+    /// A client with these `terms`. `make` makes its rows when it has agreed to a job. `record` is
+    /// that of the rows, which it must [know](Record::bring).
     pub fn new(
         terms: Terms,
         make: impl FnMut(&Job) -> Result<Data, String> + Send + 'static,
+        record: Record,
     ) -> Self {
         Self {
             terms,
             make: Box::new(make),
             held: Held::default(),
-            begun: false,
+            record,
             outcome: None,
         }
     }
@@ -159,18 +161,15 @@ impl Participant for Member {
         credentials: Option<Credentials>,
     ) -> Result<impl Party<Output = Outcome> + 'static + use<>, Unwilling> {
         let (job, data) = self.held.agreed()?;
-        if std::mem::replace(&mut self.begun, true) {
-            return Err(Unwilling::Skips(
-                "its rows were in a session of this job; in another one they would get further \
-                 edges with the same clients"
-                    .into(),
-            ));
+        if let Some(peers) = seat.peers {
+            self.record.know(peers);
         }
         let place = Place {
             session: seat.id,
             me: seat.me,
             seed: seat.seed,
             credentials,
+            record: self.record.clone(),
         };
         Ok(client(job.pssl.clone(), Arc::clone(data), place)?)
     }

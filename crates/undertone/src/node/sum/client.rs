@@ -1,5 +1,6 @@
 //! The client's half of the application.
 
+use undertone_job::record::Record;
 use undertone_node::client::{self, JoinError, Joined};
 use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
 use undertone_party::{Abort, Party, PartyId};
@@ -15,15 +16,18 @@ use crate::rounds::{self, Place, Source, Step};
 #[derive(Debug)]
 pub struct Contributor<S> {
     client: rounds::Client<S>,
+    record: Record,
     terms: Terms,
     held: Held<Job, ()>,
 }
 
 impl<S: Source> Contributor<S> {
-    /// A client with the contributions of `source` and these `terms`.
-    pub fn new(source: S, terms: Terms) -> Self {
+    /// A client with the contributions of `source` and these `terms`. `record` says which values
+    /// it has sent.
+    pub fn new(source: S, terms: Terms, record: Record) -> Self {
         Self {
-            client: rounds::Client::new(source),
+            client: rounds::Client::new(source, record.clone()),
+            record,
             terms,
             held: Held::default(),
         }
@@ -98,6 +102,9 @@ impl<S: Source> Participant for Contributor<S> {
             );
             return Err(Abort::cheated(PartyId::SERVER, why).into());
         };
+        if let Some(peers) = seat.peers {
+            self.record.know(peers);
+        }
         self.client
             .may_take_part(seat.session)
             .map_err(Unwilling::Skips)?;
@@ -126,6 +133,7 @@ impl<S: Source> Participant for Contributor<S> {
 }
 
 /// Takes part in a job with the contributions of `source`, until the job ends or `stop` resolves.
+/// `record` says which values the client has sent.
 ///
 /// # Errors
 /// A [`JoinError`].
@@ -133,8 +141,9 @@ pub async fn join_with(
     config: &client::Config,
     source: impl Source,
     terms: Terms,
+    record: Record,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<Joined, JoinError> {
-    let mut contributor = Contributor::new(source, terms);
+    let mut contributor = Contributor::new(source, terms, record);
     client::join(config, &mut contributor, stop).await
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use undertone_job::record::Record;
 use undertone_node::client::{self, JoinError, Joined};
 
 use super::{Contribution, Mean, Terms, join_with, lock};
@@ -11,11 +12,12 @@ use crate::arrays::Arrays;
 use crate::rounds::{self, Source};
 
 /// Takes part in a job, in a task of the current tokio runtime. The program receives rounds, and
-/// contributes to them, through the returned [`Member`].
+/// contributes to them, through the returned [`Member`]. `record` says which values the client has
+/// sent.
 ///
 /// # Panics
 /// When called outside a tokio runtime.
-pub fn join(config: client::Config, terms: Terms) -> Member {
+pub fn join(config: client::Config, terms: Terms, record: Record) -> Member {
     let (tell, rounds) = tokio::sync::mpsc::unbounded_channel();
     let mean = Arc::<Mutex<Option<Arc<Mean>>>>::default();
     let source = Asks {
@@ -28,7 +30,7 @@ pub fn join(config: client::Config, terms: Terms) -> Member {
         let stop = async {
             let _ = stopped.await;
         };
-        join_with(&config, source, terms, stop).await
+        join_with(&config, source, terms, record, stop).await
     });
     Member {
         rounds,

@@ -27,13 +27,18 @@
 //! A client in a program that trains a model:
 //!
 //! ```no_run
+//! use std::path::Path;
+//!
 //! use undertone::arrays::Arrays;
+//! use undertone::job::record::{Record, Volatile};
 //! use undertone::node::{client::Config, sum};
 //!
 //! # fn train(model: &mut Arrays) -> (Arrays, f64) { (model.clone(), 1.0) }
 //! # type Error = Box<dyn std::error::Error>;
 //! # async fn take_part(config: Config, mut model: Arrays) -> Result<(), Error> {
-//! let mut member = sum::join(config, sum::Terms::default());
+//! // Made once by `undertone record new ward-7`.
+//! let record = Record::open(Path::new("records"), "ward-7", Volatile::Refused)?;
+//! let mut member = sum::join(config, sum::Terms::default(), record);
 //! while let Some(round) = member.next_round().await? {
 //!     if let Some(mean) = &round.mean {
 //!         model = mean.arrays.clone(); // also a mean that this client missed

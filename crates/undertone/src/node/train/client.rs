@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use undertone_job::record::Record;
 use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
 use undertone_party::Party;
 use undertone_setup::identity::Credentials;
-use undertone_training::{Client, Data, Keep, Memory, Model, Place, PseudoLabels, Sampling, Step};
+use undertone_training::{Client, Data, Model, Place, PseudoLabels, Sampling, Step};
 use undertone_xclp::Params;
 
 use super::{Job, Train};
@@ -125,8 +126,7 @@ type OnStep = Box<dyn FnMut(&Step) -> Result<(), String> + Send>;
 pub struct Trainee {
     terms: Terms,
     make: Make,
-    /// What an earlier process remembers, and where this one keeps it. Until the job is known.
-    memory: Option<(Option<Memory>, Keep)>,
+    record: Record,
     held: Held<Job, Client>,
     on_step: Option<OnStep>,
 }
@@ -142,17 +142,16 @@ impl fmt::Debug for Trainee {
 
 impl Trainee {
     /// A client with these `terms`. `make` makes the model and the data when the client has agreed
-    /// to a job. `memory` is what `keep` kept in an earlier process.
+    /// to a job. `record` is that of the client's rows, which it must [know](Record::bring).
     pub fn new(
         terms: Terms,
         make: impl FnMut(&Job) -> Result<Made, String> + Send + 'static,
-        memory: Option<Memory>,
-        keep: Keep,
+        record: Record,
     ) -> Self {
         Self {
             terms,
             make: Box::new(make),
-            memory: Some((memory, keep)),
+            record,
             held: Held::default(),
             on_step: None,
         }
@@ -191,8 +190,7 @@ impl Participant for Trainee {
         self.terms.check(&job, signed).map_err(Decline::telling)?;
         self.held.agree(job, |job| {
             let Made { model, data } = (self.make)(job)?;
-            let (memory, keep) = self.memory.take().ok_or("this client's memory is in use")?;
-            Ok(Client::new(model, data, memory, keep))
+            Ok(Client::new(model, data, self.record.clone()))
         })
     }
 
@@ -202,6 +200,9 @@ impl Participant for Trainee {
         credentials: Option<Credentials>,
     ) -> Result<impl Party<Output = Step> + 'static + use<>, Unwilling> {
         let (job, client) = self.held.agreed()?;
+        if let Some(peers) = seat.peers {
+            self.record.know(peers);
+        }
         let place = Place {
             session: seat.id,
             me: seat.me,
