@@ -42,7 +42,7 @@ case "$1 $2" in
   "bench label-privacy") set -- "${@/#100/1}"; less=(--bits 256) ;;
   "bench network")
     set -- "${@/digits/wine}"; less=(--repeat 1); has --values || less+=(--bits 256) ;;
-  record*) less=(--accept volatile-record) ;;
+  record*|join*) less=(--accept volatile-record) ;;
   label*) has --runs || has --client || less=(--runs 1) ;;
   serve*) less=(--listen "127.0.0.1:$UNDERTONE_PORT") ;;
 esac
