@@ -260,6 +260,13 @@ fn in_one_process(trial: &Trial) -> Vec<usize> {
     votes.each_row().map(best).collect()
 }
 
+/// The checkpoint of a client, in the folder of its record.
+fn kept(trial: &Trial, client: usize) -> String {
+    trial.path(&format!(
+        "keys/client-{client}/records/client-{client}/fedgraph"
+    ))
+}
+
 #[test]
 fn processes_vote_as_one_does() {
     let trial = trial("steps = 0\n");
@@ -272,8 +279,7 @@ fn processes_vote_as_one_does() {
     for client in 0..CLIENTS {
         assert_eq!(labels(&trial, client)[50..], due, "client {client}");
         // A client that votes again has the same network.
-        let memory = trial.path(&format!("{client}.csv.memory"));
-        assert!(Path::new(&memory).exists());
+        assert!(Path::new(&kept(&trial, client)).exists());
     }
 }
 
@@ -292,7 +298,7 @@ fn a_client_that_is_killed_ends_the_job_and_all_together_continue_it() {
     };
     let mut server = serve("serve");
     let mut clients = start();
-    let files = (0..CLIENTS).map(|client| trial.path(&format!("{client}.csv.memory")));
+    let files = (0..CLIENTS).map(|client| kept(&trial, client));
     let files: Vec<String> = files.chain([checkpoint.clone()]).collect();
     let begun = std::time::Instant::now();
     let wait = |until: &dyn Fn() -> bool| {
@@ -318,7 +324,7 @@ fn a_client_that_is_killed_ends_the_job_and_all_together_continue_it() {
 
     // Without the checkpoints of one of them nobody continues.
     let aside = trial.path("aside");
-    std::fs::rename(trial.path("2.csv.memory"), &aside).unwrap();
+    std::fs::rename(kept(&trial, 2), &aside).unwrap();
     let mut server = serve("serve");
     let mut clients = start();
     for process in &mut clients {
@@ -327,7 +333,7 @@ fn a_client_that_is_killed_ends_the_job_and_all_together_continue_it() {
     assert_ne!(server.ends(LONG), Some(0));
     let log = trial.text("serve.err");
     assert!(log.contains("no checkpoint is with all parties"), "{log}");
-    std::fs::rename(&aside, trial.path("2.csv.memory")).unwrap();
+    std::fs::rename(&aside, kept(&trial, 2)).unwrap();
 
     // Nor does a part of the clients.
     let rosters = (0..CLIENTS).map(|client| format!("keys/client-{client}/roster.toml"));

@@ -134,6 +134,20 @@ fn draws_stay_as_long_as_the_secret_does() {
     secrets
         .iter()
         .for_each(|path| std::fs::remove_file(path).unwrap());
+    // The records know the secret, and refuse another.
+    let server = trial.serve("serve", &["--jobs", "1"]);
+    let mut client = trial.join(0, &["--label-epsilon", "0.5"]);
+    assert_eq!(client.ends(super::network::LONG), Some(77));
+    let log = trial.text("join-0.err");
+    assert!(log.contains("was drawn from another secret"), "{log}");
+    drop(server);
+    for client in 0..5 {
+        let records = trial.path(&format!("keys/client-{client}/records"));
+        std::fs::remove_dir_all(&records).unwrap();
+        let name = format!("client-{client}");
+        let made = super::undertone(&["record", "new", &name, "--records", &records]);
+        assert!(made.status.success());
+    }
     assert_ne!(noisy_job(&trial, "0.5"), first);
 }
 

@@ -24,6 +24,7 @@ mod interrupt;
 mod label_noise;
 mod measures;
 mod network;
+mod once;
 mod page;
 mod pssl;
 mod record;

@@ -224,7 +224,9 @@ fn the_status_page_shows_a_job_as_it_goes() {
     let agree = ["--max-bits", "65535"];
     let mut processes = vec![trial.join(0, &agree)];
     browser.until(&clients("waiting", 1));
-    processes.extend((1..5).map(|client| trial.join(client, &agree)));
+    processes.extend((1..4).map(|client| trial.join(client, &agree)));
+    let named = [&agree[..], &["--record", "client-4"]].concat();
+    processes.push(trial.join(4, &named));
     browser.until(
         "return document.querySelector('#phases [data-name=\"distances\"]').dataset.state == 'now'",
     );

@@ -34,7 +34,11 @@ impl RecordOptions {
         })?;
         let name = self.record.as_deref().unwrap_or(&config.name);
         let volatile = self.accept.map_or(Volatile::Refused, Accept::volatile);
-        Record::open(&folder, name, volatile).map_err(Failure::declined)
+        let opened = Record::open(&folder, name, volatile);
+        opened.map_err(|error| match &self.record {
+            Some(_) => Failure::declined(error),
+            None => Failure::declined(format!("{error} (--record names another record)")),
+        })
     }
 }
 

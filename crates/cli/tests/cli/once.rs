@@ -1,0 +1,213 @@
+//! What a client answers once, it answers once: in all jobs, processes and restarts.
+
+use std::path::Path;
+
+use undertone::arrays::Arrays;
+use undertone::data::arrays_to_npz;
+
+use super::network::{LONG, Process, Trial};
+use super::{data, undertone};
+
+const CLIENTS: usize = 4;
+
+/// A trial whose processes draw fresh randomness.
+struct Owners(Trial);
+
+impl Owners {
+    fn new(dataset: &str) -> Self {
+        Self(Trial::with_clients(CLIENTS, dataset, ""))
+    }
+
+    /// The server of the job `job`.
+    fn serve(&self, job: &str) -> Process {
+        std::fs::write(self.0.path("keys/job.toml"), job).unwrap();
+        let (listen, roster) = (
+            format!("127.0.0.1:{}", self.0.port),
+            self.0.path("keys/roster.toml"),
+        );
+        let mut arguments = vec!["serve", "--roster", &roster, "--listen", &listen];
+        arguments.extend(["--jobs", "1", "--wait", "5", "--grace", "1", "--json"]);
+        let public = data("wine");
+        if job.contains("cotrain") {
+            arguments.extend(["--public", &public]);
+        }
+        self.0.spawn("serve", &arguments)
+    }
+
+    fn join(&self, client: usize, out: &str, more: &[&str]) -> Process {
+        let server = format!("localhost:{}", self.0.port);
+        let keys = self.0.path(&format!("keys/client-{client}"));
+        let rows = self.0.path(&format!("data/client-{client}.npz"));
+        let out = self.0.path(&format!("{client}.{out}"));
+        let mut arguments = vec!["join", "--server", &server, "--keys", &keys];
+        arguments.extend(["--data", &rows, "--out", &out]);
+        arguments.extend(more);
+        self.0.spawn(&format!("join-{client}"), &arguments)
+    }
+
+    /// Runs a job with these clients. Returns exit codes and logs.
+    fn run(&self, job: &str, who: &[usize], out: &str, more: &[&str]) -> Vec<(i32, String)> {
+        let mut server = self.serve(job);
+        let join = |client: &usize| self.join(*client, out, more);
+        let mut clients: Vec<Process> = who.iter().map(join).collect();
+        let codes = clients.iter_mut().map(|client| client.ends(LONG));
+        let codes: Vec<i32> = codes.map(|code| code.unwrap_or(-1)).collect();
+        server.ends(LONG);
+        let log = |client: &usize| self.0.text(&format!("join-{client}.err"));
+        codes.into_iter().zip(who.iter().map(log)).collect()
+    }
+
+    fn record(&self, client: usize, what: &[&str]) -> String {
+        let name = format!("client-{client}");
+        let records = self.0.path(&format!("keys/{name}/records"));
+        let mut arguments = vec!["record", what[0], &name];
+        arguments.extend(&what[1..]);
+        arguments.extend(["--records", &records]);
+        let output = undertone(&arguments);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+fn all_done(ended: &[(i32, String)]) {
+    for (code, log) in ended {
+        assert_eq!(*code, 0, "{log}");
+    }
+}
+
+/// Every client refuses by itself, and says why. The server and the others read one sentence.
+fn all_refuse(owners: &Owners, ended: &[(i32, String)], why: &str) {
+    assert!(ended.iter().any(|(_, log)| log.contains(why)), "{ended:?}");
+    for (code, log) in ended {
+        assert_ne!(*code, 0, "{log}");
+    }
+    let told = owners.0.text("serve.err");
+    assert!(
+        told.contains("this client's record does not allow it"),
+        "{told}"
+    );
+    assert!(!told.contains("--reason"), "{told}");
+}
+
+/// LABEL-2 over processes: with one owner missing, the class counts of a second job would be those
+/// of the first without it.
+#[test]
+fn label_propagation_with_an_owner_missing_needs_an_allowance() {
+    let job = "bits = 256\nmin_clients = 3\n";
+    let owners = Owners::new("wine");
+    let all = [0, 1, 2, 3];
+    all_done(&owners.run(job, &all, "csv", &[]));
+    let ended = owners.run(job, &all[..3], "csv", &[]);
+    all_refuse(&owners, &ended, "this job lacks client-3");
+    let allow = ["allow", "contributors", "--reason", "ward 3 is closed"];
+    all[..3].iter().for_each(|client| {
+        owners.record(*client, &allow);
+    });
+    all_done(&owners.run(job, &all[..3], "csv", &[]));
+    let shown = owners.record(0, &["show"]);
+    assert!(
+        shown.contains("ward 3 is closed") && shown.contains("client-3"),
+        "{shown}"
+    );
+    // All again: the third session. The fourth is refused.
+    all_done(&owners.run(job, &all[..3], "csv", &[]));
+    let ended = owners.run(job, &all[..3], "csv", &[]);
+    all_refuse(
+        &owners,
+        &ended,
+        "these rows were in 3 jobs of label propagation",
+    );
+}
+
+/// The same values in a second sum, from a new process.
+#[test]
+fn values_are_added_up_once() {
+    let job = "application = \"sum\"\nmean = false\nbound = 1e6\n";
+    let owners = Owners::new("wine");
+    for client in 0..CLIENTS {
+        let mut values = Arrays::new();
+        let own = vec![client as f64 + 1.0, 2.0];
+        values.push("a", vec![2], own).unwrap();
+        let path = owners.0.path(&format!("data/client-{client}.npz"));
+        let file = std::fs::File::create(path).unwrap();
+        arrays_to_npz(file, &values).unwrap();
+    }
+    let more = ["--max-bound", "1e6"];
+    all_done(&owners.run(job, &[0, 1, 2, 3], "npz", &more));
+    let ended = owners.run(job, &[0, 1, 2], "npz", &more);
+    all_refuse(&owners, &ended, "exactly these values were sent on");
+}
+
+/// A second graph over the same rows, from a new process.
+#[test]
+fn rows_are_compared_with_other_clients_once() {
+    let job = "application = \"pssl\"\nfeatures = 64\nclasses = 10\nscale = 16\nasked = 4\n\
+               clusters = 4\nrounds = 2\n";
+    let owners = Owners::new("digits");
+    let more = ["--application", "pssl"];
+    all_done(&owners.run(job, &[0, 1, 2, 3], "csv", &more));
+    let ended = owners.run(job, &[0, 1, 2, 3], "csv", &more);
+    all_refuse(&owners, &ended, "record allow client-");
+}
+
+/// Another job of training, and of co-training, on the same rows.
+#[cfg(feature = "train")]
+#[test]
+fn another_job_on_the_same_rows_needs_an_allowance() {
+    let train = "application = \"train\"\nfeatures = 13\nclasses = 3\nrounds = 1\n\
+                 label_rounds = 0\nsampled = 4\ngroups = 4\nlabels_from = \"none\"\n";
+    let owners = Owners::new("wine");
+    let more = ["--groups-at-least", "4"];
+    let all = [0, 1, 2, 3];
+    all_done(&owners.run(train, &all, "safetensors", &more));
+    let ended = owners.run(train, &all, "safetensors", &more);
+    all_refuse(
+        &owners,
+        &ended,
+        "these rows were in round 1 of a training job",
+    );
+    // The record of the same rows still has its sessions of label propagation.
+    all_done(&owners.run("bits = 256\n", &all, "csv", &[]));
+
+    let cotrain = |exchanges: u32| {
+        format!("application = \"cotrain\"\nclasses = 3\nexchanges = {exchanges}\n")
+    };
+    let public = data("wine");
+    let more = ["--public", &public, "--learner", "tree"];
+    all_done(&owners.run(&cotrain(1), &all, "csv", &more));
+    let ended = owners.run(&cotrain(2), &all, "csv", &more);
+    all_refuse(
+        &owners,
+        &ended,
+        "these rows voted in another co-training job",
+    );
+}
+
+/// Without a record nothing begins, and nothing is made in silence.
+#[test]
+fn a_client_without_a_record_does_not_join() {
+    let owners = Owners::new("wine");
+    let records = owners.0.path("keys/client-1/records");
+    std::fs::remove_dir_all(&records).unwrap();
+    let state = owners.0.path("state");
+    let elsewhere = ["--records", &state];
+    let mut client = owners.join(1, "csv", &elsewhere);
+    assert_eq!(client.ends(LONG), Some(77));
+    let log = owners.0.text("join-1.err");
+    assert!(log.contains("`undertone record new client-1`"), "{log}");
+    assert!(!Path::new(&state).exists());
+    // Another client's data.
+    let mut client = owners.join_rows(2, 3);
+    assert_eq!(client.ends(LONG), Some(69));
+}
+
+impl Owners {
+    /// Client `client` with the rows of another one. Nobody serves.
+    fn join_rows(&self, client: usize, other: usize) -> Process {
+        let from = self.0.path(&format!("data/client-{other}.npz"));
+        let to = self.0.path(&format!("data/client-{client}.npz"));
+        std::fs::copy(from, to).unwrap();
+        self.join(client, "csv", &["--retry", "0"])
+    }
+}
