@@ -81,6 +81,12 @@ pub trait Draft: Debug {
     /// # Errors
     /// As for renaming a file.
     fn rename(self: Box<Self>, path: &Path) -> io::Result<()>;
+
+    /// Gives it its name, which no file may have.
+    ///
+    /// # Errors
+    /// As for renaming a file. The kind is [`ErrorKind::AlreadyExists`] if a file has the name.
+    fn rename_new(self: Box<Self>, path: &Path) -> io::Result<()>;
 }
 
 /// The file system of this machine.
@@ -153,7 +159,10 @@ impl Disk for Local {
     }
 
     fn probe(&self, folder: &Path) -> io::Result<()> {
-        draft(folder)?.write_all(&[0; PROBE])
+        let mut file = draft(folder)?;
+        file.write_all(&[0; PROBE])?;
+        // Some file systems find out only then that they are full.
+        file.as_file().sync_all()
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Debug + Send>> {
@@ -202,5 +211,10 @@ impl Draft for NamedTempFile {
 
     fn rename(self: Box<Self>, path: &Path) -> io::Result<()> {
         self.persist(path).map(drop).map_err(|error| error.error)
+    }
+
+    fn rename_new(self: Box<Self>, path: &Path) -> io::Result<()> {
+        let named = self.persist_noclobber(path);
+        named.map(drop).map_err(|error| error.error)
     }
 }
