@@ -2,7 +2,7 @@
 //!
 //! A state file holds one state, and is replaced as a whole. The new state is written beside it and
 //! synced, then takes its name, then the folder is synced. So after a crash or a power cut the file
-//! holds the old state or the new one, and the new one as soon as [`StateFile::write`] has returned.
+//! holds the old state or the new one, and the new one once [`StateFile::write`] has returned.
 //!
 //! Its bytes: the magic bytes of its kind (16), a generation (8, little-endian), the digest of what
 //! it belongs to (32), the payload, and SHA-256 of all bytes before (32).
@@ -143,7 +143,7 @@ impl StateFile {
     /// Replaces the state. It is on the disk when this returns.
     ///
     /// # Errors
-    /// A [`StateError`] when the file cannot be written. It then holds the old state or the new one.
+    /// A [`StateError`] when the file cannot be written. It has the old state or the new one then.
     pub fn write(&self, generation: u64, payload: &[u8]) -> Result<(), StateError> {
         let write = || {
             let mut draft = self.draft(generation, payload)?;
