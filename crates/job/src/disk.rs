@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
 
+/// What the names of files begin with that have no name of their own yet. Of a process that was
+/// killed such a file may be left.
+pub const DRAFT: &str = ".undertone-";
+
 /// Bytes that are written to see whether a file can be.
 const PROBE: usize = 1 << 16;
 
@@ -94,9 +98,7 @@ pub trait Draft: Debug {
 pub struct Local;
 
 fn draft(folder: &Path) -> io::Result<NamedTempFile> {
-    tempfile::Builder::new()
-        .prefix(".undertone-")
-        .tempfile_in(folder)
+    tempfile::Builder::new().prefix(DRAFT).tempfile_in(folder)
 }
 
 impl Disk for Local {
