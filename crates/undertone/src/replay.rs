@@ -7,9 +7,9 @@
 //!
 //! What must never happen is a *rewind*: the same seed with two different transcripts. In a secure
 //! sum a client could then reveal both shares of a secret, for two sets of contributors. It could
-//! also send two uploads under one mask; their difference is the difference of its values. So
-//! every step is noted in a [`Journal`] on disk before its reply leaves. It is a state file, so after
-//! a power cut it has each step whose reply has left.
+//! also send two uploads under one mask; their difference is the difference of its values. So every
+//! step is noted in a [`Journal`] on disk before its reply leaves. The journal is a state file: no
+//! power cut takes away a step whose reply has left.
 //!
 //! - Step k is taken only if the journal has exactly the k steps before it, with the same bundles
 //!   in and out.
