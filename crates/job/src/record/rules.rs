@@ -528,13 +528,13 @@ impl State {
     fn begin_anew(&mut self, asked: &Asked) {
         let Ask::Note(kept) = &asked.ask else { return };
         for answer in &mut self.answers {
-            answer.closed |= match (kept, &answer.kept) {
+            answer.closed |= matches!(
+                (kept, &answer.kept),
                 (Kept::Census { .. }, Kept::Census { .. })
-                | (Kept::Vote { .. }, Kept::Vote { .. })
-                | (Kept::Pairs, Kept::Pairs)
-                | (Kept::Graph { .. }, Kept::Graph { .. }) => true,
-                _ => false,
-            };
+                    | (Kept::Vote { .. }, Kept::Vote { .. })
+                    | (Kept::Pairs, Kept::Pairs)
+                    | (Kept::Graph { .. }, Kept::Graph { .. })
+            );
         }
     }
 
