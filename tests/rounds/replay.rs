@@ -1,8 +1,11 @@
 //! Parties that live from one message to the next: a replay gives the same bytes, and nothing can
 //! be rewound.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
+use undertone::job::testing::{PowerCut, Unsynced};
 use undertone::kdf::Seed;
 use undertone::party::courier::{self, Entry};
 use undertone::party::{Abort, Courier, Limits, PartyId, Script, SessionId, Status};
@@ -12,7 +15,6 @@ use zeroize::Zeroizing;
 
 const SESSION: SessionId = SessionId([9; 32]);
 const CLIENTS: usize = 4;
-const NONE: &[&[u8]] = &[];
 
 type Client = Courier<Script<'static, Sums<u64>>>;
 
@@ -198,32 +200,31 @@ fn a_lost_or_foreign_journal_is_refused() {
         ),
         "{foreign:?}"
     );
-    // A note that is cut short.
-    let note = walk(folder.path())
-        .into_iter()
-        .find(|path| path.ends_with("0"))
-        .unwrap();
-    let bytes = std::fs::read(&note).unwrap();
-    std::fs::write(&note, &bytes[..63]).unwrap();
-    let id = note
-        .parent()
-        .unwrap()
-        .file_name()
-        .unwrap()
-        .to_str()
-        .unwrap();
-    let index: usize = id.rsplit('-').next().unwrap().parse().unwrap();
-    let new = client(index, index as u8, 0);
-    let torn = step(
-        folder.path(),
-        new,
-        NONE.iter()
-            .map(|m| m.to_vec())
-            .collect::<Vec<_>>()
-            .as_slice(),
-        &[],
-    );
-    assert!(matches!(torn, Err(ReplayError::Io { .. })), "{torn:?}");
+    // A journal that is cut short, that of another client, and a folder of an earlier version.
+    let file = |index| folder.path().join(format!("{}-{index}", "09".repeat(32)));
+    let whole = std::fs::read(file(2)).unwrap();
+    let refused = |expected: &str| {
+        let refused = step(folder.path(), client(2, 2, 0), &[], &[]);
+        assert!(
+            matches!(refused, Err(ReplayError::Io { .. })),
+            "{refused:?}"
+        );
+        let told = refused.unwrap_err().to_string();
+        assert!(told.contains(expected), "{told}");
+    };
+    for len in [0, 16, 88, whole.len() - 64, whole.len() - 1] {
+        std::fs::write(file(2), &whole[..len]).unwrap();
+        refused(if len == 0 {
+            "it is no journal"
+        } else {
+            "it is damaged"
+        });
+    }
+    std::fs::copy(file(3), file(2)).unwrap();
+    refused("of another party");
+    std::fs::remove_file(file(2)).unwrap();
+    std::fs::create_dir(file(2)).unwrap();
+    refused("earlier versions");
     // A folder that cannot be written.
     let file = folder.path().join("file");
     std::fs::write(&file, b"").unwrap();
@@ -238,18 +239,139 @@ fn a_lost_or_foreign_journal_is_refused() {
     assert!(step(folder.path(), client(1, 5, 0), &[], &[]).is_ok());
 }
 
-fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
-    let mut files = Vec::new();
-    for session in std::fs::read_dir(folder).unwrap() {
-        let session = session.unwrap().path();
-        if !session.is_dir() {
-            continue;
+/// A journal that is a step older or two steps newer than what the caller kept.
+#[test]
+fn an_old_or_a_new_journal_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, _) = whole(folder.path());
+    let past: Vec<Vec<u8>> = log[1].iter().map(|(message, _)| message.clone()).collect();
+    let file = folder.path().join(format!("{}-1", "09".repeat(32)));
+    let fresh = tempfile::tempdir().unwrap();
+    step(fresh.path(), client(1, 1, 0), &[], &past[0]).unwrap();
+    let old = std::fs::read(fresh.path().join(file.file_name().unwrap())).unwrap();
+    let rewound = step(folder.path(), client(1, 1, 0), &past[..2], &past[2]);
+    assert!(
+        matches!(
+            rewound,
+            Err(ReplayError::Rewound {
+                noted: 4,
+                taken: 2,
+                ..
+            })
+        ),
+        "{rewound:?}"
+    );
+    std::fs::write(&file, old).unwrap();
+    let lost = step(folder.path(), client(1, 1, 0), &past[..2], &past[2]);
+    assert!(
+        matches!(
+            lost,
+            Err(ReplayError::Lost {
+                noted: 1,
+                taken: 2,
+                ..
+            })
+        ),
+        "{lost:?}"
+    );
+}
+
+/// A step whose disk may fail at any moment.
+fn step_on(disk: &PowerCut, word: u64, past: &[Vec<u8>], message: &[u8]) -> Option<Vec<u8>> {
+    let me = PartyId::client(0);
+    let journal = Journal::on(Arc::new(disk.clone()), Path::new("/journals"), SESSION, me);
+    let mut replay = Replay::new(client(0, 0, word), journal, past, || ()).ok()?;
+    replay
+        .step(message, || Ok::<_, ReplayError>(()))
+        .ok()
+        .map(|(reply, _)| reply)
+}
+
+/// What happens to a process whose disk fails.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fault {
+    /// The machine stops.
+    Power(Unsynced),
+    /// The process is killed. Others take its step, and then the machine stops.
+    Killed(Unsynced),
+}
+
+/// What the client had, and said, when its disk failed.
+struct Failed {
+    disk: PowerCut,
+    /// The steps whose replies have left.
+    replies: Vec<Vec<u8>>,
+}
+
+/// The value of a client in this step.
+fn word(step: usize) -> u64 {
+    if step == 2 { 1 } else { 0 }
+}
+
+/// Runs a client over these messages. Its disk fails after `cut` steps.
+fn failed(past: &[Vec<u8>], cut: usize, fault: Fault) -> Failed {
+    let disk = PowerCut::default();
+    let mut replies = Vec::new();
+    let next = |replies: &mut Vec<Vec<u8>>| {
+        let step = replies.len();
+        let message = past.get(step)?;
+        replies.push(step_on(&disk, word(step), &past[..step], message)?);
+        Some(())
+    };
+    disk.cut_after(cut);
+    while next(&mut replies).is_some() {}
+    let unsynced = match fault {
+        Fault::Power(unsynced) => unsynced,
+        Fault::Killed(unsynced) => {
+            disk.cut_after(usize::MAX);
+            let _ = next(&mut replies);
+            unsynced
         }
-        for file in std::fs::read_dir(session).unwrap() {
-            files.push(file.unwrap().path());
+    };
+    disk.restart(unsynced);
+    Failed { disk, replies }
+}
+
+/// The power is cut after each step that the disk takes, or the process is killed there. Then other
+/// processes try everything: other values, other messages, earlier steps.
+#[test]
+fn a_power_cut_at_any_moment_leads_to_one_reply_a_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, _) = whole(folder.path());
+    let log = &log[0];
+    let past: Vec<Vec<u8>> = log.iter().map(|(message, _)| message.clone()).collect();
+    let kinds = [Unsynced::Lost, Unsynced::Named];
+    let faults = kinds.map(|unsynced| [Fault::Power(unsynced), Fault::Killed(unsynced)]);
+    for fault in faults.into_iter().flatten() {
+        for cut in 0.. {
+            // The client goes on, wherever it was.
+            let Failed { disk, replies } = failed(&past, cut, fault);
+            for (step, (message, reply)) in log.iter().enumerate().skip(replies.len()) {
+                let again = step_on(&disk, word(step), &past[..step], message);
+                assert_eq!(
+                    again.as_ref(),
+                    Some(reply),
+                    "{fault:?} after {cut}: step {step}"
+                );
+            }
+            // Whatever others try, each step of the session has one reply.
+            let Failed { disk, replies } = failed(&past, cut, fault);
+            let is_over = replies.len() == past.len();
+            let mut left: BTreeMap<usize, Vec<u8>> = replies.into_iter().enumerate().collect();
+            for step in (0..past.len()).rev() {
+                for message in &past {
+                    let Some(reply) = step_on(&disk, 7, &past[..step], message) else {
+                        continue;
+                    };
+                    let first = left.entry(step).or_insert_with(|| reply.clone());
+                    assert_eq!(*first, reply, "{fault:?} after {cut}: step {step}");
+                }
+            }
+            if is_over && matches!(fault, Fault::Power(_)) || cut > 4 * past.len() + 1 {
+                break;
+            }
         }
     }
-    files
 }
 
 #[test]
@@ -320,6 +442,37 @@ fn a_client_without_a_journal_gives_away_the_difference_of_its_values() {
     assert!(first.iter().all(|word| *word > 1 << 32), "{first:?}");
     let difference = first.iter().zip(&second).map(|(a, b)| a.wrapping_sub(*b));
     assert_eq!(difference.collect::<Vec<_>>(), [993; 3]);
+}
+
+#[test]
+fn journals_of_other_sessions_are_deleted_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for session in [SESSION, SessionId([8; 32])] {
+        let journal = Journal::new(folder.path(), session, PartyId::client(0));
+        let me = PartyId::client(0);
+        let rules = Rules::plain(session, 3);
+        let party = sum::client::<u64>(rules, me, vec![1; 3], Seed::from_bytes([1; 32])).unwrap();
+        let courier = Courier::new(me, session, Limits::default(), party);
+        let none: &[&[u8]] = &[];
+        let mut replay = Replay::new(courier, journal, none, || ()).unwrap();
+        replay.step(&[], || Ok::<_, ReplayError>(())).unwrap();
+    }
+    // A journal of an earlier version, a draft of a process that was killed, the owner's own files.
+    let old = at(&format!("{}-0", "07".repeat(32)));
+    std::fs::create_dir(&old).unwrap();
+    std::fs::write(old.join("0"), [0; 64]).unwrap();
+    for name in [".undertone-abc", "memory.json", "deadbeef-0"] {
+        std::fs::write(at(name), b"text").unwrap();
+    }
+    keep_only(folder.path(), SESSION).unwrap();
+    let names = std::fs::read_dir(folder.path()).unwrap();
+    let mut names: Vec<String> = names
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort_unstable();
+    let journal = format!("{}-0", "09".repeat(32));
+    assert_eq!(names, [&journal, "deadbeef-0", "lock", "memory.json"]);
 }
 
 /// A slow step, and meanwhile a message of another session that has old journals deleted: the slow

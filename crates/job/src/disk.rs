@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
 
+/// What the names of files begin with that have no name of their own yet. Of a process that was
+/// killed such a file may be left.
+pub const DRAFT: &str = ".undertone-";
+
 /// Bytes that are written to see whether a file can be.
 const PROBE: usize = 1 << 16;
 
@@ -81,6 +85,12 @@ pub trait Draft: Debug {
     /// # Errors
     /// As for renaming a file.
     fn rename(self: Box<Self>, path: &Path) -> io::Result<()>;
+
+    /// Gives it its name, which no file may have.
+    ///
+    /// # Errors
+    /// As for renaming a file. The kind is [`ErrorKind::AlreadyExists`] if a file has the name.
+    fn rename_new(self: Box<Self>, path: &Path) -> io::Result<()>;
 }
 
 /// The file system of this machine.
@@ -88,9 +98,7 @@ pub trait Draft: Debug {
 pub struct Local;
 
 fn draft(folder: &Path) -> io::Result<NamedTempFile> {
-    tempfile::Builder::new()
-        .prefix(".undertone-")
-        .tempfile_in(folder)
+    tempfile::Builder::new().prefix(DRAFT).tempfile_in(folder)
 }
 
 impl Disk for Local {
@@ -153,7 +161,10 @@ impl Disk for Local {
     }
 
     fn probe(&self, folder: &Path) -> io::Result<()> {
-        draft(folder)?.write_all(&[0; PROBE])
+        let mut file = draft(folder)?;
+        file.write_all(&[0; PROBE])?;
+        // Some file systems find out only then that they are full.
+        file.as_file().sync_all()
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Debug + Send>> {
@@ -202,5 +213,10 @@ impl Draft for NamedTempFile {
 
     fn rename(self: Box<Self>, path: &Path) -> io::Result<()> {
         self.persist(path).map(drop).map_err(|error| error.error)
+    }
+
+    fn rename_new(self: Box<Self>, path: &Path) -> io::Result<()> {
+        let named = self.persist_noclobber(path);
+        named.map(drop).map_err(|error| error.error)
     }
 }

@@ -120,6 +120,13 @@ impl Draft for Fresh {
         inner.files.insert(path.to_owned(), self.content);
         Ok(())
     }
+
+    fn rename_new(self: Box<Self>, path: &Path) -> io::Result<()> {
+        if lock(&self.disk.0).files.contains_key(path) {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        self.rename(path)
+    }
 }
 
 impl Disk for PowerCut {

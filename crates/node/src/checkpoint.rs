@@ -1,41 +1,35 @@
 //! The state that an application keeps on disk, so that a restarted server can continue its job.
 
 use std::fmt;
-use std::io::{ErrorKind, Read, Write};
-use std::path::{Path, PathBuf};
+use std::mem;
+use std::path::Path;
 
 use sha2::{Digest, Sha256};
+use undertone_job::StateFile;
+use undertone_job::state_file::{Kind, StateError};
 
-/// The first bytes of a checkpoint.
-const MAGIC: &[u8; 16] = b"undertone keeps1";
+const KIND: Kind = Kind {
+    magic: *b"undertone keeps2",
+    name: "checkpoint",
+    damaged: "remove it to start the job from its first round, or name another file",
+    foreign: "it belongs to another job; remove it, or name another file",
+};
 
-/// Length of the header before the state: the magic bytes, SHA-256 of the job, SHA-256 of the
-/// state.
-const HEAD: usize = 16 + 32 + 32;
-
-/// Bytes that are written to see whether a file can be.
-const PROBE: usize = 1 << 16;
-
-/// The file in which an application keeps the state of a job. The file holds one state and is
-/// replaced as a whole. So a process that is killed leaves either the old state or the new one.
+/// The file in which an application keeps the state of a job. It is a [`StateFile`]: a process that
+/// is killed leaves either the old state or the new one.
+#[derive(Clone)]
 pub struct Checkpoint {
-    path: PathBuf,
-    job: [u8; 32],
+    file: StateFile,
 }
 
 impl fmt::Debug for Checkpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Checkpoint({})", self.path.display())
+        write!(f, "Checkpoint({})", self.file.path().display())
     }
 }
 
 /// Why a checkpoint cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("checkpoint {}: {why}", .path.display())]
-pub struct CheckpointError {
-    path: PathBuf,
-    why: String,
-}
+pub type CheckpointError = StateError;
 
 impl Checkpoint {
     /// The checkpoint at `path` for the job `offer` of the application `name`. Returns the state
@@ -50,63 +44,15 @@ impl Checkpoint {
         offer: &[u8],
         most: usize,
     ) -> Result<(Self, Option<Vec<u8>>), CheckpointError> {
-        let mut job = Sha256::new();
-        job.update((name.len() as u64).to_le_bytes());
-        job.update(name);
-        job.update(offer);
-        let own = Self {
-            path: path.to_owned(),
-            job: job.finalize().into(),
-        };
-        own.probe()?;
-        let file = match std::fs::File::open(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok((own, None)),
-            Err(error) => return Err(own.error(error)),
-            Ok(file) => file,
-        };
-        let limit = (HEAD + most) as u64;
-        // No copy of a secret is left behind by a buffer that grows.
-        let len = file.metadata().map_or(0, |about| about.len()).min(limit);
-        let mut held = Vec::with_capacity(len as usize + 1);
-        file.take(limit + 1)
-            .read_to_end(&mut held)
-            .map_err(|error| own.error(error))?;
-        if held.len() as u64 > limit {
-            return Err(own.error(
-                "it is longer than any checkpoint of this job; remove it, or name another file",
-            ));
-        }
-        match held.split_at_checked(HEAD) {
-            Some((head, state)) if head.starts_with(MAGIC) => {
-                if head[16..48] != own.job {
-                    return Err(
-                        own.error("it belongs to another job; remove it, or name another file")
-                    );
-                }
-                if head[48..] != *Sha256::digest(state) {
-                    return Err(own.error(
-                        "it is damaged; remove it to start the job from its first round, \
-                         or name another file",
-                    ));
-                }
-                held.drain(..HEAD);
-                Ok((own, Some(held)))
-            }
-            _ => Err(own.error("it is no checkpoint; name another file")),
-        }
-    }
-
-    fn folder(&self) -> &Path {
-        match self.path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        }
-    }
-
-    /// A new file in the folder of the checkpoint.
-    fn fresh(&self) -> std::io::Result<tempfile::NamedTempFile> {
-        let mut fresh = tempfile::Builder::new();
-        fresh.prefix(".undertone-").tempfile_in(self.folder())
+        let job = Sha256::new()
+            .chain_update((name.len() as u64).to_le_bytes())
+            .chain_update(name)
+            .chain_update(offer);
+        let file = StateFile::new(path, KIND, job.finalize().into());
+        file.probe()?;
+        let held = file.read(most)?;
+        let state = held.map(|mut held| mem::take(&mut *held.payload));
+        Ok((Self { file }, state))
     }
 
     /// Checks that the file can be written, by writing another one in its folder. So a job whose
@@ -115,22 +61,7 @@ impl Checkpoint {
     /// # Errors
     /// A [`CheckpointError`] when it cannot.
     pub fn probe(&self) -> Result<(), CheckpointError> {
-        let folder = self.folder();
-        if !folder.is_dir() {
-            let folder = folder.display();
-            return Err(self.error(format!("the folder {folder} does not exist; make it")));
-        }
-        if self.path.is_dir() {
-            return Err(self.error("it is a folder; name a file"));
-        }
-        let write = || {
-            let mut file = self.fresh()?;
-            file.write_all(&[0; PROBE])?;
-            file.as_file().sync_all()
-        };
-        write().map_err(|error: std::io::Error| {
-            self.error(format!("it cannot be written: {}", error.kind()))
-        })
+        self.file.probe()
     }
 
     /// Replaces the state in the file by `state`. It is on disk when this returns.
@@ -138,20 +69,8 @@ impl Checkpoint {
     /// # Errors
     /// A [`CheckpointError`] when the file cannot be written.
     pub fn save(&self, state: &[u8]) -> Result<(), CheckpointError> {
-        let write = || {
-            let mut file = self.fresh()?;
-            file.write_all(MAGIC)?;
-            file.write_all(&self.job)?;
-            file.write_all(&Sha256::digest(state))?;
-            file.write_all(state)?;
-            file.as_file().sync_all()?;
-            file.persist(&self.path).map_err(|error| error.error)?;
-            // So that the file's new name is on disk, too.
-            #[cfg(unix)]
-            std::fs::File::open(self.folder())?.sync_all()?;
-            Ok(())
-        };
-        write().map_err(|error: std::io::Error| self.error(error))
+        // Applications number their states themselves.
+        self.file.write(0, state)
     }
 
     /// As [`save`](Self::save), for a party. The log says why the file cannot be written.
@@ -177,18 +96,12 @@ impl Checkpoint {
     /// # Errors
     /// A [`CheckpointError`] when the file cannot be removed.
     pub fn remove(&self) -> Result<(), CheckpointError> {
-        match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(self.error(error)),
-            _ => Ok(()),
-        }
+        self.file.remove()
     }
 
     /// The error of this checkpoint with the reason `why`.
     pub fn error(&self, why: impl fmt::Display) -> CheckpointError {
-        CheckpointError {
-            path: self.path.clone(),
-            why: why.to_string(),
-        }
+        self.file.error(why)
     }
 }
 
@@ -208,11 +121,12 @@ mod tests {
         assert_eq!(open("a", b"bc", 9).unwrap().1, Some(b"second".to_vec()));
         let says = |name, offer, most| open(name, offer, most).unwrap_err().to_string();
         assert!(says("ab", b"c", 9).contains("another job"));
-        assert!(says("a", b"bc", 5).contains("longer"));
+        assert!(says("a", b"bc", 5).contains("too long"));
         let mut held = std::fs::read(&path).unwrap();
         *held.last_mut().unwrap() ^= 1;
         std::fs::write(&path, &held).unwrap();
         assert!(says("a", b"bc", 9).contains("damaged"));
+        assert!(says("a", b"bc", 9).contains("remove it to start the job from its first round"));
         std::fs::write(&path, b"text").unwrap();
         assert!(says("a", b"bc", 9).contains("no checkpoint"));
         checkpoint.remove().unwrap();

@@ -38,6 +38,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<cotrain::CotrainServer>()?;
     m.add_class::<cotrain::Cotraining>()?;
     m.add_class::<model::Batches>()?;
+    m.add_class::<train::TrainCheckpoint>()?;
     m.add_class::<train::TrainClient>()?;
     m.add_class::<train::TrainServer>()?;
     m.add_class::<train::Training>()?;

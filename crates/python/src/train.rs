@@ -1,12 +1,15 @@
 //! Training with propagated labels: all parties in one process, or one party.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use undertone::kdf::Seed;
+use undertone::node::Checkpoint;
 use undertone::party::{Network, PartyId, SessionId};
 use undertone::simulate::TrainingSimulation;
 use undertone::training::{
@@ -441,5 +444,42 @@ impl TrainServer {
         taken
             .map(|taken| (taken.number, numbers(&taken.contributors)))
             .collect()
+    }
+}
+
+/// The file in which a server keeps the state of a job, and with it what it needs to continue.
+#[pyclass(frozen, module = "undertone._engine")]
+pub(crate) struct TrainCheckpoint {
+    file: Checkpoint,
+    found: Option<Vec<u8>>,
+}
+
+#[pymethods]
+impl TrainCheckpoint {
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf, rules: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let job = job(rules, None)?;
+        let (digest, most) = (job.digest(), State::max_bytes(&job));
+        let opened = py.detach(|| Checkpoint::open(&path, "train in Python", &digest, most));
+        let (file, found) = opened.map_err(value)?;
+        Ok(Self { file, found })
+    }
+
+    /// What an earlier process has left in the file.
+    #[getter]
+    fn found<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        self.found.as_ref().map(|found| PyBytes::new(py, found))
+    }
+
+    /// Replaces the content. It is on disk when this returns.
+    fn save(&self, py: Python<'_>, content: &[u8]) -> PyResult<()> {
+        let saved = py.detach(|| self.file.save(content));
+        saved.map_err(|error| PyOSError::new_err(error.to_string()))
+    }
+
+    /// Removes the file, if it exists.
+    fn remove(&self, py: Python<'_>) -> PyResult<()> {
+        let removed = py.detach(|| self.file.remove());
+        removed.map_err(|error| PyOSError::new_err(error.to_string()))
     }
 }

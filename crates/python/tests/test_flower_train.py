@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from test_train import Softmax
 import undertone
 from undertone import Examples, Schedule, TrainJob
 from undertone.flower import TrainRun, secure, train, trained
-from undertone.flower._train import _Memory
+from undertone.flower._train import _Checkpoint, _Memory
 from undertone.flower._wire import FRAMES, TERMS
 
 FEATURES, CLASSES = 6, 3
@@ -138,8 +137,13 @@ def test_a_server_continues_from_its_checkpoint(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         start(grid, checkpoint=file, on_round=killed)
-    with pytest.raises(ValueError, match="checkpoint of another job"):
+    with pytest.raises(ValueError, match="belongs to another job"):
         start(grid, {"epochs": 3}, checkpoint=file)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    with pytest.raises(ValueError, match="it is damaged"):
+        start(grid, checkpoint=file)
+    file.write_bytes(whole)
     seen: list[int] = []
     run = start(grid, checkpoint=file, on_round=lambda number, params: seen.append(number))
     assert seen == [3] and [number for number, _ in run.rounds] == [1, 2, 3]
@@ -169,10 +173,11 @@ def test_a_round_is_not_repeated_on_a_node(tmp_path: Path) -> None:
         start(grid, checkpoint=file, attempts=1)
     assert all(reply.has_error() for reply in grid.replies[replies:])
     # Nor with another number for a node, which would be in other groups.
-    head, _, state = copies[1].partition(b"\n")
-    nodes = json.loads(head)
-    nodes["nodes"]["0"], nodes["nodes"]["1"] = nodes["nodes"]["1"], nodes["nodes"]["0"]
-    file.write_bytes(json.dumps(nodes).encode() + b"\n" + state)
+    file.write_bytes(copies[1])
+    kept = _Checkpoint(file, job())
+    assert kept.state is not None
+    kept.nodes[0], kept.nodes[1] = kept.nodes[1], kept.nodes[0]
+    kept.save(kept.state)
     replies = len(grid.replies)
     with pytest.raises(undertone.UndertoneError):
         start(grid, checkpoint=file, attempts=1)

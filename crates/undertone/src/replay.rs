@@ -7,8 +7,9 @@
 //!
 //! What must never happen is a *rewind*: the same seed with two different transcripts. In a secure
 //! sum a client could then reveal both shares of a secret, for two sets of contributors. It could
-//! also send two uploads under one mask; their difference is the difference of its values. So
-//! every step is noted in a [`Journal`] on disk before its reply leaves:
+//! also send two uploads under one mask; their difference is the difference of its values. So every
+//! step is noted in a [`Journal`] on disk before its reply leaves. The journal is a state file: no
+//! power cut takes away a step whose reply has left.
 //!
 //! - Step k is taken only if the journal has exactly the k steps before it, with the same bundles
 //!   in and out.
@@ -52,11 +53,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fmt::Debug;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
+use undertone_job::StateFile;
+use undertone_job::disk::{DRAFT, Disk, Local};
+use undertone_job::state_file::{Kind, StateError};
 use undertone_party::{Courier, CourierError, Party, PartyId, SessionId, Status};
 
 /// Why a step is not taken.
@@ -72,7 +78,7 @@ pub enum ReplayError {
          The session cannot continue on this node. Begin another session"
     )]
     Lost {
-        /// The folder of the session.
+        /// Its file.
         journal: PathBuf,
         /// Steps in the journal.
         noted: usize,
@@ -85,7 +91,7 @@ pub enum ReplayError {
          a seed serves one transcript only"
     )]
     Rewound {
-        /// The folder of the session.
+        /// Its file.
         journal: PathBuf,
         /// Steps in the journal.
         noted: usize,
@@ -119,6 +125,16 @@ struct Note {
 
 const NOTE_LEN: usize = 64;
 
+/// Most steps of a session.
+const MAX_STEPS: usize = 1 << 16;
+
+const KIND: Kind = Kind {
+    magic: *b"undertone steps1",
+    name: "journal",
+    damaged: "the session cannot continue on this node. Begin another session",
+    foreign: "it is of another session, or of another party. Begin another session",
+};
+
 impl Note {
     fn new(message: &[u8], reply: &[u8]) -> Self {
         Self {
@@ -137,30 +153,52 @@ impl Note {
     }
 }
 
-/// The steps that a party of a session has taken, on disk: a folder with one small file a step.
+/// The steps that a party of a session has taken, in a [state file](undertone_job::state_file):
+/// its generation is the number of steps, and its payload has for each step the digests of the
+/// message (32) and the reply (32).
 ///
 /// The folder above holds the journals of one client, and a lock: its steps are taken one after
 /// another, whichever process takes them, each from reading the journal to the note.
 #[derive(Debug, Clone)]
 pub struct Journal {
     above: PathBuf,
-    folder: PathBuf,
+    file: StateFile,
+    disk: Arc<dyn Disk>,
 }
 
-/// Takes the lock of a client's journals. It is held until the file is dropped.
-fn locked(above: &Path) -> Result<File, ReplayError> {
-    fs::create_dir_all(above).map_err(Journal::error(above))?;
+/// The lock of a client's journals, until it is dropped.
+type Lock = Box<dyn Debug + Send>;
+
+/// Takes the lock of a client's journals.
+fn locked(disk: &dyn Disk, above: &Path) -> Result<Lock, ReplayError> {
+    let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !disk.is_folder(folder);
+    let missing: Vec<&Path> = above.ancestors().take_while(is_missing).collect();
+    if !missing.is_empty() {
+        disk.create_folder(above).map_err(Journal::error(above))?;
+    }
+    for folder in missing.into_iter().filter_map(Path::parent) {
+        let here = Path::new(".");
+        let holder = if folder == Path::new("") {
+            here
+        } else {
+            folder
+        };
+        disk.sync_folder(holder).map_err(Journal::error(holder))?;
+    }
     let path = above.join("lock");
-    let mut options = OpenOptions::new();
-    let file = options.create(true).truncate(false).write(true).open(&path);
-    let file = file.map_err(Journal::error(&path))?;
-    file.lock().map_err(Journal::error(&path))?;
-    Ok(file)
+    disk.lock(&path).map_err(Journal::error(&path))
 }
 
 /// The name of a session in names of folders.
 fn name(session: SessionId) -> String {
     session.0.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether a file may be a journal, by its name.
+fn is_journal(name: &str) -> bool {
+    let is_session = |name: &str| name.len() == 64 && name.bytes().all(|b| b.is_ascii_hexdigit());
+    let parts = name.split_once('-');
+    parts.is_some_and(|(session, party)| is_session(session) && party.parse::<u32>().is_ok())
 }
 
 /// Deletes the journals in `above` of all sessions but `session`. The caller has forgotten, or is
@@ -169,28 +207,45 @@ fn name(session: SessionId) -> String {
 /// # Errors
 /// [`ReplayError::Io`].
 pub fn keep_only(above: &Path, session: SessionId) -> Result<(), ReplayError> {
-    let _lock = locked(above)?;
+    let _lock = locked(&Local, above)?;
     let failed = Journal::error(above);
     for entry in fs::read_dir(above).map_err(&failed)? {
         let entry = entry.map_err(&failed)?;
-        let is_kept = entry
-            .file_name()
-            .to_string_lossy()
-            .starts_with(&name(session));
-        if !is_kept && entry.file_type().map_err(&failed)?.is_dir() {
-            fs::remove_dir_all(entry.path()).map_err(&failed)?;
+        let own = entry.file_name();
+        let own = own.to_string_lossy();
+        if own.starts_with(&name(session)) {
+            continue;
         }
+        let removed = if entry.file_type().map_err(&failed)?.is_dir() {
+            // Journals were folders once.
+            fs::remove_dir_all(entry.path())
+        } else if is_journal(&own) || own.starts_with(DRAFT) {
+            fs::remove_file(entry.path())
+        } else {
+            Ok(())
+        };
+        removed.map_err(&failed)?;
     }
     Ok(())
 }
 
 impl Journal {
-    /// The journal of party `me` in `session`, in a folder of its own below `above`. Nothing is
-    /// written before the first step.
+    /// The journal of party `me` in `session`, a file in the folder `above`. Nothing is written
+    /// before the first step.
     pub fn new(above: &Path, session: SessionId, me: PartyId) -> Self {
+        Self::on(Arc::new(Local), above, session, me)
+    }
+
+    /// The same on another disk.
+    pub fn on(disk: Arc<dyn Disk>, above: &Path, session: SessionId, me: PartyId) -> Self {
+        let path = above.join(format!("{}-{}", name(session), me.to_wire()));
+        let of = Sha256::new()
+            .chain_update(session.0)
+            .chain_update(me.to_wire().to_le_bytes());
         Self {
-            folder: above.join(format!("{}-{}", name(session), me.to_wire())),
             above: above.to_owned(),
+            file: StateFile::on(Arc::clone(&disk), path, KIND, of.finalize().into()),
+            disk,
         }
     }
 
@@ -201,75 +256,43 @@ impl Journal {
         }
     }
 
-    fn path(&self, step: usize) -> PathBuf {
-        self.folder.join(step.to_string())
+    fn failed(&self, error: &StateError) -> ReplayError {
+        Self::error(self.file.path())(io::Error::other(error.why().to_owned()))
     }
 
-    /// The note of a step, if there is one.
-    fn read(&self, step: usize) -> Result<Option<Note>, ReplayError> {
-        let path = self.path(step);
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Self::error(&path)(error)),
-        };
-        let mut bytes = Vec::with_capacity(NOTE_LEN + 1);
-        let read = file.take(NOTE_LEN as u64 + 1).read_to_end(&mut bytes);
-        read.map_err(Self::error(&path))?;
-        let (Some((message, reply)), NOTE_LEN) = (bytes.split_first_chunk(), bytes.len()) else {
-            let error = io::Error::other("not a note of 64 bytes");
-            return Err(Self::error(&path)(error));
-        };
-        let mut note = Note {
-            message: *message,
-            reply: [0; 32],
-        };
-        note.reply.copy_from_slice(reply);
-        Ok(Some(note))
+    fn path(&self) -> PathBuf {
+        self.file.path().to_owned()
     }
 
-    /// Notes a step, durably. Of concurrent calls one wins. Returns the note that was there.
-    fn write(&self, step: usize, note: &Note) -> Result<Option<Note>, ReplayError> {
-        let path = self.path(step);
-        let failed = Self::error(&path);
-        if step == 0 {
-            fs::create_dir_all(&self.folder).map_err(&failed)?;
+    /// The notes of all steps.
+    fn read(&self) -> Result<Vec<Note>, ReplayError> {
+        if self.disk.is_folder(self.file.path()) {
+            let why = "it is a folder, as those of earlier versions. Begin another session";
+            let error = self.file.error(why);
+            return Err(self.failed(&error));
         }
-        let draft = self.folder.join(format!("draft-{step}-{}", unique()));
-        let written = (|| {
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .open(&draft)?;
-            file.write_all(&note.message)?;
-            file.write_all(&note.reply)?;
-            file.sync_all()?;
-            // A link appears whole, and only where nothing is yet.
-            fs::hard_link(&draft, &path)
-        })();
-        let _ = fs::remove_file(&draft);
-        match written {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return self.read(step),
-            Err(error) => return Err(failed(error)),
+        let held = self.file.read(MAX_STEPS * NOTE_LEN);
+        let Some(held) = held.map_err(|error| self.failed(&error))? else {
+            return Ok(Vec::new());
+        };
+        let (digests, rest) = held.payload.as_chunks::<32>();
+        let (pairs, odd) = digests.as_chunks::<2>();
+        if !rest.is_empty() || !odd.is_empty() || pairs.len() as u64 != held.generation {
+            let error = self.file.damaged("its length is not that of its steps");
+            return Err(self.failed(&error));
         }
-        // The names of file and folder are durable, too.
-        for folder in [Some(&*self.folder), self.folder.parent()]
-            .into_iter()
-            .flatten()
-        {
-            let synced = File::open(folder).and_then(|folder| folder.sync_all());
-            synced.map_err(Self::error(folder))?;
-        }
-        Ok(None)
+        let note = |&[message, reply]: &[[u8; 32]; 2]| Note { message, reply };
+        Ok(pairs.iter().map(note).collect())
     }
 
-    fn len(&self) -> Result<usize, ReplayError> {
-        let mut len = 0;
-        while self.read(len)?.is_some() {
-            len += 1;
-        }
-        Ok(len)
+    /// Notes steps, durably.
+    fn write(&self, notes: &[Note]) -> Result<(), ReplayError> {
+        let parts: Vec<[u8; 32]> = notes
+            .iter()
+            .flat_map(|note| [note.message, note.reply])
+            .collect();
+        let written = self.file.write(notes.len() as u64, parts.as_flattened());
+        written.map_err(|error| self.failed(&error))
     }
 
     /// Deletes the journal. The caller has forgotten the seed of the session.
@@ -277,22 +300,9 @@ impl Journal {
     /// # Errors
     /// [`ReplayError::Io`].
     pub fn delete(self) -> Result<(), ReplayError> {
-        let _lock = locked(&self.above)?;
-        match fs::remove_dir_all(&self.folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Self::error(&self.folder)(error))
-            }
-            _ => Ok(()),
-        }
+        let _lock = locked(&*self.disk, &self.above)?;
+        self.file.remove().map_err(|error| self.failed(&error))
     }
-}
-
-/// A name that no other thread or process uses now.
-fn unique() -> String {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("{}-{next}", std::process::id())
 }
 
 /// A party that has been run again up to its next step.
@@ -300,10 +310,11 @@ pub struct Replay<P: Party> {
     courier: Courier<P>,
     journal: Journal,
     taken: usize,
-    /// What the next step must be: it was noted, but the caller has not kept it.
-    noted: Option<Note>,
+    /// Those of the steps taken. If there is one more, the next step must be that: it was noted,
+    /// but the caller has not kept it.
+    notes: Vec<Note>,
     /// Held until the step is noted.
-    _lock: File,
+    _lock: Lock,
 }
 
 impl<P: Party> Replay<P> {
@@ -326,24 +337,25 @@ impl<P: Party> Replay<P> {
         past: &[impl AsRef<[u8]>],
         mut stand_in: impl FnMut(),
     ) -> Result<Self, ReplayError> {
-        let lock = locked(&journal.above)?;
-        let (noted, taken) = (journal.len()?, past.len());
-        let folder = || journal.folder.clone();
+        let lock = locked(&*journal.disk, &journal.above)?;
+        let notes = journal.read()?;
+        let (noted, taken) = (notes.len(), past.len());
         if noted < taken {
             return Err(ReplayError::Lost {
-                journal: folder(),
+                journal: journal.path(),
                 noted,
                 taken,
             });
         }
         if noted > taken + 1 {
             return Err(ReplayError::Rewound {
-                journal: folder(),
+                journal: journal.path(),
                 noted,
                 taken,
             });
         }
-        for (step, message) in past.iter().map(AsRef::as_ref).enumerate() {
+        for (step, (message, noted)) in past.iter().zip(&notes).enumerate() {
+            let message = message.as_ref();
             let mut reply = Vec::new();
             let held = courier.exchange(message, &mut reply)? == Status::Held;
             if held {
@@ -352,15 +364,13 @@ impl<P: Party> Replay<P> {
                 courier.exchange(&[], &mut reply)?;
             }
             let mut note = Note::new(message, &reply);
-            if let Some(noted) = journal.read(step)? {
-                if held {
-                    note.reply = noted.reply;
-                }
-                note.check(step, &noted)?;
+            if held {
+                note.reply = noted.reply;
             }
+            note.check(step, noted)?;
         }
         Ok(Self {
-            noted: journal.read(taken)?,
+            notes,
             courier,
             journal,
             taken,
@@ -389,7 +399,11 @@ impl<P: Party> Replay<P> {
         message: &[u8],
         input: impl FnOnce() -> Result<(), E>,
     ) -> Result<(Vec<u8>, Status), E> {
-        if let Some(noted) = &self.noted
+        if self.taken == MAX_STEPS {
+            let error = self.journal.file.error("it has no room for another step");
+            return Err(self.journal.failed(&error).into());
+        }
+        if let Some(noted) = self.notes.get(self.taken)
             && noted.message != Note::new(message, &[]).message
         {
             let (step, what) = (self.taken, "message");
@@ -404,13 +418,13 @@ impl<P: Party> Replay<P> {
             status = self.courier.exchange(&[], &mut reply).map_err(party)?;
         }
         let note = Note::new(message, &reply);
-        let noted = match self.noted.take() {
-            Some(noted) => Some(noted),
-            None => self.journal.write(self.taken, &note)?,
-        };
-        if let Some(noted) = noted {
-            note.check(self.taken, &noted)?;
+        match self.notes.get(self.taken) {
+            Some(noted) => note.check(self.taken, noted)?,
+            None => self.notes.push(note),
         }
+        // A note that was found is written again: the process that made it may have died before it
+        // was durable.
+        self.journal.write(&self.notes)?;
         self.taken += 1;
         Ok((reply, status))
     }

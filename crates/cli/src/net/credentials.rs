@@ -4,12 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use undertone::job::StateFile;
+use undertone::job::disk::{Disk, Local};
+use undertone::job::state_file::Kind;
 use undertone::kdf::Seed;
 use undertone::node::Certificate;
 use undertone::node::tls::{self, TlsError};
 use undertone::setup::identity::Identity;
 use undertone_lab::Failure;
-use undertone_lab::output::Output;
 use zeroize::Zeroizing;
 
 use super::{MAX_PEM, text};
@@ -120,31 +122,61 @@ impl Key {
     }
 }
 
+/// The file with the secret for labels.
+const SECRET: Kind = Kind {
+    magic: *b"undertone noise1",
+    name: "label secret",
+    damaged: "restore it from its backup",
+    foreign: "it is no secret for labels; name another file",
+};
+
+/// Bytes of the secret for labels. A file of an earlier version holds nothing else.
+const SECRET_LEN: usize = 32;
+
 /// The secret in the file `path` from which the noise on labels is drawn. A missing file is made,
 /// with 32 bytes from the operating system; only its owner may read it.
 pub(super) fn label_secret(path: &Path) -> Result<Seed, Failure> {
-    if !path.exists() {
-        let file = Output::create_private(path)?;
-        let fresh = Seed::from_os().map_err(|error| {
-            Failure::new(
-                71,
-                format!("the operating system provides no randomness: {error}"),
-            )
-        })?;
-        file.write(|w| w.write_all(fresh.expose()))?;
+    if let Some(held) = held_secret(path)? {
+        return Ok(held);
+    }
+    let fresh = Seed::from_os().map_err(|error| {
+        Failure::new(
+            71,
+            format!("the operating system provides no randomness: {error}"),
+        )
+    })?;
+    let file = StateFile::new(path, SECRET, [0; 32]);
+    let created = file.create(0, fresh.expose());
+    if created.map_err(|error| Failure::unwritable(path, error.why()))? {
         tracing::info!("made {}; keep it for all further jobs", path.display());
         return Ok(fresh);
     }
+    // Another process has made it meanwhile.
+    held_secret(path)?.ok_or_else(|| Failure::unwritable(path, "it is a link to nothing"))
+}
+
+/// The secret in the file `path`, if there is one.
+fn held_secret(path: &Path) -> Result<Option<Seed>, Failure> {
     let unreadable = |error| Failure::new(66, format!("{}: {error}", path.display()));
-    let held = Zeroizing::new(std::fs::read(path).map_err(unreadable)?);
-    let secret = Zeroizing::new(<[u8; 32]>::try_from(held.as_slice()).map_err(|_| {
-        let why = format!("it has {} bytes; a secret for labels has 32", held.len());
+    let Some(held) = Local.read(path, MAX_PEM as u64).map_err(unreadable)? else {
+        return Ok(None);
+    };
+    let state = if held.starts_with(&SECRET.magic) {
+        let file = StateFile::new(path, SECRET, [0; 32]);
+        let state = file.read(SECRET_LEN);
+        state.map_err(|error| Failure::in_file(path, error.why()))?
+    } else {
+        None
+    };
+    let bytes = state.as_ref().map_or(&held, |state| &state.payload);
+    let secret = Zeroizing::new(<[u8; SECRET_LEN]>::try_from(&bytes[..]).map_err(|_| {
+        let why = format!("it has {} bytes; a secret for labels has 32", bytes.len());
         Failure::in_file(path, why)
     })?);
     let mut warnings = Warnings::default();
     warnings.check_mode(path);
     warnings.log();
-    Ok(Seed::from_bytes(*secret))
+    Ok(Some(Seed::from_bytes(*secret)))
 }
 
 /// The certificates of authorities in the file `path` (PEM).

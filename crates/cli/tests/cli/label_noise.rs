@@ -91,6 +91,12 @@ fn what_join_refuses() {
     assert!(!Path::new(&secret).exists());
     std::fs::write(&secret, "short").unwrap();
     fails(&rows, &[], 65, "label.secret: it has 5 bytes");
+    // What is left of a state file is never taken for a secret of 32 bytes.
+    for zeros in [16, 104] {
+        let cut = [&b"undertone noise1"[..], &vec![0; zeros]].concat();
+        std::fs::write(&secret, cut).unwrap();
+        fails(&rows, &[], 65, "label.secret: it is damaged");
+    }
     fails(
         &rows,
         &["--label-secret", "/nowhere/secret"],
@@ -120,7 +126,8 @@ fn draws_stay_as_long_as_the_secret_does() {
         .collect();
     let read = |path: &String| std::fs::read(path).unwrap();
     let kept: Vec<Vec<u8>> = secrets.iter().map(read).collect();
-    assert!(kept.iter().all(|secret| secret.len() == 32));
+    // A state file: its head, the secret, a digest.
+    assert!(kept.iter().all(|secret| secret.len() == 56 + 32 + 32));
     assert_ne!(kept[0], kept[1]);
     #[cfg(unix)]
     for path in &secrets {
@@ -131,6 +138,9 @@ fn draws_stay_as_long_as_the_secret_does() {
     // Everything else follows from a fixed seed.
     assert_eq!(noisy_job(&trial, "0.5"), first);
     assert_eq!(secrets.iter().map(read).collect::<Vec<_>>(), kept);
+    // A secret of an earlier version is 32 bytes, and the same one.
+    std::fs::write(&secrets[0], &kept[0][56..56 + 32]).unwrap();
+    assert_eq!(noisy_job(&trial, "0.5"), first);
     secrets
         .iter()
         .for_each(|path| std::fs::remove_file(path).unwrap());

@@ -478,8 +478,8 @@ impl State {
         };
         if census.session.0 != session || census.me.to_wire() != me {
             return refused(
-                "the round belongs to another census than the last one in which these rows were, or \
-                 gives this client another number"
+                "the round belongs to another census than the last one in which these rows were, \
+                 or gives this client another number"
                     .into(),
             );
         }
@@ -519,9 +519,9 @@ impl State {
                 return Some(Fault::new(
                     What::Again,
                     format!(
-                        "a graph network over these rows was begun on {on}; another one, with other \
-                         clusters of the same rows, would tell more about them. To go on with that \
-                         one, keep its checkpoint"
+                        "a graph network over these rows was begun on {on}; another one, with \
+                         other clusters of the same rows, would tell more about them. To go on \
+                         with that one, keep its checkpoint"
                     ),
                 ));
             }

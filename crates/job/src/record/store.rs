@@ -19,6 +19,8 @@ use crate::state_file::{Kind, StateError, StateFile};
 const KIND: Kind = Kind {
     magic: *b"undertone record",
     name: "record",
+    damaged: "what it held is lost (docs/networking.md, \"The record\")",
+    foreign: "it is a record of another name; a record must not be renamed or copied",
 };
 
 /// Most bytes of a record: tags of millions of rows.
@@ -201,7 +203,7 @@ impl Folder {
         let file = self.file_of(&self.name);
         let held = file.read(MAX_BYTES)?.ok_or_else(|| self.missing())?;
         let state = State::read(&held.payload);
-        let state = state.map_err(|why| file.error(format!("it is damaged: {why}")))?;
+        let state = state.map_err(|why| file.damaged(why))?;
         Ok((held.generation, state))
     }
 

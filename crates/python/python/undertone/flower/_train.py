@@ -17,6 +17,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.serverapp import Grid
 from numpy.typing import ArrayLike, NDArray
 
+from .. import _engine
 from .._engine import RefusedError, UndertoneError
 from .._party import Path
 from .._train import Examples, Model, Schedule, TrainClient, TrainJob, TrainServer, TrainStep
@@ -417,26 +418,24 @@ class _Checkpoint:
     """The server's state in a file, with the node of each client."""
 
     def __init__(self, path: Path | None, job: TrainJob) -> None:
-        self._path = None if path is None else FilePath(path)
-        self._job = job.digest.hex()
+        self._file: _engine.TrainCheckpoint | None = None
         self.nodes: dict[int, int] = {}
         self.state: bytes | None = None
-        if self._path is not None and self._path.exists():
-            head, _, state = self._path.read_bytes().partition(b"\n")
-            found = json.loads(head)
-            if found["job"] != self._job:
-                raise ValueError(f"{self._path} is the checkpoint of another job")
-            self.nodes = {int(index): node for index, node in found["nodes"].items()}
-            self.state = state
+        if path is None:
+            return
+        FilePath(path).parent.mkdir(parents=True, exist_ok=True)
+        self._file = _engine.TrainCheckpoint(path, job._rules())
+        if self._file.found is not None:
+            nodes, _, self.state = self._file.found.partition(b"\n")
+            self.nodes = {int(index): node for index, node in json.loads(nodes).items()}
 
     def save(self, state: bytes) -> None:
-        if self._path is not None:
-            head = {"job": self._job, "nodes": self.nodes}
-            _write(self._path, json.dumps(head).encode() + b"\n" + state)
+        if self._file is not None:
+            self._file.save(json.dumps(self.nodes).encode() + b"\n" + state)
 
     def remove(self) -> None:
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+        if self._file is not None:
+            self._file.remove()
 
 
 def train(
