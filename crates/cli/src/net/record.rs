@@ -87,16 +87,7 @@ pub(crate) struct Allow {
 }
 
 fn whats() -> impl TypedValueParser<Value = What> {
-    let values = What::ALL.map(|what| {
-        PossibleValue::new(what.name()).help(match what {
-            What::Session => "One more session of label propagation",
-            What::Contributors => "Sums of labels or features among other clients",
-            What::Values => "Values that were sent before",
-            What::NewJob => "A new job of training or co-training",
-            What::Again => "Another graph over the same rows: pssl, fedgraph",
-            What::Rows => "Rows of which the record knows none, or that another record knows",
-        })
-    });
+    let values = What::ALL.map(|what| PossibleValue::new(what.name()).help(what.about()));
     PossibleValuesParser::new(values).try_map(|name| name.parse::<What>())
 }
 

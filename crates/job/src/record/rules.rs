@@ -9,7 +9,7 @@ use undertone_party::{Abort, PartyId, SessionId};
 use zeroize::Zeroizing;
 
 use super::TOLD;
-use super::shown::{date, dates, names};
+use super::shown::{date, dates, names, quoted};
 use super::state::{Allowed, Answer, Kept, Run, State, Sum, Tag, Who};
 
 /// Most sessions of label propagation with one record: each shows the server the distances of the
@@ -82,6 +82,7 @@ impl fmt::Debug for Claim {
 }
 
 /// What an owner can allow once.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
@@ -119,6 +120,20 @@ impl What {
             Self::NewJob => "new-job",
             Self::Again => "again",
             Self::Rows => "rows",
+        }
+    }
+}
+
+impl What {
+    /// What it is, in a few words.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Session => "One more session of label propagation",
+            Self::Contributors => "Sums of labels or features among other clients",
+            Self::Values => "Values that were sent before",
+            Self::NewJob => "A new job of training or co-training",
+            Self::Again => "Another graph over the same rows: pssl, fedgraph",
+            Self::Rows => "Rows of which the record knows none, or that another record knows",
         }
     }
 }
@@ -194,14 +209,17 @@ pub(super) enum Verdict {
     Known,
     /// It is noted.
     New,
+    /// It would be allowed.
+    Checked,
 }
 
 /// A refusal that says how the owner can allow it.
 pub(super) fn refuse(name: &str, what: What, why: &str) -> Refusal {
     Refusal {
         why: format!(
-            "record {name}: {why}. To accept it once: `undertone record allow {name} {what} \
-             --reason \"…\"`"
+            "record {name}: {why}. To accept it once: `undertone record allow {} {what} --reason \
+             \"…\"`",
+            quoted(name)
         ),
         what: Some(what),
     }

@@ -17,6 +17,15 @@ pub(super) fn date(at: u64) -> String {
     )
 }
 
+/// A record's name in a command.
+pub(super) fn quoted(name: &str) -> String {
+    if name.contains(' ') {
+        format!("'{name}'")
+    } else {
+        name.to_owned()
+    }
+}
+
 pub(super) fn dates(all: impl Iterator<Item = u64>) -> String {
     let all: Vec<String> = all.map(date).collect();
     all.join(", ")

@@ -11,7 +11,7 @@ use undertone_party::PartyId;
 
 use super::claims::{Peer, Peers, Session};
 use super::rules::{Asked, Claim, Refusal, Verdict, What};
-use super::shown::Shown;
+use super::shown::{Shown, quoted};
 use super::state::{Census, Kept, Run, State, Tag, Who};
 use crate::disk::{Disk, Local};
 use crate::state_file::{Kind, StateError, StateFile};
@@ -190,7 +190,7 @@ impl Folder {
     }
 
     fn missing(&self) -> RecordError {
-        let name = &self.name;
+        let name = quoted(&self.name);
         RecordError(format!(
             "no record of answers at {}. Before a first job: `undertone record new {name}`. If \
              this machine had one and lost it, ask who ran the earlier jobs: answers to other \
@@ -205,6 +205,12 @@ impl Folder {
         let state = State::read(&held.payload);
         let state = state.map_err(|why| file.damaged(why))?;
         Ok((held.generation, state))
+    }
+
+    /// Makes durable what this or another process has written.
+    fn sync(&self) -> Result<(), RecordError> {
+        let synced = self.disk.sync_folder(&self.path());
+        synced.map_err(|error| self.file_of(&self.name).error(error).into())
     }
 
     fn write(&self, generation: u64, state: &State) -> Result<(), RecordError> {
@@ -311,7 +317,11 @@ impl Record {
         let state = State::new(clock(), *key.expose());
         folder.write(0, &state)?;
         // The names of new folders are durable, too.
-        folder.disk.sync_folder(records).map_err(failed)?;
+        for above in records.ancestors().take(4) {
+            if folder.disk.is_folder(above) {
+                folder.disk.sync_folder(above).map_err(failed)?;
+            }
+        }
         drop(lock);
         Ok(Self::of(Store::Disk(folder)))
     }
@@ -535,7 +545,7 @@ impl Record {
             if is_claimed {
                 state.claim(name, asked)
             } else {
-                state.clone().claim(name, asked).map(|_| Verdict::Known)
+                state.clone().claim(name, asked).map(|_| Verdict::Checked)
             }
         })
     }
@@ -568,11 +578,18 @@ impl Inner {
                 let lock = folder.locked().map_err(failed)?;
                 let (generation, mut state) = folder.read().map_err(failed)?;
                 let verdict = change(&mut state, (folder.clock)(), &folder.name)?;
+                if verdict == Verdict::Checked {
+                    return Ok(());
+                }
                 if verdict == Verdict::New {
                     let new = self.rows.iter().map(|row| state.tag("row", row));
                     let new: Vec<Tag> = new.collect();
                     state.rows.0.extend(new);
                     folder.write(generation, &state).map_err(failed)?;
+                } else {
+                    // A process that was killed may have named the file that this one has read, and
+                    // not synced the folder.
+                    folder.sync().map_err(failed)?;
                 }
                 drop(lock);
                 Ok(())
@@ -612,14 +629,17 @@ impl Folder {
                 "{source}: none of its {} rows is in record {}. Other data need a record of their \
                  own (`undertone record new`); if every row has changed: `undertone record allow \
                  {} rows --reason \"…\"`",
-                found.rows, self.name, self.name
+                found.rows,
+                self.name,
+                quoted(&self.name)
             ))
         } else {
             self.elsewhere(&new)?.map(|(name, count)| {
+                let (own, other) = (quoted(&self.name), quoted(&name));
                 format!(
                     "{source}: {count} of its rows are in record {name}; use that one (--record \
-                     {name}), or accept it once: `undertone record allow {} rows --reason \"…\"`",
-                    self.name
+                     {other}), or accept it once: `undertone record allow {own} rows --reason \
+                     \"…\"`"
                 )
             })
         };

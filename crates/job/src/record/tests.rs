@@ -271,6 +271,35 @@ fn a_claim_survives_a_power_cut_at_every_step() {
     }
 }
 
+/// A process is killed when its claim has a name that is not durable. Another one finds the claim,
+/// and answers. Then the power is cut.
+#[test]
+fn a_claim_that_is_found_is_made_durable() {
+    for (name, before, refused, _) in applications() {
+        let disk = PowerCut::default();
+        new(&disk, "ward-7");
+        let Some((last, first)) = before.split_last() else {
+            continue;
+        };
+        let claim = |at: usize, claim: &Claim| {
+            let at = at as u8 + 1;
+            session(&open(&disk, "ward-7"), at, at).claim(claim.clone())
+        };
+        for (at, one) in first.iter().enumerate() {
+            claim(at, one).unwrap();
+        }
+        let record = open(&disk, "ward-7");
+        let at = before.len() as u8;
+        disk.cut_after(3);
+        assert!(session(&record, at, at).claim(last.clone()).is_err());
+        disk.cut_after(usize::MAX);
+        claim(before.len() - 1, last).unwrap();
+        disk.restart(Unsynced::Lost);
+        let again = session(&open(&disk, "ward-7"), 9, 9).claim(refused);
+        assert!(again.is_err(), "{name}");
+    }
+}
+
 #[test]
 fn a_claim_makes_two_syncs_and_a_refused_one_makes_none() {
     let disk = PowerCut::default();
@@ -279,10 +308,11 @@ fn a_claim_makes_two_syncs_and_a_refused_one_makes_none() {
     record
         .bring("rows.csv", (0..100).map(|row| [row; 32]))
         .unwrap();
-    for (claims, session_number) in [(1, 1), (0, 1), (1, 2), (1, 3), (0, 4)] {
+    // A claim that is made again syncs the folder.
+    for (due, session_number) in [(2, 1), (1, 1), (2, 2), (2, 3), (0, 4)] {
         let syncs = disk.syncs();
         let _ = session(&record, session_number, session_number).claim(Claim::Label(ids(&[0, 1])));
-        assert_eq!(disk.syncs() - syncs, 2 * claims, "session {session_number}");
+        assert_eq!(disk.syncs() - syncs, due, "session {session_number}");
     }
 }
 
