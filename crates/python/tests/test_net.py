@@ -154,8 +154,9 @@ def raised_by(network: Network, **functions: Any) -> list[Any]:
     return network.all(join)
 
 
-def ones(*_: object) -> tuple[dict[str, Any], float]:
-    return {"w": np.ones(3, np.float32)}, 1.0
+def ones(number: int, attempt: int, _: object) -> tuple[dict[str, Any], float]:
+    """Other values each time: the record refuses the same ones."""
+    return {"w": np.full(3, number + attempt / 8, np.float32)}, 1.0
 
 
 def test_arrays_keep_their_places_in_every_order(tmp_path: Path) -> None:
