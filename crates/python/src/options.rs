@@ -55,9 +55,9 @@ pub(crate) fn client(index: usize, clients: usize) -> PyResult<PartyId> {
     })
 }
 
-/// A client's private key (PEM) and the public keys of all clients, in order.
+/// A client's private key (PEM), the public keys of all clients in order, and their names or none.
 #[derive(FromPyObject)]
-pub(crate) struct Keys(String, Vec<[u8; 32]>);
+pub(crate) struct Keys(String, Vec<[u8; 32]>, Vec<String>);
 
 impl Drop for Keys {
     fn drop(&mut self) {
@@ -69,7 +69,7 @@ impl Keys {
     /// The clients, by their public keys.
     pub(crate) fn peers(&self) -> Arc<Peers> {
         let peer = |(index, key): (usize, &[u8; 32])| {
-            let name = String::new();
+            let name = self.2.get(index).cloned().unwrap_or_default();
             (PartyId::client(index), Peer { key: *key, name })
         };
         Arc::new(self.1.iter().enumerate().map(peer).collect())

@@ -62,10 +62,9 @@ def sum_parties(clients: int, size: int, **rules: object) -> Parties:
         **rules,
     }
     server = undertone.SumServer(**common)  # type: ignore[arg-type]
-    return server, [
-        undertone.SumClient(index, record=undertone.Record.simulated(), **common)  # type: ignore[arg-type]
-        for index in range(clients)
-    ]
+    make: Any = undertone.SumClient
+    each = range(clients)
+    return server, [make(index, record=undertone.Record.simulated(), **common) for index in each]
 
 
 def record_of(name: str, records: Path) -> undertone.Record:

@@ -474,7 +474,8 @@ def test_a_client_refuses_to_be_unanimous(dealt: Deal) -> None:
 def test_parties_that_cannot_be(dealt: Deal) -> None:
     own = Own(dealt())
     with pytest.raises(TypeError, match="record is b'.*a Record or the name of one"):
-        CotrainClient(0, own.job, Nearest(), *own.data[0], own.public, record=b"?")  # type: ignore[arg-type]
+        wrong: Any = b"?"
+        CotrainClient(0, own.job, Nearest(), *own.data[0], own.public, record=wrong)
     with pytest.raises(ValueError, match="state: "):
         CotrainServer(own.job, state=b"?", on_state=bytes)
     own.public = own.public[::-1]

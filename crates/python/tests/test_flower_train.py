@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("flwr")
 
 from flower_fake import FIRST, FakeGrid
-from flwr.app import Context, Message
+from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 from test_train import Softmax
@@ -205,6 +205,41 @@ def test_a_lost_record(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None
     with pytest.raises(undertone.UndertoneError):
         start(grid, checkpoint=file, attempts=1)
     assert "its record is lost" in caplog.text
+
+
+def test_a_restarted_node_keeps_its_record(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A SuperLink gives a node that starts again another id, and a lying one needs no restart."""
+    records = tmp_path / "records"
+    names = [f"ward-{index}" for index in range(10)]
+    for name in names:
+        undertone.Record.new(name, records, accept_volatile=True)
+    config = {
+        "undertone-record": names, "undertone-records": str(records),
+        "undertone-accept": "volatile-record", "undertone-journal": "",
+    }
+
+    def restarted(first: int, run: int) -> FakeGrid:
+        grid = FakeGrid(Owners(10).app(), 10, tmp_path, config=config)
+        grid.contexts = {
+            first + index: Context(run, first + index, old.node_config, RecordDict(), {})
+            for index, old in enumerate(grid.contexts.values())
+        }
+        return grid
+
+    # All nodes are in the last round.
+    rules = {"sampled": 10, "rounds": 1, "labels_from": "network"}
+    start(restarted(100, 7), rules)
+    for first, run, change in ((100, 7, {"rounds": 3}), (500, 8, {"rounds": 3}), (900, 9, {})):
+        caplog.clear()
+        grid = restarted(first, run)
+        with pytest.raises(undertone.UndertoneError, match="record does not allow it"):
+            start(grid, {**rules, **change}, attempts=1)
+        assert "were in round 2 of a training job" in caplog.text
+    # Journals do not depend on the node's id, and lie with the record.
+    journals = sorted(one.name for one in (records / "ward-3" / "journal").iterdir())
+    assert journals == [f"run-{run:016x}-train" for run in (7, 8, 9)]
 
 
 @pytest.mark.parametrize(

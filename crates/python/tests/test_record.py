@@ -84,7 +84,7 @@ def test_a_record_is_made_opened_and_shown(
     for one in (record, memory):
         for function in (pickle.dumps, copy.deepcopy, copy.copy):
             with pytest.raises(TypeError, match="cannot be pickled"):
-                function(one)  # type: ignore[operator]
+                function(one)
 
 
 def test_a_party_without_a_record_refuses_unless_run_moves_its_frames() -> None:
@@ -253,7 +253,9 @@ def test_training_goes_on_in_another_process_and_begins_no_other_job(
     assert session(job(3), True) == "census"
 
 
-def test_pairs_graphs_and_votes_are_given_once(records: Callable[[int], Record]) -> None:
+def test_pairs_graphs_and_votes_are_given_once(
+    records: Callable[[int], Record], tmp_path: Path
+) -> None:
     whole = [np.clip(np.rint(40 * one + 120), 0, 255).astype(np.uint8)[:, :8] for one in rows]
     pssl = undertone.PsslJob(features=8, classes=2, asked=2, d_min=0.1, d_max=1.5)
     votes = rng.random((CLIENTS, 3, 2))
@@ -296,7 +298,7 @@ def test_pairs_graphs_and_votes_are_given_once(records: Callable[[int], Record])
         def predict(self, X: Any) -> Any:
             return ((X[:, None] - self.means) ** 2).sum(axis=2).argmin(axis=1)
 
-    def exchange(exchanges: int, name: str) -> None:
+    def exchange(exchanges: int) -> None:
         job = undertone.CotrainJob(
             rows=20, features=30, classes=2, public=undertone.public_digest(public),
             exchanges=exchanges,
@@ -305,15 +307,15 @@ def test_pairs_graphs_and_votes_are_given_once(records: Callable[[int], Record])
         clients = [
             undertone.CotrainClient(
                 i, job, Nearest(), rows[i], truth[i], public,
-                record=record_of(f"{name}-{i}", records(0).folder.parent / "votes"),  # type: ignore[union-attr]
+                record=record_of(f"voter-{i}", tmp_path / "voters"),
             ).session(party.session)
             for i in range(3)
         ]
         undertone.run(party, clients)
 
-    exchange(2, "votes")
+    exchange(2)
     with pytest.raises(undertone.RefusedError, match="voted in another co-training job"):
-        exchange(3, "votes")
+        exchange(3)
 
 
 def test_noise_is_drawn_from_one_secret(records: Callable[[int], Record]) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from . import _arrays, _checks, _engine
 from ._costs import Cost, of_parties
-from ._party import Party, credentials, session_id
+from ._party import Party, PublicKeys, credentials, session_id
 from ._record import Record, given
 from ._table import complete
 from ._train import Seed
@@ -404,7 +404,7 @@ class CotrainClient:
         session: bytes,
         *,
         key: str | None = None,
-        public_keys: list[bytes] | None = None,
+        public_keys: PublicKeys | None = None,
         seed: bytes | int | None = None,
     ) -> CotrainClientSession:
         """The client's party in a session. Parties of earlier sessions can do nothing more.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from . import _arrays, _checks, _engine
 from ._costs import Cost, of_parties
-from ._party import Party, credentials
+from ._party import Party, PublicKeys, credentials
 from ._record import Record, given
 from ._table import complete
 from ._train import Seed
@@ -356,7 +356,7 @@ class FedGraphClient(Party):
         keep: Callable[[bytes], object] | None = None,
         saved: bytes | None = None,
         key: str | None = None,
-        public_keys: list[bytes] | None = None,
+        public_keys: PublicKeys | None = None,
         record: Record | str | None = None,
         rows: Any = None,
         seed: bytes | int | None = None,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from . import _arrays, _checks, _engine
 from ._costs import Cost, of_parties
-from ._party import Party, Path, credentials, peer_rows, replayed
+from ._party import Party, Path, PublicKeys, credentials, peer_rows, replayed
 from ._record import Record, given
 from ._table import as_labels, columns_of, stated
 
@@ -224,7 +224,7 @@ class LabelClient(Party):
         noise: tuple[float, bytes] | None = None,
         max_peer_rows: int | str | None = None,
         key: str | None = None,
-        public_keys: list[bytes] | None = None,
+        public_keys: PublicKeys | None = None,
         record: Record | str | None = None,
         seed: bytes | int | None = None,
     ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -151,12 +151,21 @@ def replayed(
     return party.replay(journal, [bytes(one) for one in past], bytes(message), values, sent)
 
 
+PublicKeys = Sequence[bytes] | Mapping[str, bytes]
+"""The public keys of all clients, in order, perhaps by name."""
+
+
 def credentials(
-    key: str | None, public_keys: list[bytes] | None
-) -> tuple[str, list[bytes]] | None:
+    key: str | None, public_keys: PublicKeys | None
+) -> tuple[str, Sequence[bytes], list[str]] | None:
+    """The keys as the engine takes them."""
     if (key is None) != (public_keys is None):
         raise ValueError("give both key and public_keys, or neither")
-    return None if key is None or public_keys is None else (key, public_keys)
+    if key is None or public_keys is None:
+        return None
+    if isinstance(public_keys, Mapping):
+        return key, list(public_keys.values()), list(public_keys)
+    return key, public_keys, []
 
 
 def peer_rows(most: int | str | None, array: NDArray[Any]) -> int | None:

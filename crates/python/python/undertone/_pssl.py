@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from . import _arrays, _checks, _engine
 from ._costs import Cost, of_parties
 from ._table import as_classes
-from ._party import Party, credentials
+from ._party import Party, PublicKeys, credentials
 from ._record import Record, given
 from ._train import Seed
 
@@ -239,7 +239,7 @@ class PsslClient(Party):
         session: bytes,
         clients: int,
         key: str | None = None,
-        public_keys: list[bytes] | None = None,
+        public_keys: PublicKeys | None = None,
         record: Record | str | None = None,
         seed: bytes | int | None = None,
     ) -> None:

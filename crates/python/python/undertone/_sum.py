@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _arrays, _checks, _engine
-from ._party import Party, Path, credentials, replayed
+from ._party import Party, Path, PublicKeys, credentials, replayed
 from ._record import Record, given
 
 Arrays = NDArray[Any] | Sequence[NDArray[Any]]
@@ -106,7 +106,8 @@ class SumClient(Party):
     a model trains then. ``values`` given here are used at once.
 
     With ``malicious_server`` the sum withstands a server that lies about who dropped out. It needs
-    ``key``, this client's private key (PEM), and ``public_keys`` of all clients, in order.
+    ``key``, this client's private key (PEM), and ``public_keys`` of all clients, in order: a list,
+    or a dict by name, as :func:`undertone.read_roster` returns it.
 
     ``record`` is the :class:`Record` of this client's data, or its name. Without one the client
     refuses before its first answer, unless :func:`run` moves its frames.
@@ -149,7 +150,7 @@ class SumClient(Party):
         values: Arrays | None = None,
         weight: float = 1.0,
         key: str | None = None,
-        public_keys: list[bytes] | None = None,
+        public_keys: PublicKeys | None = None,
         record: Record | str | None = None,
         seed: bytes | int | None = None,
     ) -> None:

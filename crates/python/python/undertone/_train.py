@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _arrays, _checks, _engine
 from ._costs import Cost, of_parties
-from ._party import Party, Path, credentials, peer_rows, replayed, session_id
+from ._party import Party, Path, PublicKeys, credentials, peer_rows, replayed, session_id
 from ._record import Record, given
 from ._table import as_classes
 
@@ -565,7 +565,7 @@ class TrainClient:
         *,
         max_peer_rows: int | str | None = None,
         key: str | None = None,
-        public_keys: list[bytes] | None = None,
+        public_keys: PublicKeys | None = None,
         seed: bytes | int | None = None,
     ) -> TrainClientSession:
         """The client's party in a session. Parties of earlier sessions can do nothing more.

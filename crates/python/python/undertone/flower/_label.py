@@ -132,6 +132,7 @@ def labelled(
     takes no part.
 
     The node config entries ``undertone-record``, ``undertone-records`` (the folder of records),
+    ``undertone-accept`` (``"volatile-record"`` takes the risk of a folder that a restart may lose),
     ``undertone-key``, ``undertone-roster``, ``undertone-keys`` and ``undertone-journal`` come
     first.
     """
@@ -250,7 +251,7 @@ def labelled(
                 f"the ServerApp asks to connect to {address}, this client connects to {server} only"
             )
         features, labels = _state.own(lambda: data(context), "loading the rows")
-        answers, records = _state.chosen(context, record)
+        answers, records, accepts = _state.chosen(context, record)
 
         def gained() -> Joined:
             return join(
@@ -271,6 +272,7 @@ def labelled(
                 patience=min(terms.real("patience"), patience),
                 record=answers,
                 records=records,
+                accept_volatile=accepts,
             )
 
         found = _state.own(gained, "joining the job")

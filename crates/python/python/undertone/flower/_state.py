@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from logging import ERROR, INFO, getLogger
 from pathlib import Path as FilePath
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, NamedTuple, TypeVar
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context
 
@@ -143,21 +143,32 @@ def check_record(record: RecordChoice) -> RecordChoice:
     return record
 
 
-def chosen(context: Context, given: RecordChoice) -> tuple[Record | str | None, str | None]:
-    """The record of this node, or its name if that is known, and the folder of records: node
-    config, else the argument."""
-    folder = str(context.node_config.get("undertone-records") or "") or None
-    name = context.node_config.get("undertone-record")
+class Chosen(NamedTuple):
+    """A record, and where it lies."""
+
+    record: Record | str | None
+    records: str | None
+    accept_volatile: bool
+
+
+def chosen(context: Context, given: RecordChoice) -> Chosen:
+    """The record of this node, or its name if that is known: node config, else the argument."""
+    config = context.node_config
+    name, folder = config.get("undertone-record"), config.get("undertone-records")
+    record: Record | str | None
     if name:
-        return str(name), folder
-    if given is not SIMULATED:
-        return given, folder
-    if RECORD not in context.state:
+        record = str(name)
+    elif not isinstance(given, Simulated):
+        record = given
+    elif RECORD in context.state:
+        state = context.state.config_records[RECORD]["state"]
+        assert isinstance(state, bytes)
+        record = Record._of(_engine.Record.simulated(state))
+    else:
         _log.log(INFO, "the record of answers is in memory; this node forgets it with the run")
-        return Record.simulated(), None
-    state = context.state.config_records[RECORD]["state"]
-    assert isinstance(state, bytes)
-    return Record._of(_engine.Record.simulated(state)), None
+        record = Record.simulated()
+    accepts = config.get("undertone-accept") == "volatile-record"
+    return Chosen(record, str(folder) if folder else None, accepts)
 
 
 def record(
@@ -167,7 +178,7 @@ def record(
     its own roster."""
 
     def found() -> Record:
-        one, folder = chosen(context, given)
+        one, folder, accepts = chosen(context, given)
         if one is None:
             paths = _paths(context, key, roster)
             one = None if paths is None else _read_identity(*paths).name
@@ -177,7 +188,7 @@ def record(
                 "start the SuperNode with --node-config 'undertone-record=\"NAME\"'; for trials "
                 "in one process write record=undertone.flower.SIMULATED"
             )
-        return one if isinstance(one, Record) else Record(one, folder)
+        return one if isinstance(one, Record) else Record(one, folder, accepts)
 
     try:
         return found()
@@ -257,12 +268,12 @@ class Identity:
     index: int
     name: str
     key: str
-    public_keys: list[bytes]
+    public_keys: dict[str, bytes]
 
     @property
     def digest(self) -> str:
         """A fingerprint of the roster."""
-        return _fingerprint(self.public_keys)
+        return _fingerprint(list(self.public_keys.values()))
 
 
 def _fingerprint(public_keys: list[bytes]) -> str:
@@ -296,13 +307,13 @@ def _paths(context: Context, key: Path | None, roster: Path | None) -> tuple[str
 def _read_identity(key: str, roster: str) -> Identity:
     pem = FilePath(key).expanduser().read_text(encoding="utf-8")
     clients = _engine.read_roster(FilePath(roster).expanduser().read_text(encoding="utf-8"))
-    public = []
+    public: dict[str, bytes] = {}
     for name, one in clients:
         if one is None:
             raise ValueError(f"{roster}: client {name!r} has no public key")
-        public.append(one)
+        public[name] = one
     mine = _engine.public_key(pem)
-    if mine not in public:
-        raise ValueError(f"{roster}: no client has the public key of {key}")
-    index = public.index(mine)
-    return Identity(index, clients[index][0], pem, public)
+    for index, (name, one) in enumerate(public.items()):
+        if one == mine:
+            return Identity(index, name, pem, public)
+    raise ValueError(f"{roster}: no client has the public key of {key}")
