@@ -325,6 +325,9 @@ def label(
     parameters of label propagation are those of :func:`undertone.label`. ``timeout`` is in seconds,
     for each message. ``poll`` is the number of seconds between questions to the SuperLink.
 
+    The records of the nodes allow three sessions of the same rows, all among the same clients. So
+    call this once all nodes are there.
+
     ``channel`` says how frames travel:
 
     - ``"replay"``: in Flower's messages, as many as it takes. Each client runs its party again for
