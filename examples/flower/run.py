@@ -63,6 +63,17 @@ def connect(port: int, seconds: float = 60.0) -> None:
         time.sleep(0.2)
 
 
+def record(folder: Path, index: int) -> str:
+    """Makes the record of answers of a client. Returns the entries of its node config."""
+    name, records = f"owner-{index}", folder / "records"
+    risk = ["--accept", "volatile-record"]  # the folder is temporary, and goes with the run
+    make = [sys.executable, "-m", "undertone", "record", "new", name, "--records", str(records)]
+    subprocess.run([*make, *risk, "--quiet"], check=True)
+    entries = {"undertone-record": name, "undertone-records": str(records)}
+    entries |= {"undertone-accept": "volatile-record"}
+    return " ".join(f"{key}={json.dumps(value)}" for key, value in entries.items())
+
+
 @contextlib.contextmanager
 def superlink(folder: Path, nodes: int) -> Iterator[dict[str, str]]:
     """A SuperLink and SuperNodes as processes; without SuperNodes, a SuperLink for simulations.
@@ -91,7 +102,7 @@ def superlink(folder: Path, nodes: int) -> Iterator[dict[str, str]]:
         for index in range(nodes):
             node = ["flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{port}"]
             node += ["--port", str(free_port()), "--node-config"]
-            node += [f"partition-id={index} num-partitions={nodes}"]
+            node += [f"partition-id={index} num-partitions={nodes} {record(folder, index)}"]
             log = folder / f"supernode-{index}.log"
             stack.enter_context(running(node, {**env, "FLWR_HOME": f"{home}-{index}"}, log))
         yield env

@@ -27,7 +27,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.run import Run
 from numpy.typing import NDArray
 
-from undertone.flower import SecureGrid, secure
+from undertone.flower import SIMULATED, SecureGrid, secure
 
 CLIP, MAX_WEIGHT = 8.0, 1000.0
 
@@ -234,7 +234,7 @@ def legacy(task: Task, done: Done) -> Way:
 def ours(task: Task, done: Done, bits: int) -> Way:
     """A secure mean, or with 0 bits the mean in the clear."""
     rules: dict[str, Any] = {"clip": CLIP, "max_weight": MAX_WEIGHT, "bits": bits}
-    app = ClientApp(mods=[secure(**rules, journal=task.journal)] if bits else [])
+    app = ClientApp(mods=[secure(**rules, record=SIMULATED, journal=task.journal)] if bits else [])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:

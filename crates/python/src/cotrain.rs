@@ -7,9 +7,10 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use undertone::fedct::{
-    self, Client, Data, Exchange, Labels, Learner, LearnerError, Memory, Place, Public, Report,
-    Rows, State, Step, Votes,
+    self, Client, Data, Exchange, Labels, Learner, LearnerError, Place, Public, Report, Rows,
+    State, Step, Votes,
 };
+use undertone::job::Record;
 use undertone::party::{Network, PartyId, SessionId};
 use undertone::simulate::CotrainingSimulation;
 
@@ -19,6 +20,7 @@ use crate::errors::{self, numbers, of_client, simulation, value};
 use crate::options::{self, Keys};
 use crate::party::{PyParty, Raised};
 use crate::pool;
+use crate::record::{self, PyRecord};
 use crate::sessions::{self, Simulated, client, lock};
 
 /// The parameters of a job.
@@ -248,15 +250,8 @@ impl Cotraining {
                 learner,
                 raised: raised.clone(),
             };
-            let keep = Box::new(|_: &_| Ok(()));
-            let (learner, memory) = (Box::new(learner), Memory::default());
-            clients.push(Client::new(
-                learner,
-                data,
-                Arc::clone(&shared),
-                memory,
-                keep,
-            ));
+            let (learner, shared) = (Box::new(learner), Arc::clone(&shared));
+            clients.push(Client::new(learner, data, shared, Record::simulated()));
         }
         let simulation = CotrainingSimulation::new(job, clients, seed).map_err(simulation)?;
         let simulation = if allow_unanimous {
@@ -310,12 +305,12 @@ pub(crate) struct CotrainClient {
     client: Client,
     job: fedct::Job,
     allow_unanimous: bool,
+    record: Record,
     raised: Raised,
 }
 
 #[pymethods]
 impl CotrainClient {
-    /// `keep` takes the memory, in bytes, whenever it has changed.
     #[new]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -325,35 +320,34 @@ impl CotrainClient {
         labels: &Bound<'_, PyAny>,
         shared: &Bound<'_, PyAny>,
         allow_unanimous: bool,
-        memory: Option<&[u8]>,
-        keep: Py<PyAny>,
+        record: Option<&Bound<'_, PyRecord>>,
     ) -> PyResult<Self> {
         pool::ready()?;
         let job = job(rules)?;
         let (data, shared) = (data(&job, features, labels)?, Arc::new(public(shared)?));
-        let memory = memory.map(Memory::read).transpose();
-        let memory = memory.map_err(|error| value(format!("memory: {error}")))?;
+        let record = record::given(record)?;
+        let rows = data.rows();
+        record::bring(&record, record::digests(rows.values, rows.dim), None)?;
         let raised = Raised::default();
         let learner = PyLearner {
             learner,
             raised: raised.clone(),
         };
-        let keep = sessions::keeper(keep, raised.clone(), Memory::write);
-        let (learner, memory) = (Box::new(learner), memory.unwrap_or_default());
-        let client = Client::new(learner, data, shared, memory, Box::new(keep));
+        let client = Client::new(Box::new(learner), data, shared, record.clone());
         client.check(&job).map_err(value)?;
         Ok(Self {
             client,
             job,
             allow_unanimous,
+            record,
             raised,
         })
     }
 
     /// The last exchange in which the client voted; 0 before the first.
     #[getter]
-    fn last(&self, py: Python<'_>) -> u32 {
-        py.detach(|| self.client.last())
+    fn last(&self, py: Python<'_>) -> PyResult<u32> {
+        py.detach(|| self.client.last()).map_err(value)
     }
 
     /// The client's party in a session.
@@ -367,6 +361,7 @@ impl CotrainClient {
     ) -> PyResult<PyParty> {
         pool::ready()?;
         let (me, session) = (client(index)?, SessionId(session));
+        record::know(&self.record, credentials.as_ref());
         let place = Place {
             session,
             me,
@@ -378,7 +373,8 @@ impl CotrainClient {
         let party = party.map_err(errors::misuse)?;
         let convert = |py: Python<'_>, step: Step| did(py, step).into_py_any(py);
         let party = PyParty::new((me, session), party, Arc::new(convert));
-        Ok(party.with_callbacks(self.raised.clone()))
+        let party = party.with_callbacks(self.raised.clone());
+        Ok(party.with_record(self.record.clone()))
     }
 }
 

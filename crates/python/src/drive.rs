@@ -19,10 +19,18 @@ type Converted = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 
 /// Where a client puts the values that its party takes at the upload.
 pub(crate) trait Give: Send {
-    /// Encodes `arrays`. Returns the number of values that were clipped.
-    fn values(&self, arrays: &[Values<'_>], weight: f64) -> Result<usize, Abort>;
-    /// Zeros, for a party that runs again to a later step.
-    fn stand_in(&self);
+    /// Encodes `arrays`. `digest` stands for them in the client's record; by default that of all
+    /// values and the weight does. Returns the number of values that were clipped.
+    fn values(
+        &self,
+        arrays: &[Values<'_>],
+        weight: f64,
+        digest: Option<[u8; 32]>,
+    ) -> Result<usize, Abort>;
+    /// Zeros in place of the values with this digest, for a party that runs again to a later step.
+    fn stand_in(&self, digest: [u8; 32]);
+    /// The digest of the values.
+    fn sent(&self) -> Option<[u8; 32]>;
 }
 
 /// Borrowed values of an array, row after row.
@@ -54,6 +62,8 @@ pub(crate) struct Again<'a> {
     pub(crate) session: SessionId,
     pub(crate) past: Vec<Vec<u8>>,
     pub(crate) message: &'a [u8],
+    /// The digest of the values that an earlier message has sent.
+    pub(crate) sent: Option<[u8; 32]>,
 }
 
 /// A courier of any party.
@@ -163,12 +173,17 @@ where
             .take()
             .ok_or_else(|| errors::aborted(&lost()))?;
         let journal = Journal::new(&again.journal, again.session, courier.id());
-        let stand_in = || {
-            if let Some(give) = give {
-                give.stand_in();
-            }
+        let mut lacks_digest = false;
+        let stand_in = || match (give, again.sent) {
+            (Some(give), Some(sent)) => give.stand_in(sent),
+            _ => lacks_digest = true,
         };
         let replay = Replay::new(courier, journal, &again.past, stand_in);
+        if lacks_digest {
+            return Err(errors::value(
+                "an earlier message has sent the values: give their digest (sent=)",
+            ));
+        }
         let mut replay = replay.map_err(errors::replay)?;
         let stepped = replay.step(again.message, || input().map_err(Stopped::Python));
         let stepped = stepped.map_err(|stopped| match stopped {

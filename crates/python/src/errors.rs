@@ -5,9 +5,12 @@ use std::fmt::Display;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
+use undertone::job::record::TOLD;
 use undertone::party::{Abort, Aborted, CourierError, PartyId};
 use undertone::replay::ReplayError;
 use undertone::simulate::SimulationError;
+
+use crate::record;
 
 create_exception!(
     undertone,
@@ -82,7 +85,18 @@ pub(crate) fn misuse(error: Abort) -> PyErr {
     value(error)
 }
 
+/// Whether this party has aborted because of its record. [`PyParty`](crate::party::PyParty) has the
+/// reason.
+pub(crate) fn is_refusal(error: &PyErr) -> bool {
+    Python::attach(|py| {
+        error.is_instance_of::<RefusedError>(py) && error.value(py).to_string() == TOLD
+    })
+}
+
 pub(crate) fn aborted(error: &Aborted) -> PyErr {
+    if error.cause == Abort::Misuse(TOLD.into()) {
+        return record::refused(TOLD);
+    }
     Python::attach(|py| {
         let raised = AbortedError::new_err(error.to_string());
         let object = raised.value(py);

@@ -20,6 +20,7 @@ use crate::interrupt;
 use crate::options::{self, Keys};
 use crate::party::{PyParty, Raised};
 use crate::pool;
+use crate::record::{self, PyRecord};
 
 /// The parameters of a job.
 #[derive(FromPyObject)]
@@ -253,11 +254,18 @@ pub(crate) fn fedgraph_client(
     keep: Option<Py<PyAny>>,
     voted: Py<PyAny>,
     credentials: Option<Keys>,
+    record: Option<&Bound<'_, PyRecord>>,
+    rows: Option<PyReadonlyArray2<'_, f64>>,
     seed: Option<[u8; 32]>,
 ) -> PyResult<PyParty> {
     pool::ready()?;
     let (job, session) = (rules.job()?, SessionId(session));
     let me = options::client(index, job.clients)?;
+    let record = record::given(record)?;
+    let loaded = rows.as_ref().unwrap_or(&brought.embeddings);
+    let digests = record::digests(contiguous(loaded)?, loaded.as_array().ncols());
+    record::bring(&record, digests, None)?;
+    record::know(&record, credentials.as_ref());
     let (inputs, saved) = (brought.inputs(&job)?, read(saved)?);
     let raised = Raised::default();
     let keeper = Keeper {
@@ -270,6 +278,7 @@ pub(crate) fn fedgraph_client(
         me,
         seed: options::seed(seed)?,
         credentials: credentials.map(|keys| keys.credentials(me)).transpose()?,
+        record: record.clone(),
         min_network,
         show_embeddings,
         keep: keeper.into_keep(saved.clone()),
@@ -278,7 +287,7 @@ pub(crate) fn fedgraph_client(
     let party = client(job, inputs, place).map_err(misuse)?;
     let convert = |py: Python<'_>, outcome: Outcome| had(py, outcome)?.into_py_any(py);
     let party = PyParty::new((me, session), party, Arc::new(convert));
-    Ok(party.with_callbacks(raised))
+    Ok(party.with_callbacks(raised).with_record(record))
 }
 
 /// The server's party.

@@ -18,6 +18,7 @@ use crate::interrupt;
 use crate::options::{self, Keys, LabelRules};
 use crate::party::PyParty;
 use crate::pool;
+use crate::record::{self, PyRecord};
 use crate::table::{self, Stated};
 
 /// Labels int64 of shape [n], confidences float64 of shape [n], and scores float64 of shape
@@ -147,14 +148,14 @@ pub(crate) fn label<'py>(
 }
 
 fn noisy(
-    noise: Option<(f64, [u8; 32])>,
+    noise: Option<(f64, Seed)>,
     rows: &Rows,
     labelling: &Labelling,
 ) -> PyResult<Option<Labelling>> {
     let Some((epsilon, secret)) = noise else {
         return Ok(None);
     };
-    let noise = LabelNoise::new(epsilon, Seed::from_bytes(secret)).map_err(value)?;
+    let noise = LabelNoise::new(epsilon, secret).map_err(value)?;
     noise.apply(rows, labelling).map(Some).map_err(value)
 }
 
@@ -162,7 +163,7 @@ fn noisy(
 #[pyfunction]
 #[pyo3(signature = (
     rules, session, index, clients, features, labels, classes, credentials, noise, max_peer_rows,
-    seed
+    record, seed
 ))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn label_client(
@@ -176,6 +177,7 @@ pub(crate) fn label_client(
     credentials: Option<Keys>,
     noise: Option<(f64, [u8; 32])>,
     max_peer_rows: Option<usize>,
+    record: Option<&Bound<'_, PyRecord>>,
     seed: Option<[u8; 32]>,
 ) -> PyResult<PyParty> {
     pool::ready()?;
@@ -183,13 +185,18 @@ pub(crate) fn label_client(
     let params = rules.params()?;
     let rows = arrays::rows(features, params.bits)?;
     let own = table::labelling(&rows, labels, classes)?;
+    let record = record::given(record)?;
+    let noise = noise.map(|(epsilon, secret)| (epsilon, Seed::from_bytes(secret)));
+    let secret = noise.as_ref().map(|(_, secret)| secret);
+    record::bring(&record, rows.digests(), secret)?;
+    record::know(&record, credentials.as_ref());
     let noisy = noisy(noise, &rows, &own)?;
     let credentials = credentials.map(|keys| keys.credentials(me)).transpose()?;
     let brought = noisy.unwrap_or_else(|| own.clone());
     let input = Input {
         credentials,
         max_peer_rows,
-        ..Input::new(rows, brought)
+        ..Input::new(rows, brought, record.clone())
     };
     let seed = options::seed(seed)?;
     let party = xclp::client(me, session, params, input, seed).map_err(misuse)?;
@@ -200,7 +207,8 @@ pub(crate) fn label_client(
             .into_any()
             .unbind())
     };
-    Ok(PyParty::new((me, session), party, Arc::new(convert)))
+    let party = PyParty::new((me, session), party, Arc::new(convert));
+    Ok(party.with_record(record))
 }
 
 /// The server of label propagation.

@@ -19,6 +19,7 @@ mod party;
 mod pool;
 mod primitives;
 mod pssl;
+mod record;
 mod sessions;
 mod sum;
 mod table;
@@ -34,6 +35,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("RefusedError", py.get_type::<errors::RefusedError>())?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<party::PyParty>()?;
+    m.add_class::<record::PyRecord>()?;
     m.add_class::<cotrain::CotrainClient>()?;
     m.add_class::<cotrain::CotrainServer>()?;
     m.add_class::<cotrain::Cotraining>()?;

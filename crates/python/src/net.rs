@@ -9,9 +9,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use undertone::arrays::{Arrays, Values};
 use undertone::data::parts::ClassTable;
+use undertone::job::record::{Record, default_folder};
 use undertone::kdf::Seed;
 use undertone::node::Participant;
-use undertone::node::client::{self, JoinError, Joined};
+use undertone::node::client::{self, Config, JoinError, Joined};
 use undertone::node::label::{Owner, PeerRows, Terms};
 use undertone::node::sum::Contributor;
 use undertone::rounds;
@@ -24,6 +25,7 @@ use crate::errors::{self, AbortedError, UndertoneError, value};
 use crate::home::{Caller, Home, Leaves};
 use crate::options;
 use crate::pool::{self, Ready};
+use crate::record::{self, PyRecord};
 use crate::table::{self, Stated};
 
 /// How a client reaches its server.
@@ -36,6 +38,42 @@ pub(crate) struct Link {
     retry: f64,
     patience: f64,
     interrupt: Py<PyAny>,
+    record: Option<Py<PyRecord>>,
+    /// The name of the record, unless it is the client's on its roster.
+    record_name: Option<String>,
+    records: Option<PathBuf>,
+    accept_volatile: bool,
+}
+
+impl Link {
+    /// How the client reaches its server.
+    fn config(&self, py: Python<'_>) -> PyResult<Config> {
+        let found =
+            undertone_cli::client_config(&self.server, &self.keys, self.server_name.clone());
+        let (mut config, warnings) = found.map_err(value)?;
+        for warning in warnings {
+            let kind = py.get_type::<pyo3::exceptions::PyUserWarning>();
+            let text = std::ffi::CString::new(warning).map_err(value)?;
+            PyErr::warn(py, &kind, &text, 2)?;
+        }
+        config.retry = seconds("retry", self.retry)?;
+        config.patience = seconds("patience", self.patience)?;
+        Ok(config)
+    }
+
+    /// The record of the data of the client in `config`.
+    fn record(&self, config: &Config) -> PyResult<Record> {
+        if let Some(record) = &self.record {
+            return record.get().open().map_err(record::refused);
+        }
+        let folder = self.records.clone();
+        let folder = folder.or_else(|| default_folder(Some(&self.keys)));
+        let folder =
+            folder.ok_or_else(|| value("no folder for records is known; name one (records=)"))?;
+        let name = self.record_name.as_deref().unwrap_or(&config.name);
+        let opened = Record::open(&folder, name, record::volatile(self.accept_volatile));
+        opened.map_err(record::refused)
+    }
 }
 
 fn seconds(name: &str, seconds: f64) -> PyResult<Duration> {
@@ -46,24 +84,12 @@ fn seconds(name: &str, seconds: f64) -> PyResult<Duration> {
 /// functions that it calls, end it. `make` makes the participant.
 fn join<P: Participant + Send>(
     py: Python<'_>,
-    link: Link,
+    (mut config, interrupt): (Config, Py<PyAny>),
+    record: &Record,
     progress: Option<Py<PyAny>>,
     make: impl FnOnce(&Home) -> P,
 ) -> PyResult<(P, Joined)> {
-    let found = undertone_cli::client_config(&link.server, &link.keys, link.server_name.clone());
-    let (mut config, warnings) = found.map_err(value)?;
-    for warning in warnings {
-        let kind = py.get_type::<pyo3::exceptions::PyUserWarning>();
-        PyErr::warn(
-            py,
-            &kind,
-            &std::ffi::CString::new(warning).map_err(value)?,
-            2,
-        )?;
-    }
-    config.retry = seconds("retry", link.retry)?;
-    config.patience = seconds("patience", link.patience)?;
-    let caller = Caller::new(link.interrupt);
+    let caller = Caller::new(interrupt);
     let home = caller.home();
     let mut participant = Ready(make(&home));
     if let Some(progress) = progress {
@@ -98,7 +124,10 @@ fn join<P: Participant + Send>(
     match joined {
         Ok(joined) => Ok((participant.0, joined)),
         Err(error) => {
-            let error = failure(&error);
+            // Peers read less.
+            let error = record
+                .refused()
+                .map_or_else(|| failure(&error), record::refused);
             if let Some(raised) = raised {
                 error.set_cause(py, Some(raised.error));
             }
@@ -197,7 +226,12 @@ pub(crate) fn join_label(
         names: part.data.class_names.clone(),
     };
     let labelling = part.labelling(&own).map_err(value)?;
-    let mut owner = Owner::new(rows, labelling, terms.terms()?);
+    let config = link.config(py)?;
+    let record = link.record(&config)?;
+    let noise = noise.map(|(epsilon, secret)| (epsilon, Seed::from_bytes(secret)));
+    let secret = noise.as_ref().map(|(_, secret)| secret);
+    record::bring(&record, rows.digests(), secret)?;
+    let mut owner = Owner::new(rows, labelling, terms.terms()?, record.clone());
     match noise {
         Some(_) if classes.is_none() => {
             return Err(value(
@@ -206,13 +240,13 @@ pub(crate) fn join_label(
             ));
         }
         Some((epsilon, secret)) => {
-            let noise = LabelNoise::new(epsilon, Seed::from_bytes(secret)).map_err(value)?;
+            let noise = LabelNoise::new(epsilon, secret).map_err(value)?;
             owner = owner.with_label_noise(noise);
         }
         None if classes.is_none() => owner = owner.with_classes_of_the_job(),
         None => {}
     }
-    let (owner, joined) = join(py, link, progress, |_| owner)?;
+    let (owner, joined) = join(py, (config, link.interrupt), &record, progress, |_| owner)?;
     let outcome = owner.into_outcome();
     let outcome = outcome.ok_or_else(|| AbortedError::new_err("the job ended without labels"))?;
     let labelled = crate::label::labelled(py, outcome)?;
@@ -330,14 +364,16 @@ pub(crate) fn join_sum(
         malicious_server: semi_honest.then_some(false),
     };
     let last = Arc::default();
-    let (_, joined) = join(py, link, progress, |home| {
+    let config = link.config(py)?;
+    let record = link.record(&config)?;
+    let (_, joined) = join(py, (config, link.interrupt), &record, progress, |home| {
         let functions = Functions {
             home: home.clone(),
             contribute: Arc::new(contribute),
             mean: mean.map(Arc::new),
             last: Arc::clone(&last),
         };
-        Contributor::new(functions, terms)
+        Contributor::new(functions, terms, record.clone())
     })?;
     let last = last.lock().unwrap_or_else(PoisonError::into_inner).take();
     let last = last.map(|mean| to_dict(py, &mean.arrays)).transpose()?;

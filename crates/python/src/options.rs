@@ -1,8 +1,11 @@
 //! Arguments that several functions share.
 
+use std::sync::Arc;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use undertone::hamming::{Backend, Phe};
+use undertone::job::record::{Peer, Peers};
 use undertone::kdf::Seed;
 use undertone::party::PartyId;
 use undertone::setup::identity::{Credentials, Identity, Pins};
@@ -52,9 +55,9 @@ pub(crate) fn client(index: usize, clients: usize) -> PyResult<PartyId> {
     })
 }
 
-/// A client's private key (PEM) and the public keys of all clients, in order.
+/// A client's private key (PEM), the public keys of all clients in order, and their names or none.
 #[derive(FromPyObject)]
-pub(crate) struct Keys(String, Vec<[u8; 32]>);
+pub(crate) struct Keys(String, Vec<[u8; 32]>, Vec<String>);
 
 impl Drop for Keys {
     fn drop(&mut self) {
@@ -63,6 +66,15 @@ impl Drop for Keys {
 }
 
 impl Keys {
+    /// The clients, by their public keys.
+    pub(crate) fn peers(&self) -> Arc<Peers> {
+        let peer = |(index, key): (usize, &[u8; 32])| {
+            let name = self.2.get(index).cloned().unwrap_or_default();
+            (PartyId::client(index), Peer { key: *key, name })
+        };
+        Arc::new(self.1.iter().enumerate().map(peer).collect())
+    }
+
     pub(crate) fn credentials(&self, me: PartyId) -> PyResult<Credentials> {
         let identity = Identity::from_pem(&self.0).map_err(value)?;
         let own = me.index().and_then(|index| self.1.get(index));

@@ -7,12 +7,14 @@ use std::thread::ThreadId;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
+use undertone::job::Record;
 use undertone::party::{Courier, Limits, Party, PartyId, Phase, SessionId, Status};
 
 use crate::costs::{Cost, costs};
 use crate::drive::{Again, Convert, Drive, Driven, Give};
 use crate::errors;
 use crate::pool;
+use crate::record;
 
 /// The first exception of the functions and objects that a party calls. It leaves through the call
 /// of the party; peers are told only that the party failed.
@@ -67,6 +69,8 @@ pub(crate) struct PyParty {
     working: Mutex<Option<ThreadId>>,
     /// What the callbacks raise.
     raised: Raised,
+    /// What a client has answered. None for a server.
+    record: Option<Record>,
     id: PartyId,
     session: SessionId,
 }
@@ -111,6 +115,7 @@ impl PyParty {
             }),
             working: Mutex::new(None),
             raised: Raised::default(),
+            record: None,
             give: give.map(|(_, give)| give),
             id,
             session,
@@ -120,6 +125,25 @@ impl PyParty {
     /// The same party, which calls functions and objects that put what they raise into `raised`.
     pub(crate) fn with_callbacks(self, raised: Raised) -> Self {
         Self { raised, ..self }
+    }
+
+    /// The same party, which claims its answers in `record`.
+    pub(crate) fn with_record(self, record: Record) -> Self {
+        let record = Some(record);
+        Self { record, ..self }
+    }
+
+    /// What a failed call raises: the exception of a callback, or the owner's sentence of a
+    /// refusal, which say more than the abort that follows from them.
+    fn reason(&self, error: PyErr) -> PyErr {
+        if let Some(raised) = self.raised.take() {
+            return raised;
+        }
+        let why = self.record.as_ref().and_then(Record::refused);
+        match why.filter(|_| errors::is_refusal(&error)) {
+            Some(why) => record::refused(why),
+            None => error,
+        }
     }
 
     /// Works on the party without the interpreter.
@@ -140,12 +164,7 @@ impl PyParty {
                 .lock()
                 .map_err(|_| PyRuntimeError::new_err("an earlier call panicked: this is a bug"))?;
             let _working = Working::new(&self.working);
-            let worked = work(&mut inner);
-            // A callback's exception says more than the abort that follows from it.
-            match worked {
-                Err(error) => Err(self.raised.take().unwrap_or(error)),
-                worked => worked,
-            }
+            work(&mut inner).map_err(|error| self.reason(error))
         })
     }
 }
@@ -206,7 +225,10 @@ impl PyParty {
             let mut frames = Vec::new();
             let mut send = |to, frame| frames.push((to, frame));
             let polled = inner.drive.poll(most, &mut send);
-            inner.status = inner.note(polled.map_err(|error| errors::aborted(&error)))?;
+            // The notices first. The next call returns the same error.
+            if polled.is_ok() || frames.is_empty() {
+                inner.status = inner.note(polled.map_err(|error| errors::aborted(&error)))?;
+            }
             Ok(frames)
         });
         let list = PyList::empty(py);
@@ -229,6 +251,13 @@ impl PyParty {
         Ok(PyBytes::new(py, &out))
     }
 
+    /// Where the client has no record, it has one in memory from now on.
+    fn simulate(&self) {
+        if let Some(record) = &self.record {
+            record.simulate();
+        }
+    }
+
     /// Gives the values that are due at the upload. Returns how many were clipped.
     fn contribute(
         &self,
@@ -239,7 +268,7 @@ impl PyParty {
         let give = self.give.as_ref();
         let give = give.ok_or_else(|| PyValueError::new_err("this party takes no values"))?;
         let clipped = crate::arrays::with_values(py, arrays, |values| {
-            give.values(values, weight).map_err(errors::misuse)
+            give.values(values, weight, None).map_err(errors::misuse)
         })?;
         self.with(py, |inner| {
             inner.drive.release();
@@ -249,7 +278,9 @@ impl PyParty {
     }
 
     /// Runs this new party again over the messages `past`, and takes `message`. `values` returns
-    /// arrays and weight when they are due. Returns the reply.
+    /// arrays, weight and their digest or None when they are due; `sent` is the digest if an
+    /// earlier message has sent them. Returns the reply.
+    #[allow(clippy::too_many_arguments)]
     fn replay<'py>(
         &self,
         py: Python<'py>,
@@ -257,21 +288,24 @@ impl PyParty {
         past: Vec<Vec<u8>>,
         message: &[u8],
         values: Py<PyAny>,
+        sent: Option<[u8; 32]>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let again = Again {
             journal,
             session: self.session,
             past,
             message,
+            sent,
         };
         let give = self.give.as_deref();
         let mut input = || {
             Python::attach(|py| {
                 let give = give.ok_or_else(|| PyValueError::new_err("no values are taken"))?;
                 let given = values.call0(py)?;
-                let (arrays, weight): (Bound<'_, PyAny>, f64) = given.extract(py)?;
+                let (arrays, weight, digest): (Bound<'_, PyAny>, f64, Option<[u8; 32]>) =
+                    given.extract(py)?;
                 crate::arrays::with_values(py, &arrays, |values| {
-                    give.values(values, weight).map_err(errors::misuse)
+                    give.values(values, weight, digest).map_err(errors::misuse)
                 })?;
                 Ok(())
             })
@@ -302,6 +336,12 @@ impl PyParty {
     #[getter]
     fn failed(&self, py: Python<'_>) -> PyResult<Option<String>> {
         self.with(py, |inner| Ok(inner.failed.clone()))
+    }
+
+    /// The digest of the values that were given, by which the record knows them.
+    #[getter]
+    fn sent(&self) -> Option<[u8; 32]> {
+        self.give.as_ref().and_then(|give| give.sent())
     }
 
     #[getter]

@@ -17,6 +17,7 @@ use crate::interrupt;
 use crate::options::{self, Keys};
 use crate::party::PyParty;
 use crate::pool;
+use crate::record::{self, PyRecord};
 
 /// The parameters of a job.
 #[derive(FromPyObject)]
@@ -179,21 +180,29 @@ pub(crate) fn pssl_client(
     features: &Bound<'_, PyAny>,
     labels: &Bound<'_, PyAny>,
     credentials: Option<Keys>,
+    record: Option<&Bound<'_, PyRecord>>,
     seed: Option<[u8; 32]>,
 ) -> PyResult<PyParty> {
     pool::ready()?;
     let (me, session) = (options::client(index, clients)?, SessionId(session));
+    let record = record::given(record)?;
+    record::know(&record, credentials.as_ref());
     let place = Place {
         session,
         me,
         seed: options::seed(seed)?,
         credentials: credentials.map(|keys| keys.credentials(me)).transpose()?,
+        record: record.clone(),
     };
+    let rows: PyReadonlyArray2<'_, u8> = features.extract()?;
+    let digests = record::digests(contiguous(&rows)?, rows.as_array().ncols());
+    record::bring(&record, digests, None)?;
     let data = Arc::new(data(features, labels)?);
     let party = client(rules.job()?, data, place).map_err(misuse)?;
     let convert = |py: Python<'_>, outcome: Outcome| had(py, outcome)?.into_py_any(py);
     let convert = Arc::new(convert);
-    Ok(PyParty::new((me, session), party, convert))
+    let party = PyParty::new((me, session), party, convert);
+    Ok(party.with_record(record))
 }
 
 /// The server's party.

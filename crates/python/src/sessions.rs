@@ -4,7 +4,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use undertone::party::{Ledger, Network, PartyId, Phase};
 use undertone::simulate::SimulationError;
 
@@ -78,23 +77,6 @@ impl<S: Send> Simulated<S> {
     /// What each party has spent so far.
     pub(crate) fn costs(&self) -> PyResult<Spent> {
         Ok(costs::spent(&self.inner()?.ledgers))
-    }
-}
-
-/// A function that gives what a party remembers to `keep`, a function in Python.
-pub(crate) fn keeper<M>(
-    keep: Py<PyAny>,
-    raised: Raised,
-    write: impl Fn(&M) -> Vec<u8> + Send + 'static,
-) -> impl FnMut(&M) -> Result<(), String> + Send {
-    move |memory: &M| {
-        let bytes = write(memory);
-        let kept = Python::attach(|py| keep.call1(py, (PyBytes::new(py, &bytes),)).map(drop));
-        kept.map_err(|error| {
-            raised.put(error);
-            // The server receives this text.
-            "the memory cannot be kept".to_owned()
-        })
     }
 }
 

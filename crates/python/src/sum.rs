@@ -1,10 +1,12 @@
 //! Secure sums and weighted means.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
+use sha2::{Digest, Sha256};
 use undertone::arrays::place;
+use undertone::job::record::{Claims, Of, Place, Record};
 use undertone::job::{Fields, context};
 use undertone::kdf::Seed;
 use undertone::party::{Abort, PartyId, SessionId};
@@ -19,6 +21,7 @@ use crate::errors::{self, misuse, number, value};
 use crate::options;
 use crate::party::PyParty;
 use crate::pool;
+use crate::record::{self, PyRecord};
 
 /// How values become words.
 #[derive(Clone, Copy)]
@@ -36,6 +39,8 @@ struct Job<W> {
     values: usize,
     bound: f64,
     clip: bool,
+    /// By which parties compare what they agree on.
+    digest: [u8; 32],
 }
 
 impl<W: Word> Job<W> {
@@ -97,6 +102,22 @@ impl<W: Word> Job<W> {
 }
 
 impl<W: Word> Job<W> {
+    /// The digest by which a record knows these values, however they are put into arrays.
+    fn digest_of(&self, arrays: &[Values<'_>], weight: f64) -> [u8; 32] {
+        let mut digest = Sha256::new_with_prefix(b"undertone/v1/values");
+        let mut add = |value: f64| digest.update((value + 0.0).to_le_bytes());
+        for array in arrays {
+            match array.numbers {
+                Numbers::Single(values) => values.iter().for_each(|value| add((*value).into())),
+                Numbers::Double(values) => values.iter().for_each(|value| add(*value)),
+            }
+        }
+        if let Coder::Mean(_) = self.coder {
+            add(weight);
+        }
+        digest.finalize().into()
+    }
+
     /// As [`undertone::rounds::Job::check_resolution`].
     fn check_resolution(
         &self,
@@ -131,31 +152,55 @@ impl<W: Word> Job<W> {
     }
 }
 
+/// A client's words until the upload, and the digest of its values.
+struct Given<W: Word> {
+    words: Option<Zeroizing<Vec<W>>>,
+    digest: Option<[u8; 32]>,
+}
+
 /// The place of a client's words until the upload.
 struct Slot<W: Word> {
     job: Job<W>,
-    words: Arc<Mutex<Option<Zeroizing<Vec<W>>>>>,
+    given: Arc<Mutex<Given<W>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<W: Word> Slot<W> {
-    fn put(&self, words: Zeroizing<Vec<W>>) {
-        *self.words.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
+    fn put(&self, words: Zeroizing<Vec<W>>, digest: [u8; 32]) {
+        *lock(&self.given) = Given {
+            words: Some(words),
+            digest: Some(digest),
+        };
     }
 }
 
 impl<W: Word> Give for Slot<W> {
-    fn values(&self, arrays: &[Values<'_>], weight: f64) -> Result<usize, Abort> {
+    fn values(
+        &self,
+        arrays: &[Values<'_>],
+        weight: f64,
+        digest: Option<[u8; 32]>,
+    ) -> Result<usize, Abort> {
         let (words, clipped) = self.job.encode(arrays, weight)?;
         let coarse = self.job.check_resolution(arrays, weight);
         if let Some(warning) = coarse.map_err(Abort::Misuse)? {
             errors::warn(&format!("the sum shows little of {warning}"));
         }
-        self.put(words);
+        let digest = digest.unwrap_or_else(|| self.job.digest_of(arrays, weight));
+        self.put(words, digest);
         Ok(clipped)
     }
 
-    fn stand_in(&self) {
-        self.put(Zeroizing::new(vec![W::default(); self.job.words()]));
+    fn stand_in(&self, digest: [u8; 32]) {
+        let words = vec![W::default(); self.job.words()];
+        self.put(Zeroizing::new(words), digest);
+    }
+
+    fn sent(&self) -> Option<[u8; 32]> {
+        lock(&self.given).digest
     }
 }
 
@@ -212,7 +257,8 @@ impl SumRules {
             ("malicious_server", self.malicious_server.into()),
             ("suite", self.suite.as_str().into()),
         ]);
-        let session = context(SessionId(self.session), &fields.digest("sum"), &self.about);
+        let digest = fields.digest("sum");
+        let session = context(SessionId(self.session), &digest, &self.about);
         let words = self.size.checked_add(usize::from(self.mean));
         let words = words.ok_or_else(|| value("size is too large"))?;
         let rules = Rules {
@@ -227,6 +273,7 @@ impl SumRules {
             values: self.size,
             bound: self.bound,
             clip: self.clip,
+            digest,
         })
     }
 }
@@ -235,29 +282,41 @@ fn start<W: Word>(
     rules: &SumRules,
     me: PartyId,
     credentials: Option<Credentials>,
+    record: Record,
     seed: Seed,
 ) -> PyResult<PyParty> {
     let job = rules.job::<W>()?;
-    let words = Arc::new(Mutex::new(None));
-    let slot = Arc::clone(&words);
+    let given = Arc::new(Mutex::new(Given {
+        words: None,
+        digest: None,
+    }));
+    let session = record.session(&Place {
+        session: SessionId(rules.session),
+        seed: &seed,
+        job: job.digest,
+    });
+    let known = Arc::new(OnceLock::new());
+    let (slot, digest) = (Arc::clone(&given), Arc::clone(&known));
     let take = move || {
-        let taken = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut given = lock(&slot);
+        if let Some(values) = given.digest {
+            let _ = digest.set(values);
+        }
+        let taken = given.words.take();
         taken.ok_or_else(|| Abort::Misuse("the values are used once".into()))
     };
-    let input = Input::late(take).with_credentials(credentials);
+    let input = Input {
+        claims: Claims::Record(session, Of::Values(known)),
+        ..Input::late(take).with_credentials(credentials)
+    };
     let party = sum::client::<W>(job.rules, me, input, seed).map_err(misuse)?;
-    let give = Arc::new(Slot { job, words });
+    let give = Arc::new(Slot { job, given });
     let convert = |py: Python<'_>, sums: Sums<W>| contributors(py, &sums.contributors);
     // Only the server sends a client much, and waits for replies.
     let most = 1 << 26;
     let place = (me, SessionId(rules.session));
-    Ok(PyParty::held(
-        place,
-        party,
-        Some((UPLOAD, give)),
-        most,
-        Arc::new(convert),
-    ))
+    let party = PyParty::held(place, party, Some((UPLOAD, give)), most, Arc::new(convert));
+    Ok(party.with_record(record))
 }
 
 fn contributors(py: Python<'_>, who: &[PartyId]) -> PyResult<Py<PyAny>> {
@@ -273,19 +332,22 @@ pub(crate) fn word_bits(bound: f64, max_weight: Option<f64>, clients: usize) -> 
 
 /// The client `index` of a sum.
 #[pyfunction]
-#[pyo3(signature = (rules, index, credentials, seed))]
+#[pyo3(signature = (rules, index, credentials, record, seed))]
 pub(crate) fn sum_client(
     rules: SumRules,
     index: usize,
     credentials: Option<options::Keys>,
+    record: Option<&Bound<'_, PyRecord>>,
     seed: Option<[u8; 32]>,
 ) -> PyResult<PyParty> {
     let me = options::client(index, rules.clients)?;
+    let record = record::given(record)?;
+    record::know(&record, credentials.as_ref());
     let credentials = credentials.map(|keys| keys.credentials(me)).transpose()?;
     let seed = options::seed(seed)?;
     match rules.bits {
-        32 => start::<u32>(&rules, me, credentials, seed),
-        64 => start::<u64>(&rules, me, credentials, seed),
+        32 => start::<u32>(&rules, me, credentials, record, seed),
+        64 => start::<u64>(&rules, me, credentials, record, seed),
         bits => Err(value(format!("bits is {bits}; it must be 32 or 64"))),
     }
 }

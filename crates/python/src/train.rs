@@ -8,13 +8,12 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::node::Checkpoint;
 use undertone::party::{Network, PartyId, SessionId};
 use undertone::simulate::TrainingSimulation;
-use undertone::training::{
-    self, Census, Client, Data, Memory, Place, Report, Sampling, State, Step,
-};
+use undertone::training::{self, Census, Client, Data, Place, Report, Sampling, State, Step};
 use undertone::xclp::LabelNoise;
 
 use crate::arrays::{self, contiguous};
@@ -24,6 +23,7 @@ use crate::model::PyModel;
 use crate::options::{self, Keys, LabelRules};
 use crate::party::{PyParty, Raised};
 use crate::pool;
+use crate::record::{self, PyRecord};
 use crate::sessions::{self, Simulated, client, lock};
 
 /// The parameters of a job, apart from those of label propagation.
@@ -190,8 +190,7 @@ impl Training {
                 model,
                 raised: raised.clone(),
             };
-            let keep = Box::new(|_: &_| Ok(()));
-            clients.push(Client::new(Box::new(model), data, None, keep));
+            clients.push(Client::new(Box::new(model), data, Record::simulated()));
         }
         let first = contiguous(&first)?.to_vec();
         let simulation =
@@ -257,47 +256,48 @@ fn groups(state: &State) -> Vec<Vec<i64>> {
 pub(crate) struct TrainClient {
     client: Client,
     job: training::Job,
+    record: Record,
     raised: Raised,
 }
 
 #[pymethods]
 impl TrainClient {
-    /// `keep` takes the memory, in bytes, whenever it has changed.
     #[new]
-    #[allow(clippy::too_many_arguments)]
     fn new(
         rules: &Bound<'_, PyAny>,
         model: Py<PyAny>,
         features: &Bound<'_, PyAny>,
         labels: &Bound<'_, PyAny>,
         noise: Option<(f64, [u8; 32])>,
-        memory: Option<&[u8]>,
-        keep: Py<PyAny>,
+        record: Option<&Bound<'_, PyRecord>>,
     ) -> PyResult<Self> {
         pool::ready()?;
         let job = job(rules, None)?;
+        let secret = noise.map(|(_, secret)| Seed::from_bytes(secret));
         let noise = noise.map(|(epsilon, secret)| (epsilon, Seed::from_bytes(secret)));
         let data = data(&job, features, labels, noise)?;
-        let memory = memory.map(Memory::read).transpose();
-        let memory = memory.map_err(|error| value(format!("memory: {error}")))?;
+        let record = record::given(record)?;
+        let rows = data.rows();
+        let digests = record::digests(rows.values, rows.dim);
+        record::bring(&record, digests, secret.as_ref())?;
         let raised = Raised::default();
         let model = PyModel {
             model,
             raised: raised.clone(),
         };
-        let keep = sessions::keeper(keep, raised.clone(), Memory::write);
-        let client = Client::new(Box::new(model), data, memory, Box::new(keep));
+        let client = Client::new(Box::new(model), data, record.clone());
         Ok(Self {
             client,
             job,
+            record,
             raised,
         })
     }
 
     /// The last round in which the client began to take part, if the job has begun.
     #[getter]
-    fn last(&self, py: Python<'_>) -> Option<u32> {
-        py.detach(|| self.client.last())
+    fn last(&self, py: Python<'_>) -> PyResult<Option<u32>> {
+        py.detach(|| self.client.last()).map_err(value)
     }
 
     /// The client's party in a session.
@@ -313,6 +313,7 @@ impl TrainClient {
     ) -> PyResult<PyParty> {
         pool::ready()?;
         let (me, session) = (client(index)?, SessionId(session));
+        record::know(&self.record, credentials.as_ref());
         let place = Place {
             session,
             me,
@@ -327,7 +328,8 @@ impl TrainClient {
         let party = party.map_err(errors::misuse)?;
         let convert = |py: Python<'_>, step: Step| did(py, step).into_py_any(py);
         let party = PyParty::new((me, session), party, Arc::new(convert));
-        Ok(party.with_callbacks(self.raised.clone()))
+        let party = party.with_callbacks(self.raised.clone());
+        Ok(party.with_record(self.record.clone()))
     }
 }
 

@@ -62,8 +62,17 @@ def sum_parties(clients: int, size: int, **rules: object) -> Parties:
         **rules,
     }
     server = undertone.SumServer(**common)  # type: ignore[arg-type]
-    make = undertone.SumClient
-    return server, [make(index, **common) for index in range(clients)]  # type: ignore[arg-type]
+    make: Any = undertone.SumClient
+    each = range(clients)
+    return server, [make(index, record=undertone.Record.simulated(), **common) for index in each]
+
+
+def record_of(name: str, records: Path) -> undertone.Record:
+    """The record of this name on disk, which is made at first."""
+    try:
+        return undertone.Record.new(name, records, accept_volatile=True)
+    except ValueError:
+        return undertone.Record(name, records, accept_volatile=True)
 
 
 def clear_mean(

@@ -19,7 +19,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 import undertone
-from undertone import SERVER, CotrainClient, CotrainExchange, CotrainJob, CotrainServer
+from undertone import SERVER, CotrainClient, CotrainExchange, CotrainJob, CotrainServer, Record
 
 Rows = NDArray[np.float32]
 Classes = NDArray[np.int64]
@@ -339,7 +339,7 @@ class Own:
     def __init__(self, dealt: Dealt, allow_unanimous: bool = False, **options: Any) -> None:
         self.data, self.public, _ = dealt
         self.allow_unanimous = allow_unanimous
-        self.memories, self.states = dict[int, bytes](), list[bytes]()
+        self.records, self.states = dict[int, Record](), list[bytes]()
         digest = undertone.public_digest(self.public)
         self.job = CotrainJob(
             rows=len(self.public), features=64, classes=10, public=digest,
@@ -351,12 +351,10 @@ class Own:
         return CotrainServer(self.job, state=state, on_state=self.states.append)
 
     def client(self, index: int, learner: Any = None) -> CotrainClient:
-        def keep(memory: bytes) -> None:
-            self.memories[index] = memory
-
         return CotrainClient(
             index, self.job, learner or Nearest(), *self.data[index], self.public,
-            on_memory=keep, memory=self.memories.get(index), allow_unanimous=self.allow_unanimous,
+            record=self.records.setdefault(index, Record.simulated()),
+            allow_unanimous=self.allow_unanimous,
         )
 
     def run(self, present: list[int], without: int | None = None) -> tuple[Any, list[Any]]:
@@ -475,10 +473,9 @@ def test_a_client_refuses_to_be_unanimous(dealt: Deal) -> None:
 
 def test_parties_that_cannot_be(dealt: Deal) -> None:
     own = Own(dealt())
-    with pytest.raises(ValueError, match="memory: "):
-        CotrainClient(
-            0, own.job, Nearest(), *own.data[0], own.public, on_memory=bytes, memory=b"?"
-        )
+    with pytest.raises(TypeError, match="record is b'.*a Record or the name of one"):
+        wrong: Any = b"?"
+        CotrainClient(0, own.job, Nearest(), *own.data[0], own.public, record=wrong)
     with pytest.raises(ValueError, match="state: "):
         CotrainServer(own.job, state=b"?", on_state=bytes)
     own.public = own.public[::-1]
@@ -520,26 +517,15 @@ def test_exceptions_leave_through_the_party(dealt: Deal) -> None:
     for to, frame in party.poll():
         (broken if to == 0 else clients[to - 1]).push(SERVER, frame)
     with pytest.raises(LookupError):
-        broken.poll()
-    while not broken.done:
-        try:
+        while True:
             told += broken.poll()
-        except undertone.AbortedError:
-            break
-    assert b"secret" not in b"".join(frame for _, frame in told)
+    # The server is told that it has left.
+    assert told[-1][0] == SERVER and b"secret" not in b"".join(frame for _, frame in told)
     party.gone(0)
     undertone.run(party, clients)
     report = party.result()
     assert report is not None and report.exchange is not None
     assert report.exchange.contributors == [1, 2, 3, 4]
-
-    def forget(memory: bytes) -> None:
-        raise OSError("no space")
-
-    party = own.server().session(range(5))
-    client = CotrainClient(0, own.job, Nearest(), *own.data[0], own.public, on_memory=forget)
-    with pytest.raises(OSError, match="no space"):
-        first(party, client.session(party.session))
 
 
 def test_a_learner_must_not_use_its_own_party(dealt: Deal) -> None:

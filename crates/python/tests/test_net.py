@@ -154,8 +154,9 @@ def raised_by(network: Network, **functions: Any) -> list[Any]:
     return network.all(join)
 
 
-def ones(*_: object) -> tuple[dict[str, Any], float]:
-    return {"w": np.ones(3, np.float32)}, 1.0
+def ones(number: int, attempt: int, _: object) -> tuple[dict[str, Any], float]:
+    """Other values each time: the record refuses the same ones."""
+    return {"w": np.full(3, number + attempt / 8, np.float32)}, 1.0
 
 
 def test_arrays_keep_their_places_in_every_order(tmp_path: Path) -> None:
@@ -203,6 +204,46 @@ def test_arrays_that_cannot_be_are_named(tmp_path: Path, given: Any, text: str) 
     others = [one for index, one in enumerate(joined) if index != 1]
     assert all(isinstance(one, undertone.Joined) for one in others), joined
     assert text not in network.end()
+
+
+def test_another_job_gets_no_values_that_an_earlier_one_got(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    job = 'application = "sum"\nrounds = 1\n'
+    network = Network(first, 3, job)
+    joined = raised_by(network, contribute=lambda _: ones)
+    assert all(isinstance(one, undertone.Joined) for one in joined), joined
+    network.end()
+    # Another server, other keys, the same data.
+    folders = network.folders()
+    again = Network(second, 3, job)
+
+    def join(index: int, server: str, keys: Path) -> undertone.Joined:
+        records = folders[index] / "records"
+        name = folders[index].name
+        record = undertone.Record(name, records, True) if index == 0 else name
+        return undertone.join_sum(
+            server, keys, contribute=ones, record=record, records=records, accept_volatile=True
+        )
+
+    refused = again.all(join)
+    again.kill()
+    for one in refused:
+        assert isinstance(one, undertone.RefusedError), refused
+        assert "exactly these values were sent" in str(one) and "allow client-" in str(one)
+
+
+def test_without_a_record_nobody_joins(tmp_path: Path) -> None:
+    made = command("keys", "--clients", "3", "--out", "keys", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    keys = next(path for path in (tmp_path / "keys").iterdir() if path.is_dir())
+    with pytest.raises(undertone.RefusedError, match="no record of answers at .*record new"):
+        undertone.join_sum("localhost:9", keys, contribute=ones, records=tmp_path)
+    with pytest.raises(undertone.RefusedError, match="no record of answers at .*nobody"):
+        undertone.join(
+            "localhost:9", keys, features=np.eye(4), labels=np.arange(4), record="nobody"
+        )
 
 
 def test_an_exception_is_the_cause_with_its_traceback(tmp_path: Path) -> None:

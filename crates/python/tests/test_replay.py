@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import record_of
 
 import undertone
 from undertone import SERVER
@@ -20,18 +21,25 @@ RULES: dict[str, Any] = {
 }
 
 
+#: What each client has sent, by journal and number.
+SENT: dict[tuple[Path, int], bytes | None] = {}
+
+
 def step(
     journal: Path, index: int, past: list[bytes], message: bytes, value: float | None = None
 ) -> bytes:
     """A new process: the client from its seed, up to its next step."""
-    client = undertone.SumClient(index, seed=bytes([index]) * 32, **RULES)
+    record = record_of(f"client-{index}", journal.parent / f"{journal.name}-records")
+    client = undertone.SumClient(index, seed=bytes([index]) * 32, record=record, **RULES)
 
     def values() -> tuple[np.ndarray, float]:
         if value is None:
             raise RuntimeError("training failed")
         return np.full(4, value, np.float32), 2.0
 
-    return client.replay(journal, past, message, values)
+    reply = client.replay(journal, past, message, values, sent=SENT.get((journal, index)))
+    SENT[journal, index] = client.sent
+    return reply
 
 
 def whole(journal: Path) -> list[list[tuple[bytes, bytes]]]:
@@ -107,9 +115,17 @@ def upload(journal: Path, values: Callable[[undertone.SumClient], Any]) -> under
     past = [message for message, _ in whole(journal / "a")[0]]
     for last in range(2):
         step(journal / "b", 0, past[:last], past[last])
-    client = undertone.SumClient(0, seed=bytes(32), **RULES)
+    record = record_of("client-0", journal / "b-records")
+    client = undertone.SumClient(0, seed=bytes(32), record=record, **RULES)
     client.replay(journal / "b", past[:2], past[2], lambda: (values(client), 1.0))
     return client
+
+
+def test_later_messages_need_the_digest_of_what_was_sent(tmp_path: Path) -> None:
+    past = [message for message, _ in whole(tmp_path)[1]]
+    del SENT[tmp_path, 1]
+    with pytest.raises(ValueError, match="give their digest"):
+        step(tmp_path, 1, past[:3], past[3])
 
 
 def test_values_must_not_use_their_own_party(tmp_path: Path) -> None:
@@ -146,7 +162,8 @@ def test_label_propagation_by_replay(tmp_path: Path) -> None:
 
     def client(index: int) -> undertone.LabelClient:
         return undertone.LabelClient(
-            index, rows[index], known[index], classes=2, seed=bytes([index]) * 32, **rules
+            index, rows[index], known[index], classes=2, seed=bytes([index]) * 32,
+            record=record_of(f"client-{index}", tmp_path / "records"), **rules,
         )
 
     server = undertone.LabelServer(seed=bytes(32), **rules)
@@ -157,7 +174,7 @@ def test_label_propagation_by_replay(tmp_path: Path) -> None:
         frames_of: dict[int, list[tuple[int, bytes]]] = {}
         for index, message in due.items():
             party = client(index)
-            reply = party.replay(tmp_path, past[index], message)
+            reply = party.replay(tmp_path / "journal", past[index], message)
             past[index].append(message)
             for to, frame in undertone.unpack(reply)[0]:
                 if to == SERVER:

@@ -326,10 +326,6 @@ def test_arguments_that_cannot_be(dealt: Callable[..., Dealt]) -> None:
     assert job.digest != TrainJob(features=2, classes=2, parameters=9, epochs=4).digest
     with pytest.raises(ValueError, match="give params or state"):
         TrainServer(job, on_state=bytes)
-    with pytest.raises(ValueError, match="memory: "):
-        TrainClient(
-            0, job, Softmax(), np.ones((3, 2)), np.arange(3) % 2, on_memory=bytes, memory=b"?"
-        )
 
 
 def test_exceptions_of_callbacks_end_the_run(dealt: Callable[..., Dealt]) -> None:
@@ -390,7 +386,7 @@ class Own:
     """A job over a transport of one's own: each session has new parties, made of what was kept."""
 
     def __init__(self, clients: list[tuple[Any, Any]], **options: Any) -> None:
-        self.data, self.memories = clients, dict[int, bytes]()
+        self.data, self.records = clients, dict[int, undertone.Record]()
         self.states: list[bytes] = []
         self.job = TrainJob(
             features=FEATURES, classes=CLASSES, parameters=650,
@@ -403,12 +399,9 @@ class Own:
         return TrainServer(self.job, params=Softmax().params(), on_state=self.states.append)
 
     def client(self, index: int, model: Any = None) -> TrainClient:
-        def keep(memory: bytes) -> None:
-            self.memories[index] = memory
-
         return TrainClient(
-            index, self.job, model or Softmax(), *self.data[index], on_memory=keep,
-            memory=self.memories.get(index),
+            index, self.job, model or Softmax(), *self.data[index],
+            record=self.records.setdefault(index, undertone.Record.simulated()),
         )
 
     def run(self, server: TrainServer, present: list[int]) -> tuple[Any, list[Any]]:
@@ -452,7 +445,7 @@ def test_parties_with_keys_and_noise(dealt: Callable[..., Dealt]) -> None:
     server = own.server()
     clients = [
         TrainClient(
-            one, own.job, Softmax(), *own.data[one], on_memory=bytes, noise=(2.0, bytes([one]) * 32)
+            one, own.job, Softmax(), *own.data[one], noise=(2.0, bytes([one]) * 32)
         )
         for one in range(5)
     ]
@@ -489,7 +482,7 @@ def test_a_round_runs_once(dealt: Callable[..., Dealt]) -> None:
     # The round is over all the same.
     assert TrainServer(own.job, state=own.states[-1], on_state=bytes).begun == 1
     # A client that has forgotten takes part in no round.
-    lost = own.memories.pop(3)
+    lost = own.records.pop(3)
     party = own.server().session(everybody)
     forgetful = own.client(3).session(party.session)
     party.poll()
@@ -514,21 +507,6 @@ def test_exceptions_leave_through_the_party(dealt: Callable[..., Dealt]) -> None
         undertone.run(party, [broken, *clients])
     # What peers were told.
     assert isinstance(caught.value, LookupError) or "secret" not in str(caught.value)
-
-    def forget(memory: bytes) -> None:
-        raise OSError("no space")
-
-    party = own.server().session(everybody)
-    client = TrainClient(
-        0, own.job, Softmax(), *own.data[0], on_memory=forget, memory=own.memories[0]
-    )
-    client_party = client.session(party.session)
-    for to, frame in party.poll():
-        if to == 0:
-            client_party.push(SERVER, frame)
-    with pytest.raises(OSError, match="no space"):
-        while client_party.poll():
-            pass
 
 
 def test_a_model_must_not_use_its_own_party(dealt: Callable[..., Dealt]) -> None:

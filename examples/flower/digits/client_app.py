@@ -9,10 +9,14 @@ from numpy.typing import NDArray
 
 from digits import task
 from undertone import Labels
-from undertone.flower import labelled, secure, trained
+from undertone.flower import SIMULATED, labelled, secure, trained
 
-# The client's own terms. They are in its code: the server chooses the run config.
-app = ClientApp(mods=[secure(clip=4.0, max_weight=400.0, metrics=["loss", "label-accuracy"])])
+# The client's own terms. They are in its code: the server chooses the run config. The record of
+# answers is in memory for simulations; the node config of a deployment names one on disk.
+terms = secure(
+    clip=4.0, max_weight=400.0, metrics=["loss", "label-accuracy"], record=SIMULATED
+)
+app = ClientApp(mods=[terms])
 
 
 def own_rows(context: Context) -> tuple[task.Rows, int]:
@@ -61,7 +65,7 @@ def save(labels: Labels, context: Context) -> None:
     context.state["labels"] = ArrayRecord({"found": Array(labels.labels)})
 
 
-app.query("undertone")(labelled(load, save))
+app.query("undertone")(labelled(load, save, record=SIMULATED))
 
 # Mode propagate: a job of training with propagated labels.
-app.query("undertone_train")(trained(lambda context: task.Model(), load))
+app.query("undertone_train")(trained(lambda context: task.Model(), load, record=SIMULATED))

@@ -20,6 +20,9 @@ pub(super) const MAX_LABEL: usize = 3;
 /// groups of its own clients.
 pub(super) const MAX_CENSUSES: usize = 3;
 
+/// The name of records that are not on a disk.
+pub(super) const IN_MEMORY: &str = "in memory";
+
 /// What a client claims before it answers.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Claim {
@@ -215,12 +218,15 @@ pub(super) enum Verdict {
 
 /// A refusal that says how the owner can allow it.
 pub(super) fn refuse(name: &str, what: What, why: &str) -> Refusal {
-    Refusal {
-        why: format!(
-            "record {name}: {why}. To accept it once: `undertone record allow {} {what} --reason \
-             \"…\"`",
+    let remedy = match name {
+        IN_MEMORY => String::new(),
+        name => format!(
+            ". To accept it once: `undertone record allow {} {what} --reason \"…\"`",
             quoted(name)
         ),
+    };
+    Refusal {
+        why: format!("record {name}: {why}{remedy}"),
         what: Some(what),
     }
 }

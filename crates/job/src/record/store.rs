@@ -8,9 +8,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sha2::{Digest, Sha256};
 use undertone_kdf::Seed;
 use undertone_party::PartyId;
+use zeroize::Zeroizing;
 
 use super::claims::{Peer, Peers, Session};
-use super::rules::{Asked, Claim, Refusal, Verdict, What};
+use super::rules::{Asked, IN_MEMORY, Claim, Refusal, Verdict, What};
 use super::shown::{Shown, quoted};
 use super::state::{Census, Kept, Run, State, Tag, Who};
 use crate::disk::{Disk, Local};
@@ -267,6 +268,28 @@ impl Record {
     /// Whether it is in memory only.
     pub fn is_simulated(&self) -> bool {
         matches!(self.lock().store, Store::Memory(_))
+    }
+
+    /// What a record in memory holds, for [`from_bytes`](Self::from_bytes). None for others.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn to_bytes(&self) -> Result<Option<Zeroizing<Vec<u8>>>, RecordError> {
+        match &self.lock().store {
+            Store::Memory(state) => Ok(Some(state.write().map_err(RecordError)?)),
+            Store::None | Store::Disk(_) => Ok(None),
+        }
+    }
+
+    /// The record in memory whose [`to_bytes`](Self::to_bytes) are these. For simulations whose
+    /// parties move from process to process.
+    ///
+    /// # Errors
+    /// The bytes are damaged.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, RecordError> {
+        let state = State::read(bytes);
+        let state = state.map_err(|why| RecordError(format!("a record in memory: {why}")))?;
+        Ok(Self::of(Store::Memory(Box::new(state))))
     }
 
     /// Makes the record `name` in the folder `records`.
@@ -573,7 +596,7 @@ impl Inner {
                 "this party has no record of answers: give it one (docs/networking.md, \"The \
                  record\"), or run all parties of a simulation in one process",
             )),
-            Store::Memory(state) => change(state, 0, "in memory").map(drop),
+            Store::Memory(state) => change(state, 0, IN_MEMORY).map(drop),
             Store::Disk(folder) => {
                 let lock = folder.locked().map_err(failed)?;
                 let (generation, mut state) = folder.read().map_err(failed)?;

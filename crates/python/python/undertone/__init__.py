@@ -24,6 +24,7 @@
 :class:`PsslServer`
 :class:`FedGraphClient`,          a graph network over clients, without I/O
 :class:`FedGraphServer`
+:class:`Record`                   what a client's data have answered, and may answer once
 :func:`run`                       moves frames between parties in this process
 :func:`distances`, :func:`ot`,    the primitives, for measurements and lessons
 :func:`paillier`
@@ -87,6 +88,7 @@ from ._pssl import (
     PsslServer,
     pssl,
 )
+from ._record import Record, RecordAllowance, RecordAnswer, RecordContent
 from ._sum import SumClient, SumResult, SumServer
 from ._train import (
     Examples,
@@ -146,6 +148,10 @@ __all__ = [
     "PsslReport",
     "PsslRun",
     "PsslServer",
+    "Record",
+    "RecordAllowance",
+    "RecordAnswer",
+    "RecordContent",
     "RefusedError",
     "Schedule",
     "SumClient",
@@ -199,9 +205,14 @@ def run(server: Party, clients: Sequence[Party]) -> None:
     """Moves frames between parties in this process until none has anything to send.
 
     Returns when all have ended, or when clients of a sum wait for values
-    (:attr:`SumClient.needs_values`). Raises :class:`AbortedError` when the server aborts. A client
-    that aborts is dropped.
+    (:attr:`SumClient.needs_values`). A client without a record gets one in memory
+    (:meth:`Record.simulated`). A client that aborts, or whose record refuses, is dropped. Raises
+    :class:`AbortedError` when the server aborts, or the :class:`RefusedError` of the first client
+    that has refused.
     """
+    for client in clients:
+        client._party.simulate()
+    refused: RefusedError | None = None
     parties: dict[int, Party] = {client.id: client for client in clients}
     parties[SERVER] = server
     moved, left = True, set(parties)
@@ -211,9 +222,11 @@ def run(server: Party, clients: Sequence[Party]) -> None:
             while True:
                 try:
                     frames = parties[who].poll()
-                except AbortedError:
+                except (AbortedError, RefusedError) as error:
                     if who == SERVER:
-                        raise
+                        raise error if refused is None else refused from error
+                    if isinstance(error, RefusedError):
+                        refused = refused or error
                     left.discard(who)
                     for other in left:
                         parties[other].gone(who)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from . import _arrays, _checks, _engine
 from ._costs import Cost, of_parties
-from ._party import Party, credentials, session_id
+from ._party import Party, PublicKeys, credentials, session_id
+from ._record import Record, given
 from ._table import complete
 from ._train import Seed
 
@@ -332,8 +333,8 @@ class CotrainStep:
 class CotrainClientSession(Party):
     """A client in one session of a job. It does no I/O: see :class:`Party`.
 
-    An exception of the learner, or of ``on_memory``, leaves through :meth:`poll` or
-    :meth:`exchange`. Peers are told that the client failed, and not why.
+    An exception of the learner leaves through :meth:`poll` or :meth:`exchange`. Peers are told that
+    the client failed, and not why.
     """
 
     def __init__(self, party: _engine.Party) -> None:
@@ -354,11 +355,13 @@ class CotrainClient:
 
     ``index`` is the client's number. It must be the same in all sessions of a job. ``learner`` has
     the methods of :class:`Learner`. ``features`` and ``labels`` are the client's rows, and
-    ``public`` the public rows, all as for :func:`cotrain`. ``on_memory`` receives the client's
-    memory as bytes, and must keep it where it survives a crash before it returns: a client that
-    forgets in which exchanges it voted can be asked to vote twice in one, with other noise.
-    ``memory`` is what an earlier process kept. ``allow_unanimous`` agrees to exchanges in which a
-    consensus needs the votes of all clients, and so tells them.
+    ``public`` the public rows, all as for :func:`cotrain`. ``allow_unanimous`` agrees to exchanges
+    in which a consensus needs the votes of all clients, and so tells them.
+
+    ``record`` is the :class:`Record` of this client's data, or its name. Without one the client
+    refuses before its first answer, unless :func:`run` moves its frames.
+    It has the last exchange in which the client voted: a second vote in one exchange, with other
+    noise, would undo the noise.
 
     Check the job before you take part: its votes, its consensus and its noise decide what others
     learn.
@@ -375,9 +378,8 @@ class CotrainClient:
         labels: Any,
         public: Any,
         *,
-        on_memory: Callable[[bytes], object],
-        memory: bytes | None = None,
         allow_unanimous: bool = False,
+        record: Record | str | None = None,
     ) -> None:
         self.index = _checks.whole("index", index)
         self.job = job
@@ -389,8 +391,7 @@ class CotrainClient:
             complete(labels, "labels"),
             _matrix(public, "public rows"),
             _checks.flag("allow_unanimous", allow_unanimous),
-            memory,
-            on_memory,
+            given(record),
         )
 
     @property
@@ -403,7 +404,7 @@ class CotrainClient:
         session: bytes,
         *,
         key: str | None = None,
-        public_keys: list[bytes] | None = None,
+        public_keys: PublicKeys | None = None,
         seed: bytes | int | None = None,
     ) -> CotrainClientSession:
         """The client's party in a session. Parties of earlier sessions can do nothing more.

@@ -1,5 +1,6 @@
 from collections.abc import Callable, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ _Arrays = NDArray[Any] | Sequence[NDArray[Any]]
 _Cost = tuple[str, int, int, int, int, float]
 _Classes = int | Sequence[str] | None
 _Labels = NDArray[Any] | Sequence[str]
-_Credentials = tuple[str, Sequence[bytes]]
+_Credentials = tuple[str, Sequence[bytes], Sequence[str]]
 _Labelled = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
 _Learned = tuple[list[int], list[int], str, NDArray[np.int64], NDArray[np.int64]]
 _Spent = tuple[int, int, float, list[_Cost]]
@@ -39,8 +40,10 @@ class Party:
         journal: str | PathLike[str],
         past: Sequence[bytes],
         message: bytes,
-        values: Callable[[], tuple[_Arrays, float]],
+        values: Callable[[], tuple[_Arrays, float, bytes | None]],
+        sent: bytes | None,
     ) -> bytes: ...
+    def simulate(self) -> None: ...
     def costs(self) -> list[_Cost]: ...
     def result(self) -> Any: ...
     @property
@@ -50,11 +53,35 @@ class Party:
     @property
     def failed(self) -> str | None: ...
     @property
+    def sent(self) -> bytes | None: ...
+    @property
     def waits_for(self) -> list[int]: ...
     @property
     def phase(self) -> str: ...
     @property
     def id(self) -> int: ...
+
+class Record:
+    def __init__(
+        self, name: str, records: str | PathLike[str] | None, accept_volatile: bool
+    ) -> None: ...
+    @staticmethod
+    def create(
+        name: str, records: str | PathLike[str] | None, accept_volatile: bool
+    ) -> Record: ...
+    @staticmethod
+    def simulated(state: bytes | None) -> Record: ...
+    def state(self) -> bytes | None: ...
+    def allow(self, what: str, reason: str) -> None: ...
+    def shown(
+        self,
+    ) -> tuple[
+        str, int, list[tuple[str, str]], list[tuple[str, str, str, bool]], list[str]
+    ]: ...
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def folder(self) -> Path | None: ...
 
 class Encrypted:
     @property
@@ -110,8 +137,7 @@ class TrainClient:
         features: NDArray[np.float32],
         labels: NDArray[np.int64],
         noise: tuple[float, bytes] | None,
-        memory: bytes | None,
-        keep: Callable[[bytes], object],
+        record: Record | None,
     ) -> None: ...
     @property
     def last(self) -> int | None: ...
@@ -180,8 +206,7 @@ class CotrainClient:
         labels: NDArray[np.int64],
         shared: NDArray[np.float32],
         allow_unanimous: bool,
-        memory: bytes | None,
-        keep: Callable[[bytes], object],
+        record: Record | None,
     ) -> None: ...
     @property
     def last(self) -> int: ...
@@ -220,7 +245,11 @@ def generate_key() -> str: ...
 def public_key(pem: str) -> bytes: ...
 def read_roster(text: str) -> list[tuple[str, bytes | None]]: ...
 def sum_client(
-    rules: dict[str, Any], index: int, credentials: _Credentials | None, seed: bytes | None
+    rules: dict[str, Any],
+    index: int,
+    credentials: _Credentials | None,
+    record: Record | None,
+    seed: bytes | None,
 ) -> Party: ...
 def sum_server(rules: dict[str, Any]) -> Party: ...
 def word_bits(bound: float, max_weight: float | None, clients: int) -> int: ...
@@ -247,6 +276,7 @@ def label_client(
     credentials: _Credentials | None,
     noise: tuple[float, bytes] | None,
     max_peer_rows: int | None,
+    record: Record | None,
     seed: bytes | None,
 ) -> Party: ...
 def label_server(
@@ -267,6 +297,7 @@ def pssl_client(
     features: NDArray[np.uint8],
     labels: NDArray[np.int64],
     credentials: _Credentials | None,
+    record: Record | None,
     seed: bytes | None,
 ) -> Party: ...
 def pssl_digest(rules: dict[str, Any]) -> bytes: ...
@@ -290,6 +321,8 @@ def fedgraph_client(
     keep: Callable[[bytes], object] | None,
     voted: Callable[[NDArray[np.float64]], object],
     credentials: _Credentials | None,
+    record: Record | None,
+    rows: NDArray[np.float64] | None,
     seed: bytes | None,
 ) -> Party: ...
 def fedgraph_digest(rules: dict[str, Any]) -> bytes: ...

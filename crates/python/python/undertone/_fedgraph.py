@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from . import _arrays, _checks, _engine
 from ._costs import Cost, of_parties
-from ._party import Party, credentials
+from ._party import Party, PublicKeys, credentials
+from ._record import Record, given
 from ._table import complete
 from ._train import Seed
 
@@ -330,7 +331,13 @@ class FedGraphClient(Party):
     ``show_embeddings=True``. A client around which the network is smaller than ``min_network`` ends
     the run after the votes; that protects nothing in larger networks.
 
-    Raises ``ValueError`` if the client's arrays do not fit the job, or ``saved`` is of another one.
+    ``record`` is the :class:`Record` of this client's data, or its name. Without one the client
+    refuses before its first answer, unless :func:`run` moves its frames.
+    ``rows`` are the rows with a label as they were loaded, of shape [rows, features]: the record
+    knows them again, also under another local network. By default it knows the embeddings.
+
+    Raises ``ValueError`` if the client's arrays do not fit the job, or ``saved`` is of another one,
+    and :class:`RefusedError` if the record is of other rows.
     """
 
     def __init__(
@@ -349,7 +356,9 @@ class FedGraphClient(Party):
         keep: Callable[[bytes], object] | None = None,
         saved: bytes | None = None,
         key: str | None = None,
-        public_keys: list[bytes] | None = None,
+        public_keys: PublicKeys | None = None,
+        record: Record | str | None = None,
+        rows: Any = None,
         seed: bytes | int | None = None,
     ) -> None:
         _check_keep(job, keep)
@@ -366,6 +375,8 @@ class FedGraphClient(Party):
             keep,
             self._votes.append,
             credentials(key, public_keys),
+            given(record),
+            None if rows is None else _matrix(rows, "rows", "[rows, features]"),
             _checks.seed(seed),
         )
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from . import _arrays, _checks, _engine
 from ._costs import Cost, of_parties
-from ._party import Party, credentials, peer_rows
+from ._party import Party, Path, PublicKeys, credentials, peer_rows, replayed
+from ._record import Record, given
 from ._table import as_labels, columns_of, stated
 
 
@@ -193,6 +194,13 @@ class LabelClient(Party):
     a secret of 32 bytes that the client keeps for all its jobs. ``max_peer_rows`` is the largest
     number of rows of another client to which this one agrees, or ``"features"`` for as many as a
     row has features.
+
+    ``record`` is the :class:`Record` of this client's data, or its name. Without one the client
+    refuses before its first answer, unless :func:`run` moves its frames.
+    Give ``key`` and ``public_keys`` where there are any: without them nobody knows whether the
+    clients of a second session are those of the first, and it is refused.
+
+    Raises :class:`RefusedError` if the record is of other rows.
     """
 
     def __init__(
@@ -216,7 +224,8 @@ class LabelClient(Party):
         noise: tuple[float, bytes] | None = None,
         max_peer_rows: int | str | None = None,
         key: str | None = None,
-        public_keys: list[bytes] | None = None,
+        public_keys: PublicKeys | None = None,
+        record: Record | str | None = None,
         seed: bytes | int | None = None,
     ) -> None:
         rows = _arrays.rows(features, codes=codes)
@@ -234,19 +243,17 @@ class LabelClient(Party):
             credentials(key, public_keys),
             _checks.noise(noise),
             peer_rows(max_peer_rows, rows),
+            given(record),
             _checks.seed(seed),
         )
 
-    def replay(self, journal: Any, past: Sequence[bytes], message: bytes) -> bytes:
+    def replay(self, journal: Path, past: Sequence[bytes], message: bytes) -> bytes:
         """Runs this new party again over the bundles ``past``, then takes ``message``.
 
         See :meth:`SumClient.replay`.
         """
 
-        def none() -> tuple[list[NDArray[Any]], float]:
-            return [], 0.0
-
-        return self._party.replay(journal, [bytes(one) for one in past], bytes(message), none)
+        return replayed(self._party, journal, past, message)
 
     def result(self) -> Labels | None:
         """The labels of this client's rows, once; None before the protocol has ended."""

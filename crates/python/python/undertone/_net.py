@@ -20,6 +20,7 @@ from . import _arrays, _checks, _engine
 from ._costs import Cost, of_phases
 from ._label import Labels
 from ._party import Path, peer_rows
+from ._record import Record, given
 from ._table import as_labels, stated
 
 
@@ -60,9 +61,21 @@ def _interrupt(thread: int, is_over: bool) -> None:
 
 
 def _link(
-    server: str, keys: Path, server_name: str | None, retry: float, patience: float
+    server: str,
+    keys: Path,
+    server_name: str | None,
+    retry: float,
+    patience: float,
+    record: Record | str | None,
+    records: Path | None,
+    accept_volatile: bool,
 ) -> dict[str, Any]:
+    is_named = record is None or isinstance(record, str)
     return {
+        "record": None if is_named else given(record),
+        "record_name": record if is_named else None,
+        "records": None if records is None else FilePath(records).expanduser(),
+        "accept_volatile": _checks.flag("accept_volatile", accept_volatile),
         "server": _checks.text("server", server),
         "keys": keys,
         "server_name": server_name,
@@ -93,6 +106,9 @@ def join(
     server_name: str | None = None,
     retry: float = 60.0,
     patience: float = 900.0,
+    record: Record | str | None = None,
+    records: Path | None = None,
+    accept_volatile: bool = False,
     progress: Callable[[str], object] | None = None,
 ) -> Joined:
     """Takes part in a job of label propagation, as ``undertone join`` does.
@@ -104,12 +120,19 @@ def join(
     agrees to; ``undertone join --help`` explains them. ``max_peer_rows`` is a number of rows, or
     ``"features"``.
 
+    ``record`` is the :class:`Record` of this client's data, or its name (default: the client's name
+    on its roster). ``records`` is the folder of records, and ``accept_volatile`` takes a risk, as
+    for :class:`Record`; if ``keys`` has a folder ``records``, it is the default after
+    ``UNDERTONE_RECORDS``.
+
     Returns when the job ends. ``progress`` is called with the name of each phase, on the thread
     that called. An exception in it, or Ctrl-C, ends the client's part in the job. ``patience`` is
     the longest time in seconds without progress; in a phase with a longer deadline the client waits
     as long as the server does.
 
-    Raises :class:`RefusedError` when client or server declines, :class:`AbortedError` when the job
+    Raises :class:`RefusedError` when client or server declines, when there is no record, and when
+    the record does not allow an answer; its text is for the owner, the others read less. Raises
+    :class:`AbortedError` when the job
     fails, :class:`UndertoneError` when the server cannot be reached.
     """
     rows = _arrays.rows(features, codes=codes)
@@ -126,7 +149,9 @@ def join(
         "standardise": _checks.flag("standardise", standardise),
         "semi_honest": _checks.flag("semi_honest", semi_honest),
     }
-    link = _link(server, keys, server_name, retry, patience)
+    link = _link(
+        server, keys, server_name, retry, patience, record, records, accept_volatile
+    )
     found, (sessions, returned, seconds, costs) = _engine.join_label(
         link,
         terms,
@@ -174,6 +199,9 @@ def join_sum(
     server_name: str | None = None,
     retry: float = 60.0,
     patience: float = 900.0,
+    record: Record | str | None = None,
+    records: Path | None = None,
+    accept_volatile: bool = False,
     progress: Callable[[str], object] | None = None,
 ) -> Joined:
     """Takes part in a job of rounds of sums or weighted means, as ``undertone join`` does.
@@ -194,7 +222,9 @@ def join_sum(
 
     The other arguments and the exceptions are those of :func:`join`.
     """
-    link = _link(server, keys, server_name, retry, patience)
+    link = _link(
+        server, keys, server_name, retry, patience, record, records, accept_volatile
+    )
     last, (sessions, returned, seconds, costs) = _engine.join_sum(
         link,
         lambda *asked: _contribution(contribute(*asked)),

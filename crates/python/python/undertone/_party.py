@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -12,6 +13,8 @@ from . import _checks, _engine
 from ._costs import Cost, of_phases
 
 BYTES_PER_POLL = 4 << 20
+
+Path = str | PathLike[str]
 
 
 def session_id(session: bytes | None) -> bytes:
@@ -70,7 +73,9 @@ class Party:
         At most about ``most`` bytes come at once, so that large arrays are never in memory twice.
         Call it until the list is empty. The interpreter lock is free while it computes.
 
-        Raises :class:`AbortedError` when the protocol has failed and all notices are sent.
+        Raises :class:`AbortedError` when the protocol has failed and all notices are sent, and
+        :class:`RefusedError` when a client's record of answers has refused. Its text is for the
+        owner; the notices say less.
         """
         return self._party.poll(most)
 
@@ -134,12 +139,33 @@ def unpack(bundle: bytes) -> tuple[list[tuple[int, bytes]], list[int]]:
     return frames, gone
 
 
+def replayed(
+    party: _engine.Party,
+    journal: Path,
+    past: Sequence[bytes],
+    message: bytes,
+    values: Callable[[], tuple[Any, float, bytes | None]] = lambda: ([], 0.0, None),
+    sent: bytes | None = None,
+) -> bytes:
+    """Runs a new party again over ``past``, and takes ``message``."""
+    return party.replay(journal, [bytes(one) for one in past], bytes(message), values, sent)
+
+
+PublicKeys = Sequence[bytes] | Mapping[str, bytes]
+"""The public keys of all clients, in order, perhaps by name."""
+
+
 def credentials(
-    key: str | None, public_keys: list[bytes] | None
-) -> tuple[str, list[bytes]] | None:
+    key: str | None, public_keys: PublicKeys | None
+) -> tuple[str, Sequence[bytes], list[str]] | None:
+    """The keys as the engine takes them."""
     if (key is None) != (public_keys is None):
         raise ValueError("give both key and public_keys, or neither")
-    return None if key is None or public_keys is None else (key, public_keys)
+    if key is None or public_keys is None:
+        return None
+    if isinstance(public_keys, Mapping):
+        return key, list(public_keys.values()), list(public_keys)
+    return key, public_keys, []
 
 
 def peer_rows(most: int | str | None, array: NDArray[Any]) -> int | None:
@@ -154,5 +180,3 @@ def peer_rows(most: int | str | None, array: NDArray[Any]) -> int | None:
         raise ValueError("max_peer_rows='features' needs features; codes have none: give a number")
     return int(array.shape[1])
 
-
-Path = str | PathLike[str]

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from . import _arrays, _checks, _engine
 from ._costs import Cost, of_parties
 from ._table import as_classes
-from ._party import Party, credentials
+from ._party import Party, PublicKeys, credentials
+from ._record import Record, given
 from ._train import Seed
 
 
@@ -219,8 +220,13 @@ class PsslClient(Party):
     """A client of a graph between pairs, which does no I/O.
 
     ``session`` is 32 bytes that the server chose afresh, ``clients`` the number of clients. All
-    parties need the same ``job``. **Take part with the same rows once**: another session joins them
-    by further edges with the same clients, and tells more.
+    parties need the same ``job``. **Rows take part once**: another session joins them by further
+    edges with the same clients, and tells more.
+
+    ``record`` is the :class:`Record` of this client's data, or its name. Without one the client
+    refuses before its first answer, unless :func:`run` moves its frames.
+
+    Raises :class:`RefusedError` if the record is of other rows.
     """
 
     def __init__(
@@ -233,7 +239,8 @@ class PsslClient(Party):
         session: bytes,
         clients: int,
         key: str | None = None,
-        public_keys: list[bytes] | None = None,
+        public_keys: PublicKeys | None = None,
+        record: Record | str | None = None,
         seed: bytes | int | None = None,
     ) -> None:
         self._party = _engine.pssl_client(
@@ -244,6 +251,7 @@ class PsslClient(Party):
             _rows(features, "features"),
             as_classes(labels),
             credentials(key, public_keys),
+            given(record),
             _checks.seed(seed),
         )
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _arrays, _checks, _engine
-from ._party import Party, Path, credentials
+from ._party import Party, Path, PublicKeys, credentials, replayed
+from ._record import Record, given
 
 Arrays = NDArray[Any] | Sequence[NDArray[Any]]
 
@@ -105,7 +106,13 @@ class SumClient(Party):
     a model trains then. ``values`` given here are used at once.
 
     With ``malicious_server`` the sum withstands a server that lies about who dropped out. It needs
-    ``key``, this client's private key (PEM), and ``public_keys`` of all clients, in order.
+    ``key``, this client's private key (PEM), and ``public_keys`` of all clients, in order: a list,
+    or a dict by name, as :func:`undertone.read_roster` returns it.
+
+    ``record`` is the :class:`Record` of this client's data, or its name. Without one the client
+    refuses before its first answer, unless :func:`run` moves its frames.
+    It refuses values that were sent before: two sums of the same values, one with another client
+    and one without it, show that client's values.
 
     ``seed`` (32 bytes) fixes all secrets. It serves one session only. Leave it out, except in tests
     and with :meth:`replay`.
@@ -143,7 +150,8 @@ class SumClient(Party):
         values: Arrays | None = None,
         weight: float = 1.0,
         key: str | None = None,
-        public_keys: list[bytes] | None = None,
+        public_keys: PublicKeys | None = None,
+        record: Record | str | None = None,
         seed: bytes | int | None = None,
     ) -> None:
         rules = _rules(
@@ -151,7 +159,11 @@ class SumClient(Party):
             malicious_server, suite, about,
         )
         self._party = _engine.sum_client(
-            rules, _checks.whole("index", index), credentials(key, public_keys), _checks.seed(seed)
+            rules,
+            _checks.whole("index", index),
+            credentials(key, public_keys),
+            given(record),
+            _checks.seed(seed),
         )
         self.clipped = 0
         """Number of values that were clipped."""
@@ -183,23 +195,34 @@ class SumClient(Party):
         journal: Path,
         past: Sequence[bytes],
         message: bytes,
-        values: Callable[[], tuple[Arrays, float]],
+        values: Callable[[], tuple[Arrays, float] | tuple[Arrays, float, bytes]],
+        *,
+        sent: bytes | None = None,
     ) -> bytes:
         """Runs this new party again over the bundles ``past``, then takes ``message``.
 
         For frameworks that start a new process for each message. The caller keeps the seed and the
         bundles. ``journal`` is a folder on disk in which each step is noted before its reply is
-        returned. ``values`` is called when values are due, and returns arrays and weight.
+        returned. ``values`` is called when values are due, and returns arrays and weight, and
+        perhaps 32 bytes by which the record is to know these values. By default it knows them by
+        all values and the weight. Messages after this one need the :attr:`sent` of then.
 
         Raises :class:`RefusedError` when the session would be rewound: when a step was taken before
         with another message or another reply, or when the journal is lost.
         """
 
-        def given() -> tuple[Arrays, float]:
-            arrays, weight = values()
-            return _listed(arrays), _checks.real("weight", weight)
+        def due() -> tuple[Arrays, float, bytes | None]:
+            arrays, weight, *digest = values()
+            known = _checks.octets("the digest of values", digest[0]) if digest else None
+            return _listed(arrays), _checks.real("weight", weight), known
 
-        return self._party.replay(journal, [bytes(one) for one in past], bytes(message), given)
+        before = None if sent is None else _checks.octets("sent", sent)
+        return replayed(self._party, journal, past, message, due, before)
+
+    @property
+    def sent(self) -> bytes | None:
+        """The digest of the values that were given, by which the record knows them."""
+        return self._party.sent
 
     def result(self) -> list[int] | None:
         """The contributors that the server named, once this client has done its part. The values

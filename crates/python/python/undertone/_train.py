@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _arrays, _checks, _engine
 from ._costs import Cost, of_parties
-from ._party import Party, credentials, peer_rows, session_id
+from ._party import Party, Path, PublicKeys, credentials, peer_rows, replayed, session_id
+from ._record import Record, given
 from ._table import as_classes
 
 Seed = bytes | int | None
@@ -489,24 +490,21 @@ class TrainStep:
 class TrainClientSession(Party):
     """A client in one session of a job. It does no I/O: see :class:`Party`.
 
-    An exception of the model, or of ``on_memory``, leaves through :meth:`poll` or :meth:`exchange`.
-    Peers are told that the client failed, and not why.
+    An exception of the model leaves through :meth:`poll` or :meth:`exchange`. Peers are told that
+    the client failed, and not why.
     """
 
     def __init__(self, party: _engine.Party) -> None:
         self._party = party
 
-    def replay(self, journal: Any, past: Sequence[bytes], message: bytes) -> bytes:
+    def replay(self, journal: Path, past: Sequence[bytes], message: bytes) -> bytes:
         """Runs this new party again over the bundles ``past``, then takes ``message``.
 
         See :meth:`SumClient.replay`. The model must give the same embeddings, predictions and
         parameters each time.
         """
 
-        def none() -> tuple[list[NDArray[Any]], float]:
-            return [], 0.0
-
-        return self._party.replay(journal, [bytes(one) for one in past], bytes(message), none)
+        return replayed(self._party, journal, past, message)
 
     def result(self) -> TrainStep | None:
         """What the client did, once; None before the session has ended."""
@@ -523,11 +521,13 @@ class TrainClient:
 
     ``index`` is the client's number. It must be the same in all sessions of a job: groups are sets
     of numbers. ``model`` has the methods of :class:`Model`. ``features`` and ``labels`` are as for
-    :func:`train`. ``on_memory`` receives the client's memory as bytes, and must keep it where it
-    survives a crash before it returns: a client that forgets which rounds it has been in can be
-    asked for one twice, with other clients. ``memory`` is what an earlier process kept. ``noise``
-    is ``(epsilon, secret)``: noise on the labels that go to label propagation, drawn from a secret
-    of 32 bytes that the client keeps for all its jobs.
+    :func:`train`. ``noise`` is ``(epsilon, secret)``: noise on the labels that go to label
+    propagation, drawn from a secret of 32 bytes that the client keeps for all its jobs.
+
+    ``record`` is the :class:`Record` of this client's data, or its name. Without one the client
+    refuses before its first answer, unless :func:`run` moves its frames.
+    It has the census, and the rounds in which the client took part. Another process with the same
+    record continues the job.
 
     Check the job before you take part: its groups, its rounds and its backend decide what the
     server learns.
@@ -541,9 +541,8 @@ class TrainClient:
         features: NDArray[Any],
         labels: NDArray[Any],
         *,
-        on_memory: Callable[[bytes], object],
-        memory: bytes | None = None,
         noise: tuple[float, bytes] | None = None,
+        record: Record | str | None = None,
     ) -> None:
         self.index = _checks.whole("index", index)
         self.job = job
@@ -551,8 +550,7 @@ class TrainClient:
         self._features = as_matrix(features)
         self._client = _engine.TrainClient(
             job._rules(), _adapted(model), self._features, as_classes(labels),
-            _checks.noise(noise), memory,
-            on_memory,
+            _checks.noise(noise), given(record),
         )
 
     @property
@@ -567,7 +565,7 @@ class TrainClient:
         *,
         max_peer_rows: int | str | None = None,
         key: str | None = None,
-        public_keys: list[bytes] | None = None,
+        public_keys: PublicKeys | None = None,
         seed: bytes | int | None = None,
     ) -> TrainClientSession:
         """The client's party in a session. Parties of earlier sessions can do nothing more.

@@ -17,6 +17,10 @@ A user changes two lines::
 Each side states the rules. A client refuses a server with other rules, and a server that asks for
 an update in the clear.
 
+Each node has a record of what its data have answered, and refuses a second answer. Its owner makes
+the record before the first run (``undertone record new NAME``), and starts the SuperNode with
+``--node-config 'undertone-record="NAME"'``. In a simulation write ``record=SIMULATED``.
+
 Flower starts a new process for each message. So a client keeps its seed and the frames that came in
 ``context.state``, and runs its party again for each message. Each step is noted in a journal on
 disk before its reply leaves.
@@ -25,12 +29,13 @@ disk before its reply leaves.
 from ._client import CLIPPED, secure
 from ._grid import Round, SecureGrid
 from ._label import LabelRound, label, labelled
-from ._state import TrainingError
+from ._state import SIMULATED, TrainingError
 from ._train import TrainRun, train, trained
 from ._wire import Exchange
 
 __all__ = [
     "CLIPPED",
+    "SIMULATED",
     "Exchange",
     "LabelRound",
     "Round",

@@ -16,13 +16,13 @@ from .. import _arrays, _checks, _engine
 from .._party import Path
 from .._sum import SumClient
 from . import _state, _wire
-from ._state import TrainingError
+from ._state import RecordChoice, TrainingError
 from ._wire import TRAINS, Terms, Told
 
 if TYPE_CHECKING:
     from flwr.clientapp.typing import ClientAppCallable, Mod
 
-STATE, UPLOADED = "undertone.sum", "undertone.uploaded"
+STATE = "undertone.sum"
 CLIPPED = "undertone-clipped"
 """A metric that the mod adds by itself: 1 if some value was clipped, else 0."""
 
@@ -41,9 +41,9 @@ class _Agreed:
     bits: int | None
     malicious_server: bool
     suite: str
-    repeats: bool
     key: Path | None
     roster: Path | None
+    record: RecordChoice
     journal: Path | None
 
     def word_bits(self, terms: Terms) -> int:
@@ -95,9 +95,9 @@ def secure(
     malicious_server: bool = False,
     suite: str = "aes128ctr",
     evaluate: str = "refuse",
-    repeats: bool = False,
     key: Path | None = None,
     roster: Path | None = None,
+    record: RecordChoice = None,
     journal: Path | None = None,
 ) -> Mod:
     """A mod for the ClientApp: training updates leave the node only inside a secure mean.
@@ -125,17 +125,24 @@ def secure(
     ``evaluate``                  ``"refuse"``: evaluation, queries and whatever is not training are
                                   refused, because their replies are in the clear. ``"clear"``: they
                                   are passed on.
-    ``repeats``                   True: the same update may be in several means. By default a client
-                                  refuses to upload exactly what it has uploaded before in this
-                                  run: if one mean has another contributor more, their difference
-                                  is that contributor's update.
     ``key``, ``roster``           paths of this node's ``client.key`` and of ``roster.toml``. The
                                   node config entries ``undertone-key`` and ``undertone-roster``
                                   come first.
+    ``record``                    the :class:`undertone.Record` of this node's data, its name, or
+                                  :data:`SIMULATED`. The node config entries ``undertone-record``
+                                  (a name) and ``undertone-records`` (the folder of records) come
+                                  first. The default is the client's name on its own roster, if it
+                                  has ``key`` and ``roster``. Without a record the node takes no
+                                  part.
     ``journal``                   a folder on disk that survives the process. The node config entry
-                                  ``undertone-journal`` comes first. The default is
-                                  ``undertone/journal`` in the user's state folder.
+                                  ``undertone-journal`` comes first. The default is ``journal`` in
+                                  the folder of the record, or ``undertone/journal`` in the user's
+                                  state folder if the record is in memory.
     ============================  ==================================================================
+
+    The record has digests of all updates that this node has sent. The node refuses to send exactly
+    the same update again, whatever its node id and the run: if one mean has another contributor
+    more, their difference is that contributor's update.
 
     The mod protects all messages only where it is given to the ClientApp. As
     ``@app.train(mods=[secure(...)])`` it sees no evaluation and no query.
@@ -155,9 +162,9 @@ def secure(
         None if bits is None else _checks.word("bits", bits),
         _checks.flag("malicious_server", malicious_server),
         _checks.text("suite", suite),
-        _checks.flag("repeats", repeats),
         key,
         roster,
+        _state.check_record(record),
         journal,
     )
 
@@ -202,6 +209,7 @@ def _take(
                 f"the server's roster has {clients} clients, this node's "
                 f"{len(signing.public_keys)}; all parties need the same roster.toml"
             )
+    record = _state.record(context, agreed.record, agreed.key, agreed.roster)
     party = SumClient(
         index,
         session=kept.session,
@@ -217,12 +225,11 @@ def _take(
         about=terms.digest("about"),
         key=None if signing is None else signing.key,
         public_keys=None if signing is None else signing.public_keys,
+        record=record,
         seed=kept.seed,
     )
 
-    before = _uploaded(context)
-
-    def values() -> tuple[Sequence[NDArray[Any]], float]:
+    def values() -> tuple[Sequence[NDArray[Any]], float, bytes]:
         if step != TRAINS:
             raise Told(f"values are due in message {TRAINS}, this is message {step}")
         sent = _only_arrays(_wire.without_ours(message.content), "the server's message")
@@ -237,34 +244,20 @@ def _take(
             hashlib.sha256(np.ascontiguousarray(array).data).digest() for array in arrays[:-1]
         ]
         update = hashlib.sha256(b"".join([np.float64(weight).tobytes(), *sorted(hashes)]))
-        if not agreed.repeats and update.digest() in before:
-            raise Told(
-                "this client has uploaded exactly the same update before; two means of the same "
-                "updates can show one of them. Train in another random order, or write "
-                "secure(..., repeats=True)"
-            )
-        before.append(update.digest())
-        return arrays, weight
+        return arrays, weight, update.digest()
 
-    folder = _state.journal(context, agreed.journal, "sum")
+    folder = _state.journal(context, agreed.journal, "sum", record)
     if step == 0:
         _state.clean(folder, kept.session)
     bundle = _wire.carried(message.content)
-    reply = party.replay(folder, kept.past, bundle, values)
+    reply = party.replay(folder, kept.past, bundle, values, sent=kept.sent)
     if party.done:
         kept.forget(terms)
     else:
-        kept.save(terms, bundle)
-    context.state[UPLOADED] = ConfigRecord({"digests": before})
+        kept.save(terms, bundle, party.sent)
+    _state.keep(context, record)
     content = RecordDict({_wire.TERMS: ConfigRecord({"index": index})})
     return Message(_wire.carry(content, reply), reply_to=message)
-
-
-def _uploaded(context: Context) -> list[bytes]:
-    """Digests of what this node has uploaded in this run."""
-    record = context.state.config_records.get(UPLOADED) if UPLOADED in context.state else None
-    digests = [] if record is None else record["digests"]
-    return [one for one in digests if isinstance(one, bytes)] if isinstance(digests, list) else []
 
 
 def _train(

@@ -20,9 +20,11 @@ from .._engine import UndertoneError
 from .._label import LabelClient, LabelReport, Labels, LabelServer
 from .._net import Joined, join
 from .._party import Path, session_id
+from .._record import Record
 from . import _state, _wire
 from ._grid import read
 from ._relay import Relay
+from ._state import RecordChoice
 from ._wire import Exchange, Terms, Told
 
 if TYPE_CHECKING:
@@ -93,6 +95,7 @@ def labelled(
     noise: Callable[[Context], tuple[float, bytes]] | None = None,
     key: Path | None = None,
     roster: Path | None = None,
+    record: RecordChoice = None,
     keys: Path | Callable[[Context], Path] | None = None,
     server: str | None = None,
     server_name: str | None = None,
@@ -119,11 +122,22 @@ def labelled(
     ``HOST:PORT`` to which this client connects; by default the ServerApp names it, and ca.pem
     decides.
     ``server_name`` is the name in its certificate, if it is not the host. ``patience`` is the
-    longest time in seconds without any progress. The node config entries
+    longest time in seconds without any progress.
+
+    ``record`` is the :class:`undertone.Record` of this node's data, its name, or :data:`SIMULATED`.
+    It says what these data have answered, whatever the node id and the run, and refuses the rest:
+    a fourth session, or one with other clients. Without ``malicious_server`` nobody knows whether
+    the clients of a second session are those of the first, and it is refused, too. The default is
+    the client's name on its own roster, if it has ``key`` and ``roster``. Without a record the node
+    takes no part.
+
+    The node config entries ``undertone-record``, ``undertone-records`` (the folder of records),
+    ``undertone-accept`` (``"volatile-record"`` takes the risk of a folder that a restart may lose),
     ``undertone-key``, ``undertone-roster``, ``undertone-keys`` and ``undertone-journal`` come
     first.
     """
     check_backends(backends)
+    _state.check_record(record)
     if noise is not None and classes is None:
         raise ValueError(
             "noise needs classes: their number must follow neither from the labels nor from the "
@@ -175,6 +189,7 @@ def labelled(
                     f"the server's roster has {clients} clients, this node's "
                     f"{len(signing.public_keys)}; all parties need the same roster.toml"
                 )
+        answers = _state.record(context, record, key, roster)
         features, labels = _state.own(lambda: data(context), "loading the rows")
 
         def made() -> LabelClient:
@@ -198,11 +213,12 @@ def labelled(
                 max_peer_rows=max_peer_rows,
                 key=None if signing is None else signing.key,
                 public_keys=None if signing is None else signing.public_keys,
+                record=answers,
                 seed=kept.seed,
             )
 
         party = _state.own(made, "reading rows and labels")
-        folder = _state.journal(context, journal, "label")
+        folder = _state.journal(context, journal, "label", answers)
         if terms.number("step") == 0:
             _state.clean(folder, kept.session)
         bundle = _wire.carried(message.content)
@@ -214,6 +230,7 @@ def labelled(
             kept.forget(terms)
         else:
             kept.save(terms, bundle)
+        _state.keep(context, answers)
         said = ConfigRecord({"index": index, "done": party.done})
         return Message(_wire.carry(RecordDict({_wire.TERMS: said}), reply), reply_to=message)
 
@@ -234,6 +251,7 @@ def labelled(
                 f"the ServerApp asks to connect to {address}, this client connects to {server} only"
             )
         features, labels = _state.own(lambda: data(context), "loading the rows")
+        answers, records, accepts = _state.chosen(context, record)
 
         def gained() -> Joined:
             return join(
@@ -252,9 +270,14 @@ def labelled(
                 noise=None if noise is None else noise(context),
                 server_name=server_name,
                 patience=min(terms.real("patience"), patience),
+                record=answers,
+                records=records,
+                accept_volatile=accepts,
             )
 
         found = _state.own(gained, "joining the job")
+        if isinstance(answers, Record):
+            _state.keep(context, answers)
         brought = found.labels
         if brought is not None:
             _state.own(lambda: receive(brought, context), "keeping the labels")
@@ -301,6 +324,9 @@ def label(
     ``classes`` is their number. ``nodes`` are the node ids of the clients; all by default. The
     parameters of label propagation are those of :func:`undertone.label`. ``timeout`` is in seconds,
     for each message. ``poll`` is the number of seconds between questions to the SuperLink.
+
+    The records of the nodes allow three sessions of the same rows, all among the same clients. So
+    call this once all nodes are there.
 
     ``channel`` says how frames travel:
 

@@ -1,4 +1,4 @@
-"""What a client keeps between messages: seed and inbound bundles, journal, identity."""
+"""What a client keeps between messages: seed and inbound bundles, record, journal, identity."""
 
 from __future__ import annotations
 
@@ -10,17 +10,38 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from logging import ERROR, getLogger
+from enum import Enum
+from logging import ERROR, INFO, getLogger
 from pathlib import Path as FilePath
-from typing import TypeVar
+from typing import Final, Literal, NamedTuple, TypeVar
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context
 
 from .. import _engine
+from .._engine import RefusedError
 from .._party import Path
+from .._record import Record
 from ._wire import Terms, Told
 
 _log = getLogger("undertone")
+
+RECORD = "undertone.record"
+
+
+class Simulated(Enum):
+    """A record in memory."""
+
+    SIMULATED = "in memory"
+
+    def __repr__(self) -> str:
+        return "undertone.flower.SIMULATED"
+
+
+SIMULATED: Final[Literal[Simulated.SIMULATED]] = Simulated.SIMULATED
+"""A record of answers in memory, which a node forgets with the run. It is for trials in which one
+machine runs all nodes. The node config entry ``undertone-record`` comes first."""
+
+RecordChoice = Record | str | Simulated | None
 
 KEEP_JOURNALS = 30 * 24 * 3600.0
 """Seconds after which the journals of other runs are deleted."""
@@ -38,6 +59,8 @@ class Kept:
     session: bytes
     seed: bytes
     past: list[bytes]
+    sent: bytes | None = None
+    """The digest of the values that were sent, if they were."""
 
     @classmethod
     def begin(cls, context: Context, name: str, terms: Terms) -> Kept:
@@ -75,10 +98,12 @@ class Kept:
                 "client takes each message once, in order"
             )
         past = [bytes(bundles[str(i)].data) if str(i) in bundles else b"" for i in range(taken)]
-        return cls(context, name, session, bytes(record["seed"]), past)  # type: ignore[arg-type]
+        seed, sent = record["seed"], record.get("sent")
+        assert isinstance(seed, bytes)
+        return cls(context, name, session, seed, past, sent if isinstance(sent, bytes) else None)
 
-    def save(self, terms: Terms, bundle: bytes) -> None:
-        """Keeps the bundle that was taken."""
+    def save(self, terms: Terms, bundle: bytes, sent: bytes | None = None) -> None:
+        """Keeps the bundle that was taken, and the digest of the values that were sent."""
         self.past.append(bundle)
         self.context.state[self.name] = ConfigRecord(
             {
@@ -86,6 +111,7 @@ class Kept:
                 "seed": self.seed,
                 "terms": terms.frozen(),
                 "taken": len(self.past),
+                **({} if sent is None else {"sent": sent}),
             }
         )
         record = ArrayRecord()
@@ -105,21 +131,96 @@ class Kept:
         self.context.state[f"{self.name}.past"] = ArrayRecord()
 
 
-def journal_base(context: Context, given: Path | None) -> FilePath:
-    """The folder of all journals: node config, else the argument, else the user's state folder."""
-    configured = context.node_config.get("undertone-journal")
-    if configured:
-        return FilePath(str(configured)).expanduser()
-    if given is not None:
-        return FilePath(given).expanduser()
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return FilePath(state).expanduser() / "undertone" / "journal"
+def check_record(record: RecordChoice) -> RecordChoice:
+    """Checks the argument ``record``."""
+    if isinstance(record, Record) and record.name is None:
+        raise ValueError(
+            "a Record in memory is forgotten after each message; write "
+            "record=undertone.flower.SIMULATED"
+        )
+    if record is not None and not isinstance(record, (Record, str, Simulated)):
+        raise TypeError(f"record is {record!r}; a Record, the name of one or SIMULATED is needed")
+    return record
 
 
-def journal(context: Context, given: Path | None, kind: str) -> FilePath:
-    """The folder of the journals of this node in this run."""
+class Chosen(NamedTuple):
+    """A record, and where it lies."""
+
+    record: Record | str | None
+    records: str | None
+    accept_volatile: bool
+
+
+def chosen(context: Context, given: RecordChoice) -> Chosen:
+    """The record of this node, or its name if that is known: node config, else the argument."""
+    config = context.node_config
+    name, folder = config.get("undertone-record"), config.get("undertone-records")
+    record: Record | str | None
+    if name:
+        record = str(name)
+    elif not isinstance(given, Simulated):
+        record = given
+    elif RECORD in context.state:
+        state = context.state.config_records[RECORD]["state"]
+        assert isinstance(state, bytes)
+        record = Record._of(_engine.Record.simulated(state))
+    else:
+        _log.log(INFO, "the record of answers is in memory; this node forgets it with the run")
+        record = Record.simulated()
+    accepts = config.get("undertone-accept") == "volatile-record"
+    return Chosen(record, str(folder) if folder else None, accepts)
+
+
+def record(
+    context: Context, given: RecordChoice, key: Path | None, roster: Path | None
+) -> Record:
+    """The record of this node: see :func:`chosen`. Without either it has the name of the client on
+    its own roster."""
+
+    def found() -> Record:
+        one, folder, accepts = chosen(context, given)
+        if one is None:
+            paths = _paths(context, key, roster)
+            one = None if paths is None else _read_identity(*paths).name
+        if one is None:
+            raise ValueError(
+                "this node has no record of answers. Make one, `undertone record new NAME`, and "
+                "start the SuperNode with --node-config 'undertone-record=\"NAME\"'; for trials "
+                "in one process write record=undertone.flower.SIMULATED"
+            )
+        return one if isinstance(one, Record) else Record(one, folder, accepts)
+
+    try:
+        return found()
+    except Exception:
+        _log.log(ERROR, "this node takes no part", exc_info=True)
+        raise Told(
+            "this node has no record of answers that it can use; the log of the node has the reason"
+        ) from None
+
+
+def keep(context: Context, record: Record) -> None:
+    """Keeps a record in memory until the next message."""
+    state = record._record.state()
+    if state is not None:
+        context.state[RECORD] = ConfigRecord({"state": state})
+
+
+def journal(context: Context, given: Path | None, kind: str, record: Record) -> FilePath:
+    """The folder of the journals of this node in this run.
+
+    It lies in the folder that the node config names, else in that of the argument, else in that of
+    the record, else in the user's state folder.
+    """
+    run = f"run-{context.run_id & (1 << 64) - 1:016x}-{kind}"
+    base = context.node_config.get("undertone-journal") or given
+    if not base and record.folder is not None:
+        return record.folder / "journal" / run
+    if not base:
+        base = FilePath(os.environ.get("XDG_STATE_HOME") or "~/.local/state", "undertone/journal")
+    # The server chooses the node's id. Without a record on disk there is no other name.
     node = f"node-{context.node_id & (1 << 64) - 1:016x}"
-    return journal_base(context, given) / node / f"run-{context.run_id & (1 << 64) - 1:016x}-{kind}"
+    return FilePath(str(base)).expanduser() / node / run
 
 
 def clean(folder: FilePath, session: bytes) -> None:
@@ -151,6 +252,10 @@ def own(function: Callable[[], T], what: str) -> T:
         return function()
     except (Told, TrainingError, NodeError):
         raise
+    except RefusedError as error:
+        _log.log(ERROR, "%s: %s", what, error, exc_info=True)
+        told = getattr(error, "told", None) or f"{what} failed; the log of the node has the reason"
+        raise Told(told) from None
     except Exception:
         _log.log(ERROR, "%s failed; this node drops out", what, exc_info=True)
         raise NodeError(f"{what} failed; the log of the node has the reason") from None
@@ -161,13 +266,14 @@ class Identity:
     """A client's key and the public keys of all clients of the roster, in order."""
 
     index: int
+    name: str
     key: str
-    public_keys: list[bytes]
+    public_keys: dict[str, bytes]
 
     @property
     def digest(self) -> str:
         """A fingerprint of the roster."""
-        return _fingerprint(self.public_keys)
+        return _fingerprint(list(self.public_keys.values()))
 
 
 def _fingerprint(public_keys: list[bytes]) -> str:
@@ -182,25 +288,32 @@ def fingerprint(roster: str) -> str:
 def identity(context: Context, key: Path | None, roster: Path | None) -> Identity:
     """The identity from the node config entries ``undertone-key`` and ``undertone-roster``, else
     from the arguments."""
-    key = str(context.node_config.get("undertone-key") or key or "")
-    roster = str(context.node_config.get("undertone-roster") or roster or "")
-    if not key or not roster:
+    paths = _paths(context, key, roster)
+    if paths is None:
         raise Told(
             "malicious_server=True needs this node's key and the roster: start the SuperNode with "
             "--node-config 'undertone-key=\"client.key\" undertone-roster=\"roster.toml\"'"
         )
-    return own(lambda: _read_identity(key, roster), "reading key and roster")
+    return own(lambda: _read_identity(*paths), "reading key and roster")
+
+
+def _paths(context: Context, key: Path | None, roster: Path | None) -> tuple[str, str] | None:
+    """Key and roster: node config, else the arguments."""
+    key = str(context.node_config.get("undertone-key") or key or "")
+    roster = str(context.node_config.get("undertone-roster") or roster or "")
+    return (key, roster) if key and roster else None
 
 
 def _read_identity(key: str, roster: str) -> Identity:
     pem = FilePath(key).expanduser().read_text(encoding="utf-8")
     clients = _engine.read_roster(FilePath(roster).expanduser().read_text(encoding="utf-8"))
-    public = []
+    public: dict[str, bytes] = {}
     for name, one in clients:
         if one is None:
             raise ValueError(f"{roster}: client {name!r} has no public key")
-        public.append(one)
+        public[name] = one
     mine = _engine.public_key(pem)
-    if mine not in public:
-        raise ValueError(f"{roster}: no client has the public key of {key}")
-    return Identity(public.index(mine), pem, public)
+    for index, (name, one) in enumerate(public.items()):
+        if one == mine:
+            return Identity(index, name, pem, public)
+    raise ValueError(f"{roster}: no client has the public key of {key}")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from logging import INFO, WARNING, getLogger
 from pathlib import Path as FilePath
@@ -25,12 +23,8 @@ from . import _state, _wire
 from ._grid import read
 from ._label import PRIVATE, Data, agree_on_backend, check_backends
 from ._relay import Relay
+from ._state import RecordChoice
 from ._wire import Exchange, Terms, Told
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from flwr.app import ConfigRecordValues as Value
@@ -115,80 +109,6 @@ class _Cached:
         self._params = self._once("params", updated)
 
 
-class _Memory:
-    """A client's memory of a job, in a file: before its last session, and after it.
-
-    A party runs again for each message of a session, each time from the memory before it.
-    """
-
-    def __init__(self, path: FilePath, session: bytes, index: int, anew: bool) -> None:
-        self._path, self._session, self._index = path, session.hex(), index
-        self._found = self._read()
-        text: str | None = None
-        if self._found is not None:
-            is_same = self._found["session"] == self._session
-            text = self._found["before" if is_same else "after"]
-            if anew and not is_same:
-                text = None
-            elif self._found["index"] != index:
-                raise Told(
-                    f"the server's number for this node is {index}, it was {self._found['index']} "
-                    "in this job: with another number it would be in other groups"
-                )
-        self.before = None if text is None else bytes.fromhex(text)
-
-    def _read(self) -> dict[str, Any] | None:
-        try:
-            found: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        return found
-
-    def keep(self, memory: bytes) -> None:
-        """Keeps the memory after the session, durably."""
-        entry = {
-            "session": self._session,
-            "index": self._index,
-            "before": None if self.before is None else self.before.hex(),
-            "after": memory.hex(),
-        }
-        if self._found == entry:
-            return
-        with _locked(self._path.with_suffix(".lock")):
-            if self._read() != self._found or (
-                self._found is not None and self._found["session"] == self._session
-            ):
-                raise Told("another session has begun on this node")
-            _write(self._path, json.dumps(entry).encode())
-        self._found = entry
-
-
-@contextlib.contextmanager
-def _locked(path: FilePath) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "wb") as file:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _write(path: FilePath, content: bytes) -> None:
-    """Replaces a file, durably."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
-    if os.name == "posix":
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
 def trained(
     model: Callable[[Context], Model],
     data: Data,
@@ -205,11 +125,11 @@ def trained(
     any_alpha: bool = False,
     max_peer_rows: int | str | None = None,
     malicious_server: bool = False,
-    new_jobs: bool = False,
     classes: int | None = None,
     noise: Callable[[Context], tuple[float, bytes]] | None = None,
     key: Path | None = None,
     roster: Path | None = None,
+    record: RecordChoice = None,
     journal: Path | None = None,
 ) -> ClientAppCallable:
     """A query handler for the ClientApp that takes part in training with propagated labels.
@@ -231,18 +151,18 @@ def trained(
                                   can then compute this client's updates.
     ``max_rounds``                most rounds; every round shows the server more of the embeddings
     ``max_epochs``                most passes over the rows in one round
-    ``new_jobs``                  True: this node may begin a new job with the same data after it
-                                  has been in rounds of another one. Each job has other groups, and
-                                  shows other sums of this node's updates.
     ``classes``                   the number of classes; by default the server's counts
     ``noise``                     returns epsilon and a secret of 32 bytes that the client keeps;
                                   needs ``classes``
     ============================  ==================================================================
 
-    See :func:`labelled` for the rest. The client's memory of its job, the file
-    ``train-memory.json``, lies beside its journals. A node without it takes part in no round.
+    See :func:`labelled` for the rest. The ``record`` has the census and the rounds in which this
+    node took part. After a round it refuses another job: each job has other groups, and shows other
+    sums of this node's updates. The owner allows one by ``undertone record allow NAME new-job``. A
+    node that has lost its record takes part in no more rounds.
     """
     check_backends(backends)
+    _state.check_record(record)
     if noise is not None and classes is None:
         raise ValueError(
             "noise needs classes: with another number of classes every label is drawn anew, so the "
@@ -317,14 +237,10 @@ def trained(
             raise Told("the server's number for this node is not its place on the roster")
 
         kept = _state.Kept.load(context, STATE, terms)
-        folder = _state.journal(context, journal, "train")
+        answers = _state.record(context, record, key, roster)
+        folder = _state.journal(context, journal, "train", answers)
         if terms.number("step") == 0:
             _state.clean(folder, kept.session)
-        file = folder.parent / "train-memory.json"
-        memory = _state.own(
-            lambda: _Memory(file, kept.session, index, new_jobs and terms.flag("census")),
-            "reading the memory of the job",
-        )
         features, labels = _state.own(lambda: data(context), "loading the rows")
         cached = _Cached(lambda: model(context), job.parameters, _cache(context, kept.session))
 
@@ -335,9 +251,8 @@ def trained(
                 cached,
                 features,
                 labels,
-                on_memory=memory.keep,
-                memory=memory.before,
                 noise=None if noise is None else noise(context),
+                record=answers,
             )
             return client.session(
                 kept.session,
@@ -361,8 +276,9 @@ def trained(
             cached.cache.clear()
         else:
             kept.save(terms, bundle)
-        record = ArrayRecord({name: Array(array) for name, array in cached.cache.items()})
-        context.state[CACHE] = record
+        _state.keep(context, answers)
+        cache = ArrayRecord({name: Array(array) for name, array in cached.cache.items()})
+        context.state[CACHE] = cache
         context.state[f"{CACHE}.of"] = ConfigRecord({"session": kept.session})
         said = ConfigRecord({"index": index, "done": party.done})
         return Message(_wire.carry(RecordDict({_wire.TERMS: said}), reply), reply_to=message)
