@@ -11,7 +11,7 @@ use undertone_party::PartyId;
 use zeroize::Zeroizing;
 
 use super::claims::{Peer, Peers, Session};
-use super::rules::{Asked, IN_MEMORY, Claim, Refusal, Verdict, What};
+use super::rules::{Asked, Claim, IN_MEMORY, Refusal, Verdict, What};
 use super::shown::{Shown, quoted};
 use super::state::{Census, Kept, Run, State, Tag, Who};
 use crate::disk::{Disk, Local};

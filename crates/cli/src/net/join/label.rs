@@ -101,7 +101,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    #[cfg(test)]
+    #[cfg(all(test, feature = "train"))]
     pub(super) fn of(rows: Rows, labelling: Labelling) -> Self {
         Self {
             rows,
