@@ -18,12 +18,12 @@ use zeroize::Zeroizing;
 use crate::data::Data;
 use crate::groups::{Counted, are_whole, deal};
 use crate::job::{Job, PseudoLabels, Sampling};
-use crate::memory::{Census, Kept};
 use crate::messages::{
     Advertisement, Kind, Opening, digest, receive_model, same_names, write_groups,
 };
 use crate::model::{Examples, Model, ModelError, Schedule, Target};
 use crate::pseudo::{self, Directed};
+use crate::state::{Census, Kept};
 use crate::{MODEL, UPDATE};
 
 const SERVER: PartyId = PartyId::SERVER;

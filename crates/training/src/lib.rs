@@ -29,11 +29,11 @@ mod client;
 mod data;
 mod groups;
 pub mod job;
-mod memory;
 mod messages;
 pub mod model;
 mod pseudo;
 mod server;
+mod state;
 
 use undertone_party::Phase;
 
@@ -42,9 +42,9 @@ pub use client::{Client, Place, Step, Trained};
 pub use data::Data;
 pub use groups::Counted;
 pub use job::{Job, PseudoLabels, Sampling};
-pub use memory::{Census, State, Taken};
 pub use model::{Embeddings, Examples, Model, ModelError, Rows, Schedule, Target};
 pub use server::{Report, Round, Server};
+pub use state::{Census, State, Taken};
 
 /// The server sends the model. In the census: the clients name their groups.
 pub const MODEL: Phase = Phase {

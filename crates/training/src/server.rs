@@ -13,8 +13,8 @@ use undertone_xclp as xclp;
 use crate::client::{count_rules, update_rules};
 use crate::groups::{Counted, draw};
 use crate::job::{Job, PseudoLabels, Sampling};
-use crate::memory::{Census, State, Taken};
 use crate::messages::{Advertisement, Kind, Opening, digest, read_groups, same_names, send_model};
+use crate::state::{Census, State, Taken};
 use crate::{MODEL, UPDATE};
 
 /// The result of a session for the server.
@@ -211,7 +211,7 @@ impl Server {
                 Some(_) => {}
             }
         }
-        // A client without memory of the census could take part in no round.
+        // A client without record of the census could take part in no round.
         enough(left, ids.len())?;
         let groups = agreed.map(|(_, groups)| groups).unwrap_or_default();
         Ok(Census {
