@@ -247,7 +247,7 @@ fn weights_are_in_no_message() {
 }
 
 /// A server spoils a round after it has learnt the mean, and runs it again without client 4.
-fn attack(members: &[Member]) -> [Option<(MeanHeader, Vec<u64>)>; 2] {
+fn attack(members: &[Member], later: &[Member]) -> [Option<(MeanHeader, Vec<u64>)>; 2] {
     let spoil = |from: PartyId, _: PartyId, frame: &mut Vec<u8>| {
         if from == SERVER && frame[4] == RESULT.id {
             set_payload(frame, b"");
@@ -262,7 +262,7 @@ fn attack(members: &[Member]) -> [Option<(MeanHeader, Vec<u64>)>; 2] {
     let new = Arc::<Kept>::default();
     let first = run(job(), &new, members, Network::new().intercept(spoil));
     let network = Network::new().leave(PartyId::client(4), 0);
-    let second = run(job(), &new, members, network);
+    let second = run(job(), &new, later, network);
     [first.ok().map(learnt), second.ok().map(learnt)]
 }
 
@@ -277,8 +277,8 @@ fn the_same_values_twice_would_tell_the_others() {
         clients.iter().map(member).collect()
     };
 
-    // These sources claim to have other values but give the same: the attack succeeds.
-    let [Some((all, with)), Some((rest, without))] = attack(&build(true)) else {
+    // Clients that forget their records: the attack succeeds.
+    let [Some((all, with)), Some((rest, without))] = attack(&build(true), &build(true)) else {
         panic!("two rounds");
     };
     assert_eq!((all.contributors.len(), rest.contributors.len()), (5, 4));
@@ -293,9 +293,14 @@ fn the_same_values_twice_would_tell_the_others() {
     assert_eq!(stolen.weight, clients[4].1);
     assert!(*stolen.arrays.to_doubles() == clients[4].0);
 
+    // These sources claim to have other values but give the same. The records know them.
+    let members = build(true);
+    let [first, second] = attack(&members, &members);
+    assert!(first.is_some() && second.is_none());
+
     // Clients with sources without other values take no part in the second round.
     let members = build(false);
-    let [first, second] = attack(&members);
+    let [first, second] = attack(&members, &members);
     assert!(first.is_some() && second.is_none());
     for member in &members {
         assert!(member.client.may_take_part(0).is_err());
@@ -315,7 +320,7 @@ fn the_same_values_twice_would_tell_the_others() {
         Member::new(give, true)
     };
     let members: Vec<Member> = clients.iter().map(fresh).collect();
-    let [Some((all, with)), Some((_, without))] = attack(&members) else {
+    let [Some((all, with)), Some((_, without))] = attack(&members, &members) else {
         panic!("two rounds");
     };
     let difference: Vec<u64> = with

@@ -40,6 +40,11 @@ pub trait Kit: Clone + Send + Sync + 'static {
     /// The phases with messages, in order.
     fn phases(&self) -> Vec<Phase>;
 
+    /// The phases in which a server that knows nothing can begin the job anew.
+    fn restarts(&self) -> Vec<Phase> {
+        self.phases()
+    }
+
     /// The possible results of all clients when client `victim` drops out at some point. The last
     /// entry is that of a run without dropped clients.
     fn possible(&self, victim: usize) -> Vec<Vec<Option<Self::Outcome>>>;

@@ -244,6 +244,11 @@ impl Kit for Means {
     }
 
     /// Without the last phase: in it a client sends nothing and may have the mean already.
+    fn restarts(&self) -> Vec<Phase> {
+        let phases = self.phases().into_iter();
+        phases.take_while(|phase| *phase != sums::UPLOAD).collect()
+    }
+
     fn phases(&self) -> Vec<Phase> {
         let phases = rounds::PHASES.into_iter();
         phases.filter(|phase| *phase != rounds::RESULT).collect()

@@ -3,6 +3,7 @@
 mod parties;
 mod plans;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -257,8 +258,11 @@ fn votes_are_on_record() {
         let learner = Box::new(Voter(votes[1].clone()));
         Client::new(learner, data, public(ROWS), record)
     };
+    let seed = Cell::new(0);
     let run = |change: fn(&mut Job), own: Client| {
         let mut world = World::voting(&votes, CLASSES, change);
+        seed.set(seed.get() + 1);
+        world.seed = seed.get();
         world.state.begun = 1;
         world.clients[1] = own;
         let all = world.all();
