@@ -198,7 +198,10 @@ fn a_client_without_a_record_does_not_join() {
     let mut client = owners.join(1, "csv", &elsewhere);
     assert_eq!(client.ends(LONG), Some(77));
     let log = owners.0.text("join-1.err");
-    assert!(log.contains("`undertone record new client-1`"), "{log}");
+    assert!(
+        log.contains("`undertone record new client-1 --records "),
+        "{log}"
+    );
     assert!(!Path::new(&state).exists());
     // Another client's data.
     let mut client = owners.join_rows(2, 3);

@@ -43,7 +43,7 @@ fn a_record_is_made_once_and_shown() {
     let folder = TempDir::new().unwrap();
     let records = records(&folder);
     let missing = record(&["show", "ward-7"], &records);
-    fails(&missing, 66, "`undertone record new ward-7`");
+    fails(&missing, 66, "`undertone record new ward-7 --records ");
     let missing = record(&["allow", "ward-7", "session", "--reason", "x"], &records);
     fails(&missing, 66, "no record of answers at");
 

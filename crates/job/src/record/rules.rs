@@ -9,7 +9,7 @@ use undertone_party::{Abort, PartyId, SessionId};
 use zeroize::Zeroizing;
 
 use super::TOLD;
-use super::shown::{date, dates, names, quoted};
+use super::shown::{date, dates, names};
 use super::state::{Allowed, Answer, Kept, Run, State, Sum, Tag, Who};
 
 /// Most sessions of label propagation with one record: each shows the server the distances of the
@@ -19,9 +19,6 @@ pub(super) const MAX_LABEL: usize = 3;
 /// Most censuses of training before the first round: a server that repeats them could look for
 /// groups of its own clients.
 pub(super) const MAX_CENSUSES: usize = 3;
-
-/// The name of records that are not on a disk.
-pub(super) const IN_MEMORY: &str = "in memory";
 
 /// What a client claims before it answers.
 #[derive(Clone, PartialEq, Eq)]
@@ -216,17 +213,10 @@ pub(super) enum Verdict {
     Checked,
 }
 
-/// A refusal that says how the owner can allow it.
-pub(super) fn refuse(name: &str, what: What, why: &str) -> Refusal {
-    let remedy = match name {
-        IN_MEMORY => String::new(),
-        name => format!(
-            ". To accept it once: `undertone record allow {} {what} --reason \"…\"`",
-            quoted(name)
-        ),
-    };
+/// A refusal that the owner can allow.
+fn refuse(name: &str, what: What, why: &str) -> Refusal {
     Refusal {
-        why: format!("record {name}: {why}{remedy}"),
+        why: format!("record {name}: {why}"),
         what: Some(what),
     }
 }

@@ -11,7 +11,7 @@ use undertone_party::PartyId;
 use zeroize::Zeroizing;
 
 use super::claims::{Peer, Peers, Session};
-use super::rules::{Asked, Claim, IN_MEMORY, Refusal, Verdict, What};
+use super::rules::{Asked, Claim, Refusal, Verdict, What};
 use super::shown::{Shown, quoted};
 use super::state::{Census, Kept, Run, State, Tag, Who};
 use crate::disk::{Disk, Local};
@@ -191,13 +191,42 @@ impl Folder {
     }
 
     fn missing(&self) -> RecordError {
-        let name = quoted(&self.name);
         RecordError(format!(
-            "no record of answers at {}. Before a first job: `undertone record new {name}`. If \
-             this machine had one and lost it, ask who ran the earlier jobs: answers to other \
-             groups of clients would reveal single clients (docs/networking.md, \"The record\")",
-            self.path().display()
+            "no record of answers at {}. Before a first job: {}. If this machine had one and lost \
+             it, ask who ran the earlier jobs: answers to other groups of clients would reveal \
+             single clients (docs/networking.md, \"The record\")",
+            self.path().display(),
+            self.command("new", "")
         ))
+    }
+
+    /// A command about this record.
+    fn command(&self, verb: &str, rest: &str) -> String {
+        let name = quoted(&self.name);
+        let records = if default_folder(None).as_ref() == Some(&self.records) {
+            String::new()
+        } else {
+            format!(" --records {}", self.records.display())
+        };
+        format!("`undertone record {verb} {name}{rest}{records}`")
+    }
+
+    /// The command that allows `what`.
+    fn allowing(&self, what: What) -> String {
+        self.command("allow", &format!(" {what} --reason \"…\""))
+    }
+
+    /// The refusal, with what its owner can do.
+    fn with_remedy(&self, refusal: Refusal) -> Refusal {
+        let Some(what) = refusal.what else {
+            return refusal;
+        };
+        let why = format!(
+            "{}. To accept it once: {}",
+            refusal.why,
+            self.allowing(what)
+        );
+        Refusal { why, ..refusal }
     }
 
     fn read(&self) -> Result<(u64, State), RecordError> {
@@ -596,11 +625,12 @@ impl Inner {
                 "this party has no record of answers: give it one (docs/networking.md, \"The \
                  record\"), or run all parties of a simulation in one process",
             )),
-            Store::Memory(state) => change(state, 0, IN_MEMORY).map(drop),
+            Store::Memory(state) => change(state, 0, "in memory").map(drop),
             Store::Disk(folder) => {
                 let lock = folder.locked().map_err(failed)?;
                 let (generation, mut state) = folder.read().map_err(failed)?;
-                let verdict = change(&mut state, (folder.clock)(), &folder.name)?;
+                let verdict = change(&mut state, (folder.clock)(), &folder.name);
+                let verdict = verdict.map_err(|refusal| folder.with_remedy(refusal))?;
                 if verdict == Verdict::Checked {
                     return Ok(());
                 }
@@ -650,19 +680,18 @@ impl Folder {
         let why = if found.new == found.rows && !state.rows.0.is_empty() {
             Some(format!(
                 "{source}: none of its {} rows is in record {}. Other data need a record of their \
-                 own (`undertone record new`); if every row has changed: `undertone record allow \
-                 {} rows --reason \"…\"`",
+                 own (`undertone record new`); if every row has changed: {}",
                 found.rows,
                 self.name,
-                quoted(&self.name)
+                self.allowing(What::Rows)
             ))
         } else {
             self.elsewhere(&new)?.map(|(name, count)| {
-                let (own, other) = (quoted(&self.name), quoted(&name));
                 format!(
                     "{source}: {count} of its rows are in record {name}; use that one (--record \
-                     {other}), or accept it once: `undertone record allow {own} rows --reason \
-                     \"…\"`"
+                     {}), or accept it once: {}",
+                    quoted(&name),
+                    self.allowing(What::Rows)
                 )
             })
         };

@@ -329,7 +329,7 @@ fn sentences_say_what_when_with_whom_and_what_to_do() {
         "record ward-7: its labels were added up with those of ward-1, ward-3 on 3 March 2026; \
          this job adds ward-4. The difference could show class counts of single clients. Let the \
          same clients take part. To accept it once: `undertone record allow ward-7 contributors \
-         --reason \"…\"`"
+         --reason \"…\" --records /records`"
     );
     let told = why(session(&record, 2, 2).claim(Claim::OpenLabels(ids(&[1, 5]))));
     assert!(told.contains("has ward-5 in place of ward-3"), "{told}");
@@ -481,7 +481,10 @@ fn what_cannot_keep_a_record_is_refused_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let open = |name| Record::open(folder.path(), name, Volatile::Refused);
     let told = open("ward-7").unwrap_err().to_string();
-    assert!(told.contains("`undertone record new ward-7`"), "{told}");
+    assert!(
+        told.contains("`undertone record new ward-7 --records "),
+        "{told}"
+    );
     for name in ["", ".hidden", "../up", "a/b"] {
         assert!(
             Record::create(folder.path(), name, Volatile::Accepted).is_err(),

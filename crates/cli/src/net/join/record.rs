@@ -37,7 +37,7 @@ impl RecordOptions {
         let opened = Record::open(&folder, name, volatile);
         opened.map_err(|error| match &self.record {
             Some(_) => Failure::declined(error),
-            None => Failure::declined(format!("{error} (--record names another record)")),
+            None => Failure::declined(format!("{error}; --record names another record")),
         })
     }
 }
