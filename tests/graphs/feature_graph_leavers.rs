@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 
 use undertone::fedgraph::{Checkpoint, Cut, Predict};
+use undertone::job::Record;
+use undertone::job::record::TOLD;
 use undertone::party::{Abort, Network, PartyId};
 use undertone_tests::chooser;
 use undertone_tests::feature_graph::{Session, World};
@@ -243,5 +245,28 @@ fn a_client_that_cannot_keep_its_first_checkpoint_holds_up_all() {
         other.saved[4].clear();
         assert!(run(&other, Network::new()).server.is_ok(), "{cut}");
         continues(&world, cut, session, &whole);
+    }
+}
+
+/// RECORD-12: a run in which nobody has begun may begin anew. A run that has begun may not, also if
+/// its checkpoints are lost.
+#[test]
+fn a_run_begins_anew_until_all_are_ready() {
+    for cut in CUTS {
+        let mut world = world(cut);
+        world.records = (0..CLIENTS).map(|_| Record::simulated()).collect();
+        let lost = || vec![Vec::new(); CLIENTS + 1];
+        // Its frames up to the words of the vote. The next would say that it is ready.
+        let session = run(&world, Network::new().leave(PartyId::client(2), 7));
+        assert!(session.server.is_err(), "{cut}");
+        assert!(
+            run(&world.again(lost(), 9), Network::new()).server.is_ok(),
+            "{cut}"
+        );
+        let session = run(&world.again(lost(), 10), Network::new());
+        for client in session.clients {
+            let aborted = client.unwrap_err();
+            assert!(aborted.to_string().contains(TOLD), "{cut}: {aborted}");
+        }
     }
 }

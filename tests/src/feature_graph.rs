@@ -127,6 +127,8 @@ pub struct World {
     pub ids: Vec<PartyId>,
     /// The checkpoints of the server, then of the clients.
     pub saved: Vec<Vec<Checkpoint>>,
+    /// The record of each client. Empty: each run has new ones.
+    pub records: Vec<Record>,
     /// Fewest clients that a client asks for in its network.
     pub min_network: usize,
     /// From which everything random follows.
@@ -184,6 +186,7 @@ impl World {
             inputs: (0..clients).map(|c| inputs(c, clients, 2.0)).collect(),
             ids: (0..clients).map(PartyId::client).collect(),
             saved: vec![Vec::new(); clients + 1],
+            records: Vec::new(),
             min_network: 0,
             seed: [7; 32],
         }
@@ -205,6 +208,7 @@ impl World {
             inputs: self.inputs.clone(),
             ids: self.ids.clone(),
             saved,
+            records: self.records.clone(),
             min_network: self.min_network,
             seed: [seed; 32],
         }
@@ -273,7 +277,11 @@ impl World {
                 me: *me,
                 seed: self.party_seed(*me),
                 credentials: None,
-                record: Record::simulated(),
+                record: self
+                    .records
+                    .get(place)
+                    .cloned()
+                    .unwrap_or_else(Record::simulated),
                 saved: self.saved[place + 1].clone(),
                 min_network: self.min_network,
                 show_embeddings: true,

@@ -200,11 +200,10 @@ impl Client {
         };
 
         // Step 3: features in common. The clients stay the same from the first session on.
-        let claim = |run| Claim::Graph {
+        self.claims.claim(Claim::Graph {
             clients: ids.clone(),
-            run,
-        };
-        self.claims.claim(claim(None))?;
+            run: None,
+        })?;
         let features = self.features(&io, &ids, &seed).await?;
         let digest = Features::digest(&features);
         if let Some(saved) = &saved {
@@ -228,8 +227,6 @@ impl Client {
 
         // Step 5: clusters, and the weights before the first step.
         io.phase(TRAINING).await;
-        self.claims
-            .claim(claim(Some(Zeroizing::new(*seed.expose()))))?;
         let mut training = self.training(series, ids, (graph, digest), (seed, &saved))?;
         outcome.clients = training.graph.clone();
         self.begin(&io, &training, &saved).await?;
@@ -416,16 +413,20 @@ impl Client {
         training: &Training,
         saved: &Option<Checkpoint>,
     ) -> Result<(), Abort> {
-        match saved {
-            Some(saved) if saved.is_begun() => return Ok(()),
-            Some(_) => {}
-            None => {
-                self.save(training, PREPARED)?;
-                io.send(SERVER, Vec::new());
-                recv_signal(io, SERVER).await?;
-            }
+        if saved.is_none() {
+            self.save(training, PREPARED)?;
+            io.send(SERVER, Vec::new());
+            recv_signal(io, SERVER).await?;
         }
-        self.save(training, training.step)
+        // All clients are ready. A run that ends before may begin anew.
+        self.claims.claim(Claim::Graph {
+            clients: training.ids.clone(),
+            run: Some(Zeroizing::new(*training.seed.expose())),
+        })?;
+        match saved {
+            Some(saved) if saved.is_begun() => Ok(()),
+            _ => self.save(training, training.step),
+        }
     }
 
     fn save(&self, training: &Training, step: u32) -> Result<(), Abort> {

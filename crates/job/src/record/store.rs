@@ -191,10 +191,14 @@ impl Folder {
     }
 
     fn missing(&self) -> RecordError {
+        let others = match self.others().unwrap_or_default().join(", ") {
+            others if others.is_empty() => others,
+            others => format!(" There are others here: {others}."),
+        };
         RecordError(format!(
-            "no record of answers at {}. Before a first job: {}. If this machine had one and lost \
-             it, ask who ran the earlier jobs: answers to other groups of clients would reveal \
-             single clients (docs/networking.md, \"The record\")",
+            "no record of answers at {}. Before a first job: {}.{others} If this machine had one \
+             and lost it, ask who ran the earlier jobs: answers to other groups of clients would \
+             reveal single clients (docs/networking.md, \"The record\")",
             self.path().display(),
             self.command("new", "")
         ))
@@ -246,6 +250,9 @@ impl Folder {
     fn write(&self, generation: u64, state: &State) -> Result<(), RecordError> {
         let file = self.file_of(&self.name);
         let payload = state.write().map_err(|why| file.error(why))?;
+        if payload.len() > MAX_BYTES {
+            return Err(file.error("it would be too long").into());
+        }
         Ok(file.write(generation + 1, &payload)?)
     }
 }
@@ -677,28 +684,30 @@ impl Folder {
             rows: rows.len(),
             new: new.len(),
         };
-        let why = if found.new == found.rows && !state.rows.0.is_empty() {
-            Some(format!(
+        let mut faults = Vec::new();
+        if let Some((name, count)) = self.elsewhere(&new)? {
+            faults.push(format!(
+                "{source}: {count} of its rows are in record {name}; use that one (--record {}), \
+                 or accept it once: {}",
+                quoted(&name),
+                self.allowing(What::Rows)
+            ));
+        }
+        if found.new == found.rows && !state.rows.0.is_empty() {
+            faults.push(format!(
                 "{source}: none of its {} rows is in record {}. Other data need a record of their \
                  own (`undertone record new`); if every row has changed: {}",
                 found.rows,
                 self.name,
                 self.allowing(What::Rows)
-            ))
-        } else {
-            self.elsewhere(&new)?.map(|(name, count)| {
-                format!(
-                    "{source}: {count} of its rows are in record {name}; use that one (--record \
-                     {}), or accept it once: {}",
-                    quoted(&name),
-                    self.allowing(What::Rows)
-                )
-            })
-        };
-        if let Some(why) = why {
+            ));
+        }
+        for why in &faults {
             if !state.use_up(What::Rows) {
-                return Err(RecordError(why));
+                return Err(RecordError(why.clone()));
             }
+        }
+        if !faults.is_empty() {
             let tags: Vec<Tag> = rows.iter().map(|row| state.tag("row", row)).collect();
             state.rows.0.extend(tags);
             self.write(generation, &state)?;
@@ -707,22 +716,34 @@ impl Folder {
         Ok(found)
     }
 
+    /// The other folders beside this record's.
+    fn others(&self) -> Result<Vec<String>, RecordError> {
+        let names = self.disk.names(&self.records);
+        let mut names =
+            names.map_err(|error| RecordError(format!("{}: {error}", self.records.display())))?;
+        let is_folder = |name: &String| self.disk.is_folder(&self.records.join(name));
+        names.retain(|name| *name != self.name && is_folder(name));
+        Ok(names)
+    }
+
     /// Another record that knows some of these rows, and how many.
     fn elsewhere(&self, rows: &[&[u8; 32]]) -> Result<Option<(String, usize)>, RecordError> {
         if rows.is_empty() {
             return Ok(None);
         }
-        let names = self.disk.names(&self.records);
-        let names =
-            names.map_err(|error| RecordError(format!("{}: {error}", self.records.display())))?;
-        for name in names.into_iter().filter(|name| *name != self.name) {
-            // What is no record is not this client's affair.
-            let Ok(Some(held)) = self.file_of(&name).read(MAX_BYTES) else {
-                continue;
-            };
-            let Ok(state) = State::read(&held.payload) else {
-                continue;
-            };
+        for name in self.others()? {
+            let file = self.file_of(&name);
+            let held = file.read(MAX_BYTES);
+            let held = held.map_err(|error| {
+                RecordError(format!(
+                    "{error}. It may know these rows: give it its name again, or move its folder \
+                     out of {}",
+                    self.records.display()
+                ))
+            })?;
+            let Some(held) = held else { continue };
+            let state = State::read(&held.payload);
+            let state = state.map_err(|why| file.error(format!("it is damaged: {why}")))?;
             let known = rows
                 .iter()
                 .filter(|row| state.rows.0.contains(&state.tag("row", **row)));

@@ -406,6 +406,54 @@ fn rows_belong_to_one_record() {
     assert!(record.bring("third.csv", rows(200, 210)).is_err());
 }
 
+/// A record that cannot be read may know the rows. Two faults need two allowances.
+#[test]
+fn other_records_are_not_passed_over() {
+    let disk = PowerCut::default();
+    for name in ["mri", "lab"] {
+        new(&disk, name);
+    }
+    let rows = |from: u8, to: u8| (from..to).map(|row| [row; 32]);
+    let mri = bare(&disk, "mri");
+    mri.bring("mri.csv", rows(0, 10)).unwrap();
+    session(&mri, 1, 1).claim(Claim::Pairs).unwrap();
+    let lab = bare(&disk, "lab");
+    lab.bring("lab.csv", rows(100, 110)).unwrap();
+    session(&lab, 1, 1).claim(Claim::Pairs).unwrap();
+    // The wrong record.
+    let bring = || bare(&disk, "mri").bring("lab.csv", rows(100, 110));
+    let why = bring().unwrap_err().to_string();
+    assert!(why.contains("10 of its rows are in record lab"), "{why}");
+    mri.allow(What::Rows, "they were moved").unwrap();
+    let why = bring().unwrap_err().to_string();
+    assert!(
+        why.contains("none of its 10 rows is in record mri"),
+        "{why}"
+    );
+    mri.allow(What::Rows, "they were moved").unwrap();
+    bring().unwrap();
+
+    let folder = tempfile::tempdir().unwrap();
+    let make = |name| Record::create(folder.path(), name, Volatile::Accepted).unwrap();
+    let old = make("clinic");
+    old.bring("rows.csv", rows(0, 10)).unwrap();
+    session(&old, 1, 1).claim(Claim::Pairs).unwrap();
+    let [from, to] = ["clinic", "clinic-2025"].map(|name| folder.path().join(name));
+    std::fs::rename(from, to).unwrap();
+    let missing = Record::open(folder.path(), "clinic", Volatile::Accepted).unwrap_err();
+    assert!(
+        missing
+            .to_string()
+            .contains("There are others here: clinic-2025."),
+        "{missing}"
+    );
+    let why = make("clinic")
+        .bring("rows.csv", rows(0, 10))
+        .unwrap_err()
+        .to_string();
+    assert!(why.contains("give it its name again"), "{why}");
+}
+
 #[test]
 fn a_census_is_kept_with_its_state() {
     let disk = PowerCut::default();

@@ -51,6 +51,9 @@
 //! One of its clients:
 //!
 //! ```no_run
+//! use std::path::Path;
+//!
+//! use undertone::job::record::{Record, Volatile};
 //! use undertone::node::label::{Terms, join};
 //! use undertone::node::{Roster, client::Config};
 //! use undertone::setup::identity::Identity;
@@ -64,8 +67,10 @@
 //!     ..Config::new("server.example:7431".into(), read("ca.pem")?, "ward-1".into())
 //! }
 //! .with_roster(Roster::parse(&read("roster.toml")?)?);
+//! // Made once by `undertone record new ward-1`.
+//! let record = Record::open(Path::new("records"), "ward-1", Volatile::Refused)?;
 //! let (rows, stop) = (Rows::Features(rows), std::future::pending());
-//! let (outcome, _) = join(&config, rows, labels, Terms::default(), stop).await?;
+//! let (outcome, _) = join(&config, rows, labels, Terms::default(), record, stop).await?;
 //! println!("{:?}", outcome.labels.classes());
 //! # Ok(())
 //! # }
