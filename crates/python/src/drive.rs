@@ -19,13 +19,13 @@ type Converted = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 
 /// Where a client puts the values that its party takes at the upload.
 pub(crate) trait Give: Send {
-    /// Encodes `arrays`. `digest` stands for them in the client's record; by default that of all
-    /// values and the weight does. Returns the number of values that were clipped.
+    /// Encodes `arrays`. The client's record knows the first `known` of them, or all. Returns the
+    /// number of values that were clipped.
     fn values(
         &self,
         arrays: &[Values<'_>],
         weight: f64,
-        digest: Option<[u8; 32]>,
+        known: Option<usize>,
     ) -> Result<usize, Abort>;
     /// Zeros in place of the values with this digest, for a party that runs again to a later step.
     fn stand_in(&self, digest: [u8; 32]);

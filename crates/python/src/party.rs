@@ -278,8 +278,8 @@ impl PyParty {
     }
 
     /// Runs this new party again over the messages `past`, and takes `message`. `values` returns
-    /// arrays, weight and their digest or None when they are due; `sent` is the digest if an
-    /// earlier message has sent them. Returns the reply.
+    /// arrays, weight, and how many of the arrays the record knows, or None for all, when they are
+    /// due; `sent` is their digest if an earlier message has sent them. Returns the reply.
     #[allow(clippy::too_many_arguments)]
     fn replay<'py>(
         &self,
@@ -302,10 +302,10 @@ impl PyParty {
             Python::attach(|py| {
                 let give = give.ok_or_else(|| PyValueError::new_err("no values are taken"))?;
                 let given = values.call0(py)?;
-                let (arrays, weight, digest): (Bound<'_, PyAny>, f64, Option<[u8; 32]>) =
+                let (arrays, weight, known): (Bound<'_, PyAny>, f64, Option<usize>) =
                     given.extract(py)?;
                 crate::arrays::with_values(py, &arrays, |values| {
-                    give.values(values, weight, digest).map_err(errors::misuse)
+                    give.values(values, weight, known).map_err(errors::misuse)
                 })?;
                 Ok(())
             })

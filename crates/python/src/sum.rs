@@ -4,9 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
-use sha2::{Digest, Sha256};
 use undertone::arrays::place;
-use undertone::job::record::{Claims, Of, Place, Record};
+use undertone::job::record::{Claims, Of, Place, Record, Values as KnownValues};
 use undertone::job::{Fields, context};
 use undertone::kdf::Seed;
 use undertone::party::{Abort, PartyId, SessionId};
@@ -102,20 +101,16 @@ impl<W: Word> Job<W> {
 }
 
 impl<W: Word> Job<W> {
-    /// The digest by which a record knows these values, however they are put into arrays.
+    /// The digest by which a record knows these values.
     fn digest_of(&self, arrays: &[Values<'_>], weight: f64) -> [u8; 32] {
-        let mut digest = Sha256::new_with_prefix(b"undertone/v1/values");
-        let mut add = |value: f64| digest.update((value + 0.0).to_le_bytes());
+        let mut digest = KnownValues::default();
         for array in arrays {
             match array.numbers {
-                Numbers::Single(values) => values.iter().for_each(|value| add((*value).into())),
-                Numbers::Double(values) => values.iter().for_each(|value| add(*value)),
+                Numbers::Single(values) => digest.add(values.iter().map(|value| (*value).into())),
+                Numbers::Double(values) => digest.add(values.iter().copied()),
             }
         }
-        if let Coder::Mean(_) = self.coder {
-            add(weight);
-        }
-        digest.finalize().into()
+        digest.finish(matches!(self.coder, Coder::Mean(_)).then_some(weight))
     }
 
     /// As [`undertone::rounds::Job::check_resolution`].
@@ -182,15 +177,15 @@ impl<W: Word> Give for Slot<W> {
         &self,
         arrays: &[Values<'_>],
         weight: f64,
-        digest: Option<[u8; 32]>,
+        known: Option<usize>,
     ) -> Result<usize, Abort> {
         let (words, clipped) = self.job.encode(arrays, weight)?;
         let coarse = self.job.check_resolution(arrays, weight);
         if let Some(warning) = coarse.map_err(Abort::Misuse)? {
             errors::warn(&format!("the sum shows little of {warning}"));
         }
-        let digest = digest.unwrap_or_else(|| self.job.digest_of(arrays, weight));
-        self.put(words, digest);
+        let known = known.map_or(arrays.len(), |known| known.min(arrays.len()));
+        self.put(words, self.job.digest_of(&arrays[..known], weight));
         Ok(clipped)
     }
 

@@ -26,17 +26,23 @@
 //! assert!(session(2).claim(Claim::Pairs).is_err());
 //! ```
 
-mod claims;
+mod claim;
+mod digests;
+mod folder;
 mod rules;
+mod session;
 mod shown;
 mod state;
 mod store;
 
-pub use claims::{Answering, Claims, Of, Peer, Peers, Place, Session};
-pub use rules::{Claim, Refusal, What};
+pub use claim::{Claim, Refusal, What};
+pub use digests::{Values, code, row};
+pub use folder::{Clock, Found, RecordError, Volatile, default_folder};
+pub use session::{Answering, Claims, Of, Peer, Peers, Place, Session};
+
 pub use shown::Shown;
 pub use state::Census;
-pub use store::{Clock, Found, Record, RecordError, Volatile, code, default_folder, row};
+pub use store::Record;
 
 /// What peers are told when a record does not allow an answer.
 pub const TOLD: &str = "this client's record does not allow it";

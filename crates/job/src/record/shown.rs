@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use time::OffsetDateTime;
 
-use super::rules::{MAX_CENSUSES, MAX_LABEL, What};
+use super::claim::What;
+use super::rules::{MAX_CENSUSES, MAX_LABEL};
 use super::state::{Kept, State, Sum, Who};
 
 /// A day, such as `4 May 2026`. Simulations have no clock.

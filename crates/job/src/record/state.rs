@@ -9,8 +9,8 @@ use sha2::Sha256;
 use undertone_party::{PartyId, SessionId};
 use zeroize::Zeroizing;
 
-use super::claims::Peers;
-use super::rules::What;
+use super::claim::What;
+use super::session::Peers;
 
 /// Bytes in hexadecimal digits.
 mod hex {

@@ -454,6 +454,31 @@ fn other_records_are_not_passed_over() {
     assert!(why.contains("give it its name again"), "{why}");
 }
 
+/// Neither types, names nor the order of arrays make values others. A weight counts in means.
+#[test]
+fn values_are_known_by_their_numbers() {
+    let digest = |arrays: &[&[f64]], weight| {
+        let mut values = Values::default();
+        arrays
+            .iter()
+            .for_each(|array| values.add(array.iter().copied()));
+        values.finish(weight)
+    };
+    let long = vec![0.5; 2000];
+    let one = digest(&[&[1.0, 0.0], &long], None);
+    assert_eq!(digest(&[&long, &[1.0, -0.0]], None), one);
+    let others = [
+        digest(&[&[1.0, 0.0], &long], Some(0.0)),
+        digest(&[&[1.0, 0.0], &long], Some(1.0)),
+        digest(&[&[0.0, 1.0], &long], None),
+        digest(&[&[1.0, 0.0], &long[1..]], None),
+        digest(&[&[1.0, 0.0], &long, &[]], None),
+    ];
+    for (place, other) in others.iter().enumerate() {
+        assert!(*other != one && !others[..place].contains(other), "{place}");
+    }
+}
+
 #[test]
 fn a_census_is_kept_with_its_state() {
     let disk = PowerCut::default();

@@ -195,7 +195,7 @@ class SumClient(Party):
         journal: Path,
         past: Sequence[bytes],
         message: bytes,
-        values: Callable[[], tuple[Arrays, float] | tuple[Arrays, float, bytes]],
+        values: Callable[[], tuple[Arrays, float] | tuple[Arrays, float, int]],
         *,
         sent: bytes | None = None,
     ) -> bytes:
@@ -204,16 +204,16 @@ class SumClient(Party):
         For frameworks that start a new process for each message. The caller keeps the seed and the
         bundles. ``journal`` is a folder on disk in which each step is noted before its reply is
         returned. ``values`` is called when values are due, and returns arrays and weight, and
-        perhaps 32 bytes by which the record is to know these values. By default it knows them by
-        all values and the weight. Messages after this one need the :attr:`sent` of then.
+        perhaps the number of arrays by which the record is to know them, the first ones. By default
+        it knows them by all. Messages after this one need the :attr:`sent` of then.
 
         Raises :class:`RefusedError` when the session would be rewound: when a step was taken before
         with another message or another reply, or when the journal is lost.
         """
 
-        def due() -> tuple[Arrays, float, bytes | None]:
-            arrays, weight, *digest = values()
-            known = _checks.octets("the digest of values", digest[0]) if digest else None
+        def due() -> tuple[Arrays, float, int | None]:
+            arrays, weight, *first = values()
+            known = _checks.whole("the number of known arrays", first[0]) if first else None
             return _listed(arrays), _checks.real("weight", weight), known
 
         before = None if sent is None else _checks.octets("sent", sent)

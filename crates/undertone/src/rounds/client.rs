@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use sha2::{Digest, Sha256};
 use undertone_job::record::{self, Claims, Of, Record};
 use undertone_kdf::Seed;
 use undertone_party::{Abort, Io, PartyId, Script, SessionId};
@@ -53,26 +52,16 @@ impl fmt::Debug for Contribution {
 }
 
 impl Contribution {
-    /// The digest by which the client's record knows these values.
-    fn digest(&self) -> [u8; 32] {
-        let mut digest = Sha256::new();
-        digest.update(self.arrays.layout().write());
+    /// The digest by which the client's record knows these values in `job`.
+    fn digest(&self, job: &Job) -> [u8; 32] {
+        let mut digest = record::Values::default();
         for array in self.arrays.iter() {
             match array.values() {
-                Values::Single(values) => {
-                    values
-                        .iter()
-                        .for_each(|value| digest.update(value.to_le_bytes()));
-                }
-                Values::Double(values) => {
-                    values
-                        .iter()
-                        .for_each(|value| digest.update(value.to_le_bytes()));
-                }
+                Values::Single(values) => digest.add(values.iter().map(|value| (*value).into())),
+                Values::Double(values) => digest.add(values.iter().copied()),
             }
         }
-        digest.update(self.weight.to_le_bytes());
-        digest.finalize().into()
+        digest.finish(job.mean.then_some(self.weight))
     }
 }
 
@@ -414,7 +403,7 @@ impl<S: Source> Client<S> {
                     mean: self.last(),
                 };
                 let given = desk.source.contribute(&asked).map_err(Abort::Misuse)?;
-                let digest = given.digest();
+                let digest = given.digest(job);
                 (given, digest)
             }
         };

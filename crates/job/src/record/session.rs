@@ -8,7 +8,8 @@ use sha2::{Digest, Sha256};
 use undertone_kdf::Seed;
 use undertone_party::{Abort, PartyId, SessionId};
 
-use super::rules::{Ask, Claim, Refusal};
+use super::claim::{Claim, Refusal};
+use super::rules::Ask;
 use super::state::{Kept, State, Sum, Who};
 use super::store::Record;
 
