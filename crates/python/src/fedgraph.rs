@@ -262,6 +262,12 @@ pub(crate) fn fedgraph_client(
     let (job, session) = (rules.job()?, SessionId(session));
     let me = options::client(index, job.clients)?;
     let record = record::given(record)?;
+    if rows.is_none() && record.folder().is_some() {
+        return Err(value(
+            "rows is missing: the record must know the rows as they were loaded; embeddings are \
+             others after each training of the own network",
+        ));
+    }
     let loaded = rows.as_ref().unwrap_or(&brought.embeddings);
     let digests = record::digests(contiguous(loaded)?, loaded.as_array().ncols());
     record::bring(&record, digests, None)?;

@@ -294,6 +294,11 @@ def test_pairs_graphs_and_votes_are_given_once(
         ]
         undertone.run(undertone.FedGraphServer(graph, session=session), clients)
 
+    with pytest.raises(ValueError, match="rows is missing"):
+        undertone.FedGraphClient(
+            0, ["age", "dose"], np.clip(rows[0], -8, 8), votes[0], truth[0], graph,
+            session=undertone.session_id(None), record=records(0),
+        )
     pairs()
     with pytest.raises(undertone.RefusedError, match="rows were compared with those of other"):
         pairs()

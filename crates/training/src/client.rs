@@ -334,15 +334,17 @@ impl Session {
     /// Step 2: claims this round (TRAIN-9 to TRAIN-11). Returns what the client kept of the census.
     fn begin(&self, opening: &Opening) -> Result<Kept, Abort> {
         let cheated = |fault: &str| Err(Abort::cheated(SERVER, fault));
-        let record = &self.client.0.record;
-        let Some(census) = record.census().map_err(|_| refused())? else {
-            return Err(Abort::Misuse(
-                "this client was not there when the job began, or its record is lost; it can join \
-                 the next job"
-                    .into(),
-            ));
+        let (record, me, number) = (&self.client.0.record, self.place.me, opening.number);
+        let claim = Claim::Round {
+            census: opening.census,
+            me,
+            number,
         };
-        let me = self.place.me;
+        let Some(census) = record.census().map_err(|_| refused())? else {
+            // The owner reads why.
+            self.claims().claim(claim)?;
+            return Err(refused());
+        };
         // TRAIN-9.
         if census.session != opening.census || census.me != me {
             return cheated(OTHER_JOB);
@@ -361,12 +363,6 @@ impl Session {
         }
         // TRAIN-10: a round is run once. Two sums of one round that differ by a client would reveal
         // that client's update.
-        let number = opening.number;
-        let claim = Claim::Round {
-            census: census.session,
-            me,
-            number,
-        };
         let other = "it starts a round that is over, or that the job does not have";
         if number > self.job.last() {
             return cheated(other);

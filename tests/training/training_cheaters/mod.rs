@@ -458,10 +458,11 @@ fn clients_that_cannot_remember_stay_away() {
     assert!(record.refused().unwrap().contains("the power is off"));
     assert_eq!(run.error(VICTIM).cause.culprit(), None);
 
-    world.clients[1] = remembering(1, &PowerCut::default());
+    let new = on_disk(&PowerCut::default());
+    world.clients[1] = Client::new(Box::new(Small::new(0)), data(24, 0, 1), new.clone());
     let run = world.run(silent(), &group);
-    let expected = "this client was not there when the job began, or its record is lost";
-    assert!(run.error(VICTIM).to_string().contains(expected));
+    assert!(run.error(VICTIM).to_string().contains(TOLD));
+    assert!(new.refused().unwrap().contains("no census of training"));
 }
 
 // TRAIN-11.

@@ -54,7 +54,18 @@ fn a_client_reaches_for_ipv6() {
     let (keys, rows) = (trial.path("keys/client-0"), trial.path("data/client-0.npz"));
     let out = trial.path("0.csv");
     let arguments = [
-        "join", "--server", &server, "--keys", &keys, "--data", &rows, "--out", &out, "--retry",
+        "join",
+        "--accept",
+        "volatile-record",
+        "--server",
+        &server,
+        "--keys",
+        &keys,
+        "--data",
+        &rows,
+        "--out",
+        &out,
+        "--retry",
         "0",
     ];
     assert_fails(&arguments, 69, &server);

@@ -30,7 +30,17 @@ impl<'a> Party<'a> {
         let folder = trial.path("keys/client-0");
         let server = format!("127.0.0.1:{}", trial.port);
         let arguments = [
-            "join", "--server", &server, "--keys", &folder, "--data", &rows, "--out", &out,
+            "join",
+            "--server",
+            &server,
+            "--keys",
+            &folder,
+            "--data",
+            &rows,
+            "--out",
+            &out,
+            "--accept",
+            "volatile-record",
         ];
         Self::new(trial, "keys/client-0", &arguments)
     }

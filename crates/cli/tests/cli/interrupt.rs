@@ -204,6 +204,8 @@ fn a_client_that_is_interrupted_leaves_no_file() {
     for server in [&server, &nobody] {
         let running = Running::start(&[
             "join",
+            "--accept",
+            "volatile-record",
             "--server",
             server,
             "--keys",

@@ -68,7 +68,17 @@ fn an_epsilon_that_cannot_be_is_refused() {
 fn join(trial: &Trial, rows: &str, more: &[&str]) -> Vec<String> {
     let server = format!("localhost:{}", trial.port);
     let (keys, out) = (trial.path("keys/client-0"), trial.path("0.csv"));
-    let mut arguments = vec!["join", "--server", &server, "--keys", &keys, "--data", rows];
+    let mut arguments = vec![
+        "join",
+        "--accept",
+        "volatile-record",
+        "--server",
+        &server,
+        "--keys",
+        &keys,
+        "--data",
+        rows,
+    ];
     arguments.extend(["--out", &out, "--label-epsilon", "1"]);
     arguments.extend(more);
     arguments.into_iter().map(str::to_owned).collect()
@@ -155,7 +165,15 @@ fn draws_stay_as_long_as_the_secret_does() {
         let records = trial.path(&format!("keys/client-{client}/records"));
         std::fs::remove_dir_all(&records).unwrap();
         let name = format!("client-{client}");
-        let made = super::undertone(&["record", "new", &name, "--records", &records]);
+        let made = super::undertone(&[
+            "record",
+            "new",
+            &name,
+            "--records",
+            &records,
+            "--accept",
+            "volatile-record",
+        ]);
         assert!(made.status.success());
     }
     assert_ne!(noisy_job(&trial, "0.5"), first);

@@ -130,7 +130,15 @@ impl Trial {
         let data = self.path(data);
         let out = self.path(&format!("{client}.csv"));
         let mut arguments = vec![
-            "join", "--server", &server, "--keys", &keys, "--data", &data,
+            "join",
+            "--accept",
+            "volatile-record",
+            "--server",
+            &server,
+            "--keys",
+            &keys,
+            "--data",
+            &data,
         ];
         arguments.extend(["--out", &out, "--insecure-seed", "4", "--json"]);
         arguments.extend(more);

@@ -39,7 +39,15 @@ impl Owners {
         let keys = self.0.path(&format!("keys/client-{client}"));
         let rows = self.0.path(&format!("data/client-{client}.npz"));
         let out = self.0.path(&format!("{client}.{out}"));
-        let mut arguments = vec!["join", "--server", &server, "--keys", &keys];
+        let mut arguments = vec![
+            "join",
+            "--accept",
+            "volatile-record",
+            "--server",
+            &server,
+            "--keys",
+            &keys,
+        ];
         arguments.extend(["--data", &rows, "--out", &out]);
         arguments.extend(more);
         self.0.spawn(&format!("join-{client}"), &arguments)
@@ -62,7 +70,7 @@ impl Owners {
         let records = self.0.path(&format!("keys/{name}/records"));
         let mut arguments = vec!["record", what[0], &name];
         arguments.extend(&what[1..]);
-        arguments.extend(["--records", &records]);
+        arguments.extend(["--records", &records, "--accept", "volatile-record"]);
         let output = undertone(&arguments);
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{errors}");

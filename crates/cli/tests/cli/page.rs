@@ -294,7 +294,15 @@ fn join_sum(trial: &Trial, client: usize) -> Process {
     let data = trial.path(&format!("update-{client}-{{round}}.npz"));
     let out = trial.path(&format!("mean-{client}-{{round}}.npz"));
     let child = Command::new(env!("CARGO_BIN_EXE_undertone"))
-        .args(["join", "--server", &server, "--keys", &keys])
+        .args([
+            "join",
+            "--accept",
+            "volatile-record",
+            "--server",
+            &server,
+            "--keys",
+            &keys,
+        ])
         .args(["--data", &data, "--out", &out])
         .args(["--weight", "2", "--insecure-seed", "4", "--json"])
         .stdin(Stdio::null())

@@ -75,7 +75,15 @@ impl Rounds {
         let server = format!("localhost:{}", self.0.port);
         let keys = self.0.path(&format!("keys/client-{index}"));
         let weight = weight(index).to_string();
-        let mut arguments = vec!["join", "--server", &server, "--keys", &keys];
+        let mut arguments = vec![
+            "join",
+            "--accept",
+            "volatile-record",
+            "--server",
+            &server,
+            "--keys",
+            &keys,
+        ];
         arguments.extend(["--weight", &weight, "--json"]);
         arguments.extend(more);
         self.0.spawn(&format!("join-{index}"), &arguments)
@@ -435,8 +443,19 @@ fn a_hopeless_round_is_not_repeated() {
                 let data = rounds.0.path(&format!("{index}-update-1.npz"));
                 let out = rounds.0.path(&format!("{index}-mean.npz"));
                 let arguments = [
-                    "join", "--server", &server, "--keys", &keys, "--data", &data, "--out", &out,
-                    "--weight", weight,
+                    "join",
+                    "--accept",
+                    "volatile-record",
+                    "--server",
+                    &server,
+                    "--keys",
+                    &keys,
+                    "--data",
+                    &data,
+                    "--out",
+                    &out,
+                    "--weight",
+                    weight,
                 ];
                 rounds.0.spawn(&format!("join-{index}"), &arguments)
             })

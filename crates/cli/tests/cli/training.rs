@@ -67,6 +67,8 @@ impl Training {
         let (out, seed) = (self.out(client), SEED.to_string());
         let arguments = [
             "join",
+            "--accept",
+            "volatile-record",
             "--server",
             &server,
             "--keys",

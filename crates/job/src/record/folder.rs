@@ -91,7 +91,7 @@ fn check_name(name: &str) -> Result<(), RecordError> {
     }
     Err(RecordError(format!(
         "{name:?} is no name of a record; it may have letters, digits, spaces, -, _ and ., and \
-         must not start with ."
+         must not start with . (--record names another)"
     )))
 }
 
@@ -195,7 +195,7 @@ impl Folder {
     fn missing(&self) -> RecordError {
         let others = match self.others().unwrap_or_default().join(", ") {
             others if others.is_empty() => others,
-            others => format!(" There are others here: {others}."),
+            others => format!(" There are others here (--record): {others}."),
         };
         RecordError(format!(
             "no record of answers at {}. Before a first job: {}.{others} If this machine had one \

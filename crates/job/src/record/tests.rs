@@ -444,7 +444,7 @@ fn other_records_are_not_passed_over() {
     assert!(
         missing
             .to_string()
-            .contains("There are others here: clinic-2025."),
+            .contains("There are others here (--record): clinic-2025."),
         "{missing}"
     );
     let why = make("clinic")

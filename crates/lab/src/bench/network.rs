@@ -412,7 +412,9 @@ impl Network {
             };
             let child = Process::start(
                 Command::new(&me)
-                    .args(["join", "--quiet", "--server", &way.to_string(), "--keys"])
+                    // The records go with the folder.
+                    .args(["join", "--quiet", "--accept", "volatile-record", "--server"])
+                    .args([&way.to_string(), "--keys"])
                     .arg(folder.join(format!("keys/client-{client}")))
                     .arg("--data")
                     .arg(folder.join(format!("{client}.npz")))

@@ -334,7 +334,7 @@ class FedGraphClient(Party):
     ``record`` is the :class:`Record` of this client's data, or its name. Without one the client
     refuses before its first answer, unless :func:`run` moves its frames.
     ``rows`` are the rows with a label as they were loaded, of shape [rows, features]: the record
-    knows them again, also under another local network. By default it knows the embeddings.
+    knows them again, also under another local network. A record on disk needs them.
 
     Raises ``ValueError`` if the client's arrays do not fit the job, or ``saved`` is of another one,
     and :class:`RefusedError` if the record is of other rows.

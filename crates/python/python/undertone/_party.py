@@ -144,7 +144,7 @@ def replayed(
     journal: Path,
     past: Sequence[bytes],
     message: bytes,
-    values: Callable[[], tuple[Any, float, bytes | None]] = lambda: ([], 0.0, None),
+    values: Callable[[], tuple[Any, float, int | None]] = lambda: ([], 0.0, None),
     sent: bytes | None = None,
 ) -> bytes:
     """Runs a new party again over ``past``, and takes ``message``."""

@@ -34,11 +34,7 @@ impl RecordOptions {
         })?;
         let name = self.record.as_deref().unwrap_or(&config.name);
         let volatile = self.accept.map_or(Volatile::Refused, Accept::volatile);
-        let opened = Record::open(&folder, name, volatile);
-        opened.map_err(|error| match &self.record {
-            Some(_) => Failure::declined(error),
-            None => Failure::declined(format!("{error}; --record names another record")),
-        })
+        Record::open(&folder, name, volatile).map_err(Failure::declined)
     }
 }
 

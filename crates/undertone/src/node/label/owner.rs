@@ -1,6 +1,6 @@
 //! The client's half of the application.
 
-use undertone_job::record::Record;
+use undertone_job::record::{self, Record};
 use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
 use undertone_party::{Abort, Party, PartyId, Script};
 use undertone_setup::identity::Credentials;
@@ -192,9 +192,8 @@ impl Participant for Owner {
         self.labelling = self.labelling_for(&job).map_err(|why| {
             Decline::keeping("the classes of the job are not those of this client", why)
         })?;
-        let unfit = "the record of answers of this client is not for its rows";
         let brought = self.record.bring("this client's data", self.rows.digests());
-        brought.map_err(|why| Decline::keeping(unfit, why))?;
+        brought.map_err(|why| Decline::keeping(record::TOLD, why))?;
         self.job = Some(job);
         Ok(())
     }
