@@ -129,13 +129,21 @@ fn class(row: usize) -> usize {
     row * 5 % 3
 }
 
-/// A trial whose clients have four of eight columns each: 60 rows, the last ten without a label.
-fn trial(job: &str) -> Trial {
-    let job = format!(
+pub(crate) fn job(more: &str) -> String {
+    format!(
         "application = \"fedgraph\"\nrows = 50\nqueries = 10\nclasses = 3\nwidth = 8\n\
-         cluster = 10\ncheckpoint = 5\n{job}"
-    );
-    let trial = Trial::with_clients(CLIENTS, "digits", &job);
+         cluster = 10\ncheckpoint = 5\n{more}"
+    )
+}
+
+/// The rows of a client.
+pub(crate) fn file(client: usize) -> String {
+    format!("data/{client}.csv")
+}
+
+/// A trial whose clients have four of eight columns each: 60 rows, the last ten without a label.
+pub(crate) fn trial(more: &str) -> Trial {
+    let trial = Trial::with_clients(CLIENTS, "digits", &job(more));
     for client in 0..CLIENTS {
         let columns: Vec<usize> = (0..4).map(|k| (2 * client + k) % 8).collect();
         let mut text = String::new();
@@ -154,7 +162,7 @@ fn trial(job: &str) -> Trial {
             }
             text += "\n";
         }
-        std::fs::write(trial.path(&format!("data/{client}.csv")), text).unwrap();
+        std::fs::write(trial.path(&file(client)), text).unwrap();
     }
     trial
 }
@@ -171,7 +179,7 @@ fn join(trial: &Trial, client: usize, more: &[&str]) -> Process {
         arguments.extend(["--min-network", "4"]);
     }
     arguments.extend(more);
-    trial.join_with(client, &format!("data/{client}.csv"), &arguments)
+    trial.join_with(client, &file(client), &arguments)
 }
 
 /// The labels that a client wrote.
@@ -217,7 +225,7 @@ fn in_one_process(trial: &Trial) -> Vec<usize> {
     let seed = Seed::from_bytes(seed);
     let own = simulated::party(&seed, SessionId([0; 32]), PartyId::client(0));
     let inputs = |client: usize| {
-        let path = trial.path(&format!("data/{client}.csv"));
+        let path = trial.path(&file(client));
         let data = undertone::data::load(Path::new(&path), Kind::Features, None).unwrap();
         let Loaded::Features(features) = data.rows else {
             panic!("features");
@@ -261,10 +269,24 @@ fn in_one_process(trial: &Trial) -> Vec<usize> {
 }
 
 /// The checkpoint of a client, in the folder of its record.
-fn kept(trial: &Trial, client: usize) -> String {
+pub(crate) fn kept(trial: &Trial, client: usize) -> String {
     trial.path(&format!(
         "keys/client-{client}/records/client-{client}/fedgraph"
     ))
+}
+
+/// The last client leaves all rosters. Returns them as they were.
+pub(crate) fn without_the_last(trial: &Trial) -> Vec<(String, String)> {
+    let rosters = (0..CLIENTS).map(|client| format!("keys/client-{client}/roster.toml"));
+    let rosters = rosters.chain(["keys/roster.toml".into()]);
+    let rosters: Vec<(String, String)> = rosters
+        .map(|name| (trial.path(&name), trial.text(&name)))
+        .collect();
+    for (path, roster) in &rosters {
+        let (part, _) = roster.rsplit_once("[[client]]").unwrap();
+        std::fs::write(path, part).unwrap();
+    }
+    rosters
 }
 
 #[test]
@@ -336,15 +358,7 @@ fn a_client_that_is_killed_ends_the_job_and_all_together_continue_it() {
     std::fs::rename(&aside, kept(&trial, 2)).unwrap();
 
     // Nor does a part of the clients.
-    let rosters = (0..CLIENTS).map(|client| format!("keys/client-{client}/roster.toml"));
-    let rosters = rosters.chain(["keys/roster.toml".into()]);
-    let rosters: Vec<(String, String)> = rosters
-        .map(|name| (trial.path(&name), trial.text(&name)))
-        .collect();
-    for (path, roster) in &rosters {
-        let (part, _) = roster.rsplit_once("[[client]]").unwrap();
-        std::fs::write(path, part).unwrap();
-    }
+    let rosters = without_the_last(&trial);
     assert_eq!(serve("serve").ends(LONG), Some(65));
     let log = trial.text("serve.err");
     assert!(log.contains("it belongs to another job"), "{log}");

@@ -5,17 +5,20 @@ use std::path::Path;
 use undertone::arrays::Arrays;
 use undertone::data::arrays_to_npz;
 
+#[cfg(feature = "train")]
+use super::feature_graph;
 use super::network::{LONG, Process, Trial};
 use super::{data, undertone};
 
 const CLIENTS: usize = 5;
 
-/// A trial whose processes draw fresh randomness.
-struct Owners(Trial);
+/// A trial whose processes draw fresh randomness, and the name of the file of a client's rows.
+struct Owners(Trial, fn(usize) -> String);
 
 impl Owners {
     fn new(dataset: &str) -> Self {
-        Self(Trial::with_clients(CLIENTS, dataset, ""))
+        let trial = Trial::with_clients(CLIENTS, dataset, "");
+        Self(trial, |client| format!("data/client-{client}.npz"))
     }
 
     /// The server of the job `job`.
@@ -37,7 +40,7 @@ impl Owners {
     fn join(&self, client: usize, out: &str, more: &[&str]) -> Process {
         let server = format!("localhost:{}", self.0.port);
         let keys = self.0.path(&format!("keys/client-{client}"));
-        let rows = self.0.path(&format!("data/client-{client}.npz"));
+        let rows = self.0.path(&(self.1)(client));
         let out = self.0.path(&format!("{client}.{out}"));
         let mut arguments = vec![
             "join",
@@ -161,6 +164,27 @@ fn rows_are_compared_with_other_clients_once() {
     all_done(&owners, &owners.run(job, &[0, 1, 2, 3, 4], "csv", &more));
     let ended = owners.run(job, &[0, 1, 2, 3, 4], "csv", &more);
     all_refuse(&owners, &ended, "record allow client-");
+}
+
+/// Another run of a graph network, and one without a client.
+#[cfg(feature = "train")]
+#[test]
+fn a_graph_network_is_trained_once_among_the_same_clients() {
+    let job = feature_graph::job("steps = 6\n");
+    let owners = Owners(feature_graph::trial(""), feature_graph::file);
+    let terms = ["--application", "fedgraph", "--epochs", "400"];
+    let more = [&terms[..], &["--show-embeddings", "--min-network", "3"]].concat();
+    let all = [0, 1, 2, 3];
+    all_done(&owners, &owners.run(&job, &all, "csv", &more));
+    for client in all {
+        let checkpoint = feature_graph::kept(&owners.0, client);
+        std::fs::remove_file(checkpoint).unwrap();
+    }
+    let ended = owners.run(&job, &all, "csv", &more);
+    all_refuse(&owners, &ended, "a graph network over these rows was begun");
+    feature_graph::without_the_last(&owners.0);
+    let ended = owners.run(&job, &all[..3], "csv", &more);
+    all_refuse(&owners, &ended, "a graph network with other clients");
 }
 
 /// Another job of training, and of co-training, on the same rows.

@@ -40,7 +40,7 @@ class Party:
         journal: str | PathLike[str],
         past: Sequence[bytes],
         message: bytes,
-        values: Callable[[], tuple[_Arrays, float, bytes | None]],
+        values: Callable[[], tuple[_Arrays, float, int | None]],
         sent: bytes | None,
     ) -> bytes: ...
     def simulate(self) -> None: ...
