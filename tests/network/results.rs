@@ -90,6 +90,48 @@ async fn compare(job: Job, clients: Vec<(Rows, Labelling)>) -> JobReport {
     report
 }
 
+/// NET-35: clients whose columns are not those of most others are refused before anything is sent.
+/// Where as many have others, those of the first client count. Data without names fit to any.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_with_other_columns_are_refused() {
+    for (names, refused) in [
+        (["ab", "ab", "ab", "ba", "ab"], vec![3]),
+        (["ab", "ba", "ba", "", "ba"], vec![0]),
+        (["ab", "ba", "", "ba", "ab"], vec![1, 3]),
+        (["ab", "abc", "ab", "ab", ""], vec![1]),
+        (["", "", "ab", "", ""], vec![]),
+    ] {
+        let clients = random_clients(&[9, 12, 8, 7, 6], 40, 1).unwrap();
+        let world = World::start(5, Label::new(Labels::job(Backend::Psm, 40, 3)), |config| {
+            config.wait = Some(std::time::Duration::from_secs(1));
+        });
+        let world = world.await.unwrap();
+        let mut tasks = Vec::new();
+        for (index, data) in clients.into_iter().enumerate() {
+            let columns: Vec<String> = names[index].chars().map(String::from).collect();
+            let config = world.client(index).unwrap().with_columns(&columns);
+            tasks.push(spawn(config, data, terms()));
+        }
+        for (index, task) in tasks.into_iter().enumerate() {
+            let ended = tokio::time::timeout(LONG, task).await.unwrap().unwrap();
+            match ended {
+                Ok(_) => assert!(!refused.contains(&index), "{names:?}"),
+                Err(JoinError::Refused(why)) => {
+                    assert!(refused.contains(&index), "{names:?}: {why}");
+                    let most =
+                        (0..5).filter(|who| !names[*who].is_empty() && !refused.contains(who));
+                    let most: Vec<String> = most.map(|who| format!("client-{who}")).collect();
+                    let expected = format!("are not those of {};", most.join(", "));
+                    assert!(why.contains(&expected), "{why}");
+                }
+                Err(other) => panic!("{names:?}: {other}"),
+            }
+        }
+        let reports = world.ended().await.unwrap();
+        assert_eq!(reports[0].results["contributors"], 5 - refused.len());
+    }
+}
+
 /// In the setup a client learns the other clients' numbers of rows. If one has more rows than it
 /// allows, it sends nothing more.
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,8 @@
 //! What the parties of a job agree on, and what a client may answer once.
 //!
-//! [`Fields`] are what a job states, with the digest by which its parties compare them. The
-//! [`record`] holds what a client has answered. A [`StateFile`] is a file that must survive.
+//! [`Fields`] are what a job states, with the digest by which its parties compare them. Clients'
+//! [`columns`] are compared by the server. The [`record`] holds what a client has answered. A
+//! [`StateFile`] is a file that must survive.
 //!
 //! The specification is `docs/spec/jobs.md`. Whatever changes a message, a result or what somebody
 //! learns is a field. Every application lists its fields once, under the keys of its job file.
@@ -17,6 +18,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod columns;
 pub mod disk;
 pub mod record;
 pub mod state_file;

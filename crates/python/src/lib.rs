@@ -72,7 +72,9 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(sum::sum_client, m)?)?;
     m.add_function(wrap_pyfunction!(sum::sum_server, m)?)?;
     m.add_function(wrap_pyfunction!(sum::word_bits, m)?)?;
+    m.add_function(wrap_pyfunction!(table::columns_digest, m)?)?;
     m.add_function(wrap_pyfunction!(table::parse_labels, m)?)?;
+    m.add_function(wrap_pyfunction!(table::strangers, m)?)?;
     m.add_function(wrap_pyfunction!(model::batches, m)?)?;
     m.add_function(wrap_pyfunction!(train::train_digest, m)?)?;
     Ok(())

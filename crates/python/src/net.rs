@@ -202,9 +202,9 @@ impl LabelTerms {
     }
 }
 
-/// Takes part in a job of label propagation. Returns labels, confidences, scores and costs.
+/// Takes part in a job of label propagation. `columns` are the names of features, or empty. Returns labels, confidences, scores and costs.
 #[pyfunction]
-#[pyo3(signature = (link, terms, features, labels, bits, classes, noise, progress))]
+#[pyo3(signature = (link, terms, features, labels, columns, bits, classes, noise, progress))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn join_label(
     py: Python<'_>,
@@ -212,6 +212,7 @@ pub(crate) fn join_label(
     terms: LabelTerms,
     features: &Bound<'_, PyAny>,
     labels: &Bound<'_, PyAny>,
+    columns: Vec<String>,
     bits: Option<usize>,
     classes: Option<Stated>,
     noise: Option<(f64, [u8; 32])>,
@@ -220,13 +221,13 @@ pub(crate) fn join_label(
     let rows = arrays::rows(features, bits.unwrap_or(0))?;
     let classes = classes.map(Stated::classes).transpose()?;
     let name = "this client".to_owned();
-    let part = table::part(name, rows.clone(), labels, Vec::new(), classes.as_ref())?;
+    let part = table::part(name, rows.clone(), labels, columns, classes.as_ref())?;
     let own = ClassTable {
         count: part.data.class_count(),
         names: part.data.class_names.clone(),
     };
     let labelling = part.labelling(&own).map_err(value)?;
-    let config = link.config(py)?;
+    let config = link.config(py)?.with_columns(&part.data.columns);
     let record = link.record(&config)?;
     let noise = noise.map(|(epsilon, secret)| (epsilon, Seed::from_bytes(secret)));
     let secret = noise.as_ref().map(|(_, secret)| secret);

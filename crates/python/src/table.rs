@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use undertone::data::labels::{self, Labels};
 use undertone::data::parts::{ClassTable, Part};
 use undertone::data::{Classes, Dataset};
+use undertone::job::columns;
 use undertone::xclp::{Labelling, Rows};
 
 use crate::arrays::contiguous;
@@ -84,6 +85,21 @@ pub(crate) fn part(
     })?;
     let data = Dataset::new(rows, labels, columns, classes).map_err(|error| unusable(&error))?;
     Ok(Part { name, data })
+}
+
+/// The digest of these names of columns, in order; no bytes if there are none.
+#[pyfunction]
+pub(crate) fn columns_digest(names: Vec<String>) -> Vec<u8> {
+    columns::digest(&names).map_or_else(Vec::new, |digest| digest.to_vec())
+}
+
+/// The places of the clients whose columns are not those of most others, and why they are refused.
+/// Each client has a name and its digest, or no bytes.
+#[pyfunction]
+pub(crate) fn strangers(clients: Vec<(String, Vec<u8>)>) -> (Vec<usize>, String) {
+    let clients = clients.into_iter().enumerate();
+    let clients = clients.map(|(at, (name, digest))| (at, name, digest.try_into().ok()));
+    columns::strangers(clients).unwrap_or_default()
 }
 
 /// The labels of one client, whose classes are stated.

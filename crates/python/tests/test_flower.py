@@ -22,6 +22,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 from flwr.serverapp import strategy as strategies
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedProx, Krum, Strategy
+from frame import Frame
 from numpy.typing import NDArray
 
 import undertone
@@ -696,6 +697,18 @@ def test_labels_by_replay(backend: str, tmp_path: Path) -> None:
     # The seed of a session that has ended is forgotten.
     for context in grid.contexts.values():
         assert context.state.config_records["undertone.label"]["seed"] == b""
+
+
+def test_a_node_with_other_columns_is_refused(tmp_path: Path) -> None:
+    rows, names = Rows(), list("abcde")
+    frames: list[Any] = [Frame(features, names) for features in rows.features]
+    frames[2] = Frame(rows.features[2][:, ::-1], names[::-1])
+    frames[3] = rows.features[3]  # has no names
+    rows.features = frames
+    found = propagate(FakeGrid(rows.app(), 5, tmp_path))
+    assert list(found.dropped) == [102]
+    assert "not those of node 100, node 101, node 104;" in found.dropped[102]
+    rows.check([0, 1, 3, 4])
 
 
 def test_bytes_are_codes_only_if_they_are_said_to_be(tmp_path: Path) -> None:

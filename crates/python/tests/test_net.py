@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from frame import Frame
 
 import undertone
 
@@ -100,6 +101,29 @@ def test_labels_over_tls(tmp_path: Path, digits: Callable[..., Any]) -> None:
     right = [one.labels.labels == y for one, y in zip(joined, truth, strict=True)]
     assert np.mean(np.concatenate(right)) > 0.9
     assert "distances" in " ".join(phases) and joined[0].costs and joined[0].sessions == 1
+    assert '"result": "done"' in network.end()
+
+
+def test_other_columns_are_refused_by_the_server(
+    tmp_path: Path, digits: Callable[..., Any]
+) -> None:
+    rows, known, _ = digits(4, 0.2, 0)
+    network = Network(tmp_path, 4, "bits = 256\n")
+    names, refused = [f"pixel {at}" for at in range(64)], []
+
+    def join(index: int, server: str, keys: Path) -> undertone.Joined:
+        def once(frame: Any) -> undertone.Joined:
+            return undertone.join(server, keys, features=frame, labels=known[index])
+
+        if index == 1:
+            with pytest.raises(undertone.RefusedError) as error:
+                once(Frame(rows[1][:, ::-1], names[::-1]))
+            refused.append(str(error.value))
+        return once(Frame(rows[index], names))
+
+    joined = network.all(join)
+    assert all(isinstance(one, undertone.Joined) for one in joined), joined
+    assert "are not those of client-0, client-2, client-3;" in refused[0]
     assert '"result": "done"' in network.end()
 
 

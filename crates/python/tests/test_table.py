@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from frame import Frame
 from numpy.typing import NDArray
 
 import undertone
@@ -15,16 +16,6 @@ TRUTH = np.arange(40) % 3
 ROWS = [RNG.normal(size=(40, 8)) + 5 * np.eye(3, 8)[TRUTH] for _ in range(3)]
 KNOWN = np.where(np.arange(40) < 6, TRUTH, -1)
 NAMES = np.array(["cat", "dog", "emu"], object)
-
-
-class Frame:
-    """What :func:`undertone.label` needs of a DataFrame."""
-
-    def __init__(self, values: NDArray[Any], columns: list[Any]) -> None:
-        self.values, self.columns, self.shape = values, columns, values.shape
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
-        return np.asarray(self.values, dtype)
 
 
 def label(labels: list[Any], rows: Any = ROWS, **more: Any) -> Any:

@@ -134,26 +134,31 @@ fn check_columns(parts: &[Part]) -> Result<(), String> {
             )));
         }
     }
-    // Data without names fit to any.
-    let mut named = parts.iter().filter(|part| !part.data.columns.is_empty());
-    let Some(first) = named.next() else {
+    let named = parts.iter().map(|part| (&part.name, &part.data.columns));
+    check_names(named).map_err(|(name, why)| format!("{name}: {why}"))
+}
+
+/// Checks that columns have the same names in the same order, where they have names. Each entry is
+/// what people call the data, and the names of its columns.
+///
+/// # Errors
+/// The data with the first other name, and what is wrong with them.
+pub fn check_names<'a, N: std::fmt::Display>(
+    columns: impl IntoIterator<Item = (N, &'a Vec<String>)>,
+) -> Result<(), (N, String)> {
+    let mut named = columns.into_iter().filter(|(_, names)| !names.is_empty());
+    let Some((first, expected)) = named.next() else {
         return Ok(());
     };
-    for part in named {
-        let names = part
-            .data
-            .columns
-            .iter()
-            .zip(&first.data.columns)
-            .enumerate();
-        let differ = names.into_iter().find(|(_, (own, other))| own != other);
-        if let Some((column, (own, other))) = differ {
-            return Err(part.unusable(&format!(
-                "feature {} is {own:?}, in {} it is {other:?}; all clients need the same features \
+    for (name, names) in named {
+        let mut pairs = names.iter().zip(expected).enumerate();
+        if let Some((column, (own, other))) = pairs.find(|(_, (own, other))| own != other) {
+            let why = format!(
+                "feature {} is {own:?}, in {first} it is {other:?}; the same features are needed \
                  in the same order",
-                column + 1,
-                first.name
-            )));
+                column + 1
+            );
+            return Err((name, why));
         }
     }
     Ok(())

@@ -254,7 +254,8 @@ macro_rules! tests {
                 a_flood_of_connections_keeps_nobody_out,
                 who_says_nothing_is_cut_off,
                 a_hello_is_short,
-                who_declines_is_let_go);
+                who_declines_is_let_go,
+                a_digest_of_columns_has_its_length);
             tests!(@each members, $kit;
                 bad_frames_are_refused,
                 headers_without_their_payload_are_refused,

@@ -155,8 +155,29 @@ pub(super) async fn who_declines_is_let_go<K: Kit>(kit: K) {
     assert!(matches!(raw.hear().await, Some(ServerSays::Offer(_))));
     raw.say(ClientSays::Answer(Answer {
         declined: "no".into(),
+        ..Answer::default()
     }));
     assert!(raw.hear().await.is_none());
+    let honest = world.honest(0..kit.clients());
+    world.unharmed(honest, 1).await;
+}
+
+/// NET-34, NET-19: an answer whose digest of columns is no digest does not count.
+pub(super) async fn a_digest_of_columns_has_its_length<K: Kit>(kit: K) {
+    let world = World::start(&kit).await;
+    let config = world.client(0);
+    let mut raw = Raw::connect(&config).await;
+    let nonce = raw.challenge().await;
+    raw.say(ClientSays::Hello(raw.hello(&config, nonce)));
+    assert!(matches!(raw.hear().await, Some(ServerSays::Offer(_))));
+    for length in [1, 31, 33, 1 << 20].into_iter().cycle().take(150) {
+        raw.say(ClientSays::Answer(Answer {
+            columns: vec![7; length].into(),
+            ..Answer::default()
+        }));
+    }
+    while raw.hear().await.is_some() {}
+    assert_eq!(world.refused().2, 1);
     let honest = world.honest(0..kit.clients());
     world.unharmed(honest, 1).await;
 }

@@ -10,11 +10,11 @@ use undertone::xclp::{Features, Rows};
 use undertone_lab::output::Output;
 use undertone_lab::{Failure, input};
 
-/// The feature rows of a file. Labels in it do not count.
-pub(super) fn features(path: &Path) -> Result<Features, Failure> {
+/// The feature rows of a file, and the names of its columns. Labels in it do not count.
+pub(super) fn features(path: &Path) -> Result<(Features, Vec<String>), Failure> {
     let data = input::load(path, Kind::Table, None)?;
     match data.rows {
-        Rows::Features(features) => Ok(features),
+        Rows::Features(features) => Ok((features, data.columns)),
         Rows::Codes(_) => Err(Failure::in_file(path, "features are needed, not codes")),
     }
 }
@@ -55,7 +55,7 @@ pub(super) fn parse(
             "the job file does not state the digest of the public rows; name the rows with \
              --public",
         )?;
-        let features = features(path).map_err(|failure| failure.message)?;
+        let (features, _) = features(path).map_err(|failure| failure.message)?;
         Ok(public(&features, standardise)?.0)
     })
 }

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use undertone_tests::{reference, root};
 
 mod arguments;
+mod columns;
 mod costs;
 #[cfg(feature = "train")]
 mod cotraining;

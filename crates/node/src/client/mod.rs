@@ -61,6 +61,10 @@ pub struct Config {
     /// How long a connection may be silent before the client pings it. If no answer comes in the
     /// same time again, the connection is lost.
     pub keep_alive: Duration,
+    /// The names of the columns of this client's data, in order, if they have names and all clients
+    /// need the same. The server learns their [digest](undertone_job::columns), and refuses clients
+    /// whose columns are not those of most others.
+    pub columns: Vec<String>,
     /// The source of randomness.
     pub randomness: Randomness,
     /// Called when the client enters a phase. The client continues when the call returns.
@@ -92,8 +96,18 @@ impl Config {
             patience: Duration::from_secs(900),
             attempts: 3,
             keep_alive: Duration::from_secs(10),
+            columns: Vec::new(),
             randomness: Randomness::Os,
             observer: None,
+        }
+    }
+
+    /// Says which columns this client's data have.
+    #[must_use]
+    pub fn with_columns(self, columns: &[String]) -> Self {
+        Self {
+            columns: columns.to_vec(),
+            ..self
         }
     }
 

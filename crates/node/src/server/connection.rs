@@ -164,8 +164,13 @@ impl Connection {
         match what {
             ClientSays::Answer(answer) => {
                 let connection = self.sender.connection;
+                // NET-34
+                if !matches!(answer.columns.len(), 0 | 32) {
+                    self.refused += 1;
+                    return None;
+                }
                 // NET-21
-                if !self.lobby.answers(who, connection, &answer.declined) {
+                if !self.lobby.answers(who, connection, &answer) {
                     self.refused += 1;
                     return None;
                 }

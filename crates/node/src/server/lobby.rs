@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
+use undertone_job::columns;
 use undertone_party::{Abort, PartyId, SessionId};
 
 use super::connection::Sender;
@@ -19,7 +20,7 @@ use crate::metrics::Metrics;
 use crate::roster::Roster;
 use crate::status::JobReport;
 use crate::tls::Traffic;
-use crate::wire::{self, ServerSays};
+use crate::wire::{self, Answer, ServerSays};
 
 /// Most reports of jobs that are kept.
 const KEPT: usize = 20;
@@ -52,6 +53,8 @@ pub(super) struct LobbyState {
     pub(super) slots: Vec<Option<Slot>>,
     /// The reasons of clients that declined the job and have not accepted it since.
     pub(super) declined: BTreeMap<PartyId, String>,
+    /// The digests of the columns of clients that have accepted the job, where they have names.
+    columns: BTreeMap<PartyId, [u8; 32]>,
     /// Clients that are expelled from the present job for cheating.
     expelled: Vec<PartyId>,
     /// Clients that have declined the session with the present number, and decline it again if it
@@ -230,6 +233,30 @@ impl LobbyState {
         }
     }
 
+    /// Refuses the clients whose columns are not those of most clients that wait (NET-35).
+    ///
+    /// Returns whether there were any.
+    fn turn_away(&mut self, roster: &Roster) -> bool {
+        let present = self.present();
+        let columns = present
+            .iter()
+            .map(|who| (*who, roster.name(*who), self.columns.get(who)));
+        let columns = columns.map(|(who, name, digest)| (who, name, digest.copied()));
+        let Some((odd, why)) = columns::strangers(columns) else {
+            return false;
+        };
+        for who in odd {
+            let name = roster.name(who);
+            tracing::warn!(client = name, why, "refused");
+            if let Some(slot) = self.slot(who).and_then(Option::take) {
+                slot.cut(&why);
+            }
+            self.notify(&format!("{name} was refused: {why}"), who);
+            self.declined.insert(who, why.clone());
+        }
+        true
+    }
+
     /// Names of the clients that do not wait for a session, with the reasons of those that
     /// declined.
     fn missing(&self, roster: &Roster) -> String {
@@ -274,6 +301,7 @@ impl Lobby {
             state: Mutex::new(LobbyState {
                 slots,
                 declined: BTreeMap::new(),
+                columns: BTreeMap::new(),
                 expelled: Vec::new(),
                 skipped: Vec::new(),
                 eligible: None,
@@ -328,6 +356,7 @@ impl Lobby {
             {
                 let mut state = lock(&self.state);
                 match state.gathering(&self.config, needed, can_begin, whom) {
+                    Gathering::Ready if state.turn_away(&self.config.roster) => continue,
                     Gathering::Ready => return Gathered::Enough,
                     Gathering::Stopping => return Gathered::Stopping,
                     Gathering::TooFew { here } if whom == Gather::Next => {
@@ -505,11 +534,12 @@ impl Lobby {
         self.changed.notify_waiters();
     }
 
-    /// Takes a client's answer to the offer. An empty `declined` accepts the job. The other clients
-    /// are told which client declines it, and why.
+    /// Takes a client's answer to the offer. The other clients are told which client declines it,
+    /// and why.
     ///
     /// Returns whether an answer was due.
-    pub(super) fn answers(&self, who: PartyId, connection: u64, declined: &str) -> bool {
+    pub(super) fn answers(&self, who: PartyId, connection: u64, answer: &Answer) -> bool {
+        let declined = &answer.declined;
         let name = self.config.roster.name(who);
         {
             let mut state = lock(&self.state);
@@ -535,6 +565,10 @@ impl Lobby {
                     slot.sender.notice(&text);
                 }
                 state.declined.remove(&who);
+                match answer.columns[..].try_into() {
+                    Ok(digest) => state.columns.insert(who, digest),
+                    Err(_) => state.columns.remove(&who),
+                };
             } else {
                 let why = wire::plain(declined);
                 tracing::warn!(client = name, why, "declined the job");

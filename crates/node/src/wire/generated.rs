@@ -129,6 +129,10 @@ pub struct Answer {
     /// Why the client declines the job. Empty if it accepts.
     #[prost(string, tag = "1")]
     pub declined: ::prost::alloc::string::String,
+    /// Digest of the names of the client's columns, in order. Empty if they have no names, or if the
+    /// columns of clients may differ.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub columns: ::prost::bytes::Bytes,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Start {

@@ -21,7 +21,7 @@ from ._costs import Cost, of_phases
 from ._label import Labels
 from ._party import Path, peer_rows
 from ._record import Record, given
-from ._table import as_labels, stated
+from ._table import as_labels, columns_of, stated
 
 
 @dataclass(frozen=True)
@@ -115,10 +115,11 @@ def join(
 
     ``server`` is ``HOST:PORT``. The folder ``keys`` has ca.pem, roster.toml and client.key, as
     ``undertone keys`` makes them. ``features`` and ``labels`` are this client's, as for
-    :func:`undertone.label`; they stay here. With ``codes=True`` codes of ``bits`` bits are given in
-    place of features (default: eight for each byte). The other arguments are what this client
-    agrees to; ``undertone join --help`` explains them. ``max_peer_rows`` is a number of rows, or
-    ``"features"``.
+    :func:`undertone.label`; they stay here. The server gets a digest of the names of a DataFrame's
+    columns. It refuses a client whose columns are not those of most others. With ``codes=True``
+    codes of ``bits`` bits are given in place of features (default: eight for each byte). The other
+    arguments are what this client agrees to; ``undertone join --help`` explains them.
+    ``max_peer_rows`` is a number of rows, or ``"features"``.
 
     ``record`` is the :class:`Record` of this client's data, or its name (default: the client's name
     on its roster). ``records`` is the folder of records, and ``accept_volatile`` takes a risk, as
@@ -157,6 +158,7 @@ def join(
         terms,
         rows,
         as_labels(labels),
+        columns_of(features),
         None if bits is None else _checks.whole("bits", bits),
         stated(classes),
         _checks.noise(noise),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::Args;
 use serde::Serialize;
 use undertone::data;
+use undertone::data::parts::check_names;
 use undertone::fedct::{Data, Labels, Rows, Scaler, Step, Votes};
 use undertone::job::Record;
 use undertone::learners::{Classifier, Kind, TREES};
@@ -83,6 +84,7 @@ struct Progress {
 struct Own {
     features: Features,
     labels: Vec<u16>,
+    columns: Vec<String>,
 }
 
 impl Own {
@@ -107,6 +109,7 @@ impl Own {
         Ok(Self {
             features: Features::table(dim, values).map_err(|error| unusable(&error.to_string()))?,
             labels: labels.iter().flatten().copied().collect(),
+            columns: input.columns,
         })
     }
 }
@@ -138,11 +141,19 @@ pub(super) fn run(
             "co-training needs the public rows: --public FILE",
         ));
     };
-    let public_rows = features(shared)?;
+    let (public_rows, public_columns) = features(shared)?;
     let (count, dim) = (public_rows.rows(), public_rows.dim());
-    let predict = mine.predict.as_deref().map(features).transpose()?;
+    let (predict, predict_columns) = match mine.predict.as_deref().map(features).transpose()? {
+        Some((rows, columns)) => (Some(rows), columns),
+        None => (None, Vec::new()),
+    };
     let mut inputs = vec![&options.data, shared];
     inputs.extend(&mine.predict);
+    // The learner is trained on the one, and votes on the others.
+    let columns = [&own.columns, &public_columns, &predict_columns];
+    let named = inputs.iter().map(|path| path.display()).zip(columns);
+    check_names(named).map_err(|(path, why)| Failure::data(format!("{path}: {why}")))?;
+    let config = config.clone().with_columns(&own.columns);
     let inputs: Vec<&Path> = inputs.into_iter().map(PathBuf::as_path).collect();
     let out = own_output(&options.out, &inputs)?;
     options.log(warnings, show);
@@ -201,7 +212,7 @@ pub(super) fn run(
         Ok(())
     };
     let mut trainee = Cotrainee::new(terms, make, record.clone()).on_step(on_step);
-    let joined = take_part(config, &mut trainee, &record)?;
+    let joined = take_part(&config, &mut trainee, &record)?;
     let progress = std::mem::take(&mut *progress.lock().unwrap_or_else(PoisonError::into_inner));
     let client = trainee.client().filter(|_| progress.is_over);
     let client = client.ok_or_else(|| Failure::aborted("the job ended without a consensus"))?;

@@ -219,7 +219,8 @@ pub(super) fn run(
     if let Some(noise) = noise {
         owner = owner.with_label_noise(noise);
     }
-    let joined = take_part(config, &mut owner, &record)?;
+    let config = config.clone().with_columns(&input.columns);
+    let joined = take_part(&config, &mut owner, &record)?;
     let names = owner.labelling().names().to_vec();
     let job = owner.job().cloned().unwrap_or_default();
     let outcome = owner.into_outcome();

@@ -57,6 +57,7 @@ pub(super) fn run(
             "pssl needs features, not codes",
         ));
     };
+    let config = config.clone().with_columns(&input.columns);
     let names = input.labelling.names().to_vec();
     let labels = input.labelling.labels().to_vec();
     let (rows, labelled) = (labels.len(), labels.iter().flatten().count());
@@ -77,7 +78,7 @@ pub(super) fn run(
         Data::new(features.dim(), values, labels.clone()).map_err(|error| error.to_string())
     };
     let mut member = Member::new(terms, make, record.clone());
-    let joined = take_part(config, &mut member, &record)?;
+    let joined = take_part(&config, &mut member, &record)?;
     let outcome = member.into_outcome();
     let outcome = outcome.ok_or_else(|| Failure::aborted("the job ended without labels"))?;
     write(out, &outcome.labels, &names)?;

@@ -110,6 +110,7 @@ pub(super) fn run(
     let out = own_output(&options.out, &[&options.data])?;
     options.log(warnings, show);
     let noise = label::label_noise(options, &input, &record)?;
+    let config = config.clone().with_columns(&input.columns);
     let terms = Terms {
         label: label::terms(options),
         groups: (!options.train.allow_free_sampling).then_some(options.train.groups_at_least),
@@ -158,7 +159,7 @@ pub(super) fn run(
         Ok(())
     };
     let mut trainee = Trainee::new(terms, make, record.clone()).on_step(on_step);
-    let joined = take_part(config, &mut trainee, &record)?;
+    let joined = take_part(&config, &mut trainee, &record)?;
     let progress = std::mem::take(&mut *progress.lock().unwrap_or_else(PoisonError::into_inner));
     let (Some(job), Some(model)) = (progress.job, progress.model) else {
         return Err(Failure::aborted("the job ended without a model"));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use undertone_job::columns;
 use undertone_party::{Abort, Aborted, PartyId};
 use undertone_setup::identity::Credentials;
 
@@ -60,12 +61,23 @@ impl Member<'_> {
         let declined = agreed.as_ref().err().map(Decline::told);
         connection.say(ClientSays::Answer(Answer {
             declined: declined.unwrap_or_default().to_owned(),
+            columns: columns::digest(&self.config.columns)
+                .map(|digest| digest.to_vec().into())
+                .unwrap_or_default(),
         }));
         if let Err(decline) = agreed {
             connection.ended(DECLINED).await;
             return Err(JoinError::Declined(decline));
         }
         self.agreed = true;
+        let columns = &self.config.columns;
+        if !columns.is_empty() {
+            tracing::info!(
+                "this client's {} columns are {}",
+                columns.len(),
+                wire::plain(&columns.join(", "))
+            );
+        }
         tracing::info!("agreed to the job; waiting for it to begin");
         Ok(())
     }

@@ -110,7 +110,9 @@ def labelled(
 
     ``data(context)`` returns features, float of shape [rows, features], and labels, integers of
     shape [rows] with -1 where there is none. With ``codes=True`` it returns codes in place of
-    features. It must return the same for every message of a run.
+    features. It must return the same for every message of a run. Features may be a DataFrame: the
+    ServerApp then learns a digest of the names of its columns, and leaves out nodes whose columns
+    are not those of most others.
     ``receive(labels, context)`` gets the :class:`undertone.Labels` of the rows. Neither features
     nor labels leave the node in the clear.
 
@@ -231,7 +233,7 @@ def labelled(
         else:
             kept.save(terms, bundle)
         _state.keep(context, answers)
-        said = ConfigRecord({"index": index, "done": party.done})
+        said = _wire.said(index, party.done, features, terms.number("step"))
         return Message(_wire.carry(RecordDict({_wire.TERMS: said}), reply), reply_to=message)
 
     def joined(message: Message, context: Context, terms: Terms) -> Message:

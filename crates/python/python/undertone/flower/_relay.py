@@ -120,6 +120,8 @@ class Relay:
                 raise RefusedError(f"no client takes part: {reasons}")
             if first and self.places is not None:
                 self._seat(replies, self.places)
+            if first:
+                _wire.turn_away(replies, self.nodes)
             first = False
             for index, content in sorted(replies.contents.items()):
                 try:

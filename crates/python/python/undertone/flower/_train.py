@@ -280,7 +280,7 @@ def trained(
         cache = ArrayRecord({name: Array(array) for name, array in cached.cache.items()})
         context.state[CACHE] = cache
         context.state[f"{CACHE}.of"] = ConfigRecord({"session": kept.session})
-        said = ConfigRecord({"index": index, "done": party.done})
+        said = _wire.said(index, party.done, features, terms.number("step"))
         return Message(_wire.carry(RecordDict({_wire.TERMS: said}), reply), reply_to=message)
 
     return handler

@@ -7,12 +7,13 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
-from .._engine import RefusedError
+from .._engine import RefusedError, columns_digest, strangers
+from .._table import columns_of
 
 if TYPE_CHECKING:
     from flwr.app import ConfigRecordValues as Value
@@ -60,6 +61,30 @@ def carried(content: RecordDict) -> bytes:
     if record is None or list(record) != ["bundle"]:
         raise ValueError(f"the record {FRAMES} holds no bundle")
     return bytes(record["bundle"].data)
+
+
+def said(index: int, done: bool, features: Any, step: int) -> ConfigRecord:
+    """What a reply tells beside frames. The first one tells the digest of the names of columns."""
+    told = ConfigRecord({"index": index, "done": done})
+    digest = columns_digest(columns_of(features)) if step == 0 else b""
+    if digest:
+        told["columns"] = digest
+    return told
+
+
+def turn_away(replies: Replies, nodes: Mapping[int, int]) -> None:
+    """Refuses the clients whose columns are not those of most others. They become errors."""
+    clients = sorted(replies.contents)
+    columns = []
+    for index in clients:
+        content = replies.contents[index]
+        told = content.config_records.get(TERMS) if TERMS in content else None
+        digest = None if told is None else told.get("columns")
+        columns.append((f"node {nodes[index]}", digest if isinstance(digest, bytes) else b""))
+    odd, why = strangers(columns)
+    for place in odd:
+        del replies.contents[clients[place]]
+        replies.errors[clients[place]] = why
 
 
 def without_ours(content: RecordDict) -> RecordDict:
