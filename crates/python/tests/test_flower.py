@@ -1109,6 +1109,17 @@ def test_training_with_propagated_labels_in_a_simulation() -> None:
 
 
 @pytest.mark.deployment
+def test_a_killed_supernode_is_not_waited_for() -> None:
+    """The SuperLink lists it for up to a minute more. The timeout of the message is an hour."""
+    options = ["--deploy", "--mode", "train", "--rounds", "2", "--kill", "3"]
+    learned = run_example(*options, "--timeout", "360")
+    assert [this["contributors"] for this in learned["rounds"]] == [4, 4]
+    first, second = (this["dropped"] for this in learned["rounds"])
+    assert first == [GONE] and not second
+    assert learned["accuracy"][-1] > 0.9
+
+
+@pytest.mark.deployment
 def test_the_example_with_superlink_and_supernodes() -> None:
     options = ["--deploy", "--mode", "train", "--rounds", "2", "--fails", "3"]
     learned = run_example(*options, "--timeout", "180")
