@@ -22,9 +22,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 APP = Path(__file__).resolve().parent
 CLIENTS = 5
+TRAINS = 3  # clients train in the third message of a round
 
 
 def free_port() -> int:
@@ -36,11 +38,15 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def running(command: list[str], env: dict[str, str], log: Path) -> Iterator[None]:
-    """A process that ends with the block. It has its own session, to end its children too."""
+    """A process that ends with the block. It has its own session, to end its children too.
+
+    Its id is in a file beside the log.
+    """
     with log.open("wb") as file:
         process = subprocess.Popen(
             command, env=env, stdout=file, stderr=file, start_new_session=True
         )
+        log.with_suffix(".pid").write_text(str(process.pid))
         try:
             yield
         finally:
@@ -108,6 +114,15 @@ def superlink(folder: Path, nodes: int) -> Iterator[dict[str, str]]:
         yield env
 
 
+def kill(folder: Path, index: int) -> None:
+    """Kills a SuperNode and its children when it receives the message in which it trains."""
+    log = folder / f"supernode-{index}.log"
+    while log.read_text(errors="replace").count("Receiving: train message") < TRAINS:
+        time.sleep(0.1)
+    os.killpg(int(log.with_suffix(".pid").read_text()), signal.SIGKILL)
+    print(f"killed SuperNode {index}", file=sys.stderr)
+
+
 def run(command: list[str], env: dict[str, str], report: Path, timeout: float) -> None:
     """Runs `flwr run`, and waits until the ServerApp has written its report."""
     begun = time.monotonic()
@@ -130,8 +145,14 @@ def main() -> None:
     parser.add_argument("--backend", default="psm")
     parser.add_argument("--data", default="", help="path of digits.npz")
     parser.add_argument("--fails", type=int, default=-1, help="client that fails in round 2")
+    parser.add_argument(
+        "--kill", type=int, choices=range(CLIENTS),
+        help="client whose SuperNode is killed (SIGKILL) when it trains in round 1",
+    )
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds for the run")
     options = parser.parse_args()
+    if options.kill is not None and not options.deploy:
+        parser.error("--kill needs --deploy")
 
     with contextlib.ExitStack() as stack:
         folder = Path(
@@ -149,6 +170,8 @@ def main() -> None:
         start = ["flwr", "run", str(app), "-c", pairs]
         if not options.deploy:
             start += ["--federation-config", f"num-supernodes={CLIENTS}"]
+        if options.kill is not None:
+            Thread(target=kill, args=(folder, options.kill), daemon=True).start()
         run(start, env, report, options.timeout)
         print(report.read_text())
         print(f"{time.monotonic() - begun:.1f} seconds", file=sys.stderr)

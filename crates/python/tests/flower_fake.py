@@ -14,6 +14,7 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.app.message.message import make_message
 from flwr.app.user_config import UserConfig
 from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
@@ -38,6 +39,9 @@ class FakeGrid(Grid):
 
     ``before`` sees each message before its client does. It may change it, or raise: then the
     client fails. ``after`` may change the reply. With ``parallel`` nodes work at the same time.
+
+    Nodes in ``offline`` are not listed and do not reply. What they replied before can be pulled.
+    With ``reports`` the grid replies in place of the others, as Flower's SuperLink does.
     """
 
     app: ClientApp
@@ -47,6 +51,8 @@ class FakeGrid(Grid):
     before: Callable[[int, Message], object] | None = None
     after: Callable[[int, Message], Message] | None = None
     parallel: bool = False
+    reports: bool = True
+    offline: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         TaskIdentity.run_id, TaskIdentity.node_id = RUN, 1
@@ -90,6 +96,11 @@ class FakeGrid(Grid):
         with ThreadPoolExecutor(len(messages) if self.parallel else 1) as pool:
             replies = list(pool.map(self.handle, messages))
         for message, reply in zip(messages, replies, strict=True):
+            if message.metadata.dst_node_id in self.offline:
+                if self.reports:
+                    error = Error(code=ErrorCode.NODE_UNAVAILABLE, reason="Node Unavailable")
+                    self._waiting[message.metadata.message_id] = Message(error, reply_to=message)
+                continue
             if self.after is not None:
                 reply = self.after(message.metadata.dst_node_id - FIRST, reply)
             self.replies.append(copied(reply))
@@ -105,10 +116,10 @@ class FakeGrid(Grid):
         return list(self.pull_messages(self.push_messages(messages)))
 
     def get_node_ids(self) -> Iterable[int]:
-        return list(self.contexts)
+        return [node for node in self.contexts if node not in self.offline]
 
     def get_nodes(self) -> Iterable[NodeInfo]:
-        return [NodeInfo(node_id=node) for node in self.contexts]
+        return [NodeInfo(node_id=node) for node in self.get_node_ids()]
 
     def create_message(
         self,

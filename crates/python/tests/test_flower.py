@@ -31,11 +31,12 @@ from undertone.flower import (
     SIMULATED,
     LabelRound,
     SecureGrid,
+    _wire,
     label,
     labelled,
     secure,
 )
-from undertone.flower._wire import FRAMES, TERMS, about
+from undertone.flower._wire import FRAMES, GONE, TERMS, about
 
 #: What a server learns of a refusal.
 TOLD = "this client's record does not allow it"
@@ -205,6 +206,99 @@ def test_a_silent_client_is_dropped_after_the_timeout(tmp_path: Path) -> None:
     secured, arrays = start(Silent(client(), 5, tmp_path), setup_timeout=0.2)
     np.testing.assert_allclose(arrays["w"], mean_of([0, 1, 2, 3]), rtol=0, atol=1e-6)
     assert secured.rounds[0].dropped == {104: "no reply within 0.2 seconds"}
+
+
+def steps_of(grid: FakeGrid, node: int) -> list[Any]:
+    """The numbers of the messages that were sent to a node."""
+    messages = [one for one in grid.sent if one.metadata.dst_node_id == node]
+    return [message.content.config_records[TERMS]["step"] for message in messages]
+
+
+@pytest.mark.parametrize("reports", [True, False])
+@pytest.mark.parametrize("step", [0, 1, 2, 3])
+def test_a_node_that_goes_offline_is_not_waited_for(
+    step: int, reports: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It goes while it has a message to answer. The timeouts are five minutes and none."""
+
+    def leave(index: int, message: Message) -> None:
+        if index == 1 and message.content.config_records[TERMS]["step"] == step:
+            grid.offline.add(101)
+
+    monkeypatch.setattr(_wire, "LISTED", 0.0)
+    grid = FakeGrid(client(), 5, tmp_path, before=leave, reports=reports)
+    secured, arrays = start(grid)
+    others = [0, 1, 2, 3, 4] if step == 3 else [0, 2, 3, 4]
+    np.testing.assert_allclose(arrays["w"], mean_of(others), rtol=0, atol=1e-6)
+    assert sorted(secured.rounds[0].contributors) == [FIRST + index for index in others]
+    assert secured.rounds[0].dropped == {101: GONE}
+    assert "node 101 is gone: the SuperLink no longer lists it" in caplog.text
+    assert steps_of(grid, 101) == list(range(step + 1))
+
+
+@pytest.mark.parametrize("step", [0, 1, 2])
+def test_a_node_that_goes_offline_between_messages_gets_no_more(
+    step: int, tmp_path: Path
+) -> None:
+    """Its last reply counts."""
+
+    def leave(index: int, reply: Message) -> Message:
+        if index == 1 and steps_of(grid, 101)[-1] == step:
+            grid.offline.add(101)
+        return reply
+
+    grid = FakeGrid(client(), 5, tmp_path, after=leave, reports=False)
+    secured, arrays = start(grid)
+    others = [0, 1, 2, 3, 4] if step == 2 else [0, 2, 3, 4]
+    np.testing.assert_allclose(arrays["w"], mean_of(others), rtol=0, atol=1e-6)
+    assert secured.rounds[0].dropped == {101: GONE}
+    assert steps_of(grid, 101) == list(range(step + 1))
+
+
+def test_a_reply_that_comes_before_its_node_is_seen_gone_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its upload a node is gone. The reply arrives between a pull and the next list."""
+
+    class Late(FakeGrid):
+        pulls = 0
+
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            if steps_of(self, 104)[-1] < 2 or 104 in self.offline:
+                return super().pull_messages(message_ids)
+            self.pulls += 1
+            late = {key for key, one in self._waiting.items() if one.metadata.src_node_id == 104}
+            return super().pull_messages([one for one in message_ids if one not in late])
+
+        def get_node_ids(self) -> Iterable[int]:
+            if self.pulls:
+                self.offline.add(104)
+            return super().get_node_ids()
+
+    monkeypatch.setattr(_wire, "LISTED", 0.0)
+    grid = Late(client(), 5, tmp_path, reports=False)
+    secured, arrays = start(grid)
+    assert grid.pulls == 1
+    np.testing.assert_allclose(arrays["w"], mean_of([0, 1, 2, 3, 4]), rtol=0, atol=1e-6)
+    assert len(secured.rounds[0].contributors) == 5
+    assert secured.rounds[0].dropped == {104: GONE} and steps_of(grid, 104) == [0, 1, 2]
+
+
+def test_a_node_that_comes_back_is_in_the_next_round(tmp_path: Path) -> None:
+    def leave(index: int, message: Message) -> None:
+        step = message.content.config_records[TERMS]["step"]
+        if index == 1 and step == 1 and not left:
+            left.append(index)
+            grid.offline.add(101)
+        elif index == 4 and step == 3:
+            grid.offline.clear()
+
+    left: list[int] = []
+    grid = FakeGrid(client(), 5, tmp_path, before=leave)
+    secured, _ = start(grid, rounds=2)
+    assert [len(this.contributors) for this in secured.rounds] == [4, 5]
+    assert secured.rounds[0].dropped == {101: GONE} and not secured.rounds[1].dropped
 
 
 def test_a_node_does_not_speak_for_another(tmp_path: Path) -> None:
@@ -887,6 +981,23 @@ def test_a_client_that_fails_while_labelling_is_dropped(step: int, tmp_path: Pat
     assert list(found.dropped) == [103]
 
 
+@pytest.mark.parametrize("reports", [True, False])
+@pytest.mark.parametrize("step", [0, 3, 6])
+def test_a_node_that_goes_offline_while_labelling_is_not_waited_for(
+    step: int, reports: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave(index: int, message: Message) -> None:
+        if index == 3 and message.content.config_records[TERMS]["step"] == step:
+            grid.offline.add(103)
+
+    monkeypatch.setattr(_wire, "LISTED", 0.0)
+    rows = Rows()
+    grid = FakeGrid(rows.app(), 5, tmp_path, before=leave, reports=reports)
+    found = propagate(grid)
+    rows.check([0, 1, 2, 4])
+    assert found.dropped == {103: GONE} and steps_of(grid, 103) == list(range(step + 1))
+
+
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
@@ -1008,6 +1119,17 @@ def test_training_with_propagated_labels_in_a_simulation() -> None:
     learned = run_example("--mode", "propagate", "--rounds", "3", "--timeout", "180")
     assert learned["rounds"] == [5, 5, 5] and len(learned["messages"]) == 6
     assert learned["accuracy"][-1] > max(0.7, learned["accuracy"][0])
+
+
+@pytest.mark.deployment
+def test_a_killed_supernode_is_not_waited_for() -> None:
+    """The SuperLink lists it for up to a minute more. The timeout of the message is an hour."""
+    options = ["--deploy", "--mode", "train", "--rounds", "2", "--kill", "3"]
+    learned = run_example(*options, "--timeout", "360")
+    assert [this["contributors"] for this in learned["rounds"]] == [4, 4]
+    first, second = (this["dropped"] for this in learned["rounds"])
+    assert first == [GONE] and not second
+    assert learned["accuracy"][-1] > 0.9
 
 
 @pytest.mark.deployment

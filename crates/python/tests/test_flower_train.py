@@ -21,7 +21,7 @@ import undertone
 from undertone import Examples, Schedule, TrainJob
 from undertone.flower import SIMULATED, TrainRun, secure, train, trained
 from undertone.flower._train import _Checkpoint
-from undertone.flower._wire import FRAMES, TERMS
+from undertone.flower._wire import FRAMES, GONE, TERMS
 
 FEATURES, CLASSES = 6, 3
 SMALL: dict[str, Any] = {"label_rounds": 1, "rounds": 2, "bits": 512, "epochs": 2, "neighbours": 4}
@@ -129,6 +129,23 @@ def test_a_round_that_lacks_a_node_fails(tmp_path: Path) -> None:
     # The rest of the job: two rounds failed, and the third does too.
     run = start(FakeGrid(Owners().app(), 5, tmp_path / "other"), attempts=1)
     assert len(run.rounds) == 3
+
+
+def test_a_node_that_goes_offline_is_not_waited_for(tmp_path: Path) -> None:
+    """The round fails, and its group sits out from then on. A timeout is an hour."""
+
+    def leave(index: int, message: Message) -> None:
+        terms = message.content.config_records[TERMS]
+        if not grid.offline and terms.get("census") is False and terms["step"] == 2:
+            grid.offline.add(FIRST + index)
+
+    grid = FakeGrid(Owners(10).app(), 10, tmp_path, before=leave)
+    run = start(grid, {"rounds": 3})
+    (node,) = grid.offline
+    assert run.dropped[node] == GONE
+    group = next(group for group in run.groups if node not in group)
+    assert [number for number, _ in run.rounds] == [2, 3, 4]
+    assert all(who == group for _, who in run.rounds)
 
 
 def test_a_server_continues_from_its_checkpoint(tmp_path: Path) -> None:

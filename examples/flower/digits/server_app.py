@@ -23,7 +23,10 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     mode, learned = str(config["mode"]), dict[str, Any]()
-    strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=5, min_available_nodes=5)
+    # A strategy waits without limit for the nodes that it needs. So all nodes are awaited here,
+    # once, and the strategy goes on with three.
+    wait_for(grid, 5)
+    strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=3, min_available_nodes=3)
     secured = SecureGrid(
         grid,
         clip=4.0,
@@ -38,7 +41,6 @@ def main(grid: Grid, context: Context) -> None:
         return MetricRecord({"accuracy": task.accuracy(model, test)})
 
     if mode in ("label", "both"):
-        wait_for(grid, 5)
         found = label(grid, classes=task.CLASSES, backend=str(config["backend"]))
         learned["label"] = {
             "clients": len(found.nodes) - len(found.dropped),
@@ -58,6 +60,7 @@ def main(grid: Grid, context: Context) -> None:
         learned["rounds"] = [
             {
                 "contributors": len(this.contributors),
+                "dropped": list(this.dropped.values()),
                 "examples": this.weight,
                 "metrics": this.metrics,
                 "seconds": [round(exchange.seconds, 2) for exchange in this.exchanges],
@@ -68,7 +71,6 @@ def main(grid: Grid, context: Context) -> None:
         ]
         learned["accuracy"] = [tested[number]["accuracy"] for number in sorted(tested)]
     if mode == "propagate":
-        wait_for(grid, 5)
         model, accuracies = task.Model(), list[float]()
 
         def on_round(number: int, params: NDArray[np.float32]) -> None:

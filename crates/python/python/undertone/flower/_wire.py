@@ -7,9 +7,11 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from logging import WARNING, getLogger
 from typing import TYPE_CHECKING, Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from .._engine import RefusedError, columns_digest, strangers
@@ -18,6 +20,7 @@ from .._table import columns_of
 if TYPE_CHECKING:
     from flwr.app import ConfigRecordValues as Value
 
+_log = getLogger("undertone")
 VERSION = 1
 TERMS = "undertone"
 """Name of the ConfigRecord with the terms of a session and the number of the message."""
@@ -29,6 +32,10 @@ TRAIN = "undertone_train"
 """The action of query messages that train a model with propagated labels."""
 TRAINS = 2
 """The message, from 0, in which clients train and upload."""
+GONE = "gone: the SuperLink no longer lists it"
+"""Why a node that is offline does not reply."""
+LISTED = 2.0
+"""Seconds between questions for the list of nodes, while replies are due."""
 
 
 def about(arrays: ArrayRecord, metrics: Iterable[str], weighted_by: str) -> bytes:
@@ -196,31 +203,53 @@ def ask(
 ) -> tuple[Replies, Exchange]:
     """Sends a message to each client and waits for the replies.
 
-    ``poll`` is the number of seconds between questions to the SuperLink. Flower's own
-    ``send_and_receive`` asks every three seconds.
+    A node that the SuperLink no longer lists gets no message and is not waited for. A reply that it
+    sent before counts. ``poll`` is the number of seconds between questions to the SuperLink.
+    Flower's own ``send_and_receive`` asks every three seconds.
     """
     exchange, replies, begun = Exchange(name), Replies(), time.monotonic()
-    exchange.sent = sum(size_of(message.content) for message in messages.values())
     nodes = {index: message.metadata.dst_node_id for index, message in messages.items()}
-    accepted = set(grid.push_messages(list(messages.values())))
-    waiting: dict[str, int] = {}
+
+    def gone(index: int) -> None:
+        _log.log(WARNING, "node %d is %s", nodes[index], GONE)
+        replies.errors[index] = GONE
+
+    listed, asked = set(grid.get_node_ids()), time.monotonic()
+    reached: dict[int, Message] = {}
     for index, message in messages.items():
+        if nodes[index] in listed:
+            reached[index] = message
+        else:
+            gone(index)
+    exchange.sent = sum(size_of(message.content) for message in reached.values())
+    accepted = set(grid.push_messages(list(reached.values()))) if reached else set()
+    waiting: dict[str, int] = {}
+    for index, message in reached.items():
         if message.metadata.message_id in accepted:
             waiting[message.metadata.message_id] = index
         else:
             replies.errors[index] = "Flower did not accept the message"
     while waiting and (timeout is None or time.monotonic() - begun < timeout):
+        # The list comes first: a node that has left it may have replied before, so pull once more.
+        if time.monotonic() - asked >= LISTED:
+            listed, asked = set(grid.get_node_ids()), time.monotonic()
         for reply in grid.pull_messages(list(waiting)):
             client = waiting.pop(reply.metadata.reply_to_message_id, None)
             if client is None:
                 continue
-            if reply.has_error():
+            if reply.has_error() and reply.error.code == ErrorCode.NODE_UNAVAILABLE:
+                gone(client)
+            elif reply.has_error():
                 replies.errors[client] = reply.error.reason or f"error {reply.error.code}"
             elif reply.metadata.src_node_id != nodes[client]:
                 replies.errors[client] = f"node {reply.metadata.src_node_id} replied in its place"
             else:
                 replies.contents[client] = reply.content
                 exchange.received += size_of(reply.content)
+        for message_id, index in list(waiting.items()):
+            if nodes[index] not in listed:
+                del waiting[message_id]
+                gone(index)
         if waiting:
             time.sleep(poll)
     for index in waiting.values():
