@@ -102,7 +102,9 @@ async fn clients_with_other_columns_are_refused() {
         (["", "", "ab", "", ""], vec![]),
     ] {
         let clients = random_clients(&[9, 12, 8, 7, 6], 40, 1).unwrap();
-        let world = World::start(5, Label::new(Labels::job(Backend::Psm, 40, 3)), |config| {
+        let mut job = Labels::job(Backend::Psm, 40, 3);
+        job.params.trust = Trust::MaliciousServer;
+        let world = World::start(5, Label::new(job), |config| {
             config.wait = Some(std::time::Duration::from_secs(1));
         });
         let world = world.await.unwrap();

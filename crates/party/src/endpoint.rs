@@ -82,6 +82,8 @@ struct Frames {
     links: BTreeMap<PartyId, Link>,
     outgoing: VecDeque<(PartyId, Vec<u8>)>,
     depth: u32,
+    /// The senders whose arrivals the last step consumed.
+    consumed: Vec<PartyId>,
     /// The sender of the arrival that met the last [`Need::Any`].
     served: Option<PartyId>,
     ledger: Ledger,
@@ -99,6 +101,7 @@ impl<P: Party> Endpoint<P> {
                 links: BTreeMap::new(),
                 outgoing: VecDeque::new(),
                 depth: 0,
+                consumed: Vec::new(),
                 served: None,
                 ledger: Ledger::default(),
             },
@@ -131,6 +134,12 @@ impl<P: Party> Endpoint<P> {
     /// Whether [`poll`](Self::poll) gives a frame before it takes another step.
     pub fn is_sending(&self) -> bool {
         !self.frames.outgoing.is_empty()
+    }
+
+    /// The parties whose messages the last step consumed. Frames of theirs that were too early may
+    /// now find room.
+    pub fn consumed(&self) -> &[PartyId] {
+        &self.frames.consumed
     }
 
     /// The costs so far.
@@ -183,6 +192,7 @@ impl<P: Party> Endpoint<P> {
                     Ok(state) => state,
                     Err(cause) => State::Aborted(self.frames.abort(cause)),
                 };
+                self.frames.consumed = due;
                 Ok(Poll::Busy)
             }
             State::Done(output) => {

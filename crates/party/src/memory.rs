@@ -27,6 +27,8 @@ pub trait Node: private::Sealed {
     /// # Errors
     /// As [`Endpoint::poll`].
     fn poll(&mut self) -> Result<Poll, Aborted>;
+    /// See [`Endpoint::consumed`].
+    fn consumed(&self) -> &[PartyId];
 }
 
 mod private {
@@ -49,6 +51,9 @@ impl<P: Party> Node for Endpoint<P> {
     }
     fn poll(&mut self) -> Result<Poll, Aborted> {
         self.poll()
+    }
+    fn consumed(&self) -> &[PartyId] {
+        self.consumed()
     }
 }
 
@@ -80,11 +85,24 @@ pub struct Network<'a> {
     observer: Option<Observer<'a>>,
     leave_after: BTreeMap<PartyId, usize>,
     sent: BTreeMap<PartyId, usize>,
+    /// The place of each party among the nodes.
+    places: BTreeMap<PartyId, usize>,
+    /// The nodes that may have something to do. The others wait for a frame, for room on a link, or
+    /// for nothing.
+    active: BTreeSet<usize>,
     /// Frames on their way. No queue is empty.
     queues: BTreeMap<(PartyId, PartyId), VecDeque<Vec<u8>>>,
+    /// The links of each sender that hold as many frames as they can.
+    full: BTreeMap<PartyId, BTreeSet<PartyId>>,
+    /// Links whose next frame the receiver has not handed back.
+    due: BTreeSet<(PartyId, PartyId)>,
+    /// The links of each receiver that wait until it consumes a frame of theirs.
+    stopped: BTreeMap<PartyId, BTreeSet<PartyId>>,
     left: BTreeSet<PartyId>,
     ended: BTreeSet<PartyId>,
     refused: Vec<FrameError>,
+    /// How often a frame was offered to its receiver.
+    offers: u64,
 }
 
 impl<'a> Network<'a> {
@@ -133,11 +151,19 @@ impl<'a> Network<'a> {
         &self.refused
     }
 
+    /// How often frames were offered to their receivers, which hand back those that come too early.
+    pub fn offers(&self) -> u64 {
+        self.offers
+    }
+
     /// Drives `nodes` until each has ended, aborted or dropped out.
     ///
     /// # Errors
     /// [`Stalled`] when no node can continue, because of a bug in the protocol or of tampering.
     pub fn run(&mut self, nodes: &mut [&mut dyn Node]) -> Result<(), Stalled> {
+        let places = nodes.iter().enumerate();
+        self.places = places.map(|(place, node)| (node.id(), place)).collect();
+        self.active = (0..nodes.len()).collect();
         loop {
             let moved = if self.chooser.is_some() {
                 self.one_of_any(nodes)
@@ -166,10 +192,12 @@ impl<'a> Network<'a> {
 
     fn all_in_turn(&mut self, nodes: &mut [&mut dyn Node]) -> bool {
         let mut moved = false;
-        for index in 0..nodes.len() {
+        let mut next = 0;
+        while let Some(index) = self.active.range(next..).next().copied() {
+            next = index + 1;
             moved |= self.work(nodes[index]);
             while self.work_is_sending(nodes[index]) {}
-            for (from, to) in self.loaded_links() {
+            for (from, to) in std::mem::take(&mut self.due) {
                 moved |= self.deliver(nodes, from, to, None) > 0;
             }
             moved |= self.announce_leavers(nodes);
@@ -181,7 +209,7 @@ impl<'a> Network<'a> {
         let Some(mut chooser) = self.chooser.take() else {
             return false;
         };
-        let links = self.loaded_links();
+        let links: Vec<(PartyId, PartyId)> = self.queues.keys().copied().collect();
         let mut actions: Vec<usize> = (0..nodes.len() + links.len()).collect();
         let mut moved = false;
         while !moved && !actions.is_empty() {
@@ -198,22 +226,66 @@ impl<'a> Network<'a> {
         moved
     }
 
-    fn loaded_links(&self) -> Vec<(PartyId, PartyId)> {
-        self.queues.keys().copied().collect()
-    }
-
     /// Whether a link from `id` to a party that still runs is full. The receiver always accepts the
     /// frame whose turn it is, so the link does not stay full.
     fn is_held_up(&self, id: PartyId) -> bool {
-        self.queues
-            .range(links_of(id))
-            .any(|((_, to), queue)| queue.len() >= LINK_FRAMES && !self.over(*to))
+        let full = self.full.get(&id).into_iter().flatten();
+        full.into_iter().any(|to| !self.over(*to))
+    }
+
+    /// This party can do nothing until it is woken.
+    fn rest(&mut self, who: PartyId) {
+        if let Some(place) = self.places.get(&who) {
+            self.active.remove(place);
+        }
+    }
+
+    /// Something has happened that may let this party go on.
+    fn wake(&mut self, who: PartyId) {
+        self.active.extend(self.places.get(&who));
+    }
+
+    /// Something has happened that may let any party go on.
+    fn wake_all(&mut self) {
+        self.active.extend(self.places.values());
+    }
+
+    /// Puts a frame on a link.
+    fn load(&mut self, from: PartyId, to: PartyId, frame: Vec<u8>) {
+        let queue = self.queues.entry((from, to)).or_default();
+        queue.push_back(frame);
+        if queue.len() >= LINK_FRAMES {
+            self.full.entry(from).or_default().insert(to);
+        }
+        if !self
+            .stopped
+            .get(&to)
+            .is_some_and(|links| links.contains(&from))
+        {
+            self.due.insert((from, to));
+        }
+    }
+
+    /// The receiver has consumed a frame of this link, or takes all.
+    fn resume(&mut self, from: PartyId, to: PartyId) {
+        let stopped = self.stopped.get_mut(&to);
+        if stopped.is_some_and(|links| links.remove(&from)) {
+            self.due.insert((from, to));
+        }
+    }
+
+    /// The party has ended: it takes every frame, and holds up nobody.
+    fn resume_all(&mut self, to: PartyId) {
+        self.wake_all();
+        let links = self.stopped.remove(&to).into_iter().flatten();
+        self.due.extend(links.map(|from| (from, to)));
     }
 
     /// Polls `node` once. Returns whether it sent a frame or took a step.
     fn work(&mut self, node: &mut dyn Node) -> bool {
         let id = node.id();
         if self.over(id) || self.is_held_up(id) {
+            self.rest(id);
             return false;
         }
         let polled = node.poll();
@@ -225,7 +297,7 @@ impl<'a> Network<'a> {
                 if let Some(interceptor) = &mut self.interceptor {
                     interceptor(id, to, &mut frame);
                 }
-                self.queues.entry((id, to)).or_default().push_back(frame);
+                self.load(id, to, frame);
                 let sent = self.sent.entry(id).or_default();
                 *sent += 1;
                 if self
@@ -234,18 +306,29 @@ impl<'a> Network<'a> {
                     .is_some_and(|after| *sent >= *after)
                 {
                     self.left.insert(id);
+                    self.wake_all();
                 }
                 true
             }
-            Ok(Poll::Busy) => true,
-            Ok(Poll::Wait) => false,
+            Ok(Poll::Busy) => {
+                for from in node.consumed() {
+                    self.resume(*from, id);
+                }
+                true
+            }
+            Ok(Poll::Wait) => {
+                self.rest(id);
+                false
+            }
             Ok(Poll::Done) => {
                 self.ended.insert(id);
+                self.resume_all(id);
                 true
             }
             Err(_) => {
                 self.left.insert(id);
                 self.leave_after.insert(id, 0);
+                self.resume_all(id);
                 true
             }
         }
@@ -269,7 +352,12 @@ impl<'a> Network<'a> {
         let Some(mut queue) = self.queues.remove(&(from, to)) else {
             return 0;
         };
-        let Some(node) = nodes.iter_mut().find(|node| node.id() == to) else {
+        let was_full = self
+            .full
+            .get_mut(&from)
+            .is_some_and(|full| full.remove(&to));
+        let Some(node) = self.places.get(&to).and_then(|at| nodes.get_mut(*at)) else {
+            self.wake(from);
             return queue.len();
         };
         let mut delivered = 0;
@@ -279,11 +367,13 @@ impl<'a> Network<'a> {
             let Some(frame) = queue.remove(index) else {
                 break;
             };
+            self.offers += 1;
             match node.push(from, frame) {
                 Ok(Push::Accepted) => delivered += 1,
                 Ok(Push::Full(frame)) => {
                     full.push_back(frame);
                     if pick.is_none() {
+                        self.stopped.entry(to).or_default().insert(from);
                         break;
                     }
                 }
@@ -294,6 +384,14 @@ impl<'a> Network<'a> {
             }
         }
         full.append(&mut queue);
+        if full.len() >= LINK_FRAMES {
+            self.full.entry(from).or_default().insert(to);
+        } else if was_full {
+            self.wake(from);
+        }
+        if delivered > 0 {
+            self.wake(to);
+        }
         if !full.is_empty() {
             self.queues.insert((from, to), full);
         }
@@ -313,6 +411,7 @@ impl<'a> Network<'a> {
             .collect();
         for who in &due {
             self.leave_after.remove(who);
+            self.wake_all();
             for node in nodes.iter_mut().filter(|node| node.id() != *who) {
                 node.gone(*who);
             }

@@ -108,6 +108,7 @@ struct Ran {
     clients: Vec<Result<u64, Aborted>>,
     ledgers: Vec<Ledger>,
     refused: Vec<FrameError>,
+    offers: u64,
 }
 
 fn run(mut network: Network<'_>, clients: usize, rounds: usize) -> Ran {
@@ -143,6 +144,19 @@ fn run(mut network: Network<'_>, clients: usize, rounds: usize) -> Ran {
             .collect(),
         ledgers,
         refused,
+        offers: network.offers(),
+    }
+}
+
+/// A frame that its receiver hands back is offered again when the receiver has consumed one of the
+/// same link, and not before.
+#[test]
+fn work_grows_with_frames_and_not_with_links() {
+    for (clients, rounds) in [(2, 400), (30, 400), (300, 100)] {
+        let ran = run(Network::new(), clients, rounds);
+        assert_eq!(ran.sum, Some((clients * rounds) as u64));
+        let frames = (clients * (rounds + 1)) as u64;
+        assert!((frames..2 * frames).contains(&ran.offers), "{}", ran.offers);
     }
 }
 

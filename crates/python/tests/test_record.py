@@ -223,11 +223,13 @@ def test_equal_values_are_known_again_in_other_arrays(tmp_path: Path) -> None:
             client.contribute(given, weight)
         undertone.run(server, clients)
 
-    add(np.array([1.0, -0.0, 2.0]))
-    for same in (np.array([1, 0, 2], np.float32), [np.array([1.0, 0.0]), np.array([2.0])]):
+    one, two = np.array([1.0, -0.0]), np.array([2.0])
+    add([one, two])
+    for same in ([one.astype(np.float32), two], [two, one], [one.reshape(2, 1) + 0.0, two]):
         with pytest.raises(undertone.RefusedError, match="record c0: exactly these values"):
             add(same)
-    add(np.array([1.0, 0.0, 2.0]), weight=2.0)
+    add([one, two], weight=2.0)
+    add([one[::-1].copy(), two])
 
 
 def test_training_goes_on_in_another_process_and_begins_no_other_job(

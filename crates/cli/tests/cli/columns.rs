@@ -30,7 +30,8 @@ fn file(client: usize) -> String {
 fn columns_in_another_order_are_refused_at_the_server() {
     let training = "features = 2\nclasses = 2\nrounds = 1\n";
     let labels = format!("application = \"train\"\n{training}labels_from = \"labels\"\n");
-    let pairs = "application = \"pssl\"\nfeatures = 2\nclasses = 2\n";
+    let pairs = "application = \"pssl\"\nfeatures = 2\nclasses = 2\nscale = 16\nasked = 4\n\
+                 clusters = 4\nrounds = 2\n";
     for (name, job) in [
         ("label", "bits = 128\n"),
         ("train", &labels),
