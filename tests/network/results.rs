@@ -102,9 +102,8 @@ async fn clients_with_other_columns_are_refused() {
         (["", "", "ab", "", ""], vec![]),
     ] {
         let clients = random_clients(&[9, 12, 8, 7, 6], 40, 1).unwrap();
-        let mut job = Labels::job(Backend::Psm, 40, 3);
-        job.params.trust = Trust::MaliciousServer;
-        let world = World::start(5, Label::new(job), |config| {
+        let job = Label::new(Labels::job(Backend::Psm, 40, 3));
+        let world = World::start(5, job, |config| {
             config.wait = Some(std::time::Duration::from_secs(1));
         });
         let world = world.await.unwrap();
@@ -112,7 +111,11 @@ async fn clients_with_other_columns_are_refused() {
         for (index, data) in clients.into_iter().enumerate() {
             let columns: Vec<String> = names[index].chars().map(String::from).collect();
             let config = world.client(index).unwrap().with_columns(&columns);
-            tasks.push(spawn(config, data, terms()));
+            let terms = Terms {
+                malicious_server: Some(false),
+                ..terms()
+            };
+            tasks.push(spawn(config, data, terms));
         }
         for (index, task) in tasks.into_iter().enumerate() {
             let ended = tokio::time::timeout(LONG, task).await.unwrap().unwrap();

@@ -202,7 +202,8 @@ impl LabelTerms {
     }
 }
 
-/// Takes part in a job of label propagation. `columns` are the names of features, or empty. Returns labels, confidences, scores and costs.
+/// Takes part in a job of label propagation. `columns` are the names of features, or empty. Returns
+/// labels, confidences, scores and costs.
 #[pyfunction]
 #[pyo3(signature = (link, terms, features, labels, columns, bits, classes, noise, progress))]
 #[allow(clippy::too_many_arguments)]
