@@ -29,6 +29,10 @@ use crate::wipe::Wiped;
 /// Rows of Π in a panel.
 const LANES: usize = 32;
 
+/// Rows of features that are rounded at once; for the next ones Π is expanded again. With so many,
+/// expanding takes little of the time.
+const ROWS: usize = 1 << 14;
+
 /// Some rows of Π.
 struct Panel {
     /// The rows, one after the other.
@@ -80,13 +84,13 @@ struct Rounded {
 }
 
 impl Rounded {
-    fn new(features: &[f64], dim: usize) -> Self {
+    fn new(features: &[&[f64]], dim: usize) -> Self {
         // Between these bounds no product or sum of the definition overflows or underflows.
         let ordinary = 2f64.powi(-900)..2f64.powi(900);
-        let mut values = Wiped::with_capacity(features.len());
-        let mut norms = Wiped::with_capacity(features.len() / dim);
+        let mut values = Wiped::with_capacity(features.len() * dim);
+        let mut norms = Wiped::with_capacity(features.len());
         let mut scaled = Wiped::from(vec![0.0; dim]);
-        for row in features.chunks_exact(dim) {
+        for row in features {
             let largest = row
                 .iter()
                 .fold(0.0, |most: f64, value| most.max(value.abs()));
@@ -97,7 +101,7 @@ impl Rounded {
                 continue;
             }
             let scale = libm::scalbn(1.0, -libm::ilogb(largest));
-            for (to, from) in scaled.iter_mut().zip(row) {
+            for (to, from) in scaled.iter_mut().zip(*row) {
                 *to = from * scale;
             }
             values.extend(scaled.iter().map(|value| *value as f32));
@@ -112,20 +116,63 @@ impl Rounded {
 /// # Panics
 /// When `dim` is 0 or does not divide the number of values.
 pub fn signs(cpu: Cpu, seed: &[u8; 32], bits: usize, features: &[f64], dim: usize) -> BitMatrix {
-    assert!(
-        dim > 0 && features.len().is_multiple_of(dim),
-        "rows of {dim} values"
-    );
-    let rows = features.len() / dim;
+    let mut codes = signs_together(cpu, seed, bits, &[features], dim);
+    codes.pop().unwrap_or_default()
+}
+
+/// The codes of several parts, each as [`signs`] gives them. Π is expanded for all parts together.
+///
+/// # Panics
+/// When `dim` is 0 or does not divide the number of values of a part.
+pub fn signs_together(
+    cpu: Cpu,
+    seed: &[u8; 32],
+    bits: usize,
+    parts: &[&[f64]],
+    dim: usize,
+) -> Vec<BitMatrix> {
+    let is_whole = |part: &&[f64]| dim > 0 && part.len().is_multiple_of(dim);
+    assert!(parts.iter().all(is_whole), "rows of {dim} values");
     let stride = bits.div_ceil(64);
+    let zero = |part: &&[f64]| Wiped::from(vec![0; part.len() / dim * stride]);
+    let mut codes: Vec<Wiped<u64>> = parts.iter().map(zero).collect();
+    let features: Vec<&[f64]> = parts
+        .iter()
+        .flat_map(|part| part.chunks_exact(dim))
+        .collect();
+    let mut due = codes
+        .iter_mut()
+        .flat_map(|codes| codes.chunks_exact_mut(stride.max(1)));
+    for features in features.chunks(ROWS) {
+        let columns = columns(cpu, seed, bits, features, dim);
+        for (row, words) in due.by_ref().take(features.len()).enumerate() {
+            for (word, column) in words.iter_mut().zip(&columns) {
+                *word = column[row];
+            }
+        }
+    }
+    let matrix = |(words, part): (Wiped<u64>, &&[f64])| {
+        BitMatrix::from_words(part.len() / dim, bits, words.into_inner())
+    };
+    codes.into_iter().zip(parts).map(matrix).collect()
+}
+
+/// The codes of some rows, column after column: 64 bits of each row.
+fn columns(
+    cpu: Cpu,
+    seed: &[u8; 32],
+    bits: usize,
+    features: &[&[f64]],
+    dim: usize,
+) -> Vec<Wiped<u64>> {
     let rounded = match cpu.level() {
         Level::Portable => None,
         _ => Some(Rounded::new(features, dim)),
     };
-    let columns: Vec<Wiped<u64>> = (0..stride)
+    (0..bits.div_ceil(64))
         .into_par_iter()
         .map(|word| {
-            let mut out = Wiped::from(vec![0; rows]);
+            let mut out = Wiped::from(vec![0; features.len()]);
             for half in (0..64 / LANES).filter(|half| 64 * word + half * LANES < bits) {
                 let shift = (half * LANES) as u32;
                 let panel = Panel::new(seed, bits, dim, 64 * word + half * LANES);
@@ -136,14 +183,7 @@ pub fn signs(cpu: Cpu, seed: &[u8; 32], bits: usize, features: &[f64], dim: usiz
             }
             out
         })
-        .collect();
-    let mut words = vec![0; rows * stride];
-    for (row, words) in words.chunks_exact_mut(stride.max(1)).enumerate() {
-        for (word, column) in words.iter_mut().zip(&columns) {
-            *word = column[row];
-        }
-    }
-    BitMatrix::from_words(rows, bits, words)
+        .collect()
 }
 
 /// The definition of a bit.
@@ -156,7 +196,7 @@ fn exact(pi: &[f64], v: &[f64]) -> bool {
 }
 
 /// The definition for a panel. Every lane of a row advances as in [`exact`].
-fn apply_exact(panel: &Panel, features: &[f64], out: &mut [u64], shift: u32) {
+fn apply_exact(panel: &Panel, features: &[&[f64]], out: &mut [u64], shift: u32) {
     const GROUP: usize = 8;
     let dim = panel.lanes.len();
     for (group, rows) in panel.rows.chunks(GROUP * dim).enumerate() {
@@ -166,7 +206,7 @@ fn apply_exact(panel: &Panel, features: &[f64], out: &mut [u64], shift: u32) {
                 to[lane] = *from;
             }
         }
-        for (out, row) in out.iter_mut().zip(features.chunks_exact(dim)) {
+        for (out, row) in out.iter_mut().zip(features) {
             let mut sums = [0.0; GROUP];
             for (value, lanes) in row.iter().zip(transposed.iter()) {
                 for (sum, lane) in sums.iter_mut().zip(lanes) {
@@ -191,7 +231,7 @@ struct Signs {
 fn apply(
     cpu: Cpu,
     panel: &Panel,
-    features: &[f64],
+    features: &[&[f64]],
     rounded: &Rounded,
     out: &mut [u64],
     shift: u32,
@@ -206,7 +246,7 @@ fn apply(
             unsure &= unsure - 1;
             if lane < count {
                 let pi = &panel.rows[lane * dim..(lane + 1) * dim];
-                let sign = exact(pi, &features[row * dim..(row + 1) * dim]);
+                let sign = exact(pi, features[row]);
                 positive = positive & !(1 << lane) | u32::from(sign) << lane;
             }
         }
@@ -384,6 +424,24 @@ mod tests {
         let expected = naive(seed, bits, features, dim);
         for cpu in Cpu::all() {
             assert_eq!(signs(cpu, seed, bits, features, dim), expected, "{cpu:?}");
+        }
+    }
+
+    /// Also parts without rows, and rows beyond those that are rounded at once.
+    #[test]
+    fn parts_get_their_own_codes() {
+        let (dim, bits) = (2, 65);
+        let mut features = vec![0.0; dim * (ROWS + 20)];
+        normal::fill(&mut Prg::new(&[3; 32]), 0, &mut features);
+        let (first, rest) = features.split_at(dim * 7);
+        let (second, third) = rest.split_at(dim * ROWS);
+        let parts = [&[][..], first, second, &[], third];
+        for cpu in Cpu::all() {
+            let own = parts.map(|part| naive(&[5; 32], bits, part, dim));
+            let together = signs_together(cpu, &[5; 32], bits, &parts, dim);
+            assert_eq!(together, own, "{cpu:?}");
+            assert_eq!(signs_together(cpu, &[5; 32], bits, &[], dim), []);
+            assert_eq!(signs(cpu, &[5; 32], 0, first, dim), BitMatrix::zero(7, 0));
         }
     }
 
