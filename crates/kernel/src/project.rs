@@ -11,12 +11,14 @@
 //! panel[t] = Π[l,t] Π[l+1,t] … Π[l+31,t]      sum[l..l+32] += panel[t] · v[t]
 //! ```
 //!
-//! With `x = (d + 8)·2⁻²⁴`, a sum of `d` fused products differs by at most `x/(1 − x)·‖Π_l‖·‖v‖`
-//! from the real number (Higham 2002, 3.1, and Cauchy–Schwarz). The 8 covers the rounding of Π and
-//! v to single precision and of the bound itself, and the error of the definition. If the sum is
-//! farther from zero than that, its sign is the sign of the definition. The others, about one in
-//! ten thousand, are computed again by the definition. So are rows so small or large that the
-//! definition could underflow or overflow.
+//! A sum of more than 128 products is a sum of sums of 128. So each product takes part in at most
+//! `n = 128 + ⌈d/128⌉` roundings, not `d`. With `x = (n + 8)·2⁻²⁴`, the sum differs by at most
+//! `x/(1 − x)·‖Π_l‖·‖v‖` from the real number (Higham 2002, 3.1 and 4.2, and Cauchy–Schwarz). The 8
+//! covers the rounding of Π and v to single precision and of the bound itself, and the error of the
+//! definition. If the sum is farther from zero than that, its sign is the sign of the definition.
+//! The others are computed again by the definition: about one in ten thousand with hundreds of
+//! features, one in five hundred with 20,000. So are rows so small or large that the definition
+//! could underflow or overflow.
 
 use rayon::prelude::*;
 
@@ -28,6 +30,9 @@ use crate::wipe::Wiped;
 
 /// Rows of Π in a panel.
 const LANES: usize = 32;
+
+/// Products of a sum in single precision; longer sums are sums of such sums.
+const TERMS: usize = 128;
 
 /// Rows of features that are rounded at once; for the next ones Π is expanded again. With so many,
 /// expanding takes little of the time.
@@ -67,12 +72,13 @@ fn norm(row: &[f64]) -> f64 {
 
 /// Bound on the error of a single-precision sum of `dim` products, relative to the norms.
 fn relative_error(dim: usize) -> f64 {
-    let x = (dim + 8) as f64 / f64::from(1 << 24);
-    if x < 0.5 {
-        1.01 * x / (1.0 - x)
-    } else {
-        f64::INFINITY
+    // Beyond, the definition's own error would count.
+    if dim > 1 << 26 {
+        return f64::INFINITY;
     }
+    let roundings = dim.min(TERMS) + dim.div_ceil(TERMS);
+    let x = (roundings + 8) as f64 / f64::from(1 << 24);
+    1.01 * x / (1.0 - x)
 }
 
 /// Rows of features in single precision. Each is scaled by a power of two so that its largest value
@@ -265,7 +271,7 @@ fn apply(
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{LANES, Panel, Rounded, Signs};
+    use super::{LANES, Panel, Rounded, Signs, TERMS};
     use std::arch::x86_64::*;
 
     /// Applies `$kernel` to blocks of `$block` rows, and row by row to the rest.
@@ -308,24 +314,27 @@ mod x86 {
     fn block_avx512<const R: usize>(panel: &Panel, rows: &[f32], norms: &[f32]) -> [Signs; R] {
         let dim = panel.lanes.len();
         assert!(rows.len() == R * dim && norms.len() == R);
-        let mut sums = [[_mm512_setzero_ps(); 2]; R];
-        for (t, lanes) in panel.lanes.iter().enumerate() {
-            // SAFETY: `lanes` holds 2 · 16 values.
-            let p: [__m512; 2] =
-                std::array::from_fn(|c| unsafe { _mm512_loadu_ps(lanes.as_ptr().add(16 * c)) });
-            for (r, sums) in sums.iter_mut().enumerate() {
-                // SAFETY: r < R and t < dim.
-                let v = _mm512_set1_ps(unsafe { *rows.get_unchecked(r * dim + t) });
-                for (sum, p) in sums.iter_mut().zip(p) {
-                    *sum = _mm512_fmadd_ps(p, v, *sum);
+        let mut kept = [[_mm512_setzero_ps(); 2]; R];
+        for (part, lanes) in panel.lanes.chunks(TERMS).enumerate() {
+            let mut sums = [[_mm512_setzero_ps(); 2]; R];
+            for (t, lanes) in lanes.iter().enumerate() {
+                // SAFETY: `lanes` holds 2 · 16 values.
+                let p: [__m512; 2] =
+                    std::array::from_fn(|c| unsafe { _mm512_loadu_ps(lanes.as_ptr().add(16 * c)) });
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    // SAFETY: r < R and part · TERMS + t < dim.
+                    let v = unsafe { *rows.get_unchecked(r * dim + part * TERMS + t) };
+                    let v = _mm512_set1_ps(v);
+                    for (sum, p) in sums.iter_mut().zip(p) {
+                        *sum = _mm512_fmadd_ps(p, v, *sum);
+                    }
                 }
             }
-        }
-        // Up to here sums are indexed by constants only, so that they stay in registers.
-        let mut kept = [[_mm512_setzero_ps(); 2]; R];
-        for r in 0..R {
-            kept[r][0] = sums[r][0];
-            kept[r][1] = sums[r][1];
+            // Up to here sums are indexed by constants only, so that they stay in registers.
+            for r in 0..R {
+                kept[r][0] = _mm512_add_ps(kept[r][0], sums[r][0]);
+                kept[r][1] = _mm512_add_ps(kept[r][1], sums[r][1]);
+            }
         }
         std::array::from_fn(|r| {
             let mut signs = Signs {
@@ -362,23 +371,26 @@ mod x86 {
     fn block_avx2<const R: usize>(panel: &Panel, rows: &[f32], norms: &[f32]) -> [Signs; R] {
         let dim = panel.lanes.len();
         assert!(rows.len() == R * dim && norms.len() == R);
-        let mut sums = [[_mm256_setzero_ps(); LANES / 8]; R];
-        for (t, lanes) in panel.lanes.iter().enumerate() {
-            for (r, sums) in sums.iter_mut().enumerate() {
-                // SAFETY: r < R and t < dim.
-                let v = _mm256_set1_ps(unsafe { *rows.get_unchecked(r * dim + t) });
-                for (c, sum) in sums.iter_mut().enumerate() {
-                    // SAFETY: 8·c + 8 ≤ 32.
-                    let p = unsafe { _mm256_loadu_ps(lanes.as_ptr().add(8 * c)) };
-                    *sum = _mm256_fmadd_ps(p, v, *sum);
+        let mut kept = [[_mm256_setzero_ps(); LANES / 8]; R];
+        for (part, lanes) in panel.lanes.chunks(TERMS).enumerate() {
+            let mut sums = [[_mm256_setzero_ps(); LANES / 8]; R];
+            for (t, lanes) in lanes.iter().enumerate() {
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    // SAFETY: r < R and part · TERMS + t < dim.
+                    let v = unsafe { *rows.get_unchecked(r * dim + part * TERMS + t) };
+                    let v = _mm256_set1_ps(v);
+                    for (c, sum) in sums.iter_mut().enumerate() {
+                        // SAFETY: 8·c + 8 ≤ 32.
+                        let p = unsafe { _mm256_loadu_ps(lanes.as_ptr().add(8 * c)) };
+                        *sum = _mm256_fmadd_ps(p, v, *sum);
+                    }
                 }
             }
-        }
-        // As above.
-        let mut kept = [[_mm256_setzero_ps(); LANES / 8]; R];
-        for r in 0..R {
-            for c in 0..LANES / 8 {
-                kept[r][c] = sums[r][c];
+            // As above.
+            for r in 0..R {
+                for c in 0..LANES / 8 {
+                    kept[r][c] = _mm256_add_ps(kept[r][c], sums[r][c]);
+                }
             }
         }
         std::array::from_fn(|r| {
