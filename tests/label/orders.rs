@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 use undertone::hamming::{Backend, Phe};
+use undertone::kernel::Prg;
 use undertone::party::Network;
 use undertone::simulate::Run;
-use undertone::xclp::{Labelling, Params, Rows, Variant};
+use undertone::xclp::{Features, Labelling, Params, Rows, Variant};
 use undertone_tests::{chooser, random_clients, simulation};
 
 /// All facts of a run except times. Rounds are left out with `shade` and `phe`, whose clients take
@@ -59,6 +60,26 @@ proptest! {
         prop_assert!(straight.clients.iter().all(Result::is_ok));
         prop_assert_eq!(facts(&straight, backend), facts(&shuffled, backend));
     }
+}
+
+/// Clients that hash their rows together run as clients do that hash their own. One of them has no
+/// rows.
+#[test]
+fn rows_hashed_together_give_the_same_run() {
+    let mut prg = Prg::new(&[8; 32]);
+    let mut client = |rows: usize| {
+        let mut value = || (prg.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+        let features = Features::new(9, (0..9 * rows).map(|_| value()).collect()).unwrap();
+        let labels = (0..rows).map(|row| (row % 3 == 0).then_some((row % 2) as u16));
+        let labelling = Labelling::new(2, labels.collect()).unwrap();
+        (Rows::Features(features), labelling)
+    };
+    let clients: Vec<_> = [30, 0, 20, 25].into_iter().map(&mut client).collect();
+    let params = Params::default();
+    let apart = simulation(params, clients.clone()).run_over(Network::new());
+    let together = simulation(params, clients).run(|_, _| {}).unwrap();
+    let of = |run| facts(run, params.backend);
+    assert_eq!(of(&apart.unwrap()), of(&together));
 }
 
 #[test]

@@ -11,12 +11,14 @@
 //! panel[t] = Π[l,t] Π[l+1,t] … Π[l+31,t]      sum[l..l+32] += panel[t] · v[t]
 //! ```
 //!
-//! With `x = (d + 8)·2⁻²⁴`, a sum of `d` fused products differs by at most `x/(1 − x)·‖Π_l‖·‖v‖`
-//! from the real number (Higham 2002, 3.1, and Cauchy–Schwarz). The 8 covers the rounding of Π and
-//! v to single precision and of the bound itself, and the error of the definition. If the sum is
-//! farther from zero than that, its sign is the sign of the definition. The others, about one in
-//! ten thousand, are computed again by the definition. So are rows so small or large that the
-//! definition could underflow or overflow.
+//! A sum of more than 128 products is a sum of sums of 128. So each product takes part in at most
+//! `n = 128 + ⌈d/128⌉` roundings, not `d`. With `x = (n + 8)·2⁻²⁴`, the sum differs by at most
+//! `x/(1 − x)·‖Π_l‖·‖v‖` from the real number (Higham 2002, 3.1 and 4.2, and Cauchy–Schwarz). The 8
+//! covers the rounding of Π and v to single precision and of the bound itself, and the error of the
+//! definition. If the sum is farther from zero than that, its sign is the sign of the definition.
+//! The others are computed again by the definition: about one in ten thousand with hundreds of
+//! features, one in five hundred with 20,000. So are rows so small or large that the definition
+//! could underflow or overflow.
 
 use rayon::prelude::*;
 
@@ -28,6 +30,13 @@ use crate::wipe::Wiped;
 
 /// Rows of Π in a panel.
 const LANES: usize = 32;
+
+/// Products of a sum in single precision; longer sums are sums of such sums.
+const TERMS: usize = 128;
+
+/// Rows of features that are rounded at once; for the next ones Π is expanded again. With so many,
+/// expanding takes little of the time.
+const ROWS: usize = 1 << 14;
 
 /// Some rows of Π.
 struct Panel {
@@ -63,12 +72,13 @@ fn norm(row: &[f64]) -> f64 {
 
 /// Bound on the error of a single-precision sum of `dim` products, relative to the norms.
 fn relative_error(dim: usize) -> f64 {
-    let x = (dim + 8) as f64 / f64::from(1 << 24);
-    if x < 0.5 {
-        1.01 * x / (1.0 - x)
-    } else {
-        f64::INFINITY
+    // Beyond, the definition's own error would count.
+    if dim > 1 << 26 {
+        return f64::INFINITY;
     }
+    let roundings = dim.min(TERMS) + dim.div_ceil(TERMS);
+    let x = (roundings + 8) as f64 / f64::from(1 << 24);
+    1.01 * x / (1.0 - x)
 }
 
 /// Rows of features in single precision. Each is scaled by a power of two so that its largest value
@@ -80,13 +90,13 @@ struct Rounded {
 }
 
 impl Rounded {
-    fn new(features: &[f64], dim: usize) -> Self {
+    fn new(features: &[&[f64]], dim: usize) -> Self {
         // Between these bounds no product or sum of the definition overflows or underflows.
         let ordinary = 2f64.powi(-900)..2f64.powi(900);
-        let mut values = Wiped::with_capacity(features.len());
-        let mut norms = Wiped::with_capacity(features.len() / dim);
+        let mut values = Wiped::with_capacity(features.len() * dim);
+        let mut norms = Wiped::with_capacity(features.len());
         let mut scaled = Wiped::from(vec![0.0; dim]);
-        for row in features.chunks_exact(dim) {
+        for row in features {
             let largest = row
                 .iter()
                 .fold(0.0, |most: f64, value| most.max(value.abs()));
@@ -97,7 +107,7 @@ impl Rounded {
                 continue;
             }
             let scale = libm::scalbn(1.0, -libm::ilogb(largest));
-            for (to, from) in scaled.iter_mut().zip(row) {
+            for (to, from) in scaled.iter_mut().zip(*row) {
                 *to = from * scale;
             }
             values.extend(scaled.iter().map(|value| *value as f32));
@@ -112,20 +122,63 @@ impl Rounded {
 /// # Panics
 /// When `dim` is 0 or does not divide the number of values.
 pub fn signs(cpu: Cpu, seed: &[u8; 32], bits: usize, features: &[f64], dim: usize) -> BitMatrix {
-    assert!(
-        dim > 0 && features.len().is_multiple_of(dim),
-        "rows of {dim} values"
-    );
-    let rows = features.len() / dim;
+    let mut codes = signs_together(cpu, seed, bits, &[features], dim);
+    codes.pop().unwrap_or_default()
+}
+
+/// The codes of several parts, each as [`signs`] gives them. Π is expanded for all parts together.
+///
+/// # Panics
+/// When `dim` is 0 or does not divide the number of values of a part.
+pub fn signs_together(
+    cpu: Cpu,
+    seed: &[u8; 32],
+    bits: usize,
+    parts: &[&[f64]],
+    dim: usize,
+) -> Vec<BitMatrix> {
+    let is_whole = |part: &&[f64]| dim > 0 && part.len().is_multiple_of(dim);
+    assert!(parts.iter().all(is_whole), "rows of {dim} values");
     let stride = bits.div_ceil(64);
+    let zero = |part: &&[f64]| Wiped::from(vec![0; part.len() / dim * stride]);
+    let mut codes: Vec<Wiped<u64>> = parts.iter().map(zero).collect();
+    let features: Vec<&[f64]> = parts
+        .iter()
+        .flat_map(|part| part.chunks_exact(dim))
+        .collect();
+    let mut due = codes
+        .iter_mut()
+        .flat_map(|codes| codes.chunks_exact_mut(stride.max(1)));
+    for features in features.chunks(ROWS) {
+        let columns = columns(cpu, seed, bits, features, dim);
+        for (row, words) in due.by_ref().take(features.len()).enumerate() {
+            for (word, column) in words.iter_mut().zip(&columns) {
+                *word = column[row];
+            }
+        }
+    }
+    let matrix = |(words, part): (Wiped<u64>, &&[f64])| {
+        BitMatrix::from_words(part.len() / dim, bits, words.into_inner())
+    };
+    codes.into_iter().zip(parts).map(matrix).collect()
+}
+
+/// The codes of some rows, column after column: 64 bits of each row.
+fn columns(
+    cpu: Cpu,
+    seed: &[u8; 32],
+    bits: usize,
+    features: &[&[f64]],
+    dim: usize,
+) -> Vec<Wiped<u64>> {
     let rounded = match cpu.level() {
         Level::Portable => None,
         _ => Some(Rounded::new(features, dim)),
     };
-    let columns: Vec<Wiped<u64>> = (0..stride)
+    (0..bits.div_ceil(64))
         .into_par_iter()
         .map(|word| {
-            let mut out = Wiped::from(vec![0; rows]);
+            let mut out = Wiped::from(vec![0; features.len()]);
             for half in (0..64 / LANES).filter(|half| 64 * word + half * LANES < bits) {
                 let shift = (half * LANES) as u32;
                 let panel = Panel::new(seed, bits, dim, 64 * word + half * LANES);
@@ -136,14 +189,7 @@ pub fn signs(cpu: Cpu, seed: &[u8; 32], bits: usize, features: &[f64], dim: usiz
             }
             out
         })
-        .collect();
-    let mut words = vec![0; rows * stride];
-    for (row, words) in words.chunks_exact_mut(stride.max(1)).enumerate() {
-        for (word, column) in words.iter_mut().zip(&columns) {
-            *word = column[row];
-        }
-    }
-    BitMatrix::from_words(rows, bits, words)
+        .collect()
 }
 
 /// The definition of a bit.
@@ -156,7 +202,7 @@ fn exact(pi: &[f64], v: &[f64]) -> bool {
 }
 
 /// The definition for a panel. Every lane of a row advances as in [`exact`].
-fn apply_exact(panel: &Panel, features: &[f64], out: &mut [u64], shift: u32) {
+fn apply_exact(panel: &Panel, features: &[&[f64]], out: &mut [u64], shift: u32) {
     const GROUP: usize = 8;
     let dim = panel.lanes.len();
     for (group, rows) in panel.rows.chunks(GROUP * dim).enumerate() {
@@ -166,7 +212,7 @@ fn apply_exact(panel: &Panel, features: &[f64], out: &mut [u64], shift: u32) {
                 to[lane] = *from;
             }
         }
-        for (out, row) in out.iter_mut().zip(features.chunks_exact(dim)) {
+        for (out, row) in out.iter_mut().zip(features) {
             let mut sums = [0.0; GROUP];
             for (value, lanes) in row.iter().zip(transposed.iter()) {
                 for (sum, lane) in sums.iter_mut().zip(lanes) {
@@ -191,7 +237,7 @@ struct Signs {
 fn apply(
     cpu: Cpu,
     panel: &Panel,
-    features: &[f64],
+    features: &[&[f64]],
     rounded: &Rounded,
     out: &mut [u64],
     shift: u32,
@@ -206,7 +252,7 @@ fn apply(
             unsure &= unsure - 1;
             if lane < count {
                 let pi = &panel.rows[lane * dim..(lane + 1) * dim];
-                let sign = exact(pi, &features[row * dim..(row + 1) * dim]);
+                let sign = exact(pi, features[row]);
                 positive = positive & !(1 << lane) | u32::from(sign) << lane;
             }
         }
@@ -225,7 +271,7 @@ fn apply(
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{LANES, Panel, Rounded, Signs};
+    use super::{LANES, Panel, Rounded, Signs, TERMS};
     use std::arch::x86_64::*;
 
     /// Applies `$kernel` to blocks of `$block` rows, and row by row to the rest.
@@ -268,24 +314,27 @@ mod x86 {
     fn block_avx512<const R: usize>(panel: &Panel, rows: &[f32], norms: &[f32]) -> [Signs; R] {
         let dim = panel.lanes.len();
         assert!(rows.len() == R * dim && norms.len() == R);
-        let mut sums = [[_mm512_setzero_ps(); 2]; R];
-        for (t, lanes) in panel.lanes.iter().enumerate() {
-            // SAFETY: `lanes` holds 2 · 16 values.
-            let p: [__m512; 2] =
-                std::array::from_fn(|c| unsafe { _mm512_loadu_ps(lanes.as_ptr().add(16 * c)) });
-            for (r, sums) in sums.iter_mut().enumerate() {
-                // SAFETY: r < R and t < dim.
-                let v = _mm512_set1_ps(unsafe { *rows.get_unchecked(r * dim + t) });
-                for (sum, p) in sums.iter_mut().zip(p) {
-                    *sum = _mm512_fmadd_ps(p, v, *sum);
+        let mut kept = [[_mm512_setzero_ps(); 2]; R];
+        for (part, lanes) in panel.lanes.chunks(TERMS).enumerate() {
+            let mut sums = [[_mm512_setzero_ps(); 2]; R];
+            for (t, lanes) in lanes.iter().enumerate() {
+                // SAFETY: `lanes` holds 2 · 16 values.
+                let p: [__m512; 2] =
+                    std::array::from_fn(|c| unsafe { _mm512_loadu_ps(lanes.as_ptr().add(16 * c)) });
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    // SAFETY: r < R and part · TERMS + t < dim.
+                    let v = unsafe { *rows.get_unchecked(r * dim + part * TERMS + t) };
+                    let v = _mm512_set1_ps(v);
+                    for (sum, p) in sums.iter_mut().zip(p) {
+                        *sum = _mm512_fmadd_ps(p, v, *sum);
+                    }
                 }
             }
-        }
-        // Up to here sums are indexed by constants only, so that they stay in registers.
-        let mut kept = [[_mm512_setzero_ps(); 2]; R];
-        for r in 0..R {
-            kept[r][0] = sums[r][0];
-            kept[r][1] = sums[r][1];
+            // Up to here sums are indexed by constants only, so that they stay in registers.
+            for r in 0..R {
+                kept[r][0] = _mm512_add_ps(kept[r][0], sums[r][0]);
+                kept[r][1] = _mm512_add_ps(kept[r][1], sums[r][1]);
+            }
         }
         std::array::from_fn(|r| {
             let mut signs = Signs {
@@ -322,23 +371,26 @@ mod x86 {
     fn block_avx2<const R: usize>(panel: &Panel, rows: &[f32], norms: &[f32]) -> [Signs; R] {
         let dim = panel.lanes.len();
         assert!(rows.len() == R * dim && norms.len() == R);
-        let mut sums = [[_mm256_setzero_ps(); LANES / 8]; R];
-        for (t, lanes) in panel.lanes.iter().enumerate() {
-            for (r, sums) in sums.iter_mut().enumerate() {
-                // SAFETY: r < R and t < dim.
-                let v = _mm256_set1_ps(unsafe { *rows.get_unchecked(r * dim + t) });
-                for (c, sum) in sums.iter_mut().enumerate() {
-                    // SAFETY: 8·c + 8 ≤ 32.
-                    let p = unsafe { _mm256_loadu_ps(lanes.as_ptr().add(8 * c)) };
-                    *sum = _mm256_fmadd_ps(p, v, *sum);
+        let mut kept = [[_mm256_setzero_ps(); LANES / 8]; R];
+        for (part, lanes) in panel.lanes.chunks(TERMS).enumerate() {
+            let mut sums = [[_mm256_setzero_ps(); LANES / 8]; R];
+            for (t, lanes) in lanes.iter().enumerate() {
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    // SAFETY: r < R and part · TERMS + t < dim.
+                    let v = unsafe { *rows.get_unchecked(r * dim + part * TERMS + t) };
+                    let v = _mm256_set1_ps(v);
+                    for (c, sum) in sums.iter_mut().enumerate() {
+                        // SAFETY: 8·c + 8 ≤ 32.
+                        let p = unsafe { _mm256_loadu_ps(lanes.as_ptr().add(8 * c)) };
+                        *sum = _mm256_fmadd_ps(p, v, *sum);
+                    }
                 }
             }
-        }
-        // As above.
-        let mut kept = [[_mm256_setzero_ps(); LANES / 8]; R];
-        for r in 0..R {
-            for c in 0..LANES / 8 {
-                kept[r][c] = sums[r][c];
+            // As above.
+            for r in 0..R {
+                for c in 0..LANES / 8 {
+                    kept[r][c] = _mm256_add_ps(kept[r][c], sums[r][c]);
+                }
             }
         }
         std::array::from_fn(|r| {
@@ -384,6 +436,24 @@ mod tests {
         let expected = naive(seed, bits, features, dim);
         for cpu in Cpu::all() {
             assert_eq!(signs(cpu, seed, bits, features, dim), expected, "{cpu:?}");
+        }
+    }
+
+    /// Also parts without rows, and rows beyond those that are rounded at once.
+    #[test]
+    fn parts_get_their_own_codes() {
+        let (dim, bits) = (2, 65);
+        let mut features = vec![0.0; dim * (ROWS + 20)];
+        normal::fill(&mut Prg::new(&[3; 32]), 0, &mut features);
+        let (first, rest) = features.split_at(dim * 7);
+        let (second, third) = rest.split_at(dim * ROWS);
+        let parts = [&[][..], first, second, &[], third];
+        for cpu in Cpu::all() {
+            let own = parts.map(|part| naive(&[5; 32], bits, part, dim));
+            let together = signs_together(cpu, &[5; 32], bits, &parts, dim);
+            assert_eq!(together, own, "{cpu:?}");
+            assert_eq!(signs_together(cpu, &[5; 32], bits, &[], dim), []);
+            assert_eq!(signs(cpu, &[5; 32], 0, first, dim), BitMatrix::zero(7, 0));
         }
     }
 

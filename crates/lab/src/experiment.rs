@@ -172,7 +172,7 @@ impl Experiment {
         bar.set_message("each client alone");
         let mut local = Tally::default();
         let (local_seed, bits) = (derive("local projection"), self.params.bits);
-        // One projection for the rows of all clients.
+        // One projection for the rows of all clients. Rows go before they are dealt out.
         let all = if self.standardise {
             None
         } else {
@@ -183,14 +183,14 @@ impl Experiment {
             revealed,
             clients,
         } = self.deal(&seed)?;
-        for ((rows, labelling), part) in clients.iter().zip(&parts) {
-            let codes = match (&all, rows) {
-                (Some(all), _) => Codes::from_bits(all.bits().select(part)),
-                (None, Rows::Codes(codes)) => codes.clone(),
-                (None, Rows::Features(features)) => {
-                    Codes::hash(&self.alone(features)?, &local_seed, bits)
-                }
-            };
+        let codes = match all {
+            Some(all) => {
+                let of = |part: &Vec<usize>| Codes::from_bits(all.bits().select(part));
+                parts.iter().map(of).collect()
+            }
+            None => self.codes_alone(&clients, &local_seed)?,
+        };
+        for ((codes, (_, labelling)), part) in codes.into_iter().zip(&clients).zip(&parts) {
             let labels = solo::propagate(&codes, labelling, &self.params).map_err(Failure::data)?;
             local.count(labels.classes(), labelling, part, &self.labels);
         }
@@ -229,6 +229,20 @@ impl Experiment {
             scaling,
             rows,
         })
+    }
+
+    /// The codes of each client's rows, which it has standardised without the others.
+    fn codes_alone(
+        &self,
+        clients: &[(Rows, Labelling)],
+        seed: &Seed,
+    ) -> Result<Vec<Codes>, Failure> {
+        let features = clients.iter().filter_map(|(rows, _)| match rows {
+            Rows::Features(features) => Some(self.alone(features)),
+            Rows::Codes(_) => None,
+        });
+        let features = features.collect::<Result<Vec<_>, _>>()?;
+        Ok(Codes::hash_all(&features, seed, self.params.bits))
     }
 
     /// The features as a client would standardise them without the others.

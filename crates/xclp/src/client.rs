@@ -1,5 +1,7 @@
 //! The client: it brings rows and labels, and takes labels home.
 
+use std::sync::Arc;
+
 use undertone_hamming::tiles::{self, Pairs};
 use undertone_hamming::{self as hamming, ClientContext};
 use undertone_job::record::{self, Answering, Claims, Of, Place};
@@ -10,7 +12,7 @@ use undertone_setup::group::{self, Group, Rules};
 use undertone_setup::identity::Credentials;
 use undertone_sum::{self as sum, Sums, Trust};
 
-use crate::codes::Codes;
+use crate::codes::{Codes, Together};
 use crate::distances::Distances;
 use crate::input::{Features, InputError, Labelling, MAX_ROWS};
 use crate::labels::Labels;
@@ -101,6 +103,8 @@ pub struct Input {
     pub answering: Answering,
     /// The number of labelled rows of each class over all clients, for [`Variant::Counted`] alone.
     pub class_counts: Option<Vec<u32>>,
+    /// Where clients of one process hash their rows, for simulations alone.
+    pub together: Option<Arc<Together>>,
 }
 
 impl Input {
@@ -114,6 +118,7 @@ impl Input {
             max_peer_rows: None,
             answering: answering.into(),
             class_counts: None,
+            together: None,
         }
     }
 
@@ -182,6 +187,7 @@ pub fn client(
         max_peer_rows,
         answering,
         class_counts,
+        together,
     } = input;
     let place = Place {
         session,
@@ -205,6 +211,7 @@ pub fn client(
         max_peer_rows,
         claims,
         class_counts,
+        together,
         seed: later,
     });
     Ok(Script::new(phases::SETUP, |io| run(io, job, setup, rows)))
@@ -222,6 +229,7 @@ struct Job {
     max_peer_rows: Option<usize>,
     claims: Claims,
     class_counts: Option<Vec<u32>>,
+    together: Option<Arc<Together>>,
     /// The randomness of everything after the setup.
     seed: Seed,
 }
@@ -275,9 +283,11 @@ impl Columns {
 
 impl Job {
     fn hash(&self, projection: &Seed, rows: Rows) -> Codes {
-        match rows {
-            Rows::Codes(codes) => codes,
-            Rows::Features(features) => Codes::hash(&features, projection, self.params.bits),
+        let bits = self.params.bits;
+        match (rows, &self.together) {
+            (Rows::Codes(codes), _) => codes,
+            (Rows::Features(features), None) => Codes::hash(&features, projection, bits),
+            (Rows::Features(features), Some(all)) => all.hash(&features, projection, bits),
         }
     }
 

@@ -200,6 +200,11 @@ impl Features {
         &self.values
     }
 
+    /// Whether these are clones of one value.
+    pub(crate) fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.values, &other.values)
+    }
+
     /// The rows named by `rows`, in that order.
     ///
     /// # Panics

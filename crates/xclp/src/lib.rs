@@ -28,7 +28,7 @@ mod spread;
 mod transfers;
 
 pub use client::{Input, Outcome, Rows, client};
-pub use codes::Codes;
+pub use codes::{Codes, Together};
 pub use distances::Distances;
 pub use graph::Graph;
 pub use influence::Influence;

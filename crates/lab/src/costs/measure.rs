@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde::{Serialize, Serializer};
 use undertone::hamming::{Backend, Phe};
 use undertone::kdf::Seed;
-use undertone::party::{Cost, Ledger, PartyId};
+use undertone::party::{Cost, Ledger, Network, PartyId};
 use undertone::simulate::Simulation;
 use undertone::sum::Suite;
 use undertone::xclp::{Labelling, Params, Rows, phases};
@@ -176,7 +176,7 @@ fn measure(point: Point, links: &[Link]) -> Result<Measured, Failure> {
         clients,
         seed,
     }
-    .run(|_, _| {})?;
+    .run_over(Network::new())?;
     let (mut right, mut hidden) = (0, 0);
     for (client, (outcome, given)) in run.clients.iter().zip(&given).enumerate() {
         let labels = &outcome.as_ref().map_err(Failure::data)?.labels;

@@ -1,10 +1,14 @@
 //! Label propagation with all parties in one process.
 
+use std::sync::Arc;
+
 use undertone_job::record::Record;
 use undertone_kdf::Seed;
 use undertone_party::{Abort, Aborted, Ledger, Network, PartyId, Phase};
 use undertone_sum::Trust;
-use undertone_xclp::{Input, LabelNoise, Labelling, Outcome, Params, Report, Rows, client, server};
+use undertone_xclp::{
+    Input, LabelNoise, Labelling, Outcome, Params, Report, Rows, Together, client, server,
+};
 
 use super::{SimulationError, credentials, drive, party_seed, session};
 
@@ -32,12 +36,18 @@ pub struct Run {
 
 impl Simulation {
     /// Runs all parties over a network that delivers frames in order. Calls `observer` with a party
-    /// and its phase after every slice of work.
+    /// and its phase after every slice of work. Clients [hash their rows
+    /// together](undertone_xclp::Together): the first to need codes spends the time for all.
     ///
     /// # Errors
     /// The first [`Aborted`] by its own fault, or [`Stalled`](undertone_party::Stalled).
     pub fn run(self, observer: impl FnMut(PartyId, Phase)) -> Result<Run, SimulationError> {
-        let run = self.run_over(Network::new().observe(observer))?;
+        let features = self.clients.iter().filter_map(|(rows, _)| match rows {
+            Rows::Features(features) => Some(features.clone()),
+            Rows::Codes(_) => None,
+        });
+        let together = Arc::new(Together::new(features));
+        let run = self.drive(Network::new().observe(observer), Some(together))?;
         match run
             .clients
             .iter()
@@ -84,11 +94,19 @@ impl Simulation {
     }
 
     /// Runs all parties over `network`, which may reorder frames, tamper with them, and make
-    /// clients drop out.
+    /// clients drop out. Each client hashes its own rows. So ledgers are those of processes apart.
     ///
     /// # Errors
     /// The server's [`Aborted`], or [`Stalled`](undertone_party::Stalled).
     pub fn run_over(self, network: Network<'_>) -> Result<Run, SimulationError> {
+        self.drive(network, None)
+    }
+
+    fn drive(
+        self,
+        network: Network<'_>,
+        together: Option<Arc<Together>>,
+    ) -> Result<Run, SimulationError> {
         let Self {
             params,
             clients,
@@ -115,6 +133,7 @@ impl Simulation {
             let seed = party_seed(&seed, session, id);
             let input = Input {
                 credentials: identities.next(),
+                together: together.clone(),
                 ..Input::new(rows, labelling, Record::simulated())
             };
             let client =
