@@ -58,27 +58,14 @@ impl Owners {
 
     /// Runs a job with these clients. Returns exit codes and logs.
     fn run(&self, job: &str, who: &[usize], out: &str, more: &[&str]) -> Vec<(i32, String)> {
-        let (mut server, ended) = self.begin(job, who, out, more);
-        server.ends(LONG);
-        ended
-    }
-
-    /// Runs a job until all clients have ended.
-    fn begin(
-        &self,
-        job: &str,
-        who: &[usize],
-        out: &str,
-        more: &[&str],
-    ) -> (Process, Vec<(i32, String)>) {
-        let server = self.serve(job);
+        let mut server = self.serve(job);
         let join = |client: &usize| self.join(*client, out, more);
         let mut clients: Vec<Process> = who.iter().map(join).collect();
         let codes = clients.iter_mut().map(|client| client.ends(LONG));
         let codes: Vec<i32> = codes.map(|code| code.unwrap_or(-1)).collect();
+        server.ends(LONG);
         let log = |client: &usize| self.0.text(&format!("join-{client}.err"));
-        let ended = codes.into_iter().zip(who.iter().map(log)).collect();
-        (server, ended)
+        codes.into_iter().zip(who.iter().map(log)).collect()
     }
 
     fn record(&self, client: usize, what: &[&str]) -> String {
@@ -195,13 +182,11 @@ fn a_graph_network_is_trained_once_among_the_same_clients() {
         }
     };
     forget();
-    // They decline before a session begins, so the server waits for others.
-    let (server, ended) = owners.begin(&job, &all, "csv", &more);
+    let ended = owners.run(&job, &all, "csv", &more);
     all_refuse(&owners, &ended, "a graph network over these rows was begun");
-    drop(server);
     forget();
     feature_graph::without_the_last(&owners.0);
-    let (_server, ended) = owners.begin(&job, &all[..3], "csv", &more);
+    let ended = owners.run(&job, &all[..3], "csv", &more);
     all_refuse(&owners, &ended, "a graph network with other clients");
 }
 
