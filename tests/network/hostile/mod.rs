@@ -281,7 +281,7 @@ macro_rules! tests {
                 frames_of_unknown_clients_are_ignored,
                 a_session_without_progress_ends_the_client,
                 mere_talk_of_progress_ends_the_client,
-                what_a_client_found_comes_before_the_end_of_the_job);
+                what_a_client_found_comes_before_what_follows);
         }
     )*};
     (@each $from:ident, $kit:expr; $($test:ident),*) => {$(

@@ -318,30 +318,39 @@ pub(super) async fn mere_talk_of_progress_ends_the_client<K: Kit>(kit: K) {
     talk.abort();
 }
 
-/// The server ends the job while the client waits until its notice of an abort is taken. The client
-/// reports what it found itself.
-pub(super) async fn what_a_client_found_comes_before_the_end_of_the_job<K: Kit>(kit: K) {
-    let (task, mut calls) = deceived(&kit, PATIENT).await;
-    let mut call = calls.recv().await.unwrap();
-    call.challenge().await;
-    call.offer(&kit).await;
-    let session = call.start().await;
-    let header = Header {
-        from: SERVER,
-        to: PartyId::client(0),
-        ..header(&kit, session, 0)
-    };
-    call.say(ServerSays::Frame(header.frame(vec![1]).into()));
-    loop {
-        if let Some(ClientSays::Frame(frame)) = call.hear().await
-            && Header::parse(&frame, &Limits::default()).unwrap().kind == Kind::Abort
-        {
-            break;
+/// The server ends the job, or begins another session, while the client waits until its notice of
+/// an abort is taken. The client reports what it found itself.
+pub(super) async fn what_a_client_found_comes_before_what_follows<K: Kit>(kit: K) {
+    for follows in [
+        ServerSays::Over(testing::Over {
+            why: "client 0 left".into(),
+        }),
+        ServerSays::Start(testing::Start {
+            session: vec![8; 32].into(),
+            number: 1,
+            ..start()
+        }),
+    ] {
+        let (task, mut calls) = deceived(&kit, PATIENT).await;
+        let mut call = calls.recv().await.unwrap();
+        call.challenge().await;
+        call.offer(&kit).await;
+        let session = call.start().await;
+        let header = Header {
+            from: SERVER,
+            to: PartyId::client(0),
+            ..header(&kit, session, 0)
+        };
+        call.say(ServerSays::Frame(header.frame(vec![1]).into()));
+        loop {
+            if let Some(ClientSays::Frame(frame)) = call.hear().await
+                && Header::parse(&frame, &Limits::default()).unwrap().kind == Kind::Abort
+            {
+                break;
+            }
         }
+        call.say(follows);
+        let error = error(task).await.to_string();
+        assert!(error.contains("server sent a malformed message"), "{error}");
     }
-    call.say(ServerSays::Over(testing::Over {
-        why: "client 0 left".into(),
-    }));
-    let error = error(task).await.to_string();
-    assert!(error.contains("server sent a malformed message"), "{error}");
 }

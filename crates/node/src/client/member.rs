@@ -286,6 +286,11 @@ impl<'a> Member<'a> {
             }
             ServerSays::Offer(offer) => self.answer(offer, connection).await?,
             ServerSays::Start(start) => {
+                // A party that aborts tells others before it ends. So they may begin again before
+                // this client knows its own reason to stop.
+                if self.concluded().await? {
+                    return Ok(Some(Left::Home));
+                }
                 self.forget();
                 self.start(&start, connection)?;
             }
@@ -375,16 +380,23 @@ impl<'a> Member<'a> {
     /// The server has ended the job. What the party itself found comes first: others may only know
     /// that this client has left.
     async fn abandoned(&mut self, why: String) -> Result<Option<Left>, JoinError> {
+        if self.concluded().await? {
+            return Ok(Some(Left::Home));
+        }
+        Err(JoinError::Abandoned(why))
+    }
+
+    /// Ends a session that is over for the server, and takes what the party itself found. Returns
+    /// whether the client's part in the job is over.
+    async fn concluded(&mut self) -> Result<bool, JoinError> {
         let ended = match &mut self.session {
             Some(session) => session.close().await,
             None => None,
         };
-        if let Some(ended) = ended.filter(|ended| ended.result.as_ref().err().is_none_or(is_own))
-            && self.take(ended)? == Next::Done
-        {
-            return Ok(Some(Left::Home));
+        match ended.filter(|ended| ended.result.as_ref().err().is_none_or(is_own)) {
+            Some(ended) => Ok(self.take(ended)? == Next::Done),
+            None => Ok(false),
         }
-        Err(JoinError::Abandoned(why))
     }
 
     fn refused(&self, refusal: Refusal) -> Result<Left, JoinError> {
