@@ -176,8 +176,9 @@ pub fn prepare(
         Backend::Clear | Backend::Sketch => ready(Basis::Plain),
         Backend::Psm => ready(Basis::Psm(Box::new(ctx))),
         Backend::Lwe => Script::new(OFFLINE, move |io| async move {
-            let prepared = lwe::prepare(io, bits, ctx).await?;
-            Ok(Prepared(Basis::Lwe(Box::new(prepared))))
+            // So that other parties of a process run meanwhile.
+            io.pause().await;
+            Ok(Prepared(Basis::Lwe(Box::new(lwe::prepare(bits, ctx)?))))
         }),
         Backend::Shade => {
             let party = shade::Preparation::new(bits, ctx)?;
@@ -250,6 +251,9 @@ pub struct ServerContext {
 pub struct Collected<S> {
     /// The sink. It has taken every distance between rows of different remaining clients.
     pub sink: S,
+    /// Distances that were longer than a code. The sink has taken them as `bits`. Clients that
+    /// follow the protocol cause none; with `lwe` the server alone learns of them (LWE-13).
+    pub above: u64,
     /// For each client of the context, whether it remains. No tile names a client that does not.
     pub remains: Vec<bool>,
 }
@@ -275,7 +279,7 @@ pub fn server<S: Sink>(
             Script::new(PHASE, |io| server.run(io))
         }
         Backend::Lwe => {
-            let shape = lwe::Shape::new(bits, ctx.suite)?;
+            let shape = lwe::Shape::new(bits, &ctx.clients)?;
             let lobby = Lobby::<S, lwe::Meeting<S>>::new(&shape, ctx, sink)?;
             Script::new(PHASE, |io| lobby.collect(io))
         }

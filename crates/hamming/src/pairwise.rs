@@ -3,7 +3,7 @@
 //!
 //! `docs/spec/distances.md` specifies the messages, in *Pairs of clients*.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use undertone_kernel::Wiped;
 use undertone_party::{Abort, Io, Outbox, PartyId};
@@ -66,10 +66,15 @@ pub(super) trait Meeting<S>: Sized + Send + 'static {
     /// The two clients of the pair, if parts are missing.
     fn missing(&self) -> Option<[PartyId; 2]>;
 
-    /// The index of the client whose next part is due before any other of the pair. `None` if parts
-    /// of both may come.
-    fn waits_for(&self) -> Option<usize> {
+    /// The index of the client that is so far ahead that nothing more is taken from it until the
+    /// other's next part.
+    fn ahead(&self) -> Option<usize> {
         None
+    }
+
+    /// Distances that were too long and became the longest.
+    fn above(&self) -> u64 {
+        0
     }
 
     fn into_sink(self) -> S;
@@ -89,6 +94,10 @@ pub(super) struct Lobby<S, M> {
     states: Vec<State>,
     min_clients: usize,
     meetings: BTreeMap<[usize; 2], M>,
+    /// The pairs of which one client is too far ahead, and this client.
+    ahead: BTreeMap<[usize; 2], usize>,
+    /// The pairs of which the client behind has finished. What the other still sends is dropped.
+    given_up: BTreeSet<[usize; 2]>,
     sink: S,
 }
 
@@ -120,6 +129,8 @@ impl<S: Sink, M: Meeting<S>> Lobby<S, M> {
             channels,
             min_clients,
             meetings,
+            ahead: BTreeMap::new(),
+            given_up: BTreeSet::new(),
             sink,
         })
     }
@@ -142,6 +153,8 @@ impl<S: Sink, M: Meeting<S>> Lobby<S, M> {
         let peer = PartyId::from_wire(u32::from_le_bytes(peer));
         if peer == SERVER && part.is_empty() {
             self.states[place] = State::Done;
+            let pairs: Vec<[usize; 2]> = self.ahead.keys().copied().collect();
+            pairs.into_iter().for_each(|pair| self.note(pair));
             return Ok(());
         }
         let Some(other) = self.clients.iter().position(|(id, _)| *id == peer) else {
@@ -149,8 +162,15 @@ impl<S: Sink, M: Meeting<S>> Lobby<S, M> {
             return Ok(());
         };
         let ends = [place.min(other), place.max(other)];
+        if self.given_up.contains(&ends) {
+            return Ok(());
+        }
         match self.meetings.get_mut(&ends) {
-            Some(meeting) => meeting.take(place, part),
+            Some(meeting) => {
+                meeting.take(place, part)?;
+                self.note(ends);
+                Ok(())
+            }
             None => match self.states[other] {
                 State::Gone if other != place => Ok(()),
                 // DIST-8
@@ -161,34 +181,48 @@ impl<S: Sink, M: Meeting<S>> Lobby<S, M> {
         }
     }
 
+    /// Notes whether one end of a pair is too far ahead.
+    fn note(&mut self, pair: [usize; 2]) {
+        self.ahead.remove(&pair);
+        let Some(meeting) = self.meetings.get_mut(&pair) else {
+            return;
+        };
+        let Some(place) = meeting.ahead() else {
+            return;
+        };
+        let behind = pair.into_iter().find(|other| *other != place);
+        // It saw the client ahead drop out, or cheats: then the pair is missing in the end.
+        if behind.is_some_and(|behind| self.states[behind] == State::Done) {
+            self.given_up.insert(pair);
+        } else {
+            self.ahead.insert(pair, place);
+        }
+    }
+
     fn gone(&mut self, place: usize) -> Result<(), Abort> {
         self.states[place] = State::Gone;
         self.meetings.retain(|ends, _| !ends.contains(&place));
+        self.ahead.retain(|ends, _| !ends.contains(&place));
         let there = self.states.iter().filter(|state| **state != State::Gone);
         enough(there.count(), self.min_clients)
     }
 
     pub(super) async fn collect(mut self, io: Io) -> Result<Collected<S>, Abort> {
         loop {
-            let clients = self.clients.iter().zip(&self.states);
-            let due = clients.filter(|(_, state)| **state == State::There);
-            let mut of: Vec<PartyId> = due.map(|((id, _), _)| *id).collect();
-            if of.is_empty() {
+            let there = |place: &usize| self.states[*place] == State::There;
+            let mut due: Vec<usize> = (0..self.clients.len()).filter(there).collect();
+            if due.is_empty() {
                 return self.finish();
             }
-            // Only these, so that a client that withholds a part is the one that is waited for.
-            let mut awaited = Vec::new();
-            for meeting in self.meetings.values() {
-                if let Some(place) = meeting.waits_for() {
-                    if self.states[place] == State::Done {
-                        return Err(incomplete(meeting));
-                    }
-                    awaited.push(self.clients[place].0);
-                }
+            due.retain(|place| !self.ahead.values().any(|ahead| ahead == place));
+            if due.is_empty() {
+                let first = self.ahead.keys().find_map(|pair| self.meetings.get(pair));
+                return Err(match first {
+                    Some(meeting) => incomplete(meeting),
+                    None => Abort::Internal("nobody is ahead".into()),
+                });
             }
-            if !awaited.is_empty() {
-                of = awaited;
-            }
+            let of: Vec<PartyId> = due.iter().map(|place| self.clients[*place].0).collect();
             let Some((from, message)) = io.recv_any(&of).await else {
                 continue;
             };
@@ -203,15 +237,17 @@ impl<S: Sink, M: Meeting<S>> Lobby<S, M> {
     }
 
     fn finish(self) -> Result<Collected<S>, Abort> {
-        let mut sink = self.sink;
+        let (mut sink, mut above) = (self.sink, 0);
         for meeting in self.meetings.into_values() {
             if meeting.missing().is_some() {
                 return Err(incomplete(&meeting));
             }
+            above += meeting.above();
             sink.join(meeting.into_sink());
         }
         Ok(Collected {
             sink,
+            above,
             remains: self.states.iter().map(|s| *s == State::Done).collect(),
         })
     }

@@ -104,5 +104,9 @@ pub(super) async fn collect<S: Sink>(
         let end = pairs.len().min(done + tiles::PER_STEP);
         tiles::sweep(cpu, &codes, &pairs, done..end, &mut sink);
     }
-    Ok(Collected { sink, remains })
+    Ok(Collected {
+        sink,
+        above: 0,
+        remains,
+    })
 }

@@ -19,7 +19,7 @@ pub const BLOCK: usize = 64;
 pub struct Scale {
     /// t, below 2¹⁴.
     pub t: u64,
-    /// log₂ K, at most 22.
+    /// log₂ K, at most 25.
     pub log_k: u32,
     /// `⌊2^shift·log₂(e)/(2·(tσ)²)⌋`.
     pub factor: u64,
@@ -79,7 +79,7 @@ fn portable(
         };
         let power = ((x >> 64) as u64).min(MOST);
         let likely = u64::from(second[i] < exp2::power(x as u64));
-        let rare = u64::from(first[i] >> 24 & ((1 << power) - 1) == 0);
+        let rare = u64::from(first[i] >> 25 & ((1 << power) - 1) == 0);
         accepted |= (likely & rare) << i;
         // −(z + K·u) − 1 for a negative number.
         let mask = (likely & rare).wrapping_neg();
@@ -172,7 +172,7 @@ unsafe fn avx512(
             let one = splat(1);
             let likely = _mm512_cmplt_epu64_mask(load(&eights(second, at)), likely[i]);
             let zeros = _mm512_sub_epi64(_mm512_sllv_epi64(one, powers[i]), one);
-            let third = _mm512_srli_epi64::<24>(load(&eights(first, at)));
+            let third = _mm512_srli_epi64::<25>(load(&eights(first, at)));
             let both = _mm512_mask_testn_epi64_mask(likely, third, zeros);
             let rho = load(&eights(numbers, at));
             let out = _mm512_mask_mov_epi64(rho, both, candidates[i]);
@@ -201,6 +201,7 @@ mod tests {
             (2049, 19, 128),
             (8193, 22, 136),
             (8193, 22, 155),
+            (8193, 25, 143),
             (8193, 1, 64),
         ] {
             let scale = Scale {

@@ -15,7 +15,7 @@
 //! | [`parts`] | long messages, written part by part | portable |
 //! | [`product`] | matrix products modulo 2¹⁶ | portable, AVX2, AVX-512 VNNI |
 //! | [`product52`] | matrix products modulo 2⁵² | portable, AVX2, AVX-512 IFMA |
-//! | [`ternary`] | inner products with numbers −1, 0 and 1 | portable, AVX2, AVX-512 VNNI |
+//! | [`signed`] | inner products with small signed numbers | portable, AVX2, AVX-512 VNNI |
 //! | [`negacyclic`] | products of polynomials modulo X²⁵⁶ + 1 | portable, AVX-512 IFMA |
 //! | [`cdt`] | samples from tables of thresholds | portable, AVX2, AVX-512 |
 //! | [`gaussian`] | candidates for wide Gaussians | portable, AVX-512 IFMA |
@@ -63,10 +63,10 @@ pub mod product;
 pub mod product52;
 pub mod project;
 pub mod rows;
+pub mod signed;
 #[cfg(target_arch = "x86_64")]
 mod simd;
 pub mod sparse;
-pub mod ternary;
 pub mod transpose;
 pub mod universal;
 pub mod wipe;

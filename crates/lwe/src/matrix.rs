@@ -1,4 +1,4 @@
-//! The public matrix A, of L rows and n columns modulo Q.
+//! The public matrix A, of l rows and n columns modulo Q.
 
 use shake::Shake128;
 use shake::digest::{ExtendableOutput, Update, XofReader};
@@ -10,17 +10,17 @@ use crate::params::Params;
 
 /// The public matrix A. Products are for eight vectors side by side, modulo 2⁵², so that they are
 /// right modulo Q.
-pub trait Matrix: Send + Sync {
+pub trait Matrix: std::fmt::Debug + Send + Sync {
     /// The parameters.
     fn params(&self) -> &'static Params;
 
-    /// A·s for eight vectors of n numbers −1, 0 or 1 in two's complement. `out` has L entries.
+    /// A·s for eight vectors of n numbers from −64 to 64 in two's complement. `out` has l entries.
     ///
     /// # Panics
     /// When lengths differ.
     fn column(&self, cpu: Cpu, scratch: &mut Scratch, s: &[Eight], out: &mut [Eight]);
 
-    /// w·A for eight vectors of L numbers in two's complement, between −2⁴⁰ and 2⁴⁰. `out` has n
+    /// w·A for eight vectors of l numbers in two's complement, between −2⁴⁰ and 2⁴⁰. `out` has n
     /// entries.
     ///
     /// # Panics
@@ -51,7 +51,7 @@ fn uniform(session: SessionId, params: &Params, purpose: &str, count: usize) -> 
         .collect()
 }
 
-/// A matrix of L/256 × n/256 blocks. Block (a, b) is the negacyclic matrix of a polynomial: its
+/// A matrix of l/256 × n/256 blocks. Block (a, b) is the negacyclic matrix of a polynomial: its
 /// product with a vector is the product of polynomials modulo X²⁵⁶ + 1.
 #[derive(Debug)]
 pub struct Ring {
@@ -64,7 +64,7 @@ impl Ring {
     /// The matrix of `session`.
     pub fn new(cpu: Cpu, session: SessionId, params: &'static Params) -> Self {
         let polynomials = Self::polynomials(session, params);
-        let (high, wide) = (params.bits / DEGREE, params.n / DEGREE);
+        let (high, wide) = (params.length / DEGREE, params.n / DEGREE);
         let at = |a: usize, b: usize| &polynomials[(a * wide + b) * DEGREE..][..DEGREE];
         Self {
             params,
@@ -75,7 +75,7 @@ impl Ring {
 
     /// The coefficients of all polynomials, those of block row 0 first.
     pub fn polynomials(session: SessionId, params: &Params) -> Vec<u64> {
-        let count = params.bits / DEGREE * params.n;
+        let count = params.length / DEGREE * params.n;
         uniform(session, params, "lwe ring", count)
     }
 }
@@ -123,14 +123,14 @@ pub struct Dense {
 impl Dense {
     /// The unstructured matrix of `session`.
     pub fn new(session: SessionId, params: &'static Params) -> Self {
-        let entries = uniform(session, params, "lwe dense", params.bits * params.n);
+        let entries = uniform(session, params, "lwe dense", params.length * params.n);
         Self { params, entries }
     }
 
     /// The entries of the [`Ring`] of `session`, written out.
     pub fn of_ring(session: SessionId, params: &'static Params) -> Self {
         let polynomials = Ring::polynomials(session, params);
-        let mut entries = vec![0; params.bits * params.n];
+        let mut entries = vec![0; params.length * params.n];
         for (row, entries) in entries.chunks_exact_mut(params.n).enumerate() {
             for (column, entry) in entries.iter_mut().enumerate() {
                 let block = row / DEGREE * (params.n / DEGREE) + column / DEGREE;
@@ -153,7 +153,7 @@ impl Matrix for Dense {
     }
 
     fn column(&self, _: Cpu, _: &mut Scratch, s: &[Eight], out: &mut [Eight]) {
-        assert_eq!((s.len(), out.len()), (self.params.n, self.params.bits));
+        assert_eq!((s.len(), out.len()), (self.params.n, self.params.length));
         for (entries, out) in self.entries.chunks_exact(self.params.n).zip(out) {
             *out = Eight::default();
             for (entry, s) in entries.iter().zip(s) {
@@ -165,7 +165,7 @@ impl Matrix for Dense {
     }
 
     fn row(&self, _: Cpu, _: &mut Scratch, w: &[Eight], out: &mut [Eight]) {
-        assert_eq!((w.len(), out.len()), (self.params.bits, self.params.n));
+        assert_eq!((w.len(), out.len()), (self.params.length, self.params.n));
         out.fill(Eight::default());
         for (entries, w) in self.entries.chunks_exact(self.params.n).zip(w) {
             for (entry, out) in entries.iter().zip(&mut *out) {
@@ -195,7 +195,7 @@ mod tests {
                     .map(|_| Eight(std::array::from_fn(|_| one())))
                     .collect()
             };
-            let (s, w) = (eight(params.n, 2), eight(params.bits, 20));
+            let (s, w) = (eight(params.n, 8), eight(params.length, 20));
             let masked = |values: &[Eight]| -> Vec<[u64; 8]> {
                 let values = values.iter();
                 values
@@ -203,14 +203,14 @@ mod tests {
                     .collect()
             };
             let mut due = [
-                vec![Eight::default(); params.bits],
+                vec![Eight::default(); params.length],
                 vec![Eight::default(); params.n],
             ];
             dense.column(Cpu::portable(), &mut Scratch::default(), &s, &mut due[0]);
             dense.row(Cpu::portable(), &mut Scratch::default(), &w, &mut due[1]);
             for cpu in Cpu::all() {
                 let ring = Ring::new(cpu, session, params);
-                let mut column = vec![Eight::default(); params.bits];
+                let mut column = vec![Eight::default(); params.length];
                 ring.column(cpu, &mut Scratch::default(), &s, &mut column);
                 assert!(masked(&column) == masked(&due[0]), "{cpu:?} {params:?}");
                 let mut row = vec![Eight::default(); params.n];

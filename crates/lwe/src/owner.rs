@@ -1,87 +1,120 @@
-//! The key owner: it encrypts its rows under its own keys, and opens masked inner products.
+//! The key owner: it encrypts its rows under keys of their own, and opens masked inner products for
+//! the server.
+
+use std::ops::Range;
 
 use rayon::prelude::*;
 use undertone_kdf::Seed;
 use undertone_kernel::mask::Suite;
 use undertone_kernel::negacyclic::{Eight, LANES};
-use undertone_kernel::ternary::{self, Rows24, Ternary};
+use undertone_kernel::signed::{self, Rows, Small};
 use undertone_kernel::{BitMatrix, Cpu, Wiped, pack, product52};
-use undertone_party::SessionId;
+use undertone_party::{PartyId, SessionId};
 
-use std::ops::Range;
-
+use crate::evaluator::round;
 use crate::matrix::{Matrix, Scratch};
+use crate::pads::{Pads, Place};
 use crate::params::Params;
 use crate::pool::Pool;
-use crate::sample::{self, Words};
+use crate::sample::{self, Gaussian, Words};
+use crate::table::Samplers;
+use crate::tags::{Tags, derive};
 
-/// The secrets of a key owner's rows.
+/// A key owner: its codes and their secrets, in one session.
 #[derive(Debug)]
-pub struct KeyOwner {
-    params: &'static Params,
+pub struct KeyOwner<'a> {
+    matrix: &'a dyn Matrix,
+    codes: &'a BitMatrix,
     session: SessionId,
     suite: Suite,
-    seed: Seed,
-    secrets: Ternary,
+    keys: Seed,
+    opens: Seed,
+    tags: Tags,
+    secrets: Small,
     pool: Pool<Workspace>,
 }
 
-impl KeyOwner {
-    /// Draws the secrets of `rows` rows from `seed`. They serve one session.
+/// Rows of a key owner that are answered together.
+#[derive(Debug, Clone)]
+pub struct Block {
+    rows: Range<usize>,
+    /// The residues of the weights.
+    residues: Wiped<u64>,
+    tag: Wiped<u128>,
+}
+
+/// Memory of a thread that computes keys.
+#[derive(Debug, Default)]
+struct Workspace {
+    scratch: Scratch,
+    secrets: Wiped<Eight>,
+    products: Wiped<Eight>,
+}
+
+impl<'a> KeyOwner<'a> {
+    /// The owner of `codes`, which draws from `own`, its secret.
+    ///
+    /// # Panics
+    /// When a code is longer than L.
     pub fn new(
-        params: &'static Params,
+        matrix: &'a dyn Matrix,
         session: SessionId,
         suite: Suite,
-        seed: Seed,
-        rows: usize,
+        own: &Seed,
+        codes: &'a BitMatrix,
     ) -> Self {
+        let params = matrix.params();
+        assert!(codes.columns() <= params.bits, "codes");
         let mut owner = Self {
-            params,
+            matrix,
+            codes,
             session,
             suite,
-            seed,
-            secrets: Ternary::zero(rows, params.n),
+            keys: own.derive(session, "lwe keys", &[]),
+            opens: own.derive(session, "lwe opens", &[]),
+            tags: Tags::of_party(session, own),
+            secrets: Small::zero(0, params.n),
             pool: Pool::new(),
         };
-        for row in 0..rows {
-            let mut words = owner.words(row);
-            sample::ternary(&mut words, owner.secrets.row_mut(row));
-        }
+        let mut secrets = Small::zero(codes.rows(), params.n);
+        let each: Vec<&mut [u8]> = secrets.rows_mut().collect();
+        each.into_par_iter().enumerate().for_each(|(row, secret)| {
+            sample::secret(Cpu::detect(), params, &mut owner.words(row), secret);
+        });
+        owner.secrets = secrets;
         owner
     }
 
-    /// The stream of a row: its secret, then its errors.
+    fn params(&self) -> &'static Params {
+        self.matrix.params()
+    }
+
+    /// The stream of the key of a row: its secret, then its error.
     fn words(&self, row: usize) -> Words {
-        let seed = self.seed.derive(self.session, "lwe key", &[row as u32]);
+        let tag = self.tags.codes([self.codes.row(row)]);
+        let seed = derive(&self.keys, self.session, "lwe key", &[row as u32], &[tag]);
         Words::new(self.suite, &seed)
     }
 
-    /// `A·s + e` modulo 2⁵² for rows `rows`, L numbers each: what keys need before there are codes.
+    /// Step 1: the keys of rows `rows`, `c = A·s + e − 2τ·y` modulo Q, packed row by row.
     ///
     /// # Panics
     /// When there are no such rows.
-    pub fn columns(&self, matrix: &dyn Matrix, rows: Range<usize>) -> Wiped<u64> {
-        let params = self.params;
-        let mut out = Wiped::from(vec![0; rows.len() * params.bits]);
-        out.par_chunks_mut(LANES * params.bits)
-            .enumerate()
-            .for_each(|(block, out)| {
-                let first = rows.start + block * LANES;
-                self.pool
-                    .with(|work| self.eight_columns(matrix, work, first, out));
-            });
-        out
+    pub fn keys(&self, rows: Range<usize>) -> Vec<u8> {
+        let firsts: Vec<usize> = rows.clone().step_by(LANES).collect();
+        let keys: Vec<Vec<u8>> = firsts
+            .into_par_iter()
+            .map(|first| {
+                let rows = first..rows.end.min(first + LANES);
+                self.pool.with(|work| self.eight_keys(work, rows))
+            })
+            .collect();
+        keys.concat()
     }
 
-    /// The columns of up to eight rows.
-    fn eight_columns(
-        &self,
-        matrix: &dyn Matrix,
-        work: &mut Workspace,
-        first: usize,
-        out: &mut [u64],
-    ) {
-        let params = self.params;
+    /// The keys of up to eight rows.
+    fn eight_keys(&self, work: &mut Workspace, rows: Range<usize>) -> Vec<u8> {
+        let (params, cpu) = (self.params(), Cpu::detect());
         let Workspace {
             scratch,
             secrets,
@@ -89,114 +122,101 @@ impl KeyOwner {
         } = work;
         secrets.clear();
         secrets.resize(params.n, Eight::default());
-        products.resize(params.bits, Eight::default());
-        for lane in 0..out.len() / params.bits {
-            let row = self.secrets.row(first + lane).iter();
-            for (secrets, secret) in secrets.iter_mut().zip(row) {
+        products.resize(params.length, Eight::default());
+        for (lane, row) in rows.clone().enumerate() {
+            for (secrets, secret) in secrets.iter_mut().zip(self.secrets.row(row)) {
                 secrets.0[lane] = i64::from(*secret as i8) as u64;
             }
         }
-        matrix.column(Cpu::detect(), scratch, secrets, products);
-        for (lane, out) in out.chunks_exact_mut(params.bits).enumerate() {
-            let mut words = self.words(first + lane);
-            words.seek(params.n.div_ceil(32));
-            sample::binomial(&mut words, out);
-            for (out, product) in out.iter_mut().zip(products.iter()) {
-                *out = out.wrapping_add(product.0[lane]);
-            }
-        }
-    }
-
-    /// Step 1: the keys of rows `rows` of `codes`, `c = A·s + e − 2τ·y` modulo Q, packed row by
-    /// row. `columns` are those of the same rows.
-    ///
-    /// # Panics
-    /// When `columns` are of other rows, or a code is longer than L.
-    pub fn keys(&self, columns: &[u64], codes: &BitMatrix, rows: Range<usize>) -> Vec<u8> {
-        let params = self.params;
-        assert_eq!(columns.len(), rows.len() * params.bits, "columns");
-        assert!(codes.columns() <= params.bits, "codes");
+        self.matrix.column(cpu, scratch, secrets, products);
         let step = params.tau().wrapping_mul(2);
-        let packed: Vec<Vec<u8>> = columns
-            .par_chunks_exact(params.bits)
-            .enumerate()
-            .map(|(at, column)| {
-                let mut key = Wiped::from(column.to_vec());
-                let row = codes.row(rows.start + at);
-                product52::subtract_where(Cpu::detect(), row, step, &mut key);
-                let mut out = Vec::with_capacity(params.key_len() + 8);
-                pack::pack_words(params.q, &key, &mut out);
-                out
-            })
-            .collect();
-        packed.concat()
-    }
-
-    /// Step 5: the masked distances of each row of `headers` to the rows `rows` of the owner, whose
-    /// numbers of ones are `weights`. `answers` has an answer for each pair, row of the evaluator
-    /// after row.
-    ///
-    /// # Panics
-    /// When lengths differ.
-    pub fn open(
-        &self,
-        headers: &Headers,
-        answers: &[u64],
-        rows: Range<usize>,
-        weights: &[u16],
-    ) -> Wiped<u16> {
-        let params = self.params;
-        assert_eq!(weights.len(), rows.len(), "weights");
-        assert_eq!(answers.len(), headers.0.rows() * rows.len(), "answers");
-        let mut products = Wiped::from(vec![0u32; answers.len()]);
-        let cpu = Cpu::detect();
-        ternary::products(cpu, &headers.0, &self.secrets, rows.clone(), &mut products);
-        let mut out = Wiped::with_capacity(answers.len());
-        let minus_q = params.minus_q();
-        for (answers, products) in answers
-            .chunks_exact(rows.len())
-            .zip(products.chunks_exact(rows.len()))
-        {
-            let pairs = answers.iter().zip(products).zip(weights);
-            out.extend(pairs.map(|((answer, product), weight)| {
-                let z = (answer << (params.h - params.v)).wrapping_sub(u64::from(*product));
-                let z = z & ((1 << params.h) - 1);
-                let a = (z * params.t + (1 << (params.h - 1))) >> params.h;
-                params.modulo_t(minus_q * a + u64::from(*weight)) as u16
-            }));
+        let mut out = Vec::with_capacity(rows.len() * params.key_len() + pack::SLACK);
+        let mut padded = Wiped::from(vec![0; params.length / 64]);
+        let mut key = Wiped::from(vec![0; params.length]);
+        for (lane, row) in rows.enumerate() {
+            let code = self.codes.row(row);
+            let mut words = self.words(row);
+            // Two words for each number of the secret.
+            words.seek(2 * params.n);
+            padded[..code.len()].copy_from_slice(code);
+            sample::error(cpu, params, &padded, &mut words, &mut key);
+            for (key, product) in key.iter_mut().zip(products.iter()) {
+                *key = key.wrapping_add(product.0[lane]);
+            }
+            product52::subtract_where(cpu, &padded, step, &mut key);
+            pack::pack_words(params.q, &key, &mut out);
         }
         out
     }
-}
 
-/// Memory of a thread that computes columns.
-#[derive(Default)]
-struct Workspace {
-    scratch: Scratch,
-    secrets: Wiped<Eight>,
-    products: Wiped<Eight>,
-}
-
-/// The headers of rows of an evaluator.
-#[derive(Debug)]
-pub struct Headers(Rows24);
-
-impl Headers {
-    /// Reads the headers of whole rows.
+    /// The rows `rows` as a block.
     ///
     /// # Panics
-    /// When `bytes` are not whole headers.
-    pub fn new(params: &Params, bytes: &[u8]) -> Self {
-        let rows = bytes.len() / params.header_len();
-        assert_eq!(bytes.len(), rows * params.header_len(), "whole headers");
-        let mut values = vec![0; rows * params.n];
-        pack::unpack_words(params.h, bytes, &mut values);
-        let values: Vec<u32> = values.into_iter().map(|value| value as u32).collect();
-        Self(Rows24::new(params.n, &values))
+    /// When there are no such rows.
+    pub fn block(&self, rows: Range<usize>) -> Block {
+        let codes = rows.clone().map(|row| self.codes.row(row));
+        let weight = |code: &[u64]| code.iter().map(|word| u64::from(word.count_ones())).sum();
+        let residues = codes
+            .clone()
+            .map(|code| self.params().modulo_t(weight(code)));
+        Block {
+            residues: residues.collect::<Vec<u64>>().into(),
+            tag: vec![self.tags.codes(codes)].into(),
+            rows,
+        }
     }
 
-    /// Number of rows.
-    pub fn rows(&self) -> usize {
-        self.0.rows()
+    /// Step 5: the openings of the rows of `evaluator` from `first` on, whose headers are
+    /// `headers`, for the rows of a block: for the server, packed row by row.
+    ///
+    /// # Panics
+    /// When `headers` are not whole headers.
+    pub fn open(
+        &self,
+        block: &Block,
+        pads: &Pads,
+        evaluator: PartyId,
+        place: Place,
+        first: usize,
+        headers: &[u8],
+    ) -> Vec<u8> {
+        let (params, cpu) = (self.params(), Cpu::detect());
+        let count = headers.len() / params.header_len();
+        assert_eq!(headers.len(), count * params.header_len(), "whole headers");
+        let mut values = vec![0; count * params.n];
+        pack::unpack_words(params.h, headers, &mut values);
+        let values: Vec<u32> = values.into_iter().map(|value| value as u32).collect();
+        let rows = Rows::new(params.n, params.h, &values);
+        let mut products = Wiped::from(vec![0u32; count * block.rows.len()]);
+        signed::products(cpu, &rows, &self.secrets, block.rows.clone(), &mut products);
+        let openings: Vec<Vec<u8>> = products
+            .par_chunks_exact(block.rows.len())
+            .zip(headers.par_chunks_exact(params.header_len()))
+            .enumerate()
+            .map(|(at, (products, header))| {
+                let row = first + at;
+                let ids = [evaluator.to_wire(), place.round, row as u32, place.column];
+                let tags = [self.tags.of(header), block.tag[0]];
+                let seed = derive(&self.opens, self.session, "lwe open", &ids, &tags);
+                let words = Words::new(self.suite, &seed);
+                let mut values = Wiped::from(vec![0u64; products.len()]);
+                self.show(&block.residues, words, products, &mut values);
+                pads.add(place, row, header, &mut values);
+                round(params, &mut values)
+            })
+            .collect();
+        openings.concat()
+    }
+
+    /// `2^(q−h)·⟨H, s⟩ − τρ − γ` for each product, where γ is noise of centre −ρ/t.
+    fn show(&self, residues: &[u64], words: Words, products: &[u32], values: &mut [u64]) {
+        let params = self.params();
+        values.copy_from_slice(residues);
+        Gaussian::new(&Samplers::of(params).opening, words).replace(Cpu::detect(), values);
+        let (tau, up) = (params.tau(), params.q - params.h);
+        for ((value, residue), product) in values.iter_mut().zip(residues).zip(products) {
+            let hidden = value.wrapping_add(tau.wrapping_mul(*residue));
+            *value = (u64::from(*product) << up).wrapping_sub(hidden);
+        }
     }
 }

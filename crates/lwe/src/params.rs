@@ -1,7 +1,15 @@
 //! The parameter classes.
 
+use undertone_kernel::pack;
+
 /// Columns that may be answered under one masked row, all key owners together.
 pub const MAX_COLUMNS: usize = 8192;
+
+/// Rows of all evaluators of a key owner together: R_max. The noise of openings is made for them.
+pub const MAX_EVALUATED: usize = 1 << 17;
+
+/// The deviation of secrets and of errors of keys, in quarters.
+pub(crate) const KEY_QUARTERS: u64 = 19;
 
 /// The longest row in bits.
 pub const MAX_BITS: usize = CLASSES[CLASSES.len() - 1].bits;
@@ -14,9 +22,11 @@ const COLUMN_BYTES: usize = 256 << 20;
 /// `docs/spec/lwe.md` gives the rules behind them. Deviations are standard deviations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Params {
-    /// L, the length of a row in bits. Shorter rows are filled up with zeros.
+    /// L, the longest code of the class in bits.
     pub bits: usize,
-    /// t, the odd modulus of masked distances, L/2 + 1: a distance modulo t and its parity give the
+    /// l, the entries of a code, filled up with zeros.
+    pub length: usize,
+    /// t, the odd modulus of distances, L/2 + 1: a distance modulo t and its parity give the
     /// distance.
     pub t: u64,
     /// q: Q = 2^q is the modulus of keys.
@@ -29,34 +39,53 @@ pub struct Params {
     pub header_deviation: u64,
     /// The deviation of the noise of answers.
     pub answer_deviation: u64,
+    /// The deviation of the noise of openings.
+    pub opening_deviation: u64,
     /// h, the bits of a number of a header.
     pub h: u32,
-    /// v, the bits of an answer.
+    /// v, the bits of an answer and of an opening.
     pub v: u32,
 }
 
-const fn class(bits: usize, q: u32, n: usize, deviations: [u64; 3], h: u32, v: u32) -> Params {
-    let [row_deviation, header_deviation, answer_deviation] = deviations;
+/// A class: L and l; q and n; the deviations of masked rows, headers, answers and openings; h and
+/// v.
+const fn class(
+    [bits, length]: [usize; 2],
+    q: u32,
+    n: usize,
+    deviations: [u64; 4],
+    h: u32,
+    v: u32,
+) -> Params {
+    let [
+        row_deviation,
+        header_deviation,
+        answer_deviation,
+        opening_deviation,
+    ] = deviations;
     Params {
         bits,
+        length,
         t: bits as u64 / 2 + 1,
         q,
         n,
         row_deviation,
         header_deviation,
         answer_deviation,
+        opening_deviation,
         h,
         v,
     }
 }
 
 /// All classes, the smallest first.
+#[rustfmt::skip]
 pub const CLASSES: [Params; 5] = [
-    class(1024, 32, 1792, [2355, 2048, 397_056], 20, 16),
-    class(2048, 34, 1792, [4737, 128, 728_576], 21, 16),
-    class(4096, 36, 1792, [9530, 128, 1_621_760], 22, 16),
-    class(8192, 39, 2048, [19_179, 128, 3_740_416], 23, 16),
-    class(16_384, 41, 2048, [38_597, 128, 8_929_024], 24, 17),
+    class([1024, 1280], 37, 1792, [2360, 2048, 2_130_068, 9_919_419], 24, 15),
+    class([2048, 2048], 38, 1792, [4737, 128, 3_384_041, 10_887_510], 25, 15),
+    class([4096, 4096], 40, 2048, [9530, 128, 7_681_452, 22_561_005], 26, 15),
+    class([8192, 8192], 42, 2048, [19_179, 128, 15_457_908, 44_562_025], 28, 16),
+    class([16_384, 16_384], 44, 2048, [38_597, 128, 34_652_770, 96_499_842], 29, 18),
 ];
 
 impl Params {
@@ -87,11 +116,6 @@ impl Params {
         (1 << self.q) - 1
     }
 
-    /// Bits of a number modulo t.
-    pub fn width(&self) -> u32 {
-        u64::BITS - self.t.leading_zeros()
-    }
-
     /// A number below 2t, modulo t. In constant time.
     pub(crate) fn below_t(&self, a: u64) -> u64 {
         a.min(a.wrapping_sub(self.t))
@@ -105,12 +129,18 @@ impl Params {
 
     /// Bytes of the key column of a row.
     pub fn key_len(&self) -> usize {
-        self.bits * self.q as usize / 8
+        self.length * self.q as usize / 8
     }
 
     /// Bytes of the header of a row.
     pub fn header_len(&self) -> usize {
         self.n * self.h as usize / 8
+    }
+
+    /// Bytes of the answers, or of the openings, of a row of the evaluator to `columns` rows of the
+    /// key owner.
+    pub fn answer_len(&self, columns: usize) -> usize {
+        pack::packed_len(self.v, columns)
     }
 
     /// Most key columns that are answered under one masked row.
@@ -126,18 +156,21 @@ mod tests {
     #[test]
     fn classes_are_those_of_the_specification() {
         let inverses = [
-            4_161_011_201,
-            16_107_174_913,
-            60_133_734_401,
-            481_053_110_273,
-            1_649_334_542_337,
+            68_585_520_641,
+            273_805_212_673,
+            1_090_925_885_441,
+            4_329_343_807_489,
+            17_042_497_331_201,
         ];
-        for (class, (tau, minus_q)) in CLASSES.iter().zip(inverses.iter().zip([32, 16, 8, 8, 4])) {
+        let residues = [511, 256, 128, 64, 32];
+        for (class, (tau, minus_q)) in CLASSES.iter().zip(inverses.iter().zip(residues)) {
             assert_eq!((class.tau(), class.minus_q()), (*tau, minus_q));
             assert_eq!(class.tau().wrapping_mul(class.t) & class.mask(), 1);
             assert_eq!(class.t, class.bits as u64 / 2 + 1);
-            assert_eq!(class.width(), class.bits.ilog2());
-            assert!(class.q <= 41);
+            assert!(class.length >= class.bits && class.length.is_multiple_of(256));
+            assert!(class.q <= 49 && class.h <= 32 && class.v <= class.h);
+            // Numbers modulo t times −Q, in `modulo_t`.
+            assert!(minus_q * (class.t - 1) < 1 << 24);
         }
     }
 
@@ -164,23 +197,76 @@ mod tests {
         }
     }
 
-    /// The rules behind the deviations, in floating point.
+    /// κ(m): what smooths ℤ^m up to 2⁻⁶⁴.
+    fn kappa(m: usize) -> f64 {
+        let inside = 2.0 * m as f64 * (1.0 + 2f64.powi(64));
+        (inside.ln() / 2.0).sqrt() / std::f64::consts::PI
+    }
+
+    /// The norm of a matrix of independent entries of deviation 1.
+    fn norm(rows: usize, columns: usize) -> f64 {
+        (rows as f64).sqrt() + (columns as f64).sqrt() + 10.0
+    }
+
+    /// What a discrete Gaussian's norm is wider than a continuous one's.
+    fn wider(deviation: f64) -> f64 {
+        (1.0 + 1.44 / (deviation * deviation)).sqrt()
+    }
+
+    /// The rules behind the deviations, in floating point: *Parameters* of the specification.
     #[test]
     fn deviations_follow_their_rules() {
-        for class in &CLASSES {
-            let (l, n, columns) = (class.bits as f64, class.n as f64, MAX_COLUMNS as f64);
-            let t = class.t as f64;
-            let pi = std::f64::consts::PI;
-            let kappa = ((2.0 * l * (1.0 + 2f64.powi(64))).ln() / (2.0 * pi * pi)).sqrt();
-            assert_eq!(class.row_deviation, (8f64.sqrt() * kappa * t).ceil() as u64);
-            let keys = l.sqrt() + columns.sqrt() + 10.0 + 2.0 / t * (l * columns).sqrt();
-            let secrets = 0.5f64.sqrt() * (n.sqrt() + columns.sqrt() + 10.0);
-            let hint =
-                (class.row_deviation as f64 * keys).hypot(class.header_deviation as f64 * secrets);
-            assert!(class.answer_deviation as f64 >= hint, "{class:?}: {hint}");
+        let near = |given: u64, due: f64| {
             assert!(
-                (class.answer_deviation as f64) < 1.001 * hint,
-                "{class:?}: {hint}"
+                given as f64 >= due && given as f64 <= due * 1.0001 + 1.0,
+                "{given}, {due}"
+            );
+        };
+        for class in &CLASSES {
+            let (l, n, t) = (class.length, class.n, class.t as f64);
+            let columns = class.max_columns();
+            let key = KEY_QUARTERS as f64 / 4.0;
+            let [row, header] = [class.row_deviation, class.header_deviation].map(|d| d as f64);
+            near(class.row_deviation, 8f64.sqrt() * kappa(l) * t);
+            assert!(key >= 8f64.sqrt() * kappa(l + n));
+            let of_keys = (row * norm(l, columns)).hypot(header * norm(n, columns));
+            near(class.answer_deviation, key * wider(key) * of_keys);
+            // The deviation of what rounding takes off a header.
+            let cut = 2f64.powi((class.q - class.h) as i32) / 12f64.sqrt();
+            let of_rows = wider(row / t) * row * norm(l, MAX_EVALUATED);
+            let rounded = (wider(header) * header + cut) * norm(n, MAX_EVALUATED);
+            let mean = ((n * MAX_EVALUATED) as f64).sqrt() / 2.0;
+            near(class.opening_deviation, key * of_rows.hypot(rounded + mean));
+        }
+    }
+
+    /// The noise of a distance, against the most that still gives the distance.
+    #[test]
+    fn noise_stays_far_below_its_limit() {
+        let margins = [12.96, 11.18, 9.67, 9.69, 9.82];
+        for (class, due) in CLASSES.iter().zip(margins) {
+            let key = KEY_QUARTERS as f64 / 4.0;
+            let [row, header, answer, opening] = [
+                class.row_deviation,
+                class.header_deviation,
+                class.answer_deviation,
+                class.opening_deviation,
+            ]
+            .map(|deviation| deviation as f64);
+            let cut = |bits: u32| 2f64.powi((class.q - bits) as i32) / 12f64.sqrt();
+            let (l, n) = (class.length as f64, class.n as f64);
+            let inner = (l * (row * key).powi(2)
+                + n * (header.powi(2) + cut(class.h).powi(2)) * key.powi(2))
+            .sqrt();
+            let noise =
+                (inner.powi(2) + answer.powi(2) + opening.powi(2) + 2.0 * cut(class.v).powi(2))
+                    .sqrt();
+            let limit = 2f64.powi(class.q as i32) / (2.0 * class.t as f64);
+            let margin = limit / noise;
+            // The specification takes norms at their worst.
+            assert!(
+                margin > due - 0.02 && margin < due * 1.1,
+                "{class:?}: {margin}"
             );
         }
     }

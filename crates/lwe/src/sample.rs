@@ -10,7 +10,7 @@ use undertone_kernel::negacyclic::{Eight, LANES};
 use undertone_kernel::{Cpu, Wiped, cdt, ctgrind};
 
 use crate::params::Params;
-use crate::table::{MAX_STEP, Wide};
+use crate::table::{MAX_STEP, Samplers, Wide};
 
 /// Words of a block of candidates: two for the half Gaussian of each, then two for the rest.
 const BLOCK_WORDS: usize = 4 * BLOCK;
@@ -34,11 +34,16 @@ impl Words {
         self.at = at;
     }
 
+    /// Adds the next words of the stream to `words`, modulo 2⁶⁴.
+    pub(crate) fn add(&mut self, words: &mut [u64]) {
+        self.stream.apply(self.at, Op::Add, words);
+        self.at += words.len();
+    }
+
     /// Overwrites `words` with the next words of the stream.
     pub(crate) fn fill(&mut self, words: &mut [u64]) {
         words.fill(0);
-        self.stream.apply(self.at, Op::Add, words);
-        self.at += words.len();
+        self.add(words);
     }
 }
 
@@ -151,56 +156,74 @@ fn rejected(accepted: u64, count: usize) -> impl Iterator<Item = u32> {
     })
 }
 
+/// Places that are sampled together.
+const STRIP: usize = 256;
+
+/// Draws `count` numbers from −64 to 64, of the second of `tables` where the bit of `row` is 1 and
+/// of the first where it is 0. Hands them to `take`, strip by strip, with the place of the first.
+fn small(
+    cpu: Cpu,
+    tables: &cdt::Tables,
+    row: &[u64],
+    count: usize,
+    words: &mut Words,
+    mut take: impl FnMut(usize, &[u8]),
+) {
+    assert!(row.len() * 64 >= count, "a bit for each number");
+    let mut strip = Wiped::from(vec![0; 2 * STRIP]);
+    let mut randoms = Wiped::from(vec![0; 16 * STRIP]);
+    let mut steps = Wiped::from(vec![0; STRIP]);
+    for (first, row) in (0..count).step_by(STRIP).zip(row.chunks(STRIP / 64)) {
+        let some = STRIP.min(count - first);
+        words.fill(&mut strip[..2 * some]);
+        bytes(&strip[..2 * some], &mut randoms[..16 * some]);
+        let steps = &mut steps[..some];
+        cdt::sample(cpu, tables, row, &randoms[..16 * some], steps);
+        take(first, steps);
+    }
+}
+
 /// Writes `w = x + t·w′` for the bits of a row, where w′ comes from `D_{Z, σ/t, −x/t}`, to lane
 /// `lane` of `out`.
 pub(crate) fn coset(
     cpu: Cpu,
     params: &Params,
-    table: &cdt::Tables,
     row: &[u64],
     mut words: Words,
     lane: usize,
     out: &mut [Eight],
 ) {
-    assert!(lane < LANES && out.len() == params.bits && row.len() * 64 >= params.bits);
-    const STRIP: usize = 256;
-    let mut strip = Wiped::from(vec![0; 2 * STRIP]);
-    let mut randoms = Wiped::from(vec![0; 16 * STRIP]);
-    let mut steps = Wiped::from(vec![0; STRIP]);
-    for (out, row) in out.chunks_exact_mut(STRIP).zip(row.chunks(STRIP / 64)) {
-        words.fill(&mut strip);
-        bytes(&strip, &mut randoms);
-        cdt::sample(cpu, table, row, &randoms, &mut steps);
-        for (i, (out, step)) in out.iter_mut().zip(steps.iter()).enumerate() {
-            let bit = (row[i / 64] >> (i % 64) & 1) as i64;
+    assert!(lane < LANES && out.len() == params.length);
+    let table = &Samplers::of(params).coset;
+    small(cpu, table, row, out.len(), &mut words, |first, steps| {
+        for (at, step) in (first..).zip(steps) {
+            let bit = (row[at / 64] >> (at % 64) & 1) as i64;
             let step = i64::from(*step) - MAX_STEP;
-            out.0[lane] = (bit + params.t as i64 * step) as u64;
+            out[at].0[lane] = (bit + params.t as i64 * step) as u64;
         }
-    }
+    });
 }
 
-/// Overwrites `out` with numbers −1, 0 and 1 as bytes in two's complement: the difference of two
-/// bits each.
-pub(crate) fn ternary(words: &mut Words, out: &mut [u8]) {
-    let mut random = Wiped::from(vec![0; out.len().div_ceil(32)]);
-    words.fill(&mut random);
-    for (at, out) in out.iter_mut().enumerate() {
-        let two = random[at / 32] >> (2 * (at % 32));
-        *out = ((two & 1) as u8).wrapping_sub((two >> 1 & 1) as u8);
-    }
+/// Overwrites `out` with a secret: bytes in two's complement.
+pub(crate) fn secret(cpu: Cpu, params: &Params, words: &mut Words, out: &mut [u8]) {
+    let (table, count) = (&Samplers::of(params).secret, out.len());
+    let row = vec![0; count.div_ceil(64)];
+    small(cpu, table, &row, count, words, |first, steps| {
+        for (out, step) in out[first..].iter_mut().zip(steps) {
+            *out = step.wrapping_sub(MAX_STEP as u8);
+        }
+    });
 }
 
-/// Overwrites `out` with numbers from −2 to 2 in two's complement: the difference of the ones among
-/// two bits and among two others.
-pub(crate) fn binomial(words: &mut Words, out: &mut [u64]) {
-    let mut random = Wiped::from(vec![0; out.len().div_ceil(16)]);
-    words.fill(&mut random);
-    for (at, out) in out.iter_mut().enumerate() {
-        let four = random[at / 16] >> (4 * (at % 16));
-        *out = ((four & 1) + (four >> 1 & 1))
-            .wrapping_sub(four >> 2 & 1)
-            .wrapping_sub(four >> 3 & 1);
-    }
+/// Overwrites `out` with the error of the key of a row: numbers of centre 2y/t, in two's
+/// complement.
+pub(crate) fn error(cpu: Cpu, params: &Params, row: &[u64], words: &mut Words, out: &mut [u64]) {
+    let (table, count) = (&Samplers::of(params).error, out.len());
+    small(cpu, table, row, count, words, |first, steps| {
+        for (out, step) in out[first..].iter_mut().zip(steps) {
+            *out = (i64::from(*step) - MAX_STEP) as u64;
+        }
+    });
 }
 
 #[cfg(test)]

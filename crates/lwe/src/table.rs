@@ -9,7 +9,7 @@ use num_bigint::BigUint;
 use undertone_kernel::cdt::{THRESHOLDS, Tables};
 use undertone_kernel::gaussian::Scale;
 
-use crate::params::{CLASSES, Params};
+use crate::params::{CLASSES, KEY_QUARTERS, Params};
 
 /// Bits after the point.
 const PRECISION: u64 = 384;
@@ -116,25 +116,51 @@ pub fn half_thresholds(deviation: u64) -> Vec<u128> {
     thresholds(&weights)
 }
 
-/// The thresholds of w′ for a bit `x`, from −64 on.
-pub fn coset_thresholds(params: &Params, x: u8) -> Vec<u128> {
-    let square = BigUint::from(params.row_deviation) * params.row_deviation * 2u32;
+/// The thresholds of the numbers u from −64 to 64 with weights `exp(−c(u)²·numerator/denominator)`.
+fn signed_thresholds(centred: impl Fn(i64) -> i64, numerator: u64, denominator: u64) -> Vec<u128> {
     let weight = |step: i64| {
-        let value = (step * params.t as i64 + i64::from(x)).unsigned_abs();
-        exp(&(BigUint::from(value) * value), &square)
+        let value = centred(step).unsigned_abs();
+        let square = BigUint::from(value) * value * numerator;
+        exp(&square, &BigUint::from(denominator))
     };
     thresholds(&(-MAX_STEP..=MAX_STEP).map(weight).collect::<Vec<_>>())
+}
+
+/// The thresholds of w′ for a bit `x`, from −64 on.
+pub fn coset_thresholds(params: &Params, x: u8) -> Vec<u128> {
+    let centred = |step| step * params.t as i64 + i64::from(x);
+    signed_thresholds(centred, 1, 2 * params.row_deviation * params.row_deviation)
+}
+
+/// The thresholds of a number of a secret, from −64 on.
+pub fn secret_thresholds() -> Vec<u128> {
+    // 1/(2·(19/4)²) = 8/19².
+    signed_thresholds(|step| step, 8, KEY_QUARTERS * KEY_QUARTERS)
+}
+
+/// The thresholds of the error of a key where the bit of the row is `y`, from −64 on. Its centre is
+/// 2y/t, so that `t·e − 2y` has mean 0.
+pub fn error_thresholds(params: &Params, y: u8) -> Vec<u128> {
+    let centred = |step| step * params.t as i64 - 2 * i64::from(y);
+    let deviation = KEY_QUARTERS * params.t;
+    signed_thresholds(centred, 8, deviation * deviation)
 }
 
 /// All tables of a class.
 #[derive(Debug)]
 pub(crate) struct Samplers {
+    /// A number of a secret.
+    pub(crate) secret: Tables,
+    /// A number of an error of a key, for both values of a bit.
+    pub(crate) error: Tables,
     /// w′, for both values of a bit.
     pub(crate) coset: Tables,
     /// The noise of headers.
     pub(crate) header: Wide,
     /// The noise of answers.
     pub(crate) answer: Wide,
+    /// The noise of openings.
+    pub(crate) opening: Wide,
 }
 
 impl Samplers {
@@ -144,11 +170,16 @@ impl Samplers {
             [const { OnceLock::new() }; CLASSES.len()];
         let place = CLASSES.iter().position(|class| class.bits >= params.bits);
         SAMPLERS[place.unwrap_or(CLASSES.len() - 1)].get_or_init(|| {
-            let [zero, one] = [0, 1].map(|x| coset_thresholds(params, x));
+            let secret = secret_thresholds();
+            let errors = [0, 1].map(|y| error_thresholds(params, y));
+            let rows = [0, 1].map(|x| coset_thresholds(params, x));
             Self {
-                coset: Tables::new([&zero, &one]),
+                secret: Tables::new([&secret, &secret]),
+                error: Tables::new(errors.each_ref().map(Vec::as_slice)),
+                coset: Tables::new(rows.each_ref().map(Vec::as_slice)),
                 header: Wide::new(params.header_deviation, 1),
                 answer: Wide::new(params.answer_deviation, params.t),
+                opening: Wide::new(params.opening_deviation, params.t),
             }
         })
     }
@@ -205,6 +236,10 @@ mod tests {
                 (
                     &samplers.answer,
                     (params.answer_deviation * params.t) as f64,
+                ),
+                (
+                    &samplers.opening,
+                    (params.opening_deviation * params.t) as f64,
                 ),
             ] {
                 let factor = std::f64::consts::LOG2_E / (2.0 * deviation * deviation);

@@ -158,6 +158,7 @@ async fn run(
         phe: params.phe,
     };
     let collected = io.run(hamming::server(context, near)?).await?;
+    let above = collected.above;
     let mut remains = collected.remains.iter();
     members.retain(|_| remains.next() == Some(&true));
     enough(&members)?;
@@ -195,12 +196,25 @@ async fn run(
     let total = io
         .run(sum::server_with(rules, joint.owners(), own)?)
         .await?;
+    let warnings = [clients.warning(None), too_long(above, params.bits)];
+    let warnings: Vec<String> = warnings.into_iter().flatten().collect();
     Ok(Report {
         clients: joint.members.iter().map(|member| member.id).collect(),
         labelled: joint.members.into_iter().flat_map(|m| m.labelled).collect(),
         distances: joint.distances,
         method,
         contributors: total.contributors,
-        warning: clients.warning(None),
+        warning: (!warnings.is_empty()).then(|| warnings.join("; ")),
+    })
+}
+
+/// What the server tells its operator, and nobody else, of `above` distances that were longer than
+/// a code (LWE-13): an abort would answer a question that a client that cheats may choose.
+fn too_long(above: u64, bits: usize) -> Option<String> {
+    (above > 0).then(|| {
+        format!(
+            "{above} distances were above {bits} bits and count as {bits}: a client did not follow \
+             the protocol, so the labels may be wrong"
+        )
     })
 }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use undertone_kdf::Seed;
 use undertone_kernel::mask::Suite;
 use undertone_kernel::{BitMatrix, Wiped};
-use undertone_lwe::{KeyOwner, Params, Ring};
+use undertone_lwe::{KeyOwner, Pads, Params, Ring};
 use undertone_party::script::try_join_all;
 use undertone_party::{Abort, Io, Outbox, PartyId, SessionId};
 use undertone_setup::seal::{Broadcast, Channel, SealError};
@@ -26,7 +26,6 @@ pub(in super::super) struct Client {
     server: Channel,
     /// The channels to the other clients.
     channels: BTreeMap<PartyId, Channel>,
-    ahead: Vec<Wiped<u64>>,
 }
 
 /// What all pairs of a client use.
@@ -43,7 +42,6 @@ pub(super) struct Own {
     pub(super) secret: Seed,
     pub(super) params: &'static Params,
     pub(super) matrix: Ring,
-    pub(super) owner: Option<KeyOwner>,
 }
 
 /// The parts of a client's protocol run side by side.
@@ -142,8 +140,6 @@ impl Client {
             bits,
             params,
             matrix,
-            owner,
-            ahead,
         } = prepared;
         ctx.check_codes(&codes, bits)?;
         let weights = (0..codes.rows()).map(|row| weight(&codes, row));
@@ -159,11 +155,9 @@ impl Client {
                 secret: ctx.secret,
                 params,
                 matrix,
-                owner,
             },
             server: ctx.server,
             channels: ctx.channels,
-            ahead,
         })
     }
 
@@ -173,7 +167,6 @@ impl Client {
             own,
             server,
             mut channels,
-            ahead,
         } = self;
         let shared = Shared {
             io,
@@ -187,9 +180,10 @@ impl Client {
             let channel = channels.remove(&id);
             channel.ok_or_else(|| Abort::Internal(format!("no channel to {id}")))
         };
-        let keys = own.owner.as_ref().map(|owner| {
-            let evaluators = evaluators.iter().map(|(id, _)| *id);
-            Keys::new(&own, owner, ahead, evaluators)
+        let keys = (!evaluators.is_empty()).then(|| {
+            let (suite, codes) = (own.suite, &own.codes);
+            let owner = KeyOwner::new(&own.matrix, own.session, suite, &own.secret, codes);
+            Keys::new(&own, owner, evaluators.iter().map(|(id, _)| *id))
         });
         let mut tasks: Vec<Task<'_>> = Vec::new();
         if let Some(keys) = &keys {
@@ -209,6 +203,11 @@ impl Client {
 }
 
 impl Own {
+    /// The pads of a pair, from their seed.
+    pub(super) fn pads(&self, seed: Seed) -> Pads {
+        Pads::new(self.session, self.suite, seed)
+    }
+
     /// The messages that `from` sends to many clients, all under one key.
     pub(super) fn broadcast(&self, purpose: &str, from: PartyId, ids: &[u32]) -> Broadcast {
         let ids = [&[from.to_wire()], ids].concat();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use undertone_kernel::Wiped;
-use undertone_lwe::{Columns, Evaluator, KeyError, Masks, SEED};
+use undertone_lwe::{Evaluator, Pads, SEED};
 use undertone_party::{Abort, PartyId};
 use undertone_setup::seal::{Broadcast, Channel};
 
@@ -17,27 +17,14 @@ pub(super) async fn evaluate(
     mut ends: BTreeMap<PartyId, Channel>,
 ) -> Result<(), Abort> {
     let params = own.params;
-    let rows_of = |id: PartyId| own.clients.iter().find(|client| client.0 == id);
-    let masks = |owner: PartyId| {
-        let ids = [own.me.0.to_wire(), owner.to_wire()];
-        let seed = own.secret.derive(own.session, "lwe masks", &ids);
-        let rows = rows_of(owner).map_or(0, |client| client.1);
-        Masks::new(params, own.suite, seed, rows)
-    };
-    let bit = |owner: PartyId| {
-        let seed = own
-            .secret
-            .derive(own.session, "lwe bit", &[owner.to_wire()]);
-        seed.expose()[0] & 1
-    };
-    for owner in ends.keys() {
-        let mut text = Wiped::with_capacity(SEED + own.weights.len().div_ceil(8));
-        text.extend_from_slice(masks(*owner).seed().expose());
-        text.extend_from_slice(&parities(&own.weights, bit(*owner)));
-        shared.part(*owner, &text)?;
+    for (owner, channel) in &mut ends {
+        let mut text = Wiped::with_capacity(SEED + 1);
+        text.extend_from_slice(pads(own, *owner).seed().expose());
+        text.push(bit(own, *owner));
+        shared.send(*owner, channel.seal(&text))?;
     }
-    let seed = own.secret.derive(own.session, "lwe rows", &[]);
-    let mut evaluator = Evaluator::new(params, own.session, own.suite, seed);
+    let (suite, codes) = (own.suite, &own.codes);
+    let mut evaluator = Evaluator::new(&own.matrix, own.session, suite, &own.secret, codes);
     // The seals of keys, and the numbers of the next messages under them.
     let mut keys: BTreeMap<PartyId, (Broadcast, u64)> = ends
         .keys()
@@ -46,9 +33,9 @@ pub(super) async fn evaluate(
     let mut parities_due: Vec<PartyId> = ends.keys().copied().collect();
     for (number, round) in rounds(params, &own.clients, own.me).into_iter().enumerate() {
         let count = round.iter().map(|column| column.rows.len()).sum();
-        let mut columns = Columns::new(params, count);
+        let mut columns = evaluator.columns(count);
         for Column { owner, rows, .. } in &round {
-            columns.part(masks(*owner), rows.start);
+            columns.part(*owner, rows.start, pads(own, *owner));
             let tiles: Vec<_> = key_tiles(params, rows.clone()).collect();
             if let Some(channel) = ends.get_mut(owner) {
                 for _ in tiles.iter().take(WINDOW) {
@@ -75,35 +62,38 @@ pub(super) async fn evaluate(
                 if text.len() != due {
                     return Err(malformed(*owner, "keys", text.len(), due));
                 }
-                // LWE-4
-                columns
-                    .push(&text)
-                    .map_err(|error| refused(*owner, &round, &error))?;
+                columns.push(&text).map_err(|error| Abort::Malformed {
+                    from: *owner,
+                    what: error.to_string(),
+                })?;
             }
         }
         let headers_seal = own.broadcast("lwe headers", own.me.0, &[number as u32]);
         let mut hint = evaluator.hint(columns);
         let mut sent = 0;
         while round.iter().any(|column| ends.contains_key(&column.owner))
-            && let Some(tile) = hint.next(&own.matrix, &own.codes)
+            && let Some(tile) = hint.next()
         {
             if sent >= WINDOW {
                 asked(shared, &round, &mut ends).await?;
+            }
+            for (Column { owner, .. }, answers) in round.iter().zip(tile.answers) {
+                if !ends.contains_key(owner) {
+                    continue;
+                }
+                match parities_due.iter().position(|due| due == owner) {
+                    Some(at) => {
+                        parities_due.swap_remove(at);
+                        let parities = parities(&own.weights, bit(own, *owner));
+                        shared.part(*owner, &[parities, answers].concat())?;
+                    }
+                    None => shared.part(*owner, &answers)?,
+                }
             }
             let owners = round.iter().map(|column| column.owner);
             let owners: Vec<PartyId> = owners.filter(|owner| ends.contains_key(owner)).collect();
             shared.send_to_all(&owners, headers_seal.seal(sent as u64, &tile.headers))?;
             sent += 1;
-            for (Column { owner, .. }, mut answers) in round.iter().zip(tile.answers) {
-                let Some(channel) = ends.get_mut(owner) else {
-                    continue;
-                };
-                if let Some(at) = parities_due.iter().position(|due| due == owner) {
-                    parities_due.swap_remove(at);
-                    answers.push(bit(*owner));
-                }
-                shared.send(*owner, channel.seal(&answers))?;
-            }
             shared.io.pause().await;
         }
         // So that nothing is on its way when the next round begins.
@@ -131,19 +121,14 @@ async fn asked(
     Ok(())
 }
 
-/// The abort for keys of `from` that a round refuses.
-fn refused(from: PartyId, round: &[Column], error: &KeyError) -> Abort {
-    let fault = error.to_string();
-    let KeyError::Repeated { part } = error else {
-        return Abort::Malformed { from, what: fault };
-    };
-    match round.get(*part).map(|column| column.owner) {
-        // Either may have copied the other's key.
-        Some(other) if other != from => Abort::Contradicted {
-            first: from.min(other),
-            second: from.max(other),
-            fault,
-        },
-        _ => Abort::cheated(from, fault),
-    }
+/// The pads with `owner`, which are those of this session.
+fn pads(own: &Own, owner: PartyId) -> Pads {
+    let ids = [owner.to_wire()];
+    own.pads(own.secret.derive(own.session, "lwe pads", &ids))
+}
+
+/// The bit that masks the parities of the pair with `owner`.
+fn bit(own: &Own, owner: PartyId) -> u8 {
+    let ids = [owner.to_wire()];
+    own.secret.derive(own.session, "lwe bit", &ids).expose()[0] & 1
 }

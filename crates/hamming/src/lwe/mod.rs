@@ -1,4 +1,4 @@
-//! `lwe`: distances from module learning with errors, with Gaussian masks of fixed width.
+//! `lwe`: distances from module learning with errors, which the server opens.
 //!
 //! `docs/spec/lwe.md` specifies messages and steps, and has the proof. In short: of each two
 //! clients that have rows, the one with more rows is the *evaluator* and the other the *key owner*.
@@ -6,24 +6,23 @@
 //! modulo Q. All clients know the public matrix A.
 //!
 //! 1. Key owner → its evaluators: a *key* for each row y, `c = A·s + e − 2τ·y`.
-//! 2. Evaluator → its key owners: a *header* for each row x, `wA + η` rounded, where the *masked
-//!    row* `w` is a wide Gaussian on `x + t·ℤ^L`.
-//! 3. Evaluator → key owner: an *answer* for each pair of rows, `w·c + τρ + noise` rounded, with
-//!    `ρ = R + |x|` modulo t and a uniform mask R. Evaluator → server: the seed of all R.
-//! 4. Key owner → server: the *masked distance* `R + h(x, y)` modulo t, which it decrypts from
-//!    header and answer.
-//! 5. The server computes `h(x, y)` modulo t. The parities of |x| and |y|, masked by a bit that the
-//!    two clients share, fix the rest.
+//! 2. Evaluator → its key owners: a *header* H for each row x, `wA + η` rounded, where the *masked
+//!    row* `w` is a wide Gaussian on `x + t·ℤ^l`.
+//! 3. Evaluator → server: an *answer* for each pair of rows, `w·c + τ|x| + noise + P` rounded, with
+//!    a pad P that the two clients share.
+//! 4. Key owner → server: an *opening* for each pair of rows, `H·s − τ|y| − noise + P` rounded.
+//! 5. The difference of the two gives the server `h(x, y)` modulo t. The parities of |x| and |y|,
+//!    masked by a bit that the two clients share, fix the rest.
 //!
-//! The server learns h. The key owner learns nothing, although it knows s and e: the noise of
-//! answers drowns what they tell of w. Any clients and the server together learn no more of the
-//! others' rows than h, as long as all follow the protocol.
+//! The server learns h, and clients receive keys and headers only. Any clients and the server
+//! together learn no more of the others' rows than h, as long as all follow the protocol: noise
+//! drowns what answers and openings tell of w and s.
 //!
 //! Keys go to all evaluators and headers to all key owners of a *round*: key owners whose columns
 //! together are few enough for one masked row. Each round has new masked rows.
 //!
-//! *Offline*, clients compute the part of their keys that does not depend on codes. If a client
-//! drops out, only its own pairs end. The server decides whether enough clients remain.
+//! *Offline*, clients compute A. If a client drops out, only its own pairs end. The server decides
+//! whether enough clients remain.
 
 mod client;
 mod evaluator;
@@ -33,17 +32,13 @@ mod server;
 
 use std::ops::Range;
 
-use undertone_kernel::pack;
-use undertone_lwe::{Params, TILE_ROWS};
+use undertone_lwe::{MAX_EVALUATED, Params, TILE_ROWS};
 use undertone_party::frame::TILE_BYTES;
 use undertone_party::{Abort, PartyId};
 
 pub(super) use client::Client;
 pub(super) use offline::{Prepared, prepare};
 pub(super) use server::{Meeting, Shape};
-
-/// Bytes of key columns that a client keeps from offline to online.
-const AHEAD_BYTES: usize = 64 << 20;
 
 /// Messages of keys that an evaluator asks for ahead, and tiles that a key owner has not asked
 /// beyond. Both fit the links, so that no client ever waits for another to take its messages: three
@@ -62,6 +57,23 @@ mod rank {
 /// The parameters for codes of `bits` bits. The caller has checked them.
 fn params(bits: usize) -> Result<&'static Params, Abort> {
     Params::of(bits).ok_or_else(|| Abort::Internal(format!("no parameters for {bits} bits")))
+}
+
+/// LWE-15: the noise of openings is made for so many rows of all evaluators of a key owner.
+fn check_rows(clients: &[(PartyId, usize)]) -> Result<(), Abort> {
+    for owner in clients.iter().filter(|owner| owner.1 > 0) {
+        let evaluators = clients.iter().filter(|other| other.0 != owner.0);
+        let rows = evaluators.filter(|other| evaluates(**other, *owner));
+        let rows: usize = rows.map(|(_, rows)| rows).sum();
+        if rows > MAX_EVALUATED {
+            return Err(Abort::Misuse(format!(
+                "{rows} rows of other clients would meet the keys of {}; with lwe at most \
+                 {MAX_EVALUATED} can. Take another backend, such as --backend psm",
+                owner.0
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Whether `me` is the evaluator to `other`. Each comes with its number of rows.
@@ -95,22 +107,18 @@ impl Pair {
         first.map(move |first| first..rows.min(first + TILE_ROWS))
     }
 
-    /// Messages of masked distances.
+    /// Messages of answers, and of openings.
     fn messages(&self) -> usize {
         self.blocks() * self.rows.div_ceil(TILE_ROWS)
     }
 
-    /// The rows of the evaluator and of the key owner in message `number` of masked distances.
+    /// The rows of the evaluator and of the key owner in message `number` of answers and of
+    /// openings.
     fn message(&self, number: usize) -> (Range<usize>, Range<usize>) {
         let tiles = self.rows.div_ceil(TILE_ROWS);
         let first = number % tiles * TILE_ROWS;
         let rows = first..self.rows.min(first + TILE_ROWS);
         (rows, self.block(number / tiles))
-    }
-
-    /// Bytes of the answers of a row of the evaluator to `columns` rows of the key owner.
-    fn answer_len(&self, columns: usize) -> usize {
-        pack::packed_len(self.params.v, columns)
     }
 }
 
@@ -219,6 +227,24 @@ mod tests {
         assert_eq!(of(1), [[(4, 0..4000)]]);
         assert_eq!(of(4), Vec::<Vec<_>>::new());
         assert_eq!(of(3), Vec::<Vec<_>>::new());
+    }
+
+    #[test]
+    fn more_rows_than_keys_may_meet_are_refused() {
+        let id = PartyId::client;
+        let clients = |rows: &[usize]| -> Vec<_> {
+            rows.iter()
+                .enumerate()
+                .map(|(at, rows)| (id(at), *rows))
+                .collect()
+        };
+        let most = MAX_EVALUATED;
+        check_rows(&clients(&[most, 5, 0])).unwrap();
+        check_rows(&clients(&[most + 1])).unwrap();
+        check_rows(&clients(&[most / 2, most / 2, 7])).unwrap();
+        let error = check_rows(&clients(&[most / 2, most / 2 + 1, 7])).unwrap_err();
+        assert!(error.to_string().contains("--backend psm"), "{error}");
+        assert!(check_rows(&clients(&[most + 1, 1])).is_err());
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! The key owner of `lwe` online.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use undertone_kernel::{Wiped, pack};
-use undertone_lwe::{Headers, KeyOwner};
+use undertone_kdf::Seed;
+use undertone_kernel::Wiped;
+use undertone_lwe::{KeyOwner, Pads, Place, SEED};
 use undertone_party::{Abort, PartyId};
 use undertone_setup::seal::{Broadcast, Channel};
 
@@ -16,7 +17,7 @@ use super::{Column, Pair, WINDOW, key_messages, key_tiles, parities, rank, round
 
 /// The messages of keys. All evaluators get the same, at the same time.
 pub(super) struct Keys<'a> {
-    owner: &'a KeyOwner,
+    owner: KeyOwner<'a>,
     seal: Broadcast,
     /// The rows of each message.
     messages: Vec<Range<usize>>,
@@ -24,8 +25,6 @@ pub(super) struct Keys<'a> {
 }
 
 struct State {
-    /// The columns of the first messages.
-    ahead: VecDeque<Wiped<u64>>,
     /// How many messages each evaluator has asked for. Those that dropped out are not among them.
     asked: BTreeMap<PartyId, usize>,
     /// The number of the next message.
@@ -37,8 +36,7 @@ struct State {
 impl<'a> Keys<'a> {
     pub(super) fn new(
         own: &Own,
-        owner: &'a KeyOwner,
-        ahead: Vec<Wiped<u64>>,
+        owner: KeyOwner<'a>,
         evaluators: impl Iterator<Item = PartyId>,
     ) -> Self {
         Self {
@@ -46,7 +44,6 @@ impl<'a> Keys<'a> {
             seal: own.broadcast("lwe keys", own.me.0, &[]),
             messages: key_messages(own.params, own.me.1).collect(),
             state: Mutex::new(State {
-                ahead: ahead.into(),
                 asked: evaluators.map(|id| (id, 0)).collect(),
                 next: 0,
                 waiting: Vec::new(),
@@ -55,19 +52,19 @@ impl<'a> Keys<'a> {
     }
 
     /// `evaluator` asks for one more message.
-    fn asked(&self, own: &Own, shared: &Shared, evaluator: PartyId) -> Result<(), Abort> {
+    fn asked(&self, shared: &Shared, evaluator: PartyId) -> Result<(), Abort> {
         let mut state = self.lock();
         if let Some(asked) = state.asked.get_mut(&evaluator) {
             *asked += 1;
         }
-        self.send(own, shared, &mut state)
+        self.send(shared, &mut state)
     }
 
     /// `evaluator` needs no further message: it has all, or has dropped out.
-    fn leaves(&self, own: &Own, shared: &Shared, evaluator: PartyId) -> Result<(), Abort> {
+    fn leaves(&self, shared: &Shared, evaluator: PartyId) -> Result<(), Abort> {
         let mut state = self.lock();
         state.asked.remove(&evaluator);
-        self.send(own, shared, &mut state)
+        self.send(shared, &mut state)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -75,14 +72,12 @@ impl<'a> Keys<'a> {
     }
 
     /// Sends the messages that all evaluators have asked for.
-    fn send(&self, own: &Own, shared: &Shared, state: &mut State) -> Result<(), Abort> {
+    fn send(&self, shared: &Shared, state: &mut State) -> Result<(), Abort> {
         while let Some(rows) = self.messages.get(state.next)
             && let Some(least) = state.asked.values().min()
             && *least > state.next
         {
-            let ahead = state.ahead.pop_front();
-            let columns = ahead.unwrap_or_else(|| self.owner.columns(&own.matrix, rows.clone()));
-            let keys = self.owner.keys(&columns, &own.codes, rows.clone());
+            let keys = self.owner.keys(rows.clone());
             let sealed = self.seal.seal(state.next as u64, &keys);
             let evaluators: Vec<PartyId> = state.asked.keys().copied().collect();
             shared.send_to_all(&evaluators, sealed)?;
@@ -114,7 +109,8 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Steps 1 and 5: notes the questions of one evaluator for keys, and decrypts its answers.
+/// Steps 1 and 5: notes the questions of one evaluator for keys, and opens its headers for the
+/// server.
 pub(super) async fn serve(
     own: &Own,
     shared: &Shared,
@@ -123,7 +119,7 @@ pub(super) async fn serve(
     channel: Channel,
 ) -> Result<(), Abort> {
     answer(own, shared, keys, evaluator, channel).await?;
-    keys.leaves(own, shared, evaluator.0)
+    keys.leaves(shared, evaluator.0)
 }
 
 /// Ends early if the evaluator drops out.
@@ -140,21 +136,30 @@ async fn answer(
         rows: evaluator.1,
         owned: own.me.1,
     };
+    let Some(sealed) = shared.io.recv_ranked(from, rank::QUESTION).await else {
+        return Ok(());
+    };
+    let (pads, bit) = start(own, from, opened(from, channel.open(&sealed))?)?;
     let mut parities_due = true;
     for (number, round) in rounds(params, &own.clients, evaluator)
         .into_iter()
         .enumerate()
     {
-        let mine = round.into_iter().find(|column| column.owner == own.me.0);
-        let Some(Column { rows, .. }) = mine else {
+        let mut columns = (0u32..).zip(round);
+        let mine = columns.find(|(_, column)| column.owner == own.me.0);
+        let Some((column, Column { rows, .. })) = mine else {
             continue;
+        };
+        let place = Place {
+            round: number as u32,
+            column,
         };
         for _ in key_tiles(params, rows.clone()) {
             keys.answered(from, WINDOW).await;
             if !shared.asked(from, rank::QUESTION, &mut channel).await? {
                 return Ok(());
             }
-            keys.asked(own, shared, from)?;
+            keys.asked(shared, from)?;
         }
         keys.answered(from, 1).await;
         let rank = if keys.has_all(from) {
@@ -162,6 +167,7 @@ async fn answer(
         } else {
             rank::QUESTION
         };
+        let block = keys.owner.block(rows);
         let headers_seal = own.broadcast("lwe headers", from, &[number as u32]);
         for (at, tile) in pair.tiles().enumerate() {
             let Some(sealed) = shared.io.recv_ranked(from, rank).await else {
@@ -173,45 +179,36 @@ async fn answer(
             if headers.len() != due {
                 return Err(malformed(from, "headers", headers.len(), due));
             }
-            let Some(sealed) = shared.io.recv_ranked(from, rank).await else {
-                return Ok(());
-            };
-            let mut answers = opened(from, channel.open(&sealed))?;
-            let each = pair.answer_len(rows.len());
-            let due = tile.len() * each + usize::from(parities_due);
-            // LWE-6
-            if answers.len() != due {
-                return Err(malformed(from, "answers", answers.len(), due));
-            }
+            let openings = keys
+                .owner
+                .open(&block, &pads, from, place, tile.start, &headers);
             if parities_due {
-                let bit = answers.pop().unwrap_or(0);
-                // LWE-7
-                if bit > 1 {
-                    return Err(Abort::Malformed {
-                        from,
-                        what: "a masking bit that is neither 0 nor 1".into(),
-                    });
-                }
-                shared.part(from, &parities(&own.weights, bit))?;
+                let parities = parities(&own.weights, bit);
+                shared.part(from, &[parities, openings].concat())?;
                 parities_due = false;
+            } else {
+                shared.part(from, &openings)?;
             }
-            let mut values = vec![0; tile.len() * rows.len()];
-            for (values, bytes) in values
-                .chunks_exact_mut(rows.len())
-                .zip(answers.chunks_exact(each))
-            {
-                pack::unpack_words(params.v, bytes, values);
-            }
-            let weights = &own.weights[rows.clone()];
-            let headers = Headers::new(params, &headers);
-            let masked = keys.owner.open(&headers, &values, rows.clone(), weights);
-            let mut packed =
-                Wiped::with_capacity(pack::packed_len(params.width(), masked.len()) + pack::SLACK);
-            pack::pack(params.width(), &masked, &mut packed);
-            shared.part(from, &packed)?;
             shared.ask(from, &mut channel)?;
             shared.io.pause().await;
         }
     }
     Ok(())
+}
+
+/// Reads what an evaluator starts with: the seed of the pads and the bit of the pair.
+fn start(own: &Own, from: PartyId, text: Vec<u8>) -> Result<(Pads, u8), Abort> {
+    let text = Wiped::from(text);
+    // LWE-17
+    let Some((seed, [bit])) = text.split_first_chunk::<SEED>() else {
+        return Err(malformed(from, "a start", text.len(), SEED + 1));
+    };
+    // LWE-7
+    if *bit > 1 {
+        return Err(Abort::Malformed {
+            from,
+            what: "a masking bit that is neither 0 nor 1".into(),
+        });
+    }
+    Ok((own.pads(Seed::from_bytes(*seed)), *bit))
 }

@@ -1,61 +1,99 @@
-//! The server's side of `lwe`: it takes masked distances from the key owner and the seed of the
-//! masks from the evaluator.
+//! The server's side of `lwe`: it takes answers from the evaluator and openings from the key owner,
+//! and finds the distances from both.
 
 use std::collections::VecDeque;
 
-use undertone_kdf::Seed;
-use undertone_kernel::mask::Suite;
-use undertone_kernel::pack;
-use undertone_lwe::{Masks, Params, SEED};
+use undertone_lwe::{Decoder, Params};
 use undertone_party::{Abort, PartyId};
 
 use super::super::pairwise::{self, Guest};
-use super::{Pair, evaluates};
+use super::{Pair, check_rows, evaluates};
 use crate::tiles::{self, Block, Sink};
 
-/// Messages of masked distances that the server holds before the seed. The evaluator sends the
-/// seed first of all, but on another link.
+/// Messages of one end of a pair that the server holds before it takes no more from this end.
 const MOST_WAITING: usize = 16;
 
 /// The parameters of all pairs.
 #[derive(Debug)]
 pub(in super::super) struct Shape {
-    pub(in super::super) bits: usize,
-    pub(in super::super) suite: Suite,
-    pub(in super::super) params: &'static Params,
+    bits: usize,
+    params: &'static Params,
 }
 
 impl Shape {
-    pub(in super::super) fn new(bits: usize, suite: Suite) -> Result<Self, Abort> {
+    /// For these clients and their rows.
+    pub(in super::super) fn new(bits: usize, clients: &[(PartyId, usize)]) -> Result<Self, Abort> {
         let params = super::params(bits)?;
-        Ok(Self {
-            bits,
-            suite,
-            params,
-        })
+        check_rows(clients)?;
+        Ok(Self { bits, params })
+    }
+}
+
+/// What one end of a pair has sent.
+struct End {
+    guest: Guest,
+    /// What its messages are called, and the checks of their lengths and their number.
+    kind: &'static str,
+    /// The masked parities of its rows. They come with the first message.
+    parities: Option<Vec<u8>>,
+    /// Messages without a counterpart.
+    waiting: VecDeque<Vec<u8>>,
+}
+
+impl End {
+    fn new(guest: Guest, kind: &'static str) -> Self {
+        Self {
+            guest,
+            kind,
+            parities: None,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Takes message `number` of the end.
+    fn take(&mut self, pair: &Pair, number: usize, mut part: Vec<u8>) -> Result<(), Abort> {
+        let (from, kind) = (self.guest.id, self.kind);
+        let malformed = |what: String| Err(Abort::Malformed { from, what });
+        // LWE-16 of the evaluator, LWE-12 of the key owner.
+        if number == pair.messages() {
+            return malformed(format!("{kind} after the last"));
+        }
+        let (rows, columns) = pair.message(number);
+        let parities = match self.parities {
+            None => self.guest.rows.div_ceil(8),
+            Some(_) => 0,
+        };
+        let due = parities + rows.len() * pair.params.answer_len(columns.len());
+        // LWE-6 of the evaluator, LWE-11 of the key owner.
+        if part.len() != due {
+            return malformed(format!("{kind} of {} bytes, {due} are due", part.len()));
+        }
+        if self.parities.is_none() {
+            let numbers = part.split_off(parities);
+            self.parities = Some(bits(&part, self.guest.rows));
+            part = numbers;
+        }
+        self.waiting.push_back(part);
+        Ok(())
     }
 }
 
 /// A pair.
 pub(in super::super) struct Meeting<S> {
     pair: Pair,
-    bits: usize,
-    suite: Suite,
-    owner: Guest,
-    evaluator: Guest,
-    masks: Option<Masks>,
-    /// The masked parities of the rows of the evaluator, and of the key owner.
-    left: Vec<u8>,
-    right: Option<Vec<u8>>,
-    waiting: VecDeque<Vec<u8>>,
-    /// The number of messages unmasked.
+    decoder: Decoder,
+    evaluator: End,
+    owner: End,
+    /// The number of messages of both ends that became distances.
     done: usize,
+    above: u64,
     sink: S,
 }
 
 impl<S> std::fmt::Debug for Meeting<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Meeting({:?}, {:?}, ..)", self.owner, self.evaluator)
+        let (owner, evaluator) = (self.owner.guest, self.evaluator.guest);
+        write!(f, "Meeting({owner:?}, {evaluator:?}, ..)")
     }
 }
 
@@ -78,48 +116,46 @@ impl<S: Sink> pairwise::Meeting<S> for Meeting<S> {
         if owner.rows == 0 {
             return Ok(None);
         }
+        let (params, bits) = (shape.params, shape.bits);
         Ok(Some(Self {
             pair: Pair {
-                params: shape.params,
+                params,
                 rows: evaluator.rows,
                 owned: owner.rows,
             },
-            bits: shape.bits,
-            suite: shape.suite,
-            owner,
-            evaluator,
-            masks: None,
-            left: Vec::new(),
-            right: None,
-            waiting: VecDeque::new(),
+            decoder: Decoder { params, bits },
+            evaluator: End::new(evaluator, "answers"),
+            owner: End::new(owner, "openings"),
             done: 0,
+            above: 0,
             sink,
         }))
     }
 
     fn take(&mut self, place: usize, part: Vec<u8>) -> Result<(), Abort> {
-        if place == self.owner.place {
-            self.owners(part)?;
+        let end = if place == self.owner.guest.place {
+            &mut self.owner
         } else {
-            self.evaluators(&part)?;
-        }
-        while self.masks.is_some()
-            && let Some(masked) = self.waiting.pop_front()
-        {
-            self.unmask(&masked)?;
-        }
+            &mut self.evaluator
+        };
+        end.take(&self.pair, self.done + end.waiting.len(), part)?;
+        self.decode();
         Ok(())
     }
 
     fn missing(&self) -> Option<[PartyId; 2]> {
-        let both = [self.owner.id, self.evaluator.id];
+        let both = [self.owner.guest.id, self.evaluator.guest.id];
         (self.done < self.pair.messages()).then_some(both)
     }
 
-    /// The seed is the evaluator's first message and depends on no other message.
-    fn waits_for(&self) -> Option<usize> {
-        let full = self.masks.is_none() && self.waiting.len() >= MOST_WAITING;
-        full.then_some(self.evaluator.place)
+    fn ahead(&self) -> Option<usize> {
+        let ends = [&self.owner, &self.evaluator].into_iter();
+        let mut full = ends.filter(|end| end.waiting.len() >= MOST_WAITING);
+        full.next().map(|end| end.guest.place)
+    }
+
+    fn above(&self) -> u64 {
+        self.above
     }
 
     fn into_sink(self) -> S {
@@ -128,93 +164,40 @@ impl<S: Sink> pairwise::Meeting<S> for Meeting<S> {
 }
 
 impl<S: Sink> Meeting<S> {
-    /// Takes a part from the key owner: first its parities, then masked distances.
-    fn owners(&mut self, part: Vec<u8>) -> Result<(), Abort> {
-        let from = self.owner.id;
-        let malformed = |what: String| Err(Abort::Malformed { from, what });
-        if self.right.is_none() {
-            let due = self.owner.rows.div_ceil(8);
-            // LWE-10
-            if part.len() != due {
-                return malformed(format!("parities of {} bytes, {due} are due", part.len()));
-            }
-            self.right = Some(bits(&part, self.owner.rows));
-            return Ok(());
+    /// Step 6: the distances of a message of both ends, if there is one.
+    fn decode(&mut self) {
+        let [evaluator, owner] = [&mut self.evaluator, &mut self.owner];
+        if evaluator.waiting.is_empty() || owner.waiting.is_empty() {
+            return;
         }
-        let number = self.done + self.waiting.len();
-        // LWE-12
-        if number == self.pair.messages() {
-            return malformed("masked distances after the last".into());
-        }
-        let (rows, columns) = self.pair.message(number);
-        let width = self.pair.params.width();
-        let due = pack::packed_len(width, rows.len() * columns.len());
-        // LWE-11
-        if part.len() != due {
-            return malformed(format!(
-                "masked distances of {} bytes, {due} are due",
-                part.len()
-            ));
-        }
-        self.waiting.push_back(part);
-        Ok(())
-    }
-
-    /// Takes the part from the evaluator: the seed and its parities.
-    fn evaluators(&mut self, part: &[u8]) -> Result<(), Abort> {
-        let malformed = |what: String| Abort::Malformed {
-            from: self.evaluator.id,
-            what,
-        };
-        // LWE-9
-        if self.masks.is_some() {
-            return Err(malformed("a second seed".into()));
-        }
-        let due = SEED + self.evaluator.rows.div_ceil(8);
-        // LWE-8
-        let Some((seed, parities)) = part.split_first_chunk().filter(|_| part.len() == due) else {
-            return Err(malformed(format!(
-                "a seed and parities of {} bytes, {due} are due",
-                part.len()
-            )));
-        };
-        let seed = Seed::from_bytes(*seed);
-        self.left = bits(parities, self.evaluator.rows);
-        let pair = &self.pair;
-        self.masks = Some(Masks::new(pair.params, self.suite, seed, pair.owned));
-        Ok(())
-    }
-
-    /// Step 6: the distances of a message.
-    fn unmask(&mut self, masked: &[u8]) -> Result<(), Abort> {
-        let (Some(masks), Some(right)) = (&self.masks, &self.right) else {
-            return Err(Abort::Internal("no masks".into()));
+        let (Some(answers), Some(openings), Some(left), Some(right)) = (
+            evaluator.waiting.pop_front(),
+            owner.waiting.pop_front(),
+            &evaluator.parities,
+            &owner.parities,
+        ) else {
+            return;
         };
         let (rows, columns) = self.pair.message(self.done);
-        let left = &self.left[rows.clone()];
-        let right = &right[columns.clone()];
-        let distances = masks.unmask(self.bits, rows.clone(), left, columns.start, right, masked);
-        // LWE-13
-        let Some(distances) = distances else {
-            let both = [self.owner.id, self.evaluator.id];
-            return Err(Abort::Contradicted {
-                first: both[0].min(both[1]),
-                second: both[0].max(both[1]),
-                fault: format!("their numbers give a distance above {} bits", self.bits),
-            });
-        };
+        let (distances, above) = self.decoder.distances(
+            &left[rows.clone()],
+            &right[columns.clone()],
+            &answers,
+            &openings,
+        );
         self.done += 1;
+        // LWE-13
+        self.above += above;
         self.sink.tile(&tiles::Tile {
             left: &Block {
-                client: self.evaluator.place,
+                client: self.evaluator.guest.place,
                 rows,
             },
             right: &Block {
-                client: self.owner.place,
+                client: self.owner.guest.place,
                 rows: columns,
             },
             distances: &distances,
         });
-        Ok(())
     }
 }

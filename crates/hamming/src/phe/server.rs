@@ -96,9 +96,9 @@ impl<S: Sink> pairwise::Meeting<S> for Meeting<S> {
     }
 
     /// The seed is the evaluator's first message and depends on no other message.
-    fn waits_for(&self) -> Option<usize> {
+    fn ahead(&self) -> Option<usize> {
         let full = self.seed.is_none() && self.waiting.len() >= MOST_WAITING;
-        full.then_some(self.evaluator.place)
+        full.then_some(self.owner.place)
     }
 
     fn into_sink(self) -> S {

@@ -69,6 +69,7 @@ impl<S: Sink> Server<S> {
                 }
                 return Ok(Collected {
                     sink: self.empty,
+                    above: 0,
                     remains: self.there,
                 });
             }

@@ -1,6 +1,6 @@
-//! Inner products of numbers of 24 bits and numbers −1, 0 and 1, modulo 2²⁴.
+//! Inner products of numbers of up to 32 bits and small signed numbers, modulo 2³².
 //!
-//! Numbers of 24 bits are stored as three planes of bytes. The AVX-512 path multiplies bytes
+//! The former are stored as three or four planes of bytes. The AVX-512 path multiplies bytes
 //! (`vpdpbusd`), as does the AVX2 path (`vpmaddubsw`).
 
 use crate::cpu::{Cpu, Level};
@@ -9,54 +9,65 @@ use crate::wipe::Wiped;
 /// Lengths are padded with zeros to a multiple of this.
 const LINE: usize = 64;
 
-/// Longest row: sums of bytes of the AVX2 path fit 16 bits.
+/// Longest row.
 pub const MAX_LENGTH: usize = 2048;
 
-/// Rows of numbers of 24 bits.
+/// Small numbers are from −`MOST` to `MOST`: two products by bytes fit 16 bits.
+pub const MOST: i8 = 64;
+
+/// Rows of unsigned numbers.
 #[derive(Debug, Clone)]
-pub struct Rows24 {
+pub struct Rows {
     length: usize,
-    /// Three planes for each row.
+    /// Planes of each row: 3 or 4.
+    planes: usize,
     bytes: Wiped<u8>,
 }
 
-impl Rows24 {
-    /// The numbers of `values`, modulo 2²⁴, in rows of `length`.
+impl Rows {
+    /// The numbers of `values`, of `width` bits, in rows of `length`.
     ///
     /// # Panics
-    /// When `length` is not from 1 to [`MAX_LENGTH`], or `values` are not whole rows.
-    pub fn new(length: usize, values: &[u32]) -> Self {
+    /// When `length` is not from 1 to [`MAX_LENGTH`], `values` are not whole rows, or `width` is
+    /// above 32.
+    pub fn new(length: usize, width: u32, values: &[u32]) -> Self {
         assert!((1..=MAX_LENGTH).contains(&length), "rows of {length}");
         assert!(values.len().is_multiple_of(length), "whole rows");
+        assert!(width <= u32::BITS, "numbers of {width} bits");
+        let planes = if width <= 24 { 3 } else { 4 };
         let stride = length.next_multiple_of(LINE);
-        let mut bytes = Wiped::from(vec![0; values.len() / length * 3 * stride]);
-        for (planes, values) in bytes
-            .chunks_exact_mut(3 * stride)
+        let mut bytes = Wiped::from(vec![0; values.len() / length * planes * stride]);
+        for (row, values) in bytes
+            .chunks_exact_mut(planes * stride)
             .zip(values.chunks_exact(length))
         {
-            for (plane, bytes) in planes.chunks_exact_mut(stride).enumerate() {
+            for (plane, bytes) in row.chunks_exact_mut(stride).enumerate() {
                 for (byte, value) in bytes.iter_mut().zip(values) {
                     *byte = (value >> (8 * plane)) as u8;
                 }
             }
         }
-        Self { length, bytes }
+        Self {
+            length,
+            planes,
+            bytes,
+        }
     }
 
     /// Number of rows.
     pub fn rows(&self) -> usize {
-        self.bytes.len() / (3 * self.length.next_multiple_of(LINE))
+        self.bytes.len() / (self.planes * self.length.next_multiple_of(LINE))
     }
 }
 
-/// Rows of numbers −1, 0 and 1.
+/// Rows of numbers from −[`MOST`] to [`MOST`].
 #[derive(Debug, Clone)]
-pub struct Ternary {
+pub struct Small {
     length: usize,
     bytes: Wiped<u8>,
 }
 
-impl Ternary {
+impl Small {
     /// `count` rows of `length` zeros.
     ///
     /// # Panics
@@ -74,10 +85,12 @@ impl Ternary {
         self.bytes.len() / self.length.next_multiple_of(LINE)
     }
 
-    /// The numbers of a row, as bytes in two's complement. They MUST be −1, 0 or 1.
-    pub fn row_mut(&mut self, row: usize) -> &mut [u8] {
-        let start = row * self.length.next_multiple_of(LINE);
-        &mut self.bytes[start..start + self.length]
+    /// The numbers of each row, as bytes in two's complement. They MUST be from −[`MOST`] to
+    /// [`MOST`].
+    pub fn rows_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        let length = self.length;
+        let rows = self.bytes.chunks_exact_mut(length.next_multiple_of(LINE));
+        rows.map(move |row| &mut row[..length])
     }
 
     /// The numbers of a row, as bytes in two's complement.
@@ -87,22 +100,38 @@ impl Ternary {
     }
 }
 
-/// Writes the inner products of each of `rows` with rows `columns` of `ternary`, modulo 2²⁴, row
+/// Writes the inner products of each of `rows` with rows `columns` of `small`, modulo 2³², row
 /// after row. Time depends on the lengths alone.
 ///
 /// # Panics
 /// When lengths differ, or `out` has not one number for each pair.
 pub fn products(
     cpu: Cpu,
-    rows: &Rows24,
-    ternary: &Ternary,
+    rows: &Rows,
+    small: &Small,
     columns: std::ops::Range<usize>,
     out: &mut [u32],
 ) {
-    assert_eq!(rows.length, ternary.length, "lengths");
+    assert_eq!(rows.length, small.length, "lengths");
     assert_eq!(out.len(), rows.rows() * columns.len(), "products");
     let stride = rows.length.next_multiple_of(LINE);
-    let columns = &ternary.bytes[columns.start * stride..columns.end * stride];
+    let columns = &small.bytes[columns.start * stride..columns.end * stride];
+    match rows.planes {
+        3 => panels::<3>(cpu, &rows.bytes, stride, columns, out),
+        _ => panels::<4>(cpu, &rows.bytes, stride, columns, out),
+    }
+}
+
+/// Columns in a panel.
+const PANEL: usize = 128;
+
+fn panels<const PLANES: usize>(
+    cpu: Cpu,
+    rows: &[u8],
+    stride: usize,
+    columns: &[u8],
+    out: &mut [u32],
+) {
     let count = columns.len() / stride;
     if count == 0 {
         return;
@@ -111,13 +140,11 @@ pub fn products(
     for first in (0..count).step_by(PANEL) {
         let panel = &columns[first * stride..(first + PANEL).min(count) * stride];
         for (planes, out) in rows
-            .bytes
-            .chunks_exact(3 * stride)
+            .chunks_exact(PLANES * stride)
             .zip(out.chunks_exact_mut(count))
         {
             let out = &mut out[first..first + panel.len() / stride];
-            let mut pairs = panel.chunks(4 * stride).zip(out.chunks_mut(4));
-            pairs.by_ref().for_each(|(columns, out)| {
+            for (columns, out) in panel.chunks(4 * stride).zip(out.chunks_mut(4)) {
                 // If columns run out, the last one is taken again and its product dropped.
                 let last = columns.len() / stride - 1;
                 let four: [&[u8]; 4] =
@@ -126,23 +153,18 @@ pub fn products(
                     Level::Portable => portable(planes, four),
                     // SAFETY: `Cpu` proves the features.
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => unsafe { avx2(planes, four) },
+                    Level::Avx2 => unsafe { avx2::<PLANES>(planes, four) },
                     // SAFETY: `Cpu` proves the features.
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => unsafe { avx512(planes, four) },
+                    Level::Avx512 => unsafe { avx512::<PLANES>(planes, four) },
                     #[cfg(not(target_arch = "x86_64"))]
                     _ => portable(planes, four),
                 };
-                for (out, sum) in out.iter_mut().zip(sums) {
-                    *out = sum & 0xff_ffff;
-                }
-            });
+                out.copy_from_slice(&sums[..out.len()]);
+            }
         }
     }
 }
-
-/// Columns in a panel.
-const PANEL: usize = 128;
 
 fn portable(planes: &[u8], columns: [&[u8]; 4]) -> [u32; 4] {
     columns.map(|column| {
@@ -151,7 +173,7 @@ fn portable(planes: &[u8], columns: [&[u8]; 4]) -> [u32; 4] {
             let products = bytes
                 .iter()
                 .zip(column)
-                .map(|(byte, sign)| i32::from(*byte) * i32::from(*sign as i8));
+                .map(|(byte, small)| i32::from(*byte) * i32::from(*small as i8));
             sum.wrapping_add((products.sum::<i32>() as u32) << (8 * plane))
         })
     })
@@ -159,58 +181,60 @@ fn portable(planes: &[u8], columns: [&[u8]; 4]) -> [u32; 4] {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn avx512(planes: &[u8], columns: [&[u8]; 4]) -> [u32; 4] {
+unsafe fn avx512<const PLANES: usize>(planes: &[u8], columns: [&[u8]; 4]) -> [u32; 4] {
     use std::arch::x86_64::*;
     let stride = columns[0].len();
-    assert!(planes.len() == 3 * stride && stride.is_multiple_of(LINE));
+    assert!(planes.len() == PLANES * stride && stride.is_multiple_of(LINE));
     assert!(columns.iter().all(|column| column.len() == stride));
-    let mut sums = [[_mm512_setzero_si512(); 3]; 4];
+    let mut sums = [[_mm512_setzero_si512(); PLANES]; 4];
     for at in (0..stride).step_by(LINE) {
         // SAFETY: every plane and column has `stride` bytes, and `at + 64 <= stride`.
         let load =
             |from: &[u8], at: usize| unsafe { _mm512_loadu_si512(from.as_ptr().add(at).cast()) };
-        let bytes: [__m512i; 3] = std::array::from_fn(|plane| load(planes, plane * stride + at));
+        let bytes: [__m512i; PLANES] =
+            std::array::from_fn(|plane| load(planes, plane * stride + at));
         for (column, sums) in columns.iter().zip(&mut sums) {
-            let signs = load(column, at);
+            let small = load(column, at);
             for (sum, bytes) in sums.iter_mut().zip(bytes) {
-                *sum = _mm512_dpbusd_epi32(*sum, bytes, signs);
+                *sum = _mm512_dpbusd_epi32(*sum, bytes, small);
             }
         }
     }
-    sums.map(|[low, middle, high]| {
-        let middle = _mm512_slli_epi32::<8>(middle);
-        let high = _mm512_slli_epi32::<16>(high);
-        let sum = _mm512_add_epi32(_mm512_add_epi32(low, middle), high);
+    sums.map(|sums| {
+        let mut sum = _mm512_setzero_si512();
+        for plane in sums.into_iter().rev() {
+            sum = _mm512_add_epi32(_mm512_slli_epi32::<8>(sum), plane);
+        }
         _mm512_reduce_add_epi32(sum) as u32
     })
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn avx2(planes: &[u8], columns: [&[u8]; 4]) -> [u32; 4] {
+unsafe fn avx2<const PLANES: usize>(planes: &[u8], columns: [&[u8]; 4]) -> [u32; 4] {
     use std::arch::x86_64::*;
     let stride = columns[0].len();
-    assert!(planes.len() == 3 * stride && stride <= MAX_LENGTH && stride.is_multiple_of(32));
+    assert!(planes.len() == PLANES * stride && stride.is_multiple_of(32));
     assert!(columns.iter().all(|column| column.len() == stride));
+    let ones = _mm256_set1_epi16(1);
     columns.map(|column| {
-        let mut sums = [_mm256_setzero_si256(); 3];
+        let mut sums = [_mm256_setzero_si256(); PLANES];
         for at in (0..stride).step_by(32) {
             // SAFETY: every plane and column has `stride` bytes, and `at + 32 <= stride`.
             let load = |from: &[u8], at: usize| unsafe {
                 _mm256_loadu_si256(from.as_ptr().add(at).cast())
             };
-            let signs = load(column, at);
+            let small = load(column, at);
             for (plane, sum) in sums.iter_mut().enumerate() {
-                let products = _mm256_maddubs_epi16(load(planes, plane * stride + at), signs);
-                // At most 64 sums of two bytes, so below 2¹⁵.
-                *sum = _mm256_add_epi16(*sum, products);
+                // Two products are at most 2·255·64 < 2¹⁵.
+                let pairs = _mm256_maddubs_epi16(load(planes, plane * stride + at), small);
+                *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
             }
         }
-        let ones = _mm256_set1_epi16(1);
-        let [low, middle, high] = sums.map(|sum| _mm256_madd_epi16(sum, ones));
-        let middle = _mm256_slli_epi32::<8>(middle);
-        let high = _mm256_slli_epi32::<16>(high);
-        let sum = _mm256_add_epi32(_mm256_add_epi32(low, middle), high);
+        let mut sum = _mm256_setzero_si256();
+        for plane in sums.into_iter().rev() {
+            sum = _mm256_add_epi32(_mm256_slli_epi32::<8>(sum), plane);
+        }
         let mut lanes = [0u32; 8];
         // SAFETY: eight lanes have 32 bytes.
         unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), sum) };
@@ -225,25 +249,31 @@ mod tests {
     use super::*;
     use crate::Prg;
 
-    fn check(length: usize, rows: usize, columns: usize, mut value: impl FnMut() -> (u32, i8)) {
+    fn check(
+        length: usize,
+        width: u32,
+        rows: usize,
+        columns: usize,
+        mut value: impl FnMut() -> (u32, i8),
+    ) {
         let values: Vec<u32> = (0..rows * length).map(|_| value().0).collect();
-        let planes = Rows24::new(length, &values);
-        let mut ternary = Ternary::zero(columns + 1, length);
-        for column in 0..=columns {
-            ternary.row_mut(column).fill_with(|| value().1 as u8);
+        let planes = Rows::new(length, width, &values);
+        let mut small = Small::zero(columns + 1, length);
+        for row in small.rows_mut() {
+            row.fill_with(|| value().1 as u8);
         }
-        assert_eq!((planes.rows(), ternary.rows()), (rows, columns + 1));
+        assert_eq!((planes.rows(), small.rows()), (rows, columns + 1));
         for cpu in Cpu::all() {
             let mut out = vec![7; rows * columns];
-            products(cpu, &planes, &ternary, 1..columns + 1, &mut out);
+            products(cpu, &planes, &small, 1..columns + 1, &mut out);
             for (at, found) in out.iter().enumerate() {
                 let row = &values[at / columns * length..][..length];
-                let signs = ternary.row(1 + at % columns);
-                let products = row.iter().zip(signs);
+                let numbers = small.row(1 + at % columns);
+                let products = row.iter().zip(numbers);
                 let sum: i64 = products
-                    .map(|(value, sign)| i64::from(*value) * i64::from(*sign as i8))
+                    .map(|(value, small)| i64::from(*value) * i64::from(*small as i8))
                     .sum();
-                assert_eq!(*found, sum as u32 & 0xff_ffff, "{cpu:?}, {at}");
+                assert_eq!(*found, sum as u32, "{cpu:?}, {at}");
             }
         }
     }
@@ -252,31 +282,27 @@ mod tests {
     fn every_path_is_the_definition() {
         let mut prg = Prg::new(&[5; 32]);
         for (length, rows, columns) in [(1, 1, 1), (63, 2, 5), (1792, 3, 9), (2048, 1, 131)] {
-            check(length, rows, columns, || {
-                let word = prg.next_u64();
-                (word as u32 & 0xff_ffff, (word >> 40) as i8 % 2)
-            });
+            for width in [1, 24, 25, 29, 32] {
+                check(length, width, rows, columns, || {
+                    let word = prg.next_u64();
+                    let small = (word >> 40) as u8 % 129;
+                    (word as u32 >> (32 - width), small as i8 - MOST)
+                });
+            }
         }
-        check(2048, 1, 4, || (0xff_ffff, 1));
-        check(2048, 1, 4, || (0xff_ffff, -1));
+        for width in [24, 32] {
+            let most = u32::MAX >> (32 - width);
+            check(2048, width, 1, 4, || (most, MOST));
+            check(2048, width, 1, 4, || (most, -MOST));
+        }
     }
 
     #[test]
     fn no_rows_give_no_products() {
-        let ternary = Ternary::zero(3, 10);
-        products(
-            Cpu::detect(),
-            &Rows24::new(10, &[]),
-            &ternary,
-            0..3,
-            &mut [],
-        );
-        products(
-            Cpu::detect(),
-            &Rows24::new(10, &[1; 20]),
-            &ternary,
-            3..3,
-            &mut [],
-        );
+        let small = Small::zero(3, 10);
+        let none = Rows::new(10, 20, &[]);
+        products(Cpu::detect(), &none, &small, 0..3, &mut []);
+        let some = Rows::new(10, 20, &[1; 20]);
+        products(Cpu::detect(), &some, &small, 3..3, &mut []);
     }
 }
