@@ -156,8 +156,9 @@ class Lwe(Pairs):
                            tags=[self.row_tag(evaluator, i)])
         noise = wide(size.answer, size.t).draw(self.source(seed), [residue] * len(block))
         pads = self.pads(evaluator, owner, d, i, c, len(block))
-        return [self.rounded(sum(map(mul, w, self.keys(owner)[r][1])) + size.tau * residue + g + pad)
-                for r, g, pad in zip(block, noise, pads, strict=True)]
+        products = [sum(map(mul, w, self.keys(owner)[r][1])) for r in block]
+        return [self.rounded(product + size.tau * residue + g + pad)
+                for product, g, pad in zip(products, noise, pads, strict=True)]
 
     def bit(self, evaluator, owner):
         return self.derive(self.secrets[evaluator], "lwe bit", owner)[0] & 1
