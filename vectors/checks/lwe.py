@@ -1,19 +1,25 @@
 """The distance backend lwe, on module learning with errors: docs/spec/lwe.md."""
 import functools
+import itertools
+import struct
 from collections import namedtuple
 from operator import mul
 
-from .lwe_numbers import (SIZES, Matrix, Source, bit_differences, coset, digest, masked_row,
-                          size_of, wide)
+from .lwe_numbers import (SIZES, Matrix, Source, coset, digest, error, masked_row, secret,
+                          secret_and_error, size_of, wide)
 from .messages import bits, opened, sealed
 from .pairs import LAST, ONLINE, Pairs, links, packed, pair_refused, run_of, unpacked
-from .primitives import SERVER, Refused, derive, ids, need, number, pieces
+from .primitives import (SERVER, Refused, derive, ids, need, number, pieces, stream,
+                         universal_hash)
 
 TILE = 64
 
 # A message between clients: what it is, the secret and the ends of its seal, its number under this
-# seal, and its text. `place` is the block for keys, and whether they are the first for answers.
+# seal, and its text. `place` is the block, for keys.
 Message = namedtuple("Message", "kind secret ends count text place")
+
+# A message of answers, and of openings: the round, the tile, and the block and its place.
+Shape = namedtuple("Shape", "d tile c block")
 
 
 class Lwe(Pairs):
@@ -25,11 +31,29 @@ class Lwe(Pairs):
         self.filled = [[row + [0] * (self.size.length - bits) for row in rows] for rows in codes]
         self.matrix = functools.cache(lambda: Matrix(session, self.size))
 
-    def derive(self, seed, purpose, *numbers):
-        return derive(seed, self.session, purpose, ids(*numbers))
+    def derive(self, seed, purpose, *numbers, tags=()):
+        return derive(seed, self.session, purpose, ids(*numbers) + b"".join(tags))
 
     def source(self, seed, expected=4096):
         return Source(self.suite, seed, expected)
+
+    # Tags.
+
+    @functools.cache
+    def tag_seed(self, client):
+        return self.derive(self.secrets[client], "lwe tags")
+
+    @functools.cache
+    def code_tag(self, client, rows):
+        """The tag of a client's rows, under its own key. A code is whole words of 8 bytes."""
+        size = 8 * -(-self.bits // 64)
+        strings = [bits(self.codes[client][row]).ljust(size, b"\0") for row in rows]
+        return universal_hash(self.tag_seed(client), strings)
+
+    def row_tag(self, client, row):
+        return self.code_tag(client, range(row, row + 1))
+
+    # Blocks, tiles and rounds.
 
     def blocks(self, owner):
         return pieces(range(len(self.codes[owner])), self.size.columns)
@@ -37,6 +61,7 @@ class Lwe(Pairs):
     def tiles(self, evaluator):
         return pieces(range(len(self.codes[evaluator])), TILE)
 
+    @functools.cache
     def rounds(self, evaluator):
         """The blocks of each round of an evaluator, each with its owner."""
         owners = [owner for other, owner in self.pairs() if other == evaluator]
@@ -49,6 +74,12 @@ class Lwe(Pairs):
                 out[-1].append((owner, block))
         return out
 
+    def shapes(self, evaluator, owner):
+        """The messages of answers of a pair, and those of openings."""
+        return [Shape(d, tile, c, block) for d, blocks in enumerate(self.rounds(evaluator))
+                for tile in self.tiles(evaluator)
+                for c, (other, block) in enumerate(blocks) if other == owner]
+
     # What the owner of keys computes.
 
     @functools.cache
@@ -57,90 +88,117 @@ class Lwe(Pairs):
         size, out = self.size, []
         seed = self.derive(self.secrets[owner], "lwe keys")
         for r, y in enumerate(self.filled[owner]):
-            source = self.source(self.derive(seed, "lwe key", r), size.n // 4 + size.length // 2)
-            s, e = bit_differences(source, size.n, size.length)
-            product = self.matrix().times(s)
+            key_seed = self.derive(seed, "lwe key", r, tags=[self.row_tag(owner, r)])
+            s, e = secret_and_error(self.source(key_seed, 16 * (size.n + size.length)), y, size)
             out.append((s, [(a + b - 2 * size.tau * bit) % size.modulus
-                            for a, b, bit in zip(product, e, y, strict=True)]))
+                            for a, b, bit in zip(self.matrix().times(s), e, y, strict=True)]))
         return out
 
-    def key_messages(self, owner):
-        secret, length = self.derive(self.seed, "lwe keys", owner), self.size.length * self.size.q
-        parts = [(place, part) for place, block in enumerate(self.blocks(owner))
-                 for part in pieces(block, 2**20 // (length // 8))]
-        for count, (place, part) in enumerate(parts):
-            text = b"".join(packed(self.keys(owner)[r][1], self.size.q) for r in part)
-            yield Message("keys", secret, (owner, owner), count, text, place)
+    def key_parts(self, block):
+        return pieces(block, max(1, 2**20 // (self.size.length * self.size.q // 8)))
 
-    def masked_distance(self, header, answer, s, y):
-        size = self.size
-        z = ((answer << size.h - size.v) - sum(map(mul, header, s))) % 2**size.h
-        u = -size.modulus * (z * size.t + 2**(size.h - 1) >> size.h)
-        return (u + sum(y)) % size.t
+    def key_text(self, owner, part):
+        return b"".join(packed(self.keys(owner)[r][1], self.size.q) for r in part)
+
+    def key_messages(self, owner):
+        parts = [(place, part) for place, block in enumerate(self.blocks(owner))
+                 for part in self.key_parts(block)]
+        for count, (place, part) in enumerate(parts):
+            yield Message("keys", self.derive(self.seed, "lwe keys", owner), (owner, owner), count,
+                          self.key_text(owner, part), place)
+
+    def openings(self, evaluator, owner, d, i, c, block):
+        """The openings of a row of the evaluator for the block at place c of a round."""
+        size, (_, header) = self.size, self.row(evaluator, d, i)
+        residues = [sum(self.codes[owner][r]) % size.t for r in block]
+        tags = [universal_hash(self.tag_seed(owner), [packed(header, size.h)]),
+                self.code_tag(owner, block)]
+        seed = self.derive(self.derive(self.secrets[owner], "lwe opens"), "lwe open", evaluator, d,
+                           i, c, tags=tags)
+        noise = wide(size.opening, size.t).draw(self.source(seed), residues)
+        pads, out = self.pads(evaluator, owner, d, i, c, len(block)), []
+        for r, residue, gamma, pad in zip(block, residues, noise, pads, strict=True):
+            product = sum(map(mul, header, self.keys(owner)[r][0]))
+            out.append(self.rounded(
+                (product << size.q - size.h) - size.tau * residue - gamma + pad))
+        return out
 
     # What the evaluator computes.
 
-    def masks_seed(self, evaluator, owner):
-        return self.derive(self.secrets[evaluator], "lwe masks", evaluator, owner)
-
-    def masks(self, seed, evaluator, owner):
-        rows, columns = len(self.codes[evaluator]), len(self.codes[owner])
-        numbers = self.source(seed, 16 * rows * columns).numbers(rows * columns)
-        return pieces([a * self.size.t >> 128 for a in numbers], columns)
-
-    def bit(self, evaluator, owner):
-        return self.derive(self.secrets[evaluator], "lwe bit", owner)[0] & 1
+    @functools.cache
+    def hint(self, evaluator, d):
+        """It depends on all keys of the round."""
+        blocks = self.rounds(evaluator)[d]
+        strings = [b"".join(ids(owner, block[0], len(block)) for owner, block in blocks)]
+        strings += [self.key_text(owner, part)
+                    for owner, block in blocks for part in self.key_parts(block)]
+        tag = universal_hash(self.tag_seed(evaluator), strings)
+        rows = self.derive(self.secrets[evaluator], "lwe rows")
+        return self.derive(rows, "lwe hint", d, tags=[tag])
 
     @functools.cache
     def row(self, evaluator, d, i):
         """A masked row of a round, and its header."""
-        size, seed = self.size, self.hint(evaluator, d)
-        source = self.source(self.derive(seed, "lwe row", i), 16 * size.length)
+        size, seed, tags = self.size, self.hint(evaluator, d), [self.row_tag(evaluator, i)]
+        source = self.source(self.derive(seed, "lwe row", i, tags=tags), 16 * size.length)
         w = masked_row(source, self.filled[evaluator][i], size)
-        source = self.source(self.derive(seed, "lwe header", i), 60 * size.n)
+        source = self.source(self.derive(seed, "lwe header", i, tags=tags), 60 * size.n)
         noise = wide(size.header, 1).draw(source, [0] * size.n)
         cut = size.q - size.h
-        return w, [(a + g + 2**(cut - 1) >> cut) % 2**size.h
-                   for a, g in zip(self.matrix().after(w), noise, strict=True)]
+        return w, [(a + eta + 2**(cut - 1) >> cut) % 2**size.h
+                   for a, eta in zip(self.matrix().after(w), noise, strict=True)]
 
-    def hint(self, evaluator, d):
-        return self.derive(self.derive(self.secrets[evaluator], "lwe rows"), "lwe hint", d)
-
-    def answers(self, evaluator, d, i, c, owner, block):
+    def answers(self, evaluator, owner, d, i, c, block):
         """The answers of a row for the block at place c of a round."""
         size, (w, _) = self.size, self.row(evaluator, d, i)
-        masks = self.masks_of(evaluator, owner)[i]
-        residues = [(masks[r] + sum(self.codes[evaluator][i])) % size.t for r in block]
-        source = self.source(self.derive(self.hint(evaluator, d), "lwe answer", i, c))
-        noise, cut = wide(size.answer, size.t).draw(source, residues), size.q - size.v
-        return [(sum(map(mul, w, self.keys(owner)[r][1])) + size.tau * residue + g
-                 + 2**(cut - 1) >> cut) % 2**size.v
-                for r, residue, g in zip(block, residues, noise, strict=True)]
+        residue = sum(self.codes[evaluator][i]) % size.t
+        seed = self.derive(self.hint(evaluator, d), "lwe answer", i, c,
+                           tags=[self.row_tag(evaluator, i)])
+        noise = wide(size.answer, size.t).draw(self.source(seed), [residue] * len(block))
+        pads = self.pads(evaluator, owner, d, i, c, len(block))
+        products = [sum(map(mul, w, self.keys(owner)[r][1])) for r in block]
+        return [self.rounded(product + size.tau * residue + g + pad)
+                for product, g, pad in zip(products, noise, pads, strict=True)]
+
+    def bit(self, evaluator, owner):
+        return self.derive(self.secrets[evaluator], "lwe bit", owner)[0] & 1
+
+    # What both compute.
+
+    def pads_seed(self, evaluator, owner):
+        return self.derive(self.secrets[evaluator], "lwe pads", owner)
 
     @functools.cache
-    def masks_of(self, evaluator, owner):
-        return self.masks(self.masks_seed(evaluator, owner), evaluator, owner)
+    def pads(self, evaluator, owner, d, i, c, count):
+        seed, (_, header) = self.pads_seed(evaluator, owner), self.row(evaluator, d, i)
+        tag = universal_hash(self.derive(seed, "lwe pair tags"), [packed(header, self.size.h)])
+        words = stream(self.suite, self.derive(seed, "lwe pad", d, i, c, tags=[tag]), 8 * count)
+        return [word % self.size.modulus for word in struct.unpack(f"<{count}Q", words)]
+
+    def rounded(self, x):
+        """The highest v bits of q."""
+        cut = self.size.q - self.size.v
+        return (x + 2**(cut - 1) >> cut) % 2**self.size.v
 
     # Messages.
 
     @functools.cache
     def exchange(self):
-        """The messages between clients by link, and the masked distances of each pair by message,
-        as their owner finds them."""
-        size, out, found = self.size, {}, {}
-        numbers = {}
+        """The messages between clients by link."""
+        size, out, numbers = self.size, {}, {}
 
-        def tell(kind, from_, to, text, place=None):
+        def tell(kind, from_, to, text):
             """A message under the seal of a pair."""
             count = numbers[from_, to] = numbers.get((from_, to), self.first - 1) + 1
             out[from_, to].append(Message(kind, self.pair(from_, to), (from_, to), count, text,
-                                          place))
+                                          None))
 
         for evaluator, owner in self.pairs():
-            out[owner, evaluator] = []
-            out[evaluator, owner], found[evaluator, owner] = [], []
+            out[owner, evaluator], out[evaluator, owner] = [], []
+            tell("start", evaluator, owner,
+                 self.pads_seed(evaluator, owner) + bytes([self.bit(evaluator, owner)]))
         for evaluator in {pair[0] for pair in self.pairs()}:
-            answered, asked = set(), dict.fromkeys(range(len(self.codes)), 0)
+            asked = dict.fromkeys(range(len(self.codes)), 0)
             for d, blocks in enumerate(self.rounds(evaluator)):
                 for owner, _ in blocks:
                     for message in self.key_messages(owner):
@@ -148,33 +206,19 @@ class Lwe(Pairs):
                             tell("question", evaluator, owner, b"")
                             out[owner, evaluator].append(message)
                     asked[owner] += 1
-                secret = self.derive(self.seed, "lwe headers", evaluator, d)
+                seal = self.derive(self.seed, "lwe headers", evaluator, d)
                 for count, tile in enumerate(self.tiles(evaluator)):
-                    headers = [self.row(evaluator, d, i)[1] for i in tile]
-                    text = b"".join(packed(header, size.h) for header in headers)
-                    message = Message("headers", secret, (evaluator,) * 2, count, text, d)
-                    for owner in dict(blocks):
+                    text = b"".join(packed(self.row(evaluator, d, i)[1], size.h) for i in tile)
+                    message = Message("headers", seal, (evaluator,) * 2, count, text, None)
+                    for owner, _ in blocks:
                         out[evaluator, owner].append(message)
-                    for c, (owner, block) in enumerate(blocks):
-                        rows = [self.answers(evaluator, d, i, c, owner, block) for i in tile]
-                        first = owner not in answered
-                        text = b"".join(packed(row, size.v) for row in rows)
-                        text += bytes([self.bit(evaluator, owner)] * first)
-                        tell("answers", evaluator, owner, text, first)
                         tell("question", owner, evaluator, b"")
-                        answered.add(owner)
-                        masked = [
-                            self.masked_distance(header, v, self.keys(owner)[r][0],
-                                                 self.codes[owner][r])
-                            for header, row in zip(headers, rows) for r, v in zip(block, row)
-                        ]
-                        found[evaluator, owner].append(masked)
-        return out, found
+        return out
 
     def links(self):
         """The messages between clients."""
         return {link: [(ONLINE, sealed(self.session, m.secret, *m.ends, m.count, m.text))
-                       for m in messages] for link, messages in self.exchange()[0].items()}
+                       for m in messages] for link, messages in self.exchange().items()}
 
     def parities(self, evaluator, owner, client):
         bit = self.bit(evaluator, owner)
@@ -182,14 +226,16 @@ class Lwe(Pairs):
 
     def parts(self, client):
         """A client's parts for the server, for each pair."""
-        for pair, found in self.exchange()[1].items():
-            evaluator, owner = pair
-            if client == evaluator:
-                seed = self.masks_seed(*pair)
-                yield [ids(owner) + seed + self.parities(*pair, evaluator)]
-            elif client == owner:
-                yield [ids(evaluator) + self.parities(*pair, owner)] + [
-                    ids(evaluator) + packed(numbers, self.size.width) for numbers in found]
+        for evaluator, owner in self.pairs():
+            if client not in (evaluator, owner):
+                continue
+            other, numbers = ((owner, self.answers) if client == evaluator
+                              else (evaluator, self.openings))
+            texts = [b"".join(packed(numbers(evaluator, owner, d, i, c, block), self.size.v)
+                              for i in tile)
+                     for d, tile, c, block in self.shapes(evaluator, owner)]
+            texts[0] = self.parities(evaluator, owner, client) + texts[0]
+            yield [ids(other) + text for text in texts]
 
     def to_server(self, client, payloads):
         """Whether the payloads are the parts, then done. Parts of different pairs may come in any
@@ -222,11 +268,6 @@ class Lwe(Pairs):
                     out[client, about].append(text[4:])
         return out
 
-    def shapes(self, evaluator, owner):
-        """The tile and the block of each message of answers of a pair."""
-        return [(tile, block) for blocks in self.rounds(evaluator)
-                for tile in self.tiles(evaluator) for other, block in blocks if other == owner]
-
     def server(self, received):
         """The distances of each pair of evaluator and owner, or who is to blame."""
         told = self.read_parts(received)
@@ -234,38 +275,39 @@ class Lwe(Pairs):
                                                      told[owner, evaluator])
                 for evaluator, owner in self.pairs()}
 
-    def server_pair(self, evaluator, owner, there, back):
+    def server_pair(self, evaluator, owner, answers, openings):
         """The distances of a pair from the parts of both clients."""
         size, shapes = self.size, self.shapes(evaluator, owner)
         rows, columns = len(self.codes[evaluator]), len(self.codes[owner])
-        both = SERVER, ONLINE, sorted((evaluator, owner))
-        need(len(there) < 2, "a second seed", SERVER, ONLINE, [evaluator])
-        need(len(back) < 2 + len(shapes), "masked distances after the last", SERVER, ONLINE,
-             [owner])
-        counts = [len(tile) * len(block) for tile, block in shapes]
-        lengths = [-(-columns // 8)] + [-(-count * size.width // 8) for count in counts]
-        self.need_lengths(there, [32 + -(-rows // 8)], evaluator)
-        self.need_lengths(back, lengths, owner)
-        need(there and len(back) == len(lengths), "parts are missing", *both)
-        seed, x_flags, (y_flags, *texts) = there[0][:32], there[0][32:], back
-        masks = self.masks(seed, evaluator, owner)
+        sides = [self.read_numbers(shapes, texts, *sender)
+                 for texts, sender in ((answers, (evaluator, rows, "answers")),
+                                       (openings, (owner, columns, "openings")))]
+        need(all(len(numbers) == len(shapes) for _, numbers in sides), "parts are missing", SERVER,
+             ONLINE, sorted((evaluator, owner)))
+        (x_flags, answers), (y_flags, openings) = sides
         flag = lambda flags, place: flags[place // 8] >> place % 8 & 1
         out = [[None] * columns for _ in range(rows)]
-        for (tile, block), count, text in zip(shapes, counts, texts, strict=True):
-            numbers = iter(unpacked(text, size.width, count))
-            for i in tile:
-                for r in block:
-                    masked = next(numbers)
-                    need(masked < size.t, "t or more, so a distance above L", *both)
-                    d = (masked - masks[i][r]) % size.t
-                    odd = flag(x_flags, i) ^ flag(y_flags, r)
-                    out[i][r] = d if d % 2 == odd else d + size.t
-        need(max(map(max, out)) <= self.bits, "a distance above L", *both)
+        for shape, *both in zip(shapes, answers, openings, strict=True):
+            for (i, r), v, g in zip(itertools.product(shape.tile, shape.block), *both, strict=True):
+                z = (v - g) % 2**size.v
+                d = -size.modulus * (z * size.t + 2**(size.v - 1) >> size.v) % size.t
+                odd = flag(x_flags, i) ^ flag(y_flags, r)
+                out[i][r] = min(d if d % 2 == odd else d + size.t, self.bits)
         return out
 
-    def need_lengths(self, texts, lengths, client):
-        for text, due in zip(texts, lengths):
-            need(len(text) == due, f"{len(text)} bytes, {due} are due", SERVER, ONLINE, [client])
+    def read_numbers(self, shapes, texts, client, rows, kind):
+        """The parities of a client, and the numbers of each of its messages."""
+        need(len(texts) <= len(shapes), f"{kind} after the last", SERVER, ONLINE, [client])
+        parities, out = -(-rows // 8), []
+        for count, (shape, text) in enumerate(zip(shapes, texts)):
+            row = -(-len(shape.block) * self.size.v // 8)
+            head = 0 if count else parities
+            due = head + len(shape.tile) * row
+            need(len(text) == due, f"{len(text)} bytes of {kind}, {due} are due", SERVER, ONLINE,
+                 [client])
+            out.append([v for part in pieces(text[head:], row)
+                        for v in unpacked(part, self.size.v, len(shape.block))])
+        return (texts[0][:parities] if texts else b""), out
 
     # Refusals.
 
@@ -277,18 +319,13 @@ class Lwe(Pairs):
             received[from_][count] = data
             self.server(received)
             return
-        messages = self.exchange()[0][from_, to]
-        honest = messages[count]
+        honest = self.exchange()[from_, to][count]
         try:
             text = opened(self.session, honest.secret, *honest.ends, honest.count, data)
             due = len(honest.text)
             need(len(text) == due, f"{len(text)} bytes, {due} are due")
-            if honest.kind == "answers" and honest.place:
+            if honest.kind == "start":
                 need(text[-1] < 2, "a bit that is not below 2")
-            if honest.kind == "keys":
-                texts = [m.text for m in messages if m.place == honest.place and m is not honest]
-                keys = pieces(b"".join([text, *texts]), self.size.length * self.size.q // 8)
-                need(len({key[:32] for key in keys}) == len(keys), "a key twice")
         except Refused as refusal:
             raise Refused(str(refusal), to, ONLINE, [from_]) from None
 
@@ -309,7 +346,7 @@ def lwe_case(case):
     (pair, found), = run.server(to_server).items()
     yield "distances", [h for row in distances for h in row], case["distances"]
     turned = distances if pair == (0, 1) else list(map(list, zip(*distances)))
-    yield "distances by masked distances", found, turned
+    yield "distances by answers and openings", found, turned
 
 
 def lwe_refused(vectors, entry):
@@ -318,11 +355,15 @@ def lwe_refused(vectors, entry):
 
 def tables_case(case):
     size = SIZES[case["bits"]]
-    for name in ("t", "tau"):
+    for name in ("length", "t", "tau"):
         yield name, getattr(size, name), case[name]
     yield "-Q modulo t", -size.modulus % size.t, case["minus_q"]
-    yield "masked rows", [digest(coset(size, bit)) for bit in (0, 1)], case["rows"]
-    for name, table in (("header", wide(size.header, 1)), ("answer", wide(size.answer, size.t))):
+    yield "secrets", digest(secret()), case["secrets"]
+    for name, table in (("errors", error), ("rows", coset)):
+        yield name, [digest(table(size, bit)) for bit in (0, 1)], case[name]
+    for name, deviation, t in (("header", size.header, 1), ("answer", size.answer, size.t),
+                               ("opening", size.opening, size.t)):
+        table = wide(deviation, t)
         made = {"log_k": table.step.bit_length() - 1, "factor": table.factor, "shift": table.f,
                 "thresholds": digest(table.table)}
         yield name, made, case[name]

@@ -13,27 +13,27 @@ PLACES = 900
 
 
 class Size:
-    """The parameters of a class."""
+    """The parameters of a class. Deviations of secrets and errors are 19/4 in all classes."""
 
-    def __init__(self, length, q, n, masked, header, answer, h, v):
-        self.length, self.q, self.n, self.h, self.v = length, q, n, h, v
-        self.masked, self.header, self.answer = masked, header, answer
-        self.t, self.modulus = length // 2 + 1, 2**q
+    def __init__(self, bits, length, q, n, h, v, masked, header, answer, opening):
+        self.bits, self.length, self.q, self.n, self.h, self.v = bits, length, q, n, h, v
+        self.masked, self.header, self.answer, self.opening = masked, header, answer, opening
+        self.t, self.modulus = bits // 2 + 1, 2**q
         self.tau = pow(self.t, -1, self.modulus)
-        self.width, self.columns = (self.t - 1).bit_length(), min(8192, 2**25 // length)
+        self.columns = min(8192, 2**25 // bits)
 
 
 SIZES = {numbers[0]: Size(*numbers) for numbers in (
-    (1024, 32, 1792, 2355, 2048, 397056, 20, 16),
-    (2048, 34, 1792, 4737, 128, 728576, 21, 16),
-    (4096, 36, 1792, 9530, 128, 1621760, 22, 16),
-    (8192, 39, 2048, 19179, 128, 3740416, 23, 16),
-    (16384, 41, 2048, 38597, 128, 8929024, 24, 17),
+    (1024, 1280, 37, 1792, 24, 15, 2360, 2048, 2130068, 9919419),
+    (2048, 2048, 38, 1792, 25, 15, 4737, 128, 3384041, 10887510),
+    (4096, 4096, 40, 2048, 26, 15, 9530, 128, 7681452, 22561005),
+    (8192, 8192, 42, 2048, 28, 16, 19179, 128, 15457908, 44562025),
+    (16384, 16384, 44, 2048, 29, 18, 38597, 128, 34652770, 96499842),
 )}
 
 
 def size_of(bits):
-    return SIZES[min(length for length in SIZES if length >= bits)]
+    return SIZES[min(most for most in SIZES if most >= bits)]
 
 
 # Tables.
@@ -87,14 +87,18 @@ class Source:
         return [number(part) for part in pieces(self.read(16 * count), 16)]
 
 
-def bit_differences(source, n, length):
-    """The secret and the errors of a key."""
-    bits = lambda count: [
-        byte >> place & 1 for byte in source.read(8 * -(-count // 64)) for place in range(8)
-    ]
-    s, e = bits(2 * n), bits(4 * length)
-    return ([s[2 * l] - s[2 * l + 1] for l in range(n)],
-            [e[4 * l] + e[4 * l + 1] - e[4 * l + 2] - e[4 * l + 3] for l in range(length)])
+@functools.cache
+def secret():
+    """The thresholds of a number of a secret, a Gaussian of deviation 19/4."""
+    return thresholds([((4 * u)**2, 2 * 19**2) for u in range(-64, 65)])
+
+
+@functools.cache
+def error(size, bit):
+    """The thresholds of a number of an error for a bit of the code: with a one its centre is
+    2/t."""
+    return thresholds([((4 * (size.t * u - 2 * bit))**2, 2 * (19 * size.t)**2)
+                       for u in range(-64, 65)])
 
 
 @functools.cache
@@ -103,10 +107,21 @@ def coset(size, bit):
     return thresholds([((size.t * u + bit)**2, 2 * size.masked**2) for u in range(-64, 65)])
 
 
+def small(source, tables):
+    """A number from −64 to 64 by each table."""
+    return [bisect_right(table, a) - 64
+            for table, a in zip(tables, source.numbers(len(tables)), strict=True)]
+
+
+def secret_and_error(source, code, size):
+    """The secret and the errors of a key."""
+    s = small(source, [secret()] * size.n)
+    return s, small(source, [error(size, bit) for bit in code])
+
+
 def masked_row(source, code, size):
-    tables = [coset(size, bit) for bit in (0, 1)]
-    return [x + size.t * (bisect_right(tables[x], a) - 64)
-            for x, a in zip(code, source.numbers(len(code)), strict=True)]
+    numbers = small(source, [coset(size, bit) for bit in code])
+    return [x + size.t * u for x, u in zip(code, numbers, strict=True)]
 
 
 @functools.cache
@@ -162,7 +177,7 @@ class Wide:
                 for place, i in enumerate(part):
                     low, high = words[2 * place:2 * place + 2]
                     a1, a2 = words[128 + place::64]
-                    a3 = a1 >> 24
+                    a3 = a1 >> 25
                     u = bisect_right(self.table, high << 64 | low)
                     z, negative = a1 % self.step, a1 >> 63
                     m = z * self.t + (self.t - residues[i] if negative else residues[i])
@@ -197,7 +212,7 @@ class Matrix:
 
     def __init__(self, session, size):
         self.modulus, self.across = size.modulus, size.n // 256
-        label = b"undertone/v1/lwe ring" + session + ids(size.length)
+        label = b"undertone/v1/lwe ring" + session + ids(size.bits)
         count = size.length * self.across
         words = struct.unpack(f"<{count}Q", hashlib.shake_128(label).digest(8 * count))
         self.blocks = pieces(pieces(words, 256), self.across)

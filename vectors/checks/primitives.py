@@ -212,6 +212,48 @@ class Stream:
                 return x
 
 
+# The universal hash.
+
+PIECE = 2**14
+
+
+def product(a, b):
+    """The product of two polynomials over GF(2)."""
+    out = 0
+    while b:
+        out ^= a * (b & -b)
+        b &= b - 1
+    return out
+
+
+def modulo(a):
+    """The remainder modulo x^128 + x^7 + x^2 + x + 1."""
+    while a >> 128:
+        high = a >> 128
+        a = a & 2**128 - 1 ^ product(high, 0b10000111)
+    return a
+
+
+@functools.lru_cache(64)
+def universal_key(seed):
+    """The point, and the words."""
+    stream = chacha20(seed, 16 + PIECE)
+    return number(stream[:16]), [number(word) for word in pieces(stream[16:], 8)]
+
+
+def universal_hash(seed, strings):
+    """NH of every piece of every string, as coefficients of a polynomial: *Hash* of
+    docs/spec/shade.md."""
+    (point, keys), out = universal_key(seed), 0
+    for piece in (piece for string in strings for piece in pieces(string, PIECE)):
+        words = [number(word) for word in pieces(piece + bytes(-len(piece) % 16), 8)]
+        masked = [m ^ k for m, k in zip(words, keys)]
+        for a, b in zip(masked[::2], masked[1::2]):
+            out ^= product(a, b)
+        out = modulo(product(out, point))
+    return out.to_bytes(16, "little")
+
+
 # X25519 and HKDF.
 
 P = 2**255 - 19

@@ -3,12 +3,12 @@ import struct
 
 from .messages import Reader
 from .pairs import LAST, OFFLINE, ONLINE, Pairs, links, packed, pair_refused, run_of, unpacked
-from .primitives import SERVER, Refused, chacha20, derive, ids, need, number, pieces, unhex, xor
+from .primitives import (SERVER, Refused, derive, ids, need, number, pieces, unhex, universal_hash,
+                         xor)
 from .transfers import (Context, Extension, base_reply, block, columns, reply_point, setup_length,
                         tmmo, whole)
 
 CHUNK = 2048
-PIECE = 2**14
 
 
 def expand(pi, keys, first, lanes):
@@ -42,37 +42,6 @@ def correlated(pi, width, first, delta, zeros, bits, choices):
     return [group_bytes(offers[i:i + 16], width) for i in range(0, len(offers), 16)], sent, got
 
 
-def product(a, b):
-    """The product of two polynomials over GF(2)."""
-    out = 0
-    while b:
-        out ^= a * (b & -b)
-        b &= b - 1
-    return out
-
-
-def modulo(a):
-    """The remainder modulo x^128 + x^7 + x^2 + x + 1."""
-    while a >> 128:
-        high = a >> 128
-        a = a & 2**128 - 1 ^ product(high, 0b10000111)
-    return a
-
-
-def digest(seed, strings):
-    """The hash of offers: NH of every piece of every string, as coefficients of a polynomial."""
-    stream = chacha20(seed, 16 + PIECE)
-    point, keys = number(stream[:16]), [number(word) for word in pieces(stream[16:], 8)]
-    out = 0
-    for piece in (piece for string in strings for piece in pieces(string, PIECE)):
-        words = [number(word) for word in pieces(piece + bytes(-len(piece) % 16), 8)]
-        masked = [m ^ k for m, k in zip(words, keys)]
-        for a, b in zip(masked[::2], masked[1::2]):
-            out ^= product(a, b)
-        out = modulo(product(out, point))
-    return out.to_bytes(16, "little")
-
-
 class Offers:
     """The offers of a tile: the groups of each message, and the seed of the hash key."""
 
@@ -87,7 +56,7 @@ class Offers:
                 if n == changed:
                     group, data = data[:len(group)], data[len(group):]
                 groups.append(group)
-        return digest(self.seed, groups)
+        return universal_hash(self.seed, groups)
 
 
 class Pair:
