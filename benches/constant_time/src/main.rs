@@ -20,7 +20,7 @@ use undertone_kernel::expand::{self, Shape};
 use undertone_kernel::mask::Suite;
 use undertone_kernel::{BitMatrix, Cpu, Prg, Wiped, nh, parts};
 use undertone_kdf::Seed;
-use undertone_lwe::{Columns, Evaluator, KeyOwner, Masks, Params, Ring};
+use undertone_lwe::{Evaluator, KeyOwner, Pads, Params, Place, Ring};
 use undertone_ot::{Context, chosen};
 use undertone_paillier::{BigUint, Noise, Primes, SecretKey};
 use undertone_pssl::{Job, product};
@@ -228,31 +228,43 @@ fn codes(rng: &mut BenchRng, class: Class, rows: usize) -> BitMatrix {
 }
 
 fn lattice_keys(runner: &mut CtRunner, rng: &mut BenchRng) {
-    let params = Params::of(1024).unwrap();
-    let ring = Ring::new(Cpu::detect(), SESSION, params);
+    let ring = Ring::new(Cpu::detect(), SESSION, Params::of(1024).unwrap());
     let seed = Seed::from_bytes([5; 32]);
-    let owner = KeyOwner::new(params, SESSION, Suite::Aes128Ctr, seed, 8);
-    let columns = owner.columns(&ring, 0..8);
     let make = |rng: &mut BenchRng, class| codes(rng, class, 8);
-    compare(runner, rng, 10_000, make, |codes| owner.keys(&columns, codes, 0..8));
+    compare(runner, rng, 10_000, make, |codes| {
+        KeyOwner::new(&ring, SESSION, Suite::Aes128Ctr, &seed, codes).keys(0..8)
+    });
 }
 
 /// Masked rows, headers and answers.
 fn lattice_answers(runner: &mut CtRunner, rng: &mut BenchRng) {
+    let ring = Ring::new(Cpu::detect(), SESSION, Params::of(1024).unwrap());
+    let seed = |byte| Seed::from_bytes([byte; 32]);
+    let (suite, zeros) = (Suite::Aes128Ctr, BitMatrix::zero(8, 1024));
+    let keys = KeyOwner::new(&ring, SESSION, suite, &seed(5), &zeros).keys(0..8);
+    let make = |rng: &mut BenchRng, class| codes(rng, class, 8);
+    compare(runner, rng, 2_000, make, |codes| {
+        let mut evaluator = Evaluator::new(&ring, SESSION, suite, &seed(7), codes);
+        let mut held = evaluator.columns(8);
+        held.part(PartyId::client(1), 0, Pads::new(SESSION, suite, seed(6)));
+        held.push(&keys).unwrap();
+        evaluator.hint(held).next().unwrap()
+    });
+}
+
+/// Openings.
+fn lattice_openings(runner: &mut CtRunner, rng: &mut BenchRng) {
     let params = Params::of(1024).unwrap();
     let ring = Ring::new(Cpu::detect(), SESSION, params);
     let seed = |byte| Seed::from_bytes([byte; 32]);
-    let owner = KeyOwner::new(params, SESSION, Suite::Aes128Ctr, seed(5), 8);
-    let keys = owner.keys(&owner.columns(&ring, 0..8), &BitMatrix::zero(8, 1024), 0..8);
-    let hint = || {
-        let mut held = Columns::new(params, 8);
-        held.part(Masks::new(params, Suite::Aes128Ctr, seed(6), 8), 0);
-        held.push(&keys).unwrap();
-        Evaluator::new(params, SESSION, Suite::Aes128Ctr, seed(7)).hint(held)
-    };
-    let make = |rng: &mut BenchRng, class| (RefCell::new(hint()), codes(rng, class, 8));
-    compare(runner, rng, 2_000, make, |(hint, codes)| {
-        hint.borrow_mut().next(&ring, codes).unwrap()
+    let headers = vec![77; 8 * params.header_len()];
+    let suite = Suite::Aes128Ctr;
+    let make = |rng: &mut BenchRng, class| codes(rng, class, 8);
+    compare(runner, rng, 2_000, make, |codes| {
+        let owner = KeyOwner::new(&ring, SESSION, suite, &seed(5), codes);
+        let pads = Pads::new(SESSION, suite, seed(6));
+        let (block, place) = (owner.block(0..8), Place::default());
+        owner.open(&block, &pads, PartyId::client(0), place, 0, &headers)
     });
 }
 
@@ -387,6 +399,7 @@ ctbench_main!(
     table_look_ups,
     lattice_keys,
     lattice_answers,
+    lattice_openings,
     garbling,
     evaluating,
     product_offers,

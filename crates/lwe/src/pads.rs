@@ -12,7 +12,7 @@ use crate::tags::{Tags, derive};
 pub const SEED: usize = 32;
 
 /// Where a block of keys stands: the round of the evaluator, and its place in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// The round, from 0.
     pub round: u32,

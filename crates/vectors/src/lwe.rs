@@ -18,15 +18,22 @@ use crate::{Error, File, Hex, hex};
 pub struct Class {
     /// L.
     bits: usize,
+    /// l.
+    length: usize,
     t: u64,
     /// The inverse of t modulo Q.
     tau: u64,
     /// −Q modulo t.
     minus_q: u64,
+    /// SHA-256 of the thresholds of a secret, 16 bytes each.
+    secrets: Hex,
+    /// SHA-256 of the thresholds of the error of a key for bits 0 and 1, 16 bytes each.
+    errors: [Hex; 2],
     /// SHA-256 of the thresholds of a masked row for bits 0 and 1, 16 bytes each.
     rows: [Hex; 2],
     header: WideTable,
     answer: WideTable,
+    opening: WideTable,
 }
 
 /// The table of a wide Gaussian.
@@ -73,52 +80,36 @@ pub fn files() -> Result<Vec<File>, Error> {
         &[1, 2],
     );
     let cut: Change = |m| m.truncate(m.len() - 1);
-    let outside: [Bad; 4] = [
+    let outside: [Bad; 5] = [
         ("keys that do not open", (b, a, 0), |m| m[9] ^= 1), // LWE-2
-        ("headers that do not open", (a, b, 1), |m| m[9] ^= 1), // LWE-2
-        ("answers that do not open", (a, b, 2), |m| m[9] ^= 1), // LWE-2
-        ("masked distances that do not open", (b, server, 1), |m| {
-            m[5] ^= 1
-        }), // DIST-6
+        ("a start that does not open", (a, b, 0), |m| m[9] ^= 1), // LWE-2
+        ("headers that do not open", (a, b, 2), |m| m[9] ^= 1), // LWE-2
+        ("answers that do not open", (a, server, 0), |m| m[5] ^= 1), // DIST-6
+        ("openings that do not open", (b, server, 0), |m| m[5] ^= 1), // DIST-6
     ];
-    let within: [Bad; 15] = [
-        ("a question with a byte", (a, b, 0), |m| m.push(0)), // LWE-14
+    let within: [Bad; 13] = [
+        ("a question with a byte", (a, b, 1), |m| m.push(0)), // LWE-14
         ("a question with two bytes", (b, a, 1), |m| m.extend([1, 0])), // LWE-14
+        ("a start that is cut", (a, b, 0), cut),              // LWE-17
+        ("a start with a byte too many", (a, b, 0), |m| m.push(0)), // LWE-17
+        ("a bit that is 2", (a, b, 0), |m| m[32] = 2),        // LWE-7
         ("keys that are cut", (b, a, 0), cut),                // LWE-3
-        ("a key that occurs twice", (b, a, 0), |m| {
-            m.copy_within(..4096, 4096)
-        }), // LWE-4
-        ("headers that are cut", (a, b, 1), cut),             // LWE-5
-        ("answers that are cut", (a, b, 2), cut),             // LWE-6
-        ("a bit that is 2", (a, b, 2), |m| {
-            let last = m.len() - 1;
-            m[last] = 2;
-        }), // LWE-7
-        ("a seed that is cut", (a, server, 0), cut),          // LWE-8
-        ("a second seed", (a, server, 1), |m| {
+        ("headers that are cut", (a, b, 2), cut),             // LWE-5
+        ("answers that are cut", (a, server, 0), cut),        // LWE-6
+        ("answers after the last", (a, server, 1), |m| {
             m.copy_from_slice(&1u32.to_le_bytes());
-            m.resize(4 + 33, 0);
-        }), // LWE-9
-        ("parities with a byte too many", (b, server, 0), |m| {
+            m.push(0);
+        }), // LWE-16
+        ("openings that are cut", (b, server, 0), cut),       // LWE-11
+        ("openings with a byte too many", (b, server, 0), |m| {
             m.push(0)
-        }), // LWE-10
-        ("masked distances that are cut", (b, server, 1), cut), // LWE-11
-        ("masked distances after the last", (b, server, 2), |m| {
+        }), // LWE-11
+        ("openings after the last", (b, server, 1), |m| {
             m.copy_from_slice(&0u32.to_le_bytes());
             m.push(0);
         }), // LWE-12
-        // LWE-13
-        (
-            "a masked distance that is not below t",
-            (b, server, 1),
-            |m| m[4..6].fill(0xff),
-        ),
-        // LWE-13
-        ("a distance above the bits of a code", (b, server, 1), |m| {
-            m[4] ^= 0x80
-        }),
         // DIST-9
-        ("parities about an unknown client", (b, server, 0), |m| {
+        ("openings about an unknown client", (b, server, 0), |m| {
             m[0] = 9
         }),
     ];
@@ -145,12 +136,16 @@ pub fn files() -> Result<Vec<File>, Error> {
     };
     let classes = CLASSES.iter().map(|params| Class {
         bits: params.bits,
+        length: params.length,
         t: params.t,
         tau: params.tau(),
         minus_q: params.minus_q(),
+        secrets: digest(&table::secret_thresholds()),
+        errors: [0, 1].map(|y| digest(&table::error_thresholds(params, y))),
         rows: [0, 1].map(|x| digest(&table::coset_thresholds(params, x))),
         header: wide(params.header_deviation, 1),
         answer: wide(params.answer_deviation, params.t),
+        opening: wide(params.opening_deviation, params.t),
     });
     let classes = classes.collect();
     let none: Vec<Refused> = Vec::new();

@@ -26,7 +26,7 @@ use undertone_kernel::expand::{self, Shape};
 use undertone_kernel::leaves::Leaves;
 use undertone_kernel::mask::{Op, Stream, Suite};
 use undertone_kernel::{BitMatrix, Cpu, Prg, Wiped, nh, pack, parts, universal};
-use undertone_lwe::{Columns, Evaluator, Headers, KeyOwner, Masks, Params, Ring};
+use undertone_lwe::{Evaluator, KeyOwner, Pads, Params, Place, Ring};
 use undertone_ot::extend::{Receiver, SenderSetup};
 use undertone_ot::punctured::{self, Sums};
 use undertone_ot::{Context, Field, Security, base, chosen};
@@ -255,25 +255,23 @@ fn lattices() {
         let words = secret_words(rows * 2);
         BitMatrix::from_words(rows, 100, words)
     };
+    let (mine, theirs) = (codes(5), codes(9));
     for suite in Suite::ALL {
         let matrix = Ring::new(Cpu::detect(), SESSION, params);
-        let owner = KeyOwner::new(params, SESSION, suite, secret_seed(12), 9);
-        let columns = owner.columns(&matrix, 0..9);
-        let keys = owner.keys(&columns, &codes(9), 0..9);
+        let owner = KeyOwner::new(&matrix, SESSION, suite, &secret_seed(12), &theirs);
+        let keys = owner.keys(0..9);
         public(&keys);
-        let mut held = Columns::new(params, 9);
-        held.part(Masks::new(params, suite, secret_seed(13), 9), 0);
+        let pads = || Pads::new(SESSION, suite, secret_seed(13));
+        let mut evaluator = Evaluator::new(&matrix, SESSION, suite, &secret_seed(14), &mine);
+        let mut held = evaluator.columns(9);
+        held.part(PartyId::client(1), 0, pads());
         held.push(&keys).unwrap();
-        let mut hint = Evaluator::new(params, SESSION, suite, secret_seed(14)).hint(held);
-        let tile = hint.next(&matrix, &codes(5)).unwrap();
+        let tile = evaluator.hint(held).next().unwrap();
         public(&tile.headers);
         public(&tile.answers[0]);
-        let headers = Headers::new(params, &tile.headers);
-        let mut answers = vec![0; 5 * 9];
-        pack::unpack_words(params.v, &tile.answers[0], &mut answers);
-        let mut weights = [3; 9];
-        secret(&mut weights);
-        public(&owner.open(&headers, &answers, 0..9, &weights));
+        let (block, place) = (owner.block(0..9), Place::default());
+        let headers = &tile.headers;
+        public(&owner.open(&block, &pads(), PartyId::client(0), place, 0, headers));
     }
 }
 
