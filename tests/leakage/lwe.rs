@@ -2,7 +2,6 @@
 
 use undertone::hamming::{Backend, Phe};
 use undertone::kdf::Seed;
-use undertone::kernel::mask::{Op, Stream};
 use undertone::kernel::{BitMatrix, pack};
 use undertone::lwe::Params;
 use undertone::party::frame::HEADER_LEN;
@@ -46,15 +45,18 @@ fn cut(codes: BitMatrix) -> BitMatrix {
 /// What each party opens of what it receives.
 #[derive(Default)]
 struct Opened {
-    seed: Vec<u8>,
-    parities: Vec<Vec<u8>>,
-    masked: Vec<u16>,
+    /// Of the evaluator and of the key owner.
+    parities: [Vec<u8>; 2],
+    answers: Vec<u64>,
+    openings: Vec<u64>,
     keys: Vec<u8>,
     headers: Vec<u8>,
-    answers: Vec<u8>,
+    /// Bytes of all else that clients receive of clients: the start, and questions.
+    rest: usize,
 }
 
 fn opened(codes: &[BitMatrix]) -> (Opened, Kept) {
+    let params = Params::of(BITS).unwrap();
     let channel =
         |from, to| Channel::agree(session(), to, &party(to), from, party(from).public()).unwrap();
     let common = Seed::from_bytes(SEED).derive(session(), "simulated group", &[]);
@@ -62,92 +64,128 @@ fn opened(codes: &[BitMatrix]) -> (Opened, Kept) {
         Broadcast::new(session(), &common.derive(session(), purpose, ids), from)
     };
     let mut to_server = [EVALUATOR, OWNER].map(|from| channel(from, SERVER));
-    let mut answers = channel(EVALUATOR, OWNER);
     let keys = shared("lwe keys", OWNER, &[1]);
     let headers = shared("lwe headers", EVALUATOR, &[0, 0]);
     let mut messages = 0;
     let mut seen = Opened::default();
-    let mut parts = 0;
     let network = Network::new().intercept(|from, to, frame| {
         let payload = &frame[HEADER_LEN..];
+        let place = from.index().unwrap();
         if to == SERVER {
-            let text = to_server[from.index().unwrap()].open(payload).unwrap();
+            let text = to_server[place].open(payload).unwrap();
             let part = &text[4..];
-            match (from, part.len()) {
-                (_, 0) => {}
-                (EVALUATOR, _) => {
-                    seen.seed = part[..32].to_vec();
-                    seen.parities.push(part[32..].to_vec());
-                }
-                (_, _) if parts == 0 => {
-                    seen.parities.push(part.to_vec());
-                    parts += 1;
-                }
-                (_, _) => {
-                    let mut values = vec![0; ROWS * ROWS];
-                    pack::unpack(12, part, &mut values);
-                    seen.masked = values;
-                }
+            if part.is_empty() {
+                return;
             }
-        } else if from == OWNER {
-            if let Ok(text) = keys.open(messages, payload) {
-                messages += 1;
-                seen.keys.extend(text);
+            let (parities, numbers) = part.split_at(ROWS.div_ceil(8));
+            seen.parities[place] = parities.to_vec();
+            let to = if from == EVALUATOR {
+                &mut seen.answers
+            } else {
+                &mut seen.openings
+            };
+            for row in numbers.chunks(params.answer_len(ROWS)) {
+                let mut values = vec![0; ROWS];
+                pack::unpack_words(params.v, row, &mut values);
+                to.extend(values);
             }
-        } else if let Ok(text) = answers.open(payload) {
-            // Questions are empty. The last byte is the bit.
-            seen.answers.extend(&text[..text.len().saturating_sub(1)]);
+        } else if let Ok(text) = keys.open(messages, payload) {
+            assert_eq!(from, OWNER);
+            messages += 1;
+            seen.keys.extend(text);
+        } else if let Ok(text) = headers.open(0, payload) {
+            assert_eq!(from, EVALUATOR);
+            seen.headers.extend(text);
         } else {
-            seen.headers.extend(headers.open(0, payload).unwrap());
+            seen.rest += payload.len();
         }
     });
     let kept = run(codes, SEED, network).collected.sink;
     (seen, kept)
 }
 
-/// Numbers below t as bytes.
-fn as_bytes(values: &[u16], t: u64) -> Vec<u8> {
-    values
-        .iter()
-        .map(|value| (u64::from(*value) * 256 / t) as u8)
-        .collect()
+/// The lowest eight bits of each number.
+fn low(values: &[u64]) -> Vec<u8> {
+    values.iter().map(|value| *value as u8).collect()
 }
 
-/// The masks are uniform, and a masked distance is the mask plus the distance. So all that the
-/// server receives follows from the distances. So does all that the key owner receives: masked
-/// distances are uniform to it, and so are headers and answers. Keys are uniform to the evaluator.
+/// Answers and openings alone are uniform to the server: only their differences, which hold a
+/// distance and noise, tell it anything. So what it receives follows from distances, and so do the
+/// parities. Clients receive keys and headers, which are uniform, and nothing else but what they
+/// agree on before there is a distance.
 #[test]
 fn lwe_shows_the_server_distances_alone_and_clients_nothing() {
     let params = Params::of(BITS).unwrap();
     for codes in [halves().map(cut), extremes()] {
         let (seen, kept) = opened(&codes);
-        let mut words = vec![0u64; 2 * ROWS * ROWS];
-        let seed: [u8; 32] = seen.seed.clone().try_into().unwrap();
-        Stream::new(Suite::ChaCha20, &seed).apply(0, Op::Add, &mut words);
-        let masks: Vec<u16> = words
-            .chunks(2)
-            .map(|two| {
-                let number = u128::from(two[1]) << 64 | u128::from(two[0]);
-                let t = u128::from(params.t);
-                let low = (number & u128::from(u64::MAX)) * t;
-                let high = (number >> 64) * t + (low >> 64);
-                (high >> 64) as u16
-            })
-            .collect();
         for ([_, i, _, r], distance) in &kept.distances {
-            let at = i * ROWS + r;
-            let simulated = (u64::from(masks[at]) + u64::from(*distance)) % params.t;
-            assert_eq!(u64::from(seen.masked[at]), simulated);
             let bit = |of: &[u8], row: usize| of[row / 8] >> (row % 8) & 1;
             let parity = bit(&seen.parities[0], *i) ^ bit(&seen.parities[1], *r);
             assert_eq!(u16::from(parity), distance & 1);
         }
-        super::assert_uniform(&as_bytes(&masks, params.t), "masks");
-        super::assert_uniform(&as_bytes(&seen.masked, params.t), "masked distances");
+        super::assert_uniform(&low(&seen.answers), "answers");
+        super::assert_uniform(&low(&seen.openings), "openings");
+        let high = |values: &[u64]| -> Vec<u8> {
+            values
+                .iter()
+                .map(|value| (value >> (params.v - 8)) as u8)
+                .collect()
+        };
+        super::assert_uniform(&high(&seen.answers), "answers");
+        super::assert_uniform(&high(&seen.openings), "openings");
         super::assert_uniform(&seen.headers, "headers");
-        super::assert_uniform(&seen.answers, "answers");
         super::assert_uniform(&seen.keys, "keys");
+        // The start has 33 bytes, and four questions have none; seals have 16.
+        assert_eq!(seen.rest, 33 + 16 + seals(&seen) * 16);
     }
+}
+
+/// The questions of a run: one for each message of keys and one for each tile.
+fn seals(seen: &Opened) -> usize {
+    let params = Params::of(BITS).unwrap();
+    let rows = (1 << 20) / params.key_len();
+    assert_eq!(seen.keys.len(), ROWS * params.key_len());
+    ROWS.div_ceil(rows) + 1
+}
+
+/// The noise of differences has the deviation of the specification, and does not tell the codes:
+/// those furthest from random show no more than random ones.
+#[test]
+fn differences_hold_a_distance_and_noise() {
+    let params = Params::of(BITS).unwrap();
+    let (modulus, v) = (1u64 << params.q, params.v);
+    let mut deviations = Vec::new();
+    for codes in [halves().map(cut), extremes()] {
+        let (seen, kept) = opened(&codes);
+        let noise: Vec<f64> = kept
+            .distances
+            .iter()
+            .map(|([_, i, _, r], distance)| {
+                let at = i * ROWS + r;
+                let z = seen.answers[at].wrapping_sub(seen.openings[at]) & ((1 << v) - 1);
+                // c̄·d in units of the rounding, where c̄·t = 0 modulo Q.
+                let u = (u128::from(params.tau()) * u128::from(params.t)) >> params.q;
+                let whole = (u as u64 * u64::from(*distance)) % params.t;
+                let due = whole as f64 / params.t as f64 * f64::from(1u32 << v);
+                let off = z as f64 - due;
+                let all = f64::from(1u32 << v);
+                let off = off - (off / all).round() * all;
+                off * (modulus >> v) as f64
+            })
+            .collect();
+        let squares: f64 = noise.iter().map(|noise| noise * noise).sum();
+        let mean: f64 = noise.iter().sum::<f64>() / noise.len() as f64;
+        let deviation = (squares / noise.len() as f64).sqrt();
+        assert!(
+            mean.abs() < 4.0 * deviation / (noise.len() as f64).sqrt(),
+            "{mean}"
+        );
+        let log = deviation.log2();
+        assert!((24.5..24.9).contains(&log), "2^{log}");
+        deviations.push(deviation);
+    }
+    let ratio = deviations[0] / deviations[1];
+    assert!((0.93..1.07).contains(&ratio), "{ratio}");
 }
 
 /// The bit of a pair hides the parities: for the same codes the server sees them as they are in
@@ -172,7 +210,7 @@ fn parities_are_those_of_distances_alone() {
         let mut first = None;
         let network = Network::new().intercept(|from, to, frame| {
             if (from, to) == (EVALUATOR, SERVER) && first.is_none() {
-                first = Some(channel.open(&frame[HEADER_LEN..]).unwrap()[36]);
+                first = Some(channel.open(&frame[HEADER_LEN..]).unwrap()[4]);
             }
         });
         run(&codes, seed, network);

@@ -7,15 +7,15 @@ use undertone::hamming::tiles::{Block, Sink, Tile};
 use undertone::hamming::{self, Backend, ClientContext, OFFLINE, PHASE, Phe, ServerContext};
 use undertone::kdf::{Seed, simulated};
 use undertone::kernel::{self, BitMatrix, Cpu, Prg};
+use undertone::lwe::Params;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Endpoint, Limits, Network, Node, Party, PartyId, Script};
 use undertone::setup::fixed::FixedGroup;
-use undertone::setup::seal::Broadcast;
 use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
 use undertone::sum::Suite;
 use undertone_tests::chooser;
 use undertone_tests::kept::Kept;
-use undertone_tests::tamper::{self, assert_cheated, assert_malformed, set_payload, tampering};
+use undertone_tests::tamper::{self, assert_malformed, tampering};
 
 const SERVER: PartyId = PartyId::SERVER;
 const EVALUATOR: PartyId = PartyId::client(1);
@@ -306,7 +306,7 @@ fn keys_and_headers_count_once() {
     });
     let run = run(Backend::Lwe, Suite::Aes128Ctr, &codes, network).unwrap();
     // Client 1 evaluates for three, 0 for two, 3 for one.
-    let (key, header, seal) = (1024 * 32 / 8, 1792 * 20 / 8, 16);
+    let (key, header, seal) = (1280 * 37 / 8, 1792 * 24 / 8, 16);
     let due = |more: u64, bytes: u64| more * (bytes + seal);
     let headers = [9, 64 + 6, 0, 8].map(|rows| rows * header);
     let expected = [
@@ -366,8 +366,7 @@ fn aborted(network: Network<'_>) -> Aborted {
 
 #[test]
 fn what_is_sealed_cannot_be_changed() {
-    // LWE-2: keys and a question; a question, headers, answers. DIST-6: seed, parities, masked
-    // distances, the end.
+    // LWE-2: keys and a question; a start, a question, headers. DIST-6: answers, openings, the end.
     for (from, to, nth) in [
         (OWNER, EVALUATOR, 0),
         (OWNER, EVALUATOR, 1),
@@ -375,11 +374,11 @@ fn what_is_sealed_cannot_be_changed() {
         (EVALUATOR, OWNER, 1),
         (EVALUATOR, OWNER, 2),
         (EVALUATOR, OWNER, 3),
-        (EVALUATOR, OWNER, 4),
         (EVALUATOR, SERVER, 0),
+        (EVALUATOR, SERVER, 2),
         (OWNER, SERVER, 0),
         (OWNER, SERVER, 1),
-        (OWNER, SERVER, 3),
+        (OWNER, SERVER, 2),
     ] {
         for change in [
             |m: &mut Vec<u8>| m[3] ^= 1,
@@ -398,17 +397,16 @@ fn inside<'a>(link: (PartyId, PartyId, usize), change: impl Fn(&mut Vec<u8>) + '
 
 #[test]
 fn what_is_inside_the_seals_is_checked() {
-    // LWE-3, LWE-5, LWE-6, LWE-8, LWE-10, LWE-11
+    // LWE-3, LWE-5, LWE-6, LWE-11, LWE-17
     for (from, to, nth, what) in [
         (OWNER, EVALUATOR, 0, "keys of"),
-        (EVALUATOR, OWNER, 1, "headers of"),
-        (EVALUATOR, OWNER, 2, "answers of"),
+        (EVALUATOR, OWNER, 0, "a start of"),
+        (EVALUATOR, OWNER, 2, "headers of"),
         (EVALUATOR, OWNER, 3, "headers of"),
-        (EVALUATOR, OWNER, 4, "answers of"),
-        (EVALUATOR, SERVER, 0, "a seed and parities of"),
-        (OWNER, SERVER, 0, "parities of"),
-        (OWNER, SERVER, 1, "masked distances of"),
-        (OWNER, SERVER, 2, "masked distances of"),
+        (EVALUATOR, SERVER, 0, "answers of"),
+        (EVALUATOR, SERVER, 1, "answers of"),
+        (OWNER, SERVER, 0, "openings of"),
+        (OWNER, SERVER, 1, "openings of"),
     ] {
         for change in [|m: &mut Vec<u8>| m.truncate(4), |m: &mut Vec<u8>| m.push(0)] {
             let aborted = aborted(inside((from, to, nth), change));
@@ -416,115 +414,229 @@ fn what_is_inside_the_seals_is_checked() {
             assert!(aborted.to_string().contains(what), "{aborted}");
         }
     }
-    // LWE-4: two keys that are the same, and two that begin alike.
-    for len in [4096, 32] {
-        let repeat = move |m: &mut Vec<u8>| m.copy_within(..len, 5 * 4096);
-        let aborted = aborted(inside((OWNER, EVALUATOR, 0), repeat));
-        assert_cheated(&aborted, OWNER, PHASE, "a key that was there before");
-    }
     // LWE-14
-    for (from, to, nth) in [(EVALUATOR, OWNER, 0), (OWNER, EVALUATOR, 1)] {
+    for (from, to, nth) in [(EVALUATOR, OWNER, 1), (OWNER, EVALUATOR, 1)] {
         let aborted = aborted(inside((from, to, nth), |m| m.push(0)));
         assert_malformed(&aborted, from, PHASE);
         assert!(aborted.to_string().contains("a question of"), "{aborted}");
     }
     // LWE-7
     let bit = |m: &mut Vec<u8>| *m.last_mut().unwrap() |= 2;
-    let aborted_ = aborted(inside((EVALUATOR, OWNER, 2), bit));
+    let aborted_ = aborted(inside((EVALUATOR, OWNER, 0), bit));
     assert_malformed(&aborted_, EVALUATOR, PHASE);
-    // LWE-9: the end is replaced by another seed.
-    let again = |m: &mut Vec<u8>| {
-        *m = OWNER.to_wire().to_le_bytes().to_vec();
-        m.resize(4 + 32 + 9, 0);
-    };
-    let aborted_ = aborted(inside((EVALUATOR, SERVER, 1), again));
-    assert_malformed(&aborted_, EVALUATOR, PHASE);
-    assert!(aborted_.to_string().contains("a second seed"), "{aborted_}");
-    // LWE-12: the end is replaced by more masked distances.
-    let more = |m: &mut Vec<u8>| {
-        *m = EVALUATOR.to_wire().to_le_bytes().to_vec();
-        m.resize(200, 0);
-    };
-    let aborted_ = aborted(inside((OWNER, SERVER, 3), more));
-    assert_malformed(&aborted_, OWNER, PHASE);
-    assert!(
-        aborted_.to_string().contains("after the last"),
-        "{aborted_}"
-    );
-    // LWE-13: numbers that are not below t; a seed of other masks.
-    let large = |m: &mut Vec<u8>| m[4..].fill(0xff);
-    let other = |m: &mut Vec<u8>| m[9] ^= 1;
-    for network in [
-        inside((OWNER, SERVER, 1), large),
-        inside((EVALUATOR, SERVER, 0), other),
-    ] {
-        let aborted_ = aborted(network);
-        let Abort::Contradicted { fault, .. } = &aborted_.cause else {
-            panic!("{aborted_}");
+    // LWE-12, LWE-16: the end is replaced by more.
+    for (from, about) in [(OWNER, EVALUATOR), (EVALUATOR, OWNER)] {
+        let more = move |m: &mut Vec<u8>| {
+            *m = about.to_wire().to_le_bytes().to_vec();
+            m.resize(200, 0);
         };
-        assert!(fault.contains("above 100 bits"), "{fault}");
+        let aborted_ = aborted(inside((from, SERVER, 2), more));
+        assert_malformed(&aborted_, from, PHASE);
+        let text = aborted_.to_string();
+        assert!(text.contains("after the last"), "{text}");
     }
-    // DIST-9: masked distances are missing.
+    // DIST-9: openings are missing, and answers are.
     let early = |m: &mut Vec<u8>| *m = SERVER.to_wire().to_le_bytes().to_vec();
-    let aborted_ = aborted(inside((OWNER, SERVER, 1), early));
-    assert!(
-        matches!(aborted_.cause, Abort::Contradicted { .. }),
-        "{aborted_}"
-    );
+    for from in [OWNER, EVALUATOR] {
+        let aborted_ = aborted(inside((from, SERVER, 1), early));
+        assert!(
+            matches!(aborted_.cause, Abort::Contradicted { .. }),
+            "{aborted_}"
+        );
+    }
 }
 
-/// Either owner may have copied the key from the other.
-// LWE-4
+/// LWE-13: distances that no codes have become the longest, and are counted. Nobody aborts: an abort
+/// would answer a question of a client that cheats.
 #[test]
-fn a_key_of_another_client_is_refused() {
+fn impossible_distances_are_cut_and_counted() {
+    let codes = random(&[20, 70], 100);
+    let honest = run(Backend::Lwe, Suite::Aes128Ctr, &codes, Network::new()).unwrap();
+    assert_eq!(honest.collected.above, 0);
+    let due = honest.collected.sink.distances;
+    let parities = codes[0].rows().div_ceil(8);
+    let flip = move |m: &mut Vec<u8>| m[4 + parities..].iter_mut().for_each(|byte| *byte ^= 0x5a);
+    let network = inside((OWNER, SERVER, 0), flip);
+    let cheated = run(Backend::Lwe, Suite::Aes128Ctr, &codes, network).unwrap();
+    assert!(cheated.clients.iter().all(Result::is_ok));
+    let found = cheated.collected.sink.distances;
+    assert_eq!(found.len(), due.len());
+    let mut cut = 0;
+    for (pair, distance) in &found {
+        assert!(*distance <= 100);
+        // The first message is about 64 rows of the evaluator.
+        let changed = [(pair[0], pair[1]), (pair[2], pair[3])];
+        if changed.contains(&(1, pair[1])) && pair[1] < 64 || pair[2] == 1 && pair[3] < 64 {
+            cut += u64::from(*distance == 100);
+        } else {
+            assert_eq!(distance, &due[pair]);
+        }
+    }
+    let above = cheated.collected.above;
+    assert!(above > 500 && above <= cut, "{above}, {cut}");
+}
+
+/// LWE-15: nobody begins a session in which too many rows would meet the keys of one client.
+#[test]
+fn too_many_rows_are_refused_before_anything_is_sent() {
+    let clients: Vec<(PartyId, usize)> = [131_072, 10, 1]
+        .iter()
+        .enumerate()
+        .map(|(place, rows)| (PartyId::client(place), *rows))
+        .collect();
     let seed = Seed::from_bytes([8; 32]);
     let session = simulated::session(&seed);
-    let common = seed.derive(session, "simulated group", &[]);
-    let [evaluator, one, two] = [0, 1, 2].map(PartyId::client);
-    let seal = |owner: PartyId| {
-        let secret = common.derive(session, "lwe keys", &[owner.to_wire()]);
-        Broadcast::new(session, &secret, owner)
-    };
-    let mut copied = None;
-    let network = Network::new().intercept(|from, to, frame| {
-        if to != evaluator || frame.len() <= HEADER_LEN + 4096 {
-            return;
+    let ids: Vec<PartyId> = clients.iter().map(|(id, _)| *id).collect();
+    for (rows, refused) in [(131_072, true), (131_062, false)] {
+        let mut clients = clients.clone();
+        clients[0].1 = rows;
+        let group = FixedGroup::new(session, &ids, &seed).unwrap();
+        let (suite, phe, min_clients) = (Suite::Aes128Ctr, Phe::insecure(256), 1);
+        let ends = group.clients.into_iter().next_back().unwrap();
+        let context = ClientContext {
+            session,
+            me: ids[2],
+            clients: clients.clone(),
+            seed: seed.derive(session, "simulated group", &[]),
+            secret: simulated::party(&seed, session, ids[2]),
+            suite,
+            phe,
+            server: ends.server,
+            channels: ends.others,
+            min_clients,
+        };
+        let client = hamming::prepare(Backend::Lwe, 100, context);
+        let context = ServerContext {
+            backend: Backend::Lwe,
+            bits: 100,
+            clients,
+            channels: group.server,
+            suite,
+            min_clients,
+            phe,
+        };
+        let server = hamming::server(context, Kept::default());
+        let errors = [client.err(), server.err()].map(|error| error.map(|e| e.to_string()));
+        for error in &errors {
+            let says = |what| {
+                error
+                    .as_ref()
+                    .is_some_and(|error: &String| error.contains(what))
+            };
+            assert_eq!(error.is_some(), refused, "{errors:?}");
+            assert!(
+                !refused || says("131082 rows") && says("--backend psm"),
+                "{errors:?}"
+            );
         }
-        if from == one {
-            copied = seal(one).open(0, &frame[HEADER_LEN..]).ok();
-        } else if from == two
-            && let Some(keys) = &copied
-        {
-            set_payload(frame, &seal(two).seal(0, keys).unwrap());
-        }
-    });
-    let run = run(
-        Backend::Lwe,
-        Suite::Aes128Ctr,
-        &random(&[9, 5, 5], 100),
-        network,
-    );
-    let aborted = run
-        .unwrap()
-        .clients
-        .into_iter()
-        .find_map(Result::err)
-        .unwrap();
-    let Abort::Contradicted { first, second, .. } = aborted.cause else {
-        panic!("{aborted}");
-    };
-    assert_eq!((aborted.party, first, second), (evaluator, one, two));
+    }
 }
 
-/// The server takes no more masked distances than it may hold, and waits for nobody in vain.
+/// Of three clients the first evaluates for both others, and the second for the third.
+const HELD: [usize; 3] = [1280, 1100, 1];
+
+/// What client `me` sends about the pair with client `peer`: the first `count` messages, then done
+/// if it has sent all.
+type Parts = Vec<(usize, usize)>;
+
+/// The server alone, with clients that send it `parts` and do nothing else. Returns the number of
+/// distances, or the error.
+fn served(parts: [Parts; 3], ends: [bool; 3], order: u64) -> Result<usize, String> {
+    let seed = Seed::from_bytes([8; 32]);
+    let session = simulated::session(&seed);
+    let ids = [0, 1, 2].map(PartyId::client);
+    let group = FixedGroup::new(session, &ids, &seed).unwrap();
+    let params = Params::of(100).unwrap();
+    let message = |me: usize, peer: usize, number: usize| {
+        let (rows, columns) = (HELD[me.min(peer)], HELD[me.max(peer)]);
+        let first = number * 64;
+        let parities = if number == 0 { HELD[me].div_ceil(8) } else { 0 };
+        let tile = 64.min(rows - first);
+        vec![0; parities + tile * params.answer_len(columns)]
+    };
+    let clients = group.clients.into_iter().zip(parts).enumerate();
+    let mut clients: Vec<_> = clients
+        .map(|(me, (channels, parts))| {
+            let party = Script::new(PHASE, move |io| async move {
+                let mut server = channels.server;
+                let mut send = |peer: u32, part: &[u8]| {
+                    let text = [&peer.to_le_bytes()[..], part].concat();
+                    io.send(SERVER, server.seal(&text).unwrap());
+                };
+                for (peer, count) in parts {
+                    for number in 0..count {
+                        send(peer as u32, &message(me, peer, number));
+                        io.pause().await;
+                    }
+                }
+                if ends[me] {
+                    send(SERVER.to_wire(), &[]);
+                } else {
+                    io.require(SERVER).await?;
+                }
+                Ok(())
+            });
+            Endpoint::new(ids[me], session, Limits::default(), party)
+        })
+        .collect();
+    let context = ServerContext {
+        backend: Backend::Lwe,
+        bits: 100,
+        clients: ids.into_iter().zip(HELD).collect(),
+        channels: group.server,
+        suite: Suite::Aes128Ctr,
+        min_clients: 1,
+        phe: Phe::insecure(256),
+    };
+    let server = hamming::server(context, Kept::default()).unwrap();
+    let mut server = Endpoint::new(SERVER, session, Limits::default(), server);
+    let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
+    nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
+    let mut network = Network::new().choose(chooser(order));
+    let stalled = network.run(&mut nodes).err();
+    match server.finish() {
+        Ok((collected, _)) => Ok(collected.sink.distances.len()),
+        Err(aborted) => Err(stalled.map_or(aborted.to_string(), |stalled| stalled.to_string())),
+    }
+}
+
+/// A client that sends openings or answers before anybody asks stops nobody else: the server keeps
+/// some, takes no more from it for a while, and goes on with the others.
+#[test]
+fn who_is_far_ahead_stops_nobody_else() {
+    let all = [[0, 20, 20], [20, 0, 18], [20, 18, 0]];
+    let in_order = |me: usize, peers: [usize; 2]| peers.map(|peer| (peer, all[me][peer])).to_vec();
+    let pairs: usize = 1280 * 1101 + 1100;
+    for order in 0..4 {
+        // Client 0 comes to client 1 last, and client 1 to client 0 first, and so on.
+        let parts = [
+            in_order(0, [2, 1]),
+            in_order(1, [0, 2]),
+            in_order(2, [1, 0]),
+        ];
+        assert_eq!(served(parts, [true; 3], order), Ok(pairs));
+    }
+}
+
+/// Nobody is waited for in vain: if the other end has finished, or all are too far ahead, somebody
+/// cheats.
 // DIST-9
 #[test]
-fn an_evaluator_that_ends_without_a_seed_is_caught() {
-    let codes = random(&[2, 1100], 100);
-    let early = |m: &mut Vec<u8>| *m = SERVER.to_wire().to_le_bytes().to_vec();
-    let network = inside((EVALUATOR, SERVER, 0), early);
-    let error = run(Backend::Lwe, Suite::Aes128Ctr, &codes, network).unwrap_err();
-    assert!(error.to_string().contains("sums are missing"), "{error}");
+fn parts_that_never_come_end_the_run() {
+    for order in 0..3 {
+        // Client 0 finishes without answers for client 1, which sends all openings.
+        let parts = [
+            vec![(2, 20)],
+            vec![(0, 20), (2, 18)],
+            vec![(1, 18), (0, 20)],
+        ];
+        let error = served(parts, [true; 3], order).unwrap_err();
+        assert!(error.contains("sums are missing"), "{error}");
+        // Each is ahead of another one, and the last would come next.
+        let parts = [vec![(1, 18)], vec![(2, 18)], vec![(0, 18)]];
+        let error = served(parts, [false; 3], order).unwrap_err();
+        assert!(error.contains("sums are missing"), "{error}");
+    }
 }
 
 /// Two runs with the same seed send the same messages. With different seeds every message differs.

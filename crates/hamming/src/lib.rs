@@ -175,11 +175,14 @@ pub fn prepare(
     Ok(match backend {
         Backend::Clear | Backend::Sketch => ready(Basis::Plain),
         Backend::Psm => ready(Basis::Psm(Box::new(ctx))),
-        Backend::Lwe => Script::new(OFFLINE, move |io| async move {
-            // So that other parties of a process run meanwhile.
-            io.pause().await;
-            Ok(Prepared(Basis::Lwe(Box::new(lwe::prepare(bits, ctx)?))))
-        }),
+        Backend::Lwe => {
+            lwe::check_rows(&ctx.clients)?;
+            Script::new(OFFLINE, move |io| async move {
+                // So that other parties of a process run meanwhile.
+                io.pause().await;
+                Ok(Prepared(Basis::Lwe(Box::new(lwe::prepare(bits, ctx)?))))
+            })
+        }
         Backend::Shade => {
             let party = shade::Preparation::new(bits, ctx)?;
             Script::new(OFFLINE, |io| async move {

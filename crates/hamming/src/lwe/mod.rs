@@ -60,7 +60,7 @@ fn params(bits: usize) -> Result<&'static Params, Abort> {
 }
 
 /// LWE-15: the noise of openings is made for so many rows of all evaluators of a key owner.
-fn check_rows(clients: &[(PartyId, usize)]) -> Result<(), Abort> {
+pub(super) fn check_rows(clients: &[(PartyId, usize)]) -> Result<(), Abort> {
     for owner in clients.iter().filter(|owner| owner.1 > 0) {
         let evaluators = clients.iter().filter(|other| other.0 != owner.0);
         let rows = evaluators.filter(|other| evaluates(**other, *owner));

@@ -5,7 +5,7 @@ use undertone_lwe::{Params, Ring};
 use undertone_party::Abort;
 
 use super::super::ClientContext;
-use super::{check_rows, params};
+use super::params;
 
 /// A client that has prepared.
 #[derive(Debug)]
@@ -19,7 +19,6 @@ pub(in super::super) struct Prepared {
 /// Computes the public matrix. Keys depend on codes: all that a client draws is tied to them.
 pub(in super::super) fn prepare(bits: usize, ctx: ClientContext) -> Result<Prepared, Abort> {
     let params = params(bits)?;
-    check_rows(&ctx.clients)?;
     let matrix = Ring::new(Cpu::detect(), ctx.session, params);
     Ok(Prepared {
         ctx,
