@@ -61,23 +61,22 @@ fn phe_pair(owned: u64, rows: u64, bits: u64) -> [[u64; 2]; 2] {
 /// the class of 1024 bits. Frames and seals are included.
 fn lwe_pair(rows: u64, owned: u64) -> [[u64; 2]; 2] {
     let frame = |payload: u64| HEADER_LEN as u64 + 16 + payload;
-    let (key, header) = (1024 * 32 / 8, 1792 * 20 / 8);
+    let (key, header) = (1280 * 37 / 8, 1792 * 24 / 8);
     // The keys are one message, and so are the rows of the evaluator.
     assert!(owned <= (1 << 20) / key && rows <= 64);
-    let seed = frame(4 + 32 + rows.div_ceil(8));
-    let answers = frame(rows * header) + frame(rows * 2 * owned + 1);
-    let parities = frame(4 + owned.div_ceil(8));
-    let masked = frame(4 + (rows * owned * 10).div_ceil(8));
+    let numbers = rows * (15 * owned).div_ceil(8);
+    let answers = frame(4 + rows.div_ceil(8) + numbers);
+    let openings = frame(4 + owned.div_ceil(8) + numbers);
     [
-        [0, frame(0) + seed + answers],
-        [0, frame(owned * key) + frame(0) + parities + masked],
+        [0, frame(33) + frame(0) + frame(rows * header) + answers],
+        [0, frame(owned * key) + frame(0) + openings],
     ]
 }
 
 /// The bytes of `lwe` that a client with `rows` rows spares in the class of 1024 bits, if it has
 /// `evaluators` evaluators and `owners` key owners: it sends its keys and its headers once.
 fn lwe_spares(rows: u64, evaluators: u64, owners: u64) -> u64 {
-    let (key, header, seal) = (1024 * 32 / 8, 1792 * 20 / 8, 16);
+    let (key, header, seal) = (1280 * 37 / 8, 1792 * 24 / 8, 16);
     let spares = |to: u64, each: u64| to.saturating_sub(1) * (rows * each + seal);
     spares(evaluators, key) + spares(owners, header)
 }

@@ -608,11 +608,11 @@ fn who_is_far_ahead_stops_nobody_else() {
     let in_order = |me: usize, peers: [usize; 2]| peers.map(|peer| (peer, all[me][peer])).to_vec();
     let pairs: usize = 1280 * 1101 + 1100;
     for order in 0..4 {
-        // Client 0 comes to client 1 last, and client 1 to client 0 first, and so on.
+        // Client 1 sends all openings for client 0, which comes to it last.
         let parts = [
             in_order(0, [2, 1]),
             in_order(1, [0, 2]),
-            in_order(2, [1, 0]),
+            in_order(2, [0, 1]),
         ];
         assert_eq!(served(parts, [true; 3], order), Ok(pairs));
     }

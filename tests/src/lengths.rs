@@ -532,37 +532,33 @@ fn lwe(
     (evaluator, rows): (PartyId, usize),
     (owner, owned): (PartyId, usize),
 ) {
-    // L, q, n, h, v and the bits of a masked distance.
+    // L, l, q, n, h, v.
     let classes = [
-        (1024, 32, 1792, 20, 16, 10),
-        (2048, 34, 1792, 21, 16, 11),
-        (4096, 36, 1792, 22, 16, 12),
-        (8192, 39, 2048, 23, 16, 13),
-        (16_384, 41, 2048, 24, 17, 14),
+        (1024, 1280, 37, 1792, 24, 15),
+        (2048, 2048, 38, 1792, 25, 15),
+        (4096, 4096, 40, 2048, 26, 15),
+        (8192, 8192, 42, 2048, 28, 16),
+        (16_384, 16_384, 44, 2048, 29, 18),
     ];
     let class = classes.into_iter().find(|class| bits <= class.0);
-    let (length, q, n, h, v, w) = class.unwrap_or_else(|| unreachable!("a class for every code"));
+    let (_, length, q, n, h, v) = class.unwrap_or_else(|| unreachable!("a class for every code"));
     let link = |from, to| (from, to, phases::DISTANCES);
     let key = length * q / 8;
     book.tiles(link(owner, evaluator), owned, key, (TILE / key * key, SEAL));
+    book.add(evaluator, owner, phases::DISTANCES, 33 + SEAL);
     // A question for each message of keys, and one for each tile.
     for _ in 0..owned.div_ceil(TILE / key) {
         book.add(evaluator, owner, phases::DISTANCES, SEAL);
-    }
-    for (from, count) in [(owner, owned), (evaluator, rows)] {
-        let seed = if from == evaluator { 32 } else { 0 };
-        let len = 4 + seed + count.div_ceil(8) + SEAL;
-        book.add(from, SERVER, phases::DISTANCES, len);
     }
     for first in (0..rows).step_by(64) {
         let tile = 64.min(rows - first);
         book.add(owner, evaluator, phases::DISTANCES, SEAL);
         book.add(evaluator, owner, phases::DISTANCES, tile * n * h / 8 + SEAL);
-        let bit = usize::from(first == 0);
-        let answers = tile * (owned * v).div_ceil(8) + bit + SEAL;
-        book.add(evaluator, owner, phases::DISTANCES, answers);
-        let masked = 4 + (tile * owned * w).div_ceil(8) + SEAL;
-        book.add(owner, SERVER, phases::DISTANCES, masked);
+        for (from, count) in [(evaluator, rows), (owner, owned)] {
+            let parities = if first == 0 { count.div_ceil(8) } else { 0 };
+            let numbers = tile * (owned * v).div_ceil(8);
+            book.add(from, SERVER, phases::DISTANCES, 4 + parities + numbers + SEAL);
+        }
     }
 }
 
