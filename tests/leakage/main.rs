@@ -12,6 +12,7 @@ mod inputs;
 mod jacobian;
 mod jobs;
 mod lwe;
+mod lwe_cheats;
 mod pairwise;
 mod pairwise_digits;
 mod phe;

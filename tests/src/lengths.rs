@@ -557,7 +557,12 @@ fn lwe(
         for (from, count) in [(evaluator, rows), (owner, owned)] {
             let parities = if first == 0 { count.div_ceil(8) } else { 0 };
             let numbers = tile * (owned * v).div_ceil(8);
-            book.add(from, SERVER, phases::DISTANCES, 4 + parities + numbers + SEAL);
+            book.add(
+                from,
+                SERVER,
+                phases::DISTANCES,
+                4 + parities + numbers + SEAL,
+            );
         }
     }
 }

@@ -83,7 +83,10 @@ pub fn sample(cpu: Cpu, tables: &Tables, choices: &[u64], randoms: &[u8], out: &
         Level::Avx512 => unsafe { avx512::<true>(tables, choices, randoms, out) },
         // SAFETY: `Cpu` proves the features.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => unsafe { avx2(tables, choices, randoms, out) },
+        Level::Avx2 if tables.same => unsafe { avx2::<false>(tables, choices, randoms, out) },
+        // SAFETY: `Cpu` proves the features.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => unsafe { avx2::<true>(tables, choices, randoms, out) },
         _ => 0,
     };
     let randoms = randoms.as_chunks::<RANDOM>().0;
@@ -91,11 +94,13 @@ pub fn sample(cpu: Cpu, tables: &Tables, choices: &[u64], randoms: &[u8], out: &
         let random = u128::from_le_bytes(*random);
         let choice =
             std::hint::black_box(0u8.wrapping_sub((choices[at / 64] >> (at % 64) & 1) as u8));
-        let counts = [0, 1].map(|table| {
+        let count = |table: usize| -> u8 {
             let reached = (0..tables.used).map(|at| reaches(random, tables.threshold(table, at)));
-            reached.sum::<u8>()
-        });
-        *out = counts[0] ^ (choice & (counts[0] ^ counts[1]));
+            reached.sum()
+        };
+        let first = count(0);
+        let second = if tables.same { first } else { count(1) };
+        *out = first ^ (choice & (first ^ second));
     }
 }
 
@@ -108,10 +113,16 @@ fn reaches(random: u128, threshold: u128) -> u8 {
     1 ^ (u8::from(less) | u8::from(lower))
 }
 
-/// Returns how many samples it has taken: all but an incomplete last register.
+/// Returns how many samples it has taken: all but an incomplete last register. Without `CHOICE` it
+/// looks at the first table only.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn avx2(tables: &Tables, choices: &[u64], randoms: &[u8], out: &mut [u8]) -> usize {
+unsafe fn avx2<const CHOICE: bool>(
+    tables: &Tables,
+    choices: &[u64],
+    randoms: &[u8],
+    out: &mut [u8],
+) -> usize {
     use std::arch::x86_64::*;
     let sign = _mm256_set1_epi64x(i64::MIN);
     let mut done = 0;
@@ -138,9 +149,14 @@ unsafe fn avx2(tables: &Tables, choices: &[u64], randoms: &[u8], out: &mut [u8])
         for at in 0..tables.used {
             let place = 16 * (at % 8) + at / 8;
             let half = |half: usize| {
-                let [first, second] = [0, 1]
-                    .map(|table| _mm256_set1_epi64x(tables.halves[table][half][place] as i64));
-                _mm256_xor_si256(_mm256_blendv_epi8(first, second, choice), sign)
+                let of =
+                    |table: usize| _mm256_set1_epi64x(tables.halves[table][half][place] as i64);
+                let threshold = if CHOICE {
+                    _mm256_blendv_epi8(of(0), of(1), choice)
+                } else {
+                    of(0)
+                };
+                _mm256_xor_si256(threshold, sign)
             };
             let (threshold, rest) = (half(0), half(1));
             let above = _mm256_cmpgt_epi64(high, threshold);
