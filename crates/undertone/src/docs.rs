@@ -22,6 +22,7 @@ pages! {
     security: "../docs/security.md";
     benchmarks: "../docs/benchmarks.md";
     decisions: "../docs/decisions.md";
+    lwe_review: "../docs/lwe-review.md";
     security_policy: "../pages/SECURITY.md";
     architecture: "../pages/ARCHITECTURE.md";
     contributing: "../pages/CONTRIBUTING.md";
