@@ -9,7 +9,9 @@ use crate::params::{CLASSES, Params};
 fn decode(params: &'static Params, bits: usize, zs: &[u64], odd: u8) -> (Vec<u16>, u64) {
     let mask = (1 << params.v) - 1;
     // Openings of all sizes.
-    let opened: Vec<u64> = (0..zs.len() as u64).map(|at| at * 40_503 & mask).collect();
+    let opened: Vec<u64> = (0..zs.len() as u64)
+        .map(|at| (at * 40_503) & mask)
+        .collect();
     let pairs = zs.iter().zip(&opened);
     let given: Vec<u64> = pairs.map(|(z, b)| (z + b) & mask).collect();
     let packed = |values: &[u64]| {
