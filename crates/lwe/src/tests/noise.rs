@@ -207,6 +207,10 @@ fn noise_is_as_predicted(params: &'static Params, rows: usize, columns: usize, c
         .iter()
         .map(|pair| pair.terms(params).1 as f64)
         .collect();
+    let wrong = pairs
+        .iter()
+        .filter(|pair| i64::from(pair.found) != pair.distance);
+    assert_eq!(wrong.count(), 0);
     let ratio = deviation(&noise) / norm(&predicted(params));
     let most = noise.iter().fold(0f64, |most, noise| most.max(noise.abs())) / limit(params);
     println!("L = {}: deviation {ratio}, maximum {most}", params.bits);
