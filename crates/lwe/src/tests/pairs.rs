@@ -19,6 +19,15 @@ use crate::{Decoder, Evaluator, KeyOwner, Matrix, Pads, Place, Ring, Scratch};
 const EVALUATOR: PartyId = PartyId::client(5);
 const OWNER: PartyId = PartyId::client(6);
 
+/// Another owner, which drops out before its first key.
+const GONE: PartyId = PartyId::client(4);
+
+/// The second round, and the block after that of the other owner.
+const PLACE: Place = Place {
+    round: 1,
+    column: 1,
+};
+
 /// Bytes of the secrets of the evaluator, the key owner and their pads.
 const BYTES: [u8; 3] = [3, 1, 2];
 
@@ -124,16 +133,17 @@ impl Run {
         }
     }
 
-    /// The seed of the masked rows, of the first round with all keys in one message.
+    /// The seed of the masked rows, with all keys in one message.
     pub(super) fn hint(&self, keys: &[u8]) -> Seed {
-        let rows = seed(BYTES[0]).derive(SESSION, "lwe rows", &[]);
+        let source = seed(BYTES[0]).derive(SESSION, "lwe rows", &[]);
         let tags = Tags::of_party(SESSION, &seed(BYTES[0]));
-        let heads = [OWNER.to_wire(), 0, self.y.rows() as u32];
+        let rows = self.y.rows() as u32;
+        let heads = [GONE.to_wire(), 30, 0, OWNER.to_wire(), 0, rows];
         let heads: Vec<u8> = heads.into_iter().flat_map(u32::to_le_bytes).collect();
         let mut pieces = Default::default();
         tags.add(&heads, &mut pieces);
         tags.add(keys, &mut pieces);
-        derive(&rows, SESSION, "lwe hint", &[0], &[tags.tag(&pieces)])
+        derive(&source, SESSION, "lwe hint", &[1], &[tags.tag(&pieces)])
     }
 
     /// The stream for a row of the evaluator.
@@ -175,14 +185,13 @@ pub(super) fn pairs(run: &Run) -> Vec<Pair> {
     let owner = run.owner();
     let keys = owner.keys(0..columns);
     let mut evaluator = Evaluator::new(&run.ring, SESSION, SUITE, &seed(BYTES[0]), &run.x);
+    let empty = evaluator.columns(0);
+    evaluator.hint(empty);
     let mut held = evaluator.columns(columns);
+    held.part(GONE, 30, Pads::new(SESSION, SUITE, seed(8)));
     held.part(OWNER, 0, run.pads());
     held.push(&keys).unwrap();
     let block = owner.block(0..columns);
-    let place = Place {
-        round: 0,
-        column: 0,
-    };
     let parity = |codes: &BitMatrix, row| weight(codes.row(row)) as u8 & 1;
     let right: Vec<u8> = (0..columns).map(|row| parity(&run.y, row)).collect();
     let decoder = Decoder {
@@ -201,19 +210,19 @@ pub(super) fn pairs(run: &Run) -> Vec<Pair> {
             &block,
             &run.pads(),
             EVALUATOR,
-            place,
+            PLACE,
             tile.rows.start,
             &tile.headers,
         );
         let left: Vec<u8> = tile.rows.clone().map(|row| parity(&run.x, row)).collect();
-        let (found, _) = decoder.distances(&left, &right, &tile.answers[0], &openings);
+        let (found, _) = decoder.distances(&left, &right, &tile.answers[1], &openings);
         let each = params.answer_len(columns);
         let of = |at: usize, bytes: &[u8]| unpack(params.v, &bytes[at * each..][..each], columns);
         let rows = tile.rows.clone().into_par_iter().enumerate();
         let pairs = rows.flat_map_iter(|(at, row)| {
             let header = &tile.headers[at * params.header_len()..][..params.header_len()];
             let found = &found[at * columns..][..columns];
-            let sent = [&tile.answers[0], &openings].map(|bytes| of(at, bytes));
+            let sent = [&tile.answers[1], &openings].map(|bytes| of(at, bytes));
             row_pairs(run, &hint, &keys, row, header, &sent, found)
         });
         out.extend(pairs.collect::<Vec<Pair>>());
@@ -249,7 +258,7 @@ fn row_pairs(
     assert!(delta.iter().all(|delta| (1 - half..=half).contains(delta)));
 
     let residue = |code| weight(code) % params.t;
-    let words = run.row_words(hint, "lwe answer", &[row as u32, 0]);
+    let words = run.row_words(hint, "lwe answer", &[row as u32, 1]);
     let g = gaussians(
         &samplers.answer,
         words,
@@ -260,12 +269,12 @@ fn row_pairs(
         Tags::of_party(SESSION, &seed(BYTES[1])).of(header),
         tag(BYTES[1], (0..columns).map(|row| run.y.row(row))),
     ];
-    let ids = [EVALUATOR.to_wire(), 0, row as u32, 0];
+    let ids = [EVALUATOR.to_wire(), 1, row as u32, 1];
     let words = Words::new(SUITE, &derive(&opens, SESSION, "lwe open", &ids, &tags));
     let residues = (0..columns).map(|row| residue(run.y.row(row)));
     let gamma = gaussians(&samplers.opening, words, &residues.collect::<Vec<_>>());
     let pad_tag = Tags::new(&seed(BYTES[2]).derive(SESSION, "lwe pair tags", &[])).of(header);
-    let ids = [0, row as u32, 0];
+    let ids = [1, row as u32, 1];
     let pads = derive(&seed(BYTES[2]), SESSION, "lwe pad", &ids, &[pad_tag]);
     let mut pad = vec![0; columns];
     Words::new(SUITE, &pads).fill(&mut pad);

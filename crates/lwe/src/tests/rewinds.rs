@@ -4,13 +4,14 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use undertone_kernel::negacyclic::Eight;
 use undertone_kernel::{BitMatrix, Cpu, Prg, pack};
 use undertone_party::{PartyId, SessionId};
 
 use super::shape::Shape;
 use super::{SESSION, SUITE, random, seed};
 use crate::params::{CLASSES, Params};
-use crate::{Evaluator, KeyOwner, Matrix, Pads, Place, Ring, Tile};
+use crate::{Evaluator, KeyOwner, Matrix, Pads, Place, Ring, Scratch, Tile};
 
 /// Rows of the evaluator, in two tiles, and of the key owner.
 const ROWS: usize = 70;
@@ -301,6 +302,54 @@ fn other_keys_have_other_masked_rows() {
         let [other_headers, other_answers] = Evaluating { pads: 12, ..same() }.run();
         assert!(headers == other_headers);
         of_answer.are_new(&answers, &other_answers);
+    }
+}
+
+/// If a code changes in one bit, the difference of the headers is not the row of the matrix for
+/// this bit. With the same masks and noise it would be, up to rounding.
+#[test]
+fn headers_of_two_codes_do_not_show_a_bit() {
+    for ring in &rings() {
+        let (evaluating, _) = both(ring);
+        let (params, bit) = (ring.params(), 77);
+        let shape = Shape::headers(params);
+        let mut unit = vec![Eight::default(); params.length];
+        unit[bit].0[0] = 1;
+        let mut row = vec![Eight::default(); params.n];
+        ring.row(Cpu::detect(), &mut Scratch::default(), &unit, &mut row);
+        let x = other_code(&evaluating.x, 0, bit);
+        let headers = |evaluating: &Evaluating| {
+            let [headers, _] = evaluating.run();
+            headers[..params.header_len()].to_vec()
+        };
+        let (one, other) = (
+            headers(&evaluating),
+            headers(&Evaluating { x, ..evaluating }),
+        );
+        // How many numbers of A's row, or of its opposite, are near the difference.
+        let near = |one: &[u8], other: &[u8]| {
+            let of_sign = |sign: u64| {
+                let pairs = shape.differences(one, other).into_iter().zip(&row);
+                let rests = pairs.map(|(found, row)| {
+                    let due = row.0[0].wrapping_mul(sign) << (64 - params.q);
+                    (found << (64 - params.h))
+                        .wrapping_sub(due as i64)
+                        .unsigned_abs()
+                });
+                rests.filter(|rest| *rest <= 2 << (64 - params.h)).count()
+            };
+            of_sign(1).max(of_sign(u64::MAX))
+        };
+        let found = near(&one, &other);
+        assert!(found <= 2, "{found}");
+        // Numbers that do differ by the row are found.
+        let mut sum = shape.numbers(&one);
+        for (sum, row) in sum.iter_mut().zip(&row) {
+            *sum += (row.0[0] & params.mask()) >> (params.q - params.h);
+        }
+        let mut like = Vec::new();
+        pack::pack_words(params.h, &sum, &mut like);
+        assert_eq!(near(&like, &one), params.n);
     }
 }
 
