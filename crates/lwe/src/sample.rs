@@ -229,19 +229,16 @@ pub(crate) fn error(cpu: Cpu, params: &Params, row: &[u64], words: &mut Words, o
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::params::CLASSES;
     use sha2::{Digest, Sha256};
 
-    fn numbers(deviation: u64, t: u64) -> Vec<u64> {
-        let seed = Seed::from_bytes(std::array::from_fn(|byte| byte as u8));
-        let wide = Wide::new(deviation, t);
-        let residues = (0..2000u64).map(|i| (i * i + 7 * i) % t);
-        let residues: Vec<u64> = residues.collect();
-        let found = Cpu::all().map(|cpu| {
-            let mut numbers = residues.clone();
-            let words = Words::new(Suite::ChaCha20, &seed);
-            Gaussian::new(&wide, words).replace(cpu, &mut numbers);
-            numbers
-        });
+    fn seed() -> Seed {
+        Seed::from_bytes(std::array::from_fn(|byte| byte as u8))
+    }
+
+    /// What `draw` gives for every path of instructions.
+    fn all(mut draw: impl FnMut(Cpu) -> Vec<u64>) -> Vec<u64> {
+        let found = Cpu::all().map(&mut draw);
         found
             .reduce(|one, other| {
                 assert_eq!(one, other);
@@ -250,34 +247,98 @@ mod tests {
             .unwrap_or_default()
     }
 
-    /// Computed by an independent program. In the first case the residue decides often: there the
-    /// deviation is small against t.
+    fn wide(deviation: u64, t: u64) -> Vec<u64> {
+        let wide = Wide::new(deviation, t);
+        all(|cpu| {
+            let mut numbers: Vec<u64> = (0..2000u64).map(|i| (i * i + 7 * i) % t).collect();
+            let words = Words::new(Suite::ChaCha20, &seed());
+            Gaussian::new(&wide, words).replace(cpu, &mut numbers);
+            numbers
+        })
+    }
+
+    fn are(numbers: &[u64], first: &[i64], due: &str) {
+        let signed: Vec<i64> = numbers.iter().map(|number| *number as i64).collect();
+        assert_eq!(signed[..first.len()], *first);
+        let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
+        let digest = Sha256::digest(bytes.collect::<Vec<u8>>());
+        let found: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(found, due);
+    }
+
+    /// Computed by `vectors/checks`. In the first case the residue decides often: there the
+    /// deviation is small against t. In the last one K is the largest.
     #[test]
     fn wide_gaussians_are_the_known_answers() {
-        let first = numbers(128, 513);
-        let signed: Vec<i64> = first[..6].iter().map(|number| *number as i64).collect();
-        assert_eq!(signed, [-55, 75, -96, -63, -15, 77]);
-        for (numbers, due) in [
+        are(
+            &wide(128, 513),
+            &[-55, 75, -96, -63, -15, 77],
+            "7b0056e2908649cc9f3266136d4b02d3884e70068088061d721f1c41e393de5d",
+        );
+        are(
+            &wide(2048, 1),
+            &[-567, 1035, -1888, -831, -719, 1677],
+            "bdaa59adb7120927eeab0886a7e04f5cbea81978d54ed0eac58fed37eb9eb46b",
+        );
+        are(
+            &wide(2_130_068, 513),
+            &[-727_607, 1_708_043, -2_081_632, -153_407],
+            "56b76fd19f2c789834da46fb1f23e80b5a5a094377a77b9c57a4a95cef52bae6",
+        );
+        are(
+            &wide(96_499_842, 8193),
+            &[-54_204_983, 98_177_035, -39_830_368, -14_833_471],
+            "5ba70b7cf5939e0a2b08aeeffe0f7d88afeeafb07bc3b16ce0dd5bd9fdeff432",
+        );
+    }
+
+    /// The secret, the error and the masked row of a code, computed by `vectors/checks`.
+    #[test]
+    fn small_numbers_are_the_known_answers() {
+        for (params, [secrets, errors, masked]) in [
             (
-                first,
-                "4577fbadf2cfdb0af667fef1917844162b79291e9f1e64f76db33171dedb35b8",
+                &CLASSES[0],
+                [
+                    "ff6fbe07b1e342ec54bb7d799f65c465b543c2086ef1a23618f1faf8b3c70767",
+                    "ba3d191752db0782cdf7fe5a57bb53d422b6f794733612b2dc6e1caeaf66acf0",
+                    "d51bc33ef5f12aed3eb32762b3a1917e24cbe04d0e44255b8b77a79878b14343",
+                ],
             ),
             (
-                numbers(397_056, 513),
-                "61987697fbd49f766b64ca3507f68ede1423ece65c7268a46a968b09aeeafd34",
-            ),
-            (
-                numbers(2048, 1),
-                "30faa7983f339f7d24383234061234d5bc86ca42f220bbf03968ad505d3e6418",
+                &CLASSES[4],
+                [
+                    "7253b398a2f7c7b7ef6bfbd2e62a9ccc86355667c8b1b6b943137a204a46fa30",
+                    "b18beff49fe502af49d752c4da0c107cf39acadc2fd6bbf7250673fd600fe6d5",
+                    "ec202a5adb53a45da6364e59d7547e736142463e56fb98a48738b4458f5442f6",
+                ],
             ),
         ] {
-            let bytes: Vec<u8> = numbers
-                .iter()
-                .flat_map(|number| number.to_le_bytes())
-                .collect();
-            let digest = Sha256::digest(&bytes);
-            let found: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-            assert_eq!(found, due);
+            let mut row = vec![0; params.length / 64];
+            for i in 0..params.bits {
+                row[i / 64] |= ((i * i + i / 3) as u64 & 1) << (i % 64);
+            }
+            // A key draws its secret first, and its error right after it.
+            let words = || Words::new(Suite::ChaCha20, &seed());
+            let secret = all(|cpu| {
+                let mut bytes = vec![0; params.n];
+                secret(cpu, params, &mut words(), &mut bytes);
+                bytes.iter().map(|s| i64::from(*s as i8) as u64).collect()
+            });
+            are(&secret, &[-3, 1, -1, -8], secrets);
+            let error = all(|cpu| {
+                let (mut words, mut out) = (words(), vec![0; params.length]);
+                words.seek(2 * params.n);
+                error(cpu, params, &row, &mut words, &mut out);
+                out
+            });
+            are(&error, &[], errors);
+            let numbers = all(|cpu| {
+                let mut out = vec![Eight::default(); params.length];
+                let words = Words::new(Suite::Aes128Ctr, &seed());
+                coset(cpu, params, &row, words, 5, &mut out);
+                out.iter().map(|eight| eight.0[5]).collect()
+            });
+            are(&numbers, &[], masked);
         }
     }
 }

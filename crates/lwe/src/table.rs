@@ -198,33 +198,49 @@ mod tests {
         assert_eq!(e, BigUint::from(6_786_177_901_268_885_274u64));
     }
 
-    /// The mean of a masked row is zero for both values of its bit, from the table itself.
+    /// `Σ value·P(value)` for the numbers from −64 on, times 2¹²⁸, from the table itself.
+    fn mean(thresholds: &[u128], value: impl Fn(i64) -> i64) -> BigUint {
+        assert_eq!(thresholds.len(), THRESHOLDS);
+        let mut last = 0u128;
+        // Positive and negative parts apart.
+        let mut sums = [BigUint::ZERO, BigUint::ZERO];
+        let ends = thresholds.iter().copied().chain([u128::MAX]);
+        for (step, end) in (-MAX_STEP..).zip(ends) {
+            let value = value(step);
+            let weight = BigUint::from(end - last) * value.unsigned_abs();
+            sums[usize::from(value < 0)] += weight;
+            last = end;
+        }
+        let [above, below] = sums;
+        if above > below {
+            above - below
+        } else {
+            below - above
+        }
+    }
+
+    /// A masked row, an error without the code, and a secret have mean zero for both values of a
+    /// bit.
     #[test]
-    fn masked_rows_have_mean_zero() {
+    fn means_are_zero() {
         for params in &CLASSES {
-            for x in [0u8, 1] {
-                let thresholds = coset_thresholds(params, x);
-                assert_eq!(thresholds.len(), THRESHOLDS);
-                let mut last = 0u128;
-                // Σ (x + t·w′)·P(w′), times 2¹²⁸, positive and negative parts apart.
-                let mut sums = [BigUint::ZERO, BigUint::ZERO];
-                let ends = thresholds.iter().copied().chain([u128::MAX]);
-                for (step, end) in (-MAX_STEP..).zip(ends) {
-                    let value = i64::from(x) + step * params.t as i64;
-                    let weight = BigUint::from(end - last) * value.unsigned_abs();
-                    sums[usize::from(value < 0)] += weight;
-                    last = end;
-                }
-                let [above, below] = sums;
-                let rest = if above > below {
-                    above - below
-                } else {
-                    below - above
-                };
+            let t = params.t as i64;
+            for bit in [0u8, 1] {
                 // Each of 129 probabilities is off by less than 2⁻¹²⁸.
-                assert!(rest < BigUint::from(129 * 65 * params.t), "{params:?}, {x}");
+                let most = BigUint::from(129 * 65 * params.t);
+                let x = i64::from(bit);
+                let row = coset_thresholds(params, bit);
+                assert!(mean(&row, |u| t * u + x) < most, "{params:?}, {x}");
+                let error = error_thresholds(params, bit);
+                assert!(mean(&error, |u| t * u - 2 * x) < most, "{params:?}, {x}");
+                // With the centre of the other sign they have not.
+                if bit == 1 {
+                    assert!(mean(&row, |u| t * u - x) > most);
+                    assert!(mean(&error, |u| t * u + 2 * x) > most);
+                }
             }
         }
+        assert!(mean(&secret_thresholds(), |u| u) < BigUint::from(129u32 * 65));
     }
 
     #[test]

@@ -1,139 +1,137 @@
-//! Step 5 and step 6 for all numbers they may meet.
+//! Step 7 for all numbers it may meet.
 
 use undertone_kernel::pack;
 
-use super::{SESSION, SUITE, seed, words};
+use crate::Decoder;
 use crate::params::{CLASSES, Params};
-use crate::{Headers, KeyOwner, Masks, sample};
 
-/// Opens every `z` of `due` with the code of the key owner, and compares with its `U`.
-fn open(params: &'static Params, due: &[(u64, u64)]) {
-    let owner = KeyOwner::new(params, SESSION, SUITE, seed(1), 1);
-    let mut secret = vec![0; params.n];
-    sample::ternary(&mut words(&seed(1), "lwe key", &[0]), &mut secret);
-    let minus = secret.iter().position(|s| *s as i8 == -1).unwrap();
-    // Header j has the number j where the secret is −1: z is V·2^(h−v) + j.
-    let drop = params.h - params.v;
-    let mut bytes = Vec::new();
-    for low in 0..1 << drop {
-        let mut values = vec![0; params.n];
-        values[minus] = low;
-        pack::pack_words(params.h, &values, &mut bytes);
-    }
-    let headers = Headers::new(params, &bytes);
-    let mut waiting = vec![Vec::new(); 1 << drop];
-    for (z, residue) in due {
-        waiting[(z & ((1 << drop) - 1)) as usize].push((z >> drop, *residue));
-    }
-    let calls = waiting.iter().map(Vec::len).max().unwrap();
-    for call in 0..calls {
-        let now: Vec<Option<&(u64, u64)>> = waiting.iter().map(|of| of.get(call)).collect();
-        let answers: Vec<u64> = now.iter().map(|one| one.map_or(0, |one| one.0)).collect();
-        // The number of ones of the row, from 0 to L, moves the result.
-        let weight = (call * 37 % (params.bits + 1)) as u16;
-        let opened = owner.open(&headers, &answers, 0..1, &[weight]);
-        for (one, opened) in now.iter().zip(opened.iter()) {
-            if let Some((_, residue)) = one {
-                let due = (residue + u64::from(weight)) % params.t;
-                assert_eq!(u64::from(*opened), due, "{params:?}");
+/// The distances for each `z`, between two rows with the parity of `odd`.
+fn decode(params: &'static Params, bits: usize, zs: &[u64], odd: u8) -> (Vec<u16>, u64) {
+    let mask = (1 << params.v) - 1;
+    // Openings of all sizes.
+    let opened: Vec<u64> = (0..zs.len() as u64)
+        .map(|at| (at * 40_503) & mask)
+        .collect();
+    let pairs = zs.iter().zip(&opened);
+    let given: Vec<u64> = pairs.map(|(z, b)| (z + b) & mask).collect();
+    let packed = |values: &[u64]| {
+        let mut out = Vec::new();
+        pack::pack_words(params.v, values, &mut out);
+        out
+    };
+    // Only the exclusive or of parities counts.
+    let parities: Vec<u8> = (0..zs.len()).map(|_| 1 ^ odd).collect();
+    let decoder = Decoder { params, bits };
+    decoder.distances(&[1], &parities, &packed(&given), &packed(&opened))
+}
+
+/// u, with τ·t = 1 + u·Q.
+fn unit(params: &Params) -> u64 {
+    ((u128::from(params.tau()) * u128::from(params.t)) >> params.q) as u64
+}
+
+/// Every number `z` gives the distance whose multiple is nearest, with the parity that is given.
+#[test]
+fn every_number_gives_the_nearest_residue() {
+    for params in &CLASSES {
+        let (t, whole) = (params.t, 1u64 << params.v);
+        // The d for each u·d modulo t.
+        let mut of = vec![0; t as usize];
+        (0..t).for_each(|d| of[(unit(params) * d % t) as usize] = d);
+        let zs: Vec<u64> = (0..whole).collect();
+        for odd in [0, 1] {
+            let (found, _) = decode(params, 2 * params.bits, &zs, odd);
+            for (z, found) in zs.iter().zip(found) {
+                // 2^(v−1) is as near to one as to another.
+                if *z != whole / 2 {
+                    let near = (z * t) / whole + u64::from(z * t % whole > whole / 2);
+                    let d = of[(near % t) as usize];
+                    let due = if d & 1 == u64::from(odd) { d } else { d + t };
+                    assert_eq!(u64::from(found), due, "{params:?}, {z}");
+                }
             }
         }
     }
 }
 
-/// Every U is found again under all noise below Q/2t: at both ends of what the limit allows, next
-/// to them, and without noise.
+/// `c̄·d + Z` gives d for all Z below the limit `Q/2t`, less the rounding of answers and openings.
 #[test]
-fn residues_are_found_up_to_the_limit() {
+fn distances_are_found_up_to_the_limit() {
     for params in &CLASSES {
-        let (t, q_modulus) = (i128::from(params.t), 1i128 << params.q);
-        let unit = 1i128 << (params.q - params.h);
+        let (q, t) = (1i128 << params.q, i128::from(params.t));
+        let step = 1i128 << (params.q - params.v);
+        let u = i128::from(unit(params));
+        let mut numbers = Vec::new();
         let mut due = Vec::new();
-        for residue in 0..params.t {
-            let center = i128::from(params.tau().wrapping_mul(residue) & params.mask());
-            // τU is a multiple of Q/t, plus U/t. The noise e is within the limit if U + e·t is
-            // between −Q/2 and Q/2.
-            let least = -(q_modulus / 2 + i128::from(residue) - 1).div_euclid(t);
-            let most = (q_modulus / 2 - i128::from(residue) - 1).div_euclid(t);
-            let first = (center + least + unit - 1).div_euclid(unit);
-            let last = (center + most).div_euclid(unit);
-            assert!(first * unit - center < least + unit && last * unit - center > most - unit);
-            let middle = (center + unit / 2).div_euclid(unit);
-            for z in [first, first + 1, middle, last - 1, last] {
-                due.push((z.rem_euclid(1 << params.h) as u64, residue));
+        for d in 0..=params.bits as i128 {
+            // t·(c̄·d + Z), where Z is in ℤ + d/t.
+            let limit = q / 2 - step * t - 1;
+            let least = -(limit + d).div_euclid(t);
+            let most = (limit - d).div_euclid(t);
+            for z in [least, least + 1, 0, most - 1, most] {
+                let exact = u * q * d + z * t + d;
+                assert_eq!(exact.rem_euclid(t), 0);
+                numbers.push((exact / t).rem_euclid(q));
+                due.push(d as u16);
             }
         }
-        open(params, &due);
+        // Answer and opening are rounded apart. Between them lies any pad.
+        let round = |a: i128| ((a + step / 2) / step) as u64 & ((1 << params.v) - 1);
+        let pad = |at: usize| (at as i128 * 0x9E37_79B9_7F4A_7C15) % q;
+        let zs = numbers.iter().enumerate().map(|(at, number)| {
+            let z = round((number + pad(at)) % q).wrapping_sub(round(pad(at)));
+            z & ((1 << params.v) - 1)
+        });
+        let zs: Vec<u64> = zs.collect();
+        for odd in [0, 1] {
+            let (found, above) = decode(params, params.bits, &zs, odd);
+            for (found, due) in found.iter().zip(&due) {
+                if due & 1 == u16::from(odd) {
+                    assert_eq!(found, due, "{params:?}");
+                }
+            }
+            // The others are off by t, and too large if d + t is: from L − t + 1 on.
+            let large = |d: &&u16| {
+                let d = usize::from(**d) % params.t as usize;
+                d & 1 != usize::from(odd) && d + params.t as usize > params.bits
+            };
+            assert_eq!(above, due.iter().filter(large).count() as u64);
+        }
     }
 }
 
-/// Every number of the smallest class opens to the U that is nearest.
+/// LWE-13: a distance above the length of codes counts as this length, and is counted.
 #[test]
-#[ignore = "all 2^20 numbers of a header of the smallest class"]
-fn residues_are_found_at_length() {
-    let params = &CLASSES[0];
-    let (t, whole) = (params.t, 1u64 << params.h);
-    // u with τ·t = 1 + u·Q.
-    let u = ((u128::from(params.tau()) * u128::from(t)) >> params.q) as u64;
-    let mut due = Vec::new();
-    // 2^(h−1) is as near to one residue as to another.
-    for z in (0..whole).filter(|z| *z != whole / 2) {
-        let near = (0..t)
-            .min_by_key(|residue| {
-                let distance = (z * t).abs_diff(u * residue % t * whole);
-                distance.min(whole * t - distance)
-            })
-            .unwrap();
-        due.push((z, near));
-    }
-    open(params, &due);
-}
-
-/// LWE-13: every distance up to 2t − 2 is told apart from the one with the same residue, and none
-/// above the length of codes passes.
-#[test]
-fn distances_are_unmasked() {
+fn distances_above_the_length_are_cut() {
     for params in &CLASSES {
-        let t = params.t as usize;
-        let count = 2 * t - 1;
-        let masks = Masks::new(params, SUITE, seed(2), count);
-        let mut drawn = vec![0; count];
-        for row in [0, 3] {
-            masks.fill(row, 0, &mut drawn);
-            assert!(drawn.iter().all(|mask| *mask < params.t));
-            let residues: Vec<u16> = (0..count)
-                .map(|distance| ((distance + drawn[distance] as usize) % t) as u16)
-                .collect();
-            let mut packed = Vec::new();
-            pack::pack(params.width(), &residues, &mut packed);
-            for flip in [0, 1] {
-                let right: Vec<u8> = (0..count).map(|d| (d & 1) as u8 ^ flip).collect();
-                let unmask = |bits| masks.unmask(bits, row..row + 1, &[flip], 0, &right, &packed);
-                let due: Vec<u16> = (0..count as u16).collect();
-                assert_eq!(unmask(params.bits), Some(due));
-                assert_eq!(unmask(params.bits - 1), None);
+        let (t, whole) = (params.t, 1u64 << params.v);
+        // The z of each distance up to 2t − 2.
+        let zs: Vec<u64> = (0..2 * t - 1)
+            .map(|d| ((unit(params) * d % t) * whole + t / 2) / t % whole)
+            .collect();
+        let half = params.bits / 2;
+        for bits in [1, half, params.bits - 1, params.bits] {
+            for odd in [0, 1] {
+                let (found, above) = decode(params, bits, &zs, odd);
+                let mut count = 0;
+                for (d, found) in found.iter().enumerate() {
+                    if d & 1 == usize::from(odd) {
+                        assert_eq!(usize::from(*found), d.min(bits));
+                    }
+                    count += u64::from(usize::from(*found) == bits);
+                }
+                // Those that are equal to `bits` are not above it.
+                let equal = zs.iter().enumerate().filter(|(d, _)| {
+                    let residue = d % t as usize;
+                    let due = if residue & 1 == usize::from(odd) {
+                        residue
+                    } else {
+                        residue + t as usize
+                    };
+                    due == bits
+                });
+                assert_eq!(above, count - equal.count() as u64);
             }
         }
-        masks.fill(0, 0, &mut drawn[..1]);
-        let mut packed = Vec::new();
-        pack::pack(params.width(), &[params.t as u16], &mut packed);
-        assert_eq!(
-            masks.unmask(params.bits, 0..1, &[0], 0, &[0], &packed),
-            None
-        );
     }
-}
-
-/// Masks of a block of columns are those of the whole row.
-#[test]
-fn masks_do_not_depend_on_blocks() {
-    let masks = Masks::new(&CLASSES[1], SUITE, seed(2), 100);
-    let mut whole = [0; 100];
-    masks.fill(5, 0, &mut whole);
-    let mut part = [0; 31];
-    masks.fill(5, 17, &mut part);
-    assert_eq!(part, whole[17..48]);
-    let mut next = [0; 100];
-    masks.fill(6, 0, &mut next);
-    assert_ne!(next, whole);
 }

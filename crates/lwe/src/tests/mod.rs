@@ -3,29 +3,36 @@
 //! All of them draw from fixed seeds, with the samplers of the crate.
 
 mod attack;
+mod averages;
 mod columns;
 mod decode;
 mod hint;
 mod linear;
 mod noise;
 mod norms;
+mod pairs;
+mod rewinds;
+mod shape;
 mod smoothing;
+mod source;
 mod statistics;
 mod tables;
 
 use undertone_kdf::Seed;
-use undertone_kernel::cdt::Tables;
+use undertone_kernel::cdt::{self, Tables};
 use undertone_kernel::mask::Suite;
-use undertone_kernel::negacyclic::Eight;
 use undertone_kernel::{BitMatrix, Cpu, Prg};
 use undertone_party::SessionId;
 
-use crate::params::Params;
-use crate::sample::{self, Gaussian, Words};
-use crate::table::{Wide, coset_thresholds};
+use crate::params::{KEY_QUARTERS, Params};
+use crate::sample::{Gaussian, Words};
+use crate::table::{MAX_STEP, Wide};
 
 const SESSION: SessionId = SessionId([9; 32]);
 const SUITE: Suite = Suite::Aes128Ctr;
+
+/// σ_b
+const KEY: f64 = KEY_QUARTERS as f64 / 4.0;
 
 fn seed(byte: u8) -> Seed {
     Seed::from_bytes([byte; 32])
@@ -45,100 +52,51 @@ fn weight(row: &[u64]) -> u64 {
     row.iter().map(|word| u64::from(word.count_ones())).sum()
 }
 
-/// κ: a Gaussian of deviation κ smooths ℤ^L up to 2⁻⁶⁴.
-fn kappa(l: usize) -> f64 {
+/// κ: a Gaussian of deviation κ smooths ℤ^m up to 2⁻⁶⁴.
+fn kappa(m: usize) -> f64 {
     let pi = std::f64::consts::PI;
-    ((2.0 * l as f64 * (1.0 + 2f64.powi(64))).ln() / (2.0 * pi * pi)).sqrt()
+    ((2.0 * m as f64 * (1.0 + 2f64.powi(64))).ln() / (2.0 * pi * pi)).sqrt()
 }
 
-/// The bound on the norm of `E`, without the part of codes, for `columns` columns.
-fn error_norm(l: usize, columns: usize) -> f64 {
-    (l as f64).sqrt() + (columns as f64).sqrt() + 10.0
+/// a: the bound on the norm of a matrix of independent numbers of deviation 1.
+fn norm_bound(rows: usize, columns: usize) -> f64 {
+    (rows as f64).sqrt() + (columns as f64).sqrt() + 10.0
 }
 
-/// The bound on the norm of `(2/t)·Y`.
-fn code_norm(l: usize, t: u64, columns: usize) -> f64 {
-    2.0 / t as f64 * ((l * columns) as f64).sqrt()
+/// f: what the bound is wider for a discrete Gaussian.
+fn wider(deviation: f64) -> f64 {
+    (1.0 + 1.44 / (deviation * deviation)).sqrt()
 }
 
-/// The bound on the norm of `S`.
-fn secret_norm(n: usize, columns: usize) -> f64 {
-    0.5f64.sqrt() * ((n as f64).sqrt() + (columns as f64).sqrt() + 10.0)
+/// The rule for σ_v, for columns that are as many as `columns`.
+fn answer_rule(l: usize, n: usize, row: f64, header: f64, columns: usize) -> f64 {
+    let of_keys = (row * norm_bound(l, columns)).hypot(header * norm_bound(n, columns));
+    KEY * wider(KEY) * of_keys
 }
 
-/// A setting too small to be safe, whose deviations follow the rules of the classes.
-#[derive(Debug, Clone, Copy)]
-struct Small {
-    l: usize,
-    t: u64,
-    n: usize,
-    row_deviation: u64,
-    header_deviation: u64,
-    answer_deviation: f64,
+/// The bound on the norm of roundings `δ` of `cut` bits, for `rows` headers.
+fn rounding_bound(n: usize, cut: u32, rows: usize) -> f64 {
+    uniform(cut) * norm_bound(n, rows) + ((n * rows) as f64).sqrt() / 2.0
 }
 
-impl Small {
-    /// Noise of answers for `columns` columns.
-    fn new(l: usize, t: u64, n: usize, header_deviation: u64, columns: usize) -> Self {
-        let row_deviation = (8f64.sqrt() * kappa(l) * t as f64).ceil() as u64;
-        let keys = row_deviation as f64 * (error_norm(l, columns) + code_norm(l, t, columns));
-        let secrets = header_deviation as f64 * secret_norm(n, columns);
-        Self {
-            l,
-            t,
-            n,
-            row_deviation,
-            header_deviation,
-            answer_deviation: keys.hypot(secrets),
-        }
-    }
+/// The deviation of a uniform number of `bits` bits.
+fn uniform(bits: u32) -> f64 {
+    2f64.powi(bits as i32) / 12f64.sqrt()
 }
 
-/// Source of masked rows outside the classes.
-struct Rows {
-    /// Only `bits`, `t` and the deviation matter.
-    params: Params,
-    table: Tables,
-    /// The residue modulo t of a bit 1. It is 1 in the protocol.
-    one: i64,
+/// The rule for σ_k, for `rows` masked rows. `steps` is σ_w/t.
+fn opening_rule(l: usize, n: usize, [row, steps, header]: [f64; 3], cut: u32, rows: usize) -> f64 {
+    let of_rows = wider(steps) * row * norm_bound(l, rows);
+    let of_headers = wider(header) * header * norm_bound(n, rows) + rounding_bound(n, cut, rows);
+    KEY * of_rows.hypot(of_headers)
 }
 
-impl Rows {
-    fn new(small: &Small, one: u8) -> Self {
-        let params = Params {
-            bits: small.l.next_multiple_of(256),
-            t: small.t,
-            row_deviation: small.row_deviation,
-            ..crate::CLASSES[0]
-        };
-        let [first, second] = [0, one].map(|x| coset_thresholds(&params, x));
-        Self {
-            params,
-            table: Tables::new([&first, &second]),
-            one: i64::from(one),
-        }
-    }
-
-    /// Appends the masked row of `code`, of which only the first `l` numbers are used.
-    fn draw(&self, code: &[u64], l: usize, words: Words, out: &mut Vec<f64>) {
-        let mut padded = vec![0; self.params.bits / 64];
-        padded[..code.len()].copy_from_slice(code);
-        let mut lanes = vec![Eight::default(); self.params.bits];
-        let cpu = Cpu::detect();
-        sample::coset(
-            cpu,
-            &self.params,
-            &self.table,
-            &padded,
-            words,
-            0,
-            &mut lanes,
-        );
-        out.extend(lanes[..l].iter().enumerate().map(|(at, lane)| {
-            let bit = (padded[at / 64] >> (at % 64) & 1) as i64;
-            (lane.0[0] as i64 + (self.one - 1) * bit) as f64
-        }));
-    }
+/// The rule for σ_k of a class, for `rows` masked rows.
+fn opening_rule_of(params: &Params, rows: usize) -> f64 {
+    let [row, header] = [params.row_deviation, params.header_deviation].map(|d| d as f64);
+    let deviations = [row, row / params.t as f64, header];
+    let cut = params.q - params.h;
+    opening_rule(params.length, params.n, deviations, cut, rows)
 }
 
 /// A number `g` for each residue of `residues`.
@@ -152,4 +110,17 @@ fn gaussians(wide: &Wide, words: Words, residues: &[u64]) -> Vec<i64> {
 fn residues(t: u64, count: usize, prg: &mut Prg) -> Vec<u64> {
     let mut one = || ((u128::from(prg.next_u64()) * u128::from(t)) >> 64) as u64;
     (0..count).map(|_| one()).collect()
+}
+
+/// Numbers from −64 to 64 by `tables` for the bits of `code`, filled up with zeros.
+fn small_numbers(tables: &Tables, code: &[u64], count: usize, words: &mut Words) -> Vec<i64> {
+    let mut random = vec![0; 2 * count];
+    words.fill(&mut random);
+    let bytes: Vec<u8> = random.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let mut padded = code.to_vec();
+    padded.resize(count.div_ceil(64), 0);
+    let mut steps = vec![0; count];
+    cdt::sample(Cpu::detect(), tables, &padded, &bytes, &mut steps);
+    let steps = steps.iter();
+    steps.map(|step| i64::from(*step) - MAX_STEP).collect()
 }
