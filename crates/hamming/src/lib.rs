@@ -11,9 +11,8 @@
 //! | [`server`] | server | [`Collected`] |
 //!
 //! With `shade` clients exchange in advance most of what their transfers need. With `phe` they
-//! exchange keys in advance. With `lwe` they compute most of their keys in advance, and send
-//! nothing. The other backends have nothing to prepare: expanding masks is faster than storing
-//! them.
+//! exchange keys in advance. With `lwe` they compute a public matrix in advance, and send nothing.
+//! The other backends have nothing to prepare: expanding masks is faster than storing them.
 //!
 //! `docs/spec/distances.md` specifies the messages, and `psm.md`, `lwe.md`, `shade.md` and `phe.md`
 //! beside it those of the backends. Comments such as `DIST-5` name checks of these documents.

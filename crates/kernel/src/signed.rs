@@ -286,7 +286,7 @@ mod tests {
                 check(length, width, rows, columns, || {
                     let word = prg.next_u64();
                     let small = (word >> 40) as u8 % 129;
-                    (word as u32 >> (32 - width), small as i8 - MOST)
+                    (word as u32 >> (32 - width), (i16::from(small) - 64) as i8)
                 });
             }
         }

@@ -14,7 +14,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Step 6: the distances of some rows of the evaluator and a block of the key owner's rows,
+    /// Step 7: the distances of some rows of the evaluator and a block of the key owner's rows,
     /// from the answers and the openings of each pair of rows, packed row by row. `left` and
     /// `right` are the parities of the rows, one in each byte.
     ///

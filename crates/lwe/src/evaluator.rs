@@ -263,7 +263,7 @@ impl Hint<'_> {
         Words::new(self.suite, &seed)
     }
 
-    /// Steps 3 and 4 for the next rows: at most [`TILE_ROWS`].
+    /// Steps 4 and 5 for the next rows: at most [`TILE_ROWS`].
     fn tile(&mut self) -> Option<Tile> {
         let rows = self.next..self.codes.rows().min(self.next + TILE_ROWS);
         if rows.is_empty() {
@@ -330,7 +330,7 @@ impl Hint<'_> {
         })
     }
 
-    /// Step 3: w for up to eight rows, whose codes have these tags.
+    /// Step 4: w for up to eight rows, whose codes have these tags.
     fn mask(&self, rows: Range<usize>, tags: &[u128], masked: &mut [Eight]) {
         let mut padded = Wiped::from(vec![0; self.params().length / 64]);
         for (lane, (row, tag)) in rows.zip(tags).enumerate() {
@@ -341,7 +341,7 @@ impl Hint<'_> {
         }
     }
 
-    /// Step 3: the headers of up to eight rows.
+    /// Step 4: the headers of up to eight rows.
     fn headers(
         &self,
         work: &mut Workspace,
@@ -369,7 +369,7 @@ impl Hint<'_> {
         out
     }
 
-    /// Step 4: the answers of a row for the block of a part, packed, from its inner products
+    /// Step 5: the answers of a row for the block of a part, packed, from its inner products
     /// `values` with the columns.
     fn answers(
         &self,

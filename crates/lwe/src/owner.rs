@@ -96,7 +96,7 @@ impl<'a> KeyOwner<'a> {
         Words::new(self.suite, &seed)
     }
 
-    /// Step 1: the keys of rows `rows`, `c = A·s + e − 2τ·y` modulo Q, packed row by row.
+    /// Step 2: the keys of rows `rows`, `c = A·s + e − 2τ·y` modulo Q, packed row by row.
     ///
     /// # Panics
     /// When there are no such rows.
@@ -166,7 +166,7 @@ impl<'a> KeyOwner<'a> {
         }
     }
 
-    /// Step 5: the openings of the rows of `evaluator` from `first` on, whose headers are
+    /// Step 6: the openings of the rows of `evaluator` from `first` on, whose headers are
     /// `headers`, for the rows of a block: for the server, packed row by row.
     ///
     /// # Panics

@@ -10,7 +10,7 @@ use undertone_setup::seal::{Broadcast, Channel};
 use super::client::{Own, Shared, malformed, opened};
 use super::{Column, WINDOW, key_tiles, parities, rank, rounds};
 
-/// Steps 2 to 4: answers the keys of all key owners, round by round.
+/// Steps 1 and 3 to 5: answers the keys of all key owners, round by round.
 pub(super) async fn evaluate(
     own: &Own,
     shared: &Shared,

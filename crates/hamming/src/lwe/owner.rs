@@ -109,7 +109,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Steps 1 and 5: notes the questions of one evaluator for keys, and opens its headers for the
+/// Steps 2 and 6: notes the questions of one evaluator for keys, and opens its headers for the
 /// server.
 pub(super) async fn serve(
     own: &Own,

@@ -164,7 +164,7 @@ impl<S: Sink> pairwise::Meeting<S> for Meeting<S> {
 }
 
 impl<S: Sink> Meeting<S> {
-    /// Step 6: the distances of a message of both ends, if there is one.
+    /// Step 7: the distances of a message of both ends, if there is one.
     fn decode(&mut self) {
         let [evaluator, owner] = [&mut self.evaluator, &mut self.owner];
         if evaluator.waiting.is_empty() || owner.waiting.is_empty() {

@@ -235,10 +235,10 @@ mod tests {
         let mut meeting = meeting();
         meeting.take(0, vec![0xff; 16]).unwrap();
         for _ in 0..MOST_WAITING {
-            assert_eq!(meeting.waits_for(), None);
+            assert_eq!(meeting.ahead(), None);
             meeting.take(0, vec![0; 16 * 1001]).unwrap();
         }
-        assert_eq!(meeting.waits_for(), Some(1));
+        assert_eq!(meeting.ahead(), Some(0));
         assert!(meeting.missing().is_some());
     }
 
