@@ -1,5 +1,5 @@
-//! `lwe`: ends of a pair that do not follow the protocol. Alone they receive nothing that depends on
-//! codes but keys and headers. With what the server receives they read codes.
+//! `lwe`: ends of a pair that do not follow the protocol. Alone they receive nothing that depends
+//! on codes but keys and headers. With what the server receives they read codes.
 
 use undertone::kdf::Seed;
 use undertone::kernel::mask::{Op, Stream};

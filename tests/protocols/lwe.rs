@@ -446,8 +446,8 @@ fn what_is_inside_the_seals_is_checked() {
     }
 }
 
-/// LWE-13: distances that no codes have become the longest, and are counted. Nobody aborts: an abort
-/// would answer a question of a client that cheats.
+/// LWE-13: distances that no codes have become the longest, and are counted. Nobody aborts: an
+/// abort would answer a question of a client that cheats.
 #[test]
 fn impossible_distances_are_cut_and_counted() {
     let codes = random(&[20, 70], 100);

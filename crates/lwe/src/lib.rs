@@ -1,9 +1,9 @@
 //! Hamming distances between the rows of two clients for a server, from module learning with errors
 //! (LWE).
 //!
-//! Of each two clients the *key owner* encrypts its rows, and the *evaluator* computes on them. Both
-//! send the server a noisy number for each pair of rows. The difference of the two gives it the
-//! distance. This crate computes the content of all messages; it sends and seals nothing.
+//! Of each two clients the *key owner* encrypts its rows, and the *evaluator* computes on them.
+//! Both send the server a noisy number for each pair of rows. The difference of the two gives it
+//! the distance. This crate computes the content of all messages; it sends and seals nothing.
 //! `docs/spec/lwe.md` is the specification, with the proof.
 //!
 //! The server learns the distances. Clients learn nothing. Any clients together with the server

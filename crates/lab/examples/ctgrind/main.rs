@@ -25,7 +25,7 @@ use undertone_kernel::ctgrind::{is_watched, public, secret};
 use undertone_kernel::expand::{self, Shape};
 use undertone_kernel::leaves::Leaves;
 use undertone_kernel::mask::{Op, Stream, Suite};
-use undertone_kernel::{BitMatrix, Cpu, Prg, Wiped, nh, pack, parts, universal};
+use undertone_kernel::{BitMatrix, Cpu, Prg, Wiped, nh, parts, universal};
 use undertone_lwe::{Evaluator, KeyOwner, Pads, Params, Place, Ring};
 use undertone_ot::extend::{Receiver, SenderSetup};
 use undertone_ot::punctured::{self, Sums};
