@@ -197,7 +197,7 @@ async fn what_goes_to_many_clients_is_uploaded_once() {
     let rows = [70, 40, 65, 50, 60];
     let clients = random_clients(&rows, 1000, 3).unwrap();
     let report = compare(Labels::job(Backend::Lwe, 1000, 3), clients).await;
-    let (key, header, seal) = (1024 * 32 / 8, 1792 * 20 / 8, 16);
+    let (key, header, seal) = (1280 * 37 / 8, 1792 * 24 / 8, 16);
     // In the order of their rows, each is key owner to those before and evaluates for those after.
     let [keys, headers] = [60 + 2 * 50 + 3 * 40, 3 * 70 + 2 * 65 + 60];
     let seals = 1 + 2 + 3 + 2 * 3 + 2 * 2 + 1;

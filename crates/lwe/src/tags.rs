@@ -60,6 +60,6 @@ pub(crate) fn derive(
 ) -> Seed {
     let ids = ids.iter().flat_map(|id| id.to_le_bytes());
     let tags = tags.iter().flat_map(|tag| tag.to_le_bytes());
-    let context: Vec<u8> = ids.chain(tags).collect();
+    let context = Wiped::from(ids.chain(tags).collect::<Vec<u8>>());
     seed.expand(session, purpose, &context)
 }
