@@ -1,4 +1,4 @@
-//! The lemma behind step 3 of the argument, exactly, where sums over lattices can be written out.
+//! Part 2 of lemma 1, exactly, where sums over lattices can be written out.
 
 use undertone_kernel::Prg;
 
