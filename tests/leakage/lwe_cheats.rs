@@ -5,7 +5,7 @@ use undertone::kdf::Seed;
 use undertone::kernel::mask::{Op, Stream};
 use undertone::kernel::nh::Key;
 use undertone::kernel::{BitMatrix, Cpu, Prg, Wiped, pack};
-use undertone::lwe::{Dense, Evaluator, KeyOwner, Matrix, Pads, Params, Place, Ring};
+use undertone::lwe::{Decoder, Dense, Evaluator, KeyOwner, Matrix, Pads, Params, Place, Ring};
 use undertone::party::{PartyId, SessionId};
 use undertone::sum::Suite;
 
@@ -241,4 +241,50 @@ fn an_evaluator_that_cheats_reads_codes_only_from_openings() {
     println!("with the server {with_server}, alone {alone}");
     assert!(with_server > 0.999, "{with_server}");
     assert!((0.4..0.6).contains(&alone), "{alone}");
+}
+
+/// A key owner chooses what the distances of a row say: here 200 for each row of the evaluator
+/// whose bit `place` is 1, and 0 for each other row, up to t. The server cannot tell. Results that
+/// are computed from such distances bring bits back to the owner.
+#[test]
+fn a_key_owner_that_cheats_chooses_what_distances_say() {
+    let params = params();
+    let (rows, t) = (64, params.t);
+    let matrix = Ring::new(Cpu::detect(), SESSION, params);
+    let x = random(rows, 1);
+    // −2τ·u without secret and error, where 2u is 1 at all places, which takes |x| off, and 1 − 200
+    // at one of them.
+    let half = t.div_ceil(2);
+    for place in [0, 7, 500, BITS - 1] {
+        let key: Vec<u64> = (0..params.length)
+            .map(|at| {
+                let twice = if at == place { 1 + t - 200 } else { 1 };
+                let u = twice * half % t;
+                (2 * u).wrapping_mul(params.tau()).wrapping_neg() & params.mask()
+            })
+            .collect();
+        let mut bytes = Vec::new();
+        pack::pack_words(params.q, &key, &mut bytes);
+        let mut evaluator = Evaluator::new(&matrix, SESSION, SUITE, &seed(3), &x);
+        let mut held = evaluator.columns(1);
+        held.part(OWNER, 0, pads());
+        held.push(&bytes).unwrap();
+        let tile = evaluator.hint(held).next().unwrap();
+        // The opening of a secret of zeros, without noise: the pad alone.
+        let mut openings = Vec::new();
+        for (row, header) in tile.headers.chunks(params.header_len()).enumerate() {
+            let pad = pad(row as u32, header, 1)[0] & params.mask();
+            let number = pad >> (params.q - params.v);
+            pack::pack_words(params.v, &[number], &mut openings);
+        }
+        let parity = |row: usize| x.row(row).iter().map(|word| word.count_ones()).sum::<u32>() & 1;
+        let left: Vec<u8> = (0..rows).map(|row| parity(row) as u8).collect();
+        let decoder = Decoder { params, bits: BITS };
+        let (distances, above) = decoder.distances(&left, &[0], &tile.answers[0], &openings);
+        assert_eq!(above, 0);
+        for (row, distance) in distances.iter().enumerate() {
+            let due = 200 * u64::from(x.get(row, place));
+            assert_eq!(u64::from(*distance) % t, due, "{place}, {row}");
+        }
+    }
 }
