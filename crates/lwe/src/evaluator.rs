@@ -382,7 +382,9 @@ impl Hint<'_> {
         let params = self.params();
         let weight = self.codes.row(row).iter().map(|word| word.count_ones());
         let residue = params.modulo_t(u64::from(weight.sum::<u32>()));
-        let mut residues = Wiped::from(vec![residue; values.len()]);
+        // Not `vec![residue; …]`, which branches on a residue of 0.
+        let mut residues = Wiped::from(vec![0; values.len()]);
+        residues.fill(residue);
         let ids = [row as u32, part as u32];
         let words = self.words("lwe answer", &ids, tag);
         hide(
