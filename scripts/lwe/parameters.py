@@ -3,31 +3,45 @@
 
     python3 scripts/lwe/parameters.py
 
-Recomputes every number of the table below from the rules of docs/spec/lwe.md, *Parameters*,
-*Correctness* and *Security*. It fails if the table breaks a rule, or if a width is not the smallest
-integer that the rule allows.
+Reads the two tables of docs/spec/lwe.md, *Parameters*, and recomputes every number of them from
+the rules of *Parameters*, *Correctness* and *Security*. It fails if the tables break a rule, or if
+a width is not the smallest integer that the rule allows.
 """
 
 from collections import namedtuple
 from math import ceil, erfc, exp, hypot, log, log2, pi, sqrt
+from pathlib import Path
 
-Class = namedtuple("Class", "L l t q n w h_dev v_dev k_dev h v N")
+SPECIFICATION = Path(__file__).resolve().parents[2] / "docs" / "spec" / "lwe.md"
 
 # L: longest code. l: entries after filling up with zeros. t: modulus of distances. q: bits of the
 # modulus. n: dimension. w, h_dev, v_dev, k_dev: deviations of masked rows, headers, answers,
 # openings. h, v: bits of a number of a header; of an answer and of an opening. N: columns of a
 # round.
+Class = namedtuple("Class", "L l t q n w h_dev v_dev k_dev h v N")
+
+
+def table(head):
+    """The numbers of the table of the specification that has these columns."""
+    lines = SPECIFICATION.read_text(encoding="utf-8").splitlines()
+    first = lines.index(f"| {' | '.join(head)} |") + 2
+    for line in lines[first:]:
+        if not line.startswith("|"):
+            return
+        yield [int(cell.replace(",", "")) for cell in line.strip("| ").split("|")]
+
+
+_SHAPES = list(table(["L", "l", "t", "q", "n", "h", "v", "N", "−Q mod t"]))
+_WIDTHS = list(table(["L", "σ_w", "σ_h", "σ_v", "σ_k", "τ"]))
+assert [row[0] for row in _SHAPES] == [row[0] for row in _WIDTHS] and len(_SHAPES) == 5
 CLASSES = [
-    Class(1024, 1280, 513, 37, 1792, 2360, 3072, 2665491, 11730961, 24, 15, 8192),
-    Class(2048, 2048, 1025, 38, 1792, 4737, 128, 3384041, 10887510, 25, 15, 8192),
-    Class(4096, 4096, 2049, 40, 2048, 9530, 128, 7681452, 22561005, 26, 15, 8192),
-    Class(8192, 8192, 4097, 42, 2048, 19179, 128, 15457908, 44562025, 28, 16, 4096),
-    Class(16384, 16384, 8193, 44, 2048, 38597, 128, 34652770, 96499842, 29, 18, 2048),
+    Class(L, l, t, q, n, *widths[1:5], h, v, N)
+    for (L, l, t, q, n, h, v, N, _), widths in zip(_SHAPES, _WIDTHS)
 ]
 SIGMA_B = 4.75  # deviation of secrets and errors of keys
 R_MAX = 1 << 17  # rows of all evaluators of a key owner
-TAU = [68585520641, 273805212673, 1090925885441, 4329343807489, 17042497331201]
-MINUS_Q = [511, 256, 128, 64, 32]  # -Q mod t
+TAU = [row[5] for row in _WIDTHS]
+MINUS_Q = [row[8] for row in _SHAPES]  # -Q mod t
 TAIL = 64  # tables of secrets, errors and masked rows go from -64 to 64
 WRONG = -70  # log2 of the most likely wrong distance
 

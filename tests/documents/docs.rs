@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use undertone::lwe::CLASSES;
 use undertone_tests::root;
 
 /// The documents outside of `docs/`.
@@ -237,4 +238,38 @@ fn every_check_is_cited() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(defined.len() >= 200, "{}", defined.len());
+}
+
+/// The two tables of parameters in `docs/spec/lwe.md` are those of the code.
+#[test]
+fn classes_of_lwe_are_those_of_the_specification() {
+    let page = std::fs::read_to_string(root("docs/spec/lwe.md")).unwrap();
+    let table = |head: &str| -> Vec<Vec<u64>> {
+        let lines = page.lines().skip_while(|line| *line != head).skip(2);
+        let rows = lines.take_while(|line| line.starts_with('|'));
+        let number = |cell: &str| cell.trim().replace(',', "").parse().unwrap();
+        rows.map(|row| row.trim_matches('|').split('|').map(number).collect())
+            .collect()
+    };
+    let shapes = CLASSES.map(|class| {
+        let [l, length, n, columns] = [class.bits, class.length, class.n, class.max_columns()];
+        let [l, length, n, columns] = [l, length, n, columns].map(|number| number as u64);
+        let [q, h, v] = [class.q, class.h, class.v].map(u64::from);
+        vec![l, length, class.t, q, n, h, v, columns, class.minus_q()]
+    });
+    assert_eq!(
+        table("| L | l | t | q | n | h | v | N | −Q mod t |"),
+        shapes
+    );
+    let widths = CLASSES.map(|class| {
+        vec![
+            class.bits as u64,
+            class.row_deviation,
+            class.header_deviation,
+            class.answer_deviation,
+            class.opening_deviation,
+            class.tau(),
+        ]
+    });
+    assert_eq!(table("| L | σ_w | σ_h | σ_v | σ_k | τ |"), widths);
 }

@@ -546,3 +546,24 @@ fn rows_of_zeros_are_kept_in_tables_and_not_hashed() {
     let refused = made.err().unwrap().to_string();
     assert!(refused.contains("row 1 is all zeros"), "{refused}");
 }
+
+/// Too many rows for `lwe` end a job in the setup, before a client spends a claim on it.
+// LWE-15
+#[test]
+fn jobs_with_too_many_rows_for_lwe_end_before_they_begin() {
+    let clients = random_clients(&[70_000, 61_080, 9], 8, 1).unwrap();
+    let params = Params {
+        bits: 8,
+        backend: Backend::Lwe,
+        ..params()
+    };
+    let Err(SimulationError::Aborted(aborted)) = simulation(params, clients).run(|_, _| {}) else {
+        panic!("the job is refused");
+    };
+    assert_eq!(aborted.phase, phases::SETUP, "{aborted}");
+    let text = aborted.to_string();
+    assert!(
+        text.contains("131080 rows") && text.contains("--backend psm"),
+        "{text}"
+    );
+}

@@ -4,6 +4,7 @@
 mod distances;
 mod garble;
 mod lwe;
+mod lwe_cheaters;
 mod phe;
 mod series;
 mod shade;

@@ -171,17 +171,15 @@ pub fn prepare(
     ctx: ClientContext,
 ) -> Result<Script<'static, Prepared>, Abort> {
     check_bits(backend, bits)?;
+    check_rows(backend, &ctx.clients)?;
     Ok(match backend {
         Backend::Clear | Backend::Sketch => ready(Basis::Plain),
         Backend::Psm => ready(Basis::Psm(Box::new(ctx))),
-        Backend::Lwe => {
-            lwe::check_rows(&ctx.clients)?;
-            Script::new(OFFLINE, move |io| async move {
-                // So that other parties of a process run meanwhile.
-                io.pause().await;
-                Ok(Prepared(Basis::Lwe(Box::new(lwe::prepare(bits, ctx)?))))
-            })
-        }
+        Backend::Lwe => Script::new(OFFLINE, move |io| async move {
+            // So that other parties of a process run meanwhile.
+            io.pause().await;
+            Ok(Prepared(Basis::Lwe(Box::new(lwe::prepare(bits, ctx)?))))
+        }),
         Backend::Shade => {
             let party = shade::Preparation::new(bits, ctx)?;
             Script::new(OFFLINE, |io| async move {
@@ -270,6 +268,7 @@ pub fn server<S: Sink>(
     sink: S,
 ) -> Result<Script<'static, Collected<S>>, Abort> {
     check_bits(ctx.backend, ctx.bits)?;
+    check_rows(ctx.backend, &ctx.clients)?;
     check_channels(&ctx.clients, &ctx.channels)?;
     let (bits, phe) = (ctx.bits, ctx.phe);
     Ok(match ctx.backend {
@@ -281,7 +280,7 @@ pub fn server<S: Sink>(
             Script::new(PHASE, |io| server.run(io))
         }
         Backend::Lwe => {
-            let shape = lwe::Shape::new(bits, &ctx.clients)?;
+            let shape = lwe::Shape::new(bits)?;
             let lobby = Lobby::<S, lwe::Meeting<S>>::new(&shape, ctx, sink)?;
             Script::new(PHASE, |io| lobby.collect(io))
         }
@@ -302,6 +301,18 @@ pub fn server<S: Sink>(
 fn weight(codes: &BitMatrix, row: usize) -> u16 {
     let words = codes.row(row).iter();
     words.map(|word| word.count_ones()).sum::<u32>() as u16
+}
+
+/// Checks that a backend takes as many rows as `clients` have, before anything is computed: LWE-15
+/// where it is `lwe`. The other backends have no limit.
+///
+/// # Errors
+/// [`Abort::Misuse`] with the limit.
+pub fn check_rows(backend: Backend, clients: &[(PartyId, usize)]) -> Result<(), Abort> {
+    match backend {
+        Backend::Lwe => lwe::check_rows(clients),
+        Backend::Clear | Backend::Sketch | Backend::Psm | Backend::Shade | Backend::Phe => Ok(()),
+    }
 }
 
 /// Checks the length of codes: LWE-1 where the backend is `lwe`.

@@ -57,6 +57,9 @@ type Learned<'py> = (
 );
 
 fn learned<'py>(py: Python<'py>, report: &Report) -> Learned<'py> {
+    if let Some(warning) = &report.warning {
+        errors::warn(warning);
+    }
     let near = &report.distances;
     let shape = (near.rows(), near.k());
     let mut ids = Array2::from_elem(shape, -1_i64);

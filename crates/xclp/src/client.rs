@@ -384,6 +384,8 @@ async fn run(
     let group = io.run(setup).await?;
     let clients = Clients::of(&group.members, params, Some((job.me, job.ad.clone())))?;
     clients.check_rows(job.me, job.max_peer_rows)?;
+    // LWE-15. Before a claim is spent.
+    hamming::check_rows(params.backend, &clients.rows)?;
     let warning = clients.warning(Some(job.me));
     let ids: Vec<PartyId> = clients.rows.iter().map(|(id, _)| *id).collect();
     job.claims.beginning(&ids)?; // LABEL-2

@@ -124,7 +124,8 @@ impl Params {
         }
         // LWE-1
         if self.bits > self.backend.max_bits() {
-            return refuse("bits", self.bits.to_string(), "1 to 16384 with lwe");
+            let range = "1 to 16384 with lwe; for longer codes take --backend psm or another one";
+            return refuse("bits", self.bits.to_string(), range);
         }
         if !(1..=1 << 16).contains(&self.neighbours) {
             return refuse("neighbours", self.neighbours.to_string(), "1 to 65536");

@@ -130,6 +130,8 @@ async fn run(
     // The steps are those of docs/spec/labels.md. Steps 1 and 2, setup: who takes part.
     let admitted = io.run(setup).await?;
     let clients = Clients::of(&admitted.members, &params, None)?;
+    // LWE-15
+    hamming::check_rows(params.backend, &clients.rows)?;
 
     // Steps 3 to 8, offline: the trees that later mask influences.
     io.phase(phases::OFFLINE).await;
@@ -217,4 +219,20 @@ fn too_long(above: u64, bits: usize) -> Option<String> {
              the protocol, so the labels may be wrong"
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // LWE-13
+    #[test]
+    fn an_operator_learns_how_many_distances_were_too_long() {
+        assert_eq!(too_long(0, 100), None);
+        let warning = too_long(7, 100).unwrap();
+        assert!(
+            warning.contains("7 distances were above 100 bits"),
+            "{warning}"
+        );
+    }
 }

@@ -7,7 +7,7 @@ use undertone_lwe::{Decoder, Params};
 use undertone_party::{Abort, PartyId};
 
 use super::super::pairwise::{self, Guest};
-use super::{Pair, check_rows, evaluates};
+use super::{Pair, evaluates};
 use crate::tiles::{self, Block, Sink};
 
 /// Messages of one end of a pair that the server holds before it takes no more from this end.
@@ -21,10 +21,8 @@ pub(in super::super) struct Shape {
 }
 
 impl Shape {
-    /// For these clients and their rows.
-    pub(in super::super) fn new(bits: usize, clients: &[(PartyId, usize)]) -> Result<Self, Abort> {
+    pub(in super::super) fn new(bits: usize) -> Result<Self, Abort> {
         let params = super::params(bits)?;
-        check_rows(clients)?;
         Ok(Self { bits, params })
     }
 }
