@@ -142,7 +142,7 @@ def main() -> None:
     modes = ["train", "label", "both", "propagate"]
     parser.add_argument("--mode", choices=modes, default="both")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--backend", default="psm")
+    parser.add_argument("--backend", default="lwe")
     parser.add_argument("--data", default="", help="path of digits.npz")
     parser.add_argument("--fails", type=int, default=-1, help="client that fails in round 2")
     parser.add_argument(

@@ -18,7 +18,7 @@ use undertone_tests::kept::Kept;
 pub(crate) const SERVER: PartyId = PartyId::SERVER;
 
 /// Codes of the centred digits, and their classes.
-fn digits(bits: usize) -> (BitMatrix, Vec<u16>) {
+pub(crate) fn digits(bits: usize) -> (BitMatrix, Vec<u16>) {
     let data = dataset("digits").unwrap();
     let Rows::Features(features) = &data.rows else {
         panic!("features");

@@ -21,6 +21,7 @@ mod rows;
 mod scaling;
 mod sessions;
 mod shade;
+mod steering;
 mod sums;
 mod training;
 

@@ -58,7 +58,7 @@ pub const PHASE: Phase = Phase {
 pub const MAX_BITS: usize = undertone_kernel::hamming::MAX_COLUMNS;
 
 /// The protocol that brings the server the distances.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backend {
     /// The server gets the codes and can learn the projection. This is the published placeholder
@@ -72,8 +72,9 @@ pub enum Backend {
     Psm,
     /// The server gets the distances and nothing else, even together with clients, as long as all
     /// parties follow the protocol, if module learning with errors is hard. It costs far less than
-    /// [`Shade`](Self::Shade) and [`Phe`](Self::Phe). Codes have at most 16,384 bits. It is an
-    /// option: its composition is new, and nobody outside the project has reviewed it.
+    /// [`Shade`](Self::Shade) and [`Phe`](Self::Phe). Codes have at most 16,384 bits. It is the
+    /// default. Its composition is new, and nobody outside the project has reviewed it.
+    #[default]
     Lwe,
     /// The server gets the distances and nothing else, even together with clients, as long as it
     /// follows the protocol.
@@ -99,6 +100,24 @@ impl Backend {
         match self {
             Self::Lwe => undertone_lwe::MAX_BITS,
             Self::Clear | Self::Sketch | Self::Psm | Self::Shade | Self::Phe => MAX_BITS,
+        }
+    }
+
+    /// The backends that a client accepts unless it says otherwise: those with which a server
+    /// that colludes with clients learns distances and no codes, as long as they follow the
+    /// protocol.
+    pub fn accepted() -> Vec<Self> {
+        let all = Self::ALL.into_iter();
+        all.filter(|backend| backend.withstands_collusion())
+            .collect()
+    }
+
+    /// Whether distances are all that a server and clients together learn about the codes of the
+    /// others, as long as all follow the protocol.
+    pub fn withstands_collusion(self) -> bool {
+        match self {
+            Self::Clear | Self::Sketch | Self::Psm => false,
+            Self::Lwe | Self::Shade | Self::Phe => true,
         }
     }
 

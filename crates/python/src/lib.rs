@@ -34,6 +34,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("AbortedError", py.get_type::<errors::AbortedError>())?;
     m.add("RefusedError", py.get_type::<errors::RefusedError>())?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    options::backends(m)?;
     m.add_class::<party::PyParty>()?;
     m.add_class::<record::PyRecord>()?;
     m.add_class::<cotrain::CotrainClient>()?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use undertone::hamming::{Backend, Phe};
 use undertone::job::record::{Peer, Peers};
 use undertone::kdf::Seed;
@@ -127,4 +128,15 @@ impl LabelRules {
 
 pub(crate) fn backend(name: &str) -> PyResult<Backend> {
     name.parse().map_err(value)
+}
+
+/// Adds the names of backends: the default one, all, and those that a client accepts by default.
+pub(crate) fn backends(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let names = |backends: &[Backend]| {
+        let names = backends.iter().map(Backend::to_string);
+        PyTuple::new(module.py(), names.collect::<Vec<_>>())
+    };
+    module.add("BACKEND", Backend::default().to_string())?;
+    module.add("BACKENDS", names(&Backend::ALL)?)?;
+    module.add("ACCEPTED", names(&Backend::accepted())?)
 }

@@ -46,7 +46,8 @@
 //! # What it does not do
 //!
 //! - It does not hide labels from a server that colludes with a client: noise on labels is the only
-//!   bound on that. The default backend, `psm`, is for a server that colludes with no client.
+//!   bound on that. The default backend, `lwe`, hides codes from such a server by a proof that
+//!   nobody outside the project has checked.
 //! - Beyond keys, sums and noise on labels, it does not withstand parties that depart from the
 //!   protocol.
 //! - It does not check whether the rows, labels and weights of clients are true.

@@ -102,7 +102,7 @@ impl Default for Params {
             neighbours: 10,
             alpha: 0.99,
             variant: Variant::Balanced,
-            backend: Backend::Psm,
+            backend: Backend::default(),
             phe: Phe::default(),
             min_clients: 3,
             trust: Trust::SemiHonest,

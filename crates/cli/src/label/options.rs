@@ -59,7 +59,7 @@ pub(crate) struct Label {
     #[arg(long, default_value = "balanced")]
     pub(super) variant: Variant,
     /// Protocol by which distances reach the server: psm, lwe, shade, phe, sketch or clear
-    #[arg(long, default_value = "psm")]
+    #[arg(long, default_value_t)]
     pub(super) backend: Backend,
     /// Randomise each client's labels with local differential privacy. Epsilon E is from 0.001 to
     /// 20; a smaller E keeps fewer labels. The noise protects neither features nor which rows have

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use undertone::hamming::Backend;
 use undertone::job::record::{Record, Volatile};
 use undertone::node::keys::trial;
 
@@ -29,7 +30,7 @@ pub(crate) struct MakeKeys {
 const JOB: &str = "\
 # The job that the server runs. Each setting here has its default value.
 application = \"label\"     # label, sum, train, cotrain, pssl, fedgraph
-backend = \"psm\"           # psm, lwe, shade, phe, sketch, clear
+backend = \"lwe\"           # lwe, shade, phe; with psm, sketch, clear each client needs --backends
 bits = 4096               # length of a code
 neighbours = 10           # neighbours of a row
 alpha = 0.99              # part of a score that comes from neighbours
@@ -102,12 +103,16 @@ impl MakeKeys {
         if show.quiet {
             return Ok(());
         }
+        let accepted: Vec<String> = Backend::accepted().iter().map(Backend::to_string).collect();
         output::print(&format!(
             "{}: roster.toml, job.toml, server.pem, server.key, ca.pem for the server; \
              a folder with keys and a record for each of {} clients\n\
-             these keys are for a trial: this machine has the keys of all parties\n",
+             these keys are for a trial: this machine has the keys of all parties\n\
+             a client accepts the backends {}; for psm, which is faster and for a server that \
+             colludes with nobody, write it into job.toml and join with --backends psm\n",
             self.out.display(),
-            names.len()
+            names.len(),
+            accepted.join(", ")
         ))
     }
 }

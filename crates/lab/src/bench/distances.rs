@@ -26,7 +26,7 @@ use crate::{Failure, Show, output};
 #[derive(Debug, Args)]
 pub struct Distances {
     /// Protocol by which distances reach the server: clear, sketch, psm, lwe, shade or phe
-    #[arg(long, default_value = "psm")]
+    #[arg(long, default_value_t)]
     backend: Backend,
     /// Number of clients, 2 or more
     #[arg(long, value_name = "P", default_value_t = 2)]

@@ -48,7 +48,7 @@ pub struct Network {
     )]
     bits: usize,
     /// Protocol by which distances reach the server: psm, lwe, shade, phe, sketch or clear
-    #[arg(long, default_value = "psm", conflicts_with = "values")]
+    #[arg(long, default_value_t, conflicts_with = "values")]
     backend: Backend,
     #[command(flatten)]
     keys: Keys,

@@ -45,7 +45,7 @@ pub struct Round {
     #[arg(long, default_value_t = 50)]
     labelled: usize,
     /// Protocol by which distances reach the server: psm, lwe, shade, phe, sketch or clear
-    #[arg(long, default_value = "psm")]
+    #[arg(long, default_value_t)]
     backend: Backend,
     /// Number of repetitions; the report shows medians
     #[arg(long, default_value_t = 5)]

@@ -107,7 +107,7 @@ struct Grid {
 impl Grid {
     fn of(quick: bool) -> Self {
         let base = Point {
-            backend: Backend::Psm,
+            backend: Backend::default(),
             suite: Suite::Aes128Ctr,
             clients: if quick { 3 } else { 5 },
             rows: if quick { 60 } else { 200 },

@@ -118,7 +118,7 @@ pub struct Train {
     #[arg(long, default_value_t = 0.9)]
     pub(super) alpha: f64,
     /// Protocol by which distances reach the server: psm, lwe, shade, phe, sketch or clear
-    #[arg(long, default_value = "psm")]
+    #[arg(long, default_value_t)]
     pub(super) backend: Backend,
     /// Randomise the labels that clients bring to label propagation, once for all rounds. Epsilon E
     /// is from 0.001 to 20 [default: no noise]

@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from . import _engine
 from ._engine import UndertoneError
 from ._party import Path
 
@@ -60,7 +61,7 @@ def experiment(
     labelled: float = 0.1,
     runs: int = 10,
     seed: int = 0,
-    backend: str = "psm",
+    backend: str = _engine.BACKEND,
     options: list[str] | None = None,
 ) -> Experiment:
     """Deals a labelled file to clients, hides most labels, and finds them again.

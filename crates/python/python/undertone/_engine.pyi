@@ -7,6 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 __version__: str
+BACKEND: str
+BACKENDS: tuple[str, ...]
+ACCEPTED: tuple[str, ...]
 
 def keep_journal(folder: str | PathLike[str], session: bytes) -> None: ...
 

@@ -120,7 +120,7 @@ def label(
     features: Sequence[NDArray[Any]],
     labels: Sequence[NDArray[Any]],
     *,
-    backend: str = "psm",
+    backend: str = _engine.BACKEND,
     neighbours: int = 10,
     alpha: float = 0.99,
     bits: int = 4096,
@@ -144,12 +144,12 @@ def label(
     ``standardise`` brings them to one by a secure sum. With ``codes=True`` these are codes in place
     of features: uint8 of shape [rows, bits / 8], as ``numpy.packbits`` makes them.
 
-    ``backend`` is the protocol that brings distances to the server: clear, sketch, psm, lwe, shade
-    or phe. ``bits`` is the length of codes, ``neighbours`` the number of neighbours of a row,
-    ``alpha`` the part of a score that comes from neighbours. ``classes`` is the number of classes,
-    or the names of all of them (default: the largest label and one, or the names that occur).
-    ``label_epsilon`` puts noise on labels. ``seed`` (32 bytes, or a number) fixes everything
-    random; it is for tests.
+    ``backend`` is the protocol that brings distances to the server: lwe, shade, phe, psm, sketch or
+    clear. ``lwe`` takes codes of at most 16,384 bits. ``bits`` is the length of
+    codes, ``neighbours`` the number of neighbours of a row, ``alpha`` the part of a score that
+    comes from neighbours. ``classes`` is the number of classes, or the names of all of them
+    (default: the largest label and one, or the names that occur). ``label_epsilon`` puts
+    noise on labels. ``seed`` (32 bytes, or a number) fixes everything random; it is for tests.
 
     ``progress`` is called now and then with a text. An exception in it, or Ctrl-C, ends the run.
 
@@ -212,7 +212,7 @@ class LabelClient(Party):
         session: bytes,
         clients: int,
         classes: int | Sequence[str],
-        backend: str = "psm",
+        backend: str = _engine.BACKEND,
         neighbours: int = 10,
         alpha: float = 0.99,
         bits: int = 4096,
@@ -269,7 +269,7 @@ class LabelServer(Party):
         *,
         session: bytes,
         clients: int,
-        backend: str = "psm",
+        backend: str = _engine.BACKEND,
         neighbours: int = 10,
         alpha: float = 0.99,
         bits: int = 4096,

@@ -97,7 +97,7 @@ def join(
     max_bits: int = 16384,
     max_neighbours: int = 64,
     any_alpha: bool = False,
-    backends: Sequence[str] = ("psm", "lwe", "shade", "phe"),
+    backends: Sequence[str] = _engine.ACCEPTED,
     max_peer_rows: int | str | None = None,
     standardise: bool = True,
     min_clients: int = 3,

@@ -35,7 +35,7 @@ def distances(
     a: NDArray[Any],
     b: NDArray[Any],
     *,
-    backend: str = "psm",
+    backend: str = _engine.BACKEND,
     bits: int = 4096,
     suite: str = "aes128ctr",
     codes: bool = False,

@@ -226,7 +226,7 @@ class TrainJob:
     label_rounds: int = 20
     rounds: int = 100
     labels_from: str = "xclp"
-    backend: str = "psm"
+    backend: str = _engine.BACKEND
     bits: int = 4096
     neighbours: int = 10
     alpha: float = 0.9
@@ -319,7 +319,7 @@ def train(
     label_rounds: int = 20,
     rounds: int = 100,
     labels_from: str = "xclp",
-    backend: str = "psm",
+    backend: str = _engine.BACKEND,
     bits: int = 4096,
     neighbours: int = 10,
     alpha: float = 0.9,

@@ -81,7 +81,7 @@ class FederatedLabelPropagation(BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        backend: str = "psm",
+        backend: str = _engine.BACKEND,
         neighbours: int = 10,
         alpha: float = 0.99,
         bits: int = 4096,

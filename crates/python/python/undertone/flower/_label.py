@@ -16,6 +16,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
+from .. import _engine
 from .._engine import UndertoneError
 from .._label import LabelClient, LabelReport, Labels, LabelServer
 from .._net import Joined, join
@@ -32,17 +33,14 @@ if TYPE_CHECKING:
     from flwr.clientapp.typing import ClientAppCallable
 
 STATE = "undertone.label"
-PRIVATE = ("psm", "lwe", "shade", "phe")
-"""The backends to which a client agrees by default."""
-BACKENDS = ("clear", "sketch", *PRIVATE)
-"""All backends."""
 
 
 def check_backends(backends: Sequence[str]) -> None:
     """Checks a client's term."""
-    unknown = [name for name in backends if name not in BACKENDS]
+    unknown = [name for name in backends if name not in _engine.BACKENDS]
     if unknown or isinstance(backends, str):
-        raise ValueError(f"backends is {backends!r}; it is a sequence of names from {BACKENDS}")
+        names = ", ".join(_engine.BACKENDS)
+        raise ValueError(f"backends is {backends!r}; it is a sequence of names from {names}")
 
 
 def agree_on_backend(backend: str, backends: Sequence[str]) -> None:
@@ -83,7 +81,7 @@ def labelled(
     data: Data,
     receive: Callable[[Labels, Context], object],
     *,
-    backends: Sequence[str] = PRIVATE,
+    backends: Sequence[str] = _engine.ACCEPTED,
     min_clients: int = 3,
     max_bits: int = 16384,
     max_neighbours: int = 64,
@@ -154,8 +152,8 @@ def labelled(
     def check(terms: Terms) -> None:
         check_classes(terms)
         backend, alpha = terms.text("backend"), terms.real("alpha")
-        if backend not in BACKENDS:
-            raise Told(f"the server asks for backend {backend!r}, not one of {BACKENDS}")
+        if backend not in _engine.BACKENDS:
+            raise Told(f"the server asks for backend {backend!r}, not one of {_engine.BACKENDS}")
         agree_on_backend(backend, backends)
         if terms.number("bits") > max_bits:
             raise Told(
@@ -306,7 +304,7 @@ def label(
     *,
     classes: int,
     channel: str = "replay",
-    backend: str = "psm",
+    backend: str = _engine.BACKEND,
     neighbours: int = 10,
     alpha: float = 0.99,
     bits: int = 4096,

@@ -21,7 +21,7 @@ from .._party import Path
 from .._train import Examples, Model, Schedule, TrainClient, TrainJob, TrainServer, TrainStep
 from . import _state, _wire
 from ._grid import read
-from ._label import PRIVATE, Data, agree_on_backend, check_backends
+from ._label import Data, agree_on_backend, check_backends
 from ._relay import Relay
 from ._state import RecordChoice
 from ._wire import Exchange, Terms, Told
@@ -118,7 +118,7 @@ def trained(
     allow_free_sampling: bool = False,
     max_rounds: int = 1000,
     max_epochs: int = 100,
-    backends: Sequence[str] = PRIVATE,
+    backends: Sequence[str] = _engine.ACCEPTED,
     min_clients: int = 3,
     max_bits: int = 16384,
     max_neighbours: int = 64,

@@ -5,7 +5,7 @@
 //!
 //! ```toml
 //! application = "label"    # the default
-//! backend = "psm"          # psm, lwe, shade, phe, sketch, clear
+//! backend = "lwe"          # lwe, shade, phe, psm, sketch, clear
 //! bits = 4096
 //! neighbours = 10
 //! alpha = 0.99

@@ -79,7 +79,7 @@ impl Default for Terms {
             max_bits: 16384,
             max_neighbours: 64,
             alpha: 0.5..=0.9999,
-            backends: vec![Backend::Psm, Backend::Lwe, Backend::Shade, Backend::Phe],
+            backends: Backend::accepted(),
             min_clients: 3,
             max_peer_rows: PeerRows::Any,
             standardise: true,

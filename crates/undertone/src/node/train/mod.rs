@@ -25,7 +25,7 @@
 //! sampled = 5              # clients of a round, as far as whole groups allow
 //! groups = 5               # fewest clients of a group
 //! free_sampling = false    # true: no groups; the sums of many rounds reveal every update
-//! backend = "psm"          # with bits, neighbours, alpha, variant, key_bits as for label
+//! backend = "lwe"          # with bits, neighbours, alpha, variant, key_bits as for label
 //! min_clients = 3
 //! suite = "aes128ctr"      # aes128ctr, chacha20
 //! malicious_server = true  # default: true if all clients of the roster have keys
