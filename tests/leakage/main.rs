@@ -16,6 +16,7 @@ mod lwe_cheats;
 mod pairwise;
 mod pairwise_digits;
 mod phe;
+mod rewinds;
 mod rounds;
 mod rows;
 mod scaling;

@@ -10,7 +10,7 @@ use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId};
 use undertone::sum::UNMASK;
 use undertone::xclp::{Features, Params};
-use undertone_tests::scaling::{WORDS, group_seed, is_possible, numbers, pad, simulation, sums};
+use undertone_tests::scaling::{WORDS, bound_seed, is_possible, numbers, pad, simulation, sums};
 
 const DIM: usize = 60;
 const CLIENTS: usize = 4;
@@ -72,10 +72,10 @@ fn with_one_client_the_server_learns_the_sums() {
     let seed = Seed::from_bytes([7; 32]);
     let session = simulated::session(&seed);
     let ids = (0..CLIENTS).map(PartyId::client);
-    let group = group_seed(&seed, ids.clone());
+    let bound = bound_seed(&seed, &tables);
     let mut words = total(&tables, 7);
     for id in ids {
-        let pad = pad(&group, session, id, words.len());
+        let pad = pad(&bound, session, id, words.len());
         for (word, pad) in words.iter_mut().zip(pad) {
             *word = word.wrapping_sub(pad);
         }

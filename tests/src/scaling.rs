@@ -1,8 +1,10 @@
 //! Means and deviations in the clear, and the words of their sums, from `docs/spec/scaling.md`.
 
 use num_bigint::{BigInt, Sign};
+use sha2::{Digest, Sha256};
 use undertone::kdf::{Seed, simulated};
 use undertone::party::{PartyId, SessionId};
+use undertone::setup::seal::KeyPair;
 use undertone::simulate::ScalingSimulation;
 use undertone::xclp::{Features, Params};
 
@@ -85,7 +87,21 @@ pub fn is_possible([sum, squares]: &[BigInt; 2], rows: usize) -> bool {
     spread.sign() != Sign::Minus && *squares <= rows << 254
 }
 
-/// Hides the carries between the digits of a client with this seed.
+/// The tied seed of a client with this seed.
+pub fn tied(seed: &Seed, session: SessionId, features: &Features) -> Seed {
+    let mut text = b"undertone/v1/own input".to_vec();
+    text.extend((features.dim() as u32).to_le_bytes());
+    text.extend((features.rows() as u32).to_le_bytes());
+    text.extend(
+        features
+            .values()
+            .iter()
+            .flat_map(|value| value.to_le_bytes()),
+    );
+    seed.expand(session, "own input", &Sha256::digest(text))
+}
+
+/// Hides the carries between the digits of a client with this tied seed.
 pub fn hide(words: &mut [u64], seed: &Seed, session: SessionId, client: PartyId) {
     let later = seed.derive(session, "after the setup", &[client.to_wire()]);
     let mut prg = later.derive(session, "carries", &[]).prg();
@@ -113,9 +129,21 @@ pub fn group_seed(seed: &Seed, admitted: impl IntoIterator<Item = PartyId>) -> S
     Seed::extract(session, "group seed", &material)
 }
 
-/// The pad of a client on `count` words.
-pub fn pad(group: &Seed, session: SessionId, client: PartyId, count: usize) -> Vec<u64> {
-    let seed = group.derive(session, "scaling", &[client.to_wire()]);
+/// The bound seed of a simulation from `seed` in which all clients have these tables and are in.
+pub fn bound_seed(seed: &Seed, tables: &[Features]) -> Seed {
+    let session = simulated::session(seed);
+    let ids = (0..tables.len()).map(PartyId::client);
+    let keys = ids.clone().zip(tables).flat_map(|(id, features)| {
+        let tied = tied(&simulated::party(seed, session, id), session, features);
+        KeyPair::from_seed(&tied.derive(session, "key pair", &[id.to_wire()])).public()
+    });
+    let keys: Vec<u8> = keys.collect();
+    group_seed(seed, ids).expand(session, "bound to keys", &keys)
+}
+
+/// The pad of a client on `count` words, from the bound seed.
+pub fn pad(bound: &Seed, session: SessionId, client: PartyId, count: usize) -> Vec<u64> {
+    let seed = bound.derive(session, "scaling", &[client.to_wire()]);
     let mut prg = seed.prg();
     (0..count).map(|_| prg.next_u64()).collect()
 }

@@ -44,8 +44,9 @@ class Group:
         self.session, self.seeds, self.identities = session, seeds, identities
         self.is_sealed, self.min_clients = sealed_, min_clients
         self.everybody = range(len(seeds))
+        self.tied = [self.tie(place) for place in self.everybody]
         self.secrets = [
-            self.derive(seed, "key pair", place) for place, seed in enumerate(self.seeds)
+            self.derive(seed, "key pair", place) for place, seed in enumerate(self.tied)
         ]
         self.secrets.append(self.derive(server, "key pair", SERVER))
         self.hellos = [self.hello(place) for place in self.everybody]
@@ -53,6 +54,12 @@ class Group:
             self.derive(seed, "contribution", place) for place, seed in enumerate(self.seeds)
         ]
         self.group = extract(self.session, "group seed", b"".join(self.contributions))
+        keys = b"".join(public(secret) for secret in self.secrets[:-1])
+        self.bound = derive(self.group, self.session, "bound to keys", keys)
+
+    def tie(self, place):
+        """The tied seed of a client; its seed where nothing is tied."""
+        return self.seeds[place]
 
     def advertisement(self, place):
         return b""
@@ -100,6 +107,16 @@ class Setup(Group):
                          [unhex(client.get("identity") or "") or None for client in self.clients],
                          sealed_, case["parameters"]["min_clients"])
 
+    def tie(self, place):
+        client = self.clients[place]
+        rows, codes = client.get("features") or [], client.get("codes") or []
+        data = [struct.pack("<d", double(text)) for row in rows for text in row]
+        data += [unhex(text) for text in codes]
+        labels = [label % 2**32 for label in client.get("given", [])]
+        text = ids(len(rows[0]) if rows else 0, len(rows or codes)) + b"".join(data) + ids(*labels)
+        digest = hashlib.sha256(b"undertone/v1/own input" + text).digest()
+        return derive(self.seeds[place], self.session, "own input", digest)
+
     def advertisement(self, place):
         client = self.clients[place]
         features = len(client["features"][0]) if client.get("features") else 0
@@ -122,7 +139,7 @@ class Run(Setup):
         self.given = [client["given"] for client in self.clients]
         self.codes = [self.codes_of(client) for client in self.clients]
         later = [
-            self.derive(seed, "after the setup", place) for place, seed in enumerate(self.seeds)
+            self.derive(seed, "after the setup", place) for place, seed in enumerate(self.tied)
         ]
         self.sum_seeds, self.distance_secrets, influence_seeds = (
             [self.derive(seed, purpose) for seed in later]
@@ -151,7 +168,7 @@ class Run(Setup):
         return tiles(out)
 
     def backend_run(self):
-        seed = self.derive(self.group, "distances")
+        seed = self.derive(self.bound, "distances")
         if self.backend == "psm":
             return Psm(self.session, self.suite, self.bits, self.codes, seed,
                        lambda client: self.pair(client, SERVER), self.min_clients)
@@ -311,7 +328,7 @@ class Run(Setup):
                 for r in range(len(self.unlabelled())) for c in range(self.classes)]
 
     def pads(self, place):
-        seed = self.derive(self.derive(self.group, "counts"), "counts", place)
+        seed = self.derive(self.derive(self.bound, "counts"), "counts", place)
         return [
             number(eight[:4]) for eight in pieces(stream("chacha20", seed, 8 * self.classes), 8)
         ]

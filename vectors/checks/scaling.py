@@ -70,7 +70,7 @@ class Scaling(Setup):
         self.rows = [[list(map(double, row)) for row in client["features"]]
                      for client in self.clients]
         self.dim = len(self.rows[0][0])
-        later = [self.derive(seed, "after the setup", at) for at, seed in enumerate(self.seeds)]
+        later = [self.derive(seed, "after the setup", at) for at, seed in enumerate(self.tied)]
         self.carries = [self.derive(seed, "carries") for seed in later]
         self.numbers = [list(columns(rows, self.dim)) for rows in self.rows]
         self.words = list(map(hidden, self.numbers, self.carries))
@@ -87,7 +87,7 @@ class Scaling(Setup):
                        self.malicious_server, None, self.identities, sent(8), self.contributing)
 
     def pad(self, place):
-        data = stream("chacha20", self.derive(self.group, "scaling", place), 8 * WORDS * self.dim)
+        data = stream("chacha20", self.derive(self.bound, "scaling", place), 8 * WORDS * self.dim)
         return list(map(number, pieces(data, 8)))
 
     def total(self, padded):

@@ -236,6 +236,9 @@ class CensusSetup(Setup):
                 "server_seed": secret(held["server_seed"])}
         super().__init__(case, [len(client["labels"]) for client in job.clients], True)
 
+    def tie(self, place):
+        return self.seeds[place]
+
     def advertisement(self, place):
         return (ids(self.sizes[place], len(self.job.labelled[place])) + self.job.digest +
                 self.names_digest())

@@ -379,6 +379,7 @@ pub fn files() -> Result<Vec<File>, Error> {
             trust: Trust::MaliciousServer,
             variant: Variant::Paper,
             suite: Suite::ChaCha20,
+            backend: Backend::Psm,
             ..params
         },
         data: &data,
@@ -413,6 +414,7 @@ pub fn files() -> Result<Vec<File>, Error> {
         params: Params {
             bits: 256,
             neighbours: 5,
+            backend: Backend::Psm,
             ..Params::default()
         },
         data: &wine,

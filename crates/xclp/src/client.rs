@@ -23,6 +23,7 @@ use crate::phases;
 use crate::scores::{Scores, fixed};
 use crate::shares::Shares;
 use crate::solo;
+use crate::tie::Brought;
 use crate::transfers::Punctured;
 
 const SERVER: PartyId = PartyId::SERVER;
@@ -189,17 +190,19 @@ pub fn client(
         class_counts,
         together,
     } = input;
+    let brought = Brought::rows(&rows).and_labels(&labelling);
+    let (own, tied) = brought.tie(session, seed);
     let place = Place {
         session,
-        seed: &seed,
+        seed: &tied,
         job: params.digest(),
     };
     let claims = answering.in_session(&place, Of::Labels);
     let ad = Advertisement::new(rows.len(), dim, labelling.classes(), &params)
         .with_names(labelling.names());
-    let later = seed.derive(session, "after the setup", &[me.to_wire()]);
+    let later = tied.derive(session, "after the setup", &[me.to_wire()]);
     let rules = rules(session, &params);
-    let setup = group::client(rules, me, ad.write(), credentials.clone(), seed)?;
+    let setup = group::client(rules, me, ad.write(), credentials.clone(), own)?;
     // Boxed, so that a future that moves leaves no copies of the secrets behind.
     let job = Box::new(Job {
         me,
@@ -298,7 +301,7 @@ impl Job {
             session: self.session,
             me: self.me,
             clients: clients.rows.clone(),
-            seed: group.seed.derive(self.session, "distances", &[]),
+            seed: group.bound.derive(self.session, "distances", &[]),
             secret: self.seed.derive(self.session, "distances", &[]),
             suite: self.params.suite,
             phe: self.params.phe,
@@ -391,7 +394,7 @@ async fn run(
     job.claims.beginning(&ids)?; // LABEL-2
     let projection = group.seed.derive(job.session, "projection", &[]);
 
-    let pads = group.seed.derive(job.session, "counts", &[]);
+    let pads = group.bound.derive(job.session, "counts", &[]);
 
     // Steps 3 to 8, offline: the trees. The client gets all leaves but those of its labels. Between
     // steps 5 and 7 the backend makes its preparations.

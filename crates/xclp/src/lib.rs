@@ -25,6 +25,7 @@ mod server;
 mod shares;
 pub mod solo;
 mod spread;
+mod tie;
 mod transfers;
 
 pub use client::{Input, Outcome, Rows, client};

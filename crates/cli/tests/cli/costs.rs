@@ -22,7 +22,7 @@ fn the_report_holds_every_backend_and_loads_nothing() {
         held["runs"].as_array().unwrap().len()
     );
     let runs = report["runs"].as_array().unwrap();
-    for backend in ["clear", "sketch", "psm", "shade", "phe"] {
+    for backend in ["clear", "sketch", "psm", "lwe", "shade", "phe"] {
         let of = runs.iter().filter(|run| run["point"]["backend"] == backend);
         let of: Vec<&Value> = of.collect();
         assert!(of.len() >= 3, "{backend}");

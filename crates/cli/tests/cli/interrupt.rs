@@ -4,7 +4,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use super::network::{LONG, Process, Trial, free_port};
+use super::network::{LONG, LONG_JOB, Process, Trial, free_port};
 use super::*;
 
 /// A command with a folder of its own for temporary files.
@@ -226,7 +226,7 @@ fn a_client_that_is_interrupted_leaves_no_file() {
 
 #[test]
 fn the_second_signal_ends_a_server_at_once() {
-    let trial = Trial::new("digits", "bits = 65535");
+    let trial = Trial::new("digits", LONG_JOB);
     let mut server = trial.serve("serve", &["--drain", "600"]);
     let _clients = trial.in_distances();
     let id = server.0.id().to_string();

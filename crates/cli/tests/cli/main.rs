@@ -128,7 +128,7 @@ fn an_experiment_prints_accuracy_and_costs() {
         "each client alone",
         "distances",
         "total",
-        "backend psm",
+        "backend lwe",
     ] {
         assert!(text.contains(expected), "'{text}' lacks '{expected}'");
     }

@@ -57,6 +57,12 @@ pub(crate) fn free_port() -> u16 {
 
 pub(crate) const LONG: Duration = Duration::from_secs(300);
 
+/// A job that takes a while.
+pub(crate) const LONG_JOB: &str = "backend = \"psm\"\nbits = 65535";
+
+/// What a client says that agrees to it.
+pub(crate) const AGREE: [&str; 4] = ["--max-bits", "65535", "--backends", "psm"];
+
 impl Trial {
     pub(crate) fn new(dataset: &str, job: &str) -> Self {
         Self::with_clients(CLIENTS, dataset, job)
@@ -200,8 +206,7 @@ impl Trial {
 
     /// Clients of a job that takes a while, in its longest phase.
     pub(crate) fn in_distances(&self) -> Vec<Process> {
-        let agree = ["--max-bits", "65535"];
-        let clients = (0..CLIENTS).map(|c| self.join(c, &agree)).collect();
+        let clients = (0..CLIENTS).map(|c| self.join(c, &AGREE)).collect();
         self.until(|status| status["phase"] == "distances");
         clients
     }
@@ -237,7 +242,7 @@ impl Trial {
 
 #[test]
 fn six_processes_label_digits_as_one_does() {
-    Trial::new("digits", "").compare("psm", "4096");
+    Trial::new("digits", "").compare("lwe", "4096");
 }
 
 #[test]
@@ -256,7 +261,7 @@ fn six_processes_label_digits_by_transfers_as_one_does() {
 /// result.
 #[test]
 fn a_server_that_is_killed_and_started_again() {
-    let trial = Trial::new("digits", "bits = 65535");
+    let trial = Trial::new("digits", LONG_JOB);
     let mut first = trial.serve("first", &["--jobs", "1"]);
     let mut clients = trial.in_distances();
     first.0.kill().unwrap();
@@ -273,7 +278,7 @@ fn a_server_that_is_killed_and_started_again() {
 
 #[test]
 fn a_client_that_is_killed_is_missed_by_nobody() {
-    let trial = Trial::new("digits", "bits = 65535");
+    let trial = Trial::new("digits", LONG_JOB);
     let mut server = trial.serve("serve", &["--jobs", "1", "--grace", "1"]);
     let mut clients = trial.in_distances();
     clients.remove(4);
@@ -289,7 +294,7 @@ fn a_client_that_is_killed_is_missed_by_nobody() {
 /// A client that is asked to stop tells the server, so that no party waits for its return.
 #[test]
 fn a_client_that_is_terminated_says_goodbye() {
-    let trial = Trial::new("digits", "bits = 65535");
+    let trial = Trial::new("digits", LONG_JOB);
     let mut server = trial.serve("serve", &["--jobs", "1", "--grace", "600"]);
     let mut clients = trial.in_distances();
     let mut leaver = clients.remove(4);

@@ -9,7 +9,7 @@ use serde_json::json as value;
 use undertone::arrays::Arrays;
 use undertone::data::arrays_to_npz;
 
-use super::network::{LONG, Process, Trial, free_port};
+use super::network::{AGREE, LONG, LONG_JOB, Process, Trial, free_port};
 use super::*;
 
 /// The words of names of phases that are broken into two lines.
@@ -208,7 +208,7 @@ fn the_status_page_shows_a_job_as_it_goes() {
     let Some(browser) = browser() else {
         return;
     };
-    let trial = Trial::new("digits", "bits = 65535");
+    let trial = Trial::new("digits", LONG_JOB);
     // A name that would be an element if the page did not treat it as text.
     let markup = "<b id='evil'>client-4</b>";
     trial.rename("client-4", markup);
@@ -221,11 +221,10 @@ fn the_status_page_shows_a_job_as_it_goes() {
     };
     browser.until(&clients("absent", 5));
     browser.run("window.same = document.querySelector('#clients tr[data-name=\"client-0\"]')");
-    let agree = ["--max-bits", "65535"];
-    let mut processes = vec![trial.join(0, &agree)];
+    let mut processes = vec![trial.join(0, &AGREE)];
     browser.until(&clients("waiting", 1));
-    processes.extend((1..4).map(|client| trial.join(client, &agree)));
-    let named = [&agree[..], &["--record", "client-4"]].concat();
+    processes.extend((1..4).map(|client| trial.join(client, &AGREE)));
+    let named = [&AGREE[..], &["--record", "client-4"]].concat();
     processes.push(trial.join(4, &named));
     browser.until(
         "return document.querySelector('#phases [data-name=\"distances\"]').dataset.state == 'now'",
@@ -379,7 +378,7 @@ fn the_status_page_shows_why_a_client_declined() {
     let Some(browser) = browser() else {
         return;
     };
-    let trial = Trial::new("wine", "bits = 65535");
+    let trial = Trial::new("wine", LONG_JOB);
     let _server = trial.serve("serve", &[]);
     trial.until(|status| status["state"] == "waiting");
     browser.open(&trial);

@@ -7,13 +7,14 @@ use undertone_party::{Abort, Io, PartyId, Script, Writer};
 use zeroize::Zeroizing;
 
 use super::messages::{Admission, Roster};
-use super::{CONTRIBUTION_LEN, Group, Member, PHASE, Rules, SERVER, SIGNED, Secrecy};
+use super::{CONTRIBUTION_LEN, Group, Member, Own, PHASE, Rules, SERVER, SIGNED, Secrecy};
 use crate::identity::Credentials;
 use crate::roster::{Entry, enough};
 use crate::seal::{Channel, KeyPair, SealError};
 
-/// The script of client `me`. The others receive its `advertisement`. `seed` is its randomness.
-/// With `credentials` it signs its key and checks all signatures.
+/// The script of client `me`. The others receive its `advertisement`. `seed` is its randomness: a
+/// seed, or an [`Own`] with a key that is tied to what the client brings. With `credentials` it
+/// signs its key and checks all signatures.
 ///
 /// # Errors
 /// [`Abort::Misuse`] when the advertisement is longer than
@@ -23,12 +24,14 @@ pub fn client(
     me: PartyId,
     advertisement: Vec<u8>,
     credentials: Option<Credentials>,
-    seed: Seed,
+    seed: impl Into<Own>,
 ) -> Result<Script<'static, Group>, Abort> {
     let session = rules.session;
     let id = [me.to_wire()];
-    let keys = KeyPair::from_seed(&seed.derive(session, "key pair", &id));
-    let contribution = seed.derive(session, "contribution", &id);
+    let own = seed.into();
+    let for_key = own.tied.as_ref().unwrap_or(&own.seed);
+    let keys = KeyPair::from_seed(&for_key.derive(session, "key pair", &id));
+    let contribution = own.seed.derive(session, "contribution", &id);
     let public = [keys.public()];
     let credentials_of = credentials.as_ref();
     let mine = Entry::new(session, SIGNED, me, public, advertisement, credentials_of)?;
@@ -85,8 +88,12 @@ impl Joining {
         // Step 10: the group seed.
         let material = self.material(&members, &mut channels, &mut admission)?;
         admission.finish()?;
+        let session = self.rules.session;
+        let seed = Seed::extract(session, "group seed", &material);
+        let keys: Vec<u8> = members.iter().flat_map(|member| member.keys[0]).collect();
         Ok(Group {
-            seed: Seed::extract(self.rules.session, "group seed", &material),
+            bound: seed.expand(session, "bound to keys", &keys),
+            seed,
             members,
             server,
             channels,

@@ -69,13 +69,32 @@ pub struct Rules {
 /// A client of the roster, with the key of its seals.
 pub type Member = Entry<1>;
 
+/// The randomness of a client.
+#[derive(Debug)]
+pub struct Own {
+    /// The seed of its contribution, and of its key pair where `tied` is none.
+    pub seed: Seed,
+    /// The seed of its key pair, which follows from what the client brings. Then another run with
+    /// the same seed has the same key only if the client brings the same.
+    pub tied: Option<Seed>,
+}
+
+impl From<Seed> for Own {
+    fn from(seed: Seed) -> Self {
+        Self { seed, tied: None }
+    }
+}
+
 /// What a client holds after the setup.
 #[derive(Debug)]
 pub struct Group {
     /// The clients that are in, in order of their ids.
     pub members: Vec<Member>,
-    /// The group seed.
+    /// The group seed. It follows from contributions alone.
     pub seed: Seed,
+    /// A seed that follows from the group seed and the keys of all members. What must not be used
+    /// twice on different inputs comes from it.
+    pub bound: Seed,
     /// The channel to the server.
     pub server: Channel,
     /// The channels to the other clients. Empty if contributions were open.
@@ -136,6 +155,7 @@ mod tests {
             let (groups, _) = run(secrecy);
             for group in &groups {
                 assert_eq!(group.seed.expose(), groups[0].seed.expose());
+                assert_eq!(group.bound.expose(), groups[0].bound.expose());
                 assert_eq!(group.members, groups[0].members);
             }
             assert_eq!(groups[0].members[2].advertisement, [2]);

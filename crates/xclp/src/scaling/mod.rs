@@ -23,6 +23,7 @@ use crate::input::{Features, InputError};
 use crate::messages::{Advertisement, Clients};
 use crate::params::Params;
 use crate::phases;
+use crate::tie::Brought;
 
 const SERVER: PartyId = PartyId::SERVER;
 
@@ -199,9 +200,10 @@ pub fn client(
         max_peer_rows,
         answering,
     } = input;
+    let (own, tied) = Brought::features(&features).tie(session, seed);
     let place = Place {
         session,
-        seed: &seed,
+        seed: &tied,
         job: params.digest(),
     };
     let claims = answering.in_session(&place, Of::Features);
@@ -210,7 +212,7 @@ pub fn client(
             "a server that may lie needs clients with credentials".into(),
         ));
     }
-    let later = seed.derive(session, "after the setup", &[me.to_wire()]);
+    let later = tied.derive(session, "after the setup", &[me.to_wire()]);
     let mut prg = later.derive(session, "carries", &[]).prg();
     check(&features)?;
     let words = exact::words(&features, &mut prg);
@@ -220,7 +222,7 @@ pub fn client(
         me,
         ad.write(),
         credentials.clone(),
-        seed,
+        own,
     )?;
     let job = Box::new(Job {
         me,
@@ -272,7 +274,7 @@ async fn run(io: Io, job: Box<Job>, setup: Script<'static, Group>) -> Result<Sca
 
     // Step 5: the words, under the client's pads.
     let pads = |client: PartyId| {
-        let seed = group.seed.derive(session, "scaling", &[client.to_wire()]);
+        let seed = group.bound.derive(session, "scaling", &[client.to_wire()]);
         let mut prg = seed.prg();
         (0..dim * exact::WORDS).map(move |_| prg.next_u64())
     };

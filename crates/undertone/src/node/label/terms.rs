@@ -164,9 +164,9 @@ mod tests {
 
     #[test]
     fn terms_refuse_what_they_do_not_allow() {
-        let job = |text| Job::parse(text, false).unwrap();
+        let job = |text: &str| Job::parse(text, false).unwrap();
         let terms = Terms::default();
-        let says = |text| terms.check(&job(text), false).unwrap_err();
+        let says = |text: &str| terms.check(&job(text), false).unwrap_err();
         assert!(terms.check(&Job::default(), false).is_ok());
         assert!(terms.check(&job("backend = \"phe\""), false).is_ok());
         assert!(
@@ -174,8 +174,15 @@ mod tests {
                 .check(&job("neighbours = 64\nalpha = 0.5"), false)
                 .is_ok()
         );
-        assert!(says("backend = \"sketch\"").contains("--backends"));
-        assert!(says("bits = 65535").contains("--max-bits"));
+        for backend in Backend::ALL {
+            let refused = terms
+                .check(&job(&format!("backend = \"{backend}\"")), false)
+                .err();
+            let accepted = backend.withstands_collusion();
+            assert_eq!(refused.is_none(), accepted, "{backend}");
+            assert!(accepted || refused.is_some_and(|text| text.contains("(--backends)")));
+        }
+        assert!(says("backend = \"phe\"\nbits = 65535").contains("--max-bits"));
         assert!(says("min_clients = 2").contains("--min-clients"));
         assert!(says("neighbours = 65").contains("--max-neighbours"));
         assert!(says("alpha = 0.49").contains("--any-alpha"));
