@@ -781,8 +781,10 @@ def propagate(grid: FakeGrid, **options: Any) -> LabelRound:
 @pytest.mark.parametrize("backend", ["psm", "lwe"])
 def test_labels_by_replay(backend: str, tmp_path: Path) -> None:
     rows = Rows()
-    grid = FakeGrid(rows.app(), 5, tmp_path)
+    grid = FakeGrid(rows.app(backends=[backend]), 5, tmp_path)
     found = propagate(grid, backend=backend, bits=2048)
+    # docs/python.md
+    assert len(found.exchanges) == {"psm": 10, "lwe": 15}[backend]
     rows.check([0, 1, 2, 3, 4])
     assert found.report is not None and found.report.clients == [0, 1, 2, 3, 4]
     assert found.nodes == [100, 101, 102, 103, 104] and not found.dropped
@@ -1001,8 +1003,9 @@ def test_a_node_that_goes_offline_while_labelling_is_not_waited_for(
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        ({"backend": "clear"}, "this client allows psm"),
-        ({"bits": 32768}, "codes of 32768 bits"),
+        ({"backend": "clear"}, "this client allows lwe, shade, phe"),
+        ({"backend": "psm"}, "this client allows lwe, shade, phe"),
+        ({"backend": "phe", "bits": 32768}, "codes of 32768 bits"),
         ({"neighbours": 100}, "100 neighbours"),
         ({"alpha": 0.2}, "alpha 0.2"),
         ({"min_clients": 2}, "asks for 3"),

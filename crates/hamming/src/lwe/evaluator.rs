@@ -1,6 +1,7 @@
 //! The evaluator of `lwe` online.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use undertone_kernel::Wiped;
 use undertone_lwe::{Evaluator, Pads, SEED};
@@ -8,7 +9,7 @@ use undertone_party::{Abort, PartyId};
 use undertone_setup::seal::{Broadcast, Channel};
 
 use super::client::{Own, Shared, malformed, opened};
-use super::{Column, WINDOW, key_tiles, parities, rank, rounds};
+use super::{BYTES_AHEAD, Column, TILES_AHEAD, key_frame, key_tiles, parities, rank, rounds};
 
 /// Steps 1 and 3 to 5: answers the keys of all key owners, round by round.
 pub(super) async fn evaluate(
@@ -34,39 +35,37 @@ pub(super) async fn evaluate(
     for (number, round) in rounds(params, &own.clients, own.me).into_iter().enumerate() {
         let count = round.iter().map(|column| column.rows.len()).sum();
         let mut columns = evaluator.columns(count);
-        for Column { owner, rows, .. } in &round {
-            columns.part(*owner, rows.start, pads(own, *owner));
-            let tiles: Vec<_> = key_tiles(params, rows.clone()).collect();
-            if let Some(channel) = ends.get_mut(owner) {
-                for _ in tiles.iter().take(WINDOW) {
-                    shared.ask(*owner, channel)?;
-                }
+        let due: Vec<Message<'_>> = round
+            .iter()
+            .flat_map(|column| {
+                key_tiles(params, column.rows.clone()).map(move |tile| (column, tile))
+            })
+            .collect();
+        let mut next = 0;
+        for (at, (Column { owner, rows, .. }, tile)) in due.iter().enumerate() {
+            next = ask_ahead(own, shared, &mut ends, &due, at..next.max(at))?;
+            if tile.start == rows.start {
+                columns.part(*owner, rows.start, pads(own, *owner));
             }
-            for (at, tile) in tiles.iter().enumerate() {
-                let (Some(channel), Some((seal, count))) =
-                    (ends.get_mut(owner), keys.get_mut(owner))
-                else {
-                    break;
-                };
-                let Some(sealed) = shared.io.recv_ranked(*owner, rank::OWNER).await else {
-                    ends.remove(owner);
-                    break;
-                };
-                let text = opened(*owner, seal.open(*count, &sealed))?;
-                *count += 1;
-                if at + WINDOW < tiles.len() {
-                    shared.ask(*owner, channel)?;
-                }
-                let due = tile.len() * params.key_len();
-                // LWE-3
-                if text.len() != due {
-                    return Err(malformed(*owner, "keys", text.len(), due));
-                }
-                columns.push(&text).map_err(|error| Abort::Malformed {
-                    from: *owner,
-                    what: error.to_string(),
-                })?;
+            let Some((seal, count)) = keys.get_mut(owner).filter(|_| ends.contains_key(owner))
+            else {
+                continue;
+            };
+            let Some(sealed) = shared.io.recv_ranked(*owner, rank::OWNER).await else {
+                ends.remove(owner);
+                continue;
+            };
+            let text = opened(*owner, seal.open(*count, &sealed))?;
+            *count += 1;
+            let due = tile.len() * params.key_len();
+            // LWE-3
+            if text.len() != due {
+                return Err(malformed(*owner, "keys", text.len(), due));
             }
+            columns.push(&text).map_err(|error| Abort::Malformed {
+                from: *owner,
+                what: error.to_string(),
+            })?;
         }
         let headers_seal = own.broadcast("lwe headers", own.me.0, &[number as u32]);
         let mut hint = evaluator.hint(columns);
@@ -74,7 +73,7 @@ pub(super) async fn evaluate(
         while round.iter().any(|column| ends.contains_key(&column.owner))
             && let Some(tile) = hint.next()
         {
-            if sent >= WINDOW {
+            if sent >= TILES_AHEAD {
                 asked(shared, &round, &mut ends).await?;
             }
             for (Column { owner, .. }, answers) in round.iter().zip(tile.answers) {
@@ -97,11 +96,41 @@ pub(super) async fn evaluate(
             shared.io.pause().await;
         }
         // So that nothing is on its way when the next round begins.
-        for _ in 0..sent.min(WINDOW) {
+        for _ in 0..sent.min(TILES_AHEAD) {
             asked(shared, &round, &mut ends).await?;
         }
     }
     Ok(())
+}
+
+/// A message of keys: the rows of it, in a block.
+type Message<'a> = (&'a Column, Range<usize>);
+
+/// Asks for the messages of keys after those in `asked`, in order, as long as few bytes are on
+/// their way. None of `asked` has come yet. Returns how many have been asked for.
+fn ask_ahead(
+    own: &Own,
+    shared: &Shared,
+    ends: &mut BTreeMap<PartyId, Channel>,
+    due: &[Message<'_>],
+    asked: Range<usize>,
+) -> Result<usize, Abort> {
+    let bytes = |(_, tile): &Message<'_>| key_frame(own.params, tile.len());
+    let coming = due[asked.clone()].iter();
+    let coming = coming.filter(|(column, _)| ends.contains_key(&column.owner));
+    let mut ahead: usize = coming.map(bytes).sum();
+    let mut next = asked.end;
+    while let Some(message) = due.get(next) {
+        if let Some(channel) = ends.get_mut(&message.0.owner) {
+            ahead += bytes(message);
+            if ahead > BYTES_AHEAD {
+                break;
+            }
+            shared.ask(message.0.owner, channel)?;
+        }
+        next += 1;
+    }
+    Ok(next)
 }
 
 /// Waits until all key owners of a round ask for their next tile. Those that dropped out leave

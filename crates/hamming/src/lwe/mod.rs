@@ -33,17 +33,22 @@ mod server;
 use std::ops::Range;
 
 use undertone_lwe::{MAX_EVALUATED, Params, TILE_ROWS};
-use undertone_party::frame::TILE_BYTES;
+use undertone_party::frame::{HEADER_LEN, TILE_BYTES};
 use undertone_party::{Abort, PartyId};
+use undertone_setup::seal::TAG_LEN;
 
 pub(super) use client::Client;
 pub(super) use offline::{Prepared, prepare};
 pub(super) use server::{Meeting, Shape};
 
-/// Messages of keys that an evaluator asks for ahead, and tiles that a key owner has not asked
-/// beyond. Both fit the links, so that no client ever waits for another to take its messages: three
+/// Bytes of keys, in frames, that an evaluator has asked for and not received. They fit a link, and
+/// so do [`TILES_AHEAD`] tiles. So no client ever waits for another to take its messages: three
 /// clients could wait for each other.
-const WINDOW: usize = 2;
+const BYTES_AHEAD: usize = 1 << 22;
+/// Most messages of keys of one owner among them.
+const KEYS_AHEAD: usize = 4;
+/// Tiles for which an evaluator needs no question.
+const TILES_AHEAD: usize = 2;
 
 /// In which order a client names the clients that it waits for: those that owe it a question for
 /// its own keys, then its key owners, then evaluators that have all its keys. `docs/spec/lwe.md`
@@ -135,6 +140,11 @@ fn key_tiles(params: &Params, block: Range<usize>) -> impl Iterator<Item = Range
     first.map(move |first| first..block.end.min(first + most))
 }
 
+/// The bytes of a frame with keys of `rows` rows.
+fn key_frame(params: &Params, rows: usize) -> usize {
+    HEADER_LEN + rows * params.key_len() + TAG_LEN
+}
+
 /// The rows of all messages of keys of a key owner with `rows` rows.
 fn key_messages(params: &Params, rows: usize) -> impl Iterator<Item = Range<usize>> {
     let blocks = 0..rows.div_ceil(params.max_columns());
@@ -196,6 +206,22 @@ fn parities(weights: &[u16], bit: u8) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use undertone_party::Limits;
+
+    #[test]
+    fn what_a_client_may_send_ahead_fits_a_link() {
+        let link = Limits::default();
+        for bits in [1024, 2048, 4096, 8192, 16_384] {
+            let params = params(bits).unwrap();
+            let most = key_tiles(params, 0..1000).map(|tile| tile.len()).max();
+            let keys = key_frame(params, most.unwrap());
+            // Four messages come one right after another.
+            assert_eq!(BYTES_AHEAD / keys, KEYS_AHEAD, "{bits}: {keys}");
+            let headers = HEADER_LEN + TILE_ROWS * params.header_len() + TAG_LEN;
+            let ahead = BYTES_AHEAD.max(TILES_AHEAD * headers);
+            assert!(ahead <= link.max_early_bytes, "{bits}: {headers}");
+        }
+    }
 
     #[test]
     fn rounds_hold_as_many_columns_as_one_masked_row_answers() {

@@ -13,7 +13,7 @@ use undertone_party::{Abort, PartyId};
 use undertone_setup::seal::{Broadcast, Channel};
 
 use super::client::{Own, Shared, malformed, opened};
-use super::{Column, Pair, WINDOW, key_messages, key_tiles, parities, rank, rounds};
+use super::{Column, KEYS_AHEAD, Pair, key_messages, key_tiles, parities, rank, rounds};
 
 /// The messages of keys. All evaluators get the same, at the same time.
 pub(super) struct Keys<'a> {
@@ -155,7 +155,7 @@ async fn answer(
             column,
         };
         for _ in key_tiles(params, rows.clone()) {
-            keys.answered(from, WINDOW).await;
+            keys.answered(from, KEYS_AHEAD).await;
             if !shared.asked(from, rank::QUESTION, &mut channel).await? {
                 return Ok(());
             }
