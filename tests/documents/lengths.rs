@@ -309,6 +309,8 @@ fn every_message_of_a_training_job_has_its_predicted_length() {
                     sampling,
                     ..training::job()
                 };
+                // With `lwe` payloads to several clients count once.
+                job.propagation.backend = Backend::Psm;
                 job.propagation.trust = trust;
                 job.propagation.variant = variant;
                 let rows: Vec<(usize, usize)> = (0..clients)

@@ -87,6 +87,7 @@ fn long_messages_come_in_tiles_and_any_order() {
     // The codes of a client have two tiles, columns and sums more.
     let params = Params {
         bits: 65_535,
+        backend: Backend::Psm,
         neighbours: 5,
         ..Params::default()
     };

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
+use undertone_job::is_hidden;
 use undertone_kernel::Wiped;
 use undertone_party::{Abort, Writer};
 
@@ -248,7 +249,8 @@ pub fn check_names(names: &[String]) -> Result<(), InputError> {
 }
 
 /// Refuses names that a peer gave and that would do harm in a file or on a screen: names with
-/// control characters, and names that a spreadsheet takes for a formula.
+/// characters that control a terminal or the direction of writing or are not seen, and names that a
+/// spreadsheet takes for a formula.
 ///
 /// # Errors
 /// [`InputError::ClassName`].
@@ -256,7 +258,9 @@ pub fn check_foreign_names(names: &[String]) -> Result<(), InputError> {
     check_names(names)?;
     for (class, name) in names.iter().enumerate() {
         let what = match name {
-            name if name.chars().any(char::is_control) => "has a control character",
+            name if name.chars().any(is_hidden) => {
+                "has a control character, or one that is not seen"
+            }
             name if name.starts_with(['=', '+', '-', '@']) => {
                 "begins with = + - or @, which spreadsheets take for a formula"
             }

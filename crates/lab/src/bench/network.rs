@@ -309,7 +309,6 @@ impl Network {
         };
         let folder = TempFolder::new().map_err(broken)?;
         trial.write(folder.path())?;
-        self.prepare(folder.path(), &trial)?;
         let (mut one_process, mut network) = (Vec::new(), Vec::new());
         let mut last = None;
         let mut rounds = 0;
@@ -322,6 +321,7 @@ impl Network {
             rounds = depth;
             bar.inc(1);
             bar.set_message("as processes");
+            self.prepare(folder.path(), &trial)?;
             let report = self.job(folder.path(), &trial, link)?;
             network.push(report.seconds);
             last = Some(report);
@@ -369,9 +369,13 @@ impl Network {
         ))
     }
 
-    /// Writes the clients' keys and the job into `folder`.
+    /// Writes new keys, new records and the job into `folder`: the records of one job would refuse
+    /// the same data in the next.
     fn prepare(&self, folder: &Path, trial: &Trial) -> Result<(), Failure> {
         let keys = folder.join("keys");
+        if keys.exists() {
+            std::fs::remove_dir_all(&keys).map_err(broken)?;
+        }
         let mut command = Command::new(std::env::current_exe().map_err(broken)?);
         command
             .args(["keys", "--quiet", "--out"])

@@ -12,6 +12,7 @@
 mod generated;
 
 use tonic::codegen::Bytes;
+use undertone_job::is_hidden;
 use undertone_party::frame::HEADER_LEN;
 use undertone_party::{PartyId, SessionId};
 
@@ -51,11 +52,6 @@ const MAX_TEXT: usize = 400;
 /// A peer's text, cleaned for logs and pages (NET-30): on one line, without characters that control
 /// terminals or the direction of writing, and at most 400 characters long.
 pub fn plain(text: &str) -> String {
-    let is_hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
     let letters = text.chars().take(MAX_TEXT);
     letters
         .map(|c| if is_hidden(c) { ' ' } else { c })

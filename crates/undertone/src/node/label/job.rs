@@ -236,7 +236,15 @@ mod tests {
         assert!(says("backend = \"plain\"").contains("plain"));
         assert!(says("key_bits = 12").contains("key_bits"));
         assert!(says("classes = 1").contains("classes"));
-        for name in ["=1+1", "+1", "-1", "@SUM(A1)", "a\\tb", "\\u001b[2J"] {
+        for name in [
+            "=1+1",
+            "+1",
+            "-1",
+            "@SUM(A1)",
+            "a\\tb",
+            "\\u001b[2J",
+            "a\\u202eb",
+        ] {
             let names = format!("class_names = [\"fine\", \"{name}\"]");
             assert!(says(&names).contains("name of class 1"), "{name}");
         }

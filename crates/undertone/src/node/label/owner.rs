@@ -7,7 +7,7 @@ use undertone_setup::identity::Credentials;
 use undertone_table::labels::renumber;
 use undertone_xclp::{self as xclp, LabelNoise, Labelling, Outcome, Rows, Scale, phases, scaling};
 
-use super::{Job, Label, Terms};
+use super::{Job, Label, PeerRows, Terms};
 
 /// The client's half: rows, labels and terms, and the results of a job.
 ///
@@ -187,6 +187,13 @@ impl Participant for Owner {
         if job.standardise && matches!(self.rows, Rows::Codes(_)) {
             return Err(Decline::telling(
                 "the job standardises features, this client brings codes",
+            ));
+        }
+        if self.terms.max_peer_rows == PeerRows::Features && self.rows.features().is_none() {
+            return Err(Decline::keeping(
+                "this client's terms do not fit its rows",
+                "'features' as the most rows of another client needs features, and codes have \
+                 none; give a number",
             ));
         }
         self.labelling = self.labelling_for(&job).map_err(|why| {
@@ -413,7 +420,7 @@ mod tests {
             "neighbours = 5",
             "alpha = 0.9",
             "variant = \"paper\"",
-            "backend = \"lwe\"",
+            "backend = \"phe\"",
             "suite = \"chacha20\"",
             "min_clients = 4",
             "key_bits = 2048",
@@ -424,6 +431,25 @@ mod tests {
             owner.agree(&job(more), false).unwrap();
             assert_eq!(owner.brought().unwrap(), due, "{more}");
         }
+    }
+
+    #[test]
+    fn codes_have_no_features_to_count() {
+        let bits = undertone_kernel::BitMatrix::zero(60, 4096);
+        let rows = Rows::Codes(xclp::Codes::from_bits(bits));
+        let labelling = Labelling::new(2, vec![None; 60]).unwrap();
+        let terms = |max_peer_rows| Terms {
+            max_peer_rows,
+            ..Terms::default()
+        };
+        let mut agreed = [PeerRows::Features, PeerRows::Rows(50)].map(|most| {
+            let (rows, labelling) = (rows.clone(), labelling.clone());
+            let mut owner = Owner::new(rows, labelling, terms(most), Record::simulated());
+            owner.agree(&job("classes = 2"), false)
+        });
+        assert!(agreed[1].is_ok());
+        let declined = std::mem::replace(&mut agreed[0], Ok(())).unwrap_err();
+        assert!(declined.to_string().contains("give a number"), "{declined}");
     }
 
     /// NOISE-3. With another number of classes every label would be a fresh draw.

@@ -1,6 +1,8 @@
 //! This machine computes the committed vectors, whatever its instruction set and number of threads.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod jobs;
+
 use std::collections::BTreeSet;
 
 use undertone_tests::root;
