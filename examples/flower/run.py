@@ -2,7 +2,7 @@
 
     python run.py                      # simulation
     python run.py --deploy             # six processes on loopback
-    python run.py --deploy --mode label --backend lwe
+    python run.py --deploy --mode label --backend psm
 
 It leaves ~/.flwr alone: Flower's files go to a temporary folder.
 """

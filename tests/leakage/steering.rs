@@ -70,7 +70,7 @@ fn plan_lwe(codes: &BitMatrix, prg: &mut Prg) -> Plan {
     Plan {
         distances: all(distance),
         target: (0..OTHERS)
-            .find(|row| weight(codes, *row) % 2 == 0)
+            .find(|row| weight(codes, *row).is_multiple_of(2))
             .unwrap(),
         bits: asked,
     }
@@ -146,7 +146,7 @@ fn scores(codes: &BitMatrix, plan: &Plan, labels: &[Option<u16>]) -> Vec<f64> {
         (1..10).for_each(|decoy| near.offer(marker, 0, marker + decoy));
     }
     let own = (0..OWN).map(|row| {
-        let marker = (BLOCKERS..PROBES.start).contains(&row) && (row - BLOCKERS) % 10 == 0;
+        let marker = (BLOCKERS..PROBES.start).contains(&row) && (row - BLOCKERS).is_multiple_of(10);
         marker.then_some(CLASSES as u16 - 1)
     });
     let labels: Vec<Option<u16>> = own.chain(labels.iter().copied()).collect();
@@ -198,7 +198,7 @@ fn rate(bits: usize, plan: fn(&BitMatrix, &mut Prg) -> Plan, kept: u32) -> f64 {
     let rights = (0..4).map(|seed| {
         let mut prg = Prg::new(&[seed; 32]);
         let labels: Vec<Option<u16>> = (0..OTHERS)
-            .map(|row| (prg.next_u64() % 10 == 0).then_some(classes[row]))
+            .map(|row| prg.next_u64().is_multiple_of(10).then_some(classes[row]))
             .collect();
         let plan = plan(&codes, &mut prg);
         let unit = f64::from(1u32 << kept);

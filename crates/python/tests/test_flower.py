@@ -784,7 +784,7 @@ def test_labels_by_replay(backend: str, tmp_path: Path) -> None:
     grid = FakeGrid(rows.app(backends=[backend]), 5, tmp_path)
     found = propagate(grid, backend=backend, bits=2048)
     # docs/python.md
-    assert len(found.exchanges) == {"psm": 10, "lwe": 15}[backend]
+    assert len(found.exchanges) == {"psm": 10, "lwe": 13}[backend]
     rows.check([0, 1, 2, 3, 4])
     assert found.report is not None and found.report.clients == [0, 1, 2, 3, 4]
     assert found.nodes == [100, 101, 102, 103, 104] and not found.dropped
