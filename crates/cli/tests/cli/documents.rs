@@ -41,9 +41,10 @@ case "$1 $2" in
   "bench paillier") less=(--repeat 1 --batch 8) ;;
   "bench label-privacy") set -- "${@/#100/1}"; less=(--bits 256) ;;
   "bench network")
-    set -- "${@/digits/wine}"
-    has --values && less=(--repeat 2) || less=(--repeat 4 --bits 256)
-    has --rate && less+=(--repeat 1) ;;
+    # More repetitions than a record allows jobs.
+    set -- "${@/digits/wine}"; less=(--repeat 1)
+    if has psm; then less=(--repeat 4); fi
+    if has --values; then less=(--repeat 2); else less+=(--bits 256); fi ;;
   record*|join*) less=(--accept volatile-record) ;;
   label*) has --runs || has --client || less=(--runs 1) ;;
   serve*) less=(--listen "127.0.0.1:$UNDERTONE_PORT") ;;
