@@ -92,12 +92,8 @@ pub fn tied(seed: &Seed, session: SessionId, features: &Features) -> Seed {
     let mut text = b"undertone/v1/own input".to_vec();
     text.extend((features.dim() as u32).to_le_bytes());
     text.extend((features.rows() as u32).to_le_bytes());
-    text.extend(
-        features
-            .values()
-            .iter()
-            .flat_map(|value| value.to_le_bytes()),
-    );
+    let singles = features.values().iter().map(|value| *value as f32 + 0.0);
+    text.extend(singles.flat_map(f32::to_le_bytes));
     seed.expand(session, "own input", &Sha256::digest(text))
 }
 

@@ -110,7 +110,7 @@ class Setup(Group):
     def tie(self, place):
         client = self.clients[place]
         rows, codes = client.get("features") or [], client.get("codes") or []
-        data = [struct.pack("<d", double(text)) for row in rows for text in row]
+        data = [struct.pack("<f", double(text) + 0.0) for row in rows for text in row]
         data += [unhex(text) for text in codes]
         labels = [label % 2**32 for label in client.get("given", [])]
         text = ids(len(rows[0]) if rows else 0, len(rows or codes)) + b"".join(data) + ids(*labels)

@@ -17,11 +17,12 @@ use crate::input::{Features, Labelling};
 pub(crate) struct Brought(Sha256);
 
 impl Brought {
-    /// Of these features.
+    /// Of these features, as singles, so that a client that computes them again may be off by the
+    /// last bit of a double. By the same measure records say whether rows are the same.
     pub(crate) fn features(features: &Features) -> Self {
         let mut digest = start(features.dim(), features.rows());
         for value in features.values() {
-            digest.update(value.to_le_bytes());
+            digest.update((*value as f32 + 0.0).to_le_bytes());
         }
         Self(digest)
     }
@@ -84,7 +85,9 @@ mod tests {
         let features = |dim, values: &[f64]| Features::new(dim, values.to_vec()).unwrap();
         let values = [1.0, 2.0, 3.0, 4.0];
         let mut other = values;
-        other[3] = 4.0_f64.next_up();
+        other[3] = f64::from(4.0_f32.next_up());
+        let mut same = values;
+        same[3] = 4.0_f64.next_up();
         let labelling = |labels: &[Option<u16>]| Labelling::new(3, labels.to_vec()).unwrap();
         let of = |dim, values: &[f64], labels: &[Option<u16>]| {
             let rows = Rows::Features(features(dim, values));
@@ -108,5 +111,6 @@ mod tests {
             assert!(!seeds[..at].contains(seed), "{at}");
         }
         assert_eq!(of(2, &values, &[None, Some(2)]), seeds[0]);
+        assert_eq!(of(2, &same, &[None, Some(2)]), seeds[0]);
     }
 }
