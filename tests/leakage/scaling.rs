@@ -10,7 +10,7 @@ use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId};
 use undertone::sum::UNMASK;
 use undertone::xclp::{Features, Params};
-use undertone_tests::scaling::{WORDS, bound_seed, is_possible, numbers, pad, simulation, sums};
+use undertone_tests::scaling::{WORDS, is_possible, numbers, pad, seeds, simulation, sums};
 
 const DIM: usize = 60;
 const CLIENTS: usize = 4;
@@ -72,7 +72,7 @@ fn with_one_client_the_server_learns_the_sums() {
     let seed = Seed::from_bytes([7; 32]);
     let session = simulated::session(&seed);
     let ids = (0..CLIENTS).map(PartyId::client);
-    let bound = bound_seed(&seed, &tables);
+    let bound = seeds(&seed, &Params::default(), &tables).bound;
     let mut words = total(&tables, 7);
     for id in ids {
         let pad = pad(&bound, session, id, words.len());

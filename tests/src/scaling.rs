@@ -87,19 +87,8 @@ pub fn is_possible([sum, squares]: &[BigInt; 2], rows: usize) -> bool {
     spread.sign() != Sign::Minus && *squares <= rows << 254
 }
 
-/// The tied seed of a client with this seed.
-pub fn tied(seed: &Seed, session: SessionId, features: &Features) -> Seed {
-    let mut text = b"undertone/v1/own input".to_vec();
-    text.extend((features.dim() as u32).to_le_bytes());
-    text.extend((features.rows() as u32).to_le_bytes());
-    let singles = features.values().iter().map(|value| *value as f32 + 0.0);
-    text.extend(singles.flat_map(f32::to_le_bytes));
-    seed.expand(session, "own input", &Sha256::digest(text))
-}
-
-/// Hides the carries between the digits of a client with this tied seed.
-pub fn hide(words: &mut [u64], seed: &Seed, session: SessionId, client: PartyId) {
-    let later = seed.derive(session, "after the setup", &[client.to_wire()]);
+/// Hides the carries between the digits of a client with this later seed.
+pub fn hide(words: &mut [u64], later: &Seed, session: SessionId) {
     let mut prg = later.derive(session, "carries", &[]).prg();
     for column in words.chunks_exact_mut(WORDS) {
         let (sum, squares) = column.split_at_mut(DIGITS[0]);
@@ -125,16 +114,41 @@ pub fn group_seed(seed: &Seed, admitted: impl IntoIterator<Item = PartyId>) -> S
     Seed::extract(session, "group seed", &material)
 }
 
-/// The bound seed of a simulation from `seed` in which all clients have these tables and are in.
-pub fn bound_seed(seed: &Seed, tables: &[Features]) -> Seed {
+/// The seeds of a session in which all clients are in.
+pub struct Seeds {
+    /// The later seed of each client.
+    pub later: Vec<Seed>,
+    /// The bound seed.
+    pub bound: Seed,
+}
+
+/// The seeds of a simulation from `seed`, with a table for each client.
+pub fn seeds(seed: &Seed, params: &Params, tables: &[Features]) -> Seeds {
     let session = simulated::session(seed);
-    let ids = (0..tables.len()).map(PartyId::client);
-    let keys = ids.clone().zip(tables).flat_map(|(id, features)| {
-        let tied = tied(&simulated::party(seed, session, id), session, features);
+    let ids = || (0..tables.len()).map(PartyId::client);
+    let tied = ids().zip(tables).map(|(id, features)| {
+        let mut text = b"undertone/v1/own input".to_vec();
+        text.extend(params.digest());
+        text.extend((features.dim() as u32).to_le_bytes());
+        text.extend((features.rows() as u32).to_le_bytes());
+        let values = features.values().iter().map(|value| value + 0.0);
+        text.extend(values.flat_map(f64::to_le_bytes));
+        let own = simulated::party(seed, session, id);
+        own.expand(session, "own input", &Sha256::digest(text))
+    });
+    let tied: Vec<Seed> = tied.collect();
+    let keys = ids().zip(&tied).flat_map(|(id, tied)| {
         KeyPair::from_seed(&tied.derive(session, "key pair", &[id.to_wire()])).public()
     });
     let keys: Vec<u8> = keys.collect();
-    group_seed(seed, ids).expand(session, "bound to keys", &keys)
+    let bind = |seed: &Seed| seed.expand(session, "bound to keys", &keys);
+    let later = ids()
+        .zip(&tied)
+        .map(|(id, tied)| bind(&tied.derive(session, "after the setup", &[id.to_wire()])));
+    Seeds {
+        later: later.collect(),
+        bound: bind(&group_seed(seed, ids())),
+    }
 }
 
 /// The pad of a client on `count` words, from the bound seed.

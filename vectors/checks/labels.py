@@ -54,8 +54,16 @@ class Group:
             self.derive(seed, "contribution", place) for place, seed in enumerate(self.seeds)
         ]
         self.group = extract(self.session, "group seed", b"".join(self.contributions))
+        self.bound = self.bind(self.group)
+
+    def bind(self, seed):
+        """The seed that follows from another one and the keys of all clients."""
         keys = b"".join(public(secret) for secret in self.secrets[:-1])
-        self.bound = derive(self.group, self.session, "bound to keys", keys)
+        return derive(seed, self.session, "bound to keys", keys)
+
+    def later(self, place):
+        """The later seed of a client."""
+        return self.bind(self.derive(self.tied[place], "after the setup", place))
 
     def tie(self, place):
         """The tied seed of a client; its seed where nothing is tied."""
@@ -110,11 +118,12 @@ class Setup(Group):
     def tie(self, place):
         client = self.clients[place]
         rows, codes = client.get("features") or [], client.get("codes") or []
-        data = [struct.pack("<f", double(text) + 0.0) for row in rows for text in row]
+        data = [struct.pack("<d", double(text) + 0.0) for row in rows for text in row]
         data += [unhex(text) for text in codes]
         labels = [label % 2**32 for label in client.get("given", [])]
         text = ids(len(rows[0]) if rows else 0, len(rows or codes)) + b"".join(data) + ids(*labels)
-        digest = hashlib.sha256(b"undertone/v1/own input" + text).digest()
+        job = parameters(self.case["parameters"])
+        digest = hashlib.sha256(b"undertone/v1/own input" + job + text).digest()
         return derive(self.seeds[place], self.session, "own input", digest)
 
     def advertisement(self, place):
@@ -138,9 +147,7 @@ class Run(Setup):
         server = unhex(case["server_seed"])
         self.given = [client["given"] for client in self.clients]
         self.codes = [self.codes_of(client) for client in self.clients]
-        later = [
-            self.derive(seed, "after the setup", place) for place, seed in enumerate(self.tied)
-        ]
+        later = list(map(self.later, self.everybody))
         self.sum_seeds, self.distance_secrets, influence_seeds = (
             [self.derive(seed, purpose) for seed in later]
             for purpose in ("sums", "distances", "influence"))

@@ -70,7 +70,7 @@ class Scaling(Setup):
         self.rows = [[list(map(double, row)) for row in client["features"]]
                      for client in self.clients]
         self.dim = len(self.rows[0][0])
-        later = [self.derive(seed, "after the setup", at) for at, seed in enumerate(self.tied)]
+        later = list(map(self.later, self.everybody))
         self.carries = [self.derive(seed, "carries") for seed in later]
         self.numbers = [list(columns(rows, self.dim)) for rows in self.rows]
         self.words = list(map(hidden, self.numbers, self.carries))

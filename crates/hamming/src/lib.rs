@@ -103,6 +103,14 @@ impl Backend {
         }
     }
 
+    /// The lengths of codes that the backend takes, as text for users.
+    pub fn bits_range(self) -> &'static str {
+        match self {
+            Self::Lwe => "1 to 16384 with lwe; for longer codes take --backend psm or another one",
+            Self::Clear | Self::Sketch | Self::Psm | Self::Shade | Self::Phe => "1 to 65535",
+        }
+    }
+
     /// The backends that a client accepts unless it says otherwise: those with which a server
     /// that colludes with clients learns distances and no codes, as long as they follow the
     /// protocol.
@@ -339,7 +347,8 @@ fn check_bits(backend: Backend, bits: usize) -> Result<(), Abort> {
     let most = backend.max_bits();
     if !(1..=most).contains(&bits) {
         return Err(Abort::Misuse(format!(
-            "codes of {bits} bits; with {backend} from 1 to {most} are possible"
+            "codes of {bits} bits; they may have {}",
+            backend.bits_range()
         )));
     }
     Ok(())

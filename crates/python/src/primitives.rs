@@ -70,11 +70,9 @@ pub(crate) fn distances<'py>(
     seed: Option<[u8; 32]>,
 ) -> PyResult<(Bound<'py, PyArray2<u16>>, Spent)> {
     let backend = options::backend(backend)?;
-    let most = backend.max_bits();
-    if !(1..=most).contains(&bits) {
-        return Err(value(format!(
-            "bits is {bits}; it must be 1 to {most} with {backend}"
-        )));
+    if !(1..=backend.max_bits()).contains(&bits) {
+        let range = backend.bits_range();
+        return Err(value(format!("bits is {bits}; it must be {range}")));
     }
     let suite: Suite = suite.parse().map_err(value)?;
     let seed = options::seed(seed)?;

@@ -133,19 +133,14 @@ impl Case {
         let ids = (0..rows.len()).map(PartyId::client);
         // Everybody is in after the setup.
         let group = clear::group_seed(&seed, ids.clone());
-        let bound = clear::bound_seed(&seed, &rows);
+        let clear::Seeds { later, bound } = clear::seeds(&seed, &params, &rows);
         let count = 2 * clear::WORDS;
         let (mut clients, mut padded, mut total_due) = (Vec::new(), vec![0; count], vec![0; count]);
-        for (id, features) in ids.zip(&rows) {
+        for ((id, features), later) in ids.zip(&rows).zip(&later) {
             let own = simulated::party(&seed, session, id);
             let digits = clear::digits(&clear::sums(2, [features]));
             let mut words = digits.clone();
-            clear::hide(
-                &mut words,
-                &clear::tied(&own, session, features),
-                session,
-                id,
-            );
+            clear::hide(&mut words, later, session);
             let pad = clear::pad(&bound, session, id, count);
             if run.contributors.contains(&id) {
                 add(&mut total_due, &words);

@@ -166,7 +166,6 @@ impl Case {
         Ok(Group {
             members: members?,
             seed: group_seed(),
-            bound: group_seed(),
             server: Channel::new(SESSION, &pair_secret(me, SERVER), me, SERVER),
             channels,
         })

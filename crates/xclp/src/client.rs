@@ -190,12 +190,13 @@ pub fn client(
         class_counts,
         together,
     } = input;
-    let brought = Brought::rows(&rows).and_labels(&labelling);
+    let digest = params.digest();
+    let brought = Brought::rows(&digest, &rows).and_labels(&labelling);
     let (own, tied) = brought.tie(session, seed);
     let place = Place {
         session,
         seed: &tied,
-        job: params.digest(),
+        job: digest,
     };
     let claims = answering.in_session(&place, Of::Labels);
     let ad = Advertisement::new(rows.len(), dim, labelling.classes(), &params)
@@ -233,7 +234,7 @@ struct Job {
     claims: Claims,
     class_counts: Option<Vec<u32>>,
     together: Option<Arc<Together>>,
-    /// The randomness of everything after the setup.
+    /// The randomness of everything after the setup, then bound to the keys of all clients.
     seed: Seed,
 }
 
@@ -296,12 +297,12 @@ impl Job {
 
     /// What the distance backend needs: the clients, and the secrets that this client shares with
     /// them.
-    fn distance_context(&self, group: Group, clients: &Clients) -> ClientContext {
+    fn distance_context(&self, group: Group, bound: &Seed, clients: &Clients) -> ClientContext {
         ClientContext {
             session: self.session,
             me: self.me,
             clients: clients.rows.clone(),
-            seed: group.bound.derive(self.session, "distances", &[]),
+            seed: bound.derive(self.session, "distances", &[]),
             secret: self.seed.derive(self.session, "distances", &[]),
             suite: self.params.suite,
             phe: self.params.phe,
@@ -376,15 +377,16 @@ pub(crate) fn rules(session: SessionId, params: &Params) -> Rules {
 
 async fn run(
     io: Io,
-    job: Box<Job>,
+    mut job: Box<Job>,
     setup: Script<'static, Group>,
     rows: Rows,
 ) -> Result<Outcome, Abort> {
-    let params = &job.params;
-
     // The steps are those of docs/spec/labels.md. Steps 1 and 2, setup: who takes part, and the
     // group seed.
     let group = io.run(setup).await?;
+    job.seed = group.bind(job.session, &job.seed);
+    let bound = group.bind(job.session, &group.seed);
+    let params = &job.params;
     let clients = Clients::of(&group.members, params, Some((job.me, job.ad.clone())))?;
     clients.check_rows(job.me, job.max_peer_rows)?;
     // LWE-15. Before a claim is spent.
@@ -394,14 +396,14 @@ async fn run(
     job.claims.beginning(&ids)?; // LABEL-2
     let projection = group.seed.derive(job.session, "projection", &[]);
 
-    let pads = group.bound.derive(job.session, "counts", &[]);
+    let pads = bound.derive(job.session, "counts", &[]);
 
     // Steps 3 to 8, offline: the trees. The client gets all leaves but those of its labels. Between
     // steps 5 and 7 the backend makes its preparations.
     io.phase(phases::OFFLINE).await;
     let seed = job.seed.derive(job.session, "influence", &[]);
     let choosing = offline::choose(&io, job.session, job.me, &job.labelling, seed).await?;
-    let context = job.distance_context(group, &clients);
+    let context = job.distance_context(group, &bound, &clients);
     let preparation = hamming::prepare(params.backend, params.bits, context)?;
     let prepared = io.run(preparation).await?;
     let trees = offline::puncture(&io, choosing).await?;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use undertone_hamming::{Backend, MAX_BITS, Phe};
+use undertone_hamming::{Backend, Phe};
 use undertone_job::Fields;
 use undertone_party::SessionId;
 use undertone_sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
@@ -119,13 +119,9 @@ impl Params {
     /// [`InputError::Parameter`], which names the field.
     pub fn check(&self) -> Result<(), InputError> {
         let refuse = |name, value: String, range| Err(InputError::Parameter { name, value, range });
-        if !(1..=MAX_BITS).contains(&self.bits) {
-            return refuse("bits", self.bits.to_string(), "1 to 65535");
-        }
         // LWE-1
-        if self.bits > self.backend.max_bits() {
-            let range = "1 to 16384 with lwe; for longer codes take --backend psm or another one";
-            return refuse("bits", self.bits.to_string(), range);
+        if !(1..=self.backend.max_bits()).contains(&self.bits) {
+            return refuse("bits", self.bits.to_string(), self.backend.bits_range());
         }
         if !(1..=1 << 16).contains(&self.neighbours) {
             return refuse("neighbours", self.neighbours.to_string(), "1 to 65536");

@@ -1,9 +1,10 @@
 //! A client's randomness, tied to what the client brings (`docs/spec/labels.md`, *Randomness*).
 //!
-//! A client that runs a session again with the same seed and the same rows and labels sends the
-//! same bytes. With any other rows or labels all its randomness is new but for its contribution to
-//! the group seed, on which only the projection depends. So two runs never show the difference of
-//! two inputs under one mask.
+//! Keys follow from a client's seed, its rows and labels, and the job. All that clients draw after
+//! the setup follows from the keys of all of them. So if any client brings other rows or labels to
+//! a session that all run again with the same seeds, everybody's randomness is new, but for the
+//! contributions to the group seed, on which only the projection depends. Two such runs never show
+//! the difference of two inputs under one mask.
 
 use sha2::{Digest, Sha256};
 use undertone_kdf::Seed;
@@ -17,23 +18,22 @@ use crate::input::{Features, Labelling};
 pub(crate) struct Brought(Sha256);
 
 impl Brought {
-    /// Of these features, as singles, so that a client that computes them again may be off by the
-    /// last bit of a double. By the same measure records say whether rows are the same.
-    pub(crate) fn features(features: &Features) -> Self {
-        let mut digest = start(features.dim(), features.rows());
+    /// Of these features, for a job with this digest.
+    pub(crate) fn features(job: &[u8; 32], features: &Features) -> Self {
+        let mut digest = start(job, features.dim(), features.rows());
         for value in features.values() {
-            digest.update((*value as f32 + 0.0).to_le_bytes());
+            digest.update((value + 0.0).to_le_bytes());
         }
         Self(digest)
     }
 
-    /// Of these rows.
-    pub(crate) fn rows(rows: &Rows) -> Self {
+    /// Of these rows, for a job with this digest.
+    pub(crate) fn rows(job: &[u8; 32], rows: &Rows) -> Self {
         match rows {
-            Rows::Features(features) => Self::features(features),
+            Rows::Features(features) => Self::features(job, features),
             Rows::Codes(codes) => {
                 let bits = codes.bits();
-                let mut digest = start(0, bits.rows());
+                let mut digest = start(job, 0, bits.rows());
                 for row in 0..bits.rows() {
                     digest.update(bits.to_packed(row..row + 1));
                 }
@@ -51,7 +51,7 @@ impl Brought {
         self
     }
 
-    /// The seeds of the setup for a client with this `seed`, and the seed of everything after it.
+    /// The seeds of the setup for a client with this `seed`, and the tied seed.
     pub(crate) fn tie(self, session: SessionId, seed: Seed) -> (Own, Seed) {
         let digest = self.0.finalize();
         let tied = |seed: &Seed| seed.expand(session, "own input", &digest);
@@ -60,8 +60,9 @@ impl Brought {
     }
 }
 
-fn start(dim: usize, rows: usize) -> Sha256 {
+fn start(job: &[u8; 32], dim: usize, rows: usize) -> Sha256 {
     let mut digest = Sha256::new_with_prefix(b"undertone/v1/own input");
+    digest.update(job);
     digest.update((dim as u32).to_le_bytes());
     digest.update((rows as u32).to_le_bytes());
     digest
@@ -85,17 +86,16 @@ mod tests {
         let features = |dim, values: &[f64]| Features::new(dim, values.to_vec()).unwrap();
         let values = [1.0, 2.0, 3.0, 4.0];
         let mut other = values;
-        other[3] = f64::from(4.0_f32.next_up());
-        let mut same = values;
-        same[3] = 4.0_f64.next_up();
+        other[3] = 4.0_f64.next_up();
+        let job = [9; 32];
         let labelling = |labels: &[Option<u16>]| Labelling::new(3, labels.to_vec()).unwrap();
         let of = |dim, values: &[f64], labels: &[Option<u16>]| {
             let rows = Rows::Features(features(dim, values));
-            tied(Brought::rows(&rows).and_labels(&labelling(labels)))
+            tied(Brought::rows(&job, &rows).and_labels(&labelling(labels)))
         };
         let codes = |bits: &[u8]| {
             let codes = Codes::from_bits(BitMatrix::from_packed(2, 9, bits));
-            tied(Brought::rows(&Rows::Codes(codes)))
+            tied(Brought::rows(&job, &Rows::Codes(codes)))
         };
         let seeds = [
             of(2, &values, &[None, Some(2)]),
@@ -103,7 +103,8 @@ mod tests {
             of(2, &values, &[None, None]),
             of(2, &values, &[Some(2), None]),
             of(1, &values, &[None, Some(2), None, None]),
-            tied(Brought::features(&features(2, &values))),
+            tied(Brought::features(&job, &features(2, &values))),
+            tied(Brought::features(&[8; 32], &features(2, &values))),
             codes(&[1, 0, 3, 0]),
             codes(&[1, 0, 2, 0]),
         ];
@@ -111,6 +112,5 @@ mod tests {
             assert!(!seeds[..at].contains(seed), "{at}");
         }
         assert_eq!(of(2, &values, &[None, Some(2)]), seeds[0]);
-        assert_eq!(of(2, &same, &[None, Some(2)]), seeds[0]);
     }
 }

@@ -354,7 +354,7 @@ fn wrong_arguments() {
         (vec!["label", &wine, "--runs", "0"], "1 or more"),
         (vec!["label", &wine, "--alpha", "1"], "alpha is 1"),
         (vec!["label", &wine, "--alpha", "0.99999"], "to 0.9999"),
-        (vec!["label", &wine, "--bits", "65536"], "1 to 65535"),
+        (vec!["label", &wine, "--bits", "65536"], "--backend psm"),
         (vec!["label", &wine, "--neighbours", "0"], "neighbours is 0"),
         (vec!["label", &wine, "--clients", "1"], "two or more"),
         (

@@ -45,8 +45,6 @@ pub(super) use server::{Meeting, Shape};
 /// so do [`TILES_AHEAD`] tiles. So no client ever waits for another to take its messages: three
 /// clients could wait for each other.
 const BYTES_AHEAD: usize = 1 << 22;
-/// Most messages of keys of one owner among them.
-const KEYS_AHEAD: usize = 4;
 /// Tiles for which an evaluator needs no question.
 const TILES_AHEAD: usize = 2;
 
@@ -216,7 +214,7 @@ mod tests {
             let most = key_tiles(params, 0..1000).map(|tile| tile.len()).max();
             let keys = key_frame(params, most.unwrap());
             // Four messages come one right after another.
-            assert_eq!(BYTES_AHEAD / keys, KEYS_AHEAD, "{bits}: {keys}");
+            assert_eq!(BYTES_AHEAD / keys, 4, "{bits}: {keys}");
             let headers = HEADER_LEN + TILE_ROWS * params.header_len() + TAG_LEN;
             let ahead = BYTES_AHEAD.max(TILES_AHEAD * headers);
             assert!(ahead <= link.max_early_bytes, "{bits}: {headers}");

@@ -13,7 +13,7 @@ use undertone_party::{Abort, PartyId};
 use undertone_setup::seal::{Broadcast, Channel};
 
 use super::client::{Own, Shared, malformed, opened};
-use super::{Column, KEYS_AHEAD, Pair, key_messages, key_tiles, parities, rank, rounds};
+use super::{Column, Pair, key_messages, key_tiles, parities, rank, rounds};
 
 /// The messages of keys. All evaluators get the same, at the same time.
 pub(super) struct Keys<'a> {
@@ -87,13 +87,13 @@ impl<'a> Keys<'a> {
         Ok(())
     }
 
-    /// Waits until `evaluator` has fewer than `most` questions without an answer. Until then it
-    /// owes nothing, and this client does not say that it waits for it.
-    async fn answered(&self, evaluator: PartyId, most: usize) {
+    /// Waits until `evaluator` has no question without an answer. Until then it owes nothing, and
+    /// this client does not say that it waits for it. Its further questions wait on the link.
+    async fn answered(&self, evaluator: PartyId) {
         let poll = |cx: &mut Context<'_>| {
             let mut state = self.lock();
             let asked = state.asked.get(&evaluator);
-            if asked.is_none_or(|asked| *asked < state.next + most) {
+            if asked.is_none_or(|asked| *asked <= state.next) {
                 return Poll::Ready(());
             }
             state.waiting.push(cx.waker().clone());
@@ -155,13 +155,13 @@ async fn answer(
             column,
         };
         for _ in key_tiles(params, rows.clone()) {
-            keys.answered(from, KEYS_AHEAD).await;
+            keys.answered(from).await;
             if !shared.asked(from, rank::QUESTION, &mut channel).await? {
                 return Ok(());
             }
             keys.asked(shared, from)?;
         }
-        keys.answered(from, 1).await;
+        keys.answered(from).await;
         let rank = if keys.has_all(from) {
             rank::EVALUATOR
         } else {

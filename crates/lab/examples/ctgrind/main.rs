@@ -351,7 +351,6 @@ fn series() {
     let group = Group {
         members: ids.map(member).into(),
         seed: secret_seed(30),
-        bound: secret_seed(32),
         server: Channel::new(SESSION, &secret_seed(31), ids[0], PartyId::SERVER),
         channels: others.map(channel).collect(),
     };

@@ -34,7 +34,7 @@ pub struct Distances {
     /// Number of rows of each client
     #[arg(long, value_name = "N", default_value_t = 500)]
     rows: usize,
-    /// Length of a code in bits, from 1 to 65535
+    /// Length of a code in bits, from 1 to 65535; with lwe to 16384
     #[arg(long, value_name = "L", default_value_t = 4096)]
     bits: usize,
     /// Cipher that makes the masks: aes128ctr, or chacha20 for processors without AES instructions
@@ -133,12 +133,9 @@ impl Distances {
         }
         // The masked codes are held twice: at the server and in transit.
         fits(&[self.clients, self.rows, 4 * self.bits])?;
-        let most = self.backend.max_bits();
-        if !(1..=most).contains(&self.bits) {
-            let backend = self.backend;
-            return Err(Failure::usage(format!(
-                "--bits must be from 1 to {most} with {backend}"
-            )));
+        if !(1..=self.backend.max_bits()).contains(&self.bits) {
+            let range = self.backend.bits_range();
+            return Err(Failure::usage(format!("--bits must be {range}")));
         }
         let phe = self.keys.phe(self.backend)?;
         let mut prg = Prg::new(&[3; 32]);

@@ -88,12 +88,8 @@ impl Joining {
         // Step 10: the group seed.
         let material = self.material(&members, &mut channels, &mut admission)?;
         admission.finish()?;
-        let session = self.rules.session;
-        let seed = Seed::extract(session, "group seed", &material);
-        let keys: Vec<u8> = members.iter().flat_map(|member| member.keys[0]).collect();
         Ok(Group {
-            bound: seed.expand(session, "bound to keys", &keys),
-            seed,
+            seed: Seed::extract(self.rules.session, "group seed", &material),
             members,
             server,
             channels,

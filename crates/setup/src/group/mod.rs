@@ -92,13 +92,25 @@ pub struct Group {
     pub members: Vec<Member>,
     /// The group seed. It follows from contributions alone.
     pub seed: Seed,
-    /// A seed that follows from the group seed and the keys of all members. What must not be used
-    /// twice on different inputs comes from it.
-    pub bound: Seed,
     /// The channel to the server.
     pub server: Channel,
     /// The channels to the other clients. Empty if contributions were open.
     pub channels: BTreeMap<PartyId, Channel>,
+}
+
+impl Group {
+    /// A seed that follows from `seed` and the keys of all members. With the group seed it is what
+    /// the members have in common, with a client's own seed what the client draws from: neither
+    /// serves twice if any member has another key.
+    #[must_use]
+    pub fn bind(&self, session: SessionId, seed: &Seed) -> Seed {
+        let keys: Vec<u8> = self
+            .members
+            .iter()
+            .flat_map(|member| member.keys[0])
+            .collect();
+        seed.expand(session, "bound to keys", &keys)
+    }
 }
 
 /// What the server holds after the setup.
@@ -155,7 +167,9 @@ mod tests {
             let (groups, _) = run(secrecy);
             for group in &groups {
                 assert_eq!(group.seed.expose(), groups[0].seed.expose());
-                assert_eq!(group.bound.expose(), groups[0].bound.expose());
+                let bound = |group: &Group| *group.bind(SESSION, &group.seed).expose();
+                assert_eq!(bound(group), bound(&groups[0]));
+                assert_ne!(&bound(group), group.seed.expose());
                 assert_eq!(group.members, groups[0].members);
             }
             assert_eq!(groups[0].members[2].advertisement, [2]);

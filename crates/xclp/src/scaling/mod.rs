@@ -200,11 +200,12 @@ pub fn client(
         max_peer_rows,
         answering,
     } = input;
-    let (own, tied) = Brought::features(&features).tie(session, seed);
+    let digest = params.digest();
+    let (own, tied) = Brought::features(&digest, &features).tie(session, seed);
     let place = Place {
         session,
         seed: &tied,
-        job: params.digest(),
+        job: digest,
     };
     let claims = answering.in_session(&place, Of::Features);
     if params.trust == Trust::MaliciousServer && credentials.is_none() {
@@ -213,9 +214,7 @@ pub fn client(
         ));
     }
     let later = tied.derive(session, "after the setup", &[me.to_wire()]);
-    let mut prg = later.derive(session, "carries", &[]).prg();
     check(&features)?;
-    let words = exact::words(&features, &mut prg);
     let ad = Advertisement::new(features.rows(), features.dim(), 0, &params);
     let setup = group::client(
         rules(session, &params),
@@ -229,7 +228,7 @@ pub fn client(
         session,
         params,
         ad,
-        words,
+        features,
         credentials,
         max_peer_rows,
         claims,
@@ -243,7 +242,7 @@ struct Job {
     session: SessionId,
     params: Params,
     ad: Advertisement,
-    words: Wiped<u64>,
+    features: Features,
     credentials: Option<Credentials>,
     max_peer_rows: Option<usize>,
     claims: Claims,
@@ -257,7 +256,7 @@ async fn run(io: Io, job: Box<Job>, setup: Script<'static, Group>) -> Result<Sca
         session,
         params,
         ad,
-        words,
+        features,
         credentials,
         max_peer_rows,
         claims,
@@ -266,6 +265,7 @@ async fn run(io: Io, job: Box<Job>, setup: Script<'static, Group>) -> Result<Sca
 
     // Steps 1 to 4: who takes part, and the group seed.
     let group = io.run(setup).await?;
+    let (seed, bound) = (group.bind(session, &seed), group.bind(session, &group.seed));
     let dim = ad.dim;
     let clients = Clients::of(&group.members, &params, Some((me, ad)))?;
     clients.check_rows(me, max_peer_rows)?;
@@ -274,10 +274,12 @@ async fn run(io: Io, job: Box<Job>, setup: Script<'static, Group>) -> Result<Sca
 
     // Step 5: the words, under the client's pads.
     let pads = |client: PartyId| {
-        let seed = group.bound.derive(session, "scaling", &[client.to_wire()]);
+        let seed = bound.derive(session, "scaling", &[client.to_wire()]);
         let mut prg = seed.prg();
         (0..dim * exact::WORDS).map(move |_| prg.next_u64())
     };
+    let mut prg = seed.derive(session, "carries", &[]).prg();
+    let words = exact::words(&features, &mut prg);
     let padded = words.iter().zip(pads(me));
     let padded = padded.map(|(word, pad)| word.wrapping_add(pad)).collect();
     let input = sum::Input {
