@@ -110,7 +110,7 @@ fn equal(one: &Seen, other: &Seen) -> (f64, usize) {
     (same as f64 / all as f64, wholly)
 }
 
-/// No message is the same but for *done*, also of clients that bring the same: nobody uses a mask
+/// No message with content is the same, also of clients that bring the same: nobody uses a mask
 /// twice.
 #[test]
 fn a_run_with_other_rows_or_labels_shares_no_randomness_with_the_first() {
@@ -125,12 +125,9 @@ fn a_run_with_other_rows_or_labels_shares_no_randomness_with_the_first() {
             println!("{backend}, other {what}: {share:.4} of the bytes, {wholly} messages");
             assert!(share < 0.02, "{backend}, {what}: {share}");
             for (a, _) in first.iter().zip(&other).filter(|(a, b)| a == b) {
-                // *Done*, which is constant, under a seal that the same two keys make.
-                let is_done = a.1 == PartyId::SERVER && a.3.len() == 20;
-                assert!(
-                    is_done && a.0 != PartyId::client(1),
-                    "{backend}, {what}: {a:?}"
-                );
+                // *Done* and questions are constant, under a seal that the same two keys make.
+                let changed = [a.0, a.1].contains(&PartyId::client(1));
+                assert!(a.3.len() <= 20 && !changed, "{backend}, {what}: {a:?}");
             }
         }
     }
