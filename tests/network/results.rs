@@ -144,8 +144,6 @@ async fn a_client_refuses_others_with_too_many_rows() {
     for (limit, refuses) in [
         (PeerRows::Rows(11), true),
         (PeerRows::Rows(12), false),
-        // Codes have no features.
-        (PeerRows::Features, false),
         (PeerRows::default(), false),
     ] {
         let clients = random_clients(&[9, 12, 8, 7], 40, 1).unwrap();
