@@ -283,6 +283,32 @@ fn who_falls_silent_is_at_the_end_of_all_waiting() {
     }
 }
 
+/// An evaluator asks for four messages of keys ahead, as many as fit 4 MiB, and for no more.
+#[test]
+fn keys_are_asked_for_four_messages_ahead() {
+    let codes = random(&[70, 60], 16_384);
+    let (evaluator, owner) = (PartyId::client(0), PartyId::client(1));
+    let (mut ahead, mut most, mut messages) = (0, 0, 0);
+    let mut network = Network::new().intercept(|from, to, frame| {
+        // Questions for keys are empty, under a seal. Keys fill their messages.
+        match (from, to, frame.len() - HEADER_LEN) {
+            (from, to, 16) if (from, to) == (evaluator, owner) => ahead += 1,
+            (from, to, 100_000..) if (from, to) == (owner, evaluator) => {
+                ahead -= 1;
+                messages += 1;
+            }
+            _ => (),
+        }
+        most = most.max(ahead);
+    });
+    let (mut clients, mut server) = endpoints(&codes);
+    let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
+    nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
+    network.run(&mut nodes).unwrap();
+    drop(network);
+    assert_eq!((most, ahead, messages), (4, 0, 6));
+}
+
 /// Keys and headers reach all their receivers one right after another, and count once.
 #[test]
 fn keys_and_headers_count_once() {

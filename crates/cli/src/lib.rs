@@ -14,3 +14,4 @@ mod paillier;
 
 pub use command::main;
 pub use net::client_config;
+pub use undertone_lab::program::started_by;

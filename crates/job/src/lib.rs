@@ -32,8 +32,8 @@ use std::collections::BTreeMap;
 use sha2::{Digest, Sha256};
 use undertone_party::{SessionId, Writer};
 
-/// Whether a character controls a terminal or the direction of writing, or is not seen. A peer's
-/// texts and names must have none.
+/// Whether a character controls a terminal or the direction of writing, or is not seen
+/// (`docs/spec/network.md`). A peer's texts and names must have none.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')

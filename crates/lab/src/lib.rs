@@ -43,6 +43,7 @@ pub mod ot;
 pub mod output;
 mod phase_costs;
 pub mod plot;
+pub mod program;
 pub mod pssl;
 pub mod report;
 pub mod runs;

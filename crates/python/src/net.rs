@@ -382,8 +382,13 @@ pub(crate) fn join_sum(
     Ok((last.map(|last| last.into_any().unbind()), spent(&joined)))
 }
 
-/// Runs the command line. Returns the exit code.
+/// Runs the command line, which `own` starts as another process. Returns the exit code.
 #[pyfunction]
-pub(crate) fn main(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> PyResult<u8> {
+pub(crate) fn main(
+    py: Python<'_>,
+    arguments: Vec<std::ffi::OsString>,
+    own: Vec<std::ffi::OsString>,
+) -> PyResult<u8> {
+    undertone_cli::started_by(own);
     pool::detach(py, || Ok(undertone_cli::main(arguments)))
 }

@@ -513,6 +513,9 @@ def test_the_command(tmp_path: Path, data: Path) -> None:
     assert command("label", "missing.npz", cwd=tmp_path).returncode == 66
     assert command("--version", cwd=tmp_path).stdout.startswith("undertone ")
     assert command("nonsense", cwd=tmp_path).returncode == 2
+    # It starts itself again, for each party.
+    done = command("bench", "network", "--values", "100", "--repeat", "2", cwd=tmp_path)
+    assert done.returncode == 0 and "processes over TLS" in done.stdout, done.stderr
 
 
 def test_the_experiment_of_the_readme(data: Path) -> None:

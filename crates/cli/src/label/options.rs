@@ -58,7 +58,7 @@ pub(crate) struct Label {
     /// (weights cos, as published)
     #[arg(long, default_value = "balanced")]
     pub(super) variant: Variant,
-    /// Protocol by which distances reach the server: psm, lwe, shade, phe, sketch or clear
+    /// Protocol by which distances reach the server: lwe, shade, phe, psm, sketch or clear
     #[arg(long, default_value_t)]
     pub(super) backend: Backend,
     /// Randomise each client's labels with local differential privacy. Epsilon E is from 0.001 to

@@ -25,7 +25,7 @@ use crate::{Failure, Show, output};
 
 #[derive(Debug, Args)]
 pub struct Distances {
-    /// Protocol by which distances reach the server: clear, sketch, psm, lwe, shade or phe
+    /// Protocol by which distances reach the server: lwe, shade, phe, psm, sketch or clear
     #[arg(long, default_value_t)]
     backend: Backend,
     /// Number of clients, 2 or more

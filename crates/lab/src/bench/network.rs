@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ use crate::interrupt::{Process, TempFolder};
 use crate::keys::Keys;
 use crate::ledgers::{together, total};
 use crate::split::Split;
-use crate::{Failure, Show, input, output, seed};
+use crate::{Failure, Show, input, output, program, seed};
 
 #[derive(Debug, Args)]
 pub struct Network {
@@ -47,7 +47,7 @@ pub struct Network {
         conflicts_with = "values"
     )]
     bits: usize,
-    /// Protocol by which distances reach the server: psm, lwe, shade, phe, sketch or clear
+    /// Protocol by which distances reach the server: lwe, shade, phe, psm, sketch or clear
     #[arg(long, default_value_t, conflicts_with = "values")]
     backend: Backend,
     #[command(flatten)]
@@ -376,7 +376,7 @@ impl Network {
         if keys.exists() {
             std::fs::remove_dir_all(&keys).map_err(broken)?;
         }
-        let mut command = Command::new(std::env::current_exe().map_err(broken)?);
+        let mut command = program::again().map_err(broken)?;
         command
             .args(["keys", "--quiet", "--out"])
             .arg(&keys)
@@ -391,7 +391,6 @@ impl Network {
 
     /// Runs one job: starts the server and its clients, and waits for them.
     fn job(&self, folder: &Path, trial: &Trial, link: Option<Link>) -> Result<JobReport, Failure> {
-        let me = std::env::current_exe().map_err(broken)?;
         let free = TcpListener::bind("127.0.0.1:0").map_err(broken)?;
         let address: SocketAddr = free.local_addr().map_err(broken)?;
         drop(free);
@@ -403,7 +402,8 @@ impl Network {
         let reports = folder.join("reports");
         let _ = std::fs::remove_dir_all(&reports);
         let server = Process::start(
-            Command::new(&me)
+            program::again()
+                .map_err(broken)?
                 .args(["serve", "--quiet", "--jobs", "1", "--roster"])
                 .arg(folder.join("keys/roster.toml"))
                 .args(["--listen", &address.to_string(), "--reports"])
@@ -420,7 +420,8 @@ impl Network {
                     .map_err(broken)?,
             };
             let child = Process::start(
-                Command::new(&me)
+                program::again()
+                    .map_err(broken)?
                     // The records go with the folder.
                     .args(["join", "--quiet", "--accept", "volatile-record", "--server"])
                     .args([&way.to_string(), "--keys"])

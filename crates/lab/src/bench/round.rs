@@ -44,7 +44,7 @@ pub struct Round {
     /// Labelled rows of each client
     #[arg(long, default_value_t = 50)]
     labelled: usize,
-    /// Protocol by which distances reach the server: psm, lwe, shade, phe, sketch or clear
+    /// Protocol by which distances reach the server: lwe, shade, phe, psm, sketch or clear
     #[arg(long, default_value_t)]
     backend: Backend,
     /// Number of repetitions; the report shows medians

@@ -117,7 +117,7 @@ pub struct Train {
     /// Part of a score that comes from neighbours, from 0.001 to 0.9999
     #[arg(long, default_value_t = 0.9)]
     pub(super) alpha: f64,
-    /// Protocol by which distances reach the server: psm, lwe, shade, phe, sketch or clear
+    /// Protocol by which distances reach the server: lwe, shade, phe, psm, sketch or clear
     #[arg(long, default_value_t)]
     pub(super) backend: Backend,
     /// Randomise the labels that clients bring to label propagation, once for all rounds. Epsilon E
@@ -235,7 +235,7 @@ impl Train {
         let per_distance = match self.backend {
             Backend::Shade => 1.63 * self.bits as f64,
             Backend::Phe => 45.0,
-            Backend::Lwe => 50.0,
+            Backend::Lwe => 58.0,
             _ => 30.0,
         };
         let per_client = rows as f64 / self.clients as f64;

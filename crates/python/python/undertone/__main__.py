@@ -7,7 +7,8 @@ from . import _engine
 
 def main() -> None:
     """Runs the command and exits with its code."""
-    sys.exit(_engine.main(["undertone", *sys.argv[1:]]))
+    own = [sys.executable, "-m", "undertone"]
+    sys.exit(_engine.main(["undertone", *sys.argv[1:]], own))
 
 
 if __name__ == "__main__":

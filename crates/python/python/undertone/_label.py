@@ -145,11 +145,11 @@ def label(
     of features: uint8 of shape [rows, bits / 8], as ``numpy.packbits`` makes them.
 
     ``backend`` is the protocol that brings distances to the server: lwe, shade, phe, psm, sketch or
-    clear. ``lwe`` takes codes of at most 16,384 bits. ``bits`` is the length of
-    codes, ``neighbours`` the number of neighbours of a row, ``alpha`` the part of a score that
-    comes from neighbours. ``classes`` is the number of classes, or the names of all of them
-    (default: the largest label and one, or the names that occur). ``label_epsilon`` puts
-    noise on labels. ``seed`` (32 bytes, or a number) fixes everything random; it is for tests.
+    clear. ``lwe`` takes codes of at most 16,384 bits. ``bits`` is the length of codes,
+    ``neighbours`` the number of neighbours of a row, ``alpha`` the part of a score that comes from
+    neighbours. ``classes`` is the number of classes, or the names of all of them (default: the
+    largest label and one, or the names that occur). ``label_epsilon`` puts noise on labels.
+    ``seed`` (32 bytes, or a number) fixes everything random; it is for tests.
 
     ``progress`` is called now and then with a text. An exception in it, or Ctrl-C, ends the run.
 

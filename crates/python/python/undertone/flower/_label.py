@@ -153,7 +153,8 @@ def labelled(
         check_classes(terms)
         backend, alpha = terms.text("backend"), terms.real("alpha")
         if backend not in _engine.BACKENDS:
-            raise Told(f"the server asks for backend {backend!r}, not one of {_engine.BACKENDS}")
+            names = ", ".join(_engine.BACKENDS)
+            raise Told(f"the server asks for backend {backend!r}, not one of {names}")
         agree_on_backend(backend, backends)
         if terms.number("bits") > max_bits:
             raise Told(
