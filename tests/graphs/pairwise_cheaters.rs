@@ -281,6 +281,7 @@ fn rules(world: &World, round: u32) -> Rules {
         trust: job.trust,
         wiring: Wiring::default(),
         suite: job.suite,
+        groups: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId};
 use undertone::simulate::{SimulationError, SumRun};
-use undertone::sum::{KEYS, Rules, SHARES, Trust, UNMASK, Wiring};
+use undertone::sum::{Groups, KEYS, Rules, SHARES, Trust, UNMASK, Wiring};
 use undertone_tests::sums::{assert_clear, contributions, rules, simulation};
 use undertone_tests::tamper::{assert_cheated, assert_malformed, set_payload, tampering};
 
@@ -186,6 +186,40 @@ fn sets_of_contributors_that_cannot_be() {
     let run = simulation(rules, clients).run_over(network).unwrap();
     let aborted = run.clients[1].clone().unwrap_err();
     assert_cheated(&aborted, SERVER, UNMASK, "did not share");
+}
+
+/// SUM-34: sums over whole groups and over parts of them would differ by single clients.
+#[test]
+fn a_group_without_one_of_its_clients() {
+    let rows = [1; 12];
+    let clean = rules(&rows, 2, 3);
+    for trust in [Trust::SemiHonest, Trust::MaliciousServer] {
+        let rules = Rules {
+            trust,
+            groups: Some(Groups::new(12, 5)),
+            ..clean
+        };
+        let contributors = |change: u16| {
+            let clients = contributions::<u64>(&rules, &rows, 1);
+            let network = tampering((SERVER, VICTIM, 2), |set: &mut Vec<u8>| {
+                assert_eq!(set[..], 0xfffu16.to_le_bytes());
+                set.copy_from_slice(&(0xfff ^ change).to_le_bytes());
+            });
+            simulation(rules, clients)
+                .run_over(network)
+                .unwrap()
+                .clients
+        };
+        // Groups of six, of which the victim is in the first.
+        for change in [1, 1 << 5, 1 << 6, 1 << 11, 0b11_1101, 0b1111_1000_0000] {
+            let aborted = contributors(change)[1].clone().unwrap_err();
+            assert_cheated(&aborted, SERVER, UNMASK, "not whole groups");
+        }
+        // A whole group may be absent: the victim continues until what it adds does not fit.
+        let aborted = contributors(0b1111_1100_0000)[1].clone().err();
+        let found = aborted.is_some_and(|aborted| aborted.to_string().contains("whole groups"));
+        assert!(!found);
+    }
 }
 
 /// SUM-19: a client of a sparse graph has enough neighbours left, and learns from the set that

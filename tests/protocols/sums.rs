@@ -10,7 +10,7 @@ use undertone::job::testing::PowerCut;
 use undertone::kdf::Seed;
 use undertone::party::{Abort, Network, PartyId, SessionId};
 use undertone::simulate::SimulationError;
-use undertone::sum::{Audience, Rules, Suite, Trust, Wiring, Word, wiring};
+use undertone::sum::{Audience, Groups, Rules, Suite, Trust, Wiring, Word, wiring};
 use undertone_tests::chooser;
 use undertone_tests::records::on_disk;
 use undertone_tests::sums::{assert_clear, contributions, rules, simulation};
@@ -43,12 +43,17 @@ fn check<W: Word>(
     let degree = rules.wiring.degree(rules.trust, rows.len());
     match simulation(rules, clients.clone()).run_over(network) {
         Ok(run) => {
-            let stays = |place: &usize| !leavers.contains_key(place);
-            assert_clear(&rules, &clients, &run, (0..rows.len()).filter(stays));
-            // Exactly the clients that sent all words contribute.
+            // Exactly the clients that sent all words contribute, if their whole group did.
             let sent = |place: &usize| leavers.get(place).is_none_or(|after| *after >= 3);
-            let due: Vec<PartyId> = (0..rows.len()).filter(sent).map(PartyId::client).collect();
-            prop_assert_eq!(run.total.contributors, due);
+            let mut due: Vec<PartyId> = (0..rows.len()).filter(sent).map(PartyId::client).collect();
+            if let Some(groups) = rules.groups {
+                due = groups.whole(&due);
+            }
+            prop_assert_eq!(&run.total.contributors, &due);
+            let finishes = |place: &usize| {
+                !leavers.contains_key(place) && due.contains(&PartyId::client(*place))
+            };
+            assert_clear(&rules, &clients, &run, (0..rows.len()).filter(finishes));
             prop_assert_eq!(run.total.suspects, vec![]);
         }
         Err(SimulationError::Aborted(aborted)) => {
@@ -93,13 +98,14 @@ proptest! {
     #[test]
     fn secure_sums_are_clear_sums(
         (rows, trust, wiring, mut leavers) in cases(), width in 0usize..4, shared in 0usize..5,
-        order: Option<u64>, aes: bool, narrow: bool, for_server: bool, seed: u8,
+        grouped in prop::option::of(1usize..6), order: Option<u64>, aes: bool, narrow: bool, for_server: bool, seed: u8,
     ) {
         let rules = Rules {
             wiring,
             trust,
             suite: if aes { Suite::Aes128Ctr } else { Suite::ChaCha20 },
             audience: if for_server { Audience::Server } else { Audience::Everybody },
+            groups: grouped.map(|least| Groups::new(rows.len(), least)),
             ..rules(&rows, width, shared)
         };
         // After its last frame a client only listens.

@@ -45,6 +45,7 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"as \d+ values of", "beyond the last slot"),
     (r"leaves this client out", "receiver is not in the set"),
     (r"beyond the roster", "beyond the roster"),
+    (r"not whole groups", "groups that are not whole"),
     (r"too few clients", "too few clients"),
     (r"a share of the wrong kind", "of the wrong kind"),
     (r"what it committed to", "do not give back"),

@@ -20,7 +20,7 @@ class Sum:
 
     def __init__(self, session, round_, suite, size, width, shape, seeds, rows, words, min_clients,
                  everybody=True, malicious=False, wiring=None, identities=None, sharing=None,
-                 contributors=None, server=None, numbers=None):
+                 contributors=None, server=None, numbers=None, group=None):
         self.session, self.round, self.suite = session, round_, suite
         self.size, self.width = size, width
         self.all_rows, self.shared = shape
@@ -31,8 +31,9 @@ class Sum:
         self.places = range(len(seeds))
         self.numbers = numbers or list(self.places)
         self.neighbours, self.threshold = wiring or degree(len(seeds), malicious)[1:3]
-        self.sharing = sharing or [True] * len(seeds)
-        self.contributors = contributors or self.sharing
+        self.group = group
+        self.sharing = self.whole(sharing or [True] * len(seeds))
+        self.contributors = self.whole(contributors or self.sharing)
         names = ("sealing key", "mask key", "self mask seed", "polynomial")
         self.secrets = [{name: derive(seed, session, name, ids(client, round_)) for name in names}
                         for client, seed in zip(self.numbers, seeds, strict=True)]
@@ -57,7 +58,19 @@ class Sum:
             packed += b"\1" + struct.pack("<QQ", *self.wiring)
         else:
             packed += b"\0" + struct.pack("<ddII", 0.1, 0.1, 40, 20)
-        return hashlib.sha256(packed + bytes([SUITES.index(self.suite), self.size])).digest()[:16]
+        packed += bytes([SUITES.index(self.suite), self.size])
+        if self.group:
+            packed += struct.pack("<QQ", len(self.seeds), self.group)
+        return hashlib.sha256(packed).digest()[:16]
+
+    def whole(self, there):
+        """A set of places without those whose group is not whole in it. Everybody is invited."""
+        if not self.group:
+            return there
+        clients = len(there)
+        count = max(clients // self.group, 1)
+        ends = [number * clients // count for number in range(count + 1)]
+        return [all(there[low:high]) for low, high in zip(ends, ends[1:]) for _ in range(low, high)]
 
     def hello(self, place):
         keys = public(self.secrets[place]["sealing key"]) + public(self.secrets[place]["mask key"])
@@ -198,9 +211,13 @@ class Sum:
             out.append((UNMASKING, self.signature(place)))
         return out + [(UNMASKING, self.answer(place))]
 
+    def contributors_received(self, place):
+        """Nothing if the client is left out, because its group is not whole."""
+        return b"" if self.group and not self.contributors[place] else bits(self.contributors)
+
     def to_client(self, place):
         out = [(KEYS, self.roster), (SHARES, self.shares_received(place)),
-               (UNMASKING, bits(self.contributors))]
+               (UNMASKING, self.contributors_received(place))]
         if self.malicious:
             out.append((UNMASKING, self.signatures_received(place)))
         result = self.result(place)
@@ -268,7 +285,8 @@ class Sum:
             self.check_share(me, dealer, share)
 
     def check_contributors(self, me, data):
-        self.check_set(me, data, UNMASKING, self.sharing)
+        there = self.check_set(me, data, UNMASKING, self.sharing)
+        need(self.whole(there) == there, "groups that are not whole", me, UNMASKING, [SERVER])
 
     def check_masked(self, place, data):
         due = (self.length - len(self.blocks[place])) * self.size
@@ -339,7 +357,8 @@ def of_case(case):
                case["min_clients"], case["everybody_learns_shared"], False,
                (case["neighbours"], case["threshold"]), None,
                [client.get("shares") is not None for client in clients],
-               [client.get("masked_words") is not None for client in clients])
+               [client.get("masked_words") is not None for client in clients],
+               group=case.get("group"))
 
 
 def sum_case(case):
@@ -348,14 +367,14 @@ def sum_case(case):
     yield "everybody is on the roster", all(client.get("hello") for client in case["clients"]), True
     yield "roster", run.roster.hex(), case["roster"]
     made = {"hello": run.hello, "shares": run.shares, "shares_received": run.shares_received,
-            "masked_words": run.masked, "contributors_received": lambda _: bits(run.contributors),
+            "masked_words": run.masked, "contributors_received": run.contributors_received,
             "answer": run.answer, "result": run.result}
     for place, client in enumerate(case["clients"]):
         for field, make in made.items():
             due = make(place) if client.get(field) is not None or field == "result" else None
             if field == "result" and client.get("answer") is None:
                 due = None
-            yield f"client {place}, {field}", due and due.hex(), client.get(field)
+            yield f"client {place}, {field}", None if due is None else due.hex(), client.get(field)
     yield "total", run.packed(run.total()).hex(), case["total"]
     contributors = [place for place in run.places if run.contributors[place]]
     yield "contributors", contributors, case["contributors"]

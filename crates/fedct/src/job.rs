@@ -336,6 +336,7 @@ impl Job {
             trust: self.trust,
             wiring: Wiring::default(),
             suite: self.suite,
+            groups: None,
         }
     }
 }

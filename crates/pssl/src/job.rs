@@ -376,6 +376,7 @@ impl Job {
             trust: self.trust,
             wiring: Wiring::default(),
             suite: self.suite,
+            groups: None,
         }
     }
 

@@ -151,7 +151,7 @@ async fn contribute<W: Word>(
 
     // docs/spec/sums.md, steps 1a and 1c: the keys of all clients.
     io.send(SERVER, job.mine.write());
-    let entries = job.roster(&io.require(SERVER).await?)?;
+    let entries = job.roster(&from_server(&io, &rules).await?)?;
     let table = Table::new::<W>(&rules, &entries)?;
 
     // Steps 2a to 2d: shares of the two secrets, sealed for each neighbour; one for itself.
@@ -164,7 +164,7 @@ async fn contribute<W: Word>(
     let (own_share, sealed) = job.deal(&table, me, &mut neighbours)?;
     io.send(SERVER, sealed);
     // Step 2f: who shared, and the neighbours' shares.
-    let relayed = io.require(SERVER).await?;
+    let relayed = from_server(&io, &rules).await?;
     let (sharing, dealt) = job.open(&relayed, &table, me, &mut neighbours)?;
     drop(relayed);
 
@@ -196,7 +196,7 @@ async fn contribute<W: Word>(
 
     // Step 4a: the contributors. Step 4b: against a malicious server a quorum signs them.
     io.phase(UNMASK).await;
-    let set = job.contributors(&io.require(SERVER).await?, &context, &table, me)?;
+    let set = job.contributors(&from_server(&io, &rules).await?, &context, &table, me)?;
     if let (Trust::MaliciousServer, Some(credentials)) = (rules.trust, &job.credentials) {
         let body = signed_set(&context, &set);
         let signature = credentials.identity.sign(rules.session, SIGNED_SET, &body);
@@ -228,6 +228,18 @@ async fn contribute<W: Word>(
         shared,
         contributors,
     })
+}
+
+/// The server's next message.
+///
+/// # Errors
+/// [`Abort::Left`] if the server leaves this client out, because its group is not whole.
+async fn from_server(io: &Io, rules: &Rules) -> Result<Payload, Abort> {
+    let message = io.require(SERVER).await?;
+    if rules.groups.is_some() && message.is_empty() {
+        return Err(Abort::Left { who: SERVER });
+    }
+    Ok(message)
 }
 
 impl<W: Word> Job<W> {
@@ -435,6 +447,16 @@ impl<W: Word> Job<W> {
             ));
         }
         enough(set.count(), self.rules.min_clients)?; // SUM-5
+        // SUM-34.
+        if let Some(groups) = self.rules.groups
+            && !groups.are_whole(&table.ids_of(&set))
+        {
+            return Err(Abort::cheated(
+                SERVER,
+                "its contributors are not whole groups: what changes little at a client would \
+                 follow from sums over changing sets",
+            ));
+        }
         let left = table.neighbours_in(me, &set).len() + 1;
         enough_holders(left, table.degree.threshold)?; // SUM-11
         if self.rules.shape.rows > 0 {

@@ -54,6 +54,7 @@
 
 mod client;
 pub mod fixed;
+mod groups;
 mod input;
 mod messages;
 mod pad;
@@ -71,6 +72,7 @@ use sha2::{Digest, Sha256};
 use undertone_party::{Abort, PartyId, Phase, Reader, SessionId, Writer};
 
 pub use client::Sums;
+pub use groups::Groups;
 pub use input::{Input, Words};
 pub use server::{Owners, Total};
 pub use undertone_kernel::mask::Suite;
@@ -177,6 +179,8 @@ pub struct Rules {
     pub wiring: Wiring,
     /// The cipher of the masks.
     pub suite: Suite,
+    /// Groups that contribute whole or not at all. `None` lets any clients contribute.
+    pub groups: Option<Groups>,
 }
 
 impl Rules {
@@ -191,6 +195,7 @@ impl Rules {
             trust: Trust::SemiHonest,
             wiring: Wiring::default(),
             suite: Suite::Aes128Ctr,
+            groups: None,
         }
     }
 
@@ -237,6 +242,10 @@ impl Rules {
         }
         w.u8(self.suite.to_wire());
         w.u8(W::BYTES as u8);
+        if let Some(groups) = &self.groups {
+            w.u64(groups.clients() as u64);
+            w.u64(groups.least() as u64);
+        }
         let mut out = [0; 16];
         out.copy_from_slice(&Sha256::digest(w.finish())[..16]);
         out
@@ -316,6 +325,15 @@ impl Table {
 
     fn len(&self) -> usize {
         self.ids.len()
+    }
+
+    fn ids_of(&self, set: &Set) -> Vec<PartyId> {
+        set.places().map(|place| self.ids[place]).collect()
+    }
+
+    fn set_of(&self, ids: &[PartyId]) -> Set {
+        let has = |id: &PartyId| ids.binary_search(id).is_ok();
+        Set(self.ids.iter().map(has).collect())
     }
 
     /// The neighbours of `place` in `set`, in order.

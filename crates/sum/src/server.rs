@@ -71,24 +71,19 @@ pub(super) struct Adding<W: Word> {
 }
 
 impl<W: Word> Adding<W> {
-    fn ids(&self, set: &Set) -> Vec<PartyId> {
-        set.places().map(|place| self.table.ids[place]).collect()
-    }
-
-    /// Adds a whole upload of the client in `place`.
-    fn add(&mut self, place: usize, upload: &Incoming) {
+    /// Adds a whole upload of the client in `place` to `sum`.
+    fn add(&self, sum: &mut [W], place: usize, upload: &Incoming) {
         let mut at = 0;
         for payload in &upload.payloads {
             let mut bytes = &payload[..];
             let end = at + payload.len() / W::BYTES;
             for part in self.context.upload(place, at..end) {
                 let (head, tail) = bytes.split_at(part.len() * W::BYTES);
-                mask::combine(Cpu::detect(), Op::Add, &mut self.sum[part], head);
+                mask::combine(Cpu::detect(), Op::Add, &mut sum[part], head);
                 bytes = tail;
             }
             at = end;
         }
-        self.contributors.0[place] = true;
     }
 
     fn enough_holders(&self, answering: &Set) -> Result<(), Abort> {
@@ -154,21 +149,55 @@ impl<W: Word> Adding<W> {
         Ok(answers)
     }
 
-    /// Takes uploads client after client: the server holds at most one partial upload.
+    /// Takes uploads client after client: the server holds at most one partial upload. With groups
+    /// it holds the sum of one more group, and forgets that of a group that is not whole.
     async fn collect(&mut self, io: &Io) -> Result<(), Abort> {
         let sharing: Vec<usize> = self.context.sharing.places().collect();
-        for place in sharing {
-            let (from, len) = (self.table.ids[place], self.context.upload_len(place));
-            let mut upload = Incoming::default();
-            while !upload.is_whole(len)
-                && let Some(bytes) = io.recv(from).await
-            {
-                upload.take::<W>(from, bytes, len)?;
+        let units = match self.context.rules.groups {
+            None => vec![sharing],
+            Some(groups) => {
+                let number = |place: &usize| {
+                    let index = self.table.ids[*place].index().unwrap_or_default();
+                    (0..groups.count()).find(|number| groups.members(*number).contains(&index))
+                };
+                let units = sharing.chunk_by(|a, b| number(a) == number(b));
+                units.map(<[usize]>::to_vec).collect()
             }
-            if upload.is_whole(len) {
-                self.add(place, &upload);
+        };
+        let needs_all = self.context.rules.groups.is_some();
+        // Without the only group there is no sum.
+        let apart = units.len() > 1;
+        let mut sum = std::mem::take(&mut self.sum);
+        let mut group = vec![W::default(); if apart { sum.len() } else { 0 }];
+        for unit in units {
+            let mut came = Vec::with_capacity(unit.len());
+            for place in &unit {
+                let (from, len) = (self.table.ids[*place], self.context.upload_len(*place));
+                let mut upload = Incoming::default();
+                while !upload.is_whole(len)
+                    && let Some(bytes) = io.recv(from).await
+                {
+                    upload.take::<W>(from, bytes, len)?;
+                }
+                if upload.is_whole(len) {
+                    let to = if apart { &mut group } else { &mut sum };
+                    self.add(to, *place, &upload);
+                    came.push(*place);
+                }
+            }
+            if needs_all && came.len() < unit.len() {
+                came.clear();
+            } else {
+                for (word, more) in sum.iter_mut().zip(&group) {
+                    *word = word.plus(*more);
+                }
+            }
+            group.fill(W::default());
+            for place in came {
+                self.contributors.0[place] = true;
             }
         }
+        self.sum = sum;
         Ok(())
     }
 
@@ -294,14 +323,26 @@ async fn total<W: Word>(
     own: Option<OwnWords<W>>,
 ) -> Result<Total<W>, Abort> {
     // docs/spec/sums.md, step 1b: the roster, to every client on it.
-    let entries = roster::<W>(&rules, &owners, io.recv_all(&ids).await)?;
+    let mut entries = roster::<W>(&rules, &owners, io.recv_all(&ids).await)?;
+    if let Some(groups) = rules.groups {
+        let here: Vec<PartyId> = entries.iter().map(|entry| entry.id).collect();
+        let whole = groups.whole(&here);
+        leave_out(&io, &here, &whole);
+        entries.retain(|entry| whole.binary_search(&entry.id).is_ok());
+    }
     let table = Table::new::<W>(&rules, &entries)?;
     io.send_all(to_all(&table.ids, &Entry::write_roster(&entries)));
 
     // Step 2e: shares, to their holders.
     io.phase(SHARES).await;
     let dealt = dealings(&table, io.recv_all(&table.ids).await)?;
-    let sharing = Set(dealt.iter().map(Option::is_some).collect());
+    let mut sharing = Set(dealt.iter().map(Option::is_some).collect());
+    if let Some(groups) = rules.groups {
+        let here = table.ids_of(&sharing);
+        let whole = groups.whole(&here);
+        leave_out(&io, &here, &whole);
+        sharing = table.set_of(&whole);
+    }
     enough(sharing.count(), rules.min_clients)?; // SUM-5
     for place in sharing.places() {
         let left = table.neighbours_in(place, &sharing).len() + 1;
@@ -331,11 +372,18 @@ async fn total<W: Word>(
 
     // Step 4a: the contributors. Step 4b: against a malicious server a quorum signs them.
     io.phase(UNMASK).await;
-    let contributors = adding.ids(&adding.contributors);
+    let contributors = adding.table.ids_of(&adding.contributors);
+    if adding.context.rules.groups.is_some() {
+        let here = adding.table.ids_of(&adding.context.sharing);
+        leave_out(&io, &here, &contributors);
+    }
     io.send_all(to_all(&contributors, &adding.contributors.write()));
     if rules.trust == Trust::MaliciousServer {
         let signed = adding.signatures(io.recv_all(&contributors).await)?;
-        io.send_all(to_all(&adding.ids(&signed.signers), &signed.write()));
+        io.send_all(to_all(
+            &adding.table.ids_of(&signed.signers),
+            &signed.write(),
+        ));
     }
 
     // Step 4c: one share of one secret of every client, from every remaining holder.
@@ -403,6 +451,13 @@ fn dealings(table: &Table, heard: Heard) -> Result<Vec<Option<Dealing>>, Abort> 
 /// The commitment of a client; zeros if it did not deal.
 fn commitment(dealt: &Option<Dealing>) -> [u8; COMMITMENT_LEN] {
     dealt.as_ref().map(Dealing::commitment).unwrap_or_default()
+}
+
+/// Tells those that are `here` and not among the clients of whole groups that they are left out.
+fn leave_out(io: &Io, here: &[PartyId], whole: &[PartyId]) {
+    for id in here.iter().filter(|id| whole.binary_search(id).is_err()) {
+        io.send(*id, Vec::new());
+    }
 }
 
 fn to_all<'a>(

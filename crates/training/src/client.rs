@@ -554,6 +554,7 @@ pub(crate) fn update_rules(job: &Job, session: SessionId, min_clients: usize) ->
         trust: job.propagation.trust,
         wiring: Wiring::default(),
         suite: job.propagation.suite,
+        groups: None,
     }
 }
 

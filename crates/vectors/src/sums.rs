@@ -13,7 +13,8 @@ use undertone::sum::Input;
 use undertone::sum::fixed::Fixed;
 use undertone::sum::wiring::Graph;
 use undertone::sum::{
-    Audience, KEYS, Rules, SHARES, Shape, Target, Trust, UNMASK, UPLOAD, Wiring, Word, share,
+    Audience, Groups, KEYS, Rules, SHARES, Shape, Target, Trust, UNMASK, UPLOAD, Wiring, Word,
+    share,
 };
 
 use crate::primitives::{Nothing, SESSION, seed};
@@ -87,6 +88,8 @@ pub struct RowSums {
     min_clients: usize,
     neighbours: usize,
     threshold: usize,
+    /// Fewest clients of a group, if groups contribute whole or not at all.
+    group: Option<usize>,
     suite: String,
     word_bits: usize,
     clients: Vec<Participant>,
@@ -211,8 +214,12 @@ fn run<W: Word>(case: &Case<'_>) -> Result<RowSums, Error> {
     let mut roster = hex(&[]);
     let mut seen: BTreeMap<(PartyId, PartyId), Vec<(u8, Hex)>> = BTreeMap::new();
     let mut network = Network::new().intercept(|from, to, frame| {
-        let payload = (frame[4], hex(&frame[HEADER_LEN..]));
-        seen.entry((from, to)).or_default().push(payload);
+        let payload = &frame[HEADER_LEN..];
+        // A client that is left out only says that it ends.
+        if from == PartyId::SERVER || !payload.is_empty() {
+            let payload = (frame[4], hex(payload));
+            seen.entry((from, to)).or_default().push(payload);
+        }
     });
     if let Some((leaver, after)) = case.leaver {
         network = network.leave(PartyId::client(leaver), after);
@@ -257,6 +264,7 @@ fn run<W: Word>(case: &Case<'_>) -> Result<RowSums, Error> {
         min_clients: rules.min_clients,
         neighbours,
         threshold,
+        group: rules.groups.map(|groups| groups.least()),
         suite: rules.suite.to_string(),
         word_bits: 8 * W::BYTES,
         clients,
@@ -389,10 +397,21 @@ fn row_sums() -> Result<Vec<File>, Error> {
         rows: &four,
         leaver: None,
     };
+    let fourth = Case {
+        comment: "two groups of three; client 1 drops out after its shares",
+        rules: Rules {
+            audience: Audience::Everybody,
+            groups: Some(Groups::new(6, 3)),
+            ..rules(&six, 2, 3, (5, 2))
+        },
+        rows: &six,
+        leaver: Some((1, 2)),
+    };
     let cases = vec![
         run::<u64>(&first)?,
         run::<u32>(&second)?,
         run::<u64>(&third)?,
+        run::<u64>(&fourth)?,
     ];
     let (server, client) = (PartyId::SERVER, PartyId::client(2));
     let (hello, shares, words, answer) = (0, 1, 2, 3);
@@ -496,6 +515,11 @@ fn row_sums() -> Result<Vec<File>, Error> {
     let run = |network: Network<'_>| first.refusal::<u64>(network);
     let link = (client, server, answer);
     refusals.push(refused(comment, 0, link, |m| m[0] ^= 1, run)?);
+    // SUM-34.
+    let comment = "contributors without a client of the receiver's group";
+    let run = |network: Network<'_>| fourth.refusal::<u64>(network);
+    let link = (server, PartyId::client(4), contributors);
+    refusals.push(refused(comment, 3, link, |m| m[0] ^= 8, run)?);
     crate::files("row-sum", "docs/spec/sums.md", cases, refusals)
 }
 

@@ -154,6 +154,7 @@ impl Params {
             trust: self.trust,
             wiring: Wiring::default(),
             suite: self.suite,
+            groups: None,
         }
     }
 

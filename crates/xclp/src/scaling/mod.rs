@@ -366,5 +366,6 @@ fn sums(session: SessionId, params: &Params, dim: usize) -> sum::Rules {
         trust: params.trust,
         wiring: Wiring::default(),
         suite: params.suite,
+        groups: None,
     }
 }

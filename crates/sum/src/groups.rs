@@ -1,0 +1,98 @@
+//! Groups of clients that contribute whole or not at all.
+
+use std::ops::Range;
+
+use undertone_party::PartyId;
+
+/// The fixed groups of the clients 0 to `clients` − 1, in the order of their numbers.
+///
+/// Sums over changing sets of clients are linear equations for what hardly changes at a client.
+/// Sums over whole groups tell sums over groups, and nothing less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Groups {
+    clients: usize,
+    least: usize,
+}
+
+impl Groups {
+    /// Groups of `least` clients or more. With fewer than twice as many clients there is one group.
+    pub fn new(clients: usize, least: usize) -> Self {
+        Self { clients, least }
+    }
+
+    /// The number of clients.
+    pub fn clients(&self) -> usize {
+        self.clients
+    }
+
+    /// Fewest clients of a group, unless there are fewer in all.
+    pub fn least(&self) -> usize {
+        self.least
+    }
+
+    /// The number of groups.
+    pub fn count(&self) -> usize {
+        (self.clients / self.least.max(1)).max(1)
+    }
+
+    /// The clients of group `number`.
+    pub fn members(&self, number: usize) -> Range<usize> {
+        let first = |number: usize| number * self.clients / self.count();
+        first(number)..first(number + 1)
+    }
+
+    /// Those of `ids` whose whole group is among them. `ids` ascend.
+    pub fn whole(&self, ids: &[PartyId]) -> Vec<PartyId> {
+        let has = |index: usize| ids.binary_search(&PartyId::client(index)).is_ok();
+        let groups = (0..self.count()).map(|number| self.members(number));
+        let whole = groups.filter(|group| group.clone().all(has));
+        whole.flatten().map(PartyId::client).collect()
+    }
+
+    /// Whether `ids`, which ascend, are whole groups and nobody else.
+    pub fn are_whole(&self, ids: &[PartyId]) -> bool {
+        self.whole(ids) == ids
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn groups_hold_each_client_once(clients in 1usize..300, least in 1usize..40) {
+            let groups = Groups::new(clients, least);
+            let sizes: Vec<usize> = (0..groups.count()).map(|g| groups.members(g).len()).collect();
+            prop_assert!(sizes.iter().all(|size| *size >= least.min(clients)));
+            prop_assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1);
+            let all: Vec<usize> = (0..groups.count()).flat_map(|g| groups.members(g)).collect();
+            prop_assert_eq!(all, (0..clients).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn what_is_left_is_whole(
+            clients in 1usize..60,
+            least in 1usize..9,
+            gone in proptest::collection::btree_set(0usize..60, 0..9),
+            foreign in any::<bool>(),
+        ) {
+            let groups = Groups::new(clients, least);
+            let here = (0..clients + usize::from(foreign)).filter(|index| !gone.contains(index));
+            let here: Vec<PartyId> = here.map(PartyId::client).collect();
+            let whole = groups.whole(&here);
+            prop_assert!(groups.are_whole(&whole));
+            prop_assert!(whole.iter().all(|id| here.contains(id)));
+            for number in 0..groups.count() {
+                let members = groups.members(number).map(PartyId::client);
+                let (complete, taken) = (
+                    members.clone().all(|id| here.contains(&id)),
+                    members.clone().filter(|id| whole.contains(id)).count(),
+                );
+                prop_assert_eq!(taken, if complete { members.len() } else { 0 });
+            }
+        }
+    }
+}
